@@ -136,7 +136,7 @@ fn completions__have_the_status_of_rxe() {
         let of_send_queue =
             |wc: &&Wc| !matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
         let ended = completions.iter().filter(of_send_queue).count();
-        assert_eq!(ended, v.playback.asked, "{at}: completed requests");
+        assert_eq!(ended, v.playback.requests_posted, "{at}: completed requests");
     }
 }
 

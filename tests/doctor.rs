@@ -146,9 +146,12 @@ fn doctor__causes_of_low_speed_are_warnings() {
         ("qdisc", "tc qdisc add dev sw0 root pfifo limit 1000"),
         ("queues", "ethtool -L sw0 "),
     ] {
-        let (status, found, told) = check(&report, name);
+        let (status, found, advice) = check(&report, name);
         assert_eq!(status, "warn", "{name}: {found}");
-        assert!(told.as_deref().is_some_and(|told| told.starts_with(fix)), "{name}: {told:?}");
+        assert!(
+            advice.as_deref().is_some_and(|advice| advice.starts_with(fix)),
+            "{name}: {advice:?}"
+        );
     }
     let (code, report) = doctor(&hosts.a, &["--queue", "2"]);
     assert_eq!((code, &*check(&report, "queues").0), (1, "fail"), "{report}");

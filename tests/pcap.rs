@@ -278,7 +278,7 @@ fn run__sr_is_read_to_the_end_of_its_headers() {
     let file = "../spanwire/sr.pcap";
     let (code, lines, errors) = run(&[file]);
     assert_eq!((code, &*errors), (1, ""), "fifteen packets are deliberately wrong");
-    for told in [
+    for part in [
         "SR Data  psn 0xffff00  SEND First psn 0xffffff00 message 0 offset 0 sent",
         "block 0xffffff00 data 0 of 4+2",
         "WRITE Last psn",
@@ -291,7 +291,7 @@ fn run__sr_is_read_to_the_end_of_its_headers() {
         "PARSE ERROR sr_feature",
         "PARSE ERROR sr_kind",
     ] {
-        assert!(lines.contains(told), "no line has {told:?}");
+        assert!(lines.contains(part), "no line has {part:?}");
     }
     let (_, json, _) = run(&["--json", "--summary", file]);
     let report: Value = serde_json::from_str(&json).expect("JSON");

@@ -42,7 +42,7 @@ pub(crate) fn judge(capture: &Capture, host: Host) -> Verdict {
     for mut log in lanes {
         verdict.sent += log.ours.len();
         verdict.recorded += log.recorded.len();
-        if take_out_what_is_not_in_the_file(capture, host, &mut log.ours) {
+        if remove_unrecorded_loss(capture, host, &mut log.ours) {
             *verdict.justified.entry(Rule::NotInFile).or_default() += 1;
         }
         verdict.add(capture, &log);
@@ -72,7 +72,7 @@ impl Verdict {
 
 /// Removes a packet that the recorded side sent too, but that was dropped before the point of
 /// capture.
-fn take_out_what_is_not_in_the_file(capture: &Capture, host: Host, ours: &mut Vec<Logged>) -> bool {
+fn remove_unrecorded_loss(capture: &Capture, host: Host, ours: &mut Vec<Logged>) -> bool {
     let Some(loss) = capture.loss.filter(|l| l.from == host && host == Host::B) else {
         return false;
     };

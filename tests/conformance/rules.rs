@@ -130,15 +130,15 @@ impl Rule {
         let log = g.log;
         match (self, difference) {
             (Self::AlreadyAnswered, Difference::Missing { recorded, .. }) => {
-                g.answered_before(&log.recorded[*recorded]).is_some_and(|s| !is_rnr(s))
+                g.acknowledged_before(&log.recorded[*recorded]).is_some_and(|s| !is_rnr(s))
             }
             (Self::FirstAfterRnr, Difference::Missing { recorded, .. }) => {
                 let packet = &log.recorded[*recorded];
                 packet.sent.opcode().props().kind == OpKind::Write
-                    && g.answered_before(packet).is_some_and(is_rnr)
+                    && g.acknowledged_before(packet).is_some_and(is_rnr)
             }
             (Self::Overtaken, Difference::Missing { recorded, .. }) => {
-                g.refused_before(&log.recorded[*recorded])
+                g.naked_before(&log.recorded[*recorded])
             }
             (Self::AckReqAgain, Difference::Changed { ours, fields, .. }) => {
                 *fields == [Field::AckReq] && ack_req_again(&log.ours, *ours)
@@ -150,10 +150,10 @@ impl Rule {
                 let (recorded, ours) = (&log.recorded[*recorded], &log.ours[*ours]);
                 tail_as_first(recorded.sent.opcode(), ours.sent.opcode())
                     && fields.iter().all(|f| [Field::Opcode, Field::AethPresence].contains(f))
-                    && g.asks_for_a_tail(ours.at)
+                    && g.requests_a_tail(ours.at)
             }
             (Self::HeadForgotten, Difference::Extra { ours, .. }) => {
-                g.asks_for_a_forgotten_head(log.ours[*ours].at)
+                g.requests_a_forgotten_head(log.ours[*ours].at)
             }
             (Self::RecvTooShort, Difference::Changed { recorded, ours: ours_at, fields }) => {
                 let [recorded, ours] =
@@ -175,7 +175,7 @@ impl Rule {
 
 impl Ground<'_> {
     /// Packets of the peer before frame `at`, newest first.
-    fn answers_before(&self, at: usize) -> impl Iterator<Item = Logged> + '_ {
+    fn peer_packets_before(&self, at: usize) -> impl Iterator<Item = Logged> + '_ {
         let own = self.own;
         let before = self.capture.frames[..at].iter().enumerate().rev();
         before.filter(move |(_, f)| Some(f.dest_qp) == own).filter_map(|(at, f)| {
@@ -186,9 +186,9 @@ impl Ground<'_> {
     }
 
     /// The syndrome of the newest response captured before `packet` that acknowledges it.
-    fn answered_before(&self, packet: &Logged) -> Option<Syndrome> {
+    fn acknowledged_before(&self, packet: &Logged) -> Option<Syndrome> {
         let psn = packet.sent.psn();
-        self.answers_before(packet.at).find_map(|answer| {
+        self.peer_packets_before(packet.at).find_map(|answer| {
             let syndrome = answer.sent.syndrome()?;
             let ahead = answer.sent.psn().since(psn);
             let least = if matches!(syndrome, Syndrome::Ack { .. }) { 0 } else { 1 };
@@ -198,8 +198,8 @@ impl Ground<'_> {
 
     /// True if the newest response captured before `packet` is a NAK of it or of an earlier one
     /// that has not been retransmitted since.
-    fn refused_before(&self, packet: &Logged) -> bool {
-        let Some(answer) = self.answers_before(packet.at).next() else {
+    fn naked_before(&self, packet: &Logged) -> bool {
+        let Some(answer) = self.peer_packets_before(packet.at).next() else {
             return false;
         };
         let refused = answer.sent.psn();
@@ -222,7 +222,7 @@ impl Ground<'_> {
     }
 
     /// True if the frame at `at` requests the tail of an earlier READ.
-    fn asks_for_a_tail(&self, at: usize) -> bool {
+    fn requests_a_tail(&self, at: usize) -> bool {
         let Some((psn, len)) = self.read_at(at) else {
             return false;
         };
@@ -234,16 +234,16 @@ impl Ground<'_> {
 
     /// True if the frame at `at` requests the start of a READ whose tail was requested again
     /// before.
-    fn asks_for_a_forgotten_head(&self, at: usize) -> bool {
+    fn requests_a_forgotten_head(&self, at: usize) -> bool {
         let Some((psn, _)) = self.read_at(at) else {
             return false;
         };
         let earlier: Vec<usize> = (0..at).filter(|i| self.read_at(*i).is_some()).collect();
         let is_repeat = earlier.iter().any(|i| self.read_at(*i).is_some_and(|(p, _)| p == psn));
         let tail_replayed = earlier.iter().any(|i| {
-            self.asks_for_a_tail(*i) && self.read_at(*i).is_some_and(|(p, _)| p.since(psn) > 0)
+            self.requests_a_tail(*i) && self.read_at(*i).is_some_and(|(p, _)| p.since(psn) > 0)
         });
-        is_repeat && tail_replayed && self.nothing_was_answered(at)
+        is_repeat && tail_replayed && self.no_response_recorded(at)
     }
 
     /// True if the frame at `at` is a SEND that exceeds its receive request.
@@ -258,7 +258,7 @@ impl Ground<'_> {
     }
 
     /// True if the recorded side sent no packet between frame `at` and its peer's next one.
-    fn nothing_was_answered(&self, at: usize) -> bool {
+    fn no_response_recorded(&self, at: usize) -> bool {
         let from = self.capture.frames[at].from;
         let next = self.capture.frames.get(at + 1);
         next.is_some_and(|f| f.from == from)

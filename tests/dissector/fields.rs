@@ -8,7 +8,7 @@ pub(crate) struct Columns(Vec<&'static str>);
 
 impl Columns {
     pub(crate) fn all() -> Self {
-        Self([TOLD, WRONG, DERIVED].concat())
+        Self([PRESENT, WRONG, DERIVED].concat())
     }
 
     pub(crate) fn names(&self) -> &[&'static str] {
@@ -37,10 +37,10 @@ fn plain(value: &str) -> String {
     }
 }
 
-/// Expected values of a frame, by our own parser: every field of [`TOLD`] and [`WRONG`].
+/// Expected values of a frame, by our own parser: every field of [`PRESENT`] and [`WRONG`].
 pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
     let mut want: BTreeMap<&'static str, String> =
-        TOLD.iter().chain(WRONG).map(|name| (*name, String::new())).collect();
+        PRESENT.iter().chain(WRONG).map(|name| (*name, String::new())).collect();
     let Ok(packet) = Packet::parse(frame) else { panic!("{frame:02x?} is not RoCE") };
     let psn = packet.bth.psn.get();
     let wrong = match packet.bth.opcode {
@@ -51,7 +51,7 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
             };
             match parsed {
                 Ok((header, data)) => {
-                    tell_data(&mut want, &header, data.len());
+                    put_data(&mut want, &header, data.len());
                     return want;
                 }
                 Err(reason) => reason,
@@ -59,7 +59,7 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
         }
         Opcode::SrAck => match SrAckRepr::parse(psn, packet.payload) {
             Ok(ack) => {
-                tell_ack(&mut want, &ack);
+                put_ack(&mut want, &ack);
                 return want;
             }
             Err(reason) => reason,
@@ -90,7 +90,7 @@ fn complaint(reason: DropReason, payload: &[u8]) -> Option<&'static str> {
     })
 }
 
-fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len: usize) {
+fn put_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len: usize) {
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
     put("spanwire.sr.version", 1);
     put("spanwire.sr.kind", h.kind as u64);
@@ -139,7 +139,7 @@ fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len
     }
 }
 
-fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
+fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     let words = ack.words.as_slice();
     let (arrived, missing) = counts(ack);
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
@@ -205,23 +205,23 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
 /// Numbers of packets from `next` on that the SACK words acknowledge, and of those missing below
 /// the highest.
 fn counts(ack: &SrAckRepr<'_>) -> (u64, u64) {
-    let mut told = BTreeMap::new();
+    let mut sack_bits = BTreeMap::new();
     for word in ack.words.as_slice() {
         for i in 0..64u32 {
             let ahead = word.base.wrapping_add(i).wrapping_sub(ack.next);
             if ahead < 1 << 31 {
-                told.insert(ahead, word.bits >> i & 1 == 1);
+                sack_bits.insert(ahead, word.bits >> i & 1 == 1);
             }
         }
     }
-    let arrived: Vec<u32> = told.iter().filter(|(_, here)| **here).map(|(n, _)| *n).collect();
+    let arrived: Vec<u32> = sack_bits.iter().filter(|(_, here)| **here).map(|(n, _)| *n).collect();
     let highest = arrived.last().copied().unwrap_or(0);
-    let missing = told.iter().filter(|(n, here)| !**here && **n < highest).count();
+    let missing = sack_bits.iter().filter(|(n, here)| !**here && **n < highest).count();
     (spanwire_base::u64_from(arrived.len()), spanwire_base::u64_from(missing))
 }
 
 /// Fields that must occur in the capture with a value other than 0.
-pub(crate) const TOLD: &[&str] = &[
+pub(crate) const PRESENT: &[&str] = &[
     "spanwire.sr.version",
     "spanwire.sr.kind",
     "spanwire.sr.psn",

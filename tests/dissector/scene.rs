@@ -223,7 +223,7 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
     let data = of(Opcode::SrData, &|header| header.len() >= 24);
     let ack = of(Opcode::SrAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
     // Only telemetry follows the fixed part.
-    let told = of(Opcode::SrAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
+    let with_telemetry = of(Opcode::SrAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
     let bend = |frame: &[u8], at: usize, value: u8| {
         let mut frame = frame[..ip_end(frame, 0).expect("an IP packet")].to_vec();
         frame[HEADER_AT + at] = value;
@@ -235,8 +235,8 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         bend(&data, 2, 0x80),
         bend(&ack, 0, 3 << 4),
         bend(&ack, 3, 2),
-        bend(&told, INT_AT, 0),
-        bend(&told, INT_AT, 17),
+        bend(&with_telemetry, INT_AT, 0),
+        bend(&with_telemetry, INT_AT, 17),
         bend(&ack, 10, 9),
         bend(&ack, 0, 1 << 4 | 15),
         bend(&ack, 0, 1 << 4),

@@ -42,7 +42,7 @@ fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
     let mut tap = Tap::new(&lab.hosts.b);
     let args = ["--transfer", "1G", "--size", "256K", "--timeout", "16", "--json", "--mode", mode];
     let mut client = lab.start_client(lab.v4(), &args);
-    let numbers = tap.learn();
+    let numbers = tap.capture_numbers();
 
     let (to_server, to_client) = attacks(&numbers, &lab);
     let mut from_b = Injector::new(&lab.hosts.b);
@@ -137,7 +137,7 @@ impl Tap {
         Self { socket }
     }
 
-    fn learn(&mut self) -> Numbers {
+    fn capture_numbers(&mut self) -> Numbers {
         let (mut request, mut accept) = (Value::Null, Value::Null);
         let mut frame = vec![0; 1 << 16];
         while request.is_null() || accept.is_null() {
@@ -225,25 +225,25 @@ impl Forge {
     }
 
     /// A valid SEND at `psn` with one `change`, with recomputed IPv4 checksum and ICRC.
-    fn bent(&self, psn: Psn, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        bent(self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64), change)
+    fn resealed_with(&self, psn: Psn, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        resealed_with(self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64), change)
     }
 
     /// A datagram to RoCE's port with this payload.
     fn datagram(&self, inside: &[u8]) -> Vec<u8> {
-        self.bent(Psn::new(0), |f| {
+        self.resealed_with(Psn::new(0), |f| {
             f.truncate(42);
             f.extend(inside);
             let total = u16::try_from(f.len() - 14).expect("short");
             f[16..18].copy_from_slice(&total.to_be_bytes());
             f[38..40].copy_from_slice(&(total - 20).to_be_bytes());
-            // `bent` seals frames that are long enough for an ICRC.
+            // `resealed_with` seals frames that are long enough for an ICRC.
         })
     }
 }
 
 /// A frame over IPv4 with a change, and recomputed checksum and ICRC.
-fn bent(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+fn resealed_with(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     change(&mut frame);
     frame[24..26].fill(0);
     let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
@@ -297,33 +297,33 @@ impl Numbers {
     }
 
     fn broken(&self, forge: &Forge) -> Vec<Attack> {
-        let bent = |change: fn(&mut Vec<u8>)| forge.bent(self.past(), change);
-        let mut icrc = bent(|_| {});
+        let resealed_with = |change: fn(&mut Vec<u8>)| forge.resealed_with(self.past(), change);
+        let mut icrc = resealed_with(|_| {});
         icrc[BTH + 30] ^= 1;
-        let mut checksum = bent(|_| {});
+        let mut checksum = resealed_with(|_| {});
         checksum[24] ^= 1;
         let left_to_the_kernel = [
-            ("a first fragment", bent(|f| f[20] = 0x20)),
-            ("a later fragment", bent(|f| f[21] = 0x10)),
-            ("IP options", bent(|f| f[14] = 0x46)),
-            ("TCP", bent(|f| f[23] = 6)),
-            ("another port", bent(|f| f[37] = 0xb8)),
+            ("a first fragment", resealed_with(|f| f[20] = 0x20)),
+            ("a later fragment", resealed_with(|f| f[21] = 0x10)),
+            ("IP options", resealed_with(|f| f[14] = 0x46)),
+            ("TCP", resealed_with(|f| f[23] = 6)),
+            ("another port", resealed_with(|f| f[37] = 0xb8)),
         ];
         let kernel = left_to_the_kernel.map(|(name, frame)| Attack { name, frame, counter: None });
         let ours = [
-            ("the reserved IP flag", bent(|f| f[20] = 0x80), "drop_ip_fragment"),
+            ("the reserved IP flag", resealed_with(|f| f[20] = 0x80), "drop_ip_fragment"),
             ("IP checksum", checksum, "drop_bad_ip_checksum"),
             (
                 "total length 10",
-                bent(|f| f[16..18].copy_from_slice(&[0, 10])),
+                resealed_with(|f| f[16..18].copy_from_slice(&[0, 10])),
                 "drop_bad_ip_length",
             ),
-            ("UDP length", bent(|f| f[39] ^= 1), "drop_bad_udp_length"),
+            ("UDP length", resealed_with(|f| f[39] ^= 1), "drop_bad_udp_length"),
             ("half a BTH", forge.datagram(&[0; 10]), "drop_bth_too_short"),
             ("garbage", forge.datagram(&[0xff; 300]), "drop_bad_tver"),
-            ("version 1", bent(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
-            ("an unknown opcode", bent(|f| f[BTH] = 0xff), "drop_unknown_opcode"),
-            ("an XRC opcode", bent(|f| f[BTH] = 0xa4), "drop_unknown_opcode"),
+            ("version 1", resealed_with(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
+            ("an unknown opcode", resealed_with(|f| f[BTH] = 0xff), "drop_unknown_opcode"),
+            ("an XRC opcode", resealed_with(|f| f[BTH] = 0xa4), "drop_unknown_opcode"),
             (
                 "no RETH",
                 forge.datagram(&[0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -334,7 +334,7 @@ impl Numbers {
                 forge.datagram(&[4, 0x30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
                 "drop_bad_pad",
             ),
-            ("an ACK with payload", bent(|f| f[BTH] = 0x11), "drop_unexpected_payload"),
+            ("an ACK with payload", resealed_with(|f| f[BTH] = 0x11), "drop_unexpected_payload"),
             ("ICRC", icrc, "drop_bad_icrc"),
         ];
         let ours = ours.map(|(name, frame, counter)| counted(name, frame, counter));
@@ -343,7 +343,7 @@ impl Numbers {
 
     fn misplaced(&self, forge: &Forge) -> Vec<Attack> {
         let past = self.past();
-        let bent = |change: fn(&mut Vec<u8>)| forge.bent(past, change);
+        let resealed_with = |change: fn(&mut Vec<u8>)| forge.resealed_with(past, change);
         let alien = |opcode: Opcode| {
             let deth = DethRepr { qkey: 0x1111_1111, src_qp: Qpn::GSI };
             let deth = opcode.props().deth.then_some(deth);
@@ -352,18 +352,18 @@ impl Numbers {
         // A wrong UDP checksum is ignored: the ICRC decides, and the PSN.
         let mut udp_checksum = self.ack(forge, Psn::new(self.server_psn).plus(9), ACK);
         udp_checksum[40..42].copy_from_slice(&[0xba, 0xad]);
-        let mut unsealed = bent(|f| f[BTH + 5] ^= 0x40);
+        let mut unsealed = resealed_with(|f| f[BTH + 5] ^= 0x40);
         unsealed[BTH + 20] ^= 1;
         let rows = [
-            ("a wrong QPN", bent(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
+            ("a wrong QPN", resealed_with(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
             ("a wrong QPN without an ICRC", unsealed, "drop_unknown_qpn"),
             (
                 "the management QP",
-                bent(|f| f[BTH + 5..BTH + 8].copy_from_slice(&[0, 0, 1])),
+                resealed_with(|f| f[BTH + 5..BTH + 8].copy_from_slice(&[0, 0, 1])),
                 "drop_unknown_qpn",
             ),
-            ("another source", bent(|f| f[29] ^= 0x40), "drop_wrong_peer"),
-            ("another partition", bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
+            ("another source", resealed_with(|f| f[29] ^= 0x40), "drop_wrong_peer"),
+            ("another partition", resealed_with(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
             ("UC", alien(Opcode::UcSendOnly), "drop_wrong_service"),
             ("UD", alien(Opcode::UdSendOnly), "drop_wrong_service"),
             ("a CNP", forge.packet(Opcode::Cnp, past, ExtHeaders::NONE, 0), "rp_cnp_handled"),

@@ -32,8 +32,8 @@ fn perftest__every_tool_against_ourselves_over_both_ip_versions() {
         assert_eq!(report["perftest"]["peer"]["version"], "6.06");
         assert_eq!(report["perftest"]["peer"]["ip"], to.to_string());
         let bidirectional = run.contains(&"--bidirectional");
-        let told = &report["perftest"]["peer"]["report"]["iterations"];
-        assert_eq!(*told, if bidirectional { Value::from(500) } else { Value::Null });
+        let iterations = &report["perftest"]["peer"]["report"]["iterations"];
+        assert_eq!(*iterations, if bidirectional { Value::from(500) } else { Value::Null });
         assert!(server.wait().success, "{run:?}");
     }
 }

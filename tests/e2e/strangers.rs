@@ -24,7 +24,7 @@ const LATE: Duration = Duration::from_secs(20);
 struct Stranger {
     connection: Connection,
     /// Every message received.
-    heard: String,
+    received: String,
 }
 
 impl Stranger {
@@ -38,7 +38,7 @@ impl Stranger {
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             let network = Network::over(attachment, "sw0", options).unwrap();
             let connection = network.connect(to, &talk::options(ModeChoice::Auto)).unwrap();
-            let mut stranger = Self { connection, heard: String::new() };
+            let mut stranger = Self { connection, received: String::new() };
             let declared =
                 json!({"type": "request", "bytes": 8_u64 << 30, "files": 9, "roots": []});
             assert_eq!(stranger.ask(&declared)["type"], "accept");
@@ -56,7 +56,7 @@ impl Stranger {
     fn ask(&mut self, word: &Value) -> Value {
         self.say(word);
         let answer = self.connection.recv_timeout(LATE).unwrap().expect("an answer");
-        self.heard += std::str::from_utf8(&answer).unwrap();
+        self.received += std::str::from_utf8(&answer).unwrap();
         serde_json::from_slice(&answer).unwrap()
     }
 
@@ -128,7 +128,7 @@ fn strangers__no_hash_is_sent_to_a_sender_without_the_file() {
             stranger.ask(&json!({"type": "hash", "index": index, "sha256": guess}));
         }
         for bytes in [secret, begun] {
-            assert!(!stranger.heard.contains(&hash(bytes).to_string()), "{}", stranger.heard);
+            assert!(!stranger.received.contains(&hash(bytes).to_string()), "{}", stranger.received);
         }
     });
     assert_eq!(receiver.wait().code, Some(5));

@@ -234,9 +234,9 @@ fn lab__hosts_are_created_and_removed_with_their_switch() {
         let device = if host == "switch" { "third" } else { "sw0" };
         assert!(link.success && link.stdout.contains(device), "{host}: {}", link.stdout);
     }
-    let nobody = run_here(&["lab", "exec", "--name", &lab.name, "b", "--", "true"]);
-    assert_eq!(nobody.code, Some(2));
-    assert!(nobody.stderr.contains("left, right, third, switch"), "{}", nobody.stderr);
+    let unknown = run_here(&["lab", "exec", "--name", &lab.name, "b", "--", "true"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("left, right, third, switch"), "{}", unknown.stderr);
     let again = lab.lab_up();
     assert!(!again.success && again.stderr.contains("is up already"), "{}", again.stderr);
 
@@ -358,12 +358,12 @@ fn switch__loss_matches_the_file_and_the_transfer_survives() {
 fn switch__a_mark_causes_a_cnp_in_rc() {
     let marks = "[port.a.queue.ecn]\nkmin_bytes = '20kB'\nkmax_bytes = '20kB'\npmax = '100%'\n";
     let Some(lab) = SwitchLab::new(&two("50Mbit", "1ms", marks)) else { return };
-    for (mode, told) in [("rc", true), ("sr", false)] {
+    for (mode, expects_cnp) in [("rc", true), ("sr", false)] {
         let report = lab.perf("100", &["--transfer", "4M", "--depth", "32", "--mode", mode]);
         assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
         // Zero counters are not reported. In SR acknowledgements carry counts instead.
         let notifications = report["counters"]["rp_cnp_handled"].as_u64().unwrap_or(0);
-        assert_eq!(notifications > 0, told, "{mode}: {notifications}");
+        assert_eq!(notifications > 0, expects_cnp, "{mode}: {notifications}");
     }
 }
 
@@ -471,8 +471,8 @@ fn ctl__an_invalid_change_is_rejected_as_a_whole() {
     assert_eq!(ports[0]["line"]["impairments"]["loss"], "0ppb", "all or nothing: {ports}");
     let text = run_here(&["switch", "ctl", "--lab", &lab.name, "show"]);
     assert!(text.stdout.contains("100Mbit, delay 1ms"), "{}", text.stdout);
-    let nobody = run_here(&["switch", "ctl", "--socket", "/nonexistent/socket", "show"]);
-    assert!(!nobody.success && nobody.stderr.contains("no switch answers"), "{}", nobody.stderr);
+    let absent = run_here(&["switch", "ctl", "--socket", "/nonexistent/socket", "show"]);
+    assert!(!absent.success && absent.stderr.contains("no switch answers"), "{}", absent.stderr);
 }
 
 /// The port's state in `switch ctl` once `is_so` returns true.
@@ -527,7 +527,7 @@ fn switch__a_port_fails_with_its_interface_and_recovers_with_it() {
             let before = dead["xdp"]["drop_gone"].as_u64().unwrap_or(0);
             let dropped = |port: &Value| {
                 // Or a request for c's MAC address, which is flooded.
-                let _ = from.send_to(b"nobody", to);
+                let _ = from.send_to(b"ping", to);
                 port["xdp"]["drop_gone"].as_u64() > Some(before)
             };
             shown(&lab, 2, dropped);

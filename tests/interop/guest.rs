@@ -83,7 +83,7 @@ impl Guest {
             let why: Vec<&str> = said.lines().filter(ours).collect();
             return Err(if why.is_empty() { said.trim().to_owned() } else { why.join("; ") });
         }
-        lay_wires(&ours, &wire);
+        connect_veth(&ours, &wire);
         let run = std::env::temp_dir().join(format!("spanwire-rxe-{}", std::process::id()));
         std::fs::create_dir_all(run.join(NAME)).expect("a folder for temporary files");
         let log = std::fs::File::create(run.join(NAME).join("qemu.log")).expect("just made");
@@ -197,7 +197,7 @@ impl Drop for Running {
 }
 
 /// Creates the bridge, and the veth from it to our namespace.
-fn lay_wires(ours: &NetNs, wire: &NetNs) {
+fn connect_veth(ours: &NetNs, wire: &NetNs) {
     let veth = VethSpec {
         a: VethEnd { ns: ours, name: DEVICE },
         b: VethEnd { ns: wire, name: PLUG },

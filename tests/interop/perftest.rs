@@ -75,8 +75,8 @@ fn check(run: &Run, we_serve: bool, report: &Value, ran: &Ran) {
         assert_eq!(report["messages"], messages, "{context}");
     }
     let reports = tool.ends_with("_bw") && (*tool != "ib_send_bw" || bidirectional);
-    let told = reports && (we_serve || bidirectional);
-    let expected = if told { Value::from(messages) } else { Value::Null };
+    let has_report = reports && (we_serve || bidirectional);
+    let expected = if has_report { Value::from(messages) } else { Value::Null };
     assert_eq!(peer["report"]["iterations"], expected, "{context}");
     // The stock tool's result line: size, iterations, figures. A passive _lat server prints none.
     if we_serve || write_lat || !["ib_read_lat", "ib_atomic_lat"].contains(tool) {
@@ -94,7 +94,7 @@ fn serve(guest: &Guest, run: &Run) -> (Value, Ran) {
     let mut stdout = BufReader::new(server.stdout.take().expect("piped"));
     wait_for_port(guest);
     let command = format!("{} {OUR_V4}", stock(run));
-    let ran = guest.exec(PATIENCE_S, &command);
+    let ran = guest.exec(TIME_LIMIT_S, &command);
     let mut line = String::new();
     stdout.read_line(&mut line).expect("readable");
     let end = finish(server);
@@ -104,7 +104,7 @@ fn serve(guest: &Guest, run: &Run) -> (Value, Ran) {
 
 /// Runs the stock tool as server and our client.
 fn ask(guest: &Guest, run: &Run) -> (Value, Ran) {
-    let tool = guest.spawn(1, PATIENCE_S, &stock(run));
+    let tool = guest.spawn(1, TIME_LIMIT_S, &stock(run));
     let begun = Instant::now();
     loop {
         let mut client = spanwire(guest, run, &["client", &GUEST_V4.to_string()]);
@@ -112,7 +112,7 @@ fn ask(guest: &Guest, run: &Run) -> (Value, Ran) {
         client.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
         let (ok, said) = finish(client);
         let too_early = said.contains("running there?");
-        if too_early && begun.elapsed() < Duration::from_secs(u64::from(PATIENCE_S)) {
+        if too_early && begun.elapsed() < Duration::from_secs(u64::from(TIME_LIMIT_S)) {
             std::thread::sleep(Duration::from_millis(200));
             continue;
         }
@@ -170,4 +170,4 @@ fn wait_for_port(guest: &Guest) {
 const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 const ITERATIONS: u64 = 10;
 /// Time limit of one run on a busy machine.
-const PATIENCE_S: u32 = 60;
+const TIME_LIMIT_S: u32 = 60;

@@ -57,7 +57,7 @@ pub(crate) struct Probe {
     clock: Clock,
     unfinished: PortMask,
     tcp: TcpStream,
-    heard: VecDeque<u8>,
+    inbox: VecDeque<u8>,
     cq: CqId,
     qpn: Qpn,
     region: Region,
@@ -88,7 +88,7 @@ pub(crate) struct Done {
 }
 
 /// An error of our side, as text.
-pub(crate) type Wrong = Box<dyn std::error::Error>;
+pub(crate) type ProbeError = Box<dyn std::error::Error>;
 
 impl Probe {
     /// Connects to the vprobe that listens in the guest. Call it in our namespace.
@@ -96,7 +96,7 @@ impl Probe {
         setup: &Setup,
         port: Box<dyn Port>,
         capture: &Path,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, ProbeError> {
         let clock = Clock::start();
         let port = PcapPort::new(port, PcapWriter::create(capture, clock.wall_start())?);
         let port = BadWire::new(port, setup.seed, setup.loss_ppm);
@@ -125,7 +125,7 @@ impl Probe {
             clock,
             unfinished: PortMask::EMPTY,
             tcp,
-            heard: VecDeque::new(),
+            inbox: VecDeque::new(),
             cq,
             qpn,
             region,
@@ -139,7 +139,7 @@ impl Probe {
     }
 
     /// Moves the queue pair to RTR and RTS.
-    fn make_ready(&mut self, setup: &Setup) -> Result<(), Wrong> {
+    fn make_ready(&mut self, setup: &Setup) -> Result<(), ProbeError> {
         let ifindex = Netlink::open()?.ifindex(DEVICE)?;
         let hop = resolve(setup.theirs, Some(ifindex))?;
         let av = AddressVector {
@@ -164,7 +164,7 @@ impl Probe {
     }
 
     /// Runs the script, with vprobe's barriers before and after.
-    pub(crate) fn run(mut self, script: &[String]) -> Result<Done, Wrong> {
+    pub(crate) fn run(mut self, script: &[String]) -> Result<Done, ProbeError> {
         self.barrier()?;
         for op in script {
             self.transcript.begin();
@@ -185,7 +185,7 @@ impl Probe {
         Ok(Done { transcript: self.transcript, counters, lost: self.port.lost() })
     }
 
-    fn run_op(&mut self, op: &str) -> Result<(), Wrong> {
+    fn run_op(&mut self, op: &str) -> Result<(), ProbeError> {
         let (op, waits) = op.strip_prefix("nb:").map_or((op, true), |op| (op, false));
         let mut words = op.split(':');
         let name = words.next().unwrap_or_default();
@@ -225,7 +225,7 @@ impl Probe {
         }
     }
 
-    fn post_recv(&mut self, len: u64) -> Result<(), Wrong> {
+    fn post_recv(&mut self, len: u64) -> Result<(), ProbeError> {
         let sge = Sge { addr: self.mr.addr, len: u32::try_from(len)?, lkey: self.mr.lkey };
         let wr_id = self.take_id() | RECV;
         let request = RecvRequest { wr_id, sges: std::slice::from_ref(&sge) };
@@ -233,7 +233,7 @@ impl Probe {
     }
 
     /// Posts one request, the `at`-th of its kind in a row.
-    fn post(&mut self, name: &str, a: u64, b: u64, at: u64) -> Result<(), Wrong> {
+    fn post(&mut self, name: &str, a: u64, b: u64, at: u64) -> Result<(), ProbeError> {
         let id = self.take_id();
         let imm = IMM_BASE + u32::try_from(id)?;
         let (va, rkey) = (self.peer.va, self.peer.rkey);
@@ -273,7 +273,7 @@ impl Probe {
     }
 
     /// Waits for `n` completions, each for at most `each`.
-    fn poll(&mut self, n: u64, each: Duration) -> Result<(), Wrong> {
+    fn poll(&mut self, n: u64, each: Duration) -> Result<(), ProbeError> {
         for _ in 0..n {
             let end = Instant::now() + each;
             let mut found = None;
@@ -290,7 +290,7 @@ impl Probe {
         Ok(())
     }
 
-    fn note_hash(&mut self, at: usize, len: usize) -> Result<(), Wrong> {
+    fn note_hash(&mut self, at: usize, len: usize) -> Result<(), ProbeError> {
         let mut bytes = vec![0; len];
         self.region.copy_out(at, &mut bytes)?;
         self.transcript.note(Seen::Fnv(fnv(&bytes)));
@@ -298,7 +298,7 @@ impl Probe {
     }
 
     /// Records the original value of the `at`-th atomic in a row.
-    fn note_original(&mut self, at: u64) -> Result<(), Wrong> {
+    fn note_original(&mut self, at: u64) -> Result<(), ProbeError> {
         let mut bytes = [0; 8];
         self.region.copy_out(HALF + 8 * usize_from(at), &mut bytes)?;
         self.transcript.note(Seen::Original(u64::from_ne_bytes(bytes)));
@@ -306,7 +306,7 @@ impl Probe {
     }
 
     /// Sends the barrier message and waits for the peer's.
-    fn barrier(&mut self) -> Result<(), Wrong> {
+    fn barrier(&mut self) -> Result<(), ProbeError> {
         // A few bytes on an otherwise idle connection: the write never blocks.
         self.tcp.write_all(b"BAR\n")?;
         let end = Instant::now() + BARRIER_MAX;
@@ -314,31 +314,31 @@ impl Probe {
             if Instant::now() >= end {
                 return Err("the peer does not reach the barrier".into());
             }
-            probe.hear()
+            probe.receive_line()
         })
     }
 
     /// Receives; returns true if a complete line has arrived, and removes it.
-    fn hear(&mut self) -> Result<bool, Wrong> {
+    fn receive_line(&mut self) -> Result<bool, ProbeError> {
         let mut bytes = [0; 256];
         match self.tcp.read(&mut bytes) {
             Ok(0) => return Err("the peer has closed the connection".into()),
-            Ok(n) => self.heard.extend(&bytes[..n]),
+            Ok(n) => self.inbox.extend(&bytes[..n]),
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             Err(e) => return Err(e.into()),
         }
-        let Some(at) = self.heard.iter().position(|b| *b == b'\n') else {
+        let Some(at) = self.inbox.iter().position(|b| *b == b'\n') else {
             return Ok(false);
         };
-        self.heard.drain(..=at);
+        self.inbox.drain(..=at);
         Ok(true)
     }
 
     /// Runs the engine until `is_done`, so that the peer is served during every wait.
     fn drive(
         &mut self,
-        mut is_done: impl FnMut(&mut Self) -> Result<bool, Wrong>,
-    ) -> Result<(), Wrong> {
+        mut is_done: impl FnMut(&mut Self) -> Result<bool, ProbeError>,
+    ) -> Result<(), ProbeError> {
         while !is_done(self)? {
             let now = self.clock.now();
             let Self { endpoint, port, unfinished, .. } = self;
@@ -387,7 +387,7 @@ fn dial(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Reads vprobe's line byte by byte, because later bytes belong to the barriers.
-fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
+fn read_peer(tcp: &mut TcpStream) -> Result<Peer, ProbeError> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     loop {
         tcp.read_exact(&mut byte)?;
@@ -402,7 +402,7 @@ fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
         return Err(format!("not vprobe's line: {line:?}").into());
     };
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16);
-    let hex32 = |word| -> Result<u32, Wrong> { Ok(u32::try_from(hex(word)?)?) };
+    let hex32 = |word| -> Result<u32, ProbeError> { Ok(u32::try_from(hex(word)?)?) };
     Ok(Peer {
         qpn: Qpn::new(hex32(qpn)?),
         psn: Psn::new(hex32(psn)?),

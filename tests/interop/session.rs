@@ -3,7 +3,7 @@
 
 use crate::case::Case;
 use crate::guest::{DEVICE, GUEST_V4, GUEST_V6, Guest, OUR_V4, OUR_V6};
-use crate::probe::{BUFFER_BYTES, Done, Probe, Setup, Wrong};
+use crate::probe::{BUFFER_BYTES, Done, Probe, ProbeError, Setup};
 use crate::transcript::{Seen, Transcript};
 use spanwire_io::packet::PacketPort;
 use spanwire_io::port::Port;
@@ -207,7 +207,7 @@ fn setup_of(terms: &Terms, number: u16) -> Setup {
     }
 }
 
-fn attach(attachment: Attachment) -> Result<Box<dyn Port>, Wrong> {
+fn attach(attachment: Attachment) -> Result<Box<dyn Port>, ProbeError> {
     match attachment {
         Attachment::AfXdp => Ok(Box::new(XdpPort::open(&XdpConfig::new(DEVICE))?)),
         Attachment::AfPacket => Ok(Box::new(PacketPort::open(DEVICE)?)),
@@ -216,10 +216,10 @@ fn attach(attachment: Attachment) -> Result<Box<dyn Port>, Wrong> {
 
 /// Our script and rxe's. Each case ends with a barrier, so that none begins before the last has
 /// ended.
-fn scripts(who: Ours, cases: &[Case]) -> (Vec<String>, Vec<String>) {
+fn scripts(role: Ours, cases: &[Case]) -> (Vec<String>, Vec<String>) {
     let requester = cases.iter().flat_map(|case| case.requester.script.clone()).collect();
     let responder = cases.iter().flat_map(|case| case.responder.script.clone()).collect();
-    match who {
+    match role {
         Ours::Requester => (requester, responder),
         Ours::Responder => (responder, requester),
     }

@@ -32,9 +32,9 @@ fn cc__every_algorithm_carries_flows_of_any_scenario_in_both_modes() {
 #[test]
 fn cc__a_measured_base_rtt_gives_the_same_result() {
     let set = [("cc", "unocc"), ("mode", "sr"), ("payload", "elided")];
-    let told = run("dumbbell-2", &set);
+    let configured = run("dumbbell-2", &set);
     let measured = run("dumbbell-2", &[&set[..], &[("measure_rtt", "true")]].concat());
-    assert_ne!(told.event_hash, measured.event_hash);
+    assert_ne!(configured.event_hash, measured.event_hash);
 }
 
 /// Two HPCC flows over one link: the mean length of its queue in bytes, and the last FCT in

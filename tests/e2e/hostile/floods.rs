@@ -15,7 +15,7 @@ fn transfer(lab: &Lab, more: &[&str]) -> (Running, Running, Numbers) {
     let args =
         ["--transfer", "512M", "--size", "256K", "--timeout", "16", "--json", "--mode", "rc"];
     let client = lab.start_client(lab.v4(), &[&args[..], more].concat());
-    let numbers = tap.learn();
+    let numbers = tap.capture_numbers();
     (server, client, numbers)
 }
 

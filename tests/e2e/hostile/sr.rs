@@ -1,7 +1,8 @@
 //! The same in SR, whose windows are wide and whose keys are checked out of order.
 
 use super::{
-    ACK, Attack, BTH, Forge, Injector, Lab, Numbers, Tap, await_server, bent, counted, under_attack,
+    ACK, Attack, BTH, Forge, Injector, Lab, Numbers, Tap, await_server, counted, resealed_with,
+    under_attack,
 };
 use serde_json::Value;
 use spanwire_wire::{
@@ -28,7 +29,7 @@ fn hostile__a_wrong_key_in_sr_ends_the_connection() {
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=8"];
     let args = ["--transfer", "8M", "--size", "64K", "--mode", "sr", "--json"];
     let mut client = lab.start_client(lab.v4(), &[&args[..], &slow].concat());
-    let numbers = tap.learn();
+    let numbers = tap.capture_numbers();
     std::thread::sleep(Duration::from_millis(500));
     assert!(client.is_running(), "8 MiB at 8 Mbit/s take eight seconds");
     let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, numbers.server_qpn);
@@ -55,14 +56,14 @@ impl Forge {
         let is_parity = header.block.is_some_and(|block| block.is_parity());
         let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
         let (psn, len) = (Psn::new(header.psn), header.header_len() + len);
-        bent(self.packet(opcode, psn, ExtHeaders::NONE, len), |f| {
+        resealed_with(self.packet(opcode, psn, ExtHeaders::NONE, len), |f| {
             header.emit(&mut f[INSIDE..]).expect("as long as it says");
         })
     }
 
     fn sr_ack(&self, ack: &SrAckRepr<'_>) -> Vec<u8> {
         let (psn, len) = (Psn::new(ack.next), ack.header_len());
-        bent(self.packet(Opcode::SrAck, psn, ExtHeaders::NONE, len), |f| {
+        resealed_with(self.packet(Opcode::SrAck, psn, ExtHeaders::NONE, len), |f| {
             ack.emit(&mut f[INSIDE..]).expect("as long as it says");
         })
     }
@@ -90,8 +91,8 @@ impl Numbers {
     /// Packets with a single error, at a number without effect.
     fn sr_misplaced(&self, forge: &Forge, psn: u32) -> Vec<Attack> {
         let right = forge.sr(&self.sr_write(psn, self.va, self.rkey), 64);
-        let bent = |change: fn(&mut Vec<u8>)| bent(right.clone(), change);
-        let mut unsealed = bent(|f| f[BTH + 5] ^= 0x40);
+        let resealed_with = |change: fn(&mut Vec<u8>)| resealed_with(right.clone(), change);
+        let mut unsealed = resealed_with(|f| f[BTH + 5] ^= 0x40);
         unsealed[BTH + 30] ^= 1;
         let rc = |opcode: Opcode| {
             let deth = DethRepr { qkey: 0x1111_1111, src_qp: Qpn::GSI };
@@ -102,18 +103,18 @@ impl Numbers {
             forge.packet(opcode, Psn::new(psn), ext, len)
         };
         let rows = [
-            ("a wrong QPN", bent(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
+            ("a wrong QPN", resealed_with(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
             ("a wrong QPN without an ICRC", unsealed, "drop_unknown_qpn"),
-            ("another source", bent(|f| f[29] ^= 0x40), "drop_wrong_peer"),
-            ("another partition", bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
+            ("another source", resealed_with(|f| f[29] ^= 0x40), "drop_wrong_peer"),
+            ("another partition", resealed_with(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
             ("a SEND of RC", rc(Opcode::RcSendOnly), "drop_wrong_service"),
             ("an ACK of RC", rc(Opcode::RcAck), "drop_wrong_service"),
             ("UC", rc(Opcode::UcSendOnly), "drop_wrong_service"),
             ("UD", rc(Opcode::UdSendOnly), "drop_wrong_service"),
             ("a CNP", rc(Opcode::Cnp), "drop_ignored_cnp"),
-            ("a later version", bent(|f| f[INSIDE] = 2 << 4 | 1), "drop_sr_version"),
-            ("a kind of no meaning", bent(|f| f[INSIDE] = 1 << 4 | 9), "drop_sr_kind"),
-            ("a part from the future", bent(|f| f[INSIDE + 2] = 0x80), "drop_sr_feature"),
+            ("a later version", resealed_with(|f| f[INSIDE] = 2 << 4 | 1), "drop_sr_version"),
+            ("a kind of no meaning", resealed_with(|f| f[INSIDE] = 1 << 4 | 9), "drop_sr_kind"),
+            ("a part from the future", resealed_with(|f| f[INSIDE + 2] = 0x80), "drop_sr_feature"),
         ];
         rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
     }

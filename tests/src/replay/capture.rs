@@ -110,8 +110,8 @@ impl Capture {
     fn read(section: &str) -> Self {
         let file = section.lines().next().expect("a section has a heading");
         let name = file.strip_suffix(".pcap").expect("a capture").to_owned();
-        let command = |who: &str| {
-            let line = section.lines().find(|l| l.starts_with(who)).expect("both commands");
+        let command = |side: &str| {
+            let line = section.lines().find(|l| l.starts_with(side)).expect("both commands");
             let (_, command) = line.split_once("): ").or(line.split_once(": ")).expect("a command");
             Script::parse(command)
         };

@@ -30,7 +30,7 @@ pub(super) struct Conn {
     /// The buffer of each of our messages.
     pub(super) buffers: Vec<Sge>,
     /// Index of the frame before which the late receive requests are posted.
-    pub(super) late_recvs_at: Option<usize>,
+    pub(super) late_recvs_before: Option<usize>,
 }
 
 impl Conn {
@@ -60,7 +60,7 @@ impl Conn {
         Self {
             link,
             mtu,
-            qpn: NOBODY,
+            qpn: UNUSED_QPN,
             messages: messages(&requests(me), mtu),
             posted: 0,
             peer_responses: parsed(1 - me, Lane::Responses)
@@ -73,7 +73,7 @@ impl Conn {
             next_recorded: Psn::new(0),
             ours: [Vec::new(), Vec::new()],
             buffers: Vec::new(),
-            late_recvs_at: late_recvs_at(&of(me), &of(1 - me)),
+            late_recvs_before: late_recvs_before(&of(me), &of(1 - me)),
         }
     }
 
@@ -92,7 +92,7 @@ impl Conn {
     }
 
     /// The result of our READ or atomic `message`, from the peer's responses.
-    pub(super) fn brought(&self, message: &Message) -> Option<Vec<u8>> {
+    pub(super) fn result_of(&self, message: &Message) -> Option<Vec<u8>> {
         let of = |packet: u32| {
             let psn = message.first.plus(packet);
             self.peer_responses.iter().find(move |r| {
@@ -131,8 +131,8 @@ impl Conn {
         let script = &capture.scripts[me];
         let mtu = Mtu::from_bytes(script.mtu).expect("a path MTU");
         let first = |side: &[Message]| side.first().map_or(Psn::new(0), |m| m.first);
-        let av = self.way(capture, me);
-        let dest = self.link.qpns[1 - me].unwrap_or(NOBODY);
+        let av = self.address_vector(capture, me);
+        let dest = self.link.qpns[1 - me].unwrap_or(UNUSED_QPN);
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(script.rd_atomic),
             min_rnr_timer: Some(script.min_rnr_timer),
@@ -151,7 +151,7 @@ impl Conn {
     }
 
     /// The address vector of our side's packets, taken from them or from the peer's.
-    fn way(&self, capture: &Capture, me: usize) -> AddressVector {
+    fn address_vector(&self, capture: &Capture, me: usize) -> AddressVector {
         let own = self.recorded.iter().flatten().next();
         let peer = capture.frames.iter().find(|f| capture.index(f.from) != me);
         match (own, peer) {
@@ -189,7 +189,7 @@ impl Conn {
 
 /// The index of the frame before which the recorded side posted further receive requests: the
 /// retransmission of the packet that got its last RNR NAK.
-fn late_recvs_at(own: &[(usize, &Frame)], peer: &[(usize, &Frame)]) -> Option<usize> {
+fn late_recvs_before(own: &[(usize, &Frame)], peer: &[(usize, &Frame)]) -> Option<usize> {
     let rnr = own.iter().rev().find_map(|(index, frame)| {
         let sent = frame.packet.as_ref().ok()?;
         let refused = matches!(sent.syndrome(), Some(Syndrome::RnrNak { .. }));
@@ -214,6 +214,6 @@ pub(super) fn linux_src_port(a: Qpn, b: Qpn) -> u16 {
 }
 
 /// A queue pair number to which no packet was sent.
-pub(super) const NOBODY: Qpn = Qpn::new(0x3f_ffff);
+pub(super) const UNUSED_QPN: Qpn = Qpn::new(0x3f_ffff);
 /// rxe's hop limit (the route's).
 const HOP_LIMIT: u8 = 64;

@@ -24,7 +24,7 @@ pub(super) struct Memory {
     pub(super) exposed: Vec<Exposed>,
     /// The memory's content is unknown from the program, and is derived from results of READs and
     /// atomics.
-    learns: bool,
+    is_derived: bool,
     /// Addresses whose content is known from an atomic.
     atomics: BTreeSet<u64>,
 }
@@ -65,8 +65,8 @@ impl Memory {
             let mr = ep.reg_mr(pd, region.clone(), Access::ALL, Some(start)).expect("a region");
             exposed.push(Exposed { recorded_rkey, region, mr });
         }
-        let learns = !matches!(program, Program::Vprobe { .. });
-        Self { exposed, learns, atomics: BTreeSet::new() }
+        let is_derived = !matches!(program, Program::Vprobe { .. });
+        Self { exposed, is_derived, atomics: BTreeSet::new() }
     }
 
     /// Our key for a recorded one; an unknown key is not changed.
@@ -77,8 +77,8 @@ impl Memory {
 
     /// Writes the content that the application had written before its peer's request, as derived
     /// from the recorded responses.
-    pub(super) fn learn(&mut self, request: &Message, answers: &[&Sent], mtu: u32) {
-        let Some((va, rkey)) = remote_of(request).filter(|_| self.learns) else {
+    pub(super) fn derive_content(&mut self, request: &Message, answers: &[&Sent], mtu: u32) {
+        let Some((va, rkey)) = remote_of(request).filter(|_| self.is_derived) else {
             return;
         };
         for answer in answers {

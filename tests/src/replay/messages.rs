@@ -22,7 +22,7 @@ pub(super) struct Message {
 
 impl Message {
     /// True if it consumes a receive request of the peer.
-    pub(super) fn takes_recv(&self) -> bool {
+    pub(super) fn consumes_recv(&self) -> bool {
         self.kind == OpKind::Send || matches!(self.op, WrOp::WriteImm { .. })
     }
 }

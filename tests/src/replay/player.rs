@@ -1,7 +1,7 @@
 //! A replay: the engine in place of a recorded side.
 
 use super::capture::{Capture, Frame, Host, Link};
-use super::conn::{Conn, NOBODY, linux_src_port};
+use super::conn::{Conn, UNUSED_QPN, linux_src_port};
 use super::memory::{Memory, remote_of};
 use super::messages::Message;
 use super::packet::{Lane, Logged, Sent};
@@ -23,7 +23,7 @@ pub struct Playback {
     /// RoCE frames fed to the engine.
     pub fed: usize,
     /// Work requests posted to send queues.
-    pub asked: usize,
+    pub requests_posted: usize,
     /// How often the clock advanced to a timer of ours to match a recorded retransmission.
     pub clock_moves: usize,
     /// The engine's counters at the end.
@@ -79,7 +79,7 @@ pub fn play(capture: &Capture, host: Host, pace: Pace) -> Playback {
         }
         player.poll_completions();
     }
-    player.run_out();
+    player.drain();
     player.finish()
 }
 
@@ -149,7 +149,7 @@ impl<'a> Player<'a> {
             let lens = match this.script.program {
                 Program::Vprobe { .. } => this.script.recvs.clone(),
                 _ => {
-                    let needs = this.conns[i].peer_messages.iter().filter(|m| m.takes_recv());
+                    let needs = this.conns[i].peer_messages.iter().filter(|m| m.consumes_recv());
                     needs.map(|m| m.len).collect()
                 }
             };
@@ -171,12 +171,12 @@ impl<'a> Player<'a> {
     /// Handles a frame that our side sent in the capture.
     fn on_recorded(&mut self, frame: &Frame) {
         let sent = frame.packet.as_ref().expect("only the hand-made side sends broken frames");
-        let i = self.conn_of(|link, me| link.qpns[1 - me] == Some(frame.dest_qp));
+        let i = self.find_conn(|link, me| link.qpns[1 - me] == Some(frame.dest_qp));
         if sent.lane() != Some(Lane::Requests) {
             return;
         }
         let psn = sent.headers.bth.psn;
-        let is_new = self.post_what_begins(i, psn);
+        let is_new = self.post_up_to(i, psn);
         let conn = &mut self.conns[i];
         let goes_back = !is_new && conn.next_recorded != psn;
         conn.next_recorded = psn.plus(conn.span(sent));
@@ -201,14 +201,14 @@ impl<'a> Player<'a> {
                 continue;
             }
             match self.ep.poll_timeout().filter(|t| may_wait && *t <= start + TIMER_MAX) {
-                Some(due) => self.go_to(due),
+                Some(due) => self.advance_to(due),
                 None => break,
             }
         }
     }
 
     /// Advances time to a deadline of the engine, ahead of the capture's time.
-    fn go_to(&mut self, due: Time) {
+    fn advance_to(&mut self, due: Time) {
         if due > self.now {
             self.ahead = self.ahead + due.since(self.now);
             self.now = due;
@@ -222,7 +222,7 @@ impl<'a> Player<'a> {
         let Some(i) = known else {
             return;
         };
-        if self.conns[i].late_recvs_at == Some(self.at) {
+        if self.conns[i].late_recvs_before == Some(self.at) {
             let lens = self.script.late_recvs.clone();
             self.post_recvs(i, &lens);
         }
@@ -232,7 +232,7 @@ impl<'a> Player<'a> {
             let answers: Vec<&Sent> =
                 conn.recorded[Lane::Responses as usize].iter().map(|l| &l.sent).collect();
             if matches!(&frame.packet, Ok(sent) if sent.psn() == message.first) {
-                self.memory.learn(message, &answers, self.script.mtu);
+                self.memory.derive_content(message, &answers, self.script.mtu);
             }
         }
         let good = frame.packet != Err(DropReason::BadIcrc);
@@ -246,14 +246,14 @@ impl<'a> Player<'a> {
         }
         let is_response =
             frame.packet.as_ref().is_ok_and(|sent| sent.lane() == Some(Lane::Responses));
-        let waits = self.pace == Pace::Bursts && self.more_arrives();
+        let waits = self.pace == Pace::Bursts && self.peer_continues();
         if !is_response && !waits {
             while self.transmit() {}
         }
     }
 
     /// True if the next frame of the capture is also the peer's.
-    fn more_arrives(&self) -> bool {
+    fn peer_continues(&self) -> bool {
         let me = self.capture.hosts[self.me];
         self.capture.frames.get(self.at + 1).is_some_and(|f| f.from != me)
     }
@@ -299,7 +299,7 @@ impl<'a> Player<'a> {
         let mut sent = Sent::new(&packet);
         let to = packet.bth.dest_qp;
         let lane = sent.lane().expect("requests and responses only");
-        let peer = |c: &&mut Conn| c.link.qpns[1 - self.me].unwrap_or(NOBODY) == to;
+        let peer = |c: &&mut Conn| c.link.qpns[1 - self.me].unwrap_or(UNUSED_QPN) == to;
         let conn = self.conns.iter_mut().find(peer).expect("to a peer's queue pair");
         // Linux derives the source port from both queue pair numbers: our packets have the one of
         // our numbers, which is replaced by the recorded one.
@@ -313,7 +313,7 @@ impl<'a> Player<'a> {
 
     /// Posts the messages up to the one that begins at `psn`. Returns false if none was left to
     /// post.
-    fn post_what_begins(&mut self, i: usize, psn: Psn) -> bool {
+    fn post_up_to(&mut self, i: usize, psn: Psn) -> bool {
         let posted = self.conns[i].posted;
         let begins = self.conns[i].messages.iter().position(|m| m.first == psn);
         while begins.is_some_and(|at| self.conns[i].posted <= at) {
@@ -360,14 +360,14 @@ impl<'a> Player<'a> {
             let fetched =
                 matches!(wc.opcode, WcOpcode::RdmaRead | WcOpcode::FetchAdd | WcOpcode::CompSwap);
             if fetched && wc.status == WcStatus::Success {
-                self.check_brought(&wc);
+                self.check_result(&wc);
             }
             self.completions.push(wc);
         }
     }
 
     /// Checks that the result of a READ or an atomic is in our buffer.
-    fn check_brought(&self, wc: &Wc) {
+    fn check_result(&self, wc: &Wc) {
         let conn = self.conns.iter().find(|c| c.qpn == wc.qpn).expect("our queue pair");
         let at = spanwire_base::usize_from(wc.wr_id);
         let (message, sge) = (&conn.messages[at], &conn.buffers[at]);
@@ -375,16 +375,16 @@ impl<'a> Player<'a> {
         let mut there = vec![0; sge.len as usize];
         self.local.copy_out(offset, &mut there).expect("inside");
         let name = &self.capture.name;
-        assert_eq!(Some(there), conn.brought(message), "{name}: {:?}", message.op);
+        assert_eq!(Some(there), conn.result_of(message), "{name}: {:?}", message.op);
     }
 
     /// Lets the engine finish after the last frame.
-    fn run_out(&mut self) {
+    fn drain(&mut self) {
         let end = self.now + Dur::from_secs(60);
         loop {
             while self.transmit() {}
             match self.ep.poll_timeout().filter(|t| *t <= end) {
-                Some(due) => self.go_to(due),
+                Some(due) => self.advance_to(due),
                 None => break,
             }
         }
@@ -393,7 +393,7 @@ impl<'a> Player<'a> {
 
     fn finish(self) -> Playback {
         let Self { conns, ep, fed, clock_moves, completions, .. } = self;
-        let asked = conns.iter().map(|c| c.posted).sum();
+        let requests_posted = conns.iter().map(|c| c.posted).sum();
         let mut lanes = Vec::new();
         for conn in conns {
             let link = conn.link;
@@ -406,11 +406,11 @@ impl<'a> Player<'a> {
             }
         }
         let counters = ep.counters().clone();
-        Playback { lanes, fed, asked, clock_moves, counters, completions }
+        Playback { lanes, fed, requests_posted, clock_moves, counters, completions }
     }
 
-    fn conn_of(&self, is_it: impl Fn(&Link, usize) -> bool) -> usize {
-        let at = self.conns.iter().position(|c| is_it(&c.link, self.me));
+    fn find_conn(&self, matches: impl Fn(&Link, usize) -> bool) -> usize {
+        let at = self.conns.iter().position(|c| matches(&c.link, self.me));
         at.unwrap_or_else(|| panic!("{}: a frame of no link", self.capture.name))
     }
 }
