@@ -48,8 +48,8 @@ impl Rule {
             Self::AlreadyAnswered => "already answered",
             Self::Overtaken => "overtaken by a NAK",
             Self::FirstAfterRnr => "First after RNR",
-            Self::AckReqAgain => "AckReq when sent again",
-            Self::NakAfterRnr => "NAK behind RNR NAK",
+            Self::AckReqAgain => "AckReq of retransmissions",
+            Self::NakAfterRnr => "NAK after RNR NAK",
             Self::TailAsFirst => "tail begins with First",
             Self::HeadForgotten => "head forgotten",
             Self::RecvTooShort => "receive too short",
@@ -61,62 +61,63 @@ impl Rule {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NotInFile => {
-                "We send one packet more: the very one that the capture's loss line says was \
-                 dropped on its way from B to A. The capture was taken on A's side of the filter, \
-                 so B sent it too, but it is not in the file."
+                "Our engine sends one additional packet: the one that the capture's loss line \
+                 lists as dropped between B and A. The capture was taken on A's side of the \
+                 filter, so B sent it too, but it is not in the file."
             }
             Self::AlreadyAnswered => {
-                "rxe sends a request packet again although an answer that acknowledges it was \
-                 captured before: it had reached the guest's interface, but the guest, under \
-                 software emulation, had not looked at it yet. Our engine takes an answer when it \
-                 arrives, and then nothing is left to send again. The peer would only have \
+                "rxe retransmits a request packet although a response that acknowledges it was \
+                 captured before. The response had reached the guest's interface, but the guest, \
+                 under software emulation, had not processed it yet. Our engine processes a \
+                 response on arrival, so it retransmits nothing. The peer would only have \
                  acknowledged a duplicate."
             }
             Self::Overtaken => {
-                "rxe sends a request packet although a NAK or RNR NAK of an earlier one had been \
-                 captured before and that one was not sent again yet: the packet stood in the \
-                 guest's queue already. Its responder drops it without a word. Our engine goes \
-                 back, waits or fails as soon as the NAK arrives."
+                "rxe sends a request packet although a NAK or RNR NAK of an earlier one was \
+                 captured before and that one has not been retransmitted yet: the packet was \
+                 already in the guest's queue. Its responder drops it without a response. Our \
+                 engine retransmits, waits or fails as soon as the NAK arrives."
             }
             Self::FirstAfterRnr => {
-                "After an RNR NAK of the last packet of a WRITE with immediate rxe sends the whole \
-                 message again, from First. The RNR NAK acknowledges everything before the PSN it \
-                 names, so our engine sends again from that PSN, as the specification has it; \
-                 rxe's responder takes that (it does after a sequence NAK too)."
+                "After an RNR NAK of the last packet of a WRITE with immediate rxe retransmits \
+                 the whole message, from First. The RNR NAK acknowledges everything before its \
+                 PSN, so our engine retransmits from that PSN, as the specification requires. \
+                 rxe's responder accepts that (it does after a sequence NAK too)."
             }
             Self::AckReqAgain => {
-                "Among packets that are sent again the AckReq bit stands elsewhere. rxe sets it on \
-                 each message's last packet. Our engine sets it on the first packet after going \
-                 back, so that a peer that is there says so at once, and on the last packet of all \
-                 that is posted (docs/decisions/0005); what lies between is acknowledged with \
-                 that. AckReq is the requester's choice."
+                "Retransmissions have the AckReq bit in other packets. rxe sets it on each \
+                 message's last packet. Our engine sets it on the first retransmission, so that \
+                 a living peer responds at once, and on the last posted packet \
+                 (docs/decisions/0005), whose acknowledgement covers those in between. AckReq is \
+                 the requester's choice."
             }
             Self::NakAfterRnr => {
-                "rxe sends a sequence NAK of the same PSN behind an RNR NAK, for the next packet \
-                 that was on its way. Our responder has said with the RNR NAK which PSN it expects \
-                 and says it once. A requester must take the NAK for nothing new (rxe does)."
+                "rxe sends a sequence NAK of the same PSN after an RNR NAK, for the next packet \
+                 in flight. Our responder has reported the expected PSN with the RNR NAK and \
+                 does not repeat it. A requester must ignore the repeated NAK (rxe does)."
             }
             Self::TailAsFirst => {
-                "A READ that is asked for again from its middle is answered by rxe with Middle or \
-                 Last at the front, as if it went on with the first answer; a Middle has no AETH. \
-                 On the wire it is a request of its own, so our responder begins with First or \
-                 Only, as the specification has it. rxe takes both (capture 83), and so do we \
-                 (capture 74)."
+                "rxe responds to a READ retransmitted from its middle with Middle or Last as \
+                 first packet, as if it continued the first response; a Middle has no AETH. On \
+                 the wire it is a new request, so our responder begins with First or Only, as \
+                 the specification requires. rxe accepts both (capture 83), and so does our \
+                 engine (capture 74)."
             }
             Self::HeadForgotten => {
-                "rxe does not answer a READ that is repeated from its start once it has repeated a \
-                 tail of it: it forgot where the READ began. Our responder remembers the request \
-                 as it came and answers any tail of it again, as the specification has it."
+                "rxe does not respond to a READ that is retransmitted from its start after a \
+                 retransmission of its tail, because it no longer has the start of the READ. Our \
+                 responder keeps the original request and responds to a retransmission of any \
+                 tail, as the specification requires."
             }
             Self::RecvTooShort => {
                 "A SEND longer than the receive request gets NAK 0x63 (remote operational error) \
-                 from rxe 6.1, and NAK 0x61 (invalid request) from us: so say the specification \
-                 and ConnectX."
+                 from rxe 6.1, and NAK 0x61 (invalid request) from our engine, as in the \
+                 specification and in ConnectX."
             }
             Self::UdpChecksum => {
-                "A packet with a wrong UDP checksum and a right ICRC is dropped by the kernel in \
-                 front of rxe. We do not look at that checksum: the ICRC covers more, and on a \
-                 veth pair the kernel hands over checksums that it has only begun to compute."
+                "The kernel drops a packet with a wrong UDP checksum and a right ICRC before \
+                 rxe. Our engine ignores that checksum: the ICRC covers more, and on a veth pair \
+                 the kernel delivers checksums that are only partly computed."
             }
         }
     }

@@ -38,8 +38,8 @@ fn totals(out: &mut String, verdicts: &[Verdict]) {
     let justified = sum(|v| v.justified.values().sum());
     let _ = writeln!(
         out,
-        "{sides} sides of captures played, {clean} of them without any difference. {} packets fed, \
-         {} recorded, {} sent by us: {} equal, {justified} justified differences.\n",
+        "{sides} sides of captures replayed, {clean} of them without a difference. {} packets \
+         input, {} recorded, {} sent by our engine: {} equal, {justified} justified differences.\n",
         sum(|v| v.fed),
         sum(|v| v.recorded),
         sum(|v| v.sent),
