@@ -1,7 +1,7 @@
-//! Every capture of Linux rxe, with our engine in the place of each side: given the recorded
-//! peer's packets, does it send what the recorded side sent?
+//! Every capture of Linux rxe, with our engine in place of each side. Given the recorded peer's
+//! packets, it must send what the recorded side sent.
 //!
-//! The table is kept in `docs/conformance.md`; `SPANWIRE_BLESS=1` writes it anew.
+//! `docs/conformance.md` has the resulting table; `SPANWIRE_BLESS=1` regenerates it.
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use table::Other;
 
-/// All captures, read once.
+/// All captures, parsed once.
 fn all() -> &'static [Capture] {
     static ALL: OnceLock<Vec<Capture>> = OnceLock::new();
     ALL.get_or_init(captures)
@@ -32,8 +32,8 @@ fn named(name: &str) -> &'static Capture {
     all().iter().find(|c| c.name == name).expect("a capture of this name")
 }
 
-/// All sides that an implementation played in the captures, judged once. What the hand-made
-/// endpoint sent is nothing to conform to.
+/// The verdicts on all sides of the captures that an implementation played. The hand-made endpoint
+/// is no implementation to conform to.
 fn verdicts() -> &'static [Verdict] {
     static VERDICTS: OnceLock<Vec<Verdict>> = OnceLock::new();
     VERDICTS.get_or_init(|| {
@@ -67,7 +67,7 @@ fn others() -> Vec<Other> {
 }
 
 #[test]
-fn captures__we_send_what_rxe_sent() {
+fn captures__the_engine_sends_what_rxe_sent() {
     let verdicts = verdicts();
     let made = table::render(verdicts, &others());
     println!("{made}");
@@ -83,7 +83,7 @@ fn captures__we_send_what_rxe_sent() {
     check_doc(&made);
 }
 
-/// `docs/conformance.md` says what was just found.
+/// Checks that `docs/conformance.md` is current.
 fn check_doc(made: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance.md");
     let text = fs::read_to_string(&path).expect("docs/conformance.md is there");
@@ -95,13 +95,13 @@ fn check_doc(made: &str) {
     let stale = text.lines().zip(fresh.lines()).find(|(old, new)| old != new);
     assert!(
         text == fresh,
-        "docs/conformance.md is stale, first at {stale:?}: look at what changed, then run this \
+        "docs/conformance.md is stale, first at {stale:?}: review the change, then run this \
          test with SPANWIRE_BLESS=1"
     );
 }
 
 #[test]
-fn rules__each_one_is_needed() {
+fn rules__each_is_used() {
     for rule in Rule::ALL {
         let used = verdicts().iter().any(|v| v.justified.contains_key(&rule));
         assert!(used, "{rule:?} justifies nothing: remove it");
@@ -109,8 +109,8 @@ fn rules__each_one_is_needed() {
 }
 
 #[test]
-fn completions__work_ends_as_it_did_for_rxe() {
-    // What vprobe printed in these runs; everything else ended with success.
+fn completions__have_the_status_of_rxe() {
+    // The failures that vprobe printed; all other requests succeeded.
     let failed: &[(&str, Host, WcStatus)] = &[
         ("51_rnr_retry_exceeded", Host::A, WcStatus::RnrRetryExcErr),
         ("60_bad_rkey_write", Host::A, WcStatus::RemAccessErr),
@@ -136,12 +136,12 @@ fn completions__work_ends_as_it_did_for_rxe() {
         let of_send_queue =
             |wc: &&Wc| !matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
         let ended = completions.iter().filter(of_send_queue).count();
-        assert_eq!(ended, v.playback.asked, "{at}: requests that ended");
+        assert_eq!(ended, v.playback.requests_posted, "{at}: completed requests");
     }
 }
 
 #[test]
-fn other_services__are_counted_and_not_answered() {
+fn other_services__are_counted_without_a_response() {
     let others = others();
     let names: Vec<&str> = others.iter().map(|o| &*o.capture).collect();
     for name in ["14_send_ud", "15_send_uc", "16_write_uc", "21_ud_pingpong", "33_v6_ud"] {
@@ -154,9 +154,9 @@ fn other_services__are_counted_and_not_answered() {
 }
 
 #[test]
-fn recovery__begins_where_the_loss_shows() {
-    // What the requester went back for: sequence NAKs, gaps among responses, timeouts. rxe waits
-    // for its timer in 74, 78 and 83 too.
+fn recovery__begins_when_the_loss_is_detectable() {
+    // The requester's causes of retransmission: sequence NAKs, gaps among responses, timeouts. rxe
+    // also waits for its timer in 74, 78 and 83.
     let cases = [
         ("70_loss_write_middle", [1, 0, 0]),
         ("71_loss_send_only", [1, 0, 0]),
@@ -180,8 +180,8 @@ fn recovery__begins_where_the_loss_shows() {
 
 #[test]
 fn bursts__coalesce_acknowledgements_and_change_nothing_else() {
-    // Where packets come faster than we answer, one ACK stands for several: what is sent is then
-    // a part of what rxe sent, in its order, up to its last answer.
+    // If packets arrive in bursts, one ACK covers several. Our responses then are a subsequence of
+    // rxe's, up to its last one.
     let (mut recorded_acks, mut our_acks) = (0, 0);
     for verdict in verdicts().iter().filter(|v| v.justified.is_empty()) {
         let lanes = play(named(&verdict.capture), verdict.host, Pace::Bursts).lanes;
@@ -192,7 +192,7 @@ fn bursts__coalesce_acknowledgements_and_change_nothing_else() {
                 let found = rest.any(|recorded| recorded.sent == ours.sent);
                 assert!(found, "{at}: rxe did not send {}", ours.sent);
             }
-            assert_eq!(rest.count(), 0, "{at}: the last answer is missing");
+            assert_eq!(rest.count(), 0, "{at}: the last response is missing");
             recorded_acks += log.recorded.len();
             our_acks += log.ours.len();
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 
-/// Two hosts, or `None` after saying why not.
+/// Two hosts, or `None` with the reason printed.
 fn hosts(config: &LabConfig) -> Option<TwoHosts> {
     let Err(why) = NetNs::new_anonymous() else {
         return Some(TwoHosts::anonymous(config).expect("privileged"));
@@ -25,7 +25,7 @@ fn hosts(config: &LabConfig) -> Option<TwoHosts> {
     None
 }
 
-/// How it ended, and what it printed.
+/// Exit code and output.
 fn run(command: &mut Command) -> (i32, String) {
     let output = command.stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
@@ -40,7 +40,7 @@ fn doctor(host: &Host, more: &[&str]) -> (i32, Value) {
     (code, serde_json::from_str(&text).unwrap_or_else(|e| panic!("no JSON ({e}): {text}")))
 }
 
-/// One check of the interface: status, what was found, and the fix.
+/// A check of the interface: status, finding, and fix.
 fn check(report: &Value, name: &str) -> (String, String, Option<String>) {
     let checks = report["interfaces"][0]["checks"].as_array().expect("checks");
     let check = checks.iter().find(|check| check["name"] == name);
@@ -67,7 +67,7 @@ fn doctor__a_lab_is_healthy() {
     let (status, found, _) = check(&report, "peer");
     assert_eq!(status, "ok", "{found}");
 
-    // The same for people, and as one of all interfaces.
+    // The text form, and the report on all interfaces.
     let mut command = hosts.a.ns.command(SPANWIRE).expect("the namespace is there");
     let (code, text) = run(command.args(["doctor", "--dev", "sw0"]));
     assert!(code == 0 && text.contains("\nSpanwire works here"), "{text}");
@@ -77,7 +77,7 @@ fn doctor__a_lab_is_healthy() {
 }
 
 #[test]
-fn doctor__sees_offloads_change() {
+fn doctor__reports_changed_offloads() {
     let Some(hosts) = hosts(&LabConfig::default()) else { return };
     let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
     for gro in [true, false] {
@@ -101,7 +101,7 @@ fn doctor__a_link_that_is_down_or_has_no_carrier_fails() {
     let (status, found, fix) = check(&report, "link");
     assert!(code == 1 && status == "fail" && found.starts_with("switched off"), "{report}");
 
-    // The command that it prints is the one that helps.
+    // The printed command is the one that helps.
     let fix = fix.expect("a fix");
     if Command::new("ip").arg("-V").output().is_err() {
         eprintln!("SKIPPED: iproute2 is missing: not tried: {fix}");
@@ -117,7 +117,7 @@ fn doctor__a_link_that_is_down_or_has_no_carrier_fails() {
 }
 
 #[test]
-fn doctor__another_program_is_told_and_left_alone() {
+fn doctor__another_program_is_reported_and_not_detached() {
     let Some(hosts) = hosts(&LabConfig::default()) else { return };
     let entered = hosts.a.ns.enter().expect("privileged");
     let device = XdpDevice::attach("sw0", 1, Traffic::RoceV2, XdpPreference::Native)
@@ -136,7 +136,7 @@ fn doctor__another_program_is_told_and_left_alone() {
 }
 
 #[test]
-fn doctor__what_costs_speed_is_a_warning() {
+fn doctor__causes_of_low_speed_are_warnings() {
     let config = LabConfig { mtu: 9000, pfifo: None, queues: 2, ..LabConfig::default() };
     let Some(hosts) = hosts(&config) else { return };
     let (code, report) = doctor(&hosts.a, &[]);
@@ -146,9 +146,12 @@ fn doctor__what_costs_speed_is_a_warning() {
         ("qdisc", "tc qdisc add dev sw0 root pfifo limit 1000"),
         ("queues", "ethtool -L sw0 "),
     ] {
-        let (status, found, told) = check(&report, name);
+        let (status, found, advice) = check(&report, name);
         assert_eq!(status, "warn", "{name}: {found}");
-        assert!(told.as_deref().is_some_and(|told| told.starts_with(fix)), "{name}: {told:?}");
+        assert!(
+            advice.as_deref().is_some_and(|advice| advice.starts_with(fix)),
+            "{name}: {advice:?}"
+        );
     }
     let (code, report) = doctor(&hosts.a, &["--queue", "2"]);
     assert_eq!((code, &*check(&report, "queues").0), (1, "fail"), "{report}");
@@ -162,7 +165,7 @@ fn doctor__what_costs_speed_is_a_warning() {
 }
 
 #[test]
-fn doctor__a_peer_that_is_not_there_and_a_device_that_is_not() {
+fn doctor__an_absent_peer_and_an_absent_device_fail() {
     let Some(hosts) = hosts(&LabConfig::default()) else { return };
     for peer in ["10.77.0.77", "192.0.2.1"] {
         let (code, report) = doctor(&hosts.a, &["--peer", peer]);
@@ -178,13 +181,13 @@ fn doctor__a_peer_that_is_not_there_and_a_device_that_is_not() {
 #[test]
 fn doctor__missing_rights_are_named() {
     let Some(hosts) = hosts(&LabConfig::default()) else { return };
-    // Root without the capabilities that BPF takes.
+    // Root without the capabilities that BPF needs.
     let mut command = hosts.a.ns.command("setpriv").expect("the namespace is there");
     command.args(["--bounding-set=-bpf,-sys_admin", "--inh-caps=-bpf,-sys_admin", SPANWIRE]);
     let (code, text) = run(command.args(["doctor", "--dev", "sw0", "--json"]));
     let report: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     let host = report["host"].as_array().expect("checks");
-    let rights = host.iter().find(|check| check["name"] == "rights").expect("it is looked at");
+    let rights = host.iter().find(|check| check["name"] == "rights").expect("it is checked");
     assert_eq!((code, &rights["status"]), (1, &Value::from("fail")), "{report}");
     assert_eq!(rights["found"], "without CAP_BPF");
     assert!(rights["fix"].as_str().is_some_and(|fix| fix.starts_with("setcap cap_net_raw,")));

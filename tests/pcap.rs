@@ -1,4 +1,4 @@
-//! `spanwire pcap` as it is run: what it prints and how it ends, on the captures of another
+//! `spanwire pcap` as a command: its output and exit codes, on the captures of another
 //! implementation. Needs no privileges.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The one capture with packets that are wrong on purpose.
+/// The one capture with deliberately wrong packets.
 const PROBE: &str = "82_probe_req.pcap";
 
 fn golden() -> PathBuf {
@@ -32,7 +32,7 @@ fn run_on(input: &[u8], args: &[&str]) -> (i32, String, String) {
     let mut stdin = child.stdin.take().expect("it is a pipe");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // It may have refused the input before it has read all of it.
+        // It may have rejected the input before reading all of it.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().expect("it ends");
@@ -99,9 +99,9 @@ fn pcap__exit_codes() {
     assert!(err.starts_with("error: no_such_file: "), "{err}");
     let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     assert!(first["error"].as_str().is_some_and(|e| !e.is_empty()), "{first}");
-    assert_eq!(out.lines().count(), 2, "the other file is read all the same");
+    assert_eq!(out.lines().count(), 2, "the other file is read nevertheless");
     let (code, _, err) = run(&["captures.md", PROBE]);
-    assert_eq!(code, 2, "unreadable weighs more than bad");
+    assert_eq!(code, 2, "unreadable takes precedence over bad");
     assert!(err.contains("captures.md: neither pcap nor pcapng"), "{err}");
     assert_eq!(run(&[]).0, 2);
 }
@@ -137,7 +137,7 @@ fn pcap__a_line_for_each_packet() {
 }
 
 #[test]
-fn pcap__decodes_what_each_kind_of_packet_says() {
+fn pcap__decodes_each_kind_of_packet() {
     for (file, parts) in [
         ("14_send_ud.pcap", &["UD SEND Only ", "  from qp 0x000020 qkey 0x11111111"][..]),
         ("15_send_uc.pcap", &["UC SEND Middle "]),
@@ -158,7 +158,7 @@ fn pcap__decodes_what_each_kind_of_packet_says() {
 }
 
 #[test]
-fn pcap__filters_print_less_and_judge_everything() {
+fn pcap__filters_affect_output_but_not_the_verdict() {
     let (_, out, _) = run(&["18_write_2qp.pcap"]);
     let qp = out.split(" qp ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a qp");
     let (_, some, _) = run(&["--qp", qp, "18_write_2qp.pcap"]);
@@ -187,13 +187,13 @@ fn pcap__reads_standard_input() {
 }
 
 #[test]
-fn pcap__a_live_capture_is_shown_as_it_comes() {
+fn pcap__a_live_capture_is_printed_as_it_arrives() {
     let file = fs::read(golden().join("02_send_multi_mtu1024.pcap")).unwrap();
     let mut child =
         spanwire().arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     stdin.write_all(&file[..file.len() - 1]).expect("it takes all but a byte");
-    // While the capture goes on: standard input stays open.
+    // During the capture: standard input stays open.
     let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");
@@ -206,7 +206,7 @@ fn pcap__a_live_capture_is_shown_as_it_comes() {
 }
 
 #[test]
-fn pcap__a_file_cut_short_is_told_after_what_it_holds() {
+fn pcap__a_truncated_file_is_reported_after_its_packets() {
     let file = fs::read(golden().join("02_send_multi_mtu1024.pcap")).unwrap();
     let (code, out, err) = run_on(&file[..file.len() - 400], &["-"]);
     assert_eq!(code, 2);
@@ -218,7 +218,7 @@ fn pcap__a_file_cut_short_is_told_after_what_it_holds() {
 }
 
 #[test]
-fn pcap__packets_cut_by_a_snap_length_are_no_fault() {
+fn pcap__packets_truncated_by_a_snap_length_are_no_error() {
     let whole = fs::read(golden().join("02_send_multi_mtu1024.pcap")).unwrap();
     let (code, out, _) = run_on(&snapped(&whole, 96), &["--json", "-"]);
     let report: Value = serde_json::from_str(&out).expect("JSON");
@@ -230,7 +230,7 @@ fn pcap__packets_cut_by_a_snap_length_are_no_fault() {
     assert!(out.contains("payload 1024  icrc not checked  truncated: 96 of 1082 bytes"), "{out}");
 }
 
-/// The classic little endian capture as a tool with that snap length would have written it.
+/// The classic little-endian capture as a tool with that snap length would have written it.
 fn snapped(file: &[u8], snap: usize) -> Vec<u8> {
     let (header, mut rest) = file.split_at(24);
     let mut out = header.to_vec();
@@ -248,7 +248,7 @@ fn snapped(file: &[u8], snap: usize) -> Vec<u8> {
 }
 
 #[test]
-fn pcap__a_link_type_nobody_looked_into_is_not_all_is_well() {
+fn pcap__an_unsupported_link_type_is_an_error() {
     let mut file = fs::read(golden().join("01_send_small.pcap")).unwrap();
     file[20] = 147;
     let (code, _, err) = run_on(&file, &["-"]);
@@ -256,7 +256,7 @@ fn pcap__a_link_type_nobody_looked_into_is_not_all_is_well() {
 }
 
 #[test]
-fn pcap__a_reader_that_goes_away_ends_it_quietly() {
+fn pcap__a_closed_output_pipe_ends_it_quietly() {
     let mut command = spanwire();
     for _ in 0..50 {
         command.arg("82_probe_req.pcap");
@@ -264,7 +264,7 @@ fn pcap__a_reader_that_goes_away_ends_it_quietly() {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it runs");
     let mut line = String::new();
-    // More than a pipe holds is still to come when the pipe is closed.
+    // More than a pipe's capacity is left when the pipe is closed.
     let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
     out.read_line(&mut line).expect("a line");
     drop(out);
@@ -277,8 +277,8 @@ fn pcap__a_reader_that_goes_away_ends_it_quietly() {
 fn run__sr_is_read_to_the_end_of_its_headers() {
     let file = "../spanwire/sr.pcap";
     let (code, lines, errors) = run(&[file]);
-    assert_eq!((code, &*errors), (1, ""), "what is wrong on purpose is fifteen packets");
-    for told in [
+    assert_eq!((code, &*errors), (1, ""), "fifteen packets are deliberately wrong");
+    for part in [
         "SR Data  psn 0xffff00  SEND First psn 0xffffff00 message 0 offset 0 sent",
         "block 0xffffff00 data 0 of 4+2",
         "WRITE Last psn",
@@ -291,7 +291,7 @@ fn run__sr_is_read_to_the_end_of_its_headers() {
         "PARSE ERROR sr_feature",
         "PARSE ERROR sr_kind",
     ] {
-        assert!(lines.contains(told), "no line has {told:?}");
+        assert!(lines.contains(part), "no line has {part:?}");
     }
     let (_, json, _) = run(&["--json", "--summary", file]);
     let report: Value = serde_json::from_str(&json).expect("JSON");

@@ -1,5 +1,4 @@
-//! `spanwire sim` as it is run: what it prints, what it writes and how it ends. Needs no
-//! privileges.
+//! `spanwire sim` as a command: its output, files and exit codes. Needs no privileges.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use serde_json::Value;
@@ -9,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// Every scenario that a change must not break, by name.
+/// The directed scenarios, by name.
 const DIRECTED: [&str; 11] = [
     "pair",
     "dumbbell-2",
@@ -37,7 +36,7 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).expect("it prints UTF-8")
 }
 
-/// What `sim ARGS --json` prints, and the exit code.
+/// The output of `sim ARGS --json`, and the exit code.
 fn json(args: &[&str]) -> (Value, Option<i32>) {
     let output = sim(&[args, &["--json"]].concat());
     let text = stdout(&output);
@@ -45,7 +44,7 @@ fn json(args: &[&str]) -> (Value, Option<i32>) {
     (serde_json::from_str(text).expect("it is JSON"), output.status.code())
 }
 
-/// A directory of a test's own, empty.
+/// An empty directory for one test.
 fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -87,7 +86,7 @@ fn run__every_directed_scenario_twice() {
 }
 
 #[test]
-fn run__faults_are_seen_where_they_are() {
+fn run__faults_are_counted_where_they_occur() {
     for (name, cause) in [
         ("loss-1", "line_loss"),
         ("corrupt", "host_bad_icrc"),
@@ -102,7 +101,7 @@ fn run__faults_are_seen_where_they_are() {
 }
 
 #[test]
-fn run__seeds_and_parameters_change_what_happens() {
+fn run__seeds_and_parameters_change_the_result() {
     let hash = |args: &[&str]| json(args).0["event_hash"].clone();
     let plain = hash(&["run", "loss-1", "--seed", "1"]);
     assert_ne!(plain, hash(&["run", "loss-1", "--seed", "2"]));
@@ -135,7 +134,7 @@ fn run__a_failed_check_is_exit_code_1() {
 }
 
 #[test]
-fn run__what_is_not_there_is_named_with_what_is() {
+fn run__unknown_names_are_reported_with_alternatives() {
     for (args, parts) in [
         (
             &["run", "incast32"][..],
@@ -156,7 +155,7 @@ fn run__what_is_not_there_is_named_with_what_is() {
 }
 
 #[test]
-fn run__a_file_says_what_the_command_line_would() {
+fn run__a_file_is_equivalent_to_the_command_line() {
     let dir = scratch("file");
     let path = dir.join("scenario.toml");
     let text = "scenario = \"dumbbell-2\"\nseed = 7\n\n[set]\nbytes = \"64KiB\"\nmtu = 1024\n\
@@ -170,7 +169,7 @@ fn run__a_file_says_what_the_command_line_would() {
     let args = [&["run", "dumbbell-2", "--seed", "7"][..], &set.map(|s| ["--set", s]).concat()];
     let (of_line, _) = json(&args.concat());
     assert_eq!(of_file["event_hash"], of_line["event_hash"]);
-    // The command line counts more.
+    // The command line takes precedence.
     let (other, _) = json(&[&file[..], &["--seed", "8", "--set", "cc.beta=0.25"]].concat());
     let cc = &other["parameters"]["cc"];
     assert_eq!((&other["seed"], cc), (&8.into(), &"swift,beta=0.25".into()));
@@ -209,11 +208,11 @@ fn run__sharing_has_its_members_and_a_figure_of_fairness() {
     let (report, _) = json(&["run", "cc-solo", "--set", "cc=dctcp", "--set", "time=1ms"]);
     assert!(report["jain"].is_null() && report["jain_time_us"].is_null());
     let (report, _) = json(&["run", "pair"]);
-    assert!(report.get("utilisation").is_none(), "of scenarios that are about it alone");
+    assert!(report.get("utilisation").is_none(), "only in scenarios that measure sharing");
 }
 
 #[test]
-fn run__the_table_has_what_counts() {
+fn run__the_table_has_the_essentials() {
     let output = sim(&["run", "incast-32"]);
     let text = stdout(&output);
     for part in ["incast-32, seed 1", "32 of 32 flows done", "hub:32", "checkers: ok", "a second"] {
@@ -223,7 +222,7 @@ fn run__the_table_has_what_counts() {
 }
 
 #[test]
-fn run__plots_are_the_same_again_and_the_page_shows_them() {
+fn run__plots_are_reproducible_and_on_the_page() {
     let [a, b] = ["sim-plot-a", "sim-plot-b"].map(scratch);
     for dir in [&a, &b] {
         let output = sim(&["run", "incast-32", "--plot", text_of(dir)]);
@@ -242,7 +241,7 @@ fn run__plots_are_the_same_again_and_the_page_shows_them() {
 }
 
 #[test]
-fn run__csv_has_as_many_fields_everywhere() {
+fn run__csv_rows_have_equal_numbers_of_fields() {
     let dir = scratch("sim-csv");
     let [samples, flows] = ["samples.csv", "flows.csv"].map(|name| dir.join(name));
     let args = ["run", "dumbbell-2", "--samples", text_of(&samples), "--flows", text_of(&flows)];
@@ -264,7 +263,7 @@ fn run__a_capture_of_whole_frames_has_good_icrcs() {
         let args = ["run", "pair", "--set", "bytes=100000", "--set", mode];
         let (report, _) = json(&[&args[..], &["--pcap", text_of(&file)]].concat());
         let capture = capture(&file);
-        // The one cable: what leaves this end and what arrives at it is all there is.
+        // A single cable: the frames sent and received at this end are all frames.
         assert_eq!(capture["frames"], report["packet_hops"], "{mode}");
         assert_eq!(capture["icrc_good"], capture["frames"], "{mode}");
         let speaks_sr = capture["opcodes"]["SR Data"].as_u64() > Some(100);
@@ -304,7 +303,7 @@ fn run__a_capture_of_elided_frames_has_the_lengths_of_the_wire() {
     }
 }
 
-/// What `spanwire pcap` says of a file without a broken frame.
+/// The report of `spanwire pcap` on a file without a broken frame.
 #[track_caller]
 fn capture(file: &Path) -> Value {
     let read = Command::new(env!("CARGO_BIN_EXE_spanwire"))
@@ -316,7 +315,7 @@ fn capture(file: &Path) -> Value {
     capture
 }
 
-/// Few and short runs of `sim run loss-sweep`.
+/// A few short runs of `sim run loss-sweep`.
 const SHORT_SWEEP: [&str; 12] = [
     "run",
     "loss-sweep",
@@ -333,7 +332,7 @@ const SHORT_SWEEP: [&str; 12] = [
 ];
 
 #[test]
-fn loss_sweep__has_a_row_for_each_path_and_mode_and_sr_is_above_its_bars() {
+fn loss_sweep__has_a_row_for_each_path_and_mode_and_sr_meets_its_bars() {
     let (report, code) = json(&SHORT_SWEEP);
     assert_eq!(code, Some(0), "{report}");
     let rows = report["rows"].as_array().expect("rows");
@@ -357,16 +356,18 @@ fn loss_sweep__has_a_row_for_each_path_and_mode_and_sr_is_above_its_bars() {
     assert_eq!(report["bars"].as_array().map(Vec::len), Some(3));
     assert_eq!(report["checkers_ok"], true);
     let (again, _) = json(&SHORT_SWEEP);
-    assert_eq!(report["rows"], again["rows"], "one seed, two results");
+    assert_eq!(report["rows"], again["rows"], "one seed gave two results");
 }
 
 #[test]
-fn loss_sweep__the_table_the_figures_and_what_cannot_be() {
+fn loss_sweep__has_a_table_figures_and_errors() {
     let dir = scratch("sim-sweep");
     let output = sim(&[&SHORT_SWEEP[..], &["--plot", text_of(&dir)]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    for part in ["loss-sweep, seed 1, a link of 25Gbit", "ok: SR is never worse", "checkers: ok"] {
+    for part in
+        ["loss-sweep, seed 1, a link of 25Gbit", "ok: SR has at least the goodput", "checkers: ok"]
+    {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     let page = fs::read_to_string(dir.join("index.html")).expect("index.html");
@@ -405,7 +406,7 @@ fn list__has_every_directed_scenario_and_their_parameters() {
 }
 
 #[test]
-fn swarm__is_the_same_with_any_number_of_threads() {
+fn swarm__is_independent_of_the_number_of_threads() {
     let run = |threads: &str| {
         let (report, code) =
             json(&["swarm", "--seeds", "20", "--start", "7", "--threads", threads]);
@@ -418,22 +419,22 @@ fn swarm__is_the_same_with_any_number_of_threads() {
 }
 
 #[test]
-fn swarm__says_what_it_did() {
+fn swarm__prints_a_summary() {
     let output = sim(&["swarm", "--seeds", "3"]);
     assert_eq!(output.status.code(), Some(0));
     let text = stdout(&output);
     assert!(text.starts_with("3 seeds from 0: 3 passed, 0 failed\n"), "{text}");
-    assert!(stderr(&output).is_empty(), "no progress where there is no terminal");
+    assert!(stderr(&output).is_empty(), "no progress without a terminal");
 }
 
 #[test]
-fn swarm__an_interrupt_ends_it_with_what_was_done() {
+fn swarm__an_interrupt_ends_it_with_a_report() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_spanwire"))
         .args(["sim", "swarm", "--seeds", "1000000000", "--json"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("it runs");
-    // Before it has a handler an interrupt would simply end it.
+    // Without its handler an interrupt would end the process without a report.
     std::thread::sleep(Duration::from_secs(1));
     let pid = child.id().to_string();
     let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
@@ -449,7 +450,7 @@ fn swarm__an_interrupt_ends_it_with_what_was_done() {
 }
 
 #[test]
-fn swarm__more_seeds_than_there_are_is_wrong_usage() {
+fn swarm__too_many_seeds_are_a_usage_error() {
     let output = sim(&["swarm", "--seeds", "2", "--start", "18446744073709551615"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("not as many seeds"), "{}", stderr(&output));

@@ -38,7 +38,7 @@ pub enum Verdict {
     Aborted,
     /// The frame is dropped.
     Drop,
-    /// The frame goes on to the kernel's stack.
+    /// The frame is passed to the kernel's stack.
     Pass,
     /// The frame leaves through the interface that it arrived on.
     Transmit,

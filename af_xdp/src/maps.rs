@@ -172,7 +172,7 @@ unsafe fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
         value: address_of(value),
         flags: 0,
     };
-    // SAFETY: key and value are borrowed for the call and as long as the map says.
+    // SAFETY: key and value are borrowed for the call and have the lengths of the map.
     unsafe { sys::bpf(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
 }
 
@@ -183,7 +183,7 @@ unsafe fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
 unsafe fn delete(map: &OwnedFd, key: &[u8]) -> io::Result<()> {
     let mut attr =
         MapElement { map_fd: map.as_raw_fd(), pad: 0, key: address_of(key), value: 0, flags: 0 };
-    // SAFETY: the key is borrowed for the call and as long as the map says.
+    // SAFETY: the key is borrowed for the call and has the length of the map.
     match unsafe { sys::bpf(MAP_DELETE_ELEM, &mut attr) } {
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
         _ => Ok(()),

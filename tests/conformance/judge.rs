@@ -1,4 +1,4 @@
-//! What becomes of one side of one capture: how much is equal, what is justified, what is not.
+//! The verdict on one side of a capture: equal, justified and unresolved packets.
 
 use crate::rules::{Ground, Rule};
 use spanwire_tests::replay::{
@@ -10,21 +10,21 @@ use std::collections::BTreeMap;
 pub(crate) struct Verdict {
     pub(crate) capture: String,
     pub(crate) host: Host,
-    /// Packets that the engine was given, and sent.
+    /// Packets that the engine received, and sent.
     pub(crate) fed: usize,
     pub(crate) sent: usize,
     /// Packets that the recorded side sent.
     pub(crate) recorded: usize,
-    /// Of ours, those that are in the capture byte for byte.
+    /// Packets of ours that equal the recorded ones byte for byte.
     pub(crate) equal: usize,
     pub(crate) justified: BTreeMap<Rule, usize>,
-    /// Differences under no rule, for a reader.
+    /// Differences without a rule.
     pub(crate) unresolved: Vec<String>,
-    /// Counters and completions; the sequences are judged and gone.
+    /// Counters and completions; the packet sequences have been judged and dropped.
     pub(crate) playback: Playback,
 }
 
-/// Plays `host` of `capture` and judges it.
+/// Replays `host` of `capture` and judges it.
 pub(crate) fn judge(capture: &Capture, host: Host) -> Verdict {
     let mut playback = play(capture, host, Pace::Packets);
     let lanes = std::mem::take(&mut playback.lanes);
@@ -42,7 +42,7 @@ pub(crate) fn judge(capture: &Capture, host: Host) -> Verdict {
     for mut log in lanes {
         verdict.sent += log.ours.len();
         verdict.recorded += log.recorded.len();
-        if take_out_what_is_not_in_the_file(capture, host, &mut log.ours) {
+        if remove_unrecorded_loss(capture, host, &mut log.ours) {
             *verdict.justified.entry(Rule::NotInFile).or_default() += 1;
         }
         verdict.add(capture, &log);
@@ -70,9 +70,9 @@ impl Verdict {
     }
 }
 
-/// Takes the packet out that the recorded side sent as well, and that was dropped in front of the
-/// place of the capture.
-fn take_out_what_is_not_in_the_file(capture: &Capture, host: Host, ours: &mut Vec<Logged>) -> bool {
+/// Removes a packet that the recorded side sent too, but that was dropped before the point of
+/// capture.
+fn remove_unrecorded_loss(capture: &Capture, host: Host, ours: &mut Vec<Logged>) -> bool {
     let Some(loss) = capture.loss.filter(|l| l.from == host && host == Host::B) else {
         return false;
     };

@@ -1,10 +1,10 @@
-//! The differences that are as they should be: each with a name, a reason and a test of its own,
-//! as narrow as the facts in the capture allow.
+//! Justified differences: each has a name, a reason and a test, as narrow as the capture's facts
+//! allow.
 
 use spanwire_tests::replay::{Capture, Difference, Field, Frame, LaneLog, Logged};
 use spanwire_wire::{IpRepr, NakCode, OpKind, Opcode, Psn, Qpn, Syndrome};
 
-/// Why a difference is justified.
+/// The justification of a difference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rule {
     NotInFile,
@@ -19,7 +19,7 @@ pub(crate) enum Rule {
     UdpChecksum,
 }
 
-/// What a difference is judged by.
+/// The facts that a difference is judged by.
 pub(crate) struct Ground<'a> {
     pub(crate) capture: &'a Capture,
     pub(crate) log: &'a LaneLog,
@@ -48,8 +48,8 @@ impl Rule {
             Self::AlreadyAnswered => "already answered",
             Self::Overtaken => "overtaken by a NAK",
             Self::FirstAfterRnr => "First after RNR",
-            Self::AckReqAgain => "AckReq when sent again",
-            Self::NakAfterRnr => "NAK behind RNR NAK",
+            Self::AckReqAgain => "AckReq of retransmissions",
+            Self::NakAfterRnr => "NAK after RNR NAK",
             Self::TailAsFirst => "tail begins with First",
             Self::HeadForgotten => "head forgotten",
             Self::RecvTooShort => "receive too short",
@@ -57,71 +57,72 @@ impl Rule {
         }
     }
 
-    /// What is seen, and why it is right.
+    /// The observation and its justification.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NotInFile => {
-                "We send one packet more: the very one that the capture's loss line says was \
-                 dropped on its way from B to A. The capture was taken on A's side of the filter, \
-                 so B sent it too, but it is not in the file."
+                "Our engine sends one additional packet: the one that the capture's loss line \
+                 lists as dropped between B and A. The capture was taken on A's side of the \
+                 filter, so B sent it too, but it is not in the file."
             }
             Self::AlreadyAnswered => {
-                "rxe sends a request packet again although an answer that acknowledges it was \
-                 captured before: it had reached the guest's interface, but the guest, under \
-                 software emulation, had not looked at it yet. Our engine takes an answer when it \
-                 arrives, and then nothing is left to send again. The peer would only have \
+                "rxe retransmits a request packet although a response that acknowledges it was \
+                 captured before. The response had reached the guest's interface, but the guest, \
+                 under software emulation, had not processed it yet. Our engine processes a \
+                 response on arrival, so it retransmits nothing. The peer would only have \
                  acknowledged a duplicate."
             }
             Self::Overtaken => {
-                "rxe sends a request packet although a NAK or RNR NAK of an earlier one had been \
-                 captured before and that one was not sent again yet: the packet stood in the \
-                 guest's queue already. Its responder drops it without a word. Our engine goes \
-                 back, waits or fails as soon as the NAK arrives."
+                "rxe sends a request packet although a NAK or RNR NAK of an earlier one was \
+                 captured before and that one has not been retransmitted yet: the packet was \
+                 already in the guest's queue. Its responder drops it without a response. Our \
+                 engine retransmits, waits or fails as soon as the NAK arrives."
             }
             Self::FirstAfterRnr => {
-                "After an RNR NAK of the last packet of a WRITE with immediate rxe sends the whole \
-                 message again, from First. The RNR NAK acknowledges everything before the PSN it \
-                 names, so our engine sends again from that PSN, as the specification has it; \
-                 rxe's responder takes that (it does after a sequence NAK too)."
+                "After an RNR NAK of the last packet of a WRITE with immediate rxe retransmits \
+                 the whole message, from First. The RNR NAK acknowledges everything before its \
+                 PSN, so our engine retransmits from that PSN, as the specification requires. \
+                 rxe's responder accepts that (it does after a sequence NAK too)."
             }
             Self::AckReqAgain => {
-                "Among packets that are sent again the AckReq bit stands elsewhere. rxe sets it on \
-                 each message's last packet. Our engine sets it on the first packet after going \
-                 back, so that a peer that is there says so at once, and on the last packet of all \
-                 that is posted (docs/decisions/0005); what lies between is acknowledged with \
-                 that. AckReq is the requester's choice."
+                "Retransmissions have the AckReq bit in other packets. rxe sets it on each \
+                 message's last packet. Our engine sets it on the first retransmission, so that \
+                 a living peer responds at once, and on the last posted packet \
+                 (docs/decisions/0005), whose acknowledgement covers those in between. AckReq is \
+                 the requester's choice."
             }
             Self::NakAfterRnr => {
-                "rxe sends a sequence NAK of the same PSN behind an RNR NAK, for the next packet \
-                 that was on its way. Our responder has said with the RNR NAK which PSN it expects \
-                 and says it once. A requester must take the NAK for nothing new (rxe does)."
+                "rxe sends a sequence NAK of the same PSN after an RNR NAK, for the next packet \
+                 in flight. Our responder has reported the expected PSN with the RNR NAK and \
+                 does not repeat it. A requester must ignore the repeated NAK (rxe does)."
             }
             Self::TailAsFirst => {
-                "A READ that is asked for again from its middle is answered by rxe with Middle or \
-                 Last at the front, as if it went on with the first answer; a Middle has no AETH. \
-                 On the wire it is a request of its own, so our responder begins with First or \
-                 Only, as the specification has it. rxe takes both (capture 83), and so do we \
-                 (capture 74)."
+                "rxe responds to a READ retransmitted from its middle with Middle or Last as \
+                 first packet, as if it continued the first response; a Middle has no AETH. On \
+                 the wire it is a new request, so our responder begins with First or Only, as \
+                 the specification requires. rxe accepts both (capture 83), and so does our \
+                 engine (capture 74)."
             }
             Self::HeadForgotten => {
-                "rxe does not answer a READ that is repeated from its start once it has repeated a \
-                 tail of it: it forgot where the READ began. Our responder remembers the request \
-                 as it came and answers any tail of it again, as the specification has it."
+                "rxe does not respond to a READ that is retransmitted from its start after a \
+                 retransmission of its tail, because it no longer has the start of the READ. Our \
+                 responder keeps the original request and responds to a retransmission of any \
+                 tail, as the specification requires."
             }
             Self::RecvTooShort => {
                 "A SEND longer than the receive request gets NAK 0x63 (remote operational error) \
-                 from rxe 6.1, and NAK 0x61 (invalid request) from us: so say the specification \
-                 and ConnectX."
+                 from rxe 6.1, and NAK 0x61 (invalid request) from our engine, as in the \
+                 specification and in ConnectX."
             }
             Self::UdpChecksum => {
-                "A packet with a wrong UDP checksum and a right ICRC is dropped by the kernel in \
-                 front of rxe. We do not look at that checksum: the ICRC covers more, and on a \
-                 veth pair the kernel hands over checksums that it has only begun to compute."
+                "The kernel drops a packet with a wrong UDP checksum and a right ICRC before \
+                 rxe. Our engine ignores that checksum: the ICRC covers more, and on a veth pair \
+                 the kernel delivers checksums that are only partly computed."
             }
         }
     }
 
-    /// The rule that `difference` falls under.
+    /// The rule that justifies `difference`.
     pub(crate) fn of(ground: &Ground<'_>, difference: &Difference) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.holds(ground, difference))
     }
@@ -130,15 +131,15 @@ impl Rule {
         let log = g.log;
         match (self, difference) {
             (Self::AlreadyAnswered, Difference::Missing { recorded, .. }) => {
-                g.answered_before(&log.recorded[*recorded]).is_some_and(|s| !is_rnr(s))
+                g.acknowledged_before(&log.recorded[*recorded]).is_some_and(|s| !is_rnr(s))
             }
             (Self::FirstAfterRnr, Difference::Missing { recorded, .. }) => {
                 let packet = &log.recorded[*recorded];
                 packet.sent.opcode().props().kind == OpKind::Write
-                    && g.answered_before(packet).is_some_and(is_rnr)
+                    && g.acknowledged_before(packet).is_some_and(is_rnr)
             }
             (Self::Overtaken, Difference::Missing { recorded, .. }) => {
-                g.refused_before(&log.recorded[*recorded])
+                g.naked_before(&log.recorded[*recorded])
             }
             (Self::AckReqAgain, Difference::Changed { ours, fields, .. }) => {
                 *fields == [Field::AckReq] && ack_req_again(&log.ours, *ours)
@@ -150,10 +151,10 @@ impl Rule {
                 let (recorded, ours) = (&log.recorded[*recorded], &log.ours[*ours]);
                 tail_as_first(recorded.sent.opcode(), ours.sent.opcode())
                     && fields.iter().all(|f| [Field::Opcode, Field::AethPresence].contains(f))
-                    && g.asks_for_a_tail(ours.at)
+                    && g.requests_a_tail(ours.at)
             }
             (Self::HeadForgotten, Difference::Extra { ours, .. }) => {
-                g.asks_for_a_forgotten_head(log.ours[*ours].at)
+                g.requests_a_forgotten_head(log.ours[*ours].at)
             }
             (Self::RecvTooShort, Difference::Changed { recorded, ours: ours_at, fields }) => {
                 let [recorded, ours] =
@@ -174,8 +175,8 @@ impl Rule {
 }
 
 impl Ground<'_> {
-    /// What the peer had sent us before frame `at`, newest first.
-    fn answers_before(&self, at: usize) -> impl Iterator<Item = Logged> + '_ {
+    /// Packets of the peer before frame `at`, newest first.
+    fn peer_packets_before(&self, at: usize) -> impl Iterator<Item = Logged> + '_ {
         let own = self.own;
         let before = self.capture.frames[..at].iter().enumerate().rev();
         before.filter(move |(_, f)| Some(f.dest_qp) == own).filter_map(|(at, f)| {
@@ -185,10 +186,10 @@ impl Ground<'_> {
         })
     }
 
-    /// The syndrome of the newest answer, captured before `packet`, that acknowledges it.
-    fn answered_before(&self, packet: &Logged) -> Option<Syndrome> {
+    /// The syndrome of the newest response captured before `packet` that acknowledges it.
+    fn acknowledged_before(&self, packet: &Logged) -> Option<Syndrome> {
         let psn = packet.sent.psn();
-        self.answers_before(packet.at).find_map(|answer| {
+        self.peer_packets_before(packet.at).find_map(|answer| {
             let syndrome = answer.sent.syndrome()?;
             let ahead = answer.sent.psn().since(psn);
             let least = if matches!(syndrome, Syndrome::Ack { .. }) { 0 } else { 1 };
@@ -196,10 +197,10 @@ impl Ground<'_> {
         })
     }
 
-    /// The newest answer captured before `packet` refuses it or an earlier one, and what it refuses
-    /// was not sent again since.
-    fn refused_before(&self, packet: &Logged) -> bool {
-        let Some(answer) = self.answers_before(packet.at).next() else {
+    /// True if the newest response captured before `packet` is a NAK of it or of an earlier one
+    /// that has not been retransmitted since.
+    fn naked_before(&self, packet: &Logged) -> bool {
+        let Some(answer) = self.peer_packets_before(packet.at).next() else {
             return false;
         };
         let refused = answer.sent.psn();
@@ -213,7 +214,7 @@ impl Ground<'_> {
         is_nak && names_earlier && !sent_again
     }
 
-    /// The READ that the frame at `at` asks for, as (first PSN, bytes).
+    /// The READ that the frame at `at` requests, as (first PSN, bytes).
     fn read_at(&self, at: usize) -> Option<(Psn, u32)> {
         let frame = &self.capture.frames[at];
         let sent = frame.packet.as_ref().ok().filter(|_| Some(frame.dest_qp) == self.own)?;
@@ -221,8 +222,8 @@ impl Ground<'_> {
         (sent.opcode() == Opcode::RcReadRequest).then(|| (sent.psn(), len))
     }
 
-    /// The frame at `at` asks for what lies behind the start of an earlier READ.
-    fn asks_for_a_tail(&self, at: usize) -> bool {
+    /// True if the frame at `at` requests the tail of an earlier READ.
+    fn requests_a_tail(&self, at: usize) -> bool {
         let Some((psn, len)) = self.read_at(at) else {
             return false;
         };
@@ -232,20 +233,21 @@ impl Ground<'_> {
         })
     }
 
-    /// The frame at `at` asks for the start of a READ of which a tail was asked for again before.
-    fn asks_for_a_forgotten_head(&self, at: usize) -> bool {
+    /// True if the frame at `at` requests the start of a READ whose tail was requested again
+    /// before.
+    fn requests_a_forgotten_head(&self, at: usize) -> bool {
         let Some((psn, _)) = self.read_at(at) else {
             return false;
         };
         let earlier: Vec<usize> = (0..at).filter(|i| self.read_at(*i).is_some()).collect();
         let is_repeat = earlier.iter().any(|i| self.read_at(*i).is_some_and(|(p, _)| p == psn));
         let tail_replayed = earlier.iter().any(|i| {
-            self.asks_for_a_tail(*i) && self.read_at(*i).is_some_and(|(p, _)| p.since(psn) > 0)
+            self.requests_a_tail(*i) && self.read_at(*i).is_some_and(|(p, _)| p.since(psn) > 0)
         });
-        is_repeat && tail_replayed && self.nothing_was_answered(at)
+        is_repeat && tail_replayed && self.no_response_recorded(at)
     }
 
-    /// The frame at `at` is a SEND of more bytes than the receive request has that it meets.
+    /// True if the frame at `at` is a SEND that exceeds its receive request.
     fn send_is_too_long(&self, at: usize) -> bool {
         let frame = &self.capture.frames[at];
         let me = self.capture.hosts.into_iter().find(|h| *h != frame.from);
@@ -256,8 +258,8 @@ impl Ground<'_> {
         })
     }
 
-    /// The recorded side sent nothing between frame `at` and its peer's next one.
-    fn nothing_was_answered(&self, at: usize) -> bool {
+    /// True if the recorded side sent no packet between frame `at` and its peer's next one.
+    fn no_response_recorded(&self, at: usize) -> bool {
         let from = self.capture.frames[at].from;
         let next = self.capture.frames.get(at + 1);
         next.is_some_and(|f| f.from == from)
@@ -268,8 +270,8 @@ fn is_rnr(syndrome: Syndrome) -> bool {
     matches!(syndrome, Syndrome::RnrNak { .. })
 }
 
-/// The packet was sent before. With AckReq, it is the first one after going back; without, more is
-/// posted behind it: a later packet was sent before, or is the next one.
+/// True for a retransmission with another AckReq bit. With AckReq, it is the first retransmission;
+/// without, more requests are posted behind it: a later packet was sent before, or is the next one.
 fn ack_req_again(ours: &[Logged], i: usize) -> bool {
     let psn = ours[i].sent.psn();
     if !ours[..i].iter().any(|l| l.sent.psn() == psn) {
@@ -282,7 +284,7 @@ fn ack_req_again(ours: &[Logged], i: usize) -> bool {
     ours[..i].iter().any(is_behind) || ours.get(i + 1).is_some_and(is_behind)
 }
 
-/// The last packet is a sequence NAK that repeats the PSN and MSN of the RNR NAK before it.
+/// True if the last packet is a sequence NAK with the PSN and MSN of the preceding RNR NAK.
 fn nak_after_rnr(recorded: &[Logged]) -> bool {
     let [.., rnr, nak] = recorded else {
         return false;
@@ -303,7 +305,7 @@ fn tail_as_first(recorded: Opcode, ours: Opcode) -> bool {
     )
 }
 
-/// The frame bears a UDP checksum, over IPv4, and it is not the right one.
+/// True if the frame has a wrong UDP checksum over IPv4.
 fn udp_checksum_is_wrong(frame: &Frame) -> bool {
     let Ok(sent) = &frame.packet else {
         return false;

@@ -1,4 +1,4 @@
-//! The part of `docs/conformance.md` that is made by the test.
+//! The generated part of `docs/conformance.md`.
 
 use crate::judge::Verdict;
 use crate::rules::Rule;
@@ -14,7 +14,7 @@ pub(crate) struct Other {
     pub(crate) unknown_qpn: u64,
 }
 
-/// What `text` says between the markers is replaced by `made`.
+/// Replaces the part of `text` between the markers by `made`.
 pub(crate) fn splice(text: &str, made: &str) -> String {
     let (head, rest) = text.split_once(BEGIN).expect("the marker of the table's begin");
     let (_, tail) = rest.split_once(END).expect("the marker of the table's end");
@@ -38,8 +38,8 @@ fn totals(out: &mut String, verdicts: &[Verdict]) {
     let justified = sum(|v| v.justified.values().sum());
     let _ = writeln!(
         out,
-        "{sides} sides of captures played, {clean} of them without any difference.\n\
-         {} packets fed, {} recorded, {} sent by us: {} equal, {justified} justified \
+        "{sides} sides of captures replayed, {clean} of them without a difference.\n\
+         {} packets input, {} recorded, {} sent by our engine: {} equal, {justified} justified \
          differences.\n",
         sum(|v| v.fed),
         sum(|v| v.recorded),

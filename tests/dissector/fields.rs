@@ -1,4 +1,4 @@
-//! What tshark is asked for, and what it must say.
+//! Fields that tshark prints, and their expected values.
 
 use spanwire_wire::{DropReason, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr};
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ pub(crate) struct Columns(Vec<&'static str>);
 
 impl Columns {
     pub(crate) fn all() -> Self {
-        Self([TOLD, WRONG, DERIVED].concat())
+        Self([PRESENT, WRONG, DERIVED].concat())
     }
 
     pub(crate) fn names(&self) -> &[&'static str] {
         &self.0
     }
 
-    /// A line of tshark's, by name. Numbers in one form, whatever base they are shown in.
+    /// Parses a line of tshark, by name. Numbers have one form, regardless of their displayed base.
     pub(crate) fn read(&self, line: &str) -> BTreeMap<&'static str, String> {
         let values = line.split('\t').map(|all| {
             let each: Vec<String> = all.split(',').map(plain).collect();
@@ -25,7 +25,7 @@ impl Columns {
     }
 }
 
-/// A number in decimal, a truth as 0 or 1, anything else as it is.
+/// Normalises a value: a number in decimal, a boolean as 0 or 1, anything else unchanged.
 fn plain(value: &str) -> String {
     match value {
         "True" => "1".to_owned(),
@@ -37,10 +37,10 @@ fn plain(value: &str) -> String {
     }
 }
 
-/// What must be said of a frame, by our own parser: every field of [`TOLD`] and [`WRONG`].
+/// Expected values of a frame, by our own parser: every field of [`PRESENT`] and [`WRONG`].
 pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
     let mut want: BTreeMap<&'static str, String> =
-        TOLD.iter().chain(WRONG).map(|name| (*name, String::new())).collect();
+        PRESENT.iter().chain(WRONG).map(|name| (*name, String::new())).collect();
     let Ok(packet) = Packet::parse(frame) else { panic!("{frame:02x?} is not RoCE") };
     let psn = packet.bth.psn.get();
     let wrong = match packet.bth.opcode {
@@ -51,7 +51,7 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
             };
             match parsed {
                 Ok((header, data)) => {
-                    tell_data(&mut want, &header, data.len());
+                    put_data(&mut want, &header, data.len());
                     return want;
                 }
                 Err(reason) => reason,
@@ -59,14 +59,14 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
         }
         Opcode::SrAck => match SrAckRepr::parse(psn, packet.payload) {
             Ok(ack) => {
-                tell_ack(&mut want, &ack);
+                put_ack(&mut want, &ack);
                 return want;
             }
             Err(reason) => reason,
         },
         _ => return want,
     };
-    // As far as it can be read is the script's own affair; that something is wrong is not.
+    // The script may dissect a wrong packet partly, but must report that it is wrong.
     want.retain(|name, _| name.starts_with("_ws."));
     want.extend(complaint(wrong, packet.payload).map(|name| (name, "1".to_owned())));
     if wrong == DropReason::ExtTooShort {
@@ -75,7 +75,7 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
     want
 }
 
-/// The script's word for a reason of ours.
+/// The script's name of a drop reason.
 fn complaint(reason: DropReason, payload: &[u8]) -> Option<&'static str> {
     let words = payload.first().map_or(0, |b| b & 0xf);
     let has_odd_word = payload.len() >= 72 && words > 0 && !payload[63].is_multiple_of(64);
@@ -90,7 +90,7 @@ fn complaint(reason: DropReason, payload: &[u8]) -> Option<&'static str> {
     })
 }
 
-fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len: usize) {
+fn put_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len: usize) {
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
     put("spanwire.sr.version", 1);
     put("spanwire.sr.kind", h.kind as u64);
@@ -139,7 +139,7 @@ fn tell_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len
     }
 }
 
-fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
+fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     let words = ack.words.as_slice();
     let (arrived, missing) = counts(ack);
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
@@ -202,25 +202,26 @@ fn tell_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     }
 }
 
-/// Packets from `next` on that the words say have arrived, and those missing below the highest.
+/// Numbers of packets from `next` on that the SACK words acknowledge, and of those missing below
+/// the highest.
 fn counts(ack: &SrAckRepr<'_>) -> (u64, u64) {
-    let mut told = BTreeMap::new();
+    let mut sack_bits = BTreeMap::new();
     for word in ack.words.as_slice() {
         for i in 0..64u32 {
             let ahead = word.base.wrapping_add(i).wrapping_sub(ack.next);
             if ahead < 1 << 31 {
-                told.insert(ahead, word.bits >> i & 1 == 1);
+                sack_bits.insert(ahead, word.bits >> i & 1 == 1);
             }
         }
     }
-    let arrived: Vec<u32> = told.iter().filter(|(_, here)| **here).map(|(n, _)| *n).collect();
+    let arrived: Vec<u32> = sack_bits.iter().filter(|(_, here)| **here).map(|(n, _)| *n).collect();
     let highest = arrived.last().copied().unwrap_or(0);
-    let missing = told.iter().filter(|(n, here)| !**here && **n < highest).count();
+    let missing = sack_bits.iter().filter(|(n, here)| !**here && **n < highest).count();
     (spanwire_base::u64_from(arrived.len()), spanwire_base::u64_from(missing))
 }
 
-/// Fields that a capture must have at least once, other than 0.
-pub(crate) const TOLD: &[&str] = &[
+/// Fields that must occur in the capture with a value other than 0.
+pub(crate) const PRESENT: &[&str] = &[
     "spanwire.sr.version",
     "spanwire.sr.kind",
     "spanwire.sr.psn",
@@ -290,9 +291,9 @@ pub(crate) const TOLD: &[&str] = &[
     "spanwire.sr.expert.refused",
 ];
 
-/// Fields that are 0 in what we send so far, and what no packet may have.
+/// Fields that are always 0 in our packets, and errors that no packet may have.
 const WRONG: &[&str] = &["spanwire.sr.ack.delay", "_ws.lua.error", "_ws.malformed"];
 
-/// What follows from other packets of the capture.
+/// Fields derived from other packets of the capture.
 pub(crate) const DERIVED: &[&str] =
     &["spanwire.sr.again", "spanwire.sr.ack.echo_frame", "spanwire.sr.ack.rtt"];

@@ -1,7 +1,8 @@
-//! The Wireshark dissector of SR (`docs/wireshark/spanwire_sr.lua`), run by tshark over a capture
-//! of ours: every field as our own parser has it, an expert info where ours drops, no Lua error.
+//! The Wireshark dissector of SR (`docs/wireshark/spanwire_sr.lua`), run by tshark on a capture of
+//! our engine. Every field must equal our own parser's, every drop must have an expert info, and
+//! there must be no Lua error.
 //!
-//! `SPANWIRE_BLESS=1 cargo test -p spanwire-tests --test dissector` writes the capture anew.
+//! `SPANWIRE_BLESS=1 cargo test -p spanwire-tests --test dissector` regenerates the capture.
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod fields;
@@ -16,7 +17,7 @@ fn path(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of)
 }
 
-/// Runs the script over a capture and compares every packet of it. False when there is no tshark.
+/// Runs the script on a capture and compares every packet of it. Returns false without tshark.
 fn check(capture: &Path) -> bool {
     let columns = Columns::all();
     let mut command = Command::new("tshark");
@@ -38,8 +39,8 @@ fn check(capture: &Path) -> bool {
     let lines = String::from_utf8(run.stdout).expect("numbers and our own text");
     assert_eq!(lines.lines().count(), frames.len());
     for derived in fields::DERIVED {
-        let told = lines.lines().filter(|line| !columns.read(line)[derived].is_empty()).count();
-        assert!(told > 5, "{derived} is told {told} times");
+        let count = lines.lines().filter(|line| !columns.read(line)[derived].is_empty()).count();
+        assert!(count > 5, "{derived} occurs {count} times");
     }
     for (i, (line, frame)) in lines.lines().zip(frames).enumerate() {
         let got = columns.read(line);
@@ -52,7 +53,7 @@ fn check(capture: &Path) -> bool {
 }
 
 #[test]
-fn script__says_of_the_golden_capture_what_the_parser_says() {
+fn script__agrees_with_the_parser_on_the_golden_capture() {
     let golden = path("tests/golden/spanwire/sr.pcap");
     if std::env::var_os("SPANWIRE_BLESS").is_some() {
         std::fs::write(&golden, scene::capture()).expect("the tree can be written");
@@ -60,9 +61,9 @@ fn script__says_of_the_golden_capture_what_the_parser_says() {
     check(&golden);
 }
 
-/// A change of structure changes no byte on the wire, in either mode.
+/// Refactoring must not change a byte on the wire, in either mode.
 #[test]
-fn capture__is_the_golden_one() {
+fn capture__equals_the_golden_one() {
     let rc = path("tests/golden/spanwire/rc.pcap");
     if std::env::var_os("SPANWIRE_BLESS").is_some() {
         std::fs::write(&rc, scene::capture_rc()).expect("the tree can be written");
@@ -75,9 +76,9 @@ fn capture__is_the_golden_one() {
     }
 }
 
-/// The engine moves on; what it sends today must be understood today.
+/// The script must also dissect the engine's present packets.
 #[test]
-fn script__says_of_what_the_engine_sends_now_what_the_parser_says() {
+fn script__agrees_with_the_parser_on_present_packets() {
     let file = std::env::temp_dir().join(format!("spanwire-dissector-{}.pcap", std::process::id()));
     std::fs::write(&file, scene::capture()).expect("a temporary file");
     check(&file);
@@ -85,7 +86,7 @@ fn script__says_of_what_the_engine_sends_now_what_the_parser_says() {
 }
 
 #[test]
-fn capture__holds_everything_that_there_is_to_dissect() {
+fn capture__has_every_field_of_the_dissector() {
     for bytes in [
         std::fs::read(path("tests/golden/spanwire/sr.pcap")).expect("part of the tree"),
         scene::capture(),
@@ -99,7 +100,7 @@ fn capture__holds_everything_that_there_is_to_dissect() {
                 *seen.entry(name).or_default() += u32::from(!value.is_empty() && value != "0");
             }
         }
-        for name in fields::TOLD {
+        for name in fields::PRESENT {
             assert!(seen.get(name).is_some_and(|n| *n > 0), "no packet has {name}");
         }
     }

@@ -1,5 +1,5 @@
-//! A capture with everything that SR has: two engines, a wire that loses and marks, and packets
-//! that are wrong.
+//! A capture with every feature of SR: two engines, a wire with loss and marking, and invalid
+//! packets.
 
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_cc::Algorithm;
@@ -64,7 +64,7 @@ struct End {
     cq: CqId,
     qpn: Qpn,
     mr: MemoryRegion,
-    /// A region whose key its peer may take away.
+    /// A region that its peer may invalidate.
     given: MemoryRegion,
 }
 
@@ -86,20 +86,20 @@ impl Scene {
             if mode == WireMode::Sr {
                 (rtr.wire_mode, rtr.segment_bytes) = (Some(mode), Some(64));
             }
-            // It asks for telemetry, and its window is more than is sent here.
+            // It requests telemetry, and its window exceeds the bytes of this run.
             let algorithm = Algorithm::named("hpcc").expect("there is one");
             let base_rtt = Some(Dur::from_us(20));
             let mut rts = QpAttr::rts(PSNS[me]);
             rts.congestion = Some(CongestionControl { algorithm, base_rtt });
             if me == 0 && mode == WireMode::Sr {
-                // What it answers leaves as it always did.
+                // Its responses use the default path.
                 let choice = Choice::named("unolb").expect("there is one");
                 rts.balance = Some(Balance { choice, seed: 1 });
                 rts.erasure = Some(ErasureCoding::new(4, 2));
             }
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 let end = &mut ends[me];
-                end.ep.modify_qp(end.qpn, &attr).expect("the customary transitions");
+                end.ep.modify_qp(end.qpn, &attr).expect("the usual transitions");
             }
         }
         Self { ends, now: Time::from_ns(1_000), frames: Vec::new(), sent: 0 }
@@ -124,7 +124,7 @@ impl Scene {
         self.post(WrOp::CmpSwap { remote: at(8), compare: 5, swap: 9 }, 8);
         self.post(WrOp::Read { remote: at(0x100) }, 1000);
         self.run();
-        // Over the end of the 32 bits.
+        // Across the wrap of the 32-bit PSN.
         self.post(WrOp::Write { remote: at(0x400) }, 64 * 280);
         self.run();
         self.post(WrOp::Write { remote: RemoteAddr { rkey: rkey ^ 1, ..at(0) } }, 8);
@@ -137,7 +137,7 @@ impl Scene {
         end.ep.post_send(end.qpn, &WorkRequest::new(1, op, &[sge])).expect("there is room");
     }
 
-    /// Until 50 ms have passed: all is over by then.
+    /// Runs for 50 ms, after which everything has completed.
     fn run(&mut self) {
         let until = self.now + Dur::from_ms(50);
         let mut wire: Vec<(Time, usize, Vec<u8>)> = Vec::new();
@@ -164,7 +164,7 @@ impl Scene {
         self.now = until;
     }
 
-    /// Sends what an end may. Three packets of 20 are lost on the way, one in five marked, and each
+    /// Sends the frames of an end. Three packets of 20 are lost, one in five is marked, and each
     /// takes 7 us.
     fn transmit(&mut self, side: usize, wire: &mut Vec<(Time, usize, Vec<u8>)>) {
         let mut frame = vec![0; 2048];
@@ -186,7 +186,7 @@ impl Scene {
 }
 
 impl Scene {
-    /// What none, one or two switches on the way add.
+    /// Adds the telemetry of zero, one or two switches.
     fn stamp(&self, frame: &mut Vec<u8>) {
         for switch in 0..self.sent % 3 {
             let hop = IntHop {
@@ -219,7 +219,7 @@ impl End {
     }
 }
 
-/// Packets of the capture, each with one thing wrong.
+/// Packets of the capture, each with one error.
 fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
     let of = |opcode, is_it: &dyn Fn(&[u8]) -> bool| {
         let found = frames.iter().map(|(_, frame)| frame).find(|frame| {
@@ -238,8 +238,8 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
     let reported = of(Opcode::SrAck, &|header| header[3] == 4 && header[0] & 0xf == 0);
     let data = of(Opcode::SrData, &|header| header.len() >= 24);
     let ack = of(Opcode::SrAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
-    // Nothing but telemetry behind the fixed part.
-    let told = of(Opcode::SrAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
+    // Only telemetry follows the fixed part.
+    let with_telemetry = of(Opcode::SrAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
     let bend = |frame: &[u8], at: usize, value: u8| {
         let mut frame = frame[..ip_end(frame, 0).expect("an IP packet")].to_vec();
         frame[HEADER_AT + at] = value;
@@ -251,8 +251,8 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         bend(&data, 2, 0x80),
         bend(&ack, 0, 3 << 4),
         bend(&ack, 3, 2),
-        bend(&told, INT_AT, 0),
-        bend(&told, INT_AT, 17),
+        bend(&with_telemetry, INT_AT, 0),
+        bend(&with_telemetry, INT_AT, 17),
         bend(&ack, 10, 9),
         bend(&ack, 0, 1 << 4 | 15),
         bend(&ack, 0, 1 << 4),
@@ -278,9 +278,9 @@ fn ip(i: usize) -> std::net::IpAddr {
     [10, 0, 0, u8::try_from(i + 1).expect("0 or 1")].into()
 }
 
-/// The first begins 256 packets before the end of the numbers.
+/// The first PSN is 256 packets before the wrap.
 const PSNS: [Psn; 2] = [Psn::new(0xff_ffff), Psn::new(0x12_3456)];
-/// Behind Ethernet, IPv4, UDP and the BTH.
+/// After Ethernet, IPv4, UDP and the BTH.
 const HEADER_AT: usize = 14 + 20 + 8 + 12;
-/// Where telemetry begins in the header of an acknowledgement without words.
+/// Offset of telemetry in the header of an acknowledgement without SACK words.
 const INT_AT: usize = 60;

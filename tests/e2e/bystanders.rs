@@ -1,5 +1,5 @@
-//! A host that runs spanwire and forwards RoCEv2 between others: what is not addressed to it is
-//! left alone.
+//! A host that runs spanwire and forwards RoCEv2 between other hosts: forwarded packets must not be
+//! affected.
 
 use super::lab::{Running, skip, take_turn};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// Hosts left and right, and a host between them with an interface towards each.
+/// Hosts left and right, and a host in the middle with an interface to each.
 struct Row {
     left: NetNs,
     middle: NetNs,
@@ -17,7 +17,7 @@ struct Row {
 }
 
 impl Row {
-    /// `None` where it is not permitted (said aloud).
+    /// `None` without the privilege (reported on stderr).
     fn new() -> Option<Self> {
         if skip() {
             return None;
@@ -34,17 +34,17 @@ impl Row {
             let mut netlink = Netlink::open_in(host).expect("privileged");
             netlink.disable_ipv6_autoconf(name).expect("privileged");
             netlink.set_up(name).expect("privileged");
-            // Without one a router solicits no neighbour.
+            // A router without a link-local address sends no neighbour solicitation.
             address(host, name, &format!("fe80::{}/64", n + 1));
         }
         Some(Self { left, middle, right, _turn: turn })
     }
 
-    /// RoCEv2 from the left to the right arrives, in order and without a gap, over both IP
-    /// versions, while the host between them serves one client after another on interface `dev`.
+    /// Sends RoCEv2 from left to right over both IP versions, while the host in the middle serves
+    /// successive clients on interface `dev`. It must arrive in order and without a gap.
     fn check(&self, dev: &str, right: [&str; 2], middle: [&str; 2]) {
         let any = || UdpSocket::bind(("::", 4791));
-        let receiver = self.right.run(any).expect("privileged").expect("nobody has the port");
+        let receiver = self.right.run(any).expect("privileged").expect("the port is free");
         receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
         let sender = self.left.run(|| UdpSocket::bind("[::]:0")).expect("privileged").expect("any");
         let cross = |to: &str| {
@@ -89,7 +89,7 @@ fn ip(ns: &NetNs, args: &str) {
 }
 
 #[test]
-fn server__a_router_goes_on_routing_roce_that_is_for_others() {
+fn server__a_router_still_forwards_roce_of_others() {
     let Some(row) = Row::new() else { return };
     let Row { left, middle, right, .. } = &row;
     for (ns, name, v4, v6) in [
@@ -109,13 +109,13 @@ fn server__a_router_goes_on_routing_roce_that_is_for_others() {
         let file = format!("/proc/sys/net/{key}");
         middle.run(|| std::fs::write(&file, "1")).expect("privileged").expect("a setting");
     }
-    // The last of its addresses is of another interface than the one that is served on.
+    // The last of its addresses is on another interface than the served one.
     row.check("l0", ["10.78.2.2", "fd78:2::2"], ["10.78.1.1", "fd78:2::1"]);
 }
 
-/// The server is on the bridge itself; `io/tests/xdp_port.rs` has a port on an interface of one.
+/// The server is on the bridge itself; `io/tests/xdp_port.rs` has a port on a member interface.
 #[test]
-fn server__a_bridge_goes_on_bridging_roce_that_is_for_others() {
+fn server__a_bridge_still_forwards_roce_of_others() {
     let Some(row) = Row::new() else { return };
     let Row { left, middle, right, .. } = &row;
     ip(middle, "link add br0 type bridge mcast_snooping 0");

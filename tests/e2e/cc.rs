@@ -6,12 +6,12 @@ use crate::lab::{Lab, Outcome};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Every end's line of JSON after a run: the client's report, the server's.
+/// The JSON output of both ends after a run: the client's report, the server's.
 fn run(lab: &Lab, server: &[&str], client: &[&str]) -> (Value, Value) {
     let args = [&["perf", "server", "--dev", "sw0", "--json", "--one-off"], server].concat();
     let server = lab.start(&lab.hosts.a.ns, &args);
     let client = [&["--json"], client].concat();
-    // It says nothing before it has served somebody.
+    // It prints nothing before it has served a client.
     let deadline = Instant::now() + Duration::from_secs(20);
     let report = loop {
         let outcome = lab.client(lab.v4(), &client);
@@ -27,8 +27,8 @@ fn run(lab: &Lab, server: &[&str], client: &[&str]) -> (Value, Value) {
 #[test]
 fn cc__moves_every_byte_with_each_algorithm_in_both_modes() {
     let Some(lab) = Lab::new(1500) else { return };
-    // A path without a delay of its own, on a machine that has other work: the delay that Swift
-    // aims at must be the machine's.
+    // A path without delay on a busy machine: Swift's target delay must exceed the machine's
+    // scheduling delay.
     let swift = &["--cc-set", "base_target_us=5000"][..];
     let all = [("unocc", &[][..]), ("swift", swift), ("dcqcn", &[]), ("timely", &[]), ("bbr", &[])];
     for (n, (name, set)) in all.into_iter().enumerate() {
@@ -42,10 +42,10 @@ fn cc__moves_every_byte_with_each_algorithm_in_both_modes() {
 }
 
 #[test]
-fn cc__the_server_follows_its_clients_wish_where_it_has_none_of_its_own() {
+fn cc__the_server_uses_its_clients_choice_without_one_of_its_own() {
     let Some(lab) = Lab::new(1500) else { return };
     let wish = ["--cc", "swift", "--cc-set", "beta=0.4", "--cc-rtt", "200us"];
-    // Both send: a ping-pong, and the answers of READ.
+    // Both ends send: a ping-pong, and READ responses.
     for how in [&["--op", "send", "--lat"][..], &["--op", "read", "--mode", "sr"]] {
         let args = [&wish[..], &["--seconds", "0.3"], how].concat();
         let (report, served) = run(&lab, &[], &args);
@@ -60,9 +60,9 @@ fn cc__the_server_follows_its_clients_wish_where_it_has_none_of_its_own() {
 }
 
 #[test]
-fn flow__says_window_rate_round_trip_and_what_holds_it_back() {
+fn flow__reports_window_rate_rtt_and_limits() {
     let Some(lab) = Lab::new(1500) else { return };
-    // By what it is held back: a window, a rate, too little to do, a peer without receives.
+    // The limits: window, pacing, application, receive credit.
     let fixed = |set: &'static str| vec!["--cc", "fixed", "--cc-set", set];
     let few = ["--cc", "fixed", "--depth", "1", "--size", "64", "--lat"];
     for (by, args) in [
@@ -86,14 +86,14 @@ fn flow__says_window_rate_round_trip_and_what_holds_it_back() {
             assert!(intervals.iter().all(|i| i["flow"]["cwnd_bytes"].is_u64()), "{report}");
             if by == "pacer" {
                 assert_eq!(flow["rate_gbps"], 0.02);
-                // Headers and all: of 20 Mbit/s, SR carries 18.4 and RC 18.5 of payload. Never
-                // more; less where a core is away for longer than what may be caught up with.
+                // With headers: of 20 Mbit/s, SR carries 18.4 and RC 18.5 of payload. Never more;
+                // less if a preemption exceeds what may be caught up with.
                 let gbps = report["perf"][0]["gbps"].as_f64().expect("a rate");
                 assert!((0.012..0.0186).contains(&gbps), "{mode}: {gbps}");
             }
         }
     }
-    // Without congestion control there is no telling, but of window and round trip.
+    // Without congestion control only window and round trip are reported.
     let (report, _) = run(&lab, &[], &["-t", "0.3", "--mode", "rc", "--depth", "1"]);
     assert_eq!(report["flow"]["cwnd_bytes"], 192 * 1024);
     assert!(report["flow"]["limited"].is_null() && report["flow"]["limited_by"].is_null());
@@ -103,7 +103,7 @@ fn flow__says_window_rate_round_trip_and_what_holds_it_back() {
 }
 
 #[test]
-fn cc__what_is_not_known_is_refused_with_what_there_is() {
+fn cc__unknown_names_are_rejected_with_alternatives() {
     let Some(lab) = Lab::new(1500) else { return };
     for (args, words) in [
         (&["--cc", "unoc"][..], &["did you mean `unocc`?", "dcqcn-rnic", "timely-classic"][..]),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 pub(crate) struct TempDir(pub(crate) PathBuf);
 
 impl TempDir {
@@ -34,7 +34,7 @@ impl Drop for TempDir {
     }
 }
 
-/// Bytes that no two places of share: a wrong offset shows.
+/// Random bytes, so that a wrong offset is detected.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     spanwire_base::Rng::new(seed).fill(&mut bytes);
@@ -57,7 +57,7 @@ fn send(lab: &Lab, paths: &[&str], more: &[&str]) -> Outcome {
     start_sender(lab, paths, more).wait()
 }
 
-/// Sends `paths`, which must succeed.
+/// Sends `paths` and expects success.
 pub(crate) fn send_well(lab: &Lab, paths: &[&str], more: &[&str]) -> Value {
     let outcome = send(lab, paths, more);
     let report = outcome.json();
@@ -66,7 +66,7 @@ pub(crate) fn send_well(lab: &Lab, paths: &[&str], more: &[&str]) -> Value {
     report
 }
 
-/// The names in a directory, hidden ones included.
+/// The names in a directory, including hidden ones.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("it is there");
     let mut names: Vec<String> =
@@ -108,14 +108,14 @@ fn copy__one_file_of_an_odd_length_over_both_ip_versions() {
         assert_eq!(fs::read(into.join("big")).unwrap(), bytes);
         let [ours, theirs] = [&path, &into.join("big")].map(|p| fs::metadata(p).unwrap());
         assert_eq!((ours.mtime(), ours.mtime_nsec()), (theirs.mtime(), theirs.mtime_nsec()));
-        assert_eq!(theirs.mode() & 0o7777, 0o750, "set-id bits do not travel");
+        assert_eq!(theirs.mode() & 0o7777, 0o750, "set-id bits are not copied");
     }
     assert_eq!(names(&into.0), ["big"]);
     receiver.terminate();
 }
 
 #[test]
-fn copy__a_tree_with_everything_a_tree_may_hold() {
+fn copy__a_tree_with_every_kind_of_entry() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let tree = from.0.join("tree");
@@ -142,7 +142,7 @@ fn copy__a_tree_with_everything_a_tree_may_hold() {
     assert_eq!(report["files_done"], 203);
     assert!(outcome.stderr.contains("fifo is left out"), "{}", outcome.stderr);
     assert_eq!(outline(Path::new(tree)), outline(&into.0.join("tree")));
-    // Once more: everything is there, is compared by hash, and nothing is sent.
+    // A second copy: all files exist, are compared by hash, and none is sent.
     let again = send_well(&lab, &[tree], &[]);
     assert_eq!(again["sent_bytes"], 0);
     assert_eq!(again["resumed_bytes"], report["bytes"]);
@@ -150,7 +150,7 @@ fn copy__a_tree_with_everything_a_tree_may_hold() {
     receiver.terminate();
 }
 
-/// Everything there is to know of a tree: (path, kind and mode, time, content).
+/// The attributes of all entries of a tree: (path, kind and mode, time, content).
 fn outline(top: &Path) -> Vec<(PathBuf, u32, i64, Vec<u8>)> {
     let mut out = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -189,7 +189,7 @@ fn copy__every_byte_is_right_when_packets_are_lost() {
 }
 
 #[test]
-fn copy__sr_keeps_its_rate_where_rc_does_not() {
+fn copy__sr_keeps_its_rate_at_losses_where_rc_does_not() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let (path, bytes) = (from.join("big"), noise(64 << 20, 11));
@@ -209,11 +209,11 @@ fn copy__sr_keeps_its_rate_where_rc_does_not() {
     receiver.terminate();
 }
 
-/// Enough that nobody is done before it is killed.
+/// Large enough that no copy completes before it is killed.
 const BIG: usize = 192 << 20;
 
 #[test]
-fn copy__a_killed_receiver_is_told_of_and_the_next_attempt_goes_on() {
+fn copy__a_killed_receiver_is_reported_and_the_next_attempt_resumes() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let (path, bytes) = (from.join("big"), noise(BIG, 4));
@@ -246,7 +246,7 @@ fn copy__a_killed_receiver_is_told_of_and_the_next_attempt_goes_on() {
 }
 
 #[test]
-fn copy__a_killed_or_interrupted_sender_is_told_of_and_the_next_one_goes_on() {
+fn copy__a_killed_or_interrupted_sender_is_reported_and_the_next_one_resumes() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let (path, bytes) = (from.join("big"), noise(BIG, 5));
@@ -281,7 +281,7 @@ fn copy__a_killed_or_interrupted_sender_is_told_of_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn copy__an_interrupted_receiver_says_so_to_both() {
+fn copy__an_interrupted_receiver_is_reported_at_both_ends() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let path = from.join("big");
@@ -298,7 +298,7 @@ fn copy__an_interrupted_receiver_says_so_to_both() {
 }
 
 #[test]
-fn copy__a_cable_that_is_pulled_is_noticed_at_both_ends() {
+fn copy__a_link_failure_is_detected_at_both_ends() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let path = from.join("big");
@@ -314,13 +314,13 @@ fn copy__a_cable_that_is_pulled_is_noticed_at_both_ends() {
         assert_eq!(outcome.code, Some(4), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("the other end is gone"), "{}", outcome.stderr);
     }
-    // 1.8 s for the packets, 8 s for the silent TCP; the rest is a busy machine.
+    // 1.8 s for the packets, 8 s for the silent TCP connection; the rest is for a busy machine.
     assert!(pulled.elapsed() < Duration::from_secs(20), "took {:?}", pulled.elapsed());
     assert_eq!(names(&into.0), [".big.spanwire-partial"]);
 }
 
 #[test]
-fn copy__a_partial_file_that_is_no_beginning_starts_over() {
+fn copy__a_partial_file_that_is_no_prefix_is_restarted() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let (path, bytes) = (from.join("f"), noise(5 << 20, 7));
@@ -341,7 +341,7 @@ fn copy__a_partial_file_that_is_no_beginning_starts_over() {
 }
 
 #[test]
-fn copy__what_is_there_is_replaced_only_when_asked() {
+fn copy__existing_files_are_replaced_only_on_request() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let [there, other] = [from.join("there"), from.join("other")];
@@ -363,7 +363,7 @@ fn copy__what_is_there_is_replaced_only_when_asked() {
 }
 
 #[test]
-fn copy__no_space_and_no_permission_are_said_before_a_byte_is_sent() {
+fn copy__lack_of_space_or_permission_is_reported_before_sending() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let [big, small] = [from.join("big"), from.join("small")];
@@ -379,7 +379,7 @@ fn copy__no_space_and_no_permission_are_said_before_a_byte_is_sent() {
     full.terminate();
     drop(mount);
 
-    // Root may write anywhere but to a file system that is mounted read-only.
+    // Root may write anywhere except to a read-only file system.
     let mount = Tmpfs::new(&into, "1m,ro");
     let readonly = receiver(&lab, &into, &[]);
     let outcome = send(&lab, &[&small], &[]);
@@ -389,7 +389,7 @@ fn copy__no_space_and_no_permission_are_said_before_a_byte_is_sent() {
     drop(mount);
 }
 
-/// A small file system over a directory, unmounted in the end.
+/// A small file system mounted over a directory, unmounted on drop.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -411,7 +411,7 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn copy__says_what_is_wrong() {
+fn copy__errors_have_advice() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let path = from.join("big");
@@ -435,8 +435,8 @@ fn copy__says_what_is_wrong() {
     failing(&["copy", "send", &path, &to], &["another address only"]);
     picky.terminate();
     let receiver = receiver(&lab, &into, &[]);
-    // The interface belongs to the first; a second one must be told so. It waits for 2 s, in which
-    // the first must not end: at this rate it takes five.
+    // The interface belongs to the first process, and a second one must report that. It waits for 2
+    // s, in which the first must not end: at this rate it takes five.
     let busy = start_sender(&lab, &[&path], &["--cc", "fixed", "--cc-set", "rate_mbps=300"]);
     wait_for_partial(&into, "big", 1);
     failing(&["copy", "send", &path, &to], &["sw0", "another XDP program"]);

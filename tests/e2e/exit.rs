@@ -1,11 +1,11 @@
-//! The exit codes of docs/TOOLS.md, as a shell sees them.
+//! The exit codes of docs/TOOLS.md, as seen by a shell.
 
 use crate::copy::{TempDir, receiver};
 use crate::lab::{Lab, Outcome, run_here};
 use std::fs;
 use std::time::Duration;
 
-/// Long enough that a process has installed its handlers and is at its job.
+/// Long enough for a process to install its handlers and start its job.
 const STARTED: Duration = Duration::from_secs(2);
 
 fn check(outcome: &Outcome, expected: i32) {
@@ -45,7 +45,7 @@ fn exit__3_is_a_missed_threshold() {
 }
 
 #[test]
-fn exit__4_is_a_peer_that_does_not_answer() {
+fn exit__4_is_an_unreachable_peer() {
     let Some(lab) = Lab::new(1500) else { return };
     let from = TempDir::new();
     let file = from.join("f");
@@ -53,7 +53,7 @@ fn exit__4_is_a_peer_that_does_not_answer() {
     let to = lab.v4().to_string();
     check(&lab.client(lab.v4(), &["--seconds", "0.2"]), 4);
     check(&lab.run(&lab.hosts.b.ns, &["copy", "send", &file, &to]), 4);
-    // One that stops answering in the middle.
+    // A peer that stops responding during the transfer.
     let server = lab.server(&[]);
     let client = lab.start_client(lab.v4(), &["--seconds", "60", "--interval", "0"]);
     std::thread::sleep(STARTED);
@@ -62,7 +62,7 @@ fn exit__4_is_a_peer_that_does_not_answer() {
 }
 
 #[test]
-fn exit__5_is_a_transfer_that_is_not_right() {
+fn exit__5_is_a_failed_verification() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let file = from.join("f");
@@ -78,7 +78,7 @@ fn exit__5_is_a_transfer_that_is_not_right() {
 fn exit__sigint_and_sigterm_have_codes_of_their_own() {
     let Some(lab) = Lab::new(1500) else { return };
     for (signal, expected) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
-        // Between two jobs a signal is how a server ends.
+        // Between two jobs a signal is the regular end of a server.
         check(&lab.server(&[]).end_with(signal), 0);
         let server = lab.server(&[]);
         let client = lab.start_client(lab.v4(), &["--seconds", "60", "--interval", "0"]);

@@ -1,9 +1,9 @@
-//! A third party on the path of a running transfer: it reads the exchange of keys as it goes by,
-//! then sends both ends everything that is broken, forged, out of place or not asked for. Nothing
-//! happens but that named counters go up.
+//! A third party on the path of a running transfer. It reads the exchange of keys, then sends both
+//! ends broken, forged, misplaced and unsolicited packets. The only effect must be on named
+//! counters.
 //!
-//! What it does not send is what RoCE allows anybody who knows the numbers to do: a packet at the
-//! expected PSN is the peer's, whoever sent it (docs/PROTOCOL.md, "Security").
+//! It does not send what RoCE permits to anyone who knows the numbers: a packet at the expected PSN
+//! counts as the peer's (docs/PROTOCOL.md, "Security").
 
 mod floods;
 mod sr;
@@ -23,7 +23,7 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How often each packet is sent, spread over the transfer.
+/// Number of times that each packet is sent, spread over the transfer.
 const ROUNDS: u64 = 8;
 
 #[test]
@@ -34,7 +34,7 @@ fn hostile__a_transfer_under_attack_ends_right_and_each_attack_is_counted() {
 /// Attacks on the server, and on the client.
 type Attacks = (Vec<Attack>, Vec<Attack>);
 
-/// A transfer in this wire mode, and what the third party sends both ends while it runs.
+/// Runs a transfer in this wire mode while the third party attacks both ends.
 fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
@@ -42,7 +42,7 @@ fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
     let mut tap = Tap::new(&lab.hosts.b);
     let args = ["--transfer", "1G", "--size", "256K", "--timeout", "16", "--json", "--mode", mode];
     let mut client = lab.start_client(lab.v4(), &args);
-    let numbers = tap.learn();
+    let numbers = tap.capture_numbers();
 
     let (to_server, to_client) = attacks(&numbers, &lab);
     let mut from_b = Injector::new(&lab.hosts.b);
@@ -56,7 +56,7 @@ fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(client.is_running(), "the transfer was over before the attack was");
+    assert!(client.is_running(), "the transfer ended before the attack did");
 
     let outcome = client.wait();
     let report = outcome.json();
@@ -64,14 +64,14 @@ fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
     assert_eq!(report["transfer"]["sha256_match"], true);
     let served = server.end_with(libc::SIGTERM);
     assert!(served.success, "{}", served.stderr);
-    let served: Value = serde_json::from_str(&served.stdout).expect("one line for one job");
+    let served: Value = serde_json::from_str(&served.stdout).expect("one line per job");
     assert_eq!(served["complete"], true, "{served}");
     check("server", &served["counters"], &to_server);
     check("client", &report["counters"], &to_client);
 }
 
-/// Every attack is counted where it belongs, at most as often as it was made, and nothing came of
-/// it.
+/// Checks that every attack is counted by its counter, at most as often as it was sent, and has no
+/// other effect.
 fn check(side: &str, counters: &Value, attacks: &[Attack]) {
     let count = |name: &str| counters[name].as_u64().unwrap_or(0);
     for attack in attacks {
@@ -82,9 +82,9 @@ fn check(side: &str, counters: &Value, attacks: &[Attack]) {
         let most = ROUNDS * u64::try_from(made).expect("a few");
         let counted = count(counter);
         assert!(counted > 0, "{side}: {} is not counted as {counter}: {counters}", attack.name);
-        // These are also of the peer's making: it acknowledges each old packet, and a busy machine
-        // loses some; and its NAK of a gap may find that nothing is outstanding. But a NAK for
-        // each packet ahead of a gap would be a storm.
+        // The peer also causes these: it acknowledges each old packet, and a busy machine loses
+        // some; and its NAK of a gap may arrive with nothing outstanding. A NAK for each packet
+        // after a gap would be a storm, though.
         let natural = match counter {
             "duplicate_request" | "drop_stale_response" => u64::MAX,
             "out_of_sequence" | "drop_response_beyond_sent" => 100,
@@ -97,7 +97,7 @@ fn check(side: &str, counters: &Value, attacks: &[Attack]) {
     }
 }
 
-/// Waits until the server listens, by connecting to it and going away again.
+/// Waits until the server listens, by connecting to it and disconnecting.
 fn await_server(lab: &Lab) {
     let address = (lab.v4(), 18_516);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -111,16 +111,16 @@ fn await_server(lab: &Lab) {
     }
 }
 
-/// Reads what goes by on a host's interface.
+/// Captures frames on a host's interface.
 struct Tap {
     socket: Socket,
 }
 
-/// What the exchange of keys gives away.
+/// The parameters that the exchange of keys reveals.
 struct Numbers {
     server_qpn: Qpn,
     client_qpn: Qpn,
-    /// First PSN that the client sends, and that the server does.
+    /// The first PSN of the client, and of the server.
     client_psn: u32,
     server_psn: u32,
     va: u64,
@@ -132,16 +132,16 @@ impl Tap {
     fn new(host: &Host) -> Self {
         let every_protocol = Protocol::from(i32::from(3_u16.to_be()));
         let socket = host.ns.run(|| Socket::new(Domain::PACKET, Type::RAW, Some(every_protocol)));
-        let socket = socket.expect("the namespace is there").expect("root may listen in");
+        let socket = socket.expect("the namespace is there").expect("root may capture");
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket can wait");
         Self { socket }
     }
 
-    fn learn(&mut self) -> Numbers {
+    fn capture_numbers(&mut self) -> Numbers {
         let (mut request, mut accept) = (Value::Null, Value::Null);
         let mut frame = vec![0; 1 << 16];
         while request.is_null() || accept.is_null() {
-            let len = self.socket.read(&mut frame).expect("the exchange goes by");
+            let len = self.socket.read(&mut frame).expect("the exchange is visible");
             for (kind, found) in [("request", &mut request), ("accept", &mut accept)] {
                 if let Some(line) = line_of(&frame[..len], kind) {
                     *found = serde_json::from_slice(line).expect("a line of JSON");
@@ -170,7 +170,7 @@ fn line_of<'a>(frame: &'a [u8], kind: &str) -> Option<&'a [u8]> {
     frame[at..].split(|b| *b == b'\n').next()
 }
 
-/// Sends any frame from a host's interface.
+/// Sends arbitrary frames from a host's interface.
 struct Injector {
     port: PacketPort,
 }
@@ -193,11 +193,11 @@ impl Injector {
 struct Attack {
     name: &'static str,
     frame: Vec<u8>,
-    /// What counts it; `None` when the steering program leaves it to the kernel.
+    /// Its counter; `None` if the steering program passes it to the kernel.
     counter: Option<&'static str>,
 }
 
-/// Makes frames that pass for one host's to the other.
+/// Builds frames that appear to be from one host to the other.
 struct Forge {
     headers: Headers,
 }
@@ -224,27 +224,26 @@ impl Forge {
         emit(&Headers { bth, ext, ..self.headers }, len)
     }
 
-    /// A SEND at `psn` that is right but for `change`, with the IPv4 checksum and the ICRC made
-    /// right again.
-    fn bent(&self, psn: Psn, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        bent(self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64), change)
+    /// A valid SEND at `psn` with one `change`, with recomputed IPv4 checksum and ICRC.
+    fn resealed_with(&self, psn: Psn, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        resealed_with(self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64), change)
     }
 
-    /// A datagram to RoCE's port with these bytes in it.
+    /// A datagram to RoCE's port with this payload.
     fn datagram(&self, inside: &[u8]) -> Vec<u8> {
-        self.bent(Psn::new(0), |f| {
+        self.resealed_with(Psn::new(0), |f| {
             f.truncate(42);
             f.extend(inside);
             let total = u16::try_from(f.len() - 14).expect("short");
             f[16..18].copy_from_slice(&total.to_be_bytes());
             f[38..40].copy_from_slice(&(total - 20).to_be_bytes());
-            // `bent` seals what is long enough to have an ICRC.
+            // `resealed_with` seals frames that are long enough for an ICRC.
         })
     }
 }
 
-/// A frame over IPv4 with a change, and the checksum and the ICRC made right again.
-fn bent(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+/// A frame over IPv4 with a change, and recomputed checksum and ICRC.
+fn resealed_with(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     change(&mut frame);
     frame[24..26].fill(0);
     let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
@@ -269,8 +268,8 @@ fn emit(headers: &Headers, len: usize) -> Vec<u8> {
 }
 
 impl Numbers {
-    /// The client sends at most 2^20 packets from `client_psn` on: this is before them all, this
-    /// after, and both are nearer than half of the PSNs, whenever they arrive.
+    /// The client sends at most 2^20 packets from `client_psn` on. This PSN is before all of them,
+    /// `future` is after them, and both are always within half of the PSN space.
     fn past(&self) -> Psn {
         Psn::new(self.client_psn).minus(1000)
     }
@@ -298,33 +297,33 @@ impl Numbers {
     }
 
     fn broken(&self, forge: &Forge) -> Vec<Attack> {
-        let bent = |change: fn(&mut Vec<u8>)| forge.bent(self.past(), change);
-        let mut icrc = bent(|_| {});
+        let resealed_with = |change: fn(&mut Vec<u8>)| forge.resealed_with(self.past(), change);
+        let mut icrc = resealed_with(|_| {});
         icrc[BTH + 30] ^= 1;
-        let mut checksum = bent(|_| {});
+        let mut checksum = resealed_with(|_| {});
         checksum[24] ^= 1;
         let left_to_the_kernel = [
-            ("a first fragment", bent(|f| f[20] = 0x20)),
-            ("a later fragment", bent(|f| f[21] = 0x10)),
-            ("IP options", bent(|f| f[14] = 0x46)),
-            ("TCP", bent(|f| f[23] = 6)),
-            ("another port", bent(|f| f[37] = 0xb8)),
+            ("a first fragment", resealed_with(|f| f[20] = 0x20)),
+            ("a later fragment", resealed_with(|f| f[21] = 0x10)),
+            ("IP options", resealed_with(|f| f[14] = 0x46)),
+            ("TCP", resealed_with(|f| f[23] = 6)),
+            ("another port", resealed_with(|f| f[37] = 0xb8)),
         ];
         let kernel = left_to_the_kernel.map(|(name, frame)| Attack { name, frame, counter: None });
         let ours = [
-            ("the reserved IP flag", bent(|f| f[20] = 0x80), "drop_ip_fragment"),
+            ("the reserved IP flag", resealed_with(|f| f[20] = 0x80), "drop_ip_fragment"),
             ("IP checksum", checksum, "drop_bad_ip_checksum"),
             (
                 "total length 10",
-                bent(|f| f[16..18].copy_from_slice(&[0, 10])),
+                resealed_with(|f| f[16..18].copy_from_slice(&[0, 10])),
                 "drop_bad_ip_length",
             ),
-            ("UDP length", bent(|f| f[39] ^= 1), "drop_bad_udp_length"),
+            ("UDP length", resealed_with(|f| f[39] ^= 1), "drop_bad_udp_length"),
             ("half a BTH", forge.datagram(&[0; 10]), "drop_bth_too_short"),
             ("garbage", forge.datagram(&[0xff; 300]), "drop_bad_tver"),
-            ("version 1", bent(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
-            ("an unknown opcode", bent(|f| f[BTH] = 0xff), "drop_unknown_opcode"),
-            ("an XRC opcode", bent(|f| f[BTH] = 0xa4), "drop_unknown_opcode"),
+            ("version 1", resealed_with(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
+            ("an unknown opcode", resealed_with(|f| f[BTH] = 0xff), "drop_unknown_opcode"),
+            ("an XRC opcode", resealed_with(|f| f[BTH] = 0xa4), "drop_unknown_opcode"),
             (
                 "no RETH",
                 forge.datagram(&[0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -335,7 +334,7 @@ impl Numbers {
                 forge.datagram(&[4, 0x30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
                 "drop_bad_pad",
             ),
-            ("an ACK with payload", bent(|f| f[BTH] = 0x11), "drop_unexpected_payload"),
+            ("an ACK with payload", resealed_with(|f| f[BTH] = 0x11), "drop_unexpected_payload"),
             ("ICRC", icrc, "drop_bad_icrc"),
         ];
         let ours = ours.map(|(name, frame, counter)| counted(name, frame, counter));
@@ -344,27 +343,27 @@ impl Numbers {
 
     fn misplaced(&self, forge: &Forge) -> Vec<Attack> {
         let past = self.past();
-        let bent = |change: fn(&mut Vec<u8>)| forge.bent(past, change);
+        let resealed_with = |change: fn(&mut Vec<u8>)| forge.resealed_with(past, change);
         let alien = |opcode: Opcode| {
             let deth = DethRepr { qkey: 0x1111_1111, src_qp: Qpn::GSI };
             let deth = opcode.props().deth.then_some(deth);
             forge.packet(opcode, past, ExtHeaders { deth, ..ExtHeaders::NONE }, 64)
         };
-        // A wrong UDP checksum is nobody's business: the ICRC decides, and the PSN.
+        // A wrong UDP checksum is ignored: the ICRC decides, and the PSN.
         let mut udp_checksum = self.ack(forge, Psn::new(self.server_psn).plus(9), ACK);
         udp_checksum[40..42].copy_from_slice(&[0xba, 0xad]);
-        let mut unsealed = bent(|f| f[BTH + 5] ^= 0x40);
+        let mut unsealed = resealed_with(|f| f[BTH + 5] ^= 0x40);
         unsealed[BTH + 20] ^= 1;
         let rows = [
-            ("a wrong QPN", bent(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
+            ("a wrong QPN", resealed_with(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
             ("a wrong QPN without an ICRC", unsealed, "drop_unknown_qpn"),
             (
                 "the management QP",
-                bent(|f| f[BTH + 5..BTH + 8].copy_from_slice(&[0, 0, 1])),
+                resealed_with(|f| f[BTH + 5..BTH + 8].copy_from_slice(&[0, 0, 1])),
                 "drop_unknown_qpn",
             ),
-            ("another source", bent(|f| f[29] ^= 0x40), "drop_wrong_peer"),
-            ("another partition", bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
+            ("another source", resealed_with(|f| f[29] ^= 0x40), "drop_wrong_peer"),
+            ("another partition", resealed_with(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
             ("UC", alien(Opcode::UcSendOnly), "drop_wrong_service"),
             ("UD", alien(Opcode::UdSendOnly), "drop_wrong_service"),
             ("a CNP", forge.packet(Opcode::Cnp, past, ExtHeaders::NONE, 0), "rp_cnp_handled"),
@@ -373,7 +372,7 @@ impl Numbers {
         rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
     }
 
-    /// Requests for memory, before and behind what is expected.
+    /// Requests for memory, before and after the expected PSN.
     fn requests(&self, forge: &Forge) -> Vec<Attack> {
         let targets = [
             ("a bad rkey", self.va, self.rkey ^ 1),
@@ -401,7 +400,7 @@ impl Numbers {
         attacks
     }
 
-    /// Answers that the client did not ask for.
+    /// Responses that the client did not request.
     fn against_client(&self, lab: &Lab) -> Vec<Attack> {
         let forge = Forge::new(&lab.hosts.a, &lab.hosts.b, self.client_qpn);
         let (past, beyond) = (self.past(), self.future());
@@ -440,5 +439,5 @@ fn counted(name: &'static str, frame: Vec<u8>, counter: &'static str) -> Attack 
 }
 
 const ACK: Syndrome = Syndrome::Ack { credits: 31 };
-/// Where the BTH stands in a frame over IPv4.
+/// Offset of the BTH in a frame over IPv4.
 const BTH: usize = 14 + 20 + 8;

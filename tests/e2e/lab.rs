@@ -1,4 +1,4 @@
-//! Two hosts for one test, and the spanwire command on them.
+//! Two hosts for one test, and spanwire processes on them.
 
 use serde_json::Value;
 use spanwire_io::net::{LabConfig, NetNs, TwoHosts};
@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Two anonymous namespaces joined by a veth. One test has the machine at a time: two cores carry
-/// two polling processes.
+/// Two anonymous namespaces connected by a veth. Tests run one at a time, because two polling
+/// processes occupy two cores.
 pub(crate) struct Lab {
     pub(crate) hosts: TwoHosts,
     _turn: MutexGuard<'static, ()>,
@@ -23,20 +23,20 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
-/// A process that runs. Dropping it kills it.
+/// A running process. Dropping it kills it.
 pub(crate) struct Running {
     child: Option<Child>,
-    /// Keeps a server's standard output open: it goes on talking.
+    /// Keeps a server's standard output open, because it continues to print.
     _stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Lab {
-    /// A lab of that MTU, or `None` where it is not permitted (said aloud).
+    /// A lab of that MTU, or `None` without the privilege (reported on stderr).
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         Self::with(&LabConfig { mtu, ..LabConfig::default() })
     }
 
-    /// As [`Lab::new`], with interfaces of that kind.
+    /// As [`Lab::new`], with other interfaces.
     pub(crate) fn with(config: &LabConfig) -> Option<Self> {
         if skip() {
             return None;
@@ -63,7 +63,7 @@ impl Lab {
         self.start_until(&self.hosts.a.ns, &args, "serving on sw0")
     }
 
-    /// Starts any spanwire command on a host and waits until its first line begins with `says`.
+    /// Starts a spanwire command on a host and waits until its first line begins with `says`.
     pub(crate) fn start_until(&self, ns: &NetNs, args: &[&str], says: &str) -> Running {
         Running::start_until(ns, args, says)
     }
@@ -79,12 +79,12 @@ impl Lab {
         Running::start(&self.hosts.b.ns, &args)
     }
 
-    /// Runs any spanwire command on a host to its end.
+    /// Runs a spanwire command on a host to its end.
     pub(crate) fn run(&self, ns: &NetNs, args: &[&str]) -> Outcome {
         self.start(ns, args).wait()
     }
 
-    /// Starts any spanwire command on a host.
+    /// Starts a spanwire command on a host.
     pub(crate) fn start(&self, ns: &NetNs, args: &[&str]) -> Running {
         Running::start(ns, args)
     }
@@ -112,7 +112,7 @@ impl Running {
         let mut child = command.spawn().expect("the server starts");
         let stdout = child.stdout.take().expect("piped");
         let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
-        stdout.read_line(&mut line).expect("the server speaks");
+        stdout.read_line(&mut line).expect("the server prints a line");
         if !line.starts_with(says) {
             let failed = Self { child: Some(child), _stdout: None }.wait();
             panic!("the server did not come up: {line:?}, {}", failed.stderr);
@@ -120,12 +120,12 @@ impl Running {
         Self { child: Some(child), _stdout: Some(stdout) }
     }
 
-    /// The most memory it has had at a time, in KiB.
+    /// Its peak memory in KiB.
     pub(crate) fn peak_kib(&self) -> u64 {
         self.status_kib("VmHWM:")
     }
 
-    /// The memory that it has, in KiB.
+    /// Its present memory in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         self.status_kib("VmRSS:")
     }
@@ -135,16 +135,16 @@ impl Running {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kib = line.and_then(|text| text.split_whitespace().next());
-        kib.and_then(|text| text.parse().ok()).expect("procfs says it in kB")
+        kib.and_then(|text| text.parse().ok()).expect("procfs reports it in kB")
     }
 
-    /// True while it has not ended.
+    /// True while it is running.
     pub(crate) fn is_running(&mut self) -> bool {
         let child = self.child.as_mut().expect("not waited for yet");
-        child.try_wait().expect("our child").is_none()
+        child.try_wait().expect("a child of this process").is_none()
     }
 
-    /// Waits for its end; one that hangs is killed and fails the test.
+    /// Waits for its end; a process that hangs is killed and fails the test.
     pub(crate) fn wait(mut self) -> Outcome {
         let mut child = self.child.take().expect("taken once");
         let deadline = Instant::now() + HANG;
@@ -162,10 +162,10 @@ impl Running {
         Outcome { success, code, stdout: text(out.stdout), stderr: text(out.stderr) }
     }
 
-    /// SIGTERM, and the process ends well.
+    /// Sends SIGTERM and expects success.
     pub(crate) fn terminate(self) {
         let outcome = self.end_with(libc::SIGTERM);
-        assert!(outcome.success, "the server did not end well: {}", outcome.stderr);
+        assert!(outcome.success, "the server failed: {}", outcome.stderr);
     }
 
     /// SIGKILL.
@@ -204,7 +204,7 @@ impl Outcome {
     }
 }
 
-/// Runs spanwire in this process's own namespace.
+/// Runs spanwire in this process's namespace.
 pub(crate) fn run_here(args: &[&str]) -> Outcome {
     start_here(args).wait()
 }
@@ -214,7 +214,7 @@ pub(crate) fn start_here(args: &[&str]) -> Running {
     Running::spawn(piped(&mut command, args))
 }
 
-/// The named namespaces and the interfaces of this one: what a run might leave behind.
+/// The named namespaces and the interfaces of this one, to detect leftovers.
 pub(crate) fn namespaces() -> (Vec<String>, Vec<String>) {
     let mut links: Vec<String> = std::fs::read_dir("/sys/class/net")
         .expect("every Linux has it")
@@ -224,7 +224,7 @@ pub(crate) fn namespaces() -> (Vec<String>, Vec<String>) {
     (NetNs::list().expect("readable"), links)
 }
 
-/// True, and said aloud, where the tests cannot run.
+/// True, with the reason on stderr, if the tests cannot run.
 pub(crate) fn skip() -> bool {
     let Err(why) = NetNs::new_anonymous() else {
         return false;
@@ -250,8 +250,8 @@ pub(crate) fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tries it until nothing is wrong. A machine that gives two cores to others for as long as round
-/// trips last is no network: that may happen twice, and a fault of ours happens always.
+/// Repeats the attempt until it succeeds. A machine may preempt both cores for as long as round
+/// trips last; that may happen twice, whereas a bug occurs always.
 pub(crate) fn until_right(mut attempt: impl FnMut() -> Option<String>) {
     let mut complaints = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -260,12 +260,12 @@ pub(crate) fn until_right(mut attempt: impl FnMut() -> Option<String>) {
             Some(complaint) => complaints.push(complaint),
         }
     }
-    panic!("each of {ATTEMPTS} times: {complaints:#?}");
+    panic!("failed {ATTEMPTS} times: {complaints:#?}");
 }
 
 pub(crate) const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 
 const ATTEMPTS: usize = 3;
 
-/// No single command takes longer, on however busy a machine.
+/// Time limit of a single command, on a busy machine.
 const HANG: Duration = Duration::from_secs(120);

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 const GIB: u64 = 1 << 30;
 
-/// A transfer whose every byte is compared by hash on both ends.
+/// A transfer whose every byte is compared by hash at both ends.
 fn transfer(lab: &Lab, to: IpAddr, bytes: u64, more: &[&str]) -> Value {
     let server = lab.server(&[]);
     let bytes_text = bytes.to_string();
@@ -64,7 +64,7 @@ fn transfer__1_gib_in_the_largest_single_buffer_frames_over_ipv4_and_ipv6() {
 }
 
 #[test]
-fn transfer__in_packets_of_sr_that_fill_a_chunk_on_an_interface_that_takes_longer_ones() {
+fn transfer__sr_packets_that_fill_a_chunk_on_a_jumbo_interface() {
     // A chunk has room for 3840 bytes of frame: 14 of Ethernet and 92 or 112 of other headers.
     let Some(lab) = Lab::new(9000) else { return };
     for (to, packet) in [(lab.v4(), 3732), (lab.v6(), 3712)] {
@@ -74,7 +74,7 @@ fn transfer__in_packets_of_sr_that_fill_a_chunk_on_an_interface_that_takes_longe
 }
 
 #[test]
-fn transfer__by_every_operation_and_a_length_that_divides_by_nothing() {
+fn transfer__by_every_operation_with_an_odd_length() {
     let Some(lab) = Lab::new(1500) else { return };
     for mode in ["rc", "sr"] {
         for op in ["send", "write", "read"] {
@@ -120,7 +120,7 @@ fn transfer__every_byte_is_right_under_loss_duplication_and_reordering() {
 }
 
 #[test]
-fn sr__a_minute_at_30_percent_loss_ends_right_in_bounded_memory() {
+fn sr__a_minute_at_30_percent_loss_is_correct_in_bounded_memory() {
     let Some(lab) = Lab::new(1500) else { return };
     let start = Instant::now();
     let loss = ["--loss", "30", "--mode", "sr"];
@@ -146,7 +146,7 @@ fn sr__a_minute_at_30_percent_loss_ends_right_in_bounded_memory() {
         assert_eq!(&report["atomics_carried_out"], done, "{report}");
         match round {
             0 => peak_kib = server.peak_kib(),
-            // Each round needs what the first one did; the rest is the allocator's.
+            // Each round needs the memory of the first; the rest is the allocator's.
             _ => assert!(server.peak_kib() < peak_kib + (8 << 10), "from {peak_kib} KiB"),
         }
     }
@@ -171,10 +171,11 @@ fn client__ends_in_bounded_time_when_the_receiver_is_killed_and_a_new_one_works(
         assert!(error.starts_with("RETRY_EXC_ERR"), "{report}");
         let done = report["perf"][0]["messages"].as_u64();
         assert!(done > Some(0), "killed before it began: {report}");
-        // 67 ms * (1 + 2 + 6 * 4) is 1.8 s, and so is SR's silence; the rest is a busy machine.
+        // 67 ms * (1 + 2 + 6 * 4) is 1.8 s, and so is SR's retry time; the rest is for a busy
+        // machine.
         assert!(took < Duration::from_secs(20), "{mode} took {took:?}");
     }
-    // SIGKILL left nothing attached: the next one binds the same queue at once.
+    // SIGKILL leaves nothing attached: the next process binds the same queue at once.
     transfer(&lab, lab.v4(), 8 << 20, &[]);
 }
 
@@ -217,7 +218,7 @@ fn client__latency_and_thresholds_set_the_exit_code() {
 }
 
 #[test]
-fn client__says_what_is_wrong() {
+fn client__errors_have_advice() {
     let Some(lab) = Lab::new(1500) else { return };
     let failing = |args: &[&str], words: &[&str]| {
         let Outcome { success, stderr, .. } = lab.run(&lab.hosts.b.ns, args);
@@ -266,7 +267,7 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
         }
         assert!(row["op"].is_string() && row["size"].is_u64());
     }
-    // Ended in the middle by a signal it can and one it cannot catch.
+    // Ended during the run by a signal that it can catch and by one that it cannot.
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let running = lab::start_here(&["demo", "--fabric", "xdp", "--ms", "5000"]);
         std::thread::sleep(Duration::from_millis(1500));
@@ -289,7 +290,7 @@ fn demo__over_the_pipe_needs_no_privilege() {
 }
 
 #[test]
-fn server__a_client_that_says_nothing_does_not_keep_the_others_out() {
+fn server__a_client_that_says_nothing_does_not_block_others() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let address = (lab.v4(), 18_516);
@@ -298,23 +299,23 @@ fn server__a_client_that_says_nothing_does_not_keep_the_others_out() {
         stream.expect("the namespace is there").expect("the server listens")
     };
     let _silent: Vec<_> = (0..40).map(|_| connect()).collect();
-    // Nor does one that says hello and asks for nothing.
+    // Nor does one that sends a hello and no request.
     let mut idle = connect();
     let hello = r#"{"type":"hello","version":1,"ip":"10.77.0.2","path_mtu":1024}"#;
     writeln!(idle, "{hello}").expect("the server is there");
     let mut answer = String::new();
-    BufReader::new(&idle).read_line(&mut answer).expect("it is answered");
+    BufReader::new(&idle).read_line(&mut answer).expect("it replies");
     assert!(answer.contains("hello"), "{answer}");
     let start = Instant::now();
     let outcome = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]);
     assert_eq!(outcome.json()["ok"], true, "{}", outcome.stderr);
-    // A silent one is waited for 5 s, an idle one 30: neither before this one.
+    // A silent client times out after 5 s, an idle one after 30: neither before this one.
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     server.terminate();
 }
 
 #[test]
-fn server__packets_go_to_no_address_that_a_client_has_not_shown() {
+fn server__sends_packets_only_to_validated_addresses() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let stream = lab.hosts.b.ns.run(|| std::net::TcpStream::connect((lab.v4(), 18_516)));
@@ -322,7 +323,7 @@ fn server__packets_go_to_no_address_that_a_client_has_not_shown() {
     let hello = r#"{"type":"hello","version":1,"ip":"10.77.0.9","path_mtu":1024}"#;
     writeln!(stream, "{hello}").expect("the server is there");
     let mut answer = String::new();
-    BufReader::new(&stream).read_line(&mut answer).expect("it is answered");
+    BufReader::new(&stream).read_line(&mut answer).expect("it replies");
     for words in ["reject", "10.77.0.2", "10.77.0.9", "--any-address"] {
         assert!(answer.contains(words), "no {words:?} in {answer}");
     }
@@ -330,7 +331,7 @@ fn server__packets_go_to_no_address_that_a_client_has_not_shown() {
 }
 
 #[test]
-fn client__interrupted_says_so_and_claims_nothing() {
+fn client__an_interrupted_run_reports_it_without_results() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let client = lab.start_client(lab.v4(), &["--seconds", "60", "--json"]);

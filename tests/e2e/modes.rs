@@ -1,4 +1,4 @@
-//! Which wire mode two ends speak.
+//! Negotiation of the wire mode.
 
 use crate::lab::{Lab, Outcome, Running};
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 #[test]
-fn mode__is_sr_where_both_speak_it_and_rc_where_one_end_wants_that() {
+fn mode__is_sr_if_both_support_it_and_rc_if_one_end_requires_it() {
     let Some(lab) = Lab::new(1500) else { return };
-    // Server, client, what comes of it.
+    // Server, client, negotiated mode.
     let rows = [
         ("auto", "auto", "sr"),
         ("auto", "sr", "sr"),
@@ -34,7 +34,7 @@ fn mode__is_sr_where_both_speak_it_and_rc_where_one_end_wants_that() {
 }
 
 #[test]
-fn mode__who_insists_on_what_the_other_end_does_not_speak_is_told_and_others_are_served() {
+fn mode__an_incompatible_client_is_rejected_and_others_are_served() {
     let Some(lab) = Lab::new(1500) else { return };
     for (server_mode, client_mode) in [("rc", "sr"), ("sr", "rc")] {
         let server = lab.server(&["--mode", server_mode]);
@@ -54,7 +54,7 @@ fn mode__who_insists_on_what_the_other_end_does_not_speak_is_told_and_others_are
 }
 
 #[test]
-fn mode__the_path_mtu_asked_for_bounds_packets_of_sr_too() {
+fn mode__the_requested_path_mtu_limits_sr_packets_too() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let args = ["--mtu", "512", "--transfer", "1M", "--json"];
@@ -64,9 +64,9 @@ fn mode__the_path_mtu_asked_for_bounds_packets_of_sr_too() {
     server.terminate();
 }
 
-/// What a peer says that is older, or newer, than this version.
+/// Hellos of an older or newer version.
 #[test]
-fn mode__is_rc_with_a_peer_that_lists_none_and_the_newest_common_one_with_a_later_peer() {
+fn mode__is_rc_with_a_peer_without_modes_and_the_newest_common_one_with_a_later_peer() {
     let Some(lab) = Lab::new(1500) else { return };
     let rc = json!({"mode": "rc"});
     let named = |name: &str, versions: &[u32]| {
@@ -108,9 +108,9 @@ fn mode__is_rc_with_a_peer_that_lists_none_and_the_newest_common_one_with_a_late
     }
 }
 
-/// A hello whose modes are no modes, or in which nothing is known, ends in words, not in silence.
+/// A hello with invalid or unknown modes ends with an error message.
 #[test]
-fn mode__a_hello_that_makes_no_sense_is_rejected() {
+fn mode__an_invalid_hello_is_rejected() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = Server::start(&lab);
     let hello = |modes: Value| {
@@ -143,7 +143,7 @@ impl Server {
         Self { running }
     }
 
-    /// What it says of its only job.
+    /// The report of its only job.
     fn end(self) -> Value {
         let served = self.running.end_with(libc::SIGTERM);
         assert!(served.success, "{}", served.stderr);

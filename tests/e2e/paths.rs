@@ -1,5 +1,5 @@
-//! Erasure coding and load balancing over real ports: four links between two switches, one of
-//! which dies in the middle of a copy.
+//! Erasure coding and load balancing over real ports: four links between two switches, one of which
+//! fails during a copy.
 
 use crate::lab::{Lab, Running, run_here, skip, take_turn, until_right};
 use serde_json::{Value, json};
@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Hosts a and b, a switch beside each, and four links between these.
+/// Hosts a and b, a switch at each, and four links between the switches.
 struct Paths {
     hosts: [NetNs; 2],
     sockets: [PathBuf; 2],
-    /// Ended before the interfaces go.
+    /// Ended before the interfaces are removed.
     switches: Vec<Running>,
     folder: PathBuf,
     _between: [NetNs; 2],
@@ -26,7 +26,7 @@ struct Paths {
 }
 
 impl Paths {
-    /// A lab, or `None` where it is not permitted (said aloud).
+    /// A lab, or `None` without the privilege (reported on stderr).
     fn new() -> Option<Self> {
         if skip() {
             return None;
@@ -34,7 +34,7 @@ impl Paths {
         let turn = take_turn();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        // In memory: a disk makes gaps of its own.
+        // In memory, because a disk would add gaps.
         let folder = Path::new("/dev/shm").join(format!("swp{}-{n}", std::process::id()));
         std::fs::create_dir_all(folder.join("into")).expect("writable");
         let ns = || NetNs::new_anonymous().expect("privileged");
@@ -43,7 +43,7 @@ impl Paths {
             veth((&hosts[end], "sw0"), (&between[end], "host"));
             ip(&hosts[end], &["link", "set", "sw0", "address", MACS[end]]);
             ip(&hosts[end], &["addr", "add", &format!("{}/24", ADDRESSES[end]), "dev", "sw0"]);
-            // The switches do not flood: there would be no end of it.
+            // The switches do not flood, because the links form a loop.
             let other = 1 - end;
             let known = ["neigh", "replace", ADDRESSES[other], "lladdr", MACS[other]];
             ip(&hosts[end], &[&known[..], &["dev", "sw0", "nud", "permanent"]].concat());
@@ -86,7 +86,7 @@ impl Paths {
         outcome.json()
     }
 
-    /// Frames that have left by each link at that end.
+    /// Frames sent on each link at that end.
     fn frames(&self, end: usize) -> BTreeMap<String, u64> {
         let shown = self.ctl(end, &["show"]);
         let ports = shown["ports"].as_array().expect("a list");
@@ -95,7 +95,7 @@ impl Paths {
         links.map(|port| (port["name"].as_str().expect("a name").to_owned(), count(port))).collect()
     }
 
-    /// The links that TCP takes from a's only port to b's `port`, there and back.
+    /// The links of a TCP connection from a's only port to b's `port`, in both directions.
     fn links_of_tcp(&self, port: u16) -> BTreeSet<String> {
         let range = format!("{TCP_PORT} {TCP_PORT}");
         let narrow = || std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", &range);
@@ -112,7 +112,7 @@ impl Paths {
             near.write_all(&byte).and_then(|()| far.read_exact(&mut byte)).expect("there");
             far.write_all(&byte).and_then(|()| near.read_exact(&mut byte)).expect("and back");
         }
-        // Reset, or the port would have to wait.
+        // Reset, to avoid TIME_WAIT on the port.
         let linger = socket2::SockRef::from(&near).set_linger(Some(Duration::ZERO));
         linger.expect("an open socket");
         drop(near);
@@ -124,21 +124,21 @@ impl Paths {
         [busiest(0), busiest(1)].into()
     }
 
-    /// Copies `mib` MiB while the busiest link dies after a third of about `took`, and says what
-    /// sender and receiver reported.
+    /// Copies `mib` MiB while the busiest link fails after a third of about `took`. Returns the
+    /// reports of sender and receiver.
     fn copy(&self, mib: usize, took: Duration, how: &[&str]) -> (Value, Value) {
         let (from, into) = (self.folder.join("file"), self.folder.join("into"));
         let mut bytes = vec![0; mib << 20];
         Rng::new(7).fill(&mut bytes);
         std::fs::write(&from, &bytes).expect("room");
-        // The receiver sends too, its credits: on one path they would die with it.
+        // The receiver also sends: on one path its credits would be lost with it.
         let common = [&["--dev", "sw0", "--json"][..], &RATE, how].concat();
-        // The side connection is TCP, which has one path; what is tested are ours.
+        // The side connection is TCP with one path, which must not fail in this test.
         let spared = self.links_of_tcp(COPY_PORT);
         let receive = ["copy", "receive", "--into", plain(&into), "--once", "--overwrite"];
         let receiver = Running::start(&self.hosts[1], &[&receive[..], &common].concat());
         let send = ["copy", "send", plain(&from), ADDRESSES[1]];
-        // It says nothing while it waits.
+        // It prints nothing while it waits.
         thread::sleep(Duration::from_millis(1_000));
         let sender = Running::start(&self.hosts[0], &[&send[..], &common].concat());
         thread::sleep(took / 3);
@@ -202,7 +202,7 @@ fn copy__a_path_that_dies_costs_no_request_and_a_bounded_gap() {
         assert_eq!((&ec["in_force"], &lb["in_force"]), (&json!(true), &json!(true)));
         assert!(lb["reroutes"].as_u64() > Some(0), "{lb}");
         let paths = sent["paths"].as_array().expect("a list");
-        assert!(paths.len() > 10, "some were given up for others: {paths:?}");
+        assert!(paths.len() > 10, "some were replaced: {paths:?}");
         assert!(
             paths.iter().any(|path| path["presumed_lost_packets"].as_u64() > Some(0)),
             "{paths:?}"
@@ -210,7 +210,7 @@ fn copy__a_path_that_dies_costs_no_request_and_a_bounded_gap() {
         let counted = |report: &Value, name: &str| report["counters"][name].as_u64();
         assert!(counted(&sent, "ec_parity_packets") > Some(0), "{sent}");
         assert!(counted(&received, "ec_rebuilt_packets") > Some(0), "{received}");
-        // A chunk takes 20 ms; then two round trips, and what two cores are away for.
+        // A chunk takes 20 ms; then two round trips, and the preemption of two cores.
         let ms = |name: &str| received["gaps"][name].as_f64().expect("milliseconds");
         let gap = ms("longest_ms") - ms("median_ms");
         (gap > 20.0 + BUSY_MS).then(|| format!("{gap} ms: {} {}", received["gaps"], sent["lb"]))
@@ -218,7 +218,7 @@ fn copy__a_path_that_dies_costs_no_request_and_a_bounded_gap() {
 }
 
 #[test]
-fn perf__what_rc_cannot_is_said_aloud() {
+fn perf__options_without_effect_in_rc_are_warned_about() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let how = ["--ec", "8,2", "--lb", "unolb,subflows=4", "--json"];
@@ -235,7 +235,7 @@ fn perf__what_rc_cannot_is_said_aloud() {
             }
             let warned = outcome.stderr.contains("the connection speaks RC");
             assert_eq!(warned, !in_force, "{}", outcome.stderr);
-            // READ has the server send, which follows our wish.
+            // In a READ the server sends, with the client's choice.
             let coded = report["counters"]["ec_parity_packets"].as_u64() > Some(0);
             assert_eq!(coded, in_force && op == "write", "{report}");
             let rx: u64 = report["counters"]["rx_packets"].as_u64().expect("some");
@@ -250,10 +250,10 @@ fn perf__what_rc_cannot_is_said_aloud() {
 const LINKS: [&str; 4] = ["l1", "l2", "l3", "l4"];
 const MACS: [&str; 2] = ["02:00:00:00:00:0a", "02:00:00:00:00:0b"];
 const ADDRESSES: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
-/// a's end of every TCP connection, so that its links are known before it is made.
+/// a's port of every TCP connection, so that its links are known before it is made.
 const TCP_PORT: u16 = 40_000;
 const COPY_PORT: u16 = 18_517;
-/// What four processes on two cores carry with ease.
+/// A rate that four processes on two cores carry easily.
 const RATE: [&str; 4] = ["--cc", "fixed", "--cc-set", "rate_mbps=120"];
-/// Such a machine may be away for as long.
+/// Maximum preemption of such a machine.
 const BUSY_MS: f64 = 40.0;

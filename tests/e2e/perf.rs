@@ -1,10 +1,10 @@
-//! `spanwire perf` as a new user meets it.
+//! `spanwire perf` as in the README.
 
 use super::lab::{Lab, until_right};
 use serde_json::Value;
 use spanwire_io::net::LabConfig;
 
-/// The rows of README's table of things to try on a client: its first column.
+/// The first column of README's table "Try on the client".
 fn table_of_things_to_try() -> Vec<String> {
     let readme = include_str!("../../README.md");
     let rest = readme.split_once("Try on the client:").expect("README has the table").1;
@@ -13,7 +13,7 @@ fn table_of_things_to_try() -> Vec<String> {
     rows.map(|row| row.split('|').nth(1).expect("a column").trim().to_owned()).collect()
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn commands(column: &str) -> Vec<Vec<String>> {
     let spans = column.split('`').skip(1).step_by(2);
     spans.map(|span| span.split_whitespace().map(str::to_owned).collect()).collect()
@@ -47,7 +47,7 @@ fn client__runs_readmes_table_in_its_order_against_one_server() {
             let outcome = lab.client(to, &args);
             let report = outcome.json();
             assert_eq!(report["error"], Value::Null, "{args:?}: {report}");
-            // A busy machine may miss a threshold, which is no fault.
+            // A busy machine may miss a threshold, which is no error.
             let is_met = report["thresholds"].as_array().is_some_and(Vec::is_empty);
             assert!(report["ok"] == true || !is_met, "{args:?}: {report}");
             tried += 1;
@@ -58,15 +58,15 @@ fn client__runs_readmes_table_in_its_order_against_one_server() {
     server.terminate();
 }
 
-/// At 1 Mbit/s what is outstanding at the end of a run takes 8 s.
+/// At 1 Mbit/s the requests outstanding at the end of a run would take 8 s.
 #[test]
 fn client__a_run_ends_within_2_s_of_its_time_whatever_the_rate() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
-    // A rate that is low on every machine: an algorithm that starves on one may be fast on another.
+    // A rate that is low on every machine: an algorithm that is slow on one may be fast on another.
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=1"];
     let args = [&slow[..], &["-t", "0.5", "--json"]].concat();
-    // A machine that stops all processes for a second proves nothing.
+    // An attempt during which the machine stops all processes for a second is invalid.
     until_right(|| {
         let report = lab.client(lab.v4(), &args).json();
         let row = &report["perf"][0];
@@ -78,7 +78,7 @@ fn client__a_run_ends_within_2_s_of_its_time_whatever_the_rate() {
 }
 
 #[test]
-fn client__a_path_mtu_is_used_or_refused() {
+fn client__a_path_mtu_is_used_or_rejected() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     for mode in ["rc", "sr"] {
@@ -99,7 +99,7 @@ fn client__a_path_mtu_is_used_or_refused() {
 }
 
 #[test]
-fn client__says_that_nothing_ever_came_back() {
+fn client__reports_that_no_packet_was_received() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     let args = ["--loss", "100", "--retry", "1", "--timeout", "10", "-t", "0.2", "--json"];
@@ -115,7 +115,7 @@ fn client__says_that_nothing_ever_came_back() {
 #[test]
 fn server__on_a_queue_that_gets_no_packets_warns_and_the_client_names_the_queues() {
     let Some(lab) = Lab::with(&LabConfig { queues: 2, ..LabConfig::default() }) else { return };
-    // What leaves by queue 0 of a veth pair arrives on queue 0.
+    // Frames sent on queue 0 of a veth pair arrive on queue 0.
     let server = lab.server(&["--queue", "1"]);
     let args = ["--retry", "1", "--timeout", "10", "-t", "0.2", "--json"];
     let outcome = lab.client(lab.v4(), &args);

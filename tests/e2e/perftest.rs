@@ -1,9 +1,9 @@
-//! `spanwire perf --oob perftest` against itself. Against the stock tools: tests/interop.
+//! `spanwire perf --oob perftest` against itself; tests/interop has the stock tools.
 
 use super::lab::Lab;
 use serde_json::Value;
 
-/// Arguments of both ends, one run each.
+/// Arguments of both ends, for one run each.
 const RUNS: &[&[&str]] = &[
     &["--op", "write", "--size", "5001", "--qps", "3"],
     &["--op", "read", "--size", "64K"],
@@ -32,14 +32,14 @@ fn perftest__every_tool_against_ourselves_over_both_ip_versions() {
         assert_eq!(report["perftest"]["peer"]["version"], "6.06");
         assert_eq!(report["perftest"]["peer"]["ip"], to.to_string());
         let bidirectional = run.contains(&"--bidirectional");
-        let told = &report["perftest"]["peer"]["report"]["iterations"];
-        assert_eq!(*told, if bidirectional { Value::from(500) } else { Value::Null });
+        let iterations = &report["perftest"]["peer"]["report"]["iterations"];
+        assert_eq!(*iterations, if bidirectional { Value::from(500) } else { Value::Null });
         assert!(server.wait().success, "{run:?}");
     }
 }
 
 #[test]
-fn atomics__in_the_own_exchange() {
+fn atomics__in_spanwires_own_exchange() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     for (op, more) in [("atomic", ""), ("cmp-swap", "--lat")] {
@@ -55,7 +55,7 @@ fn atomics__in_the_own_exchange() {
 }
 
 #[test]
-fn perftest__a_broken_client_does_not_keep_the_next_one_out() {
+fn perftest__a_broken_client_does_not_block_the_next_one() {
     use std::io::Write;
     let Some(lab) = Lab::new(1500) else { return };
     let test = ["--oob", "perftest", "-n", "100"];
@@ -64,7 +64,7 @@ fn perftest__a_broken_client_does_not_keep_the_next_one_out() {
     let lost = lab.hosts.b.ns.run(|| {
         let mut garbage = std::net::TcpStream::connect(address)?;
         garbage.write_all(&[0xff; 4096])?;
-        // It says nothing at all, and stays.
+        // It sends nothing and stays connected.
         std::net::TcpStream::connect(address)
     });
     let _silent = lost.expect("the namespace is there").expect("the server listens");
@@ -74,7 +74,7 @@ fn perftest__a_broken_client_does_not_keep_the_next_one_out() {
 }
 
 #[test]
-fn perftest__says_what_is_wrong() {
+fn perftest__errors_have_advice() {
     let Some(lab) = Lab::new(1500) else { return };
     let failing = |args: &[&str], words: &[&str]| {
         let outcome = lab.run(&lab.hosts.b.ns, &[&["perf"], args].concat());

@@ -1,4 +1,4 @@
-//! Hostile peers of `spanwire copy receive`, with protocol messages of their own.
+//! Hostile peers of `spanwire copy receive`, with hand-made protocol messages.
 
 use crate::copy::{TempDir, receiver, send_well};
 use crate::lab::Lab;
@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 
 const LATE: Duration = Duration::from_secs(20);
 
-/// A sender on host b that says what it likes, and whose engine acknowledges like any other.
+/// A sender on host b with arbitrary messages, whose engine acknowledges normally.
 struct Stranger {
     connection: Connection,
     /// Every message received.
-    heard: String,
+    received: String,
 }
 
 impl Stranger {
-    /// Runs `talk` with a stranger that has been accepted.
+    /// Runs `talk` with a connected stranger.
     fn with(lab: &Lab, talk: impl FnOnce(&mut Self) + Send) {
         let to = SocketAddr::new(lab.v4(), DEFAULT_PORT);
         let run = || {
@@ -38,7 +38,7 @@ impl Stranger {
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             let network = Network::over(attachment, "sw0", options).unwrap();
             let connection = network.connect(to, &talk::options(ModeChoice::Auto)).unwrap();
-            let mut stranger = Self { connection, heard: String::new() };
+            let mut stranger = Self { connection, received: String::new() };
             let declared =
                 json!({"type": "request", "bytes": 8_u64 << 30, "files": 9, "roots": []});
             assert_eq!(stranger.ask(&declared)["type"], "accept");
@@ -56,11 +56,11 @@ impl Stranger {
     fn ask(&mut self, word: &Value) -> Value {
         self.say(word);
         let answer = self.connection.recv_timeout(LATE).unwrap().expect("an answer");
-        self.heard += std::str::from_utf8(&answer).unwrap();
+        self.received += std::str::from_utf8(&answer).unwrap();
         serde_json::from_slice(&answer).unwrap()
     }
 
-    /// Names a file that was modified in the first second of 1970.
+    /// Sends an entry of a file that was modified in the first second of 1970.
     fn name(&mut self, index: u64, name: &str, size: u64) -> Value {
         let mtime = json!({"s": 1, "ns": 0});
         self.ask(&json!({
@@ -83,12 +83,12 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn strangers__a_silent_sender_loses_its_place_and_the_room_that_it_declared() {
+fn strangers__a_silent_sender_loses_its_place_and_its_reserved_space() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let file = from.join("real");
     fs::write(&file, "real").unwrap();
-    // By the user's own option: the default of 30 s would only make the test longer.
+    // By the user's option: the default of 30 s would only prolong the test.
     let receiver = receiver(&lab, &into, &["--stall-timeout", "1"]);
     let partial = into.join(".huge.spanwire-partial");
     let taken = || fs::metadata(&partial).map_or(0, |meta| meta.blocks() * 512);
@@ -104,14 +104,14 @@ fn strangers__a_silent_sender_loses_its_place_and_the_room_that_it_declared() {
         let end = stranger.connection.recv_timeout(LATE).unwrap_err();
         assert!(end.to_string().contains("brought nothing for 1s"), "{end}");
     });
-    wait_until("the room is given back", || taken() <= 1 << 20);
+    wait_until("the space is released", || taken() <= 1 << 20);
     send_well(&lab, &[&file], &[]);
     assert_eq!(fs::read(into.join("real")).unwrap(), b"real");
     receiver.terminate();
 }
 
 #[test]
-fn strangers__no_hash_is_said_to_a_sender_that_has_not_got_the_file() {
+fn strangers__no_hash_is_sent_to_a_sender_without_the_file() {
     let Some(lab) = Lab::new(1500) else { return };
     let into = TempDir::new();
     let (secret, begun) = (b"secret".as_slice(), b"begun".as_slice());
@@ -128,23 +128,23 @@ fn strangers__no_hash_is_said_to_a_sender_that_has_not_got_the_file() {
             stranger.ask(&json!({"type": "hash", "index": index, "sha256": guess}));
         }
         for bytes in [secret, begun] {
-            assert!(!stranger.heard.contains(&hash(bytes).to_string()), "{}", stranger.heard);
+            assert!(!stranger.received.contains(&hash(bytes).to_string()), "{}", stranger.received);
         }
     });
     assert_eq!(receiver.wait().code, Some(5));
     assert_eq!(fs::read(&there).unwrap(), secret);
 }
 
-/// What the strangers may cost the receiver in memory.
+/// Maximum memory growth of the receiver.
 const GROWTH_MAX_KIB: u64 = 16 << 10;
 
-/// Has `ip` run in a namespace.
+/// Runs `ip` in a namespace.
 fn ip(ns: &NetNs, args: &[&str]) {
     let done = ns.command("ip").unwrap().args(args).output().expect("iproute2 is there");
     assert!(done.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Calls the receiver from `ip`, says hello and waits for what it says to that; if that is a hello,
+/// Connects to the receiver from `ip`, sends a hello and waits for the reply. If that is a hello,
 /// the connection is half-open.
 fn hello(lab: &Lab, ip: Ipv4Addr) -> Option<TcpStream> {
     let to = SocketAddr::new(lab.v4(), DEFAULT_PORT);
@@ -172,11 +172,11 @@ fn strangers__half_open_connections_cost_the_receiver_little_memory() {
     let (from, into) = (TempDir::new(), TempDir::new());
     let file = from.join("f");
     fs::write(&file, "real").unwrap();
-    // Host b has every address of 10.78.0.0/16, and the receiver reaches them through it.
+    // Host b has every address of 10.78.0.0/16, and the receiver has a route to them through it.
     ip(&lab.hosts.b.ns, &["route", "add", "local", "10.78.0.0/16", "dev", "lo"]);
     let b = lab.hosts.b.v4.to_string();
     ip(&lab.hosts.a.ns, &["route", "add", "10.78.0.0/16", "via", &b, "dev", "sw0"]);
-    // So that those that are half-open stay for as long as the test looks.
+    // Half-open connections must outlast the test.
     let receiver = receiver(&lab, &into, &["--handshake-timeout", "60"]);
     let before = receiver.resident_kib();
     let grown = || receiver.resident_kib().saturating_sub(before);

@@ -1,7 +1,8 @@
-//! `spanwire switch` between hosts of a lab: what it does to real traffic is what its file says.
+//! `spanwire switch` between hosts of a lab: its effect on real traffic matches its configuration
+//! file.
 //!
-//! Rates are small here: two cores carry the switch and both hosts. What a busy machine does to the
-//! figures is late, never early, and the bounds say so.
+//! Rates are low, because two cores run the switch and both hosts. A busy machine makes frames
+//! late, never early, and the bounds account for that.
 
 use super::lab::{Outcome, Running, SPANWIRE, run_here, skip, start_here, take_turn};
 use serde_json::Value;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A lab around a switch. Dropping it takes it down.
+/// A lab around a switch. Dropping it removes it.
 pub(crate) struct SwitchLab {
     pub(crate) name: String,
     file: PathBuf,
@@ -24,7 +25,7 @@ pub(crate) struct SwitchLab {
 }
 
 impl SwitchLab {
-    /// A lab of that configuration, or `None` where it is not permitted (said aloud).
+    /// A lab of that configuration, or `None` without the privilege (reported on stderr).
     pub(crate) fn new(config: &str) -> Option<Self> {
         if skip() {
             return None;
@@ -67,7 +68,7 @@ impl SwitchLab {
         run_here(&self.exec_args(host, args))
     }
 
-    /// Starts one in the background.
+    /// Starts a spanwire command on a host.
     fn start(&self, host: &str, args: &[&str]) -> Running {
         start_here(&self.exec_args(host, args))
     }
@@ -80,14 +81,14 @@ impl SwitchLab {
         run_here(&[&["switch", "ctl", "--lab", &self.name, "--json"], args].concat())
     }
 
-    /// Counter `name` of the line behind a port.
+    /// Counter `name` of the line at a port.
     fn line_counter(&self, port: usize, name: &str) -> u64 {
         let shown = self.ctl(&["show"]);
         assert!(shown.success, "{}", shown.stderr);
         shown.json()["ports"][port]["line_counters"][name].as_u64().expect(name)
     }
 
-    /// A perf client on host b against a server on host a, both with that window.
+    /// Runs a perf client on host b against a server on host a, both with that window.
     fn perf(&self, window: &str, args: &[&str]) -> Value {
         let server_args = ["perf", "server", "--dev", "sw0", "--window", window];
         let server = Running::start_until(&self.ns("a"), &server_args, "serving on sw0");
@@ -133,7 +134,7 @@ fn round_trips(lab: &SwitchLab, to: IpAddr, count: usize) -> Vec<Duration> {
     let answering = thread::spawn(move || {
         let mut bytes = [0; 64];
         while let Ok((len, from)) = echo.recv_from(&mut bytes) {
-            echo.send_to(&bytes[..len], from).expect("the way back");
+            echo.send_to(&bytes[..len], from).expect("a route back");
         }
     });
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -155,7 +156,7 @@ fn round_trips(lab: &SwitchLab, to: IpAddr, count: usize) -> Vec<Duration> {
     times
 }
 
-/// Reads all that comes, with the time of each piece.
+/// Receives until the end, with the time of each read.
 fn receive_tcp(
     lab: &SwitchLab,
     host: &str,
@@ -183,14 +184,14 @@ fn send_tcp(lab: &SwitchLab, host: &str, to: SocketAddr, bytes: usize) {
     let data: Vec<u8> = (0..bytes).map(pattern).collect();
     let stream = lab.ns(host).run(|| TcpStream::connect_timeout(&to, Duration::from_secs(5)));
     let mut stream = stream.expect("privileged").expect("a listener");
-    stream.write_all(&data).expect("the receiver takes it");
+    stream.write_all(&data).expect("the receiver accepts it");
 }
 
 fn pattern(position: usize) -> u8 {
     u8::try_from(position * 31 % 251).expect("below 251")
 }
 
-/// Bits per second over pieces, the first of which only starts the clock.
+/// Bits per second over the pieces; the first only starts the clock.
 fn bits_per_second(pieces: &[(Instant, usize)]) -> f64 {
     let (Some((first, _)), Some((last, _))) = (pieces.first(), pieces.last()) else {
         panic!("nothing arrived");
@@ -199,13 +200,13 @@ fn bits_per_second(pieces: &[(Instant, usize)]) -> f64 {
     bytes as f64 * 8.0 / last.duration_since(*first).as_secs_f64()
 }
 
-/// Within 5 %, as issue 4 asks.
+/// Within 5 %, as issue 4 requires.
 fn assert_close(what: &str, measured: f64, configured: f64) {
     let off = measured / configured - 1.0;
     assert!(off.abs() <= 0.05, "{what}: {measured} for {configured}, off by {:.1} %", off * 100.0);
 }
 
-/// Within 5 % of a round trip, and what four wake-ups on a busy machine may cost.
+/// Within 5 % of a round trip, plus four wakeups of a busy machine.
 fn assert_rtt(times: &[Duration], configured: Duration) {
     let least = times[0];
     let most = configured.mul_f64(1.05) + Duration::from_micros(100);
@@ -213,7 +214,7 @@ fn assert_rtt(times: &[Duration], configured: Duration) {
 }
 
 #[test]
-fn lab__hosts_come_and_go_with_their_switch() {
+fn lab__hosts_are_created_and_removed_with_their_switch() {
     let config = "[port.left]\n[port.right]\ndelay = '1ms'\n[port.third]\n";
     let Some(lab) = SwitchLab::new(config) else { return };
     let status =
@@ -233,20 +234,20 @@ fn lab__hosts_come_and_go_with_their_switch() {
         let device = if host == "switch" { "third" } else { "sw0" };
         assert!(link.success && link.stdout.contains(device), "{host}: {}", link.stdout);
     }
-    let nobody = run_here(&["lab", "exec", "--name", &lab.name, "b", "--", "true"]);
-    assert_eq!(nobody.code, Some(2));
-    assert!(nobody.stderr.contains("left, right, third, switch"), "{}", nobody.stderr);
+    let unknown = run_here(&["lab", "exec", "--name", &lab.name, "b", "--", "true"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("left, right, third, switch"), "{}", unknown.stderr);
     let again = lab.lab_up();
     assert!(!again.success && again.stderr.contains("is up already"), "{}", again.stderr);
 
-    // Its switch crashes: status says so, down removes what is left.
+    // Its switch crashes: `status` reports it, `down` removes the rest.
     let pid = lab.up["switch"]["pid"].to_string();
     assert!(
         std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success()
     );
     let deadline = Instant::now() + Duration::from_secs(5);
     while status(&[]).success {
-        assert!(Instant::now() < deadline, "status does not see that the switch is gone");
+        assert!(Instant::now() < deadline, "status does not report that the switch has ended");
         thread::sleep(Duration::from_millis(20));
     }
     let text = status(&[]).stdout;
@@ -261,7 +262,7 @@ fn lab__hosts_come_and_go_with_their_switch() {
 }
 
 #[test]
-fn lab__a_switch_that_cannot_be_leaves_nothing_behind() {
+fn lab__an_invalid_switch_leaves_nothing_behind() {
     if skip() {
         return;
     }
@@ -270,7 +271,7 @@ fn lab__a_switch_that_cannot_be_leaves_nothing_behind() {
         ("[port.a]\nrate = '1G'\n[port.b]", &["port.a.rate", "1G", "25Gbit"][..]),
         ("[port.a]\n[port.switch]", &["port.switch", "choose another"]),
         (&two("10Gbit", "100ms", ""), &["budget_bytes", "port.a 10Gbit x 100ms = 125000000"]),
-        // The switch itself finds this one.
+        // Only the switch itself detects this one.
         ("[port.a]\n[port.b]\ndevice = 'b/b'", &["b/b"]),
     ] {
         let (name, file) = names();
@@ -289,7 +290,7 @@ fn lab__a_switch_that_cannot_be_leaves_nothing_behind() {
 }
 
 #[test]
-fn switch__rate_and_rtt_are_the_files() {
+fn switch__rate_and_rtt_match_the_file() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "")) else { return };
     assert_rtt(&round_trips(&lab, lab.v4(1), 40), Duration::from_millis(2));
     assert_rtt(&round_trips(&lab, lab.address(1, "v6"), 20), Duration::from_millis(2));
@@ -303,7 +304,7 @@ fn switch__rate_and_rtt_are_the_files() {
 }
 
 #[test]
-fn switch__a_long_path_is_filled_and_data_is_right() {
+fn switch__a_long_path_is_filled_and_data_is_correct() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "10ms", "")) else { return };
     assert_rtt(&round_trips(&lab, lab.v4(1), 20), Duration::from_millis(20));
     for (mode, fraction) in [("rc", 1024.0 / 1106.0), ("sr", 1408.0 / 1530.0)] {
@@ -315,9 +316,9 @@ fn switch__a_long_path_is_filled_and_data_is_right() {
 }
 
 #[test]
-fn switch__loses_what_the_file_says_and_the_transfer_survives() {
+fn switch__loss_matches_the_file_and_the_transfer_survives() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "loss = '1%'")) else { return };
-    // Kernel UDP, so that nothing is sent twice: what does not arrive has been counted.
+    // Kernel UDP without retransmission: every missing datagram must be counted.
     const SENT: usize = 20_000;
     let to = SocketAddr::new(lab.v4(1), 7_778);
     let sink = lab.ns("b").run(|| UdpSocket::bind(to)).expect("privileged").expect("b's address");
@@ -343,7 +344,7 @@ fn switch__loses_what_the_file_says_and_the_transfer_survives() {
     }
     let received = counting.join().expect("no panic");
     let lost = lab.line_counter(1, "drop_loss") - before;
-    // ARP's few frames may be among the lost ones, nothing else.
+    // Only a few ARP frames may be among the lost ones too.
     let missing = SENT as u64 - received;
     assert!(missing.abs_diff(lost) <= 2, "{missing} did not arrive, {lost} were lost");
     // 200 of 20,000; four standard deviations of 14.
@@ -354,15 +355,15 @@ fn switch__loses_what_the_file_says_and_the_transfer_survives() {
 }
 
 #[test]
-fn switch__a_mark_is_answered_by_a_notification_in_rc() {
+fn switch__a_mark_causes_a_cnp_in_rc() {
     let marks = "[port.a.queue.ecn]\nkmin_bytes = '20kB'\nkmax_bytes = '20kB'\npmax = '100%'\n";
     let Some(lab) = SwitchLab::new(&two("50Mbit", "1ms", marks)) else { return };
-    for (mode, told) in [("rc", true), ("sr", false)] {
+    for (mode, expects_cnp) in [("rc", true), ("sr", false)] {
         let report = lab.perf("100", &["--transfer", "4M", "--depth", "32", "--mode", mode]);
         assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
-        // Counters that are zero are not shown. In SR acknowledgements carry counts instead.
+        // Zero counters are not reported. In SR acknowledgements carry counts instead.
         let notifications = report["counters"]["rp_cnp_handled"].as_u64().unwrap_or(0);
-        assert_eq!(notifications > 0, told, "{mode}: {notifications}");
+        assert_eq!(notifications > 0, expects_cnp, "{mode}: {notifications}");
     }
 }
 
@@ -389,7 +390,7 @@ fn switch__copies_files() {
 #[test]
 fn switch__kernel_tcp_through_the_same_bottleneck_and_rates_change_live() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "")) else { return };
-    // IPv6, so that neighbour discovery has to work too.
+    // IPv6, so that neighbour discovery is tested as well.
     let at = SocketAddr::new(lab.address(1, "v6"), 7_779);
     let receiving = receive_tcp(&lab, "b", at);
     let changed = thread::scope(|scope| {
@@ -406,7 +407,7 @@ fn switch__kernel_tcp_through_the_same_bottleneck_and_rates_change_live() {
     let total: usize = pieces.iter().map(|(_, len)| len).sum();
     assert_eq!(total, 24_000_000);
     // 1428 bytes in a segment with timestamps, 1514 in a frame, 24 between frames. Slow start, and
-    // what is under way at the change, are left out.
+    // bytes in flight at the change, are left out.
     let share = 1428.0 / 1538.0;
     let begin = pieces[0].0 + Duration::from_millis(200);
     let settled = changed + Duration::from_millis(300);
@@ -421,9 +422,9 @@ fn switch__kernel_tcp_through_the_same_bottleneck_and_rates_change_live() {
 }
 
 #[test]
-fn switch__iperf3_measures_what_the_file_says() {
+fn switch__iperf3_measures_the_configured_rate() {
     if Command::new("iperf3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: there is no iperf3 here (apt-get install iperf3)");
+        eprintln!("SKIPPED: iperf3 is not installed (apt-get install iperf3)");
         return;
     }
     let Some(lab) = SwitchLab::new(&two("200Mbit", "1ms", "")) else { return };
@@ -433,7 +434,7 @@ fn switch__iperf3_measures_what_the_file_says() {
     let ask = [&on("b")[..], &["-c", &to, "-t", "2", "-O", "1", "-C", "cubic", "-J"]].concat();
     let give_up = Instant::now() + Duration::from_secs(10);
     let outcome = loop {
-        // The server says nothing that one could wait for: its output is not a terminal's.
+        // The server prints nothing to wait for, because its output is not a terminal.
         let outcome = run_here(&ask);
         if outcome.success || Instant::now() > give_up {
             break outcome;
@@ -448,14 +449,14 @@ fn switch__iperf3_measures_what_the_file_says() {
 }
 
 #[test]
-fn ctl__refuses_and_changes_nothing() {
+fn ctl__an_invalid_change_is_rejected_as_a_whole() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "")) else { return };
     for (change, words) in [
         ("port.c.rate=1Gbit", &["port.c", "a, b"][..]),
         ("port.a.rate=fast", &["port.a.rate", "fast", "25Gbit"]),
         ("port.a.loss=200%", &["port.a.loss", "200%"]),
         ("port.a.delay=600s", &["budget_bytes", "port.a"]),
-        // The other port has been changed by then, and is changed back.
+        // The other port has been changed by then, and is restored.
         ("port.b.delay=600s", &["budget_bytes", "port.b"]),
         ("port.a.queues=[]", &["port.a.queues", "start it again"]),
         ("nonsense", &["port.NAME.KEY=VALUE"]),
@@ -470,11 +471,11 @@ fn ctl__refuses_and_changes_nothing() {
     assert_eq!(ports[0]["line"]["impairments"]["loss"], "0ppb", "all or nothing: {ports}");
     let text = run_here(&["switch", "ctl", "--lab", &lab.name, "show"]);
     assert!(text.stdout.contains("100Mbit, delay 1ms"), "{}", text.stdout);
-    let nobody = run_here(&["switch", "ctl", "--socket", "/nonexistent/socket", "show"]);
-    assert!(!nobody.success && nobody.stderr.contains("no switch answers"), "{}", nobody.stderr);
+    let absent = run_here(&["switch", "ctl", "--socket", "/nonexistent/socket", "show"]);
+    assert!(!absent.success && absent.stderr.contains("no switch answers"), "{}", absent.stderr);
 }
 
-/// What switch ctl shows of a port once `is_so` says yes.
+/// The port's state in `switch ctl` once `is_so` returns true.
 fn shown(lab: &SwitchLab, port: usize, is_so: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -490,11 +491,11 @@ fn shown(lab: &SwitchLab, port: usize, is_so: impl Fn(&Value) -> bool) -> Value 
 }
 
 #[test]
-fn switch__a_port_whose_interface_goes_is_dead_and_comes_back_with_it() {
+fn switch__a_port_fails_with_its_interface_and_recovers_with_it() {
     let Some(lab) = SwitchLab::new("[port.a]\n[port.b]\n[port.c]\n") else { return };
     assert_eq!(round_trips(&lab, lab.v4(1), 5).len(), 5);
     let [c4, c6] = ["v4", "v6"].map(|family| lab.address(2, family));
-    // From c, whose request for a's MAC address tells a its own, which is a new one each time.
+    // From c, whose request for a's MAC address announces its own, which is new each time.
     let c_reaches_a = || {
         let to = SocketAddr::new(lab.v4(0), 7_790);
         let at = lab.ns("a").run(|| UdpSocket::bind(to)).expect("privileged").expect("a's");
@@ -505,7 +506,7 @@ fn switch__a_port_whose_interface_goes_is_dead_and_comes_back_with_it() {
     };
     assert!((0..10).any(|_| c_reaches_a()));
 
-    // Traffic between the other two all the time, every datagram of which has an answer.
+    // Continuous traffic between the other two, with a reply to every datagram.
     let netlink = |host| Netlink::open_in(&lab.ns(host)).expect("privileged");
     let stop = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
@@ -526,7 +527,7 @@ fn switch__a_port_whose_interface_goes_is_dead_and_comes_back_with_it() {
             let before = dead["xdp"]["drop_gone"].as_u64().unwrap_or(0);
             let dropped = |port: &Value| {
                 // Or a request for c's MAC address, which is flooded.
-                let _ = from.send_to(b"nobody", to);
+                let _ = from.send_to(b"ping", to);
                 port["xdp"]["drop_gone"].as_u64() > Some(before)
             };
             shown(&lab, 2, dropped);
@@ -539,7 +540,7 @@ fn switch__a_port_whose_interface_goes_is_dead_and_comes_back_with_it() {
             netlink("switch").set_up("c").expect("privileged");
             let mut at_c = netlink("c");
             at_c.set_up("sw0").expect("privileged");
-            // As lab up does: a veth has no hardware that would finish a checksum.
+            // Like lab up: a veth has no hardware to complete a checksum.
             let ethtool = Ethtool::open_in(&host).expect("privileged");
             ethtool.set_offloads("sw0", &Offloads::OFF).expect("privileged");
             for (address, bits) in [(c4, 24), (c6, 64)] {
@@ -550,23 +551,23 @@ fn switch__a_port_whose_interface_goes_is_dead_and_comes_back_with_it() {
             assert!(back["xdp"]["drop_gone"].as_u64() > Some(before), "{back}");
             let deadline = Instant::now() + Duration::from_secs(60);
             while !c_reaches_a() {
-                assert!(Instant::now() < deadline, "nothing comes from c any more");
+                assert!(Instant::now() < deadline, "no frame arrives from c");
             }
         }
         stop.store(true, Ordering::Relaxed);
-        let count = traffic.join().expect("a and b never noticed");
+        let count = traffic.join().expect("a and b were not affected");
         assert!(count > 0, "no traffic");
     });
 }
 
 #[test]
-fn switch__ends_well_when_it_is_told_to() {
+fn switch__ends_cleanly_on_sigterm() {
     let Some(lab) = SwitchLab::new(&two("100Mbit", "1ms", "")) else { return };
     let socket = lab.up["switch"]["socket"].as_str().expect("a path").to_owned();
     let log = lab.up["switch"]["log"].as_str().expect("a path").to_owned();
     assert!(Path::new(&socket).exists());
     let pid = lab.up["switch"]["pid"].to_string();
-    // A second one finds its interfaces taken.
+    // A second switch finds its interfaces in use.
     let file = lab.file.to_str().expect("plain");
     let second = lab.exec("switch", &["switch", "--config", file]);
     assert_eq!(second.code, Some(1));
@@ -579,7 +580,7 @@ fn switch__ends_well_when_it_is_told_to() {
         assert!(Instant::now() < deadline, "the switch does not end");
         thread::sleep(Duration::from_millis(10));
     }
-    // And in the foreground, for a program.
+    // In the foreground, for a program.
     let third = lab.start("switch", &["switch", "--config", file, "--json", "-i", "0.1"]);
     thread::sleep(Duration::from_millis(600));
     let ended = third.end_with(libc::SIGTERM);

@@ -1,4 +1,4 @@
-//! What the command says of itself, and what a user that is not root may do with it.
+//! Help texts of the command, and its use by an unprivileged user.
 
 use crate::copy::{TempDir, noise};
 use crate::lab::{Lab, Outcome, Running, SPANWIRE, piped, run_here};
@@ -14,7 +14,7 @@ const COMMANDS: [&str; 9] =
 fn help__describes_every_command_in_a_line() {
     let help = run_here(&["--help"]).stdout;
     let about = help.lines().next().expect("a first line");
-    // It is of all commands, so it names none or all of them.
+    // The first line describes all commands, so it names none or all of them.
     let named = COMMANDS.iter().filter(|command| about.contains(**command)).count();
     assert!(!about.is_empty() && (named == 0 || named == COMMANDS.len()), "{about}");
     let (_, rest) = help.split_once("\nCommands:\n").expect("a list of commands");
@@ -32,8 +32,8 @@ fn help__describes_every_command_in_a_line() {
     }
 }
 
-/// A copy of the command that has the capabilities which `doctor` advises, and no others. This is
-/// what `setcap` writes.
+/// A copy of the command with exactly the capabilities that `doctor` advises, as `setcap` would set
+/// them.
 fn with_capabilities(dir: &TempDir) -> String {
     let program = dir.join("spanwire");
     fs::copy(SPANWIRE, &program).unwrap();
@@ -43,7 +43,7 @@ fn with_capabilities(dir: &TempDir) -> String {
         "cap_net_raw" => 1 << 13,
         "cap_ipc_lock" => 1 << 14,
         "cap_bpf" => 1 << 39,
-        other => panic!("{other} has no number here"),
+        other => panic!("{other} has no number in this test"),
     });
     let permitted: u64 = bits.sum();
     // struct vfs_cap_data of linux/capability.h: magic, then permitted and inheritable, low and

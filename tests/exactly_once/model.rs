@@ -437,7 +437,7 @@ impl Model {
                 let landed = p.allows(at, got, history);
                 assert!(
                     landed,
-                    "memory of side {side} at {at}: {got:#04x}, the READ result is {want:#04x}"
+                    "memory of side {side} at {at}: {got:#04x}, expected result {want:#04x}"
                 );
             }
             here.memory[range.clone()].copy_from_slice(&real[range]);

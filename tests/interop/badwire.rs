@@ -1,4 +1,5 @@
-//! A cable that loses frames both ways: `FaultPort` for what arrives, and the same for what leaves.
+//! A link with loss in both directions: `FaultPort` for received frames, and the same for sent
+//! ones.
 
 use spanwire_base::{Rng, RxMeta, Time, TxMeta};
 use spanwire_io::fault::{FaultConfig, FaultPort};
@@ -6,7 +7,7 @@ use spanwire_io::port::{Port, SlotToken};
 use std::io;
 use std::time::Duration;
 
-/// A port on such a cable.
+/// A port on a link with loss.
 pub(crate) struct BadWire<P> {
     inner: FaultPort<P>,
     rng: Rng,
@@ -23,13 +24,13 @@ impl<P: Port> BadWire<P> {
         Self { inner, rng: Rng::new(!seed), loss_ppm, is_cut: false, lost: 0 }
     }
 
-    /// Cuts the cable, for good.
+    /// Cuts the link permanently.
     pub(crate) fn cut(&mut self) {
         self.is_cut = true;
         self.inner.set_blackhole(true);
     }
 
-    /// Frames lost so far: arriving, leaving.
+    /// Frames lost so far: received, sent.
     pub(crate) fn lost(&self) -> (u64, u64) {
         (self.inner.counters().lost, self.lost)
     }

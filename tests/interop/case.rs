@@ -1,10 +1,10 @@
-//! What two sides do to each other, and what each must see of it. Written for a requester and a
-//! responder: which of them is ours is decided when it is run.
+//! Test cases: operations of a requester and a responder, and their expected observations. The
+//! session decides which of them is ours.
 
 use crate::session::Ours;
 use crate::transcript::{Completion, Seen, fnv, stream};
 
-/// One thing two sides do. Both scripts hold the same number of barriers.
+/// A test case. Both scripts have the same number of barriers.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -12,14 +12,14 @@ pub(crate) struct Case {
     pub(crate) responder: Side,
 }
 
-/// The part of one side.
+/// Script and expectations of one side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) script: Vec<String>,
     pub(crate) expect: Vec<Expect>,
 }
 
-/// One thing a side must see, in the order of [`Seen`].
+/// An expected observation, in the order of [`Seen`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
     /// A completion of the send queue with this status (`enum ibv_wc_status`).
@@ -30,17 +30,17 @@ pub(crate) enum Expect {
     NotReceived(u8),
     /// Bytes of this hash.
     Hash(u64),
-    /// The value an atomic found.
+    /// The original value of an atomic.
     Original(u64),
 }
 
-/// What comes with a message.
+/// Properties of a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum With {
     Nothing,
-    /// Immediate data: the other side's number of the request tells which.
+    /// Immediate data, which contain the other side's request number.
     Imm,
-    /// The request for an event.
+    /// A solicited event.
     Event,
 }
 
@@ -65,8 +65,8 @@ impl Side {
         Self { script: script.split_whitespace().map(str::to_owned).collect(), expect }
     }
 
-    /// Compares what was seen with what was to be seen. `other` is what the other side saw: its
-    /// numbers are in the immediate data.
+    /// Compares the observations with the expectations. `other` has the other side's observations,
+    /// whose numbers are in the immediate data.
     pub(crate) fn check(&self, seen: &[Vec<Seen>], other: &[Vec<Seen>]) -> Result<(), String> {
         let all = flatten(seen);
         let mut sent = flatten(other).into_iter().filter_map(|seen| match seen {
@@ -78,7 +78,7 @@ impl Side {
             match all.get(at) {
                 Some(seen) if expect.is_met_by(seen, imm) => {}
                 Some(seen) => return Err(format!("expected {expect:?}, saw {seen:?}")),
-                None => return Err(format!("expected {expect:?}, saw nothing more")),
+                None => return Err(format!("expected {expect:?}, found no more")),
             }
         }
         match all.get(self.expect.len()) {
@@ -115,7 +115,7 @@ impl With {
     }
 }
 
-/// All a case saw; completions of one wait in the order of their requests, not of their arrival.
+/// All observations of a case; the completions of each side are in the order of their requests.
 fn flatten(steps: &[Vec<Seen>]) -> Vec<Seen> {
     let mut all = Vec::new();
     for step in steps {
@@ -129,8 +129,8 @@ fn flatten(steps: &[Vec<Seen>]) -> Vec<Seen> {
     all
 }
 
-/// `n` messages of `len` bytes by a SEND (`send`, `sendimm`, `sendse`) or a WRITE with immediate
-/// data. All land in the same place, which is compared, and what follows it.
+/// `n` messages of `len` bytes by SEND (`send`, `sendimm`, `sendse`) or WRITE with immediate data.
+/// All have the same target, which is compared together with the bytes after it.
 pub(crate) fn message(op: &str, len: u32, n: usize, seed: u64) -> Case {
     let with = match op {
         "sendimm" | "writeimm" => With::Imm,
@@ -149,7 +149,7 @@ pub(crate) fn message(op: &str, len: u32, n: usize, seed: u64) -> Case {
         )
 }
 
-/// `n` WRITEs of `len` bytes to the same place.
+/// `n` WRITEs of `len` bytes to the same target.
 pub(crate) fn write(len: u32, n: usize, seed: u64) -> Case {
     let dump = len + BEYOND;
     Case::new(named("write", len, n))
@@ -157,7 +157,7 @@ pub(crate) fn write(len: u32, n: usize, seed: u64) -> Case {
         .responder(&format!("clear bar bar dump:{dump}"), [Expect::Hash(hash_landed(seed, len))])
 }
 
-/// `n` READs of `len` bytes to the same place.
+/// `n` READs of `len` bytes to the same buffer.
 pub(crate) fn read(len: u32, n: usize, seed: u64) -> Case {
     let hash = Expect::Hash(fnv(&stream(seed, len as usize)));
     let other = !seed & 0xffff;
@@ -169,11 +169,11 @@ pub(crate) fn read(len: u32, n: usize, seed: u64) -> Case {
         .responder(&format!("fill:{seed} bar bar"), [])
 }
 
-/// FETCH_ADD twice, a CMP_SWAP that fails, one that succeeds, and `n` FETCH_ADDs in a row, on the
-/// same word; what each found, and what is there in the end.
+/// FETCH_ADD twice, a CMP_SWAP that fails, one that succeeds, and `n` consecutive FETCH_ADDs on the
+/// same word, with their original values and the final one.
 pub(crate) fn atomics(n: u8, seed: u64) -> Case {
     let word: [u8; 8] = *stream(seed, 8).first_chunk().expect("8 bytes");
-    // Both machines are little-endian: the word is what the WRITE's bytes are there.
+    // Both machines are little-endian, so the word has the WRITE's bytes.
     let start = u64::from_le_bytes(word);
     let (add, swap): (u64, u64) = (0x0102_0304_0506, 0xfedc_ba98_7654_3210);
     let second = start.wrapping_add(add);
@@ -191,7 +191,7 @@ pub(crate) fn atomics(n: u8, seed: u64) -> Case {
         .responder(&format!("clear bar bar dump:{}", left.len()), [Expect::Hash(fnv(&left))])
 }
 
-/// Both sides send and write at the same time: each is requester and responder.
+/// Both sides send and write simultaneously: each is requester and responder.
 pub(crate) fn both_ways(len: u32, n: usize, seed: u64) -> Case {
     let side = |seed: u64, other: u64| {
         let waits = 3 * n;
@@ -211,7 +211,7 @@ pub(crate) fn both_ways(len: u32, n: usize, seed: u64) -> Case {
         .responder(&responder.0, responder.1)
 }
 
-/// A message that finds no receive request at first.
+/// A message that first meets RNR.
 pub(crate) fn rnr(op: &str, len: u32, seed: u64) -> Case {
     let with = if op == "send" { With::Nothing } else { With::Imm };
     let dump = len + BEYOND;
@@ -223,8 +223,8 @@ pub(crate) fn rnr(op: &str, len: u32, seed: u64) -> Case {
         )
 }
 
-/// A request that is refused with `status`, and one behind it that is flushed. Nothing is written.
-/// The queue pairs are of no use afterwards.
+/// A request that fails with `status`, and a following one that is flushed. Nothing is written. The
+/// queue pairs are unusable afterwards.
 pub(crate) fn refused(op: &str, status: u8) -> Case {
     Case::new(format!("{op} refused"))
         .requester(
@@ -234,21 +234,21 @@ pub(crate) fn refused(op: &str, status: u8) -> Case {
         .responder(&format!("clear bar bar dump:{BEYOND}"), [Expect::Hash(hash_landed(7, 0))])
 }
 
-/// A SEND that is longer than the receive request. The queue pairs are of no use afterwards.
+/// A SEND that exceeds the receive request. The queue pairs are unusable afterwards.
 pub(crate) fn too_long(sent: u8, received: u8) -> Case {
     Case::new("send longer than the receive request")
         .requester("bar send:100 bar", [Expect::Sent(sent)])
         .responder("recv:50 bar poll:1:20000 bar", [Expect::NotReceived(received)])
 }
 
-/// A SEND that never finds a receive request. The queue pairs are of no use afterwards.
+/// A SEND without a receive request. The queue pairs are unusable afterwards.
 pub(crate) fn never_received() -> Case {
     Case::new("rnr_retry exceeded")
         .requester("bar send:64 bar", [Expect::Sent(RNR_RETRY_EXC_ERR)])
         .responder("bar bar", [])
 }
 
-/// A WRITE into a cable that our side has cut. The queue pairs are of no use afterwards.
+/// A WRITE on a link that our side has cut. The queue pairs are unusable afterwards.
 pub(crate) fn silence(ours: Ours) -> Case {
     let (asks, answers) = match ours {
         Ours::Requester => ("cut ", ""),
@@ -266,7 +266,7 @@ fn named(op: &str, len: u32, n: usize) -> String {
     }
 }
 
-/// The hash of a message where it landed, and of the zeros behind it.
+/// The hash of a message at its target and of the zeros after it.
 fn hash_landed(seed: u64, len: u32) -> u64 {
     let mut bytes = stream(seed, len as usize);
     bytes.resize((len + BEYOND) as usize, 0);
@@ -289,5 +289,5 @@ pub(crate) const REM_OP_ERR: u8 = 11;
 const RETRY_EXC_ERR: u8 = 12;
 /// `IBV_WC_RNR_RETRY_EXC_ERR`.
 const RNR_RETRY_EXC_ERR: u8 = 13;
-/// Bytes behind a message that must not be touched.
+/// Bytes after a message that must not be modified.
 const BEYOND: u32 = 64;

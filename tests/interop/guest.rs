@@ -1,9 +1,9 @@
-//! An emulated Linux host with Soft-RoCE (rxe), rdma-core and perftest, on one Ethernet with us.
+//! An emulated Linux host with Soft-RoCE (rxe), rdma-core and perftest, on an Ethernet link with
+//! ours.
 //!
-//! Two anonymous namespaces: in one a bridge joins the guest's tap and a veth, whose other end is
-//! the interface [`DEVICE`] of the other, where our side lives. Both namespaces and everything in
-//! them go with the process; QEMU goes with the [`Guest`], with the thread that booted it, and
-//! with the process.
+//! There are two anonymous namespaces. In one a bridge connects the guest's tap and a veth, whose
+//! other end is the interface [`DEVICE`] of our side's namespace. The kernel removes both with the
+//! process. QEMU ends with the [`Guest`], with the thread that booted it, and with the process.
 
 use spanwire_io::net::{IpPrefix, NetNs, Netlink, VethEnd, VethSpec};
 use std::io::{self, Read};
@@ -19,13 +19,13 @@ pub(crate) const DEVICE: &str = "sw0";
 /// Its addresses.
 pub(crate) const OUR_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9));
 pub(crate) const OUR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 9));
-/// The guest's: device `rxe0`, where index 1 is the GID of the IPv4 and 2 that of the IPv6 address.
+/// The guest's addresses: device `rxe0`, GID index 1 for IPv4 and 2 for IPv6.
 pub(crate) const GUEST_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 pub(crate) const GUEST_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2));
 
-/// The running guest and its network. One test of this process has one at a time.
+/// The running guest and its network. Only one test of this process has one at a time.
 pub(crate) struct Guest {
-    /// Our host: [`DEVICE`] with [`OUR_V4`] and [`OUR_V6`] leads to the guest.
+    /// Our host: [`DEVICE`] with [`OUR_V4`] and [`OUR_V6`] is connected to the guest.
     pub(crate) ours: NetNs,
     _wire: NetNs,
     qemu: Child,
@@ -33,27 +33,27 @@ pub(crate) struct Guest {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A command that runs in the guest.
+/// A command running in the guest.
 pub(crate) struct Running {
     child: Child,
     output: Option<JoinHandle<io::Result<String>>>,
 }
 
-/// A command that ran in the guest.
+/// A command that ended in the guest.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// Its exit code; 124 and 125 are the harness's own: no answer, or no guest any more.
+    /// Its exit code; 124 and 125 are the harness's own: no reply, or no guest.
     pub(crate) code: Option<i32>,
     /// Standard output and standard error.
     pub(crate) output: String,
 }
 
 impl Guest {
-    /// Boots a guest, or says aloud why this machine cannot (`SKIPPED: rxe guest: ...`) and
-    /// returns `None`. Building the image takes about a minute, the first time.
+    /// Boots a guest. If this machine cannot, prints the reason (`SKIPPED: rxe guest: ...`) and
+    /// returns `None`. The first build of the image takes about a minute.
     ///
     /// # Panics
-    /// When it cannot and `SPANWIRE_REQUIRE_E2E=1`, and when what should work does not.
+    /// If it cannot boot and `SPANWIRE_REQUIRE_E2E=1`, or on unexpected errors.
     pub(crate) fn boot() -> Option<Self> {
         let turn = take_turn();
         match Self::try_boot(turn) {
@@ -78,17 +78,17 @@ impl Guest {
         let built = built.map_err(|e| format!("{SCRIPT}: {e}"))?;
         if !built.status.success() {
             let said = String::from_utf8_lossy(&built.stderr);
-            // The scripts' own words; apt's are many.
+            // Only the scripts' own messages; apt prints many.
             let ours = |line: &&str| line.starts_with("build-guest: ");
             let why: Vec<&str> = said.lines().filter(ours).collect();
             return Err(if why.is_empty() { said.trim().to_owned() } else { why.join("; ") });
         }
-        lay_wires(&ours, &wire);
+        connect_veth(&ours, &wire);
         let run = std::env::temp_dir().join(format!("spanwire-rxe-{}", std::process::id()));
         std::fs::create_dir_all(run.join(NAME)).expect("a folder for temporary files");
         let log = std::fs::File::create(run.join(NAME).join("qemu.log")).expect("just made");
-        // The namespace moves the thread of the child; QEMU dies with the thread that boots it,
-        // also when this process is killed.
+        // Entering the namespace moves the child's thread. QEMU is killed with the thread that
+        // boots it, even if this process is killed.
         let mut command = wire.command("setpriv").expect("the namespace is there");
         let qemu = command
             .args(["--pdeathsig", "KILL", SCRIPT, "boot", NAME, "-m", &LINK_MTU.to_string(), "-i"])
@@ -98,13 +98,13 @@ impl Guest {
             .stdout(log.try_clone().expect("descriptors are left"))
             .stderr(log)
             .spawn()
-            .expect("setpriv ran a moment ago");
+            .expect("setpriv has just run");
         let mut guest = Self { ours, _wire: wire, qemu, run, _turn: turn };
         guest.wait_ready();
         Ok(guest)
     }
 
-    /// Waits until the guest takes commands, and puts its tap onto the bridge.
+    /// Waits until the guest accepts commands, and adds its tap to the bridge.
     fn wait_ready(&mut self) {
         let begun = Instant::now();
         let mut on_bridge = false;
@@ -131,14 +131,14 @@ impl Guest {
         }
     }
 
-    /// Runs a shell command in the guest, for at most `seconds`, and waits for its end. Control
-    /// port 0; see [`Guest::spawn`].
+    /// Runs a shell command in the guest, for at most `seconds`, and waits for its end. Uses
+    /// control port 0; see [`Guest::spawn`].
     pub(crate) fn exec(&self, seconds: u32, command: &str) -> Ran {
         self.spawn(0, seconds, command).wait()
     }
 
-    /// Starts a shell command in the guest; it is killed after `seconds`. Commands on different
-    /// control ports (0..=3) run side by side, on one port one after another.
+    /// Starts a shell command in the guest, which is killed after `seconds`. Commands on different
+    /// control ports (0..=3) run concurrently, those on one port sequentially.
     pub(crate) fn spawn(&self, port: u8, seconds: u32, command: &str) -> Running {
         let mut child = Command::new(SCRIPT)
             .args(["exec", NAME, "-p", &port.to_string(), "-t", &seconds.to_string(), "--"])
@@ -158,14 +158,14 @@ impl Guest {
         Running { child, output: Some(output) }
     }
 
-    /// What the guest's kernel, and QEMU, have said.
+    /// Console output of the guest's kernel and of QEMU.
     pub(crate) fn console(&self) -> String {
         let read = |file: &str| std::fs::read(self.run.join(NAME).join(file)).unwrap_or_default();
         let bytes = [read("qemu.log"), read("console")].concat();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// A folder for this guest's files; it goes with the guest.
+    /// The directory of this guest's files, removed with the guest.
     pub(crate) fn folder(&self) -> &Path {
         &self.run
     }
@@ -180,7 +180,7 @@ impl Drop for Guest {
 }
 
 impl Running {
-    /// Waits for its end; the guest sees to it that there is one.
+    /// Waits for its end, which the guest enforces.
     pub(crate) fn wait(mut self) -> Ran {
         let status: io::Result<ExitStatus> = self.child.wait();
         let output = self.output.take().expect("waited for once").join();
@@ -196,8 +196,8 @@ impl Drop for Running {
     }
 }
 
-/// The bridge, and the veth from it to our namespace.
-fn lay_wires(ours: &NetNs, wire: &NetNs) {
+/// Creates the bridge, and the veth from it to our namespace.
+fn connect_veth(ours: &NetNs, wire: &NetNs) {
     let veth = VethSpec {
         a: VethEnd { ns: ours, name: DEVICE },
         b: VethEnd { ns: wire, name: PLUG },
@@ -242,7 +242,7 @@ const NAME: &str = "peer";
 const BRIDGE: &str = "br0";
 const PLUG: &str = "wire0";
 const TAP: &str = "tap0";
-/// Of every interface, so that path MTU 4096 fits.
+/// MTU of every interface, for path MTU 4096.
 const LINK_MTU: u32 = 9000;
-/// It takes 5 to 12 s where nothing else runs.
+/// It takes 5 to 12 s on an idle machine.
 const BOOT_MAX: Duration = Duration::from_secs(90);

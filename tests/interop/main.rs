@@ -1,5 +1,5 @@
-//! Interoperation with Linux: our engine and a real RoCEv2 implementation (rdma_rxe) do verbs to
-//! each other, byte for byte, over AF_XDP. docs/interop.md says what is covered.
+//! Interoperation with Linux: verbs between our engine and another RoCEv2 implementation
+//! (rdma_rxe), compared byte for byte, over AF_XDP. docs/interop.md describes the coverage.
 //!
 //! Needs root and QEMU. Without them every test prints `SKIPPED: ...`; with
 //! `SPANWIRE_REQUIRE_E2E=1` that is a failure.
@@ -70,7 +70,7 @@ fn every_operation() -> Vec<Case> {
     cases
 }
 
-/// What loss can hurt in its own way: single packets, long messages, many requests.
+/// Operations for loss: single packets, long messages, many requests.
 fn some_operations() -> Vec<Case> {
     let mut cases = Vec::new();
     for (len, n, seed) in [(64, 32, 101), (4097, 16, 111), (65_536, 2, 121)] {
@@ -84,7 +84,7 @@ fn some_operations() -> Vec<Case> {
     cases
 }
 
-/// What ends a queue pair, each on one of its own.
+/// Errors that end a queue pair, each with its own queue pair.
 fn errors(tally: &mut Tally, guest: &Guest, ours: Ours) {
     let terms = Terms::new(ours);
     let fatal = Terms { end_states: (ERR, ERR), ..terms };
@@ -92,22 +92,22 @@ fn errors(tally: &mut Tally, guest: &Guest, ours: Ours) {
         tally.run(guest, &fatal, &[case::refused(op, case::REM_ACCESS_ERR)]);
     }
     if ours == Ours::Requester {
-        // The guest's library does not let it out at all.
+        // The guest's library rejects it before sending.
         tally.run(guest, &fatal, &[case::refused("unaligned", case::REM_INV_REQ_ERR)]);
     }
-    // rxe calls it an operational error on both sides; the specification, and we, an invalid
-    // request of the wrong length.
+    // rxe reports an operational error on both sides; the specification and our engine report an
+    // invalid request for the wrong length.
     let (sent, received) = match ours {
         Ours::Requester => (case::REM_OP_ERR, case::LOC_QP_OP_ERR),
         Ours::Responder => (case::REM_INV_REQ_ERR, case::LOC_LEN_ERR),
     };
     tally.run(guest, &fatal, &[case::too_long(sent, received)]);
-    // Only the requester knows.
+    // Only the requester detects it.
     let gives_up = Terms { end_states: (ERR, RTS), ..terms };
     tally.run(guest, &Terms { rnr_retry: 2, ..gives_up }, &[case::never_received()]);
     let hasty = Terms { timeout: 14, retry_cnt: 2, ..gives_up };
     tally.run(guest, &hasty, &[case::silence(ours)]);
-    // All 24 bits of the PSN come round in the middle of each of these.
+    // The 24-bit PSN wraps in the middle of each of these.
     let wraps = Terms { psn: 0xff_fff0, ..terms };
     tally.run(guest, &wraps, &[case::write(65_536, 1, 1), case::message("send", 1024, 32, 2)]);
     tally.run(guest, &wraps, &[case::read(65_536, 1, 1), case::read(1, 16, 2)]);
@@ -115,5 +115,5 @@ fn errors(tally: &mut Tally, guest: &Guest, ours: Ours) {
 
 /// 2 % of the frames, each way.
 const LOSS_PPM: u32 = 20_000;
-/// 268 ms: what was lost is found lost by this, and half of it is rxe's.
+/// 268 ms: losses are detected after at most this, and half of it for rxe.
 const TIMEOUT_LOSSY: u8 = 16;

@@ -1,5 +1,5 @@
-//! The rxe matrix: SEND, WRITE and READ of the sizes around a packet's ends, at every path MTU that
-//! AF_XDP carries, both ways, with PSNs that wrap. docs/interop.md has the table it prints.
+//! The rxe matrix: SEND, WRITE and READ of sizes around packet boundaries, at every path MTU of
+//! AF_XDP, in both directions, with wrapping PSNs. docs/interop.md has the printed table.
 
 use crate::case::{self, Case};
 use crate::guest::Guest;
@@ -8,7 +8,7 @@ use spanwire_transport::Mtu;
 
 const MTUS: [Mtu; 4] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048];
 
-/// Makes a case from a length and a seed.
+/// Builds a case from a length and a seed.
 type Operation = fn(u32, u64) -> Case;
 
 /// SEND, WRITE and READ.
@@ -18,10 +18,10 @@ const OPERATIONS: [Operation; 3] = [
     |len, seed| case::read(len, 1, seed),
 ];
 
-/// What a size is called, and its bytes at a path MTU.
+/// The name of a size, and its bytes at a path MTU.
 type Size = (&'static str, fn(u32) -> u32);
 
-/// In rising order: nothing, around a multiple of 4 (padding), around one packet, several packets,
+/// In ascending order: zero, around a multiple of 4 (padding), around one packet, several packets,
 /// long messages.
 const SIZES: [Size; 11] = [
     ("0", |_| 0),
@@ -37,7 +37,7 @@ const SIZES: [Size; 11] = [
     ("1 MiB", |_| 1 << 20),
 ];
 
-/// The first sizes take nine packets, so that PSNs wrap in the middle of the message of 8 MTU.
+/// The first sizes take nine packets, so that the PSN wraps in the middle of the message of 8 MTU.
 const FIRST_PSN: u32 = 0xff_fff0;
 
 #[test]
@@ -45,14 +45,14 @@ fn rxe__matrix_of_sizes_path_mtus_operations_and_directions() {
     let Some(guest) = Guest::boot() else { return };
     let _here = guest.ours.enter().expect("privileged: there is a guest");
     let mut tally = Tally::default();
-    // For each size and path MTU, how many of the operations and directions passed.
+    // For each size and path MTU, the number of operations and directions that passed.
     let mut passed = [[0; MTUS.len()]; SIZES.len()];
     for (column, mtu) in MTUS.into_iter().enumerate() {
         for ours in [Ours::Requester, Ours::Responder] {
             for (n, make) in OPERATIONS.into_iter().enumerate() {
                 let terms = Terms { mtu, psn: FIRST_PSN, ..Terms::new(ours) };
                 let case = |(k, (_, bytes)): (usize, &Size)| {
-                    // Each case has bytes of its own.
+                    // Each case has different bytes.
                     let seed = 1000 * (1 + n) + 100 * column + 2 * k;
                     make(bytes(mtu.bytes()), u64::try_from(seed).expect("small"))
                 };
@@ -67,7 +67,7 @@ fn rxe__matrix_of_sizes_path_mtus_operations_and_directions() {
     tally.finish();
 }
 
-/// As in docs/interop.md.
+/// The table of docs/interop.md.
 fn table(passed: &[[usize; MTUS.len()]; SIZES.len()]) -> String {
     let all = 2 * OPERATIONS.len();
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));

@@ -1,5 +1,4 @@
-//! The stock tools of perftest, in the guest, against `spanwire perf --oob perftest`, in both
-//! roles.
+//! The stock perftest tools in the guest against `spanwire perf --oob perftest`, in both roles.
 
 use crate::guest::{DEVICE, GUEST_V4, Guest, OUR_V4, OUR_V6, Ran};
 use serde_json::Value;
@@ -7,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One tool: its name and arguments, and ours that mean the same.
+/// One tool with its arguments, and our equivalent ones.
 struct Run {
     tool: &'static str,
     theirs: &'static str,
@@ -66,7 +65,7 @@ fn check(run: &Run, we_serve: bool, report: &Value, ran: &Ran) {
     let bidirectional = theirs.contains("-b");
     let write_lat = *tool == "ib_write_lat";
     let peer = if we_serve { &report["peer"] } else { &report["perftest"]["peer"] };
-    // Debian 12's.
+    // The version of Debian 12.
     assert_eq!(peer["version"], "6.06", "{context}");
     if !we_serve || bidirectional || write_lat {
         assert_eq!(report["perf"][0]["messages"], messages, "{context}");
@@ -76,11 +75,10 @@ fn check(run: &Run, we_serve: bool, report: &Value, ran: &Ran) {
         assert_eq!(report["messages"], messages, "{context}");
     }
     let reports = tool.ends_with("_bw") && (*tool != "ib_send_bw" || bidirectional);
-    let told = reports && (we_serve || bidirectional);
-    let expected = if told { Value::from(messages) } else { Value::Null };
+    let has_report = reports && (we_serve || bidirectional);
+    let expected = if has_report { Value::from(messages) } else { Value::Null };
     assert_eq!(peer["report"]["iterations"], expected, "{context}");
-    // The line of the stock tool's own result: size, iterations, numbers. A passive _lat server
-    // has none.
+    // The stock tool's result line: size, iterations, figures. A passive _lat server prints none.
     if we_serve || write_lat || !["ib_read_lat", "ib_atomic_lat"].contains(tool) {
         let row = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().take(2).collect();
@@ -90,13 +88,13 @@ fn check(run: &Run, we_serve: bool, report: &Value, ran: &Ran) {
     }
 }
 
-/// We are the server; the stock tool connects.
+/// Runs our server and the stock tool as client.
 fn serve(guest: &Guest, run: &Run) -> (Value, Ran) {
     let mut server = spanwire(guest, run, &["server", "--one-off", "--poll", "adaptive"]);
     let mut stdout = BufReader::new(server.stdout.take().expect("piped"));
     wait_for_port(guest);
     let command = format!("{} {OUR_V4}", stock(run));
-    let ran = guest.exec(PATIENCE_S, &command);
+    let ran = guest.exec(TIME_LIMIT_S, &command);
     let mut line = String::new();
     stdout.read_line(&mut line).expect("readable");
     let end = finish(server);
@@ -104,9 +102,9 @@ fn serve(guest: &Guest, run: &Run) -> (Value, Ran) {
     (serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}")), ran)
 }
 
-/// The stock tool is the server; we connect.
+/// Runs the stock tool as server and our client.
 fn ask(guest: &Guest, run: &Run) -> (Value, Ran) {
-    let tool = guest.spawn(1, PATIENCE_S, &stock(run));
+    let tool = guest.spawn(1, TIME_LIMIT_S, &stock(run));
     let begun = Instant::now();
     loop {
         let mut client = spanwire(guest, run, &["client", &GUEST_V4.to_string()]);
@@ -114,7 +112,7 @@ fn ask(guest: &Guest, run: &Run) -> (Value, Ran) {
         client.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
         let (ok, said) = finish(client);
         let too_early = said.contains("running there?");
-        if too_early && begun.elapsed() < Duration::from_secs(u64::from(PATIENCE_S)) {
+        if too_early && begun.elapsed() < Duration::from_secs(u64::from(TIME_LIMIT_S)) {
             std::thread::sleep(Duration::from_millis(200));
             continue;
         }
@@ -124,8 +122,8 @@ fn ask(guest: &Guest, run: &Run) -> (Value, Ran) {
     }
 }
 
-/// The stock tool's command line. The guest is emulated: a timeout of a second, and no look at
-/// its clock's frequency.
+/// The stock tool's command line. The guest is emulated: a timeout of a second, and no check of its
+/// clock frequency.
 fn stock(run: &Run) -> String {
     let Run { tool, theirs, gid, .. } = run;
     format!("{tool} -d rxe0 -x {gid} -F -u 18 -n {ITERATIONS} {theirs}")
@@ -152,8 +150,8 @@ fn finish(child: Child) -> (bool, String) {
     (out.status.success(), String::from_utf8_lossy(&out.stderr).into_owned())
 }
 
-/// Waits until our server listens. With `--json` it says nothing before its first client, and a
-/// connection to try it out would be that client.
+/// Waits until our server listens. With `--json` it prints nothing before its first client, and a
+/// probing connection would be that client.
 fn wait_for_port(guest: &Guest) {
     let listens = || {
         let tables = ["/proc/thread-self/net/tcp6", "/proc/thread-self/net/tcp"];
@@ -171,5 +169,5 @@ fn wait_for_port(guest: &Guest) {
 
 const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 const ITERATIONS: u64 = 10;
-/// For one run, on however busy a machine.
-const PATIENCE_S: u32 = 60;
+/// Time limit of one run on a busy machine.
+const TIME_LIMIT_S: u32 = 60;

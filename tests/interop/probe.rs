@@ -1,6 +1,6 @@
-//! vprobe's twin on our engine: the same exchange, the same operations, the same buffer.
+//! A counterpart of vprobe on our engine: the same exchange, operations and buffer.
 //!
-//! See `tests/rxe_peer/vprobe.c` for the operations. One more is only here: `cut` cuts the cable.
+//! `tests/rxe_peer/vprobe.c` describes the operations. `cut`, which cuts the link, is additional.
 
 use crate::badwire::BadWire;
 use crate::guest::DEVICE;
@@ -24,12 +24,13 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of the buffer: messages of 1 MiB and what follows them fit each half.
+/// Buffer size: each half has room for messages of 1 MiB and the bytes after them.
 pub(crate) const BUFFER_BYTES: usize = 4 << 20;
-/// Where its second half begins: what is sent and READ, and where READs land.
+/// Offset of the second half: the source of sends and of the peer's READs, and the target of our
+/// READs.
 const HALF: usize = BUFFER_BYTES / 2;
 
-/// What both sides of a session are set up with.
+/// Parameters of both sides of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) ours: IpAddr,
@@ -56,7 +57,7 @@ pub(crate) struct Probe {
     clock: Clock,
     unfinished: PortMask,
     tcp: TcpStream,
-    heard: VecDeque<u8>,
+    inbox: VecDeque<u8>,
     cq: CqId,
     qpn: Qpn,
     region: Region,
@@ -68,7 +69,7 @@ pub(crate) struct Probe {
 
 type Cable = BadWire<PcapPort<Box<dyn Port>, File>>;
 
-/// What vprobe says of itself.
+/// The parameters that vprobe announces.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     qpn: Qpn,
@@ -78,24 +79,24 @@ struct Peer {
     len: u64,
 }
 
-/// What became of our side.
+/// The result of our side.
 pub(crate) struct Done {
     pub(crate) transcript: Transcript,
     pub(crate) counters: Counters,
-    /// Frames the cable lost: arriving, leaving.
+    /// Frames lost on the link: received, sent.
     pub(crate) lost: (u64, u64),
 }
 
-/// What can go wrong with our side, in words.
-pub(crate) type Wrong = Box<dyn std::error::Error>;
+/// An error of our side, as text.
+pub(crate) type ProbeError = Box<dyn std::error::Error>;
 
 impl Probe {
-    /// Connects to the vprobe that listens in the guest. To be called in our namespace.
+    /// Connects to the vprobe that listens in the guest. Call it in our namespace.
     pub(crate) fn connect(
         setup: &Setup,
         port: Box<dyn Port>,
         capture: &Path,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, ProbeError> {
         let clock = Clock::start();
         let port = PcapPort::new(port, PcapWriter::create(capture, clock.wall_start())?);
         let port = BadWire::new(port, setup.seed, setup.loss_ppm);
@@ -124,7 +125,7 @@ impl Probe {
             clock,
             unfinished: PortMask::EMPTY,
             tcp,
-            heard: VecDeque::new(),
+            inbox: VecDeque::new(),
             cq,
             qpn,
             region,
@@ -137,8 +138,8 @@ impl Probe {
         Ok(probe)
     }
 
-    /// To RTR and RTS.
-    fn make_ready(&mut self, setup: &Setup) -> Result<(), Wrong> {
+    /// Moves the queue pair to RTR and RTS.
+    fn make_ready(&mut self, setup: &Setup) -> Result<(), ProbeError> {
         let ifindex = Netlink::open()?.ifindex(DEVICE)?;
         let hop = resolve(setup.theirs, Some(ifindex))?;
         let av = AddressVector {
@@ -162,8 +163,8 @@ impl Probe {
         Ok(())
     }
 
-    /// Runs the script to its end, with vprobe's barriers before and after.
-    pub(crate) fn run(mut self, script: &[String]) -> Result<Done, Wrong> {
+    /// Runs the script, with vprobe's barriers before and after.
+    pub(crate) fn run(mut self, script: &[String]) -> Result<Done, ProbeError> {
         self.barrier()?;
         for op in script {
             self.transcript.begin();
@@ -184,7 +185,7 @@ impl Probe {
         Ok(Done { transcript: self.transcript, counters, lost: self.port.lost() })
     }
 
-    fn run_op(&mut self, op: &str) -> Result<(), Wrong> {
+    fn run_op(&mut self, op: &str) -> Result<(), ProbeError> {
         let (op, waits) = op.strip_prefix("nb:").map_or((op, true), |op| (op, false));
         let mut words = op.split(':');
         let name = words.next().unwrap_or_default();
@@ -224,7 +225,7 @@ impl Probe {
         }
     }
 
-    fn post_recv(&mut self, len: u64) -> Result<(), Wrong> {
+    fn post_recv(&mut self, len: u64) -> Result<(), ProbeError> {
         let sge = Sge { addr: self.mr.addr, len: u32::try_from(len)?, lkey: self.mr.lkey };
         let wr_id = self.take_id() | RECV;
         let request = RecvRequest { wr_id, sges: std::slice::from_ref(&sge) };
@@ -232,7 +233,7 @@ impl Probe {
     }
 
     /// Posts one request, the `at`-th of its kind in a row.
-    fn post(&mut self, name: &str, a: u64, b: u64, at: u64) -> Result<(), Wrong> {
+    fn post(&mut self, name: &str, a: u64, b: u64, at: u64) -> Result<(), ProbeError> {
         let id = self.take_id();
         let imm = IMM_BASE + u32::try_from(id)?;
         let (va, rkey) = (self.peer.va, self.peer.rkey);
@@ -255,7 +256,7 @@ impl Probe {
         };
         let (addr, lkey) = (self.mr.addr + u64_from(HALF), self.mr.lkey);
         let sge = match op {
-            // Each atomic of a row has its own word for what it found.
+            // Each atomic in a row has its own word for the original value.
             WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => {
                 Sge { addr: addr + 8 * at, len: 8, lkey }
             }
@@ -271,8 +272,8 @@ impl Probe {
         self.next_id - 1
     }
 
-    /// Waits for `n` completions, each at most `each`.
-    fn poll(&mut self, n: u64, each: Duration) -> Result<(), Wrong> {
+    /// Waits for `n` completions, each for at most `each`.
+    fn poll(&mut self, n: u64, each: Duration) -> Result<(), ProbeError> {
         for _ in 0..n {
             let end = Instant::now() + each;
             let mut found = None;
@@ -289,55 +290,55 @@ impl Probe {
         Ok(())
     }
 
-    fn note_hash(&mut self, at: usize, len: usize) -> Result<(), Wrong> {
+    fn note_hash(&mut self, at: usize, len: usize) -> Result<(), ProbeError> {
         let mut bytes = vec![0; len];
         self.region.copy_out(at, &mut bytes)?;
         self.transcript.note(Seen::Fnv(fnv(&bytes)));
         Ok(())
     }
 
-    /// Notes what the `at`-th atomic of a row has found.
-    fn note_original(&mut self, at: u64) -> Result<(), Wrong> {
+    /// Records the original value of the `at`-th atomic in a row.
+    fn note_original(&mut self, at: u64) -> Result<(), ProbeError> {
         let mut bytes = [0; 8];
         self.region.copy_out(HALF + 8 * usize_from(at), &mut bytes)?;
         self.transcript.note(Seen::Original(u64::from_ne_bytes(bytes)));
         Ok(())
     }
 
-    /// Says that we are here, and waits for the same word.
-    fn barrier(&mut self) -> Result<(), Wrong> {
-        // A few bytes into a connection that carries nothing else: it never has to wait.
+    /// Sends the barrier message and waits for the peer's.
+    fn barrier(&mut self) -> Result<(), ProbeError> {
+        // A few bytes on an otherwise idle connection: the write never blocks.
         self.tcp.write_all(b"BAR\n")?;
         let end = Instant::now() + BARRIER_MAX;
         self.drive(|probe| {
             if Instant::now() >= end {
-                return Err("the peer does not come to the barrier".into());
+                return Err("the peer does not reach the barrier".into());
             }
-            probe.hear()
+            probe.receive_line()
         })
     }
 
-    /// True when a whole line has come, which is taken.
-    fn hear(&mut self) -> Result<bool, Wrong> {
+    /// Receives; returns true if a complete line has arrived, and removes it.
+    fn receive_line(&mut self) -> Result<bool, ProbeError> {
         let mut bytes = [0; 256];
         match self.tcp.read(&mut bytes) {
             Ok(0) => return Err("the peer has closed the connection".into()),
-            Ok(n) => self.heard.extend(&bytes[..n]),
+            Ok(n) => self.inbox.extend(&bytes[..n]),
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             Err(e) => return Err(e.into()),
         }
-        let Some(at) = self.heard.iter().position(|b| *b == b'\n') else {
+        let Some(at) = self.inbox.iter().position(|b| *b == b'\n') else {
             return Ok(false);
         };
-        self.heard.drain(..=at);
+        self.inbox.drain(..=at);
         Ok(true)
     }
 
-    /// Runs the engine until `is_done`: the peer is served whatever we wait for.
+    /// Runs the engine until `is_done`, so that the peer is served during every wait.
     fn drive(
         &mut self,
-        mut is_done: impl FnMut(&mut Self) -> Result<bool, Wrong>,
-    ) -> Result<(), Wrong> {
+        mut is_done: impl FnMut(&mut Self) -> Result<bool, ProbeError>,
+    ) -> Result<(), ProbeError> {
         while !is_done(self)? {
             let now = self.clock.now();
             let Self { endpoint, port, unfinished, .. } = self;
@@ -351,7 +352,7 @@ impl Probe {
     }
 }
 
-/// How long until a deadline.
+/// Time until a deadline.
 fn time_left(deadline: Option<Time>, now: Time) -> Duration {
     deadline.map_or(Duration::MAX, |at| Duration::from_nanos(at.since(now).as_ns()))
 }
@@ -385,8 +386,8 @@ fn dial(address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// vprobe's line. It is read byte by byte: what follows is not for us yet.
-fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
+/// Reads vprobe's line byte by byte, because later bytes belong to the barriers.
+fn read_peer(tcp: &mut TcpStream) -> Result<Peer, ProbeError> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     loop {
         tcp.read_exact(&mut byte)?;
@@ -401,7 +402,7 @@ fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
         return Err(format!("not vprobe's line: {line:?}").into());
     };
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16);
-    let hex32 = |word| -> Result<u32, Wrong> { Ok(u32::try_from(hex(word)?)?) };
+    let hex32 = |word| -> Result<u32, ProbeError> { Ok(u32::try_from(hex(word)?)?) };
     Ok(Peer {
         qpn: Qpn::new(hex32(qpn)?),
         psn: Psn::new(hex32(psn)?),
@@ -411,7 +412,7 @@ fn read_peer(tcp: &mut TcpStream) -> Result<Peer, Wrong> {
     })
 }
 
-/// The GID of an address, as it is written.
+/// The GID of an address, as text.
 fn gid_of(ip: IpAddr) -> Ipv6Addr {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -419,15 +420,15 @@ fn gid_of(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// vprobe's immediate data are this and the request's number.
+/// vprobe's immediate data are this plus the request's number.
 pub(crate) const IMM_BASE: u32 = 0xabcd_0000;
 /// Marks the number of a receive request.
 const RECV: u64 = 1 << 32;
-/// Between two looks at what cannot wake us.
+/// Interval of polling resources without a wakeup.
 const NAP: Duration = Duration::from_micros(500);
-/// For one completion; as long as vprobe waits.
+/// Time limit of one completion, as in vprobe.
 const POLL_MAX: Duration = Duration::from_secs(20);
-/// vprobe's program takes a while to start in the guest.
+/// vprobe takes some time to start in the guest.
 const DIAL_MAX: Duration = Duration::from_secs(15);
-/// Longer than anything a side does between two barriers.
+/// Above the longest time between two barriers.
 const BARRIER_MAX: Duration = Duration::from_secs(60);

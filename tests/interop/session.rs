@@ -1,9 +1,9 @@
-//! A session: two connected queue pairs, one on rxe, one on our engine, and a list of cases that
-//! they go through in order.
+//! A session: two connected queue pairs, one on rxe, one on our engine, and a list of cases
+//! executed in order.
 
 use crate::case::Case;
 use crate::guest::{DEVICE, GUEST_V4, GUEST_V6, Guest, OUR_V4, OUR_V6};
-use crate::probe::{BUFFER_BYTES, Done, Probe, Setup, Wrong};
+use crate::probe::{BUFFER_BYTES, Done, Probe, ProbeError, Setup};
 use crate::transcript::{Seen, Transcript};
 use spanwire_io::packet::PacketPort;
 use spanwire_io::port::Port;
@@ -12,7 +12,7 @@ use spanwire_transport::Mtu;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Who asks.
+/// The role of our side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ours {
     Requester,
@@ -24,15 +24,15 @@ pub(crate) const RTS: u8 = 3;
 /// `IBV_QPS_ERR`.
 pub(crate) const ERR: u8 = 6;
 
-/// What our side is attached by.
+/// The port of our side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Attachment {
     AfXdp,
-    /// For path MTU 4096, whose packets are longer than an AF_XDP buffer.
+    /// For path MTU 4096, whose packets exceed an AF_XDP chunk.
     AfPacket,
 }
 
-/// How a session is set up.
+/// Parameters of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) ours: Ours,
@@ -48,17 +48,17 @@ pub(crate) struct Terms {
     pub(crate) end_states: (u8, u8),
 }
 
-/// What all sessions of a run came to.
+/// Results of all sessions of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: usize,
-    /// What failed, with what both sides saw.
+    /// Failures, with the observations of both sides.
     failed: Vec<String>,
     sessions: u16,
 }
 
 impl Terms {
-    /// IPv4 over AF_XDP at path MTU 1024, nothing lost.
+    /// IPv4 over AF_XDP at path MTU 1024, without loss.
     pub(crate) fn new(ours: Ours) -> Self {
         Self {
             ours,
@@ -94,8 +94,8 @@ impl Terms {
 }
 
 impl Tally {
-    /// Runs a session, notes what became of each of its cases and says which of them passed. To be
-    /// called in our namespace.
+    /// Runs a session, records the result of each case and returns which of them passed. Call it in
+    /// our namespace.
     pub(crate) fn run(&mut self, guest: &Guest, terms: &Terms, cases: &[Case]) -> Vec<bool> {
         self.sessions += 1;
         let title = terms.title();
@@ -180,7 +180,7 @@ impl Tally {
     /// Prints the summary.
     ///
     /// # Panics
-    /// With all that is known, when anything failed.
+    /// With all details if anything failed.
     pub(crate) fn finish(self) {
         let failed = self.failed.len();
         println!("interop: {} cases passed in {} sessions", self.passed, self.sessions);
@@ -194,7 +194,7 @@ fn setup_of(terms: &Terms, number: u16) -> Setup {
     Setup {
         ours,
         theirs,
-        // Another one each time: the last connection to this one may not be over in the guest.
+        // A new port each time: the last connection may still be open in the guest.
         tcp_port: TCP_PORT + number,
         mtu: terms.mtu,
         psn: terms.psn,
@@ -207,18 +207,19 @@ fn setup_of(terms: &Terms, number: u16) -> Setup {
     }
 }
 
-fn attach(attachment: Attachment) -> Result<Box<dyn Port>, Wrong> {
+fn attach(attachment: Attachment) -> Result<Box<dyn Port>, ProbeError> {
     match attachment {
         Attachment::AfXdp => Ok(Box::new(XdpPort::open(&XdpConfig::new(DEVICE))?)),
         Attachment::AfPacket => Ok(Box::new(PacketPort::open(DEVICE)?)),
     }
 }
 
-/// Ours and theirs. Each case ends with a barrier, so that none begins before the last is over.
-fn scripts(who: Ours, cases: &[Case]) -> (Vec<String>, Vec<String>) {
+/// Our script and rxe's. Each case ends with a barrier, so that none begins before the last has
+/// ended.
+fn scripts(role: Ours, cases: &[Case]) -> (Vec<String>, Vec<String>) {
     let requester = cases.iter().flat_map(|case| case.requester.script.clone()).collect();
     let responder = cases.iter().flat_map(|case| case.responder.script.clone()).collect();
-    match who {
+    match role {
         Ours::Requester => (requester, responder),
         Ours::Responder => (responder, requester),
     }
@@ -246,17 +247,16 @@ fn part<'a>(transcript: &'a Transcript, at: &mut usize, n: usize) -> &'a [Vec<Se
     &transcript.steps[begin..end]
 }
 
-/// What the network was like.
+/// Losses and retransmissions.
 fn remarks(done: Option<&Done>) -> String {
     let Some(done) = done else { return String::new() };
     let (lost_rx, lost_tx) = done.lost;
     let (again, timeouts) =
         (done.counters.retransmitted_packets, done.counters.local_ack_timeout_err);
-    format!("; lost {lost_rx} in, {lost_tx} out; ours sent {again} again, {timeouts} timeouts")
+    format!("; lost {lost_rx} in, {lost_tx} out; ours retransmitted {again}, {timeouts} timeouts")
 }
 
-/// Keeps a capture beyond the guest's life: for a person to read when something failed, or by
-/// their wish. Returns where.
+/// Keeps a capture after the guest's end, if a case failed or on request. Returns its path.
 fn keep(capture: &Path, number: u16, has_failed: bool) -> String {
     let wished = std::env::var_os(CAPTURES).map(PathBuf::from);
     let Some(folder) = wished.or_else(|| has_failed.then(std::env::temp_dir)) else {
@@ -271,9 +271,10 @@ fn keep(capture: &Path, number: u16, has_failed: bool) -> String {
 
 /// The environment variable with the folder for the captures of all sessions.
 const CAPTURES: &str = "SPANWIRE_INTEROP_CAPTURES";
-/// 4.096 us * 2^18 is 1.07 s: an emulated machine is slow, and what it is slow with is not lost.
+/// 4.096 us * 2^18 is 1.07 s: an emulated machine is slow, and slow packets must not be
+/// retransmitted.
 const TIMEOUT_CALM: u8 = 18;
-/// Where vprobe's usual port is.
+/// In the range of vprobe's default port.
 const TCP_PORT: u16 = 18_600;
-/// The guest ends a session that takes longer.
+/// The guest kills a session that takes longer.
 const SESSION_SECONDS: u32 = 120;

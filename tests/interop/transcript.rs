@@ -1,36 +1,36 @@
-//! What a side of a session saw, in one form for our probe and for vprobe's output.
+//! Observations of one side of a session, in one form for our probe and for vprobe's output.
 
-/// One thing a side saw.
+/// An observation of one side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// A completion.
     Wc(Completion),
-    /// The hash of the bytes a READ brought, or of a dump.
+    /// The hash of a READ's bytes, or of a dump.
     Fnv(u64),
-    /// The original value an atomic brought.
+    /// The original value of an atomic.
     Original(u64),
-    /// A wait for a completion that did not come.
+    /// A completion that did not arrive in time.
     TimedOut,
 }
 
-/// A completion with the numbers verbs give its parts.
+/// A completion with the numbers of verbs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Completion {
-    /// Requests of a side are numbered from 1 in the order they are posted, receives included.
+    /// Requests of a side are numbered from 1 in the order of posting, including receives.
     pub(crate) id: u64,
-    /// Of a receive request.
+    /// True for a receive request.
     pub(crate) is_recv: bool,
     /// `enum ibv_wc_status`.
     pub(crate) status: u8,
-    /// Bytes; of a successful receive only.
+    /// Bytes; only of a successful receive.
     pub(crate) len: Option<u32>,
-    /// Immediate data; of a successful receive only.
+    /// Immediate data; only of a successful receive.
     pub(crate) imm: Option<u32>,
-    /// Whether the sender asked for an event; vprobe does not tell.
+    /// True if the sender requested an event; vprobe does not report it.
     pub(crate) solicited: Option<bool>,
 }
 
-/// All that a side saw, by operation of its script.
+/// All observations of a side, by operation of its script.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     pub(crate) steps: Vec<Vec<Seen>>,
@@ -39,7 +39,7 @@ pub(crate) struct Transcript {
 }
 
 impl Transcript {
-    /// Reads what vprobe printed.
+    /// Parses vprobe's output.
     pub(crate) fn parse(output: &str) -> Self {
         let mut transcript = Self::default();
         for line in output.lines() {
@@ -55,12 +55,12 @@ impl Transcript {
         transcript
     }
 
-    /// The next operation of the script begins.
+    /// Begins the next operation of the script.
     pub(crate) fn begin(&mut self) {
         self.steps.push(Vec::new());
     }
 
-    /// Notes what the running operation saw.
+    /// Records an observation of the present operation.
     pub(crate) fn note(&mut self, seen: Seen) {
         self.steps.last_mut().expect("an operation has begun").push(seen);
     }

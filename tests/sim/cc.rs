@@ -13,7 +13,7 @@ fn run(name: &str, set: &[(&str, &str)]) -> Report {
 }
 
 #[test]
-fn cc__every_one_carries_flows_of_any_scenario_in_both_modes() {
+fn cc__every_algorithm_carries_flows_of_any_scenario_in_both_modes() {
     let mut hashes = Vec::new();
     for cc in CcChoice::known() {
         for mode in ["rc", "sr"] {
@@ -25,19 +25,19 @@ fn cc__every_one_carries_flows_of_any_scenario_in_both_modes() {
     }
     hashes.sort_unstable();
     hashes.dedup();
-    // Where nothing is marked and nobody stamps, some behave alike; most must not.
+    // Without marks and telemetry some behave alike; most must not.
     assert!(hashes.len() > CcChoice::known().len(), "{} kinds of runs", hashes.len());
 }
 
 #[test]
-fn cc__who_measures_the_round_trip_comes_to_the_same_end() {
+fn cc__a_measured_base_rtt_gives_the_same_result() {
     let set = [("cc", "unocc"), ("mode", "sr"), ("payload", "elided")];
-    let told = run("dumbbell-2", &set);
+    let configured = run("dumbbell-2", &set);
     let measured = run("dumbbell-2", &[&set[..], &[("measure_rtt", "true")]].concat());
-    assert_ne!(told.event_hash, measured.event_hash);
+    assert_ne!(configured.event_hash, measured.event_hash);
 }
 
-/// Two HPCC flows over one link: the mean length of its queue in bytes, and when the last ended in
+/// Two HPCC flows over one link: the mean length of its queue in bytes, and the last FCT in
 /// microseconds.
 fn hpcc(stamps: bool) -> (f64, f64) {
     let scenario = Scenario::find("dumbbell-2").expect("a scenario of the catalogue");
@@ -52,7 +52,7 @@ fn hpcc(stamps: bool) -> (f64, f64) {
 }
 
 #[test]
-fn int__hpcc_has_almost_no_queue_where_switches_stamp_and_a_window_where_they_do_not() {
+fn int__hpcc_has_almost_no_queue_with_telemetry_and_a_window_without() {
     let (blind, seeing) = (hpcc(false), hpcc(true));
     assert!(blind.0 > 100_000.0 && seeing.0 < 12_000.0, "{blind:?} {seeing:?}");
     assert!(seeing.1 < blind.1 * 1.2, "the link is used: {blind:?} {seeing:?}");

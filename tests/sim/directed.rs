@@ -1,4 +1,4 @@
-//! The scenarios that continuous integration names.
+//! The directed scenarios, which continuous integration runs.
 
 use spanwire_sim::{FlowReport, Report, Scenario, Watch};
 
@@ -13,8 +13,8 @@ fn run(name: &str, seed: u64, set: &[(&str, &str)]) -> Report {
     report
 }
 
-/// The event hash of a scenario in a wire mode, with seed 1, is the recorded one. A change of the
-/// engine or of the simulator may change it; a machine or a profile may not.
+/// Checks that the event hash of a scenario in a wire mode, with seed 1, is the recorded one. A
+/// change of the engine or of the simulator may change it; a machine or a profile may not.
 #[track_caller]
 fn check_recorded(name: &str, mode: &str, report: &Report) {
     let line = format!("{name} {mode} {}", report.event_hash);
@@ -22,19 +22,19 @@ fn check_recorded(name: &str, mode: &str, report: &Report) {
     assert!(is_recorded, "tests/golden/event-hashes.txt lacks {line:?}: is the change intended?");
 }
 
-/// Runs it twice in a wire mode, with equal results and the recorded event hash. Returns them.
+/// Runs a scenario twice in a wire mode and checks for equal results and the recorded event hash.
 #[track_caller]
 fn twice(name: &str, mode: &str) -> Report {
     let set = [("mode", mode)];
     let [a, b] = [1, 1].map(|seed| run(name, seed, &set));
-    assert_eq!(a, b, "one seed, two results");
+    assert_eq!(a, b, "one seed gave two results");
     let other = run(name, 2, &set);
-    assert_ne!(a.event_hash, other.event_hash, "the seed decides nothing");
+    assert_ne!(a.event_hash, other.event_hash, "the seed has no effect");
     check_recorded(name, mode, &a);
     a
 }
 
-/// Runs it in both wire modes, each twice: RC first.
+/// Runs a scenario in both wire modes, each twice: RC first.
 #[track_caller]
 fn in_both_modes(name: &str) -> [Report; 2] {
     ["rc", "sr"].map(|mode| twice(name, mode))
@@ -44,23 +44,23 @@ fn drops(report: &Report, cause: &str) -> u64 {
     report.drops.get(cause).copied().unwrap_or(0)
 }
 
-/// Of packets only those that are gone: two ends that share a link without congestion control fill
-/// its queue, too.
+/// Checks that only lost packets are retransmitted. Queue drops count too: without congestion
+/// control two senders fill the queue of their shared link.
 #[track_caller]
-fn sends_again_what_was_lost(report: &Report) {
+fn retransmits_only_lost_packets(report: &Report) {
     let lost: u64 = report.drops.values().sum();
-    let again = report.engine["retransmitted_packets"];
-    // Some more: a probe of a tail each time that a flow waits, and what was late at first.
-    assert!(again * 100 < lost * 110, "{again} sent again, {lost} lost");
+    let retransmitted = report.engine["retransmitted_packets"];
+    // Slightly more: tail loss probes when a flow waits, and packets first presumed lost.
+    assert!(retransmitted * 100 < lost * 110, "{retransmitted} retransmitted, {lost} lost");
     let count = |name: &str| report.engine.get(name).copied().unwrap_or(0);
     let presumed = count("presumed_lost_packets") - count("spurious_lost_packets");
-    // ACKs are among the lost.
+    // ACKs are among the lost packets.
     let engine = &report.engine;
-    assert!(presumed <= lost, "{presumed} presumed lost for good, {lost} lost: {engine:?}");
+    assert!(presumed <= lost, "{presumed} presumed lost, {lost} lost: {engine:?}");
 }
 
 #[test]
-fn pair__ends() {
+fn pair__completes() {
     for report in in_both_modes("pair") {
         assert!(report.flows.iter().all(|f| f.fct_us.is_some()));
     }
@@ -75,7 +75,7 @@ fn dumbbell_2__fills_the_shared_link() {
 }
 
 #[test]
-fn dumbbell_16__ends() {
+fn dumbbell_16__completes() {
     for report in in_both_modes("dumbbell-16") {
         assert_eq!(report.flows.len(), 32 / 2);
     }
@@ -92,21 +92,26 @@ fn incast_32__loses_nothing_because_switches_pause() {
 }
 
 #[test]
-fn loss_1__is_recovered_from() {
+fn loss_1__is_recovered() {
     let [rc, sr] = in_both_modes("loss-1");
     for report in [&rc, &sr] {
         assert!(drops(report, "line_loss") > 10, "{:?}", report.drops);
     }
-    let again = |report: &Report| report.engine["retransmitted_packets"];
-    assert!(again(&sr) < again(&rc), "{} of SR, {} of RC", again(&sr), again(&rc));
-    sends_again_what_was_lost(&sr);
+    let retransmitted = |report: &Report| report.engine["retransmitted_packets"];
+    assert!(
+        retransmitted(&sr) < retransmitted(&rc),
+        "{} of SR, {} of RC",
+        retransmitted(&sr),
+        retransmitted(&rc)
+    );
+    retransmits_only_lost_packets(&sr);
 }
 
 #[test]
-fn reorder_5__is_recovered_from() {
+fn reorder_5__is_recovered() {
     let [rc, sr] = in_both_modes("reorder-5");
     assert!(rc.engine["out_of_sequence"] > 10);
-    sends_again_what_was_lost(&sr);
+    retransmits_only_lost_packets(&sr);
 }
 
 #[test]
@@ -117,14 +122,14 @@ fn dup__changes_nothing() {
 }
 
 #[test]
-fn corrupt__the_icrc_catches_it() {
+fn corrupt__the_icrc_detects_it() {
     for report in in_both_modes("corrupt") {
         assert!(drops(&report, "host_bad_icrc") > 10, "{:?}", report.drops);
     }
 }
 
 #[test]
-fn blackhole__flows_go_on_when_it_is_over() {
+fn blackhole__flows_resume_when_it_ends() {
     for report in in_both_modes("blackhole") {
         assert!(drops(&report, "line_blackhole") > 10, "{:?}", report.drops);
         assert!(report.flows.iter().all(|f| f.fct_us.is_some_and(|us| us > 10_000.0)));
@@ -132,7 +137,7 @@ fn blackhole__flows_go_on_when_it_is_over() {
 }
 
 #[test]
-fn pfc_storm__victims_wait_and_nothing_is_lost() {
+fn pfc_storm__blocks_other_hosts_and_loses_nothing() {
     for report in in_both_modes("pfc-storm") {
         assert!(report.drops.is_empty(), "{:?}", report.drops);
         let waited = |f: &&FlowReport| f.fct_us.is_some_and(|us| us > 2_000.0);
@@ -142,14 +147,14 @@ fn pfc_storm__victims_wait_and_nothing_is_lost() {
 }
 
 #[test]
-fn flap__flows_go_on_each_time() {
+fn flap__flows_resume_each_time() {
     for report in in_both_modes("flap") {
         assert!(drops(&report, "line_link_down") > 0, "{:?}", report.drops);
     }
 }
 
 #[test]
-fn large_ones__run_small() {
+fn large_scenarios__run_with_small_parameters() {
     for name in ["incast-8", "permutation-128", "poisson", "all-reduce-16", "uno", "mlcc", "reflex"]
     {
         let mut set = vec![("bytes", "128KiB")];
@@ -159,7 +164,7 @@ fn large_ones__run_small() {
         for mode in ["rc", "sr"] {
             set.push(("mode", mode));
             let [a, b] = [1, 1].map(|seed| run(name, seed, &set));
-            assert_eq!(a, b, "{name}: one seed, two results");
+            assert_eq!(a, b, "{name}: one seed gave two results");
             check_recorded(&format!("{name}-128KiB"), mode, &a);
         }
     }

@@ -1,4 +1,4 @@
-//! What SR promises, in cells of the sweep that are hard for it.
+//! The bars of SR, in difficult cells of the sweep.
 
 use spanwire_sim::{Bar, Cell, LossSweep, SweepRow};
 
@@ -22,7 +22,7 @@ fn check(rows: &[SweepRow], about: [usize; 3]) {
 }
 
 #[test]
-fn loss_sweep__of_five_percent_a_window_of_15000_packets_loses_little_more() {
+fn loss_sweep__a_window_of_15000_packets_at_5_percent_loss_loses_little_more() {
     let rows = rows(&[("rtt", "40ms"), ("loss", "5%"), ("trips", "20"), ("late", "")]);
     check(&rows, [1, 0, 1]);
     assert!(rows[1].window_pkts > 15_000);
@@ -38,13 +38,13 @@ fn loss_sweep__a_window_of_ten_packets_needs_no_timeout() {
 }
 
 #[test]
-fn loss_sweep__what_is_fifty_round_trips_late_is_not_lost() {
+fn loss_sweep__packets_reordered_by_fifty_round_trips_are_not_lost() {
     let rows = rows(&[("rtt", "20us"), ("loss", ""), ("late", "10us,1ms"), ("time", "200ms")]);
     check(&rows, [0, 2, 2]);
 }
 
-/// What a port with 1500-byte frames sends. Headers cost SR 0.6 % of the link more than RC, which
-/// shows as long as nothing is lost.
+/// Packets of a port with 1500-byte frames. SR's headers cost 0.6 % of the link more than RC's,
+/// which is visible without loss.
 #[test]
 fn loss_sweep__in_packets_of_1500_byte_ethernet() {
     let frames = [("segment", "1408"), ("mtu", "1024"), ("rtt", "20us"), ("time", "20ms")];

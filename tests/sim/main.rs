@@ -1,4 +1,4 @@
-//! Simulations: every directed scenario, checked all the way, twice.
+//! Simulations: every directed scenario twice, with all checks.
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
 

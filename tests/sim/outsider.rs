@@ -1,4 +1,4 @@
-//! A simulation by a user of the library, on the public engine and world: the seed decides
+//! A simulation by a user of the library, with the public engine and world. The seed decides
 //! everything in it.
 
 use spanwire_base::{Dur, PortId, Rate, Time};
@@ -49,7 +49,8 @@ impl Side {
     }
 }
 
-/// Two hosts, a WRITE and a READ of 40,000 bytes: the event hash, and where both regions are.
+/// Two hosts, a WRITE and a READ of 40,000 bytes: the event hash, and the addresses of both
+/// regions.
 fn run(seed: u8, mode: WireMode) -> (u64, [u64; 2]) {
     let [mut a, mut b] = [Side::new(seed), Side::new(seed + 1)];
     a.connect([1, 2], b.qpn, mode);
@@ -76,20 +77,23 @@ fn run(seed: u8, mode: WireMode) -> (u64, [u64; 2]) {
 fn reg_mr__without_an_address_gives_one_that_follows_from_the_seed() {
     for mode in [WireMode::Rc, WireMode::Sr] {
         let first = run(1, mode);
-        // The heap and the mappings are other ones now.
+        // Shifts the heap and the mappings.
         let moved: Vec<Region> = (0..50).map(|_| Region::zeroed(1 << 16)).collect();
         let held = vec![0u8; 12_345];
-        assert_eq!(run(1, mode), first, "{mode:?}: one seed, two results");
+        assert_eq!(run(1, mode), first, "{mode:?}: one seed gave two results");
         drop((moved, held));
-        assert_ne!(run(3, mode).1, first.1, "{mode:?}: the seed decides nothing");
+        assert_ne!(run(3, mode).1, first.1, "{mode:?}: the seed has no effect");
         for (addr, mapped) in first.1.into_iter().zip([Region::zeroed(1), Region::zeroed(1)]) {
             assert!(addr.is_multiple_of(4096) && addr < 1 << 47, "{addr:#x}");
-            assert!(addr.abs_diff(mapped.addr()) > 1 << 30, "{addr:#x} is near our own memory");
+            assert!(
+                addr.abs_diff(mapped.addr()) > 1 << 30,
+                "{addr:#x} is near this process's memory"
+            );
         }
     }
 }
 
-/// Another process has its memory elsewhere: these are the addresses there, too.
+/// Another process has other memory mappings, but the addresses must be equal.
 #[test]
 fn reg_mr__gives_the_same_address_in_every_process() {
     assert_eq!(run(1, WireMode::Rc).1, [ADDRESS_A, ADDRESS_B]);

@@ -1,6 +1,5 @@
-//! What each congestion control promises: the link it is designed to reach with its queue, alone;
-//! equal shares; many senders at once; near and far ones. docs/PERF.md has the figures of larger
-//! runs.
+//! Goals of each congestion control: its design utilisation and queue length with one flow, equal
+//! shares, incast, and shares of near and far flows. docs/PERF.md has the results of larger runs.
 
 use spanwire_sim::{CcChoice, Report, Scenario, SharingReport, Watch};
 
@@ -15,7 +14,7 @@ fn run(name: &str, cc: &str, set: &[(&str, &str)]) -> (SharingReport, Report) {
     (report.sharing.expect("it is about sharing"), report)
 }
 
-/// What part of the link it is designed to reach.
+/// The utilisation that the algorithm is designed for.
 fn design(cc: &str) -> f64 {
     match cc {
         // The drain of the phantom queue.
@@ -26,13 +25,13 @@ fn design(cc: &str) -> f64 {
     }
 }
 
-/// All but those that do not control anything.
+/// All algorithms except those without control.
 fn all() -> impl Iterator<Item = &'static str> {
     CcChoice::known().into_iter().filter(|cc| !["none", "fixed"].contains(cc))
 }
 
 #[test]
-fn solo__reaches_what_it_is_designed_for_with_its_queue() {
+fn solo__reaches_its_design_utilisation_and_queue() {
     for cc in all() {
         let (s, report) = run("cc-solo", cc, &[("time", "10ms")]);
         assert!(s.utilisation >= 0.9 * design(cc), "{cc}: {s:?}");
@@ -40,24 +39,25 @@ fn solo__reaches_what_it_is_designed_for_with_its_queue() {
             s.utilisation <= 1.0 && s.jain.is_none() && s.jain_time_us.is_none(),
             "{cc}: {s:?}"
         );
-        // What it is designed to leave standing, in bytes.
+        // The queue that it is designed to keep, in bytes.
         let queue = match cc {
             "unocc" | "hpcc" => 0.0..10_000.0,
             // An increase of a tenth of its host's bandwidth-delay product, 35 kB.
             "powertcp" | "theta-powertcp" => 5_000.0..60_000.0,
             "bbr" => 0.0..30_000.0,
-            // Ten microseconds and one for each of a few hops.
+            // Ten microseconds, and one for each of a few hops.
             "swift" => 100_000.0..200_000.0,
-            // A quarter above the low threshold: its increase by what it decreases by.
+            // A quarter above the low threshold: its increase by the amount that it decreases.
             "timely" => 125_000.0..260_000.0,
             "timely-classic" => 0.0..130_000.0,
             // Above Kmin, 400 kB, not far.
             "dcqcn" | "dcqcn-rnic" => 250_000.0..500_000.0,
             // Around K, 300 kB.
             "dctcp" => 200_000.0..310_000.0,
-            // A window of twice what the shared link needs, and nothing marked below 250 kB.
+            // A window of twice the shared link's bandwidth-delay product, and no marks below 250
+            // kB.
             "gemini" | "gemini-paper" | "mprdma" => 100_000.0..250_000.0,
-            _ => panic!("{cc} is new: what queue does it leave?"),
+            _ => panic!("{cc} is new: add its design queue"),
         };
         assert!(queue.contains(&s.queue_bytes_mean), "{cc}: {s:?}");
         let starts_blind = cc == "timely";
@@ -66,9 +66,10 @@ fn solo__reaches_what_it_is_designed_for_with_its_queue() {
 }
 
 #[test]
-fn fairness__flows_that_begin_one_after_another_come_to_equal_shares() {
+fn fairness__flows_with_staggered_starts_converge_to_equal_shares() {
     for cc in all() {
-        // What each of few flows may add is as little as for a hundred: HPCC's default takes long.
+        // The additive increase per flow is set for a hundred flows: HPCC's default converges
+        // slowly.
         let few = [("cc.flows", "4")];
         let own: &[_] = if cc == "hpcc" { &few } else { &[] };
         for flows in ["2", "4"] {
@@ -92,13 +93,13 @@ fn fairness__of_sixteen() {
     }
 }
 
-/// The operating point of the analysis that found it.
+/// The operating point of the analysis that found the instability.
 ///
 /// # Source
 /// Zhu et al., "ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT'16: 10
 /// Gbit/s, thresholds of 50 and 500 us, differences by 20 us, the second flow 10 ms later.
 #[test]
-fn fairness__classic_timely_does_not_settle_and_the_patch_does() {
+fn fairness__classic_timely_does_not_converge_and_the_patch_does() {
     let set = [
         ("cc.low_us", "50"),
         ("cc.high_us", "500"),
@@ -118,8 +119,8 @@ fn fairness__classic_timely_does_not_settle_and_the_patch_does() {
     assert!(classic.utilisation < 0.95 && patched.utilisation > 0.99, "{classic:?} {patched:?}");
 }
 
-/// A flow that begins where a queue stands takes it for a part of the way, and more than its
-/// share; every flow looks for the way's own round trip again each ten seconds. Here each 10 ms.
+/// A flow that starts with a standing queue includes it in its base RTT and takes more than its
+/// share. Every flow probes for the base RTT each ten seconds; in this test each 10 ms.
 #[test]
 fn fairness__bbr_needs_its_probes() {
     let set = [("flows", "4"), ("stagger", "1ms"), ("time", "100ms")];
@@ -137,7 +138,7 @@ fn incast__of_32_loses_nothing_and_shares() {
         assert!(report.drops.is_empty(), "{cc}: {:?}", report.drops);
         assert!(s.utilisation >= 0.9 * design(cc), "{cc}: {s:?}");
         assert!(s.jain.is_some_and(|jain| jain > 0.93), "{cc}: {s:?}");
-        // TIMELY begins at the line rate and learns late: it is made for networks that pause.
+        // TIMELY starts at the line rate and reacts late: it is designed for lossless networks.
         let needs_pauses = cc.starts_with("timely");
         assert!(needs_pauses || s.queue_bytes_p99 < 2_500_000, "{cc}: {s:?}");
         let pauses = cc.starts_with("timely") || cc.starts_with("dcqcn");
@@ -146,7 +147,7 @@ fn incast__of_32_loses_nothing_and_shares() {
 }
 
 #[test]
-fn mixed_rtt__unocc_comes_to_the_share_that_follows_from_its_rules() {
+fn mixed_rtt__unocc_converges_to_the_share_of_its_control_law() {
     let (s, _) = run("cc-mixed-rtt", "unocc", &[("time", "120ms")]);
     // (K + BDP inter) / (K + BDP intra) times RTT intra / RTT inter.
     assert!(s.inter_intra_ratio.is_some_and(|r| (r - 0.88).abs() < 0.1), "{s:?}");
@@ -170,7 +171,7 @@ fn mixed_rtt__gemini_is_slow_and_bbr_beside_mprdma_unfair() {
 }
 
 #[test]
-fn rc__marks_reach_it_as_notifications() {
+fn rc__marks_arrive_as_cnps() {
     let set = [("flows", "2"), ("stagger", "1ms"), ("time", "20ms"), ("mode", "rc")];
     let (s, report) = run("cc-fairness", "dcqcn", &set);
     assert!(report.engine.get("np_cnp_sent").is_some_and(|n| *n > 10), "{:?}", report.engine);

@@ -1,4 +1,4 @@
-//! SR for a minute on a network that loses three packets in ten, each way.
+//! SR for a minute at 30 % loss, each way.
 
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_sim::workload::{Flow, FlowOp};
@@ -28,12 +28,12 @@ fn soak__a_minute_of_thirty_percent_loss_loses_nothing() {
     let (near, far) = (Dur::from_us(50), Dur::from_ms(5));
     let topology = Topology::dumbbell(2, Rate::from_bps(10_000_000), near, far);
     let loss = Impairments { loss: Prob::from_ppm(300_000), ..Impairments::default() };
-    // The link in the middle comes after those of four hosts.
+    // The link in the middle follows those of four hosts.
     let plan =
         Plan { sample_every: Dur::from_ms(100), ..Plan::new("soak", topology, flows, setup) };
     let plan = plan.with_fault(4, &loss);
     let report = plan.run(Watch { series: true, check_every: 10_000 }, &mut ()).unwrap();
-    // Every completion once and in order, every byte, every atomic without a gap, no retry error.
+    // Every completion once and in order, every byte, every atomic consecutive, no retry error.
     assert_eq!(report.violations, [] as [&str; 0]);
     let took_a_minute = report.flows.iter().all(|f| f.fct_us.is_some_and(|us| us > 60e6));
     assert!(took_a_minute, "{:?}", report.flows);
@@ -47,7 +47,7 @@ fn soak__a_minute_of_thirty_percent_loss_loses_nothing() {
 }
 
 #[test]
-fn begin__at_thirty_percent_loss_nobody_is_given_up() {
+fn begin__at_thirty_percent_loss_no_queue_pair_fails() {
     let mut slowest_us = 0.0_f64;
     for seed in 0..BEGINNINGS {
         let setup = Setup {
@@ -57,7 +57,7 @@ fn begin__at_thirty_percent_loss_nobody_is_given_up() {
             timeout: Dur::from_ms(67),
             ..Setup::default()
         };
-        // Two packets: with many, some answer comes soon.
+        // Two packets: with many, a response would arrive soon.
         let flows = vec![Flow::new(0, 1, Time::ZERO, 2_000)];
         let topology = Topology::pair(Rate::from_gbps(1), Dur::from_us(50));
         let loss = Impairments { loss: Prob::from_ppm(300_000), ..Impairments::default() };
@@ -66,11 +66,12 @@ fn begin__at_thirty_percent_loss_nobody_is_given_up() {
         assert_eq!(report.violations, [] as [&str; 0], "seed {seed}");
         slowest_us = slowest_us.max(report.flows[0].fct_us.unwrap());
     }
-    // One timeout and half of the next one's probes: 51 % of what asks comes to nothing.
+    // One timeout and half of the next one's probes: 51 % of the probes and their responses are
+    // lost.
     assert!(slowest_us < 800_000.0, "{slowest_us}");
 }
 
 const BEGINNINGS: u64 = 800;
-/// So that each flow is under way for a minute. Of a mix, a quarter is payload.
+/// Each flow lasts a minute. A quarter of a mix is payload.
 const MIX_BYTES: u64 = 42_000_000;
 const PLAIN_BYTES: u64 = 44_000_000;

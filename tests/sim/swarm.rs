@@ -1,4 +1,4 @@
-//! The swarm: many seeds, each a network, its faults and its flows.
+//! The swarm: many seeds, each with its network, faults and flows.
 //!
 //! `SPANWIRE_SEEDS=20000` runs that many instead of 500; `SPANWIRE_SEED=N` runs one, as
 //! `spanwire sim swarm --seeds 1 --start N` does.
@@ -6,7 +6,7 @@
 use spanwire_sim::{SwarmOutcome, swarm_run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs seeds on all cores; each is a world of its own.
+/// Runs seeds on all cores; each is a separate world.
 fn run(seeds: &[u64]) -> Vec<SwarmOutcome> {
     let next = AtomicU64::new(0);
     let work = || {
@@ -19,7 +19,7 @@ fn run(seeds: &[u64]) -> Vec<SwarmOutcome> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|s| {
         let handles: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
-        handles.into_iter().flat_map(|h| h.join().expect("a panic is an outcome")).collect()
+        handles.into_iter().flat_map(|h| h.join().expect("a panic is caught")).collect()
     })
 }
 
@@ -38,7 +38,7 @@ fn check(outcomes: &[SwarmOutcome]) {
 }
 
 #[test]
-fn swarm__five_hundred_seeds_end_well() {
+fn swarm__five_hundred_seeds_pass() {
     if let Some(seed) = number("SPANWIRE_SEED") {
         check(&run(&[seed]));
         return;
@@ -88,11 +88,11 @@ fn swarm__five_hundred_seeds_end_well() {
 }
 
 #[test]
-fn swarm__seeds_that_found_something_end_well() {
+fn swarm__seeds_that_found_bugs_pass() {
     let text = include_str!("../seeds/swarm.txt");
     let lines = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
     let seed = |l: &str| l.split(' ').next().and_then(|n| n.parse().ok());
-    let seeds: Vec<u64> = lines.map(|l| seed(l).expect("a seed begins each line")).collect();
+    let seeds: Vec<u64> = lines.map(|l| seed(l).expect("each line begins with a seed")).collect();
     assert!(!seeds.is_empty());
     check(&run(&seeds));
 }

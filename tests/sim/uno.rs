@@ -2,8 +2,7 @@
 
 use spanwire_sim::{Report, Scenario, Watch};
 
-/// Runs a scenario from some seeds and returns the completion times of all flows in us, and the
-/// reports.
+/// Runs a scenario from some seeds and returns all FCTs in us, and the reports.
 #[track_caller]
 fn run(name: &str, seeds: u64, set: &[(&str, &str)]) -> (Vec<f64>, Vec<Report>) {
     let scenario = Scenario::find(name).expect("a scenario of the catalogue");
@@ -18,7 +17,7 @@ fn run(name: &str, seeds: u64, set: &[(&str, &str)]) -> (Vec<f64>, Vec<Report>) 
     (flows.filter_map(|f| f.fct_us).collect(), reports)
 }
 
-/// The mean completion time of a scheme's flows, all of which completed.
+/// The mean FCT of a scheme's flows, all of which completed.
 #[track_caller]
 fn mean(name: &str, seeds: u64, lb: &str, ec: &str, more: &[(&str, &str)]) -> f64 {
     let (fct, reports) = run(name, seeds, &[&[("lb", lb), ("ec", ec)], more].concat());
@@ -31,7 +30,7 @@ fn count(reports: &[Report], counter: &str) -> u64 {
     reports.iter().map(|r| r.engine.get(counter).copied().unwrap_or(0)).sum()
 }
 
-/// Nothing is known of the peer yet, and still the flow takes a round trip and its transmission.
+/// Without prior state of the peer the flow still takes a round trip and its transmission.
 #[test]
 fn fig13b__a_flow_alone_takes_a_round_trip_and_its_transmission() {
     let (_, reports) = run("uno-fig13b", 1, &[("loss", "none")]);
@@ -39,7 +38,7 @@ fn fig13b__a_flow_alone_takes_a_round_trip_and_its_transmission() {
     assert!(flow.slowdown.is_some_and(|s| s < 1.005), "{flow:?}");
 }
 
-/// Without loss coding costs its parity: a quarter of the transmission and no more.
+/// Without loss, coding costs only its parity: a quarter of the transmission.
 #[test]
 fn ec__without_loss_costs_a_quarter_of_the_transmission() {
     let times = |bytes| {
@@ -57,9 +56,9 @@ fn ec__without_loss_costs_a_quarter_of_the_transmission() {
     }
 }
 
-/// A flow that stays on a dead link fails, and the others do not hear of it.
+/// A flow that stays on a dead link fails, without an effect on the others.
 #[test]
-fn fig13a__who_stays_on_the_dead_link_fails() {
+fn fig13a__flows_that_stay_on_the_dead_link_fail() {
     let (fct, reports) = run("uno-fig13a", 4, &[("lb", "ecmp")]);
     let flows = reports.iter().flat_map(|r| &r.flows);
     let failed = flows.filter(|f| f.failed == Some("RETRY_EXC_ERR")).count();
@@ -67,7 +66,7 @@ fn fig13a__who_stays_on_the_dead_link_fails() {
     assert!((1..=12).contains(&failed) && fct.len() + failed == 32, "{failed} failed");
 }
 
-/// U-11: who balances load, and who codes, gets around a dead link.
+/// U-11: load balancing and coding avoid a dead link.
 #[test]
 fn fig13a__unolb_with_coding_is_best() {
     let mean = |lb, ec| mean("uno-fig13a", 12, lb, ec, &[]);
@@ -77,12 +76,12 @@ fn fig13a__unolb_with_coding_is_best() {
     let all = format!("spray {spray} {spray_ec}, plb {plb_ec}, unolb {uno} {uno_ec}");
     assert!(uno_ec < spray_ec && uno_ec < plb_ec, "{all}");
     assert!(uno < spray && uno_ec < uno && spray_ec < spray, "{all}");
-    // U-14: what a failure costs without coding, and by spraying alone.
+    // U-14: the cost of a failure without coding, and with spraying alone.
     assert!(spray / uno_ec > 1.4, "{all}");
 }
 
-/// U-12, with a hundred times the losses of the table: few seeds would see none. Coding leaves
-/// little to be sent again.
+/// U-12, with a hundred times the losses of the table, because few seeds would have any. Coding
+/// leaves few retransmissions.
 #[test]
 fn fig13b__coding_hides_correlated_losses() {
     let set = |ec| [("lb", "unolb"), ("ec", ec), ("times", "100")];
@@ -98,7 +97,7 @@ fn fig13b__coding_hides_correlated_losses() {
 }
 
 #[test]
-fn fig13c__an_iteration_of_an_all_reduce_gets_around_a_dead_link_and_losses() {
+fn fig13c__an_all_reduce_iteration_survives_a_dead_link_and_losses() {
     let mean = |lb, ec| mean("uno-fig13c", 2, lb, ec, &[]) / 10_400.0;
     let (spray, uno, uno_ec) = (mean("spray", "off"), mean("unolb", "off"), mean("unolb", "8,2"));
     assert!(uno < 0.6 * spray && uno_ec < 0.6 * spray, "{uno_ec} {uno} {spray}");
@@ -106,8 +105,8 @@ fn fig13c__an_iteration_of_an_all_reduce_gets_around_a_dead_link_and_losses() {
     assert!(uno_ec < 1.6, "times the ideal: {uno_ec}");
 }
 
-/// One of four links dies under a copy: with several paths and coding nothing is missing for two
-/// round trips, and who has one path may be left with none.
+/// One of four links dies during a copy. With several paths and coding the gap stays below two
+/// round trips; a flow with one path may fail.
 #[test]
 fn failover__a_link_that_dies_leaves_a_gap_below_two_round_trips() {
     let gaps = |lb, ec| -> Vec<Option<f64>> {
@@ -129,7 +128,7 @@ fn failover__a_link_that_dies_leaves_a_gap_below_two_round_trips() {
     assert!(plain.iter().chain(&coded).all(|gap| gap.is_some_and(|rtts| rtts < 2.0)), "{all}");
 }
 
-/// Messages of 5 MiB at 1 % loss and 40 ms: what coding is worth.
+/// Messages of 5 MiB at 1 % loss and 40 ms: the benefit of coding.
 #[test]
 fn wan__coding_shortens_the_latency_of_messages() {
     let took = |set: &[(&str, &str)]| {
@@ -137,7 +136,8 @@ fn wan__coding_shortens_the_latency_of_messages() {
         let mut took = reports[0].flows[0].messages_us.clone();
         took.sort_by(f64::total_cmp);
         assert_eq!(took.len(), 400);
-        // Of 80 blocks one in 110 messages loses three of ten: 3.6, and 8 in one run of 30.
+        // In one of 110 messages a block of its 80 loses three of ten packets: 3.6 expected, and 8
+        // in one run of 30.
         (took[200], took[400 - 9])
     };
     let clean = took(&[("loss", "0%")]);

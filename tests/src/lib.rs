@@ -1,4 +1,4 @@
-//! Tests that stand outside the crates: tidy, golden vectors, conformance
+//! Integration tests of the workspace: tidy, golden vectors, conformance
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 

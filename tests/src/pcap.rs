@@ -16,18 +16,18 @@ pub struct Pcap<'a> {
 pub struct Frame<'a> {
     /// Nanoseconds since the epoch.
     pub at_ns: u64,
-    /// Bytes the frame had; more than `bytes` when the capture cut it.
+    /// Length of the frame; it exceeds that of `bytes` if the capture truncated it.
     pub original_len: usize,
-    /// What was captured of it.
+    /// The captured bytes.
     pub bytes: &'a [u8],
 }
 
-/// Why a capture cannot be read.
+/// The reason why a capture cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PcapError {
-    /// The file, or a record of it, ends too soon.
+    /// The file, or a record of it, is incomplete.
     Truncated,
-    /// The first four bytes are not a classic pcap file's (pcapng is not read).
+    /// The first four bytes are not those of a classic pcap file (pcapng is not supported).
     BadMagic([u8; 4]),
     /// The format is not 2.4, the only one in use.
     BadVersion(u16, u16),

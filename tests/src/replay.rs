@@ -1,9 +1,8 @@
-//! Plays one side of a capture with our engine: the recorded peer's packets go in, and what the
-//! engine sends is held against what the recorded side sent.
+//! Replays one side of a capture with our engine: the recorded peer's packets are the input, and
+//! the engine's packets are compared with those of the recorded side.
 //!
-//! [`Capture`] is the file with what `captures.md` says of it, [`play`] runs the engine through it
-//! and [`compare`] lines the two sequences of packets up. What a difference means is not decided
-//! here.
+//! [`Capture`] is the file with its entry in `captures.md`, [`play`] replays it and [`compare`]
+//! aligns the two packet sequences. Judging the differences is left to the caller.
 
 mod align;
 mod capture;

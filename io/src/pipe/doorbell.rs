@@ -17,7 +17,7 @@ pub(super) struct Doorbell {
     rung: Condvar,
 }
 
-/// What a sleeper waits for, or what has become available.
+/// The resource that a sleeper waits for, or that has become available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wants {
     /// A frame to receive. It wakes every sleeper.
@@ -58,7 +58,7 @@ impl Doorbell {
     }
 }
 
-/// The least `asleep` that this news wakes, and the value that a sleeper with these wants stores.
+/// The least `asleep` that `news` wakes, and the value that a sleeper with these wants stores.
 fn level(wants: Wants) -> u8 {
     match wants {
         Wants::Frames => 1,

@@ -1,9 +1,9 @@
 //! Several processes, each on a host of its own, share a bottleneck of `spanwire switch`.
 //!
 //! The servers share the one port behind the bottleneck: each has a macvlan of that host's
-//! interface in a namespace of its own. Rates are so low that two busy cores do not limit them,
-//! and round trips so long that a core which is away for a millisecond does not look like a queue:
-//! what the algorithms are set to says so.
+//! interface in its own namespace. Rates are so low that two busy cores do not limit them. Round
+//! trips are so long that a preemption of a millisecond does not look like a queue, and the
+//! algorithms' parameters are scaled accordingly.
 
 use crate::lab::{Running, SPANWIRE, run_here, start_here, until_right};
 use crate::switch::SwitchLab;
@@ -18,17 +18,17 @@ struct Shared {
     lab: SwitchLab,
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Outcome {
-    /// Each client's rate over the last half of the time that all ran, in Mbit/s.
+    /// Each client's rate over the last half of the common running time, in Mbit/s.
     mbps: Vec<f64>,
-    /// The bottleneck's queue in bytes, as it was sampled in that time, sorted.
+    /// Samples of the bottleneck's queue in bytes in that time, sorted.
     queue_bytes: Vec<u64>,
     reports: Vec<Value>,
 }
 
 impl Shared {
-    /// `n` clients at a bottleneck of 50 Mbit/s with this queue; 8 ms there and back.
+    /// `n` clients at a bottleneck of 50 Mbit/s with this queue; 8 ms round trip.
     fn new(n: usize, queue: &str) -> Option<Self> {
         let line = "delay = '4ms'\nqueue.limit_bytes = '1MB'\n";
         let mut config = format!("seed = 3\n[port.a]\nrate = '50Mbit'\n{line}{queue}");
@@ -56,7 +56,7 @@ impl Shared {
         ip(&["-n", &ns, "link", "set", "sw0", "up"]);
     }
 
-    /// All clients at once, for `seconds`.
+    /// Runs all clients simultaneously for `seconds`.
     fn run(&self, seconds: &str, cc: &[&str]) -> Outcome {
         let serve = ["perf", "server", "--dev", "sw0"];
         let servers: Vec<Running> = (1..=self.servers.len())
@@ -134,14 +134,14 @@ impl Outcome {
         outcome
     }
 
-    /// Jain's index: 1 if all have the same.
+    /// Jain's index: 1 if all rates are equal.
     fn jain(&self) -> f64 {
         let (sum, squares) =
             self.mbps.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
         sum * sum / (self.mbps.len() as f64 * squares)
     }
 
-    /// What is wrong with it, if it is not shared so evenly, or not used so far.
+    /// A complaint if Jain's index or the total rate is too low.
     fn complaint(&self, jain: f64, mbps: f64) -> Option<String> {
         let sum: f64 = self.mbps.iter().sum();
         let said: Vec<_> = self.reports.iter().map(|r| r["flow"].to_string()).collect();
@@ -159,9 +159,9 @@ fn ip(args: &[&str]) {
     assert!(done.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A larger increase than the paper's, whose round trips are 600 times shorter. A busy core makes
-/// milliseconds of delay, which are no queue; and one that is away for a round trip is no failed
-/// path, so no Quick Adapt.
+/// A larger increase than the paper's, whose round trips are 600 times shorter. A busy core adds
+/// milliseconds of delay, which are no queue. A preemption of a round trip is no path failure, so
+/// Quick Adapt is off.
 const UNOCC: [&str; 10] = [
     "--cc",
     "unocc",
@@ -178,9 +178,9 @@ const UNOCC: [&str; 10] = [
 const PHANTOM: &str =
     "[port.a.queue.phantom]\nsize_bytes = '80kB'\nkmin_bytes = '15kB'\nkmax_bytes = '40kB'\n";
 
-/// Delays above what acknowledgements may be held back by (a quarter of the round trip) and what
-/// cores are away for; and small windows aim higher by as much, or the flow whose core is away more
-/// often would get nothing.
+/// Target delays above the maximum ACK delay (a quarter of the round trip) and preemptions. Small
+/// windows have a correspondingly higher target; otherwise the flow with more preemptions would
+/// starve.
 const SWIFT: [&str; 8] = [
     "--cc",
     "swift",
@@ -192,7 +192,7 @@ const SWIFT: [&str; 8] = [
     "flow_range_us=8000",
 ];
 
-/// The paper's times are those of round trips of 50 us and 40 Gbit/s: here 170 times as long.
+/// The paper's times are for round trips of 50 us and 40 Gbit/s; these are 170 times as long.
 const DCQCN: [&str; 12] = [
     "--cc",
     "dcqcn",
@@ -237,7 +237,7 @@ fn swift__two_processes_share() {
 }
 
 #[test]
-fn dcqcn__two_processes_share_by_notifications_and_by_counts() {
+fn dcqcn__two_processes_share_by_cnps_and_by_counts() {
     let Some(shared) = Shared::new(2, RED) else { return };
     for mode in ["rc", "sr"] {
         until_right(|| {

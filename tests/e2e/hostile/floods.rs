@@ -1,4 +1,4 @@
-//! What a third party that has not seen a packet sends in numbers: CNPs, and requests of any PSN.
+//! Floods by a blind third party, without knowledge of the PSNs: CNPs, and requests of any PSN.
 
 use super::{Forge, Injector, Lab, Numbers, Tap, await_server};
 use crate::lab::Running;
@@ -15,12 +15,12 @@ fn transfer(lab: &Lab, more: &[&str]) -> (Running, Running, Numbers) {
     let args =
         ["--transfer", "512M", "--size", "256K", "--timeout", "16", "--json", "--mode", "rc"];
     let client = lab.start_client(lab.v4(), &[&args[..], more].concat());
-    let numbers = tap.learn();
+    let numbers = tap.capture_numbers();
     (server, client, numbers)
 }
 
 #[test]
-fn hostile__of_a_flood_of_cnps_few_count() {
+fn hostile__a_flood_of_cnps_is_rate_limited() {
     const BURSTS: u64 = 20;
     const BURST: u64 = 64;
     let Some(lab) = Lab::new(1500) else { return };
@@ -34,7 +34,7 @@ fn hostile__of_a_flood_of_cnps_few_count() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(client.is_running(), "the transfer was over before the attack was");
+    assert!(client.is_running(), "the transfer ended before the attack did");
     let report = client.wait().json();
     assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
     let count = |name: &str| report["counters"][name].as_u64().unwrap_or(0);
@@ -44,9 +44,9 @@ fn hostile__of_a_flood_of_cnps_few_count() {
     server.end_with(libc::SIGTERM);
 }
 
-/// Blind reset: requests with a wrong key at random PSNs ahead, except near the expected one.
+/// Blind reset: requests with a wrong key at random future PSNs, except near the expected one.
 #[test]
-fn hostile__a_blind_spray_neither_resets_nor_makes_go_back() {
+fn hostile__a_blind_spray_causes_no_reset_and_no_retransmission() {
     const SPRAY: u64 = 4_000;
     let Some(lab) = Lab::new(1500) else { return };
     let (server, mut client, numbers) = transfer(&lab, &[]);
@@ -64,14 +64,14 @@ fn hostile__a_blind_spray_neither_resets_nor_makes_go_back() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    assert!(client.is_running(), "the transfer was over before the attack was");
+    assert!(client.is_running(), "the transfer ended before the attack did");
     let report = client.wait().json();
     assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
     let served = server.end_with(libc::SIGTERM);
-    let served: Value = serde_json::from_str(&served.stdout).expect("one line for one job");
+    let served: Value = serde_json::from_str(&served.stdout).expect("one line per job");
     let count = |name: &str| served["counters"][name].as_u64().unwrap_or(0);
     assert!(count("drop_beyond_psn_limit") > SPRAY / 2, "{served}");
     assert_eq!(count("tx_fatal_naks"), 0, "{served}");
-    // A busy machine loses some packets of its own; each forged one used to be a gap.
+    // A busy machine loses some packets of its own; each forged one used to count as a gap.
     assert!(count("out_of_sequence") < SPRAY / 20, "{served}");
 }

@@ -1,7 +1,8 @@
-//! The same in SR, whose windows are wide and whose keys are checked in any order.
+//! The same in SR, whose windows are wide and whose keys are checked out of order.
 
 use super::{
-    ACK, Attack, BTH, Forge, Injector, Lab, Numbers, Tap, await_server, bent, counted, under_attack,
+    ACK, Attack, BTH, Forge, Injector, Lab, Numbers, Tap, await_server, counted, resealed_with,
+    under_attack,
 };
 use serde_json::Value;
 use spanwire_wire::{
@@ -15,20 +16,20 @@ fn hostile__a_transfer_of_sr_under_attack_ends_right_and_each_attack_is_counted(
     under_attack("sr", |n, lab| (n.sr_against_server(lab), n.sr_against_client(lab)));
 }
 
-/// A client that sends slowly leaves a window of 65,536 numbers that it never comes to. One wrong
-/// key there ends its connection, and no second one is tried.
+/// A slow client leaves most of a window of 65,536 numbers unused. A single wrong key in it ends
+/// the connection, so an attacker has one guess.
 #[test]
 fn hostile__a_wrong_key_in_sr_ends_the_connection() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
     await_server(&lab);
     let mut tap = Tap::new(&lab.hosts.b);
-    // With defaults the transfer is over before the attack. At 8 Mbit/s it stands still enough that
+    // With defaults the transfer would end before the attack. At 8 Mbit/s it is so slow that
     // numbers 20,000 ahead stay inside the window of 65,536 and are never reached.
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=8"];
     let args = ["--transfer", "8M", "--size", "64K", "--mode", "sr", "--json"];
     let mut client = lab.start_client(lab.v4(), &[&args[..], &slow].concat());
-    let numbers = tap.learn();
+    let numbers = tap.capture_numbers();
     std::thread::sleep(Duration::from_millis(500));
     assert!(client.is_running(), "8 MiB at 8 Mbit/s take eight seconds");
     let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, numbers.server_qpn);
@@ -38,12 +39,16 @@ fn hostile__a_wrong_key_in_sr_ends_the_connection() {
         from_b.send(&forge.sr(&header, 64));
     }
     let outcome = client.wait();
-    assert!(!outcome.success, "it outlived 200 guesses: {}", outcome.stdout);
+    assert!(!outcome.success, "it survived 200 guesses: {}", outcome.stdout);
     let served = server.end_with(libc::SIGTERM);
-    let served: Value = serde_json::from_str(&served.stdout).expect("one line for one job");
+    let served: Value = serde_json::from_str(&served.stdout).expect("one line per job");
     let counters = &served["counters"];
     assert_eq!(counters["tx_fatal_naks"], 1, "{served}");
-    assert_eq!(counters["drop_refused_ahead"], Value::Null, "none was tried in silence: {served}");
+    assert_eq!(
+        counters["drop_refused_ahead"],
+        Value::Null,
+        "no guess was ignored silently: {served}"
+    );
 }
 
 impl Forge {
@@ -51,21 +56,21 @@ impl Forge {
         let is_parity = header.block.is_some_and(|block| block.is_parity());
         let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
         let (psn, len) = (Psn::new(header.psn), header.header_len() + len);
-        bent(self.packet(opcode, psn, ExtHeaders::NONE, len), |f| {
+        resealed_with(self.packet(opcode, psn, ExtHeaders::NONE, len), |f| {
             header.emit(&mut f[INSIDE..]).expect("as long as it says");
         })
     }
 
     fn sr_ack(&self, ack: &SrAckRepr<'_>) -> Vec<u8> {
         let (psn, len) = (Psn::new(ack.next), ack.header_len());
-        bent(self.packet(Opcode::SrAck, psn, ExtHeaders::NONE, len), |f| {
+        resealed_with(self.packet(Opcode::SrAck, psn, ExtHeaders::NONE, len), |f| {
             ack.emit(&mut f[INSIDE..]).expect("as long as it says");
         })
     }
 }
 
 impl Numbers {
-    /// Of the first packet that the client sends. It sends fewer than 2^20.
+    /// The number of the client's first packet. It sends fewer than 2^20.
     fn first(&self) -> u32 {
         self.client_psn << 8
     }
@@ -83,11 +88,11 @@ impl Numbers {
         attacks
     }
 
-    /// Packets that are right but for one thing, at a number where nothing would come of them.
+    /// Packets with a single error, at a number without effect.
     fn sr_misplaced(&self, forge: &Forge, psn: u32) -> Vec<Attack> {
         let right = forge.sr(&self.sr_write(psn, self.va, self.rkey), 64);
-        let bent = |change: fn(&mut Vec<u8>)| bent(right.clone(), change);
-        let mut unsealed = bent(|f| f[BTH + 5] ^= 0x40);
+        let resealed_with = |change: fn(&mut Vec<u8>)| resealed_with(right.clone(), change);
+        let mut unsealed = resealed_with(|f| f[BTH + 5] ^= 0x40);
         unsealed[BTH + 30] ^= 1;
         let rc = |opcode: Opcode| {
             let deth = DethRepr { qkey: 0x1111_1111, src_qp: Qpn::GSI };
@@ -98,23 +103,23 @@ impl Numbers {
             forge.packet(opcode, Psn::new(psn), ext, len)
         };
         let rows = [
-            ("a wrong QPN", bent(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
+            ("a wrong QPN", resealed_with(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
             ("a wrong QPN without an ICRC", unsealed, "drop_unknown_qpn"),
-            ("another source", bent(|f| f[29] ^= 0x40), "drop_wrong_peer"),
-            ("another partition", bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
+            ("another source", resealed_with(|f| f[29] ^= 0x40), "drop_wrong_peer"),
+            ("another partition", resealed_with(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
             ("a SEND of RC", rc(Opcode::RcSendOnly), "drop_wrong_service"),
             ("an ACK of RC", rc(Opcode::RcAck), "drop_wrong_service"),
             ("UC", rc(Opcode::UcSendOnly), "drop_wrong_service"),
             ("UD", rc(Opcode::UdSendOnly), "drop_wrong_service"),
             ("a CNP", rc(Opcode::Cnp), "drop_ignored_cnp"),
-            ("a later version", bent(|f| f[INSIDE] = 2 << 4 | 1), "drop_sr_version"),
-            ("a kind of no meaning", bent(|f| f[INSIDE] = 1 << 4 | 9), "drop_sr_kind"),
-            ("a part from the future", bent(|f| f[INSIDE + 2] = 0x80), "drop_sr_feature"),
+            ("a later version", resealed_with(|f| f[INSIDE] = 2 << 4 | 1), "drop_sr_version"),
+            ("a kind of no meaning", resealed_with(|f| f[INSIDE] = 1 << 4 | 9), "drop_sr_kind"),
+            ("a part from the future", resealed_with(|f| f[INSIDE + 2] = 0x80), "drop_sr_feature"),
         ];
         rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
     }
 
-    /// Requests for memory, behind and before the window.
+    /// Requests for memory, behind and ahead of the window.
     fn sr_requests(&self, forge: &Forge) -> Vec<Attack> {
         let targets = [
             ("a bad rkey", self.va, self.rkey ^ 1),
@@ -147,8 +152,8 @@ impl Numbers {
         attacks
     }
 
-    /// Acknowledgements and answers that the client did not earn. The server sends nothing but
-    /// acknowledgements: the window of its stream stays where it was.
+    /// Unsolicited acknowledgements and responses. The server sends only acknowledgements, so the
+    /// window of its stream does not move.
     fn sr_against_client(&self, lab: &Lab) -> Vec<Attack> {
         let forge = Forge::new(&lab.hosts.a, &lab.hosts.b, self.client_qpn);
         let theirs = self.server_psn << 8;
@@ -172,12 +177,12 @@ impl Numbers {
         let answer = SrDataRepr { answers: Some(1 << 30), ..answer };
         let nothing = forge.sr(&answer, 64);
         attacks.push(counted("a READ response", nothing, "drop_response_to_nothing"));
-        // The client grants no remote access; a gap before the packet does not change that.
+        // The client grants no remote access, regardless of a gap before the packet.
         let write = forge.sr(&self.sr_write(ahead, self.va, self.rkey), 64);
         attacks.push(counted("a WRITE", write, "drop_refused_ahead"));
         attacks
     }
 }
 
-/// Where SR's header begins.
+/// Offset of SR's header.
 const INSIDE: usize = BTH + 12;

@@ -1,27 +1,27 @@
-//! Lines up what was recorded with what our side sent.
+//! Alignment of the recorded packets with ours.
 
 use super::packet::{Field, Lane, Logged};
 
 /// One place where the two sequences differ. Indices are those of the sequences compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Difference {
-    /// The same packet, but for some fields.
+    /// The same packet with different fields.
     Changed {
         /// Index of the recorded packet.
         recorded: usize,
         /// Index of ours.
         ours: usize,
-        /// Where they differ.
+        /// The fields that differ.
         fields: Vec<Field>,
     },
-    /// We sent a packet that the recorded side did not.
+    /// A packet that only our engine sent.
     Extra {
         /// Recorded packets before it.
         recorded: usize,
         /// Index of ours.
         ours: usize,
     },
-    /// The recorded side sent a packet that we did not.
+    /// A packet that only the recorded side sent.
     Missing {
         /// Index of the recorded packet.
         recorded: usize,
@@ -30,12 +30,12 @@ pub enum Difference {
     },
 }
 
-/// The differences of the cheapest alignment, in order. Packets of different PSNs are never taken
-/// for the same packet, nor is an answer recorded before what ours answers.
+/// The differences of the cheapest alignment, in order. Packets with different PSNs never match,
+/// nor does a response recorded before the request of ours.
 #[must_use]
 pub fn compare(recorded: &[Logged], ours: &[Logged]) -> Vec<Difference> {
     let (n, m) = (recorded.len(), ours.len());
-    // cost[i][j]: of what is left from recorded[i..] and ours[j..].
+    // cost[i][j]: of aligning recorded[i..] with ours[j..].
     let mut cost = vec![vec![0; m + 1]; n + 1];
     for i in (0..=n).rev() {
         for j in (0..=m).rev() {
@@ -53,9 +53,9 @@ pub fn compare(recorded: &[Logged], ours: &[Logged]) -> Vec<Difference> {
     }
     let (mut i, mut j, mut found) = (0, 0, Vec::new());
     while i < n || j < m {
-        // Where several alignments cost the same: an extra packet of ours is the earlier one of two
-        // that look alike (the later one is nearer to what was recorded), and a packet recorded
-        // twice was needless the second time.
+        // Among alignments of equal cost, the earlier of two equal packets of ours is the extra
+        // one, because the later one is nearer to the recorded one. Of a packet recorded twice the
+        // second is the extra one.
         let pair = (i < n && j < m).then(|| pair_cost(&recorded[i], &ours[j])).flatten();
         if j < m && cost[i][j + 1] + GAP == cost[i][j] {
             found.push(Difference::Extra { recorded: i, ours: j });
@@ -74,10 +74,10 @@ pub fn compare(recorded: &[Logged], ours: &[Logged]) -> Vec<Difference> {
     found
 }
 
-/// What it costs to take the two for the same packet, if that is possible at all.
+/// The cost of matching the two packets, if they can match.
 fn pair_cost(recorded: &Logged, ours: &Logged) -> Option<usize> {
     if ours.sent.lane() == Some(Lane::Responses) && recorded.at < ours.at {
-        // What we answer to was recorded later than this answer.
+        // The request was recorded later than this response.
         return None;
     }
     let fields = ours.sent.differs_from(&recorded.sent);
@@ -85,7 +85,7 @@ fn pair_cost(recorded: &Logged, ours: &Logged) -> Option<usize> {
 }
 
 impl Difference {
-    /// A few lines for a reader.
+    /// A description in a few lines.
     #[must_use]
     pub fn describe(&self, recorded: &[Logged], ours: &[Logged]) -> String {
         match self {
@@ -103,7 +103,7 @@ impl Difference {
     }
 }
 
-/// Cost of a packet that stands on one side only.
+/// Cost of a packet without a match.
 const GAP: usize = 3;
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn compare__says_which_fields_changed() {
+    fn compare__reports_the_fields_that_changed() {
         let mut ours = send(0, 7);
         ours.sent.payload.push(1);
         ours.sent.headers.bth.ack_req = true;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn compare__of_two_alike_the_first_of_ours_and_the_second_recorded_are_too_many() {
+    fn compare__of_equal_packets_the_first_of_ours_and_the_second_recorded_are_extra() {
         let (one, two) = ([ack(5, 7, 1)], [ack(1, 7, 1), ack(2, 7, 1)]);
         assert_eq!(compare(&one, &two), [Difference::Extra { recorded: 0, ours: 0 }]);
         let (one, two) = ([send(1, 7)], [send(1, 7), send(2, 7)]);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn compare__no_answer_is_recorded_before_its_question() {
+    fn compare__no_response_matches_one_before_its_request() {
         let (recorded, ours) = ([ack(3, 7, 1)], [ack(4, 7, 1)]);
         assert_eq!(compare(&recorded, &ours).len(), 2);
         assert_eq!(compare(&recorded, &[ack(2, 7, 1)]), []);

@@ -1,4 +1,4 @@
-//! A capture with what is known of it: who took part, what they ran, what was lost.
+//! A capture with its metadata: hosts, programs, losses.
 
 use super::packet::Sent;
 use super::script::{Program, Script};
@@ -12,7 +12,7 @@ use spanwire_wire::{
 use std::fs;
 use std::path::PathBuf;
 
-/// A machine of the captures.
+/// A host of the captures.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Host {
     /// The rxe guest that connects.
@@ -26,9 +26,9 @@ pub enum Host {
 /// A RoCE frame of a capture.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// When it was captured, since a second before the first.
+    /// Time of capture, from a second before the first frame on.
     pub at: Time,
-    /// Who sent it.
+    /// The sender.
     pub from: Host,
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -36,34 +36,34 @@ pub struct Frame {
     pub dest_qp: Qpn,
     /// UDP source port.
     pub src_port: u16,
-    /// The transport service its opcode belongs to; `None` for one that is not spoken.
+    /// The transport service of its opcode; `None` for an unsupported one.
     pub service: Option<Service>,
-    /// The packet, or why there is none.
+    /// The packet, or the reason why it is dropped.
     pub packet: Result<Sent, DropReason>,
-    /// A filter took it off the wire behind the place where it was captured.
+    /// A filter dropped it after the point of capture.
     pub lost: bool,
 }
 
-/// Two queue pairs that talk to each other.
+/// Two connected queue pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Numbers of the queue pairs, in the order of [`Capture::hosts`]; `None` when it is nowhere in
-    /// the file.
+    /// Numbers of the queue pairs, in the order of [`Capture::hosts`]; `None` if the file does not
+    /// have it.
     pub qpns: [Option<Qpn>; 2],
 }
 
-/// A frame that a filter of the capture's bridge took away, as `captures.md` says in words.
+/// A frame that a filter of the capture's bridge dropped, as `captures.md` describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loss {
-    /// Who had sent it.
+    /// Its sender.
     pub from: Host,
-    /// What it was.
+    /// Its opcode.
     pub opcode: Opcode,
-    /// Which of those of that opcode, from 1; `None` for all of them.
+    /// Its position among the frames of that opcode, from 1; `None` for all of them.
     pub nth: Option<usize>,
 }
 
-/// What a vprobe tells its peer of itself.
+/// The parameters that a vprobe announces to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Announced {
     pub(super) qpn: Qpn,
@@ -73,24 +73,24 @@ pub(super) struct Announced {
     pub(super) len: u64,
 }
 
-/// One file.
+/// A capture file.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// The file's name without its ending.
     pub name: String,
-    /// Who took part: the one that connects first.
+    /// The hosts: the one that connects first.
     pub hosts: [Host; 2],
     /// RoCE frames, in the order captured.
     pub frames: Vec<Frame>,
-    /// What the filter took away.
+    /// The frames that the filter dropped.
     pub loss: Option<Loss>,
-    /// What each of `hosts` ran.
+    /// The program of each of `hosts`.
     pub(super) scripts: [Script; 2],
-    /// What each of `hosts` announced over TCP.
+    /// The announcement of each of `hosts` over TCP.
     pub(super) announced: [Option<Announced>; 2],
 }
 
-/// Where the captures are.
+/// The directory of the captures.
 #[must_use]
 pub fn rxe_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/rxe")
@@ -99,7 +99,7 @@ pub fn rxe_dir() -> PathBuf {
 /// All captures that `captures.md` names, in its order.
 ///
 /// # Panics
-/// When the folder or a file of it is not as it should be; `golden.rs` tests the files themselves.
+/// If the folder or a file in it is invalid; `golden.rs` tests the files themselves.
 #[must_use]
 pub fn captures() -> Vec<Capture> {
     let text = fs::read_to_string(rxe_dir().join("captures.md")).expect("captures.md is there");
@@ -110,8 +110,8 @@ impl Capture {
     fn read(section: &str) -> Self {
         let file = section.lines().next().expect("a section has a heading");
         let name = file.strip_suffix(".pcap").expect("a capture").to_owned();
-        let command = |who: &str| {
-            let line = section.lines().find(|l| l.starts_with(who)).expect("both commands");
+        let command = |side: &str| {
+            let line = section.lines().find(|l| l.starts_with(side)).expect("both commands");
             let (_, command) = line.split_once("): ").or(line.split_once(": ")).expect("a command");
             Script::parse(command)
         };
@@ -160,8 +160,8 @@ impl Capture {
         }
     }
 
-    /// vprobe tells its queue pair and memory in a line of text:
-    /// `VP qpn psn gid rkey address length qkey`.
+    /// Parses vprobe's announcement, a line of text with its queue pair and memory: `VP qpn psn gid
+    /// rkey address length qkey`.
     fn note_announcement(&mut self, from: Host, frame: &[u8]) {
         let Some(at) = frame.windows(5).position(|w| w == b"VP 0x") else {
             return;
@@ -188,7 +188,8 @@ impl Capture {
             f.from == loss.from
                 && f.packet.as_ref().is_ok_and(|p| p.headers.bth.opcode == loss.opcode)
         };
-        // What B lost is not in the file at all: it was taken away before it was captured.
+        // Frames that B lost are not in the file, because they were dropped before the point of
+        // capture.
         if loss.from == Host::A {
             for (n, frame) in (1..).zip(self.frames.iter_mut().filter(|f| of_kind(f))) {
                 frame.lost = loss.nth.is_none_or(|nth| nth == n);
@@ -200,7 +201,7 @@ impl Capture {
     /// Place of `host` in [`Capture::hosts`].
     ///
     /// # Panics
-    /// When it did not take part.
+    /// If it did not take part.
     #[must_use]
     pub fn index(&self, host: Host) -> usize {
         self.hosts
@@ -209,14 +210,13 @@ impl Capture {
             .unwrap_or_else(|| panic!("{} has no {host}", self.name))
     }
 
-    /// The host is the hand-made endpoint, which shows nothing that an implementation does.
+    /// True for the hand-made endpoint, which is no implementation to conform to.
     #[must_use]
     pub fn is_hand_made(&self, host: Host) -> bool {
         self.scripts[self.index(host)].program == Program::HandMade
     }
 
-    /// Bytes of the first receive request that `host` posted, where its program is known to post
-    /// one.
+    /// Bytes of the first receive request of `host`, if its program is known to post one.
     #[must_use]
     pub fn first_recv_len(&self, host: Host) -> Option<u32> {
         self.scripts[self.index(host)].recvs.first().copied()
@@ -227,8 +227,8 @@ impl Capture {
         self.frames.iter().filter(move |f| f.service == Some(service))
     }
 
-    /// The pairs of RC queue pairs that talk. Both ends of one use the same UDP source port; where
-    /// there is only one, nothing has to be matched.
+    /// The connected RC queue pairs. Both ends of a connection use the same UDP source port; a
+    /// single connection needs no matching.
     #[must_use]
     pub fn links(&self) -> Vec<Link> {
         let mut to: [Vec<(Qpn, u16)>; 2] = [Vec::new(), Vec::new()];
@@ -243,7 +243,7 @@ impl Capture {
             if first.is_empty() && second.is_empty() {
                 return Vec::new();
             }
-            // Whom nobody answered is known by what it announced.
+            // A queue pair without a response is identified by its announcement.
             let announced = self.announced.map(|a| a.map(|a| a.qpn));
             let qpn = |list: &[(Qpn, u16)], side: usize| {
                 list.first().map(|(qpn, _)| *qpn).or(announced[side])

@@ -1,4 +1,4 @@
-//! One queue pair of a playback: what was recorded of both sides, and what ours has sent.
+//! One queue pair of a replay: both sides' recorded packets, and ours.
 
 use super::capture::{Capture, Frame, Link};
 use super::messages::{Message, messages};
@@ -14,23 +14,23 @@ pub(super) struct Conn {
     pub(super) link: Link,
     pub(super) mtu: u32,
     pub(super) qpn: Qpn,
-    /// What our side asks for, and how many of it are posted.
+    /// Requests of our side, and how many of them are posted.
     pub(super) messages: Vec<Message>,
     pub(super) posted: usize,
-    /// What the peer asks for.
+    /// Requests of the peer.
     pub(super) peer_messages: Vec<Message>,
-    /// What the peer answered.
+    /// Responses of the peer.
     pub(super) peer_responses: Vec<Sent>,
-    /// Recorded packets of our side, by lane, and how many requests were passed.
+    /// Recorded packets of our side, by lane, and how many requests have been passed.
     pub(super) recorded: [Vec<Logged>; 2],
     pub(super) requests_passed: usize,
-    /// The PSN behind the last one of those.
+    /// The PSN after the last of those.
     pub(super) next_recorded: Psn,
     pub(super) ours: [Vec<Logged>; 2],
-    /// Where the payload of each of our messages is.
+    /// The buffer of each of our messages.
     pub(super) buffers: Vec<Sge>,
     /// Index of the frame before which the late receive requests are posted.
-    pub(super) late_recvs_at: Option<usize>,
+    pub(super) late_recvs_before: Option<usize>,
 }
 
 impl Conn {
@@ -60,7 +60,7 @@ impl Conn {
         Self {
             link,
             mtu,
-            qpn: NOBODY,
+            qpn: UNUSED_QPN,
             messages: messages(&requests(me), mtu),
             posted: 0,
             peer_responses: parsed(1 - me, Lane::Responses)
@@ -73,11 +73,11 @@ impl Conn {
             next_recorded: Psn::new(0),
             ours: [Vec::new(), Vec::new()],
             buffers: Vec::new(),
-            late_recvs_at: late_recvs_at(&of(me), &of(1 - me)),
+            late_recvs_before: late_recvs_before(&of(me), &of(1 - me)),
         }
     }
 
-    /// PSNs that a request packet takes.
+    /// Number of PSNs of a request packet.
     pub(super) fn span(&self, sent: &Sent) -> u32 {
         match (sent.headers.bth.opcode, sent.headers.ext.reth) {
             (Opcode::RcReadRequest, Some(reth)) => reth.dma_len.div_ceil(self.mtu).max(1),
@@ -85,14 +85,14 @@ impl Conn {
         }
     }
 
-    /// How many of `requests` are, or ask for, the packet `psn`.
+    /// How many of `requests` carry, or request, the packet `psn`.
     pub(super) fn times(&self, psn: Psn, requests: &[Logged]) -> usize {
         let is_in = |l: &&Logged| psn.distance_from(l.sent.headers.bth.psn) < self.span(&l.sent);
         requests.iter().filter(is_in).count()
     }
 
-    /// What the READ or atomic `message` of ours brings, as the peer's answers say.
-    pub(super) fn brought(&self, message: &Message) -> Option<Vec<u8>> {
+    /// The result of our READ or atomic `message`, from the peer's responses.
+    pub(super) fn result_of(&self, message: &Message) -> Option<Vec<u8>> {
         let of = |packet: u32| {
             let psn = message.first.plus(packet);
             self.peer_responses.iter().find(move |r| {
@@ -110,13 +110,13 @@ impl Conn {
         }
     }
 
-    /// The message of the peer that a request packet is part of.
+    /// The peer's message that a request packet is part of.
     pub(super) fn peer_message(&self, sent: &Sent) -> Option<&Message> {
         let holds = |m: &&Message| sent.psn().distance_from(m.first) < m.pkts;
         (sent.lane() == Some(Lane::Requests)).then(|| self.peer_messages.iter().find(holds))?
     }
 
-    /// Makes our queue pair and connects it to the recorded peer's.
+    /// Creates our queue pair and connects it to the recorded peer's.
     pub(super) fn connect(
         &mut self,
         capture: &Capture,
@@ -131,8 +131,8 @@ impl Conn {
         let script = &capture.scripts[me];
         let mtu = Mtu::from_bytes(script.mtu).expect("a path MTU");
         let first = |side: &[Message]| side.first().map_or(Psn::new(0), |m| m.first);
-        let av = self.way(capture, me);
-        let dest = self.link.qpns[1 - me].unwrap_or(NOBODY);
+        let av = self.address_vector(capture, me);
+        let dest = self.link.qpns[1 - me].unwrap_or(UNUSED_QPN);
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(script.rd_atomic),
             min_rnr_timer: Some(script.min_rnr_timer),
@@ -150,14 +150,15 @@ impl Conn {
         }
     }
 
-    /// The way our side's packets went, or the peer's the other way round.
-    fn way(&self, capture: &Capture, me: usize) -> AddressVector {
+    /// The address vector of our side's packets, taken from them or from the peer's.
+    fn address_vector(&self, capture: &Capture, me: usize) -> AddressVector {
         let own = self.recorded.iter().flatten().next();
         let peer = capture.frames.iter().find(|f| capture.index(f.from) != me);
         match (own, peer) {
             (Some(logged), _) => {
                 let h = &logged.sent.headers;
-                // A flow label decides the source port, and only the manager knows it.
+                // A flow label determines the source port, and only the connection manager knows
+                // it.
                 let given = capture.scripts[me].by_cm.then_some(h.udp.src_port);
                 AddressVector {
                     src_mac: h.eth.src,
@@ -181,14 +182,14 @@ impl Conn {
                     hop_limit: HOP_LIMIT,
                 }
             }
-            (None, None) => panic!("{}: nobody sends", capture.name),
+            (None, None) => panic!("{}: no packets", capture.name),
         }
     }
 }
 
-/// The recorded side posted more receive requests after its last RNR NAK: before the frame that
-/// brings the refused packet again.
-fn late_recvs_at(own: &[(usize, &Frame)], peer: &[(usize, &Frame)]) -> Option<usize> {
+/// The index of the frame before which the recorded side posted further receive requests: the
+/// retransmission of the packet that got its last RNR NAK.
+fn late_recvs_before(own: &[(usize, &Frame)], peer: &[(usize, &Frame)]) -> Option<usize> {
     let rnr = own.iter().rev().find_map(|(index, frame)| {
         let sent = frame.packet.as_ref().ok()?;
         let refused = matches!(sent.syndrome(), Some(Syndrome::RnrNak { .. }));
@@ -199,11 +200,11 @@ fn late_recvs_at(own: &[(usize, &Frame)], peer: &[(usize, &Frame)]) -> Option<us
     peer.iter().find(|(index, f)| *index > after && again(f)).map(|(index, _)| *index)
 }
 
-/// The UDP source port that Linux gives both directions of a pair of queue pairs when no flow label
-/// is set: the product of the numbers, folded to 20 bits and to 14.
+/// The UDP source port that Linux uses in both directions of a connection without flow label: the
+/// product of the numbers, folded to 20 bits and to 14.
 ///
 /// # Source
-/// The captures: every link but those of the connection manager uses it.
+/// The captures: every connection but those of the connection manager uses it.
 pub(super) fn linux_src_port(a: Qpn, b: Qpn) -> u16 {
     let product = u64::from(a.get()) * u64::from(b.get());
     let folded = product ^ (product >> 20);
@@ -212,7 +213,7 @@ pub(super) fn linux_src_port(a: Qpn, b: Qpn) -> u16 {
     u16::try_from(port).expect("16 bits")
 }
 
-/// Nobody's number: for a queue pair to which nothing was ever sent.
-pub(super) const NOBODY: Qpn = Qpn::new(0x3f_ffff);
-/// What rxe sends (the route's).
+/// A queue pair number to which no packet was sent.
+pub(super) const UNUSED_QPN: Qpn = Qpn::new(0x3f_ffff);
+/// rxe's hop limit (the route's).
 const HOP_LIMIT: u8 = 64;

@@ -1,4 +1,4 @@
-//! The memory a side gives its peer access to, as the recorded side had it.
+//! The memory that a side exposes to its peer, as the recorded side did.
 
 use super::capture::{Announced, Capture};
 use super::messages::Message;
@@ -22,16 +22,16 @@ pub(super) struct Exposed {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) exposed: Vec<Exposed>,
-    /// The application's contents are not known from its program, but from what a READ or an
-    /// atomic found.
-    learns: bool,
-    /// Addresses of which an atomic has told the contents.
+    /// The memory's content is unknown from the program, and is derived from results of READs and
+    /// atomics.
+    is_derived: bool,
+    /// Addresses whose content is known from an atomic.
     atomics: BTreeSet<u64>,
 }
 
 impl Memory {
-    /// Registers what the side at `index` had registered: what it announced, or what its peer's
-    /// `requests` name.
+    /// Registers the regions of the side at `index`: those that it announced, or those that its
+    /// peer's `requests` name.
     pub(super) fn new(
         capture: &Capture,
         index: usize,
@@ -65,20 +65,20 @@ impl Memory {
             let mr = ep.reg_mr(pd, region.clone(), Access::ALL, Some(start)).expect("a region");
             exposed.push(Exposed { recorded_rkey, region, mr });
         }
-        let learns = !matches!(program, Program::Vprobe { .. });
-        Self { exposed, learns, atomics: BTreeSet::new() }
+        let is_derived = !matches!(program, Program::Vprobe { .. });
+        Self { exposed, is_derived, atomics: BTreeSet::new() }
     }
 
-    /// Our key for a recorded one; a key that names nothing stays as it is.
+    /// Our key for a recorded one; an unknown key is not changed.
     pub(super) fn rkey(&self, recorded: u32) -> u32 {
         let known = self.exposed.iter().find(|e| e.recorded_rkey == recorded);
         known.and_then(|e| e.mr.rkey).unwrap_or(recorded)
     }
 
-    /// Puts in place what the application had written before its peer reads it, as far as only the
-    /// recorded answers tell.
-    pub(super) fn learn(&mut self, request: &Message, answers: &[&Sent], mtu: u32) {
-        let Some((va, rkey)) = remote_of(request).filter(|_| self.learns) else {
+    /// Writes the content that the application had written before its peer's request, as derived
+    /// from the recorded responses.
+    pub(super) fn derive_content(&mut self, request: &Message, answers: &[&Sent], mtu: u32) {
+        let Some((va, rkey)) = remote_of(request).filter(|_| self.is_derived) else {
             return;
         };
         for answer in answers {
@@ -119,7 +119,7 @@ impl Memory {
     }
 }
 
-/// Address and key that a message names.
+/// Address and key of a message.
 pub(super) fn remote_of(m: &Message) -> Option<(u64, u32)> {
     use spanwire_transport::WrOp::{CmpSwap, FetchAdd, Read, Write, WriteImm};
     match m.op {
@@ -132,8 +132,8 @@ pub(super) fn remote_of(m: &Message) -> Option<(u64, u32)> {
     }
 }
 
-/// vprobe's memory: a half of zeros, where receive requests go, then a pattern that tells the two
-/// sides apart.
+/// Fills vprobe's memory: a half of zeros for receives, then a pattern that differs between the two
+/// sides.
 fn fill_as_vprobe(region: &Region, client: bool) {
     let half = region.len() / 2;
     let side = if client { 1 } else { 2 };

@@ -5,35 +5,35 @@ use spanwire_transport::WrOp;
 use spanwire_wire::{OpKind, Opcode, Psn};
 use std::collections::BTreeMap;
 
-/// One message that a side asked for.
+/// A message that a side requested.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) first: Psn,
-    /// PSNs it takes.
+    /// Its number of PSNs.
     pub(super) pkts: u32,
     pub(super) op: WrOp,
     pub(super) kind: OpKind,
-    /// Bytes sent, or asked for.
+    /// Bytes sent or requested.
     pub(super) len: u32,
     pub(super) solicited: bool,
-    /// What was sent.
+    /// The payload sent.
     pub(super) payload: Vec<u8>,
 }
 
 impl Message {
-    /// It uses up a receive request of the peer.
-    pub(super) fn takes_recv(&self) -> bool {
+    /// True if it consumes a receive request of the peer.
+    pub(super) fn consumes_recv(&self) -> bool {
         self.kind == OpKind::Send || matches!(self.op, WrOp::WriteImm { .. })
     }
 }
 
-/// The messages of one side's requests, in the order of their PSNs. What was sent again is found
-/// by its PSN and counted once. A READ that is asked for again may ask for a part: the first one
-/// counts. Of other packets the last one does: the hand-made requester of capture 82 first sends
+/// The messages of one side's requests, in the order of their PSNs. Retransmissions are recognised
+/// by their PSN and counted once. A READ may be retransmitted in part, so its first request counts.
+/// Of other packets the last one counts, because the hand-made requester of capture 82 first sends
 /// some that are to be dropped.
 ///
 /// # Panics
-/// When a message is not whole.
+/// If a message is incomplete.
 pub(super) fn messages(requests: &[&Sent], mtu: u32) -> Vec<Message> {
     let mut by_psn: BTreeMap<u32, &Sent> = BTreeMap::new();
     for sent in requests {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(of("44_psn_wrap", Host::A, 1024), want);
         assert_eq!(of("53_rnr_pipeline", Host::A, 1024).len(), 6, "74 packets of 6 SENDs");
         let tail = of("75_loss_read_last", Host::A, 1024);
-        assert_eq!(tail.len(), 1, "asked for again, not anew: {tail:?}");
+        assert_eq!(tail.len(), 1, "retransmitted, not new: {tail:?}");
         assert_eq!(of("01_send_small", Host::B, 1024), []);
     }
 }

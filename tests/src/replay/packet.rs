@@ -1,11 +1,11 @@
-//! One packet as it is compared.
+//! A packet in the form in which it is compared.
 
 use core::fmt;
 use spanwire_wire::{Headers, IpRepr, OpClass, Opcode, Packet, Psn, Syndrome};
 
-/// A packet that a side sent: every header and the payload, but what no implementation has to
-/// choose like another. That is the IPv4 identification, with the header checksum and the ICRC
-/// that follow from it.
+/// A packet that a side sent: every header and the payload, except fields that implementations
+/// choose freely. Those are the IPv4 identification, and the header checksum and the ICRC that
+/// depend on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sent {
     /// All headers; the IPv4 identification is 0.
@@ -14,30 +14,30 @@ pub struct Sent {
     pub payload: Vec<u8>,
 }
 
-/// A packet and when it was sent.
+/// A packet with its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Logged {
-    /// Index of a frame of the capture: the packet itself if it was recorded, else the frame that
-    /// was being played when the engine sent it.
+    /// Index of a frame of the capture: the packet itself if it was recorded, otherwise the frame
+    /// being replayed when the engine sent it.
     pub at: usize,
     /// The packet.
     pub sent: Sent,
 }
 
-/// Requests and responses of a queue pair are two independent sequences: how they are interleaved
-/// is a matter of scheduling.
+/// The requests and the responses of a queue pair are two independent sequences, because their
+/// interleaving is a matter of scheduling.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Lane {
-    /// What the requester of the side sends.
+    /// Packets of the side's requester.
     Requests,
-    /// What the responder of the side sends.
+    /// Packets of the side's responder.
     Responses,
 }
 
-/// A part of a packet in which two packets can differ.
+/// A part of a packet that can differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Field {
-    /// Ethernet, IP (but IPv4's identification), UDP.
+    /// Ethernet, IP (except IPv4's identification), UDP.
     LowerLayers,
     /// The opcode.
     Opcode,
@@ -47,13 +47,13 @@ pub enum Field {
     AckReq,
     /// The solicited event bit.
     Solicited,
-    /// Anything else of the BTH.
+    /// Any other field of the BTH.
     Bth,
     /// Address, key or length of a WRITE or READ.
     Reth,
     /// The operands of an atomic.
     Atomic,
-    /// What an atomic found.
+    /// The original value of an atomic.
     AtomicAck,
     /// Immediate data.
     Imm,
@@ -61,14 +61,14 @@ pub enum Field {
     Syndrome,
     /// The message sequence number.
     Msn,
-    /// An AETH is there in one packet only.
+    /// An AETH is present in one packet only.
     AethPresence,
     /// Payload bytes, or their number.
     Payload,
 }
 
 impl Sent {
-    /// The packet of a frame that has passed the wire's checks.
+    /// A packet that has passed the wire's checks.
     #[must_use]
     pub fn new(packet: &Packet<'_>) -> Self {
         let mut headers = Headers::from(packet);
@@ -78,7 +78,7 @@ impl Sent {
         Self { headers, payload: packet.payload.to_vec() }
     }
 
-    /// The sequence it belongs to; `None` for a congestion notification.
+    /// Its lane; `None` for a CNP.
     #[must_use]
     pub fn lane(&self) -> Option<Lane> {
         match self.headers.bth.opcode.props().class {
@@ -106,7 +106,7 @@ impl Sent {
         self.headers.ext.aeth.map(|aeth| aeth.syndrome)
     }
 
-    /// Where it differs from `other`, in the order of [`Field`].
+    /// The fields that differ from `other`, in the order of [`Field`].
     #[must_use]
     pub fn differs_from(&self, other: &Self) -> Vec<Field> {
         let (a, b) = (&self.headers, &other.headers);

@@ -1,7 +1,7 @@
-//! Runs the engine in the place of a recorded side.
+//! A replay: the engine in place of a recorded side.
 
 use super::capture::{Capture, Frame, Host, Link};
-use super::conn::{Conn, NOBODY, linux_src_port};
+use super::conn::{Conn, UNUSED_QPN, linux_src_port};
 use super::memory::{Memory, remote_of};
 use super::messages::Message;
 use super::packet::{Lane, Logged, Sent};
@@ -15,16 +15,16 @@ use spanwire_transport::{
 };
 use spanwire_wire::{DropReason, Opcode, Packet, Psn, Service};
 
-/// What came of one side of a capture.
+/// The result of replaying one side of a capture.
 #[derive(Debug)]
 pub struct Playback {
-    /// The sequences to compare: one for each queue pair and lane in which anything was sent.
+    /// The sequences to compare: one for each queue pair and lane with packets.
     pub lanes: Vec<LaneLog>,
     /// RoCE frames fed to the engine.
     pub fed: usize,
     /// Work requests posted to send queues.
-    pub asked: usize,
-    /// How often the clock went on to a timer of ours that sent, since the recorded side did.
+    pub requests_posted: usize,
+    /// How often the clock advanced to a timer of ours to match a recorded retransmission.
     pub clock_moves: usize,
     /// The engine's counters at the end.
     pub counters: Counters,
@@ -32,38 +32,37 @@ pub struct Playback {
     pub completions: Vec<Wc>,
 }
 
-/// What was recorded and what we sent, of one queue pair and one lane.
+/// The recorded packets and ours, of one queue pair and one lane.
 #[derive(Debug)]
 pub struct LaneLog {
     /// The queue pair and its peer's, by their recorded numbers.
     pub link: Link,
-    /// Which lane.
+    /// The lane.
     pub lane: Lane,
     /// The recorded side's packets.
     pub recorded: Vec<Logged>,
-    /// The engine's.
+    /// The engine's packets.
     pub ours: Vec<Logged>,
 }
 
-/// When the engine may send what it owes.
+/// When the engine may send responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// After each packet that it is given, as on a slow link.
+    /// After each received packet, as on a slow link.
     Packets,
-    /// After all packets that the peer was recorded to send in a row, as on a busy one.
+    /// After all consecutive packets of the recorded peer, as on a busy one.
     Bursts,
 }
 
-/// Plays `host` of `capture`.
+/// Replays `host` of `capture`.
 ///
-/// Time is the capture's. A work request is posted when its first packet was recorded, and the
-/// engine may send one request packet for each recorded one, so that both met the same answers in
-/// the same places; what it owes to its peer it may send at the `pace`. When
-/// the recorded side sent again because its timer fired and ours has not yet, time goes on to our
-/// timer: instants are not compared.
+/// Time is the capture's. A work request is posted when its first packet was recorded. The engine
+/// may send one request packet for each recorded one, so that both meet the same responses in the
+/// same places; it sends responses at the `pace`. If the recorded side retransmitted by a timer
+/// that has not expired in our engine, time advances to our timer: instants are not compared.
 ///
 /// # Panics
-/// When the capture does not fit the engine's limits, or data arrived wrong.
+/// If the capture does not fit the engine's limits, or data arrived wrong.
 #[must_use]
 pub fn play(capture: &Capture, host: Host, pace: Pace) -> Playback {
     let mut player = Player::new(capture, host, pace);
@@ -80,7 +79,7 @@ pub fn play(capture: &Capture, host: Host, pace: Pace) -> Playback {
         }
         player.poll_completions();
     }
-    player.run_out();
+    player.drain();
     player.finish()
 }
 
@@ -93,15 +92,15 @@ struct Player<'a> {
     ep: Endpoint,
     cq: CqId,
     memory: Memory,
-    /// Our own buffers: what is sent from them, what READs bring.
+    /// Our own buffers: sources of sends, targets of READs.
     local: Region,
     local_mr: MemoryRegion,
     local_used: usize,
     conns: Vec<Conn>,
     now: Time,
-    /// Index of the frame of the capture that is being played.
+    /// Index of the frame of the capture that is being replayed.
     at: usize,
-    /// How far the engine's time is ahead of the capture's.
+    /// Difference between the engine's time and the capture's.
     ahead: Dur,
     fed: usize,
     clock_moves: usize,
@@ -150,7 +149,7 @@ impl<'a> Player<'a> {
             let lens = match this.script.program {
                 Program::Vprobe { .. } => this.script.recvs.clone(),
                 _ => {
-                    let needs = this.conns[i].peer_messages.iter().filter(|m| m.takes_recv());
+                    let needs = this.conns[i].peer_messages.iter().filter(|m| m.consumes_recv());
                     needs.map(|m| m.len).collect()
                 }
             };
@@ -159,7 +158,7 @@ impl<'a> Player<'a> {
         this
     }
 
-    /// Lets time pass to the instant `at` of the capture.
+    /// Advances time to the instant `at` of the capture.
     fn advance(&mut self, at: Time) {
         let to = at + self.ahead;
         while let Some(due) = self.ep.poll_timeout().filter(|t| *t <= to) {
@@ -169,15 +168,15 @@ impl<'a> Player<'a> {
         self.now = self.now.max(to);
     }
 
-    /// Our side sent `frame` in the capture.
+    /// Handles a frame that our side sent in the capture.
     fn on_recorded(&mut self, frame: &Frame) {
         let sent = frame.packet.as_ref().expect("only the hand-made side sends broken frames");
-        let i = self.conn_of(|link, me| link.qpns[1 - me] == Some(frame.dest_qp));
+        let i = self.find_conn(|link, me| link.qpns[1 - me] == Some(frame.dest_qp));
         if sent.lane() != Some(Lane::Requests) {
             return;
         }
         let psn = sent.headers.bth.psn;
-        let is_new = self.post_what_begins(i, psn);
+        let is_new = self.post_up_to(i, psn);
         let conn = &mut self.conns[i];
         let goes_back = !is_new && conn.next_recorded != psn;
         conn.next_recorded = psn.plus(conn.span(sent));
@@ -187,8 +186,8 @@ impl<'a> Player<'a> {
         self.send(i, psn, want, goes_back);
     }
 
-    /// Lets the engine send until it has sent `psn` for the `want`th time, or nothing may leave. If
-    /// it `may_wait`, time goes on until its timer has it send something.
+    /// Lets the engine send until it has sent `psn` for the `want`th time, or has nothing to send.
+    /// If `may_wait`, time advances until its timer makes it send.
     fn send(&mut self, i: usize, psn: Psn, want: usize, mut may_wait: bool) {
         let start = self.now;
         loop {
@@ -202,14 +201,14 @@ impl<'a> Player<'a> {
                 continue;
             }
             match self.ep.poll_timeout().filter(|t| may_wait && *t <= start + TIMER_MAX) {
-                Some(due) => self.go_to(due),
+                Some(due) => self.advance_to(due),
                 None => break,
             }
         }
     }
 
-    /// Lets time pass to a deadline of the engine, ahead of the capture's time.
-    fn go_to(&mut self, due: Time) {
+    /// Advances time to a deadline of the engine, ahead of the capture's time.
+    fn advance_to(&mut self, due: Time) {
         if due > self.now {
             self.ahead = self.ahead + due.since(self.now);
             self.now = due;
@@ -217,13 +216,13 @@ impl<'a> Player<'a> {
         self.ep.handle_timeout(self.now);
     }
 
-    /// The peer sent `frame` in the capture, and it arrived.
+    /// Handles a frame of the peer that arrived.
     fn on_frame(&mut self, frame: &Frame) {
         let known = self.conns.iter().position(|c| c.link.qpns[self.me] == Some(frame.dest_qp));
         let Some(i) = known else {
             return;
         };
-        if self.conns[i].late_recvs_at == Some(self.at) {
+        if self.conns[i].late_recvs_before == Some(self.at) {
             let lens = self.script.late_recvs.clone();
             self.post_recvs(i, &lens);
         }
@@ -233,7 +232,7 @@ impl<'a> Player<'a> {
             let answers: Vec<&Sent> =
                 conn.recorded[Lane::Responses as usize].iter().map(|l| &l.sent).collect();
             if matches!(&frame.packet, Ok(sent) if sent.psn() == message.first) {
-                self.memory.learn(message, &answers, self.script.mtu);
+                self.memory.derive_content(message, &answers, self.script.mtu);
             }
         }
         let good = frame.packet != Err(DropReason::BadIcrc);
@@ -247,23 +246,23 @@ impl<'a> Player<'a> {
         }
         let is_response =
             frame.packet.as_ref().is_ok_and(|sent| sent.lane() == Some(Lane::Responses));
-        let waits = self.pace == Pace::Bursts && self.more_arrives();
+        let waits = self.pace == Pace::Bursts && self.peer_continues();
         if !is_response && !waits {
             while self.transmit() {}
         }
     }
 
-    /// The next frame of the capture is the peer's as well.
-    fn more_arrives(&self) -> bool {
+    /// True if the next frame of the capture is also the peer's.
+    fn peer_continues(&self) -> bool {
         let me = self.capture.hosts[self.me];
         self.capture.frames.get(self.at + 1).is_some_and(|f| f.from != me)
     }
 
-    /// The bytes of the message that `frame` completed are where they belong.
+    /// Checks that the bytes of the message that `frame` completed are in place.
     fn check_arrived(&self, i: usize, frame: &Frame, message: &Message) {
         let name = &self.capture.name;
         let sent = frame.packet.as_ref().expect("the engine took it");
-        // The hand-made requester fills what it sends again with other bytes.
+        // The hand-made requester retransmits with other bytes.
         let whole = sent.headers.bth.opcode.props().first;
         let payload = if whole { &sent.payload } else { &message.payload };
         let there = match remote_of(message) {
@@ -285,7 +284,7 @@ impl<'a> Player<'a> {
         assert_eq!(there.as_ref(), Some(payload), "{name} qp {i}: message {psn}");
     }
 
-    /// Lets the engine send one packet, and notes it.
+    /// Lets the engine send one packet, and logs it.
     fn transmit(&mut self) -> bool {
         let mut frame = vec![0; 8192];
         let Some(meta) = self.ep.poll_transmit(self.now, PortId::HOST, &mut frame) else {
@@ -293,15 +292,17 @@ impl<'a> Player<'a> {
         };
         let packet = Packet::parse(&frame[..meta.len]).expect("what we send is right");
         if packet.bth.opcode == Opcode::Cnp {
-            // A capture's traffic class has the marks in it. rxe says nothing to that, we do.
+            // A capture's traffic class may include CE marks. rxe ignores them; our engine sends
+            // CNPs.
             return true;
         }
         let mut sent = Sent::new(&packet);
         let to = packet.bth.dest_qp;
         let lane = sent.lane().expect("requests and responses only");
-        let peer = |c: &&mut Conn| c.link.qpns[1 - self.me].unwrap_or(NOBODY) == to;
+        let peer = |c: &&mut Conn| c.link.qpns[1 - self.me].unwrap_or(UNUSED_QPN) == to;
         let conn = self.conns.iter_mut().find(peer).expect("to a peer's queue pair");
-        // The source port follows from both numbers: as ours from ours, so the recorded one.
+        // Linux derives the source port from both queue pair numbers: our packets have the one of
+        // our numbers, which is replaced by the recorded one.
         if sent.headers.udp.src_port == linux_src_port(conn.qpn, to) {
             sent.headers.udp.src_port =
                 conn.link.qpns[self.me].map_or(0, |own| linux_src_port(own, to));
@@ -310,9 +311,9 @@ impl<'a> Player<'a> {
         true
     }
 
-    /// Posts the messages up to the one that begins at `psn`. Returns false when none was left to
+    /// Posts the messages up to the one that begins at `psn`. Returns false if none was left to
     /// post.
-    fn post_what_begins(&mut self, i: usize, psn: Psn) -> bool {
+    fn post_up_to(&mut self, i: usize, psn: Psn) -> bool {
         let posted = self.conns[i].posted;
         let begins = self.conns[i].messages.iter().position(|m| m.first == psn);
         while begins.is_some_and(|at| self.conns[i].posted <= at) {
@@ -344,7 +345,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Where receive requests go: vprobe's to the start of the memory that its peer may write.
+    /// The buffer of receive requests: vprobe's are at the start of the memory that its peer may
+    /// write.
     fn recv_sge(&self, len: u32) -> Sge {
         let mr = match (self.script.program, self.memory.exposed.first()) {
             (Program::Vprobe { .. }, Some(e)) => &e.mr,
@@ -358,14 +360,14 @@ impl<'a> Player<'a> {
             let fetched =
                 matches!(wc.opcode, WcOpcode::RdmaRead | WcOpcode::FetchAdd | WcOpcode::CompSwap);
             if fetched && wc.status == WcStatus::Success {
-                self.check_brought(&wc);
+                self.check_result(&wc);
             }
             self.completions.push(wc);
         }
     }
 
-    /// What a READ or an atomic fetched is in our buffer.
-    fn check_brought(&self, wc: &Wc) {
+    /// Checks that the result of a READ or an atomic is in our buffer.
+    fn check_result(&self, wc: &Wc) {
         let conn = self.conns.iter().find(|c| c.qpn == wc.qpn).expect("our queue pair");
         let at = spanwire_base::usize_from(wc.wr_id);
         let (message, sge) = (&conn.messages[at], &conn.buffers[at]);
@@ -373,16 +375,16 @@ impl<'a> Player<'a> {
         let mut there = vec![0; sge.len as usize];
         self.local.copy_out(offset, &mut there).expect("inside");
         let name = &self.capture.name;
-        assert_eq!(Some(there), conn.brought(message), "{name}: {:?}", message.op);
+        assert_eq!(Some(there), conn.result_of(message), "{name}: {:?}", message.op);
     }
 
-    /// After the last frame: whatever the engine still wants to do, it does now.
-    fn run_out(&mut self) {
+    /// Lets the engine finish after the last frame.
+    fn drain(&mut self) {
         let end = self.now + Dur::from_secs(60);
         loop {
             while self.transmit() {}
             match self.ep.poll_timeout().filter(|t| *t <= end) {
-                Some(due) => self.go_to(due),
+                Some(due) => self.advance_to(due),
                 None => break,
             }
         }
@@ -391,7 +393,7 @@ impl<'a> Player<'a> {
 
     fn finish(self) -> Playback {
         let Self { conns, ep, fed, clock_moves, completions, .. } = self;
-        let asked = conns.iter().map(|c| c.posted).sum();
+        let requests_posted = conns.iter().map(|c| c.posted).sum();
         let mut lanes = Vec::new();
         for conn in conns {
             let link = conn.link;
@@ -404,21 +406,21 @@ impl<'a> Player<'a> {
             }
         }
         let counters = ep.counters().clone();
-        Playback { lanes, fed, asked, clock_moves, counters, completions }
+        Playback { lanes, fed, requests_posted, clock_moves, counters, completions }
     }
 
-    fn conn_of(&self, is_it: impl Fn(&Link, usize) -> bool) -> usize {
-        let at = self.conns.iter().position(|c| is_it(&c.link, self.me));
+    fn find_conn(&self, matches: impl Fn(&Link, usize) -> bool) -> usize {
+        let at = self.conns.iter().position(|c| matches(&c.link, self.me));
         at.unwrap_or_else(|| panic!("{}: a frame of no link", self.capture.name))
     }
 }
 
-/// Feeds every frame of another transport service than RC to the endpoint of `host`, once to a
-/// queue pair of ours that is connected to the sender and once to the number it bears, and says
-/// how many there were, and the counters.
+/// Passes every frame of a transport service other than RC to the endpoint of `host`: once to a
+/// queue pair connected to the sender, once to the recorded number. Returns the number of frames,
+/// and the counters.
 ///
 /// # Panics
-/// When the engine answers one of them.
+/// If the engine responds to one of them.
 #[must_use]
 pub fn play_other_transport(capture: &Capture, host: Host) -> (usize, Counters) {
     let me = capture.index(host);
@@ -440,13 +442,13 @@ pub fn play_other_transport(capture: &Capture, host: Host) -> (usize, Counters) 
         fed += 1;
         let mut out = vec![0; 8192];
         let answer = ep.poll_transmit(frame.at, PortId::HOST, &mut out);
-        assert_eq!(answer, None, "{}: an answer to another service", capture.name);
+        assert_eq!(answer, None, "{}: a response to another service", capture.name);
     }
     (fed, ep.counters().clone())
 }
 
-/// Bytes for our own buffers; the first of them take what is received.
+/// Bytes of our own buffers; the first of them are for receives.
 const LOCAL_BYTES: usize = 4 << 20;
 const RECV_BYTES: usize = 1 << 16;
-/// Longer than four timeouts of any capture but those that never wait (2^18 * 4.096 us is 1.07 s).
+/// Above four timeouts of any capture except those that never wait (2^18 * 4.096 us is 1.07 s).
 const TIMER_MAX: Dur = Dur::from_secs(2);

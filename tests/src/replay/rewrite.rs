@@ -1,10 +1,10 @@
-//! Makes a recorded frame one of ours: the queue pair's number and the memory key are drawn at
-//! random by each endpoint, so the recorded ones are replaced in what is fed, and the ICRC follows.
+//! Adapts a recorded frame to our endpoint. Each endpoint draws its queue pair number and memory
+//! key at random, so the recorded ones are replaced and the ICRC is recomputed.
 
 use spanwire_wire::{Opcode, Qpn, seal};
 
-/// The frame to our `qpn`, with the key of a RETH or AtomicETH replaced as `rkey` says. A frame
-/// whose ICRC was wrong stays wrong in the same way: with its bytes swapped.
+/// Readdresses the frame to our `qpn`, with the key of a RETH or AtomicETH replaced by `rkey`. A
+/// frame with a wrong ICRC keeps the same error: swapped bytes.
 pub(super) fn rewrite(
     frame: &[u8],
     qpn: Qpn,

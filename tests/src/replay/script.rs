@@ -1,6 +1,6 @@
-//! What the commands of `captures.md` tell about a side: attributes and receive requests.
+//! Parameters from the commands in `captures.md`: attributes and receive requests.
 
-/// The program a side ran, as far as a replay depends on it.
+/// The program of a side, as far as a replay depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Program {
     /// The scripted verbs program: its memory and its receive requests are known exactly.
@@ -8,9 +8,9 @@ pub(super) enum Program {
         /// It connected (`-c`): its memory has another pattern.
         client: bool,
     },
-    /// perftest, ping-pong, rping: enough receive requests, memory as seen on the wire.
+    /// perftest, ping-pong, rping: sufficient receive requests, memory derived from the packets.
     Other,
-    /// The hand-made endpoint: not an implementation to conform to.
+    /// The hand-made endpoint, which is no implementation to conform to.
     HandMade,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Script {
     pub(super) rd_atomic: u8,
     /// Lengths of the receive requests posted before any traffic (vprobe only).
     pub(super) recvs: Vec<u32>,
-    /// Lengths of those posted after a sleep, when the peer has met RNR NAKs (vprobe only).
+    /// Lengths of those posted after a sleep, after RNR NAKs to the peer (vprobe only).
     pub(super) late_recvs: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ impl Script {
             "userspace" => Program::HandMade,
             _ => Program::Other,
         };
-        // With the connection manager (-R, rping) the path MTU is the link's, whatever -m says.
+        // With the connection manager (-R, rping) the path MTU is the link's; -m is ignored.
         let by_cm = name == "rping" || (words.contains(&"-R") && !vprobe);
         let default_mtu = if vprobe { 1024 } else { 4096 };
         let mut this = Self {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__knows_what_perftest_and_the_connection_manager_choose() {
+    fn parse__knows_the_choices_of_perftest_and_the_connection_manager() {
         let s = Script::parse("ib_read_bw -d rxe0 -x 1 -m 1024 -s 5001 -n 5 -F -u 18 10.77.0.9");
         assert_eq!((s.program, s.mtu, s.timeout, s.rd_atomic), (Program::Other, 1024, 18, 128));
         assert_eq!(Script::parse("ib_read_bw -m 1024 -o 1").rd_atomic, 1);

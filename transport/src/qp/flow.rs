@@ -234,7 +234,7 @@ impl Flow {
         self.timed.take()
     }
 
-    /// Handles an acknowledgement. The engine sets the measured fields of `ack`. The flow adds whether
+    /// Handles an acknowledgement. The engine sets what it measures in `ack`. The flow adds whether
     /// it was limited, the delivery rate since `at_send`, when the newest packet left, and the
     /// telemetry `int` of that packet, as switches wrote it.
     pub(crate) fn on_ack(
