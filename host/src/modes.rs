@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 use spanwire_transport::{
-    Agreed, Offer, SrFeature, SrFeatures, SrOffer, SrVersions, WireMode, agree,
+    Agreed, Config, Offer, SrFeature, SrFeatures, SrOffer, SrVersions, WireMode, agree,
 };
+use std::net::IpAddr;
 
 /// What stands in a hello: the modes it speaks, or nothing, as ends have it that are older than the
 /// choice.
@@ -96,6 +97,20 @@ impl ModeChoice {
         }
     }
 
+    /// What an end at address `ip` offers: its engine has `config`, its port carries IP packets of
+    /// `ip_bytes`, and SR packets shall carry `segment_bytes_max` at most.
+    #[must_use]
+    pub fn offer(
+        self,
+        config: &Config,
+        ip_bytes: u32,
+        ip: IpAddr,
+        segment_bytes_max: u32,
+    ) -> Offer {
+        let fits = Offer::segment_bytes(ip_bytes, ip.is_ipv4());
+        self.of(Offer::of(config, fits.map(|bytes| bytes.min(segment_bytes_max))))
+    }
+
     /// What is offered of `all` that an end speaks.
     #[must_use]
     pub fn of(self, all: Offer) -> Offer {
@@ -168,7 +183,6 @@ impl From<&Modes> for Offer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_transport::Config;
 
     fn full() -> Offer {
         Offer::of(&Config::default(), Some(1408))

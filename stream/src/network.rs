@@ -235,7 +235,7 @@ impl Network {
 impl NetworkShared {
     /// What an end with address `ip` offers to speak.
     pub(crate) fn offer(&self, ip: IpAddr, mode: ModeChoice) -> Offer {
-        mode.of(Offer::of(&self.engine, Offer::segment_bytes(self.ip_bytes, ip.is_ipv4())))
+        mode.offer(&self.engine, self.ip_bytes, ip, u32::MAX)
     }
 
     /// The UDP port of the side poll socket for address `ip`. There is one for the first address

@@ -81,9 +81,8 @@ impl Station {
 
     /// What this station offers to speak, at the address it has now.
     fn offer(&self) -> Offer {
-        let fits = Offer::segment_bytes(self.attachment.ip_bytes, self.ip.is_ipv4());
-        let segment_bytes = fits.map(|bytes| bytes.min(self.segment_bytes_max));
-        self.mode.of(Offer::of(&self.config, segment_bytes))
+        let ip_bytes = self.attachment.ip_bytes;
+        self.mode.offer(&self.config, ip_bytes, self.ip, self.segment_bytes_max)
     }
 
     /// The way to the peer at `ip`.
