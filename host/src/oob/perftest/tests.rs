@@ -1,5 +1,5 @@
-//! The exchanges of stock tools, as captured, through our codec: read and said again byte for byte,
-//! and step for step as [`Test`] says.
+//! The exchanges of stock tools, as captured, through our codec: parsed and encoded to the same
+//! bytes, in the steps of [`Test`].
 
 use super::*;
 use spanwire_tests::pcap::Pcap;
@@ -7,7 +7,7 @@ use spanwire_transport::Mtu;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What one end said.
+/// The bytes that one end sent.
 struct Said {
     name: &'static str,
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ impl Said {
     fn next(&mut self, n: usize) -> &[u8] {
         let from = self.at;
         self.at += n;
-        assert!(self.at <= self.bytes.len(), "{} said less", self.name);
+        assert!(self.at <= self.bytes.len(), "{} sent less", self.name);
         &self.bytes[from..self.at]
     }
 
@@ -34,7 +34,7 @@ impl Said {
 fn conversation(file: &str) -> [Said; 2] {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/rxe").join(file);
     let capture = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    // By sequence number: a segment sent twice is heard once.
+    // By sequence number, so that a retransmitted segment counts once.
     let mut segments: [BTreeMap<u32, Vec<u8>>; 2] = Default::default();
     for frame in Pcap::new(&capture).unwrap().frames() {
         let frame = frame.unwrap().bytes;
@@ -72,15 +72,15 @@ fn test(op: Op, latency: bool, size: u32, iterations: u64) -> Test {
     }
 }
 
-/// Walks one end's words; returns its keys and report.
+/// Parses the bytes of one end; returns its keys and report.
 fn walk(test: &Test, mtu: Mtu, said: &mut Said) -> (Vec<Keys>, Option<Report>) {
     let version = said.next(VERSION_BYTES).to_vec();
     assert_eq!(version_from(&version).unwrap(), VERSION);
     assert_eq!(version_to_bytes(), *version);
     assert_eq!(cycle_buffer_from(said.next(4)).unwrap(), 4096);
     assert_eq!(said.next(4), 64_u32.to_be_bytes());
-    let told = said.next(2).to_vec();
-    assert_eq!((mtu_from(&told).unwrap(), mtu_to_bytes(mtu).as_slice()), (mtu, told.as_slice()));
+    let mtu_bytes = said.next(2).to_vec();
+    assert_eq!((mtu_from(&mtu_bytes).unwrap(), &mtu_to_bytes(mtu)[..]), (mtu, &mtu_bytes[..]));
     let mut keys: Vec<Keys> = Vec::new();
     for round in test.rounds() {
         let n = if *round == Round::All { test.qps } else { 1 };
@@ -88,7 +88,7 @@ fn walk(test: &Test, mtu: Mtu, said: &mut Said) -> (Vec<Keys>, Option<Report>) {
         if heard.len() > keys.len() {
             keys = heard;
         } else {
-            assert_eq!(heard, keys[..heard.len()], "the same is said in every round");
+            assert_eq!(heard, keys[..heard.len()], "the keys are the same in every round");
         }
     }
     if test.has_barrier_after_run() {
@@ -104,7 +104,7 @@ fn walk(test: &Test, mtu: Mtu, said: &mut Said) -> (Vec<Keys>, Option<Report>) {
         assert_eq!(said.keys(), keys[0]);
         assert_eq!(said.next(5), b"done\0");
     }
-    assert_eq!(said.at, said.bytes.len(), "the {} said more", said.name);
+    assert_eq!(said.at, said.bytes.len(), "the {} sent more", said.name);
     (keys, report)
 }
 
@@ -132,7 +132,7 @@ fn captures() -> Vec<(&'static str, Test, Mtu)> {
 }
 
 #[test]
-fn test__says_every_step_of_the_captured_tools() {
+fn test__has_every_step_of_the_captured_tools() {
     for (file, test, mtu) in captures() {
         eprintln!("{file}: {}", test.tool());
         assert_eq!(test.check(), Ok(()));
@@ -147,7 +147,7 @@ fn test__says_every_step_of_the_captured_tools() {
                 _ => 1,
             };
             assert_eq!(keys[0].out_reads, out_reads);
-            // A passive end's report is of numbers it never set.
+            // A passive end's report is uninitialised.
             if let Some(report) = report.filter(|_| test.is_active(is_client)) {
                 let messages = test.iterations * u64::from(test.qps);
                 assert_eq!((report.size, report.iterations), (test.size.into(), messages));
@@ -165,7 +165,7 @@ fn test__keys_of_ipv6_are_the_same_with_another_gid() {
 }
 
 #[test]
-fn check__refuses_what_no_tool_takes() {
+fn check__rejects_what_no_tool_supports() {
     let good = test(Op::Write, true, 2, 1);
     for bad in [
         Test { iterations: 0, ..good },
