@@ -1,4 +1,4 @@
-//! The station that takes jobs.
+//! The server side of the job runner.
 
 use super::guest::is_gone;
 use super::room::STOP_SEEN_WITHIN;
@@ -11,31 +11,31 @@ use crate::target::Target;
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_transport::{Agreed, QpCaps};
 
-/// A job that was served.
+/// The result of a served job.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// The job.
     pub job: Job,
-    /// How its queue pairs spoke.
+    /// Wire mode and its terms.
     pub agreed: Agreed,
-    /// Congestion control of what we sent, if any.
+    /// Congestion control of our packets, if any.
     pub congestion: Option<Congestion>,
-    /// Erasure coding and paths of what we sent.
+    /// Erasure coding and paths of our packets.
     pub paths: SentPaths,
     /// Messages received (SEND).
     pub messages: u64,
-    /// The client said that it was done; otherwise it went away in the middle.
+    /// True if the client sent `done`; otherwise it closed the connection early.
     pub complete: bool,
-    /// Counters of engine and port since the station was made.
+    /// Counters of engine and port since their start.
     pub counters: Vec<(String, u64)>,
 }
 
 impl Station {
-    /// Serves the client at the other end of `oob` until it goes away or `stop` says so. `each` is
-    /// told of every job.
+    /// Serves the client at the other end of `oob` until it closes or `stop` returns true. `each`
+    /// is called with the result of every job.
     ///
     /// # Errors
-    /// The exchange fails, or the port is gone. A client that leaves between jobs is the normal
+    /// The exchange fails, or the port is gone. A client that closes between jobs is the normal
     /// end.
     pub fn serve(
         &mut self,
@@ -60,7 +60,7 @@ impl Station {
         Ok(())
     }
 
-    /// Does what `guest` asks for.
+    /// Runs the job that `guest` requests.
     ///
     /// # Errors
     /// The exchange fails, or the port is gone.
@@ -77,7 +77,7 @@ impl Station {
         served
     }
 
-    /// What any job must satisfy, and what this server takes on.
+    /// Checks a job against its bounds and the limits of this server.
     pub(super) fn check_request(&self, job: &Job) -> Result<(), String> {
         let bytes = job_bytes(job, self.attachment.path_mtu)?;
         let max = self.transfer_bytes_max;
@@ -144,7 +144,8 @@ impl Station {
         let mut limits = Limits::new(&setup.job, clock.now());
         let target = self.drive_host(target, |host| {
             let (now, stopped) = (clock.now(), stop());
-            // A client that has left already was not cut short.
+            // On a stop, the connection is polled once more: a client that has closed already was
+            // not interrupted.
             if stopped || now.since(looked) >= LOOK_EVERY {
                 looked = now;
                 end = look(oob);
@@ -185,21 +186,21 @@ impl Station {
     }
 }
 
-/// How a job's traffic ended.
+/// The end of a job's traffic.
 enum Ended {
     Done,
     /// The client closed the connection.
     Left,
     Broken(OobError),
-    /// The client held the server for longer than a job may.
+    /// The job exceeded a time limit of the server; the reason.
     Held(String),
 }
 
-/// What bounds the time that a job holds the server. Other clients wait meanwhile.
+/// Time limits of a job at the server, because other clients wait meanwhile.
 struct Limits {
-    /// When the job must be over, whatever happens.
+    /// Deadline of the whole job.
     until: Option<Time>,
-    /// Packets that have come, and when the last of them was seen.
+    /// Packets received, and when their count last changed.
     packets: u64,
     heard_at: Time,
 }
@@ -218,7 +219,7 @@ impl Limits {
         Self { until, packets: 0, heard_at: now }
     }
 
-    /// Why the job has to end, if it has; `packets` have come so far.
+    /// The reason to end the job, if a limit is exceeded; `packets` were received so far.
     fn look(&mut self, now: Time, packets: u64) -> Option<String> {
         if packets != self.packets {
             (self.packets, self.heard_at) = (packets, now);
@@ -232,7 +233,7 @@ impl Limits {
     }
 }
 
-/// Looks at the side connection while traffic runs.
+/// Polls the side connection while traffic runs.
 fn look(oob: &mut Oob) -> Option<Ended> {
     match oob.try_recv() {
         Ok(None) => None,
@@ -243,18 +244,18 @@ fn look(oob: &mut Oob) -> Option<Ended> {
     }
 }
 
-/// How often the side connection is looked at while traffic runs: a system call.
+/// Poll interval of the side connection while traffic runs; each poll is a system call.
 const LOOK_EVERY: Dur = Dur::from_ms(1);
 
-/// Idle timeout of a running job, and its grace after `duration_ms`: as long as every other step
-/// ([`crate::oob::REPLY_TIMEOUT`]).
+/// Idle timeout of a running job, and its grace period after `duration_ms`: as long as that of
+/// every other step ([`crate::oob::REPLY_TIMEOUT`]).
 const QUIET_MAX: Dur = Dur::from_secs(30);
 
-/// How long a client may take to bring its queue pairs to RTS once the job is accepted. It resolves
-/// a neighbour at most.
+/// How long a client may take to bring its queue pairs to RTS once the job is accepted. At most it
+/// resolves a neighbour meanwhile.
 const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The rate at which a transfer must be over at the latest: a packet now and then holds no server.
+/// Minimum rate of a transfer, so that occasional packets do not occupy the server.
 const TRANSFER_MIN_BPS: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn look__a_job_without_words_or_packets_ends() {
+    fn look__a_job_without_messages_or_packets_ends() {
         let transfer = JobKind::Transfer { bytes: 1 << 30, seed: 1 };
         let mut limits = limits(transfer);
         for s in 0..100 {
@@ -294,15 +295,15 @@ mod tests {
     }
 
     #[test]
-    fn look__a_transfer_with_a_packet_now_and_then_ends() {
-        // 8.4 s at 1 Mbit/s, and 30 s.
+    fn look__a_transfer_below_the_minimum_rate_ends() {
+        // The limit is 8.4 s at 1 Mbit/s, and 30 s of grace.
         let mut limits = limits(JobKind::Transfer { bytes: 1 << 20, seed: 1 });
         assert_eq!((limits.look(at(20), 1), limits.look(at(38), 2)), (None, None));
         assert!(limits.look(at(39), 3).expect("too slow").contains("longer"));
     }
 
     #[test]
-    fn look__a_run_does_not_hold_the_server_for_longer_than_it_said() {
+    fn look__a_run_is_limited_to_its_declared_duration() {
         let mut limits = limits(JobKind::Latency { duration_ms: 5_000 });
         for s in 0..35 {
             assert_eq!(limits.look(at(s), s), None, "{s}");

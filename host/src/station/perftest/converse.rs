@@ -1,5 +1,5 @@
-//! Talking to a perftest peer while the queue pairs are driven: an acknowledgement of ours that
-//! was lost must find us there when the peer asks again.
+//! Messages to and from a perftest peer, with the queue pairs driven meanwhile: if our last ACK was
+//! lost, the responder must answer the retransmission.
 
 use super::super::Station;
 use super::Session;
@@ -10,7 +10,7 @@ use crate::oob::perftest::{Exchange, KEYS_BYTES, KEYS_BYTES_WITHOUT_GID, Keys, P
 use spanwire_base::{Dur, Time};
 use std::time::Duration;
 
-/// What is waited for, and how long the peer may be quiet: neither a word nor a packet.
+/// A step that is waited for, and the idle timeout: time without a message or packet of the peer.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
     pub(super) step: &'static str,
@@ -18,14 +18,14 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// The usual patience.
+    /// The default timeout for `step`.
     pub(super) fn of(step: &'static str) -> Self {
         Self { step, quiet: REPLY_TIMEOUT }
     }
 }
 
 impl Station {
-    /// Says `ours` and returns the peer's, of the same length. The client says it first.
+    /// Sends `ours` and returns the peer's message of the same length. The client sends first.
     pub(super) fn trade(
         &mut self,
         s: &mut Session<'_>,
@@ -42,7 +42,7 @@ impl Station {
         Ok(theirs)
     }
 
-    /// As [`Station::trade`], for keys, which may come in two lengths.
+    /// As [`Station::trade`], for keys, which have two possible lengths.
     pub(super) fn trade_keys(&mut self, s: &mut Session<'_>, ours: &Keys) -> Result<Keys, Error> {
         let patience = Patience::of("the line of keys");
         if s.exchange.is_client() {
@@ -54,7 +54,7 @@ impl Station {
             theirs.extend_from_slice(&rest);
         }
         let theirs = Keys::from_bytes(&theirs)?;
-        // Before it is answered: a peer without an address would take our answer for another.
+        // Checked before the answer: a peer without a GID would misread our longer keys.
         theirs.ip()?;
         if !s.exchange.is_client() {
             s.exchange.send(&ours.to_bytes())?;
@@ -62,7 +62,7 @@ impl Station {
         Ok(theirs)
     }
 
-    /// Drives our own messages to their end.
+    /// Drives our messages until they have completed.
     pub(super) fn run_traffic(&mut self, s: &mut Session<'_>) -> Result<(), Error> {
         let patience = Patience::of("the rest of the run");
         let stop = s.stop;
@@ -75,30 +75,30 @@ impl Station {
                 return Ok(Some(()));
             }
             if exchange.is_closed()? && now.since(*closed_at.get_or_insert(now)) >= LINGER {
-                // What it sent before has had its time to arrive.
+                // Packets sent before the close have had time to arrive.
                 return Err(PerftestError::Closed(patience.step).into());
             }
             Ok(None)
         })
     }
 
-    /// Closes our side and waits a little for the peer's end.
+    /// Closes our direction and waits for the peer's close, for a limited time.
     pub(super) fn say_farewell(&mut self, s: &mut Session<'_>) -> Result<(), Error> {
         if s.test.has_farewell() {
-            // Not every version waits for it.
+            // Not every version waits for this message, so an error is ignored.
             let _ = s.exchange.send(DONE);
         }
         s.exchange.close();
         let mut since = None;
         self.attend(s, Patience::of("the end"), |now, _, exchange| {
             let since = *since.get_or_insert(now);
-            // However the connection ends now, it has served.
+            // The run has completed, so an error of the connection does not matter any more.
             let is_over = exchange.is_closed().unwrap_or(true) || now.since(since) >= LINGER;
             Ok(is_over.then_some(()))
         })
     }
 
-    /// The peer's next `n` bytes.
+    /// Waits for the peer's next `n` bytes.
     fn hear(
         &mut self,
         s: &mut Session<'_>,
@@ -112,7 +112,7 @@ impl Station {
         })
     }
 
-    /// Drives the traffic until `ready` has something, asking it every [`LOOK_EVERY`].
+    /// Drives the traffic until `ready`, called every [`LOOK_EVERY`], returns a result.
     fn attend<T>(
         &mut self,
         s: &mut Session<'_>,
@@ -155,9 +155,9 @@ impl Station {
     }
 }
 
-/// What perftest's older versions say last, with its NUL.
+/// The last message of older versions of perftest, with its NUL.
 const DONE: &[u8] = b"done\0";
 
-/// How long a peer that has closed its side, or was told the end, may still take. Retransmissions
-/// of what we acknowledged and it did not hear of fall into this.
+/// How long we serve a peer that has closed, or that was sent the last message. It may retransmit
+/// packets whose ACK was lost.
 const LINGER: Dur = Dur::from_secs(1);
