@@ -1,10 +1,10 @@
-//! One connection as the worker sees it: a queue pair, two rings, and when to say what. No I/O and
-//! no clock; the bytes are the applications' to copy.
+//! One connection at the worker: a queue pair, two rings, and the rules of data, credit and end. No
+//! I/O and no clock; applications copy the data.
 //!
-//! [`Opening`] is a channel that does not know its peer yet. A [`Channel`] is told when completions
-//! came ([`Channel::handle_completions`]), when its application did something
-//! ([`Channel::handle_news`]), and when the side connection ended ([`Channel::handle_peer_left`]);
-//! each says how it stands afterwards.
+//! [`Opening`] is a channel whose peer is not known yet. A [`Channel`] handles completions
+//! ([`Channel::handle_completions`]), actions of its application ([`Channel::handle_news`]), and
+//! the end of the side connection ([`Channel::handle_peer_left`]). Each returns the resulting
+//! state.
 
 mod objects;
 mod opening;
@@ -33,19 +33,19 @@ pub(crate) struct Channel {
     theirs: RemoteAddr,
     out: Outgoing,
     inn: Incoming,
-    /// Control messages that were not acknowledged yet.
+    /// Control messages that have not completed.
     controls: u32,
     finish_said: bool,
     drained_said: bool,
-    /// Requests came back because the queue pair failed.
+    /// A request was flushed, because the queue pair failed.
     flushed: bool,
 }
 
-/// How a channel stands.
+/// The state of a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     Open,
-    /// Everything was delivered both ways, and both ends know it.
+    /// Everything was delivered in both directions, and both ends know it.
     Done,
     Lost(Cause),
 }
@@ -56,17 +56,17 @@ impl Channel {
         self.objects.qpn
     }
 
-    /// Where its completions are.
+    /// The completion queue of the queue pair.
     pub(crate) fn cq(&self) -> CqId {
         self.objects.cq
     }
 
-    /// What it shares with its application.
+    /// The state shared with the application.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// An event of the queue pair: the reason for a failure that no completion tells.
+    /// Handles an event of the queue pair: the cause of a failure that no completion reports.
     pub(crate) fn handle_event(event: AsyncEvent) -> Standing {
         match event {
             AsyncEvent::QpAccessErr(_) => lost("it wrote where it may not"),
@@ -76,7 +76,7 @@ impl Channel {
         }
     }
 
-    /// Takes what has completed, and says what follows from it.
+    /// Handles completions of the queue pair.
     pub(crate) fn handle_completions(&mut self, endpoint: &mut Endpoint) -> Standing {
         loop {
             match endpoint.poll_cq(self.objects.cq) {
@@ -95,7 +95,7 @@ impl Channel {
         self.handle_news(endpoint)
     }
 
-    /// Looks at what the application did, and says what is to be said.
+    /// Handles actions of the application, and posts the resulting messages.
     pub(crate) fn handle_news(&mut self, endpoint: &mut Endpoint) -> Standing {
         if self.shared.has(Milestone::Aborted) {
             let cause = self.shared.cause().cloned();
@@ -112,7 +112,7 @@ impl Channel {
         }
     }
 
-    /// The side connection ended, with or without a reason.
+    /// Handles the end of the side connection, with or without a reason.
     pub(crate) fn handle_peer_left(&mut self, why: Option<String>) -> Standing {
         let all_came = self.drained_said;
         let all_went = self.shared.has(Milestone::Drained)
@@ -127,7 +127,7 @@ impl Channel {
         }
     }
 
-    /// Lets go of the connection and takes everything from the endpoint.
+    /// Releases the connection and its objects of the endpoint.
     pub(crate) fn close(&self, endpoint: &mut Endpoint, cause: Cause) {
         self.shared.set(Milestone::Gone);
         self.shared.fail(cause);
@@ -137,7 +137,7 @@ impl Channel {
     fn on_completion(&mut self, wc: &Wc, endpoint: &mut Endpoint) -> Result<(), Cause> {
         match wc.status {
             WcStatus::Success => {}
-            // What failed comes before what was flushed for it, or is told by an event.
+            // A completion with the cause, or an event, comes before the flushed ones.
             WcStatus::WrFlushErr => {
                 self.flushed = true;
                 return Ok(());
@@ -157,7 +157,7 @@ impl Channel {
             }
             _ => {}
         }
-        // A failed queue pair takes none; its completions say so.
+        // An error means that the queue pair has failed. Its completions report that.
         let _ = endpoint.post_recv(self.objects.qpn, &NOTHING);
         let imm = wc.imm.ok_or(Cause::Protocol("a message without immediate data"))?;
         match wc.opcode {
@@ -169,7 +169,7 @@ impl Channel {
 
     fn on_fragment(&mut self, imm: u32, bytes: u32) -> Result<(), &'static str> {
         if let Some(arrived) = self.inn.on_fragment(imm, bytes, self.taken())? {
-            // As many places as fragments may be untaken, which was just checked.
+            // The queue has a slot for each fragment of the credit that was just checked.
             self.shared.arrived.push(arrived).map_err(|_| "more than there was credit for")?;
             self.shared.receivable.raise();
         }
@@ -198,9 +198,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Posts what may leave: fragments, credit, and the two words of an end.
+    /// Posts everything that may be sent: fragments, credit, `Finish` and `Drained`.
     fn say(&mut self, endpoint: &mut Endpoint) -> Result<(), PostError> {
-        // Before the fragments are counted: none comes after it.
+        // Read before the fragments are counted, because no fragment follows the end.
         let is_finished = self.shared.has(Milestone::Finished);
         while let Some(fragment) = self.out.next(&self.shared, is_finished) {
             self.post(endpoint, fragment)?;
@@ -238,8 +238,9 @@ impl Channel {
         endpoint.post_send(self.objects.qpn, &WorkRequest::new(0, op, &[]))
     }
 
-    /// Everything was delivered, and the other end knows it. One whose application takes no more
-    /// has nothing to wait for: what the other end may still want to send, nobody would take.
+    /// True once everything was delivered, and the other end knows it. If the application receives
+    /// no more, only the credit for received data must have been sent: nothing would take further
+    /// data of the other end.
     fn is_done(&self) -> bool {
         let all_came = self.drained_said
             || self.shared.has(Milestone::Deaf) && self.inn.is_all_told(self.taken());
@@ -260,11 +261,11 @@ fn lost(what: &'static str) -> Standing {
 
 const NOTHING: RecvRequest<'static> = RecvRequest { wr_id: 0, sges: &[] };
 
-/// Control messages that may be under way each way: the credits below, and one of each of the two
-/// words of an end.
+/// Limit of control messages in flight in each direction: the credits below, one `Finish` and one
+/// `Drained`.
 const CONTROLS_MAX: u32 = 16;
 
-/// Credits that may be unacknowledged: a further one would say nothing that the next does not.
+/// Limit of unacknowledged credits. Credit is cumulative, so a further one can wait.
 const CREDITS_MAX: u32 = 8;
 
 #[cfg(test)]

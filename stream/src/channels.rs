@@ -1,4 +1,4 @@
-//! All channels of a network: the application of its worker, and what other threads ask of it.
+//! All channels of a network: the application of its worker, and its commands.
 
 mod place;
 
@@ -31,11 +31,11 @@ pub(crate) struct Channels {
     /// The channel of each completion queue.
     by_cq: BTreeMap<CqId, u32>,
     made: u64,
-    /// Of the channel that ended last.
+    /// Paths of the channel that ended last.
     ended_paths: Option<ConnectionPaths>,
     stop: Option<Time>,
     stopping: bool,
-    /// When the first orphan or silent channel is given up, or the worker ends.
+    /// When the next deadline of a channel, or of the worker, expires.
     wakes_at: Option<Time>,
 }
 
@@ -133,7 +133,7 @@ impl Channels {
         }
     }
 
-    /// Looks at what the application of the channel at `slot` did.
+    /// Handles the actions of the application of the channel at `slot`.
     fn handle_news(&mut self, slot: u32, endpoint: &mut Endpoint) {
         let Some(place) = self.places[usize_from(slot.into())].as_mut() else { return };
         let State::Open(channel) = &mut place.state else { return };
@@ -149,7 +149,7 @@ impl Channels {
         self.settle(slot, standing, endpoint);
     }
 
-    /// Draws the consequences of how the channel at `slot` stands.
+    /// Applies the new state of the channel at `slot`.
     fn settle(&mut self, slot: u32, standing: Standing, endpoint: &mut Endpoint) {
         let (cause, last_word) = match standing {
             Standing::Open => return,
@@ -206,7 +206,7 @@ impl Work for Channels {
 
     fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
         match command {
-            // Nobody waits for an answer any more if it cannot be given.
+            // The send fails only if the caller has stopped waiting for the reply.
             Command::Open(shape, rings, reply) => {
                 let _ = reply.send(self.open(shape, rings, endpoint));
             }
@@ -214,7 +214,7 @@ impl Work for Channels {
                 let _ = reply.send(self.connect(*wish, endpoint));
             }
             Command::Keep(id, side) if self.channel(id).is_some() => self.keeper.keep(id, side),
-            // It has ended meanwhile; so does its side connection.
+            // The channel has ended meanwhile; dropping its side connection closes it.
             Command::Keep(..) => {}
             Command::Discard(id) => self.discard(id, endpoint),
             Command::PeerLeft(id, why) => {
@@ -235,7 +235,7 @@ impl Work for Channels {
         }
     }
 
-    /// What applications did on their channels.
+    /// Handles the actions of applications on their channels.
     fn handle_ring(&mut self, endpoint: &mut Endpoint) {
         while let Some(slot) = self.tray.pop() {
             self.handle_news(slot, endpoint);
@@ -262,7 +262,7 @@ impl Work for Channels {
 
 impl App for Channels {
     fn poll(&mut self, now: Time, endpoint: &mut Endpoint) {
-        // Before the completions: they only say that something failed, not why.
+        // Before the completions: those of a failed queue pair do not contain the cause.
         while let Some(event) = endpoint.poll_async_event() {
             let standing = Channel::handle_event(event);
             let slot = event.qpn().and_then(|qpn| self.slot_of(qpn));
@@ -278,7 +278,7 @@ impl App for Channels {
                 continue;
             };
             *active_at = now;
-            // First, so that nothing is missed between the last look and this.
+            // Armed before the last poll, so that no completion is missed between both.
             let armed = endpoint.req_notify_cq(cq, Notify::Next);
             debug_assert!(armed.is_ok(), "a channel's queue exists as long as the channel");
             let standing = channel.handle_completions(endpoint);
@@ -293,7 +293,7 @@ impl App for Channels {
 }
 
 impl Drop for Channels {
-    /// Whatever ends the worker, nobody may wait for it for ever.
+    /// Releases all channels however the worker ends, so that no application waits forever.
     fn drop(&mut self) {
         for channel in self.places.iter().flatten().filter_map(Place::channel) {
             channel.shared().set(Milestone::Gone);

@@ -14,11 +14,11 @@ use spanwire_host::side::PIECE_BYTES;
 use spanwire_transport::{Offer, SrFeature, SrFeatures, SrOffer, SrVersions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What one line holds.
+/// The content of one line.
 #[derive(PartialEq, Eq, Debug)]
 enum Said {
     Word(Word),
-    /// The last: the connection ends.
+    /// An invalid line, which ends the connection.
     Wrong(String),
 }
 
@@ -124,7 +124,7 @@ fn check_word(word: Word, is_first: bool, ours: &Hello, we_called: bool) {
     }
 }
 
-/// The error text is printable, and the reject made of it fits into one line.
+/// Checks that the error text is printable, and that its rejection fits into one line.
 fn check_error(why: &SetupError) {
     check_shown(&why.to_string());
     let line = serde_json::to_vec(&Word::Reject { reason: reason_for(why) });
@@ -132,7 +132,7 @@ fn check_error(why: &SetupError) {
     assert!(line.len() <= LINE_BYTES_MAX, "a reason of {} bytes", line.len());
 }
 
-/// Without control characters, bounded.
+/// Checks that `text` has no control characters and is bounded.
 fn check_shown(text: &str) {
     assert!(!text.chars().any(char::is_control), "{text:?}");
     assert!(text.chars().count() <= SHOWN_CHARS_MAX, "{} characters", text.chars().count());
@@ -164,7 +164,7 @@ fn our_hello(role: u8) -> Hello {
     }
 }
 
-/// A line may name a feature each three bytes, at 24 bytes and what a vector keeps ready.
+/// A line may name a feature every three bytes, each with 24 bytes of memory and spare capacity.
 const HELLO_BYTES_MAX: usize = 32 * LINE_BYTES_MAX;
-/// A protocol's name of 255 characters, each escaped, and the words around it.
+/// A protocol name of 255 characters, all escaped, and the rest of the message.
 const SHOWN_CHARS_MAX: usize = 4000;

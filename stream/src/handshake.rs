@@ -1,4 +1,4 @@
-//! How two ends come to terms over the side connection.
+//! The handshake of two ends over the side connection.
 
 use crate::channel::{Local, Rings};
 use crate::commands::{ChannelId, Command, Wish};
@@ -18,7 +18,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// A connection as both ends know it.
+/// A connection that both ends have established.
 #[derive(Debug)]
 pub struct Established {
     pub(crate) sending: Sending,
@@ -29,7 +29,7 @@ pub struct Established {
     pub(crate) local: SocketAddr,
 }
 
-/// A queue pair at the worker that goes away again unless it is kept.
+/// A queue pair at the worker that is destroyed unless it is kept.
 struct Reserved<'a> {
     network: &'a NetworkShared,
     id: ChannelId,
@@ -37,7 +37,7 @@ struct Reserved<'a> {
     kept: bool,
 }
 
-/// What both ends derive from two hellos.
+/// The parameters that both ends derive from the two hellos.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Agreement {
     pub(crate) agreed: Agreed,
@@ -45,7 +45,7 @@ pub(crate) struct Agreement {
     pub(crate) path_mtu: Mtu,
 }
 
-/// What the two hellos come to.
+/// The agreement and the route to the peer.
 #[derive(Clone, Copy)]
 struct Terms {
     agreed: Agreed,
@@ -53,7 +53,7 @@ struct Terms {
     route: Route,
 }
 
-/// Sets a connection up from the caller's side.
+/// Sets up a connection as the caller.
 pub(crate) fn call(
     network: &NetworkShared,
     mut side: Side,
@@ -80,7 +80,7 @@ pub(crate) fn call(
     Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
-/// Sets a connection up from the listener's side, for a caller that is counted at `place`.
+/// Sets up a connection as the listener, for a caller that is counted by `place`.
 pub(crate) fn answer(
     network: &NetworkShared,
     mut side: Side,
@@ -118,7 +118,7 @@ pub(crate) fn answer(
     Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
-/// Tells a peer that there will be no connection, if that needs no waiting.
+/// Sends a rejection to a peer, if that does not block.
 pub(crate) fn turn_away(side: &Side, why: &SetupError) {
     side.send_last(&Word::Reject { reason: reason_for(why) });
 }
@@ -126,7 +126,7 @@ pub(crate) fn turn_away(side: &Side, why: &SetupError) {
 /// The reason that a rejected peer receives.
 pub(crate) fn reason_for(why: &SetupError) -> String {
     match why {
-        // Our own machine is not its business.
+        // Errors of this host are not disclosed.
         SetupError::Io(..) | SetupError::NetworkGone(_) => "something failed there".to_owned(),
         SetupError::Version(theirs) => {
             format!("you speak version {theirs} of messages and streams, this end {VERSION}")
@@ -136,7 +136,7 @@ pub(crate) fn reason_for(why: &SetupError) -> String {
 }
 
 impl<'a> Reserved<'a> {
-    /// A queue pair and rings for a connection of at most `shape`.
+    /// Creates a queue pair and rings for a connection of at most `shape`.
     fn new(network: &'a NetworkShared, shape: Shape) -> Result<Self, SetupError> {
         let rings = Rings::new(shape.ring_bytes).map_err(|e| {
             SetupError::Io("map a connection's rings", io::Error::new(ErrorKind::OutOfMemory, e))
@@ -173,7 +173,7 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Our hello, still without queue pair and ring address.
+/// Our hello, without queue pair and ring address.
 fn hello(
     network: &NetworkShared,
     ip: IpAddr,
@@ -210,12 +210,12 @@ pub(crate) fn expected_hello(word: Word) -> Result<Hello, SetupError> {
     }
 }
 
-/// An unexpected message.
+/// The error for an unexpected message.
 pub(crate) fn unexpected(word: &Word, due: &str) -> SetupError {
     SetupError::Garbled(format!("{} where {due} was due", printable(&format!("{word:?}"))))
 }
 
-/// Whether the applications fit each other.
+/// Checks that the applications of both ends match.
 fn check(theirs: &Hello, kind: Kind, protocol: &str) -> Result<(), SetupError> {
     if theirs.carries != kind {
         return Err(SetupError::Kind);
@@ -236,12 +236,12 @@ fn terms(
 ) -> Result<Terms, SetupError> {
     let Agreement { agreed, shape, path_mtu } = agree(ours, theirs, we_called)?;
     let hop = network.way.hop(theirs.ip)?;
-    // Both wire modes answer marks: SR by counts, RC by CNPs.
+    // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by CNPs.
     let av = hop.address_vector(ours.ip, theirs.ip, Ecn::Ect0.bits());
     Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
 }
 
-/// What two hellos come to; the same at both ends.
+/// Derives the parameters from two hellos, with the same result at both ends.
 pub(crate) fn agree(
     ours: &Hello,
     theirs: &Hello,
@@ -261,12 +261,13 @@ pub(crate) fn agree(
     Ok(Agreement { agreed, shape, path_mtu })
 }
 
-/// Both ends' programs are attached by now, so the datagrams meet them.
+/// Sends the datagram for the peer's side poll socket. The steering programs of both ends are
+/// attached by now, so it reaches the peer's receive queue.
 fn greet(network: &NetworkShared, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
         network.commands.greet(SocketAddr::new(theirs.ip, port));
     }
 }
 
-/// As long as a name may be in TLS's ALPN.
+/// The limit of a protocol name in TLS ALPN.
 const PROTOCOL_BYTES_MAX: usize = 255;

@@ -1,4 +1,4 @@
-//! Taking connections that others make.
+//! Listeners: they accept connections of peers.
 
 use crate::byte_stream::ByteStream;
 use crate::connection::Connection;
@@ -21,11 +21,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Takes connections: [`Connection`]s or [`ByteStream`]s.
+/// Accepts connections: [`Connection`]s or [`ByteStream`]s.
 ///
-/// They are set up beside each other, each in its own time and at most the configured number at
-/// once, so that a silent or hostile client delays nobody; what is given out is connected at both
-/// ends. Dropping the listener ends it; connections that nobody took are aborted.
+/// Handshakes run concurrently, at most the configured number at a time, so that a silent or
+/// hostile client delays no other. Accepted connections are connected at both ends. Dropping the
+/// listener ends it and aborts connections that were not accepted.
 #[derive(Debug)]
 pub struct Listener<C> {
     desk: Arc<Desk>,
@@ -33,32 +33,32 @@ pub struct Listener<C> {
     carries: PhantomData<fn() -> C>,
 }
 
-/// What a listener gives out; implemented by [`Connection`] and [`ByteStream`].
+/// A type that a listener returns; implemented by [`Connection`] and [`ByteStream`].
 pub trait Accepted: sealed::Sealed {}
 
 impl Accepted for Connection {}
 
 impl Accepted for ByteStream {}
 
-/// Where connections wait to be taken.
+/// The queue of connections to be accepted, and the state of the accepting thread.
 #[derive(Debug)]
 struct Desk {
     network: Arc<NetworkShared>,
     options: ConnectOptions,
     kind: Kind,
-    /// The longest waiting first.
+    /// In order of arrival.
     waiting: Mutex<VecDeque<Waiting>>,
     acceptable: Signal,
     closing: AtomicBool,
-    /// Wakes the accepting thread: the listener was dropped, or a first connection waits.
+    /// Wakes the accepting thread: the listener was dropped, or the queue is no longer empty.
     news: EventFd,
 }
 
-/// A connection that waits to be accepted.
+/// A connection in the queue.
 #[derive(Debug)]
 struct Waiting {
     established: Established,
-    /// When it is given up.
+    /// When it is aborted.
     until: Instant,
 }
 
@@ -86,7 +86,7 @@ impl<C: Accepted> Listener<C> {
         Ok(Self { desk, address, carries: PhantomData })
     }
 
-    /// Waits for the next connection.
+    /// Accepts the next connection; blocks until there is one.
     ///
     /// # Errors
     /// The network is gone.
@@ -97,7 +97,7 @@ impl<C: Accepted> Listener<C> {
             .unwrap_or_else(|| Err(self.desk.network.gone()))
     }
 
-    /// As [`Listener::accept`], for at most `timeout`; `None` if none came.
+    /// As [`Listener::accept`], for at most `timeout`; `None` if no connection arrived.
     ///
     /// # Errors
     /// The network is gone.
@@ -106,7 +106,7 @@ impl<C: Accepted> Listener<C> {
         self.desk.acceptable.wait(deadline, || self.look()).transpose()
     }
 
-    /// The next connection if there is one.
+    /// Accepts the next connection, if there is one.
     ///
     /// # Errors
     /// The network is gone.
@@ -118,7 +118,7 @@ impl<C: Accepted> Listener<C> {
         self.look().transpose()
     }
 
-    /// The next connection; if there is none, the task is woken when there is.
+    /// Accepts the next connection. If there is none, the task is woken when one arrives.
     ///
     /// # Errors
     /// The network is gone.
@@ -139,14 +139,14 @@ impl<C: Accepted> Listener<C> {
 }
 
 impl<C> Listener<C> {
-    /// The TCP address it listens on.
+    /// The local TCP address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Readable when [`Listener::try_accept`] is worth a try.
+/// Readable when [`Listener::try_accept`] may succeed.
 impl<C> AsFd for Listener<C> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.desk.acceptable.descriptor()
@@ -161,13 +161,13 @@ impl<C> Drop for Listener<C> {
 }
 
 impl Desk {
-    /// Takes callers until the listener is dropped.
+    /// Accepts TCP connections until the listener is dropped.
     fn run(self: Arc<Self>, listener: &TcpListener) {
         while !self.closing.load(Ordering::SeqCst) {
             let within = self.give_up_late(Instant::now());
             let mut fds =
                 [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.news, PollFlags::IN)];
-            // A signal ends it early: look, and sleep again.
+            // A signal ends the wait early; the loop then polls again.
             let _ = poll(&mut fds, within.as_ref());
             self.news.clear();
             loop {
@@ -175,7 +175,7 @@ impl Desk {
                     Ok(Some((stream, from))) => self.take(stream, from),
                     Ok(None) => break,
                     Err(e) => {
-                        // No descriptors left, above all: some will be given back.
+                        // Usually no descriptors are left. Some may be freed during the pause.
                         tracing::warn!("cannot take a connection: {e}");
                         std::thread::sleep(PAUSE);
                         break;
@@ -183,7 +183,7 @@ impl Desk {
                 }
             }
         }
-        // Whoever was set up and not taken is told.
+        // Aborts the connections in the queue; their peers receive the reason.
         for waiting in self.waiting().drain(..) {
             waiting.established.sending.abort("the listener was closed");
         }
@@ -251,12 +251,12 @@ impl Desk {
 pub(crate) mod sealed {
     use crate::handshake::Established;
 
-    /// What can be made of a connection that was set up.
+    /// Conversion of an established connection.
     pub trait Sealed {
         #[doc(hidden)]
         fn from_established(established: Established) -> Self;
     }
 }
 
-/// How long an accepting thread rests when the system has nothing to give.
+/// Pause of the accepting thread after an error of the system.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! How many connections each peer address has made to our listeners. An IPv6 host may have 2^64
-//! addresses, so IPv6 addresses count by their /64.
+//! Counts of connections by peer address, for the limits of listeners. An IPv6 host may have 2^64
+//! addresses, so IPv6 addresses are counted by their /64.
 
 use crate::config::Config;
 use crate::error::SetupError;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The counts of a network. An address is in the map only while something of it is counted.
+/// The counts of a network. An address is in the map only while one of its counts is not zero.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     counts: Mutex<Counts>,
@@ -19,21 +19,22 @@ struct Counts {
     per_peer: BTreeMap<IpAddr, OfPeer>,
 }
 
-/// What is counted of one address.
+/// The counts of one address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct OfPeer {
     half_open: u32,
     connections: u32,
 }
 
-/// Counts a connection that a peer made until dropped, together with its memory.
+/// Counts an established connection of a peer until dropped. It is dropped together with the
+/// connection's memory.
 #[derive(Debug)]
 pub(crate) struct PeerPlace {
     peers: Arc<Peers>,
     peer: IpAddr,
 }
 
-/// A connection that is being set up, counted until this is dropped.
+/// Counts a connection in its handshake until dropped.
 #[derive(Debug)]
 pub(crate) struct HalfOpenPlace {
     peers: Arc<Peers>,
@@ -41,7 +42,7 @@ pub(crate) struct HalfOpenPlace {
 }
 
 impl Peers {
-    /// Places for a connection that `peer` wants.
+    /// Counts a new connection of `peer`.
     ///
     /// # Errors
     /// [`SetupError::Limit`].

@@ -1,5 +1,5 @@
-//! What the application's halves of a connection and its channel on the worker know of each other:
-//! lengths, counts and how it ended. The bytes are in the rings.
+//! State shared by an application's halves of a connection and its channel on the worker: lengths,
+//! counters and the cause of the end. The data are in the rings.
 
 use crate::config::Shape;
 use crate::error::Cause;
@@ -12,21 +12,21 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What a connection carries; both ends must say the same.
+/// The kind of a connection; both ends must request the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// Messages with their borders.
+    /// Messages with their boundaries.
     Messages,
-    /// Bytes, however they were cut.
+    /// Bytes without message boundaries.
     Bytes,
 }
 
-/// The worker's in-tray: channels whose applications did something.
+/// The queue of channels whose applications did something, for the worker.
 #[derive(Debug)]
 pub(crate) struct Tray {
     slots: ArrayQueue<u32>,
-    /// Found no room in `slots`: look at all of them.
+    /// A channel did not fit into `slots`: the worker must visit all channels.
     overflowed: AtomicBool,
     pub(crate) bell: Arc<Doorbell>,
 }
@@ -36,26 +36,26 @@ pub(crate) struct Tray {
 pub(crate) struct Shared {
     pub(crate) kind: Kind,
     pub(crate) shape: Shape,
-    /// The channel's place at the worker.
+    /// The channel's slot at the worker.
     slot: u32,
     tray: Arc<Tray>,
     is_in_tray: AtomicBool,
     /// Messages in the send ring, by length, in order; not used for a byte stream.
     pub(crate) sent: ArrayQueue<u32>,
-    /// Bytes put into the send ring since the beginning.
+    /// Bytes written to the send ring so far.
     pub(crate) written: AtomicU64,
-    /// Of those, bytes whose place may be used again.
+    /// Bytes of the send ring freed so far.
     pub(crate) freed: AtomicU64,
-    /// What is in the receive ring and may be taken, in order.
+    /// Data in the receive ring that the application may take, in order.
     pub(crate) arrived: ArrayQueue<Arrived>,
-    /// Fragments and bytes taken out of the receive ring since the beginning.
+    /// Fragments and bytes taken from the receive ring so far.
     pub(crate) taken: AtomicU64,
     pub(crate) taken_bytes: AtomicU64,
     flags: AtomicU8,
     cause: OnceLock<Cause>,
     pub(crate) sendable: Signal,
     pub(crate) receivable: Signal,
-    /// Counts against the peer's limit until all handles and the worker have dropped this.
+    /// Counts against the peer's limit until all handles and the worker have dropped this state.
     _place: Option<PeerPlace>,
 }
 
@@ -66,37 +66,37 @@ pub(crate) struct Arrived {
     pub(crate) fragments: u32,
 }
 
-/// What has happened in a connection's life. Each happens once and stays.
+/// Events in a connection's life. Each happens at most once and is permanent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Milestone {
-    /// The application sends no more.
+    /// The application has finished sending.
     Finished = 1,
-    /// The application takes no more.
+    /// The application receives no more.
     Deaf = 2,
-    /// The other end sends no more; what came before is in `arrived`.
+    /// The other end has finished sending; data received before are in `arrived`.
     PeerFinished = 4,
-    /// The other application has taken everything.
+    /// The other application has taken all data.
     Drained = 8,
-    /// The application gives up; the cause is set.
+    /// The application has aborted; the cause is set.
     Aborted = 16,
-    /// The worker has let go of the connection.
+    /// The worker has released the connection.
     Gone = 32,
 }
 
 impl Tray {
     pub(crate) fn new(channels: u32, bell: Arc<Doorbell>) -> Self {
-        // A channel's place may be given to the next one while the last one's handles are left.
+        // A slot may be reused by a new channel while handles of the previous one remain.
         let slots = ArrayQueue::new(usize_from(channels.into()) * 2);
         Self { slots, overflowed: AtomicBool::new(false), bell }
     }
 
-    /// The next channel to look at. What its application did before is visible then.
+    /// The next channel to visit. Everything that its application did before is visible then.
     pub(crate) fn pop(&self) -> Option<u32> {
         self.slots.pop()
     }
 
-    /// True once when channels were left out for want of room.
+    /// True once after channels did not fit.
     pub(crate) fn take_overflow(&self) -> bool {
         self.overflowed.load(Ordering::Relaxed) && self.overflowed.swap(false, Ordering::SeqCst)
     }
@@ -127,12 +127,13 @@ impl Shared {
         })
     }
 
-    /// The same for a connection that is counted at `place`.
+    /// The same, counted by `place`.
     pub(crate) fn counted_at(self, place: Option<PeerPlace>) -> Self {
         Self { _place: place, ..self }
     }
 
-    /// Tells the worker that the application did something, which it has published before.
+    /// Notifies the worker that the application did something, which must have been published
+    /// before.
     pub(crate) fn tell_worker(&self) {
         if self.has(Milestone::Gone) || self.is_in_tray.swap(true, Ordering::SeqCst) {
             return;
@@ -143,7 +144,7 @@ impl Shared {
         self.tray.bell.ring();
     }
 
-    /// The worker is about to look: what happens from now on is news again.
+    /// Called by the worker before it visits the channel: later changes need a new notification.
     pub(crate) fn out_of_tray(&self) {
         self.is_in_tray.swap(false, Ordering::SeqCst);
     }
@@ -156,13 +157,13 @@ impl Shared {
         self.flags.load(Ordering::SeqCst) & milestone as u8 != 0
     }
 
-    /// Ends the connection, unless it has ended. The first cause counts.
+    /// Ends the connection with `cause`, unless it has ended already.
     pub(crate) fn fail(&self, cause: Cause) {
         let _ = self.cause.set(cause);
         self.raise_all();
     }
 
-    /// Why it is gone, if it is.
+    /// The cause of the end, if it has ended.
     pub(crate) fn cause(&self) -> Option<&Cause> {
         self.cause.get()
     }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn tell_worker__puts_a_channel_into_the_tray_once() {
+    fn tell_worker__queues_a_channel_once() {
         let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
         let channel = shared(&tray, 0);
         channel.tell_worker();
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn tell_worker__without_room_has_all_of_them_looked_at() {
+    fn tell_worker__a_full_queue_makes_the_worker_visit_all() {
         let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
         let channels = [0; 3].map(|slot| shared(&tray, slot));
         for channel in &channels {

@@ -1,4 +1,4 @@
-//! Two channels on a virtual wire with virtual time, and their applications' halves.
+//! Two channels on a virtual wire with virtual time, and the halves of their applications.
 
 use crate::channel::{Channel, Opening, Rings, Standing};
 use crate::config::{Config, Shape};
@@ -18,7 +18,7 @@ pub(crate) fn shared(kind: Kind, shape: Shape) -> Shared {
     Shared::new(kind, shape, 0, Arc::new(tray)).unwrap()
 }
 
-/// What the wire does to a frame, in millionths.
+/// Faults of the wire, in millionths of frames.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Weather {
     pub(crate) loss_ppm: u32,
@@ -99,7 +99,7 @@ impl Pair {
         self.ends[side].receiving.as_mut().expect("not dropped")
     }
 
-    /// Runs until nothing moves, or for `limit`. False when it stopped at the limit.
+    /// Runs until no event is left, or for `limit`. False if it stopped at the limit.
     pub(crate) fn run(&mut self, limit: Dur) -> bool {
         let end = self.now + limit;
         loop {
@@ -155,7 +155,7 @@ impl Pair {
 }
 
 impl End {
-    /// As the worker does it.
+    /// Runs the channel as the worker does.
     pub(crate) fn work(&mut self) {
         if self.standing != Standing::Open {
             return;
@@ -170,7 +170,7 @@ impl End {
         self.close_if_over();
     }
 
-    /// The other end is done and has closed the side connection.
+    /// Handles the closed side connection of an end that is done.
     fn hear_of_end(&mut self) {
         if self.standing == Standing::Open {
             self.standing = self.channel.handle_peer_left(None);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const LATE: Duration = Duration::from_secs(20);
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A queue pair of the stranger's, connected to a connection of the listener's.
+/// A queue pair of the hostile peer, connected to a connection of the listener.
 struct Line {
     _side: BufReader<TcpStream>,
     qpn: Qpn,
@@ -28,7 +28,7 @@ struct Line {
     ring: RemoteAddr,
 }
 
-/// The machine at the other end of the pipe.
+/// The hostile host at the other end of the pipe.
 struct Stranger {
     endpoint: Endpoint,
     attachment: Attachment,
@@ -51,7 +51,7 @@ impl Stranger {
         Self { endpoint, attachment, driver, pd, cq, memory, mr }
     }
 
-    /// Sets a connection up, by the words of docs/protocol/stream-and-copy.md, "Setting up".
+    /// Sets up a connection, with the messages of docs/protocol/stream-and-copy.md, "Setting up".
     fn call(&mut self, address: SocketAddr, mode: WireMode) -> Line {
         let caps = QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() };
         let qpn = self.endpoint.create_qp(&QpInit::new(self.pd, self.cq, self.cq, caps)).unwrap();

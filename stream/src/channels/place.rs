@@ -1,4 +1,4 @@
-//! A slot of the channels: a channel and its deadlines.
+//! A slot of the table of channels: a channel and its deadlines.
 
 use crate::channel::{Channel, Opening};
 use spanwire_base::{Dur, Time};
@@ -10,9 +10,9 @@ use std::time::Duration;
 pub(super) struct Place {
     pub(super) generation: u64,
     pub(super) state: State,
-    /// When a channel without handles is given up.
+    /// When a channel without handles is aborted.
     pub(super) orphan_until: Option<Time>,
-    /// When something last completed on the channel.
+    /// The last completion on the channel.
     pub(super) active_at: Time,
 }
 
@@ -31,8 +31,7 @@ impl Place {
         }
     }
 
-    /// When and why the channel is given up if nothing happens until then. `idle` is how long one
-    /// may be silent.
+    /// The deadline at which the channel is aborted, and its cause. `idle` is the idle timeout.
     pub(super) fn deadline(&self, idle: Option<Dur>) -> Option<(Time, &'static str)> {
         self.channel()?;
         let idle = idle.map(|idle| (self.active_at + idle, SILENT));
@@ -53,7 +52,7 @@ impl Place {
     }
 }
 
-/// `duration` in the engine's time, at most 584 years.
+/// `duration` in the engine's unit, at most 584 years.
 pub(super) fn dur(duration: Duration) -> Dur {
     Dur::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
