@@ -1,4 +1,4 @@
-//! The receiver: takes what a sender names, one sender at a time.
+//! The receiver of copies: it serves one sender at a time.
 
 use crate::dest::{DEPTH_MAX, DestDir};
 use crate::grant::Grant;
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread;
 
-/// Takes what the sender at the other end of `connection` brings, into `root`. `watch` is called a
-/// few times a second from the calling thread and may end the session. How it ended is in
-/// `session`.
+/// Receives the entries of the sender at the other end of `connection` into `root`. `watch` is
+/// called a few times a second from the calling thread and may end the session. The cause of the
+/// end is in `session`.
 ///
 /// # Errors
-/// The two ends did not come to terms; the sender was told why.
+/// The two ends did not agree on a copy; the sender received the reason.
 pub fn receive(
     connection: Connection,
     root: &Arc<DestDir>,
@@ -40,7 +40,7 @@ pub fn receive(
     let Grant { overwrite, stall_timeout } = grant;
     let terms = come_to_terms(&speaking, &mut hearing, session, &mut watch, root);
     let request = terms.inspect_err(|why| {
-        // Whoever is there should know why; if nobody is, nobody does.
+        // An error is ignored here: the sender may have closed.
         speaking.reject(&why.to_string());
     })?;
     let (words, words_out) = sync_channel(WORDS_WAITING);
@@ -71,7 +71,7 @@ pub fn receive(
     };
     let sorting = Sorting { words, chunks, spare };
     thread::scope(|scope| {
-        // Borrowed: the connection is let go of when the last word is said.
+        // Borrowed, so that the connection is closed only after the final message.
         let hearing = &mut hearing;
         scope.spawn(move || run_part(session, || hearing.sort(&sorting, session)));
         scope.spawn(|| run_part(session, || sink.run()));
@@ -89,7 +89,7 @@ pub fn receive(
     Ok(())
 }
 
-/// Comes to terms with the sender.
+/// Exchanges request and accept with the sender.
 fn come_to_terms(
     speaking: &Speaking<'_>,
     hearing: &mut Hearing,
@@ -110,7 +110,7 @@ fn come_to_terms(
     Ok(request)
 }
 
-/// Refuses before the first byte what cannot fit, what is there of it already counted in.
+/// Rejects a request that exceeds the disk space, existing data included.
 fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
     let free = root.free_bytes()?;
     if request.bytes <= free || request.roots.is_empty() {
@@ -123,37 +123,37 @@ fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
     Err(format!("no space: {} are to come, {} are free", bytes(request.bytes), bytes(free)))
 }
 
-/// To answer entries with.
+/// The shared part of answering entries.
 struct Answers<'a> {
     speaking: &'a Speaking<'a>,
     session: &'a Session,
     unanswered: &'a AtomicU64,
 }
 
-/// Takes entries, and decides what there is to do.
+/// The thread that handles entries and decides which files are requested.
 struct Taker<'a> {
     words: Receiver<Message>,
     answers: Answers<'a>,
     work: Sender<Work>,
-    /// The directories entered; `None` for one that was refused.
+    /// The stack of current directories; `None` for a rejected one.
     stack: Vec<Option<Arc<DestDir>>>,
     /// Number of the next entry.
     next: u64,
     overwrite: bool,
     declared: Declared,
-    /// Files found here that await the sender's hash, by entry.
+    /// Existing files that await the sender's hash, by entry.
     comparisons: BTreeMap<u64, Comparison>,
-    /// Directories left by the sender that await comparisons.
+    /// Directories that the sender has left, and that await comparisons.
     full: VecDeque<FullDir>,
 }
 
-/// What remains of the declared files and bytes.
+/// The remaining declared files and bytes.
 struct Declared {
     files: u64,
     bytes: u64,
 }
 
-/// A directory that has been left.
+/// A directory that the sender has left.
 struct FullDir {
     index: u64,
     dir: Arc<DestDir>,
@@ -162,7 +162,7 @@ struct FullDir {
 }
 
 impl Taker<'_> {
-    /// Works until the sender has named everything, or the copy is over.
+    /// Runs until the sender has sent all entries, or the copy has ended.
     fn run(mut self) -> Result<(), End> {
         while !self.answers.session.is_over() {
             match self.words.recv_timeout(LOOK_EVERY) {
@@ -172,7 +172,7 @@ impl Taker<'_> {
                 Ok(Message::Finish) => return self.on_finish(),
                 Ok(other) => return Err(unexpected("an entry", &other)),
                 Err(RecvTimeoutError::Timeout) => {}
-                // Who heard them knows how the copy ends.
+                // The thread that received messages has ended with the session's cause.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
@@ -184,7 +184,7 @@ impl Taker<'_> {
             return Err(End::Protocol("a finish in the middle".into()));
         }
         self.give(Work::Finish);
-        // The writer says the last word; the sender may hang up after it.
+        // The writer sends the final message, after which the sender may close.
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Taker<'_> {
             Ok(There::Whole(whole)) => (file.size, Ok(whole)),
             Ok(There::Beginning(partial)) => (partial.bytes(), Err(partial)),
         };
-        // The sender hashes while we do.
+        // Sender and receiver hash concurrently.
         self.answers.speaking.send(&Message::Have { index, bytes })?;
         session.allow(hashing_time(bytes));
         let _at_work = session.at_work();
@@ -257,12 +257,12 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// The comparison that the sender's message is about. The message is progress.
+    /// The comparison that the sender's message refers to. The message is progress.
     fn take_comparison(&mut self, index: u64) -> Result<Comparison, End> {
         let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
         let session = self.answers.session;
         if self.comparisons.is_empty() {
-            // The sender hashes nothing any more: the rest of its allowance is void.
+            // The sender has finished hashing, so the rest of its allowance is cancelled.
             session.answered();
         } else {
             session.progressed();
@@ -286,7 +286,7 @@ impl Taker<'_> {
         partial: Option<Partial>,
         offset: u64,
     ) -> Result<(), End> {
-        // Before `want` is sent: the writer must be ready for the sender's chunks.
+        // Before `want` is sent, because the writer must expect the sender's chunks.
         self.give(Work::File(Box::new(FileWork { index, file, partial, offset })));
         self.answers.speaking.send(&Message::Want { index, offset })
     }
@@ -325,19 +325,19 @@ impl Taker<'_> {
                 self.give_full();
                 Ok(())
             }
-            // That it was refused has been said.
+            // The rejection of the directory was reported when it was entered.
             None => self.answers.answer(index, Ok(())),
         }
     }
 
     fn give(&self, work: Work) {
-        // The writer is gone only when the copy is over.
+        // An error means that the writer has ended with the session.
         let _ = self.work.send(work);
     }
 }
 
 impl Answers<'_> {
-    /// Done, or refused with (where, why).
+    /// Answers an entry: done, or rejected with path and reason.
     fn answer(&self, index: u64, result: Result<(), (String, String)>) -> Result<(), End> {
         match result {
             Ok(()) => self.done(index, None),
@@ -356,7 +356,7 @@ impl Answers<'_> {
 }
 
 impl Declared {
-    /// One more file, of `size` bytes.
+    /// Counts one more file, of `size` bytes.
     fn take(&mut self, size: u64) -> Result<(), End> {
         let more = |what| End::Protocol(format!("more {what} than it declared"));
         self.files = self.files.checked_sub(1).ok_or_else(|| more("files"))?;
@@ -373,14 +373,14 @@ fn not_entered<T>() -> Result<T, (String, String)> {
     Err((String::new(), "its directory was not made".to_owned()))
 }
 
-/// Entries that may be unanswered: each may hold two open files.
+/// Limit of unanswered entries: each may hold two open files.
 const WINDOW: u32 = 64;
 
-/// Queued control messages: the granted entries, a hash for each, and `finish`. While the taker
-/// hashes, chunks must not wait behind them.
+/// Queued control messages: the granted entries, a hash for each, and `finish`. With room for all
+/// of them, chunks are not delayed while this thread hashes.
 const WORDS_WAITING: usize = 129;
 
-/// Chunks that may wait for the writer; the others wait in the connection's ring.
+/// Chunks queued for the writer; further ones stay in the connection's ring.
 const CHUNKS_WAITING: usize = 2;
 
 #[cfg(test)]

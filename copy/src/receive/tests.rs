@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A sender that says what it likes.
+/// A sender that sends arbitrary messages.
 struct Hostile<'a> {
     hearing: Hearing,
     speaking: Speaking<'a>,
@@ -18,12 +18,12 @@ struct Hostile<'a> {
 
 const LATE: Duration = Duration::from_secs(10);
 
-/// What a hostile sender says that it brings.
+/// Totals that a hostile sender declares.
 const DECLARED_BYTES: u64 = 16 << 30;
 const DECLARED_FILES: u64 = 100;
 
 impl<'a> Hostile<'a> {
-    /// Comes to terms with the receiver.
+    /// Exchanges request and accept with the receiver.
     fn meet(connection: Connection, session: &'a Session) -> Self {
         let (sender, receiver) = connection.split();
         let (speaking, hearing) = (Speaking::new(sender, session), Hearing::new(receiver));
@@ -48,7 +48,7 @@ impl<'a> Hostile<'a> {
         self.hear()
     }
 
-    /// Why the receiver ends the copy.
+    /// The reason with which the receiver ends the copy.
     fn hear_the_end(&mut self) -> String {
         let start = Instant::now();
         loop {
@@ -59,7 +59,7 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// Sends a chunk; `whole` is the file whose hash it has.
+    /// Sends a chunk; `whole` is the file for the hash of a last chunk.
     fn chunk(&self, index: u64, flags: u32, offset: u64, data: &[u8], whole: Option<&[u8]>) {
         let sha256 = whole.map_or(Sha256Hex([0; 32]), hash_of_bytes);
         let len = u32::try_from(data.len()).unwrap();
@@ -96,12 +96,12 @@ fn dir_end() -> EntryKind {
     EntryKind::DirEnd { mode: 0o755, mtime: Mtime { s: 1, ns: 0 } }
 }
 
-/// What becomes of a receiver into `into` while `talk` speaks to it.
+/// The end of a receiver into `into` while `talk` sends to it.
 fn against(into: &Path, overwrite: bool, talk: impl FnOnce(&mut Hostile<'_>)) -> End {
     against_granted(into, Grant { overwrite, ..Grant::default() }, talk)
 }
 
-/// As [`against`], of a receiver that grants this.
+/// As [`against`], with these options of the receiver.
 fn against_granted(into: &Path, grant: Grant, talk: impl FnOnce(&mut Hostile<'_>)) -> End {
     let (ours, theirs) = Wire::new().pair();
     let root = DestDir::open(into).unwrap();
@@ -117,14 +117,14 @@ fn against_granted(into: &Path, grant: Grant, talk: impl FnOnce(&mut Hostile<'_>
 }
 
 #[test]
-fn receive__no_name_leads_through_a_symbolic_link() {
+fn receive__follows_no_symbolic_link() {
     let (into, outside) = (TempDir::new(), TempDir::new());
     symlink(outside.path(), into.path().join("exit")).unwrap();
     symlink(outside.path().join("file"), into.path().join("link")).unwrap();
     for overwrite in [false, true] {
         let end = against(into.path(), overwrite, |sender| {
             sender.is_refused(dir("exit"), "no directory");
-            // What would go into it is refused, too, and leaving it is allowed.
+            // Its entries are rejected too, and leaving it is valid.
             sender.is_refused(file("x", 1), "its directory was not made");
             let done = Message::Done { index: 2, sha256: None };
             assert_eq!(sender.ask(dir_end()), done);
@@ -139,7 +139,7 @@ fn receive__no_name_leads_through_a_symbolic_link() {
 }
 
 #[test]
-fn receive__a_link_that_the_sender_made_is_no_way_out_either() {
+fn receive__follows_no_link_that_the_sender_created() {
     let (into, outside) = (TempDir::new(), TempDir::new());
     let target = outside.path().to_str().unwrap().as_bytes().to_vec();
     let target = message::LinkTarget::new(target).unwrap();
@@ -153,7 +153,7 @@ fn receive__a_link_that_the_sender_made_is_no_way_out_either() {
 }
 
 #[test]
-fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
+fn receive__a_protocol_violation_is_reported_to_the_sender() {
     type Talk = fn(&mut Hostile<'_>);
     let cases: [(&str, Talk); 10] = [
         ("leaves the directory", |s| s.say(dir_end())),
@@ -171,7 +171,7 @@ fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
             }
         }),
         ("more entries at a time", |s| {
-            // No chunk comes for any of them.
+            // No chunk is sent for any of them.
             for n in 0..=WINDOW {
                 s.say(file(&format!("f{n}"), 10));
             }
@@ -210,7 +210,7 @@ fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
     }
 }
 
-/// A file in `into` that [`file`] names.
+/// Creates the file of [`file`] in `into`.
 fn put(into: &Path, name: &str, content: &[u8]) {
     let path = into.join(name);
     fs::write(&path, content).unwrap();
@@ -219,7 +219,7 @@ fn put(into: &Path, name: &str, content: &[u8]) {
 }
 
 #[test]
-fn receive__a_sender_that_has_not_got_a_file_does_not_learn_its_hash() {
+fn receive__does_not_disclose_the_hash_of_a_file() {
     let into = TempDir::new();
     let (secret, begun) = (b"secret".as_slice(), b"begun".as_slice());
     for overwrite in [false, true] {
@@ -244,14 +244,14 @@ fn receive__a_sender_that_has_not_got_a_file_does_not_learn_its_hash() {
 }
 
 #[test]
-fn receive__a_hash_that_is_right_is_answered_with_what_stays() {
+fn receive__a_correct_hash_is_answered_with_the_kept_part() {
     let into = TempDir::new();
     put(into.path(), "f", b"abcdef");
     put(into.path(), ".g.spanwire-partial", b"abc");
     against(into.path(), false, |sender| {
         let of = |index, bytes| Message::Hash { index, sha256: hash_of_bytes(bytes) };
         assert_eq!(sender.ask(file("f", 6)), Message::Have { index: 0, bytes: 6 });
-        // The file is compared when its directory is left already.
+        // The directory is left before the file is compared.
         assert_eq!(sender.ask(dir("d")), Message::Done { index: 1, sha256: None });
         assert_eq!(sender.ask(file("new", 0)), Message::Want { index: 2, offset: 0 });
         sender.say(dir_end());
@@ -284,11 +284,11 @@ fn receive__a_sender_that_gives_a_compared_file_up_is_answered() {
     });
 }
 
-/// Short, so that no test waits for the half minute that a user does.
+/// Short, so that the tests do not wait for the default.
 const STALL: Duration = Duration::from_millis(300);
 
 #[test]
-fn receive__a_sender_that_brings_nothing_loses_its_place() {
+fn receive__a_stalled_sender_is_disconnected() {
     type Talk = fn(&mut Hostile<'_>);
     let cases: [(&str, Talk); 5] = [
         ("nothing at all", |_| {}),
@@ -315,7 +315,7 @@ fn receive__a_sender_that_brings_nothing_loses_its_place() {
         let grant = Grant { stall_timeout: STALL, ..Grant::default() };
         let end = against_granted(into.path(), grant, |sender| {
             talk(sender);
-            // The last case has heard the end already.
+            // In the last case the end was already received.
             if what != "a byte at a time" {
                 assert!(sender.hear_the_end().contains("brought nothing"), "{what}");
             }
@@ -325,7 +325,7 @@ fn receive__a_sender_that_brings_nothing_loses_its_place() {
 }
 
 #[test]
-fn receive__a_declared_size_takes_little_room_and_gives_it_back() {
+fn receive__a_declared_size_reserves_little_space_and_releases_it() {
     let into = TempDir::new();
     let partial = into.path().join(".f.spanwire-partial");
     let blocks = || fs::metadata(&partial).map_or(0, |meta| meta.blocks() * 512);
@@ -345,7 +345,7 @@ fn receive__a_declared_size_takes_little_room_and_gives_it_back() {
 }
 
 #[test]
-fn receive__a_sender_with_too_much_is_turned_away() {
+fn receive__rejects_a_request_above_the_free_space() {
     let into = TempDir::new();
     let root = DestDir::open(into.path()).unwrap();
     let (ours, theirs) = Wire::new().pair();
@@ -356,12 +356,12 @@ fn receive__a_sender_with_too_much_is_turned_away() {
     speaking.send(&Message::Request(Request { bytes: u64::MAX, files: 1, roots })).unwrap();
     let why = receive(ours, &root, Grant::default(), &session, |_| {}).unwrap_err();
     assert!(why.to_string().contains("no space"), "{why}");
-    let told = hearing.recv(LATE).unwrap_err();
-    assert!(told.to_string().contains("no space"), "{told}");
+    let error = hearing.recv(LATE).unwrap_err();
+    assert!(error.to_string().contains("no space"), "{error}");
     assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
 }
 
-/// A whole copy in one process; what the sender's session came to.
+/// Runs a whole copy in one process; returns both sessions.
 fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
     let roots = Root::all(&from.iter().map(|p| p.to_path_buf()).collect::<Vec<_>>()).unwrap();
     let totals = Totals::of(&roots, || false);
@@ -378,7 +378,7 @@ fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
 }
 
 #[test]
-fn receive__a_silent_caller_does_not_keep_the_user_from_ending_it() {
+fn receive__can_be_interrupted_while_a_sender_is_silent() {
     let into = TempDir::new();
     let root = DestDir::open(into.path()).unwrap();
     let (ours, _theirs) = Wire::new().pair();
@@ -391,7 +391,7 @@ fn receive__a_silent_caller_does_not_keep_the_user_from_ending_it() {
 }
 
 #[test]
-fn receive__what_is_sent_arrives_and_both_ends_agree_on_it() {
+fn receive__copies_and_both_ends_agree() {
     let (from, into) = (TempDir::new(), TempDir::new());
     let path = from.path().join("f");
     let bytes: Vec<u8> = (0..1_000_003u32).flat_map(u32::to_le_bytes).collect();
@@ -406,7 +406,7 @@ fn receive__what_is_sent_arrives_and_both_ends_agree_on_it() {
 }
 
 #[test]
-fn receive__same_size_and_time_but_other_bytes_are_found_out() {
+fn receive__detects_other_content_of_the_same_size_and_time() {
     let (from, into) = (TempDir::new(), TempDir::new());
     let [path, there] = [from.path().join("f"), into.path().join("f")];
     fs::write(&path, "new!").unwrap();

@@ -11,10 +11,10 @@ fn job(path: PathBuf, wish: Wish) -> Job {
     Job { index: 5, shown: "f".into(), source: Source::Root(path), size, mtime, wish }
 }
 
-/// A word, or a chunk's header and data.
+/// A control message, or a chunk's header and data.
 type Said = Result<(ChunkHeader, Vec<u8>), Message>;
 
-/// What is said for `job`, in chunks of `data_bytes` at most.
+/// The messages for `job`, in chunks of at most `data_bytes`.
 fn said(job: &Job, notes: &Notes, data_bytes: u32) -> (Result<(), End>, Vec<Said>) {
     let session = Session::default();
     let (_jobs, jobs) = channel();
@@ -45,14 +45,14 @@ fn said(job: &Job, notes: &Notes, data_bytes: u32) -> (Result<(), End>, Vec<Said
     (end, got)
 }
 
-/// The chunks that `job` becomes, each of `data_bytes` at most.
+/// The chunks of `job`, each of at most `data_bytes`.
 fn chunks(job: &Job, notes: &Notes, data_bytes: u32) -> Vec<(ChunkHeader, Vec<u8>)> {
     let (end, said) = said(job, notes, data_bytes);
     assert_eq!(end, Ok(()));
     said.into_iter().map(|said| said.expect("a chunk")).collect()
 }
 
-/// The one word that is said for `job`.
+/// The only message for `job`.
 fn word(job: &Job, notes: &Notes) -> Message {
     let (end, mut said) = said(job, notes, 8);
     assert_eq!((end, said.len()), (Ok(()), 1));
@@ -85,7 +85,7 @@ fn send_file__in_pieces_with_the_hash_at_the_end() {
 }
 
 #[test]
-fn send_file__goes_on_only_behind_what_it_has_said_the_hash_of() {
+fn send_file__resumes_only_after_a_prefix_whose_hash_was_sent() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "12345678abc").unwrap();
@@ -111,7 +111,7 @@ fn send_file__goes_on_only_behind_what_it_has_said_the_hash_of() {
 }
 
 #[test]
-fn send_file__one_that_is_there_is_hashed_and_not_sent() {
+fn send_file__hashes_and_does_not_send_an_existing_file() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "abc").unwrap();
@@ -128,7 +128,7 @@ fn send_file__one_that_is_there_is_hashed_and_not_sent() {
 }
 
 #[test]
-fn send_file__one_that_changed_is_given_up() {
+fn send_file__gives_up_a_changed_file() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     let gives_up = |job: &Job, why: &str| {
@@ -152,7 +152,7 @@ fn send_file__one_that_changed_is_given_up() {
 }
 
 #[test]
-fn send_file__stops_when_the_receiver_has_refused_it() {
+fn send_file__stops_when_the_receiver_has_rejected_it() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "abc").unwrap();
