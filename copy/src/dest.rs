@@ -217,7 +217,7 @@ impl DestDir {
     }
 }
 
-/// The permission bits of `mode`, without set-user-ID and set-group-ID.
+/// The permission bits of `mode`, without set-user-ID: executing a copy must not change the user.
 pub(crate) fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o777)
 }
