@@ -19,6 +19,7 @@
 
 pub mod chunk;
 pub mod dest;
+pub mod existing;
 pub mod gaps;
 pub mod grant;
 pub mod message;
@@ -32,7 +33,6 @@ pub mod source;
 pub mod talk;
 #[cfg(test)]
 mod testing;
-pub mod there;
 pub mod walk;
 
 /// The TCP port that a receiver listens on: the next after perf's.

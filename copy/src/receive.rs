@@ -1,6 +1,7 @@
 //! The receiver of copies: it serves one sender at a time.
 
 use crate::dest::{DEPTH_MAX, DestDir};
+use crate::existing::{Comparison, Existing, Named, Outcome, hashing_time};
 use crate::grant::Grant;
 use crate::message::{
     Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
@@ -10,8 +11,7 @@ use crate::row::FileRow;
 use crate::send::run_part;
 use crate::session::{End, LOOK_EVERY, Session};
 use crate::sink::{FileWork, Sink, Work};
-use crate::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
-use crate::there::{Comparison, Named, Outcome, There, hashing_time};
+use crate::talk::{Queues, ReceiveHalf, SENDER_REPLY_TIMEOUT, SendHalf, unexpected};
 use spanwire_host::fabric::Error;
 use spanwire_host::text::bytes;
 use spanwire_stream::Connection;
@@ -35,16 +35,16 @@ pub fn receive(
     mut watch: impl FnMut(&Session),
 ) -> Result<(), Error> {
     let (sender, receiver) = connection.split();
-    let speaking = Speaking::new(sender, session);
-    let mut hearing = Hearing::new(receiver);
+    let send_half = SendHalf::new(sender, session);
+    let mut receive_half = ReceiveHalf::new(receiver);
     let Grant { overwrite, stall_timeout } = grant;
-    let terms = come_to_terms(&speaking, &mut hearing, session, &mut watch, root);
+    let terms = negotiate(&send_half, &mut receive_half, session, &mut watch, root);
     let request = terms.inspect_err(|why| {
         // An error is ignored here: the sender may have closed.
-        speaking.reject(&why.to_string());
+        send_half.reject(&why.to_string());
     })?;
-    let (words, words_out) = sync_channel(WORDS_WAITING);
-    let (chunks, arrived) = sync_channel(CHUNKS_WAITING);
+    let (messages, messages_out) = sync_channel(MESSAGE_QUEUE_LEN);
+    let (chunks, arrived) = sync_channel(CHUNK_QUEUE_LEN);
     let (spare_in, spare) = channel();
     let (work_in, work) = channel();
     let unanswered = AtomicU64::new(0);
@@ -52,15 +52,15 @@ pub fn receive(
         work,
         arrived,
         spare: spare_in,
-        speaking: &speaking,
+        send_half: &send_half,
         session,
         unanswered: &unanswered,
         overwrite,
         root: Arc::clone(root),
     };
-    let taker = Taker {
-        words: words_out,
-        answers: Answers { speaking: &speaking, session, unanswered: &unanswered },
+    let entry_receiver = EntryReceiver {
+        messages: messages_out,
+        answers: Answers { send_half: &send_half, session, unanswered: &unanswered },
         work: work_in,
         stack: vec![Some(Arc::clone(root))],
         next: 0,
@@ -69,13 +69,13 @@ pub fn receive(
         comparisons: BTreeMap::new(),
         full: VecDeque::new(),
     };
-    let sorting = Sorting { words, chunks, spare };
+    let queues = Queues { messages, chunks, spare };
     thread::scope(|scope| {
         // Borrowed, so that the connection is closed only after the final message.
-        let hearing = &mut hearing;
-        scope.spawn(move || run_part(session, || hearing.sort(&sorting, session)));
+        let receive_half = &mut receive_half;
+        scope.spawn(move || run_part(session, || receive_half.demultiplex(&queues, session)));
         scope.spawn(|| run_part(session, || sink.run()));
-        scope.spawn(|| run_part(session, || taker.run()));
+        scope.spawn(|| run_part(session, || entry_receiver.run()));
         session.progressed();
         while !session.is_over() {
             watch(session);
@@ -84,20 +84,20 @@ pub fn receive(
             }
             thread::park_timeout(LOOK_EVERY / 2);
         }
-        speaking.end();
+        send_half.end();
     });
     Ok(())
 }
 
 /// Exchanges request and accept with the sender.
-fn come_to_terms(
-    speaking: &Speaking<'_>,
-    hearing: &mut Hearing,
+fn negotiate(
+    send_half: &SendHalf<'_>,
+    receive_half: &mut ReceiveHalf,
     session: &Session,
     watch: &mut dyn FnMut(&Session),
     root: &DestDir,
 ) -> Result<Request, Error> {
-    let request = match hearing.expect(session, watch, SENDER_ANSWERS_WITHIN)? {
+    let request = match receive_half.expect(session, watch, SENDER_REPLY_TIMEOUT)? {
         Message::Request(request) => request,
         other => return Err(unexpected("a request", &other).to_string().into()),
     };
@@ -106,7 +106,7 @@ fn come_to_terms(
     progress.bytes_total.store(request.bytes, Ordering::Relaxed);
     progress.files_total.store(request.files, Ordering::Relaxed);
     let accept = Message::Accept(Accept { window: WINDOW });
-    speaking.send(&accept).map_err(|end| end.to_string())?;
+    send_half.send(&accept).map_err(|end| end.to_string())?;
     Ok(request)
 }
 
@@ -125,14 +125,14 @@ fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
 
 /// The shared part of answering entries.
 struct Answers<'a> {
-    speaking: &'a Speaking<'a>,
+    send_half: &'a SendHalf<'a>,
     session: &'a Session,
     unanswered: &'a AtomicU64,
 }
 
 /// The thread that handles entries and decides which files are requested.
-struct Taker<'a> {
-    words: Receiver<Message>,
+struct EntryReceiver<'a> {
+    messages: Receiver<Message>,
     answers: Answers<'a>,
     work: Sender<Work>,
     /// The stack of current directories; `None` for a rejected one.
@@ -161,11 +161,11 @@ struct FullDir {
     mtime: Mtime,
 }
 
-impl Taker<'_> {
+impl EntryReceiver<'_> {
     /// Runs until the sender has sent all entries, or the copy has ended.
     fn run(mut self) -> Result<(), End> {
         while !self.answers.session.is_over() {
-            match self.words.recv_timeout(LOOK_EVERY) {
+            match self.messages.recv_timeout(LOOK_EVERY) {
                 Ok(Message::Entry(entry)) => self.on_entry(entry)?,
                 Ok(Message::Hash { index, sha256 }) => self.on_hash(index, sha256)?,
                 Ok(Message::GiveUp { index, reason }) => self.on_give_up(index, &reason)?,
@@ -221,14 +221,14 @@ impl Taker<'_> {
 
     fn on_file(&mut self, index: u64, file: Named) -> Result<(), End> {
         let session = self.answers.session;
-        let (bytes, there) = match file.there(self.overwrite) {
+        let (bytes, there) = match file.existing(self.overwrite) {
             Err(why) => return self.answers.answer(index, Err((file.shown(), why))),
-            Ok(There::Nothing(partial)) => return self.want(index, file, partial, 0),
-            Ok(There::Whole(whole)) => (file.size, Ok(whole)),
-            Ok(There::Beginning(partial)) => (partial.bytes(), Err(partial)),
+            Ok(Existing::Nothing(partial)) => return self.want(index, file, partial, 0),
+            Ok(Existing::Whole(whole)) => (file.size, Ok(whole)),
+            Ok(Existing::Beginning(partial)) => (partial.bytes(), Err(partial)),
         };
         // Sender and receiver hash concurrently.
-        self.answers.speaking.send(&Message::Have { index, bytes })?;
+        self.answers.send_half.send(&Message::Have { index, bytes })?;
         session.allow(hashing_time(bytes));
         let _at_work = session.at_work();
         let comparison = match there {
@@ -288,7 +288,7 @@ impl Taker<'_> {
     ) -> Result<(), End> {
         // Before `want` is sent, because the writer must expect the sender's chunks.
         self.give(Work::File(Box::new(FileWork { index, file, partial, offset })));
-        self.answers.speaking.send(&Message::Want { index, offset })
+        self.answers.send_half.send(&Message::Want { index, offset })
     }
 
     /// Finishes directories whose files have all been compared.
@@ -344,14 +344,14 @@ impl Answers<'_> {
             Err((path, reason)) => {
                 self.session.note(FileRow::failed(path, 0, &reason));
                 self.unanswered.fetch_sub(1, Ordering::AcqRel);
-                self.speaking.send(&Message::Refused { index, reason })
+                self.send_half.send(&Message::Refused { index, reason })
             }
         }
     }
 
     fn done(&self, index: u64, sha256: Option<Sha256Hex>) -> Result<(), End> {
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
-        self.speaking.send(&Message::Done { index, sha256 })
+        self.send_half.send(&Message::Done { index, sha256 })
     }
 }
 
@@ -378,10 +378,10 @@ const WINDOW: u32 = 64;
 
 /// Queued control messages: the granted entries, a hash for each, and `finish`. With room for all
 /// of them, chunks are not delayed while this thread hashes.
-const WORDS_WAITING: usize = 129;
+const MESSAGE_QUEUE_LEN: usize = 129;
 
 /// Chunks queued for the writer; further ones stay in the connection's ring.
-const CHUNKS_WAITING: usize = 2;
+const CHUNK_QUEUE_LEN: usize = 2;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 use crate::message::{Accept, Entry, EntryKind, Message, Name, Request};
 use crate::row::FileRow;
 use crate::session::{End, LOOK_EVERY, Session};
-use crate::source::{Feeder, Job, Notes, Wish};
-use crate::talk::{CHUNK_BYTES, Hearing, RECEIVER_ANSWERS_WITHIN, Speaking, unexpected};
+use crate::source::{FileReader, Job, Notes, Wish};
+use crate::talk::{CHUNK_BYTES, RECEIVER_REPLY_TIMEOUT, ReceiveHalf, SendHalf, unexpected};
 use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;
@@ -30,25 +30,26 @@ pub fn send(
     session.progress.files_total.store(totals.files, Ordering::Relaxed);
     let chunk_bytes = CHUNK_BYTES.min(u32_from(connection.max_message_bytes()));
     let (sender, receiver) = connection.split();
-    let speaking = Speaking::new(sender, session);
-    let mut hearing = Hearing::new(receiver);
-    speaking.send(&request(&roots, totals)).map_err(|end| end.to_string())?;
-    let accept = match hearing.expect(session, &mut watch, RECEIVER_ANSWERS_WITHIN) {
+    let send_half = SendHalf::new(sender, session);
+    let mut receive_half = ReceiveHalf::new(receiver);
+    send_half.send(&request(&roots, totals)).map_err(|end| end.to_string())?;
+    let accept = match receive_half.expect(session, &mut watch, RECEIVER_REPLY_TIMEOUT) {
         Ok(Message::Accept(accept)) => accept,
         Ok(other) => return Err(unexpected("an accept", &other).to_string().into()),
         Err(why) => {
-            speaking.end();
+            send_half.end();
             return Err(why);
         }
     };
     check(&accept)?;
     let (jobs_in, jobs) = channel();
     let notes = Notes::default();
-    let feeder = Feeder { jobs, speaking: &speaking, chunk_bytes, session, notes: &notes };
-    let teller = Teller {
+    let file_reader =
+        FileReader { jobs, send_half: &send_half, chunk_bytes, session, notes: &notes };
+    let entry_sender = EntrySender {
         walk: Walk::new(roots),
-        hearing: &mut hearing,
-        speaking: &speaking,
+        receive_half: &mut receive_half,
+        send_half: &send_half,
         session,
         notes: &notes,
         jobs: jobs_in,
@@ -56,17 +57,17 @@ pub fn send(
         named: 0,
         declared: totals,
         open: BTreeMap::new(),
-        finish_said: false,
+        finish_sent: false,
     };
     thread::scope(|scope| {
-        scope.spawn(|| run_part(session, || feeder.run()));
-        scope.spawn(|| run_part(session, || teller.run()));
+        scope.spawn(|| run_part(session, || file_reader.run()));
+        scope.spawn(|| run_part(session, || entry_sender.run()));
         while !session.is_over() {
             watch(session);
             thread::park_timeout(LOOK_EVERY / 2);
         }
         // Before the other threads drop the connection.
-        speaking.end();
+        send_half.end();
     });
     Ok(())
 }
@@ -90,10 +91,10 @@ fn check(accept: &Accept) -> Result<(), String> {
 }
 
 /// The thread that exchanges messages with the receiver while files are read and sent.
-struct Teller<'a> {
+struct EntrySender<'a> {
     walk: Walk,
-    hearing: &'a mut Hearing,
-    speaking: &'a Speaking<'a>,
+    receive_half: &'a mut ReceiveHalf,
+    send_half: &'a SendHalf<'a>,
     session: &'a Session,
     notes: &'a Notes,
     jobs: Sender<Job>,
@@ -105,7 +106,7 @@ struct Teller<'a> {
     declared: Totals,
     /// Unanswered entries.
     open: BTreeMap<u64, Open>,
-    finish_said: bool,
+    finish_sent: bool,
 }
 
 /// An unanswered entry.
@@ -118,12 +119,12 @@ struct Open {
     is_hashed: bool,
 }
 
-impl Teller<'_> {
+impl EntrySender<'_> {
     /// Runs until the receiver has everything.
     fn run(mut self) -> Result<(), End> {
         while !self.session.is_over() {
-            self.name_some()?;
-            if let Some(message) = self.hearing.recv(LOOK_EVERY)? {
+            self.send_entries()?;
+            if let Some(message) = self.receive_half.recv(LOOK_EVERY)? {
                 self.on_message(message)?;
             }
         }
@@ -131,8 +132,8 @@ impl Teller<'_> {
     }
 
     /// Sends entries as far as the window permits, and `finish` after the last one.
-    fn name_some(&mut self) -> Result<(), End> {
-        while !self.finish_said && (self.open.len() as u64) < self.window {
+    fn send_entries(&mut self) -> Result<(), End> {
+        while !self.finish_sent && (self.open.len() as u64) < self.window {
             match self.walk.next() {
                 Some(Found::Entry { kind: EntryKind::File { size, .. }, shown, .. })
                     if !self.is_declared(size) =>
@@ -143,7 +144,7 @@ impl Teller<'_> {
                     let index = self.named;
                     self.named += 1;
                     let entry = Entry { index, kind: kind.clone() };
-                    self.speaking.send(&Message::Entry(entry))?;
+                    self.send_half.send(&Message::Entry(entry))?;
                     self.open.insert(index, Open { shown, kind, source, is_hashed: false });
                 }
                 Some(Found::Skipped { shown, why, expected: true }) => {
@@ -153,8 +154,8 @@ impl Teller<'_> {
                     self.session.note(FileRow::failed(shown, 0, &why));
                 }
                 None if self.open.is_empty() => {
-                    self.finish_said = true;
-                    self.speaking.send(&Message::Finish)?;
+                    self.finish_sent = true;
+                    self.send_half.send(&Message::Finish)?;
                 }
                 None => return Ok(()),
             }
@@ -179,7 +180,7 @@ impl Teller<'_> {
             Message::Have { index, bytes } => self.start(index, Wish::Hash { bytes }),
             Message::Done { index, sha256 } => self.on_done(index, sha256),
             Message::Refused { index, reason } => self.on_refused(index, &reason),
-            Message::Finished if self.finish_said => Err(End::Complete),
+            Message::Finished if self.finish_sent => Err(End::Complete),
             other => Err(unexpected("an answer", &other)),
         }
     }

@@ -2,12 +2,12 @@
 
 use crate::chunk::{ABORT, ChunkHeader, FIRST, LAST};
 use crate::dest::DestDir;
+use crate::existing::Named;
 use crate::message::{Message, Mtime, Sha256Hex, printable};
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::session::{End, LOOK_EVERY, Session};
-use crate::talk::Speaking;
-use crate::there::Named;
+use crate::talk::SendHalf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -53,7 +53,7 @@ pub struct Sink<'a> {
     /// Returns the buffers of processed chunks.
     pub spare: Sender<Vec<u8>>,
     /// To answer entries.
-    pub speaking: &'a Speaking<'a>,
+    pub send_half: &'a SendHalf<'a>,
     /// The copy.
     pub session: &'a Session,
     /// Number of unanswered entries.
@@ -81,7 +81,7 @@ enum Step {
 }
 
 /// An error of a chunk.
-enum Wrong {
+enum ChunkFailure {
     /// The file fails.
     File(String),
     /// The sender violated the protocol.
@@ -106,7 +106,7 @@ impl Sink<'_> {
                 }
                 Work::Finish => {
                     self.at_work(|| self.root.sync()).map_err(End::Failed)?;
-                    self.speaking.send(&Message::Finished)?;
+                    self.send_half.send(&Message::Finished)?;
                     return Err(End::Complete);
                 }
             }
@@ -152,13 +152,13 @@ impl Sink<'_> {
                     self.answer(&Message::Done { index: file.index, sha256: Some(sha256) })?;
                     State::Refused
                 }
-                Err(Wrong::File(reason)) => {
+                Err(ChunkFailure::File(reason)) => {
                     let Named { size, .. } = file.file;
                     self.session.note(FileRow::failed(file.file.shown(), size, &reason));
                     self.answer(&Message::Refused { index: file.index, reason })?;
                     State::Refused
                 }
-                Err(Wrong::Sender(what)) => return Err(broken(&file, &what)),
+                Err(ChunkFailure::Sender(what)) => return Err(broken(&file, &what)),
             };
             // An error means that the receiving thread has ended with the session.
             let _ = self.spare.send(chunk);
@@ -175,7 +175,7 @@ impl Sink<'_> {
         state: State,
         header: &ChunkHeader,
         data: &[u8],
-    ) -> Result<Step, Wrong> {
+    ) -> Result<Step, ChunkFailure> {
         if matches!(state, State::Refused) {
             return Ok(Step::Next(State::Refused));
         }
@@ -184,12 +184,12 @@ impl Sink<'_> {
             if let State::Growing(partial) = state {
                 drop_if_empty(State::Growing(partial));
             }
-            return Err(Wrong::File(why));
+            return Err(ChunkFailure::File(why));
         }
         let partial = match (state, header.has(FIRST)) {
             (State::Expected(partial), true) => self.begin(file, partial, header.offset)?,
             (State::Growing(partial), false) => partial,
-            _ => return Err(Wrong::Sender("chunks of a file out of order".into())),
+            _ => return Err(ChunkFailure::Sender("chunks of a file out of order".into())),
         };
         self.grow(file, partial, header, data)
     }
@@ -200,10 +200,12 @@ impl Sink<'_> {
         work: &FileWork,
         partial: Option<Partial>,
         offset: u64,
-    ) -> Result<Partial, Wrong> {
+    ) -> Result<Partial, ChunkFailure> {
         // Data may follow only a prefix whose hash the sender has proved to know.
         if offset != work.offset {
-            return Err(Wrong::Sender(format!("an offset of {offset} that was not offered")));
+            return Err(ChunkFailure::Sender(format!(
+                "an offset of {offset} that was not offered"
+            )));
         }
         let Named { dir, name, size, .. } = &work.file;
         let partial = match partial {
@@ -213,7 +215,7 @@ impl Sink<'_> {
             }
             None => Partial::create(dir, name, *size),
         };
-        let partial = partial.map_err(Wrong::File)?;
+        let partial = partial.map_err(ChunkFailure::File)?;
         self.session.progress.begin(&name.to_string(), *size, offset);
         Ok(partial)
     }
@@ -224,30 +226,30 @@ impl Sink<'_> {
         mut partial: Partial,
         header: &ChunkHeader,
         data: &[u8],
-    ) -> Result<Step, Wrong> {
+    ) -> Result<Step, ChunkFailure> {
         let file = &work.file;
         let bytes = u64::from(header.len);
         if header.offset != partial.bytes() || file.size.saturating_sub(partial.bytes()) < bytes {
-            return Err(Wrong::Sender(format!(
+            return Err(ChunkFailure::Sender(format!(
                 "{bytes} bytes at {} do not belong there",
                 header.offset
             )));
         }
         if let Err(why) = self.at_work(|| partial.append(data)) {
-            return Err(Wrong::File(why));
+            return Err(ChunkFailure::File(why));
         }
         self.session.progress.advance(bytes);
         if !header.has(LAST) {
             return Ok(Step::Next(State::Growing(partial)));
         }
         if partial.bytes() != file.size {
-            return Err(Wrong::Sender("an end before the file's end".into()));
+            return Err(ChunkFailure::Sender("an end before the file's end".into()));
         }
         let ours = partial.sha256();
         if ours != header.sha256 {
             partial.discard();
             let theirs = header.sha256;
-            return Err(Wrong::File(format!(
+            return Err(ChunkFailure::File(format!(
                 "SHA-256 differs: {ours} arrived, {theirs} was sent; nothing was kept"
             )));
         }
@@ -257,7 +259,7 @@ impl Sink<'_> {
                 self.session.note(FileRow::copied(file.shown(), file.size, ours, resumed));
                 Ok(Step::Done(ours))
             }
-            Err(why) => Err(Wrong::File(why)),
+            Err(why) => Err(ChunkFailure::File(why)),
         }
     }
 
@@ -269,7 +271,7 @@ impl Sink<'_> {
 
     fn answer(&self, message: &Message) -> Result<(), End> {
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
-        self.speaking.send(message)
+        self.send_half.send(message)
     }
 }
 

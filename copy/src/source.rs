@@ -5,7 +5,7 @@ use crate::message::{Message, Mtime, Sha256Hex};
 use crate::partial::hash_up_to;
 use crate::session::{End, Session};
 use crate::sink::wait;
-use crate::talk::Speaking;
+use crate::talk::SendHalf;
 use crate::walk::{Source, mtime};
 use sha2::{Digest, Sha256};
 use spanwire_base::{u32_from, usize_from};
@@ -52,14 +52,14 @@ pub struct Notes {
     /// Files that the receiver rejected while they may still be read.
     refused: Mutex<BTreeSet<u64>>,
     /// The read part of each unanswered file.
-    read: Mutex<BTreeMap<u64, WasRead>>,
+    read: Mutex<BTreeMap<u64, ReadResult>>,
     /// The hash of the prefix of each unanswered file, and the prefix length.
     begun: Mutex<BTreeMap<u64, (Sha256, u64)>>,
 }
 
 /// The result of reading a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WasRead {
+pub struct ReadResult {
     /// Its hash.
     pub sha256: Sha256Hex,
     /// Bytes that the receiver already had.
@@ -69,11 +69,11 @@ pub struct WasRead {
 }
 
 /// The reader.
-pub struct Feeder<'a> {
+pub struct FileReader<'a> {
     /// Files to send, in order.
     pub jobs: Receiver<Job>,
     /// The sending half of the connection.
-    pub speaking: &'a Speaking<'a>,
+    pub send_half: &'a SendHalf<'a>,
     /// Bytes of a chunk at most, header included.
     pub chunk_bytes: u32,
     /// The copy.
@@ -105,12 +105,12 @@ impl Notes {
     }
 
     /// The result of reading file `index`, which is now answered.
-    pub fn take(&self, index: u64) -> Option<WasRead> {
+    pub fn take(&self, index: u64) -> Option<ReadResult> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
         self.read.lock().unwrap_or_else(PoisonError::into_inner).remove(&index)
     }
 
-    fn was_read(&self, index: u64, what: WasRead) {
+    fn record_read(&self, index: u64, what: ReadResult) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(index, what);
     }
 
@@ -132,7 +132,7 @@ impl Notes {
     }
 }
 
-impl Feeder<'_> {
+impl FileReader<'_> {
     /// Runs until the copy has ended.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl Feeder<'_> {
 
     fn send_file(&self, job: &Job) -> Result<(), Stop> {
         let offset = match job.wish {
-            Wish::Hash { bytes } => return self.say_hash(job, bytes),
+            Wish::Hash { bytes } => return self.send_hash(job, bytes),
             Wish::From { offset } => offset,
         };
         let mut started = false;
@@ -168,13 +168,13 @@ impl Feeder<'_> {
     }
 
     /// Sends the hash of the first `bytes`, or gives up the file.
-    fn say_hash(&self, job: &Job, bytes: u64) -> Result<(), Stop> {
+    fn send_hash(&self, job: &Job, bytes: u64) -> Result<(), Stop> {
         let word = match self.hash_beginning(job, bytes) {
             Ok(sha256) => Message::Hash { index: job.index, sha256 },
             Err(Stop::File(reason)) => Message::GiveUp { index: job.index, reason },
             Err(end) => return Err(end),
         };
-        self.speaking.send(&word).map_err(Stop::Copy)
+        self.send_half.send(&word).map_err(Stop::Copy)
     }
 
     fn hash_beginning(&self, job: &Job, bytes: u64) -> Result<Sha256Hex, Stop> {
@@ -187,8 +187,8 @@ impl Feeder<'_> {
         }
         let sha256 = Sha256Hex(hash.clone().finalize().into());
         if bytes == job.size {
-            let same = WasRead { sha256, resumed: job.size, same: true };
-            self.notes.was_read(job.index, same);
+            let same = ReadResult { sha256, resumed: job.size, same: true };
+            self.notes.record_read(job.index, same);
         }
         self.notes.has_begun(job.index, hash, bytes);
         Ok(sha256)
@@ -236,7 +236,8 @@ impl Feeder<'_> {
                 // complete.
                 check_unchanged(&file, job)?;
                 let ours = Sha256Hex(hash.clone().finalize().into());
-                self.notes.was_read(job.index, WasRead { sha256: ours, resumed, same: false });
+                self.notes
+                    .record_read(job.index, ReadResult { sha256: ours, resumed, same: false });
                 (flags, sha256) = (flags | LAST, Some(ours));
             }
             *started = true;
@@ -261,7 +262,7 @@ impl Feeder<'_> {
         let len = u32_from(chunk.len() - HEADER_BYTES);
         let sha256 = sha256.unwrap_or(Sha256Hex([0; 32]));
         let header = ChunkHeader { flags, len, index, offset, sha256 };
-        self.speaking.send_chunk(&header, chunk).map_err(Stop::Copy)
+        self.send_half.send_chunk(&header, chunk).map_err(Stop::Copy)
     }
 }
 

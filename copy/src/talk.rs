@@ -15,23 +15,23 @@ use std::time::{Duration, Instant};
 
 /// The sending half, shared by all threads of a copy.
 #[derive(Debug)]
-pub struct Speaking<'a> {
+pub struct SendHalf<'a> {
     sender: Mutex<MessageSender>,
     session: &'a Session,
 }
 
 /// The receiving half. By itself it accepts control messages only.
 #[derive(Debug)]
-pub struct Hearing {
+pub struct ReceiveHalf {
     receiver: MessageReceiver,
     buffer: Vec<u8>,
 }
 
 /// The queues into which a receiver demultiplexes messages.
 #[derive(Debug)]
-pub struct Sorting {
+pub struct Queues {
     /// Control messages.
-    pub words: SyncSender<Message>,
+    pub messages: SyncSender<Message>,
     /// Chunks.
     pub chunks: SyncSender<Vec<u8>>,
     /// Buffers of processed chunks, for reuse.
@@ -57,7 +57,7 @@ pub fn options(mode: ModeChoice) -> ConnectOptions {
     ConnectOptions { mode, protocol: PROTOCOL.to_owned(), ..ConnectOptions::default() }
 }
 
-impl<'a> Speaking<'a> {
+impl<'a> SendHalf<'a> {
     /// A sending half for `session`. Its calls return when the session ends.
     #[must_use]
     pub fn new(sender: MessageSender, session: &'a Session) -> Self {
@@ -68,15 +68,15 @@ impl<'a> Speaking<'a> {
     ///
     /// # Errors
     /// The connection is gone, or the session has ended.
-    pub fn send(&self, word: &Message) -> Result<(), End> {
-        let json = serde_json::to_vec(word).map_err(|e| End::Failed(e.to_string()))?;
+    pub fn send(&self, message: &Message) -> Result<(), End> {
+        let json = serde_json::to_vec(message).map_err(|e| End::Failed(e.to_string()))?;
         self.send_bytes(&json)
     }
 
     /// Sends a chunk: `chunk` with `header` put into its first [`HEADER_BYTES`].
     ///
     /// # Errors
-    /// As [`Speaking::send`].
+    /// As [`SendHalf::send`].
     ///
     /// # Panics
     /// If `chunk` is shorter than a header.
@@ -94,7 +94,7 @@ impl<'a> Speaking<'a> {
                 sender.finish();
                 // An error is ignored, because the other end may close as soon as it has received
                 // everything.
-                let _ = sender.drained(LAST_WORD_WITHIN);
+                let _ = sender.drained(FINAL_MESSAGE_TIMEOUT);
                 return;
             }
             Some(End::Interrupted) => "interrupted by its user".to_owned(),
@@ -152,7 +152,7 @@ impl fmt::Display for NotBegun {
 
 impl std::error::Error for NotBegun {}
 
-impl Hearing {
+impl ReceiveHalf {
     /// A receiving half over `receiver`.
     #[must_use]
     pub fn new(receiver: MessageReceiver) -> Self {
@@ -185,8 +185,8 @@ impl Hearing {
     ) -> Result<Message, Error> {
         let start = Instant::now();
         while start.elapsed() < patience {
-            if let Some(word) = self.recv(LOOK_EVERY).map_err(NotBegun::from)? {
-                return Ok(word);
+            if let Some(message) = self.recv(LOOK_EVERY).map_err(NotBegun::from)? {
+                return Ok(message);
             }
             watch(session);
             if let Some(end) = session.outcome() {
@@ -201,13 +201,13 @@ impl Hearing {
     ///
     /// # Errors
     /// How the copy ends.
-    pub fn sort(&mut self, sorting: &Sorting, session: &Session) -> Result<(), End> {
-        let mut finish_heard = false;
+    pub fn demultiplex(&mut self, queues: &Queues, session: &Session) -> Result<(), End> {
+        let mut finish_received = false;
         while !session.is_over() {
             match self.receiver.recv_into_timeout(&mut self.buffer, LOOK_EVERY) {
                 Ok(true) => {}
                 // A close after `finish` is valid. The writer knows whether all files are in place.
-                Ok(false) if finish_heard => return Ok(()),
+                Ok(false) if finish_received => return Ok(()),
                 Ok(false) => return Err(finished()),
                 Err(StreamError::TimedOut(_)) => continue,
                 Err(e) => return Err(e.into()),
@@ -215,17 +215,17 @@ impl Hearing {
             // An error means that the thread at the other end of the queue has ended with the
             // session.
             let _ = if self.buffer.first() == Some(&b'{') {
-                let word = parse(&self.buffer)?;
-                finish_heard |= word == Message::Finish;
-                sorting.words.send(word).map_err(drop)
+                let message = parse(&self.buffer)?;
+                finish_received |= message == Message::Finish;
+                queues.messages.send(message).map_err(drop)
             } else {
                 // An invalid chunk is queued too, because the writer reports the error.
                 if let Ok((header, _)) = ChunkHeader::parse(&self.buffer) {
                     session.chunk_came(Instant::now(), header.ends_file());
                 }
-                let spare = sorting.spare.try_recv().unwrap_or_default();
+                let spare = queues.spare.try_recv().unwrap_or_default();
                 let chunk = std::mem::replace(&mut self.buffer, spare);
-                sorting.chunks.send(chunk).map_err(drop)
+                queues.chunks.send(chunk).map_err(drop)
             };
         }
         Ok(())
@@ -238,8 +238,9 @@ pub fn unexpected(wanted: &'static str, got: &Message) -> End {
     End::Protocol(format!("{got:?} where {wanted} was due"))
 }
 
-fn parse(word: &[u8]) -> Result<Message, End> {
-    serde_json::from_slice(word).map_err(|e| End::Protocol(format!("what it says is no word: {e}")))
+fn parse(message: &[u8]) -> Result<Message, End> {
+    serde_json::from_slice(message)
+        .map_err(|e| End::Protocol(format!("what it says is no message: {e}")))
 }
 
 fn finished() -> End {
@@ -250,13 +251,13 @@ fn finished() -> End {
 pub const CHUNK_BYTES: u32 = 256 << 10;
 
 /// Timeout of a receiver for each message before the copy, because other senders may wait.
-pub const SENDER_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+pub const SENDER_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of a sender, longer because the receiver may count the bytes of existing files.
-pub const RECEIVER_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+pub const RECEIVER_REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the other end may take to receive everything at the end.
-const LAST_WORD_WITHIN: Duration = Duration::from_secs(2);
+const FINAL_MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -270,58 +271,61 @@ mod tests {
         let (session, soon) = (Session::default(), Duration::from_millis(10));
         let (a, b) = wire.pair();
         let (sender, receiver) = (a.split().0, b.split().1);
-        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
-        assert_eq!(hearing.recv(soon), Ok(None));
-        speaking.send(&Message::Finish).unwrap();
-        assert_eq!(hearing.recv(LAST_WORD_WITHIN), Ok(Some(Message::Finish)));
-        speaking.send_bytes(b"{\"type\":\"sing\"}").unwrap();
-        assert!(matches!(hearing.recv(LAST_WORD_WITHIN), Err(End::Protocol(_))));
-        speaking.send_bytes(b"").unwrap();
-        assert!(matches!(hearing.recv(LAST_WORD_WITHIN), Err(End::Protocol(_))));
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        assert_eq!(receive_half.recv(soon), Ok(None));
+        send_half.send(&Message::Finish).unwrap();
+        assert_eq!(receive_half.recv(FINAL_MESSAGE_TIMEOUT), Ok(Some(Message::Finish)));
+        send_half.send_bytes(b"{\"type\":\"sing\"}").unwrap();
+        assert!(matches!(receive_half.recv(FINAL_MESSAGE_TIMEOUT), Err(End::Protocol(_))));
+        send_half.send_bytes(b"").unwrap();
+        assert!(matches!(receive_half.recv(FINAL_MESSAGE_TIMEOUT), Err(End::Protocol(_))));
     }
 
     #[test]
-    fn sort__separates_messages_from_chunks_and_reuses_buffers() {
+    fn demultiplex__separates_messages_from_chunks_and_reuses_buffers() {
         let mut wire = Wire::new();
         let session = Session::default();
         let (a, b) = wire.pair();
         let (sender, receiver) = (a.split().0, b.split().1);
-        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
-        let (words, words_out) = sync_channel(8);
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let (messages, messages_out) = sync_channel(8);
         let (chunks, chunks_out) = sync_channel(8);
         let (spare_in, spare) = channel();
         spare_in.send(Vec::with_capacity(12_345)).unwrap();
-        speaking.send_bytes(&[0; 100]).unwrap();
-        let word = Message::GiveUp { index: 0, reason: String::new() };
-        speaking.send(&word).unwrap();
-        speaking.send_bytes(&[0; 200]).unwrap();
+        send_half.send_bytes(&[0; 100]).unwrap();
+        let message = Message::GiveUp { index: 0, reason: String::new() };
+        send_half.send(&message).unwrap();
+        send_half.send_bytes(&[0; 200]).unwrap();
         session.end(End::Complete);
         std::thread::scope(|scope| {
-            scope.spawn(|| speaking.end());
-            let sorting = Sorting { words, chunks, spare };
-            let ended = hearing.sort(&sorting, &Session::default());
+            scope.spawn(|| send_half.end());
+            let queues = Queues { messages, chunks, spare };
+            let ended = receive_half.demultiplex(&queues, &Session::default());
             assert_eq!(ended, Err(finished()));
         });
-        assert_eq!(words_out.try_iter().collect::<Vec<_>>(), [word]);
+        assert_eq!(messages_out.try_iter().collect::<Vec<_>>(), [message]);
         let chunks: Vec<_> = chunks_out.try_iter().collect();
         assert_eq!(chunks.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
         assert!(chunks[1].capacity() >= 12_345);
     }
 
     #[test]
-    fn sort__a_sender_may_close_after_finish() {
+    fn demultiplex__a_sender_may_close_after_finish() {
         let mut wire = Wire::new();
         let session = Session::default();
         let (a, b) = wire.pair();
         let (sender, receiver) = (a.split().0, b.split().1);
-        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
-        let ((words, _words), (chunks, _chunks)) = (sync_channel(8), sync_channel(8));
-        speaking.send(&Message::Finish).unwrap();
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let ((messages, _messages), (chunks, _chunks)) = (sync_channel(8), sync_channel(8));
+        send_half.send(&Message::Finish).unwrap();
         session.end(End::Complete);
         std::thread::scope(|scope| {
-            scope.spawn(|| speaking.end());
-            let sorting = Sorting { words, chunks, spare: channel().1 };
-            assert_eq!(hearing.sort(&sorting, &Session::default()), Ok(()));
+            scope.spawn(|| send_half.end());
+            let queues = Queues { messages, chunks, spare: channel().1 };
+            assert_eq!(receive_half.demultiplex(&queues, &Session::default()), Ok(()));
         });
     }
 
@@ -334,11 +338,11 @@ mod tests {
         ] {
             let mut wire = Wire::new();
             let (session, (a, b)) = (Session::default(), wire.pair());
-            let mut hearing = Hearing::new(b.split().1);
+            let mut receive_half = ReceiveHalf::new(b.split().1);
             session.end(end);
             let (sender, _receiver) = a.split();
-            Speaking::new(sender, &session).end();
-            let heard = hearing.recv(LAST_WORD_WITHIN);
+            SendHalf::new(sender, &session).end();
+            let heard = receive_half.recv(FINAL_MESSAGE_TIMEOUT);
             assert_eq!(heard, Err(End::PeerAborted(told.to_owned())));
         }
     }

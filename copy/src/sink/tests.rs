@@ -1,7 +1,7 @@
 use super::*;
 use crate::message::Name;
 use crate::partial::Partial;
-use crate::talk::Hearing;
+use crate::talk::ReceiveHalf;
 use crate::testing::{TempDir, Wire};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -50,14 +50,14 @@ impl Bench {
         }
         let (ours, theirs) = self.wire.pair();
         let ((sender, _receiver), (_sender, receiver)) = (ours.split(), theirs.split());
-        let (speaking, mut hearing) =
-            (Speaking::new(sender, &self.session), Hearing::new(receiver));
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &self.session), ReceiveHalf::new(receiver));
         let unanswered = AtomicU64::new(1);
         let mut sink = Sink {
             work,
             arrived,
             spare,
-            speaking: &speaking,
+            send_half: &send_half,
             session: &self.session,
             unanswered: &unanswered,
             overwrite: self.overwrite,
@@ -71,9 +71,9 @@ impl Bench {
         if result.is_ok() {
             assert_eq!(spare_out.try_iter().count(), chunks.len(), "all memory is given back");
         }
-        let said = hearing.recv(LOOK_EVERY).unwrap();
+        let said = receive_half.recv(LOOK_EVERY).unwrap();
         if said.is_some() {
-            assert_eq!(hearing.recv(LOOK_EVERY).unwrap(), None, "answered once");
+            assert_eq!(receive_half.recv(LOOK_EVERY).unwrap(), None, "answered once");
         }
         (result, said)
     }

@@ -20,17 +20,18 @@ fn said(job: &Job, notes: &Notes, data_bytes: u32) -> (Result<(), End>, Vec<Said
     let (_jobs, jobs) = channel();
     let (theirs, ours) = Wire::new().pair();
     let (sender, _receiver) = ours.split();
-    let speaking = Speaking::new(sender, &session);
+    let send_half = SendHalf::new(sender, &session);
     let chunk_bytes = data_bytes + u32_from(HEADER_BYTES);
-    let feeder = Feeder { jobs, speaking: &speaking, chunk_bytes, session: &session, notes };
-    let end = match feeder.send_file(job) {
+    let file_reader =
+        FileReader { jobs, send_half: &send_half, chunk_bytes, session: &session, notes };
+    let end = match file_reader.send_file(job) {
         Err(Stop::Copy(end)) => Err(end),
         _ => Ok(()),
     };
     session.end(End::Complete);
     let mut got = Vec::new();
     std::thread::scope(|scope| {
-        scope.spawn(|| speaking.end());
+        scope.spawn(|| send_half.end());
         let (_sender, mut receiver) = theirs.split();
         while let Some(chunk) = receiver.recv().unwrap_or_else(|e: Error| panic!("{e}")) {
             if chunk.first() == Some(&b'{') {
@@ -79,7 +80,7 @@ fn send_file__in_pieces_with_the_hash_at_the_end() {
         let (first, last) = (&sent[0].0, &sent[sent.len() - 1].0);
         assert!(first.has(FIRST) && first.offset == 0 && last.has(LAST));
         assert_eq!(last.sha256, hash(content));
-        let read = WasRead { sha256: hash(content), resumed: 0, same: false };
+        let read = ReadResult { sha256: hash(content), resumed: 0, same: false };
         assert_eq!(notes.take(5), Some(read));
     }
 }
@@ -118,7 +119,7 @@ fn send_file__hashes_and_does_not_send_an_existing_file() {
     let notes = Notes::default();
     let whole = Message::Hash { index: 5, sha256: hash(b"abc") };
     assert_eq!(word(&job(path.clone(), Wish::Hash { bytes: 3 }), &notes), whole);
-    let same = WasRead { sha256: hash(b"abc"), resumed: 3, same: true };
+    let same = ReadResult { sha256: hash(b"abc"), resumed: 3, same: true };
     assert_eq!(notes.take(5), Some(same));
     let announced = job(path.clone(), Wish::Hash { bytes: 3 });
     fs::remove_file(path).unwrap();

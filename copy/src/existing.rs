@@ -29,7 +29,7 @@ pub struct Named {
 }
 
 /// The receiver's existing data of a file.
-pub enum There {
+pub enum Existing {
     /// No usable data; perhaps a partial file that is too long.
     Nothing(Option<Partial>),
     /// A complete file of the same size and time.
@@ -42,11 +42,11 @@ pub enum There {
 pub struct Comparison {
     /// The file.
     pub file: Named,
-    ours: Result<Ours, String>,
+    ours: Result<HashedData, String>,
 }
 
 /// Existing data, with their hash.
-enum Ours {
+enum HashedData {
     Whole(Sha256Hex),
     Beginning(Partial),
 }
@@ -66,13 +66,13 @@ impl Named {
     ///
     /// # Errors
     /// The file is rejected; the text says why.
-    pub fn there(&self, overwrite: bool) -> Result<There, String> {
+    pub fn existing(&self, overwrite: bool) -> Result<Existing, String> {
         let Self { dir, name, size, mtime, .. } = self;
         if let Some(seen) = dir.look(name.as_bytes())? {
             // Only seconds are compared, which every file system keeps. The hash decides.
             let alike = seen.size == *size && seen.mtime.s == mtime.s;
             if seen.kind == FileType::RegularFile && alike {
-                return Ok(There::Whole(dir.read(name)?));
+                return Ok(Existing::Whole(dir.read(name)?));
             }
             let replaceable = matches!(seen.kind, FileType::RegularFile | FileType::Symlink);
             if !(replaceable && overwrite) {
@@ -84,8 +84,8 @@ impl Named {
         self.check_space(there)?;
         Ok(match partial {
             // A longer partial file is not a prefix of this file.
-            Some(partial) if (1..=*size).contains(&there) => There::Beginning(partial),
-            other => There::Nothing(other),
+            Some(partial) if (1..=*size).contains(&there) => Existing::Beginning(partial),
+            other => Existing::Nothing(other),
         })
     }
 
@@ -112,7 +112,7 @@ impl Comparison {
     #[must_use]
     pub fn with_whole(file: Named, mut whole: File, session: &Session) -> Self {
         let ours = hash_of(&mut whole, session)
-            .map(|(hash, _)| Ours::Whole(Sha256Hex(hash.finalize().into())))
+            .map(|(hash, _)| HashedData::Whole(Sha256Hex(hash.finalize().into())))
             .map_err(|e| format!("cannot read {}: {e}", file.shown()));
         Self { file, ours }
     }
@@ -120,7 +120,7 @@ impl Comparison {
     /// Hashes the partial file of an earlier attempt.
     #[must_use]
     pub fn with_beginning(file: Named, mut partial: Partial, session: &Session) -> Self {
-        let ours = partial.hash_found(session).map(|()| Ours::Beginning(partial));
+        let ours = partial.hash_found(session).map(|()| HashedData::Beginning(partial));
         Self { file, ours }
     }
 
@@ -130,17 +130,17 @@ impl Comparison {
         let Self { file, ours } = self;
         let outcome = match ours {
             Err(why) => Outcome::Refused(why),
-            Ok(Ours::Whole(ours)) if ours == theirs => Outcome::Same(ours),
-            Ok(Ours::Whole(_)) if overwrite => match file.check_space(0) {
+            Ok(HashedData::Whole(ours)) if ours == theirs => Outcome::Same(ours),
+            Ok(HashedData::Whole(_)) if overwrite => match file.check_space(0) {
                 Ok(()) => Outcome::Wanted(None, 0),
                 Err(why) => Outcome::Refused(why),
             },
-            Ok(Ours::Whole(_)) => Outcome::Refused(format!(
+            Ok(HashedData::Whole(_)) => Outcome::Refused(format!(
                 "{} is there already, of the same size and time, and differs (--overwrite at the \
                  receiver replaces it)",
                 file.name
             )),
-            Ok(Ours::Beginning(partial)) => {
+            Ok(HashedData::Beginning(partial)) => {
                 let stays = if partial.sha256() == theirs { partial.bytes() } else { 0 };
                 Outcome::Wanted(Some(partial), stays)
             }
