@@ -2,7 +2,7 @@
 //! I/O and no clock; applications copy the data.
 //!
 //! [`Opening`] is a channel whose peer is not known yet. A [`Channel`] handles completions
-//! ([`Channel::handle_completions`]), actions of its application ([`Channel::handle_news`]), and
+//! ([`Channel::handle_completions`]), actions of its application ([`Channel::handle_application`]), and
 //! the end of the side connection ([`Channel::handle_peer_left`]). Each returns the resulting
 //! state.
 
@@ -36,14 +36,14 @@ pub(crate) struct Channel {
     /// Control messages that have not completed.
     controls: u32,
     finish_said: bool,
-    drained_said: bool,
+    drained_sent: bool,
     /// A request was flushed, because the queue pair failed.
     flushed: bool,
 }
 
 /// The state of a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum ChannelState {
     Open,
     /// Everything was delivered in both directions, and both ends know it.
     Done,
@@ -67,63 +67,65 @@ impl Channel {
     }
 
     /// Handles an event of the queue pair: the cause of a failure that no completion reports.
-    pub(crate) fn handle_event(event: AsyncEvent) -> Standing {
+    pub(crate) fn handle_event(event: AsyncEvent) -> ChannelState {
         match event {
             AsyncEvent::QpAccessErr(_) => lost("it wrote where it may not"),
             AsyncEvent::QpReqErr(_) => lost("it made an impossible request"),
-            AsyncEvent::QpFatal(_) => Standing::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
-            _ => Standing::Open,
+            AsyncEvent::QpFatal(_) => ChannelState::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
+            _ => ChannelState::Open,
         }
     }
 
     /// Handles completions of the queue pair.
-    pub(crate) fn handle_completions(&mut self, endpoint: &mut Endpoint) -> Standing {
+    pub(crate) fn handle_completions(&mut self, endpoint: &mut Endpoint) -> ChannelState {
         loop {
             match endpoint.poll_cq(self.objects.cq) {
                 Ok(Some(wc)) => {
                     if let Err(cause) = self.on_completion(&wc, endpoint) {
-                        return Standing::Lost(cause);
+                        return ChannelState::Lost(cause);
                     }
                 }
                 Ok(None) if self.flushed => {
-                    return Standing::Lost(Cause::QueuePair(WcStatus::WrFlushErr));
+                    return ChannelState::Lost(Cause::QueuePair(WcStatus::WrFlushErr));
                 }
                 Ok(None) => break,
-                Err(_) => return Standing::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
+                Err(_) => return ChannelState::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
             }
         }
-        self.handle_news(endpoint)
+        self.handle_application(endpoint)
     }
 
     /// Handles actions of the application, and posts the resulting messages.
-    pub(crate) fn handle_news(&mut self, endpoint: &mut Endpoint) -> Standing {
+    pub(crate) fn handle_application(&mut self, endpoint: &mut Endpoint) -> ChannelState {
         if self.shared.has(Milestone::Aborted) {
             let cause = self.shared.cause().cloned();
-            return Standing::Lost(cause.unwrap_or_else(|| Cause::Aborted("no reason".into())));
+            return ChannelState::Lost(cause.unwrap_or_else(|| Cause::Aborted("no reason".into())));
         }
-        if self.shared.has(Milestone::Deaf) && !self.shared.arrived.is_empty() {
+        if self.shared.has(Milestone::ReceiveClosed) && !self.shared.arrived.is_empty() {
             let why = "it was closed before everything that came was taken";
-            return Standing::Lost(Cause::Aborted(why.into()));
+            return ChannelState::Lost(Cause::Aborted(why.into()));
         }
-        match self.say(endpoint) {
-            Err(e) => Standing::Lost(Cause::NetworkGone(format!("a request was not taken: {e}"))),
-            Ok(()) if self.is_done() => Standing::Done,
-            Ok(()) => Standing::Open,
+        match self.post_messages(endpoint) {
+            Err(e) => {
+                ChannelState::Lost(Cause::NetworkGone(format!("a request was not taken: {e}")))
+            }
+            Ok(()) if self.is_done() => ChannelState::Done,
+            Ok(()) => ChannelState::Open,
         }
     }
 
     /// Handles the end of the side connection, with or without a reason.
-    pub(crate) fn handle_peer_left(&mut self, why: Option<String>) -> Standing {
-        let all_came = self.drained_said;
+    pub(crate) fn handle_peer_left(&mut self, why: Option<String>) -> ChannelState {
+        let all_came = self.drained_sent;
         let all_went = self.shared.has(Milestone::Drained)
             || self.out.is_all_taken() && self.out.is_empty(&self.shared);
         match why {
-            Some(why) => Standing::Lost(Cause::PeerAborted(why)),
+            Some(why) => ChannelState::Lost(Cause::PeerAborted(why)),
             None if all_came && all_went => {
                 self.shared.set(Milestone::Drained);
-                Standing::Done
+                ChannelState::Done
             }
-            None => Standing::Lost(Cause::PeerGone("its side connection closed")),
+            None => ChannelState::Lost(Cause::PeerGone("its side connection closed")),
         }
     }
 
@@ -199,7 +201,7 @@ impl Channel {
     }
 
     /// Posts everything that may be sent: fragments, credit, `Finish` and `Drained`.
-    fn say(&mut self, endpoint: &mut Endpoint) -> Result<(), PostError> {
+    fn post_messages(&mut self, endpoint: &mut Endpoint) -> Result<(), PostError> {
         // Read before the fragments are counted, because no fragment follows the end.
         let is_finished = self.shared.has(Milestone::Finished);
         while let Some(fragment) = self.out.next(&self.shared, is_finished) {
@@ -215,8 +217,8 @@ impl Channel {
             self.finish_said = true;
             self.post_control(endpoint, Control::finish(self.out.posted()))?;
         }
-        if !self.drained_said && self.inn.is_drained(taken) {
-            self.drained_said = true;
+        if !self.drained_sent && self.inn.is_drained(taken) {
+            self.drained_sent = true;
             self.post_control(endpoint, Control::Drained)?;
         }
         Ok(())
@@ -232,9 +234,9 @@ impl Channel {
         endpoint.post_send(self.objects.qpn, &WorkRequest::new(0, op, sges))
     }
 
-    fn post_control(&mut self, endpoint: &mut Endpoint, say: Control) -> Result<(), PostError> {
+    fn post_control(&mut self, endpoint: &mut Endpoint, control: Control) -> Result<(), PostError> {
         self.controls += 1;
-        let op = WrOp::SendImm { imm: say.emit() };
+        let op = WrOp::SendImm { imm: control.emit() };
         endpoint.post_send(self.objects.qpn, &WorkRequest::new(0, op, &[]))
     }
 
@@ -242,8 +244,8 @@ impl Channel {
     /// no more, only the credit for received data must have been sent: nothing would take further
     /// data of the other end.
     fn is_done(&self) -> bool {
-        let all_came = self.drained_said
-            || self.shared.has(Milestone::Deaf) && self.inn.is_all_told(self.taken());
+        let all_came = self.drained_sent
+            || self.shared.has(Milestone::ReceiveClosed) && self.inn.is_all_credited(self.taken());
         self.shared.has(Milestone::Drained) && all_came && self.controls == 0
     }
 
@@ -255,8 +257,8 @@ impl Channel {
     }
 }
 
-fn lost(what: &'static str) -> Standing {
-    Standing::Lost(Cause::Protocol(what))
+fn lost(what: &'static str) -> ChannelState {
+    ChannelState::Lost(Cause::Protocol(what))
 }
 
 const NOTHING: RecvRequest<'static> = RecvRequest { wr_id: 0, sges: &[] };

@@ -3,7 +3,7 @@
 use crate::channel::{Local, Rings};
 use crate::config::Shape;
 use crate::error::SetupError;
-use crate::peers::PeerPlace;
+use crate::peers::ConnectionCount;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
@@ -26,7 +26,7 @@ pub(crate) enum Command {
     /// Create a queue pair for connections of at most this shape.
     Open(Shape, Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
     /// Connect it to the peer's.
-    Connect(Box<Wish>, SyncSender<Result<(Sending, Receiving), SetupError>>),
+    Connect(Box<ConnectParams>, SyncSender<Result<(Sending, Receiving), SetupError>>),
     /// Both ends are connected: from now on the side connection is watched.
     Keep(ChannelId, Side),
     /// The handshake failed.
@@ -41,14 +41,14 @@ pub(crate) enum Command {
 
 /// Parameters to connect a channel.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ConnectParams {
     pub(crate) id: ChannelId,
     pub(crate) kind: Kind,
     pub(crate) shape: Shape,
     pub(crate) route: Route,
     pub(crate) theirs: Local,
     /// The count of the peer's connections, if the peer connected to us.
-    pub(crate) place: Option<PeerPlace>,
+    pub(crate) count: Option<ConnectionCount>,
 }
 
 /// Handle to send commands to the worker.

@@ -1,15 +1,15 @@
 //! The handshake of two ends over the side connection.
 
 use crate::channel::{Local, Rings};
-use crate::commands::{ChannelId, Command, Wish};
+use crate::commands::{ChannelId, Command, ConnectParams};
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::network::{ConnectOptions, NetworkShared};
-use crate::peers::PeerPlace;
+use crate::peers::ConnectionCount;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
-use crate::side::{Hello, Ring, Side, VERSION, Word, printable};
+use crate::side::{Hello, Ring, Side, SideMessage, VERSION, printable};
 use spanwire_host::modes::{Modes, settle_between};
 use spanwire_host::queue_pair::{QpParams, Route};
 use spanwire_transport::{Agreed, Mtu, Offer};
@@ -65,34 +65,34 @@ pub(crate) fn call(
     let reserved = Reserved::new(network, Shape::wanted(&network.config))?;
     let ours = hello(network, local.ip(), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
-    side.send(&Word::Hello(Box::new(ours.clone()))).map_err(say)?;
+    side.send(&SideMessage::Hello(Box::new(ours.clone()))).map_err(say)?;
     let theirs = expect_hello(&mut side, deadline)?;
-    let come_to_terms = || {
+    let negotiate = || {
         let terms = terms(network, &ours, &theirs, true)?;
         let halves = reserved.connect(kind, &terms, &theirs, None)?;
         Ok((terms, halves))
     };
-    let (terms, (sending, receiving)) = come_to_terms().inspect_err(|why| turn_away(&side, why))?;
+    let (terms, (sending, receiving)) = negotiate().inspect_err(|why| reject(&side, why))?;
     greet(network, &theirs);
-    side.send(&Word::Ready).map_err(say)?;
+    side.send(&SideMessage::Ready).map_err(say)?;
     reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
     Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
-/// Sets up a connection as the listener, for a caller that is counted by `place`.
+/// Sets up a connection as the listener, for a caller that is counted by `count`.
 pub(crate) fn answer(
     network: &NetworkShared,
     mut side: Side,
-    place: PeerPlace,
+    count: ConnectionCount,
     options: &ConnectOptions,
     kind: Kind,
     deadline: Instant,
 ) -> Result<Established, SetupError> {
     let (local, peer) = (side.local(), side.peer());
     let theirs = expect_hello(&mut side, deadline);
-    let theirs = theirs.inspect_err(|why| turn_away(&side, why))?;
-    let come_to_terms = || {
+    let theirs = theirs.inspect_err(|why| reject(&side, why))?;
+    let negotiate = || {
         if theirs.ip != peer.ip() && !options.any_address {
             return Err(SetupError::Address(theirs.ip, peer.ip()));
         }
@@ -101,16 +101,16 @@ pub(crate) fn answer(
         let terms = terms(network, &ours, &theirs, false)?;
         // Resources are allocated only after agreement, and only for the agreed shape.
         let reserved = Reserved::new(network, terms.shape)?;
-        let halves = reserved.connect(kind, &terms, &theirs, Some(place))?;
+        let halves = reserved.connect(kind, &terms, &theirs, Some(count))?;
         let ours = ours.lending(&reserved.local);
         Ok((reserved, ours, terms, halves))
     };
     let (reserved, ours, terms, (sending, receiving)) =
-        come_to_terms().inspect_err(|why| turn_away(&side, why))?;
-    side.send(&Word::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
+        negotiate().inspect_err(|why| reject(&side, why))?;
+    side.send(&SideMessage::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
     greet(network, &theirs);
     match side.recv(deadline)? {
-        Word::Ready => {}
+        SideMessage::Ready => {}
         other => return Err(unexpected(&other, "ready")),
     }
     reserved.keep(side);
@@ -119,8 +119,8 @@ pub(crate) fn answer(
 }
 
 /// Sends a rejection to a peer, if that does not block.
-pub(crate) fn turn_away(side: &Side, why: &SetupError) {
-    side.send_last(&Word::Reject { reason: reason_for(why) });
+pub(crate) fn reject(side: &Side, why: &SetupError) {
+    side.send_last(&SideMessage::Reject { reason: reason_for(why) });
 }
 
 /// The reason that a rejected peer receives.
@@ -151,11 +151,11 @@ impl<'a> Reserved<'a> {
         kind: Kind,
         terms: &Terms,
         theirs: &Hello,
-        place: Option<PeerPlace>,
+        count: Option<ConnectionCount>,
     ) -> Result<(Sending, Receiving), SetupError> {
         let (Terms { shape, route, .. }, theirs) = (*terms, theirs.local());
-        let wish = Box::new(Wish { id: self.id, kind, shape, route, theirs, place });
-        let connected = self.network.commands.ask(|reply| Command::Connect(wish, reply));
+        let params = Box::new(ConnectParams { id: self.id, kind, shape, route, theirs, count });
+        let connected = self.network.commands.ask(|reply| Command::Connect(params, reply));
         connected.ok_or_else(|| self.network.gone())?
     }
 
@@ -202,16 +202,18 @@ fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError>
 }
 
 /// The hello, if its version is ours.
-pub(crate) fn expected_hello(word: Word) -> Result<Hello, SetupError> {
+pub(crate) fn expected_hello(word: SideMessage) -> Result<Hello, SetupError> {
     match word {
-        Word::Hello(hello) if hello.version != VERSION => Err(SetupError::Version(hello.version)),
-        Word::Hello(hello) => Ok(*hello),
+        SideMessage::Hello(hello) if hello.version != VERSION => {
+            Err(SetupError::Version(hello.version))
+        }
+        SideMessage::Hello(hello) => Ok(*hello),
         other => Err(unexpected(&other, "a hello")),
     }
 }
 
 /// The error for an unexpected message.
-pub(crate) fn unexpected(word: &Word, due: &str) -> SetupError {
+pub(crate) fn unexpected(word: &SideMessage, due: &str) -> SetupError {
     SetupError::Garbled(format!("{} where {due} was due", printable(&format!("{word:?}"))))
 }
 

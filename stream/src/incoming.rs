@@ -13,7 +13,7 @@ pub(crate) struct Incoming {
     bytes: u64,
     /// The message whose last fragment has not arrived.
     message: Arrived,
-    told: Taken,
+    credited: Taken,
     finished: bool,
 }
 
@@ -27,8 +27,8 @@ pub(crate) struct Taken {
 impl Incoming {
     pub(crate) fn new(kind: Kind, shape: Shape) -> Self {
         let message = Arrived { bytes: 0, fragments: 0 };
-        let told = Taken::default();
-        Self { shape, kind, fragments: 0, bytes: 0, message, told, finished: false }
+        let credited = Taken::default();
+        Self { shape, kind, fragments: 0, bytes: 0, message, credited, finished: false }
     }
 
     /// Handles a fragment of `bytes` in the ring. Returns what the application may take now, if
@@ -87,19 +87,19 @@ impl Incoming {
     /// too: this end has finished, and may close before a quarter is taken.
     pub(crate) fn credit(&mut self, taken: Taken, at_once: bool) -> Option<u64> {
         let (bytes, fragments) = self.shape.credit_after();
-        let owes = taken.bytes - self.told.bytes >= bytes
-            || taken.fragments - self.told.fragments >= fragments
-            || at_once && taken.fragments > self.told.fragments;
+        let owes = taken.bytes - self.credited.bytes >= bytes
+            || taken.fragments - self.credited.fragments >= fragments
+            || at_once && taken.fragments > self.credited.fragments;
         if !owes || self.finished {
             return None;
         }
-        self.told = taken;
+        self.credited = taken;
         Some(taken.fragments)
     }
 
     /// True if all received data were taken, and credit for all of them was sent.
-    pub(crate) fn is_all_told(&self, taken: Taken) -> bool {
-        taken.fragments == self.fragments && self.told.fragments == self.fragments
+    pub(crate) fn is_all_credited(&self, taken: Taken) -> bool {
+        taken.fragments == self.fragments && self.credited.fragments == self.fragments
     }
 
     /// True if the other end has finished and all data were taken.
@@ -213,6 +213,6 @@ mod tests {
         assert_eq!(inn.credit(Taken { fragments: 7, bytes: 1024 }, false), Some(7));
         let last = Taken { fragments: 8, bytes: 1025 };
         assert_eq!((inn.credit(last, false), inn.credit(last, true)), (None, Some(8)));
-        assert_eq!(inn.credit(last, true), None, "told already");
+        assert_eq!(inn.credit(last, true), None, "credited already");
     }
 }

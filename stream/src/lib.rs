@@ -63,7 +63,6 @@ mod half;
 mod handshake;
 mod imm;
 mod incoming;
-mod keeper;
 mod listener;
 mod network;
 mod outgoing;
@@ -72,6 +71,7 @@ mod receiving;
 mod sending;
 mod shared;
 mod side;
+mod side_thread;
 mod signal;
 #[cfg(test)]
 mod testing;

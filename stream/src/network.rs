@@ -7,11 +7,11 @@ use crate::config::ValidConfig;
 use crate::connection::Connection;
 use crate::error::SetupError;
 use crate::handshake::{Established, call};
-use crate::keeper::Keeper;
 use crate::listener::Listener;
 use crate::peers::Peers;
-use crate::shared::{Kind, Tray};
+use crate::shared::{Kind, ReadyQueue};
 use crate::side::Side;
+use crate::side_thread::SideThread;
 use spanwire_base::Dur;
 use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, Way, Wrap};
@@ -106,11 +106,12 @@ impl Network {
             seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
         let bell = Arc::new(Doorbell::new().map_err(descriptors)?);
-        let tray = Arc::new(Tray::new(config.max_connections, bell.clone()));
+        let ready_queue = Arc::new(ReadyQueue::new(config.max_connections, bell.clone()));
         let (commands, queue) = worker::commands(bell);
-        let (keeper_handle, keeper) = Keeper::new(commands.clone()).map_err(descriptors)?;
+        let (keeper_handle, side_thread) =
+            SideThread::new(commands.clone()).map_err(descriptors)?;
         let clock = attachment.clock;
-        let channels = Channels::new(config.clone(), clock, tray, keeper_handle);
+        let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
         let shared = Arc::new(NetworkShared {
             config,
             engine,
@@ -134,7 +135,7 @@ impl Network {
             }
         };
         let threads =
-            vec![start("spanwire-worker", work)?, start("spanwire-side", || keeper.run())?];
+            vec![start("spanwire-worker", work)?, start("spanwire-side", || side_thread.run())?];
         Ok(Self { shared, threads })
     }
 

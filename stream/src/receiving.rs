@@ -19,7 +19,7 @@ pub(crate) struct Receiving {
     bytes: u64,
     fragments: u64,
     /// The counts of bytes and fragments at the last notification of the worker.
-    told: (u64, u64),
+    notified: (u64, u64),
     /// The rest of a byte stream's fragment that was taken in part.
     rest: Option<Arrived>,
 }
@@ -36,7 +36,7 @@ impl Half for Receiving {
 
 impl Receiving {
     pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
-        Self { shared, ring, bytes: 0, fragments: 0, told: (0, 0), rest: None }
+        Self { shared, ring, bytes: 0, fragments: 0, notified: (0, 0), rest: None }
     }
 
     /// Copies the next message into `into`. False at the orderly end.
@@ -115,20 +115,21 @@ impl Receiving {
         self.shared.taken_bytes.store(self.bytes, Ordering::SeqCst);
         self.shared.taken.store(self.fragments, Ordering::SeqCst);
         let (bytes, fragments) = self.shared.shape.credit_after();
-        let owes = self.bytes - self.told.0 >= bytes || self.fragments - self.told.1 >= fragments;
+        let owes =
+            self.bytes - self.notified.0 >= bytes || self.fragments - self.notified.1 >= fragments;
         // The worker marks the end before it reads the counts, so one of both sees the other's
         // change.
         let ends = self.shared.has(Milestone::PeerFinished) || self.shared.has(Milestone::Finished);
         if owes || ends {
-            self.told = (self.bytes, self.fragments);
-            self.shared.tell_worker();
+            self.notified = (self.bytes, self.fragments);
+            self.shared.notify_worker();
         }
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.shared.set(Milestone::Deaf);
-        self.shared.tell_worker();
+        self.shared.set(Milestone::ReceiveClosed);
+        self.shared.notify_worker();
     }
 }

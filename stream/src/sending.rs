@@ -48,7 +48,7 @@ impl Sending {
         self.copy_in(message);
         let pushed = self.shared.sent.push(u32_from(message.len()));
         assert!(pushed.is_ok(), "nobody else pushes, and there was room");
-        self.shared.tell_worker();
+        self.shared.notify_worker();
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl Sending {
         }
         self.copy_in(&bytes[..count]);
         self.shared.written.store(self.written, Ordering::Release);
-        self.shared.tell_worker();
+        self.shared.notify_worker();
         Ok(count)
     }
 
@@ -70,7 +70,7 @@ impl Sending {
     pub(crate) fn finish(&mut self) {
         if !self.shared.has(Milestone::Finished) {
             self.shared.set(Milestone::Finished);
-            self.shared.tell_worker();
+            self.shared.notify_worker();
         }
     }
 
@@ -89,7 +89,7 @@ impl Sending {
     pub(crate) fn abort(&self, why: &str) {
         self.shared.fail(Cause::Aborted(why.to_owned()));
         self.shared.set(Milestone::Aborted);
-        self.shared.tell_worker();
+        self.shared.notify_worker();
     }
 
     fn check_open(&self) -> Result<(), Error> {

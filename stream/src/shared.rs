@@ -3,7 +3,7 @@
 
 use crate::config::Shape;
 use crate::error::Cause;
-use crate::peers::PeerPlace;
+use crate::peers::ConnectionCount;
 use crate::signal::Signal;
 use crossbeam_queue::ArrayQueue;
 use spanwire_base::usize_from;
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 
 /// The queue of channels whose applications did something, for the worker.
 #[derive(Debug)]
-pub(crate) struct Tray {
+pub(crate) struct ReadyQueue {
     slots: ArrayQueue<u32>,
     /// A channel did not fit into `slots`: the worker must visit all channels.
     overflowed: AtomicBool,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) shape: Shape,
     /// The channel's slot at the worker.
     slot: u32,
-    tray: Arc<Tray>,
+    ready_queue: Arc<ReadyQueue>,
     is_in_tray: AtomicBool,
     /// Messages in the send ring, by length, in order; not used for a byte stream.
     pub(crate) sent: ArrayQueue<u32>,
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) sendable: Signal,
     pub(crate) receivable: Signal,
     /// Counts against the peer's limit until all handles and the worker have dropped this state.
-    _place: Option<PeerPlace>,
+    _count: Option<ConnectionCount>,
 }
 
 /// A message in the receive ring, or a fragment of a byte stream.
@@ -73,7 +73,7 @@ pub(crate) enum Milestone {
     /// The application has finished sending.
     Finished = 1,
     /// The application receives no more.
-    Deaf = 2,
+    ReceiveClosed = 2,
     /// The other end has finished sending; data received before are in `arrived`.
     PeerFinished = 4,
     /// The other application has taken all data.
@@ -84,7 +84,7 @@ pub(crate) enum Milestone {
     Gone = 32,
 }
 
-impl Tray {
+impl ReadyQueue {
     pub(crate) fn new(channels: u32, bell: Arc<Doorbell>) -> Self {
         // A slot may be reused by a new channel while handles of the previous one remain.
         let slots = ArrayQueue::new(usize_from(channels.into()) * 2);
@@ -105,13 +105,18 @@ impl Tray {
 impl Shared {
     /// # Errors
     /// There are no descriptors left.
-    pub(crate) fn new(kind: Kind, shape: Shape, slot: u32, tray: Arc<Tray>) -> io::Result<Self> {
+    pub(crate) fn new(
+        kind: Kind,
+        shape: Shape,
+        slot: u32,
+        ready_queue: Arc<ReadyQueue>,
+    ) -> io::Result<Self> {
         let fragments = usize_from(shape.fragments.into());
         Ok(Self {
             kind,
             shape,
             slot,
-            tray,
+            ready_queue,
             is_in_tray: AtomicBool::new(false),
             sent: ArrayQueue::new(fragments),
             written: AtomicU64::new(0),
@@ -123,29 +128,29 @@ impl Shared {
             cause: OnceLock::new(),
             sendable: Signal::new()?,
             receivable: Signal::new()?,
-            _place: None,
+            _count: None,
         })
     }
 
-    /// The same, counted by `place`.
-    pub(crate) fn counted_at(self, place: Option<PeerPlace>) -> Self {
-        Self { _place: place, ..self }
+    /// The same, counted by `count`.
+    pub(crate) fn counted_by(self, count: Option<ConnectionCount>) -> Self {
+        Self { _count: count, ..self }
     }
 
     /// Notifies the worker that the application did something, which must have been published
     /// before.
-    pub(crate) fn tell_worker(&self) {
+    pub(crate) fn notify_worker(&self) {
         if self.has(Milestone::Gone) || self.is_in_tray.swap(true, Ordering::SeqCst) {
             return;
         }
-        if self.tray.slots.push(self.slot).is_err() {
-            self.tray.overflowed.store(true, Ordering::SeqCst);
+        if self.ready_queue.slots.push(self.slot).is_err() {
+            self.ready_queue.overflowed.store(true, Ordering::SeqCst);
         }
-        self.tray.bell.ring();
+        self.ready_queue.bell.ring();
     }
 
     /// Called by the worker before it visits the channel: later changes need a new notification.
-    pub(crate) fn out_of_tray(&self) {
+    pub(crate) fn clear_queued(&self) {
         self.is_in_tray.swap(false, Ordering::SeqCst);
     }
 
@@ -179,45 +184,45 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    fn shared(tray: &Arc<Tray>, slot: u32) -> Shared {
+    fn shared(ready_queue: &Arc<ReadyQueue>, slot: u32) -> Shared {
         let shape = Shape::wanted(&Config::default());
-        Shared::new(Kind::Messages, shape, slot, tray.clone()).unwrap()
+        Shared::new(Kind::Messages, shape, slot, ready_queue.clone()).unwrap()
     }
 
     #[test]
     fn tell_worker__queues_a_channel_once() {
-        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
-        let channel = shared(&tray, 0);
-        channel.tell_worker();
-        channel.tell_worker();
-        assert!(tray.bell.take());
-        assert_eq!((tray.pop(), tray.pop()), (Some(0), None));
-        channel.tell_worker();
-        assert_eq!(tray.pop(), None, "not looked at yet");
-        channel.out_of_tray();
-        channel.tell_worker();
-        assert_eq!(tray.pop(), Some(0));
-        channel.out_of_tray();
+        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channel = shared(&ready_queue, 0);
+        channel.notify_worker();
+        channel.notify_worker();
+        assert!(ready_queue.bell.take());
+        assert_eq!((ready_queue.pop(), ready_queue.pop()), (Some(0), None));
+        channel.notify_worker();
+        assert_eq!(ready_queue.pop(), None, "not looked at yet");
+        channel.clear_queued();
+        channel.notify_worker();
+        assert_eq!(ready_queue.pop(), Some(0));
+        channel.clear_queued();
         channel.set(Milestone::Gone);
-        channel.tell_worker();
-        assert_eq!(tray.pop(), None, "nobody is there to look");
+        channel.notify_worker();
+        assert_eq!(ready_queue.pop(), None, "nobody is there to look");
     }
 
     #[test]
     fn tell_worker__a_full_queue_makes_the_worker_visit_all() {
-        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
-        let channels = [0; 3].map(|slot| shared(&tray, slot));
+        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channels = [0; 3].map(|slot| shared(&ready_queue, slot));
         for channel in &channels {
-            channel.tell_worker();
+            channel.notify_worker();
         }
-        assert!(tray.take_overflow() && !tray.take_overflow());
-        assert!(tray.bell.take());
+        assert!(ready_queue.take_overflow() && !ready_queue.take_overflow());
+        assert!(ready_queue.bell.take());
     }
 
     #[test]
     fn fail__the_first_cause_counts() {
-        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
-        let channel = shared(&tray, 0);
+        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channel = shared(&ready_queue, 0);
         channel.fail(Cause::PeerGone("first"));
         channel.fail(Cause::PeerGone("second"));
         assert_eq!(channel.cause(), Some(&Cause::PeerGone("first")));

@@ -22,7 +22,7 @@ pub(crate) const VERSION: u32 = 1;
 /// A message of the side connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Word {
+pub(crate) enum SideMessage {
     /// Identity, capabilities and receive ring of an end. The caller sends its hello first.
     Hello(Box<Hello>),
     /// The caller's queue pair is connected.
@@ -78,9 +78,9 @@ pub(crate) struct Side {
 
 /// The result of polling the side connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Polled {
     Nothing,
-    Word(Word),
+    Message(SideMessage),
     /// The connection ended, or violated the protocol.
     End,
 }
@@ -144,17 +144,17 @@ impl Side {
         self.lines.socket()
     }
 
-    pub(crate) fn send(&self, word: &Word) -> io::Result<()> {
+    pub(crate) fn send(&self, word: &SideMessage) -> io::Result<()> {
         self.lines.send(word)
     }
 
     /// Sends `word` if that does not block. Errors are ignored, because the connection ends.
-    pub(crate) fn send_last(&self, word: &Word) {
+    pub(crate) fn send_last(&self, word: &SideMessage) {
         self.lines.send_last(word);
     }
 
     /// The next message, until `deadline`. A rejection is returned as an error.
-    pub(crate) fn recv(&mut self, deadline: Instant) -> Result<Word, SetupError> {
+    pub(crate) fn recv(&mut self, deadline: Instant) -> Result<SideMessage, SetupError> {
         let begin = Instant::now();
         let line = self.lines.recv_line(deadline).map_err(|e| match e {
             SideError::Io(_) | SideError::Closed => SetupError::Closed,
@@ -162,7 +162,7 @@ impl Side {
             SideError::TooLong(e) => SetupError::Garbled(e.to_string()),
         })?;
         match parse(&line)? {
-            Word::Reject { reason } | Word::Abort { reason } => {
+            SideMessage::Reject { reason } | SideMessage::Abort { reason } => {
                 Err(SetupError::Refused(printable(&reason)))
             }
             word => Ok(word),
@@ -170,11 +170,11 @@ impl Side {
     }
 
     /// Polls for a message.
-    pub(crate) fn look(&mut self) -> Heard {
+    pub(crate) fn look(&mut self) -> Polled {
         match self.lines.try_line() {
-            Ok(Some(line)) => parse(&line).map_or(Heard::End, Heard::Word),
-            Ok(None) => Heard::Nothing,
-            Err(_) => Heard::End,
+            Ok(Some(line)) => parse(&line).map_or(Polled::End, Polled::Message),
+            Ok(None) => Polled::Nothing,
+            Err(_) => Polled::End,
         }
     }
 }
@@ -186,7 +186,7 @@ impl AsFd for Side {
 }
 
 /// Parses a line.
-pub(crate) fn parse(line: &[u8]) -> Result<Word, SetupError> {
+pub(crate) fn parse(line: &[u8]) -> Result<SideMessage, SetupError> {
     // The message may quote the peer's bytes.
     serde_json::from_slice(line).map_err(|e| SetupError::Garbled(printable(&e.to_string())))
 }
@@ -238,9 +238,9 @@ mod tests {
     fn recv__messages_do_not_depend_on_read_boundaries() {
         let (mut side, raw) = pair();
         raw.write_all(b"{\"type\":\"ready\"}\n{\"type\":\"re").unwrap();
-        assert_eq!(side.recv(late()).unwrap(), Word::Ready);
+        assert_eq!(side.recv(late()).unwrap(), SideMessage::Ready);
         raw.write_all(b"ady\"}\n").unwrap();
-        assert_eq!(side.recv(late()).unwrap(), Word::Ready);
+        assert_eq!(side.recv(late()).unwrap(), SideMessage::Ready);
     }
 
     #[test]
@@ -270,16 +270,16 @@ mod tests {
     #[test]
     fn look__finds_a_message_nothing_and_the_end() {
         let (mut side, raw) = pair();
-        assert_eq!(side.look(), Heard::Nothing);
+        assert_eq!(side.look(), Polled::Nothing);
         raw.write_all(b"{\"type\":\"abort\",\"reason\":\"x\"}\n").unwrap();
-        let abort = Word::Abort { reason: "x".into() };
+        let abort = SideMessage::Abort { reason: "x".into() };
         let deadline = late();
-        while side.look() == Heard::Nothing {
+        while side.look() == Polled::Nothing {
             assert!(Instant::now() < deadline);
         }
         raw.write_all(b"{\"type\":\"abort\",\"reason\":\"x\"}\n").unwrap();
         drop(raw);
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!((side.look(), side.look()), (Heard::Word(abort), Heard::End));
+        assert_eq!((side.look(), side.look()), (Polled::Message(abort), Polled::End));
     }
 }

@@ -333,10 +333,10 @@ fn listen__a_silent_client_delays_no_other_and_is_limited() {
     thread::sleep(SOON);
     let mut others = [(); 2].map(|()| TcpStream::connect(address).unwrap());
     // One connection above the limit, which is rejected at once.
-    let mut told = String::new();
+    let mut reply = String::new();
     others[1].set_read_timeout(Some(LATE)).unwrap();
-    others[1].read_to_string(&mut told).unwrap();
-    assert!(told.contains("max_half_open_per_peer"), "{told}");
+    others[1].read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("max_half_open_per_peer"), "{reply}");
     // The others are limited by the handshake timeout.
     thread::sleep(Duration::from_millis(2200));
     b.connect(address, &ConnectOptions::default()).unwrap();
@@ -369,10 +369,10 @@ fn listen__garbage_changes_nothing_for_others() {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(LATE)).unwrap();
         stream.write_all(line.as_bytes()).unwrap();
-        let mut told = String::new();
+        let mut reply = String::new();
         // The connection is reset if some bytes were not read.
-        let _ = stream.read_to_string(&mut told);
-        assert!(told.contains(answer), "{line} was answered {told:?}");
+        let _ = stream.read_to_string(&mut reply);
+        assert!(reply.contains(answer), "{line} was answered {reply:?}");
     }
     b.connect(address, &ConnectOptions::default()).unwrap();
 }

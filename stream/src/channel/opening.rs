@@ -106,7 +106,7 @@ impl Opening {
             inn: Incoming::new(kind, shape),
             controls: 0,
             finish_said: false,
-            drained_said: false,
+            drained_sent: false,
             flushed: false,
         })
     }

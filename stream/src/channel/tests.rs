@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::Error;
 use crate::shared::Kind;
-use crate::testing::{Pair, SMALL, Weather, in_both_modes};
+use crate::testing::{Faults, Pair, SMALL, in_both_modes};
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rng, usize_from};
 use spanwire_transport::WireMode;
@@ -157,7 +157,7 @@ proptest! {
         let mode = if sr { WireMode::Sr } else { WireMode::Rc };
         let kind = if stream { Kind::Bytes } else { Kind::Messages };
         let mut pair = Pair::new(mode, kind, SMALL);
-        pair.weather = Weather { loss_ppm: 20_000, late_ppm: 20_000, twice_ppm: 20_000 };
+        pair.faults = Faults { loss_ppm: 20_000, late_ppm: 20_000, twice_ppm: 20_000 };
         // The total is bounded, because many small messages take as long as few large ones.
         let total = usize_from(max * 60).min(60_000);
         exchange(pair, total, seed, max);
@@ -168,7 +168,7 @@ proptest! {
 fn handle_news__both_ends_detect_an_orderly_end() {
     in_both_modes(|mode| {
         let mut pair = bytes(mode);
-        pair.weather.loss_ppm = 50_000;
+        pair.faults.loss_ppm = 50_000;
         let sent = noise(3000, 5);
         assert_eq!(pair.sender(0).try_bytes(&sent), Ok(3000));
         pair.sender(0).finish();
@@ -190,7 +190,7 @@ fn handle_news__both_ends_detect_an_orderly_end() {
         assert!(pair.run(LONG));
         assert_eq!(pair.sender(1).check_drained(), Ok(()));
         for end in &pair.ends {
-            assert_eq!(end.standing, Standing::Done);
+            assert_eq!(end.state, ChannelState::Done);
             assert!(end.endpoint.query_qp(end.channel.qpn()).is_none(), "nothing is kept");
         }
     });
@@ -209,7 +209,7 @@ fn handle_news__dropping_the_halves_delivers_what_was_sent() {
         assert_eq!(pair.receiver(1).try_message(&mut got), Ok(false));
         (pair.ends[1].sending, pair.ends[1].receiving) = (None, None);
         assert!(pair.run(SOON));
-        assert_eq!(pair.ends.each_ref().map(|e| &e.standing), [&Standing::Done; 2]);
+        assert_eq!(pair.ends.each_ref().map(|e| &e.state), [&ChannelState::Done; 2]);
     });
 }
 
@@ -219,7 +219,7 @@ fn handle_news__dropping_a_receiver_with_unread_data_ends_the_connection() {
     pair.ends[0].receiving = None;
     pair.sender(1).try_message(b"hello?").unwrap();
     pair.run(SOON);
-    assert!(matches!(pair.ends[0].standing, Standing::Lost(Cause::Aborted(_))));
+    assert!(matches!(pair.ends[0].state, ChannelState::Lost(Cause::Aborted(_))));
     assert!(matches!(pair.sender(0).try_message(b"x"), Err(Error::Lost(Cause::Aborted(_)))));
 }
 
@@ -229,7 +229,7 @@ fn handle_news__an_abort_gives_both_halves_its_reason() {
     pair.sender(0).abort("enough");
     pair.run(SOON);
     let aborted = Cause::Aborted("enough".into());
-    assert_eq!(pair.ends[0].standing, Standing::Lost(aborted.clone()));
+    assert_eq!(pair.ends[0].state, ChannelState::Lost(aborted.clone()));
     let got = pair.receiver(0).try_message(&mut Vec::new());
     assert_eq!(got, Err(Error::Lost(aborted)));
 }
@@ -240,10 +240,10 @@ fn handle_completions__data_before_a_peer_failure_can_be_taken() {
         let mut pair = messages(mode);
         pair.sender(1).try_message(b"before").unwrap();
         assert!(pair.run(SOON));
-        pair.weather.loss_ppm = 1_000_000;
+        pair.faults.loss_ppm = 1_000_000;
         pair.sender(0).try_message(b"anybody?").unwrap();
         pair.run(LONG);
-        assert!(matches!(pair.ends[0].standing, Standing::Lost(Cause::PeerGone(_))));
+        assert!(matches!(pair.ends[0].state, ChannelState::Lost(Cause::PeerGone(_))));
         let mut got = Vec::new();
         assert_eq!(pair.receiver(0).try_message(&mut got), Ok(true));
         assert_eq!(got, b"before");
@@ -271,12 +271,12 @@ fn handle_peer_left__is_orderly_if_everything_was_delivered_both_ways() {
         assert!(pair.run(SOON));
         pair.ends[1].channel.handle_peer_left(None)
     };
-    assert_eq!(ended(true, true), Standing::Done);
-    let gone = Standing::Lost(Cause::PeerGone("its side connection closed"));
+    assert_eq!(ended(true, true), ChannelState::Done);
+    let gone = ChannelState::Lost(Cause::PeerGone("its side connection closed"));
     assert_eq!(ended(false, true), gone);
     assert_eq!(ended(true, false), gone, "it may not have taken our answer");
     let mut pair = messages(WireMode::Rc);
-    let aborted = Standing::Lost(Cause::PeerAborted("no".into()));
+    let aborted = ChannelState::Lost(Cause::PeerAborted("no".into()));
     assert_eq!(pair.ends[0].channel.handle_peer_left(Some("no".into())), aborted);
 }
 
@@ -351,7 +351,7 @@ proptest! {
             prop_assert!(got.len() <= 3000);
         }
         pair.run(SOON);
-        if let Standing::Lost(cause) = &pair.ends[0].standing {
+        if let ChannelState::Lost(cause) = &pair.ends[0].state {
             prop_assert!(
                 matches!(cause, Cause::Protocol(_) | Cause::QueuePair(_) | Cause::PeerGone(_)),
                 "{cause:?}"

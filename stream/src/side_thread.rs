@@ -2,7 +2,7 @@
 //! closes.
 
 use crate::commands::{ChannelId, Command, Commands};
-use crate::side::{Heard, Side, Word, printable};
+use crate::side::{Polled, Side, SideMessage, printable};
 use rustix::event::{PollFd, PollFlags, poll};
 use spanwire_io::doorbell::EventFd;
 use std::io;
@@ -22,30 +22,30 @@ enum Task {
 /// The worker's handle of the thread. When it is dropped, the thread closes all side connections
 /// and ends.
 #[derive(Debug)]
-pub(crate) struct KeeperHandle {
+pub(crate) struct SideThreadHandle {
     tasks: Option<Sender<Task>>,
     news: Arc<EventFd>,
 }
 
 /// The state of the thread.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct SideThread {
     tasks: Receiver<Task>,
     news: Arc<EventFd>,
     kept: Vec<(ChannelId, Side)>,
     commands: Commands,
 }
 
-impl KeeperHandle {
+impl SideThreadHandle {
     pub(crate) fn keep(&self, id: ChannelId, side: Side) {
-        self.tell(Task::Keep(id, side));
+        self.push(Task::Keep(id, side));
     }
 
-    pub(crate) fn close(&self, id: ChannelId, last_word: Option<String>) {
-        self.tell(Task::Close(id, last_word));
+    pub(crate) fn close(&self, id: ChannelId, abort_reason: Option<String>) {
+        self.push(Task::Close(id, abort_reason));
     }
 
-    fn tell(&self, task: Task) {
+    fn push(&self, task: Task) {
         if let Some(tasks) = &self.tasks {
             // If the thread has ended, its sockets are closed already.
             let _ = tasks.send(task);
@@ -54,19 +54,19 @@ impl KeeperHandle {
     }
 }
 
-impl Drop for KeeperHandle {
+impl Drop for SideThreadHandle {
     fn drop(&mut self) {
         self.tasks = None;
         self.news.signal();
     }
 }
 
-impl Keeper {
+impl SideThread {
     /// A thread state that reports to the worker by `commands`.
-    pub(crate) fn new(commands: Commands) -> io::Result<(KeeperHandle, Self)> {
+    pub(crate) fn new(commands: Commands) -> io::Result<(SideThreadHandle, Self)> {
         let (send, tasks) = channel();
         let news = Arc::new(EventFd::new()?);
-        let handle = KeeperHandle { tasks: Some(send), news: news.clone() };
+        let handle = SideThreadHandle { tasks: Some(send), news: news.clone() };
         Ok((handle, Self { tasks, news, kept: Vec::new(), commands }))
     }
 
@@ -97,18 +97,18 @@ impl Keeper {
                         Err(_) => self.commands.send(Command::PeerLeft(id, None)),
                     }
                 }
-                Ok(Task::Close(id, last_word)) => self.close(id, last_word),
+                Ok(Task::Close(id, abort_reason)) => self.close(id, abort_reason),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    fn close(&mut self, id: ChannelId, last_word: Option<String>) {
+    fn close(&mut self, id: ChannelId, abort_reason: Option<String>) {
         let Some(i) = self.kept.iter().position(|(kept, _)| *kept == id) else { return };
         let (_, side) = self.kept.swap_remove(i);
-        if let Some(reason) = last_word {
-            side.send_last(&Word::Abort { reason });
+        if let Some(reason) = abort_reason {
+            side.send_last(&SideMessage::Abort { reason });
         }
     }
 
@@ -128,11 +128,11 @@ impl Keeper {
     fn listen(&mut self, i: usize) {
         let (id, side) = &mut self.kept[i];
         let why = match side.look() {
-            Heard::Nothing => return,
-            Heard::Word(Word::Abort { reason }) => Some(printable(&reason)),
+            Polled::Nothing => return,
+            Polled::Message(SideMessage::Abort { reason }) => Some(printable(&reason)),
             // No message but an abort is valid now. A peer that sends another one violates the
             // protocol.
-            Heard::Word(_) | Heard::End => None,
+            Polled::Message(_) | Polled::End => None,
         };
         self.commands.send(Command::PeerLeft(*id, why));
         self.kept.swap_remove(i);

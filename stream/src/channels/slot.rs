@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     pub(super) generation: u64,
     pub(super) state: State,
     /// When a channel without handles is aborted.
-    pub(super) orphan_until: Option<Time>,
+    pub(super) linger_until: Option<Time>,
     /// The last completion on the channel.
     pub(super) active_at: Time,
 }
@@ -22,7 +22,7 @@ pub(super) enum State {
     Open(Channel),
 }
 
-impl Place {
+impl Slot {
     /// The channel, if it is open.
     pub(super) fn channel(&self) -> Option<&Channel> {
         match &self.state {
@@ -35,7 +35,7 @@ impl Place {
     pub(super) fn deadline(&self, idle: Option<Dur>) -> Option<(Time, &'static str)> {
         self.channel()?;
         let idle = idle.map(|idle| (self.active_at + idle, SILENT));
-        let orphan = self.orphan_until.map(|until| (until, UNTAKEN));
+        let orphan = self.linger_until.map(|until| (until, UNTAKEN));
         idle.into_iter().chain(orphan).min()
     }
 
