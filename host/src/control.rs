@@ -80,12 +80,12 @@ impl Control {
             Ok(UnixListener::from(OwnedFd::from(socket)))
         };
         let listener = bind().map_err(|e: io::Error| format!("--socket {shown}: {e}"))?;
-        let (asks, asked) = sync_channel(1);
+        let (requests, asked) = sync_channel(1);
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
                 // A client with an invalid request gets no reply. The timeouts of `serve` bound how
                 // long it delays the next client.
-                if let Err(e) = serve(&stream, &asks) {
+                if let Err(e) = serve(&stream, &requests) {
                     tracing::debug!("control connection: {e}");
                 }
             }
@@ -111,10 +111,10 @@ impl Drop for Control {
 ///
 /// # Errors
 /// No process listens there, or the process is not a switch. A rejection is in the reply.
-pub fn ask(path: &Path, request: &Request, patience: Duration) -> io::Result<Reply> {
+pub fn ask(path: &Path, request: &Request, timeout: Duration) -> io::Result<Reply> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
@@ -125,7 +125,7 @@ pub fn ask(path: &Path, request: &Request, patience: Duration) -> io::Result<Rep
 /// True if a switch at `path` replies.
 #[must_use]
 pub fn is_answering(path: &Path) -> bool {
-    ask(path, &Request::Show {}, PATIENCE).is_ok_and(|reply| reply.error.is_none())
+    ask(path, &Request::Show {}, TIMEOUT).is_ok_and(|reply| reply.error.is_none())
 }
 
 /// Removes the socket file of a switch that ended without removing it.
@@ -144,12 +144,12 @@ fn clear(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-fn serve(stream: &UnixStream, asks: &SyncSender<Asked>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn serve(stream: &UnixStream, requests: &SyncSender<Asked>) -> io::Result<()> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let line = read_line(stream, REQUEST_BYTES_MAX)?;
     let reply = match serde_json::from_slice(&line) {
-        Ok(request) => forward(request, asks)?,
+        Ok(request) => forward(request, requests)?,
         Err(e) => Reply { error: Some(format!("no request: {e}")), ..Reply::default() },
     };
     let mut line = serde_json::to_vec(&reply)?;
@@ -158,11 +158,11 @@ fn serve(stream: &UnixStream, asks: &SyncSender<Asked>) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-fn forward(request: Request, asks: &SyncSender<Asked>) -> io::Result<Reply> {
+fn forward(request: Request, requests: &SyncSender<Asked>) -> io::Result<Reply> {
     let (reply, answer) = sync_channel(1);
     let ended = || io::Error::other("the switch has ended");
-    asks.send(Asked { request, reply }).map_err(|_| ended())?;
-    answer.recv_timeout(PATIENCE).map_err(|_| ended())
+    requests.send(Asked { request, reply }).map_err(|_| ended())?;
+    answer.recv_timeout(TIMEOUT).map_err(|_| ended())
 }
 
 fn read_line(stream: &UnixStream, max: u64) -> io::Result<Vec<u8>> {
@@ -184,7 +184,7 @@ const REQUEST_BYTES_MAX: u64 = 64 << 10;
 const REPLY_BYTES_MAX: u64 = 16 << 20;
 
 /// Read, write and reply timeout. A forwarding loop that sleeps polls ten times a second.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -223,7 +223,7 @@ mod tests {
         assert!(!is_answering(&path));
         let switch = answer(Control::listen(&path).expect("a new file"), 2);
         let request = Request::Set { changes: vec!["port.a.rate=1Gbit".to_owned()] };
-        let reply = ask(&path, &request, PATIENCE).expect("it answers");
+        let reply = ask(&path, &request, TIMEOUT).expect("it answers");
         assert!(reply.text.contains("port.a.rate=1Gbit"), "{reply:?}");
         assert!(is_answering(&path));
         let mode = fs::metadata(&path).expect("there").permissions().mode();
@@ -286,7 +286,7 @@ mod tests {
         assert!(raw(b"\xff\xfe\n").contains("no request"));
         assert_eq!(raw(b"no end"), "");
         assert_eq!(raw(&vec![b'x'; 100_000]), "");
-        assert!(ask(&path, &Request::Show {}, PATIENCE).is_ok());
+        assert!(ask(&path, &Request::Show {}, TIMEOUT).is_ok());
         drop(switch.join().expect("no panic"));
     }
 }

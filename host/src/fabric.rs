@@ -64,12 +64,12 @@ pub struct Attachment {
     pub path_mtu: Mtu,
     /// Bytes of the longest IP packet that fits both the link and one buffer of the port.
     pub ip_bytes: u32,
-    way: Way,
+    resolver: HopResolver,
 }
 
 /// How the next hop to a peer is resolved.
 #[derive(Clone, Copy, Debug)]
-pub enum Way {
+pub enum HopResolver {
     /// By the kernel's route and neighbour tables, through this interface.
     Kernel {
         /// The interface's index.
@@ -127,9 +127,9 @@ impl Attachment {
         let mode = port.mode().as_str();
         let clock = Clock::start();
         let port = around(port, wrap, clock)?;
-        let way = Way::Kernel { ifindex: info.ifindex };
+        let resolver = HopResolver::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
+        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, resolver })
     }
 
     /// Two ends of a pipe inside this process.
@@ -144,9 +144,9 @@ impl Attachment {
             let ip_bytes = ip_room(port.frame_room());
             let clock = Clock::start();
             let port = around(port, wrap, clock)?;
-            let way = Way::Direct { us, peer };
+            let resolver = HopResolver::Direct { us, peer };
             let (fabric, xdp_mode) = (Fabric::Pipe, None);
-            Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
+            Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, resolver })
         };
         Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
     }
@@ -156,13 +156,13 @@ impl Attachment {
     /// # Errors
     /// No route through this interface, or no neighbour answers.
     pub fn hop(&self, peer: IpAddr) -> Result<Hop, Error> {
-        self.way.hop(peer)
+        self.resolver.hop(peer)
     }
 
     /// The resolver of next hops, for threads other than the port's.
     #[must_use]
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn hop_resolver(&self) -> HopResolver {
+        self.resolver
     }
 }
 
@@ -188,7 +188,7 @@ impl Hop {
     }
 }
 
-impl Way {
+impl HopResolver {
     /// Resolves the next hop to `peer`. May wait for neighbour discovery.
     ///
     /// # Errors

@@ -16,25 +16,25 @@ use spanwire_transport::{
 use spanwire_wire::Qpn;
 use std::net::IpAddr;
 
+mod acceptor;
 mod bounds;
 mod client;
 mod data;
 mod flow;
-mod guest;
-mod meet;
+mod handshake;
+mod pending;
 mod perftest;
-mod room;
 mod sending;
 mod server;
 
 pub use crate::queue_pair::Sending;
+pub use acceptor::{Event, Room, STOP_SEEN_WITHIN};
 pub use bounds::job_bytes;
 use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
-pub use guest::{Attended, Guest};
+pub use pending::{ClientPoll, Guest};
 pub use perftest::{PerftestOutcome, PerftestPeer};
-pub use room::{Event, Room, STOP_SEEN_WITHIN};
 pub use server::Served;
 
 /// A worker that runs jobs.
@@ -328,7 +328,7 @@ fn access(op: Op) -> Access {
 }
 
 /// How long a server waits for a client's hello.
-const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ pub trait Work: App {
     fn handle_ring(&mut self, endpoint: &mut Endpoint);
 
     /// True if no work is left; then the worker ends.
-    fn is_over(&self) -> bool;
+    fn is_finished(&self) -> bool;
 
     /// Ends all work because of `why`. The worker ends afterwards.
     fn end(&mut self, endpoint: &mut Endpoint, why: &str);
@@ -37,19 +37,19 @@ pub trait Work: App {
 /// A handle to send commands to a worker from any thread.
 #[derive(Debug)]
 pub struct Commands<C> {
-    queue: Sender<Ask<C>>,
+    queue: Sender<QueuedCommand<C>>,
     bell: Arc<Doorbell>,
 }
 
 /// The worker's end of the command queue.
 #[derive(Debug)]
 pub struct Queue<C> {
-    asks: Receiver<Ask<C>>,
+    asks: Receiver<QueuedCommand<C>>,
     bell: Arc<Doorbell>,
 }
 
 #[derive(Debug)]
-enum Ask<C> {
+enum QueuedCommand<C> {
     Work(C),
     Port(PortCommand),
 }
@@ -81,39 +81,39 @@ pub fn commands<C>(bell: Arc<Doorbell>) -> (Commands<C>, Queue<C>) {
 impl<C> Commands<C> {
     /// Sends `command`. If the worker has ended, the command is dropped.
     pub fn send(&self, command: C) {
-        self.push(Ask::Work(command));
+        self.push(QueuedCommand::Work(command));
     }
 
     /// Sends a command and waits for its reply. `None` if the worker has ended.
     pub fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> C) -> Option<T> {
-        self.wait(|reply| Ask::Work(command(reply)))
+        self.wait(|reply| QueuedCommand::Work(command(reply)))
     }
 
     /// Opens a side poll socket at `ip`; returns its UDP port, if it could be opened. `None` if the
     /// worker has ended.
     #[must_use]
     pub fn open_side_poll(&self, ip: IpAddr) -> Option<Option<u16>> {
-        self.wait(|reply| Ask::Port(PortCommand::SidePoll(ip, reply)))
+        self.wait(|reply| QueuedCommand::Port(PortCommand::SidePoll(ip, reply)))
     }
 
     /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
     pub fn greet(&self, peer: SocketAddr) {
-        self.push(Ask::Port(PortCommand::Greet(peer)));
+        self.push(QueuedCommand::Port(PortCommand::Greet(peer)));
     }
 
     /// Counters of engine, port and worker by name. `None` if the worker has ended.
     #[must_use]
     pub fn counters(&self) -> Option<Vec<(String, u64)>> {
-        self.wait(|reply| Ask::Port(PortCommand::Counters(reply)))
+        self.wait(|reply| QueuedCommand::Port(PortCommand::Counters(reply)))
     }
 
-    fn wait<T>(&self, ask: impl FnOnce(SyncSender<T>) -> Ask<C>) -> Option<T> {
+    fn wait<T>(&self, ask: impl FnOnce(SyncSender<T>) -> QueuedCommand<C>) -> Option<T> {
         let (reply, answer) = sync_channel(1);
         self.push(ask(reply));
         answer.recv().ok()
     }
 
-    fn push(&self, ask: Ask<C>) {
+    fn push(&self, ask: QueuedCommand<C>) {
         let _ = self.queue.send(ask);
         self.bell.ring();
     }
@@ -143,8 +143,8 @@ pub fn run<W: Work>(
     loop {
         let ran = driver.run_until(&mut host, &mut port, |host| {
             let (endpoint, worker) = host.parts_mut();
-            worker.look_around(endpoint);
-            !worker.for_port.is_empty() || worker.work.is_over()
+            worker.process_commands(endpoint);
+            !worker.for_port.is_empty() || worker.work.is_finished()
         });
         let (endpoint, worker) = host.parts_mut();
         if let Err(e) = ran {
@@ -153,7 +153,7 @@ pub fn run<W: Work>(
             return Err(why);
         }
         worker.serve_port(endpoint, &mut port, &driver.counters());
-        if worker.work.is_over() {
+        if worker.work.is_finished() {
             worker.work.end(endpoint, "it was shut down");
             return Ok(());
         }
@@ -162,14 +162,14 @@ pub fn run<W: Work>(
 
 impl<W: Work> Worker<W> {
     /// Executes the commands of other threads, if the doorbell has rung.
-    fn look_around(&mut self, endpoint: &mut Endpoint) {
+    fn process_commands(&mut self, endpoint: &mut Endpoint) {
         if !self.queue.bell.take() {
             return;
         }
         while let Ok(ask) = self.queue.asks.try_recv() {
             match ask {
-                Ask::Work(command) => self.work.handle_command(command, endpoint),
-                Ask::Port(command) => self.for_port.push_back(command),
+                QueuedCommand::Work(command) => self.work.handle_command(command, endpoint),
+                QueuedCommand::Port(command) => self.for_port.push_back(command),
             }
         }
         self.work.handle_ring(endpoint);
@@ -261,7 +261,7 @@ mod tests {
             self.rings += 1;
         }
 
-        fn is_over(&self) -> bool {
+        fn is_finished(&self) -> bool {
             self.stopped
         }
 

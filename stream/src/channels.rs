@@ -249,7 +249,7 @@ impl Work for Channels {
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         let has_time = self.stop.is_none_or(|until| self.clock.now() < until);
         self.stopping && (!has_time || self.slots.iter().all(Option::is_none))
     }

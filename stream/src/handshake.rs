@@ -237,7 +237,7 @@ fn terms(
     we_called: bool,
 ) -> Result<Terms, SetupError> {
     let Agreement { agreed, shape, path_mtu } = agree(ours, theirs, we_called)?;
-    let hop = network.way.hop(theirs.ip)?;
+    let hop = network.hop_resolver.hop(theirs.ip)?;
     // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by CNPs.
     let av = hop.address_vector(ours.ip, theirs.ip, Ecn::Ect0.bits());
     Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })

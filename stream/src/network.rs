@@ -14,7 +14,7 @@ use crate::side::Side;
 use crate::side_thread::SideThread;
 use spanwire_base::Dur;
 use spanwire_host::dial::dial;
-use spanwire_host::fabric::{Attachment, Error as FabricError, Way, Wrap};
+use spanwire_host::fabric::{Attachment, Error as FabricError, HopResolver, Wrap};
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::{seed, worker};
@@ -69,7 +69,7 @@ pub(crate) struct NetworkShared {
     pub(crate) config: ValidConfig,
     engine: spanwire_transport::ValidConfig,
     pub(crate) commands: Commands,
-    pub(crate) way: Way,
+    pub(crate) hop_resolver: HopResolver,
     pub(crate) path_mtu: Mtu,
     ip_bytes: u32,
     pub(crate) ifname: String,
@@ -116,7 +116,7 @@ impl Network {
             config,
             engine,
             commands,
-            way: attachment.way(),
+            hop_resolver: attachment.hop_resolver(),
             path_mtu: attachment.path_mtu,
             ip_bytes: attachment.ip_bytes,
             ifname: ifname.to_owned(),

@@ -64,12 +64,12 @@ impl InterfaceFacts {
         });
         Ok(Self {
             addresses,
-            driver: told(ethtool.driver(name))?,
-            features: told(XdpFeatures::read(link.ifindex))?,
-            channels: told(ethtool.channels(name))?,
-            rings: told(ethtool.rings(name))?,
-            offloads: told(ethtool.offloads(name))?,
-            rewrites: told(ethtool.rx_rewrites(name))?,
+            driver: if_supported(ethtool.driver(name))?,
+            features: if_supported(XdpFeatures::read(link.ifindex))?,
+            channels: if_supported(ethtool.channels(name))?,
+            rings: if_supported(ethtool.rings(name))?,
+            offloads: if_supported(ethtool.offloads(name))?,
+            rewrites: if_supported(ethtool.rx_rewrites(name))?,
             deferral: Deferral::read(Path::new("/sys/class/net"), name, link.ifindex),
             queue,
             peer,
@@ -337,7 +337,7 @@ impl Deferral {
 }
 
 /// `None` for an answer that the kernel or the driver does not support.
-fn told<T>(answer: Result<T, NetError>) -> Result<Option<T>, NetError> {
+fn if_supported<T>(answer: Result<T, NetError>) -> Result<Option<T>, NetError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(e) if e.kind() == NetErrorKind::Unsupported => Ok(None),

@@ -93,9 +93,9 @@ mod tests {
         let adaptive = ErasureCoding { adaptive: Some((1, 2)), ..ErasureCoding::new(10, 2) };
         for coding in [ErasureCoding::new(8, 2), cauchy, adaptive, ErasureCoding::default().auto()]
         {
-            let said = serde_json::to_string(&Coding::from(&coding)).unwrap();
-            let heard: Coding = serde_json::from_str(&said).unwrap();
-            assert_eq!(heard.read().unwrap(), coding, "{said}");
+            let json = serde_json::to_string(&Coding::from(&coding)).unwrap();
+            let parsed: Coding = serde_json::from_str(&json).unwrap();
+            assert_eq!(parsed.read().unwrap(), coding, "{json}");
         }
     }
 

@@ -83,9 +83,9 @@ mod tests {
             algorithm.set(field.name, &field.text(value)).unwrap();
             for base_rtt in [None, Some(Dur::from_us(4_321))] {
                 let choice = CongestionControl { algorithm, base_rtt };
-                let said = serde_json::to_string(&Congestion::from(&choice)).unwrap();
-                let heard: Congestion = serde_json::from_str(&said).unwrap();
-                assert_eq!(heard.read().unwrap(), choice, "{said}");
+                let json = serde_json::to_string(&Congestion::from(&choice)).unwrap();
+                let parsed: Congestion = serde_json::from_str(&json).unwrap();
+                assert_eq!(parsed.read().unwrap(), choice, "{json}");
             }
         }
     }

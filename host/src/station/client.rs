@@ -126,7 +126,7 @@ impl Station {
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
-        let heard = self.packets_heard();
+        let heard = self.packets_received();
         let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
             let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
@@ -141,7 +141,7 @@ impl Station {
             host.app_mut().end_overdue(now);
             is_done
         })?;
-        if self.packets_heard() == heard {
+        if self.packets_received() == heard {
             app.note_nothing_heard();
         }
         let (progress, latency) = (app.progress(), app.latency().clone());
@@ -170,7 +170,7 @@ impl Station {
 
 impl Station {
     /// Packets that our queue pairs have received so far.
-    pub(super) fn packets_heard(&self) -> u64 {
+    pub(super) fn packets_received(&self) -> u64 {
         self.endpoint.as_ref().map_or(0, |ep| ep.counters().rx_packets)
     }
 }

@@ -1,10 +1,10 @@
 //! The job runner against perftest, in either role.
 
-mod converse;
+mod steps;
 mod traffic;
 
 use super::client::JobReport;
-use super::{HELLO_WITHIN, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
+use super::{HELLO_TIMEOUT, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS};
 use crate::oob::perftest::{
@@ -14,11 +14,11 @@ use crate::oob::perftest::{
 use crate::oob::{Job, JobKind, MemoryParams, Op, QpParams, REPLY_TIMEOUT};
 use crate::target::Target;
 use crate::write_ping_pong::{PingPongLane, WritePingPong};
-use converse::Patience;
 use serde::Serialize;
 use spanwire_base::Time;
 use spanwire_transport::{Access, Agreed, MemoryRegion, Mtu, QpCaps};
 use std::net::IpAddr;
+use steps::AwaitedStep;
 use traffic::Traffic;
 
 /// The result of a run against perftest.
@@ -109,15 +109,16 @@ impl Station {
         };
         // As a server, a shorter timeout applies, because other clients wait. A client may be one
         // of those, so it waits longer.
-        let first = if s.exchange.is_client() { REPLY_TIMEOUT } else { HELLO_WITHIN };
-        let first = Patience { step: "the version", quiet: first };
-        let version = version_from(&self.trade(s, first, &version_to_bytes())?)?;
+        let first = if s.exchange.is_client() { REPLY_TIMEOUT } else { HELLO_TIMEOUT };
+        let first = AwaitedStep { step: "the version", quiet: first };
+        let version = version_from(&self.exchange_message(s, first, &version_to_bytes())?)?;
         let cycle = cycle_buffer_to_bytes(CYCLE_BUFFER_BYTES);
-        let cycle = self.trade(s, Patience::of("the cycle buffer's size"), &cycle)?;
+        let cycle = self.exchange_message(s, AwaitedStep::of("the cycle buffer's size"), &cycle)?;
         let cycle = cycle_buffer_from(&cycle)?;
         let line = CACHE_LINE_BYTES.to_be_bytes();
-        self.trade(s, Patience::of("the cache line's size"), &line)?;
-        let theirs = self.trade(s, Patience::of("the path MTU"), &mtu_to_bytes(ours))?;
+        self.exchange_message(s, AwaitedStep::of("the cache line's size"), &line)?;
+        let theirs =
+            self.exchange_message(s, AwaitedStep::of("the path MTU"), &mtu_to_bytes(ours))?;
         let mtu = ours.min(mtu_from(&theirs)?);
         let window = s.test.size.max(CYCLE_BUFFER_BYTES).max(cycle);
         Ok(Greeting { version, mtu, window: window.into() })
@@ -223,7 +224,7 @@ impl Station {
             };
             let mut theirs = Vec::new();
             for keys in said {
-                theirs.push(self.trade_keys(s, keys)?);
+                theirs.push(self.exchange_key_message(s, keys)?);
             }
             if *round == Round::All && connected.is_none() {
                 self.connect_perftest(s, setup, &theirs)?;
@@ -249,7 +250,7 @@ impl Station {
             );
             return Err(why.into());
         }
-        let av = self.way_to(ip, s.test.traffic_class)?;
+        let av = self.address_vector_to(ip, s.test.traffic_class)?;
         self.peer = Some(Peer { path_mtu: setup.job.path_mtu, av, agreed: Agreed::Rc });
         let params: Vec<_> = theirs.iter().map(|k| QpParams { qpn: k.qpn, psn: k.psn }).collect();
         let rd_atomic = u8::try_from(theirs[0].out_reads).unwrap_or(u8::MAX).min(RD_ATOMIC);
@@ -310,22 +311,22 @@ impl Station {
         outcome: &mut PerftestOutcome,
     ) -> Result<(), Error> {
         if s.test.has_barrier_after_run() {
-            self.trade_keys(s, ours)?;
+            self.exchange_key_message(s, ours)?;
         }
         if s.test.has_reports() {
             let said = outcome.report.as_ref().map(perftest_report).unwrap_or_default();
             let mut fields = said.to_fields();
             for field in &mut fields {
-                let theirs = self.trade(s, Patience::of("the report"), field)?;
+                let theirs = self.exchange_message(s, AwaitedStep::of("the report"), field)?;
                 *field = theirs.try_into().map_err(|_| "as many bytes come as went")?;
             }
             let measured = s.test.is_active(!s.exchange.is_client());
             outcome.peer.report = measured.then(|| Report::from_fields(fields));
         }
         if s.test.has_farewell() {
-            self.trade_keys(s, ours)?;
+            self.exchange_key_message(s, ours)?;
         }
-        self.say_farewell(s)
+        self.close_exchange(s)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The server side of the job runner.
 
-use super::guest::is_gone;
-use super::room::STOP_SEEN_WITHIN;
-use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
+use super::acceptor::STOP_SEEN_WITHIN;
+use super::pending::is_gone;
+use super::{ClientPoll, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
 use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
@@ -45,10 +45,10 @@ impl Station {
     ) -> Result<(), Error> {
         let mut guest = Guest::new(oob, self.ip);
         while !stop() {
-            match self.listen_to(&mut guest)? {
-                Attended::Waits => guest.wait(STOP_SEEN_WITHIN),
-                Attended::Left => return Ok(()),
-                Attended::Asks(request) => {
+            match self.poll_client(&mut guest)? {
+                ClientPoll::Pending => guest.wait(STOP_SEEN_WITHIN),
+                ClientPoll::Closed => return Ok(()),
+                ClientPoll::Request(request) => {
                     let served = self.serve_request(&mut guest, &request, &stop)?;
                     each(&served);
                     if !served.complete {
@@ -73,7 +73,7 @@ impl Station {
         self.set_ip(guest.us);
         self.peer = guest.peer;
         let served = self.serve_job(&mut guest.oob, request, stop);
-        guest.wait_anew();
+        guest.restart_wait();
         served
     }
 
@@ -134,24 +134,24 @@ impl Station {
             target.post_receives(ep);
         }
         oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
-        match oob.recv(READY_WITHIN)? {
+        match oob.recv(READY_TIMEOUT)? {
             Message::Ready => oob.send(&Message::Ready)?,
             other => return Err(OobError::unexpected("ready", other).into()),
         }
         let mut end = None;
         let clock = self.attachment.clock;
-        let mut looked = Time::ZERO;
+        let mut polled_at = Time::ZERO;
         let mut limits = Limits::new(&setup.job, clock.now());
         let target = self.drive_host(target, |host| {
             let (now, stopped) = (clock.now(), stop());
             // On a stop, the connection is polled once more: a client that has closed already was
             // not interrupted.
-            if stopped || now.since(looked) >= LOOK_EVERY {
-                looked = now;
-                end = look(oob);
+            if stopped || now.since(polled_at) >= POLL_INTERVAL {
+                polled_at = now;
+                end = poll_side(oob);
                 let packets = host.endpoint().counters().rx_packets;
-                if let Some(why) = limits.look(now, packets).filter(|_| end.is_none()) {
-                    end = Some(Ended::Held(why));
+                if let Some(why) = limits.check(now, packets).filter(|_| end.is_none()) {
+                    end = Some(Ended::TimedOut(why));
                 }
             }
             end.is_some() || stopped || host.app().failure().is_some()
@@ -170,7 +170,7 @@ impl Station {
         }
         match end {
             Some(Ended::Broken(e)) => return Err(e.into()),
-            Some(Ended::Held(why)) => {
+            Some(Ended::TimedOut(why)) => {
                 // A peer that is gone cannot receive the reason.
                 let _ = oob.send(&Message::Reject { reason: why.clone() });
                 return Err(why.into());
@@ -193,7 +193,7 @@ enum Ended {
     Left,
     Broken(OobError),
     /// The job exceeded a time limit of the server; the reason.
-    Held(String),
+    TimedOut(String),
 }
 
 /// Time limits of a job at the server, because other clients wait meanwhile.
@@ -202,7 +202,7 @@ struct Limits {
     until: Option<Time>,
     /// Packets received, and when their count last changed.
     packets: u64,
-    heard_at: Time,
+    last_packet_at: Time,
 }
 
 impl Limits {
@@ -210,22 +210,22 @@ impl Limits {
         let until = match job.kind {
             JobKind::Transfer { bytes, .. } => {
                 let takes = Rate::from_bps(TRANSFER_MIN_BPS).time_for(bytes);
-                Some(now + takes + QUIET_MAX)
+                Some(now + takes + IDLE_TIMEOUT)
             }
             JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
-                Some(now + Dur::from_ms(duration_ms) + QUIET_MAX)
+                Some(now + Dur::from_ms(duration_ms) + IDLE_TIMEOUT)
             }
         };
-        Self { until, packets: 0, heard_at: now }
+        Self { until, packets: 0, last_packet_at: now }
     }
 
     /// The reason to end the job, if a limit is exceeded; `packets` were received so far.
-    fn look(&mut self, now: Time, packets: u64) -> Option<String> {
+    fn check(&mut self, now: Time, packets: u64) -> Option<String> {
         if packets != self.packets {
-            (self.packets, self.heard_at) = (packets, now);
+            (self.packets, self.last_packet_at) = (packets, now);
         }
-        let quiet = QUIET_MAX.as_ns() / 1_000_000_000;
-        if now.since(self.heard_at) >= QUIET_MAX {
+        let quiet = IDLE_TIMEOUT.as_ns() / 1_000_000_000;
+        if now.since(self.last_packet_at) >= IDLE_TIMEOUT {
             return Some(format!("neither a message nor a packet came for {quiet} s"));
         }
         let is_over = self.until.is_some_and(|until| now >= until);
@@ -234,7 +234,7 @@ impl Limits {
 }
 
 /// Polls the side connection while traffic runs.
-fn look(oob: &mut Oob) -> Option<Ended> {
+fn poll_side(oob: &mut Oob) -> Option<Ended> {
     match oob.try_recv() {
         Ok(None) => None,
         Ok(Some(Message::Done)) => Some(Ended::Done),
@@ -245,15 +245,15 @@ fn look(oob: &mut Oob) -> Option<Ended> {
 }
 
 /// Poll interval of the side connection while traffic runs; each poll is a system call.
-const LOOK_EVERY: Dur = Dur::from_ms(1);
+const POLL_INTERVAL: Dur = Dur::from_ms(1);
 
 /// Idle timeout of a running job, and its grace period after `duration_ms`: as long as that of
 /// every other step ([`crate::oob::REPLY_TIMEOUT`]).
-const QUIET_MAX: Dur = Dur::from_secs(30);
+const IDLE_TIMEOUT: Dur = Dur::from_secs(30);
 
 /// How long a client may take to bring its queue pairs to RTS once the job is accepted. At most it
 /// resolves a neighbour meanwhile.
-const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+const READY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Minimum rate of a transfer, so that occasional packets do not occupy the server.
 const TRANSFER_MIN_BPS: u64 = 1_000_000;
@@ -282,32 +282,32 @@ mod tests {
     }
 
     #[test]
-    fn look__a_job_without_messages_or_packets_ends() {
+    fn check__a_job_without_messages_or_packets_ends() {
         let transfer = JobKind::Transfer { bytes: 1 << 30, seed: 1 };
         let mut limits = limits(transfer);
         for s in 0..100 {
-            assert_eq!(limits.look(at(s * 29), s), None, "a packet came");
+            assert_eq!(limits.check(at(s * 29), s), None, "a packet came");
         }
         let last = 99 * 29;
-        assert_eq!(limits.look(at(last + 29), 99), None);
-        let why = limits.look(at(last + 30), 99).expect("nothing came for 30 s");
+        assert_eq!(limits.check(at(last + 29), 99), None);
+        let why = limits.check(at(last + 30), 99).expect("nothing came for 30 s");
         assert!(why.contains("neither a message nor a packet came for 30 s"), "{why}");
     }
 
     #[test]
-    fn look__a_transfer_below_the_minimum_rate_ends() {
+    fn check__a_transfer_below_the_minimum_rate_ends() {
         // The limit is 8.4 s at 1 Mbit/s, and 30 s of grace.
         let mut limits = limits(JobKind::Transfer { bytes: 1 << 20, seed: 1 });
-        assert_eq!((limits.look(at(20), 1), limits.look(at(38), 2)), (None, None));
-        assert!(limits.look(at(39), 3).expect("too slow").contains("longer"));
+        assert_eq!((limits.check(at(20), 1), limits.check(at(38), 2)), (None, None));
+        assert!(limits.check(at(39), 3).expect("too slow").contains("longer"));
     }
 
     #[test]
-    fn look__a_run_is_limited_to_its_declared_duration() {
+    fn check__a_run_is_limited_to_its_declared_duration() {
         let mut limits = limits(JobKind::Latency { duration_ms: 5_000 });
         for s in 0..35 {
-            assert_eq!(limits.look(at(s), s), None, "{s}");
+            assert_eq!(limits.check(at(s), s), None, "{s}");
         }
-        assert!(limits.look(at(35), 35).expect("30 s too long").contains("longer"));
+        assert!(limits.check(at(35), 35).expect("30 s too long").contains("longer"));
     }
 }

@@ -80,9 +80,9 @@ fn run__an_unreachable_peer_is_reported() {
             // Retries end within the test; with the default parameters the outcome is the same.
             let job = Job { retry_cnt: 0, timeout: 6, ..job(kind, Op::Write, 1024, 4) };
             let failure = station.run(oob, job, |_| false).unwrap().progress.failure;
-            let said = failure.expect("nothing arrives").to_string();
+            let error = failure.expect("nothing arrives").to_string();
             for words in ["not one packet came back", "spanwire doctor", "queue"] {
-                assert!(said.contains(words), "{mode:?}: {said}");
+                assert!(error.contains(words), "{mode:?}: {error}");
             }
         });
     }

@@ -76,8 +76,8 @@ fn check_outcomes(test: &Test, outcomes: [Result<PerftestOutcome, Error>; 2]) {
             let half_rtt = test.latency && matches!(test.op, Op::Send | Op::Write);
             assert_eq!(report.is_ping_pong(), half_rtt);
         }
-        let told = test.has_reports() && test.is_active(!is_client);
-        assert_eq!(peer.report.map(|r| r.iterations), told.then_some(messages), "{test:?}");
+        let has_report = test.has_reports() && test.is_active(!is_client);
+        assert_eq!(peer.report.map(|r| r.iterations), has_report.then_some(messages), "{test:?}");
         let receives = test.op == Op::Send && (test.bidirectional || !is_client);
         assert_eq!(received, if receives { messages } else { 0 }, "{test:?}");
     }
@@ -179,8 +179,8 @@ fn perftest__distinguishes_errors_of_the_peer() {
         (&[version, cycle, line, b"3\0", &short], "no GID"),
         (&[version, cycle, line, b"3\0", &v6, &v6, &v6], "--address"),
     ] {
-        let said = error_of(words);
-        assert!(said.contains(expected), "{expected:?} is not in {said:?}");
+        let error = error_of(words);
+        assert!(error.contains(expected), "{expected:?} is not in {error:?}");
     }
 }
 

@@ -17,9 +17,9 @@ pub(super) struct Traffic {
     started: bool,
 }
 
-/// Traffic that wakes its driver at least every [`LOOK_EVERY`], so that the driver can poll the
+/// Traffic that wakes its driver at least every [`POLL_INTERVAL`], so that the driver can poll the
 /// side connection and sleep in between.
-pub(super) struct Attentive<'a> {
+pub(super) struct PolledTraffic<'a> {
     traffic: &'a mut Traffic,
     wake: Time,
 }
@@ -88,7 +88,7 @@ impl App for Traffic {
     }
 }
 
-impl<'a> Attentive<'a> {
+impl<'a> PolledTraffic<'a> {
     pub(super) fn new(traffic: &'a mut Traffic) -> Self {
         Self { traffic, wake: Time::ZERO }
     }
@@ -98,9 +98,9 @@ impl<'a> Attentive<'a> {
     }
 }
 
-impl App for Attentive<'_> {
+impl App for PolledTraffic<'_> {
     fn poll(&mut self, now: Time, ep: &mut Endpoint) {
-        self.wake = now + LOOK_EVERY;
+        self.wake = now + POLL_INTERVAL;
         self.traffic.poll(now, ep);
     }
 
@@ -110,4 +110,4 @@ impl App for Attentive<'_> {
 }
 
 /// Poll interval of the side connection; each poll is a system call.
-pub(super) const LOOK_EVERY: Dur = Dur::from_ms(1);
+pub(super) const POLL_INTERVAL: Dur = Dur::from_ms(1);

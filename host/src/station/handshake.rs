@@ -57,7 +57,7 @@ impl Station {
         let agreed = settle_between(we_are_client, &ours, &offered)?;
         // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by
         // CNPs.
-        let av = self.way_to(theirs.ip, Ecn::Ect0.bits())?;
+        let av = self.address_vector_to(theirs.ip, Ecn::Ect0.bits())?;
         Ok(Peer { path_mtu: theirs.path_mtu, av, agreed })
     }
 
@@ -89,7 +89,11 @@ impl Station {
     }
 
     /// The address vector to the peer at `ip`.
-    pub(super) fn way_to(&self, ip: IpAddr, traffic_class: u8) -> Result<AddressVector, Error> {
+    pub(super) fn address_vector_to(
+        &self,
+        ip: IpAddr,
+        traffic_class: u8,
+    ) -> Result<AddressVector, Error> {
         if ip.is_ipv4() != self.ip.is_ipv4() {
             return Err(format!("{} and {ip} are not of one IP version", self.ip).into());
         }

@@ -1,7 +1,7 @@
 //! The acceptor of a server: its listener, and the clients that are not being served. One client is
 //! served at a time; a silent client must not keep others out.
 
-use super::{Attended, Guest, Station};
+use super::{ClientPoll, Guest, Station};
 use crate::dial::accept;
 use crate::fabric::Error;
 use crate::oob::{Oob, Request};
@@ -76,8 +76,8 @@ impl Room {
     fn make_room(&mut self, address: IpAddr) -> Result<(), String> {
         let is_from = |g: &Guest| g.address() == Some(address);
         let from_there = self.guests.iter().filter(|g| is_from(g)).count();
-        let full_of_them = from_there >= GUESTS_PER_ADDRESS_MAX;
-        if !full_of_them && self.guests.len() < GUESTS_MAX {
+        let full_of_them = from_there >= PENDING_PER_ADDRESS_MAX;
+        if !full_of_them && self.guests.len() < PENDING_MAX {
             return Ok(());
         }
         let may_go = |g: &Guest| !g.is_known() && (!full_of_them || is_from(g));
@@ -89,8 +89,8 @@ impl Room {
                 Ok(())
             }
             None => Err(format!(
-                "too many clients wait here: {from_there} of {GUESTS_PER_ADDRESS_MAX} from \
-                 {address}, {} of {GUESTS_MAX} in all",
+                "too many clients wait here: {from_there} of {PENDING_PER_ADDRESS_MAX} from \
+                 {address}, {} of {PENDING_MAX} in all",
                 self.guests.len()
             )),
         }
@@ -101,10 +101,10 @@ impl Room {
     fn attend(&mut self, station: &mut Station) -> Option<Event> {
         for _ in 0..self.guests.len() {
             let mut guest = self.guests.pop_front()?;
-            match station.listen_to(&mut guest) {
-                Ok(Attended::Waits) => self.guests.push_back(guest),
-                Ok(Attended::Asks(request)) => return Some(Event::Asks(guest, request)),
-                Ok(Attended::Left) => return Some(Event::Gone(guest, Ok(()))),
+            match station.poll_client(&mut guest) {
+                Ok(ClientPoll::Pending) => self.guests.push_back(guest),
+                Ok(ClientPoll::Request(request)) => return Some(Event::Asks(guest, request)),
+                Ok(ClientPoll::Closed) => return Some(Event::Gone(guest, Ok(()))),
                 Err(why) => return Some(Event::Gone(guest, Err(why))),
             }
         }
@@ -125,10 +125,10 @@ impl Room {
 pub const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Limit of pending clients; each may occupy up to 1 MiB with a message.
-const GUESTS_MAX: usize = 64;
+const PENDING_MAX: usize = 64;
 
 /// Limit for one address. A machine that runs several measurements at once has a few.
-const GUESTS_PER_ADDRESS_MAX: usize = 16;
+const PENDING_PER_ADDRESS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -193,19 +193,19 @@ mod tests {
     #[test]
     fn next__silent_clients_do_not_keep_others_out() {
         let mut rig = Rig::new();
-        let silent: Vec<_> = (0..GUESTS_PER_ADDRESS_MAX * 2).map(|_| rig.connect()).collect();
+        let silent: Vec<_> = (0..PENDING_PER_ADDRESS_MAX * 2).map(|_| rig.connect()).collect();
         let mut client = rig.connect();
         client.send(&hello(US)).unwrap();
         rig.settle();
         assert!(matches!(client.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));
-        assert_eq!(rig.room.guests.len(), GUESTS_PER_ADDRESS_MAX);
+        assert_eq!(rig.room.guests.len(), PENDING_PER_ADDRESS_MAX);
         drop(silent);
     }
 
     #[test]
     fn next__clients_that_sent_a_hello_are_not_dropped() {
         let mut rig = Rig::new();
-        let mut known: Vec<_> = (0..GUESTS_PER_ADDRESS_MAX).map(|_| rig.connect()).collect();
+        let mut known: Vec<_> = (0..PENDING_PER_ADDRESS_MAX).map(|_| rig.connect()).collect();
         for client in &mut known {
             client.send(&hello(US)).unwrap();
         }

@@ -1,7 +1,7 @@
 //! A connected client that is not being served. Its messages are polled without waiting, so that a
 //! silent client delays no other.
 
-use super::{HELLO_WITHIN, Peer, Station};
+use super::{HELLO_TIMEOUT, Peer, Station};
 use crate::fabric::Error;
 use crate::oob::{HELLO_BYTES_MAX, Hello, LINE_BYTES_MAX, Message, Oob, OobError, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,13 +23,13 @@ pub struct Guest {
 }
 
 /// The result of polling a client.
-pub enum Attended {
+pub enum ClientPoll {
     /// No request has arrived.
-    Waits,
+    Pending,
     /// The client requests a job within the limits of this server.
-    Asks(Request),
+    Request(Request),
     /// The client has closed the connection.
-    Left,
+    Closed,
 }
 
 impl Guest {
@@ -78,12 +78,12 @@ impl Guest {
     }
 
     /// Restarts the wait.
-    pub(super) fn wait_anew(&mut self) {
+    pub(super) fn restart_wait(&mut self) {
         self.since = Instant::now();
     }
 
-    fn patience(&self) -> Duration {
-        if self.is_known() { REQUEST_WITHIN } else { HELLO_WITHIN }
+    fn timeout(&self) -> Duration {
+        if self.is_known() { REQUEST_TIMEOUT } else { HELLO_TIMEOUT }
     }
 }
 
@@ -98,8 +98,8 @@ impl Station {
     ///
     /// # Errors
     /// The client violates the exchange or has exceeded its time limit. It was sent the reason.
-    pub fn listen_to(&mut self, guest: &mut Guest) -> Result<Attended, Error> {
-        let heard = self.take_word(guest);
+    pub fn poll_client(&mut self, guest: &mut Guest) -> Result<ClientPoll, Error> {
+        let heard = self.poll_message(guest);
         if let Err(why) = &heard {
             // The reason is sent in any case; it fails if the client has gone.
             let _ = guest.oob.send(&Message::Reject { reason: why.to_string() });
@@ -107,12 +107,12 @@ impl Station {
         heard
     }
 
-    fn take_word(&mut self, guest: &mut Guest) -> Result<Attended, Error> {
+    fn poll_message(&mut self, guest: &mut Guest) -> Result<ClientPoll, Error> {
         let message = match guest.oob.try_recv() {
             Ok(Some(message)) => message,
-            Ok(None) if guest.since.elapsed() < guest.patience() => return Ok(Attended::Waits),
-            Ok(None) => return Err(OobError::Silent(guest.patience()).into()),
-            Err(e) if guest.is_known() && is_gone(&e) => return Ok(Attended::Left),
+            Ok(None) if guest.since.elapsed() < guest.timeout() => return Ok(ClientPoll::Pending),
+            Ok(None) => return Err(OobError::Silent(guest.timeout()).into()),
+            Err(e) if guest.is_known() && is_gone(&e) => return Ok(ClientPoll::Closed),
             Err(e) => {
                 guest.has_spoken |= !is_gone(&e);
                 return Err(e.into());
@@ -121,27 +121,27 @@ impl Station {
         guest.has_spoken = true;
         match message {
             Message::Hello(hello) if !guest.is_known() => {
-                self.welcome(guest, &hello)?;
-                Ok(Attended::Waits)
+                self.answer_hello(guest, &hello)?;
+                Ok(ClientPoll::Pending)
             }
             Message::Request(request) if guest.is_known() => {
                 self.check_request(&request.job)?;
                 self.sending_for(Some(&request))?;
-                Ok(Attended::Asks(request))
+                Ok(ClientPoll::Request(request))
             }
             other if guest.is_known() => Err(OobError::unexpected("a request", other).into()),
             other => Err(OobError::unexpected("a hello", other).into()),
         }
     }
 
-    fn welcome(&mut self, guest: &mut Guest, theirs: &Hello) -> Result<(), Error> {
+    fn answer_hello(&mut self, guest: &mut Guest, theirs: &Hello) -> Result<(), Error> {
         self.set_ip(guest.us);
         let hello = self.hello();
         guest.peer = Some(self.check_hello(&guest.oob, theirs, false)?);
         guest.oob.set_line_max(LINE_BYTES_MAX);
         guest.oob.send(&Message::Hello(hello))?;
         self.greet_side_poll(theirs);
-        guest.wait_anew();
+        guest.restart_wait();
         Ok(())
     }
 }
@@ -157,4 +157,4 @@ pub(super) fn is_gone(e: &OobError) -> bool {
 
 /// How long a client may take to request its next job. It may fill and hash a few gigabytes
 /// meanwhile.
-const REQUEST_WITHIN: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
