@@ -1,4 +1,4 @@
-//! What lies in one place of the staging ring: a header and a piece of a file.
+//! The format of a chunk: a header and a piece of a file.
 
 use crate::message::Sha256Hex;
 use std::fmt;
@@ -6,32 +6,32 @@ use std::fmt;
 /// The header of a chunk. The data follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkHeader {
-    /// What the chunk is; see the constants.
+    /// Type flags; see the constants.
     pub flags: u32,
     /// Bytes of data.
     pub len: u32,
     /// Number of the file's entry.
     pub index: u64,
-    /// Where in the file the data belong.
+    /// Offset of the data in the file.
     pub offset: u64,
-    /// Hash of the whole file as its sender read it, with [`LAST`]; else zeros.
+    /// With [`LAST`], the hash of the whole file as the sender read it; else zeros.
     pub sha256: Sha256Hex,
 }
 
-/// Why bytes are no chunk.
+/// Why bytes are not a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChunkError {
-    /// Shorter than a header, or the length in the header is not that of what follows it.
+    /// Shorter than a header, or the length in the header is wrong.
     Length,
-    /// Flags that have no meaning, alone or together.
+    /// Undefined flags, or an undefined combination.
     Flags(u32),
 }
 
-/// The file's first chunk: `offset` says how much of what the receiver has remains.
+/// The file's first chunk: `offset` is the part of the receiver's data that remains.
 pub const FIRST: u32 = 1;
 /// The file's last chunk.
 pub const LAST: u32 = 2;
-/// The file is given up; the data say why, in UTF-8. The file's last chunk.
+/// The file is given up; the data are the reason, in UTF-8. The file's last chunk.
 pub const ABORT: u32 = 4;
 
 /// Bytes of a header; the last eight are zero.
@@ -98,7 +98,7 @@ impl fmt::Display for ChunkError {
 
 impl std::error::Error for ChunkError {}
 
-/// Where the fields are.
+/// Byte ranges of the fields.
 mod field {
     use std::ops::Range;
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refuses_lengths_that_do_not_fit() {
+    fn parse__rejects_wrong_lengths() {
         assert_eq!(ChunkHeader::parse(&[0; HEADER_BYTES - 1]), Err(ChunkError::Length));
         for len in [0, 2, 4, u32::MAX] {
             let mut chunk = header(0, len).emit().to_vec();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refuses_flags_without_meaning() {
+    fn parse__rejects_undefined_flags() {
         for flags in [8, 16, FIRST | 8, LAST | ABORT, u32::MAX] {
             let chunk = header(flags, 0).emit();
             assert_eq!(ChunkHeader::parse(&chunk), Err(ChunkError::Flags(flags)));

@@ -1,7 +1,7 @@
-//! Directories of the receiver, held open and only ever left through a file descriptor.
+//! Directories of the receiver, held open and accessed only through file descriptors.
 //!
-//! Every step takes one component relative to an open directory and follows no symbolic link, so
-//! what is there, or is put there meanwhile, cannot lead out of the directory copied into.
+//! Every step takes one component relative to an open directory and follows no symbolic link. So no
+//! existing or concurrently created link can lead out of the destination directory.
 
 use crate::message::{LinkTarget, Mtime, Name, printable};
 use rustix::fs::{AtFlags, CWD, Dir as Listing, FileType, Mode, OFlags, Timespec, Timestamps};
@@ -15,28 +15,28 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct DestDir {
     pub(crate) fd: OwnedFd,
-    /// For messages.
+    /// Path for messages.
     shown: String,
-    /// It was not there before: its mode and time are ours to set.
+    /// True if this copy created it: then its mode and time are set.
     made: bool,
 }
 
-/// What has a name in a directory.
+/// The attributes of a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// Its type.
     pub kind: FileType,
     /// Bytes of a file.
     pub size: u64,
-    /// When it was modified.
+    /// Modification time.
     pub mtime: Mtime,
 }
 
 impl DestDir {
-    /// The directory that everything is copied into; it must exist.
+    /// Opens the destination directory of the copy; it must exist.
     ///
     /// # Errors
-    /// It is not there, no directory, or not ours to enter.
+    /// It does not exist, is no directory, or may not be entered.
     pub fn open(path: &Path) -> Result<Arc<Self>, String> {
         let shown = path.display().to_string();
         let fd =
@@ -45,12 +45,12 @@ impl DestDir {
         Ok(Arc::new(Self { fd, shown, made: false }))
     }
 
-    /// Enters the directory `name`, made if it is not there.
+    /// Enters the directory `name`, which is created if it does not exist.
     ///
     /// # Errors
-    /// Something else has that name, or it may not be made or entered.
+    /// The name is taken by something else, or the directory may not be created or entered.
     pub fn enter(&self, name: &Name) -> Result<Arc<Self>, String> {
-        // Ours alone until it is full; it gets its own mode then.
+        // Private until its content is complete; then it gets its own mode.
         let private = Mode::RWXU;
         let made = match rustix::fs::mkdirat(&self.fd, name.as_bytes(), private) {
             Ok(()) => true,
@@ -68,10 +68,10 @@ impl DestDir {
         Ok(Arc::new(Self { fd, shown: self.show(name), made }))
     }
 
-    /// What `name` names, links not followed.
+    /// The attributes of `name`, without following links; `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// They cannot be read.
     pub fn look(&self, name: &[u8]) -> Result<Option<Seen>, String> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(st) => Ok(Some(Seen {
@@ -84,22 +84,22 @@ impl DestDir {
         }
     }
 
-    /// Opens the regular file `name` to read.
+    /// Opens the regular file `name` for reading.
     ///
     /// # Errors
     /// It is no regular file, or may not be read.
     pub fn read(&self, name: &Name) -> Result<File, String> {
-        // Without O_NONBLOCK a FIFO put there meanwhile would hold us for ever.
+        // Without O_NONBLOCK, opening a FIFO that was created meanwhile would block forever.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())
             .map(File::from)
             .map_err(|e| self.cannot("read", name, e))
     }
 
-    /// Makes the symbolic link `name`. One that says the same already will do.
+    /// Creates the symbolic link `name`. An existing one with the same target is kept.
     ///
     /// # Errors
-    /// The name is taken, and `replace` is false or it is not a file's or link's.
+    /// The name is taken, and `replace` is false or it is neither a file nor a link.
     pub fn symlink(&self, name: &Name, target: &LinkTarget, replace: bool) -> Result<(), String> {
         let there = self.look(name.as_bytes())?;
         match there.map(|seen| seen.kind) {
@@ -108,7 +108,7 @@ impl DestDir {
             Some(FileType::Symlink) if self.says(name, target) => Ok(()),
             Some(FileType::Symlink | FileType::RegularFile) if replace => {
                 let partial = name.partial();
-                // One that an earlier attempt left.
+                // Removes one that an earlier attempt left.
                 let _ = rustix::fs::unlinkat(&self.fd, &*partial, AtFlags::empty());
                 rustix::fs::symlinkat(target.as_bytes(), &self.fd, &*partial)
                     .and_then(|()| {
@@ -120,10 +120,10 @@ impl DestDir {
         }
     }
 
-    /// Gives the directory its mode and time if it is new, and puts its entries on disk.
+    /// Sets mode and time if this copy created the directory, and syncs its entries to disk.
     ///
     /// # Errors
-    /// The disk, or the file system, refuses.
+    /// The disk fails, or the file system rejects the operation.
     pub fn finish(&self, mode: u32, mtime: Mtime) -> Result<(), String> {
         let cannot = |e: Errno| format!("cannot finish {}: {e}", self.shown);
         if self.made {
@@ -133,7 +133,7 @@ impl DestDir {
         self.sync()
     }
 
-    /// Puts the directory's entries on disk.
+    /// Syncs the directory's entries to disk.
     ///
     /// # Errors
     /// The disk fails.
@@ -141,17 +141,17 @@ impl DestDir {
         rustix::fs::fsync(&self.fd).map_err(|e| format!("cannot sync {}: {e}", self.shown))
     }
 
-    /// Bytes that may be written to the file system it is on.
+    /// Free bytes of its file system.
     ///
     /// # Errors
-    /// The file system does not say.
+    /// The file system does not report them.
     pub fn free_bytes(&self) -> Result<u64, String> {
         let st = rustix::fs::fstatvfs(&self.fd)
             .map_err(|e| format!("cannot tell the free space of {}: {e}", self.shown))?;
         Ok(st.f_bavail.saturating_mul(st.f_frsize))
     }
 
-    /// Bytes of the files that `names`, or what they were called under way, hold already.
+    /// Total bytes of the existing files and partial files of `names`.
     #[must_use]
     pub fn bytes_there(&self, names: &[Name]) -> u64 {
         let of = |name: &Name| {
@@ -161,13 +161,13 @@ impl DestDir {
         names.iter().map(of).sum()
     }
 
-    /// What the directory is called in messages.
+    /// The path of `name` in messages.
     #[must_use]
     pub fn show(&self, name: &Name) -> String {
         format!("{}/{name}", self.shown)
     }
 
-    /// The message for a name that is taken by something of `kind`.
+    /// The message for a name that is taken by an entry of `kind`.
     #[must_use]
     pub fn taken(&self, name: &Name, kind: FileType, replace: bool) -> String {
         let what = match kind {
@@ -217,7 +217,7 @@ impl DestDir {
     }
 }
 
-/// The permission bits of `mode`: a copy does not become another user's on execution.
+/// The permission bits of `mode`, without set-user-ID: executing a copy must not change the user.
 pub(crate) fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o777)
 }
@@ -227,7 +227,7 @@ pub(crate) fn times(mtime: Mtime) -> Timestamps {
     Timestamps { last_access: at, last_modification: at }
 }
 
-/// Directories within each other that are taken: each is an open file descriptor on both sides.
+/// Limit of directory depth: each level is an open file descriptor on both sides.
 pub const DEPTH_MAX: usize = 128;
 
 const OPEN_DIR: OFlags =
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn enter__makes_what_is_not_there_and_follows_no_link_out() {
+    fn enter__creates_missing_directories_and_follows_no_link() {
         let tmp = TempDir::new();
         let outside = TempDir::new();
         let root = DestDir::open(tmp.path()).unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn symlink__replaces_only_what_it_may() {
+    fn symlink__replaces_only_if_allowed() {
         let tmp = TempDir::new();
         let root = DestDir::open(tmp.path()).unwrap();
         let to = |target: &str| LinkTarget::new(target.into()).unwrap();

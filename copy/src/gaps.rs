@@ -1,10 +1,10 @@
-//! How evenly data arrive at a receiver.
+//! Statistics of the gaps between received chunks.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Times from one chunk of a file to the next, as the application gets them.
+/// Times from one chunk of a file to the next, as the application receives them.
 #[derive(Debug)]
 pub(crate) struct Gaps {
     last: Option<Instant>,
@@ -14,25 +14,25 @@ pub(crate) struct Gaps {
     longest: Vec<LongGap>,
 }
 
-/// A time that nothing came.
+/// A gap without data.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct LongGap {
-    /// How long it was.
+    /// Its length.
     pub ms: f64,
-    /// When it was over, in seconds since 1970: to be laid beside what happened then.
+    /// Its end, in seconds since 1970, for comparison with other logs.
     pub until_unix_s: f64,
 }
 
-/// What reports say of them.
+/// Statistics of gaps, for reports.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GapRow {
-    /// Chunks that another of the same file had come before.
+    /// Chunks with a preceding chunk of the same file.
     pub chunks: u64,
-    /// Half of them came sooner after it.
+    /// Median of the gaps.
     pub median_ms: f64,
-    /// The longest time that nothing came while a file was coming.
+    /// The longest gap inside a file.
     pub longest_ms: f64,
-    /// The longest ones, at most eight, the longest first.
+    /// The longest gaps, at most eight, in descending order.
     pub longest: Vec<LongGap>,
 }
 
@@ -44,7 +44,7 @@ impl Gaps {
             self.times.saturating_record(us);
             self.note_long(milliseconds(us));
         }
-        // What follows a file is the sender's disk, or nothing.
+        // The gap after a file is caused by the sender's disk, or has no cause.
         self.last = (!ends_file).then_some(now);
     }
 
@@ -85,7 +85,7 @@ fn milliseconds(us: u64) -> f64 {
     us as f64 / 1e3
 }
 
-/// A connection without a sign of life is given up long before.
+/// Upper bound of a gap. A connection without data is closed long before.
 const GAP_MAX: Duration = Duration::from_secs(3600);
 
 const DIGITS: u8 = 3;
@@ -105,7 +105,7 @@ mod tests {
         came(20, false);
         came(75, false);
         came(85, true);
-        // Another file, a second later.
+        // Another file, one second later.
         came(1_085, false);
         came(1_095, true);
         let row = gaps.row().unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn row__says_nothing_of_files_of_one_chunk() {
+    fn row__ignores_files_of_one_chunk() {
         let mut gaps = Gaps::default();
         assert_eq!(gaps.row(), None);
         gaps.chunk_came(Instant::now(), true);

@@ -1,8 +1,8 @@
-//! What a receiver grants a sender.
+//! Options of a receiver.
 
 use std::time::Duration;
 
-/// What a receiver grants a sender.
+/// Options of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// Existing files may be replaced.
@@ -19,7 +19,7 @@ impl Default for Grant {
 }
 
 impl Grant {
-    /// The same, checked.
+    /// The same options, validated.
     ///
     /// # Errors
     /// The time is out of its range.

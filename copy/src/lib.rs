@@ -2,7 +2,7 @@
 //!
 //! The connection carries chunks of files and the messages about them ([`message`]). Both ends hash
 //! what they read and write. A file gets its final name only when it is complete, verified and on
-//! disk; the part that arrived in an earlier attempt is not sent again. docs/decisions/0013 has the
+//! disk. The part that arrived in an earlier attempt is not sent again. docs/decisions/0013 has the
 //! reasons.
 //!
 //! Each end has threads of its own beside the connection's worker, so that no thread waits for a
@@ -11,14 +11,15 @@
 //! | | files | messages |
 //! |---|---|---|
 //! | sender | [`source`] | [`send`], fed by [`walk`] |
-//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`talk`] sorts |
+//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`talk`] demultiplexes |
 //!
-//! [`session`] is what the threads of one copy share.
+//! [`session`] is the state that the threads of one copy share.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod chunk;
 pub mod dest;
+pub mod existing;
 pub mod gaps;
 pub mod grant;
 pub mod message;
@@ -32,7 +33,6 @@ pub mod source;
 pub mod talk;
 #[cfg(test)]
 mod testing;
-pub mod there;
 pub mod walk;
 
 /// The TCP port that a receiver listens on: the next after perf's.

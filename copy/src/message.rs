@@ -1,26 +1,26 @@
-//! What the two ends of a copy say to each other: messages of one JSON object each.
+//! Control messages between the two ends of a copy, one JSON object each.
 //!
-//! No message holds a path. A directory is entered and left, and everything in between is named by
-//! one component: a sender cannot even say `../x`.
+//! No message contains a path. Directories are entered and left, and every entry has a name of one
+//! component. So `../x` cannot be expressed.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What both ends name when they connect, with the version of this exchange.
+/// The protocol name that both ends pass on connecting; it includes the version.
 pub const PROTOCOL: &str = "spanwire-copy/3";
 
-/// Everything that is said.
+/// A control message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
-    /// The sender asks to be taken.
+    /// The sender requests a copy.
     Request(Request),
-    /// The receiver takes it.
+    /// The receiver accepts it.
     Accept(Accept),
-    /// The sender names the next thing. Every entry is answered by `done` or `refused`.
+    /// The sender's next entry. Each is answered by `done` or `refused`.
     Entry(Entry),
     /// The receiver has this many bytes of the file, all of it or from an earlier attempt. It
-    /// answers the entry when it has received the sender's hash of them.
+    /// answers the entry once it has received the sender's hash of them.
     Have {
         /// Number of the entry.
         index: u64,
@@ -39,65 +39,66 @@ pub enum Message {
     GiveUp {
         /// Number of the entry.
         index: u64,
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
-    /// The receiver wants this file's bytes from `offset` on.
+    /// The receiver requests this file's bytes from `offset` on.
     Want {
         /// Number of the entry.
         index: u64,
         /// Bytes that are kept: those of `have` if the hashes are equal, else 0.
         offset: u64,
     },
-    /// An entry is in place under its final name.
+    /// The entry has its final name.
     Done {
         /// Number of the entry.
         index: u64,
         /// Hash of a file, as the receiver computed it.
         sha256: Option<Sha256Hex>,
     },
-    /// An entry will not be, but others may.
+    /// The entry is rejected. Others may still succeed.
     Refused {
         /// Number of the entry.
         index: u64,
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
-    /// The sender has named everything.
+    /// The sender has no more entries.
     Finish,
-    /// All of it is on the receiver's disk.
+    /// All entries are on the receiver's disk.
     Finished,
 }
 
-/// What the sender brings.
+/// The sender's request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// Bytes of all files, as counted before the start. The receiver takes no more.
     pub bytes: u64,
     /// Files, as counted before the start. The receiver takes no more.
     pub files: u64,
-    /// The outermost names, to look for what is there already; empty when they are very many.
+    /// The top-level names, by which the receiver finds existing files; empty if there are too
+    /// many.
     pub roots: Vec<Name>,
 }
 
-/// What the receiver grants.
+/// The receiver's terms.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Accept {
-    /// Entries that may be unanswered.
+    /// Limit of unanswered entries.
     pub window: u32,
 }
 
-/// One thing to be made at the receiver.
+/// One entry to be created at the receiver.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Counts up from 0.
     pub index: u64,
-    /// What it is.
+    /// The kind of the entry.
     #[serde(flatten)]
     pub kind: EntryKind,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EntryKind {
@@ -106,11 +107,11 @@ pub enum EntryKind {
         /// Its name.
         name: Name,
     },
-    /// Leaves the current directory; it gets its mode and time now that it is full.
+    /// Leaves the current directory, which gets its mode and time now that its content is complete.
     DirEnd {
         /// Permission bits.
         mode: u32,
-        /// When it was modified.
+        /// Modification time.
         mtime: Mtime,
     },
     /// A file of the current directory.
@@ -121,19 +122,19 @@ pub enum EntryKind {
         size: u64,
         /// Permission bits.
         mode: u32,
-        /// When it was modified.
+        /// Modification time.
         mtime: Mtime,
     },
     /// A symbolic link of the current directory.
     Symlink {
         /// Its name.
         name: Name,
-        /// What it says. Nobody follows it.
+        /// The target of the link. It is never followed.
         target: LinkTarget,
     },
 }
 
-/// A point in time of a file.
+/// A modification time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mtime {
     /// Seconds since 1970.
@@ -148,7 +149,7 @@ pub struct Mtime {
 #[serde(try_from = "Bytes", into = "Bytes")]
 pub struct Name(Vec<u8>);
 
-/// What a symbolic link says: 1 to 4095 bytes without NUL. In JSON as [`Name`].
+/// The target of a symbolic link: 1 to 4095 bytes without NUL. In JSON as [`Name`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Bytes", into = "Bytes")]
 pub struct LinkTarget(Vec<u8>);
@@ -158,7 +159,7 @@ pub struct LinkTarget(Vec<u8>);
 #[serde(try_from = "String", into = "String")]
 pub struct Sha256Hex(pub [u8; 32]);
 
-/// Bytes that are text as a rule.
+/// Bytes that usually are text.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Bytes {
@@ -170,7 +171,7 @@ impl Name {
     /// The name `bytes`.
     ///
     /// # Errors
-    /// It is no single component, or is kept for files under way; the text says which.
+    /// It is not a single component, or is reserved for partial files; the text says which.
     pub fn new(bytes: Vec<u8>) -> Result<Self, String> {
         let why = match &*bytes {
             b"" => "it is empty",
@@ -192,15 +193,14 @@ impl Name {
         &self.0
     }
 
-    /// The name that its file has while it is under way: hidden, beside it, of the same length
-    /// limit.
+    /// The name of its partial file: hidden, in the same directory, within the same length limit.
     #[must_use]
     pub fn partial(&self) -> Vec<u8> {
         let mut name = b".".to_vec();
         if self.0.len() + 1 + PARTIAL_SUFFIX.len() <= NAME_BYTES_MAX {
             name.extend_from_slice(&self.0);
         } else {
-            // Two long names that differ at the end only must not share a partial file.
+            // The hash distinguishes long names that differ only at their ends.
             let hash = <sha2::Sha256 as sha2::Digest>::digest(&self.0);
             name.extend_from_slice(&self.0[..PARTIAL_STEM_BYTES]);
             for byte in &hash[..8] {
@@ -216,7 +216,7 @@ impl LinkTarget {
     /// The target `bytes`.
     ///
     /// # Errors
-    /// No link can say that.
+    /// It is no valid link target.
     pub fn new(bytes: Vec<u8>) -> Result<Self, String> {
         match bytes.len() {
             1..=TARGET_BYTES_MAX if !bytes.contains(&0) => Ok(Self(bytes)),
@@ -231,7 +231,7 @@ impl LinkTarget {
     }
 }
 
-/// `bytes` for a terminal: what a peer sends must not move the cursor.
+/// Escapes `bytes` for a terminal, because a peer's bytes must not move the cursor.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -312,7 +312,7 @@ impl TryFrom<String> for Sha256Hex {
     type Error = &'static str;
     fn try_from(text: String) -> Result<Self, &'static str> {
         let wrong = "a SHA-256 is 64 hexadecimal digits";
-        // A sign is a digit to from_str_radix, so the digits are looked at first.
+        // Checked first, because from_str_radix accepts a sign.
         if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong);
         }
@@ -332,7 +332,7 @@ const TARGET_BYTES_MAX: usize = 4095;
 
 const PARTIAL_SUFFIX: &[u8] = b".spanwire-partial";
 
-/// Bytes of a long name that its partial's name begins with.
+/// Bytes of a long name that are kept in the name of its partial file.
 const PARTIAL_STEM_BYTES: usize = 200;
 
 #[cfg(test)]
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn name__a_hostile_sender_cannot_say_anything_but_one_component() {
+    fn name__is_one_component_only() {
         let name = |name: &str| {
             parse(&format!(r#"{{"type":"entry","index":0,"kind":"dir","name":{name}}}"#))
         };
@@ -404,13 +404,13 @@ mod tests {
     }
 
     #[test]
-    fn printable__a_terminal_is_not_commanded() {
+    fn printable__escapes_control_characters() {
         assert_eq!(printable(b"a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\n");
         assert_eq!(printable("größe".as_bytes()), "größe");
     }
 
     #[test]
-    fn sha256_hex__takes_64_digits_and_nothing_else() {
+    fn sha256_hex__accepts_64_digits_only() {
         let hash = Sha256Hex(std::array::from_fn(|i| u8::try_from(i * 8).unwrap()));
         assert_eq!(Sha256Hex::try_from(hash.to_string()), Ok(hash));
         for bad in ["", "ab", &"g".repeat(64), &"+1".repeat(32), &"é".repeat(32)] {

@@ -1,5 +1,5 @@
-//! A file under way at the receiver: it grows under a hidden name beside its final one, and is
-//! renamed when all of it is there, right, and on disk.
+//! A partial file at the receiver: it has a hidden name beside its final one, and is renamed once
+//! it is complete, verified and synced.
 
 use crate::dest::{DestDir, permissions, times};
 use crate::message::{Mtime, Name, Sha256Hex};
@@ -14,26 +14,26 @@ use std::sync::Arc;
 
 /// The bytes of a file that have arrived so far.
 ///
-/// The file needs nothing beside it to be resumed: its length is what has arrived, and the hash
-/// of that tells the sender whether it is still the beginning of the same file.
+/// Resuming needs no further metadata: the length of the file is the count of received bytes, and
+/// their hash shows the sender whether they still are a prefix of the same file.
 pub struct Partial {
     dir: Arc<DestDir>,
     name: Name,
     file: File,
     len: u64,
     hash: Sha256,
-    /// Bytes from the file's start that have disk space.
+    /// Bytes from the file's start with reserved disk space.
     reserved: u64,
     /// Bytes of the whole file.
     size: u64,
 }
 
 impl Partial {
-    /// What an earlier attempt left for `name`, a file of `size` bytes, not hashed yet; `None` if
-    /// there is nothing.
+    /// The partial file of an earlier attempt for `name`, a file of `size` bytes, not hashed yet;
+    /// `None` if there is none.
     ///
     /// # Errors
-    /// Another copy writes to it, or it cannot be looked at.
+    /// Another copy writes to it, or it cannot be opened.
     pub fn find(dir: &Arc<DestDir>, name: &Name, size: u64) -> Result<Option<Self>, String> {
         let Some(mut partial) = Self::open(dir, name, OFlags::empty())? else {
             return Ok(None);
@@ -43,10 +43,10 @@ impl Partial {
         Ok(Some(partial))
     }
 
-    /// Hashes what an earlier attempt left. Required before [`Partial::append`].
+    /// Hashes the data of an earlier attempt. Required before [`Partial::append`].
     ///
     /// # Errors
-    /// It cannot be read, changed its length, or the copy is over.
+    /// It cannot be read, its length changed, or the copy has ended.
     pub fn hash_found(&mut self, session: &Session) -> Result<(), String> {
         let shown = self.dir.show(&self.name);
         let cannot =
@@ -59,10 +59,11 @@ impl Partial {
         Ok(())
     }
 
-    /// An empty one for a file of `size` bytes, the first of which get room at once.
+    /// Creates an empty partial file for a file of `size` bytes, with disk space reserved for the
+    /// first of them.
     ///
     /// # Errors
-    /// It may not be made, another copy writes to it, or there is no room.
+    /// It may not be created, another copy writes to it, or the disk is full.
     pub fn create(dir: &Arc<DestDir>, name: &Name, size: u64) -> Result<Self, String> {
         let mut partial = Self::open(dir, name, OFlags::CREATE)?
             .ok_or_else(|| format!("{} went away as it was opened", dir.show(name)))?;
@@ -86,7 +87,7 @@ impl Partial {
         };
         let file = File::from(fd);
         let meta = file.metadata().map_err(|e| format!("{}: {e}", dir.show(name)))?;
-        // In a directory that others may write to, a hard link of this name could be any file's.
+        // In a directory that others may write to, this name could be a hard link to any file.
         let ours = meta.uid() == rustix::process::geteuid().as_raw();
         if !meta.is_file() || meta.nlink() != 1 || !ours {
             let shown = dir.show(name);
@@ -104,17 +105,18 @@ impl Partial {
         Ok(Some(Self { dir, name, file, len: 0, hash, reserved: 0, size: 0 }))
     }
 
-    /// Reserves disk space for the next 64 MiB of the file, where the file system can: a
-    /// declared size alone costs no more.
+    /// Reserves disk space for the next 64 MiB of the file, if the file system supports it. So a
+    /// declared size alone costs no more than that.
     ///
     /// # Errors
-    /// There is none.
+    /// The disk is full.
     pub fn reserve(&mut self) -> Result<(), String> {
         let wanted = self.size.min(self.len.saturating_add(RESERVE_BYTES));
         if wanted <= self.reserved.max(self.len) {
             return Ok(());
         }
-        // The length stays what has arrived: it is what a later attempt goes by.
+        // KEEP_SIZE, because the length must remain the count of received bytes, for a later
+        // attempt.
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, wanted) {
             Ok(()) => self.reserved = wanted,
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {}
@@ -126,8 +128,8 @@ impl Partial {
     /// Frees the reserved space beyond the data.
     fn release(&mut self) {
         if self.reserved > self.len {
-            // Some file systems free it by the one, some by the other. What neither frees, at
-            // most RESERVE_BYTES, is freed with the file.
+            // File systems differ in which of both calls frees the space. If neither does, at most
+            // RESERVE_BYTES are freed with the file.
             let (from, bytes) = (self.len, self.reserved - self.len);
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = rustix::fs::fallocate(&self.file, punch, from, bytes);
@@ -136,22 +138,22 @@ impl Partial {
         }
     }
 
-    /// Bytes that have arrived.
+    /// Received bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.len
     }
 
-    /// Hash of the bytes that have arrived.
+    /// Hash of the received bytes.
     #[must_use]
     pub fn sha256(&self) -> Sha256Hex {
         Sha256Hex(self.hash.clone().finalize().into())
     }
 
-    /// Forgets what has arrived.
+    /// Discards the received bytes.
     ///
     /// # Errors
-    /// The file system refuses.
+    /// The file system rejects it.
     pub fn start_over(&mut self) -> Result<(), String> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map_err(|e| format!("cannot empty {}: {e}", self.dir.show(&self.name)))?;
@@ -159,7 +161,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Adds the next bytes.
+    /// Appends received bytes.
     ///
     /// # Errors
     /// The disk is full or fails.
@@ -168,7 +170,7 @@ impl Partial {
         self.file.write_all(data).map_err(|e| format!("cannot write {}: {e}", shown()))?;
         self.hash.update(data);
         self.len += data.len() as u64;
-        // When half of it is used: few reservations, each large.
+        // Reserved again when half is used, so that reservations are few and large.
         if self.reserved != 0 && self.reserved.saturating_sub(self.len) < RESERVE_BYTES / 2 {
             let shown = self.dir.show(&self.name);
             self.reserve().map_err(|e| format!("cannot make room for {shown}: {e}"))?;
@@ -176,7 +178,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Gives the file its mode and time, puts it on disk and then under its final name.
+    /// Sets mode and time, syncs the file, and renames it to its final name.
     ///
     /// # Errors
     /// The disk fails, or the name is taken and `replace` is false. The partial file remains.
@@ -192,7 +194,8 @@ impl Partial {
         }
         let renamed = rustix::fs::renameat_with(dir, &*from, dir, to, RenameFlags::NOREPLACE);
         let renamed = match renamed {
-            // File systems without that flag can at least link, which never replaces.
+            // Without support for RENAME_NOREPLACE, a hard link is used, which never replaces a
+            // file.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 rustix::fs::linkat(dir, &*from, dir, to, AtFlags::empty())
                     .and_then(|()| rustix::fs::unlinkat(dir, &*from, AtFlags::empty()))
@@ -205,9 +208,9 @@ impl Partial {
         })
     }
 
-    /// Removes it.
+    /// Removes the partial file.
     pub fn discard(self) {
-        // What cannot be removed is found, and judged by its hash, the next time.
+        // A file that cannot be removed is found, and checked by its hash, in the next attempt.
         let _ = rustix::fs::unlinkat(&self.dir.fd, self.name.partial(), AtFlags::empty());
     }
 }
@@ -218,15 +221,15 @@ impl Drop for Partial {
     }
 }
 
-/// The hash and length of a whole file from where it stands, which is left at its end.
+/// The hash and length of a file from its current position to its end, which is the new position.
 ///
 /// # Errors
-/// It cannot be read, or the copy is over.
+/// It cannot be read, or the copy has ended.
 pub fn hash_of(file: &mut File, session: &Session) -> std::io::Result<(Sha256, u64)> {
     hash_up_to(file, u64::MAX, session)
 }
 
-/// As [`hash_of`], of at most `bytes`.
+/// As [`hash_of`], for at most `bytes`.
 ///
 /// # Errors
 /// As [`hash_of`].
@@ -257,8 +260,8 @@ pub fn hash_up_to(
 
 const PIECE_BYTES: usize = 1 << 18;
 
-/// Limit of disk space reserved ahead of what has arrived: large enough for few extents, and
-/// a small cost of a declared size.
+/// Limit of disk space reserved ahead of received data: large enough for few extents, and a small
+/// cost of a declared size.
 const RESERVE_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
@@ -277,7 +280,7 @@ mod tests {
     const PARTIAL: &str = ".f.spanwire-partial";
 
     #[test]
-    fn commit__only_then_has_the_file_its_name_mode_and_time() {
+    fn commit__gives_the_file_its_name_mode_and_time() {
         let (tmp, dir, name) = setup();
         let mut partial = Partial::create(&dir, &name, 6).unwrap();
         partial.append(b"abc").unwrap();
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn commit__replaces_only_when_it_may() {
+    fn commit__replaces_only_if_allowed() {
         let (tmp, dir, name) = setup();
         fs::write(tmp.path().join("f"), "old").unwrap();
         let partial = Partial::create(&dir, &name, 0).unwrap();
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn find__knows_what_there_is_and_goes_on_behind_it() {
+    fn find__resumes_an_earlier_attempt() {
         let (tmp, dir, name) = setup();
         let session = Session::default();
         assert!(Partial::find(&dir, &name, 100).unwrap().is_none());
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn find__refuses_what_others_may_have_put_there() {
+    fn find__rejects_files_of_others() {
         let (tmp, dir, name) = setup();
         let secret = tmp.path().join("secret");
         fs::write(&secret, "s").unwrap();
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn reserve__takes_room_ahead_and_no_more_and_gives_it_back() {
+    fn reserve__is_limited_and_released() {
         let (tmp, dir, name) = setup();
         let at = tmp.path().join(PARTIAL);
         let taken = || fs::metadata(&at).unwrap().blocks() * 512;
@@ -355,7 +358,7 @@ mod tests {
             partial.append(&piece).unwrap();
             let arrived = n * (8 << 20);
             assert!(taken() <= arrived + RESERVE_BYTES + slack, "{} of {arrived}", taken());
-            // Where the file system can reserve, room is there before it is needed.
+            // If the file system supports it, space is reserved before it is needed.
             assert!(partial.reserved == 0 || partial.reserved > arrived);
         }
         drop(partial);
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn open__two_copies_of_one_file_at_a_time_are_one_too_many() {
+    fn open__rejects_two_concurrent_copies_of_one_file() {
         let (_tmp, dir, name) = setup();
         let _first = Partial::create(&dir, &name, 0).unwrap();
         let Err(why) = Partial::create(&dir, &name, 0) else { panic!("taken twice") };
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_up_to__stops_there_or_when_the_copy_is_over() {
+    fn hash_up_to__stops_at_its_limit_or_the_end_of_the_copy() {
         let (tmp, dir, name) = setup();
         fs::write(tmp.path().join("f"), "abcdef").unwrap();
         let session = Session::default();

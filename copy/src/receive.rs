@@ -1,6 +1,7 @@
-//! The receiver: takes what a sender names, one sender at a time.
+//! The receiver of copies: it serves one sender at a time.
 
 use crate::dest::{DEPTH_MAX, DestDir};
+use crate::existing::{Comparison, Existing, Named, Outcome, hashing_time};
 use crate::grant::Grant;
 use crate::message::{
     Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
@@ -10,8 +11,7 @@ use crate::row::FileRow;
 use crate::send::run_part;
 use crate::session::{End, LOOK_EVERY, Session};
 use crate::sink::{FileWork, Sink, Work};
-use crate::talk::{Hearing, SENDER_ANSWERS_WITHIN, Sorting, Speaking, unexpected};
-use crate::there::{Comparison, Named, Outcome, There, hashing_time};
+use crate::talk::{Queues, ReceiveHalf, SENDER_REPLY_TIMEOUT, SendHalf, unexpected};
 use spanwire_host::fabric::Error;
 use spanwire_host::text::bytes;
 use spanwire_stream::Connection;
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread;
 
-/// Takes what the sender at the other end of `connection` brings, into `root`. `watch` is called a
-/// few times a second from the calling thread and may end the session. How it ended is in
-/// `session`.
+/// Receives the entries of the sender at the other end of `connection` into `root`. `watch` is
+/// called a few times a second from the calling thread and may end the session. The cause of the
+/// end is in `session`.
 ///
 /// # Errors
-/// The two ends did not come to terms; the sender was told why.
+/// The two ends did not agree on a copy; the sender received the reason.
 pub fn receive(
     connection: Connection,
     root: &Arc<DestDir>,
@@ -35,16 +35,16 @@ pub fn receive(
     mut watch: impl FnMut(&Session),
 ) -> Result<(), Error> {
     let (sender, receiver) = connection.split();
-    let speaking = Speaking::new(sender, session);
-    let mut hearing = Hearing::new(receiver);
+    let send_half = SendHalf::new(sender, session);
+    let mut receive_half = ReceiveHalf::new(receiver);
     let Grant { overwrite, stall_timeout } = grant;
-    let terms = come_to_terms(&speaking, &mut hearing, session, &mut watch, root);
+    let terms = negotiate(&send_half, &mut receive_half, session, &mut watch, root);
     let request = terms.inspect_err(|why| {
-        // Whoever is there should know why; if nobody is, nobody does.
-        speaking.reject(&why.to_string());
+        // An error is ignored here: the sender may have closed.
+        send_half.reject(&why.to_string());
     })?;
-    let (words, words_out) = sync_channel(WORDS_WAITING);
-    let (chunks, arrived) = sync_channel(CHUNKS_WAITING);
+    let (messages, messages_out) = sync_channel(MESSAGE_QUEUE_LEN);
+    let (chunks, arrived) = sync_channel(CHUNK_QUEUE_LEN);
     let (spare_in, spare) = channel();
     let (work_in, work) = channel();
     let unanswered = AtomicU64::new(0);
@@ -52,15 +52,15 @@ pub fn receive(
         work,
         arrived,
         spare: spare_in,
-        speaking: &speaking,
+        send_half: &send_half,
         session,
         unanswered: &unanswered,
         overwrite,
         root: Arc::clone(root),
     };
-    let taker = Taker {
-        words: words_out,
-        answers: Answers { speaking: &speaking, session, unanswered: &unanswered },
+    let entry_receiver = EntryReceiver {
+        messages: messages_out,
+        answers: Answers { send_half: &send_half, session, unanswered: &unanswered },
         work: work_in,
         stack: vec![Some(Arc::clone(root))],
         next: 0,
@@ -69,13 +69,13 @@ pub fn receive(
         comparisons: BTreeMap::new(),
         full: VecDeque::new(),
     };
-    let sorting = Sorting { words, chunks, spare };
+    let queues = Queues { messages, chunks, spare };
     thread::scope(|scope| {
-        // Borrowed: the connection is let go of when the last word is said.
-        let hearing = &mut hearing;
-        scope.spawn(move || run_part(session, || hearing.sort(&sorting, session)));
+        // Borrowed, so that the connection is closed only after the final message.
+        let receive_half = &mut receive_half;
+        scope.spawn(move || run_part(session, || receive_half.demultiplex(&queues, session)));
         scope.spawn(|| run_part(session, || sink.run()));
-        scope.spawn(|| run_part(session, || taker.run()));
+        scope.spawn(|| run_part(session, || entry_receiver.run()));
         session.progressed();
         while !session.is_over() {
             watch(session);
@@ -84,20 +84,20 @@ pub fn receive(
             }
             thread::park_timeout(LOOK_EVERY / 2);
         }
-        speaking.end();
+        send_half.end();
     });
     Ok(())
 }
 
-/// Comes to terms with the sender.
-fn come_to_terms(
-    speaking: &Speaking<'_>,
-    hearing: &mut Hearing,
+/// Exchanges request and accept with the sender.
+fn negotiate(
+    send_half: &SendHalf<'_>,
+    receive_half: &mut ReceiveHalf,
     session: &Session,
     watch: &mut dyn FnMut(&Session),
     root: &DestDir,
 ) -> Result<Request, Error> {
-    let request = match hearing.expect(session, watch, SENDER_ANSWERS_WITHIN)? {
+    let request = match receive_half.expect(session, watch, SENDER_REPLY_TIMEOUT)? {
         Message::Request(request) => request,
         other => return Err(unexpected("a request", &other).to_string().into()),
     };
@@ -106,11 +106,11 @@ fn come_to_terms(
     progress.bytes_total.store(request.bytes, Ordering::Relaxed);
     progress.files_total.store(request.files, Ordering::Relaxed);
     let accept = Message::Accept(Accept { window: WINDOW });
-    speaking.send(&accept).map_err(|end| end.to_string())?;
+    send_half.send(&accept).map_err(|end| end.to_string())?;
     Ok(request)
 }
 
-/// Refuses before the first byte what cannot fit, what is there of it already counted in.
+/// Rejects a request that exceeds the disk space, existing data included.
 fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
     let free = root.free_bytes()?;
     if request.bytes <= free || request.roots.is_empty() {
@@ -123,37 +123,37 @@ fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
     Err(format!("no space: {} are to come, {} are free", bytes(request.bytes), bytes(free)))
 }
 
-/// To answer entries with.
+/// The shared part of answering entries.
 struct Answers<'a> {
-    speaking: &'a Speaking<'a>,
+    send_half: &'a SendHalf<'a>,
     session: &'a Session,
     unanswered: &'a AtomicU64,
 }
 
-/// Takes entries, and decides what there is to do.
-struct Taker<'a> {
-    words: Receiver<Message>,
+/// The thread that handles entries and decides which files are requested.
+struct EntryReceiver<'a> {
+    messages: Receiver<Message>,
     answers: Answers<'a>,
     work: Sender<Work>,
-    /// The directories entered; `None` for one that was refused.
+    /// The stack of current directories; `None` for a rejected one.
     stack: Vec<Option<Arc<DestDir>>>,
     /// Number of the next entry.
     next: u64,
     overwrite: bool,
     declared: Declared,
-    /// Files found here that await the sender's hash, by entry.
+    /// Existing files that await the sender's hash, by entry.
     comparisons: BTreeMap<u64, Comparison>,
-    /// Directories left by the sender that await comparisons.
+    /// Directories that the sender has left, and that await comparisons.
     full: VecDeque<FullDir>,
 }
 
-/// What remains of the declared files and bytes.
+/// The remaining declared files and bytes.
 struct Declared {
     files: u64,
     bytes: u64,
 }
 
-/// A directory that has been left.
+/// A directory that the sender has left.
 struct FullDir {
     index: u64,
     dir: Arc<DestDir>,
@@ -161,18 +161,18 @@ struct FullDir {
     mtime: Mtime,
 }
 
-impl Taker<'_> {
-    /// Works until the sender has named everything, or the copy is over.
+impl EntryReceiver<'_> {
+    /// Runs until the sender has sent all entries, or the copy has ended.
     fn run(mut self) -> Result<(), End> {
         while !self.answers.session.is_over() {
-            match self.words.recv_timeout(LOOK_EVERY) {
+            match self.messages.recv_timeout(LOOK_EVERY) {
                 Ok(Message::Entry(entry)) => self.on_entry(entry)?,
                 Ok(Message::Hash { index, sha256 }) => self.on_hash(index, sha256)?,
                 Ok(Message::GiveUp { index, reason }) => self.on_give_up(index, &reason)?,
                 Ok(Message::Finish) => return self.on_finish(),
                 Ok(other) => return Err(unexpected("an entry", &other)),
                 Err(RecvTimeoutError::Timeout) => {}
-                // Who heard them knows how the copy ends.
+                // The thread that received messages has ended with the session's cause.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
@@ -184,7 +184,7 @@ impl Taker<'_> {
             return Err(End::Protocol("a finish in the middle".into()));
         }
         self.give(Work::Finish);
-        // The writer says the last word; the sender may hang up after it.
+        // The writer sends the final message, after which the sender may close.
         Ok(())
     }
 
@@ -221,14 +221,14 @@ impl Taker<'_> {
 
     fn on_file(&mut self, index: u64, file: Named) -> Result<(), End> {
         let session = self.answers.session;
-        let (bytes, there) = match file.there(self.overwrite) {
+        let (bytes, there) = match file.existing(self.overwrite) {
             Err(why) => return self.answers.answer(index, Err((file.shown(), why))),
-            Ok(There::Nothing(partial)) => return self.want(index, file, partial, 0),
-            Ok(There::Whole(whole)) => (file.size, Ok(whole)),
-            Ok(There::Beginning(partial)) => (partial.bytes(), Err(partial)),
+            Ok(Existing::Nothing(partial)) => return self.want(index, file, partial, 0),
+            Ok(Existing::Whole(whole)) => (file.size, Ok(whole)),
+            Ok(Existing::Beginning(partial)) => (partial.bytes(), Err(partial)),
         };
-        // The sender hashes while we do.
-        self.answers.speaking.send(&Message::Have { index, bytes })?;
+        // Sender and receiver hash concurrently.
+        self.answers.send_half.send(&Message::Have { index, bytes })?;
         session.allow(hashing_time(bytes));
         let _at_work = session.at_work();
         let comparison = match there {
@@ -257,12 +257,12 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// The comparison that the sender's message is about. The message is progress.
+    /// The comparison that the sender's message refers to. The message is progress.
     fn take_comparison(&mut self, index: u64) -> Result<Comparison, End> {
         let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
         let session = self.answers.session;
         if self.comparisons.is_empty() {
-            // The sender hashes nothing any more: the rest of its allowance is void.
+            // The sender has finished hashing, so the rest of its allowance is cancelled.
             session.answered();
         } else {
             session.progressed();
@@ -286,9 +286,9 @@ impl Taker<'_> {
         partial: Option<Partial>,
         offset: u64,
     ) -> Result<(), End> {
-        // Before `want` is sent: the writer must be ready for the sender's chunks.
+        // Before `want` is sent, because the writer must expect the sender's chunks.
         self.give(Work::File(Box::new(FileWork { index, file, partial, offset })));
-        self.answers.speaking.send(&Message::Want { index, offset })
+        self.answers.send_half.send(&Message::Want { index, offset })
     }
 
     /// Finishes directories whose files have all been compared.
@@ -325,38 +325,38 @@ impl Taker<'_> {
                 self.give_full();
                 Ok(())
             }
-            // That it was refused has been said.
+            // The rejection of the directory was reported when it was entered.
             None => self.answers.answer(index, Ok(())),
         }
     }
 
     fn give(&self, work: Work) {
-        // The writer is gone only when the copy is over.
+        // An error means that the writer has ended with the session.
         let _ = self.work.send(work);
     }
 }
 
 impl Answers<'_> {
-    /// Done, or refused with (where, why).
+    /// Answers an entry: done, or rejected with path and reason.
     fn answer(&self, index: u64, result: Result<(), (String, String)>) -> Result<(), End> {
         match result {
             Ok(()) => self.done(index, None),
             Err((path, reason)) => {
                 self.session.note(FileRow::failed(path, 0, &reason));
                 self.unanswered.fetch_sub(1, Ordering::AcqRel);
-                self.speaking.send(&Message::Refused { index, reason })
+                self.send_half.send(&Message::Refused { index, reason })
             }
         }
     }
 
     fn done(&self, index: u64, sha256: Option<Sha256Hex>) -> Result<(), End> {
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
-        self.speaking.send(&Message::Done { index, sha256 })
+        self.send_half.send(&Message::Done { index, sha256 })
     }
 }
 
 impl Declared {
-    /// One more file, of `size` bytes.
+    /// Counts one more file, of `size` bytes.
     fn take(&mut self, size: u64) -> Result<(), End> {
         let more = |what| End::Protocol(format!("more {what} than it declared"));
         self.files = self.files.checked_sub(1).ok_or_else(|| more("files"))?;
@@ -373,15 +373,15 @@ fn not_entered<T>() -> Result<T, (String, String)> {
     Err((String::new(), "its directory was not made".to_owned()))
 }
 
-/// Entries that may be unanswered: each may hold two open files.
+/// Limit of unanswered entries: each may hold two open files.
 const WINDOW: u32 = 64;
 
-/// Queued control messages: the granted entries, a hash for each, and `finish`. While the taker
-/// hashes, chunks must not wait behind them.
-const WORDS_WAITING: usize = 129;
+/// Queued control messages: the granted entries, a hash for each, and `finish`. With room for all
+/// of them, chunks are not delayed while this thread hashes.
+const MESSAGE_QUEUE_LEN: usize = 129;
 
-/// Chunks that may wait for the writer; the others wait in the connection's ring.
-const CHUNKS_WAITING: usize = 2;
+/// Chunks queued for the writer; further ones stay in the connection's ring.
+const CHUNK_QUEUE_LEN: usize = 2;
 
 #[cfg(test)]
 mod tests;

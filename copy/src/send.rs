@@ -1,10 +1,10 @@
-//! The sender: names what it has, and answers what the receiver wants of it.
+//! The sender of copies: it sends entries, and the data that the receiver requests.
 
 use crate::message::{Accept, Entry, EntryKind, Message, Name, Request};
 use crate::row::FileRow;
 use crate::session::{End, LOOK_EVERY, Session};
-use crate::source::{Feeder, Job, Notes, Wish};
-use crate::talk::{CHUNK_BYTES, Hearing, RECEIVER_ANSWERS_WITHIN, Speaking, unexpected};
+use crate::source::{FileReader, Job, Notes, Wish};
+use crate::talk::{CHUNK_BYTES, RECEIVER_REPLY_TIMEOUT, ReceiveHalf, SendHalf, unexpected};
 use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;
@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Sends `roots`, which hold `totals`, by `connection`. `watch` is called a few times a second from
-/// the calling thread and may end the session. How it ended is in `session`.
+/// Sends `roots`, with the totals `totals`, over `connection`. `watch` is called a few times a
+/// second from the calling thread and may end the session. The cause of the end is in `session`.
 ///
 /// # Errors
-/// The two ends did not come to terms.
+/// The two ends did not agree on a copy.
 pub fn send(
     connection: Connection,
     roots: Vec<Root>,
@@ -30,25 +30,26 @@ pub fn send(
     session.progress.files_total.store(totals.files, Ordering::Relaxed);
     let chunk_bytes = CHUNK_BYTES.min(u32_from(connection.max_message_bytes()));
     let (sender, receiver) = connection.split();
-    let speaking = Speaking::new(sender, session);
-    let mut hearing = Hearing::new(receiver);
-    speaking.send(&request(&roots, totals)).map_err(|end| end.to_string())?;
-    let accept = match hearing.expect(session, &mut watch, RECEIVER_ANSWERS_WITHIN) {
+    let send_half = SendHalf::new(sender, session);
+    let mut receive_half = ReceiveHalf::new(receiver);
+    send_half.send(&request(&roots, totals)).map_err(|end| end.to_string())?;
+    let accept = match receive_half.expect(session, &mut watch, RECEIVER_REPLY_TIMEOUT) {
         Ok(Message::Accept(accept)) => accept,
         Ok(other) => return Err(unexpected("an accept", &other).to_string().into()),
         Err(why) => {
-            speaking.end();
+            send_half.end();
             return Err(why);
         }
     };
     check(&accept)?;
     let (jobs_in, jobs) = channel();
     let notes = Notes::default();
-    let feeder = Feeder { jobs, speaking: &speaking, chunk_bytes, session, notes: &notes };
-    let teller = Teller {
+    let file_reader =
+        FileReader { jobs, send_half: &send_half, chunk_bytes, session, notes: &notes };
+    let entry_sender = EntrySender {
         walk: Walk::new(roots),
-        hearing: &mut hearing,
-        speaking: &speaking,
+        receive_half: &mut receive_half,
+        send_half: &send_half,
         session,
         notes: &notes,
         jobs: jobs_in,
@@ -56,22 +57,22 @@ pub fn send(
         named: 0,
         declared: totals,
         open: BTreeMap::new(),
-        finish_said: false,
+        finish_sent: false,
     };
     thread::scope(|scope| {
-        scope.spawn(|| run_part(session, || feeder.run()));
-        scope.spawn(|| run_part(session, || teller.run()));
+        scope.spawn(|| run_part(session, || file_reader.run()));
+        scope.spawn(|| run_part(session, || entry_sender.run()));
         while !session.is_over() {
             watch(session);
             thread::park_timeout(LOOK_EVERY / 2);
         }
-        // Before the other threads let go of the connection.
-        speaking.end();
+        // Before the other threads drop the connection.
+        send_half.end();
     });
     Ok(())
 }
 
-/// What the receiver is asked.
+/// The request to the receiver.
 fn request(roots: &[Root], Totals { bytes, files }: Totals) -> Message {
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
     let name_bytes: usize = names.iter().map(|name| name.as_bytes().len()).sum();
@@ -81,7 +82,7 @@ fn request(roots: &[Root], Totals { bytes, files }: Totals) -> Message {
     Message::Request(Request { bytes, files, roots: names })
 }
 
-/// What the receiver grants must make sense: it decides what we remember.
+/// Checks the receiver's terms, which bound the memory of this end.
 fn check(accept: &Accept) -> Result<(), String> {
     match (1..=4096).contains(&accept.window) {
         true => Ok(()),
@@ -89,50 +90,50 @@ fn check(accept: &Accept) -> Result<(), String> {
     }
 }
 
-/// Talks to the receiver while files are read and sent.
-struct Teller<'a> {
+/// The thread that exchanges messages with the receiver while files are read and sent.
+struct EntrySender<'a> {
     walk: Walk,
-    hearing: &'a mut Hearing,
-    speaking: &'a Speaking<'a>,
+    receive_half: &'a mut ReceiveHalf,
+    send_half: &'a SendHalf<'a>,
     session: &'a Session,
     notes: &'a Notes,
     jobs: Sender<Job>,
-    /// Entries that may be unanswered.
+    /// Limit of unanswered entries.
     window: u64,
-    /// Entries named so far.
+    /// Entries sent so far.
     named: u64,
-    /// What remains of the declared totals.
+    /// The remaining declared totals.
     declared: Totals,
-    /// Entries that were not answered yet.
+    /// Unanswered entries.
     open: BTreeMap<u64, Open>,
-    finish_said: bool,
+    finish_sent: bool,
 }
 
-/// An entry that was not answered yet.
+/// An unanswered entry.
 struct Open {
     shown: String,
     kind: EntryKind,
-    /// Where a file's bytes are, until the receiver wants them.
+    /// The source of a file's bytes, until the receiver requests them.
     source: Option<Source>,
-    /// The receiver has asked for a hash.
+    /// The receiver has requested a hash.
     is_hashed: bool,
 }
 
-impl Teller<'_> {
-    /// Works until the receiver has everything.
+impl EntrySender<'_> {
+    /// Runs until the receiver has everything.
     fn run(mut self) -> Result<(), End> {
         while !self.session.is_over() {
-            self.name_some()?;
-            if let Some(message) = self.hearing.recv(LOOK_EVERY)? {
+            self.send_entries()?;
+            if let Some(message) = self.receive_half.recv(LOOK_EVERY)? {
                 self.on_message(message)?;
             }
         }
         Ok(())
     }
 
-    /// Names entries as far as the window goes, and says when there are no more.
-    fn name_some(&mut self) -> Result<(), End> {
-        while !self.finish_said && (self.open.len() as u64) < self.window {
+    /// Sends entries as far as the window permits, and `finish` after the last one.
+    fn send_entries(&mut self) -> Result<(), End> {
+        while !self.finish_sent && (self.open.len() as u64) < self.window {
             match self.walk.next() {
                 Some(Found::Entry { kind: EntryKind::File { size, .. }, shown, .. })
                     if !self.is_declared(size) =>
@@ -143,7 +144,7 @@ impl Teller<'_> {
                     let index = self.named;
                     self.named += 1;
                     let entry = Entry { index, kind: kind.clone() };
-                    self.speaking.send(&Message::Entry(entry))?;
+                    self.send_half.send(&Message::Entry(entry))?;
                     self.open.insert(index, Open { shown, kind, source, is_hashed: false });
                 }
                 Some(Found::Skipped { shown, why, expected: true }) => {
@@ -153,8 +154,8 @@ impl Teller<'_> {
                     self.session.note(FileRow::failed(shown, 0, &why));
                 }
                 None if self.open.is_empty() => {
-                    self.finish_said = true;
-                    self.speaking.send(&Message::Finish)?;
+                    self.finish_sent = true;
+                    self.send_half.send(&Message::Finish)?;
                 }
                 None => return Ok(()),
             }
@@ -162,8 +163,8 @@ impl Teller<'_> {
         Ok(())
     }
 
-    /// Whether one more file of `size` bytes is within what was declared; the receiver ends a copy
-    /// that brings more.
+    /// True if one more file of `size` bytes is within the declared totals. The receiver ends a
+    /// copy that exceeds them.
     fn is_declared(&mut self, size: u64) -> bool {
         let Totals { files, bytes } = self.declared;
         let left = files.checked_sub(1).zip(bytes.checked_sub(size));
@@ -179,7 +180,7 @@ impl Teller<'_> {
             Message::Have { index, bytes } => self.start(index, Wish::Hash { bytes }),
             Message::Done { index, sha256 } => self.on_done(index, sha256),
             Message::Refused { index, reason } => self.on_refused(index, &reason),
-            Message::Finished if self.finish_said => Err(End::Complete),
+            Message::Finished if self.finish_sent => Err(End::Complete),
             other => Err(unexpected("an answer", &other)),
         }
     }
@@ -190,7 +191,7 @@ impl Teller<'_> {
             return Err(stray(index));
         };
         let (bytes, source) = match wish {
-            // The reader opens the file twice: what lies between may take long.
+            // Cloned, because the reader opens the file twice, and much time may pass in between.
             Wish::Hash { bytes } if !open.is_hashed => (bytes, open.source.clone()),
             Wish::Hash { .. } => return Err(stray(index)),
             Wish::From { offset } => (offset, open.source.take()),
@@ -199,7 +200,7 @@ impl Teller<'_> {
         open.is_hashed = true;
         let shown = open.shown.clone();
         let job = Job { index, shown, source, size, mtime, wish };
-        // The reader is gone only when the copy is over.
+        // An error means that the reader has ended with the session.
         let _ = self.jobs.send(job);
         Ok(())
     }
@@ -234,7 +235,7 @@ impl Teller<'_> {
             self.open.remove(&index).ok_or_else(|| stray(index))?;
         if matches!(kind, EntryKind::File { .. }) {
             if source.is_none() {
-                // The reader may be at it.
+                // The reader may be sending the file.
                 self.notes.refuse(index);
             }
             self.notes.take(index);
@@ -246,7 +247,7 @@ impl Teller<'_> {
     }
 }
 
-/// Runs one thread's part of the copy. Its end is the copy's, unless another came first.
+/// Runs one thread's part of the copy. An error ends the copy, unless it has ended already.
 pub(crate) fn run_part(session: &Session, part: impl FnOnce() -> Result<(), End>) {
     let _guard = session.ends_on_panic();
     if let Err(end) = part() {
@@ -258,12 +259,12 @@ fn stray(index: u64) -> End {
     End::Protocol(format!("an answer to entry {index}, which waits for none"))
 }
 
-/// Why a file is left out that was not counted.
+/// The reason for skipping a file beyond the declared totals.
 const GREW: &str =
     "it came, or grew, after the files were counted; the same command again takes it";
 
-/// Outermost names that are told in the request: enough for a command line, little for a line.
+/// Limit of top-level names in the request: enough for a command line, and it bounds the message.
 const ROOTS_NAMED_MAX: usize = 1000;
 
-/// Bytes of their names: in JSON they may be four times as long, and must fit a message.
+/// Limit of their bytes, which may be four times as many in JSON and must fit a message.
 const ROOTS_NAMED_BYTES_MAX: usize = 200_000;

@@ -1,4 +1,4 @@
-//! What the threads of one copy share: how far it is, and how it ended.
+//! State shared by the threads of one copy: its progress, and how it ended.
 
 use crate::gaps::{GapRow, Gaps};
 use crate::row::FileRow;
@@ -8,143 +8,143 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One copy under way. The first thread that ends it says how; the others look and stop.
+/// A running copy. The first thread that ends it sets the cause; the others poll it and stop.
 #[derive(Debug, Default)]
 pub struct Session {
     over: AtomicBool,
     end: Mutex<Option<End>>,
-    /// How far it is.
+    /// The progress so far.
     pub progress: Progress,
     ledger: Mutex<Ledger>,
     gaps: Mutex<Gaps>,
     stall: Stall,
 }
 
-/// What became of the files.
+/// The results of the files.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// Rows of files in place are wanted, not only of those that failed.
+    /// Keeps the rows of all files, not only of those that failed.
     pub keeps_all: bool,
-    /// The files, in the order in which they ended.
+    /// The files, in the order of their completion.
     pub rows: Vec<FileRow>,
-    /// Files that failed; more than there are rows of.
+    /// Number of files that failed; rows are kept only for the first of them.
     pub failed: u64,
 }
 
-/// Ends a copy when a panic drops it.
+/// A guard that ends a copy if it is dropped by a panic.
 #[derive(Debug)]
 pub struct EndsOnPanic<'a>(&'a Session);
 
 /// How a copy ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Everything was named, and everything answered for.
+    /// Every entry was sent and answered.
     Complete,
-    /// The user here asked for it.
+    /// The local user interrupted it.
     Interrupted,
-    /// The peer gave up and said why.
+    /// The peer aborted, with this reason.
     PeerAborted(String),
     /// The peer's process or machine is gone.
     PeerGone(&'static str),
-    /// The connection stands, but the peer made no progress this long.
+    /// The connection is up, but the peer made no progress for this time.
     Stalled(Duration),
-    /// The peer does not keep to the protocol.
+    /// The peer violated the protocol.
     Protocol(String),
-    /// Something failed here.
+    /// This end failed.
     Failed(String),
 }
 
-/// Stall timer: time of waiting for the peer.
+/// Stall timer: time spent waiting for the peer.
 #[derive(Debug, Default)]
 struct Stall {
-    /// Since when, perhaps in the future; unset until the first query.
+    /// Start of the wait, perhaps in the future; unset until the first query.
     since: Mutex<Option<Instant>>,
-    /// Threads of this end that are at work themselves.
+    /// Threads of this end that do local work.
     at_work: AtomicU64,
 }
 
-/// Local work until this is dropped: the stall timer stops meanwhile.
+/// A guard of local work. The stall timer is stopped until it is dropped.
 #[derive(Debug)]
 pub struct AtWork<'a> {
     session: &'a Session,
     began: Instant,
 }
 
-/// How far a copy is. Each number only grows.
+/// Progress of a copy. Each number only grows.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Bytes of all files, once known.
     pub bytes_total: AtomicU64,
     /// Files in all, once known.
     pub files_total: AtomicU64,
-    /// Bytes dealt with: sent or found there.
+    /// Bytes processed: sent, or found at the receiver.
     pub bytes_done: AtomicU64,
-    /// Of those, bytes that did not have to be sent.
+    /// Of those, bytes that were found at the receiver.
     pub bytes_resumed: AtomicU64,
-    /// Files in place.
+    /// Files with their final name.
     pub files_done: AtomicU64,
-    /// What is being worked on.
+    /// The current file.
     current: Mutex<Current>,
 }
 
-/// The file being worked on.
+/// The current file.
 #[derive(Clone, Debug, Default)]
 pub struct Current {
     /// Its name.
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Bytes dealt with.
+    /// Bytes processed.
     pub done: u64,
-    /// Of those, bytes that did not have to be sent.
+    /// Of those, bytes that were found at the receiver.
     pub resumed: u64,
 }
 
 impl Session {
-    /// Ends the copy, unless it has ended already.
+    /// Ends the copy with this cause, unless it has ended already.
     pub fn end(&self, end: End) {
         let mut slot = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         slot.get_or_insert(end);
         self.over.store(true, Ordering::Release);
     }
 
-    /// Ends the copy should the calling thread panic before it drops this: the others must not
-    /// wait for it for ever.
+    /// A guard that ends the copy if the calling thread panics, because the other threads would
+    /// wait forever.
     #[must_use]
     pub fn ends_on_panic(&self) -> EndsOnPanic<'_> {
         EndsOnPanic(self)
     }
 
-    /// True once it has ended.
+    /// True once the copy has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// A session whose ledger keeps a row of every file if `keeps_all`.
+    /// A session whose ledger keeps a row of every file if `keeps_all`, else only of failed files.
     #[must_use]
     pub fn new(keeps_all: bool) -> Self {
         let ledger = Mutex::new(Ledger { keeps_all, ..Ledger::default() });
         Self { ledger, ..Self::default() }
     }
 
-    /// The peer made progress.
+    /// Restarts the stall timer: the peer made progress.
     pub fn progressed(&self) {
         self.stall.allow(Duration::ZERO);
     }
 
-    /// The peer made progress, and has used no more of its allowances: they end.
+    /// Restarts the stall timer and cancels unused allowances: the peer made progress.
     pub fn answered(&self) {
         *self.stall.lock() = Some(Instant::now());
     }
 
-    /// The peer may take up to `time` for its answer.
+    /// Extends the stall timer by an allowance of `time` for the peer's answer.
     pub fn allow(&self, time: Duration) {
         self.stall.allow(time);
     }
 
-    /// Local work, during which the stall timer stops. Never across a send: a peer that reads
-    /// nothing has stalled.
+    /// Stops the stall timer during local work. A guard must not be held across a send, because a
+    /// peer that does not read has stalled.
     #[must_use]
     pub fn at_work(&self) -> AtWork<'_> {
         self.stall.at_work.fetch_add(1, Ordering::AcqRel);
@@ -161,18 +161,18 @@ impl Session {
         now.saturating_duration_since(*self.stall.lock().get_or_insert(now))
     }
 
-    /// A chunk of a file came at `now`; `is_last` if the file ends with it.
+    /// Records a chunk of a file at `now`; `is_last` if it is the file's last one.
     pub fn chunk_came(&self, now: Instant, is_last: bool) {
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner).chunk_came(now, is_last);
     }
 
-    /// How long it was between chunks; none where none came.
+    /// Statistics of the gaps between chunks; `None` without any gap.
     #[must_use]
     pub fn gaps(&self) -> Option<GapRow> {
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner).row()
     }
 
-    /// Enters what became of a file.
+    /// Records the result of a file.
     pub fn note(&self, row: FileRow) {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = row.reason.is_some();
@@ -182,13 +182,13 @@ impl Session {
         }
     }
 
-    /// What became of the files so far.
+    /// The results of the files so far.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How it ended, if it has.
+    /// The cause of the end, if the copy has ended.
     #[must_use]
     pub fn outcome(&self) -> Option<End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -211,7 +211,8 @@ impl Stall {
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
         let Self { session: Session { stall, .. }, began } = self;
-        // Not progress, but time that does not count. Progress meanwhile is counted already.
+        // Local work is no progress, but its time is excluded. Progress meanwhile has been
+        // recorded.
         let now = Instant::now();
         if let Some(since) = &mut *stall.lock() {
             let later = since.checked_add(now.saturating_duration_since(*began)).unwrap_or(now);
@@ -230,7 +231,7 @@ impl Drop for EndsOnPanic<'_> {
 }
 
 impl Progress {
-    /// Work has begun on a file, `done` bytes of which need none.
+    /// Starts a file, of which `done` bytes are already at the receiver.
     pub fn begin(&self, name: &str, size: u64, done: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         *current = Current { name: name.to_owned(), size, done, resumed: done };
@@ -239,13 +240,13 @@ impl Progress {
         self.bytes_resumed.fetch_add(done, Ordering::Relaxed);
     }
 
-    /// `bytes` more of it are dealt with.
+    /// Adds `bytes` of the current file.
     pub fn advance(&self, bytes: u64) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).done += bytes;
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The file being worked on.
+    /// The current file.
     #[must_use]
     pub fn current(&self) -> Current {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -285,10 +286,10 @@ impl fmt::Display for End {
     }
 }
 
-/// Failures that are kept for people: nobody reads more, and a peer must not fill our memory.
+/// Limit of failed rows: enough for people, and a peer must not fill memory.
 const FAILURES_KEPT: u64 = 1000;
 
-/// How long a thread waits for another before it looks whether the copy is over.
+/// Poll interval at which a blocked thread checks whether the copy has ended.
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn end__the_first_word_counts() {
+    fn end__the_first_cause_counts() {
         let session = Session::default();
         assert!(!session.is_over());
         assert_eq!(session.outcome(), None);
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_on_panic__a_thread_that_panics_takes_the_copy_with_it() {
+    fn ends_on_panic__a_panic_ends_the_copy() {
         let session = Session::default();
         drop(session.ends_on_panic());
         assert!(!session.is_over());
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn progress__what_was_there_counts_as_done_but_not_as_sent() {
+    fn progress__found_bytes_count_as_done_but_not_as_sent() {
         let progress = Progress::default();
         progress.begin("a", 100, 40);
         progress.advance(60);
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn at_work__local_work_beside_progress_gives_no_allowance() {
+    fn at_work__local_work_during_progress_gives_no_allowance() {
         let (session, short) = (Session::default(), Duration::from_millis(20));
         let at_work = session.at_work();
         std::thread::sleep(short * 2);
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn end__a_peer_that_stops_answering_is_gone_whoever_notices() {
+    fn end__a_silent_peer_is_gone_whichever_error_reports_it() {
         for cause in [Cause::PeerGone("its side connection closed"), Cause::PeerClosed] {
             assert!(matches!(End::from(Error::Lost(cause)), End::PeerGone(_)));
         }

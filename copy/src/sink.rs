@@ -1,23 +1,23 @@
-//! The writer of the receiver: puts chunks into files.
+//! The writer of the receiver: it writes chunks to files.
 
 use crate::chunk::{ABORT, ChunkHeader, FIRST, LAST};
 use crate::dest::DestDir;
+use crate::existing::Named;
 use crate::message::{Message, Mtime, Sha256Hex, printable};
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::session::{End, LOOK_EVERY, Session};
-use crate::talk::Speaking;
-use crate::there::Named;
+use crate::talk::SendHalf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// What is to be done, in the order of the entries.
+/// A task of the writer, in the order of the entries.
 pub enum Work {
-    /// Take in a file.
+    /// Receive a file.
     File(Box<FileWork>),
-    /// A directory is full.
+    /// A directory whose content is complete.
     DirEnd {
         /// Number of the entry.
         index: u64,
@@ -25,38 +25,38 @@ pub enum Work {
         dir: Arc<DestDir>,
         /// Its permission bits.
         mode: u32,
-        /// Its time.
+        /// Its modification time.
         mtime: Mtime,
     },
-    /// Everything was named.
+    /// All entries were received.
     Finish,
 }
 
-/// A file that is expected.
+/// A file whose chunks are expected.
 pub struct FileWork {
     /// Number of the entry.
     pub index: u64,
     /// The file.
     pub file: Named,
-    /// What an earlier attempt left.
+    /// The partial file of an earlier attempt.
     pub partial: Option<Partial>,
-    /// How much of that stays: where the first chunk must begin.
+    /// The kept part of it: the offset of the first chunk.
     pub offset: u64,
 }
 
 /// The writer.
 pub struct Sink<'a> {
-    /// What is to be done.
+    /// Its tasks.
     pub work: Receiver<Work>,
-    /// Chunks, copied out of what their sender may still write.
+    /// Chunks, copied out of the ring, to which the sender may still write.
     pub arrived: Receiver<Vec<u8>>,
-    /// Takes the memory of chunks that were dealt with.
+    /// Returns the buffers of processed chunks.
     pub spare: Sender<Vec<u8>>,
     /// To answer entries.
-    pub speaking: &'a Speaking<'a>,
+    pub send_half: &'a SendHalf<'a>,
     /// The copy.
     pub session: &'a Session,
-    /// Entries that were not answered yet.
+    /// Number of unanswered entries.
     pub unanswered: &'a AtomicU64,
     /// Existing files may be replaced.
     pub overwrite: bool,
@@ -64,35 +64,35 @@ pub struct Sink<'a> {
     pub root: Arc<DestDir>,
 }
 
-/// How the taking in of one file stands.
+/// The state of receiving one file.
 enum State {
-    /// Its first chunk has not come.
+    /// The first chunk has not arrived.
     Expected(Option<Partial>),
-    /// It grows.
+    /// Chunks are being appended.
     Growing(Partial),
-    /// It was refused; what still comes is dropped.
+    /// The file was rejected; further chunks are dropped.
     Refused,
 }
 
-/// What one chunk did, if all is well.
+/// The result of one valid chunk.
 enum Step {
     Next(State),
     Done(Sha256Hex),
 }
 
-/// What may be wrong with a chunk.
-enum Wrong {
-    /// The file is refused.
+/// An error of a chunk.
+enum ChunkFailure {
+    /// The file fails.
     File(String),
-    /// The sender does not keep to the protocol.
+    /// The sender violated the protocol.
     Sender(String),
 }
 
 impl Sink<'_> {
-    /// Works until everything is done or the copy is over.
+    /// Runs until all tasks are done or the copy has ended.
     ///
     /// # Errors
-    /// How the copy ends, if not well.
+    /// The cause, unless the copy is complete.
     pub fn run(mut self) -> Result<(), End> {
         loop {
             match self.next_work()? {
@@ -106,7 +106,7 @@ impl Sink<'_> {
                 }
                 Work::Finish => {
                     self.at_work(|| self.root.sync()).map_err(End::Failed)?;
-                    self.speaking.send(&Message::Finished)?;
+                    self.send_half.send(&Message::Finished)?;
                     return Err(End::Complete);
                 }
             }
@@ -152,15 +152,15 @@ impl Sink<'_> {
                     self.answer(&Message::Done { index: file.index, sha256: Some(sha256) })?;
                     State::Refused
                 }
-                Err(Wrong::File(reason)) => {
+                Err(ChunkFailure::File(reason)) => {
                     let Named { size, .. } = file.file;
                     self.session.note(FileRow::failed(file.file.shown(), size, &reason));
                     self.answer(&Message::Refused { index: file.index, reason })?;
                     State::Refused
                 }
-                Err(Wrong::Sender(what)) => return Err(broken(&file, &what)),
+                Err(ChunkFailure::Sender(what)) => return Err(broken(&file, &what)),
             };
-            // Who hears is gone only when the copy is over.
+            // An error means that the receiving thread has ended with the session.
             let _ = self.spare.send(chunk);
             if ends {
                 drop_if_empty(state);
@@ -175,7 +175,7 @@ impl Sink<'_> {
         state: State,
         header: &ChunkHeader,
         data: &[u8],
-    ) -> Result<Step, Wrong> {
+    ) -> Result<Step, ChunkFailure> {
         if matches!(state, State::Refused) {
             return Ok(Step::Next(State::Refused));
         }
@@ -184,26 +184,28 @@ impl Sink<'_> {
             if let State::Growing(partial) = state {
                 drop_if_empty(State::Growing(partial));
             }
-            return Err(Wrong::File(why));
+            return Err(ChunkFailure::File(why));
         }
         let partial = match (state, header.has(FIRST)) {
             (State::Expected(partial), true) => self.begin(file, partial, header.offset)?,
             (State::Growing(partial), false) => partial,
-            _ => return Err(Wrong::Sender("chunks of a file out of order".into())),
+            _ => return Err(ChunkFailure::Sender("chunks of a file out of order".into())),
         };
         self.grow(file, partial, header, data)
     }
 
-    /// Opens the file under its partial name, of which what was granted is there and right.
+    /// Opens the partial file. The part of it that `want` granted exists and is verified.
     fn begin(
         &self,
         work: &FileWork,
         partial: Option<Partial>,
         offset: u64,
-    ) -> Result<Partial, Wrong> {
-        // Data may follow only a prefix whose hash the sender has shown to know.
+    ) -> Result<Partial, ChunkFailure> {
+        // Data may follow only a prefix whose hash the sender has proved to know.
         if offset != work.offset {
-            return Err(Wrong::Sender(format!("an offset of {offset} that was not offered")));
+            return Err(ChunkFailure::Sender(format!(
+                "an offset of {offset} that was not offered"
+            )));
         }
         let Named { dir, name, size, .. } = &work.file;
         let partial = match partial {
@@ -213,7 +215,7 @@ impl Sink<'_> {
             }
             None => Partial::create(dir, name, *size),
         };
-        let partial = partial.map_err(Wrong::File)?;
+        let partial = partial.map_err(ChunkFailure::File)?;
         self.session.progress.begin(&name.to_string(), *size, offset);
         Ok(partial)
     }
@@ -224,30 +226,30 @@ impl Sink<'_> {
         mut partial: Partial,
         header: &ChunkHeader,
         data: &[u8],
-    ) -> Result<Step, Wrong> {
+    ) -> Result<Step, ChunkFailure> {
         let file = &work.file;
         let bytes = u64::from(header.len);
         if header.offset != partial.bytes() || file.size.saturating_sub(partial.bytes()) < bytes {
-            return Err(Wrong::Sender(format!(
+            return Err(ChunkFailure::Sender(format!(
                 "{bytes} bytes at {} do not belong there",
                 header.offset
             )));
         }
         if let Err(why) = self.at_work(|| partial.append(data)) {
-            return Err(Wrong::File(why));
+            return Err(ChunkFailure::File(why));
         }
         self.session.progress.advance(bytes);
         if !header.has(LAST) {
             return Ok(Step::Next(State::Growing(partial)));
         }
         if partial.bytes() != file.size {
-            return Err(Wrong::Sender("an end before the file's end".into()));
+            return Err(ChunkFailure::Sender("an end before the file's end".into()));
         }
         let ours = partial.sha256();
         if ours != header.sha256 {
             partial.discard();
             let theirs = header.sha256;
-            return Err(Wrong::File(format!(
+            return Err(ChunkFailure::File(format!(
                 "SHA-256 differs: {ours} arrived, {theirs} was sent; nothing was kept"
             )));
         }
@@ -257,11 +259,11 @@ impl Sink<'_> {
                 self.session.note(FileRow::copied(file.shown(), file.size, ours, resumed));
                 Ok(Step::Done(ours))
             }
-            Err(why) => Err(Wrong::File(why)),
+            Err(why) => Err(ChunkFailure::File(why)),
         }
     }
 
-    /// Does local work, during which the stall timer stops.
+    /// Does local work, during which the stall timer is stopped.
     fn at_work<T>(&self, work: impl FnOnce() -> T) -> T {
         let _at_work = self.session.at_work();
         work()
@@ -269,30 +271,31 @@ impl Sink<'_> {
 
     fn answer(&self, message: &Message) -> Result<(), End> {
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
-        self.speaking.send(message)
+        self.send_half.send(message)
     }
 }
 
-/// Waits for the next thing from another thread of the copy.
+/// Waits for the next item from another thread of the copy.
 ///
 /// # Errors
-/// The copy is over.
+/// The copy has ended.
 pub(crate) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
     loop {
         match from.recv_timeout(LOOK_EVERY) {
             Ok(thing) => return Ok(thing),
-            // The other thread is about to say how the copy ends; it knows, this one does not.
+            // The other thread has ended and is about to set the cause, which this one does not
+            // know.
             Err(RecvTimeoutError::Disconnected) if !session.is_over() => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(RecvTimeoutError::Timeout) if !session.is_over() => {}
-            // The first end counts; this one only unwinds.
+            // The session keeps the first cause, so this error only ends the thread.
             Err(_) => return Err(End::Failed("another part of the copy has ended".into())),
         }
     }
 }
 
-/// An attempt that brought nothing leaves nothing.
+/// Removes the partial file of an attempt that received no data.
 fn drop_if_empty(state: State) {
     match state {
         State::Growing(partial) | State::Expected(Some(partial)) if partial.bytes() == 0 => {
@@ -306,7 +309,7 @@ fn broken(file: &FileWork, what: &str) -> End {
     End::Protocol(format!("{what} ({})", file.file.name))
 }
 
-/// Bytes that count as progress: a sender of fewer in a stall timeout has stalled.
+/// Bytes that count as progress. A sender of fewer within a stall timeout has stalled.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The reader of the sender: reads files, hashes them and sends them in chunks.
+//! The reader of the sender: it reads files, hashes them and sends them in chunks.
 
 use crate::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST};
 use crate::message::{Message, Mtime, Sha256Hex};
 use crate::partial::hash_up_to;
 use crate::session::{End, Session};
 use crate::sink::wait;
-use crate::talk::Speaking;
+use crate::talk::SendHalf;
 use crate::walk::{Source, mtime};
 use sha2::{Digest, Sha256};
 use spanwire_base::{u32_from, usize_from};
@@ -19,19 +19,19 @@ use std::sync::{Mutex, PoisonError};
 pub struct Job {
     /// Number of its entry.
     pub index: u64,
-    /// What it is called here.
+    /// Its local path, for messages.
     pub shown: String,
-    /// Where its bytes are.
+    /// The source of its bytes.
     pub source: Source,
-    /// Bytes, as it was announced.
+    /// Bytes, as in its entry.
     pub size: u64,
-    /// Time of modification, as it was announced.
+    /// Modification time, as in its entry.
     pub mtime: Mtime,
-    /// What the receiver wants of it.
+    /// The receiver's request.
     pub wish: Wish,
 }
 
-/// What the receiver said to a file.
+/// The receiver's request for a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// The receiver has the first `bytes` and requests their hash.
@@ -39,59 +39,59 @@ pub enum Wish {
         /// Bytes it has.
         bytes: u64,
     },
-    /// It wants what is behind the first `offset` bytes.
+    /// The receiver requests the data after the first `offset` bytes.
     From {
         /// Bytes that it keeps: 0, or those whose hash it has received.
         offset: u64,
     },
 }
 
-/// What the reader and the thread that talks to the receiver know of each other.
+/// State shared by the reader and the thread that exchanges messages with the receiver.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Files the receiver refused while they may still be read.
+    /// Files that the receiver rejected while they may still be read.
     refused: Mutex<BTreeSet<u64>>,
-    /// What was sent of each file that is not answered yet.
-    read: Mutex<BTreeMap<u64, WasRead>>,
-    /// The hash of the beginning of each file that is not answered yet, and of how many bytes.
+    /// The read part of each unanswered file.
+    read: Mutex<BTreeMap<u64, ReadResult>>,
+    /// The hash of the prefix of each unanswered file, and the prefix length.
     begun: Mutex<BTreeMap<u64, (Sha256, u64)>>,
 }
 
-/// What was read of a file.
+/// The result of reading a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WasRead {
+pub struct ReadResult {
     /// Its hash.
     pub sha256: Sha256Hex,
-    /// Bytes that did not have to be sent.
+    /// Bytes that the receiver already had.
     pub resumed: u64,
-    /// All of it was there.
+    /// The receiver already had the whole file.
     pub same: bool,
 }
 
 /// The reader.
-pub struct Feeder<'a> {
+pub struct FileReader<'a> {
     /// Files to send, in order.
     pub jobs: Receiver<Job>,
-    /// To send by.
-    pub speaking: &'a Speaking<'a>,
+    /// The sending half of the connection.
+    pub send_half: &'a SendHalf<'a>,
     /// Bytes of a chunk at most, header included.
     pub chunk_bytes: u32,
     /// The copy.
     pub session: &'a Session,
-    /// Shared with the thread that talks to the receiver.
+    /// Shared with the thread that exchanges messages.
     pub notes: &'a Notes,
 }
 
 /// Why a file is given up, for people.
 type GivenUp = String;
 
-/// Either the file or the whole copy is given up.
+/// Whether the file or the whole copy is given up.
 enum Stop {
     File(GivenUp),
     Copy(End),
 }
 
-/// A file whose beginning the receiver has.
+/// A file whose prefix the receiver has.
 struct Begun {
     file: File,
     hash: Sha256,
@@ -99,18 +99,18 @@ struct Begun {
 }
 
 impl Notes {
-    /// The receiver refused file `index`.
+    /// Records that the receiver rejected file `index`.
     pub fn refuse(&self, index: u64) {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(index);
     }
 
-    /// What was read of file `index`, which is answered now.
-    pub fn take(&self, index: u64) -> Option<WasRead> {
+    /// The result of reading file `index`, which is now answered.
+    pub fn take(&self, index: u64) -> Option<ReadResult> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
         self.read.lock().unwrap_or_else(PoisonError::into_inner).remove(&index)
     }
 
-    fn was_read(&self, index: u64, what: WasRead) {
+    fn record_read(&self, index: u64, what: ReadResult) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(index, what);
     }
 
@@ -132,11 +132,11 @@ impl Notes {
     }
 }
 
-impl Feeder<'_> {
-    /// Works until the copy is over.
+impl FileReader<'_> {
+    /// Runs until the copy has ended.
     ///
     /// # Errors
-    /// How the copy ends.
+    /// The cause, unless the copy is complete.
     pub fn run(self) -> Result<(), End> {
         loop {
             let job = wait(&self.jobs, self.session)?;
@@ -151,7 +151,7 @@ impl Feeder<'_> {
 
     fn send_file(&self, job: &Job) -> Result<(), Stop> {
         let offset = match job.wish {
-            Wish::Hash { bytes } => return self.say_hash(job, bytes),
+            Wish::Hash { bytes } => return self.send_hash(job, bytes),
             Wish::From { offset } => offset,
         };
         let mut started = false;
@@ -167,14 +167,14 @@ impl Feeder<'_> {
         }
     }
 
-    /// Sends the hash of the first `bytes`, or gives the file up.
-    fn say_hash(&self, job: &Job, bytes: u64) -> Result<(), Stop> {
+    /// Sends the hash of the first `bytes`, or gives up the file.
+    fn send_hash(&self, job: &Job, bytes: u64) -> Result<(), Stop> {
         let word = match self.hash_beginning(job, bytes) {
             Ok(sha256) => Message::Hash { index: job.index, sha256 },
             Err(Stop::File(reason)) => Message::GiveUp { index: job.index, reason },
             Err(end) => return Err(end),
         };
-        self.speaking.send(&word).map_err(Stop::Copy)
+        self.send_half.send(&word).map_err(Stop::Copy)
     }
 
     fn hash_beginning(&self, job: &Job, bytes: u64) -> Result<Sha256Hex, Stop> {
@@ -187,8 +187,8 @@ impl Feeder<'_> {
         }
         let sha256 = Sha256Hex(hash.clone().finalize().into());
         if bytes == job.size {
-            let same = WasRead { sha256, resumed: job.size, same: true };
-            self.notes.was_read(job.index, same);
+            let same = ReadResult { sha256, resumed: job.size, same: true };
+            self.notes.record_read(job.index, same);
         }
         self.notes.has_begun(job.index, hash, bytes);
         Ok(sha256)
@@ -232,10 +232,12 @@ impl Feeder<'_> {
             let mut flags = if *started { 0 } else { FIRST };
             let mut sha256 = None;
             if last {
-                // Before the receiver may take it for whole.
+                // Checked before the last chunk, after which the receiver considers the file
+                // complete.
                 check_unchanged(&file, job)?;
                 let ours = Sha256Hex(hash.clone().finalize().into());
-                self.notes.was_read(job.index, WasRead { sha256: ours, resumed, same: false });
+                self.notes
+                    .record_read(job.index, ReadResult { sha256: ours, resumed, same: false });
                 (flags, sha256) = (flags | LAST, Some(ours));
             }
             *started = true;
@@ -248,7 +250,7 @@ impl Feeder<'_> {
         }
     }
 
-    /// Sends `chunk`, whose data are behind room for the header.
+    /// Sends `chunk`, which has room for the header before its data.
     fn put(
         &self,
         index: u64,
@@ -260,11 +262,11 @@ impl Feeder<'_> {
         let len = u32_from(chunk.len() - HEADER_BYTES);
         let sha256 = sha256.unwrap_or(Sha256Hex([0; 32]));
         let header = ChunkHeader { flags, len, index, offset, sha256 };
-        self.speaking.send_chunk(&header, chunk).map_err(Stop::Copy)
+        self.send_half.send_chunk(&header, chunk).map_err(Stop::Copy)
     }
 }
 
-/// The file is what was announced: a regular one of that size and time.
+/// Checks that the file still is a regular one with the size and time of its entry.
 fn check_unchanged(file: &File, job: &Job) -> Result<(), Stop> {
     match rustix::fs::fstat(file) {
         Ok(stat)

@@ -1,5 +1,5 @@
-//! What goes over the connection of a copy: words and chunks, each a message. A word is a JSON
-//! object, so it begins with `{`; a chunk begins with a zero byte.
+//! The connection of a copy: control messages and chunks. A control message is a JSON object, so it
+//! begins with `{`; a chunk begins with a zero byte.
 
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::message::{Message, PROTOCOL};
@@ -13,33 +13,33 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The speaking half, for all threads of a copy.
+/// The sending half, shared by all threads of a copy.
 #[derive(Debug)]
-pub struct Speaking<'a> {
+pub struct SendHalf<'a> {
     sender: Mutex<MessageSender>,
     session: &'a Session,
 }
 
-/// The hearing half of one who is only told words.
+/// The receiving half. By itself it accepts control messages only.
 #[derive(Debug)]
-pub struct Hearing {
+pub struct ReceiveHalf {
     receiver: MessageReceiver,
     buffer: Vec<u8>,
 }
 
-/// Where a receiver's messages go.
+/// The queues into which a receiver demultiplexes messages.
 #[derive(Debug)]
-pub struct Sorting {
-    /// Words.
-    pub words: SyncSender<Message>,
+pub struct Queues {
+    /// Control messages.
+    pub messages: SyncSender<Message>,
     /// Chunks.
     pub chunks: SyncSender<Vec<u8>>,
-    /// Memory of chunks that were dealt with.
+    /// Buffers of processed chunks, for reuse.
     pub spare: Receiver<Vec<u8>>,
 }
 
-/// Limits of the connections of copies: a ring that covers a stall of the other end's disk and
-/// stays in a cache; words as long as a request with a thousand names.
+/// Limits of the connections of copies. The ring covers a stall of the other end's disk and fits
+/// into a cache; the longest message is a request with a thousand names.
 #[must_use]
 pub fn limits() -> Config {
     Config {
@@ -51,32 +51,32 @@ pub fn limits() -> Config {
     }
 }
 
-/// How copies connect.
+/// Options of the connections of copies.
 #[must_use]
 pub fn options(mode: ModeChoice) -> ConnectOptions {
     ConnectOptions { mode, protocol: PROTOCOL.to_owned(), ..ConnectOptions::default() }
 }
 
-impl<'a> Speaking<'a> {
-    /// Speaks for `session`, whose end it does not outwait.
+impl<'a> SendHalf<'a> {
+    /// A sending half for `session`. Its calls return when the session ends.
     #[must_use]
     pub fn new(sender: MessageSender, session: &'a Session) -> Self {
         Self { sender: Mutex::new(sender), session }
     }
 
-    /// Says `word`.
+    /// Sends a control message.
     ///
     /// # Errors
-    /// The connection is gone, or the session over.
-    pub fn send(&self, word: &Message) -> Result<(), End> {
-        let json = serde_json::to_vec(word).map_err(|e| End::Failed(e.to_string()))?;
+    /// The connection is gone, or the session has ended.
+    pub fn send(&self, message: &Message) -> Result<(), End> {
+        let json = serde_json::to_vec(message).map_err(|e| End::Failed(e.to_string()))?;
         self.send_bytes(&json)
     }
 
     /// Sends a chunk: `chunk` with `header` put into its first [`HEADER_BYTES`].
     ///
     /// # Errors
-    /// As [`Speaking::send`].
+    /// As [`SendHalf::send`].
     ///
     /// # Panics
     /// If `chunk` is shorter than a header.
@@ -85,27 +85,28 @@ impl<'a> Speaking<'a> {
         self.send_bytes(chunk)
     }
 
-    /// Ends the conversation as the session ended. When this returns after a complete one, the
-    /// other end has heard everything.
+    /// Closes the connection according to the session's end. After a complete session, this returns
+    /// once the other end has received everything.
     pub fn end(&self) {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = match self.session.outcome() {
             Some(End::Complete) => {
                 sender.finish();
-                // An end that has heard everything may be gone at once.
-                let _ = sender.drained(LAST_WORD_WITHIN);
+                // An error is ignored, because the other end may close as soon as it has received
+                // everything.
+                let _ = sender.drained(FINAL_MESSAGE_TIMEOUT);
                 return;
             }
             Some(End::Interrupted) => "interrupted by its user".to_owned(),
             Some(End::Protocol(what)) => what,
             Some(End::Stalled(time)) => format!("you brought nothing for {time:?}"),
-            // Paths and disks of ours are not its business.
+            // Paths and disk errors of this host are not disclosed.
             _ => "something failed there".to_owned(),
         };
         sender.abort(&reason);
     }
 
-    /// Turns the other end away.
+    /// Rejects the other end.
     pub fn reject(&self, why: &str) {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner).abort(why);
     }
@@ -151,17 +152,17 @@ impl fmt::Display for NotBegun {
 
 impl std::error::Error for NotBegun {}
 
-impl Hearing {
-    /// Hears by `receiver`.
+impl ReceiveHalf {
+    /// A receiving half over `receiver`.
     #[must_use]
     pub fn new(receiver: MessageReceiver) -> Self {
         Self { receiver, buffer: Vec::new() }
     }
 
-    /// The next word, or `None` if none comes within `timeout`.
+    /// Receives the next control message; `None` if none arrives within `timeout`.
     ///
     /// # Errors
-    /// The connection is gone, or what comes is no word.
+    /// The connection is gone, or the message is no control message.
     pub fn recv(&mut self, timeout: Duration) -> Result<Option<Message>, End> {
         match self.receiver.recv_into_timeout(&mut self.buffer, timeout) {
             Ok(true) => parse(&self.buffer).map(Some),
@@ -171,11 +172,11 @@ impl Hearing {
         }
     }
 
-    /// Waits for the next word, at most for `patience`, and calls `watch` meanwhile, which may end
-    /// the session.
+    /// Waits for the next control message, at most for `patience`. Calls `watch` meanwhile, which
+    /// may end the session.
     ///
     /// # Errors
-    /// It said nothing or left, or the session is over.
+    /// Nothing arrived, the connection is gone, or the session has ended.
     pub fn expect(
         &mut self,
         session: &Session,
@@ -184,8 +185,8 @@ impl Hearing {
     ) -> Result<Message, Error> {
         let start = Instant::now();
         while start.elapsed() < patience {
-            if let Some(word) = self.recv(LOOK_EVERY).map_err(NotBegun::from)? {
-                return Ok(word);
+            if let Some(message) = self.recv(LOOK_EVERY).map_err(NotBegun::from)? {
+                return Ok(message);
             }
             watch(session);
             if let Some(end) = session.outcome() {
@@ -196,65 +197,67 @@ impl Hearing {
         Err(NotBegun::new(End::Stalled(patience), why).into())
     }
 
-    /// Takes what comes and hands it on, until `session` is over.
+    /// Receives messages and queues them by type, until `session` has ended.
     ///
     /// # Errors
     /// How the copy ends.
-    pub fn sort(&mut self, sorting: &Sorting, session: &Session) -> Result<(), End> {
-        let mut finish_heard = false;
+    pub fn demultiplex(&mut self, queues: &Queues, session: &Session) -> Result<(), End> {
+        let mut finish_received = false;
         while !session.is_over() {
             match self.receiver.recv_into_timeout(&mut self.buffer, LOOK_EVERY) {
                 Ok(true) => {}
-                // After its last word it may; the writer knows whether all is in place.
-                Ok(false) if finish_heard => return Ok(()),
+                // A close after `finish` is valid. The writer knows whether all files are in place.
+                Ok(false) if finish_received => return Ok(()),
                 Ok(false) => return Err(finished()),
                 Err(StreamError::TimedOut(_)) => continue,
                 Err(e) => return Err(e.into()),
             }
-            // Who takes these is gone only when the copy is over.
+            // An error means that the thread at the other end of the queue has ended with the
+            // session.
             let _ = if self.buffer.first() == Some(&b'{') {
-                let word = parse(&self.buffer)?;
-                finish_heard |= word == Message::Finish;
-                sorting.words.send(word).map_err(drop)
+                let message = parse(&self.buffer)?;
+                finish_received |= message == Message::Finish;
+                queues.messages.send(message).map_err(drop)
             } else {
-                // One that is none is the writer's to refuse.
+                // An invalid chunk is queued too, because the writer reports the error.
                 if let Ok((header, _)) = ChunkHeader::parse(&self.buffer) {
                     session.chunk_came(Instant::now(), header.ends_file());
                 }
-                let spare = sorting.spare.try_recv().unwrap_or_default();
+                let spare = queues.spare.try_recv().unwrap_or_default();
                 let chunk = std::mem::replace(&mut self.buffer, spare);
-                sorting.chunks.send(chunk).map_err(drop)
+                queues.chunks.send(chunk).map_err(drop)
             };
         }
         Ok(())
     }
 }
 
-/// The peer said `got` where `wanted` was due.
+/// The error for the message `got` where `wanted` was required.
 #[must_use]
 pub fn unexpected(wanted: &'static str, got: &Message) -> End {
     End::Protocol(format!("{got:?} where {wanted} was due"))
 }
 
-fn parse(word: &[u8]) -> Result<Message, End> {
-    serde_json::from_slice(word).map_err(|e| End::Protocol(format!("what it says is no word: {e}")))
+fn parse(message: &[u8]) -> Result<Message, End> {
+    serde_json::from_slice(message)
+        .map_err(|e| End::Protocol(format!("what it says is no message: {e}")))
 }
 
 fn finished() -> End {
     End::PeerGone("it finished in the middle")
 }
 
-/// Bytes of a chunk at most, header included: a completion each, and small against the ring.
+/// Maximum bytes of a chunk, header included: few completions, and small against the ring.
 pub const CHUNK_BYTES: u32 = 256 << 10;
 
-/// How long a receiver waits for each word before the copy: others may be waiting.
-pub const SENDER_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// Timeout of a receiver for each message before the copy, because other senders may wait.
+pub const SENDER_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a sender waits: the receiver may add up what is there.
-pub const RECEIVER_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// Timeout of a sender, longer because the receiver may count the bytes of existing files.
+pub const RECEIVER_REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the other end may take to hear that all is well.
-const LAST_WORD_WITHIN: Duration = Duration::from_secs(2);
+/// How long the other end may take to receive everything at the end.
+const FINAL_MESSAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -263,68 +266,71 @@ mod tests {
     use std::sync::mpsc::{channel, sync_channel};
 
     #[test]
-    fn recv__takes_words_and_nothing_else() {
+    fn recv__accepts_control_messages_only() {
         let mut wire = Wire::new();
         let (session, soon) = (Session::default(), Duration::from_millis(10));
         let (a, b) = wire.pair();
         let (sender, receiver) = (a.split().0, b.split().1);
-        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
-        assert_eq!(hearing.recv(soon), Ok(None));
-        speaking.send(&Message::Finish).unwrap();
-        assert_eq!(hearing.recv(LAST_WORD_WITHIN), Ok(Some(Message::Finish)));
-        speaking.send_bytes(b"{\"type\":\"sing\"}").unwrap();
-        assert!(matches!(hearing.recv(LAST_WORD_WITHIN), Err(End::Protocol(_))));
-        speaking.send_bytes(b"").unwrap();
-        assert!(matches!(hearing.recv(LAST_WORD_WITHIN), Err(End::Protocol(_))));
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        assert_eq!(receive_half.recv(soon), Ok(None));
+        send_half.send(&Message::Finish).unwrap();
+        assert_eq!(receive_half.recv(FINAL_MESSAGE_TIMEOUT), Ok(Some(Message::Finish)));
+        send_half.send_bytes(b"{\"type\":\"sing\"}").unwrap();
+        assert!(matches!(receive_half.recv(FINAL_MESSAGE_TIMEOUT), Err(End::Protocol(_))));
+        send_half.send_bytes(b"").unwrap();
+        assert!(matches!(receive_half.recv(FINAL_MESSAGE_TIMEOUT), Err(End::Protocol(_))));
     }
 
     #[test]
-    fn sort__tells_words_from_chunks_and_uses_memory_again() {
+    fn demultiplex__separates_messages_from_chunks_and_reuses_buffers() {
         let mut wire = Wire::new();
         let session = Session::default();
         let (a, b) = wire.pair();
         let (sender, receiver) = (a.split().0, b.split().1);
-        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
-        let (words, words_out) = sync_channel(8);
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let (messages, messages_out) = sync_channel(8);
         let (chunks, chunks_out) = sync_channel(8);
         let (spare_in, spare) = channel();
         spare_in.send(Vec::with_capacity(12_345)).unwrap();
-        speaking.send_bytes(&[0; 100]).unwrap();
-        let word = Message::GiveUp { index: 0, reason: String::new() };
-        speaking.send(&word).unwrap();
-        speaking.send_bytes(&[0; 200]).unwrap();
+        send_half.send_bytes(&[0; 100]).unwrap();
+        let message = Message::GiveUp { index: 0, reason: String::new() };
+        send_half.send(&message).unwrap();
+        send_half.send_bytes(&[0; 200]).unwrap();
         session.end(End::Complete);
         std::thread::scope(|scope| {
-            scope.spawn(|| speaking.end());
-            let sorting = Sorting { words, chunks, spare };
-            let ended = hearing.sort(&sorting, &Session::default());
+            scope.spawn(|| send_half.end());
+            let queues = Queues { messages, chunks, spare };
+            let ended = receive_half.demultiplex(&queues, &Session::default());
             assert_eq!(ended, Err(finished()));
         });
-        assert_eq!(words_out.try_iter().collect::<Vec<_>>(), [word]);
+        assert_eq!(messages_out.try_iter().collect::<Vec<_>>(), [message]);
         let chunks: Vec<_> = chunks_out.try_iter().collect();
         assert_eq!(chunks.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
         assert!(chunks[1].capacity() >= 12_345);
     }
 
     #[test]
-    fn sort__a_sender_that_finishes_after_its_last_word_is_not_gone() {
+    fn demultiplex__a_sender_may_close_after_finish() {
         let mut wire = Wire::new();
         let session = Session::default();
         let (a, b) = wire.pair();
         let (sender, receiver) = (a.split().0, b.split().1);
-        let (speaking, mut hearing) = (Speaking::new(sender, &session), Hearing::new(receiver));
-        let ((words, _words), (chunks, _chunks)) = (sync_channel(8), sync_channel(8));
-        speaking.send(&Message::Finish).unwrap();
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let ((messages, _messages), (chunks, _chunks)) = (sync_channel(8), sync_channel(8));
+        send_half.send(&Message::Finish).unwrap();
         session.end(End::Complete);
         std::thread::scope(|scope| {
-            scope.spawn(|| speaking.end());
-            let sorting = Sorting { words, chunks, spare: channel().1 };
-            assert_eq!(hearing.sort(&sorting, &Session::default()), Ok(()));
+            scope.spawn(|| send_half.end());
+            let queues = Queues { messages, chunks, spare: channel().1 };
+            assert_eq!(receive_half.demultiplex(&queues, &Session::default()), Ok(()));
         });
     }
 
     #[test]
-    fn end__says_why_and_keeps_what_is_ours() {
+    fn end__sends_the_reason_without_details_of_this_host() {
         for (end, told) in [
             (End::Interrupted, "interrupted by its user"),
             (End::Protocol("you lie".into()), "you lie"),
@@ -332,11 +338,11 @@ mod tests {
         ] {
             let mut wire = Wire::new();
             let (session, (a, b)) = (Session::default(), wire.pair());
-            let mut hearing = Hearing::new(b.split().1);
+            let mut receive_half = ReceiveHalf::new(b.split().1);
             session.end(end);
             let (sender, _receiver) = a.split();
-            Speaking::new(sender, &session).end();
-            let heard = hearing.recv(LAST_WORD_WITHIN);
+            SendHalf::new(sender, &session).end();
+            let heard = receive_half.recv(FINAL_MESSAGE_TIMEOUT);
             assert_eq!(heard, Err(End::PeerAborted(told.to_owned())));
         }
     }

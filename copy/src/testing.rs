@@ -1,4 +1,4 @@
-//! What the tests of copy share.
+//! Fixtures of the tests of copy.
 
 use crate::talk;
 use spanwire_host::fabric::{Attachment, Wrap};
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory that goes with its last use.
+/// A directory that is removed when dropped.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -48,7 +48,7 @@ impl Wire {
         Self { networks, listener }
     }
 
-    /// A receiver's and a sender's end.
+    /// A connected receiver and sender.
     pub(crate) fn pair(&mut self) -> (Connection, Connection) {
         let address = SocketAddr::new([127, 0, 0, 1].into(), self.listener.local_addr().port());
         let theirs = self.networks[1].connect(address, &talk::options(ModeChoice::Auto)).unwrap();

@@ -1,5 +1,4 @@
-//! What the sender sends: the named files and directories, depth first, in the order of their
-//! names.
+//! The sender's walk over the named files and directories, depth first, sorted by name.
 
 use crate::dest::DEPTH_MAX;
 use crate::message::{EntryKind, LinkTarget, Mtime, Name, printable};
@@ -16,38 +15,39 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Root {
     path: PathBuf,
-    /// What it is called at the receiver.
+    /// Its name at the receiver.
     pub name: Name,
 }
 
-/// Where a file's bytes are.
+/// The source of a file's bytes.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A path of the command line. A symbolic link is followed: it was named.
+    /// A path of the command line. A symbolic link is followed, because it was named explicitly.
     Root(PathBuf),
-    /// In a directory of the tree. A symbolic link is not followed.
+    /// An entry of a directory. A symbolic link is not followed.
     Inside(Arc<OwnedFd>, Name),
 }
 
-/// What the walk comes by.
+/// An item of the walk.
 #[derive(Debug)]
 pub enum Found {
-    /// Something to send.
+    /// An entry to send.
     Entry {
-        /// What it is.
+        /// Its kind.
         kind: EntryKind,
-        /// What it is called here.
+        /// Its local path, for messages.
         shown: String,
-        /// Where its bytes are, for a file.
+        /// The source of the bytes of a file.
         source: Option<Source>,
     },
-    /// Something that cannot be sent.
+    /// An item that cannot be sent.
     Skipped {
-        /// What it is called here.
+        /// Its local path, for messages.
         shown: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// Devices, sockets and the like are not meant to be copied; anything else is missed.
+        /// True for devices, sockets and the like, which are skipped by design; else it is an
+        /// error.
         expected: bool,
     },
 }
@@ -69,7 +69,7 @@ struct Level {
     mtime: Mtime,
 }
 
-/// What there is to send.
+/// Totals of files to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Files.
@@ -79,10 +79,10 @@ pub struct Totals {
 }
 
 impl Root {
-    /// The roots that `paths` name.
+    /// The roots of `paths`.
     ///
     /// # Errors
-    /// One is not there, has no name, or has the name of another.
+    /// A path does not exist, has no name, or has the same name as another.
     pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, String> {
         let mut names = BTreeSet::new();
         let mut roots = Vec::new();
@@ -100,7 +100,7 @@ impl Root {
     fn of(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         std::fs::metadata(path).map_err(|e| format!("cannot send {shown}: {e}"))?;
-        // `.`, `x/..` and the like have a name, too: the one they lead to.
+        // `.`, `x/..` and the like get the name of the directory that they resolve to.
         let last = match path.file_name() {
             Some(name) => name.to_owned(),
             None => std::fs::canonicalize(path)
@@ -114,12 +114,12 @@ impl Root {
 }
 
 impl Source {
-    /// Opens the file to read.
+    /// Opens the file for reading.
     ///
     /// # Errors
-    /// It is gone or not ours to read, or a link has taken its place.
+    /// It was removed, may not be read, or was replaced by a link.
     pub fn open(&self) -> Result<File, Errno> {
-        // Without O_NONBLOCK a FIFO that took the file's place would hold us for ever.
+        // Without O_NONBLOCK, opening a FIFO that replaced the file would block forever.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = match self {
             Self::Root(path) => rustix::fs::openat(CWD, path, flags, Mode::empty()),
@@ -132,7 +132,7 @@ impl Source {
 }
 
 impl Totals {
-    /// What `roots` hold now.
+    /// The current totals of `roots`.
     #[must_use]
     pub fn of(roots: &[Root], mut stop: impl FnMut() -> bool) -> Self {
         let mut totals = Self::default();
@@ -239,7 +239,7 @@ impl Iterator for Walk {
     }
 }
 
-/// When a file was modified.
+/// Modification time.
 pub(crate) fn mtime(stat: &Stat) -> Mtime {
     Mtime { s: stat.st_mtime, ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) }
 }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn next__goes_depth_first_in_the_order_of_names_and_follows_no_link() {
+    fn next__is_depth_first_sorted_and_follows_no_link() {
         let tmp = TempDir::new();
         let top = tmp.path().join("top");
         fs::create_dir_all(top.join("b/empty")).unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn all__a_link_that_was_named_is_followed_and_names_are_single() {
+    fn all__follows_named_links_and_rejects_duplicate_names() {
         let tmp = TempDir::new();
         fs::create_dir(tmp.path().join("d")).unwrap();
         fs::write(tmp.path().join("f"), "123").unwrap();

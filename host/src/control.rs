@@ -1,7 +1,7 @@
 //! The control socket of a running switch: requests of other processes, and their replies.
 //!
-//! One request a connection, one line of JSON each way. A thread of its own waits for connections,
-//! so that the loop that forwards never does; it only looks whether something has been asked.
+//! One request and one reply per connection, each a line of JSON. A thread of its own accepts
+//! connections, so that the forwarding loop never waits; the loop only polls for a pending request.
 
 use crate::fabric::Error;
 use rustix::fs::Mode;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// What can be asked of a switch.
+/// A request to a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -29,21 +29,21 @@ pub enum Request {
     },
 }
 
-/// What it answers.
+/// The reply of a switch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Reply {
-    /// Why it was refused; null if it was not.
+    /// Reason for a rejected request; null on success.
     pub error: Option<String>,
-    /// For people.
+    /// Text for people.
     pub text: String,
-    /// For programs.
+    /// Report for programs.
     pub report: serde_json::Value,
 }
 
-/// A request that waits for its answer.
+/// A pending request.
 #[derive(Debug)]
 pub struct Asked {
-    /// What is asked.
+    /// The request.
     pub request: Request,
     reply: SyncSender<Reply>,
 }
@@ -56,7 +56,7 @@ pub struct Control {
 }
 
 impl Asked {
-    /// Answers; that the asker has gone away is its own affair.
+    /// Sends the reply. An error means that the client has closed its connection, and is ignored.
     pub fn answer(self, reply: Reply) {
         let _ = self.reply.send(reply);
     }
@@ -72,19 +72,20 @@ impl Control {
         clear(path).map_err(|e| format!("--socket {shown}: {e}"))?;
         let bind = || {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-            // On Linux the file gets the mode of its socket, less the umask. So there is no time
-            // at which it has another one.
+            // On Linux the file gets the mode of its socket, less the umask. So the file never
+            // exists with another mode.
             rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
             socket.bind(&SockAddr::unix(path)?)?;
             socket.listen(BACKLOG)?;
             Ok(UnixListener::from(OwnedFd::from(socket)))
         };
         let listener = bind().map_err(|e: io::Error| format!("--socket {shown}: {e}"))?;
-        let (asks, asked) = sync_channel(1);
+        let (requests, asked) = sync_channel(1);
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Whoever says nothing sensible gets no answer and holds nobody up for long.
-                if let Err(e) = serve(&stream, &asks) {
+                // A client with an invalid request gets no reply. The timeouts of `serve` bound how
+                // long it delays the next client.
+                if let Err(e) = serve(&stream, &requests) {
                     tracing::debug!("control connection: {e}");
                 }
             }
@@ -92,7 +93,7 @@ impl Control {
         Ok(Self { path: path.to_owned(), asked })
     }
 
-    /// The next request, if there is one. Costs next to nothing if there is none.
+    /// The next request, if one is pending. If none is, the cost is one poll of a channel.
     #[must_use]
     pub fn poll(&self) -> Option<Asked> {
         self.asked.try_recv().ok()
@@ -101,19 +102,19 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // A file that is gone already is no harm.
+        // The file may have been removed already.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Asks the switch at `path`.
+/// Sends `request` to the switch at `path` and returns its reply.
 ///
 /// # Errors
-/// Nobody listens there, or what does is no switch. A refusal is in the reply.
-pub fn ask(path: &Path, request: &Request, patience: Duration) -> io::Result<Reply> {
+/// No process listens there, or the process is not a switch. A rejection is in the reply.
+pub fn ask(path: &Path, request: &Request, timeout: Duration) -> io::Result<Reply> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
@@ -121,13 +122,13 @@ pub fn ask(path: &Path, request: &Request, patience: Duration) -> io::Result<Rep
     Ok(serde_json::from_slice(&reply)?)
 }
 
-/// True if a switch at `path` answers.
+/// True if a switch at `path` replies.
 #[must_use]
 pub fn is_answering(path: &Path) -> bool {
-    ask(path, &Request::Show {}, PATIENCE).is_ok_and(|reply| reply.error.is_none())
+    ask(path, &Request::Show {}, TIMEOUT).is_ok_and(|reply| reply.error.is_none())
 }
 
-/// Takes away the socket of a switch that has ended without doing so.
+/// Removes the socket file of a switch that ended without removing it.
 fn clear(path: &Path) -> io::Result<()> {
     let is_socket = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type().is_socket(),
@@ -143,12 +144,12 @@ fn clear(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-fn serve(stream: &UnixStream, asks: &SyncSender<Asked>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn serve(stream: &UnixStream, requests: &SyncSender<Asked>) -> io::Result<()> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let line = read_line(stream, REQUEST_BYTES_MAX)?;
     let reply = match serde_json::from_slice(&line) {
-        Ok(request) => forward(request, asks)?,
+        Ok(request) => forward(request, requests)?,
         Err(e) => Reply { error: Some(format!("no request: {e}")), ..Reply::default() },
     };
     let mut line = serde_json::to_vec(&reply)?;
@@ -157,11 +158,11 @@ fn serve(stream: &UnixStream, asks: &SyncSender<Asked>) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-fn forward(request: Request, asks: &SyncSender<Asked>) -> io::Result<Reply> {
+fn forward(request: Request, requests: &SyncSender<Asked>) -> io::Result<Reply> {
     let (reply, answer) = sync_channel(1);
     let ended = || io::Error::other("the switch has ended");
-    asks.send(Asked { request, reply }).map_err(|_| ended())?;
-    answer.recv_timeout(PATIENCE).map_err(|_| ended())
+    requests.send(Asked { request, reply }).map_err(|_| ended())?;
+    answer.recv_timeout(TIMEOUT).map_err(|_| ended())
 }
 
 fn read_line(stream: &UnixStream, max: u64) -> io::Result<Vec<u8>> {
@@ -176,14 +177,14 @@ fn read_line(stream: &UnixStream, max: u64) -> io::Result<Vec<u8>> {
 /// Backlog of the control socket.
 const BACKLOG: i32 = 16;
 
-/// A request is a few changes.
+/// The largest request: a few changes.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 
-/// Some kilobytes for each of 128 ports.
+/// The largest reply: some kilobytes for each of 128 ports.
 const REPLY_BYTES_MAX: u64 = 16 << 20;
 
-/// A loop that sleeps looks up ten times a second.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Read, write and reply timeout. A forwarding loop that sleeps polls ten times a second.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -217,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn ask__reaches_the_switch_and_brings_its_answer() {
+    fn ask__returns_the_reply_of_the_switch() {
         let path = path();
         assert!(!is_answering(&path));
         let switch = answer(Control::listen(&path).expect("a new file"), 2);
         let request = Request::Set { changes: vec!["port.a.rate=1Gbit".to_owned()] };
-        let reply = ask(&path, &request, PATIENCE).expect("it answers");
+        let reply = ask(&path, &request, TIMEOUT).expect("it answers");
         assert!(reply.text.contains("port.a.rate=1Gbit"), "{reply:?}");
         assert!(is_answering(&path));
         let mode = fs::metadata(&path).expect("there").permissions().mode();
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn listen__the_socket_never_has_another_mode() {
+    fn listen__the_socket_file_has_mode_0600_from_its_creation() {
         let dir = path();
         fs::create_dir(&dir).expect("a new directory");
         let watch = init(CreateFlags::NONBLOCK).expect("inotify");
@@ -246,7 +247,7 @@ mod tests {
             std::iter::from_fn(|| Some(reader.next().ok()?.events())).collect::<Vec<_>>()
         };
         assert_eq!(seen(), [ReadFlags::CREATE]);
-        // A mode that is changed after the creation would have been seen.
+        // The watch reports a mode change after creation, as this one shows.
         fs::set_permissions(dir.join("s"), fs::Permissions::from_mode(0o600)).expect("ours");
         assert_eq!(seen(), [ReadFlags::ATTRIB]);
         drop(control);
@@ -254,11 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn listen__takes_over_from_the_dead_and_from_nobody_else() {
+    fn listen__replaces_only_the_socket_of_a_process_that_ended() {
         let path = path();
         drop(UnixListener::bind(&path).expect("a new file"));
-        let control = Control::listen(&path).expect("nobody listens");
-        let text = Control::listen(&path).expect_err("somebody does").to_string();
+        let control = Control::listen(&path).expect("no process listens");
+        let text = Control::listen(&path).expect_err("a process listens").to_string();
         assert!(text.contains("another process listens"), "{text}");
         drop(control);
         fs::write(&path, "precious").expect("writable");
@@ -269,12 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn serve__nonsense_is_answered_or_dropped_and_the_next_is_served() {
+    fn serve__an_invalid_request_does_not_prevent_the_next() {
         let path = path();
         let switch = answer(Control::listen(&path).expect("a new file"), 1);
         let raw = |bytes: &[u8]| {
             let mut stream = UnixStream::connect(&path).expect("it listens");
-            // It may hang up before it has read everything.
+            // The switch may close the connection before it has read everything.
             let _ = stream.write_all(bytes);
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let mut reply = String::new();
@@ -285,7 +286,7 @@ mod tests {
         assert!(raw(b"\xff\xfe\n").contains("no request"));
         assert_eq!(raw(b"no end"), "");
         assert_eq!(raw(&vec![b'x'; 100_000]), "");
-        assert!(ask(&path, &Request::Show {}, PATIENCE).is_ok());
+        assert!(ask(&path, &Request::Show {}, TIMEOUT).is_ok());
         drop(switch.join().expect("no panic"));
     }
 }

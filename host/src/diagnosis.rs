@@ -1,5 +1,5 @@
-//! Checks: whether Spanwire works on this machine and on an interface, and a command that mends
-//! what is wrong.
+//! Checks of a machine and an interface: whether Spanwire works there, and the command that fixes
+//! each problem.
 //!
 //! Facts are gathered first ([`HostFacts`], [`InterfaceFacts`]), then judged. Gathering only reads:
 //! nothing is attached, bound or set, so it can run beside any user of the interface.

@@ -1,5 +1,5 @@
-//! TCP sockets of the side connection, tied to one interface: the exchange runs where the packets
-//! will, and a server is reachable through no other.
+//! TCP sockets of the side connection, bound to one interface. So the side connection uses the
+//! interface of the RoCE packets, and a server is reachable through no other.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
@@ -20,7 +20,8 @@ pub fn listen(ifname: &str, port: u16) -> io::Result<TcpListener> {
     }
 }
 
-/// The next connection that waits at a listener of [`listen`], if one does; its calls block.
+/// The next pending connection of a [`listen`] listener, if there is one. The connection is
+/// blocking.
 ///
 /// # Errors
 /// The listener is broken, or there are no descriptors left.
@@ -38,7 +39,7 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAdd
 /// Connects to `address` through interface `ifname`, waiting at most `timeout`.
 ///
 /// # Errors
-/// Nobody listens there, nobody answers, or there is no such interface.
+/// The connection is refused, the address does not answer, or there is no such interface.
 pub fn dial(ifname: &str, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     let socket = tcp_on(ifname, address.ip())?;
     socket.connect_timeout(&address.into(), timeout)?;
@@ -62,7 +63,7 @@ fn listen_on(ifname: &str, address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    // A restarted server takes its port back at once.
+    // A restarted server can bind its port at once.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -77,7 +78,7 @@ fn tcp_on(ifname: &str, ip: IpAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Nothing waits, or what waited has gone.
+/// No connection is pending, or the pending one was aborted.
 fn is_passing(e: &io::Error) -> bool {
     matches!(
         e.kind(),
@@ -90,7 +91,7 @@ fn is_without_ipv6(e: &io::Error) -> bool {
     no_family || e.kind() == ErrorKind::AddrNotAvailable
 }
 
-/// Clients that may wait while one is served.
+/// Clients that may be pending while one is served.
 const BACKLOG: i32 = 16;
 
 #[cfg(test)]
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn dial__nobody_there_and_no_such_interface_are_errors() {
+    fn dial__a_closed_port_and_a_missing_interface_are_errors() {
         let port = listen("lo", 0).unwrap().local_addr().unwrap().port();
         let address = SocketAddr::new(LOOPBACK, port);
         let wait = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! The fabric a worker is attached to: an AF_XDP port on an interface or one end of a pipe, with
-//! faults or a capture around it if asked.
+//! The fabric that a worker is attached to: an AF_XDP port on an interface or one end of a pipe,
+//! optionally wrapped in emulated faults or a packet capture.
 
 use serde::Serialize;
 use spanwire_base::u32_from;
@@ -17,21 +17,21 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// A port that can tell what it has done.
+/// A port with counters and a side poll socket.
 pub trait Link: Port {
     /// Its counters by name.
     fn counters(&self) -> Vec<(String, u64)>;
 
-    /// Sends what the peer's side poll socket at `peer` needs to learn its receive queue.
+    /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
     fn greet(&self, _peer: SocketAddr) {}
 
-    /// Makes this end's side poll socket for its address `ip`; returns its UDP port.
+    /// Opens this end's side poll socket at its address `ip`; returns its UDP port.
     fn open_side_poll(&mut self, _ip: IpAddr) -> Option<u16> {
         None
     }
 }
 
-/// What goes around a port.
+/// Optional wrappers of a port.
 #[derive(Clone, Debug, Default)]
 pub struct Wrap {
     /// Faults on the receive side.
@@ -40,7 +40,7 @@ pub struct Wrap {
     pub pcap: Option<PathBuf>,
 }
 
-/// How frames are carried, for reports.
+/// The kind of fabric, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fabric {
@@ -50,32 +50,32 @@ pub enum Fabric {
     Pipe,
 }
 
-/// A worker's attachment.
+/// The attachment of a worker.
 pub struct Attachment {
-    /// The port, with everything that goes around it.
+    /// The port with its wrappers.
     pub port: Box<dyn Link + Send>,
-    /// Its clock, which also stamps the capture.
+    /// The clock of port and engine, which also stamps the capture.
     pub clock: Clock,
-    /// What carries the frames.
+    /// The kind of fabric.
     pub fabric: Fabric,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
     /// Largest path MTU.
     pub path_mtu: Mtu,
-    /// Bytes of the longest IP packet: what fits both the link and one buffer of the port.
+    /// Bytes of the longest IP packet that fits both the link and one buffer of the port.
     pub ip_bytes: u32,
-    way: Way,
+    resolver: HopResolver,
 }
 
-/// How a peer's MAC address is found.
+/// How the next hop to a peer is resolved.
 #[derive(Clone, Copy, Debug)]
-pub enum Way {
-    /// The kernel's tables, leaving through this interface.
+pub enum HopResolver {
+    /// By the kernel's route and neighbour tables, through this interface.
     Kernel {
         /// The interface's index.
         ifindex: u32,
     },
-    /// There is only one peer.
+    /// The one peer at the other end of a pipe.
     Direct {
         /// Our MAC address.
         us: MacAddr,
@@ -95,7 +95,7 @@ pub struct Hop {
     pub hop_limit: u8,
 }
 
-/// An error with everything a person needs: what, where, and what to do.
+/// An error for users: what failed, where, and what to do.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Attachment {
@@ -113,10 +113,10 @@ impl Attachment {
         Self::xdp_with(&XdpConfig { queue, preference, ..XdpConfig::new(ifname) }, wrap)
     }
 
-    /// As [`Attachment::xdp`], with rings of the sizes given.
+    /// As [`Attachment::xdp`], with explicit ring sizes.
     ///
     /// # Errors
-    /// As [`Attachment::xdp`], and what is wrong with the sizes.
+    /// As [`Attachment::xdp`], and invalid ring sizes.
     pub fn xdp_with(config: &XdpConfig, wrap: &Wrap) -> Result<Self, Error> {
         let ifname = config.ifname.as_str();
         let info = interface(ifname)?;
@@ -127,9 +127,9 @@ impl Attachment {
         let mode = port.mode().as_str();
         let clock = Clock::start();
         let port = around(port, wrap, clock)?;
-        let way = Way::Kernel { ifindex: info.ifindex };
+        let resolver = HopResolver::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
+        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, resolver })
     }
 
     /// Two ends of a pipe inside this process.
@@ -144,25 +144,25 @@ impl Attachment {
             let ip_bytes = ip_room(port.frame_room());
             let clock = Clock::start();
             let port = around(port, wrap, clock)?;
-            let way = Way::Direct { us, peer };
+            let resolver = HopResolver::Direct { us, peer };
             let (fabric, xdp_mode) = (Fabric::Pipe, None);
-            Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, way })
+            Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, resolver })
         };
         Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
     }
 
-    /// The way to `peer`.
+    /// Resolves the next hop to `peer`.
     ///
     /// # Errors
-    /// No route through this interface, or nobody there answers.
+    /// No route through this interface, or no neighbour answers.
     pub fn hop(&self, peer: IpAddr) -> Result<Hop, Error> {
-        self.way.hop(peer)
+        self.resolver.hop(peer)
     }
 
-    /// What finds the way to peers, for threads other than the port's.
+    /// The resolver of next hops, for threads other than the port's.
     #[must_use]
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn hop_resolver(&self) -> HopResolver {
+        self.resolver
     }
 }
 
@@ -188,11 +188,11 @@ impl Hop {
     }
 }
 
-impl Way {
-    /// The way to `peer`. May wait for a neighbour's answer.
+impl HopResolver {
+    /// Resolves the next hop to `peer`. May wait for neighbour discovery.
     ///
     /// # Errors
-    /// No route through this interface, or nobody there answers.
+    /// No route through this interface, or no neighbour answers.
     pub fn hop(self, peer: IpAddr) -> Result<Hop, Error> {
         match self {
             Self::Direct { us, peer } => {
@@ -210,10 +210,10 @@ impl Way {
     }
 }
 
-/// The interface, or a message that names those there are.
+/// The interface, or an error that lists the existing ones.
 ///
 /// # Errors
-/// There is no such interface here.
+/// There is no such interface.
 pub fn interface(ifname: &str) -> Result<LinkInfo, Error> {
     let mut netlink = Netlink::open()?;
     netlink.link(ifname).map_err(|e| {
@@ -232,7 +232,7 @@ fn widest(link_mtu: u32, frame_room: usize) -> Option<Mtu> {
     Mtu::ALL.into_iter().rev().filter(|m| *m <= link).find(fits)
 }
 
-/// What a frame of `frame_room` bytes leaves to IP.
+/// Bytes that a frame of `frame_room` bytes leaves for IP.
 fn ip_room(frame_room: usize) -> u32 {
     u32_from(frame_room.saturating_sub(ETHERNET_BYTES))
 }
@@ -363,5 +363,5 @@ impl<P: Link + ?Sized> Link for Box<P> {
 /// The Ethernet header, without tags.
 const ETHERNET_BYTES: usize = 14;
 
-/// What Linux sends RoCE packets with when the route says nothing else.
+/// Default hop limit of RoCE packets on Linux, unless the route sets one.
 const HOP_LIMIT: u8 = 64;

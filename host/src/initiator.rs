@@ -1,5 +1,5 @@
-//! The application on the active side: posts messages, keeps a number of them outstanding and
-//! times their completions.
+//! The application of the active side: posts messages, keeps a number of them outstanding and
+//! measures the time to their completion.
 
 use crate::oob::{Job, JobKind, MemoryParams, Op};
 use hdrhistogram::Histogram;
@@ -10,13 +10,13 @@ use spanwire_transport::{
 };
 use spanwire_wire::Qpn;
 
-/// Runs one job against a peer.
+/// The active side of one job.
 pub struct Initiator {
     job: Job,
     cq: CqId,
     qps: Vec<Lane>,
     mr: MemoryRegion,
-    /// Messages on each queue pair, where a number is set instead of a time.
+    /// Number of messages on each queue pair, if the job ends by count instead of time.
     limit: Option<u64>,
     outstanding: u64,
     /// Queue pairs whose next ping waits for a completion.
@@ -27,37 +27,37 @@ pub struct Initiator {
     latency: Histogram<u64>,
 }
 
-/// One queue pair and when each of its slots was posted.
+/// A queue pair, and when each of its slots was posted.
 struct Lane {
     qpn: Qpn,
     /// The peer's memory.
     remote: MemoryParams,
-    /// Messages posted on it so far: the place of a transfer's next one.
+    /// Messages posted so far, which give the offset of a transfer's next one.
     posted: u64,
     posted_at: Vec<Time>,
     /// Bytes of the message in each slot.
     bytes: Vec<u32>,
-    /// Pings without a completion. A pong shows that its ping has arrived, but it may overtake the
-    /// ACK that completes the ping.
+    /// Pings that have not completed. A pong shows that its ping has arrived, but it may arrive
+    /// before the ACK that completes the ping.
     pings: u32,
-    /// The send queue is full of such pings: the next one waits for a completion.
+    /// The send queue is full of such pings; the next one waits for a completion.
     is_waiting: bool,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// When the first message was posted.
     pub started: Option<Time>,
     /// When the last one completed, or the job failed.
     pub finished: Option<Time>,
-    /// Messages completed.
+    /// Completed messages.
     pub messages: u64,
     /// Bytes of those.
     pub bytes: u64,
-    /// Messages that were still outstanding when a run of some seconds was ended.
+    /// Messages still outstanding when a timed run was ended.
     pub unfinished: u64,
-    /// What ended it early.
+    /// The reason of an early end.
     pub failure: Option<Failure>,
 }
 
@@ -66,15 +66,15 @@ pub struct Progress {
 pub enum Failure {
     /// A request completed with this status.
     Completion(WcStatus),
-    /// As [`WcStatus::RetryExcErr`], and not one packet of the peer has come during the job.
+    /// As [`WcStatus::RetryExcErr`], if no packet of the peer was received during the job.
     NothingHeard,
-    /// No message completed before the time was up.
+    /// No message completed before the end of the run.
     NothingDone,
-    /// The user, or a watcher, ended it.
+    /// The user, or a watcher, ended the job.
     Interrupted,
     /// The peer broke the protocol of the job.
     Protocol(&'static str),
-    /// A request was not taken, or the completion queue failed: a fault of this program.
+    /// A request could not be posted, or the completion queue failed: a bug of this program.
     Internal(&'static str),
 }
 
@@ -116,13 +116,13 @@ impl Initiator {
         self
     }
 
-    /// How far it is.
+    /// The progress so far.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.result
     }
 
-    /// Ends the job at `now`, before its time. What completed so far counts.
+    /// Ends the job early, at `now`. Completed messages count.
     pub fn interrupt(&mut self, now: Time) {
         if self.result.finished.is_none() {
             self.result.failure.get_or_insert(Failure::Interrupted);
@@ -130,21 +130,22 @@ impl Initiator {
         }
     }
 
-    /// Ends a run of some seconds at `now` if its last messages are outstanding for longer than
-    /// one second: a rate or a window may be too small for them. What completed so far counts.
+    /// Ends a timed run at `now` if its last messages are outstanding for longer than one second:
+    /// the rate or window may be too small for them. Completed messages count.
     pub fn end_overdue(&mut self, now: Time) {
         if self.result.finished.is_some() || self.until.is_none_or(|until| now < until + DRAIN) {
             return;
         }
         self.result.unfinished = self.outstanding;
-        // The rate is of what completed, over the time until then.
+        // The rate is computed from completed messages, over the time until the last of them.
         self.result.finished = self.last_completion.or(Some(now));
         if self.result.messages == 0 {
             self.result.failure.get_or_insert(Failure::NothingDone);
         }
     }
 
-    /// No packet of the peer was received: a timeout becomes [`Failure::NothingHeard`].
+    /// Records that no packet of the peer was received: a timeout becomes
+    /// [`Failure::NothingHeard`].
     pub fn note_nothing_heard(&mut self) {
         let unheard = matches!(
             self.result.failure,
@@ -155,7 +156,7 @@ impl Initiator {
         }
     }
 
-    /// Nothing more will happen.
+    /// True once the job has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.result.finished.is_some()
@@ -180,7 +181,8 @@ impl Initiator {
                 Some(now + Dur::from_ms(duration_ms))
             }
         };
-        // Slot by slot over all queue pairs, so that a transfer's messages are dealt in turn.
+        // Slot by slot over all queue pairs, so that a transfer's messages are distributed
+        // round-robin.
         for slot in 0..usize_from(self.job.depth.into()) {
             for lane in 0..self.qps.len() {
                 if self.is_ping_pong() {
@@ -203,7 +205,7 @@ impl Initiator {
             return;
         };
         let MemoryParams { va, rkey, .. } = self.qps[lane].remote;
-        // The peer chose the address: one near the end of all addresses is its own fault.
+        // The peer chose the address. The sum may wrap only if that address is invalid.
         let remote = RemoteAddr { va: va.wrapping_add(offset), rkey };
         let op = match self.job.op {
             Op::Send => WrOp::Send,
@@ -236,14 +238,14 @@ impl Initiator {
         self.outstanding += 1;
     }
 
-    /// Where the next message of a queue pair lies in both regions, and its length; `None` when a
-    /// transfer has no more for it.
+    /// Offset of a queue pair's next message in both regions, and its length. `None` if no part of
+    /// a transfer is left for it.
     fn place(&self, lane: usize, slot: usize) -> Option<(u64, u32)> {
         let size = u64::from(self.job.size);
         match self.job.kind {
             JobKind::Transfer { bytes, .. } => {
-                // Messages are dealt to the queue pairs in turn, so that the peer knows each one's
-                // place from its count on its queue pair, whatever the order between them.
+                // Messages are distributed round-robin, so that the peer derives the offset of each
+                // from its count on its queue pair, independent of the order between queue pairs.
                 let n = self.qps[lane].posted * self.qps.len() as u64 + lane as u64;
                 let offset = n * size;
                 let len = size.min(bytes.checked_sub(offset)?);
@@ -267,14 +269,14 @@ impl Initiator {
 
     fn on_completion(&mut self, now: Time, wc: &Wc, ep: &mut Endpoint) {
         if wc.status != WcStatus::Success {
-            // The first error tells why; flushes follow it.
+            // Only the first error is the cause; flushed completions follow it.
             self.result.failure.get_or_insert(Failure::Completion(wc.status));
             return;
         }
         let (lane, slot) = (usize_from(wc.wr_id >> 32), usize_from(wc.wr_id & 0xffff_ffff));
         let pong = wc.opcode == WcOpcode::Recv;
         if self.is_ping_pong() && !pong {
-            // The ping's own completion: the pong ends the round.
+            // The completion of the ping itself. The round ends with the pong.
             self.qps[lane].pings -= 1;
             if std::mem::take(&mut self.qps[lane].is_waiting) {
                 self.waiting -= 1;
@@ -348,14 +350,14 @@ pub(crate) fn latency_histogram() -> Histogram<u64> {
         .expect("bounds and digits are within the histogram's range")
 }
 
-/// How long after its time a run waits for what is outstanding.
+/// How long a timed run waits for outstanding messages after its end.
 const DRAIN: Dur = Dur::from_secs(1);
 
-/// Send requests that each side of a SEND ping-pong may have without a completion: the message that
-/// answers one may overtake the ACK that completes it, or the ACK may be lost.
+/// Send requests without a completion on each side of a SEND ping-pong. An answer may arrive before
+/// the ACK that completes the answered message, or that ACK may be lost.
 pub(crate) const PING_PONG_SENDS: u32 = 16;
 
-/// What a status usually means here.
+/// The usual cause of a status.
 fn advice(status: WcStatus) -> &'static str {
     match status {
         WcStatus::RetryExcErr => ": the peer stopped answering (killed, or the link is gone)",
@@ -365,7 +367,7 @@ fn advice(status: WcStatus) -> &'static str {
     }
 }
 
-/// A minute: slower completions are recorded as one.
+/// One minute; slower completions are recorded as one.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 fn wr_id(lane: usize, slot: usize) -> u64 {
@@ -379,7 +381,7 @@ mod tests {
     use spanwire_transport::{Access, AddressVector, Config, Mtu, QpAttr, QpCaps, QpInit};
     use spanwire_wire::{MacAddr, Psn};
 
-    /// An endpoint whose queue pair has no live peer: posted requests stay outstanding.
+    /// An endpoint whose queue pair has no peer: posted requests stay outstanding.
     fn unanswered(kind: JobKind, depth: u32) -> (Initiator, Endpoint) {
         let mut ep = Endpoint::new(Config::default().validate().unwrap(), [7; 32]);
         let pd = ep.alloc_pd().unwrap();
@@ -413,7 +415,7 @@ mod tests {
         (Initiator::new(job, cq, &[(qpn, remote)], mr), ep)
     }
 
-    /// The end of a run does not depend on congestion control: here no packet ever leaves.
+    /// The end of a run does not depend on congestion control: in this test no packet is sent.
     #[test]
     fn end_overdue__a_run_ends_a_second_after_its_time() {
         let start = Time::ZERO + Dur::from_ms(5);
@@ -432,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn end_overdue__a_transfer_takes_as_long_as_it_takes() {
+    fn end_overdue__does_not_end_a_transfer() {
         let (mut app, mut ep) = unanswered(JobKind::Transfer { bytes: 4096, seed: 1 }, 16);
         app.poll(Time::ZERO, &mut ep);
         app.end_overdue(Time::ZERO + Dur::from_secs(1_000_000));

@@ -1,7 +1,7 @@
 //! The runtime of a host: what applications over the engine share on a real machine.
 //!
-//! The engine ([`spanwire_transport`]) knows no sockets and no clock, the ports ([`spanwire_io`])
-//! no protocol. They meet here.
+//! The engine ([`spanwire_transport`]) has no sockets and no clock, the ports ([`spanwire_io`])
+//! no protocol. This crate combines them.
 //!
 //! | module | contents |
 //! |---|---|
@@ -13,11 +13,11 @@
 //! | [`worker`] | a thread with engine, port and application, and the commands of other threads |
 //! | [`paths`] | the paths of a queue pair |
 //! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
-//! | [`station`] | a worker that gives jobs to a peer or takes them |
+//! | [`station`] | a worker that runs jobs of `perf` and `demo`, as client or server |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
 //! | [`window`] | engine and port for a window of a given width |
 //! | [`control`] | the control socket of a running switch |
-//! | [`diagnosis`] | whether it works on a machine and an interface, and what mends it |
+//! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
 //! | [`text`] | numbers and names in messages for people |
 //!
 //! docs/decisions/0020 says why it is a crate.

@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Debug)]
 pub struct Lines {
     buffer: Vec<u8>,
-    /// Where in `buffer` the lines begin that were not taken.
+    /// Start of the first line in `buffer` that was not taken.
     start: usize,
-    /// No line ends in `buffer` before this; not before `start`.
+    /// No line ends in `buffer` before this offset, which is at least `start`.
     scanned: usize,
     line_max: usize,
 }
@@ -18,18 +18,18 @@ pub struct Lines {
 pub struct TooLong(pub usize);
 
 impl Lines {
-    /// None yet; a line has at most `line_max` bytes, its end not counted.
+    /// An empty buffer; a line has at most `line_max` bytes without its newline.
     #[must_use]
     pub fn new(line_max: usize) -> Self {
         Self { buffer: Vec::new(), start: 0, scanned: 0, line_max }
     }
 
-    /// Sets how long a line may be, in bytes.
+    /// Sets the length limit of a line, in bytes.
     pub fn set_max(&mut self, bytes: usize) {
         self.line_max = bytes;
     }
 
-    /// Takes in what was received. To be called when [`Lines::take`] has nothing more, so that the
+    /// Appends received bytes. Call it only after [`Lines::take`] has returned `None`, so that the
     /// memory is bounded.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
@@ -38,10 +38,10 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next line without its end, if all of it is there.
+    /// The next complete line, without its newline.
     ///
     /// # Errors
-    /// The line is longer than it may be, whether it has ended or not.
+    /// The line exceeds the limit, whether it is complete or not.
     pub fn take(&mut self) -> Result<Option<&[u8]>, TooLong> {
         let end = self.buffer[self.scanned..].iter().position(|b| *b == b'\n');
         let from = self.start;
@@ -55,7 +55,7 @@ impl Lines {
         Ok(Some(&self.buffer[from..end]))
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn take__gives_the_same_lines_however_they_are_cut() {
+    fn take__lines_do_not_depend_on_read_boundaries() {
         let text = b"one\n\ntwo two\nthree\nrest";
         for cut in 1..text.len() {
             let mut lines = Lines::new(8);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn take__a_line_is_as_long_as_it_may_be_and_no_longer() {
+    fn take__rejects_a_line_above_the_limit() {
         for (len, ends) in [(8, true), (8, false), (9, true), (9, false)] {
             let mut lines = Lines::new(8);
             lines.push(&vec![b'x'; len]);
@@ -104,7 +104,7 @@ mod tests {
 
     /// Each byte is scanned once, even if it is received alone.
     #[test]
-    fn take__does_not_look_at_a_byte_twice() {
+    fn take__scans_each_byte_once() {
         let mut lines = Lines::new(1 << 20);
         for n in 0..1 << 20 {
             lines.push(b"x");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn push__memory_is_a_line_and_what_came_with_it() {
+    fn push__memory_is_bounded_by_a_line_and_a_read() {
         let mut lines = Lines::new(100);
         for _ in 0..100_000 {
             lines.push(b"0123456789\n0123456789\n0123");

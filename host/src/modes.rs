@@ -1,4 +1,4 @@
-//! The wire modes an end speaks, as JSON: `"modes"` of a hello
+//! Wire modes that an end supports, as JSON: `"modes"` of a hello
 //! (docs/protocol/side-connection.md, "Negotiation").
 
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,16 @@ use spanwire_transport::{
 };
 use std::net::IpAddr;
 
-/// What stands in a hello: the modes it speaks, or nothing, as ends have it that are older than the
-/// choice.
+/// The wire modes in a hello. Empty in the hello of an end that predates the negotiation.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Modes(Vec<Mode>);
 
-/// One mode. What is not known of it is passed over, and so is a mode that is not known.
+/// One wire mode. Unknown fields are ignored, and so are unknown modes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 enum Mode {
-    /// `src`, its former name, is the one in the exchange: older peers know no other.
+    /// On the wire the mode has its former name `src`, because older peers know no other.
     #[serde(rename = "src", alias = "sr")]
     Sr(Sr),
     Rc,
@@ -25,7 +24,8 @@ enum Mode {
     Unknown,
 }
 
-/// The terms of SR. What is missing is worth nothing, so that a half-said SR is none.
+/// The terms of SR. Missing fields default to zero or empty, so that incomplete terms yield no
+/// agreement.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Sr {
@@ -35,15 +35,15 @@ struct Sr {
     reorder_pkts: u32,
 }
 
-/// Which wire mode the user wants.
+/// The user's choice of wire modes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ModeChoice {
-    /// SR where both ends speak it, else RC.
+    /// SR if both ends support it, else RC.
     #[default]
     Auto,
-    /// RoCEv2 Reliable Connection, as every adapter speaks it.
+    /// RoCEv2 Reliable Connection, which every RoCE adapter supports.
     Rc,
-    /// SR (selective repeat), or nothing.
+    /// SR (selective repeat) only.
     Sr,
 }
 
@@ -51,7 +51,7 @@ pub enum ModeChoice {
 /// `server`.
 ///
 /// # Errors
-/// They have none in common; the message says what each speaks and what to do.
+/// The ends have no mode in common. The message lists the modes of each end and what to do.
 pub fn settle(client: &Offer, server: &Offer) -> Result<Agreed, String> {
     agree(client, server).ok_or_else(|| {
         format!(
@@ -63,7 +63,7 @@ pub fn settle(client: &Offer, server: &Offer) -> Result<Agreed, String> {
     })
 }
 
-/// The mode of a connection between this end, which is the client if `we_called`, and its peer.
+/// The mode of a connection between this end and its peer. This end is the client if `we_called`.
 ///
 /// # Errors
 /// As [`settle`].
@@ -85,7 +85,7 @@ fn spoken(offer: &Offer) -> String {
 }
 
 impl ModeChoice {
-    /// The choice of that name: `auto`, `rc` or `sr`.
+    /// The choice named `auto`, `rc` or `sr`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -111,7 +111,7 @@ impl ModeChoice {
         self.of(Offer::of(config, fits.map(|bytes| bytes.min(segment_bytes_max))))
     }
 
-    /// What is offered of `all` that an end speaks.
+    /// The part of `all`, an end's full offer, that this choice permits.
     #[must_use]
     pub fn of(self, all: Offer) -> Offer {
         match self {
@@ -140,7 +140,7 @@ impl Modes {
         own + self.0.iter().map(inside).sum::<usize>()
     }
 
-    /// Nothing is said.
+    /// True if the hello names no modes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -162,7 +162,7 @@ impl From<Offer> for Modes {
 }
 
 impl From<&Modes> for Offer {
-    /// Of a mode that is said twice the first one counts.
+    /// If a mode is listed twice, the first entry counts.
     fn from(modes: &Modes) -> Self {
         if modes.is_empty() {
             return Self::SILENT;
@@ -193,10 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn settle__says_what_each_end_speaks() {
-        let insisting = ModeChoice::Sr.of(full());
-        assert!(settle(&insisting, &full()).is_ok());
-        let no = settle(&insisting, &ModeChoice::Rc.of(full())).expect_err("nothing in common");
+    fn settle__the_error_lists_the_modes_of_each_end() {
+        let sr_only = ModeChoice::Sr.of(full());
+        assert!(settle(&sr_only, &full()).is_ok());
+        let no = settle(&sr_only, &ModeChoice::Rc.of(full())).expect_err("nothing in common");
         for words in ["client speaks SR (version 1, 1408 bytes", "server RC only", "--mode auto"] {
             assert!(no.contains(words), "no {words:?} in {no:?}");
         }
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn from__an_offer_comes_back_as_it_was() {
-        for said in [full(), full().only(WireMode::Rc), full().only(WireMode::Sr)] {
-            let json = serde_json::to_string(&Modes::from(said)).expect("plain data");
-            assert_eq!(offer(&json), said, "{json}");
+    fn from__an_offer_survives_a_round_trip() {
+        for original in [full(), full().only(WireMode::Rc), full().only(WireMode::Sr)] {
+            let json = serde_json::to_string(&Modes::from(original)).expect("plain data");
+            assert_eq!(offer(&json), original, "{json}");
         }
     }
 
@@ -225,33 +225,33 @@ mod tests {
     }
 
     #[test]
-    fn from__who_says_nothing_speaks_rc() {
+    fn from__no_modes_mean_rc() {
         assert_eq!(offer("[]"), Offer::SILENT);
         assert_eq!(Offer::from(&Modes::default()), Offer::SILENT);
     }
 
     #[test]
-    fn from__what_is_not_known_is_passed_over() {
+    fn from__unknown_modes_and_fields_are_ignored() {
         let future = r#"[{"mode":"warp","versions":"all","segment_bytes":{}},
             {"mode":"src","versions":[2,1,77777777777],"features":["tunnel","int"],
              "segment_bytes":1408,"reorder_pkts":65536,"paths":[1,2]},
             {"mode":"rc","since":"2004"}, {"mode":"src"}]"#;
         let offer = offer(future);
         assert!(offer.rc);
-        let sr = offer.sr.expect("said first");
+        let sr = offer.sr.expect("the first entry");
         assert_eq!(sr.versions.iter().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(sr.features.iter().collect::<Vec<_>>(), [SrFeature::Int]);
         assert_eq!(sr.segment_bytes, 1408);
     }
 
     #[test]
-    fn from__terms_that_are_missing_are_none() {
+    fn from__incomplete_sr_terms_yield_rc() {
         let half = offer(r#"[{"mode":"src"},{"mode":"rc"}]"#);
         assert_eq!(settle(&full(), &half), Ok(Agreed::Rc));
     }
 
     #[test]
-    fn from__what_is_no_list_of_modes_is_refused() {
+    fn from__rejects_what_is_not_a_list_of_modes() {
         for wrong in ["7", "{}", "[1]", r#"[{}]"#, r#"[{"mode":"src","versions":["x"]}]"#] {
             assert!(serde_json::from_str::<Modes>(wrong).is_err(), "{wrong}");
         }

@@ -1,11 +1,11 @@
-//! The side connection: how two ends tell each other their queue pair numbers, keys and addresses
-//! before the first packet, and how they end.
+//! The side connection of a job: two ends exchange queue pair numbers, keys and addresses before
+//! the first packet, and the outcome after the last.
 //!
-//! The messages follow the RDMA connection manager's exchange, so that it can take this module's
-//! place: [`Message::Request`] is its REQ, [`Message::Accept`] REP, [`Message::Reject`] REJ,
-//! [`Message::Ready`] RTU, [`Message::Done`] DREQ and [`Message::Result`] DREP. One JSON object a
-//! line, over TCP on the same interface (the steering program leaves TCP to the kernel), or over a
-//! socket pair inside one process.
+//! The messages follow the exchange of the RDMA connection manager, so that it can
+//! replace this module: [`Message::Request`] is its REQ, [`Message::Accept`] REP,
+//! [`Message::Reject`] REJ, [`Message::Ready`] RTU, [`Message::Done`] DREQ and [`Message::Result`]
+//! DREP. Each message is a line with one JSON object. The transport is TCP on the same interface
+//! (the steering program leaves TCP to the kernel), or a socket pair inside one process.
 
 mod coding;
 mod congestion;
@@ -27,52 +27,52 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Version of this exchange. Both ends must speak the same one.
+/// Version of this exchange. Both ends must use the same one.
 pub const VERSION: u32 = 1;
 
 /// The TCP port that `spanwire perf server` listens on.
 pub const DEFAULT_PORT: u16 = 18_516;
 
-/// Everything that is said.
+/// A message of the exchange.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
-    /// Both ends say who they are, the client first.
+    /// Identity and capabilities of an end. The client sends its hello first.
     Hello(Hello),
-    /// The client asks for a job.
+    /// The client requests a job.
     Request(Request),
-    /// The server takes it on.
+    /// The server accepts the job.
     Accept(Accept),
-    /// The server does not; the connection ends.
+    /// The server rejects the job and closes the connection.
     Reject {
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
-    /// The sender's queue pairs are ready; the client says so first.
+    /// The sender's queue pairs are ready to receive. The client sends it first.
     Ready,
     /// The client has finished the job's traffic.
     Done,
-    /// What the server made of it.
+    /// The server's outcome of the job.
     Result(Outcome),
 }
 
-/// Who an end is.
+/// Identity and capabilities of an end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
     /// The RoCE address.
     pub ip: IpAddr,
-    /// Largest path MTU it can carry, in payload bytes.
+    /// Largest path MTU that it supports, in payload bytes.
     pub path_mtu: u32,
-    /// UDP port of its side poll socket, which wants a datagram to learn its receive queue.
+    /// UDP port of its side poll socket, which needs one datagram to learn its receive queue.
     pub side_poll_port: Option<u16>,
-    /// The wire modes it speaks; one that does not say speaks RC.
+    /// The supported wire modes. Without this field the end supports RC only.
     #[serde(default, skip_serializing_if = "Modes::is_empty")]
     pub modes: Modes,
 }
 
-/// Memory the peer may use.
+/// A memory region that the peer may access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemoryParams {
     /// Virtual address.
@@ -83,7 +83,7 @@ pub struct MemoryParams {
     pub len: u64,
 }
 
-/// What moves the data.
+/// The operation that transfers the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
@@ -100,49 +100,49 @@ pub enum Op {
 }
 
 impl Op {
-    /// An atomic operation, whose messages are of 8 bytes.
+    /// True for atomic operations, whose messages have 8 bytes.
     #[must_use]
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CmpSwap)
     }
 
-    /// A READ or an atomic: the peer keeps resources for each one outstanding.
+    /// True for READs and atomics, which need responder resources at the peer while outstanding.
     #[must_use]
     pub fn is_rd_atomic(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
 }
 
-/// What a job measures.
+/// The kind of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum JobKind {
-    /// `bytes` of seeded random data moved once; both ends hash theirs afterwards.
+    /// Transfers `bytes` of seeded random data once. Both ends hash their memory afterwards.
     Transfer {
         /// Bytes in all.
         bytes: u64,
         /// Seed of the data.
         seed: u64,
     },
-    /// As many messages as will go for `duration_ms`.
+    /// Sends as many messages as possible for `duration_ms`.
     Bandwidth {
         /// How long, in milliseconds.
         duration_ms: u64,
     },
-    /// One message at a time for `duration_ms`: SEND is answered with a SEND (ping-pong).
+    /// Sends one message at a time for `duration_ms`. A SEND is answered with a SEND (ping-pong).
     Latency {
         /// How long, in milliseconds.
         duration_ms: u64,
     },
 }
 
-/// A job.
+/// A job: one transfer or measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// What is measured.
+    /// The kind of the job.
     #[serde(flatten)]
     pub kind: JobKind,
-    /// What moves the data.
+    /// The operation.
     pub op: Op,
     /// Bytes of a message, 1 or more.
     pub size: u32,
@@ -165,14 +165,14 @@ pub struct Request {
     pub job: Job,
     /// The client's queue pairs.
     pub qps: Vec<QpParams>,
-    /// Congestion control of what the server sends, where the server has none of its own. Servers
-    /// older than this do without.
+    /// Congestion control for the server's packets, used if the server has none configured. Older
+    /// servers ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<Congestion>,
-    /// Erasure coding of what the server sends, likewise.
+    /// Erasure coding for the server's packets, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erasure: Option<Coding>,
-    /// Load balancing of what the server sends, likewise: its name and parameters.
+    /// Load balancing for the server's packets, likewise: its name and parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<String>,
 }
@@ -186,15 +186,15 @@ pub struct Accept {
     pub memory: MemoryParams,
 }
 
-/// What the server saw of a job.
+/// The server's view of a finished job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// SHA-256 of its memory after a transfer, in hex.
     pub sha256: Option<String>,
     /// Messages it received (SEND).
     pub messages: u64,
-    /// After FETCH_ADDs of 1, the sum of its memory's words: how many were carried out. Servers
-    /// older than this do not say.
+    /// FETCH_ADDs of 1 that the server executed: the sum of its memory's words. Absent from older
+    /// servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomics: Option<u64>,
 }
@@ -202,12 +202,12 @@ pub struct Outcome {
 /// A side connection.
 pub struct Oob {
     side: SideConnection,
-    /// Where the peer is; `None` inside one process.
+    /// The peer's address; `None` inside one process.
     peer_ip: Option<IpAddr>,
 }
 
 impl Oob {
-    /// Over TCP.
+    /// A side connection over TCP.
     ///
     /// # Errors
     /// The socket is broken.
@@ -217,7 +217,7 @@ impl Oob {
         Ok(Self::over(stream, peer_ip))
     }
 
-    /// Two ends inside one process.
+    /// Two connected ends inside one process.
     ///
     /// # Errors
     /// The system has no file descriptors left.
@@ -230,20 +230,20 @@ impl Oob {
         Self { side: SideConnection::new(socket, LINE_BYTES_MAX), peer_ip }
     }
 
-    /// The peer's address on this connection, which TCP has shown to be its own; `None` inside one
-    /// process.
+    /// The peer's address on this connection, which the TCP handshake has verified; `None` inside
+    /// one process.
     #[must_use]
     pub fn peer_ip(&self) -> Option<IpAddr> {
         self.peer_ip
     }
 
-    /// Sets the longest line that is taken, in bytes; what a peer that has not said who it is may
-    /// make us keep is little. At first it is [`LINE_BYTES_MAX`].
+    /// Sets the longest line that is accepted, in bytes, initially [`LINE_BYTES_MAX`]. A lower
+    /// limit bounds the memory that a peer can occupy before its hello.
     pub fn set_line_max(&mut self, bytes: usize) {
         self.side.set_line_max(bytes);
     }
 
-    /// Says `message`.
+    /// Sends `message`.
     ///
     /// # Errors
     /// The connection broke.
@@ -254,13 +254,13 @@ impl Oob {
     /// Waits for the next message, at most `timeout`.
     ///
     /// # Errors
-    /// See [`OobError`]; [`Message::Reject`] arrives as one.
+    /// See [`OobError`]. [`Message::Reject`] is returned as one.
     pub fn recv(&mut self, timeout: Duration) -> Result<Message, OobError> {
         let line = self.side.recv_line(Instant::now() + timeout);
         read(&line.map_err(|e| OobError::of(e, timeout))?)
     }
 
-    /// The next message if it is already there.
+    /// The next message, if one has arrived.
     ///
     /// # Errors
     /// See [`OobError`].
@@ -270,10 +270,10 @@ impl Oob {
     }
 }
 
-/// The message on a line.
+/// Parses a line.
 ///
 /// # Errors
-/// It is none; or it is [`Message::Reject`], which arrives as an error.
+/// The line is no message, or is [`Message::Reject`], which is returned as an error.
 pub fn read(line: &[u8]) -> Result<Message, OobError> {
     match serde_json::from_slice(line) {
         Ok(Message::Reject { reason }) => Err(OobError::Rejected(reason)),
@@ -288,10 +288,10 @@ impl AsFd for Oob {
     }
 }
 
-/// How long an end waits for the next step of the exchange. Hashing a gigabyte fits.
+/// Timeout of each step of the exchange. Hashing a gigabyte takes less.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Limits of the TCP connection of a side connection: probes after 10 s without traffic.
+/// TCP limits of a side connection: keepalive probes start after 10 s without traffic.
 pub(crate) const TCP_LIMITS: TcpLimits = TcpLimits {
     write_within: REPLY_TIMEOUT,
     idle: Duration::from_secs(10),
@@ -303,7 +303,7 @@ pub(crate) const TCP_LIMITS: TcpLimits = TcpLimits {
 /// The longest line: a request with thousands of queue pairs.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// The longest hello that is taken: 16 KiB, forty times what ours has.
+/// The longest hello that is accepted: 16 KiB, forty times the length of ours.
 pub const HELLO_BYTES_MAX: usize = 1 << 14;
 
 #[cfg(test)]
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp__a_dead_peer_is_noticed_by_the_kernel() {
+    fn tcp__keepalive_and_user_timeout_are_set() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let watched = stream.try_clone().unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn recv__gives_messages_in_order_however_they_are_cut() {
+    fn recv__messages_do_not_depend_on_read_boundaries() {
         let (mut a, mut b) = Oob::pair().unwrap();
         a.send(&request()).unwrap();
         a.send(&Message::Ready).unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn recv__says_what_is_wrong() {
+    fn recv__distinguishes_errors() {
         let (mut a, mut b) = Oob::pair().unwrap();
         let quick = Duration::from_millis(10);
         assert!(matches!(b.recv(quick), Err(OobError::Silent(_))));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn try_recv__takes_what_came_before_it_reads_more() {
+    fn try_recv__reads_only_after_all_received_lines_are_taken() {
         let (a, mut b) = Oob::pair().unwrap();
         let many = b"{\"type\":\"ready\"}\n".repeat(1000);
         a.side.socket().write_all(&many).unwrap();
@@ -383,10 +383,10 @@ mod tests {
     }
 
     #[test]
-    fn recv__a_line_without_end_is_refused() {
+    fn recv__rejects_a_line_without_end() {
         let (a, mut b) = Oob::pair().unwrap();
         let flood = std::thread::spawn(move || {
-            // The other end hangs up in the middle of it.
+            // The other end closes the connection meanwhile.
             let _ = a.side.socket().write_all(&vec![b'x'; LINE_BYTES_MAX * 2]);
         });
         assert!(matches!(b.recv(REPLY_TIMEOUT), Err(OobError::Garbled(_))));

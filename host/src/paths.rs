@@ -5,32 +5,32 @@ use spanwire_loadbalance::{Balancer, Counters, PathReport};
 use spanwire_transport::{Agreed, Balance, Endpoint, ErasureCoding};
 use spanwire_wire::Qpn;
 
-/// The paths of what one connection sent.
+/// The paths of one queue pair's packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionPaths {
-    /// The queue pair's number here.
+    /// The number of the local queue pair.
     pub qpn: u32,
-    /// What happened on all of them together.
+    /// Counters of all paths together.
     pub counters: Counters,
-    /// The last 64 paths, the first used first.
+    /// The last 64 paths, in the order of their first use.
     pub paths: Vec<PathReport>,
 }
 
 /// How a job's packets were sent, and the paths that they took.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SentPaths {
-    /// How the queue pairs spoke.
+    /// Wire mode and its terms.
     pub agreed: Agreed,
-    /// Erasure coding that was wanted.
+    /// Configured erasure coding.
     pub erasure: Option<ErasureCoding>,
-    /// Load balancing that was wanted.
+    /// Configured load balancing.
     pub balance: Option<Balance>,
-    /// The paths of each queue pair that was told to balance.
+    /// The paths of each queue pair with a load balancer.
     pub qps: Vec<ConnectionPaths>,
 }
 
 impl ConnectionPaths {
-    /// Those of queue pair `qpn` as they are at `now`; `None` unless it was told to balance.
+    /// The paths of queue pair `qpn` at `now`; `None` without a load balancer.
     #[must_use]
     pub fn look(endpoint: &Endpoint, qpn: Qpn, now: Time) -> Option<Self> {
         let balancer: &Balancer = endpoint.qp_paths(qpn)?;

@@ -1,4 +1,4 @@
-//! Queue pairs of applications: made with a random first PSN, and brought to RTS with a peer's.
+//! Queue pairs of applications: created with a random first PSN, and connected (RTS) to a peer's.
 
 use serde::{Deserialize, Serialize};
 use spanwire_transport::{
@@ -7,7 +7,7 @@ use spanwire_transport::{
 };
 use spanwire_wire::{Psn, Qpn};
 
-/// The numbers of a queue pair that its peer must know.
+/// The numbers of a queue pair that its peer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct QpParams {
     /// Queue pair number.
@@ -16,7 +16,7 @@ pub struct QpParams {
     pub psn: u32,
 }
 
-/// The path to the peer, on the terms of both ends.
+/// The path to the peer, and the terms that both ends agreed on.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Addresses of both ends.
@@ -27,18 +27,18 @@ pub struct Route {
     pub agreed: Agreed,
 }
 
-/// How queue pairs send.
+/// Send options of queue pairs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Sending {
-    /// Congestion control; `None` for the window alone.
+    /// Congestion control; `None` for a window alone.
     pub congestion: Option<CongestionControl>,
-    /// Erasure coding. Only SR has it.
+    /// Erasure coding; only in SR.
     pub erasure: Option<ErasureCoding>,
-    /// Load balancing; `None` for one path. Only SR has it.
+    /// Load balancing; `None` for one path. Only in SR.
     pub balance: Option<Balance>,
 }
 
-/// What a queue pair needs for RTS, beside the numbers of both ends.
+/// Parameters of the transition to RTS, besides the numbers of both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect {
     /// The path to the peer.
@@ -49,29 +49,29 @@ pub struct Connect {
     pub retry_cnt: u8,
     /// READs and atomics that may be outstanding at the peer.
     pub max_rd_atomic: u8,
-    /// How it sends.
+    /// Send options.
     pub sending: Sending,
 }
 
 impl Sending {
-    /// Why erasure coding is configured and cannot be used.
+    /// The reason why configured erasure coding cannot be used.
     #[must_use]
     pub fn why_no_erasure(&self, agreed: &Agreed) -> Option<&'static str> {
         agreed.why_no_erasure().filter(|_| self.erasure.is_some())
     }
 
-    /// Why load balancing is configured and cannot be used.
+    /// The reason why configured load balancing cannot be used.
     #[must_use]
     pub fn why_no_balance(&self, agreed: &Agreed) -> Option<&'static str> {
         agreed.why_no_balance().filter(|_| self.balance.is_some())
     }
 }
 
-/// A new queue pair in INIT, whose peer may do what `access` allows. Its first PSN is random, so
-/// that packets of an earlier queue pair, or of an attacker off the path, do not fit.
+/// Creates a queue pair in INIT that grants its peer `access`. Its first PSN is random, so that
+/// packets of an earlier queue pair, or of an off-path attacker, are out of its window.
 ///
 /// # Errors
-/// There is no room for it, or `init` is out of bounds.
+/// The endpoint has no room for it, or `init` is out of bounds.
 pub fn create(
     endpoint: &mut Endpoint,
     init: &QpInit,
@@ -87,7 +87,7 @@ pub fn create(
 /// Brings `ours`, a queue pair in INIT, to RTS with `theirs` as its other end.
 ///
 /// # Errors
-/// A number of the peer is not possible, or a configured value is out of its range.
+/// A number of the peer is invalid, or a configured value is out of its range.
 pub fn connect(
     endpoint: &mut Endpoint,
     ours: QpParams,
@@ -110,8 +110,8 @@ pub fn connect(
     endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts))
 }
 
-/// READs and atomics that a queue pair answers at a time, and has outstanding at a peer of our
-/// kind.
+/// READs and atomics that a queue pair can respond to at a time, and the most that it has
+/// outstanding at a Spanwire peer.
 pub const RD_ATOMIC: u8 = 16;
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn why_no__only_of_what_is_configured() {
+    fn why_no__only_if_configured() {
         let plain = Sending::default();
         assert_eq!(
             (plain.why_no_erasure(&Agreed::Rc), plain.why_no_balance(&Agreed::Rc)),

@@ -1,4 +1,4 @@
-//! Randomness of the system: keys of engines, seeds of generators.
+//! Random numbers of the system: keys of engines, seeds of generators.
 
 use spanwire_transport::{Endpoint, ValidConfig};
 use std::io;
@@ -6,17 +6,17 @@ use std::io;
 /// `N` random bytes.
 ///
 /// # Errors
-/// The system has no randomness.
+/// The system provides no random numbers.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
 }
 
-/// An engine whose keys and first PSNs are not predictable.
+/// An engine with unpredictable keys and first PSNs.
 ///
 /// # Errors
-/// The system has no randomness.
+/// The system provides no random numbers.
 pub fn endpoint(config: ValidConfig) -> io::Result<Endpoint> {
     Ok(Endpoint::new(config, random()?))
 }

@@ -1,4 +1,4 @@
-//! A side connection: lines of JSON over a stream socket. The protocols over it parse the lines.
+//! A side connection: lines of JSON over a stream socket. Higher layers parse the lines.
 
 use crate::lines::{Lines, TooLong};
 use crate::socket::Socket;
@@ -8,20 +8,20 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// The line-wise end of a stream socket.
+/// A stream socket that sends and receives lines.
 #[derive(Debug)]
 pub struct SideConnection {
     socket: Box<dyn Socket>,
-    /// Received and not yet taken.
+    /// Bytes received and not yet taken.
     lines: Lines,
 }
 
-/// Why a side connection gives no line.
+/// An error of a side connection.
 #[derive(Debug)]
 pub enum SideError {
-    /// The connection broke.
+    /// The socket failed.
     Io(io::Error),
-    /// The peer closed it, or the kernel gave the peer up (`ETIMEDOUT`).
+    /// The peer closed it, or the kernel gave up the peer (`ETIMEDOUT`).
     Closed,
     /// No line arrived in time.
     Silent,
@@ -30,7 +30,7 @@ pub enum SideError {
 }
 
 impl SideConnection {
-    /// Over `socket`; a line has at most `line_max` bytes.
+    /// A side connection over `socket`; a line has at most `line_max` bytes.
     pub fn new(socket: impl Socket + 'static, line_max: usize) -> Self {
         Self { socket: Box::new(socket), lines: Lines::new(line_max) }
     }
@@ -41,7 +41,7 @@ impl SideConnection {
         &*self.socket
     }
 
-    /// Sets the longest line that is taken, in bytes.
+    /// Sets the length limit of a line, in bytes.
     pub fn set_line_max(&mut self, bytes: usize) {
         self.lines.set_max(bytes);
     }
@@ -49,13 +49,13 @@ impl SideConnection {
     /// Sends `message` as one line. May wait as long as the socket's write timeout.
     ///
     /// # Errors
-    /// The connection broke.
+    /// The socket failed.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
         self.socket.set_nonblocking(false)?;
         self.write(message)
     }
 
-    /// Sends `message` if that needs no waiting: a failure has no reader.
+    /// Sends `message` unless that would block. Errors are ignored, because the connection ends.
     pub fn send_last(&self, message: &impl Serialize) {
         let _ = self.socket.set_nonblocking(true);
         let _ = self.write(message);
@@ -72,7 +72,7 @@ impl SideConnection {
                 return Ok(line);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            // The kernel takes no timeout of zero.
+            // The kernel rejects a timeout of zero.
             if left < Duration::from_millis(1) {
                 return Err(SideError::Silent);
             }
@@ -86,7 +86,7 @@ impl SideConnection {
     /// # Errors
     /// [`SideError`], except [`SideError::Silent`].
     pub fn try_line(&mut self) -> Result<Option<Vec<u8>>, SideError> {
-        // Before more is read: memory is bounded by a line.
+        // Lines received are taken before more is read, so that memory is bounded by a line.
         if let Some(line) = self.take_line()? {
             return Ok(Some(line));
         }
@@ -95,7 +95,7 @@ impl SideConnection {
         self.take_line()
     }
 
-    /// Bytes of memory that received lines hold.
+    /// Bytes of memory of received lines.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.lines.capacity()
@@ -107,7 +107,7 @@ impl SideConnection {
         self.socket.write_all(&line)
     }
 
-    /// Reads once. Nothing to read, a read timeout and a signal are no errors.
+    /// Reads once. No data, a read timeout and a signal are no errors.
     fn fill(&mut self) -> Result<(), SideError> {
         let mut piece = [0; PIECE_BYTES];
         match self.socket.read(&mut piece) {
@@ -153,18 +153,18 @@ impl fmt::Display for SideError {
 
 impl std::error::Error for SideError {}
 
-/// Nothing more for now.
+/// No data for now.
 fn is_pause(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// The kernel ended the connection after `TCP_USER_TIMEOUT`. The error has the kind of a read
-/// timeout.
+/// True if the kernel ended the connection after `TCP_USER_TIMEOUT`. This error has the same kind
+/// as a read timeout.
 fn is_given_up(e: &io::Error) -> bool {
     e.raw_os_error() == Some(rustix::io::Errno::TIMEDOUT.raw_os_error())
 }
 
-/// The longest piece that one read takes.
+/// The most bytes that one read takes.
 pub const PIECE_BYTES: usize = 4096;
 
 #[cfg(test)]
@@ -208,11 +208,11 @@ mod tests {
         let mut bytes = [0; 100];
         let n = Socket::read(&peer, &mut bytes).unwrap();
         assert_eq!(&bytes[..n], b"\"word\"\n7\n");
-        // A peer that reads nothing cannot hold the last word.
+        // A peer that does not read cannot block the last message.
         for _ in 0..10_000 {
             side.send_last(&"no one reads");
         }
-        // Both calls choose for themselves whether they wait.
+        // Each call sets the blocking mode that it needs.
         Socket::write_all(&peer, b"a\n").unwrap();
         assert_eq!(side.recv_line(soon()).unwrap(), b"a");
     }

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A stream socket whose calls can be made not to block.
+/// A stream socket that can be made non-blocking.
 pub trait Socket: AsFd + Send + Sync + std::fmt::Debug {
     /// Reads into `bytes`.
     ///
@@ -21,19 +21,19 @@ pub trait Socket: AsFd + Send + Sync + std::fmt::Debug {
     /// As [`Write::write_all`].
     fn write_all(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Bounds how long a read waits; `None` for no bound.
+    /// Sets the time limit of a read; `None` for no limit.
     ///
     /// # Errors
     /// The time is zero.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Makes reads and writes return [`io::ErrorKind::WouldBlock`] where they would wait.
+    /// Makes reads and writes return [`io::ErrorKind::WouldBlock`] instead of blocking.
     ///
     /// # Errors
     /// The socket is broken.
     fn set_nonblocking(&self, on: bool) -> io::Result<()>;
 
-    /// Ends our direction. An error would mean that there is nothing left to end.
+    /// Shuts our direction down. An error means that the connection is already gone.
     fn shutdown_write(&self);
 }
 
@@ -69,20 +69,20 @@ socket!(UnixStream);
 /// Time limits that the kernel enforces on a TCP connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpLimits {
-    /// The longest that a write waits.
+    /// The time limit of a write.
     pub write_within: Duration,
-    /// How long a connection may be idle before the first keepalive probe. Unit 1 s.
+    /// Idle time before the first keepalive probe. Unit 1 s.
     pub idle: Duration,
     /// Interval of keepalive probes. Unit 1 s.
     pub interval: Duration,
-    /// Keepalive probes without an answer that end the connection.
+    /// Unanswered keepalive probes that end the connection.
     pub retries: u32,
-    /// `TCP_USER_TIMEOUT`: how long written bytes, and probes (tcp(7)), may go unacknowledged.
+    /// `TCP_USER_TIMEOUT`: time limit for unacknowledged bytes and probes (tcp(7)).
     pub peer_gone_within: Duration,
 }
 
 impl TcpLimits {
-    /// Sets these limits on `stream`, which from now on sends without delay.
+    /// Sets these limits on `stream`, and TCP_NODELAY.
     ///
     /// # Errors
     /// The socket is broken.

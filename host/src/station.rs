@@ -1,5 +1,5 @@
-//! A station: one worker with its port and endpoint, which takes jobs from, or gives them to, a
-//! peer over a side connection.
+//! The job runner: one worker with its port and endpoint, which runs jobs with a peer over a side
+//! connection, as client or server.
 
 use crate::fabric::{Attachment, Error};
 use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, Request};
@@ -16,54 +16,54 @@ use spanwire_transport::{
 use spanwire_wire::Qpn;
 use std::net::IpAddr;
 
+mod acceptor;
 mod bounds;
 mod client;
 mod data;
 mod flow;
-mod guest;
-mod meet;
+mod handshake;
+mod pending;
 mod perftest;
-mod room;
 mod sending;
 mod server;
 
 pub use crate::queue_pair::Sending;
+pub use acceptor::{Event, Room, STOP_SEEN_WITHIN};
 pub use bounds::job_bytes;
 use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
-pub use guest::{Attended, Guest};
+pub use pending::{ClientPoll, Guest};
 pub use perftest::{PerftestOutcome, PerftestPeer};
-pub use room::{Event, Room, STOP_SEEN_WITHIN};
 pub use server::Served;
 
-/// One worker.
+/// A worker that runs jobs.
 pub struct Station {
     attachment: Attachment,
     driver: Driver,
-    /// Taken out while a job's host owns it.
+    /// `None` while a job's transport host owns it.
     endpoint: Option<Endpoint>,
     config: ValidConfig,
     pd: PdId,
     ip: IpAddr,
     mode: ModeChoice,
-    /// Of all its queue pairs; what a client asks for counts where there is none.
+    /// Send options of all queue pairs. Where they are unset, the client's request applies.
     sending: Sending,
-    /// SR packets carry no more than this.
+    /// Limit of the payload of an SR packet.
     segment_bytes_max: u32,
     peer: Option<Peer>,
-    /// The address of the side poll socket and its port, if there could be one.
+    /// The address of the side poll socket and its port, if it could be opened.
     side_poll: Option<(IpAddr, Option<u16>)>,
     takes_any_address: bool,
     port_is_gone: bool,
-    /// The longest transfer it takes part in as the server: memory that a client can ask for.
+    /// The longest transfer accepted as the server: memory that a client can request.
     transfer_bytes_max: u64,
 }
 
-/// The longest transfer a server takes unless told otherwise: a client need not show who it is.
+/// Default limit of a transfer at a server. It is low because clients are not authenticated.
 pub const TRANSFER_BYTES_DEFAULT: u64 = 1 << 30;
 
-/// The other end, once it has said who it is.
+/// The peer, once its hello has been checked.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     path_mtu: u32,
@@ -71,11 +71,11 @@ struct Peer {
     agreed: Agreed,
 }
 
-/// A job's queue pairs and memory on one side.
+/// A job's queue pairs and memory on this side.
 struct Setup {
     job: Job,
     cq: CqId,
-    /// Completions of receives; the same as `cq` unless they were wanted apart.
+    /// Completion queue of receives; the same as `cq` unless they are separate.
     recv_cq: CqId,
     qpns: Vec<Qpn>,
     params: Vec<QpParams>,
@@ -83,28 +83,28 @@ struct Setup {
     mr: MemoryRegion,
 }
 
-/// What a job takes on one side.
+/// Resources of a job on this side.
 #[derive(Clone, Copy)]
 struct Needs {
     /// Bytes of memory.
     bytes: u64,
     caps: QpCaps,
-    /// What the peer may do: no more than the job needs.
+    /// Access of the peer: only what the job requires.
     access: Access,
-    /// Completions of receives go to a queue of their own.
+    /// Receives have a completion queue of their own.
     receives_apart: bool,
 }
 
 impl Station {
-    /// A station at address `ip` on `attachment`.
+    /// A job runner at address `ip` on `attachment`.
     ///
     /// # Errors
-    /// The system gives no randomness for the keys.
+    /// The system provides no random numbers for the keys.
     pub fn new(attachment: Attachment, ip: IpAddr, polling: Polling) -> Result<Self, Error> {
         Self::with_config(attachment, ip, polling, ValidConfig::default())
     }
 
-    /// As [`Station::new`], with an engine of these parameters.
+    /// As [`Station::new`], with these engine parameters.
     ///
     /// # Errors
     /// As [`Station::new`].
@@ -142,41 +142,41 @@ impl Station {
         &self.attachment
     }
 
-    /// The port has failed for good: this station is of no more use.
+    /// True if the port has failed permanently. The job runner cannot be used any more.
     #[must_use]
     pub fn port_is_gone(&self) -> bool {
         self.port_is_gone
     }
 
-    /// Sets the longest transfer that this station takes as a server, in bytes.
+    /// Sets the longest transfer that is accepted as the server, in bytes.
     pub fn set_transfer_bytes_max(&mut self, bytes: u64) {
         self.transfer_bytes_max = bytes;
     }
 
-    /// Sets the station's address, for a server that learns it from each connection.
+    /// Sets the address, for a server that learns it from each connection.
     pub fn set_ip(&mut self, ip: IpAddr) {
         self.ip = ip;
     }
 
-    /// Sets the wire mode that peers are offered, and the most that an SR packet may carry, in
+    /// Sets the wire modes that are offered to peers, and the payload limit of an SR packet in
     /// bytes.
     pub fn set_mode(&mut self, mode: ModeChoice, segment_bytes_max: Option<u32>) {
         self.mode = mode;
         self.segment_bytes_max = segment_bytes_max.unwrap_or(u32::MAX);
     }
 
-    /// Takes peers whose RoCE address is not that of their TCP connection.
+    /// Accepts peers whose RoCE address is not that of their TCP connection.
     pub fn take_any_address(&mut self) {
         self.takes_any_address = true;
     }
 
-    /// What was agreed with the peer; `None` before it has said hello.
+    /// The agreed wire mode and its terms; `None` before the peer's hello.
     #[must_use]
     pub fn agreed(&self) -> Option<Agreed> {
         self.peer.map(|p| p.agreed)
     }
 
-    /// The path MTU for a job: the largest both ends carry, or `wanted` if that is smaller.
+    /// The path MTU for a job: the largest that both ends support, or `wanted` if that is smaller.
     #[must_use]
     pub fn path_mtu(&self, wanted: Option<u32>) -> u32 {
         let ours = self.attachment.path_mtu.bytes();
@@ -192,13 +192,13 @@ impl Station {
         all
     }
 
-    /// Makes a job's queue pairs and memory.
+    /// Creates a job's queue pairs and memory.
     fn set_up(&mut self, job: Job, needs: Needs) -> Result<Setup, Error> {
         let Needs { bytes, caps, access, receives_apart } = needs;
         let pd = self.pd;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
         let region = Region::try_zeroed(usize_from(bytes))?;
-        // Addresses of this process are not the peer's business.
+        // The IOVA is 0, so that the peer learns no address of this process.
         let mr = ep.reg_mr(pd, region.clone(), access, Some(0))?;
         let completions = |n: u32| n.saturating_mul(job.qps).max(1);
         let cq = ep.create_cq(completions(caps.max_send_wr + caps.max_recv_wr))?;
@@ -215,9 +215,9 @@ impl Station {
         Ok(setup)
     }
 
-    /// Brings a job's queue pairs to RTS with the peer's as their other ends. `rd_atomic` READs
-    /// and atomics may be outstanding there. We send as we want to, or where we do not care as
-    /// `wanted` says; that is returned.
+    /// Connects a job's queue pairs (RTS) to the peer's, with at most `rd_atomic` READs and atomics
+    /// outstanding there. Returns the send options: the configured ones, and those of `wanted`
+    /// where unset.
     fn connect(
         &mut self,
         setup: &Setup,
@@ -248,7 +248,7 @@ impl Station {
         Ok(sending)
     }
 
-    /// Drives `app` on the endpoint until `stop` says so.
+    /// Drives `app` on the endpoint until `stop` returns true.
     fn drive_host<A: App>(
         &mut self,
         app: A,
@@ -257,7 +257,7 @@ impl Station {
         self.drive_watched(app, |host, _| stop(host))
     }
 
-    /// As [`Station::drive_host`], with an end that looks at the driver's counters too.
+    /// As [`Station::drive_host`], with a `stop` that also sees the driver's counters.
     fn drive_watched<A: App>(
         &mut self,
         app: A,
@@ -273,7 +273,7 @@ impl Station {
         Ok(app)
     }
 
-    /// Removes what [`Station::set_up`] made.
+    /// Destroys what [`Station::set_up`] created.
     fn tear_down(&mut self, setup: &Setup) {
         let Some(ep) = self.endpoint.as_mut() else {
             return;
@@ -285,7 +285,7 @@ impl Station {
         if setup.recv_cq != setup.cq {
             ep.destroy_cq(setup.recv_cq);
         }
-        // Its key is unknown only if the region was never registered: nothing is left then.
+        // The key is unknown only if registration failed, and then nothing is left to deregister.
         let _ = ep.dereg_mr(setup.mr.lkey);
     }
 }
@@ -296,7 +296,7 @@ impl Setup {
         MemoryParams { va: addr, rkey: rkey.unwrap_or(0), len }
     }
 
-    /// Fills the memory if this side is the transfer's source.
+    /// Fills the memory if this side is the source of a transfer.
     fn fill_source(&self, is_client: bool) {
         let JobKind::Transfer { seed, .. } = self.job.kind else {
             return;
@@ -306,7 +306,7 @@ impl Setup {
         }
     }
 
-    /// How many FETCH_ADDs of 1 the memory has seen, which was zero at first.
+    /// The number of executed FETCH_ADDs of 1: the sum of the memory's words, initially zero.
     fn atomics(&self) -> Option<u64> {
         (self.job.op == Op::FetchAdd).then(|| sum_of_words(&self.region))
     }
@@ -317,7 +317,7 @@ impl Setup {
     }
 }
 
-/// What a client may do to our memory: what its job does, and nothing else.
+/// The access that a client's operation requires, and no other.
 fn access(op: Op) -> Access {
     match op {
         Op::Send => Access::LOCAL_WRITE,
@@ -327,8 +327,8 @@ fn access(op: Op) -> Access {
     }
 }
 
-/// How long a server waits for a client's first word.
-const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long a server waits for a client's hello.
+const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

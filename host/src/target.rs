@@ -1,4 +1,4 @@
-//! The application on the passive side: posts receives, and answers a ping with a pong.
+//! The application of the passive side: posts receives, and answers a ping with a pong.
 
 use crate::oob::{Job, JobKind, Op};
 use spanwire_base::{Time, usize_from};
@@ -9,7 +9,7 @@ use spanwire_transport::{
 use spanwire_wire::Qpn;
 use std::collections::VecDeque;
 
-/// Serves one job.
+/// The passive side of one job.
 pub struct Target {
     job: Job,
     cq: CqId,
@@ -21,16 +21,16 @@ pub struct Target {
 
 struct Lane {
     qpn: Qpn,
-    /// Receives posted so far: the place of a transfer's next one.
+    /// Receives posted so far, which give the offset of a transfer's next one.
     posted: u64,
-    /// Pongs without a completion.
+    /// Pongs that have not completed.
     pongs: u32,
-    /// Pings that are answered once the send queue has room for it. Their receives are not posted
-    /// anew before that, so there are at most [`Target::receives`] of them.
+    /// Pings to be answered once the send queue has room. Their receives are reposted only then, so
+    /// there are at most [`Target::receives`] of them.
     owed: VecDeque<Ping>,
 }
 
-/// A ping that has arrived.
+/// A received ping.
 #[derive(Clone, Copy, Debug)]
 struct Ping {
     /// The slot of its receive.
@@ -39,8 +39,8 @@ struct Ping {
 }
 
 impl Target {
-    /// A target for `job` on its queue pairs and memory. [`Target::post_receives`] before the peer
-    /// starts.
+    /// A target for `job` on its queue pairs and memory. Call [`Target::post_receives`] before the
+    /// peer starts.
     #[must_use]
     pub fn new(job: Job, cq: CqId, qps: &[Qpn], mr: MemoryRegion) -> Self {
         let lane = |qpn: &Qpn| Lane { qpn: *qpn, posted: 0, pongs: 0, owed: VecDeque::new() };
@@ -48,8 +48,8 @@ impl Target {
         Self { job, cq, qps, mr, messages: 0, failure: None }
     }
 
-    /// Receives each queue pair keeps posted: twice what the peer has outstanding, so that it does
-    /// not run into RNR while completions are being polled.
+    /// Receives that each queue pair keeps posted: twice the peer's depth, so that no RNR NAK is
+    /// sent while completions are being polled.
     #[must_use]
     pub fn receives(job: &Job) -> u32 {
         if job.op == Op::Send { job.depth * 2 } else { 0 }
@@ -70,7 +70,7 @@ impl Target {
         self.messages
     }
 
-    /// What went wrong here, if anything did.
+    /// A failure of this side, if there was one.
     #[must_use]
     pub fn failure(&self) -> Option<&'static str> {
         self.failure
@@ -80,7 +80,7 @@ impl Target {
         let size = u64::from(self.job.size);
         let (offset, len) = match self.job.kind {
             JobKind::Transfer { bytes, .. } => {
-                // The initiator deals its messages over the queue pairs in turn.
+                // The initiator distributes its messages over the queue pairs in round-robin order.
                 let n = self.qps[lane].posted * self.qps.len() as u64 + lane as u64;
                 match n * size {
                     offset if offset >= bytes => return,
@@ -118,8 +118,8 @@ impl Target {
         }
     }
 
-    /// Answers the pings of a queue pair as far as its send queue has room. A ping's receive is
-    /// posted anew then.
+    /// Answers the pings of a queue pair as far as its send queue has room. Each answered ping's
+    /// receive is reposted.
     fn answer(&mut self, lane: usize, ep: &mut Endpoint) {
         while let Some(Ping { slot, bytes }) = self.qps[lane].owed.front().copied() {
             let sge = Sge { addr: self.mr.addr, len: bytes, lkey: self.mr.lkey };

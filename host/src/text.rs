@@ -27,8 +27,8 @@ pub fn unknown<'a>(what: &str, given: &str, known: impl IntoIterator<Item = &'a 
     format!("no {what} `{given}`{} {there}", meant.unwrap_or_else(|| ".".to_owned()))
 }
 
-/// The first name that begins like that, or else the one that needs the fewest edits, if they are
-/// few for its length.
+/// The first name with this prefix, else the one with the smallest edit distance if that is small
+/// for its length.
 fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = given.to_lowercase();
     let begins = |name: &&&str| !given.is_empty() && name.to_lowercase().starts_with(&given);
@@ -38,7 +38,7 @@ fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().find(begins).or_else(near).copied()
 }
 
-/// Letters to insert, delete or replace to come from `a` to `b` (Levenshtein).
+/// Levenshtein distance of `a` and `b`.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -54,7 +54,7 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Names that an error lists: a large network has thousands of links.
+/// Names that an error lists. A large network has thousands of links.
 const NAMES_MAX: usize = 40;
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes__is_exact_where_it_can_be() {
+    fn bytes__is_exact_if_possible() {
         assert_eq!(bytes(1), "1 B");
         assert_eq!(bytes(64 << 10), "64 KiB");
         assert_eq!(bytes(1 << 20), "1 MiB");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown__names_what_there_is_and_what_was_meant() {
+    fn unknown__lists_known_names_and_the_nearest() {
         let known = ["pair", "incast-32", "loss-1"];
         assert_eq!(
             unknown("scenario", "incast32", known),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest__takes_beginnings_and_ignores_case() {
+    fn nearest__prefers_prefixes_and_ignores_case() {
         assert_eq!(nearest("black", &["pair", "blackhole"]), Some("blackhole"));
         assert_eq!(nearest("PAIR", &["pair", "blackhole"]), Some("pair"));
         assert_eq!(nearest("", &["pair"]), None);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn edits__counts() {
+    fn edits__is_the_levenshtein_distance() {
         for (a, b, n) in [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("abc", "abc", 0)]
         {
             assert_eq!(edits(a, b), n, "{a} {b}");

@@ -1,15 +1,15 @@
-//! `--window`: how much may be under way when the path is longer than a cable.
+//! `--window`: engine and port parameters for a path with a large bandwidth-delay product.
 
 use crate::fabric::Error;
 use spanwire_base::{Dur, Rate};
 use spanwire_io::xdp::{XdpConfig, XdpPreference};
 use spanwire_transport::{Config, ValidConfig};
 
-/// The engine's parameters at a port of `line_rate`, with a window of `packets` for each queue
-/// pair, and hardly more for all of them together; the defaults for `None`.
+/// Engine parameters for a port of `line_rate` with a window of `packets` per queue pair, and a
+/// slightly larger window for the endpoint; the defaults for `None`.
 ///
-/// Rate times round-trip time, over the bytes of a frame, is the window that fills a path: 2,275
-/// frames of 1,098 bytes at 1 Gbit/s and 20 ms.
+/// The window that fills a path is the bandwidth-delay product divided by the bytes of a frame:
+/// 2,275 frames of 1,098 bytes at 1 Gbit/s and 20 ms.
 ///
 /// # Errors
 /// The window is not within 1 and [`WINDOW_MAX`].
@@ -17,7 +17,7 @@ pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Erro
     let default = Config { line_rate, catch_up: CATCH_UP, ..Config::default() };
     let Some(qp_window_pkts) = packets else { return Ok(default.validate()?) };
     let ack_req_interval_pkts = default.ack_req_interval_pkts.min(qp_window_pkts);
-    // A chunk must fit beside the packets that have not asked for an acknowledgement.
+    // A READ chunk must fit the window beside the packets since the last AckReq.
     let chunk_max = qp_window_pkts.saturating_sub(ack_req_interval_pkts) + 1;
     let read_chunk_pkts = default.read_chunk_pkts.min(chunk_max);
     let endpoint_window_pkts = qp_window_pkts.saturating_add(read_chunk_pkts);
@@ -33,11 +33,10 @@ pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Erro
         .map_err(|_| format!("--window {qp_window_pkts} is not within 1 and {WINDOW_MAX}").into())
 }
 
-/// A port for a window of `packets`: a receive ring that holds all of it, so that a burst finds
-/// room while other work is on the receiver's core. The defaults for `None` or less.
+/// A port for a window of `packets`: its receive ring holds the whole window, so that a burst is
+/// not dropped while the receiver's core does other work. The defaults for `None` or less.
 ///
-/// Wider than `RING_MAX` the ring does not grow: what travels over milliseconds does not arrive
-/// at once.
+/// The ring is limited to `RING_MAX`: packets in flight over milliseconds do not arrive at once.
 #[must_use]
 pub fn port(
     ifname: &str,
@@ -60,8 +59,8 @@ pub fn port(
 /// The longest receive ring made for a window: 16 MiB of chunks.
 const RING_MAX: u32 = 4096;
 
-/// Our workers sleep between packets, and share cores: what waking costs in a virtual machine, a
-/// few times.
+/// Catch-up limit of the pacer: several times the wake-up latency of a virtual machine, because
+/// workers sleep between packets and share cores.
 const CATCH_UP: Dur = Dur::from_us(250);
 
 /// The widest window, in packets: the engine's `qp_window_pkts`.
@@ -74,7 +73,7 @@ mod tests {
     const RATE: Rate = Rate::from_gbps(7);
 
     #[test]
-    fn config__every_window_in_range_is_sound() {
+    fn config__every_window_in_range_is_valid() {
         for packets in [1, 2, 15, 16, 17, 46, 47, 48, 192, 2_400, WINDOW_MAX] {
             let config = config(Some(packets), RATE).expect("sound");
             assert_eq!((config.qp_window_pkts, config.line_rate), (packets, RATE));
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn config__says_the_range() {
+    fn config__the_error_names_the_range() {
         for packets in [0, WINDOW_MAX + 1, u32::MAX] {
             let text = config(Some(packets), RATE).expect_err("out of range").to_string();
             assert!(text.contains("--window") && text.contains("65536"), "{text}");

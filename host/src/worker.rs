@@ -1,5 +1,5 @@
-//! A worker: a thread with an engine, a port and one application, and the commands of other
-//! threads to it.
+//! A worker: a thread with an engine, a port and one application, and a queue of commands from
+//! other threads.
 
 use crate::fabric::Link;
 use spanwire_base::Time;
@@ -15,46 +15,46 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-/// An application that takes commands of other threads.
+/// An application that executes commands of other threads.
 pub trait Work: App {
-    /// What other threads ask of it.
+    /// A command of another thread.
     type Command;
 
-    /// Carries out `command`.
+    /// Executes `command`.
     fn handle_command(&mut self, command: Self::Command, endpoint: &mut Endpoint);
 
-    /// Looks at what other threads share with it beside commands. Called after each ring of the
-    /// doorbell, once the commands are carried out.
+    /// Processes state shared with other threads besides the commands. Called after each ring of
+    /// the doorbell, once the commands are executed.
     fn handle_ring(&mut self, endpoint: &mut Endpoint);
 
-    /// Nothing is left to do: the worker ends.
-    fn is_over(&self) -> bool;
+    /// True if no work is left; then the worker ends.
+    fn is_finished(&self) -> bool;
 
-    /// Ends everything, because of `why`. The worker ends afterwards.
+    /// Ends all work because of `why`. The worker ends afterwards.
     fn end(&mut self, endpoint: &mut Endpoint, why: &str);
 }
 
-/// The way to a worker, for any thread.
+/// A handle to send commands to a worker from any thread.
 #[derive(Debug)]
 pub struct Commands<C> {
-    queue: Sender<Ask<C>>,
+    queue: Sender<QueuedCommand<C>>,
     bell: Arc<Doorbell>,
 }
 
-/// The worker's end of the commands.
+/// The worker's end of the command queue.
 #[derive(Debug)]
 pub struct Queue<C> {
-    asks: Receiver<Ask<C>>,
+    asks: Receiver<QueuedCommand<C>>,
     bell: Arc<Doorbell>,
 }
 
 #[derive(Debug)]
-enum Ask<C> {
+enum QueuedCommand<C> {
     Work(C),
     Port(PortCommand),
 }
 
-/// What only the thread that has the port can do.
+/// A command that only the thread with the port can execute.
 #[derive(Debug)]
 enum PortCommand {
     SidePoll(IpAddr, SyncSender<Option<u16>>),
@@ -67,11 +67,11 @@ enum PortCommand {
 struct Worker<W: Work> {
     work: W,
     queue: Queue<W::Command>,
-    /// Commands that wait until the driver gives the port back.
+    /// Commands that wait until the driver returns the port.
     for_port: VecDeque<PortCommand>,
 }
 
-/// Both ends of a queue of commands. Each command rings `bell`.
+/// Both ends of a command queue. Each command rings `bell`.
 #[must_use]
 pub fn commands<C>(bell: Arc<Doorbell>) -> (Commands<C>, Queue<C>) {
     let (queue, asks) = channel();
@@ -79,41 +79,41 @@ pub fn commands<C>(bell: Arc<Doorbell>) -> (Commands<C>, Queue<C>) {
 }
 
 impl<C> Commands<C> {
-    /// Has the worker carry out `command`; one that has ended does not.
+    /// Sends `command`. If the worker has ended, the command is dropped.
     pub fn send(&self, command: C) {
-        self.push(Ask::Work(command));
+        self.push(QueuedCommand::Work(command));
     }
 
-    /// Has the worker carry out a command that answers. `None` when the worker has ended.
+    /// Sends a command and waits for its reply. `None` if the worker has ended.
     pub fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> C) -> Option<T> {
-        self.wait(|reply| Ask::Work(command(reply)))
+        self.wait(|reply| QueuedCommand::Work(command(reply)))
     }
 
-    /// Makes a side poll socket for `ip`; its UDP port, if there could be one. `None` when the
+    /// Opens a side poll socket at `ip`; returns its UDP port, if it could be opened. `None` if the
     /// worker has ended.
     #[must_use]
     pub fn open_side_poll(&self, ip: IpAddr) -> Option<Option<u16>> {
-        self.wait(|reply| Ask::Port(PortCommand::SidePoll(ip, reply)))
+        self.wait(|reply| QueuedCommand::Port(PortCommand::SidePoll(ip, reply)))
     }
 
-    /// Sends what the peer's side poll socket at `peer` needs to learn its receive queue.
+    /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
     pub fn greet(&self, peer: SocketAddr) {
-        self.push(Ask::Port(PortCommand::Greet(peer)));
+        self.push(QueuedCommand::Port(PortCommand::Greet(peer)));
     }
 
-    /// What engine, port and worker have counted, by name. `None` when the worker has ended.
+    /// Counters of engine, port and worker by name. `None` if the worker has ended.
     #[must_use]
     pub fn counters(&self) -> Option<Vec<(String, u64)>> {
-        self.wait(|reply| Ask::Port(PortCommand::Counters(reply)))
+        self.wait(|reply| QueuedCommand::Port(PortCommand::Counters(reply)))
     }
 
-    fn wait<T>(&self, ask: impl FnOnce(SyncSender<T>) -> Ask<C>) -> Option<T> {
+    fn wait<T>(&self, ask: impl FnOnce(SyncSender<T>) -> QueuedCommand<C>) -> Option<T> {
         let (reply, answer) = sync_channel(1);
         self.push(ask(reply));
         answer.recv().ok()
     }
 
-    fn push(&self, ask: Ask<C>) {
+    fn push(&self, ask: QueuedCommand<C>) {
         let _ = self.queue.send(ask);
         self.bell.ring();
     }
@@ -125,10 +125,10 @@ impl<C> Clone for Commands<C> {
     }
 }
 
-/// Drives `work` on `endpoint` over `port` until it is over.
+/// Drives `work` on `endpoint` over `port` until its work ends.
 ///
 /// # Errors
-/// The port is gone; the text says why.
+/// The port failed; the text says why.
 pub fn run<W: Work>(
     work: W,
     queue: Queue<W::Command>,
@@ -143,8 +143,8 @@ pub fn run<W: Work>(
     loop {
         let ran = driver.run_until(&mut host, &mut port, |host| {
             let (endpoint, worker) = host.parts_mut();
-            worker.look_around(endpoint);
-            !worker.for_port.is_empty() || worker.work.is_over()
+            worker.process_commands(endpoint);
+            !worker.for_port.is_empty() || worker.work.is_finished()
         });
         let (endpoint, worker) = host.parts_mut();
         if let Err(e) = ran {
@@ -153,7 +153,7 @@ pub fn run<W: Work>(
             return Err(why);
         }
         worker.serve_port(endpoint, &mut port, &driver.counters());
-        if worker.work.is_over() {
+        if worker.work.is_finished() {
             worker.work.end(endpoint, "it was shut down");
             return Ok(());
         }
@@ -161,15 +161,15 @@ pub fn run<W: Work>(
 }
 
 impl<W: Work> Worker<W> {
-    /// Carries out what other threads want, if they have rung.
-    fn look_around(&mut self, endpoint: &mut Endpoint) {
+    /// Executes the commands of other threads, if the doorbell has rung.
+    fn process_commands(&mut self, endpoint: &mut Endpoint) {
         if !self.queue.bell.take() {
             return;
         }
         while let Ok(ask) = self.queue.asks.try_recv() {
             match ask {
-                Ask::Work(command) => self.work.handle_command(command, endpoint),
-                Ask::Port(command) => self.for_port.push_back(command),
+                QueuedCommand::Work(command) => self.work.handle_command(command, endpoint),
+                QueuedCommand::Port(command) => self.for_port.push_back(command),
             }
         }
         self.work.handle_ring(endpoint);
@@ -177,7 +177,7 @@ impl<W: Work> Worker<W> {
 
     fn serve_port(&mut self, endpoint: &Endpoint, port: &mut impl Link, driven: &DriverCounters) {
         while let Some(command) = self.for_port.pop_front() {
-            // A thread that no longer waits for an answer needs none.
+            // An error means that the thread no longer waits for a reply.
             match command {
                 PortCommand::SidePoll(ip, reply) => {
                     let _ = reply.send(port.open_side_poll(ip));
@@ -205,7 +205,7 @@ impl<W: Work> App for Worker<W> {
     }
 }
 
-/// A thread of that name.
+/// Starts a thread of that name.
 ///
 /// # Errors
 /// The system has no threads left.
@@ -213,7 +213,7 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Joi
     thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 
-/// Pins the calling thread to `core`, if one is named. A core that cannot be had is a warning.
+/// Pins the calling thread to `core`, if one is given. A failure is only a warning.
 pub fn pin(core: Option<usize>) {
     if let Some(Err(e)) = core.map(affinity::pin) {
         tracing::warn!("the worker is not pinned: {e}");
@@ -227,7 +227,7 @@ mod tests {
     use crate::seed;
     use spanwire_transport::ValidConfig;
 
-    /// Adds numbers up until it is told to stop.
+    /// An application that adds numbers until it is stopped.
     #[derive(Default)]
     struct Adder {
         sum: u64,
@@ -261,7 +261,7 @@ mod tests {
             self.rings += 1;
         }
 
-        fn is_over(&self) -> bool {
+        fn is_finished(&self) -> bool {
             self.stopped
         }
 

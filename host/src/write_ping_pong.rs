@@ -1,5 +1,5 @@
-//! The ping-pong that has no completions to go by: each side WRITEs into the other's memory and
-//! watches its own, as `ib_write_lat` does.
+//! The WRITE ping-pong, as `ib_write_lat` does it: each side WRITEs into the other's memory and
+//! polls its own, because an incoming WRITE causes no completion.
 
 use crate::initiator::{Failure, Progress, latency_histogram};
 use crate::oob::MemoryParams;
@@ -13,12 +13,12 @@ use spanwire_wire::Qpn;
 
 /// One side of a WRITE ping-pong on one queue pair.
 ///
-/// Round `n` (from 1) is a message whose last byte is the low byte of `n`. Nothing completes when
-/// one arrives, so whoever drives it calls [`App::poll`] after every step.
+/// Round `n` (from 1) is a message whose last byte is the low byte of `n`. An arriving message
+/// completes nothing, so the driver must call [`App::poll`] after every step.
 pub struct WritePingPong {
     lane: PingPongLane,
     rounds: u64,
-    /// It sends before anything came. Exactly one of the two sides does.
+    /// True for the side that sends first. Exactly one of the two does.
     begins: bool,
     sent: u64,
     completed: u64,
@@ -28,7 +28,7 @@ pub struct WritePingPong {
     latency: Histogram<u64>,
 }
 
-/// Where one side of a ping-pong sends from, to, and watches.
+/// Memory of one side of a ping-pong: where it sends from and to, and where it polls.
 #[derive(Clone)]
 pub struct PingPongLane {
     /// The queue pair.
@@ -37,18 +37,18 @@ pub struct PingPongLane {
     pub cq: CqId,
     /// Bytes of a message, 1 or more.
     pub size: u32,
-    /// All our memory.
+    /// The local memory.
     pub region: Region,
-    /// It as registered. Messages are sent from its beginning.
+    /// The same as registered. Messages are sent from its start.
     pub source: MemoryRegion,
-    /// Offset in `region` of where the peer's messages arrive.
+    /// Offset in `region` at which the peer's messages arrive.
     pub watch_offset: u64,
-    /// Where our messages go.
+    /// The destination of our messages.
     pub remote: MemoryParams,
 }
 
 impl WritePingPong {
-    /// A ping-pong of so many `rounds`; `begins` is true for the side that sends first. Where
+    /// A ping-pong of `rounds`; `begins` is true for the side that sends first. The memory where
     /// messages arrive must be zero.
     #[must_use]
     pub fn new(lane: PingPongLane, rounds: u64, begins: bool) -> Self {
@@ -65,25 +65,25 @@ impl WritePingPong {
         }
     }
 
-    /// How far it is: messages that arrived, and their bytes.
+    /// Progress: messages that arrived, and their bytes.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.result
     }
 
-    /// Times from posting a message to seeing the one that answers it, in nanoseconds.
+    /// Time from posting a message to seeing its answer, in nanoseconds.
     #[must_use]
     pub fn latency(&self) -> &Histogram<u64> {
         &self.latency
     }
 
-    /// Nothing more will happen.
+    /// True once the ping-pong has ended.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.result.finished.is_some()
     }
 
-    /// Ends it at `now`, before its time.
+    /// Ends it early, at `now`.
     pub fn interrupt(&mut self, now: Time) {
         self.fail(now, Failure::Interrupted);
     }
@@ -95,7 +95,7 @@ impl WritePingPong {
         }
     }
 
-    /// What the next thing to do is; the same whatever happened in between.
+    /// The next step, which depends only on the counts so far.
     fn next(&self) -> Next {
         let behind = u64::from(self.begins);
         if self.completed < self.sent {
@@ -109,7 +109,7 @@ impl WritePingPong {
         }
     }
 
-    /// The round that the memory shows, by its low byte.
+    /// The round of the last message in memory, by its low byte.
     fn seen(&self) -> u8 {
         let mut last = [0];
         let at = self.lane.watch_offset + u64::from(self.lane.size) - 1;
@@ -179,10 +179,10 @@ impl App for WritePingPong {
     }
 }
 
-/// What a side of a ping-pong waits for or does.
+/// The next step of one side of a ping-pong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
-    /// Waits until its own message is acknowledged: only then may its memory change.
+    /// Waits for the ACK of its own message: only then may its source memory change.
     Complete,
     /// Waits for the peer's message.
     Watch,

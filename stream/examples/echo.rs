@@ -1,5 +1,5 @@
-//! Messages there and back: `echo eth0 listen 7000` on one host, then on another
-//! `echo eth0 call 10.0.0.1:7000 hello world`.
+//! Messages that are echoed: `echo eth0 listen 7000` on one host, then on another `echo eth0 call
+//! 10.0.0.1:7000 hello world`.
 #![forbid(unsafe_code)]
 
 use spanwire_stream::{ConnectOptions, Network, NetworkOptions};

@@ -1,5 +1,5 @@
-//! A byte stream from one host's standard input to the other's standard output:
-//! `pour eth0 listen 7001 > copy` there, then here `pour eth0 call 10.0.0.1:7001 < file`.
+//! A byte stream from one host's standard input to another's standard output: `pour eth0 listen
+//! 7001 > copy` on the receiver, then `pour eth0 call 10.0.0.1:7001 < file` on the sender.
 #![forbid(unsafe_code)]
 
 use spanwire_stream::{ConnectOptions, Network, NetworkOptions};
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => io::copy(&mut io::stdin().lock(), &mut stream)?,
     };
     let (mode, peer) = (stream.mode(), stream.about().peer);
-    // The other end has everything when this returns.
+    // When this returns, the other application has read everything.
     stream.close(Duration::from_secs(60))?;
     eprintln!("{bytes} bytes with {peer} by {mode:?}");
     Ok(())

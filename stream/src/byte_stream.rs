@@ -1,4 +1,4 @@
-//! A connection that carries bytes.
+//! Connections that carry bytes.
 
 use crate::connection::About;
 use crate::error::Error;
@@ -13,12 +13,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A connection that carries bytes each way, as a TCP stream does: [`Read`] and [`Write`], a half
-/// that can be finished, and waiting where the other application does not take what comes.
+/// A connection that carries bytes in both directions, as a TCP stream does: [`Read`] and
+/// [`Write`], a half-close, and flow control by the receiving application.
 ///
-/// Small writes that find others under way travel together; [`Write::flush`] does nothing, since
-/// nothing waits without something under way. Dropping it delivers in the background what was
-/// written; [`ByteStream::close`] waits until the other application has read it.
+/// Small writes are coalesced while others are in flight, as by Nagle's algorithm. [`Write::flush`]
+/// does nothing, since no byte waits unless others are in flight. After a drop, written data are
+/// delivered in the background; [`ByteStream::close`] waits until the other application has read
+/// them.
 #[derive(Debug)]
 pub struct ByteStream {
     writer: ByteWriter,
@@ -50,7 +51,7 @@ impl ByteStream {
         }
     }
 
-    /// How both ends speak: RC or SR.
+    /// The wire mode: RC or SR.
     #[must_use]
     pub fn mode(&self) -> WireMode {
         self.about.mode
@@ -62,42 +63,42 @@ impl ByteStream {
         self.about
     }
 
-    /// How long a read waits before it fails with `TimedOut`; `None`, the default, for ever.
+    /// Time limit of a read, which then fails with `TimedOut`; `None`, the default, for no limit.
     pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
         self.reader.timeout = timeout;
     }
 
-    /// How long a write waits before it fails with `TimedOut`; `None`, the default, for ever.
+    /// Time limit of a write, which then fails with `TimedOut`; `None`, the default, for no limit.
     pub fn set_write_timeout(&mut self, timeout: Option<Duration>) {
         self.writer.timeout = timeout;
     }
 
-    /// Writes no more: the other end reads the end after everything written before.
+    /// Finishes writing: the other end reads the end of the stream after all data.
     pub fn finish(&mut self) {
         self.writer.finish();
     }
 
-    /// Writes no more, and waits, at most for `timeout`, until the other application has read
-    /// everything and the end.
+    /// Finishes writing, and waits, at most for `timeout`, until the other application has read
+    /// everything, including the end.
     ///
     /// # Errors
-    /// It has not in time, or never will. What it has read is not known then.
+    /// It did not in time, or never will. How much it has read is unknown then.
     pub fn close(mut self, timeout: Duration) -> Result<(), Error> {
         self.writer.finish();
         self.writer.drained(timeout)
     }
 
-    /// Gives the connection up, in both directions and at both ends. The other end is told `why`.
+    /// Aborts the connection, in both directions and at both ends. The other end receives `why`.
     pub fn abort(self, why: &str) {
         self.writer.sending.abort(why);
     }
 
-    /// The writing half, to write without having the whole.
+    /// The writing half, borrowed.
     pub fn writer(&mut self) -> &mut ByteWriter {
         &mut self.writer
     }
 
-    /// The reading half, to read without having the whole.
+    /// The reading half, borrowed.
     pub fn reader(&mut self) -> &mut ByteReader {
         &mut self.reader
     }
@@ -116,15 +117,15 @@ impl Sealed for ByteStream {
 }
 
 impl ByteWriter {
-    /// Writes as much as there is room for now; says how much that was.
+    /// Writes as much as fits now; returns the number of bytes.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if there is none; writing was finished, or the connection is gone.
+    /// [`Error::WouldBlock`] if there is no room; writing was finished, or the connection is gone.
     pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.sending.attempt(|s| s.try_bytes(bytes))
     }
 
-    /// As [`ByteWriter::try_write`]; without room the task is woken when there may be some.
+    /// As [`ByteWriter::try_write`]. Without room, the task is woken when there may be some.
     ///
     /// # Errors
     /// Writing was finished, or the connection is gone.
@@ -132,16 +133,16 @@ impl ByteWriter {
         self.sending.poll(cx, |s| s.try_bytes(bytes))
     }
 
-    /// Writes no more: the other end reads the end after everything written before.
+    /// Finishes writing: the other end reads the end of the stream after all data.
     pub fn finish(&mut self) {
         self.sending.finish();
     }
 
-    /// Waits until the other application has read everything and the end. Only after
+    /// Waits until the other application has read everything, including the end. Only after
     /// [`ByteWriter::finish`].
     ///
     /// # Errors
-    /// It has not in time, or never will.
+    /// It did not in time, or never will.
     pub fn drained(&mut self, timeout: Duration) -> Result<(), Error> {
         self.sending.block(Some(timeout), |s| s.check_drained())
     }
@@ -154,22 +155,23 @@ impl ByteWriter {
         self.sending.poll(cx, |s| s.check_drained())
     }
 
-    /// Gives the connection up, in both directions and at both ends. The other end is told `why`.
+    /// Aborts the connection, in both directions and at both ends. The other end receives `why`.
     pub fn abort(&self, why: &str) {
         self.sending.abort(why);
     }
 }
 
 impl ByteReader {
-    /// Reads what there is now; 0 at the end.
+    /// Reads the available bytes; returns 0 at the end of the stream.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if nothing has come, or the connection is gone.
+    /// [`Error::WouldBlock`] if nothing is available, or the connection is gone.
     pub fn try_read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         self.receiving.attempt(|r| r.try_bytes(into))
     }
 
-    /// As [`ByteReader::try_read`]; if nothing has come the task is woken when something does.
+    /// As [`ByteReader::try_read`]. If nothing is available, the task is woken when something
+    /// arrives.
     ///
     /// # Errors
     /// The connection is gone.
@@ -214,14 +216,14 @@ impl Read for ByteStream {
     }
 }
 
-/// Readable when [`ByteWriter::try_write`] is worth a try.
+/// Readable when [`ByteWriter::try_write`] may succeed.
 impl AsFd for ByteWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sending.shared().sendable.descriptor()
     }
 }
 
-/// Readable when [`ByteReader::try_read`] is worth a try.
+/// Readable when [`ByteReader::try_read`] may succeed.
 impl AsFd for ByteReader {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.receiving.shared().receivable.descriptor()

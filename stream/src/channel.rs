@@ -1,10 +1,10 @@
-//! One connection as the worker sees it: a queue pair, two rings, and when to say what. No I/O and
-//! no clock; the bytes are the applications' to copy.
+//! One connection at the worker: a queue pair, two rings, and the rules of data, credit and end. No
+//! I/O and no clock; applications copy the data.
 //!
-//! [`Opening`] is a channel that does not know its peer yet. A [`Channel`] is told when completions
-//! came ([`Channel::handle_completions`]), when its application did something
-//! ([`Channel::handle_news`]), and when the side connection ended ([`Channel::handle_peer_left`]);
-//! each says how it stands afterwards.
+//! [`Opening`] is a channel whose peer is not known yet. A [`Channel`] handles completions
+//! ([`Channel::handle_completions`]), actions of its application ([`Channel::handle_application`]), and
+//! the end of the side connection ([`Channel::handle_peer_left`]). Each returns the resulting
+//! state.
 
 mod objects;
 mod opening;
@@ -33,19 +33,19 @@ pub(crate) struct Channel {
     theirs: RemoteAddr,
     out: Outgoing,
     inn: Incoming,
-    /// Control messages that were not acknowledged yet.
+    /// Control messages that have not completed.
     controls: u32,
     finish_said: bool,
-    drained_said: bool,
-    /// Requests came back because the queue pair failed.
+    drained_sent: bool,
+    /// A request was flushed, because the queue pair failed.
     flushed: bool,
 }
 
-/// How a channel stands.
+/// The state of a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum ChannelState {
     Open,
-    /// Everything was delivered both ways, and both ends know it.
+    /// Everything was delivered in both directions, and both ends know it.
     Done,
     Lost(Cause),
 }
@@ -56,78 +56,80 @@ impl Channel {
         self.objects.qpn
     }
 
-    /// Where its completions are.
+    /// The completion queue of the queue pair.
     pub(crate) fn cq(&self) -> CqId {
         self.objects.cq
     }
 
-    /// What it shares with its application.
+    /// The state shared with the application.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// An event of the queue pair: the reason for a failure that no completion tells.
-    pub(crate) fn handle_event(event: AsyncEvent) -> Standing {
+    /// Handles an event of the queue pair: the cause of a failure that no completion reports.
+    pub(crate) fn handle_event(event: AsyncEvent) -> ChannelState {
         match event {
             AsyncEvent::QpAccessErr(_) => lost("it wrote where it may not"),
             AsyncEvent::QpReqErr(_) => lost("it made an impossible request"),
-            AsyncEvent::QpFatal(_) => Standing::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
-            _ => Standing::Open,
+            AsyncEvent::QpFatal(_) => ChannelState::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
+            _ => ChannelState::Open,
         }
     }
 
-    /// Takes what has completed, and says what follows from it.
-    pub(crate) fn handle_completions(&mut self, endpoint: &mut Endpoint) -> Standing {
+    /// Handles completions of the queue pair.
+    pub(crate) fn handle_completions(&mut self, endpoint: &mut Endpoint) -> ChannelState {
         loop {
             match endpoint.poll_cq(self.objects.cq) {
                 Ok(Some(wc)) => {
                     if let Err(cause) = self.on_completion(&wc, endpoint) {
-                        return Standing::Lost(cause);
+                        return ChannelState::Lost(cause);
                     }
                 }
                 Ok(None) if self.flushed => {
-                    return Standing::Lost(Cause::QueuePair(WcStatus::WrFlushErr));
+                    return ChannelState::Lost(Cause::QueuePair(WcStatus::WrFlushErr));
                 }
                 Ok(None) => break,
-                Err(_) => return Standing::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
+                Err(_) => return ChannelState::Lost(Cause::QueuePair(WcStatus::LocQpOpErr)),
             }
         }
-        self.handle_news(endpoint)
+        self.handle_application(endpoint)
     }
 
-    /// Looks at what the application did, and says what is to be said.
-    pub(crate) fn handle_news(&mut self, endpoint: &mut Endpoint) -> Standing {
+    /// Handles actions of the application, and posts the resulting messages.
+    pub(crate) fn handle_application(&mut self, endpoint: &mut Endpoint) -> ChannelState {
         if self.shared.has(Milestone::Aborted) {
             let cause = self.shared.cause().cloned();
-            return Standing::Lost(cause.unwrap_or_else(|| Cause::Aborted("no reason".into())));
+            return ChannelState::Lost(cause.unwrap_or_else(|| Cause::Aborted("no reason".into())));
         }
-        if self.shared.has(Milestone::Deaf) && !self.shared.arrived.is_empty() {
+        if self.shared.has(Milestone::ReceiveClosed) && !self.shared.arrived.is_empty() {
             let why = "it was closed before everything that came was taken";
-            return Standing::Lost(Cause::Aborted(why.into()));
+            return ChannelState::Lost(Cause::Aborted(why.into()));
         }
-        match self.say(endpoint) {
-            Err(e) => Standing::Lost(Cause::NetworkGone(format!("a request was not taken: {e}"))),
-            Ok(()) if self.is_done() => Standing::Done,
-            Ok(()) => Standing::Open,
+        match self.post_messages(endpoint) {
+            Err(e) => {
+                ChannelState::Lost(Cause::NetworkGone(format!("a request was not taken: {e}")))
+            }
+            Ok(()) if self.is_done() => ChannelState::Done,
+            Ok(()) => ChannelState::Open,
         }
     }
 
-    /// The side connection ended, with or without a reason.
-    pub(crate) fn handle_peer_left(&mut self, why: Option<String>) -> Standing {
-        let all_came = self.drained_said;
+    /// Handles the end of the side connection, with or without a reason.
+    pub(crate) fn handle_peer_left(&mut self, why: Option<String>) -> ChannelState {
+        let all_came = self.drained_sent;
         let all_went = self.shared.has(Milestone::Drained)
             || self.out.is_all_taken() && self.out.is_empty(&self.shared);
         match why {
-            Some(why) => Standing::Lost(Cause::PeerAborted(why)),
+            Some(why) => ChannelState::Lost(Cause::PeerAborted(why)),
             None if all_came && all_went => {
                 self.shared.set(Milestone::Drained);
-                Standing::Done
+                ChannelState::Done
             }
-            None => Standing::Lost(Cause::PeerGone("its side connection closed")),
+            None => ChannelState::Lost(Cause::PeerGone("its side connection closed")),
         }
     }
 
-    /// Lets go of the connection and takes everything from the endpoint.
+    /// Releases the connection and its objects of the endpoint.
     pub(crate) fn close(&self, endpoint: &mut Endpoint, cause: Cause) {
         self.shared.set(Milestone::Gone);
         self.shared.fail(cause);
@@ -137,7 +139,7 @@ impl Channel {
     fn on_completion(&mut self, wc: &Wc, endpoint: &mut Endpoint) -> Result<(), Cause> {
         match wc.status {
             WcStatus::Success => {}
-            // What failed comes before what was flushed for it, or is told by an event.
+            // A completion with the cause, or an event, comes before the flushed ones.
             WcStatus::WrFlushErr => {
                 self.flushed = true;
                 return Ok(());
@@ -157,7 +159,7 @@ impl Channel {
             }
             _ => {}
         }
-        // A failed queue pair takes none; its completions say so.
+        // An error means that the queue pair has failed. Its completions report that.
         let _ = endpoint.post_recv(self.objects.qpn, &NOTHING);
         let imm = wc.imm.ok_or(Cause::Protocol("a message without immediate data"))?;
         match wc.opcode {
@@ -169,7 +171,7 @@ impl Channel {
 
     fn on_fragment(&mut self, imm: u32, bytes: u32) -> Result<(), &'static str> {
         if let Some(arrived) = self.inn.on_fragment(imm, bytes, self.taken())? {
-            // As many places as fragments may be untaken, which was just checked.
+            // The queue has a slot for each fragment of the credit that was just checked.
             self.shared.arrived.push(arrived).map_err(|_| "more than there was credit for")?;
             self.shared.receivable.raise();
         }
@@ -198,9 +200,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Posts what may leave: fragments, credit, and the two words of an end.
-    fn say(&mut self, endpoint: &mut Endpoint) -> Result<(), PostError> {
-        // Before the fragments are counted: none comes after it.
+    /// Posts everything that may be sent: fragments, credit, `Finish` and `Drained`.
+    fn post_messages(&mut self, endpoint: &mut Endpoint) -> Result<(), PostError> {
+        // Read before the fragments are counted, because no fragment follows the end.
         let is_finished = self.shared.has(Milestone::Finished);
         while let Some(fragment) = self.out.next(&self.shared, is_finished) {
             self.post(endpoint, fragment)?;
@@ -215,8 +217,8 @@ impl Channel {
             self.finish_said = true;
             self.post_control(endpoint, Control::finish(self.out.posted()))?;
         }
-        if !self.drained_said && self.inn.is_drained(taken) {
-            self.drained_said = true;
+        if !self.drained_sent && self.inn.is_drained(taken) {
+            self.drained_sent = true;
             self.post_control(endpoint, Control::Drained)?;
         }
         Ok(())
@@ -232,17 +234,18 @@ impl Channel {
         endpoint.post_send(self.objects.qpn, &WorkRequest::new(0, op, sges))
     }
 
-    fn post_control(&mut self, endpoint: &mut Endpoint, say: Control) -> Result<(), PostError> {
+    fn post_control(&mut self, endpoint: &mut Endpoint, control: Control) -> Result<(), PostError> {
         self.controls += 1;
-        let op = WrOp::SendImm { imm: say.emit() };
+        let op = WrOp::SendImm { imm: control.emit() };
         endpoint.post_send(self.objects.qpn, &WorkRequest::new(0, op, &[]))
     }
 
-    /// Everything was delivered, and the other end knows it. One whose application takes no more
-    /// has nothing to wait for: what the other end may still want to send, nobody would take.
+    /// True once everything was delivered, and the other end knows it. If the application receives
+    /// no more, only the credit for received data must have been sent: nothing would take further
+    /// data of the other end.
     fn is_done(&self) -> bool {
-        let all_came = self.drained_said
-            || self.shared.has(Milestone::Deaf) && self.inn.is_all_told(self.taken());
+        let all_came = self.drained_sent
+            || self.shared.has(Milestone::ReceiveClosed) && self.inn.is_all_credited(self.taken());
         self.shared.has(Milestone::Drained) && all_came && self.controls == 0
     }
 
@@ -254,17 +257,17 @@ impl Channel {
     }
 }
 
-fn lost(what: &'static str) -> Standing {
-    Standing::Lost(Cause::Protocol(what))
+fn lost(what: &'static str) -> ChannelState {
+    ChannelState::Lost(Cause::Protocol(what))
 }
 
 const NOTHING: RecvRequest<'static> = RecvRequest { wr_id: 0, sges: &[] };
 
-/// Control messages that may be under way each way: the credits below, and one of each of the two
-/// words of an end.
+/// Limit of control messages in flight in each direction: the credits below, one `Finish` and one
+/// `Drained`.
 const CONTROLS_MAX: u32 = 16;
 
-/// Credits that may be unacknowledged: a further one would say nothing that the next does not.
+/// Limit of unacknowledged credits. Credit is cumulative, so a further one can wait.
 const CREDITS_MAX: u32 = 8;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! All channels of a network: the application of its worker, and what other threads ask of it.
+//! All channels of a network: the application of its worker, and its commands.
 
-mod place;
+mod slot;
 
-use crate::channel::{Channel, Local, Opening, Rings, Standing};
-use crate::commands::{ChannelId, Command, Wish};
+use crate::channel::{Channel, ChannelState, Local, Opening, Rings};
+use crate::commands::{ChannelId, Command, ConnectParams};
 use crate::config::{Shape, ValidConfig};
 use crate::error::{Cause, SetupError};
-use crate::keeper::KeeperHandle;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
-use crate::shared::{Milestone, Shared, Tray};
-use place::{Place, State, dur};
+use crate::shared::{Milestone, ReadyQueue, Shared};
+use crate::side_thread::SideThreadHandle;
+use slot::{Slot, State, dur};
 use spanwire_base::{Time, usize_from};
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::worker::Work;
@@ -25,17 +25,17 @@ use std::sync::Arc;
 pub(crate) struct Channels {
     config: ValidConfig,
     clock: Clock,
-    tray: Arc<Tray>,
-    keeper: KeeperHandle,
-    places: Vec<Option<Place>>,
+    ready_queue: Arc<ReadyQueue>,
+    side_thread: SideThreadHandle,
+    slots: Vec<Option<Slot>>,
     /// The channel of each completion queue.
     by_cq: BTreeMap<CqId, u32>,
     made: u64,
-    /// Of the channel that ended last.
+    /// Paths of the channel that ended last.
     ended_paths: Option<ConnectionPaths>,
     stop: Option<Time>,
     stopping: bool,
-    /// When the first orphan or silent channel is given up, or the worker ends.
+    /// When the next deadline of a channel, or of the worker, expires.
     wakes_at: Option<Time>,
 }
 
@@ -43,16 +43,16 @@ impl Channels {
     pub(crate) fn new(
         config: ValidConfig,
         clock: Clock,
-        tray: Arc<Tray>,
-        keeper: KeeperHandle,
+        ready_queue: Arc<ReadyQueue>,
+        side_thread: SideThreadHandle,
     ) -> Self {
-        let places = (0..config.max_connections).map(|_| None).collect();
+        let slots = (0..config.max_connections).map(|_| None).collect();
         Self {
             config,
             clock,
-            tray,
-            keeper,
-            places,
+            ready_queue,
+            side_thread,
+            slots,
             by_cq: BTreeMap::new(),
             made: 0,
             ended_paths: None,
@@ -71,41 +71,41 @@ impl Channels {
         if self.stopping {
             return Err(SetupError::NetworkGone("it is being shut down".into()));
         }
-        let free = self.places.iter().position(Option::is_none);
-        let place = free.ok_or(SetupError::Limit("max_connections"))?;
+        let free = self.slots.iter().position(Option::is_none);
+        let entry = free.ok_or(SetupError::Limit("max_connections"))?;
         let opening = Opening::new(endpoint, &self.config, shape, rings)
             .map_err(|e| SetupError::Config(e.to_string()))?;
         self.made += 1;
         let local = opening.local();
         let (generation, state) = (self.made, State::Opening(opening));
         let active_at = self.clock.now();
-        self.places[place] = Some(Place { generation, state, orphan_until: None, active_at });
-        let slot = spanwire_base::u32_from(place);
+        self.slots[entry] = Some(Slot { generation, state, linger_until: None, active_at });
+        let slot = spanwire_base::u32_from(entry);
         Ok((ChannelId { slot, generation: self.made }, local))
     }
 
     fn connect(
         &mut self,
-        wish: Wish,
+        params: ConnectParams,
         endpoint: &mut Endpoint,
     ) -> Result<(Sending, Receiving), SetupError> {
-        let slot = wish.id.slot;
-        let place = self.places[usize_from(slot.into())].as_mut();
-        let place = place.filter(|place| place.generation == wish.id.generation);
-        let Some(Place { state, active_at, .. }) = place else {
+        let slot = params.id.slot;
+        let entry = self.slots[usize_from(slot.into())].as_mut();
+        let entry = entry.filter(|entry| entry.generation == params.id.generation);
+        let Some(Slot { state, active_at, .. }) = entry else {
             return Err(SetupError::NetworkGone("the connection was given up".into()));
         };
         let State::Opening(opening) = &*state else {
             return Err(SetupError::NetworkGone("the connection exists already".into()));
         };
-        let shared = Shared::new(wish.kind, wish.shape, slot, self.tray.clone())
+        let shared = Shared::new(params.kind, params.shape, slot, self.ready_queue.clone())
             .map_err(|e| SetupError::Io("make descriptors", e))?;
-        let shared = Arc::new(shared.counted_at(wish.place));
+        let shared = Arc::new(shared.counted_by(params.count));
         let impossible = |e: &dyn std::fmt::Display| {
             SetupError::Garbled(format!("what the other end says of itself is not possible: {e}"))
         };
         let channel = opening
-            .connect(endpoint, &wish.route, &wish.theirs, shared.clone())
+            .connect(endpoint, &params.route, &params.theirs, shared.clone())
             .map_err(|e| impossible(&e))?;
         let rings = opening.rings().clone();
         endpoint.req_notify_cq(channel.cq(), Notify::Next).map_err(|e| impossible(&e))?;
@@ -119,84 +119,84 @@ impl Channels {
     }
 
     fn discard(&mut self, id: ChannelId, endpoint: &mut Endpoint) {
-        let place = &mut self.places[usize_from(id.slot.into())];
-        if let Some(place) = place.take_if(|place| place.generation == id.generation) {
-            place.discard(&mut self.by_cq, endpoint);
+        let entry = &mut self.slots[usize_from(id.slot.into())];
+        if let Some(entry) = entry.take_if(|entry| entry.generation == id.generation) {
+            entry.discard(&mut self.by_cq, endpoint);
         }
     }
 
     fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        let place = self.places[usize_from(id.slot.into())].as_mut()?;
-        match &mut place.state {
-            State::Open(channel) if place.generation == id.generation => Some(channel),
+        let entry = self.slots[usize_from(id.slot.into())].as_mut()?;
+        match &mut entry.state {
+            State::Open(channel) if entry.generation == id.generation => Some(channel),
             _ => None,
         }
     }
 
-    /// Looks at what the application of the channel at `slot` did.
-    fn handle_news(&mut self, slot: u32, endpoint: &mut Endpoint) {
-        let Some(place) = self.places[usize_from(slot.into())].as_mut() else { return };
-        let State::Open(channel) = &mut place.state else { return };
+    /// Handles the actions of the application of the channel at `slot`.
+    fn handle_application(&mut self, slot: u32, endpoint: &mut Endpoint) {
+        let Some(entry) = self.slots[usize_from(slot.into())].as_mut() else { return };
+        let State::Open(channel) = &mut entry.state else { return };
         let shared = channel.shared();
-        shared.out_of_tray();
-        let is_orphan = shared.has(Milestone::Finished) && shared.has(Milestone::Deaf);
-        if is_orphan && place.orphan_until.is_none() {
+        shared.clear_queued();
+        let is_orphan = shared.has(Milestone::Finished) && shared.has(Milestone::ReceiveClosed);
+        if is_orphan && entry.linger_until.is_none() {
             let until = self.clock.now() + dur(self.config.linger);
-            place.orphan_until = Some(until);
+            entry.linger_until = Some(until);
             self.wakes_at = self.wakes_at.into_iter().chain([until]).min();
         }
-        let standing = channel.handle_news(endpoint);
-        self.settle(slot, standing, endpoint);
+        let state = channel.handle_application(endpoint);
+        self.settle(slot, state, endpoint);
     }
 
-    /// Draws the consequences of how the channel at `slot` stands.
-    fn settle(&mut self, slot: u32, standing: Standing, endpoint: &mut Endpoint) {
-        let (cause, last_word) = match standing {
-            Standing::Open => return,
-            Standing::Done => (Cause::PeerClosed, None),
-            Standing::Lost(cause) => {
-                let last_word = cause.for_peer();
-                (cause, Some(last_word))
+    /// Applies the new state of the channel at `slot`.
+    fn settle(&mut self, slot: u32, state: ChannelState, endpoint: &mut Endpoint) {
+        let (cause, abort_reason) = match state {
+            ChannelState::Open => return,
+            ChannelState::Done => (Cause::PeerClosed, None),
+            ChannelState::Lost(cause) => {
+                let abort_reason = cause.for_peer();
+                (cause, Some(abort_reason))
             }
         };
-        let Some(place) = self.places[usize_from(slot.into())].take() else { return };
-        let Place { generation, state: State::Open(channel), .. } = place else { return };
+        let Some(entry) = self.slots[usize_from(slot.into())].take() else { return };
+        let Slot { generation, state: State::Open(channel), .. } = entry else { return };
         tracing::debug!("connection {generation} has ended: {cause}");
         self.by_cq.remove(&channel.cq());
         let paths = ConnectionPaths::look(endpoint, channel.qpn(), self.clock.now());
         self.ended_paths = paths.or(self.ended_paths.take());
         channel.close(endpoint, cause);
-        self.keeper.close(ChannelId { slot, generation }, last_word);
+        self.side_thread.close(ChannelId { slot, generation }, abort_reason);
     }
 
     /// The paths of all channels, the one that ended last first.
     fn paths(&self, endpoint: &Endpoint) -> Vec<ConnectionPaths> {
-        let open = self.places.iter().flatten().filter_map(Place::channel);
+        let open = self.slots.iter().flatten().filter_map(Slot::channel);
         let look = |c: &Channel| ConnectionPaths::look(endpoint, c.qpn(), self.clock.now());
         self.ended_paths.iter().cloned().chain(open.filter_map(look)).collect()
     }
 
     /// Aborts channels past their deadline: idle, or without handles.
-    fn give_up_late(&mut self, now: Time, endpoint: &mut Endpoint) {
+    fn abort_expired(&mut self, now: Time, endpoint: &mut Endpoint) {
         if self.wakes_at.is_none_or(|at| now < at) {
             return;
         }
         let idle = self.config.idle_timeout.map(dur);
         for slot in 0..self.config.max_connections {
-            let place = self.places[usize_from(slot.into())].as_ref();
-            let late = place.and_then(|place| place.deadline(idle)).filter(|(at, _)| *at <= now);
+            let entry = self.slots[usize_from(slot.into())].as_ref();
+            let late = entry.and_then(|entry| entry.deadline(idle)).filter(|(at, _)| *at <= now);
             if let Some((_, why)) = late {
-                self.settle(slot, Standing::Lost(Cause::Aborted(why.into())), endpoint);
+                self.settle(slot, ChannelState::Lost(Cause::Aborted(why.into())), endpoint);
             }
         }
-        let places = self.places.iter().flatten();
-        let deadlines = places.filter_map(|place| place.deadline(idle)).map(|(at, _)| at);
+        let slots = self.slots.iter().flatten();
+        let deadlines = slots.filter_map(|entry| entry.deadline(idle)).map(|(at, _)| at);
         self.wakes_at = deadlines.chain(self.stop.filter(|at| *at > now)).min();
     }
 
     fn slot_of(&self, qpn: Qpn) -> Option<u32> {
-        let is_it = |place: &Place| place.channel().is_some_and(|channel| channel.qpn() == qpn);
-        let found = self.places.iter().position(|place| place.as_ref().is_some_and(is_it));
+        let is_it = |entry: &Slot| entry.channel().is_some_and(|channel| channel.qpn() == qpn);
+        let found = self.slots.iter().position(|entry| entry.as_ref().is_some_and(is_it));
         found.map(spanwire_base::u32_from)
     }
 }
@@ -206,21 +206,23 @@ impl Work for Channels {
 
     fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
         match command {
-            // Nobody waits for an answer any more if it cannot be given.
+            // The send fails only if the caller has stopped waiting for the reply.
             Command::Open(shape, rings, reply) => {
                 let _ = reply.send(self.open(shape, rings, endpoint));
             }
-            Command::Connect(wish, reply) => {
-                let _ = reply.send(self.connect(*wish, endpoint));
+            Command::Connect(params, reply) => {
+                let _ = reply.send(self.connect(*params, endpoint));
             }
-            Command::Keep(id, side) if self.channel(id).is_some() => self.keeper.keep(id, side),
-            // It has ended meanwhile; so does its side connection.
+            Command::Keep(id, side) if self.channel(id).is_some() => {
+                self.side_thread.keep(id, side)
+            }
+            // The channel has ended meanwhile; dropping its side connection closes it.
             Command::Keep(..) => {}
             Command::Discard(id) => self.discard(id, endpoint),
             Command::PeerLeft(id, why) => {
-                let standing = self.channel(id).map(|channel| channel.handle_peer_left(why));
-                if let Some(standing) = standing {
-                    self.settle(id.slot, standing, endpoint);
+                let state = self.channel(id).map(|channel| channel.handle_peer_left(why));
+                if let Some(state) = state {
+                    self.settle(id.slot, state, endpoint);
                 }
             }
             Command::Paths(reply) => {
@@ -235,56 +237,56 @@ impl Work for Channels {
         }
     }
 
-    /// What applications did on their channels.
+    /// Handles the actions of applications on their channels.
     fn handle_ring(&mut self, endpoint: &mut Endpoint) {
-        while let Some(slot) = self.tray.pop() {
-            self.handle_news(slot, endpoint);
+        while let Some(slot) = self.ready_queue.pop() {
+            self.handle_application(slot, endpoint);
         }
-        if self.tray.take_overflow() {
+        if self.ready_queue.take_overflow() {
             for slot in 0..self.config.max_connections {
-                self.handle_news(slot, endpoint);
+                self.handle_application(slot, endpoint);
             }
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         let has_time = self.stop.is_none_or(|until| self.clock.now() < until);
-        self.stopping && (!has_time || self.places.iter().all(Option::is_none))
+        self.stopping && (!has_time || self.slots.iter().all(Option::is_none))
     }
 
     fn end(&mut self, endpoint: &mut Endpoint, why: &str) {
         let cause = Cause::NetworkGone(why.to_owned());
         for slot in 0..self.config.max_connections {
-            self.settle(slot, Standing::Lost(cause.clone()), endpoint);
+            self.settle(slot, ChannelState::Lost(cause.clone()), endpoint);
         }
     }
 }
 
 impl App for Channels {
     fn poll(&mut self, now: Time, endpoint: &mut Endpoint) {
-        // Before the completions: they only say that something failed, not why.
+        // Before the completions: those of a failed queue pair do not contain the cause.
         while let Some(event) = endpoint.poll_async_event() {
-            let standing = Channel::handle_event(event);
+            let state = Channel::handle_event(event);
             let slot = event.qpn().and_then(|qpn| self.slot_of(qpn));
             if let Some(slot) = slot {
-                self.settle(slot, standing, endpoint);
+                self.settle(slot, state, endpoint);
             }
         }
         while let Some(cq) = endpoint.poll_cq_event() {
             let Some(slot) = self.by_cq.get(&cq).copied() else { continue };
-            let Some(Some(Place { state: State::Open(channel), active_at, .. })) =
-                self.places.get_mut(usize_from(slot.into()))
+            let Some(Some(Slot { state: State::Open(channel), active_at, .. })) =
+                self.slots.get_mut(usize_from(slot.into()))
             else {
                 continue;
             };
             *active_at = now;
-            // First, so that nothing is missed between the last look and this.
+            // Armed before the last poll, so that no completion is missed between both.
             let armed = endpoint.req_notify_cq(cq, Notify::Next);
             debug_assert!(armed.is_ok(), "a channel's queue exists as long as the channel");
-            let standing = channel.handle_completions(endpoint);
-            self.settle(slot, standing, endpoint);
+            let state = channel.handle_completions(endpoint);
+            self.settle(slot, state, endpoint);
         }
-        self.give_up_late(now, endpoint);
+        self.abort_expired(now, endpoint);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -293,9 +295,9 @@ impl App for Channels {
 }
 
 impl Drop for Channels {
-    /// Whatever ends the worker, nobody may wait for it for ever.
+    /// Releases all channels however the worker ends, so that no application waits forever.
     fn drop(&mut self) {
-        for channel in self.places.iter().flatten().filter_map(Place::channel) {
+        for channel in self.slots.iter().flatten().filter_map(Slot::channel) {
             channel.shared().set(Milestone::Gone);
             channel.shared().fail(Cause::NetworkGone("its worker has ended".into()));
         }

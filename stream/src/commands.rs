@@ -1,9 +1,9 @@
-//! What other threads ask of the worker, and how.
+//! Commands of other threads to the worker.
 
 use crate::channel::{Local, Rings};
 use crate::config::Shape;
 use crate::error::SetupError;
-use crate::peers::PeerPlace;
+use crate::peers::ConnectionCount;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
@@ -13,43 +13,43 @@ use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::queue_pair::Route;
 use std::sync::mpsc::SyncSender;
 
-/// One channel of a worker's life: a place is given again, an id is not.
+/// Identity of a channel. A slot is reused; an id is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChannelId {
     pub(crate) slot: u32,
     pub(crate) generation: u64,
 }
 
-/// What other threads ask of the worker.
+/// A command to the worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Make a queue pair for connections of at most this shape.
+    /// Create a queue pair for connections of at most this shape.
     Open(Shape, Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
-    /// Connect it.
-    Connect(Box<Wish>, SyncSender<Result<(Sending, Receiving), SetupError>>),
-    /// It is connected on both sides: from now on its side connection is its sign of life.
+    /// Connect it to the peer's.
+    Connect(Box<ConnectParams>, SyncSender<Result<(Sending, Receiving), SetupError>>),
+    /// Both ends are connected: from now on the side connection is watched.
     Keep(ChannelId, Side),
-    /// There will be no connection.
+    /// The handshake failed.
     Discard(ChannelId),
     /// The side connection of a channel ended.
     PeerLeft(ChannelId, Option<String>),
-    /// Which paths packets take.
+    /// Report the paths of packets.
     Paths(SyncSender<Vec<ConnectionPaths>>),
-    /// End when the last channel has ended, or after this long.
+    /// End when the last channel has ended, or after this time.
     Stop(Option<Dur>),
 }
 
-/// What a channel needs to be connected.
+/// Parameters to connect a channel.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ConnectParams {
     pub(crate) id: ChannelId,
     pub(crate) kind: Kind,
     pub(crate) shape: Shape,
     pub(crate) route: Route,
     pub(crate) theirs: Local,
-    /// Where the peer's connection is counted, if the peer made it.
-    pub(crate) place: Option<PeerPlace>,
+    /// The count of the peer's connections, if the peer connected to us.
+    pub(crate) count: Option<ConnectionCount>,
 }
 
-/// The way to the worker.
+/// Handle to send commands to the worker.
 pub(crate) type Commands = spanwire_host::worker::Commands<Command>;

@@ -1,4 +1,4 @@
-//! Every limit of a network and its connections, with its reason.
+//! Limits and defaults of a network and its connections, with their reasons.
 
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding};
 use std::fmt;
@@ -6,69 +6,70 @@ use std::time::Duration;
 
 /// Limits and defaults of a [`Network`](crate::Network). Turn it into a [`ValidConfig`] to use it.
 ///
-/// A connection takes two rings of memory, touched only as far as they are used, and three
-/// descriptors. Of what both ends say about rings and messages the smaller counts.
+/// A connection takes three descriptors and two rings, whose memory is allocated when first used.
+/// Where both ends specify a limit for rings or messages, the smaller one applies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Bytes of the ring for each direction of a connection, 4096..=2^30. Default 4 MiB. What was
-    /// sent and not yet taken by the other application is never more; sending waits then. Rate
-    /// times round-trip time, and what the other application lets lie, must fit: 1 Gbit/s over
-    /// 20 ms wants 2.5 MB.
+    /// Bytes of the ring for each direction of a connection, 4096..=2^30. Default 4 MiB. It limits
+    /// the bytes sent and not yet taken by the other application; sending blocks then. It must hold
+    /// the bandwidth-delay product and what the other application leaves unread: 1 Gbit/s over 20
+    /// ms needs 2.5 MB.
     pub ring_bytes: u32,
-    /// Bytes of a fragment at most, 64..=ring_bytes / 4. Default 256 KiB: one completion each, and
-    /// the ring still turns over smoothly.
+    /// Maximum bytes of a fragment, 64..=ring_bytes / 4. Default 256 KiB: few completions, and the
+    /// ring still advances smoothly.
     pub fragment_bytes: u32,
-    /// Fragments, and so messages, that may be under way in each direction, 16..=4096. Default 256:
-    /// with messages of 64 bytes that is a window of packets.
+    /// Fragments, and so messages, in flight in each direction, 16..=4096. Default 256: with
+    /// messages of 64 bytes that is a window of packets.
     pub fragments: u32,
-    /// Longest message, 1..=three quarters of the ring (and of `fragments`). Default 1 MiB. A
-    /// longer one is refused by `send`.
+    /// Longest message, 1..=three quarters of the ring (and of `fragments`). Default 1 MiB. `send`
+    /// rejects a longer one.
     pub max_message_bytes: u32,
-    /// Connections, open and half-open, 1..=1000. Default 256. What comes beyond is turned away.
+    /// Connections, open and half-open, 1..=1000. Default 256. Further ones are rejected.
     pub max_connections: u32,
-    /// Connections that one peer address has made to our listeners: open, waiting to be accepted or
+    /// Connections from one peer address to our listeners: open, waiting to be accepted or
     /// half-open; 1..=1000. IPv6 addresses count by their /64. Default 64: a quarter of all, so
-    /// that one client leaves room for others. One counts until both of its halves are dropped.
+    /// that one client leaves room for others. A connection counts until both of its halves are
+    /// dropped.
     pub max_connections_per_peer: u32,
-    /// Connections being set up for others to our listeners, 1..=1000. Default 64: a thread each,
-    /// for a few milliseconds.
+    /// Handshakes of connections to our listeners, 1..=1000. Default 64: each takes a thread for a
+    /// few milliseconds.
     pub max_half_open: u32,
-    /// As above, for one peer address, 1..=max_half_open. Default 8, so that one silent client
-    /// leaves room for the others.
+    /// The same for one peer address, 1..=max_half_open. Default 8, so that one silent client
+    /// leaves room for others.
     pub max_half_open_per_peer: u32,
-    /// How long setting up a connection may take, 10 ms..=60 s. Default 5 s.
+    /// Time limit of a handshake, 10 ms..=60 s. Default 5 s.
     pub handshake_timeout: Duration,
-    /// How long a connection may wait at a listener to be accepted, 10 ms..=1 h. Default 30 s. Then
-    /// it is aborted, so that unaccepted connections do not use up the limits above.
+    /// Time limit for a connection to be accepted by the application, 10 ms..=1 h. Default 30 s.
+    /// Then it is aborted, so that unaccepted connections do not use up the limits above.
     pub accept_timeout: Duration,
-    /// How long a connection may be without a fragment, credit or acknowledgement either way,
-    /// 10 ms..=24 h; then it is aborted. It runs from the handshake on, so it should be longer than
+    /// Time limit without a fragment, credit or acknowledgement in either direction, 10 ms..=24 h;
+    /// then the connection is aborted. It starts with the handshake, so it should be longer than
     /// `accept_timeout`. Default none: keep-alive is left to the application.
     pub idle_timeout: Option<Duration>,
-    /// How long a connection whose handles were dropped may take to deliver what was sent,
-    /// 0..=1 h. Default 30 s. Then it is aborted.
+    /// Time limit for a connection whose handles were dropped to deliver its data, 0..=1 h. Default
+    /// 30 s. Then it is aborted.
     pub linger: Duration,
     /// Local ACK Timeout exponent, 4.096 us * 2^n, 8..=20. Default 14 (67 ms).
     pub timeout: u8,
-    /// Retransmissions without an answer before the peer counts as dead, 1..=7. Default 7: 1.8 s
+    /// Retransmissions without an ACK before the peer is considered dead, 1..=7. Default 7: 1.8 s
     /// with the timeout above.
     pub retry_cnt: u8,
-    /// Congestion control of what each connection sends. Default none: the engine's window alone
-    /// decides (`NetworkOptions::engine`), and that is 192 packets. With one, give the engine a
-    /// window in which it finds room, and the port's line rate.
+    /// Congestion control of each connection. Default none: only the engine's window applies
+    /// (`NetworkOptions::engine`), which is 192 packets. With congestion control, configure the
+    /// engine with a larger window and the port's line rate.
     pub congestion: Option<CongestionControl>,
-    /// Erasure coding of what each connection sends, where both ends speak SR with blocks
-    /// ([`About::agreed`](crate::About::agreed) says). Default none.
+    /// Erasure coding of each connection, used if both ends support SR with blocks
+    /// ([`About::agreed`](crate::About::agreed) shows it). Default none.
     pub erasure: Option<ErasureCoding>,
-    /// Which path each packet of a connection takes, where both ends speak SR. Default one path.
+    /// Load balancing of each connection, used if both ends support SR. Default one path.
     pub balance: Option<Balance>,
 }
 
-/// A [`Config`] whose relations hold.
+/// A [`Config`] that was validated.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ValidConfig(Config);
 
-/// Which limit is wrong, and what it may be.
+/// A limit outside its range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
     /// The field.
@@ -160,7 +161,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The rings and messages of one connection, the same in both directions.
+/// The limits of one connection, the same in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) ring_bytes: u32,
@@ -170,16 +171,16 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What `config` asks for.
+    /// The shape that `config` requests.
     pub(crate) fn wanted(config: &Config) -> Self {
         let Config { ring_bytes, fragment_bytes, fragments, max_message_bytes, .. } = *config;
         Self { ring_bytes, fragment_bytes, fragments, max_message_bytes }
     }
 
-    /// The smaller of everything, messages shortened to what fits then.
+    /// The minimum of both shapes, with messages shortened to what fits then.
     ///
     /// # Errors
-    /// The other end asks for what makes no sense.
+    /// The other end requests an invalid shape.
     pub(crate) fn agree(self, theirs: Self) -> Result<Self, ConfigError> {
         theirs.validate()?;
         let ring_bytes = self.ring_bytes.min(theirs.ring_bytes);
@@ -201,26 +202,26 @@ impl Shape {
         within("max_message_bytes", self.max_message_bytes.into(), 1, limit.into())
     }
 
-    /// The longest message that always fits once the receiver has taken everything: it may owe
-    /// credit for just under a quarter of the ring and of the fragments, and a message may be cut
-    /// once more where the ring ends.
+    /// The longest message that always fits once the receiver has taken everything. Credit for just
+    /// under a quarter of the ring and of the fragments may not have been sent yet, and a message
+    /// may be split once more at the ring's end.
     fn message_limit(self) -> u32 {
         let by_ring = self.ring_bytes - self.ring_bytes / QUARTERS;
         let whole = self.fragments - self.fragments / QUARTERS - 1;
         by_ring.min(whole.saturating_mul(self.fragment_bytes))
     }
 
-    /// How much of what was taken may go without credit: in bytes, in fragments.
+    /// Bytes and fragments taken after which credit is sent.
     pub(crate) fn credit_after(self) -> (u64, u64) {
         ((self.ring_bytes / QUARTERS).into(), (self.fragments / QUARTERS).into())
     }
 
-    /// Where byte number `position` lies.
+    /// The ring offset of byte number `position`.
     pub(crate) fn offset(self, position: u64) -> u64 {
         position % u64::from(self.ring_bytes)
     }
 
-    /// Bytes from `position` to the ring's end.
+    /// Bytes from `position` to the end of the ring.
     pub(crate) fn to_end(self, position: u64) -> u64 {
         u64::from(self.ring_bytes) - self.offset(position)
     }
@@ -237,11 +238,11 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Data and parity of a block, and parity alone: what the engine takes.
+/// Limits of the engine for the packets of a block and for its parity packets.
 const BLOCK_PKTS_MAX: u64 = 64;
 const PARITY_PKTS_MAX: u64 = 32;
 
-/// Credit comes for each quarter of a ring.
+/// Credit is sent for each quarter of a ring.
 const QUARTERS: u32 = 4;
 
 #[cfg(test)]
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn validate__takes_the_blocks_that_the_engine_takes() {
+    fn validate__accepts_the_blocks_that_the_engine_accepts() {
         let with = |data, parity| {
             let erasure = Some(ErasureCoding::new(data, parity));
             Config { erasure, ..Config::default() }.validate()
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn validate__a_message_leaves_the_last_quarter_to_credit() {
+    fn validate__a_message_has_at_most_three_quarters_of_the_ring() {
         let with = |max_message_bytes| Config { max_message_bytes, ..Config::default() };
         assert!(with(3 << 20).validate().is_ok());
         assert_eq!(with((3 << 20) + 1).validate().unwrap_err().max, 3 << 20);
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn agree__takes_the_smaller_of_everything_and_shortens_messages() {
+    fn agree__is_the_minimum_with_shortened_messages() {
         let ours = Shape::wanted(&Config::default());
         let theirs =
             Shape { ring_bytes: 4096, fragment_bytes: 1024, max_message_bytes: 2000, ..ours };
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn agree__refuses_what_makes_no_sense() {
+    fn agree__rejects_an_invalid_shape() {
         let ours = Shape::wanted(&Config::default());
         for theirs in [
             Shape { ring_bytes: 0, ..ours },
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn offset__comes_round() {
+    fn offset__wraps() {
         let shape = Shape { ring_bytes: 5000, ..Shape::wanted(&Config::default()) };
         assert_eq!((shape.offset(4999), shape.to_end(4999)), (4999, 1));
         assert_eq!((shape.offset(5000), shape.to_end(5000)), (0, 5000));

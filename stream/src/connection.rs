@@ -1,4 +1,4 @@
-//! A connection that carries messages.
+//! Connections that carry messages.
 
 use crate::error::Error;
 use crate::half::Half;
@@ -13,17 +13,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A connection that carries messages: each arrives whole, once and in order.
+/// A connection that carries messages: each is delivered whole, once and in order.
 ///
-/// Sending copies the message into the connection's memory and returns; it waits only while that is
-/// full. Methods come in three kinds: those that wait, `try_*` that do not
-/// ([`Error::WouldBlock`]), and `poll_*` for tasks. For an event loop, [`MessageSender::as_fd`] and
-/// [`MessageReceiver::as_fd`] are readable when another `try_*` is worth it; after an
-/// [`Error::WouldBlock`] they are not until then.
+/// Sending copies the message into the connection's memory and returns; it blocks only while that
+/// is full. Methods have three forms: those that block, `try_*` that do not
+/// ([`Error::WouldBlock`]), and `poll_*` for tasks. For an event loop, the descriptors of
+/// [`MessageSender::as_fd`] and [`MessageReceiver::as_fd`] are readable when another `try_*` may
+/// succeed; an [`Error::WouldBlock`] resets them.
 ///
-/// Dropping it delivers in the background what was sent, within
+/// After a drop, sent messages are delivered in the background, within
 /// [`Config::linger`](crate::Config::linger); [`Connection::close`] waits until the other
-/// application has taken it.
+/// application has taken them.
 #[derive(Debug)]
 pub struct Connection {
     sender: MessageSender,
@@ -43,12 +43,12 @@ pub struct MessageReceiver {
     receiving: Receiving,
 }
 
-/// What there is to know of a connection.
+/// Attributes of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
-    /// How both ends speak.
+    /// The wire mode.
     pub mode: WireMode,
-    /// On which terms; whether what is sent can be coded and take several paths.
+    /// The agreed terms, which determine whether erasure coding and several paths can be used.
     pub agreed: Agreed,
     /// The other end's RoCE address, and its port of the side connection.
     pub peer: SocketAddr,
@@ -63,7 +63,7 @@ impl Connection {
         Self { sender, receiver, about: About { mode: agreed.mode(), agreed, peer, local } }
     }
 
-    /// How both ends speak: RC or SR.
+    /// The wire mode: RC or SR.
     #[must_use]
     pub fn mode(&self) -> WireMode {
         self.about.mode
@@ -81,7 +81,7 @@ impl Connection {
         self.sender.max_message_bytes()
     }
 
-    /// Sends a message; waits while there is no room for it.
+    /// Sends a message; blocks while there is no room for it.
     ///
     /// # Errors
     /// It is too long, or the connection is gone.
@@ -89,7 +89,7 @@ impl Connection {
         self.sender.send(message)
     }
 
-    /// The next message; waits for it. `None` when the other end has finished.
+    /// Receives the next message; blocks until it arrives. `None` once the other end has finished.
     ///
     /// # Errors
     /// The connection is gone.
@@ -100,32 +100,32 @@ impl Connection {
     /// As [`Connection::recv`], for at most `timeout`.
     ///
     /// # Errors
-    /// Nothing came in time ([`Error::TimedOut`]), or the connection is gone.
+    /// No message arrived in time ([`Error::TimedOut`]), or the connection is gone.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Vec<u8>>, Error> {
         self.receiver.recv_timeout(timeout)
     }
 
-    /// Sends no more, and waits, at most for `timeout`, until the other application has taken
+    /// Finishes sending, and waits, at most for `timeout`, until the other application has taken
     /// everything.
     ///
     /// # Errors
-    /// It has not in time, or never will. What it has taken is not known then.
+    /// It did not in time, or never will. How much it has taken is unknown then.
     pub fn close(mut self, timeout: Duration) -> Result<(), Error> {
         self.sender.finish();
         self.sender.drained(timeout)
     }
 
-    /// Gives the connection up, in both directions and at both ends. The other end is told `why`.
+    /// Aborts the connection, in both directions and at both ends. The other end receives `why`.
     pub fn abort(self, why: &str) {
         self.sender.sending.abort(why);
     }
 
-    /// The sending half, to send without having the whole.
+    /// The sending half, borrowed.
     pub fn sender(&mut self) -> &mut MessageSender {
         &mut self.sender
     }
 
-    /// The receiving half, to receive without having the whole.
+    /// The receiving half, borrowed.
     pub fn receiver(&mut self) -> &mut MessageReceiver {
         &mut self.receiver
     }
@@ -144,7 +144,7 @@ impl Sealed for Connection {
 }
 
 impl MessageSender {
-    /// Sends a message; waits while there is no room for it.
+    /// Sends a message; blocks while there is no room for it.
     ///
     /// # Errors
     /// It is too long, sending was finished, or the connection is gone.
@@ -155,7 +155,7 @@ impl MessageSender {
     /// As [`MessageSender::send`], for at most `timeout`.
     ///
     /// # Errors
-    /// As `send`, and [`Error::TimedOut`]: nothing of the message was sent then.
+    /// As `send`, and [`Error::TimedOut`]: then no part of the message was sent.
     pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {
         self.sending.block(Some(timeout), |s| s.try_message(message))
     }
@@ -168,7 +168,7 @@ impl MessageSender {
         self.sending.attempt(|s| s.try_message(message))
     }
 
-    /// Sends a message if there is room for all of it now; if not, the task is woken when there may
+    /// Sends a message if there is room for all of it now. If not, the task is woken when there may
     /// be.
     ///
     /// # Errors
@@ -177,16 +177,16 @@ impl MessageSender {
         self.sending.poll(cx, |s| s.try_message(message))
     }
 
-    /// Sends no more: the other end sees the end after everything sent before.
+    /// Finishes sending: the other end receives the end after all messages.
     pub fn finish(&mut self) {
         self.sending.finish();
     }
 
-    /// Waits until the other application has taken everything and seen the end. Only after
+    /// Waits until the other application has taken everything, including the end. Only after
     /// [`MessageSender::finish`].
     ///
     /// # Errors
-    /// It has not in time, or never will.
+    /// It did not in time, or never will.
     pub fn drained(&mut self, timeout: Duration) -> Result<(), Error> {
         self.sending.block(Some(timeout), |s| s.check_drained())
     }
@@ -199,7 +199,7 @@ impl MessageSender {
         self.sending.poll(cx, |s| s.check_drained())
     }
 
-    /// Gives the connection up, in both directions and at both ends. The other end is told `why`.
+    /// Aborts the connection, in both directions and at both ends. The other end receives `why`.
     pub fn abort(&self, why: &str) {
         self.sending.abort(why);
     }
@@ -212,10 +212,10 @@ impl MessageSender {
 }
 
 impl MessageReceiver {
-    /// The next message; waits for it. `None` when the other end has finished.
+    /// Receives the next message; blocks until it arrives. `None` once the other end has finished.
     ///
     /// # Errors
-    /// The connection is gone; what came before has been given.
+    /// The connection is gone, and all messages received before were returned.
     pub fn recv(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let mut message = Vec::new();
         Ok(self.recv_into(&mut message)?.then_some(message))
@@ -231,8 +231,8 @@ impl MessageReceiver {
         Ok(came.then_some(message))
     }
 
-    /// The next message in place of what is in `message`, whose memory is used again. False when
-    /// the other end has finished.
+    /// Receives the next message into `message`, whose memory is reused and whose content is
+    /// replaced. False once the other end has finished.
     ///
     /// # Errors
     /// As `recv`.
@@ -252,7 +252,7 @@ impl MessageReceiver {
         self.receiving.block(Some(timeout), |r| r.try_message(message))
     }
 
-    /// The next message if there is one.
+    /// The next message, if one has arrived.
     ///
     /// # Errors
     /// [`Error::WouldBlock`], and as `recv`.
@@ -262,8 +262,8 @@ impl MessageReceiver {
         Ok(came.then_some(message))
     }
 
-    /// The next message, in place of what is in `message`; false when the other end has finished.
-    /// If there is none, the task is woken when there is.
+    /// Receives the next message into `message`; false once the other end has finished. If none has
+    /// arrived, the task is woken when one does.
     ///
     /// # Errors
     /// As `recv`.
@@ -276,14 +276,14 @@ impl MessageReceiver {
     }
 }
 
-/// Readable when [`MessageSender::try_send`] is worth a try.
+/// Readable when [`MessageSender::try_send`] may succeed.
 impl AsFd for MessageSender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sending.shared().sendable.descriptor()
     }
 }
 
-/// Readable when [`MessageReceiver::try_recv`] is worth a try.
+/// Readable when [`MessageReceiver::try_recv`] may succeed.
 impl AsFd for MessageReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.receiving.shared().receivable.descriptor()

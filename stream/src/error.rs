@@ -1,44 +1,44 @@
-//! What can go wrong, and what to do about it.
+//! Errors, each with a remedy in its message.
 
 use spanwire_transport::WcStatus;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-/// Why a call on a connection did not do what was asked.
+/// An error of a call on a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// Not now: nothing has come, or there is no room. Wait for readiness and try again. Only from
-    /// calls that do not wait.
+    /// Nothing has arrived, or there is no room. Wait for readiness and try again. Only from calls
+    /// that do not block.
     WouldBlock,
-    /// It did not happen in time. Nothing was sent or taken; the connection goes on.
+    /// The call did not complete in time. Nothing was sent or taken; the connection stays open.
     TimedOut(Duration),
-    /// A message is longer than this connection takes; nothing was sent.
+    /// The message exceeds the limit of this connection; nothing was sent.
     TooLong {
         /// Its bytes.
         bytes: usize,
-        /// What both ends' limits allow.
+        /// The limit that both ends agreed on.
         max: usize,
     },
-    /// Sending was finished here before.
+    /// Sending was finished before.
     Finished,
     /// The connection is gone.
     Lost(Cause),
 }
 
-/// Why a connection is gone. What was received before can still be taken.
+/// The cause of a connection's end. Data received before can still be taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Cause {
-    /// The other process or machine is gone: the side connection closed without a word, or nothing
-    /// answers.
+    /// The other process or machine is gone: the side connection closed without a reason, or the
+    /// queue pair's retries are exhausted.
     PeerGone(&'static str),
-    /// The other end has closed the connection, after everything was delivered both ways.
+    /// The other end closed the connection, after everything was delivered in both directions.
     PeerClosed,
-    /// The other end gave up, and said why.
+    /// The other end aborted, with this reason.
     PeerAborted(String),
-    /// This end gave up.
+    /// This end aborted.
     Aborted(String),
-    /// The other end does not keep to the protocol.
+    /// The other end violated the protocol.
     Protocol(&'static str),
     /// The queue pair failed with this status.
     QueuePair(WcStatus),
@@ -46,34 +46,34 @@ pub enum Cause {
     NetworkGone(String),
 }
 
-/// Why there is no connection, listener or network.
+/// Why a connection, listener or network could not be set up.
 #[derive(Debug)]
 pub enum SetupError {
-    /// A limit in the configuration is wrong, or what the other end asks for is.
+    /// A limit in the configuration, or one that the other end requests, is invalid.
     Config(String),
-    /// A system call failed; what was being done.
+    /// A system call failed; the operation.
     Io(&'static str, io::Error),
-    /// The other end turned us away, and said why.
+    /// The other end rejected the connection, with this reason.
     Refused(String),
-    /// The other end said nothing in time.
+    /// The other end sent nothing in time.
     Silent(Duration),
-    /// The other end closed the side connection in the middle.
+    /// The other end closed the side connection during the handshake.
     Closed,
-    /// What the other end says is not this protocol, or not possible.
+    /// The other end sent something that is not this protocol, or is invalid.
     Garbled(String),
-    /// The other end speaks another version.
+    /// The other end uses another version.
     Version(u32),
-    /// The other end names another RoCE address than the one it called from.
+    /// The other end's RoCE address is not the one it connected from.
     Address(std::net::IpAddr, std::net::IpAddr),
-    /// Both ends of a connection must want the same: messages, or a byte stream.
+    /// One end requested messages and the other a byte stream.
     Kind,
-    /// Both ends must name the same protocol: what this one names, what the other one does.
+    /// The ends named different application protocols: this end's, the other end's.
     Protocol(String, String),
-    /// No wire mode that both ends allow.
+    /// The ends have no wire mode in common.
     Mode(String),
-    /// The way to the other end is not known: route, neighbour.
+    /// The path to the other end could not be resolved: no route, or no neighbour.
     NoWay(String),
-    /// So many connections exist already: a limit of the configuration, by its field.
+    /// The limit of connections in the configuration is reached; the field's name.
     Limit(&'static str),
     /// The interface cannot be used.
     Interface(String),
@@ -82,7 +82,7 @@ pub enum SetupError {
 }
 
 impl Cause {
-    /// What the other end is told; nothing that is not its business.
+    /// The reason that is sent to the other end, without details of this host.
     pub(crate) fn for_peer(&self) -> String {
         match self {
             Self::Aborted(why) => why.clone(),
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from__io_kinds_tell_what_to_do() {
+    fn from__error_kinds_match_std_io() {
         let kind = |e: Error| io::Error::from(e).kind();
         assert_eq!(kind(Error::WouldBlock), ErrorKind::WouldBlock);
         assert_eq!(kind(Error::TimedOut(Duration::ZERO)), ErrorKind::TimedOut);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn for_peer__keeps_what_is_ours() {
+    fn for_peer__omits_details_of_this_host() {
         let cause = Cause::NetworkGone("interface secret0 was removed".into());
         assert!(!cause.for_peer().contains("secret0"));
         assert_eq!(Cause::Aborted("enough".into()).for_peer(), "enough");

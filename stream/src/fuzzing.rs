@@ -6,7 +6,7 @@ use crate::config::{Config, Shape};
 use crate::error::SetupError;
 use crate::handshake::{agree, expected_hello, reason_for, unexpected};
 use crate::shared::Kind;
-use crate::side::{Hello, LINE_BYTES_MAX, Ring, VERSION, Word, parse, printable};
+use crate::side::{Hello, LINE_BYTES_MAX, Ring, SideMessage, VERSION, parse, printable};
 use spanwire_host::lines::{Lines, TooLong};
 use spanwire_host::modes::{ModeChoice, Modes};
 use spanwire_host::queue_pair::QpParams;
@@ -14,11 +14,11 @@ use spanwire_host::side::PIECE_BYTES;
 use spanwire_transport::{Offer, SrFeature, SrFeatures, SrOffer, SrVersions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What one line holds.
+/// The content of one line.
 #[derive(PartialEq, Eq, Debug)]
-enum Said {
-    Word(Word),
-    /// The last: the connection ends.
+enum LineContent {
+    Message(SideMessage),
+    /// An invalid line, which ends the connection.
     Wrong(String),
 }
 
@@ -30,13 +30,13 @@ enum Said {
 pub fn run(data: &[u8]) {
     let Some((&[role, cut], said)) = data.split_first_chunk::<2>() else { return };
     let ours = our_hello(role);
-    let whole = hear(said, PIECE_BYTES);
-    assert_eq!(whole, hear(said, usize::from(cut) % 64 + 1), "cut otherwise");
+    let whole = parse_lines(said, PIECE_BYTES);
+    assert_eq!(whole, parse_lines(said, usize::from(cut) % 64 + 1), "cut otherwise");
     let we_called = role & 2 != 0;
-    for (place, said) in whole.into_iter().enumerate() {
-        match said {
-            Said::Wrong(why) => check_shown(&why),
-            Said::Word(word) => check_word(word, place == 0, &ours, we_called),
+    for (index, line) in whole.into_iter().enumerate() {
+        match line {
+            LineContent::Wrong(why) => check_shown(&why),
+            LineContent::Message(word) => check_word(word, index == 0, &ours, we_called),
         }
     }
 }
@@ -44,20 +44,20 @@ pub fn run(data: &[u8]) {
 /// Seed inputs: valid hellos, and other messages that a peer may send.
 #[must_use]
 pub fn seeds() -> Vec<(String, Vec<u8>)> {
-    let line = |word: &Word| {
+    let line = |word: &SideMessage| {
         let mut line = serde_json::to_vec(word).expect("words are JSON");
         line.push(b'\n');
         line
     };
     let mut seeds = Vec::new();
     for role in 0..16 {
-        let hello = line(&Word::Hello(Box::new(our_hello(role))));
-        let ready = line(&Word::Ready);
+        let hello = line(&SideMessage::Hello(Box::new(our_hello(role))));
+        let ready = line(&SideMessage::Ready);
         seeds.push((format!("hello-{role}"), [&[role, 7][..], &hello, &ready].concat()));
     }
     for (name, word) in [
-        ("reject", Word::Reject { reason: "no \u{1b}[2J".to_owned() }),
-        ("abort", Word::Abort { reason: "over".to_owned() }),
+        ("reject", SideMessage::Reject { reason: "no \u{1b}[2J".to_owned() }),
+        ("abort", SideMessage::Abort { reason: "over".to_owned() }),
     ] {
         seeds.push((name.to_owned(), [&[0, 3][..], &line(&word)].concat()));
     }
@@ -66,7 +66,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
 }
 
 /// Parses `said`, arriving in pieces of `piece_bytes`, up to the first error.
-fn hear(said: &[u8], piece_bytes: usize) -> Vec<Said> {
+fn parse_lines(said: &[u8], piece_bytes: usize) -> Vec<LineContent> {
     let (mut lines, mut words) = (Lines::new(LINE_BYTES_MAX), Vec::new());
     for piece in said.chunks(piece_bytes) {
         lines.push(piece);
@@ -80,9 +80,9 @@ fn hear(said: &[u8], piece_bytes: usize) -> Vec<Said> {
                 Err(why) => Err(why),
             };
             match word {
-                Ok(word) => words.push(Said::Word(word)),
+                Ok(word) => words.push(LineContent::Message(word)),
                 Err(why) => {
-                    words.push(Said::Wrong(why.to_string()));
+                    words.push(LineContent::Wrong(why.to_string()));
                     return words;
                 }
             }
@@ -91,14 +91,14 @@ fn hear(said: &[u8], piece_bytes: usize) -> Vec<Said> {
     words
 }
 
-fn check_word(word: Word, is_first: bool, ours: &Hello, we_called: bool) {
+fn check_word(word: SideMessage, is_first: bool, ours: &Hello, we_called: bool) {
     let again = serde_json::to_vec(&word).expect("words are JSON");
     assert_eq!(parse(&again).expect("it was one"), word, "said once more");
-    if let Word::Hello(hello) = &word {
+    if let SideMessage::Hello(hello) = &word {
         let held = hello.heap_bytes();
         assert!(held <= HELLO_BYTES_MAX, "a hello holds {held} bytes");
     }
-    if let Word::Reject { reason } | Word::Abort { reason } = &word {
+    if let SideMessage::Reject { reason } | SideMessage::Abort { reason } = &word {
         check_shown(&printable(reason));
     }
     if !is_first {
@@ -124,15 +124,15 @@ fn check_word(word: Word, is_first: bool, ours: &Hello, we_called: bool) {
     }
 }
 
-/// The error text is printable, and the reject made of it fits into one line.
+/// Checks that the error text is printable, and that its rejection fits into one line.
 fn check_error(why: &SetupError) {
     check_shown(&why.to_string());
-    let line = serde_json::to_vec(&Word::Reject { reason: reason_for(why) });
+    let line = serde_json::to_vec(&SideMessage::Reject { reason: reason_for(why) });
     let line = line.expect("words are JSON");
     assert!(line.len() <= LINE_BYTES_MAX, "a reason of {} bytes", line.len());
 }
 
-/// Without control characters, bounded.
+/// Checks that `text` has no control characters and is bounded.
 fn check_shown(text: &str) {
     assert!(!text.chars().any(char::is_control), "{text:?}");
     assert!(text.chars().count() <= SHOWN_CHARS_MAX, "{} characters", text.chars().count());
@@ -164,7 +164,7 @@ fn our_hello(role: u8) -> Hello {
     }
 }
 
-/// A line may name a feature each three bytes, at 24 bytes and what a vector keeps ready.
+/// A line may name a feature every three bytes, each with 24 bytes of memory and spare capacity.
 const HELLO_BYTES_MAX: usize = 32 * LINE_BYTES_MAX;
-/// A protocol's name of 255 characters, each escaped, and the words around it.
+/// A protocol name of 255 characters, all escaped, and the rest of the message.
 const SHOWN_CHARS_MAX: usize = 4000;

@@ -1,4 +1,4 @@
-//! How either half of a connection is waited for: by a thread, by a task, by a descriptor.
+//! Waiting on a half of a connection: by a thread, by a task, or by a descriptor.
 
 use crate::error::Error;
 use crate::shared::Shared;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// One half of a connection at its application. What it attempts says [`Error::WouldBlock`] while
-/// it is too early.
+/// One half of a connection at its application. Its attempts return [`Error::WouldBlock`] until
+/// they can succeed.
 pub(crate) trait Half: Sized {
-    /// What it shares with the worker.
+    /// The state shared with the worker.
     fn shared(&self) -> &Arc<Shared>;
 
-    /// What tells that another attempt is worth it.
+    /// The signal that another attempt may succeed.
     fn signal(shared: &Shared) -> &Signal;
 
-    /// `attempt` until it does not say [`Error::WouldBlock`], at most for `timeout`.
+    /// Repeats `attempt` while it returns [`Error::WouldBlock`], at most for `timeout`.
     fn block<T>(
         &mut self,
         timeout: Option<Duration>,
@@ -31,7 +31,7 @@ pub(crate) trait Half: Sized {
         done.unwrap_or_else(|| Err(Error::TimedOut(timeout.unwrap_or_default())))
     }
 
-    /// `attempt` as a task does it: woken when it is worth another one.
+    /// Calls `attempt` for a task, which is woken when another attempt may succeed.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -47,7 +47,7 @@ pub(crate) trait Half: Sized {
         Poll::Pending
     }
 
-    /// `attempt` for one who waits by the descriptor.
+    /// Calls `attempt` for an application that waits by the descriptor.
     fn attempt<T>(
         &mut self,
         mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,

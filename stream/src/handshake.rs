@@ -1,15 +1,15 @@
-//! How two ends come to terms over the side connection.
+//! The handshake of two ends over the side connection.
 
 use crate::channel::{Local, Rings};
-use crate::commands::{ChannelId, Command, Wish};
+use crate::commands::{ChannelId, Command, ConnectParams};
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::network::{ConnectOptions, NetworkShared};
-use crate::peers::PeerPlace;
+use crate::peers::ConnectionCount;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
-use crate::side::{Hello, Ring, Side, VERSION, Word, printable};
+use crate::side::{Hello, Ring, Side, SideMessage, VERSION, printable};
 use spanwire_host::modes::{Modes, settle_between};
 use spanwire_host::queue_pair::{QpParams, Route};
 use spanwire_transport::{Agreed, Mtu, Offer};
@@ -18,7 +18,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// A connection as both ends know it.
+/// A connection that both ends have established.
 #[derive(Debug)]
 pub struct Established {
     pub(crate) sending: Sending,
@@ -29,7 +29,7 @@ pub struct Established {
     pub(crate) local: SocketAddr,
 }
 
-/// A queue pair at the worker that goes away again unless it is kept.
+/// A queue pair at the worker that is destroyed unless it is kept.
 struct Reserved<'a> {
     network: &'a NetworkShared,
     id: ChannelId,
@@ -37,7 +37,7 @@ struct Reserved<'a> {
     kept: bool,
 }
 
-/// What both ends derive from two hellos.
+/// The parameters that both ends derive from the two hellos.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Agreement {
     pub(crate) agreed: Agreed,
@@ -45,7 +45,7 @@ pub(crate) struct Agreement {
     pub(crate) path_mtu: Mtu,
 }
 
-/// What the two hellos come to.
+/// The agreement and the route to the peer.
 #[derive(Clone, Copy)]
 struct Terms {
     agreed: Agreed,
@@ -53,7 +53,7 @@ struct Terms {
     route: Route,
 }
 
-/// Sets a connection up from the caller's side.
+/// Sets up a connection as the caller.
 pub(crate) fn call(
     network: &NetworkShared,
     mut side: Side,
@@ -65,34 +65,34 @@ pub(crate) fn call(
     let reserved = Reserved::new(network, Shape::wanted(&network.config))?;
     let ours = hello(network, local.ip(), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
-    side.send(&Word::Hello(Box::new(ours.clone()))).map_err(say)?;
+    side.send(&SideMessage::Hello(Box::new(ours.clone()))).map_err(say)?;
     let theirs = expect_hello(&mut side, deadline)?;
-    let come_to_terms = || {
+    let negotiate = || {
         let terms = terms(network, &ours, &theirs, true)?;
         let halves = reserved.connect(kind, &terms, &theirs, None)?;
         Ok((terms, halves))
     };
-    let (terms, (sending, receiving)) = come_to_terms().inspect_err(|why| turn_away(&side, why))?;
+    let (terms, (sending, receiving)) = negotiate().inspect_err(|why| reject(&side, why))?;
     greet(network, &theirs);
-    side.send(&Word::Ready).map_err(say)?;
+    side.send(&SideMessage::Ready).map_err(say)?;
     reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
     Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
-/// Sets a connection up from the listener's side, for a caller that is counted at `place`.
+/// Sets up a connection as the listener, for a caller that is counted by `count`.
 pub(crate) fn answer(
     network: &NetworkShared,
     mut side: Side,
-    place: PeerPlace,
+    count: ConnectionCount,
     options: &ConnectOptions,
     kind: Kind,
     deadline: Instant,
 ) -> Result<Established, SetupError> {
     let (local, peer) = (side.local(), side.peer());
     let theirs = expect_hello(&mut side, deadline);
-    let theirs = theirs.inspect_err(|why| turn_away(&side, why))?;
-    let come_to_terms = || {
+    let theirs = theirs.inspect_err(|why| reject(&side, why))?;
+    let negotiate = || {
         if theirs.ip != peer.ip() && !options.any_address {
             return Err(SetupError::Address(theirs.ip, peer.ip()));
         }
@@ -101,16 +101,16 @@ pub(crate) fn answer(
         let terms = terms(network, &ours, &theirs, false)?;
         // Resources are allocated only after agreement, and only for the agreed shape.
         let reserved = Reserved::new(network, terms.shape)?;
-        let halves = reserved.connect(kind, &terms, &theirs, Some(place))?;
+        let halves = reserved.connect(kind, &terms, &theirs, Some(count))?;
         let ours = ours.lending(&reserved.local);
         Ok((reserved, ours, terms, halves))
     };
     let (reserved, ours, terms, (sending, receiving)) =
-        come_to_terms().inspect_err(|why| turn_away(&side, why))?;
-    side.send(&Word::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
+        negotiate().inspect_err(|why| reject(&side, why))?;
+    side.send(&SideMessage::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
     greet(network, &theirs);
     match side.recv(deadline)? {
-        Word::Ready => {}
+        SideMessage::Ready => {}
         other => return Err(unexpected(&other, "ready")),
     }
     reserved.keep(side);
@@ -118,15 +118,15 @@ pub(crate) fn answer(
     Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
 }
 
-/// Tells a peer that there will be no connection, if that needs no waiting.
-pub(crate) fn turn_away(side: &Side, why: &SetupError) {
-    side.send_last(&Word::Reject { reason: reason_for(why) });
+/// Sends a rejection to a peer, if that does not block.
+pub(crate) fn reject(side: &Side, why: &SetupError) {
+    side.send_last(&SideMessage::Reject { reason: reason_for(why) });
 }
 
 /// The reason that a rejected peer receives.
 pub(crate) fn reason_for(why: &SetupError) -> String {
     match why {
-        // Our own machine is not its business.
+        // Errors of this host are not disclosed.
         SetupError::Io(..) | SetupError::NetworkGone(_) => "something failed there".to_owned(),
         SetupError::Version(theirs) => {
             format!("you speak version {theirs} of messages and streams, this end {VERSION}")
@@ -136,7 +136,7 @@ pub(crate) fn reason_for(why: &SetupError) -> String {
 }
 
 impl<'a> Reserved<'a> {
-    /// A queue pair and rings for a connection of at most `shape`.
+    /// Creates a queue pair and rings for a connection of at most `shape`.
     fn new(network: &'a NetworkShared, shape: Shape) -> Result<Self, SetupError> {
         let rings = Rings::new(shape.ring_bytes).map_err(|e| {
             SetupError::Io("map a connection's rings", io::Error::new(ErrorKind::OutOfMemory, e))
@@ -151,11 +151,11 @@ impl<'a> Reserved<'a> {
         kind: Kind,
         terms: &Terms,
         theirs: &Hello,
-        place: Option<PeerPlace>,
+        count: Option<ConnectionCount>,
     ) -> Result<(Sending, Receiving), SetupError> {
         let (Terms { shape, route, .. }, theirs) = (*terms, theirs.local());
-        let wish = Box::new(Wish { id: self.id, kind, shape, route, theirs, place });
-        let connected = self.network.commands.ask(|reply| Command::Connect(wish, reply));
+        let params = Box::new(ConnectParams { id: self.id, kind, shape, route, theirs, count });
+        let connected = self.network.commands.ask(|reply| Command::Connect(params, reply));
         connected.ok_or_else(|| self.network.gone())?
     }
 
@@ -173,7 +173,7 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Our hello, still without queue pair and ring address.
+/// Our hello, without queue pair and ring address.
 fn hello(
     network: &NetworkShared,
     ip: IpAddr,
@@ -202,20 +202,22 @@ fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError>
 }
 
 /// The hello, if its version is ours.
-pub(crate) fn expected_hello(word: Word) -> Result<Hello, SetupError> {
+pub(crate) fn expected_hello(word: SideMessage) -> Result<Hello, SetupError> {
     match word {
-        Word::Hello(hello) if hello.version != VERSION => Err(SetupError::Version(hello.version)),
-        Word::Hello(hello) => Ok(*hello),
+        SideMessage::Hello(hello) if hello.version != VERSION => {
+            Err(SetupError::Version(hello.version))
+        }
+        SideMessage::Hello(hello) => Ok(*hello),
         other => Err(unexpected(&other, "a hello")),
     }
 }
 
-/// An unexpected message.
-pub(crate) fn unexpected(word: &Word, due: &str) -> SetupError {
+/// The error for an unexpected message.
+pub(crate) fn unexpected(word: &SideMessage, due: &str) -> SetupError {
     SetupError::Garbled(format!("{} where {due} was due", printable(&format!("{word:?}"))))
 }
 
-/// Whether the applications fit each other.
+/// Checks that the applications of both ends match.
 fn check(theirs: &Hello, kind: Kind, protocol: &str) -> Result<(), SetupError> {
     if theirs.carries != kind {
         return Err(SetupError::Kind);
@@ -235,13 +237,13 @@ fn terms(
     we_called: bool,
 ) -> Result<Terms, SetupError> {
     let Agreement { agreed, shape, path_mtu } = agree(ours, theirs, we_called)?;
-    let hop = network.way.hop(theirs.ip)?;
-    // Both wire modes answer marks: SR by counts, RC by CNPs.
+    let hop = network.hop_resolver.hop(theirs.ip)?;
+    // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by CNPs.
     let av = hop.address_vector(ours.ip, theirs.ip, Ecn::Ect0.bits());
     Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
 }
 
-/// What two hellos come to; the same at both ends.
+/// Derives the parameters from two hellos, with the same result at both ends.
 pub(crate) fn agree(
     ours: &Hello,
     theirs: &Hello,
@@ -261,12 +263,13 @@ pub(crate) fn agree(
     Ok(Agreement { agreed, shape, path_mtu })
 }
 
-/// Both ends' programs are attached by now, so the datagrams meet them.
+/// Sends the datagram for the peer's side poll socket. The steering programs of both ends are
+/// attached by now, so it reaches the peer's receive queue.
 fn greet(network: &NetworkShared, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
         network.commands.greet(SocketAddr::new(theirs.ip, port));
     }
 }
 
-/// As long as a name may be in TLS's ALPN.
+/// The limit of a protocol name in TLS ALPN.
 const PROTOCOL_BYTES_MAX: usize = 255;

@@ -1,22 +1,22 @@
-//! What the 32 bits beside a fragment, or beside nothing, say.
+//! The immediate data of a channel's messages.
 
-/// The immediate of a fragment (a WRITE): bit 31 marks the last of a message, the others are the
-/// low bits of its number.
+/// The immediate of a fragment (a WRITE): bit 31 marks the last fragment of a message, the others
+/// are the low bits of its number.
 pub(crate) fn of_fragment(number: u64, is_last: bool) -> u32 {
     low(number, FRAGMENT_MASK) | if is_last { LAST } else { 0 }
 }
 
-/// Whether `imm` is that of fragment `number`; if so, whether it is the last of its message.
+/// If `imm` is that of fragment `number`: whether it is the last of its message.
 pub(crate) fn check_fragment(imm: u32, number: u64) -> Option<bool> {
     (imm & FRAGMENT_MASK == low(number, FRAGMENT_MASK)).then_some(imm & LAST != 0)
 }
 
-/// What is said without a fragment (a SEND without payload): two bits of kind, thirty of count.
+/// A control message (a SEND without payload): two bits of kind, thirty of count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Control {
-    /// So many fragments in all were taken.
+    /// Credit: the total number of fragments taken.
     Credit(u32),
-    /// No more comes after so many fragments in all.
+    /// The end after this total number of fragments.
     Finish(u32),
     /// The application has taken everything up to the other end's `Finish`.
     Drained,
@@ -50,7 +50,7 @@ impl Control {
     }
 }
 
-/// How far `count`, the low 30 bits of a number, is ahead of the number `from`; at most 2^30 - 1.
+/// Distance of `count`, the low 30 bits of a number, from the number `from`; at most 2^30 - 1.
 pub(crate) fn ahead(count: u32, from: u64) -> u64 {
     (count.wrapping_sub(low(from, COUNT_MASK)) & COUNT_MASK).into()
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_fragment__knows_its_number_and_no_other() {
+    fn check_fragment__accepts_its_number_only() {
         for number in [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff_ffff] {
             for last in [false, true] {
                 let imm = of_fragment(number, last);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__inverts_emit_and_refuses_the_rest() {
+    fn parse__inverts_emit_and_rejects_the_rest() {
         for control in [Control::credit(0x1_7fff_ffff), Control::finish(7), Control::Drained] {
             assert_eq!(Control::parse(control.emit()), Some(control));
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn ahead__counts_around_the_30_bits() {
+    fn ahead__wraps_at_30_bits() {
         assert_eq!(ahead(2, (1 << 30) - 1), 3);
         assert_eq!(ahead(0, 5 << 30), 0);
         assert_eq!(ahead(0, 1), (1 << 30) - 1, "what is behind is very far ahead");

@@ -1,23 +1,23 @@
-//! The receiving side of a channel: what may arrive, and what credit is owed for.
+//! The receiving side of a channel: checks of received fragments, and credit for those taken.
 
 use crate::config::Shape;
 use crate::imm;
 use crate::shared::{Arrived, Kind};
 
-/// What came, what was taken, what the other end was told of it.
+/// Counts of data received, taken, and acknowledged by credit.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     shape: Shape,
     kind: Kind,
     fragments: u64,
     bytes: u64,
-    /// The message whose last fragment has not come.
+    /// The message whose last fragment has not arrived.
     message: Arrived,
-    told: Taken,
+    credited: Taken,
     finished: bool,
 }
 
-/// What the application has taken since the beginning.
+/// Counts of data that the application has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) fragments: u64,
@@ -27,14 +27,15 @@ pub(crate) struct Taken {
 impl Incoming {
     pub(crate) fn new(kind: Kind, shape: Shape) -> Self {
         let message = Arrived { bytes: 0, fragments: 0 };
-        let told = Taken::default();
-        Self { shape, kind, fragments: 0, bytes: 0, message, told, finished: false }
+        let credited = Taken::default();
+        Self { shape, kind, fragments: 0, bytes: 0, message, credited, finished: false }
     }
 
-    /// A fragment of `bytes` is in the ring. What the application may take now, if anything.
+    /// Handles a fragment of `bytes` in the ring. Returns what the application may take now, if
+    /// anything.
     ///
     /// # Errors
-    /// The other end had no business sending it.
+    /// The fragment violates the protocol.
     pub(crate) fn on_fragment(
         &mut self,
         imm: u32,
@@ -67,10 +68,10 @@ impl Incoming {
         }
     }
 
-    /// The other end sends no more.
+    /// Handles the other end's `Finish`.
     ///
     /// # Errors
-    /// It cannot have ended there.
+    /// It is a duplicate, inside a message, or has another count than was received.
     pub(crate) fn on_finish(&mut self, fragments: u32) -> Result<(), &'static str> {
         if imm::ahead(fragments, self.fragments) != 0 || self.finished {
             return Err("an end that does not fit");
@@ -82,26 +83,26 @@ impl Incoming {
         Ok(())
     }
 
-    /// What the other end is to be told now of what was taken. `at_once` tells of anything: this
-    /// end has finished, and may be gone before a quarter is full.
+    /// The credit to be sent now, if any. With `at_once`, credit for less than a quarter is sent
+    /// too: this end has finished, and may close before a quarter is taken.
     pub(crate) fn credit(&mut self, taken: Taken, at_once: bool) -> Option<u64> {
         let (bytes, fragments) = self.shape.credit_after();
-        let owes = taken.bytes - self.told.bytes >= bytes
-            || taken.fragments - self.told.fragments >= fragments
-            || at_once && taken.fragments > self.told.fragments;
+        let owes = taken.bytes - self.credited.bytes >= bytes
+            || taken.fragments - self.credited.fragments >= fragments
+            || at_once && taken.fragments > self.credited.fragments;
         if !owes || self.finished {
             return None;
         }
-        self.told = taken;
+        self.credited = taken;
         Some(taken.fragments)
     }
 
-    /// Everything that came has been taken, and the other end was told of all of it.
-    pub(crate) fn is_all_told(&self, taken: Taken) -> bool {
-        taken.fragments == self.fragments && self.told.fragments == self.fragments
+    /// True if all received data were taken, and credit for all of them was sent.
+    pub(crate) fn is_all_credited(&self, taken: Taken) -> bool {
+        taken.fragments == self.fragments && self.credited.fragments == self.fragments
     }
 
-    /// Everything that will ever come has been taken.
+    /// True if the other end has finished and all data were taken.
     pub(crate) fn is_drained(&self, taken: Taken) -> bool {
         self.finished && taken.fragments == self.fragments
     }
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn on_fragment__a_message_may_be_taken_when_its_last_has_come() {
+    fn on_fragment__a_message_is_available_after_its_last_fragment() {
         let mut inn = messages();
         assert_eq!(inn.on_fragment(imm::of_fragment(0, false), 1000, NONE), Ok(None));
         let whole = Arrived { bytes: 1700, fragments: 2 };
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn on_fragment__what_the_other_end_has_no_business_sending_is_refused() {
+    fn on_fragment__rejects_protocol_violations() {
         let refused = |imm, bytes, why: &str| {
             let e = messages().on_fragment(imm, bytes, NONE).unwrap_err();
             assert!(e.contains(why), "{e}");
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn on_fragment__is_bound_by_the_ring_its_end_and_its_fragments() {
+    fn on_fragment__is_limited_by_the_ring_its_end_and_its_fragments() {
         let mut inn = Incoming::new(Kind::Bytes, SHAPE);
         let mut taken = NONE;
         for n in 0..4 {
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn on_fragment__a_message_longer_than_agreed_is_refused_before_its_end() {
+    fn on_fragment__rejects_a_long_message_before_its_end() {
         let mut inn = messages();
         for n in 0..3 {
             inn.on_fragment(imm::of_fragment(n, false), 1000, NONE).unwrap();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn on_finish__must_name_what_was_sent_and_come_once() {
+    fn on_finish__requires_the_exact_count_once() {
         let mut inn = messages();
         assert!(inn.on_finish(1).is_err());
         inn.on_fragment(imm::of_fragment(0, false), 10, NONE).unwrap();
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn credit__is_owed_for_a_quarter_of_the_bytes_or_of_the_fragments() {
+    fn credit__is_sent_for_a_quarter_of_the_bytes_or_of_the_fragments() {
         let mut inn = messages();
         assert_eq!(inn.credit(Taken { fragments: 3, bytes: 1023 }, false), None);
         assert_eq!(inn.credit(Taken { fragments: 3, bytes: 1024 }, false), Some(3));
@@ -212,6 +213,6 @@ mod tests {
         assert_eq!(inn.credit(Taken { fragments: 7, bytes: 1024 }, false), Some(7));
         let last = Taken { fragments: 8, bytes: 1025 };
         assert_eq!((inn.credit(last, false), inn.credit(last, true)), (None, Some(8)));
-        assert_eq!(inn.credit(last, true), None, "told already");
+        assert_eq!(inn.credit(last, true), None, "credited already");
     }
 }

@@ -1,8 +1,9 @@
-//! Messages and byte streams over RoCEv2, for applications that do not think in verbs.
+//! Messages and byte streams over RoCEv2, for applications that do not use verbs.
 //!
-//! A [`Network`] is an interface and a worker thread that moves its packets by AF_XDP. From it come
-//! [`Connection`]s, which carry messages, and [`ByteStream`]s, which are [`Read`](std::io::Read)
-//! and [`Write`](std::io::Write); both are reliable, in order, and say by what wire mode they go.
+//! A [`Network`] is an interface and a worker thread that moves its packets by AF_XDP. It creates
+//! [`Connection`]s, which carry messages, and [`ByteStream`]s, which implement
+//! [`Read`](std::io::Read) and [`Write`](std::io::Write). Both are reliable and ordered, and report
+//! their wire mode.
 //!
 //! ```no_run
 //! use spanwire_stream::{ConnectOptions, Network, NetworkOptions};
@@ -30,20 +31,21 @@
 //! ```
 //!
 //! # Waiting
-//! Every operation comes three times: one that waits (some with a time limit), `try_*` that
-//! returns [`Error::WouldBlock`], and `poll_*` that takes a [`Context`](std::task::Context) and
-//! wakes its task. For an event loop the halves are [`AsFd`](std::os::fd::AsFd): the descriptor is
-//! readable when a try is worth it, also for the sending half.
+//! Every operation has three forms: one that blocks (some with a time limit), `try_*` that returns
+//! [`Error::WouldBlock`], and `poll_*` that takes a [`Context`](std::task::Context) and wakes its
+//! task. For an event loop the halves are [`AsFd`](std::os::fd::AsFd): the descriptor becomes
+//! readable when another try may succeed, also for the sending half.
 //!
 //! # Limits
-//! All of them are in [`Config`], checked once. At a limit sending waits, a message is refused, or
-//! a caller is turned away with the reason; nothing grows. A hostile peer ends its own connection.
+//! All limits are in [`Config`], which is validated once. At a limit sending blocks, a message is
+//! rejected, or a peer is rejected with the reason; memory does not grow. A hostile peer ends only
+//! its own connection.
 //!
 //! # Inside
-//! The channel behind a connection is a state machine without I/O over one queue pair; the worker,
-//! the keeper of the side connections and the signals to applications are around it
-//! (docs/ARCHITECTURE.md; docs/protocol/stream-and-copy.md, "Messages and streams"; decision
-//! record 0016).
+//! The channel behind a connection is a state machine without I/O over one queue pair. Around it
+//! are the worker, the thread of the side connections and the signals to applications
+//! (docs/ARCHITECTURE.md; docs/protocol/stream-and-copy.md, "Messages and streams"; decision record
+//! 0016).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -61,7 +63,6 @@ mod half;
 mod handshake;
 mod imm;
 mod incoming;
-mod keeper;
 mod listener;
 mod network;
 mod outgoing;
@@ -70,6 +71,7 @@ mod receiving;
 mod sending;
 mod shared;
 mod side;
+mod side_thread;
 mod signal;
 #[cfg(test)]
 mod testing;

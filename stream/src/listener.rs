@@ -1,11 +1,11 @@
-//! Taking connections that others make.
+//! Listeners: they accept connections of peers.
 
 use crate::byte_stream::ByteStream;
 use crate::connection::Connection;
 use crate::error::SetupError;
-use crate::handshake::{Established, answer, turn_away};
+use crate::handshake::{Established, answer, reject};
 use crate::network::{ConnectOptions, NetworkShared, start};
-use crate::peers::PeerPlace;
+use crate::peers::ConnectionCount;
 use crate::shared::Kind;
 use crate::side::Side;
 use crate::signal::Signal;
@@ -21,44 +21,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Takes connections: [`Connection`]s or [`ByteStream`]s.
+/// Accepts connections: [`Connection`]s or [`ByteStream`]s.
 ///
-/// They are set up beside each other, each in its own time and at most the configured number at
-/// once, so that a silent or hostile client delays nobody; what is given out is connected at both
-/// ends. Dropping the listener ends it; connections that nobody took are aborted.
+/// Handshakes run concurrently, at most the configured number at a time, so that a silent or
+/// hostile client delays no other. Accepted connections are connected at both ends. Dropping the
+/// listener ends it and aborts connections that were not accepted.
 #[derive(Debug)]
 pub struct Listener<C> {
-    desk: Arc<Desk>,
+    accept_queue: Arc<AcceptQueue>,
     address: SocketAddr,
     carries: PhantomData<fn() -> C>,
 }
 
-/// What a listener gives out; implemented by [`Connection`] and [`ByteStream`].
+/// A type that a listener returns; implemented by [`Connection`] and [`ByteStream`].
 pub trait Accepted: sealed::Sealed {}
 
 impl Accepted for Connection {}
 
 impl Accepted for ByteStream {}
 
-/// Where connections wait to be taken.
+/// The queue of connections to be accepted, and the state of the accepting thread.
 #[derive(Debug)]
-struct Desk {
+struct AcceptQueue {
     network: Arc<NetworkShared>,
     options: ConnectOptions,
     kind: Kind,
-    /// The longest waiting first.
+    /// In order of arrival.
     waiting: Mutex<VecDeque<Waiting>>,
     acceptable: Signal,
     closing: AtomicBool,
-    /// Wakes the accepting thread: the listener was dropped, or a first connection waits.
+    /// Wakes the accepting thread: the listener was dropped, or the queue is no longer empty.
     news: EventFd,
 }
 
-/// A connection that waits to be accepted.
+/// A connection in the queue.
 #[derive(Debug)]
 struct Waiting {
     established: Established,
-    /// When it is given up.
+    /// When it is aborted.
     until: Instant,
 }
 
@@ -72,7 +72,7 @@ impl<C: Accepted> Listener<C> {
         let listener = listen(&network.ifname, port).map_err(|e| SetupError::Io("listen", e))?;
         let address = listener.local_addr().map_err(|e| SetupError::Io("listen", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
-        let desk = Arc::new(Desk {
+        let accept_queue = Arc::new(AcceptQueue {
             network,
             options,
             kind,
@@ -81,32 +81,32 @@ impl<C: Accepted> Listener<C> {
             closing: AtomicBool::new(false),
             news: EventFd::new().map_err(descriptors)?,
         });
-        let at_work = desk.clone();
+        let at_work = accept_queue.clone();
         start("spanwire-accept", move || at_work.run(&listener))?;
-        Ok(Self { desk, address, carries: PhantomData })
+        Ok(Self { accept_queue, address, carries: PhantomData })
     }
 
-    /// Waits for the next connection.
+    /// Accepts the next connection; blocks until there is one.
     ///
     /// # Errors
     /// The network is gone.
     pub fn accept(&self) -> Result<C, SetupError> {
-        self.desk
+        self.accept_queue
             .acceptable
             .wait(None, || self.look())
-            .unwrap_or_else(|| Err(self.desk.network.gone()))
+            .unwrap_or_else(|| Err(self.accept_queue.network.gone()))
     }
 
-    /// As [`Listener::accept`], for at most `timeout`; `None` if none came.
+    /// As [`Listener::accept`], for at most `timeout`; `None` if no connection arrived.
     ///
     /// # Errors
     /// The network is gone.
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<C>, SetupError> {
         let deadline = Instant::now().checked_add(timeout);
-        self.desk.acceptable.wait(deadline, || self.look()).transpose()
+        self.accept_queue.acceptable.wait(deadline, || self.look()).transpose()
     }
 
-    /// The next connection if there is one.
+    /// Accepts the next connection, if there is one.
     ///
     /// # Errors
     /// The network is gone.
@@ -114,11 +114,11 @@ impl<C: Accepted> Listener<C> {
         if let Some(found) = self.look() {
             return found.map(Some);
         }
-        self.desk.acceptable.arm(None);
+        self.accept_queue.acceptable.arm(None);
         self.look().transpose()
     }
 
-    /// The next connection; if there is none, the task is woken when there is.
+    /// Accepts the next connection. If there is none, the task is woken when one arrives.
     ///
     /// # Errors
     /// The network is gone.
@@ -126,48 +126,51 @@ impl<C: Accepted> Listener<C> {
         if let Some(found) = self.look() {
             return Poll::Ready(found);
         }
-        self.desk.acceptable.arm(Some(cx.waker()));
+        self.accept_queue.acceptable.arm(Some(cx.waker()));
         self.look().map_or(Poll::Pending, Poll::Ready)
     }
 
     fn look(&self) -> Option<Result<C, SetupError>> {
-        if let Some(waiting) = self.desk.waiting().pop_front() {
+        if let Some(waiting) = self.accept_queue.waiting().pop_front() {
             return Some(Ok(C::from_established(waiting.established)));
         }
-        self.desk.closing.load(Ordering::SeqCst).then(|| Err(self.desk.network.gone()))
+        self.accept_queue
+            .closing
+            .load(Ordering::SeqCst)
+            .then(|| Err(self.accept_queue.network.gone()))
     }
 }
 
 impl<C> Listener<C> {
-    /// The TCP address it listens on.
+    /// The local TCP address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Readable when [`Listener::try_accept`] is worth a try.
+/// Readable when [`Listener::try_accept`] may succeed.
 impl<C> AsFd for Listener<C> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.desk.acceptable.descriptor()
+        self.accept_queue.acceptable.descriptor()
     }
 }
 
 impl<C> Drop for Listener<C> {
     fn drop(&mut self) {
-        self.desk.closing.store(true, Ordering::SeqCst);
-        self.desk.news.signal();
+        self.accept_queue.closing.store(true, Ordering::SeqCst);
+        self.accept_queue.news.signal();
     }
 }
 
-impl Desk {
-    /// Takes callers until the listener is dropped.
+impl AcceptQueue {
+    /// Accepts TCP connections until the listener is dropped.
     fn run(self: Arc<Self>, listener: &TcpListener) {
         while !self.closing.load(Ordering::SeqCst) {
-            let within = self.give_up_late(Instant::now());
+            let within = self.abort_expired(Instant::now());
             let mut fds =
                 [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.news, PollFlags::IN)];
-            // A signal ends it early: look, and sleep again.
+            // A signal ends the wait early; the loop then polls again.
             let _ = poll(&mut fds, within.as_ref());
             self.news.clear();
             loop {
@@ -175,7 +178,7 @@ impl Desk {
                     Ok(Some((stream, from))) => self.take(stream, from),
                     Ok(None) => break,
                     Err(e) => {
-                        // No descriptors left, above all: some will be given back.
+                        // Usually no descriptors are left. Some may be freed during the pause.
                         tracing::warn!("cannot take a connection: {e}");
                         std::thread::sleep(PAUSE);
                         break;
@@ -183,14 +186,14 @@ impl Desk {
                 }
             }
         }
-        // Whoever was set up and not taken is told.
+        // Aborts the connections in the queue; their peers receive the reason.
         for waiting in self.waiting().drain(..) {
             waiting.established.sending.abort("the listener was closed");
         }
     }
 
     /// Aborts connections past `accept_timeout`. Returns the time until the next one expires.
-    fn give_up_late(&self, now: Instant) -> Option<Timespec> {
+    fn abort_expired(&self, now: Instant) -> Option<Timespec> {
         let mut waiting = self.waiting();
         let within = self.network.config.accept_timeout;
         while waiting.front().is_some_and(|first| first.until <= now)
@@ -205,23 +208,23 @@ impl Desk {
     fn take(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let Ok(side) = Side::new(stream) else { return };
         let peer = from.ip().to_canonical();
-        let (half_open, place) = match self.network.peers.enter(&self.network.config, peer) {
+        let (half_open, count) = match self.network.peers.enter(&self.network.config, peer) {
             Ok(places) => places,
-            Err(why) => return turn_away(&side, &why),
+            Err(why) => return reject(&side, &why),
         };
-        let desk = self.clone();
+        let accept_queue = self.clone();
         let started = start("spanwire-handshake", move || {
             let _half_open = half_open;
-            desk.set_up(side, place, from);
+            accept_queue.set_up(side, count, from);
         });
         if let Err(e) = started {
             tracing::warn!("{from} is turned away: {e}");
         }
     }
 
-    fn set_up(&self, side: Side, place: PeerPlace, from: SocketAddr) {
+    fn set_up(&self, side: Side, count: ConnectionCount, from: SocketAddr) {
         let deadline = Instant::now() + self.network.config.handshake_timeout;
-        match answer(&self.network, side, place, &self.options, self.kind, deadline) {
+        match answer(&self.network, side, count, &self.options, self.kind, deadline) {
             Ok(established) => self.put(established),
             Err(e) => tracing::info!("no connection with {from}: {e}"),
         }
@@ -251,12 +254,12 @@ impl Desk {
 pub(crate) mod sealed {
     use crate::handshake::Established;
 
-    /// What can be made of a connection that was set up.
+    /// Conversion of an established connection.
     pub trait Sealed {
         #[doc(hidden)]
         fn from_established(established: Established) -> Self;
     }
 }
 
-/// How long an accepting thread rests when the system has nothing to give.
+/// Pause of the accepting thread after an error of the system.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -7,14 +7,14 @@ use crate::config::ValidConfig;
 use crate::connection::Connection;
 use crate::error::SetupError;
 use crate::handshake::{Established, call};
-use crate::keeper::Keeper;
 use crate::listener::Listener;
 use crate::peers::Peers;
-use crate::shared::{Kind, Tray};
+use crate::shared::{Kind, ReadyQueue};
 use crate::side::Side;
+use crate::side_thread::SideThread;
 use spanwire_base::Dur;
 use spanwire_host::dial::dial;
-use spanwire_host::fabric::{Attachment, Error as FabricError, Way, Wrap};
+use spanwire_host::fabric::{Attachment, Error as FabricError, HopResolver, Wrap};
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::{seed, worker};
@@ -27,54 +27,54 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// One interface and the worker that moves its packets: where connections come from.
+/// One interface and the worker that moves its packets; it creates connections and listeners.
 ///
-/// Dropping it leaves connections and listeners at work until they end; [`Network::shutdown`] waits
-/// for connections and ends the rest.
+/// After a drop, connections and listeners work until they end. [`Network::shutdown`] waits for
+/// connections and ends the rest.
 #[derive(Debug)]
 pub struct Network {
     shared: Arc<NetworkShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// How a network is opened.
+/// Options of a network.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkOptions {
     /// Limits of connections.
     pub config: ValidConfig,
     /// Limits of the engine.
     pub engine: spanwire_transport::ValidConfig,
-    /// How the worker passes the time. Default: adaptive, spinning 50 us, about a round trip.
+    /// Polling mode of the worker. Default: adaptive, spinning 50 us, about a round trip.
     pub polling: Option<Polling>,
     /// The core that the worker is pinned to. Default: any.
     pub core: Option<usize>,
 }
 
-/// How a connection is made.
+/// Options of a connection or listener.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ConnectOptions {
-    /// The wire mode. Default: SR where both ends speak it.
+    /// The wire mode. Default: SR if both ends support it.
     pub mode: ModeChoice,
-    /// What the applications speak to each other, at most 255 bytes: both ends must name the same.
-    /// Default: nothing.
+    /// Name of the application protocol, at most 255 bytes; both ends must name the same. Default:
+    /// empty.
     pub protocol: String,
-    /// A listener takes peers whose RoCE address is not the one they call from; whoever reaches it
-    /// may then have it send packets to any address. Default: no.
+    /// A listener accepts peers whose RoCE address is not the one they connect from. Any client may
+    /// then make it send packets to any address. Default: no.
     pub any_address: bool,
 }
 
-/// What the threads of a network share.
+/// State shared by the threads of a network.
 #[derive(Debug)]
 pub(crate) struct NetworkShared {
     pub(crate) config: ValidConfig,
     engine: spanwire_transport::ValidConfig,
     pub(crate) commands: Commands,
-    pub(crate) way: Way,
+    pub(crate) hop_resolver: HopResolver,
     pub(crate) path_mtu: Mtu,
     ip_bytes: u32,
     pub(crate) ifname: String,
     pub(crate) peers: Arc<Peers>,
-    /// The side poll socket's address and port, once there is one.
+    /// The side poll socket's address and port, once it was opened.
     side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
     /// Why the worker has ended.
     ended: OnceLock<String>,
@@ -85,14 +85,14 @@ impl Network {
     /// calling thread.
     ///
     /// # Errors
-    /// No such interface, no privilege, or the queue is taken; the message says what to do.
+    /// No such interface, no privilege, or the queue is taken; the message names a remedy.
     pub fn open(ifname: &str, options: NetworkOptions) -> Result<Self, SetupError> {
         let attachment = Attachment::xdp_with(&XdpConfig::new(ifname), &Wrap::default());
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
         Self::over(attachment, ifname, options)
     }
 
-    /// A network over a port that is open already. Its side connections use interface `ifname`.
+    /// A network over an open port. Its side connections use interface `ifname`.
     ///
     /// # Errors
     /// There are no threads, descriptors or randomness left.
@@ -106,16 +106,17 @@ impl Network {
             seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
         let bell = Arc::new(Doorbell::new().map_err(descriptors)?);
-        let tray = Arc::new(Tray::new(config.max_connections, bell.clone()));
+        let ready_queue = Arc::new(ReadyQueue::new(config.max_connections, bell.clone()));
         let (commands, queue) = worker::commands(bell);
-        let (keeper_handle, keeper) = Keeper::new(commands.clone()).map_err(descriptors)?;
+        let (keeper_handle, side_thread) =
+            SideThread::new(commands.clone()).map_err(descriptors)?;
         let clock = attachment.clock;
-        let channels = Channels::new(config.clone(), clock, tray, keeper_handle);
+        let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
         let shared = Arc::new(NetworkShared {
             config,
             engine,
             commands,
-            way: attachment.way(),
+            hop_resolver: attachment.hop_resolver(),
             path_mtu: attachment.path_mtu,
             ip_bytes: attachment.ip_bytes,
             ifname: ifname.to_owned(),
@@ -134,7 +135,7 @@ impl Network {
             }
         };
         let threads =
-            vec![start("spanwire-worker", work)?, start("spanwire-side", || keeper.run())?];
+            vec![start("spanwire-worker", work)?, start("spanwire-side", || side_thread.run())?];
         Ok(Self { shared, threads })
     }
 
@@ -186,24 +187,24 @@ impl Network {
         Listener::new(self.shared.clone(), port, options, Kind::Bytes)
     }
 
-    /// What engine, port and worker have counted, by name; empty when the worker is gone.
+    /// Counters of engine, port and worker by name; empty if the worker has ended.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
         self.shared.commands.counters().unwrap_or_default()
     }
 
-    /// The paths of what connections sent, of those that were told to balance: of the one that
-    /// ended last, and of all that are open. Empty when the worker is gone.
+    /// The paths of connections with a load balancer: of the one that ended last, and of all open
+    /// ones. Empty if the worker has ended.
     #[must_use]
     pub fn paths(&self) -> Vec<ConnectionPaths> {
         self.shared.commands.ask(Command::Paths).unwrap_or_default()
     }
 
-    /// Lets connections whose handles were dropped deliver what was sent, for at most `within`, and
-    /// ends everything.
+    /// Waits, for at most `within`, until connections whose handles were dropped have delivered
+    /// their data, and ends everything.
     ///
     /// # Errors
-    /// The port was gone before, or a thread panicked.
+    /// The port failed before, or a thread panicked.
     pub fn shutdown(mut self, within: Duration) -> Result<(), SetupError> {
         let within = Dur::from_ns(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
         self.shared.commands.send(Command::Stop(Some(within)));
@@ -233,13 +234,13 @@ impl Network {
 }
 
 impl NetworkShared {
-    /// What an end with address `ip` offers to speak.
+    /// The wire modes offered by an end with address `ip`.
     pub(crate) fn offer(&self, ip: IpAddr, mode: ModeChoice) -> Offer {
         mode.offer(&self.engine, self.ip_bytes, ip, u32::MAX)
     }
 
-    /// The UDP port of the side poll socket for address `ip`. There is one for the first address
-    /// that is asked for: it serves the whole port.
+    /// The UDP port of the side poll socket. It is opened for the first `ip` that is passed: one
+    /// socket serves the whole port.
     pub(crate) fn side_poll_port(&self, ip: IpAddr) -> Option<u16> {
         let mut known = self.side_poll.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
@@ -249,7 +250,7 @@ impl NetworkShared {
         known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
     }
 
-    /// Why nothing works any more.
+    /// The error after the worker has ended.
     pub(crate) fn gone(&self) -> SetupError {
         let why = self.ended.get().map_or("its worker has ended", String::as_str);
         SetupError::NetworkGone(why.to_owned())
@@ -262,7 +263,7 @@ impl Drop for Network {
     }
 }
 
-/// A thread by that name.
+/// Starts a thread of that name.
 pub(crate) fn start(
     name: &str,
     work: impl FnOnce() + Send + 'static,
@@ -276,5 +277,5 @@ impl From<FabricError> for SetupError {
     }
 }
 
-/// About a round trip, so that an answer finds the worker awake.
+/// About a round trip, so that a response finds the worker spinning.
 const SPIN: Dur = Dur::from_us(50);

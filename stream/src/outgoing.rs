@@ -1,4 +1,4 @@
-//! The sending side of a channel: where the ring's bytes are cut, and when their place is free.
+//! The sending side of a channel: fragmentation of the ring's data, and release of ring space.
 
 use crate::config::Shape;
 use crate::imm;
@@ -6,31 +6,31 @@ use crate::shared::{Kind, Shared};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// A piece of the ring to be written to the same place of the other end's ring.
+/// A range of the ring, to be written to the same range of the other end's ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fragment {
-    /// Where it begins in both rings.
+    /// Its offset in both rings.
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
     pub(crate) imm: u32,
 }
 
-/// What was sent, what was acknowledged, what the other application has taken.
+/// Counts of data posted, acknowledged, and taken by the other application.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     shape: Shape,
     kind: Kind,
-    /// Fragments posted, of those acknowledged, of those taken by the other application.
+    /// Fragments posted, of those acknowledged, of those credited (taken by the other application).
     posted: u64,
     acknowledged: u64,
     credited: u64,
     posted_bytes: u64,
-    /// Fragments whose place is free again, and where the next begins.
+    /// Fragments whose ring space was freed, and the position of the next one.
     freed: u64,
     freed_bytes: u64,
     /// Lengths of the fragments from `freed` to `posted`.
     lens: VecDeque<u32>,
-    /// What is left of the message that is being cut.
+    /// The rest of the message that is being fragmented.
     message: Option<u32>,
 }
 
@@ -55,8 +55,8 @@ impl Outgoing {
         self.posted
     }
 
-    /// The next fragment, if one may leave: it counts as posted. `is_last` says that the
-    /// application sends no more.
+    /// The next fragment, if one may be posted; it is counted as posted. `is_last` means that the
+    /// application has finished sending.
     pub(crate) fn next(&mut self, shared: &Shared, is_last: bool) -> Option<Fragment> {
         if self.posted - self.credited.min(self.acknowledged) >= u64::from(self.shape.fragments) {
             return None;
@@ -81,7 +81,7 @@ impl Outgoing {
         Some(fragment)
     }
 
-    /// True when nothing is left to be posted. Ask after the application has finished.
+    /// True if nothing is left to be posted. Only meaningful once the application has finished.
     pub(crate) fn is_empty(&self, shared: &Shared) -> bool {
         match self.kind {
             Kind::Messages => self.message.is_none() && shared.sent.is_empty(),
@@ -89,22 +89,22 @@ impl Outgoing {
         }
     }
 
-    /// True when the other application has taken all that was posted.
+    /// True if the other application has taken everything posted.
     pub(crate) fn is_all_taken(&self) -> bool {
         self.credited == self.posted
     }
 
-    /// The oldest fragment not yet acknowledged has arrived. True if places became free.
+    /// Handles the completion of the oldest outstanding fragment. True if ring space became free.
     pub(crate) fn on_acknowledged(&mut self, shared: &Shared) -> bool {
         self.acknowledged += 1;
         self.free(shared)
     }
 
-    /// The other application has taken `count` fragments in all (the low 30 bits of it). True if
-    /// places became free.
+    /// Handles credit: the other application has taken `count` fragments in total (the low 30 bits
+    /// of it). True if ring space became free.
     ///
     /// # Errors
-    /// It cannot have.
+    /// The count exceeds what was sent.
     pub(crate) fn on_credit(&mut self, shared: &Shared, count: u32) -> Result<bool, &'static str> {
         let more = imm::ahead(count, self.credited);
         if more > self.posted - self.credited {
@@ -114,13 +114,14 @@ impl Outgoing {
         Ok(self.free(shared))
     }
 
-    /// The other application has taken everything. True if places became free.
+    /// Handles `Drained`: the other application has taken everything. True if ring space became
+    /// free.
     pub(crate) fn on_drained(&mut self, shared: &Shared) -> bool {
         self.credited = self.posted;
         self.free(shared)
     }
 
-    /// Bytes that may go now: small pieces wait for company while others are under way, so that
+    /// Bytes that may be sent now. Small writes are coalesced while others are in flight, so that
     /// many small writes become few packets.
     fn bytes_to_send(&self, shared: &Shared, is_last: bool) -> Option<u32> {
         let left = shared.written.load(Ordering::Acquire) - self.posted_bytes;
@@ -144,10 +145,10 @@ impl Outgoing {
     }
 }
 
-/// A byte stream's write of this size never waits for others: several packets.
+/// A byte stream's write of this size, several packets, is never delayed.
 const CORK_BYTES: u32 = 16 << 10;
 
-/// As many small writes may be under way at once before further ones wait for each other.
+/// Fragments of small writes that may be in flight before further ones are delayed.
 const CORK_FRAGMENTS: u64 = 4;
 
 #[cfg(test)]
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn next__cuts_messages_at_fragments_and_at_the_end_of_the_ring() {
+    fn next__splits_messages_at_fragments_and_at_the_end_of_the_ring() {
         let (mut out, shared) = outgoing(Kind::Messages);
         for bytes in [2500, 0, 1700] {
             shared.sent.push(bytes).unwrap();
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn next__small_writes_of_a_byte_stream_wait_for_company() {
+    fn next__coalesces_small_writes_of_a_byte_stream() {
         let (mut out, shared) = outgoing(Kind::Bytes);
         let write = |n| shared.written.fetch_add(n, Ordering::Relaxed);
         for _ in 0..4 {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn on_credit__for_what_was_not_sent_is_refused() {
+    fn on_credit__rejects_more_than_was_sent() {
         let (mut out, shared) = outgoing(Kind::Messages);
         shared.sent.push(1).unwrap();
         assert!(out.on_credit(&shared, 1).is_err());

@@ -1,5 +1,5 @@
-//! How many connections each peer address has made to our listeners. An IPv6 host may have 2^64
-//! addresses, so IPv6 addresses count by their /64.
+//! Counts of connections by peer address, for the limits of listeners. An IPv6 host may have 2^64
+//! addresses, so IPv6 addresses are counted by their /64.
 
 use crate::config::Config;
 use crate::error::SetupError;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The counts of a network. An address is in the map only while something of it is counted.
+/// The counts of a network. An address is in the map only while one of its counts is not zero.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     counts: Mutex<Counts>,
@@ -16,32 +16,33 @@ pub(crate) struct Peers {
 #[derive(Debug, Default)]
 struct Counts {
     half_open: u32,
-    per_peer: BTreeMap<IpAddr, OfPeer>,
+    per_peer: BTreeMap<IpAddr, PeerCounts>,
 }
 
-/// What is counted of one address.
+/// The counts of one address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct OfPeer {
+struct PeerCounts {
     half_open: u32,
     connections: u32,
 }
 
-/// Counts a connection that a peer made until dropped, together with its memory.
+/// Counts an established connection of a peer until dropped. It is dropped together with the
+/// connection's memory.
 #[derive(Debug)]
-pub(crate) struct PeerPlace {
+pub(crate) struct ConnectionCount {
     peers: Arc<Peers>,
     peer: IpAddr,
 }
 
-/// A connection that is being set up, counted until this is dropped.
+/// Counts a connection in its handshake until dropped.
 #[derive(Debug)]
-pub(crate) struct HalfOpenPlace {
+pub(crate) struct HalfOpenCount {
     peers: Arc<Peers>,
     peer: IpAddr,
 }
 
 impl Peers {
-    /// Places for a connection that `peer` wants.
+    /// Counts a new connection of `peer`.
     ///
     /// # Errors
     /// [`SetupError::Limit`].
@@ -49,7 +50,7 @@ impl Peers {
         self: &Arc<Self>,
         config: &Config,
         peer: IpAddr,
-    ) -> Result<(HalfOpenPlace, PeerPlace), SetupError> {
+    ) -> Result<(HalfOpenCount, ConnectionCount), SetupError> {
         let peer = counted(peer);
         let mut counts = self.lock();
         let of_peer = counts.per_peer.get(&peer).copied().unwrap_or_default();
@@ -63,11 +64,11 @@ impl Peers {
             }
         }
         counts.half_open += 1;
-        let OfPeer { half_open, connections } = of_peer;
-        let more = OfPeer { half_open: half_open + 1, connections: connections + 1 };
+        let PeerCounts { half_open, connections } = of_peer;
+        let more = PeerCounts { half_open: half_open + 1, connections: connections + 1 };
         counts.per_peer.insert(peer, more);
         let peers = || self.clone();
-        Ok((HalfOpenPlace { peers: peers(), peer }, PeerPlace { peers: peers(), peer }))
+        Ok((HalfOpenCount { peers: peers(), peer }, ConnectionCount { peers: peers(), peer }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -76,10 +77,10 @@ impl Peers {
 }
 
 impl Counts {
-    fn change(&mut self, peer: IpAddr, change: impl FnOnce(&mut OfPeer)) {
+    fn change(&mut self, peer: IpAddr, change: impl FnOnce(&mut PeerCounts)) {
         if let Some(of_peer) = self.per_peer.get_mut(&peer) {
             change(of_peer);
-            if *of_peer == OfPeer::default() {
+            if *of_peer == PeerCounts::default() {
                 self.per_peer.remove(&peer);
             }
         }
@@ -94,7 +95,7 @@ fn counted(peer: IpAddr) -> IpAddr {
     }
 }
 
-impl Drop for HalfOpenPlace {
+impl Drop for HalfOpenCount {
     fn drop(&mut self) {
         let mut counts = self.peers.lock();
         counts.half_open -= 1;
@@ -102,7 +103,7 @@ impl Drop for HalfOpenPlace {
     }
 }
 
-impl Drop for PeerPlace {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.peers.lock().change(self.peer, |of_peer| of_peer.connections -= 1);
     }
@@ -141,8 +142,9 @@ mod tests {
         assert_eq!(refused(&peers.enter(&config, peer(1))), "max_half_open_per_peer");
         half_open.push(peers.enter(&config, peer(2)).unwrap());
         assert_eq!(refused(&peers.enter(&config, peer(3))), "max_half_open");
-        let connected: Vec<PeerPlace> = half_open.into_iter().map(|(_, place)| place).collect();
-        let more: Vec<PeerPlace> =
+        let connected: Vec<ConnectionCount> =
+            half_open.into_iter().map(|(_, count)| count).collect();
+        let more: Vec<ConnectionCount> =
             (0..2).map(|_| peers.enter(&config, peer(1)).unwrap().1).collect();
         assert_eq!(refused(&peers.enter(&config, peer(1))), "max_connections_per_peer");
         assert_eq!(refused(&peers.enter(&config, peer(2))), "none");
@@ -166,10 +168,10 @@ mod tests {
     fn drop__of_the_last_place_forgets_the_address() {
         let (peers, config) = (Arc::new(Peers::default()), config());
         for last in 0..100 {
-            let (half_open, place) = peers.enter(&config, peer(last)).unwrap();
+            let (half_open, count) = peers.enter(&config, peer(last)).unwrap();
             drop(half_open);
             assert_eq!(peers.lock().per_peer.len(), 1);
-            drop(place);
+            drop(count);
         }
         let counts = peers.lock();
         assert_eq!((counts.half_open, counts.per_peer.len()), (0, 0));

@@ -1,5 +1,5 @@
-//! The receiving half of a connection at its application: bytes out of the ring. What the other end
-//! may still write is copied first and looked at then.
+//! The receiving half of a connection at its application: it copies data out of the ring. The other
+//! end may still write to the ring, so data are copied first and checked in the copy.
 
 use crate::error::Error;
 use crate::half::Half;
@@ -10,17 +10,17 @@ use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What both kinds of connection receive with.
+/// The common part of both kinds of receiving halves.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     shared: Arc<Shared>,
     ring: Region,
-    /// Taken out of the ring since the beginning.
+    /// Bytes taken from the ring so far.
     bytes: u64,
     fragments: u64,
-    /// Of that, what the worker was told of.
-    told: (u64, u64),
-    /// The rest of a byte stream's fragment of which some was taken.
+    /// The counts of bytes and fragments at the last notification of the worker.
+    notified: (u64, u64),
+    /// The rest of a byte stream's fragment that was taken in part.
     rest: Option<Arrived>,
 }
 
@@ -36,14 +36,14 @@ impl Half for Receiving {
 
 impl Receiving {
     pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
-        Self { shared, ring, bytes: 0, fragments: 0, told: (0, 0), rest: None }
+        Self { shared, ring, bytes: 0, fragments: 0, notified: (0, 0), rest: None }
     }
 
-    /// The next message, in place of what is in `into`. False at the orderly end.
+    /// Copies the next message into `into`. False at the orderly end.
     pub(crate) fn try_message(&mut self, into: &mut Vec<u8>) -> Result<bool, Error> {
         debug_assert_eq!(self.shared.kind, Kind::Messages, "a byte stream has no messages");
         let Some(message) = self.pop()? else { return Ok(false) };
-        // What is longer is cut, what is shorter filled up: no byte is written twice for nothing.
+        // `resize` only truncates or extends, so that no byte is cleared in vain.
         into.resize(usize_from(message.bytes.into()), 0);
         self.copy_out(into);
         self.fragments += u64::from(message.fragments);
@@ -51,14 +51,14 @@ impl Receiving {
         Ok(true)
     }
 
-    /// As many bytes as there are and `into` takes; 0 at the orderly end.
+    /// Copies the available bytes into `into`; 0 at the orderly end.
     pub(crate) fn try_bytes(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         debug_assert_eq!(self.shared.kind, Kind::Bytes, "messages come as a whole");
         let mut count = 0;
         while count < into.len() {
             let next = match self.rest.take() {
                 Some(rest) => rest,
-                // What came before an error is given first.
+                // Data received before an error are returned first.
                 None if count > 0 => match self.shared.arrived.pop() {
                     Some(next) => next,
                     None => break,
@@ -82,7 +82,7 @@ impl Receiving {
         Ok(count)
     }
 
-    /// The next thing in the ring; `None` at the orderly end.
+    /// The next entry of the ring; `None` at the orderly end.
     fn pop(&mut self) -> Result<Option<Arrived>, Error> {
         if let Some(arrived) = self.shared.arrived.pop() {
             return Ok(Some(arrived));
@@ -92,7 +92,7 @@ impl Receiving {
         if !ended && cause.is_none() {
             return Err(Error::WouldBlock);
         }
-        // What came before the end was pushed before it was said.
+        // Data received before the end were pushed before the end was marked.
         match (self.shared.arrived.pop(), cause) {
             (Some(arrived), _) => Ok(Some(arrived)),
             (None, _) if ended => Ok(None),
@@ -110,24 +110,26 @@ impl Receiving {
         copied.and_then(|()| self.ring.copy_out(0, tail)).expect("offsets stay within the ring");
     }
 
-    /// Gives the places back, and tells the worker if that is worth a word to the other end.
+    /// Frees the space of taken data, and notifies the worker if credit is due.
     fn publish(&mut self) {
         self.shared.taken_bytes.store(self.bytes, Ordering::SeqCst);
         self.shared.taken.store(self.fragments, Ordering::SeqCst);
         let (bytes, fragments) = self.shared.shape.credit_after();
-        let owes = self.bytes - self.told.0 >= bytes || self.fragments - self.told.1 >= fragments;
-        // The worker marks the end first and then looks at what was taken: one of us sees it.
+        let owes =
+            self.bytes - self.notified.0 >= bytes || self.fragments - self.notified.1 >= fragments;
+        // The worker marks the end before it reads the counts, so one of both sees the other's
+        // change.
         let ends = self.shared.has(Milestone::PeerFinished) || self.shared.has(Milestone::Finished);
         if owes || ends {
-            self.told = (self.bytes, self.fragments);
-            self.shared.tell_worker();
+            self.notified = (self.bytes, self.fragments);
+            self.shared.notify_worker();
         }
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.shared.set(Milestone::Deaf);
-        self.shared.tell_worker();
+        self.shared.set(Milestone::ReceiveClosed);
+        self.shared.notify_worker();
     }
 }

@@ -1,4 +1,5 @@
-//! The sending half of a connection at its application: bytes into the ring, lengths to the worker.
+//! The sending half of a connection at its application: it copies data into the ring and lengths to
+//! the worker.
 
 use crate::error::{Cause, Error};
 use crate::half::Half;
@@ -9,12 +10,12 @@ use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What both kinds of connection send with.
+/// The common part of both kinds of sending halves.
 #[derive(Debug)]
 pub(crate) struct Sending {
     shared: Arc<Shared>,
     ring: Region,
-    /// Bytes put into the ring since the beginning.
+    /// Bytes written to the ring so far.
     written: u64,
 }
 
@@ -33,7 +34,7 @@ impl Sending {
         Self { shared, ring, written: 0 }
     }
 
-    /// A whole message, or nothing of it.
+    /// Sends a whole message, or no part of it.
     pub(crate) fn try_message(&mut self, message: &[u8]) -> Result<(), Error> {
         debug_assert_eq!(self.shared.kind, Kind::Messages, "a byte stream has no messages");
         let max = usize_from(self.shared.shape.max_message_bytes.into());
@@ -47,11 +48,11 @@ impl Sending {
         self.copy_in(message);
         let pushed = self.shared.sent.push(u32_from(message.len()));
         assert!(pushed.is_ok(), "nobody else pushes, and there was room");
-        self.shared.tell_worker();
+        self.shared.notify_worker();
         Ok(())
     }
 
-    /// As many of `bytes` as there is room for, at least one.
+    /// Sends as much of `bytes` as fits, at least one byte.
     pub(crate) fn try_bytes(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         debug_assert_eq!(self.shared.kind, Kind::Bytes, "messages go as a whole");
         self.check_open()?;
@@ -61,19 +62,19 @@ impl Sending {
         }
         self.copy_in(&bytes[..count]);
         self.shared.written.store(self.written, Ordering::Release);
-        self.shared.tell_worker();
+        self.shared.notify_worker();
         Ok(count)
     }
 
-    /// No more will be sent.
+    /// Finishes sending.
     pub(crate) fn finish(&mut self) {
         if !self.shared.has(Milestone::Finished) {
             self.shared.set(Milestone::Finished);
-            self.shared.tell_worker();
+            self.shared.notify_worker();
         }
     }
 
-    /// Whether the other application has taken everything; an error if it never will.
+    /// True if the other application has taken everything; an error if it never will.
     pub(crate) fn check_drained(&self) -> Result<(), Error> {
         if self.shared.has(Milestone::Drained) {
             return Ok(());
@@ -84,11 +85,11 @@ impl Sending {
         }
     }
 
-    /// Gives the whole connection up.
+    /// Aborts the whole connection.
     pub(crate) fn abort(&self, why: &str) {
         self.shared.fail(Cause::Aborted(why.to_owned()));
         self.shared.set(Milestone::Aborted);
-        self.shared.tell_worker();
+        self.shared.notify_worker();
     }
 
     fn check_open(&self) -> Result<(), Error> {

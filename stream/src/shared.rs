@@ -1,9 +1,9 @@
-//! What the application's halves of a connection and its channel on the worker know of each other:
-//! lengths, counts and how it ended. The bytes are in the rings.
+//! State shared by an application's halves of a connection and its channel on the worker: lengths,
+//! counters and the cause of the end. The data are in the rings.
 
 use crate::config::Shape;
 use crate::error::Cause;
-use crate::peers::PeerPlace;
+use crate::peers::ConnectionCount;
 use crate::signal::Signal;
 use crossbeam_queue::ArrayQueue;
 use spanwire_base::usize_from;
@@ -12,21 +12,21 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What a connection carries; both ends must say the same.
+/// The kind of a connection; both ends must request the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// Messages with their borders.
+    /// Messages with their boundaries.
     Messages,
-    /// Bytes, however they were cut.
+    /// Bytes without message boundaries.
     Bytes,
 }
 
-/// The worker's in-tray: channels whose applications did something.
+/// The queue of channels whose applications did something, for the worker.
 #[derive(Debug)]
-pub(crate) struct Tray {
+pub(crate) struct ReadyQueue {
     slots: ArrayQueue<u32>,
-    /// Found no room in `slots`: look at all of them.
+    /// A channel did not fit into `slots`: the worker must visit all channels.
     overflowed: AtomicBool,
     pub(crate) bell: Arc<Doorbell>,
 }
@@ -36,27 +36,27 @@ pub(crate) struct Tray {
 pub(crate) struct Shared {
     pub(crate) kind: Kind,
     pub(crate) shape: Shape,
-    /// The channel's place at the worker.
+    /// The channel's slot at the worker.
     slot: u32,
-    tray: Arc<Tray>,
+    ready_queue: Arc<ReadyQueue>,
     is_in_tray: AtomicBool,
     /// Messages in the send ring, by length, in order; not used for a byte stream.
     pub(crate) sent: ArrayQueue<u32>,
-    /// Bytes put into the send ring since the beginning.
+    /// Bytes written to the send ring so far.
     pub(crate) written: AtomicU64,
-    /// Of those, bytes whose place may be used again.
+    /// Bytes of the send ring freed so far.
     pub(crate) freed: AtomicU64,
-    /// What is in the receive ring and may be taken, in order.
+    /// Data in the receive ring that the application may take, in order.
     pub(crate) arrived: ArrayQueue<Arrived>,
-    /// Fragments and bytes taken out of the receive ring since the beginning.
+    /// Fragments and bytes taken from the receive ring so far.
     pub(crate) taken: AtomicU64,
     pub(crate) taken_bytes: AtomicU64,
     flags: AtomicU8,
     cause: OnceLock<Cause>,
     pub(crate) sendable: Signal,
     pub(crate) receivable: Signal,
-    /// Counts against the peer's limit until all handles and the worker have dropped this.
-    _place: Option<PeerPlace>,
+    /// Counts against the peer's limit until all handles and the worker have dropped this state.
+    _count: Option<ConnectionCount>,
 }
 
 /// A message in the receive ring, or a fragment of a byte stream.
@@ -66,37 +66,37 @@ pub(crate) struct Arrived {
     pub(crate) fragments: u32,
 }
 
-/// What has happened in a connection's life. Each happens once and stays.
+/// Events in a connection's life. Each happens at most once and is permanent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Milestone {
-    /// The application sends no more.
+    /// The application has finished sending.
     Finished = 1,
-    /// The application takes no more.
-    Deaf = 2,
-    /// The other end sends no more; what came before is in `arrived`.
+    /// The application receives no more.
+    ReceiveClosed = 2,
+    /// The other end has finished sending; data received before are in `arrived`.
     PeerFinished = 4,
-    /// The other application has taken everything.
+    /// The other application has taken all data.
     Drained = 8,
-    /// The application gives up; the cause is set.
+    /// The application has aborted; the cause is set.
     Aborted = 16,
-    /// The worker has let go of the connection.
+    /// The worker has released the connection.
     Gone = 32,
 }
 
-impl Tray {
+impl ReadyQueue {
     pub(crate) fn new(channels: u32, bell: Arc<Doorbell>) -> Self {
-        // A channel's place may be given to the next one while the last one's handles are left.
+        // A slot may be reused by a new channel while handles of the previous one remain.
         let slots = ArrayQueue::new(usize_from(channels.into()) * 2);
         Self { slots, overflowed: AtomicBool::new(false), bell }
     }
 
-    /// The next channel to look at. What its application did before is visible then.
+    /// The next channel to visit. Everything that its application did before is visible then.
     pub(crate) fn pop(&self) -> Option<u32> {
         self.slots.pop()
     }
 
-    /// True once when channels were left out for want of room.
+    /// True once after channels did not fit.
     pub(crate) fn take_overflow(&self) -> bool {
         self.overflowed.load(Ordering::Relaxed) && self.overflowed.swap(false, Ordering::SeqCst)
     }
@@ -105,13 +105,18 @@ impl Tray {
 impl Shared {
     /// # Errors
     /// There are no descriptors left.
-    pub(crate) fn new(kind: Kind, shape: Shape, slot: u32, tray: Arc<Tray>) -> io::Result<Self> {
+    pub(crate) fn new(
+        kind: Kind,
+        shape: Shape,
+        slot: u32,
+        ready_queue: Arc<ReadyQueue>,
+    ) -> io::Result<Self> {
         let fragments = usize_from(shape.fragments.into());
         Ok(Self {
             kind,
             shape,
             slot,
-            tray,
+            ready_queue,
             is_in_tray: AtomicBool::new(false),
             sent: ArrayQueue::new(fragments),
             written: AtomicU64::new(0),
@@ -123,28 +128,29 @@ impl Shared {
             cause: OnceLock::new(),
             sendable: Signal::new()?,
             receivable: Signal::new()?,
-            _place: None,
+            _count: None,
         })
     }
 
-    /// The same for a connection that is counted at `place`.
-    pub(crate) fn counted_at(self, place: Option<PeerPlace>) -> Self {
-        Self { _place: place, ..self }
+    /// The same, counted by `count`.
+    pub(crate) fn counted_by(self, count: Option<ConnectionCount>) -> Self {
+        Self { _count: count, ..self }
     }
 
-    /// Tells the worker that the application did something, which it has published before.
-    pub(crate) fn tell_worker(&self) {
+    /// Notifies the worker that the application did something, which must have been published
+    /// before.
+    pub(crate) fn notify_worker(&self) {
         if self.has(Milestone::Gone) || self.is_in_tray.swap(true, Ordering::SeqCst) {
             return;
         }
-        if self.tray.slots.push(self.slot).is_err() {
-            self.tray.overflowed.store(true, Ordering::SeqCst);
+        if self.ready_queue.slots.push(self.slot).is_err() {
+            self.ready_queue.overflowed.store(true, Ordering::SeqCst);
         }
-        self.tray.bell.ring();
+        self.ready_queue.bell.ring();
     }
 
-    /// The worker is about to look: what happens from now on is news again.
-    pub(crate) fn out_of_tray(&self) {
+    /// Called by the worker before it visits the channel: later changes need a new notification.
+    pub(crate) fn clear_queued(&self) {
         self.is_in_tray.swap(false, Ordering::SeqCst);
     }
 
@@ -156,13 +162,13 @@ impl Shared {
         self.flags.load(Ordering::SeqCst) & milestone as u8 != 0
     }
 
-    /// Ends the connection, unless it has ended. The first cause counts.
+    /// Ends the connection with `cause`, unless it has ended already.
     pub(crate) fn fail(&self, cause: Cause) {
         let _ = self.cause.set(cause);
         self.raise_all();
     }
 
-    /// Why it is gone, if it is.
+    /// The cause of the end, if it has ended.
     pub(crate) fn cause(&self) -> Option<&Cause> {
         self.cause.get()
     }
@@ -178,45 +184,45 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    fn shared(tray: &Arc<Tray>, slot: u32) -> Shared {
+    fn shared(ready_queue: &Arc<ReadyQueue>, slot: u32) -> Shared {
         let shape = Shape::wanted(&Config::default());
-        Shared::new(Kind::Messages, shape, slot, tray.clone()).unwrap()
+        Shared::new(Kind::Messages, shape, slot, ready_queue.clone()).unwrap()
     }
 
     #[test]
-    fn tell_worker__puts_a_channel_into_the_tray_once() {
-        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
-        let channel = shared(&tray, 0);
-        channel.tell_worker();
-        channel.tell_worker();
-        assert!(tray.bell.take());
-        assert_eq!((tray.pop(), tray.pop()), (Some(0), None));
-        channel.tell_worker();
-        assert_eq!(tray.pop(), None, "not looked at yet");
-        channel.out_of_tray();
-        channel.tell_worker();
-        assert_eq!(tray.pop(), Some(0));
-        channel.out_of_tray();
+    fn tell_worker__queues_a_channel_once() {
+        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channel = shared(&ready_queue, 0);
+        channel.notify_worker();
+        channel.notify_worker();
+        assert!(ready_queue.bell.take());
+        assert_eq!((ready_queue.pop(), ready_queue.pop()), (Some(0), None));
+        channel.notify_worker();
+        assert_eq!(ready_queue.pop(), None, "not looked at yet");
+        channel.clear_queued();
+        channel.notify_worker();
+        assert_eq!(ready_queue.pop(), Some(0));
+        channel.clear_queued();
         channel.set(Milestone::Gone);
-        channel.tell_worker();
-        assert_eq!(tray.pop(), None, "nobody is there to look");
+        channel.notify_worker();
+        assert_eq!(ready_queue.pop(), None, "nobody is there to look");
     }
 
     #[test]
-    fn tell_worker__without_room_has_all_of_them_looked_at() {
-        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
-        let channels = [0; 3].map(|slot| shared(&tray, slot));
+    fn tell_worker__a_full_queue_makes_the_worker_visit_all() {
+        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channels = [0; 3].map(|slot| shared(&ready_queue, slot));
         for channel in &channels {
-            channel.tell_worker();
+            channel.notify_worker();
         }
-        assert!(tray.take_overflow() && !tray.take_overflow());
-        assert!(tray.bell.take());
+        assert!(ready_queue.take_overflow() && !ready_queue.take_overflow());
+        assert!(ready_queue.bell.take());
     }
 
     #[test]
     fn fail__the_first_cause_counts() {
-        let tray = Arc::new(Tray::new(1, Arc::new(Doorbell::new().unwrap())));
-        let channel = shared(&tray, 0);
+        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+        let channel = shared(&ready_queue, 0);
         channel.fail(Cause::PeerGone("first"));
         channel.fail(Cause::PeerGone("second"));
         assert_eq!(channel.cause(), Some(&Cause::PeerGone("first")));

@@ -1,6 +1,6 @@
-//! The side connection: one JSON object a line over TCP, by which two ends learn of each other what
-//! a connection needs, and which lives as long as it does
-//! (docs/protocol/stream-and-copy.md, "Setting up").
+//! The side connection: one JSON object per line over TCP, by which two ends set up a connection.
+//! It stays open for the lifetime of the connection (docs/protocol/stream-and-copy.md, "Setting
+//! up").
 
 use crate::channel::Local;
 use crate::config::Shape;
@@ -16,35 +16,35 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Version of this exchange. Both ends must speak the same one.
+/// Version of this exchange. Both ends must use the same one.
 pub(crate) const VERSION: u32 = 1;
 
-/// Everything that is said.
+/// A message of the side connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(crate) enum Word {
-    /// Who an end is and what it lends; the caller speaks first.
+pub(crate) enum SideMessage {
+    /// Identity, capabilities and receive ring of an end. The caller sends its hello first.
     Hello(Box<Hello>),
     /// The caller's queue pair is connected.
     Ready,
-    /// There will be no connection.
+    /// The connection is rejected.
     Reject {
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
-    /// The connection is given up.
+    /// The connection is aborted.
     Abort {
-        /// Why, for people.
+        /// Reason, for people.
         reason: String,
     },
 }
 
-/// Who an end is and what it lends.
+/// Identity, capabilities and receive ring of an end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) version: u32,
     pub(crate) carries: Kind,
-    /// What the applications speak to each other.
+    /// The application protocol.
     #[serde(default)]
     pub(crate) protocol: String,
     /// The RoCE address.
@@ -57,7 +57,7 @@ pub(crate) struct Hello {
     pub(crate) ring: Ring,
 }
 
-/// The receive ring, and what the end asks for.
+/// The receive ring, and the limits that the end requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Ring {
     va: u64,
@@ -76,30 +76,30 @@ pub(crate) struct Side {
     peer: SocketAddr,
 }
 
-/// What a look at the side connection found.
+/// The result of polling the side connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Polled {
     Nothing,
-    Word(Word),
-    /// It ended, or is not what it should be.
+    Message(SideMessage),
+    /// The connection ended, or violated the protocol.
     End,
 }
 
 impl Hello {
-    /// What the other end's channel needs, and what it asks for.
+    /// Parameters of the peer's channel, and the shape that the peer requests.
     pub(crate) fn local(&self) -> Local {
         let Ring { va, rkey, .. } = self.ring;
         Local { qp: self.qp, va, rkey }
     }
 
-    /// The same with the queue pair and the ring that `local` names.
+    /// The same hello with the queue pair and the ring of `local`.
     pub(crate) fn lending(mut self, local: &Local) -> Self {
         self.qp = local.qp;
         self.ring = Ring::of(local, self.shape());
         self
     }
 
-    /// Bytes of the process's memory that it holds.
+    /// Bytes of memory in use.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn heap_bytes(&self) -> usize {
         self.protocol.capacity() + self.modes.heap_bytes()
@@ -121,7 +121,8 @@ impl Ring {
 }
 
 impl Side {
-    /// Over `stream`. A peer that vanishes without a word is noticed within [`PEER_GONE_WITHIN`].
+    /// A side connection over `stream`. A peer that vanishes is detected within
+    /// [`PEER_GONE_WITHIN`].
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         TCP_LIMITS.apply(&stream)?;
         let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
@@ -129,12 +130,12 @@ impl Side {
         Ok(Self { lines: SideConnection::new(stream, LINE_BYTES_MAX), local, peer })
     }
 
-    /// Our address; IPv4 as IPv4.
+    /// The local address; IPv4-mapped addresses as IPv4.
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The peer's address; IPv4 as IPv4.
+    /// The peer's address; IPv4-mapped addresses as IPv4.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -143,17 +144,17 @@ impl Side {
         self.lines.socket()
     }
 
-    pub(crate) fn send(&self, word: &Word) -> io::Result<()> {
+    pub(crate) fn send(&self, word: &SideMessage) -> io::Result<()> {
         self.lines.send(word)
     }
 
-    /// Says `word` if that needs no waiting: nobody is left to be told of a failure.
-    pub(crate) fn send_last(&self, word: &Word) {
+    /// Sends `word` if that does not block. Errors are ignored, because the connection ends.
+    pub(crate) fn send_last(&self, word: &SideMessage) {
         self.lines.send_last(word);
     }
 
-    /// The next word, until `deadline`; a rejection arrives as an error.
-    pub(crate) fn recv(&mut self, deadline: Instant) -> Result<Word, SetupError> {
+    /// The next message, until `deadline`. A rejection is returned as an error.
+    pub(crate) fn recv(&mut self, deadline: Instant) -> Result<SideMessage, SetupError> {
         let begin = Instant::now();
         let line = self.lines.recv_line(deadline).map_err(|e| match e {
             SideError::Io(_) | SideError::Closed => SetupError::Closed,
@@ -161,19 +162,19 @@ impl Side {
             SideError::TooLong(e) => SetupError::Garbled(e.to_string()),
         })?;
         match parse(&line)? {
-            Word::Reject { reason } | Word::Abort { reason } => {
+            SideMessage::Reject { reason } | SideMessage::Abort { reason } => {
                 Err(SetupError::Refused(printable(&reason)))
             }
             word => Ok(word),
         }
     }
 
-    /// What has come, without waiting.
-    pub(crate) fn look(&mut self) -> Heard {
+    /// Polls for a message.
+    pub(crate) fn look(&mut self) -> Polled {
         match self.lines.try_line() {
-            Ok(Some(line)) => parse(&line).map_or(Heard::End, Heard::Word),
-            Ok(None) => Heard::Nothing,
-            Err(_) => Heard::End,
+            Ok(Some(line)) => parse(&line).map_or(Polled::End, Polled::Message),
+            Ok(None) => Polled::Nothing,
+            Err(_) => Polled::End,
         }
     }
 }
@@ -184,23 +185,23 @@ impl AsFd for Side {
     }
 }
 
-/// The word of a line.
-pub(crate) fn parse(line: &[u8]) -> Result<Word, SetupError> {
+/// Parses a line.
+pub(crate) fn parse(line: &[u8]) -> Result<SideMessage, SetupError> {
     // The message may quote the peer's bytes.
     serde_json::from_slice(line).map_err(|e| SetupError::Garbled(printable(&e.to_string())))
 }
 
-/// What a peer says for people, fit for a terminal and of bounded length.
+/// Text of a peer, escaped for a terminal and of bounded length.
 pub(crate) fn printable(text: &str) -> String {
     let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     shown.take(REASON_CHARS_MAX).collect()
 }
 
-/// How soon a peer that vanished without closing its sockets is noticed at the latest.
+/// Time limit for the detection of a peer that vanished without closing its sockets.
 pub(crate) const PEER_GONE_WITHIN: Duration = Duration::from_secs(8);
 
 const TCP_LIMITS: TcpLimits = TcpLimits {
-    // A line fits the socket's buffer; a peer that does not read waits for no one.
+    // A line fits the socket's buffer, so only a peer that does not read delays a write.
     write_within: Duration::from_secs(1),
     idle: Duration::from_secs(4),
     interval: Duration::from_secs(1),
@@ -208,7 +209,7 @@ const TCP_LIMITS: TcpLimits = TcpLimits {
     peer_gone_within: PEER_GONE_WITHIN,
 };
 
-/// The longest line, without its end. A hello with every mode there may be is a tenth of that.
+/// The longest line, without its newline. A hello with every known mode has a tenth of that.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Longer reasons are cut.
@@ -234,16 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn recv__gives_words_however_they_are_cut() {
+    fn recv__messages_do_not_depend_on_read_boundaries() {
         let (mut side, raw) = pair();
         raw.write_all(b"{\"type\":\"ready\"}\n{\"type\":\"re").unwrap();
-        assert_eq!(side.recv(late()).unwrap(), Word::Ready);
+        assert_eq!(side.recv(late()).unwrap(), SideMessage::Ready);
         raw.write_all(b"ady\"}\n").unwrap();
-        assert_eq!(side.recv(late()).unwrap(), Word::Ready);
+        assert_eq!(side.recv(late()).unwrap(), SideMessage::Ready);
     }
 
     #[test]
-    fn recv__says_what_is_wrong() {
+    fn recv__distinguishes_errors() {
         let (mut side, raw) = pair();
         assert!(matches!(side.recv(soon()), Err(SetupError::Silent(_))));
         raw.write_all(b"GET / HTTP/1.1\n").unwrap();
@@ -255,10 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn recv__a_line_without_end_is_refused() {
+    fn recv__rejects_a_line_without_end() {
         let (mut side, raw) = pair();
         let flood = std::thread::spawn(move || {
-            // The other end hangs up in the middle of it.
+            // The other end closes the connection meanwhile.
             let _ = raw.write_all(&vec![b'x'; LINE_BYTES_MAX * 8]);
         });
         assert!(matches!(side.recv(late()), Err(SetupError::Garbled(_))));
@@ -267,18 +268,18 @@ mod tests {
     }
 
     #[test]
-    fn look__finds_a_word_nothing_and_the_end() {
+    fn look__finds_a_message_nothing_and_the_end() {
         let (mut side, raw) = pair();
-        assert_eq!(side.look(), Heard::Nothing);
+        assert_eq!(side.look(), Polled::Nothing);
         raw.write_all(b"{\"type\":\"abort\",\"reason\":\"x\"}\n").unwrap();
-        let abort = Word::Abort { reason: "x".into() };
+        let abort = SideMessage::Abort { reason: "x".into() };
         let deadline = late();
-        while side.look() == Heard::Nothing {
+        while side.look() == Polled::Nothing {
             assert!(Instant::now() < deadline);
         }
         raw.write_all(b"{\"type\":\"abort\",\"reason\":\"x\"}\n").unwrap();
         drop(raw);
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!((side.look(), side.look()), (Heard::Word(abort), Heard::End));
+        assert_eq!((side.look(), side.look()), (Polled::Message(abort), Polled::End));
     }
 }

@@ -1,5 +1,5 @@
-//! How the worker wakes an application that waits: blocked in a call, as a task, or in its own
-//! event loop on a descriptor.
+//! Wake-ups from the worker to a waiting application: a blocked call, a task, or its own event loop
+//! on a descriptor.
 
 use spanwire_io::doorbell::EventFd;
 use std::io;
@@ -9,18 +9,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// One thing to wait for: that something can be received, or sent.
+/// A condition to wait for: that data can be received, or sent.
 ///
-/// No wake-up is lost: who waits first arms the signal and then looks once more; the worker first
-/// publishes and then looks whether the signal is armed, with a fence between on both sides.
-/// Raising one that nobody armed costs a fence and a load.
+/// No wake-up is lost: a waiter arms the signal and then checks the condition again. The worker
+/// publishes first and then checks whether the signal is armed. Both have a fence between their two
+/// steps. Raising a signal that is not armed costs a fence and a load.
 #[derive(Debug)]
 pub(crate) struct Signal {
     armed: AtomicBool,
     waker: Mutex<Option<Waker>>,
     raised: Condvar,
     event: EventFd,
-    /// Somebody has asked for the descriptor.
+    /// The descriptor was requested.
     event_is_used: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl Signal {
         })
     }
 
-    /// Wakes whoever waits. What they wait for has been published before.
+    /// Wakes the waiters. The state they wait for must have been published before.
     pub(crate) fn raise(&self) {
         fence(Ordering::SeqCst);
         if !self.armed.load(Ordering::Relaxed) {
@@ -57,8 +57,8 @@ impl Signal {
         }
     }
 
-    /// To be called when nothing was found: the next [`Signal::raise`] makes the descriptor
-    /// readable and wakes `waker`. The caller looks once more afterwards.
+    /// Arms the signal after a failed check: the next [`Signal::raise`] makes the descriptor
+    /// readable and wakes `waker`. The caller must check again afterwards.
     pub(crate) fn arm(&self, waker: Option<&Waker>) {
         if self.event_is_used.load(Ordering::Relaxed) {
             self.event.clear();
@@ -75,8 +75,8 @@ impl Signal {
         fence(Ordering::SeqCst);
     }
 
-    /// Blocks until `look` gives something, or until `deadline`. `look` is called before anything
-    /// else, and after every raise.
+    /// Blocks until `look` returns a value, or until `deadline`. `look` is called first, and after
+    /// every raise.
     pub(crate) fn wait<T>(
         &self,
         deadline: Option<Instant>,
@@ -89,7 +89,7 @@ impl Signal {
             let guard = self.lock();
             self.armed.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            // A raise from here on waits for the lock, which only the wait gives back.
+            // A raise from here on needs the lock, which only the wait releases.
             if let Some(found) = look() {
                 return Some(found);
             }
@@ -106,7 +106,7 @@ impl Signal {
         }
     }
 
-    /// The descriptor; readable now, so that its user tries first.
+    /// The descriptor. It is readable at first, so that its user tries before it waits.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         if !self.event_is_used.swap(true, Ordering::Relaxed) {
             self.event.signal();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn raise__wakes_the_newest_waker_once() {
+    fn raise__wakes_the_last_waker_once() {
         let signal = Signal::new().unwrap();
         let [old, new] = [(); 2].map(|()| Arc::new(Count::default()));
         signal.raise();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn wait__ends_with_its_time() {
+    fn wait__ends_at_its_deadline() {
         let signal = Signal::new().unwrap();
         let begin = Instant::now();
         let deadline = Some(begin + Duration::from_millis(5));

@@ -1,11 +1,11 @@
-//! Two channels on a virtual wire with virtual time, and their applications' halves.
+//! Two channels on a virtual wire with virtual time, and the halves of their applications.
 
-use crate::channel::{Channel, Opening, Rings, Standing};
+use crate::channel::{Channel, ChannelState, Opening, Rings};
 use crate::config::{Config, Shape};
 use crate::error::Cause;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
-use crate::shared::{Kind, Shared, Tray};
+use crate::shared::{Kind, ReadyQueue, Shared};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
 use spanwire_host::queue_pair::Route;
 use spanwire_io::doorbell::Doorbell;
@@ -14,13 +14,13 @@ use spanwire_wire::MacAddr;
 use std::sync::Arc;
 
 pub(crate) fn shared(kind: Kind, shape: Shape) -> Shared {
-    let tray = Tray::new(1, Arc::new(Doorbell::new().unwrap()));
-    Shared::new(kind, shape, 0, Arc::new(tray)).unwrap()
+    let ready_queue = ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap()));
+    Shared::new(kind, shape, 0, Arc::new(ready_queue)).unwrap()
 }
 
-/// What the wire does to a frame, in millionths.
+/// Faults of the wire, in millionths of frames.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Weather {
+pub(crate) struct Faults {
     pub(crate) loss_ppm: u32,
     pub(crate) late_ppm: u32,
     pub(crate) twice_ppm: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Weather {
 pub(crate) struct End {
     pub(crate) endpoint: Endpoint,
     pub(crate) channel: Channel,
-    pub(crate) standing: Standing,
+    pub(crate) state: ChannelState,
     pub(crate) sending: Option<Sending>,
     pub(crate) receiving: Option<Receiving>,
     inbox: Vec<(Time, u64, Vec<u8>)>,
@@ -39,7 +39,7 @@ pub(crate) struct End {
 pub(crate) struct Pair {
     pub(crate) now: Time,
     pub(crate) ends: [End; 2],
-    pub(crate) weather: Weather,
+    pub(crate) faults: Faults,
     rng: Rng,
     frames: u64,
 }
@@ -84,11 +84,11 @@ impl Pair {
         let mut opened = opened.into_iter();
         let ends = halves.map(|(channel, sending, receiving)| {
             let (endpoint, _) = opened.next().unwrap();
-            let standing = Standing::Open;
-            End { endpoint, channel, standing, sending, receiving, inbox: Vec::new() }
+            let state = ChannelState::Open;
+            End { endpoint, channel, state, sending, receiving, inbox: Vec::new() }
         });
-        let (weather, rng) = (Weather::default(), Rng::new(7));
-        Self { now: Time::ZERO, ends, weather, rng, frames: 0 }
+        let (faults, rng) = (Faults::default(), Rng::new(7));
+        Self { now: Time::ZERO, ends, faults, rng, frames: 0 }
     }
 
     pub(crate) fn sender(&mut self, side: usize) -> &mut Sending {
@@ -99,7 +99,7 @@ impl Pair {
         self.ends[side].receiving.as_mut().expect("not dropped")
     }
 
-    /// Runs until nothing moves, or for `limit`. False when it stopped at the limit.
+    /// Runs until no event is left, or for `limit`. False if it stopped at the limit.
     pub(crate) fn run(&mut self, limit: Dur) -> bool {
         let end = self.now + limit;
         loop {
@@ -127,8 +127,8 @@ impl Pair {
             end.endpoint.handle_timeout(now);
         }
         end.work();
-        if self.ends[1 - side].standing == Standing::Done {
-            self.ends[side].hear_of_end();
+        if self.ends[1 - side].state == ChannelState::Done {
+            self.ends[side].handle_peer_closed();
         }
         let mut frame = vec![0; 8192];
         while let Some(meta) = self.ends[side].endpoint.poll_transmit(now, PortId::HOST, &mut frame)
@@ -140,12 +140,12 @@ impl Pair {
 
     fn carry(&mut self, side: usize, frame: &[u8]) {
         let mut happens = |ppm: u32| self.rng.per_million(ppm);
-        let copies = match (happens(self.weather.loss_ppm), happens(self.weather.twice_ppm)) {
+        let copies = match (happens(self.faults.loss_ppm), happens(self.faults.twice_ppm)) {
             (true, _) => 0,
             (false, true) => 2,
             (false, false) => 1,
         };
-        let late = if happens(self.weather.late_ppm) { Dur::from_us(30) } else { Dur::ZERO };
+        let late = if happens(self.faults.late_ppm) { Dur::from_us(30) } else { Dur::ZERO };
         for _ in 0..copies {
             self.frames += 1;
             let at = self.now + Dur::from_us(5) + late;
@@ -155,34 +155,34 @@ impl Pair {
 }
 
 impl End {
-    /// As the worker does it.
+    /// Runs the channel as the worker does.
     pub(crate) fn work(&mut self) {
-        if self.standing != Standing::Open {
+        if self.state != ChannelState::Open {
             return;
         }
-        self.channel.shared().out_of_tray();
+        self.channel.shared().clear_queued();
         while let Some(event) = self.endpoint.poll_async_event() {
-            self.standing = Channel::handle_event(event);
+            self.state = Channel::handle_event(event);
         }
-        if self.standing == Standing::Open {
-            self.standing = self.channel.handle_completions(&mut self.endpoint);
+        if self.state == ChannelState::Open {
+            self.state = self.channel.handle_completions(&mut self.endpoint);
         }
-        self.close_if_over();
+        self.close_if_done();
     }
 
-    /// The other end is done and has closed the side connection.
-    fn hear_of_end(&mut self) {
-        if self.standing == Standing::Open {
-            self.standing = self.channel.handle_peer_left(None);
-            self.close_if_over();
+    /// Handles the closed side connection of an end that is done.
+    fn handle_peer_closed(&mut self) {
+        if self.state == ChannelState::Open {
+            self.state = self.channel.handle_peer_left(None);
+            self.close_if_done();
         }
     }
 
-    fn close_if_over(&mut self) {
-        let cause = match &self.standing {
-            Standing::Open => return,
-            Standing::Done => Cause::PeerGone("done"),
-            Standing::Lost(cause) => cause.clone(),
+    fn close_if_done(&mut self) {
+        let cause = match &self.state {
+            ChannelState::Open => return,
+            ChannelState::Done => Cause::PeerGone("done"),
+            ChannelState::Lost(cause) => cause.clone(),
         };
         self.channel.close(&mut self.endpoint, cause);
     }

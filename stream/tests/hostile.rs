@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 const LATE: Duration = Duration::from_secs(20);
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A queue pair of the stranger's, connected to a connection of the listener's.
-struct Line {
+/// A queue pair of the hostile peer, connected to a connection of the listener.
+struct AttackerQp {
     _side: BufReader<TcpStream>,
     qpn: Qpn,
     /// The listener's ring for this connection.
     ring: RemoteAddr,
 }
 
-/// The machine at the other end of the pipe.
-struct Stranger {
+/// The hostile host at the other end of the pipe.
+struct HostilePeer {
     endpoint: Endpoint,
     attachment: Attachment,
     driver: Driver,
@@ -39,7 +39,7 @@ struct Stranger {
     mr: MemoryRegion,
 }
 
-impl Stranger {
+impl HostilePeer {
     fn new(attachment: Attachment) -> Self {
         let config = Config::default().validate().expect("the defaults");
         let mut endpoint = Endpoint::new(config, [9; 32]);
@@ -51,8 +51,8 @@ impl Stranger {
         Self { endpoint, attachment, driver, pd, cq, memory, mr }
     }
 
-    /// Sets a connection up, by the words of docs/protocol/stream-and-copy.md, "Setting up".
-    fn call(&mut self, address: SocketAddr, mode: WireMode) -> Line {
+    /// Sets up a connection, with the messages of docs/protocol/stream-and-copy.md, "Setting up".
+    fn call(&mut self, address: SocketAddr, mode: WireMode) -> AttackerQp {
         let caps = QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() };
         let qpn = self.endpoint.create_qp(&QpInit::new(self.pd, self.cq, self.cq, caps)).unwrap();
         self.endpoint.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
@@ -95,11 +95,11 @@ impl Stranger {
         self.endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts)).unwrap();
         writeln!(side.get_ref(), "{{\"type\":\"ready\"}}").unwrap();
         let ring = RemoteAddr { va: number("/ring/va"), rkey: word("/ring/rkey") };
-        Line { _side: side, qpn, ring }
+        AttackerQp { _side: side, qpn, ring }
     }
 
     /// Writes `bytes` from `line` to the beginning of `ring`, as a whole message if `is_message`.
-    fn write(&mut self, line: &Line, ring: RemoteAddr, bytes: &[u8], is_message: bool) -> Wc {
+    fn write(&mut self, line: &AttackerQp, ring: RemoteAddr, bytes: &[u8], is_message: bool) -> Wc {
         self.memory.copy_in(0, bytes).unwrap();
         let len = u32::try_from(bytes.len()).unwrap();
         let sges = [Sge { addr: self.mr.addr, len, lkey: self.mr.lkey }];
@@ -128,17 +128,17 @@ fn write__with_another_connections_rkey_ends_the_writer_and_changes_nothing() {
         let network = Network::over(a, "lo", NetworkOptions::default()).unwrap();
         let listener: Listener<_> = network.listen(0, ConnectOptions::default()).unwrap();
         let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
-        let mut stranger = Stranger::new(b);
+        let mut peer = HostilePeer::new(b);
         let lines = [(); 2].map(|()| {
-            let line = stranger.call(address, mode);
+            let line = peer.call(address, mode);
             (line, listener.accept_timeout(LATE).unwrap().expect("it called"))
         });
         let [(victim, mut to_victim), (attacker, mut to_attacker)] = lines;
-        let told = stranger.write(&victim, victim.ring, b"the victim's own", true);
-        assert_eq!(told.status, WcStatus::Success, "{mode:?}");
-        let told = stranger.write(&attacker, victim.ring, b"what was written", false);
+        let wc = peer.write(&victim, victim.ring, b"the victim's own", true);
+        assert_eq!(wc.status, WcStatus::Success, "{mode:?}");
+        let wc = peer.write(&attacker, victim.ring, b"what was written", false);
         // The listener's queue pair may be gone before its NAK has left.
-        assert_ne!(told.status, WcStatus::Success, "{mode:?}");
+        assert_ne!(wc.status, WcStatus::Success, "{mode:?}");
         assert_eq!(to_victim.recv().unwrap().as_deref(), Some(&b"the victim's own"[..]));
         let ended = to_attacker.recv();
         assert!(matches!(ended, Err(Error::Lost(Cause::Protocol(_)))), "{mode:?}: {ended:?}");
@@ -153,6 +153,6 @@ fn connect__no_address_of_the_process_is_in_a_hello() {
     let listener: Listener<spanwire_stream::Connection> =
         network.listen(0, ConnectOptions::default()).unwrap();
     let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
-    let mut stranger = Stranger::new(b);
-    assert_eq!(stranger.call(address, WireMode::Sr).ring.va, 0);
+    let mut peer = HostilePeer::new(b);
+    assert_eq!(peer.call(address, WireMode::Sr).ring.va, 0);
 }

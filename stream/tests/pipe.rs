@@ -1,5 +1,5 @@
-//! Two networks of one process, their workers' ports back to back, their side connections over
-//! loopback: everything but AF_XDP, without privileges.
+//! Two networks in one process, with ports back to back and side connections over loopback. This
+//! covers everything but AF_XDP, without privileges.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use spanwire_stream::fabric::{Attachment, Wrap};
@@ -121,7 +121,7 @@ fn connect_stream__carries_bytes_both_ways_at_once() {
 }
 
 #[test]
-fn send__waits_while_nobody_takes_and_goes_on_after() {
+fn send__blocks_until_the_receiver_takes_data() {
     let (a, b) = networks();
     let (mut taker, mut giver) = pair(&a, &b);
     let message = vec![7; 10_000];
@@ -146,7 +146,7 @@ fn send__waits_while_nobody_takes_and_goes_on_after() {
 }
 
 #[test]
-fn recv_timeout__ends_with_its_time_and_loses_nothing() {
+fn recv_timeout__ends_in_time_and_loses_nothing() {
     let (a, b) = networks();
     let (mut taker, mut giver) = pair(&a, &b);
     assert_eq!(taker.recv_timeout(SOON), Err(Error::TimedOut(SOON)));
@@ -154,7 +154,7 @@ fn recv_timeout__ends_with_its_time_and_loses_nothing() {
     assert_eq!(taker.recv_timeout(LATE).unwrap().as_deref(), Some(&b"late"[..]));
 }
 
-/// What a task is woken by: a thread that sleeps.
+/// A waker that unparks a thread and counts.
 struct Unpark(thread::Thread, AtomicUsize);
 
 impl Wake for Unpark {
@@ -164,7 +164,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a task to its end, as a runtime does. Says how often it was woken.
+/// Runs a task to completion, as a runtime does. Returns the number of wake-ups.
 fn block_on<T>(mut task: impl FnMut(&mut Context<'_>) -> Poll<T>) -> (T, usize) {
     let unpark = Arc::new(Unpark(thread::current(), AtomicUsize::new(0)));
     let waker = unpark.clone().into();
@@ -217,7 +217,7 @@ fn is_readable(what: &impl AsFd, timeout: Duration) -> bool {
 }
 
 #[test]
-fn as_fd__is_readable_when_a_try_is_worth_it() {
+fn as_fd__is_readable_when_a_try_may_succeed() {
     let (a, b) = networks();
     let (mut taker, mut giver) = pair(&a, &b);
     assert!(is_readable(taker.receiver(), Duration::ZERO), "try once");
@@ -235,7 +235,7 @@ fn as_fd__is_readable_when_a_try_is_worth_it() {
 }
 
 #[test]
-fn abort__tells_the_other_end_why() {
+fn abort__sends_its_reason_to_the_other_end() {
     let (a, b) = networks();
     let (mut taker, giver) = pair(&a, &b);
     giver.abort("no more \u{1b}[31mred");
@@ -290,7 +290,7 @@ fn close__of_one_end_is_the_end_of_the_other_and_no_error() {
 }
 
 #[test]
-fn shutdown__ends_what_is_open_with_a_name() {
+fn shutdown__ends_open_connections_with_a_cause() {
     let (a, b) = networks();
     let (mut taker, mut giver) = pair(&a, &b);
     b.shutdown(Duration::ZERO).unwrap();
@@ -299,7 +299,7 @@ fn shutdown__ends_what_is_open_with_a_name() {
 }
 
 #[test]
-fn connect__what_does_not_fit_is_refused_with_the_reason() {
+fn connect__a_mismatch_is_rejected_with_the_reason() {
     let (a, b) = networks();
     let tagged = ConnectOptions { protocol: "chess/2".into(), ..ConnectOptions::default() };
     let listener = a.listen(0, tagged.clone()).unwrap();
@@ -319,7 +319,7 @@ fn connect__what_does_not_fit_is_refused_with_the_reason() {
 }
 
 #[test]
-fn listen__a_silent_client_delays_nobody_and_is_limited() {
+fn listen__a_silent_client_delays_no_other_and_is_limited() {
     let config = Config {
         max_half_open_per_peer: 2,
         handshake_timeout: Duration::from_secs(2),
@@ -332,12 +332,12 @@ fn listen__a_silent_client_delays_nobody_and_is_limited() {
     b.connect(address, &ConnectOptions::default()).unwrap();
     thread::sleep(SOON);
     let mut others = [(); 2].map(|()| TcpStream::connect(address).unwrap());
-    // The last one is one too many, and told so at once.
-    let mut told = String::new();
+    // One connection above the limit, which is rejected at once.
+    let mut reply = String::new();
     others[1].set_read_timeout(Some(LATE)).unwrap();
-    others[1].read_to_string(&mut told).unwrap();
-    assert!(told.contains("max_half_open_per_peer"), "{told}");
-    // The others have their time and no more.
+    others[1].read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("max_half_open_per_peer"), "{reply}");
+    // The others are limited by the handshake timeout.
     thread::sleep(Duration::from_millis(2200));
     b.connect(address, &ConnectOptions::default()).unwrap();
     drop(silent);
@@ -369,16 +369,16 @@ fn listen__garbage_changes_nothing_for_others() {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(LATE)).unwrap();
         stream.write_all(line.as_bytes()).unwrap();
-        let mut told = String::new();
-        // Reset, if something was not read.
-        let _ = stream.read_to_string(&mut told);
-        assert!(told.contains(answer), "{line} was answered {told:?}");
+        let mut reply = String::new();
+        // The connection is reset if some bytes were not read.
+        let _ = stream.read_to_string(&mut reply);
+        assert!(reply.contains(answer), "{line} was answered {reply:?}");
     }
     b.connect(address, &ConnectOptions::default()).unwrap();
 }
 
 #[test]
-fn drop__of_a_listener_tells_those_who_were_not_taken() {
+fn drop__of_a_listener_aborts_unaccepted_connections() {
     let (a, b) = networks();
     let listener = a.listen(0, ConnectOptions::default()).unwrap();
     let mut caller = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
@@ -389,7 +389,7 @@ fn drop__of_a_listener_tells_those_who_were_not_taken() {
 }
 
 #[test]
-fn connect__connections_are_limited_and_their_places_come_back() {
+fn connect__connections_are_limited_and_counted_until_they_end() {
     let (a, b) = networks_with(&Config { max_connections: 2, ..Config::default() });
     for _ in 0..3 {
         let (one, two) = (pair(&a, &b), pair(&a, &b));
@@ -414,7 +414,7 @@ fn connect__connections_of_one_address_are_limited_for_as_long_as_they_are_held(
         let e = call().unwrap_err().to_string();
         assert!(e.contains("max_connections_per_peer"), "{e}");
         let accepted = [(); 2].map(|()| listener.accept_timeout(LATE).unwrap().expect("it called"));
-        // The callers have left; what the listener's application holds still counts.
+        // The callers have closed; connections held by the listener's application still count.
         for caller in held {
             caller.abort("enough");
         }
@@ -426,14 +426,14 @@ fn connect__connections_of_one_address_are_limited_for_as_long_as_they_are_held(
             assert!(Instant::now() < deadline, "its places do not come back: {e}");
             thread::sleep(SOON);
         }
-        // The last connection counts for as long as it waits in the listener.
+        // The last connection counts while it waits in the listener.
         drop(listener);
         thread::sleep(SOON);
     }
 }
 
 #[test]
-fn listen__a_connection_that_is_not_accepted_in_time_is_given_up() {
+fn listen__aborts_a_connection_that_is_not_accepted_in_time() {
     let accept_timeout = Duration::from_millis(1000);
     let (a, b) = networks_with(&Config { accept_timeout, ..Config::default() });
     let listener = a.listen(0, ConnectOptions::default()).unwrap();

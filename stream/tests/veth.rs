@@ -25,7 +25,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// `None` where it is not permitted (said aloud).
+    /// `None`, with a message, without the privilege.
     fn new() -> Option<Self> {
         static TURN: Mutex<()> = Mutex::new(());
         if let Err(why) = NetNs::new_anonymous() {
@@ -39,7 +39,7 @@ impl Lab {
         Some(Self { hosts, _turn: turn })
     }
 
-    /// A network on each host; what arrives is lost with this probability, in millionths.
+    /// A network on each host, with a receive loss probability in millionths.
     fn networks(&self, loss_ppm: u32) -> [Network; 2] {
         let open = |ns: &NetNs, seed| {
             let faults = FaultConfig { seed, loss_ppm, ..FaultConfig::default() };
@@ -65,7 +65,7 @@ impl Lab {
     }
 }
 
-/// An example of this package, as Cargo has built it beside this test.
+/// The command of an example of this package, as Cargo built it beside this test.
 fn example(ns: &NetNs, name: &str, args: &[&str]) -> Command {
     let test = std::env::current_exe().expect("Linux knows");
     let target: PathBuf = test.ancestors().nth(2).expect("target/PROFILE/deps/test").into();
@@ -76,7 +76,7 @@ fn example(ns: &NetNs, name: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Starts a listening example; its port is known then.
+/// Starts a listening example and reads its port.
 fn listening(ns: &NetNs, name: &str) -> (Child, String, BufReader<ChildStderr>) {
     let mut child = example(ns, name, &["sw0", "listen", "0"]).spawn().expect("it starts");
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -154,7 +154,7 @@ fn send__every_message_arrives_when_packets_are_lost() {
         });
         let [a, b] = networks;
         let counters = a.counters();
-        // Before the next ones: an interface has one at a time.
+        // The previous network ends first, because an interface can have only one.
         b.shutdown(LATE).unwrap();
         a.shutdown(LATE).unwrap();
         let lost = counters.iter().find(|(name, _)| name == "fault_lost").expect("a fault port");
@@ -163,7 +163,7 @@ fn send__every_message_arrives_when_packets_are_lost() {
 }
 
 #[test]
-fn recv__a_process_that_is_killed_is_noticed_at_once() {
+fn recv__detects_a_killed_process_at_once() {
     let Some(lab) = Lab::new() else { return };
     let (mut server, port, _stderr) = listening(&lab.hosts.a.ns, "echo");
     let address = SocketAddr::new(lab.hosts.a.v4.into(), port.parse().unwrap());
@@ -187,7 +187,7 @@ fn recv__a_process_that_is_killed_is_noticed_at_once() {
 }
 
 #[test]
-fn recv__a_cable_that_is_pulled_is_noticed_at_both_ends() {
+fn recv__both_ends_detect_a_pulled_cable() {
     let Some(lab) = Lab::new() else { return };
     let networks = lab.networks(0);
     let (taker, giver) = lab.connect(&networks, ModeChoice::Auto);
@@ -203,11 +203,12 @@ fn recv__a_cable_that_is_pulled_is_noticed_at_both_ends() {
 }
 
 #[test]
-fn recv__waiting_costs_next_to_nothing() {
+fn recv__a_waiting_worker_sleeps() {
     let Some(lab) = Lab::new() else { return };
     let networks = lab.networks(0);
     let (mut taker, mut giver) = lab.connect(&networks, ModeChoice::Auto);
-    // Counted, not timed: who spins takes millions of steps a second, who sleeps some when woken.
+    // Steps are counted instead of time: a spinning worker takes millions a second, a sleeping one
+    // a few per wake-up.
     let steps = || {
         let counted = |n: &Network| {
             let counters = n.counters();

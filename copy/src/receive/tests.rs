@@ -9,67 +9,68 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A sender that says what it likes.
+/// A sender that sends arbitrary messages.
 struct Hostile<'a> {
-    hearing: Hearing,
-    speaking: Speaking<'a>,
+    receive_half: ReceiveHalf,
+    send_half: SendHalf<'a>,
     next: u64,
 }
 
 const LATE: Duration = Duration::from_secs(10);
 
-/// What a hostile sender says that it brings.
+/// Totals that a hostile sender declares.
 const DECLARED_BYTES: u64 = 16 << 30;
 const DECLARED_FILES: u64 = 100;
 
 impl<'a> Hostile<'a> {
-    /// Comes to terms with the receiver.
-    fn meet(connection: Connection, session: &'a Session) -> Self {
+    /// Exchanges request and accept with the receiver.
+    fn negotiate(connection: Connection, session: &'a Session) -> Self {
         let (sender, receiver) = connection.split();
-        let (speaking, hearing) = (Speaking::new(sender, session), Hearing::new(receiver));
-        let mut hostile = Self { hearing, speaking, next: 0 };
+        let (send_half, receive_half) =
+            (SendHalf::new(sender, session), ReceiveHalf::new(receiver));
+        let mut hostile = Self { receive_half, send_half, next: 0 };
         let request = Request { bytes: DECLARED_BYTES, files: DECLARED_FILES, roots: Vec::new() };
-        hostile.speaking.send(&Message::Request(request)).unwrap();
-        assert!(matches!(hostile.hear(), Message::Accept(_)));
+        hostile.send_half.send(&Message::Request(request)).unwrap();
+        assert!(matches!(hostile.recv(), Message::Accept(_)));
         hostile
     }
 
-    fn hear(&mut self) -> Message {
-        self.hearing.recv(LATE).unwrap().expect("something is said in time")
+    fn recv(&mut self) -> Message {
+        self.receive_half.recv(LATE).unwrap().expect("something is said in time")
     }
 
-    fn say(&mut self, kind: EntryKind) {
-        self.speaking.send(&Message::Entry(Entry { index: self.next, kind })).unwrap();
+    fn send(&mut self, kind: EntryKind) {
+        self.send_half.send(&Message::Entry(Entry { index: self.next, kind })).unwrap();
         self.next += 1;
     }
 
-    fn ask(&mut self, kind: EntryKind) -> Message {
-        self.say(kind);
-        self.hear()
+    fn send_and_recv(&mut self, kind: EntryKind) -> Message {
+        self.send(kind);
+        self.recv()
     }
 
-    /// Why the receiver ends the copy.
-    fn hear_the_end(&mut self) -> String {
+    /// The reason with which the receiver ends the copy.
+    fn recv_end(&mut self) -> String {
         let start = Instant::now();
         loop {
             assert!(start.elapsed() < LATE, "the receiver does not end it");
-            if let Err(End::PeerAborted(reason)) = self.hearing.recv(LATE) {
+            if let Err(End::PeerAborted(reason)) = self.receive_half.recv(LATE) {
                 return reason;
             }
         }
     }
 
-    /// Sends a chunk; `whole` is the file whose hash it has.
+    /// Sends a chunk; `whole` is the file for the hash of a last chunk.
     fn chunk(&self, index: u64, flags: u32, offset: u64, data: &[u8], whole: Option<&[u8]>) {
         let sha256 = whole.map_or(Sha256Hex([0; 32]), hash_of_bytes);
         let len = u32::try_from(data.len()).unwrap();
         let mut chunk = [&[0; HEADER_BYTES], data].concat();
         let header = ChunkHeader { flags, len, index, offset, sha256 };
-        self.speaking.send_chunk(&header, &mut chunk).unwrap();
+        self.send_half.send_chunk(&header, &mut chunk).unwrap();
     }
 
     fn is_refused(&mut self, kind: EntryKind, words: &str) {
-        match self.ask(kind) {
+        match self.send_and_recv(kind) {
             Message::Refused { reason, .. } => assert!(reason.contains(words), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -96,38 +97,38 @@ fn dir_end() -> EntryKind {
     EntryKind::DirEnd { mode: 0o755, mtime: Mtime { s: 1, ns: 0 } }
 }
 
-/// What becomes of a receiver into `into` while `talk` speaks to it.
-fn against(into: &Path, overwrite: bool, talk: impl FnOnce(&mut Hostile<'_>)) -> End {
-    against_granted(into, Grant { overwrite, ..Grant::default() }, talk)
+/// The end of a receiver into `into` while `script` sends to it.
+fn against(into: &Path, overwrite: bool, script: impl FnOnce(&mut Hostile<'_>)) -> End {
+    against_granted(into, Grant { overwrite, ..Grant::default() }, script)
 }
 
-/// As [`against`], of a receiver that grants this.
-fn against_granted(into: &Path, grant: Grant, talk: impl FnOnce(&mut Hostile<'_>)) -> End {
+/// As [`against`], with these options of the receiver.
+fn against_granted(into: &Path, grant: Grant, script: impl FnOnce(&mut Hostile<'_>)) -> End {
     let (ours, theirs) = Wire::new().pair();
     let root = DestDir::open(into).unwrap();
     let (session, its_own) = (Session::new(false), Session::new(false));
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(ours, &root, grant, &session, |_| {}));
-        let mut hostile = Hostile::meet(theirs, &its_own);
-        talk(&mut hostile);
-        hostile.speaking.reject("gone for lunch");
+        let mut hostile = Hostile::negotiate(theirs, &its_own);
+        script(&mut hostile);
+        hostile.send_half.reject("gone for lunch");
         receiving.join().unwrap().unwrap();
     });
     session.outcome().unwrap()
 }
 
 #[test]
-fn receive__no_name_leads_through_a_symbolic_link() {
+fn receive__follows_no_symbolic_link() {
     let (into, outside) = (TempDir::new(), TempDir::new());
     symlink(outside.path(), into.path().join("exit")).unwrap();
     symlink(outside.path().join("file"), into.path().join("link")).unwrap();
     for overwrite in [false, true] {
         let end = against(into.path(), overwrite, |sender| {
             sender.is_refused(dir("exit"), "no directory");
-            // What would go into it is refused, too, and leaving it is allowed.
+            // Its entries are rejected too, and leaving it is valid.
             sender.is_refused(file("x", 1), "its directory was not made");
             let done = Message::Done { index: 2, sha256: None };
-            assert_eq!(sender.ask(dir_end()), done);
+            assert_eq!(sender.send_and_recv(dir_end()), done);
             if !overwrite {
                 sender.is_refused(file("link", 1), "a symbolic link");
             }
@@ -139,13 +140,13 @@ fn receive__no_name_leads_through_a_symbolic_link() {
 }
 
 #[test]
-fn receive__a_link_that_the_sender_made_is_no_way_out_either() {
+fn receive__follows_no_link_that_the_sender_created() {
     let (into, outside) = (TempDir::new(), TempDir::new());
     let target = outside.path().to_str().unwrap().as_bytes().to_vec();
     let target = message::LinkTarget::new(target).unwrap();
     against(into.path(), true, |sender| {
         let link = EntryKind::Symlink { name: name("exit"), target };
-        assert!(matches!(sender.ask(link), Message::Done { .. }));
+        assert!(matches!(sender.send_and_recv(link), Message::Done { .. }));
         sender.is_refused(dir("exit"), "no directory");
     });
     assert_eq!(fs::read_link(into.path().join("exit")).unwrap(), outside.path());
@@ -153,64 +154,64 @@ fn receive__a_link_that_the_sender_made_is_no_way_out_either() {
 }
 
 #[test]
-fn receive__a_sender_that_breaks_the_protocol_is_told_so() {
+fn receive__a_protocol_violation_is_reported_to_the_sender() {
     type Talk = fn(&mut Hostile<'_>);
     let cases: [(&str, Talk); 10] = [
-        ("leaves the directory", |s| s.say(dir_end())),
+        ("leaves the directory", |s| s.send(dir_end())),
         ("entry 7 where 0", |s| {
             s.next = 7;
-            s.say(dir("a"));
+            s.send(dir("a"));
         }),
         ("finish in the middle", |s| {
-            s.ask(dir("a"));
-            s.speaking.send(&Message::Finish).unwrap();
+            s.send_and_recv(dir("a"));
+            s.send_half.send(&Message::Finish).unwrap();
         }),
         ("directories deep", |s| {
             for _ in 0..=DEPTH_MAX {
-                s.say(dir("d"));
+                s.send(dir("d"));
             }
         }),
         ("more entries at a time", |s| {
-            // No chunk comes for any of them.
+            // No chunk is sent for any of them.
             for n in 0..=WINDOW {
-                s.say(file(&format!("f{n}"), 10));
+                s.send(file(&format!("f{n}"), 10));
             }
         }),
         ("more files than it declared", |s| {
             for n in 0..DECLARED_FILES {
-                s.ask(file(&format!("f{n}"), 0));
+                s.send_and_recv(file(&format!("f{n}"), 0));
                 s.chunk(n, FIRST | LAST, 0, b"", Some(b""));
-                s.hear();
+                s.recv();
             }
-            s.say(file("more", 0));
+            s.send(file("more", 0));
         }),
         ("more bytes than it declared", |s| {
-            s.say(file("half", DECLARED_BYTES / 2));
-            s.say(file("rest", DECLARED_BYTES / 2 + 1));
+            s.send(file("half", DECLARED_BYTES / 2));
+            s.send(file("rest", DECLARED_BYTES / 2 + 1));
         }),
         ("a hash of entry 0, of which none", |s| {
-            s.say(file("f", 10));
+            s.send(file("f", 10));
             let hash = Message::Hash { index: 0, sha256: hash_of_bytes(b"") };
-            s.speaking.send(&hash).unwrap();
+            s.send_half.send(&hash).unwrap();
         }),
         ("an offset of 3 that was not offered", |s| {
-            s.say(file("f", 6));
+            s.send(file("f", 6));
             s.chunk(0, FIRST | LAST, 3, b"def", Some(b"abcdef"));
         }),
-        ("where an entry was due", |s| s.speaking.send(&Message::Finished).unwrap()),
+        ("where an entry was due", |s| s.send_half.send(&Message::Finished).unwrap()),
     ];
-    for (words, talk) in cases {
+    for (words, script) in cases {
         let into = TempDir::new();
         let end = against(into.path(), false, |sender| {
-            talk(sender);
-            let reason = sender.hear_the_end();
+            script(sender);
+            let reason = sender.recv_end();
             assert!(reason.contains(words), "{words:?} not in {reason}");
         });
         assert!(matches!(&end, End::Protocol(what) if what.contains(words)), "{end:?}");
     }
 }
 
-/// A file in `into` that [`file`] names.
+/// Creates the file of [`file`] in `into`.
 fn put(into: &Path, name: &str, content: &[u8]) {
     let path = into.join(name);
     fs::write(&path, content).unwrap();
@@ -219,7 +220,7 @@ fn put(into: &Path, name: &str, content: &[u8]) {
 }
 
 #[test]
-fn receive__a_sender_that_has_not_got_a_file_does_not_learn_its_hash() {
+fn receive__does_not_disclose_the_hash_of_a_file() {
     let into = TempDir::new();
     let (secret, begun) = (b"secret".as_slice(), b"begun".as_slice());
     for overwrite in [false, true] {
@@ -228,11 +229,11 @@ fn receive__a_sender_that_has_not_got_a_file_does_not_learn_its_hash() {
         let mut heard = String::new();
         against(into.path(), overwrite, |sender| {
             for (index, name, size) in [(0, "f", 6), (1, "g", 100)] {
-                let answer = sender.ask(file(name, size));
+                let answer = sender.send_and_recv(file(name, size));
                 heard += &serde_json::to_string(&answer).unwrap();
                 let guess = Message::Hash { index, sha256: hash_of_bytes(b"guess") };
-                sender.speaking.send(&guess).unwrap();
-                heard += &serde_json::to_string(&sender.hear()).unwrap();
+                sender.send_half.send(&guess).unwrap();
+                heard += &serde_json::to_string(&sender.recv()).unwrap();
             }
         });
         for bytes in [secret, begun] {
@@ -244,29 +245,29 @@ fn receive__a_sender_that_has_not_got_a_file_does_not_learn_its_hash() {
 }
 
 #[test]
-fn receive__a_hash_that_is_right_is_answered_with_what_stays() {
+fn receive__a_correct_hash_is_answered_with_the_kept_part() {
     let into = TempDir::new();
     put(into.path(), "f", b"abcdef");
     put(into.path(), ".g.spanwire-partial", b"abc");
     against(into.path(), false, |sender| {
         let of = |index, bytes| Message::Hash { index, sha256: hash_of_bytes(bytes) };
-        assert_eq!(sender.ask(file("f", 6)), Message::Have { index: 0, bytes: 6 });
-        // The file is compared when its directory is left already.
-        assert_eq!(sender.ask(dir("d")), Message::Done { index: 1, sha256: None });
-        assert_eq!(sender.ask(file("new", 0)), Message::Want { index: 2, offset: 0 });
-        sender.say(dir_end());
+        assert_eq!(sender.send_and_recv(file("f", 6)), Message::Have { index: 0, bytes: 6 });
+        // The directory is left before the file is compared.
+        assert_eq!(sender.send_and_recv(dir("d")), Message::Done { index: 1, sha256: None });
+        assert_eq!(sender.send_and_recv(file("new", 0)), Message::Want { index: 2, offset: 0 });
+        sender.send(dir_end());
         sender.chunk(2, FIRST | LAST, 0, b"", Some(b""));
-        assert!(matches!(sender.hear(), Message::Done { index: 2, .. }));
-        sender.speaking.send(&of(0, b"abcdef")).unwrap();
+        assert!(matches!(sender.recv(), Message::Done { index: 2, .. }));
+        sender.send_half.send(&of(0, b"abcdef")).unwrap();
         let same = Message::Done { index: 0, sha256: Some(hash_of_bytes(b"abcdef")) };
-        let mut answers = [sender.hear(), sender.hear()];
+        let mut answers = [sender.recv(), sender.recv()];
         answers.sort_by_key(|answer| matches!(answer, Message::Done { index: 3, .. }));
         assert_eq!(answers, [same, Message::Done { index: 3, sha256: None }]);
-        assert_eq!(sender.ask(file("g", 6)), Message::Have { index: 4, bytes: 3 });
-        sender.speaking.send(&of(4, b"abc")).unwrap();
-        assert_eq!(sender.hear(), Message::Want { index: 4, offset: 3 });
+        assert_eq!(sender.send_and_recv(file("g", 6)), Message::Have { index: 4, bytes: 3 });
+        sender.send_half.send(&of(4, b"abc")).unwrap();
+        assert_eq!(sender.recv(), Message::Want { index: 4, offset: 3 });
         sender.chunk(4, FIRST | LAST, 3, b"def", Some(b"abcdef"));
-        assert!(matches!(sender.hear(), Message::Done { index: 4, .. }));
+        assert!(matches!(sender.recv(), Message::Done { index: 4, .. }));
     });
     assert_eq!(fs::read(into.path().join("g")).unwrap(), b"abcdef");
 }
@@ -276,48 +277,48 @@ fn receive__a_sender_that_gives_a_compared_file_up_is_answered() {
     let into = TempDir::new();
     put(into.path(), "f", b"abcdef");
     against(into.path(), false, |sender| {
-        assert!(matches!(sender.ask(file("f", 6)), Message::Have { .. }));
+        assert!(matches!(sender.send_and_recv(file("f", 6)), Message::Have { .. }));
         let word = Message::GiveUp { index: 0, reason: "gone\x1b[2J".into() };
-        sender.speaking.send(&word).unwrap();
+        sender.send_half.send(&word).unwrap();
         let reason = "gone\\u{1b}[2J".to_owned();
-        assert_eq!(sender.hear(), Message::Refused { index: 0, reason });
+        assert_eq!(sender.recv(), Message::Refused { index: 0, reason });
     });
 }
 
-/// Short, so that no test waits for the half minute that a user does.
+/// Short, so that the tests do not wait for the default.
 const STALL: Duration = Duration::from_millis(300);
 
 #[test]
-fn receive__a_sender_that_brings_nothing_loses_its_place() {
+fn receive__a_stalled_sender_is_disconnected() {
     type Talk = fn(&mut Hostile<'_>);
     let cases: [(&str, Talk); 5] = [
         ("nothing at all", |_| {}),
-        ("no chunk", |s| s.say(file("f", 10))),
+        ("no chunk", |s| s.send(file("f", 10))),
         ("a byte", |s| {
-            s.say(file("f", 10));
+            s.send(file("f", 10));
             s.chunk(0, FIRST, 0, b"x", None);
         }),
-        ("no hash", |s| assert!(matches!(s.ask(file("there", 6)), Message::Have { .. }))),
+        ("no hash", |s| assert!(matches!(s.send_and_recv(file("there", 6)), Message::Have { .. }))),
         ("a byte at a time", |s| {
-            s.say(file("f", 1 << 30));
-            s.hear();
+            s.send(file("f", 1 << 30));
+            s.recv();
             let mut offset = 0;
             // Far below the 64 KiB that count as progress.
-            while s.hearing.recv(STALL / 100).is_ok() {
+            while s.receive_half.recv(STALL / 100).is_ok() {
                 s.chunk(0, if offset == 0 { FIRST } else { 0 }, offset, b"x", None);
                 offset += 1;
             }
         }),
     ];
-    for (what, talk) in cases {
+    for (what, script) in cases {
         let into = TempDir::new();
         put(into.path(), "there", b"abcdef");
         let grant = Grant { stall_timeout: STALL, ..Grant::default() };
         let end = against_granted(into.path(), grant, |sender| {
-            talk(sender);
-            // The last case has heard the end already.
+            script(sender);
+            // In the last case the end was already received.
             if what != "a byte at a time" {
-                assert!(sender.hear_the_end().contains("brought nothing"), "{what}");
+                assert!(sender.recv_end().contains("brought nothing"), "{what}");
             }
         });
         assert_eq!(end, End::Stalled(STALL), "{what}");
@@ -325,13 +326,13 @@ fn receive__a_sender_that_brings_nothing_loses_its_place() {
 }
 
 #[test]
-fn receive__a_declared_size_takes_little_room_and_gives_it_back() {
+fn receive__a_declared_size_reserves_little_space_and_releases_it() {
     let into = TempDir::new();
     let partial = into.path().join(".f.spanwire-partial");
     let blocks = || fs::metadata(&partial).map_or(0, |meta| meta.blocks() * 512);
     against(into.path(), false, |sender| {
-        sender.say(file("f", 4 << 30));
-        assert!(matches!(sender.hear(), Message::Want { .. }));
+        sender.send(file("f", 4 << 30));
+        assert!(matches!(sender.recv(), Message::Want { .. }));
         sender.chunk(0, FIRST, 0, b"x", None);
         let start = Instant::now();
         while fs::metadata(&partial).map_or(0, |meta| meta.len()) < 1 {
@@ -345,23 +346,24 @@ fn receive__a_declared_size_takes_little_room_and_gives_it_back() {
 }
 
 #[test]
-fn receive__a_sender_with_too_much_is_turned_away() {
+fn receive__rejects_a_request_above_the_free_space() {
     let into = TempDir::new();
     let root = DestDir::open(into.path()).unwrap();
     let (ours, theirs) = Wire::new().pair();
     let (session, its_own) = (Session::new(false), Session::new(false));
     let (sender, receiver) = theirs.split();
-    let (speaking, mut hearing) = (Speaking::new(sender, &its_own), Hearing::new(receiver));
+    let (send_half, mut receive_half) =
+        (SendHalf::new(sender, &its_own), ReceiveHalf::new(receiver));
     let roots = vec![name("huge")];
-    speaking.send(&Message::Request(Request { bytes: u64::MAX, files: 1, roots })).unwrap();
+    send_half.send(&Message::Request(Request { bytes: u64::MAX, files: 1, roots })).unwrap();
     let why = receive(ours, &root, Grant::default(), &session, |_| {}).unwrap_err();
     assert!(why.to_string().contains("no space"), "{why}");
-    let told = hearing.recv(LATE).unwrap_err();
-    assert!(told.to_string().contains("no space"), "{told}");
+    let error = receive_half.recv(LATE).unwrap_err();
+    assert!(error.to_string().contains("no space"), "{error}");
     assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
 }
 
-/// A whole copy in one process; what the sender's session came to.
+/// Runs a whole copy in one process; returns both sessions.
 fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
     let roots = Root::all(&from.iter().map(|p| p.to_path_buf()).collect::<Vec<_>>()).unwrap();
     let totals = Totals::of(&roots, || false);
@@ -378,7 +380,7 @@ fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
 }
 
 #[test]
-fn receive__a_silent_caller_does_not_keep_the_user_from_ending_it() {
+fn receive__can_be_interrupted_while_a_sender_is_silent() {
     let into = TempDir::new();
     let root = DestDir::open(into.path()).unwrap();
     let (ours, _theirs) = Wire::new().pair();
@@ -391,7 +393,7 @@ fn receive__a_silent_caller_does_not_keep_the_user_from_ending_it() {
 }
 
 #[test]
-fn receive__what_is_sent_arrives_and_both_ends_agree_on_it() {
+fn receive__copies_and_both_ends_agree() {
     let (from, into) = (TempDir::new(), TempDir::new());
     let path = from.path().join("f");
     let bytes: Vec<u8> = (0..1_000_003u32).flat_map(u32::to_le_bytes).collect();
@@ -406,7 +408,7 @@ fn receive__what_is_sent_arrives_and_both_ends_agree_on_it() {
 }
 
 #[test]
-fn receive__same_size_and_time_but_other_bytes_are_found_out() {
+fn receive__detects_other_content_of_the_same_size_and_time() {
     let (from, into) = (TempDir::new(), TempDir::new());
     let [path, there] = [from.path().join("f"), into.path().join("f")];
     fs::write(&path, "new!").unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::message::Name;
 use crate::partial::Partial;
-use crate::talk::Hearing;
+use crate::talk::ReceiveHalf;
 use crate::testing::{TempDir, Wire};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -12,7 +12,7 @@ const PARTIAL: &str = ".f.spanwire-partial";
 /// A chunk: flags, offset, data, hash.
 type Piece<'a> = (u32, u64, &'a [u8], Sha256Hex);
 
-/// A sink, and everything around it played by the test.
+/// A sink, with its peers played by the test.
 struct Bench {
     tmp: TempDir,
     root: Arc<DestDir>,
@@ -32,7 +32,7 @@ impl Bench {
         Self { tmp, root, session: Session::new(true), wire: Wire::new(), overwrite: false }
     }
 
-    /// Takes in file `f` of `size` bytes by these chunks; what it said, and how it ended.
+    /// Receives file `f` of `size` bytes by these chunks; returns its answers and its end.
     fn take(
         &mut self,
         (partial, granted): (Option<Partial>, u64),
@@ -50,14 +50,14 @@ impl Bench {
         }
         let (ours, theirs) = self.wire.pair();
         let ((sender, _receiver), (_sender, receiver)) = (ours.split(), theirs.split());
-        let (speaking, mut hearing) =
-            (Speaking::new(sender, &self.session), Hearing::new(receiver));
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &self.session), ReceiveHalf::new(receiver));
         let unanswered = AtomicU64::new(1);
         let mut sink = Sink {
             work,
             arrived,
             spare,
-            speaking: &speaking,
+            send_half: &send_half,
             session: &self.session,
             unanswered: &unanswered,
             overwrite: self.overwrite,
@@ -71,9 +71,9 @@ impl Bench {
         if result.is_ok() {
             assert_eq!(spare_out.try_iter().count(), chunks.len(), "all memory is given back");
         }
-        let said = hearing.recv(LOOK_EVERY).unwrap();
+        let said = receive_half.recv(LOOK_EVERY).unwrap();
         if said.is_some() {
-            assert_eq!(hearing.recv(LOOK_EVERY).unwrap(), None, "answered once");
+            assert_eq!(receive_half.recv(LOOK_EVERY).unwrap(), None, "answered once");
         }
         (result, said)
     }
@@ -93,13 +93,13 @@ impl Bench {
     }
 }
 
-/// Nothing is there.
+/// No existing data.
 const FRESH: (Option<Partial>, u64) = (None, 0);
 
 const NONE: Sha256Hex = Sha256Hex([0; 32]);
 
 #[test]
-fn take_file__puts_chunks_together_and_goes_on_behind_what_is_there() {
+fn take_file__writes_chunks_and_resumes() {
     let mut bench = Bench::new();
     let all = hash(b"abcdef");
     let chunks: [Piece; 2] = [(FIRST, 0, b"abc", NONE), (LAST, 3, b"def", all)];
@@ -117,7 +117,7 @@ fn take_file__puts_chunks_together_and_goes_on_behind_what_is_there() {
 }
 
 #[test]
-fn take_file__a_wrong_hash_leaves_nothing() {
+fn take_file__a_wrong_hash_leaves_no_file() {
     let mut bench = Bench::new();
     let (result, said) = bench.take(FRESH, 3, &[(FIRST | LAST, 0, b"abc", hash(b"abd"))]);
     assert_eq!(result, Ok(()), "the copy goes on");
@@ -127,10 +127,10 @@ fn take_file__a_wrong_hash_leaves_nothing() {
 }
 
 #[test]
-fn take_file__a_sender_that_lies_about_places_ends_the_copy() {
+fn take_file__wrong_offsets_end_the_copy() {
     let all = hash(b"abcdef");
     let cases: [(&str, u64, &[Piece]); 7] = [
-        ("an offset nobody offered", 6, &[(FIRST, 3, b"def", NONE)]),
+        ("an offset that was not offered", 6, &[(FIRST, 3, b"def", NONE)]),
         ("a gap", 6, &[(FIRST, 0, b"abc", NONE), (LAST, 4, b"ef", all)]),
         ("an overlap", 6, &[(FIRST, 0, b"abc", NONE), (LAST, 2, b"cdef", all)]),
         ("too many bytes", 5, &[(FIRST | LAST, 0, b"abcdef", all)]),
@@ -147,7 +147,7 @@ fn take_file__a_sender_that_lies_about_places_ends_the_copy() {
 }
 
 #[test]
-fn take_file__a_name_that_was_taken_meanwhile_is_not_replaced() {
+fn take_file__does_not_replace_a_name_taken_meanwhile() {
     let mut bench = Bench::new();
     fs::write(bench.tmp.path().join("f"), "precious").unwrap();
     let chunk = (FIRST | LAST, 0, &b"abc"[..], hash(b"abc"));
@@ -161,7 +161,7 @@ fn take_file__a_name_that_was_taken_meanwhile_is_not_replaced() {
 }
 
 #[test]
-fn take_file__what_its_sender_gives_up_keeps_what_can_be_resumed_and_nothing_else() {
+fn take_file__a_file_given_up_keeps_only_data_to_resume() {
     let mut bench = Bench::new();
     let why: &[u8] = b"changed\x1b[2J";
     let (result, said) = bench.take(FRESH, 6, &[(FIRST | ABORT, 0, why, NONE)]);
@@ -188,7 +188,7 @@ fn take_file__after_a_refusal_the_rest_is_dropped() {
 fn take_file__a_copy_that_ends_keeps_what_has_arrived() {
     let mut bench = Bench::new();
     bench.session.end(End::Interrupted);
-    // Already in the ring: it is taken in before the end is looked at.
+    // The chunk is already queued, so it is written before the end is noticed.
     let (result, _) = bench.take(FRESH, 6, &[(FIRST, 0, b"abc", NONE)]);
     assert!(result.is_err());
     assert_eq!(fs::read(bench.tmp.path().join(PARTIAL)).unwrap(), b"abc");

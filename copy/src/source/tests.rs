@@ -11,26 +11,27 @@ fn job(path: PathBuf, wish: Wish) -> Job {
     Job { index: 5, shown: "f".into(), source: Source::Root(path), size, mtime, wish }
 }
 
-/// A word, or a chunk's header and data.
+/// A control message, or a chunk's header and data.
 type Said = Result<(ChunkHeader, Vec<u8>), Message>;
 
-/// What is said for `job`, in chunks of `data_bytes` at most.
+/// The messages for `job`, in chunks of at most `data_bytes`.
 fn said(job: &Job, notes: &Notes, data_bytes: u32) -> (Result<(), End>, Vec<Said>) {
     let session = Session::default();
     let (_jobs, jobs) = channel();
     let (theirs, ours) = Wire::new().pair();
     let (sender, _receiver) = ours.split();
-    let speaking = Speaking::new(sender, &session);
+    let send_half = SendHalf::new(sender, &session);
     let chunk_bytes = data_bytes + u32_from(HEADER_BYTES);
-    let feeder = Feeder { jobs, speaking: &speaking, chunk_bytes, session: &session, notes };
-    let end = match feeder.send_file(job) {
+    let file_reader =
+        FileReader { jobs, send_half: &send_half, chunk_bytes, session: &session, notes };
+    let end = match file_reader.send_file(job) {
         Err(Stop::Copy(end)) => Err(end),
         _ => Ok(()),
     };
     session.end(End::Complete);
     let mut got = Vec::new();
     std::thread::scope(|scope| {
-        scope.spawn(|| speaking.end());
+        scope.spawn(|| send_half.end());
         let (_sender, mut receiver) = theirs.split();
         while let Some(chunk) = receiver.recv().unwrap_or_else(|e: Error| panic!("{e}")) {
             if chunk.first() == Some(&b'{') {
@@ -45,14 +46,14 @@ fn said(job: &Job, notes: &Notes, data_bytes: u32) -> (Result<(), End>, Vec<Said
     (end, got)
 }
 
-/// The chunks that `job` becomes, each of `data_bytes` at most.
+/// The chunks of `job`, each of at most `data_bytes`.
 fn chunks(job: &Job, notes: &Notes, data_bytes: u32) -> Vec<(ChunkHeader, Vec<u8>)> {
     let (end, said) = said(job, notes, data_bytes);
     assert_eq!(end, Ok(()));
     said.into_iter().map(|said| said.expect("a chunk")).collect()
 }
 
-/// The one word that is said for `job`.
+/// The only message for `job`.
 fn word(job: &Job, notes: &Notes) -> Message {
     let (end, mut said) = said(job, notes, 8);
     assert_eq!((end, said.len()), (Ok(()), 1));
@@ -79,13 +80,13 @@ fn send_file__in_pieces_with_the_hash_at_the_end() {
         let (first, last) = (&sent[0].0, &sent[sent.len() - 1].0);
         assert!(first.has(FIRST) && first.offset == 0 && last.has(LAST));
         assert_eq!(last.sha256, hash(content));
-        let read = WasRead { sha256: hash(content), resumed: 0, same: false };
+        let read = ReadResult { sha256: hash(content), resumed: 0, same: false };
         assert_eq!(notes.take(5), Some(read));
     }
 }
 
 #[test]
-fn send_file__goes_on_only_behind_what_it_has_said_the_hash_of() {
+fn send_file__resumes_only_after_a_prefix_whose_hash_was_sent() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "12345678abc").unwrap();
@@ -111,14 +112,14 @@ fn send_file__goes_on_only_behind_what_it_has_said_the_hash_of() {
 }
 
 #[test]
-fn send_file__one_that_is_there_is_hashed_and_not_sent() {
+fn send_file__hashes_and_does_not_send_an_existing_file() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "abc").unwrap();
     let notes = Notes::default();
     let whole = Message::Hash { index: 5, sha256: hash(b"abc") };
     assert_eq!(word(&job(path.clone(), Wish::Hash { bytes: 3 }), &notes), whole);
-    let same = WasRead { sha256: hash(b"abc"), resumed: 3, same: true };
+    let same = ReadResult { sha256: hash(b"abc"), resumed: 3, same: true };
     assert_eq!(notes.take(5), Some(same));
     let announced = job(path.clone(), Wish::Hash { bytes: 3 });
     fs::remove_file(path).unwrap();
@@ -128,7 +129,7 @@ fn send_file__one_that_is_there_is_hashed_and_not_sent() {
 }
 
 #[test]
-fn send_file__one_that_changed_is_given_up() {
+fn send_file__gives_up_a_changed_file() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     let gives_up = |job: &Job, why: &str| {
@@ -152,7 +153,7 @@ fn send_file__one_that_changed_is_given_up() {
 }
 
 #[test]
-fn send_file__stops_when_the_receiver_has_refused_it() {
+fn send_file__stops_when_the_receiver_has_rejected_it() {
     let tmp = TempDir::new();
     let path = tmp.path().join("f");
     fs::write(&path, "abc").unwrap();

@@ -1,48 +1,48 @@
-//! One thing looked at: how it is, and what to do about it.
+//! The result of one check, and how to fix it.
 
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 
-/// What a [`Check`] found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at, in one word.
+    /// The subject of the check, in one word.
     pub name: &'static str,
-    /// How it is.
+    /// Severity.
     pub status: Status,
-    /// What was found, and what follows from it.
+    /// The finding and its consequence.
     pub found: String,
-    /// A command that mends it, to be run as root where it changes the machine.
+    /// A command that fixes it, to be run as root if it changes the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// How a thing is, from good to bad.
+/// Severity of a check, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Spanwire works, but slower or not for everybody.
+    /// Spanwire works, but slower, or not with every peer.
     Warn,
     /// Spanwire cannot work.
     Fail,
 }
 
 impl Check {
-    /// All is well.
+    /// A check without a problem.
     #[must_use]
     pub fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, status: Status::Ok, found: found.into(), fix: None }
     }
 
-    /// Something could be better.
+    /// A check with a problem that leaves Spanwire usable.
     #[must_use]
     pub fn warn(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, status: Status::Warn, found: found.into(), fix: Some(fix.into()) }
     }
 
-    /// Something makes Spanwire impossible.
+    /// A check with a problem that makes Spanwire unusable.
     #[must_use]
     pub fn fail(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, status: Status::Fail, found: found.into(), fix: Some(fix.into()) }

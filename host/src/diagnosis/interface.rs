@@ -1,5 +1,5 @@
-//! What depends on the interface: its state, its driver, its queues, its offloads, the way to a
-//! peer. Everything is read, nothing is attached or changed.
+//! Checks of the interface: its state, driver, queues and offloads, and the path to a peer. They
+//! only read; nothing is attached or changed.
 
 use super::check::Check;
 use serde::Serialize;
@@ -13,16 +13,16 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// What was found out about one interface. What a driver does not tell is `None`.
+/// Facts about one interface. A fact that the driver does not report is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceFacts {
-    /// What the kernel tells of every link.
+    /// The kernel's attributes of the link.
     pub link: LinkInfo,
     /// Its addresses.
     pub addresses: Vec<InterfaceAddress>,
     /// The driver's name.
     pub driver: Option<String>,
-    /// What the driver declares to be able to do for XDP.
+    /// XDP features that the driver declares.
     pub features: Option<XdpFeatures>,
     /// Its queues.
     pub channels: Option<Channels>,
@@ -32,7 +32,7 @@ pub struct InterfaceFacts {
     pub offloads: Option<Offloads>,
     /// Offloads that change what is received.
     pub rewrites: Option<RxRewrites>,
-    /// How interrupts are put off.
+    /// Deferral of interrupts.
     pub deferral: Option<Deferral>,
     /// The queue to serve.
     pub queue: u32,
@@ -40,20 +40,20 @@ pub struct InterfaceFacts {
     pub peer: Option<(IpAddr, Result<String, String>)>,
 }
 
-/// How an interface puts interrupts off.
+/// Deferral of an interface's interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Deferral {
-    /// `napi_defer_hard_irqs`: how often an empty poll does not switch interrupts on again.
+    /// `napi_defer_hard_irqs`: how many empty polls leave interrupts disabled.
     pub hard_irqs: u64,
-    /// `gro_flush_timeout`: nanoseconds until the next poll then.
+    /// `gro_flush_timeout`: nanoseconds until the next poll meanwhile.
     pub flush_timeout_ns: u64,
 }
 
 impl InterfaceFacts {
-    /// Looks at an interface of the calling thread's namespace.
+    /// Reads the facts of an interface of the calling thread's namespace.
     ///
     /// # Errors
-    /// No such interface, or the kernel cannot be asked at all.
+    /// No such interface, or netlink cannot be used at all.
     pub fn read(link: LinkInfo, queue: u32, peer: Option<IpAddr>) -> Result<Self, NetError> {
         let name = link.name.as_str();
         let addresses = Netlink::open()?.addresses(name)?;
@@ -64,12 +64,12 @@ impl InterfaceFacts {
         });
         Ok(Self {
             addresses,
-            driver: told(ethtool.driver(name))?,
-            features: told(XdpFeatures::read(link.ifindex))?,
-            channels: told(ethtool.channels(name))?,
-            rings: told(ethtool.rings(name))?,
-            offloads: told(ethtool.offloads(name))?,
-            rewrites: told(ethtool.rx_rewrites(name))?,
+            driver: if_supported(ethtool.driver(name))?,
+            features: if_supported(XdpFeatures::read(link.ifindex))?,
+            channels: if_supported(ethtool.channels(name))?,
+            rings: if_supported(ethtool.rings(name))?,
+            offloads: if_supported(ethtool.offloads(name))?,
+            rewrites: if_supported(ethtool.rx_rewrites(name))?,
             deferral: Deferral::read(Path::new("/sys/class/net"), name, link.ifindex),
             queue,
             peer,
@@ -77,7 +77,7 @@ impl InterfaceFacts {
         })
     }
 
-    /// What to say of it. When it can carry no RoCE at all there is nothing else to say.
+    /// The checks of these facts. If the interface cannot carry RoCE at all, only that check.
     #[must_use]
     pub fn checks(&self) -> Vec<Check> {
         if !self.link.ethernet {
@@ -169,7 +169,7 @@ impl InterfaceFacts {
             let fix = format!("ip link set dev {name} mtu 1500");
             return Check::fail("mtu", format!("{mtu}: too small for any RoCE packet"), fix);
         };
-        // What a peer may take for granted, and what one buffer holds.
+        // The MTU that fits the peer's buffers as well as ours.
         let largest = if self.is_veth() { VETH_MTU_MAX } else { BUFFER_MTU_MAX };
         if mtu > largest {
             let found = format!(
@@ -200,7 +200,7 @@ impl InterfaceFacts {
         Check::fail("address", found, fix)
     }
 
-    /// Whether RoCE packets arrive on the queue that is to be served.
+    /// Checks that RoCE packets arrive on the queue that the port serves.
     #[must_use]
     pub fn check_queues(&self) -> Check {
         let (name, queue) = (self.name(), self.queue);
@@ -235,7 +235,7 @@ impl InterfaceFacts {
         Check::warn("queues", found, fix)
     }
 
-    /// Virtual interfaces have no rules that send a port to a queue.
+    /// True if the interface has steering rules. Virtual interfaces have none.
     fn can_steer(&self) -> bool {
         self.link.kind.is_none()
     }
@@ -270,7 +270,7 @@ impl InterfaceFacts {
             let found = format!("{found}: most drivers refuse XDP with LRO, others join packets");
             Check::warn("offloads", found, format!("ethtool -K {name} lro off"))
         } else if generic && offloads.gro {
-            // Native XDP is in front of GRO; there it changes nothing.
+            // Native XDP runs before GRO, so GRO does not affect it.
             let found = format!("{found}: generic XDP comes behind GRO, which may join packets");
             Check::warn("offloads", found, format!("ethtool -K {name} gro off"))
         } else {
@@ -320,8 +320,8 @@ impl InterfaceFacts {
 }
 
 impl Deferral {
-    /// Reads below `class`, where `/sys/class/net` is mounted; `None` when what is mounted there is
-    /// another namespace's, whose interface of that name has another index.
+    /// Reads below `class`, where `/sys/class/net` is mounted. `None` if the mount is of another
+    /// network namespace: the interface of that name has another index there.
     fn read(class: &Path, name: &str, ifindex: u32) -> Option<Self> {
         let number = |file: &str| -> Option<u64> {
             fs::read_to_string(class.join(name).join(file)).ok()?.trim().parse().ok()
@@ -336,8 +336,8 @@ impl Deferral {
     }
 }
 
-/// `None` for what the kernel or the driver does not tell.
-fn told<T>(answer: Result<T, NetError>) -> Result<Option<T>, NetError> {
+/// `None` for an answer that the kernel or the driver does not support.
+fn if_supported<T>(answer: Result<T, NetError>) -> Result<Option<T>, NetError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(e) if e.kind() == NetErrorKind::Unsupported => Ok(None),
@@ -345,13 +345,13 @@ fn told<T>(answer: Result<T, NetError>) -> Result<Option<T>, NetError> {
     }
 }
 
-/// Above it a veth spreads a frame over several buffers.
+/// The largest MTU at which a veth keeps a frame in one buffer.
 const VETH_MTU_MAX: u32 = 3506;
 /// A chunk of 4096 bytes less XDP's headroom of 256 and the Ethernet header.
 const BUFFER_MTU_MAX: u32 = 4096 - 256 - 14;
-/// A window of packets and the answers to it.
+/// Ring entries for a window of packets and their ACKs.
 const RING_MIN: u32 = 256;
-/// One request and its repetition.
+/// One neighbour solicitation and its retransmission.
 const PEER_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What does not depend on the interface: the kernel, what this process may do, memory, cores.
+//! Checks of the machine: kernel, privileges, locked memory, cores, clock.
 
 use super::check::Check;
 use serde::Serialize;
@@ -7,32 +7,33 @@ use spanwire_io::xdp::{XdpConfig, probe_socket};
 use std::fs;
 use std::io;
 
-/// What was found out about the machine and this process.
+/// Facts about the machine and this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostFacts {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
-    /// The effective capabilities, a bit each.
+    /// The effective capabilities, one bit each.
     pub capabilities: u64,
-    /// Bytes that this process may lock; `None` is no limit.
+    /// RLIMIT_MEMLOCK in bytes; `None` for no limit.
     pub memlock_bytes: Option<u64>,
     /// Cores that this process may run on.
     pub cores: usize,
-    /// Workers tell the time by the processor's counter of ticks.
+    /// True if workers use the TSC as their clock.
     pub counts_ticks: bool,
-    /// `kernel.unprivileged_bpf_disabled`: 0 means that anybody may load some programs.
+    /// `kernel.unprivileged_bpf_disabled`; 0 permits unprivileged users to load some programs.
     pub unprivileged_bpf_disabled: Option<u8>,
-    /// Why an AF_XDP socket cannot be made: the error number, 0 if it has none.
+    /// Error number of an attempt to create an AF_XDP socket (0 if the error has no number); `None`
+    /// on success.
     pub socket_refused: Option<i32>,
-    /// Where this program is.
+    /// Path of this program.
     pub program: String,
 }
 
 impl HostFacts {
-    /// Looks around.
+    /// Gathers the facts.
     ///
     /// # Errors
-    /// `/proc` cannot be read, or is not what this kernel should have there.
+    /// `/proc` cannot be read, or its content is not what this kernel documents.
     pub fn read() -> io::Result<Self> {
         let read = |path: &str| {
             fs::read_to_string(path)
@@ -56,7 +57,7 @@ impl HostFacts {
         })
     }
 
-    /// What to say of it.
+    /// The checks of these facts.
     #[must_use]
     pub fn checks(&self) -> Vec<Check> {
         vec![
@@ -145,7 +146,7 @@ impl HostFacts {
         }
     }
 
-    /// Both keep time; it is for who wonders about a pacer's figures.
+    /// Either clock is fine. The check informs users who compare pacing figures.
     fn check_clock(&self) -> Check {
         Check::ok(
             "clock",
@@ -158,7 +159,7 @@ impl HostFacts {
         )
     }
 
-    /// CAP_SYS_ADMIN still stands for CAP_BPF.
+    /// True if the process has `capability`. CAP_SYS_ADMIN implies CAP_BPF.
     fn may(&self, capability: u32) -> bool {
         let has = |bit: u32| self.capabilities >> bit & 1 == 1;
         has(capability) || capability == CAP_BPF && has(CAP_SYS_ADMIN)
@@ -169,7 +170,7 @@ impl HostFacts {
     }
 }
 
-/// What every command on AF_XDP needs of a user, as setcap names it.
+/// Capabilities that every command on AF_XDP needs, as setcap names them.
 pub const CAPABILITIES: &str = "cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock";
 
 /// The line `CapEff` of `/proc/PID/status`.
@@ -200,11 +201,11 @@ const CAP_NET_RAW: u32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_BPF: u32 = 39;
-/// Raw for the socket, admin and BPF for the steering program.
+/// CAP_NET_RAW for the socket, CAP_NET_ADMIN and CAP_BPF for the steering program.
 const NEEDED: [(u32, &str); 3] =
     [(CAP_NET_RAW, "CAP_NET_RAW"), (CAP_NET_ADMIN, "CAP_NET_ADMIN"), (CAP_BPF, "CAP_BPF")];
-/// The steering program says that it copes with frames in several buffers
-/// (`BPF_F_XDP_HAS_FRAGS`), which older kernels refuse.
+/// The steering program declares support for multi-buffer frames (`BPF_F_XDP_HAS_FRAGS`), which
+/// older kernels reject.
 const KERNEL_MIN: (u32, u32) = (5, 18);
 
 #[cfg(test)]
@@ -248,7 +249,7 @@ mod tests {
     fn checks__the_kernel_is_too_old() {
         let facts = HostFacts { kernel: "5.15.0-91-generic".to_owned(), ..good() };
         assert_eq!(only(&facts, Status::Fail).name, "kernel");
-        // One that cannot be read is not condemned.
+        // A release that cannot be parsed is no failure.
         assert_eq!(worst(&HostFacts { kernel: "odd".to_owned(), ..good() }.checks()), Status::Ok);
     }
 
@@ -258,7 +259,7 @@ mod tests {
         let check = only(&facts, Status::Fail);
         assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF");
         assert!(check.fix.is_some_and(|fix| fix.ends_with("=ep /opt/spanwire  # or run as root")));
-        // CAP_SYS_ADMIN is as good as CAP_BPF.
+        // CAP_SYS_ADMIN implies CAP_BPF.
         let facts = HostFacts { capabilities: 1 << 12 | 1 << 13 | 1 << 21, ..good() };
         assert_eq!(worst(&facts.checks()), Status::Ok);
     }

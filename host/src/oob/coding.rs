@@ -1,4 +1,4 @@
-//! Erasure coding and load balancing in words, for the other end.
+//! Erasure coding and load balancing as JSON, for the other end.
 
 use crate::fabric::Error;
 use serde::{Deserialize, Serialize};
@@ -7,30 +7,31 @@ use spanwire_erasure::Scheme;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{CodingWhen, ErasureCoding};
 
-/// Blocks of an erasure code.
+/// Parameters of an erasure code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Coding {
-    /// How parity is made.
+    /// The code.
     pub scheme: CodingScheme,
-    /// Data packets of a whole block.
+    /// Source packets of a full block.
     pub data: u8,
     /// Parity packets of each block.
     pub parity: u8,
-    /// Coded from this base round trip on, in nanoseconds; always without.
+    /// Minimum base RTT in nanoseconds for which packets are coded; if absent, packets are always
+    /// coded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_base_rtt_ns: Option<u64>,
-    /// The least and the most parity packets, where they follow the loss.
+    /// Minimum and maximum of parity packets per block, if their number adapts to the loss rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<(u8, u8)>,
 }
 
-/// How parity is made.
+/// The erasure code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CodingScheme {
-    /// P and Q.
+    /// P and Q parity, as in RAID 6.
     Pq,
-    /// A Cauchy matrix.
+    /// Reed-Solomon code with a Cauchy matrix.
     Cauchy,
 }
 
@@ -50,10 +51,10 @@ impl From<&ErasureCoding> for Coding {
 }
 
 impl Coding {
-    /// The erasure coding that is meant.
+    /// The erasure coding that these parameters describe.
     ///
     /// # Errors
-    /// There are no such blocks.
+    /// The parameters describe no valid block.
     pub fn read(&self) -> Result<ErasureCoding, Error> {
         let Self { scheme, data, parity, from_base_rtt_ns, adaptive } = *self;
         let scheme = match scheme {
@@ -70,15 +71,15 @@ impl Coding {
     }
 }
 
-/// The load balancing that a peer names.
+/// The load balancing of that name and parameters.
 ///
 /// # Errors
-/// It is not known here, or a parameter is wrong.
+/// The name is unknown, or a parameter is wrong.
 pub fn read_balance(text: &str) -> Result<Choice, Error> {
     Choice::parse(text).map_err(|e| e.to_string().into())
 }
 
-/// What is wrong with blocks that the engine does not take.
+/// The error for a block that the engine does not support.
 pub const NO_SUCH_BLOCKS: &str =
     "a block has 1 to 62 data packets and 1 to 32 of parity, at most 64 in all";
 
@@ -87,19 +88,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read__gives_back_what_was_said() {
+    fn read__inverts_from() {
         let cauchy = ErasureCoding { scheme: Scheme::CAUCHY, ..ErasureCoding::new(8, 2) };
         let adaptive = ErasureCoding { adaptive: Some((1, 2)), ..ErasureCoding::new(10, 2) };
         for coding in [ErasureCoding::new(8, 2), cauchy, adaptive, ErasureCoding::default().auto()]
         {
-            let said = serde_json::to_string(&Coding::from(&coding)).unwrap();
-            let heard: Coding = serde_json::from_str(&said).unwrap();
-            assert_eq!(heard.read().unwrap(), coding, "{said}");
+            let json = serde_json::to_string(&Coding::from(&coding)).unwrap();
+            let parsed: Coding = serde_json::from_str(&json).unwrap();
+            assert_eq!(parsed.read().unwrap(), coding, "{json}");
         }
     }
 
     #[test]
-    fn read__refuses_what_the_engine_would() {
+    fn read__rejects_blocks_that_the_engine_rejects() {
         for wrong in [
             r#"{"scheme":"pq","data":8,"parity":0}"#,
             r#"{"scheme":"pq","data":8,"parity":3}"#,
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn read_balance__refuses_what_it_does_not_know() {
+    fn read_balance__rejects_unknown_names_and_parameters() {
         assert_eq!(read_balance("unolb,subflows=4").unwrap().name(), "unolb");
         assert!(read_balance("conga").unwrap_err().to_string().contains("unolb"));
     }

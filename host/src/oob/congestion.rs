@@ -1,4 +1,4 @@
-//! Congestion control in words, for the other end.
+//! Congestion control as JSON, for the other end.
 
 use crate::fabric::Error;
 use crate::text::unknown;
@@ -9,15 +9,15 @@ use spanwire_cc::params::ParamError;
 use spanwire_transport::CongestionControl;
 use std::collections::BTreeMap;
 
-/// A congestion control by name, with the parameters that are not as usual.
+/// A congestion control algorithm by name, with the parameters that differ from their defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Congestion {
     /// Its name.
     pub name: String,
-    /// Parameters and their values, as text that reads back to the bit.
+    /// Parameters and their values, as text that parses to the same bits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, String>,
-    /// The base round trip in nanoseconds, if it is not to be measured.
+    /// The base RTT in nanoseconds; if absent, it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_rtt_ns: Option<u64>,
 }
@@ -35,10 +35,10 @@ impl From<&CongestionControl> for Congestion {
 }
 
 impl Congestion {
-    /// The congestion control that is meant.
+    /// The congestion control that this describes.
     ///
     /// # Errors
-    /// It is not known here, or a parameter is wrong.
+    /// The name is unknown, or a parameter is wrong.
     pub fn read(&self) -> Result<CongestionControl, Error> {
         let settings = self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let algorithm = algorithm(&self.name, settings)?;
@@ -49,7 +49,8 @@ impl Congestion {
 /// The algorithm `name` with these parameters.
 ///
 /// # Errors
-/// There is none of that name, or a parameter is wrong; what there is, and what was probably meant.
+/// There is none of that name, or a parameter is wrong. The error lists the known names and the
+/// nearest one.
 pub fn algorithm<'a>(
     name: &str,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read__gives_back_what_was_said_of_every_algorithm() {
+    fn read__inverts_from_for_every_algorithm() {
         for name in Algorithm::known() {
             let mut algorithm = Algorithm::named(name).unwrap();
             let fields = algorithm.fields();
@@ -82,15 +83,15 @@ mod tests {
             algorithm.set(field.name, &field.text(value)).unwrap();
             for base_rtt in [None, Some(Dur::from_us(4_321))] {
                 let choice = CongestionControl { algorithm, base_rtt };
-                let said = serde_json::to_string(&Congestion::from(&choice)).unwrap();
-                let heard: Congestion = serde_json::from_str(&said).unwrap();
-                assert_eq!(heard.read().unwrap(), choice, "{said}");
+                let json = serde_json::to_string(&Congestion::from(&choice)).unwrap();
+                let parsed: Congestion = serde_json::from_str(&json).unwrap();
+                assert_eq!(parsed.read().unwrap(), choice, "{json}");
             }
         }
     }
 
     #[test]
-    fn read__refuses_what_it_does_not_know() {
+    fn read__rejects_unknown_names_and_parameters() {
         let cubic: Congestion = serde_json::from_str(r#"{"name":"cubic"}"#).unwrap();
         assert!(cubic.read().unwrap_err().to_string().contains("no congestion control `cubic`"));
         let text = r#"{"name":"swift","set":{"beta":"9e9"}}"#;

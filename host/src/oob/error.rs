@@ -1,4 +1,4 @@
-//! What can go wrong on a side connection.
+//! Errors of a side connection.
 
 use super::{Message, VERSION};
 use crate::side::SideError;
@@ -7,39 +7,40 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What can go wrong between two ends.
+/// An error of a side connection.
 #[derive(Debug)]
 pub enum OobError {
     /// The connection broke or timed out.
     Io(io::Error),
     /// The peer closed the connection.
     Closed,
-    /// The peer said nothing within the time.
+    /// The peer sent nothing within this time.
     Silent(Duration),
-    /// The peer said something that is not a message.
+    /// The peer sent a line that is no message.
     Garbled(String),
-    /// The peer said something else than what was expected here.
+    /// The peer sent another message than the exchange requires.
     Unexpected {
-        /// What was expected.
+        /// The required message.
         wanted: &'static str,
-        /// What came.
+        /// The received message.
         got: Box<Message>,
     },
-    /// The peer speaks another version.
+    /// The peer uses another version.
     Version(u32),
-    /// The peer refused.
+    /// The peer rejected the request.
     Rejected(String),
-    /// The peer wants to be sent to where it has not shown to be.
+    /// The peer's RoCE address is not the address of its TCP connection, the only one that is
+    /// verified.
     ForeignAddress {
-        /// Where it has: the address of its TCP connection.
+        /// The address of its TCP connection.
         shown: IpAddr,
-        /// The RoCE address it said.
+        /// The RoCE address in its hello.
         said: IpAddr,
     },
 }
 
 impl OobError {
-    /// The peer said `got` where `wanted` was due.
+    /// The peer sent `got` where `wanted` was required.
     #[must_use]
     pub fn unexpected(wanted: &'static str, got: Message) -> Self {
         Self::Unexpected { wanted, got: Box::new(got) }
@@ -47,7 +48,7 @@ impl OobError {
 }
 
 impl OobError {
-    /// `e`, where the peer was waited for as long as `timeout`.
+    /// The error for `e` after a wait of at most `timeout`.
     pub(super) fn of(e: SideError, timeout: Duration) -> Self {
         match e {
             SideError::Io(e) => Self::Io(e),

@@ -1,9 +1,10 @@
 //! The TCP exchange of perftest (`ib_write_bw` and its siblings), so that they run against us.
 //!
-//! Nothing in it says which tool is at the other end, how long its messages are or how many come:
-//! both ends must be started alike ([`Test`]). Every step is a message of known length in each
-//! direction; the client writes first, the server reads and then writes. The steps, and the
-//! versions they were checked against: docs/protocol/side-connection.md, "perftest's exchange".
+//! The exchange identifies neither the tool at the other end nor the length or number of its
+//! messages: both ends must be started with equal parameters ([`Test`]). Every step is a message of
+//! known length in each direction; the client writes first, the server reads and then writes. The
+//! steps, and the versions they were checked against: docs/protocol/side-connection.md, "perftest's
+//! exchange".
 
 mod exchange;
 mod keys;
@@ -22,10 +23,10 @@ use spanwire_transport::Mtu;
 /// The TCP port that perftest's servers listen on.
 pub const DEFAULT_PORT: u16 = 18_515;
 
-/// What both ends of a perftest run must be told alike, and the client's own wishes.
+/// Parameters of a perftest run that both ends must set equally, and the client's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Test {
-    /// What moves the data; with [`Test::latency`] it chooses the tool.
+    /// The operation; with [`Test::latency`] it selects the tool.
     pub op: Op,
     /// The `_lat` tool instead of the `_bw` one.
     pub latency: bool,
@@ -39,8 +40,8 @@ pub struct Test {
     pub qps: u32,
     /// Messages outstanding on each queue pair (`-t`). Each end has its own.
     pub depth: u32,
-    /// Largest path MTU wanted (`-m`); `None` for what the interface carries. The smaller of both
-    /// ends' is used.
+    /// Largest path MTU (`-m`); `None` for that of the interface. The smaller of both ends' is
+    /// used.
     pub path_mtu: Option<u32>,
     /// IPv4 TOS or IPv6 traffic class of our packets (`--tclass`).
     pub traffic_class: u8,
@@ -55,15 +56,15 @@ pub struct Test {
 pub enum Round {
     /// One message for each queue pair.
     All,
-    /// One message: a barrier.
+    /// One message, as a barrier.
     One,
 }
 
 impl Test {
-    /// Whether the tools take such a test.
+    /// Checks that a tool for this test exists.
     ///
     /// # Errors
-    /// They do not; the words say why.
+    /// None does; the text says why.
     pub fn check(&self) -> Result<(), &'static str> {
         match self {
             Self { iterations: 0, .. } => Err("a test has at least one iteration"),
@@ -78,7 +79,7 @@ impl Test {
         }
     }
 
-    /// The client, or the server, posts messages of its own accord.
+    /// True if the client, or the server, posts messages on its own initiative.
     #[must_use]
     pub fn is_active(&self, is_client: bool) -> bool {
         let ping_pong_by_write = self.latency && self.op == Op::Write;
@@ -97,25 +98,26 @@ impl Test {
         }
     }
 
-    /// Both ends wait for each other after the run, before the reports.
+    /// True if the ends have a barrier after the run, before the reports.
     #[must_use]
     pub fn has_barrier_after_run(&self) -> bool {
         self.op != Op::Send && !self.latency && !self.bidirectional
     }
 
-    /// The ends exchange reports after the run.
+    /// True if the ends exchange reports after the run.
     #[must_use]
     pub fn has_reports(&self) -> bool {
         !self.latency && (self.op != Op::Send || self.bidirectional)
     }
 
-    /// The ends exchange keys and say "done" before they close. `ib_write_lat` just closes.
+    /// True if the ends exchange keys and send "done" before they close. `ib_write_lat` closes at
+    /// once.
     #[must_use]
     pub fn has_farewell(&self) -> bool {
         !(self.latency && self.op == Op::Write)
     }
 
-    /// The name of the tool this is, e.g. `ib_write_bw`.
+    /// The name of the tool for this test, e.g. `ib_write_bw`.
     #[must_use]
     pub fn tool(&self) -> &'static str {
         match (self.op, self.latency) {

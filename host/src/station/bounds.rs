@@ -1,4 +1,4 @@
-//! What a job may ask for.
+//! Bounds of a job's parameters.
 
 use crate::oob::{Job, JobKind};
 use spanwire_transport::Mtu;
@@ -6,13 +6,13 @@ use spanwire_transport::Mtu;
 /// Bytes of memory that `job` takes on each side, at most 8 GiB.
 ///
 /// # Errors
-/// Something in it is out of its bounds; it says what, and the bounds.
+/// A parameter is out of its bounds. The text names it and its bounds.
 pub fn job_bytes(job: &Job, path_mtu: Mtu) -> Result<u64, String> {
     check(job, path_mtu)?;
     Ok(region_bytes(job))
 }
 
-/// Bounds of a job: its size decides memory and queue pairs of this process.
+/// Checks the bounds of a job, whose parameters determine memory and queue pairs of this process.
 pub(super) fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
     let between = |name: &str, value: u64, min: u64, max: u64| {
         if (min..=max).contains(&value) {
@@ -51,8 +51,8 @@ pub(super) fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
     }
 }
 
-/// Bytes of memory a job needs on each side: a transfer's own, else a place for every message that
-/// may be outstanding, within bounds.
+/// Bytes of memory that a job needs on each side: those of a transfer, else a slot for every
+/// outstanding message, within bounds.
 pub(super) fn region_bytes(job: &Job) -> u64 {
     let size = u64::from(job.size);
     match job.kind {
@@ -64,5 +64,6 @@ pub(super) fn region_bytes(job: &Job) -> u64 {
 /// The longest run: a day.
 const DURATION_MS_MAX: u64 = 86_400_000;
 
-/// Memory of a bandwidth job: beyond this, messages share places, as perftest's always do.
+/// Memory of a bandwidth job. If its slots need more, messages share slots, as perftest's always
+/// do.
 const BUFFER_BYTES_MAX: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! The station that gives jobs.
+//! The client side of the job runner.
 
 use super::{FlowRow, Flows, Needs, RD_ATOMIC, Setup, Station, check, region_bytes};
 use crate::fabric::Error;
@@ -13,29 +13,29 @@ use spanwire_base::{Dur, Time};
 use spanwire_transport::{Access, Config, Host, QpCaps};
 use spanwire_wire::Qpn;
 
-/// What became of a job.
+/// The result of a job.
 pub struct JobReport {
     /// The job.
     pub job: Job,
-    /// Messages and bytes, and what ended it early.
+    /// Messages and bytes, and the reason of an early end.
     pub progress: Progress,
-    /// Times from posting to completion in nanoseconds, or those of round trips.
+    /// Nanoseconds from posting to completion, or the round-trip time of a ping-pong.
     pub latency: Histogram<u64>,
-    /// The latency is that of round trips.
+    /// True if the latency is a round-trip time.
     pub(super) half_rtt: bool,
-    /// SHA-256 of both ends' memory after a transfer: ours, theirs.
+    /// SHA-256 of the memory of both ends after a transfer: ours, the peer's.
     pub sha256: Option<(String, String)>,
     /// Messages the peer received (SEND).
     pub peer_messages: u64,
-    /// FETCH_ADDs that the peer's memory has seen.
+    /// FETCH_ADDs that the peer executed.
     pub peer_atomics: Option<u64>,
-    /// How its flows did from beginning to end; none against perftest.
+    /// Flow statistics of the whole job; `None` against perftest.
     pub flow: Option<FlowRow>,
-    /// Erasure coding, and which paths packets took; none against perftest.
+    /// Erasure coding and the paths of packets; `None` against perftest.
     pub paths: Option<SentPaths>,
 }
 
-/// A running job, for who watches it.
+/// A running job, for a progress callback.
 pub struct Watch<'a> {
     now: Time,
     host: &'a Host<Initiator>,
@@ -45,7 +45,7 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// The time.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
@@ -57,7 +57,7 @@ impl Watch<'_> {
         self.host.app()
     }
 
-    /// How the job's flows do. Asks every queue pair.
+    /// The current state of the job's flows. Visits every queue pair.
     #[must_use]
     pub fn flows(&self) -> Flows {
         let Self { now, host, config, qpns, port_full } = self;
@@ -66,18 +66,18 @@ impl Watch<'_> {
 }
 
 impl Station {
-    /// Runs one job with the peer. `watch` sees the progress all the while and may end the job by
-    /// returning true.
+    /// Runs one job with the peer. `watch` is called with the progress, and ends the job if it
+    /// returns true.
     ///
     /// # Errors
-    /// The exchange fails, or the port is gone. A request that fails is in the report.
+    /// The exchange fails, or the port is gone. A failed request is in the report.
     pub fn run(
         &mut self,
         oob: &mut Oob,
         job: Job,
         watch: impl FnMut(&Watch<'_>) -> bool,
     ) -> Result<JobReport, Error> {
-        // What the server would refuse is refused before any memory is taken for it.
+        // A job that the server would reject is rejected before memory is allocated for it.
         check(&job, self.attachment.path_mtu)?;
         let is_ping_pong = is_send_ping_pong(&job);
         let caps = QpCaps {
@@ -87,7 +87,7 @@ impl Station {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        // The peer touches none of our memory: it only answers.
+        // The peer needs no access: it only responds.
         let access = Access::LOCAL_WRITE;
         let needs = Needs { bytes: region_bytes(&job), caps, access, receives_apart: false };
         let setup = self.set_up(job, needs)?;
@@ -103,7 +103,7 @@ impl Station {
         mut watch: impl FnMut(&Watch<'_>) -> bool,
     ) -> Result<JobReport, Error> {
         let job = setup.job;
-        // Before the peer is asked: it does not wait for ever.
+        // Filled before the request is sent, because the server's wait has a time limit.
         setup.fill_source(true);
         oob.send(&Message::Request(Request {
             job,
@@ -126,7 +126,7 @@ impl Station {
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
-        let heard = self.packets_heard();
+        let heard = self.packets_received();
         let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
             let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
@@ -141,7 +141,7 @@ impl Station {
             host.app_mut().end_overdue(now);
             is_done
         })?;
-        if self.packets_heard() == heard {
+        if self.packets_received() == heard {
             app.note_nothing_heard();
         }
         let (progress, latency) = (app.progress(), app.latency().clone());
@@ -152,7 +152,7 @@ impl Station {
             ..JobReport::new(job, progress, latency, half_rtt)
         };
         if progress.failure.is_some() {
-            // The peer may be dead: its opinion is not waited for.
+            // The peer may be dead, so its outcome is not waited for.
             return Ok(report);
         }
         oob.send(&Message::Done)?;
@@ -169,14 +169,14 @@ impl Station {
 }
 
 impl Station {
-    /// Packets that our queue pairs have taken so far.
-    pub(super) fn packets_heard(&self) -> u64 {
+    /// Packets that our queue pairs have received so far.
+    pub(super) fn packets_received(&self) -> u64 {
         self.endpoint.as_ref().map_or(0, |ep| ep.counters().rx_packets)
     }
 }
 
 impl JobReport {
-    /// What our end knows by itself; of the peer, flows and paths nothing is said.
+    /// A report of what this end measured, without outcome of the peer, flows and paths.
     pub(super) fn new(
         job: Job,
         progress: Progress,
@@ -196,7 +196,7 @@ impl JobReport {
         }
     }
 
-    /// How long it took, from the first post to the last completion.
+    /// Time from the first post to the last completion.
     #[must_use]
     pub fn duration(&self) -> Dur {
         let Progress { started, finished, .. } = self.progress;
@@ -215,8 +215,8 @@ impl JobReport {
         per_second(self.progress.messages, self.duration())
     }
 
-    /// A quantile (0..=1) of the latency in microseconds. A ping-pong's is half a round trip, as
-    /// perftest's is; everything else's is from posting to completion.
+    /// A quantile (0..=1) of the latency in microseconds: for a ping-pong half the round-trip time,
+    /// as perftest reports it, else the time from posting to completion.
     #[must_use]
     pub fn latency_us(&self, quantile: f64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "nanoseconds of seconds fit 53 bits")]
@@ -225,14 +225,14 @@ impl JobReport {
         ns / 1e3 / halves
     }
 
-    /// True when [`JobReport::latency_us`] is half a round trip.
+    /// True if [`JobReport::latency_us`] is half a round-trip time.
     #[must_use]
     pub fn is_ping_pong(&self) -> bool {
         self.half_rtt
     }
 
-    /// Nothing failed, a transfer's bytes are the same on both ends, and FETCH_ADDs were carried
-    /// out as often as they completed.
+    /// True if nothing failed, a transfer's bytes are equal on both ends, and as many FETCH_ADDs
+    /// were executed as completed.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         let wants_hash = matches!(self.job.kind, JobKind::Transfer { .. });
@@ -241,8 +241,8 @@ impl JobReport {
         failure.is_none() && finished.is_some() && matches == wants_hash && self.atomics_agree()
     }
 
-    /// FETCH_ADDs were carried out as often as they completed, as far as the peer has said. Those
-    /// that were outstanding at the end may have been, or not.
+    /// True if as many FETCH_ADDs were executed as completed, or if the peer did not report them.
+    /// Those outstanding at the end may or may not have been executed.
     #[must_use]
     pub fn atomics_agree(&self) -> bool {
         let Progress { messages, unfinished, .. } = self.progress;
@@ -250,12 +250,12 @@ impl JobReport {
     }
 }
 
-/// A SEND that is answered with a SEND.
+/// True for a SEND that is answered with a SEND.
 pub(super) fn is_send_ping_pong(job: &Job) -> bool {
     job.op == Op::Send && matches!(job.kind, JobKind::Latency { .. })
 }
 
-/// `n` a second over `d`.
+/// `n` per second over `d`.
 #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
 fn per_second(n: u64, d: Dur) -> f64 {
     match d {

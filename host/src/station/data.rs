@@ -1,4 +1,4 @@
-//! The bytes of a transfer: made from a seed, compared by hash.
+//! The data of a transfer: generated from a seed, compared by hash.
 
 use sha2::{Digest, Sha256};
 use spanwire_base::Rng;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sha256__is_the_standard_hash_over_chunk_borders() {
+    fn sha256__does_not_depend_on_chunk_borders() {
         let region = Region::zeroed(3);
         region.copy_in(0, b"abc").unwrap();
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn sum_of_words__is_of_all_whole_words() {
+    fn sum_of_words__includes_every_whole_word() {
         let region = Region::zeroed(CHUNK_BYTES + 20);
         for (at, word) in [(0, 5u64), (CHUNK_BYTES - 8, 7), (CHUNK_BYTES + 8, u64::MAX)] {
             region.copy_in(at, &word.to_ne_bytes()).unwrap();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn fill__is_decided_by_the_seed() {
+    fn fill__depends_on_the_seed_only() {
         let [a, b, c] = [1, 1, 2].map(|seed| {
             let region = Region::zeroed(100_000);
             fill(&region, seed);

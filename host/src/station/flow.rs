@@ -1,67 +1,67 @@
-//! How the flows of a job do: window, rate, round trip, marks, and what holds them back.
+//! Flow statistics of a job: window, rate, RTT, marks, and what limits the flows.
 
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{Config, Endpoint, FlowLimit, LimitTimes, Mtu};
 use spanwire_wire::Qpn;
 
-/// The flows of a job's queue pairs at one time, added up.
+/// Totals over the flows of a job's queue pairs at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flows {
-    /// When.
+    /// The time.
     pub at: Time,
     qps: u32,
-    /// How many of them have congestion control, and how many a rate.
+    /// Queue pairs with congestion control, and those with a rate.
     controlled: u32,
     paced: u32,
     cwnd_bytes: u64,
     rate_bps: u64,
-    /// Round trips, and of how many queue pairs.
+    /// Sum of smoothed RTTs, and the number of queue pairs with one.
     srtt: Dur,
     timed: u32,
     delivered_bytes: u64,
     marked_bytes: u64,
-    /// Congestion notifications that came.
+    /// CNPs received.
     cnps: u64,
     times: [Dur; FlowLimit::ALL.len()],
-    /// How long the port had no place for what was ready.
+    /// How long the port's transmit ring was full while packets were ready.
     port_full: Dur,
     is_rc: bool,
 }
 
-/// What reports say of flows between two times. Of several queue pairs windows and rates are added
-/// up, round trips and fractions are means.
+/// Flow statistics of an interval, for reports. Over several queue pairs, windows and rates are
+/// sums; RTTs and fractions are means.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct FlowRow {
-    /// Payload bytes that may be in flight at the end.
+    /// Congestion window in payload bytes, at the end.
     pub cwnd_bytes: u64,
-    /// How fast packets may leave at the end; null where the window alone decides.
+    /// Rate at the end; null if only the window limits.
     pub rate_gbps: Option<f64>,
-    /// The smoothed round trip at the end; null while none is measured.
+    /// Smoothed RTT at the end; null without a sample.
     pub srtt_us: Option<f64>,
-    /// Bytes that came marked, of those acknowledged: 0 to 1. Null without congestion control, and
-    /// in RC, where `cnps` tell.
+    /// Marked fraction of acknowledged bytes, 0 to 1. Null without congestion control, and in RC,
+    /// which reports `cnps` instead.
     pub marked: Option<f64>,
-    /// Congestion notifications that came (RC).
+    /// CNPs received (RC).
     pub cnps: u64,
     /// The largest of `limited`; null without congestion control.
     pub limited_by: Option<&'static str>,
-    /// Which part of the time was spent waiting for what; null without congestion control.
+    /// Fractions of time spent in each limit; null without congestion control.
     pub limited: Option<Shares>,
 }
 
-/// Parts of the time, which add up to one.
+/// Fractions of time spent in each limit; their sum is one.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Shares {
     /// The congestion window was full.
     pub window: f64,
-    /// The pacer held back what the window allowed.
+    /// The pacer delayed packets that the window allowed.
     pub pacer: f64,
-    /// The peer had no receive request, or no room to take packets ahead of a gap.
+    /// The peer had no receive request, or no room for packets beyond a gap.
     pub receiver: f64,
     /// The port's transmit ring was full.
     pub ring: f64,
-    /// Nothing but this worker, which had other things to do.
+    /// Packets were ready, but the worker was busy.
     pub cpu: f64,
     /// Nothing was posted.
     pub application: f64,
@@ -70,7 +70,7 @@ pub struct Shares {
 }
 
 impl Flows {
-    /// The flows of `qpns` at `now`; the port has been full for `port_full` so far.
+    /// Totals over the flows `qpns` at `now`. The port has been full for `port_full` so far.
     pub(super) fn of(
         now: Time,
         ep: &Endpoint,
@@ -112,7 +112,7 @@ impl Flows {
         }
     }
 
-    /// What has been since `before`.
+    /// The statistics of the interval since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> FlowRow {
         let is_controlled = self.controlled > 0;
@@ -131,10 +131,11 @@ impl Flows {
         }
     }
 
-    /// The parts of the time since `before`; none while no flow has begun.
+    /// The fractions of time since `before`; `None` while no flow has begun.
     ///
-    /// A flow that nothing held back waited for its worker: that is the port's doing for as long as
-    /// the port was full, and the core's else.
+    /// The engine's limit `Port` means that a flow was ready and waited for its worker. Of that
+    /// time, the ring's share is the time for which the port was full, and the CPU's share is the
+    /// rest.
     fn shares(&self, before: &Self) -> Option<Shares> {
         let spent = |limit: FlowLimit| {
             real((self.times[limit as usize] - before.times[limit as usize]).as_ns())
@@ -160,7 +161,7 @@ impl Flows {
 }
 
 impl Shares {
-    /// Each with its name.
+    /// All fractions with their names.
     #[must_use]
     pub fn named(&self) -> [(&'static str, f64); 7] {
         [
@@ -174,7 +175,7 @@ impl Shares {
         ]
     }
 
-    /// The name of the largest.
+    /// The name of the largest fraction.
     #[must_use]
     pub fn largest(&self) -> &'static str {
         let named = self.named();
@@ -196,7 +197,7 @@ mod tests {
         Time::ZERO + Dur::from_us(us)
     }
 
-    /// Of two queue pairs, after `us` microseconds of which the port was full `full`.
+    /// Totals of two queue pairs after `us` microseconds, with the port full for `full` of them.
     fn flows(us: u64, times_us: [u64; 6], full: u64) -> Flows {
         Flows {
             at: at(us),
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn since__is_the_difference_and_adds_up_to_one() {
         let before = flows(1_000, [50, 50, 50, 50, 50, 50], 10);
-        // Application, window, pacer, receiver, endpoint, port: 2000 us in all, of which 100 full.
+        // Application, window, pacer, receiver, endpoint, port: 2000 us in total, 100 of them full.
         let after = flows(2_000, [150, 1_050, 150, 50, 50, 850], 110);
         let row = after.since(&before);
         assert_eq!((row.cwnd_bytes, row.cnps), (5_000, 10));
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn since__says_nothing_of_what_is_not_known() {
+    fn since__omits_what_was_not_measured() {
         let none = Flows { qps: 1, cwnd_bytes: 7, is_rc: true, ..Flows::default() };
         let row = Flows { at: at(9), ..none }.since(&none);
         assert_eq!((row.cwnd_bytes, row.rate_gbps, row.srtt_us), (7, None, None));

@@ -1,10 +1,10 @@
-//! The station that runs against perftest, in either role.
+//! The job runner against perftest, in either role.
 
-mod converse;
+mod steps;
 mod traffic;
 
 use super::client::JobReport;
-use super::{HELLO_WITHIN, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
+use super::{HELLO_TIMEOUT, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS};
 use crate::oob::perftest::{
@@ -14,16 +14,16 @@ use crate::oob::perftest::{
 use crate::oob::{Job, JobKind, MemoryParams, Op, QpParams, REPLY_TIMEOUT};
 use crate::target::Target;
 use crate::write_ping_pong::{PingPongLane, WritePingPong};
-use converse::Patience;
 use serde::Serialize;
 use spanwire_base::Time;
 use spanwire_transport::{Access, Agreed, MemoryRegion, Mtu, QpCaps};
 use std::net::IpAddr;
+use steps::AwaitedStep;
 use traffic::Traffic;
 
-/// What became of a run against perftest.
+/// The result of a run against perftest.
 pub struct PerftestOutcome {
-    /// What we measured; `None` where only the peer was active.
+    /// Our measurement; `None` if only the peer was active.
     pub report: Option<JobReport>,
     /// The peer.
     pub peer: PerftestPeer,
@@ -31,25 +31,25 @@ pub struct PerftestOutcome {
     pub path_mtu: u32,
     /// Messages received (SEND).
     pub messages: u64,
-    /// The run and the exchange after it came to their end.
+    /// True if the run and the exchange after it completed.
     pub complete: bool,
 }
 
-/// Who the peer was, and what it said.
+/// The peer and its report.
 #[derive(Clone, Debug, Serialize)]
 pub struct PerftestPeer {
-    /// The version it told.
+    /// The version that it sent.
     pub version: String,
     /// Its RoCE address.
     pub ip: IpAddr,
-    /// READs and atomics it answers at a time.
+    /// READs and atomics that it can respond to at a time.
     pub out_reads: u16,
-    /// What it measured. `None` where it measured nothing: perftest's passive end sends a report
-    /// too, of numbers it never set.
+    /// Its measurement; `None` if it was passive: perftest's passive end sends an uninitialised
+    /// report.
     pub report: Option<Report>,
 }
 
-/// One run: the connection, what is asked of it, and what moves meanwhile.
+/// One run: the connection, the test, and the applications that run meanwhile.
 struct Session<'a> {
     exchange: Exchange,
     test: Test,
@@ -58,21 +58,22 @@ struct Session<'a> {
     watch: &'a mut dyn FnMut(Time, &Initiator),
 }
 
-/// What an end knows before it makes its queue pairs.
+/// The parameters known before queue pairs are created.
 struct Greeting {
     version: String,
     mtu: Mtu,
-    /// Bytes that each queue pair's peer may use: a message, and at least the cycle buffer.
+    /// Bytes of each queue pair's memory that the peer may access: a message, and at least the
+    /// cycle buffer.
     window: u64,
 }
 
 impl Station {
-    /// Runs `test` with the perftest peer at the other end of `exchange`, in the role that we have
-    /// there. `watch` sees the progress of the messages we post; `stop` ends the run.
+    /// Runs `test` with the perftest peer at the other end of `exchange`, in the role that
+    /// `exchange` has. `watch` is called with the progress of our messages; `stop` ends the run.
     ///
     /// # Errors
-    /// The exchange fails, the test is out of bounds, or the port is gone. A request that fails is
-    /// in the outcome's report.
+    /// The exchange fails, the test is out of bounds, or the port is gone. A failed request is in
+    /// the outcome's report.
     pub fn perftest(
         &mut self,
         exchange: Exchange,
@@ -90,7 +91,7 @@ impl Station {
         outcome
     }
 
-    /// Version, sizes and path MTU.
+    /// Exchanges version, sizes and path MTU.
     fn greet_perftest(&mut self, s: &mut Session<'_>) -> Result<Greeting, Error> {
         let ours = match s.test.path_mtu {
             None => self.attachment.path_mtu,
@@ -106,25 +107,27 @@ impl Station {
                 wanted
             }
         };
-        // A server has other clients waiting; a client may be one of them.
-        let first = if s.exchange.is_client() { REPLY_TIMEOUT } else { HELLO_WITHIN };
-        let first = Patience { step: "the version", quiet: first };
-        let version = version_from(&self.trade(s, first, &version_to_bytes())?)?;
+        // As a server, a shorter timeout applies, because other clients wait. A client may be one
+        // of those, so it waits longer.
+        let first = if s.exchange.is_client() { REPLY_TIMEOUT } else { HELLO_TIMEOUT };
+        let first = AwaitedStep { step: "the version", quiet: first };
+        let version = version_from(&self.exchange_message(s, first, &version_to_bytes())?)?;
         let cycle = cycle_buffer_to_bytes(CYCLE_BUFFER_BYTES);
-        let cycle = self.trade(s, Patience::of("the cycle buffer's size"), &cycle)?;
+        let cycle = self.exchange_message(s, AwaitedStep::of("the cycle buffer's size"), &cycle)?;
         let cycle = cycle_buffer_from(&cycle)?;
         let line = CACHE_LINE_BYTES.to_be_bytes();
-        self.trade(s, Patience::of("the cache line's size"), &line)?;
-        let theirs = self.trade(s, Patience::of("the path MTU"), &mtu_to_bytes(ours))?;
+        self.exchange_message(s, AwaitedStep::of("the cache line's size"), &line)?;
+        let theirs =
+            self.exchange_message(s, AwaitedStep::of("the path MTU"), &mtu_to_bytes(ours))?;
         let mtu = ours.min(mtu_from(&theirs)?);
         let window = s.test.size.max(CYCLE_BUFFER_BYTES).max(cycle);
         Ok(Greeting { version, mtu, window: window.into() })
     }
 
-    /// The test as a job, and what it takes.
+    /// The test as a job, and the resources for it.
     fn plan(&self, s: &Session<'_>, greeting: &Greeting) -> Result<(Job, Needs), Error> {
         let Test { op, latency, size, qps, depth, timeout, retry_cnt, .. } = s.test;
-        // It ends by count, not by time.
+        // The job ends by count, not by time.
         let duration_ms = 0;
         let kind = match latency {
             true => JobKind::Latency { duration_ms },
@@ -134,7 +137,7 @@ impl Station {
         let path_mtu = greeting.mtu.bytes();
         let job = Job { kind, op, size, qps, depth, path_mtu, timeout, retry_cnt };
         check(&job, self.attachment.path_mtu)?;
-        // Where we send from, and where the peer's messages go, for every queue pair.
+        // Source of our messages and target of the peer's, for every queue pair.
         let bytes = greeting.window * u64::from(qps) * 2;
         if bytes > self.transfer_bytes_max {
             let max = self.transfer_bytes_max;
@@ -185,10 +188,10 @@ impl Station {
         Ok(outcome)
     }
 
-    /// What we say of our queue pairs.
+    /// The keys of our queue pairs.
     fn keys(&self, s: &Session<'_>, setup: &Setup, window: u64) -> Vec<Keys> {
         let out_reads = if s.test.op.is_rd_atomic() { RD_ATOMIC.into() } else { 1 };
-        // The second half of the memory is the peers'.
+        // The second half of the memory is the target of the peer's messages.
         let memory = setup.memory();
         let sink = memory.va + memory.len / 2;
         let key = |(params, n): (&QpParams, u64)| Keys {
@@ -204,7 +207,8 @@ impl Station {
         setup.params.iter().zip(0..).map(key).collect()
     }
 
-    /// All rounds of keys, with what has to be done between them. Returns the first queue pair's.
+    /// Exchanges all rounds of keys, connecting the queue pairs and posting receives between them.
+    /// Returns the first queue pair's.
     fn exchange_keys(
         &mut self,
         s: &mut Session<'_>,
@@ -220,7 +224,7 @@ impl Station {
             };
             let mut theirs = Vec::new();
             for keys in said {
-                theirs.push(self.trade_keys(s, keys)?);
+                theirs.push(self.exchange_key_message(s, keys)?);
             }
             if *round == Round::All && connected.is_none() {
                 self.connect_perftest(s, setup, &theirs)?;
@@ -246,7 +250,7 @@ impl Station {
             );
             return Err(why.into());
         }
-        let av = self.way_to(ip, s.test.traffic_class)?;
+        let av = self.address_vector_to(ip, s.test.traffic_class)?;
         self.peer = Some(Peer { path_mtu: setup.job.path_mtu, av, agreed: Agreed::Rc });
         let params: Vec<_> = theirs.iter().map(|k| QpParams { qpn: k.qpn, psn: k.psn }).collect();
         let rd_atomic = u8::try_from(theirs[0].out_reads).unwrap_or(u8::MAX).min(RD_ATOMIC);
@@ -256,7 +260,7 @@ impl Station {
         self.connect(setup, &params, rd_atomic, None).map(|_| ())
     }
 
-    /// The applications of our role, receives posted.
+    /// The applications of our role, with receives posted.
     fn traffic(
         &mut self,
         s: &Session<'_>,
@@ -299,7 +303,7 @@ impl Station {
         Ok(traffic)
     }
 
-    /// What follows the run.
+    /// The exchange after the run.
     fn conclude(
         &mut self,
         s: &mut Session<'_>,
@@ -307,32 +311,32 @@ impl Station {
         outcome: &mut PerftestOutcome,
     ) -> Result<(), Error> {
         if s.test.has_barrier_after_run() {
-            self.trade_keys(s, ours)?;
+            self.exchange_key_message(s, ours)?;
         }
         if s.test.has_reports() {
             let said = outcome.report.as_ref().map(perftest_report).unwrap_or_default();
             let mut fields = said.to_fields();
             for field in &mut fields {
-                let theirs = self.trade(s, Patience::of("the report"), field)?;
+                let theirs = self.exchange_message(s, AwaitedStep::of("the report"), field)?;
                 *field = theirs.try_into().map_err(|_| "as many bytes come as went")?;
             }
             let measured = s.test.is_active(!s.exchange.is_client());
             outcome.peer.report = measured.then(|| Report::from_fields(fields));
         }
         if s.test.has_farewell() {
-            self.trade_keys(s, ours)?;
+            self.exchange_key_message(s, ours)?;
         }
-        self.say_farewell(s)
+        self.close_exchange(s)
     }
 }
 
-/// The peer's memory for one queue pair.
+/// The peer's memory of one queue pair.
 fn memory(keys: &Keys, window: u64) -> MemoryParams {
     MemoryParams { va: keys.va, rkey: keys.rkey, len: window }
 }
 
-/// Our measurement in the tools' units, MiB a second and millions of messages a second. The peak,
-/// which we do not measure, is zero, as theirs is in long runs.
+/// Our measurement in the tools' units: MiB/s and millions of messages per second. The peak is not
+/// measured and therefore zero, as perftest's is in long runs.
 fn perftest_report(r: &JobReport) -> Report {
     Report {
         size: r.job.size.into(),
@@ -343,7 +347,7 @@ fn perftest_report(r: &JobReport) -> Report {
     }
 }
 
-/// Our cycle buffer, in bytes: perftest says its page size.
+/// Our cycle buffer, in bytes; perftest uses its page size.
 const CYCLE_BUFFER_BYTES: u32 = 4096;
 
 /// Our cache line, in bytes.

@@ -1,4 +1,4 @@
-//! How a station's queue pairs send: what it wants itself, and what its clients wish.
+//! Send options of the job runner: the configured ones, and those that a client requests.
 
 use super::{Setup, Station};
 use crate::fabric::Error;
@@ -9,19 +9,19 @@ use spanwire_transport::{Agreed, Balance};
 use spanwire_wire::Qpn;
 
 impl Station {
-    /// Sets how all queue pairs send from now on. Of what it leaves open, a client's wish is
-    /// followed.
+    /// Sets the send options of all queue pairs from now on. Where they are unset, a client's
+    /// request applies.
     pub fn set_sending(&mut self, sending: Sending) {
         self.sending = sending;
     }
 
-    /// How its queue pairs send.
+    /// The configured send options.
     #[must_use]
     pub fn sending(&self) -> &Sending {
         &self.sending
     }
 
-    /// How we send, with what `wanted` says where we do not care.
+    /// The send options, with those of `wanted` where unset.
     pub(super) fn sending_for(&mut self, wanted: Option<&Request>) -> Result<Sending, Error> {
         let Some(Request { congestion, erasure, balance, .. }) = wanted else {
             return Ok(self.sending);
@@ -38,7 +38,7 @@ impl Station {
         })
     }
 
-    /// The paths of a job's packets, sent as `sending` says.
+    /// The paths of a job's packets, sent with the options `sending`.
     pub(super) fn paths(&self, setup: &Setup, sending: &Sending) -> SentPaths {
         let now = self.attachment.clock.now();
         let look = |qpn: &Qpn| ConnectionPaths::look(self.endpoint.as_ref()?, *qpn, now);
@@ -51,7 +51,7 @@ impl Station {
     }
 }
 
-/// What is wanted and cannot be must not go unnoticed.
+/// Warns of configured options that the agreed wire mode does not support.
 pub(super) fn warn_of_unused(sending: &Sending, agreed: &Agreed) {
     if let Some(why) = sending.why_no_erasure(agreed) {
         tracing::warn!("nothing is coded (--ec): {why}");

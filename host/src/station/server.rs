@@ -1,8 +1,8 @@
-//! The station that takes jobs.
+//! The server side of the job runner.
 
-use super::guest::is_gone;
-use super::room::STOP_SEEN_WITHIN;
-use super::{Attended, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
+use super::acceptor::STOP_SEEN_WITHIN;
+use super::pending::is_gone;
+use super::{ClientPoll, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
 use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
@@ -11,31 +11,31 @@ use crate::target::Target;
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_transport::{Agreed, QpCaps};
 
-/// A job that was served.
+/// The result of a served job.
 #[derive(Clone, Debug)]
 pub struct Served {
     /// The job.
     pub job: Job,
-    /// How its queue pairs spoke.
+    /// Wire mode and its terms.
     pub agreed: Agreed,
-    /// Congestion control of what we sent, if any.
+    /// Congestion control of our packets, if any.
     pub congestion: Option<Congestion>,
-    /// Erasure coding and paths of what we sent.
+    /// Erasure coding and paths of our packets.
     pub paths: SentPaths,
     /// Messages received (SEND).
     pub messages: u64,
-    /// The client said that it was done; otherwise it went away in the middle.
+    /// True if the client sent `done`; otherwise it closed the connection early.
     pub complete: bool,
-    /// Counters of engine and port since the station was made.
+    /// Counters of engine and port since their start.
     pub counters: Vec<(String, u64)>,
 }
 
 impl Station {
-    /// Serves the client at the other end of `oob` until it goes away or `stop` says so. `each` is
-    /// told of every job.
+    /// Serves the client at the other end of `oob` until it closes or `stop` returns true. `each`
+    /// is called with the result of every job.
     ///
     /// # Errors
-    /// The exchange fails, or the port is gone. A client that leaves between jobs is the normal
+    /// The exchange fails, or the port is gone. A client that closes between jobs is the normal
     /// end.
     pub fn serve(
         &mut self,
@@ -45,10 +45,10 @@ impl Station {
     ) -> Result<(), Error> {
         let mut guest = Guest::new(oob, self.ip);
         while !stop() {
-            match self.listen_to(&mut guest)? {
-                Attended::Waits => guest.wait(STOP_SEEN_WITHIN),
-                Attended::Left => return Ok(()),
-                Attended::Asks(request) => {
+            match self.poll_client(&mut guest)? {
+                ClientPoll::Pending => guest.wait(STOP_SEEN_WITHIN),
+                ClientPoll::Closed => return Ok(()),
+                ClientPoll::Request(request) => {
                     let served = self.serve_request(&mut guest, &request, &stop)?;
                     each(&served);
                     if !served.complete {
@@ -60,7 +60,7 @@ impl Station {
         Ok(())
     }
 
-    /// Does what `guest` asks for.
+    /// Runs the job that `guest` requests.
     ///
     /// # Errors
     /// The exchange fails, or the port is gone.
@@ -73,11 +73,11 @@ impl Station {
         self.set_ip(guest.us);
         self.peer = guest.peer;
         let served = self.serve_job(&mut guest.oob, request, stop);
-        guest.wait_anew();
+        guest.restart_wait();
         served
     }
 
-    /// What any job must satisfy, and what this server takes on.
+    /// Checks a job against its bounds and the limits of this server.
     pub(super) fn check_request(&self, job: &Job) -> Result<(), String> {
         let bytes = job_bytes(job, self.attachment.path_mtu)?;
         let max = self.transfer_bytes_max;
@@ -134,23 +134,24 @@ impl Station {
             target.post_receives(ep);
         }
         oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
-        match oob.recv(READY_WITHIN)? {
+        match oob.recv(READY_TIMEOUT)? {
             Message::Ready => oob.send(&Message::Ready)?,
             other => return Err(OobError::unexpected("ready", other).into()),
         }
         let mut end = None;
         let clock = self.attachment.clock;
-        let mut looked = Time::ZERO;
+        let mut polled_at = Time::ZERO;
         let mut limits = Limits::new(&setup.job, clock.now());
         let target = self.drive_host(target, |host| {
             let (now, stopped) = (clock.now(), stop());
-            // A client that has left already was not cut short.
-            if stopped || now.since(looked) >= LOOK_EVERY {
-                looked = now;
-                end = look(oob);
+            // On a stop, the connection is polled once more: a client that has closed already was
+            // not interrupted.
+            if stopped || now.since(polled_at) >= POLL_INTERVAL {
+                polled_at = now;
+                end = poll_side(oob);
                 let packets = host.endpoint().counters().rx_packets;
-                if let Some(why) = limits.look(now, packets).filter(|_| end.is_none()) {
-                    end = Some(Ended::Held(why));
+                if let Some(why) = limits.check(now, packets).filter(|_| end.is_none()) {
+                    end = Some(Ended::TimedOut(why));
                 }
             }
             end.is_some() || stopped || host.app().failure().is_some()
@@ -169,7 +170,7 @@ impl Station {
         }
         match end {
             Some(Ended::Broken(e)) => return Err(e.into()),
-            Some(Ended::Held(why)) => {
+            Some(Ended::TimedOut(why)) => {
                 // A peer that is gone cannot receive the reason.
                 let _ = oob.send(&Message::Reject { reason: why.clone() });
                 return Err(why.into());
@@ -185,23 +186,23 @@ impl Station {
     }
 }
 
-/// How a job's traffic ended.
+/// The end of a job's traffic.
 enum Ended {
     Done,
     /// The client closed the connection.
     Left,
     Broken(OobError),
-    /// The client held the server for longer than a job may.
-    Held(String),
+    /// The job exceeded a time limit of the server; the reason.
+    TimedOut(String),
 }
 
-/// What bounds the time that a job holds the server. Other clients wait meanwhile.
+/// Time limits of a job at the server, because other clients wait meanwhile.
 struct Limits {
-    /// When the job must be over, whatever happens.
+    /// Deadline of the whole job.
     until: Option<Time>,
-    /// Packets that have come, and when the last of them was seen.
+    /// Packets received, and when their count last changed.
     packets: u64,
-    heard_at: Time,
+    last_packet_at: Time,
 }
 
 impl Limits {
@@ -209,22 +210,22 @@ impl Limits {
         let until = match job.kind {
             JobKind::Transfer { bytes, .. } => {
                 let takes = Rate::from_bps(TRANSFER_MIN_BPS).time_for(bytes);
-                Some(now + takes + QUIET_MAX)
+                Some(now + takes + IDLE_TIMEOUT)
             }
             JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
-                Some(now + Dur::from_ms(duration_ms) + QUIET_MAX)
+                Some(now + Dur::from_ms(duration_ms) + IDLE_TIMEOUT)
             }
         };
-        Self { until, packets: 0, heard_at: now }
+        Self { until, packets: 0, last_packet_at: now }
     }
 
-    /// Why the job has to end, if it has; `packets` have come so far.
-    fn look(&mut self, now: Time, packets: u64) -> Option<String> {
+    /// The reason to end the job, if a limit is exceeded; `packets` were received so far.
+    fn check(&mut self, now: Time, packets: u64) -> Option<String> {
         if packets != self.packets {
-            (self.packets, self.heard_at) = (packets, now);
+            (self.packets, self.last_packet_at) = (packets, now);
         }
-        let quiet = QUIET_MAX.as_ns() / 1_000_000_000;
-        if now.since(self.heard_at) >= QUIET_MAX {
+        let quiet = IDLE_TIMEOUT.as_ns() / 1_000_000_000;
+        if now.since(self.last_packet_at) >= IDLE_TIMEOUT {
             return Some(format!("neither a message nor a packet came for {quiet} s"));
         }
         let is_over = self.until.is_some_and(|until| now >= until);
@@ -232,8 +233,8 @@ impl Limits {
     }
 }
 
-/// Looks at the side connection while traffic runs.
-fn look(oob: &mut Oob) -> Option<Ended> {
+/// Polls the side connection while traffic runs.
+fn poll_side(oob: &mut Oob) -> Option<Ended> {
     match oob.try_recv() {
         Ok(None) => None,
         Ok(Some(Message::Done)) => Some(Ended::Done),
@@ -243,18 +244,18 @@ fn look(oob: &mut Oob) -> Option<Ended> {
     }
 }
 
-/// How often the side connection is looked at while traffic runs: a system call.
-const LOOK_EVERY: Dur = Dur::from_ms(1);
+/// Poll interval of the side connection while traffic runs; each poll is a system call.
+const POLL_INTERVAL: Dur = Dur::from_ms(1);
 
-/// Idle timeout of a running job, and its grace after `duration_ms`: as long as every other step
-/// ([`crate::oob::REPLY_TIMEOUT`]).
-const QUIET_MAX: Dur = Dur::from_secs(30);
+/// Idle timeout of a running job, and its grace period after `duration_ms`: as long as that of
+/// every other step ([`crate::oob::REPLY_TIMEOUT`]).
+const IDLE_TIMEOUT: Dur = Dur::from_secs(30);
 
-/// How long a client may take to bring its queue pairs to RTS once the job is accepted. It resolves
-/// a neighbour at most.
-const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long a client may take to bring its queue pairs to RTS once the job is accepted. At most it
+/// resolves a neighbour meanwhile.
+const READY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The rate at which a transfer must be over at the latest: a packet now and then holds no server.
+/// Minimum rate of a transfer, so that occasional packets do not occupy the server.
 const TRANSFER_MIN_BPS: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -281,32 +282,32 @@ mod tests {
     }
 
     #[test]
-    fn look__a_job_without_words_or_packets_ends() {
+    fn check__a_job_without_messages_or_packets_ends() {
         let transfer = JobKind::Transfer { bytes: 1 << 30, seed: 1 };
         let mut limits = limits(transfer);
         for s in 0..100 {
-            assert_eq!(limits.look(at(s * 29), s), None, "a packet came");
+            assert_eq!(limits.check(at(s * 29), s), None, "a packet came");
         }
         let last = 99 * 29;
-        assert_eq!(limits.look(at(last + 29), 99), None);
-        let why = limits.look(at(last + 30), 99).expect("nothing came for 30 s");
+        assert_eq!(limits.check(at(last + 29), 99), None);
+        let why = limits.check(at(last + 30), 99).expect("nothing came for 30 s");
         assert!(why.contains("neither a message nor a packet came for 30 s"), "{why}");
     }
 
     #[test]
-    fn look__a_transfer_with_a_packet_now_and_then_ends() {
-        // 8.4 s at 1 Mbit/s, and 30 s.
+    fn check__a_transfer_below_the_minimum_rate_ends() {
+        // The limit is 8.4 s at 1 Mbit/s, and 30 s of grace.
         let mut limits = limits(JobKind::Transfer { bytes: 1 << 20, seed: 1 });
-        assert_eq!((limits.look(at(20), 1), limits.look(at(38), 2)), (None, None));
-        assert!(limits.look(at(39), 3).expect("too slow").contains("longer"));
+        assert_eq!((limits.check(at(20), 1), limits.check(at(38), 2)), (None, None));
+        assert!(limits.check(at(39), 3).expect("too slow").contains("longer"));
     }
 
     #[test]
-    fn look__a_run_does_not_hold_the_server_for_longer_than_it_said() {
+    fn check__a_run_is_limited_to_its_declared_duration() {
         let mut limits = limits(JobKind::Latency { duration_ms: 5_000 });
         for s in 0..35 {
-            assert_eq!(limits.look(at(s), s), None, "{s}");
+            assert_eq!(limits.check(at(s), s), None, "{s}");
         }
-        assert!(limits.look(at(35), 35).expect("30 s too long").contains("longer"));
+        assert!(limits.check(at(35), 35).expect("30 s too long").contains("longer"));
     }
 }

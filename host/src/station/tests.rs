@@ -56,9 +56,9 @@ fn run__a_ping_pong_follows_a_bandwidth_run() {
     }
 }
 
-/// Lost ACKs leave several pings, or several pongs, without a completion.
+/// Several pings, or several pongs, stay without a completion while ACKs are lost.
 #[test]
-fn run__a_ping_pong_outlives_loss_of_acknowledgements() {
+fn run__a_ping_pong_survives_loss_of_acks() {
     let faults = FaultConfig { seed: 3, loss_ppm: 50_000, ..FaultConfig::default() };
     let latency = JobKind::Latency { duration_ms: 300 };
     for mode in [ModeChoice::Rc, ModeChoice::Sr] {
@@ -71,18 +71,18 @@ fn run__a_ping_pong_outlives_loss_of_acknowledgements() {
 }
 
 #[test]
-fn run__a_peer_of_which_nothing_comes_is_named() {
+fn run__an_unreachable_peer_is_reported() {
     let faults = FaultConfig { loss_ppm: 1_000_000, ..FaultConfig::default() };
     let transfer = JobKind::Transfer { bytes: 1 << 20, seed: 1 };
     let bandwidth = JobKind::Bandwidth { duration_ms: 10 };
     for (mode, kind) in [(ModeChoice::Rc, transfer), (ModeChoice::Sr, bandwidth)] {
         with_server(mode, Some(faults), |station, oob| {
-            // Given up within the test: the outcome of the defaults is the same.
+            // Retries end within the test; with the default parameters the outcome is the same.
             let job = Job { retry_cnt: 0, timeout: 6, ..job(kind, Op::Write, 1024, 4) };
             let failure = station.run(oob, job, |_| false).unwrap().progress.failure;
-            let said = failure.expect("nothing arrives").to_string();
+            let error = failure.expect("nothing arrives").to_string();
             for words in ["not one packet came back", "spanwire doctor", "queue"] {
-                assert!(said.contains(words), "{mode:?}: {said}");
+                assert!(error.contains(words), "{mode:?}: {error}");
             }
         });
     }

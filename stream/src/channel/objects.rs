@@ -1,4 +1,4 @@
-//! The engine's objects of a channel.
+//! The engine objects of a channel.
 
 use super::{CONTROLS_MAX, Rings};
 use crate::config::Shape;
@@ -8,8 +8,8 @@ use spanwire_wire::Qpn;
 
 /// A protection domain and the objects in it.
 ///
-/// With one domain for each connection, the rkey of one connection's ring grants nothing to the
-/// peer of another: a WRITE that names it is a remote access error (IBTA 10.2.3).
+/// With one domain per connection, the rkey of one connection's ring grants no access to the peer
+/// of another: a WRITE with it is a remote access error (IBTA 10.2.3).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Objects {
     pd: PdId,
@@ -44,7 +44,7 @@ impl Objects {
         let requests = shape.fragments + CONTROLS_MAX;
         let caps = QpCaps { max_send_wr: requests, max_recv_wr: requests, ..QpCaps::default() };
         let access = Access::LOCAL_WRITE.and(Access::REMOTE_WRITE);
-        // The peer may write the receive ring, not the send ring.
+        // The peer may write to the receive ring, not to the send ring.
         let receive_mr = endpoint.reg_mr(pd, rings.receive.clone(), access, IOVA)?;
         let undo = |endpoint: &mut Endpoint, mrs: &[MemoryRegion]| {
             for mr in mrs {
@@ -64,12 +64,12 @@ impl Objects {
         Ok(Self { pd, cq, qpn: Qpn::new(qp.qpn), qp, send_mr, receive_mr })
     }
 
-    /// Takes everything from the endpoint again.
+    /// Destroys the objects.
     pub(super) fn remove(&self, endpoint: &mut Endpoint) {
         endpoint.destroy_qp(self.qpn);
         endpoint.destroy_cq(self.cq);
         for mr in [self.send_mr, self.receive_mr] {
-            // Cannot fail: nothing else deregisters this key.
+            // Cannot fail, because the key is deregistered only here.
             let _ = endpoint.dereg_mr(mr.lkey);
         }
         let is_free = endpoint.dealloc_pd(self.pd);
@@ -77,7 +77,7 @@ impl Objects {
     }
 }
 
-/// Rings begin at virtual address 0, so the peer learns no address of this process.
+/// Rings have the virtual address 0, so that the peer learns no address of this process.
 const IOVA: Option<u64> = Some(0);
 
 #[cfg(test)]
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn new__tells_the_peer_no_address_of_this_process() {
+    fn new__discloses_no_address_of_this_process() {
         let mut endpoint = engine(EngineConfig::default());
         let made = Objects::new(&mut endpoint, SHAPE, &rings()).unwrap();
         assert_eq!((made.receive_mr.addr, made.send_mr.addr), (0, 0));
     }
 
     #[test]
-    fn remove__gives_everything_back() {
+    fn remove__destroys_all_objects() {
         let one =
             EngineConfig { max_qps: 1, max_cqs: 1, max_pds: 1, max_mrs: 2, ..engine_config() };
         let mut endpoint = engine(one);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn new__a_refusal_at_any_step_leaves_nothing_behind() {
+    fn new__an_error_at_any_step_leaves_no_object() {
         for (limit, field) in [
             (EngineConfig { max_qps: 1, ..engine_config() }, "max_qps"),
             (EngineConfig { max_cqs: 1, ..engine_config() }, "max_cqs"),

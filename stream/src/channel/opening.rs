@@ -29,7 +29,7 @@ pub(crate) struct Rings {
     pub(crate) receive: Region,
 }
 
-/// What the peer must know of a channel.
+/// Parameters of a channel for the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Local {
     pub(crate) qp: QpParams,
@@ -63,22 +63,22 @@ impl Opening {
         Ok(Self { objects, fragments, retry, sending, rings })
     }
 
-    /// What the peer must know.
+    /// The parameters for the peer.
     pub(crate) fn local(&self) -> Local {
         let Objects { qp, receive_mr, .. } = self.objects;
         let rkey = receive_mr.rkey.unwrap_or_default();
         Local { qp, va: receive_mr.addr, rkey }
     }
 
-    /// The memory, for the application's halves.
+    /// The rings, for the application's halves.
     pub(crate) fn rings(&self) -> &Rings {
         &self.rings
     }
 
-    /// Brings the queue pair to RTS, ready for what the peer sends.
+    /// Connects the queue pair (RTS) and posts its receives.
     ///
     /// # Errors
-    /// What the peer says of itself is not possible.
+    /// A parameter of the peer is invalid.
     pub(crate) fn connect(
         &self,
         endpoint: &mut Endpoint,
@@ -106,12 +106,12 @@ impl Opening {
             inn: Incoming::new(kind, shape),
             controls: 0,
             finish_said: false,
-            drained_said: false,
+            drained_sent: false,
             flushed: false,
         })
     }
 
-    /// What is configured and cannot be must not go unnoticed.
+    /// Warns of configured options that the agreed wire mode does not support.
     fn warn_of_unused(&self, agreed: &Agreed) {
         if let Some(why) = self.sending.why_no_erasure(agreed) {
             tracing::warn!("nothing is coded: {why}");
@@ -121,7 +121,7 @@ impl Opening {
         }
     }
 
-    /// Takes everything from the endpoint again.
+    /// Destroys the objects.
     pub(crate) fn discard(&self, endpoint: &mut Endpoint) {
         self.objects.remove(endpoint);
     }

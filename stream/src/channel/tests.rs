@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::Error;
 use crate::shared::Kind;
-use crate::testing::{Pair, SMALL, Weather, in_both_modes};
+use crate::testing::{Faults, Pair, SMALL, in_both_modes};
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rng, usize_from};
 use spanwire_transport::WireMode;
@@ -24,7 +24,7 @@ fn bytes(mode: WireMode) -> Pair {
 }
 
 #[test]
-fn handle_news__a_message_arrives_whole_with_its_borders() {
+fn handle_news__messages_keep_their_boundaries() {
     in_both_modes(|mode| {
         let mut pair = messages(mode);
         let sent = [noise(2500, 1), Vec::new(), noise(1, 2)];
@@ -42,7 +42,7 @@ fn handle_news__a_message_arrives_whole_with_its_borders() {
 }
 
 #[test]
-fn handle_news__a_message_that_is_too_long_is_refused_and_nothing_sent() {
+fn handle_news__rejects_a_message_above_the_limit() {
     let mut pair = messages(WireMode::Rc);
     let e = pair.sender(0).try_message(&[0; 3001]).unwrap_err();
     assert_eq!(e, Error::TooLong { bytes: 3001, max: 3000 });
@@ -51,7 +51,7 @@ fn handle_news__a_message_that_is_too_long_is_refused_and_nothing_sent() {
 }
 
 #[test]
-fn handle_news__a_full_ring_makes_the_sender_wait_and_taking_lets_it_go_on() {
+fn handle_news__a_full_ring_blocks_the_sender_until_data_are_taken() {
     in_both_modes(|mode| {
         let mut pair = messages(mode);
         let message = noise(1000, 3);
@@ -76,11 +76,11 @@ fn handle_news__a_full_ring_makes_the_sender_wait_and_taking_lets_it_go_on() {
 }
 
 #[test]
-fn handle_news__the_longest_message_always_finds_room_in_the_end() {
+fn handle_news__the_longest_message_always_fits_eventually() {
     in_both_modes(|mode| {
         let mut pair = messages(mode);
         let mut got = Vec::new();
-        // Whatever lies before it, the ring's end included.
+        // At every position in the ring, including its end.
         for before in (0..4096).step_by(61).chain([1023, 1024]) {
             for len in [before.min(3000), 3000] {
                 let message = noise(len, 4);
@@ -94,8 +94,8 @@ fn handle_news__the_longest_message_always_finds_room_in_the_end() {
     });
 }
 
-/// Moves `total` bytes of noise both ways as the seed decides how they are cut; checks that they
-/// arrive once and in order.
+/// Transfers `total` bytes of noise in both directions, split as the seed determines. Checks that
+/// they arrive once and in order.
 fn exchange(mut pair: Pair, total: usize, seed: u64, max: u64) {
     let mut rng = Rng::new(seed);
     let data = [noise(total, seed ^ 1), noise(total, seed ^ 2)];
@@ -151,24 +151,24 @@ fn exchange(mut pair: Pair, total: usize, seed: u64, max: u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn handle_completions__every_byte_comes_once_and_in_order(
+    fn handle_completions__every_byte_is_delivered_once_and_in_order(
         seed in any::<u64>(), sr in any::<bool>(), stream in any::<bool>(), max in 1_u64..3000,
     ) {
         let mode = if sr { WireMode::Sr } else { WireMode::Rc };
         let kind = if stream { Kind::Bytes } else { Kind::Messages };
         let mut pair = Pair::new(mode, kind, SMALL);
-        pair.weather = Weather { loss_ppm: 20_000, late_ppm: 20_000, twice_ppm: 20_000 };
-        // Many small messages take as long as few large ones.
+        pair.faults = Faults { loss_ppm: 20_000, late_ppm: 20_000, twice_ppm: 20_000 };
+        // The total is bounded, because many small messages take as long as few large ones.
         let total = usize_from(max * 60).min(60_000);
         exchange(pair, total, seed, max);
     }
 }
 
 #[test]
-fn handle_news__an_orderly_end_is_known_to_both_when_everything_was_taken() {
+fn handle_news__both_ends_detect_an_orderly_end() {
     in_both_modes(|mode| {
         let mut pair = bytes(mode);
-        pair.weather.loss_ppm = 50_000;
+        pair.faults.loss_ppm = 50_000;
         let sent = noise(3000, 5);
         assert_eq!(pair.sender(0).try_bytes(&sent), Ok(3000));
         pair.sender(0).finish();
@@ -190,7 +190,7 @@ fn handle_news__an_orderly_end_is_known_to_both_when_everything_was_taken() {
         assert!(pair.run(LONG));
         assert_eq!(pair.sender(1).check_drained(), Ok(()));
         for end in &pair.ends {
-            assert_eq!(end.standing, Standing::Done);
+            assert_eq!(end.state, ChannelState::Done);
             assert!(end.endpoint.query_qp(end.channel.qpn()).is_none(), "nothing is kept");
         }
     });
@@ -209,17 +209,17 @@ fn handle_news__dropping_the_halves_delivers_what_was_sent() {
         assert_eq!(pair.receiver(1).try_message(&mut got), Ok(false));
         (pair.ends[1].sending, pair.ends[1].receiving) = (None, None);
         assert!(pair.run(SOON));
-        assert_eq!(pair.ends.each_ref().map(|e| &e.standing), [&Standing::Done; 2]);
+        assert_eq!(pair.ends.each_ref().map(|e| &e.state), [&ChannelState::Done; 2]);
     });
 }
 
 #[test]
-fn handle_news__what_nobody_will_take_ends_the_connection() {
+fn handle_news__dropping_a_receiver_with_unread_data_ends_the_connection() {
     let mut pair = messages(WireMode::Sr);
     pair.ends[0].receiving = None;
     pair.sender(1).try_message(b"hello?").unwrap();
     pair.run(SOON);
-    assert!(matches!(pair.ends[0].standing, Standing::Lost(Cause::Aborted(_))));
+    assert!(matches!(pair.ends[0].state, ChannelState::Lost(Cause::Aborted(_))));
     assert!(matches!(pair.sender(0).try_message(b"x"), Err(Error::Lost(Cause::Aborted(_)))));
 }
 
@@ -229,21 +229,21 @@ fn handle_news__an_abort_gives_both_halves_its_reason() {
     pair.sender(0).abort("enough");
     pair.run(SOON);
     let aborted = Cause::Aborted("enough".into());
-    assert_eq!(pair.ends[0].standing, Standing::Lost(aborted.clone()));
+    assert_eq!(pair.ends[0].state, ChannelState::Lost(aborted.clone()));
     let got = pair.receiver(0).try_message(&mut Vec::new());
     assert_eq!(got, Err(Error::Lost(aborted)));
 }
 
 #[test]
-fn handle_completions__a_silent_peer_is_gone_and_what_came_before_can_be_taken() {
+fn handle_completions__data_before_a_peer_failure_can_be_taken() {
     in_both_modes(|mode| {
         let mut pair = messages(mode);
         pair.sender(1).try_message(b"before").unwrap();
         assert!(pair.run(SOON));
-        pair.weather.loss_ppm = 1_000_000;
+        pair.faults.loss_ppm = 1_000_000;
         pair.sender(0).try_message(b"anybody?").unwrap();
         pair.run(LONG);
-        assert!(matches!(pair.ends[0].standing, Standing::Lost(Cause::PeerGone(_))));
+        assert!(matches!(pair.ends[0].state, ChannelState::Lost(Cause::PeerGone(_))));
         let mut got = Vec::new();
         assert_eq!(pair.receiver(0).try_message(&mut got), Ok(true));
         assert_eq!(got, b"before");
@@ -271,16 +271,16 @@ fn handle_peer_left__is_orderly_if_everything_was_delivered_both_ways() {
         assert!(pair.run(SOON));
         pair.ends[1].channel.handle_peer_left(None)
     };
-    assert_eq!(ended(true, true), Standing::Done);
-    let gone = Standing::Lost(Cause::PeerGone("its side connection closed"));
+    assert_eq!(ended(true, true), ChannelState::Done);
+    let gone = ChannelState::Lost(Cause::PeerGone("its side connection closed"));
     assert_eq!(ended(false, true), gone);
     assert_eq!(ended(true, false), gone, "it may not have taken our answer");
     let mut pair = messages(WireMode::Rc);
-    let aborted = Standing::Lost(Cause::PeerAborted("no".into()));
+    let aborted = ChannelState::Lost(Cause::PeerAborted("no".into()));
     assert_eq!(pair.ends[0].channel.handle_peer_left(Some("no".into())), aborted);
 }
 
-/// What a hostile peer may post by its own queue pair.
+/// An action of a hostile peer on its own queue pair.
 #[derive(Clone, Debug)]
 enum Attack {
     Fragment { at: u32, bytes: u32, imm: u32 },
@@ -289,7 +289,7 @@ enum Attack {
 }
 
 fn attack() -> impl Strategy<Value = Attack> {
-    // Mostly near what is right, so that some of it gets far.
+    // Mostly near valid values, so that some attacks pass the first checks.
     let imm = prop_oneof![0_u32..20, (0_u32..20).prop_map(|n| n | 1 << 31), any::<u32>()];
     let at = prop_oneof![Just(0_u32), 0_u32..5000, any::<u32>()];
     let control =
@@ -341,7 +341,7 @@ proptest! {
                 pair.step(0);
                 pair.now += Dur::from_us(3);
             }
-            // Whatever came is no more than was agreed.
+            // The received data stay within the agreed limits.
             let mut got = vec![0; 3000];
             let receiver = pair.receiver(0);
             let _ = match kind {
@@ -351,7 +351,7 @@ proptest! {
             prop_assert!(got.len() <= 3000);
         }
         pair.run(SOON);
-        if let Standing::Lost(cause) = &pair.ends[0].standing {
+        if let ChannelState::Lost(cause) = &pair.ends[0].state {
             prop_assert!(
                 matches!(cause, Cause::Protocol(_) | Cause::QueuePair(_) | Cause::PeerGone(_)),
                 "{cause:?}"

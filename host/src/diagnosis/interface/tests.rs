@@ -52,7 +52,7 @@ fn only(facts: &InterfaceFacts) -> (Status, Check, String) {
     checks.retain(|check| check.status != Status::Ok);
     assert_eq!(checks.len(), 1, "{checks:?}");
     let check = checks.remove(0);
-    let fix = check.fix.clone().expect("what is not well can be mended");
+    let fix = check.fix.clone().expect("every problem has a fix");
     (check.status, check, fix)
 }
 
@@ -61,7 +61,7 @@ fn checks__good_interfaces() {
     for facts in [card(), veth()] {
         assert_eq!(worst(&facts.checks()), Status::Ok, "{:?}", facts.checks());
     }
-    // A driver and a kernel that tell nothing are not condemned.
+    // Facts that driver and kernel do not report are no failure.
     let silent = InterfaceFacts {
         driver: None,
         features: None,
@@ -134,7 +134,7 @@ fn check_mtu__too_small_too_large_and_in_between() {
     for mtu in [2128, 3506] {
         assert_eq!(of(card(), mtu).found, format!("{mtu}: path MTU 2048"));
     }
-    // A veth's buffers end before a card's.
+    // The limit of a veth is below that of a NIC.
     assert_eq!((of(card(), 3507).status, of(veth(), 3506).status), (Status::Ok, Status::Ok));
     assert_eq!((of(card(), 3827).status, of(veth(), 3507).status), (Status::Warn, Status::Warn));
     assert_eq!(of(card(), 9000).fix.as_deref(), Some("ip link set dev eth0 mtu 3826"));
@@ -165,7 +165,7 @@ fn check_queues__several_want_steering() {
     let mut facts = veth();
     facts.channels = Some(Channels { rx: 2, tx: 2, rx_max: 2, tx_max: 2, combined: false });
     assert_eq!(only(&facts).2, "ethtool -L eth0 rx 1");
-    // Unknown to ethtool: what the link was made with.
+    // Without ethtool's answer: the queue count of the link.
     let facts = InterfaceFacts { channels: None, ..card() };
     assert!(only(&facts).1.found.starts_with("8 receive queues"));
 }
@@ -183,7 +183,7 @@ fn check_rings__shorter_than_a_window() {
     let mut facts = card();
     facts.rings = Some(Rings { rx: 128, tx: 128, rx_max: 4096, tx_max: 4096 });
     assert_eq!(only(&facts).2, "ethtool -G eth0 rx 256");
-    // No larger to be had, nothing to say.
+    // The ring is at its maximum, so there is nothing to fix.
     facts.rings = Some(Rings { rx: 128, tx: 128, rx_max: 128, tx_max: 128 });
     assert_eq!(worst(&facts.checks()), Status::Ok);
 }

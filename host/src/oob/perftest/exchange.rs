@@ -1,5 +1,5 @@
-//! The TCP connection to a perftest peer, read without blocking: queue pairs have to be driven
-//! while the peer thinks.
+//! The TCP connection to a perftest peer. Reads do not block, because the queue pairs must be
+//! driven while the exchange waits for the peer.
 
 use super::super::TCP_LIMITS;
 use crate::socket::Socket;
@@ -19,39 +19,39 @@ pub struct Exchange {
     closed: bool,
 }
 
-/// What can go wrong with a perftest peer.
+/// An error of the exchange with a perftest peer.
 #[derive(Debug)]
 pub enum PerftestError {
     /// The connection broke.
     Io(io::Error),
-    /// The peer closed the connection where this was due.
+    /// The peer closed the connection where this step was due.
     Closed(&'static str),
-    /// The peer neither said this nor sent packets for so long.
+    /// For this time the peer sent neither this step nor packets.
     Silent(&'static str, Duration),
-    /// The peer said something else where this was due.
+    /// The peer sent something else where this step was due.
     Garbled {
-        /// What was due.
+        /// The due step.
         step: &'static str,
-        /// What came, made printable.
+        /// The received bytes, made printable.
         got: String,
     },
-    /// The peer is too old.
+    /// The peer's version is too old.
     OldVersion(String),
-    /// The peer told no RoCE address.
+    /// The peer's GID is empty.
     NoGid,
     /// The wanted path MTU is above what the interface carries.
     Mtu {
-        /// What is wanted, in payload bytes.
+        /// The requested path MTU, in payload bytes.
         wanted: u32,
         /// The largest that fits.
         largest: u32,
     },
-    /// We were told to stop.
+    /// The user interrupted the run.
     Stopped,
 }
 
 impl Exchange {
-    /// Over TCP; `is_client` is true for the end that connected.
+    /// An exchange over TCP; `is_client` is true for the end that connected.
     ///
     /// # Errors
     /// The socket is broken.
@@ -71,26 +71,26 @@ impl Exchange {
         Self { socket, is_client, inbox: Vec::new(), closed: false }
     }
 
-    /// This end connected, and so speaks first.
+    /// True if this end connected, and so sends first.
     #[must_use]
     pub fn is_client(&self) -> bool {
         self.is_client
     }
 
-    /// Says `bytes`.
+    /// Sends `bytes`.
     ///
     /// # Errors
-    /// [`PerftestError::Io`]: the connection broke, or the peer takes nothing.
+    /// [`PerftestError::Io`]: the connection broke, or the peer does not read.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), PerftestError> {
         self.socket.set_nonblocking(false)?;
         self.socket.write_all(bytes)?;
         Ok(())
     }
 
-    /// The next `n` bytes if they are there, without waiting; `step` names what they are.
+    /// The next `n` bytes if they have arrived; `step` names them in errors.
     ///
     /// # Errors
-    /// [`PerftestError::Closed`] when they will not come, [`PerftestError::Io`].
+    /// [`PerftestError::Closed`] if the peer has closed before them, [`PerftestError::Io`].
     pub fn poll(&mut self, step: &'static str, n: usize) -> Result<Option<Vec<u8>>, PerftestError> {
         if self.inbox.len() < n {
             self.fill()?;
@@ -102,7 +102,7 @@ impl Exchange {
         }
     }
 
-    /// The peer has closed its side. What it said before is still to be had.
+    /// True if the peer has closed its direction. Bytes received before can still be taken.
     ///
     /// # Errors
     /// [`PerftestError::Io`].
@@ -111,12 +111,12 @@ impl Exchange {
         Ok(self.closed)
     }
 
-    /// Says that nothing more will come from here. A connection that is gone already is no error.
+    /// Closes our direction. That the connection is already gone is no error.
     pub fn close(&mut self) {
         self.socket.shutdown_write();
     }
 
-    /// Takes what has arrived, at most [`INBOX_BYTES_MAX`] at a time.
+    /// Reads the received bytes, at most [`INBOX_BYTES_MAX`] at a time.
     fn fill(&mut self) -> Result<(), PerftestError> {
         let mut chunk = [0; 4096];
         self.socket.set_nonblocking(true)?;
@@ -126,7 +126,7 @@ impl Exchange {
                 Ok(n) => self.inbox.extend_from_slice(&chunk[..n]),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // It went away without reading all we said.
+                // The peer closed without reading everything.
                 Err(e) if e.kind() == ErrorKind::ConnectionReset => self.closed = true,
                 Err(e) => return Err(e.into()),
             }
@@ -136,7 +136,7 @@ impl Exchange {
 }
 
 impl PerftestError {
-    /// Something else came where `step` was due.
+    /// The error for other bytes where `step` was due.
     pub(super) fn garbled(step: &'static str, got: &[u8]) -> Self {
         Self::Garbled { step, got: got.escape_ascii().to_string() }
     }
@@ -181,11 +181,11 @@ impl fmt::Display for PerftestError {
 
 impl std::error::Error for PerftestError {}
 
-/// What usually is wrong, since nothing of this is negotiated.
+/// The usual cause, since the exchange negotiates none of these parameters.
 const ALIKE: &str = "are both ends started with the same tool, size, iterations, queue pairs and \
                      direction, without -R and -a?";
 
-/// What a peer may say ahead: its next message, and those of all queue pairs of a round.
+/// Bytes that a peer may send ahead: its next message, and those of all queue pairs of a round.
 const INBOX_BYTES_MAX: usize = 1 << 17;
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn poll__gives_whole_messages_however_they_are_cut() {
+    fn poll__messages_do_not_depend_on_read_boundaries() {
         let (mut a, mut b) = Exchange::pair();
         assert!(a.is_client() && !b.is_client());
         a.send(b"6.0").unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn poll__what_was_said_before_the_end_is_still_had() {
+    fn poll__bytes_before_the_close_can_be_taken() {
         let (mut a, mut b) = Exchange::pair();
         a.send(b"last").unwrap();
         a.close();
@@ -217,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn fill__a_flood_does_not_fill_our_memory() {
+    fn fill__bounds_the_inbox() {
         let (mut a, mut b) = Exchange::pair();
         let flood = std::thread::spawn(move || {
-            // The other end hangs up in the middle of it.
+            // The other end closes the connection meanwhile.
             let _ = a.send(&vec![b'x'; INBOX_BYTES_MAX * 4]);
         });
         for _ in 0..1000 {

@@ -1,23 +1,23 @@
-//! The keys: one queue pair's number, first PSN, memory and address, as a line of hex.
+//! The keys of one queue pair: number, first PSN, memory and address, as a line of hex.
 
 use super::PerftestError;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What one end says of one queue pair.
+/// One end's keys of one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
     /// InfiniBand's local identifier; 0 on Ethernet.
     pub lid: u16,
-    /// READs and atomics the sender answers at a time.
+    /// READs and atomics that the sender can respond to at a time.
     pub out_reads: u16,
     /// Queue pair number, 24 bits.
     pub qpn: u32,
-    /// First PSN the sender sends, 24 bits.
+    /// First PSN of the sender, 24 bits.
     pub psn: u32,
-    /// Remote key of its memory; 0 where the peer needs none.
+    /// Remote key of its memory; 0 if the peer needs none.
     pub rkey: u32,
-    /// Virtual address of that.
+    /// Virtual address of its memory.
     pub va: u64,
     /// The RoCE address as a GID. `None` on InfiniBand without a global route.
     pub gid: Option<[u8; 16]>,
@@ -32,7 +32,7 @@ pub const KEYS_BYTES: usize = 108;
 pub const KEYS_BYTES_WITHOUT_GID: usize = 59;
 
 impl Keys {
-    /// The message.
+    /// Encodes the message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { lid, out_reads, qpn, psn, rkey, va, gid, srqn } = self;
@@ -50,10 +50,10 @@ impl Keys {
         text.into_bytes()
     }
 
-    /// Reads a message of [`KEYS_BYTES`] or [`KEYS_BYTES_WITHOUT_GID`].
+    /// Parses a message of [`KEYS_BYTES`] or [`KEYS_BYTES_WITHOUT_GID`].
     ///
     /// # Errors
-    /// [`PerftestError::Garbled`] when it is no line of keys, or a number in it is out of range.
+    /// [`PerftestError::Garbled`] if it is not a line of keys, or a number in it is out of range.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PerftestError> {
         Self::parse(bytes).ok_or_else(|| PerftestError::garbled("the line of keys", bytes))
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn to_bytes__is_as_long_as_the_tools_expect_whatever_the_numbers() {
+    fn to_bytes__has_a_fixed_length() {
         let most = Keys {
             lid: u16::MAX,
             out_reads: u16::MAX,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn from_bytes__what_is_no_line_of_keys_is_refused() {
+    fn from_bytes__rejects_malformed_keys() {
         let good = String::from_utf8(keys().to_bytes()).unwrap();
         let bad = [
             String::new(),
@@ -157,7 +157,7 @@ mod tests {
             good.replace("000016:", ":"),
             good.replace("00000735", "100000735"),
             good.replacen(":00:", ":100:", 1),
-            // Data validation puts a second address before the GID.
+            // With data validation the tools send a second address before the GID.
             good.replacen(":00:", ":0000000000000000:00:", 1),
         ];
         for text in bad {

@@ -4,9 +4,8 @@ use super::PerftestError;
 use serde::Serialize;
 use spanwire_transport::Mtu;
 
-/// The version we say: that of perftest 4.5+0.17. From 6.28 on the peer would expect its own
-/// device's attributes compared, which are laid out as its C compiler likes; it leaves that out
-/// with peers that say less.
+/// The version that we send: that of perftest 4.5+0.17. From 6.28 on the peer would compare device
+/// attributes, whose layout depends on its C compiler. It omits that step if our version is lower.
 pub const VERSION: &str = "6.06";
 
 /// Bytes of the version's message.
@@ -28,7 +27,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The five fields, each of which is exchanged on its own.
+    /// The five fields, each a message of the exchange.
     #[must_use]
     pub fn to_fields(&self) -> [[u8; 8]; 5] {
         [
@@ -40,7 +39,7 @@ impl Report {
         ]
     }
 
-    /// The report of five fields.
+    /// Decodes a report from its five fields.
     #[must_use]
     pub fn from_fields(fields: [[u8; 8]; 5]) -> Self {
         Self {
@@ -53,7 +52,7 @@ impl Report {
     }
 }
 
-/// The message that tells our version.
+/// The message with our version.
 #[must_use]
 pub fn version_to_bytes() -> [u8; VERSION_BYTES] {
     let mut bytes = [0; VERSION_BYTES];
@@ -64,7 +63,7 @@ pub fn version_to_bytes() -> [u8; VERSION_BYTES] {
 /// The peer's version.
 ///
 /// # Errors
-/// It is none, or one older than 5.70, which perftest itself refuses.
+/// The bytes are no version, or one older than 5.70, which perftest rejects too.
 pub fn version_from(bytes: &[u8]) -> Result<String, PerftestError> {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     let text = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
@@ -76,8 +75,8 @@ pub fn version_from(bytes: &[u8]) -> Result<String, PerftestError> {
     }
 }
 
-/// The message that tells the size of the cycle buffer, in bytes: the stretch of memory that the
-/// messages of a bandwidth test step through.
+/// The message with the size of the cycle buffer, in bytes: the memory that the messages of a
+/// bandwidth test step through.
 #[must_use]
 pub fn cycle_buffer_to_bytes(bytes: u32) -> [u8; 4] {
     bytes.to_be_bytes()
@@ -86,14 +85,14 @@ pub fn cycle_buffer_to_bytes(bytes: u32) -> [u8; 4] {
 /// The peer's cycle buffer, in bytes: its page size.
 ///
 /// # Errors
-/// It is larger than any page.
+/// It is larger than any page size.
 pub fn cycle_buffer_from(bytes: &[u8]) -> Result<u32, PerftestError> {
     let size = bytes.try_into().map(u32::from_be_bytes);
     let size = size.ok().filter(|size| *size <= CYCLE_BUFFER_BYTES_MAX);
     size.ok_or_else(|| PerftestError::garbled("the cycle buffer's size", bytes))
 }
 
-/// The message that tells a path MTU: verbs' number of it as a digit, and a NUL.
+/// The message with a path MTU: its number in `verbs.h` as a digit, and a NUL.
 #[must_use]
 pub fn mtu_to_bytes(mtu: Mtu) -> [u8; 2] {
     let digit = match mtu {
@@ -109,17 +108,17 @@ pub fn mtu_to_bytes(mtu: Mtu) -> [u8; 2] {
 /// The peer's path MTU.
 ///
 /// # Errors
-/// It is none.
+/// The bytes are no path MTU.
 pub fn mtu_from(bytes: &[u8]) -> Result<Mtu, PerftestError> {
     let mtu = Mtu::ALL.into_iter().find(|mtu| mtu_to_bytes(*mtu) == bytes);
     mtu.ok_or_else(|| PerftestError::garbled("the path MTU", bytes))
 }
 
-/// The oldest version that perftest talks to.
+/// The oldest version that perftest accepts.
 const VERSION_MIN: f64 = 5.70;
 
-/// The largest page there is on machines that run perftest is 64 KiB; a huge one is 2 MiB. It
-/// decides how much memory we set aside.
+/// The largest accepted cycle buffer, which determines how much memory we allocate. The largest
+/// page size of machines that run perftest is 64 KiB; a huge page has 2 MiB.
 const CYCLE_BUFFER_BYTES_MAX: u32 = 2 << 20;
 
 #[cfg(test)]
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn version_from__takes_what_perftest_takes() {
+    fn version_from__accepts_what_perftest_accepts() {
         assert_eq!(version("6.06").unwrap(), "6.06");
         assert_eq!(version("5.70").unwrap(), "5.70");
         assert_eq!(version("26.04").unwrap(), "26.04");
@@ -145,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn cycle_buffer_from__decides_our_memory_within_bounds() {
+    fn cycle_buffer_from__is_bounded() {
         assert_eq!(cycle_buffer_from(&cycle_buffer_to_bytes(65_536)).unwrap(), 65_536);
         assert!(cycle_buffer_from(&cycle_buffer_to_bytes(u32::MAX)).is_err());
         assert!(cycle_buffer_from(b"").is_err());
     }
 
     #[test]
-    fn mtu_from__inverts_and_refuses_the_rest() {
+    fn mtu_from__inverts_and_rejects_the_rest() {
         for mtu in Mtu::ALL {
             assert_eq!(mtu_from(&mtu_to_bytes(mtu)).unwrap(), mtu);
         }

@@ -1,5 +1,5 @@
-//! The exchanges of stock tools, as captured, through our codec: read and said again byte for byte,
-//! and step for step as [`Test`] says.
+//! The exchanges of stock tools, as captured, through our codec: parsed and encoded to the same
+//! bytes, in the steps of [`Test`].
 
 use super::*;
 use spanwire_tests::pcap::Pcap;
@@ -7,34 +7,34 @@ use spanwire_transport::Mtu;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What one end said.
-struct Said {
+/// The bytes that one end sent.
+struct Sent {
     name: &'static str,
     bytes: Vec<u8>,
     at: usize,
 }
 
-impl Said {
+impl Sent {
     fn next(&mut self, n: usize) -> &[u8] {
         let from = self.at;
         self.at += n;
-        assert!(self.at <= self.bytes.len(), "{} said less", self.name);
+        assert!(self.at <= self.bytes.len(), "{} sent less", self.name);
         &self.bytes[from..self.at]
     }
 
     fn keys(&mut self) -> Keys {
-        let said = self.next(KEYS_BYTES).to_vec();
-        let keys = Keys::from_bytes(&said).unwrap();
-        assert_eq!(keys.to_bytes(), said);
+        let sent = self.next(KEYS_BYTES).to_vec();
+        let keys = Keys::from_bytes(&sent).unwrap();
+        assert_eq!(keys.to_bytes(), sent);
         keys
     }
 }
 
 /// Both directions of the capture's TCP connection, the client's first.
-fn conversation(file: &str) -> [Said; 2] {
+fn exchange_of(file: &str) -> [Sent; 2] {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/rxe").join(file);
     let capture = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    // By sequence number: a segment sent twice is heard once.
+    // By sequence number, so that a retransmitted segment counts once.
     let mut segments: [BTreeMap<u32, Vec<u8>>; 2] = Default::default();
     for frame in Pcap::new(&capture).unwrap().frames() {
         let frame = frame.unwrap().bytes;
@@ -53,7 +53,7 @@ fn conversation(file: &str) -> [Said; 2] {
         }
     }
     let [client, server] = segments.map(|s| s.into_values().flatten().collect());
-    [Said { name: "client", bytes: client, at: 0 }, Said { name: "server", bytes: server, at: 0 }]
+    [Sent { name: "client", bytes: client, at: 0 }, Sent { name: "server", bytes: server, at: 0 }]
 }
 
 fn test(op: Op, latency: bool, size: u32, iterations: u64) -> Test {
@@ -72,39 +72,39 @@ fn test(op: Op, latency: bool, size: u32, iterations: u64) -> Test {
     }
 }
 
-/// Walks one end's words; returns its keys and report.
-fn walk(test: &Test, mtu: Mtu, said: &mut Said) -> (Vec<Keys>, Option<Report>) {
-    let version = said.next(VERSION_BYTES).to_vec();
+/// Parses the bytes of one end; returns its keys and report.
+fn check_steps(test: &Test, mtu: Mtu, sent: &mut Sent) -> (Vec<Keys>, Option<Report>) {
+    let version = sent.next(VERSION_BYTES).to_vec();
     assert_eq!(version_from(&version).unwrap(), VERSION);
     assert_eq!(version_to_bytes(), *version);
-    assert_eq!(cycle_buffer_from(said.next(4)).unwrap(), 4096);
-    assert_eq!(said.next(4), 64_u32.to_be_bytes());
-    let told = said.next(2).to_vec();
-    assert_eq!((mtu_from(&told).unwrap(), mtu_to_bytes(mtu).as_slice()), (mtu, told.as_slice()));
+    assert_eq!(cycle_buffer_from(sent.next(4)).unwrap(), 4096);
+    assert_eq!(sent.next(4), 64_u32.to_be_bytes());
+    let mtu_bytes = sent.next(2).to_vec();
+    assert_eq!((mtu_from(&mtu_bytes).unwrap(), &mtu_to_bytes(mtu)[..]), (mtu, &mtu_bytes[..]));
     let mut keys: Vec<Keys> = Vec::new();
     for round in test.rounds() {
         let n = if *round == Round::All { test.qps } else { 1 };
-        let heard: Vec<Keys> = (0..n).map(|_| said.keys()).collect();
-        if heard.len() > keys.len() {
-            keys = heard;
+        let received: Vec<Keys> = (0..n).map(|_| sent.keys()).collect();
+        if received.len() > keys.len() {
+            keys = received;
         } else {
-            assert_eq!(heard, keys[..heard.len()], "the same is said in every round");
+            assert_eq!(received, keys[..received.len()], "the keys are the same in every round");
         }
     }
     if test.has_barrier_after_run() {
-        assert_eq!(said.keys(), keys[0]);
+        assert_eq!(sent.keys(), keys[0]);
     }
     let report = test.has_reports().then(|| {
-        let fields = [(); 5].map(|()| said.next(8).try_into().unwrap());
+        let fields = [(); 5].map(|()| sent.next(8).try_into().unwrap());
         let report = Report::from_fields(fields);
         assert_eq!(report.to_fields(), fields);
         report
     });
     if test.has_farewell() {
-        assert_eq!(said.keys(), keys[0]);
-        assert_eq!(said.next(5), b"done\0");
+        assert_eq!(sent.keys(), keys[0]);
+        assert_eq!(sent.next(5), b"done\0");
     }
-    assert_eq!(said.at, said.bytes.len(), "the {} said more", said.name);
+    assert_eq!(sent.at, sent.bytes.len(), "the {} sent more", sent.name);
     (keys, report)
 }
 
@@ -132,14 +132,14 @@ fn captures() -> Vec<(&'static str, Test, Mtu)> {
 }
 
 #[test]
-fn test__says_every_step_of_the_captured_tools() {
+fn test__has_every_step_of_the_captured_tools() {
     for (file, test, mtu) in captures() {
         eprintln!("{file}: {}", test.tool());
         assert_eq!(test.check(), Ok(()));
-        let [mut client, mut server] = conversation(file);
-        for (said, ip) in [(&mut client, "10.77.0.1"), (&mut server, "10.77.0.2")] {
-            let is_client = said.name == "client";
-            let (keys, report) = walk(&test, mtu, said);
+        let [mut client, mut server] = exchange_of(file);
+        for (sent, ip) in [(&mut client, "10.77.0.1"), (&mut server, "10.77.0.2")] {
+            let is_client = sent.name == "client";
+            let (keys, report) = check_steps(&test, mtu, sent);
             assert!(keys.iter().all(|k| k.ip().unwrap().to_string() == ip));
             let out_reads = match file {
                 "08_read_outs1.pcap" => 1,
@@ -147,7 +147,7 @@ fn test__says_every_step_of_the_captured_tools() {
                 _ => 1,
             };
             assert_eq!(keys[0].out_reads, out_reads);
-            // A passive end's report is of numbers it never set.
+            // A passive end's report is uninitialised.
             if let Some(report) = report.filter(|_| test.is_active(is_client)) {
                 let messages = test.iterations * u64::from(test.qps);
                 assert_eq!((report.size, report.iterations), (test.size.into(), messages));
@@ -159,13 +159,13 @@ fn test__says_every_step_of_the_captured_tools() {
 
 #[test]
 fn test__keys_of_ipv6_are_the_same_with_another_gid() {
-    let [mut client, _] = conversation("30_v6_send.pcap");
-    let (keys, _) = walk(&test(Op::Send, false, 2501, 5), Mtu::B1024, &mut client);
+    let [mut client, _] = exchange_of("30_v6_send.pcap");
+    let (keys, _) = check_steps(&test(Op::Send, false, 2501, 5), Mtu::B1024, &mut client);
     assert_eq!(keys[0].ip().unwrap().to_string(), "fd77::1");
 }
 
 #[test]
-fn check__refuses_what_no_tool_takes() {
+fn check__rejects_what_no_tool_supports() {
     let good = test(Op::Write, true, 2, 1);
     for bad in [
         Test { iterations: 0, ..good },

@@ -38,7 +38,7 @@ fn station(attachment: Attachment, ip: IpAddr) -> Station {
     Station::new(attachment, ip, Polling::Adaptive { spin }).unwrap()
 }
 
-/// Runs a test between two stations over a pipe.
+/// Runs a test between two job runners over a pipe.
 fn run(client: Test, server: Test, wrap: &Wrap) -> [Result<PerftestOutcome, Error>; 2] {
     let (near, far) = Attachment::pipe([wrap, wrap]).unwrap();
     let (to_server, to_client) = connection();
@@ -51,7 +51,7 @@ fn run(client: Test, server: Test, wrap: &Wrap) -> [Result<PerftestOutcome, Erro
     [asked, serve.join().unwrap()]
 }
 
-/// Every tool and direction there is.
+/// Every tool in every direction.
 fn every_test() -> Vec<Test> {
     let ops = [Op::Send, Op::Write, Op::Read, Op::FetchAdd, Op::CmpSwap];
     let modes = [(false, false), (false, true), (true, false)];
@@ -76,8 +76,8 @@ fn check_outcomes(test: &Test, outcomes: [Result<PerftestOutcome, Error>; 2]) {
             let half_rtt = test.latency && matches!(test.op, Op::Send | Op::Write);
             assert_eq!(report.is_ping_pong(), half_rtt);
         }
-        let told = test.has_reports() && test.is_active(!is_client);
-        assert_eq!(peer.report.map(|r| r.iterations), told.then_some(messages), "{test:?}");
+        let has_report = test.has_reports() && test.is_active(!is_client);
+        assert_eq!(peer.report.map(|r| r.iterations), has_report.then_some(messages), "{test:?}");
         let receives = test.op == Op::Send && (test.bidirectional || !is_client);
         assert_eq!(received, if receives { messages } else { 0 }, "{test:?}");
     }
@@ -91,7 +91,7 @@ fn perftest__every_tool_in_every_direction() {
 }
 
 #[test]
-fn perftest__loss_delays_the_end_but_does_not_lose_it() {
+fn perftest__completes_despite_loss() {
     let faults = FaultConfig { seed: 5, loss_ppm: 20_000, ..FaultConfig::default() };
     let wrap = Wrap { faults: Some(faults), pcap: None };
     for op in [Op::Send, Op::Write, Op::FetchAdd] {
@@ -103,10 +103,10 @@ fn perftest__loss_delays_the_end_but_does_not_lose_it() {
 }
 
 #[test]
-fn perftest__ends_started_differently_say_so() {
+fn perftest__different_tests_are_an_error() {
     let (write, read) = (test(Op::Write, false, false), test(Op::Read, false, false));
     let [asked, _] = run(read, write, &Wrap::default());
-    // The server's queue pairs take no READ.
+    // The server's queue pairs permit no READ.
     let failure = asked.unwrap().report.unwrap().progress.failure.unwrap();
     assert!(failure.to_string().starts_with("REM_INV_REQ_ERR"), "{failure}");
     let shorter = Test { iterations: 50, ..test(Op::Write, true, false) };
@@ -121,7 +121,7 @@ fn perftest__ends_started_differently_say_so() {
 }
 
 #[test]
-fn perftest__a_test_out_of_bounds_is_refused() {
+fn perftest__rejects_a_test_out_of_bounds() {
     let good = test(Op::Write, false, false);
     for (bad, word) in [
         (Test { iterations: 0, ..good }, "iteration"),
@@ -136,8 +136,8 @@ fn perftest__a_test_out_of_bounds_is_refused() {
     }
 }
 
-/// What a server says of a client that sends `words`, one after the other, and then hangs up.
-fn said_of(words: &[&[u8]]) -> String {
+/// The server's error for a client that sends `words`, one after the other, and then closes.
+fn error_of(words: &[&[u8]]) -> String {
     let (mut client, to_client) = connection();
     let (_near, far) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
     for word in words {
@@ -148,13 +148,13 @@ fn said_of(words: &[&[u8]]) -> String {
     let test = test(Op::Write, false, false);
     let outcome = station(far, SERVER).perftest(exchange, test, &|| false, &mut |_, _| {});
     let mut answer = Vec::new();
-    // It may have been hung up on.
+    // The server may have closed the connection.
     let _ = client.read_to_end(&mut answer);
     outcome.err().expect("such a client is not served").to_string()
 }
 
 #[test]
-fn perftest__a_broken_peer_is_told_apart() {
+fn perftest__distinguishes_errors_of_the_peer() {
     let version: &[u8] = &version_to_bytes();
     let (cycle, line): (&[u8], &[u8]) = (&4096_u32.to_be_bytes(), &64_u32.to_be_bytes());
     let keys = Keys {
@@ -179,13 +179,13 @@ fn perftest__a_broken_peer_is_told_apart() {
         (&[version, cycle, line, b"3\0", &short], "no GID"),
         (&[version, cycle, line, b"3\0", &v6, &v6, &v6], "--address"),
     ] {
-        let said = said_of(words);
-        assert!(said.contains(expected), "{expected:?} is not in {said:?}");
+        let error = error_of(words);
+        assert!(error.contains(expected), "{expected:?} is not in {error:?}");
     }
 }
 
 #[test]
-fn perftest__a_stop_is_heard_while_waiting() {
+fn perftest__can_be_stopped_while_waiting() {
     let (_client, to_client) = connection();
     let (_near, far) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
     let exchange = Exchange::tcp(to_client, false).unwrap();

@@ -1,4 +1,4 @@
-//! What moves in a perftest run: at most one application for each part of our role.
+//! The traffic of a perftest run: at most one application for each part of our role.
 
 use super::super::client::{JobReport, is_send_ping_pong};
 use crate::initiator::Initiator;
@@ -8,7 +8,7 @@ use crate::write_ping_pong::WritePingPong;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{App, Endpoint};
 
-/// The applications of one role. With none of them this end only answers.
+/// The applications of one role. Without any, this end only responds.
 #[derive(Default)]
 pub(super) struct Traffic {
     pub(super) active: Option<Initiator>,
@@ -17,26 +17,26 @@ pub(super) struct Traffic {
     started: bool,
 }
 
-/// Traffic that is driven at least every [`LOOK_EVERY`], so that whoever drives it can look at the
-/// side connection that often and sleep in between.
-pub(super) struct Attentive<'a> {
+/// Traffic that wakes its driver at least every [`POLL_INTERVAL`], so that the driver can poll the
+/// side connection and sleep in between.
+pub(super) struct PolledTraffic<'a> {
     traffic: &'a mut Traffic,
     wake: Time,
 }
 
 impl Traffic {
-    /// From now on our own messages are posted.
+    /// Starts to post our messages.
     pub(super) fn start(&mut self) {
         self.started = true;
     }
 
-    /// Nothing more is to be posted by us.
+    /// True once our messages are all posted and complete.
     pub(super) fn is_done(&self) -> bool {
         self.active.as_ref().is_none_or(Initiator::is_done)
             && self.ping_pong.as_ref().is_none_or(WritePingPong::is_done)
     }
 
-    /// Ends what is ours to end at `now`, before its time.
+    /// Ends our messages early, at `now`.
     pub(super) fn interrupt(&mut self, now: Time) {
         if let Some(active) = &mut self.active {
             active.interrupt(now);
@@ -46,7 +46,7 @@ impl Traffic {
         }
     }
 
-    /// What went wrong on the receiving side.
+    /// The failure of the receiving side, if there was one.
     pub(super) fn failure(&self) -> Option<&'static str> {
         self.passive.as_ref().and_then(Target::failure)
     }
@@ -56,7 +56,7 @@ impl Traffic {
         self.passive.as_ref().map_or(0, Target::messages)
     }
 
-    /// What we measured of `job`, if we measured anything.
+    /// The measurement of `job`, if this side was active.
     pub(super) fn report(&self, job: Job) -> Option<JobReport> {
         match (&self.active, &self.ping_pong) {
             (Some(a), _) => {
@@ -68,7 +68,7 @@ impl Traffic {
         }
     }
 
-    /// Looks at memory that the peer may have written since: nothing completes here then.
+    /// Polls memory that the peer may have written, which causes no completion.
     pub(super) fn look(&mut self, now: Time, ep: &mut Endpoint) {
         if let Some(ping_pong) = self.ping_pong.as_mut().filter(|_| self.started) {
             ping_pong.poll(now, ep);
@@ -88,7 +88,7 @@ impl App for Traffic {
     }
 }
 
-impl<'a> Attentive<'a> {
+impl<'a> PolledTraffic<'a> {
     pub(super) fn new(traffic: &'a mut Traffic) -> Self {
         Self { traffic, wake: Time::ZERO }
     }
@@ -98,9 +98,9 @@ impl<'a> Attentive<'a> {
     }
 }
 
-impl App for Attentive<'_> {
+impl App for PolledTraffic<'_> {
     fn poll(&mut self, now: Time, ep: &mut Endpoint) {
-        self.wake = now + LOOK_EVERY;
+        self.wake = now + POLL_INTERVAL;
         self.traffic.poll(now, ep);
     }
 
@@ -109,5 +109,5 @@ impl App for Attentive<'_> {
     }
 }
 
-/// How often the side connection is looked at: a system call.
-pub(super) const LOOK_EVERY: Dur = Dur::from_ms(1);
+/// Poll interval of the side connection; each poll is a system call.
+pub(super) const POLL_INTERVAL: Dur = Dur::from_ms(1);

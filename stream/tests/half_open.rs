@@ -1,5 +1,5 @@
-//! Memory that half-open connections cost a listener. The listener is a process of its own,
-//! this test executed once more, so that its resident memory is only its own.
+//! Memory of a listener's half-open connections. The listener is a process of its own, which
+//! executes this test again, so that its resident memory includes nothing else.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use serde_json::json;
@@ -17,11 +17,11 @@ const GROWTH_MAX: u64 = 16 << 20;
 /// Set in the process that listens.
 const IS_LISTENER: &str = "SPANWIRE_TEST_IS_LISTENER";
 
-/// Listens until standard input ends, without taking any connection.
+/// Listens until standard input ends, without accepting any connection.
 fn listen() {
     let wrap = Wrap::default();
     let (a, _other_end) = Attachment::pipe([&wrap, &wrap]).unwrap();
-    // Half-open connections stay for as long as the test takes.
+    // Half-open connections last longer than the test.
     let config = Config { handshake_timeout: Duration::from_secs(60), ..Config::default() };
     let config = config.validate().unwrap();
     let network =
@@ -33,7 +33,7 @@ fn listen() {
 
 struct ListenerProcess {
     child: Child,
-    /// Kept open: the listener's test harness still prints.
+    /// Kept open, because the listener's test harness still prints.
     _stdout: Lines<BufReader<ChildStdout>>,
     port: u16,
 }
@@ -60,7 +60,7 @@ impl ListenerProcess {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Connects from `ip`, sends a hello and waits for the answer; if that is a hello, the
+    /// Connects from `ip`, sends a hello and waits for the reply. If that is a hello, the
     /// connection is half-open.
     fn hello(&self, ip: Ipv4Addr) -> Option<TcpStream> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -121,8 +121,8 @@ fn listen__connections_without_a_byte_cost_little_memory() {
             held.push(stream);
         }
     }
-    // None is accepted: `max_connections_per_peer` of them wait, the others are rejected.
-    assert!((8..=64).contains(&held.len()), "{} came to terms", held.len());
+    // No connection is accepted: `max_connections_per_peer` of them wait, the others are rejected.
+    assert!((8..=64).contains(&held.len()), "{} half-open", held.len());
     let grown = listener.resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH_MAX, "{grown} bytes for {} connections", held.len());
     eprintln!("{} KiB more for {} connections", grown >> 10, held.len());

@@ -1,7 +1,8 @@
-//! The thread that keeps the side connections: it hears when one ends, and says last words.
+//! The thread of the side connections: it detects their end, and sends the reason when a channel
+//! closes.
 
 use crate::commands::{ChannelId, Command, Commands};
-use crate::side::{Heard, Side, Word, printable};
+use crate::side::{Polled, Side, SideMessage, printable};
 use rustix::event::{PollFd, PollFlags, poll};
 use spanwire_io::doorbell::EventFd;
 use std::io;
@@ -9,66 +10,67 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-/// What the worker tells the keeper.
+/// A task for the thread, from the worker.
 #[derive(Debug)]
 enum Task {
-    /// Keep the side connection of a channel.
+    /// Watch the side connection of a channel.
     Keep(ChannelId, Side),
-    /// The channel is gone; what the other end is to be told.
+    /// The channel is closed; the reason is sent to the peer.
     Close(ChannelId, Option<String>),
 }
 
-/// The worker's end of the keeper. When it is dropped, the keeper closes everything and ends.
+/// The worker's handle of the thread. When it is dropped, the thread closes all side connections
+/// and ends.
 #[derive(Debug)]
-pub(crate) struct KeeperHandle {
+pub(crate) struct SideThreadHandle {
     tasks: Option<Sender<Task>>,
     news: Arc<EventFd>,
 }
 
-/// The keeper.
+/// The state of the thread.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct SideThread {
     tasks: Receiver<Task>,
     news: Arc<EventFd>,
     kept: Vec<(ChannelId, Side)>,
     commands: Commands,
 }
 
-impl KeeperHandle {
+impl SideThreadHandle {
     pub(crate) fn keep(&self, id: ChannelId, side: Side) {
-        self.tell(Task::Keep(id, side));
+        self.push(Task::Keep(id, side));
     }
 
-    pub(crate) fn close(&self, id: ChannelId, last_word: Option<String>) {
-        self.tell(Task::Close(id, last_word));
+    pub(crate) fn close(&self, id: ChannelId, abort_reason: Option<String>) {
+        self.push(Task::Close(id, abort_reason));
     }
 
-    fn tell(&self, task: Task) {
+    fn push(&self, task: Task) {
         if let Some(tasks) = &self.tasks {
-            // A keeper that is gone keeps nothing: its sockets are closed.
+            // If the thread has ended, its sockets are closed already.
             let _ = tasks.send(task);
             self.news.signal();
         }
     }
 }
 
-impl Drop for KeeperHandle {
+impl Drop for SideThreadHandle {
     fn drop(&mut self) {
         self.tasks = None;
         self.news.signal();
     }
 }
 
-impl Keeper {
-    /// A keeper that tells the worker by `commands`.
-    pub(crate) fn new(commands: Commands) -> io::Result<(KeeperHandle, Self)> {
+impl SideThread {
+    /// A thread state that reports to the worker by `commands`.
+    pub(crate) fn new(commands: Commands) -> io::Result<(SideThreadHandle, Self)> {
         let (send, tasks) = channel();
         let news = Arc::new(EventFd::new()?);
-        let handle = KeeperHandle { tasks: Some(send), news: news.clone() };
+        let handle = SideThreadHandle { tasks: Some(send), news: news.clone() };
         Ok((handle, Self { tasks, news, kept: Vec::new(), commands }))
     }
 
-    /// Works until the handle is dropped.
+    /// Runs until the handle is dropped.
     pub(crate) fn run(mut self) {
         loop {
             self.news.clear();
@@ -76,46 +78,47 @@ impl Keeper {
                 return;
             }
             let ready = self.wait();
-            // From the back: what is removed moves nothing that is still to be looked at.
+            // In reverse order, so that a removal does not change the indices still to be visited.
             for i in ready.into_iter().rev() {
                 self.listen(i);
             }
         }
     }
 
-    /// False when there will be no more.
+    /// Executes pending tasks. False once the handle was dropped.
     fn do_tasks(&mut self) -> bool {
         loop {
             match self.tasks.try_recv() {
                 Ok(Task::Keep(id, side)) => {
-                    // One that cannot be made not to block would block all others.
+                    // A socket that cannot be made non-blocking is closed, because it would block
+                    // the others.
                     match side.socket().set_nonblocking(true) {
                         Ok(()) => self.kept.push((id, side)),
                         Err(_) => self.commands.send(Command::PeerLeft(id, None)),
                     }
                 }
-                Ok(Task::Close(id, last_word)) => self.close(id, last_word),
+                Ok(Task::Close(id, abort_reason)) => self.close(id, abort_reason),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    fn close(&mut self, id: ChannelId, last_word: Option<String>) {
+    fn close(&mut self, id: ChannelId, abort_reason: Option<String>) {
         let Some(i) = self.kept.iter().position(|(kept, _)| *kept == id) else { return };
         let (_, side) = self.kept.swap_remove(i);
-        if let Some(reason) = last_word {
-            side.send_last(&Word::Abort { reason });
+        if let Some(reason) = abort_reason {
+            side.send_last(&SideMessage::Abort { reason });
         }
     }
 
-    /// Sleeps until something can be read; says of which. Tasks end the sleep, too.
+    /// Waits until a side connection is readable, or a task arrives. Returns the readable ones.
     fn wait(&self) -> Vec<usize> {
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&*self.news, PollFlags::IN)];
         let streams = self.kept.iter().map(|(_, side)| side.as_fd());
         fds.extend(streams.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         if poll(&mut fds, None).is_err() {
-            // A signal; or the kernel is short of memory, and the next time is better.
+            // Interrupted by a signal, or out of kernel memory: the caller tries again.
             return Vec::new();
         }
         let ready = fds[1..].iter().enumerate().filter(|(_, fd)| !fd.revents().is_empty());
@@ -125,10 +128,11 @@ impl Keeper {
     fn listen(&mut self, i: usize) {
         let (id, side) = &mut self.kept[i];
         let why = match side.look() {
-            Heard::Nothing => return,
-            Heard::Word(Word::Abort { reason }) => Some(printable(&reason)),
-            // Nothing else is said any more; whoever talks on is no peer.
-            Heard::Word(_) | Heard::End => None,
+            Polled::Nothing => return,
+            Polled::Message(SideMessage::Abort { reason }) => Some(printable(&reason)),
+            // No message but an abort is valid now. A peer that sends another one violates the
+            // protocol.
+            Polled::Message(_) | Polled::End => None,
         };
         self.commands.send(Command::PeerLeft(*id, why));
         self.kept.swap_remove(i);

@@ -1,7 +1,7 @@
-//! The clients of a server that are not being served. One at a time is; the others are here, where
-//! one that says nothing keeps nobody out.
+//! The acceptor of a server: its listener, and the clients that are not being served. One client is
+//! served at a time; a silent client must not keep others out.
 
-use super::{Attended, Guest, Station};
+use super::{ClientPoll, Guest, Station};
 use crate::dial::accept;
 use crate::fabric::Error;
 use crate::oob::{Oob, Request};
@@ -10,31 +10,31 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// A listener and those who came.
+/// A listener and its pending clients.
 pub struct Room {
     listener: TcpListener,
-    /// In the order in which they are attended.
+    /// In the order in which they are polled.
     guests: VecDeque<Guest>,
     address: Option<IpAddr>,
 }
 
-/// What happened in the room.
+/// An event of a pending client.
 pub enum Event {
-    /// This one asks for a job.
+    /// The client requests a job.
     Asks(Guest, Request),
-    /// This one is gone, in good order or not.
+    /// The client is gone: it closed, or was rejected because of an error.
     Gone(Guest, Result<(), Error>),
 }
 
 impl Room {
-    /// A room for those who connect to `listener`, to whom our RoCE address is `address`, or the
-    /// one that they have connected to.
+    /// An acceptor for clients of `listener`. Our RoCE address for them is `address`, or the one
+    /// that each has connected to.
     #[must_use]
     pub fn new(listener: TcpListener, address: Option<IpAddr>) -> Self {
         Self { listener, guests: VecDeque::new(), address }
     }
 
-    /// Waits for what happens next, at most [`STOP_SEEN_WITHIN`].
+    /// Waits for the next event, at most [`STOP_SEEN_WITHIN`].
     ///
     /// # Errors
     /// The listener is broken.
@@ -47,16 +47,16 @@ impl Room {
         Ok(None)
     }
 
-    /// Takes one back that was served.
+    /// Returns a client that was served.
     pub fn take_back(&mut self, guest: Guest) {
         self.guests.push_back(guest);
     }
 
-    /// Lets in whoever stands at the door.
+    /// Accepts pending connections.
     fn admit(&mut self) -> Result<(), Error> {
         while let Some((stream, from)) = accept(&self.listener)? {
             let from = from.ip().to_canonical();
-            // One that has left meanwhile has no addresses any more.
+            // The addresses of a connection that was closed meanwhile are unknown.
             let Ok(guest) = self.guest(stream) else { continue };
             match self.make_room(from) {
                 Ok(()) => self.guests.push_back(guest),
@@ -71,63 +71,64 @@ impl Room {
         Ok(Guest::new(Oob::tcp(stream)?, us))
     }
 
-    /// Makes room for one more from `address`: where there is none, the one that has been silent
-    /// for longest has to go. Who has said hello stays.
+    /// Makes room for one more client from `address`. If a limit is reached, the client that has
+    /// been silent for longest is dropped. Clients that have sent a hello stay.
     fn make_room(&mut self, address: IpAddr) -> Result<(), String> {
         let is_from = |g: &Guest| g.address() == Some(address);
         let from_there = self.guests.iter().filter(|g| is_from(g)).count();
-        let full_of_them = from_there >= GUESTS_PER_ADDRESS_MAX;
-        if !full_of_them && self.guests.len() < GUESTS_MAX {
+        let full_of_them = from_there >= PENDING_PER_ADDRESS_MAX;
+        if !full_of_them && self.guests.len() < PENDING_MAX {
             return Ok(());
         }
         let may_go = |g: &Guest| !g.is_known() && (!full_of_them || is_from(g));
         let silent = (0..self.guests.len()).filter(|i| may_go(&self.guests[*i]));
         match silent.min_by_key(|i| self.guests[*i].since()) {
             Some(oldest) => {
-                // It is not answered: it has never said anything.
+                // Dropped without a message, because it has never sent one.
                 drop(self.guests.remove(oldest));
                 Ok(())
             }
             None => Err(format!(
-                "too many clients wait here: {from_there} of {GUESTS_PER_ADDRESS_MAX} from \
-                 {address}, {} of {GUESTS_MAX} in all",
+                "too many clients wait here: {from_there} of {PENDING_PER_ADDRESS_MAX} from \
+                 {address}, {} of {PENDING_MAX} in all",
                 self.guests.len()
             )),
         }
     }
 
-    /// Hears everybody once, or until something happens; the next time begins behind that one.
+    /// Polls every client once, or until there is an event. The next call starts behind that
+    /// client.
     fn attend(&mut self, station: &mut Station) -> Option<Event> {
         for _ in 0..self.guests.len() {
             let mut guest = self.guests.pop_front()?;
-            match station.listen_to(&mut guest) {
-                Ok(Attended::Waits) => self.guests.push_back(guest),
-                Ok(Attended::Asks(request)) => return Some(Event::Asks(guest, request)),
-                Ok(Attended::Left) => return Some(Event::Gone(guest, Ok(()))),
+            match station.poll_client(&mut guest) {
+                Ok(ClientPoll::Pending) => self.guests.push_back(guest),
+                Ok(ClientPoll::Request(request)) => return Some(Event::Asks(guest, request)),
+                Ok(ClientPoll::Closed) => return Some(Event::Gone(guest, Ok(()))),
                 Err(why) => return Some(Event::Gone(guest, Err(why))),
             }
         }
         None
     }
 
-    /// Waits until somebody comes or says something.
+    /// Waits until a client connects or sends something.
     fn wait(&self) {
         let mut all: Vec<_> = vec![PollFd::new(&self.listener, PollFlags::IN)];
         all.extend(self.guests.iter().map(|g| PollFd::new(g, PollFlags::IN)));
         let timeout = Timespec::try_from(STOP_SEEN_WITHIN).ok();
-        // A signal is no error, and what is wrong with a connection is seen when it is read from.
+        // A signal is no error, and an error of a connection is reported by the following read.
         let _ = poll(&mut all, timeout.as_ref());
     }
 }
 
-/// How soon a server that waits sees that it should stop.
+/// How soon a waiting server checks whether it should stop.
 pub const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// Clients that may be here at a time: each has up to 1 MiB to say something in.
-const GUESTS_MAX: usize = 64;
+/// Limit of pending clients; each may occupy up to 1 MiB with a message.
+const PENDING_MAX: usize = 64;
 
-/// Those from one address. A machine that runs several measurements at once has a few.
-const GUESTS_PER_ADDRESS_MAX: usize = 16;
+/// Limit for one address. A machine that runs several measurements at once has a few.
+const PENDING_PER_ADDRESS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -140,7 +141,7 @@ mod tests {
 
     const US: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    /// A server and its room; the other end of the pipe stays where it is.
+    /// A server and its acceptor, with the other end of the pipe kept open.
     struct Rig {
         room: Room,
         station: Station,
@@ -160,7 +161,7 @@ mod tests {
             Oob::tcp(TcpStream::connect(self.room.listener.local_addr().unwrap()).unwrap()).unwrap()
         }
 
-        /// Runs the room until it has said something, for a while.
+        /// Runs the acceptor until there is an event, for a limited time.
         fn event(&mut self) -> Option<Event> {
             let start = Instant::now();
             while start.elapsed() < REPLY_TIMEOUT {
@@ -171,7 +172,7 @@ mod tests {
             None
         }
 
-        /// Runs the room until everybody has been heard.
+        /// Runs the acceptor until every client has been polled.
         fn settle(&mut self) {
             for _ in 0..5 {
                 assert!(self.room.next(&mut self.station).unwrap().is_none());
@@ -190,21 +191,21 @@ mod tests {
     }
 
     #[test]
-    fn next__one_that_speaks_is_heard_among_those_that_do_not() {
+    fn next__silent_clients_do_not_keep_others_out() {
         let mut rig = Rig::new();
-        let silent: Vec<_> = (0..GUESTS_PER_ADDRESS_MAX * 2).map(|_| rig.connect()).collect();
+        let silent: Vec<_> = (0..PENDING_PER_ADDRESS_MAX * 2).map(|_| rig.connect()).collect();
         let mut client = rig.connect();
         client.send(&hello(US)).unwrap();
         rig.settle();
         assert!(matches!(client.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));
-        assert_eq!(rig.room.guests.len(), GUESTS_PER_ADDRESS_MAX);
+        assert_eq!(rig.room.guests.len(), PENDING_PER_ADDRESS_MAX);
         drop(silent);
     }
 
     #[test]
-    fn next__those_who_have_said_hello_are_not_driven_out() {
+    fn next__clients_that_sent_a_hello_are_not_dropped() {
         let mut rig = Rig::new();
-        let mut known: Vec<_> = (0..GUESTS_PER_ADDRESS_MAX).map(|_| rig.connect()).collect();
+        let mut known: Vec<_> = (0..PENDING_PER_ADDRESS_MAX).map(|_| rig.connect()).collect();
         for client in &mut known {
             client.send(&hello(US)).unwrap();
         }
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn next__an_address_that_was_not_shown_is_refused_unless_any_is_taken() {
+    fn next__rejects_an_unverified_address_unless_any_is_accepted() {
         let mut rig = Rig::new();
         let elsewhere = Ipv4Addr::new(10, 77, 0, 9).into();
         let mut client = rig.connect();
@@ -233,14 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn next__a_stranger_does_not_get_to_fill_memory() {
+    fn next__bounds_the_memory_of_a_client_without_hello() {
         let mut rig = Rig::new();
         let mut stream = TcpStream::connect(rig.room.listener.local_addr().unwrap()).unwrap();
         let flood = std::thread::spawn(move || {
-            // The server hangs up in the middle of it.
+            // The server closes the connection meanwhile.
             let _ = std::io::Write::write_all(&mut stream, &vec![b'x'; LINE_BYTES_MAX]);
         });
-        let Some(Event::Gone(guest, Err(why))) = rig.event() else { panic!("it is sent away") };
+        let Some(Event::Gone(guest, Err(why))) = rig.event() else { panic!("not rejected") };
         assert!(why.to_string().contains("a line above 16384 bytes"), "{why}");
         assert!(guest.has_spoken() && !guest.is_known());
         drop(guest);
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn next__one_that_comes_and_goes_has_not_spoken() {
+    fn next__a_client_that_only_connects_has_sent_nothing() {
         let mut rig = Rig::new();
         drop(rig.connect());
         assert!(matches!(rig.event(), Some(Event::Gone(guest, Err(_))) if !guest.has_spoken()));

@@ -1,4 +1,4 @@
-//! How a station and its peer come to know each other.
+//! The exchange of hellos with a peer.
 
 use super::{Peer, Station};
 use crate::fabric::Error;
@@ -9,10 +9,10 @@ use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
 
 impl Station {
-    /// Meets the peer at the other end of `oob`, as the client.
+    /// Exchanges hellos with the peer at the other end of `oob`, as the client.
     ///
     /// # Errors
-    /// The exchange fails, there is no way to the peer, or no wire mode in common.
+    /// The exchange fails, there is no path to the peer, or no common wire mode.
     pub fn meet(&mut self, oob: &mut Oob) -> Result<(), Error> {
         oob.send(&Message::Hello(self.hello()))?;
         let theirs = match oob.recv(REPLY_TIMEOUT)? {
@@ -24,7 +24,7 @@ impl Station {
         Ok(())
     }
 
-    /// Who we are, at the address we have now.
+    /// Our hello, for the current address.
     pub(super) fn hello(&mut self) -> Hello {
         Hello {
             version: VERSION,
@@ -35,7 +35,7 @@ impl Station {
         }
     }
 
-    /// The peer that says `theirs` over `oob`, if it is one that we can and may speak with.
+    /// Checks the peer's hello and resolves the path to the peer.
     pub(super) fn check_hello(
         &self,
         oob: &Oob,
@@ -45,8 +45,8 @@ impl Station {
         if theirs.version != VERSION {
             return Err(OobError::Version(theirs.version).into());
         }
-        // What we send goes to the address that it says. It has shown that it hears what is sent to
-        // the one it has connected from, and no other: that might be a third party's.
+        // Packets are sent to the address in the hello. Only the address of the TCP connection is
+        // verified to be the peer's; any other might be that of a third party.
         match oob.peer_ip() {
             Some(shown) if shown != theirs.ip && !self.takes_any_address => {
                 return Err(OobError::ForeignAddress { shown, said: theirs.ip }.into());
@@ -55,19 +55,21 @@ impl Station {
         }
         let (ours, offered) = (self.offer(), Offer::from(&theirs.modes));
         let agreed = settle_between(we_are_client, &ours, &offered)?;
-        // Both wire modes answer marks: SR by counts, RC by CNPs.
-        let av = self.way_to(theirs.ip, Ecn::Ect0.bits())?;
+        // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by
+        // CNPs.
+        let av = self.address_vector_to(theirs.ip, Ecn::Ect0.bits())?;
         Ok(Peer { path_mtu: theirs.path_mtu, av, agreed })
     }
 
-    /// Both programs are attached by now, so the datagram meets the peer's.
+    /// Sends the datagram for the peer's side poll socket. The steering programs of both ends are
+    /// attached by now, so it reaches the peer's receive queue.
     pub(super) fn greet_side_poll(&self, theirs: &Hello) {
         if let Some(port) = theirs.side_poll_port {
             self.attachment.port.greet(SocketAddr::new(theirs.ip, port));
         }
     }
 
-    /// The port of our side poll socket at the address we have now. One serves all peers there.
+    /// The port of our side poll socket at the current address. One socket serves all peers there.
     fn side_poll_port(&mut self) -> Option<u16> {
         match self.side_poll {
             Some((ip, port)) if ip == self.ip => port,
@@ -79,14 +81,18 @@ impl Station {
         }
     }
 
-    /// What this station offers to speak, at the address it has now.
+    /// The wire modes offered at the current address.
     fn offer(&self) -> Offer {
         let ip_bytes = self.attachment.ip_bytes;
         self.mode.offer(&self.config, ip_bytes, self.ip, self.segment_bytes_max)
     }
 
-    /// The way to the peer at `ip`.
-    pub(super) fn way_to(&self, ip: IpAddr, traffic_class: u8) -> Result<AddressVector, Error> {
+    /// The address vector to the peer at `ip`.
+    pub(super) fn address_vector_to(
+        &self,
+        ip: IpAddr,
+        traffic_class: u8,
+    ) -> Result<AddressVector, Error> {
         if ip.is_ipv4() != self.ip.is_ipv4() {
             return Err(format!("{} and {ip} are not of one IP version", self.ip).into());
         }

@@ -1,4 +1,4 @@
-//! A slot of the channels: a channel and its deadlines.
+//! A slot of the table of channels: a channel and its deadlines.
 
 use crate::channel::{Channel, Opening};
 use spanwire_base::{Dur, Time};
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     pub(super) generation: u64,
     pub(super) state: State,
-    /// When a channel without handles is given up.
-    pub(super) orphan_until: Option<Time>,
-    /// When something last completed on the channel.
+    /// When a channel without handles is aborted.
+    pub(super) linger_until: Option<Time>,
+    /// The last completion on the channel.
     pub(super) active_at: Time,
 }
 
@@ -22,7 +22,7 @@ pub(super) enum State {
     Open(Channel),
 }
 
-impl Place {
+impl Slot {
     /// The channel, if it is open.
     pub(super) fn channel(&self) -> Option<&Channel> {
         match &self.state {
@@ -31,12 +31,11 @@ impl Place {
         }
     }
 
-    /// When and why the channel is given up if nothing happens until then. `idle` is how long one
-    /// may be silent.
+    /// The deadline at which the channel is aborted, and its cause. `idle` is the idle timeout.
     pub(super) fn deadline(&self, idle: Option<Dur>) -> Option<(Time, &'static str)> {
         self.channel()?;
         let idle = idle.map(|idle| (self.active_at + idle, SILENT));
-        let orphan = self.orphan_until.map(|until| (until, UNTAKEN));
+        let orphan = self.linger_until.map(|until| (until, UNTAKEN));
         idle.into_iter().chain(orphan).min()
     }
 
@@ -53,7 +52,7 @@ impl Place {
     }
 }
 
-/// `duration` in the engine's time, at most 584 years.
+/// `duration` in the engine's unit, at most 584 years.
 pub(super) fn dur(duration: Duration) -> Dur {
     Dur::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }

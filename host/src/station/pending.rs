@@ -1,7 +1,7 @@
-//! A client that has connected and is not being served: what it says is heard without waiting for
-//! it, so that one that says nothing costs nobody but itself.
+//! A connected client that is not being served. Its messages are polled without waiting, so that a
+//! silent client delays no other.
 
-use super::{HELLO_WITHIN, Peer, Station};
+use super::{HELLO_TIMEOUT, Peer, Station};
 use crate::fabric::Error;
 use crate::oob::{HELLO_BYTES_MAX, Hello, LINE_BYTES_MAX, Message, Oob, OobError, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,44 +10,44 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// A client at the other end of a side connection, before or between its jobs.
+/// A client on a side connection, before or between its jobs.
 pub struct Guest {
     pub(super) oob: Oob,
-    /// Our RoCE address for it.
+    /// Our RoCE address on its network.
     pub(super) us: IpAddr,
-    /// Who it is, once it has said hello.
+    /// The peer, once its hello has been accepted.
     pub(super) peer: Option<Peer>,
     has_spoken: bool,
-    /// Since when it is waited for.
+    /// Start of the current wait.
     since: Instant,
 }
 
-/// What became of looking at a guest.
-pub enum Attended {
-    /// It has nothing to say that would be a request.
-    Waits,
-    /// It asks for a job that this station takes.
-    Asks(Request),
-    /// It has left, in good order.
-    Left,
+/// The result of polling a client.
+pub enum ClientPoll {
+    /// No request has arrived.
+    Pending,
+    /// The client requests a job within the limits of this server.
+    Request(Request),
+    /// The client has closed the connection.
+    Closed,
 }
 
 impl Guest {
-    /// A client that has just connected over `oob`, to which we are `us`.
+    /// A client that has just connected over `oob`, with `us` as our RoCE address.
     #[must_use]
     pub fn new(mut oob: Oob, us: IpAddr) -> Self {
-        // Until it is known it gets no more memory than a hello takes.
+        // Before its hello, a client can occupy only the memory of a hello.
         oob.set_line_max(HELLO_BYTES_MAX);
         Self { oob, us, peer: None, has_spoken: false, since: Instant::now() }
     }
 
-    /// It has said hello, and something could be agreed on.
+    /// True once its hello has been accepted.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.peer.is_some()
     }
 
-    /// It has said anything at all.
+    /// True once it has sent anything.
     #[must_use]
     pub fn has_spoken(&self) -> bool {
         self.has_spoken
@@ -59,31 +59,31 @@ impl Guest {
         self.oob.peer_ip()
     }
 
-    /// Since when it is waited for.
+    /// Start of the current wait.
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// Tells it why it is sent away. A connection that takes no more is left alone.
+    /// Rejects the client with `reason`. A connection that cannot be written to is ignored.
     pub fn refuse(mut self, reason: &str) {
         let _ = self.oob.send(&Message::Reject { reason: reason.to_owned() });
     }
 
-    /// Waits until it says something, at most `time`.
+    /// Waits until it sends something, at most `time`.
     pub(super) fn wait(&self, time: Duration) {
         let timeout = Timespec::try_from(time).ok();
-        // If this fails, whoever reads from the connection is told why.
+        // An error is ignored here, because the following read reports it.
         let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], timeout.as_ref());
     }
 
-    /// It is waited for anew.
-    pub(super) fn wait_anew(&mut self) {
+    /// Restarts the wait.
+    pub(super) fn restart_wait(&mut self) {
         self.since = Instant::now();
     }
 
-    fn patience(&self) -> Duration {
-        if self.is_known() { REQUEST_WITHIN } else { HELLO_WITHIN }
+    fn timeout(&self) -> Duration {
+        if self.is_known() { REQUEST_TIMEOUT } else { HELLO_TIMEOUT }
     }
 }
 
@@ -94,25 +94,25 @@ impl AsFd for Guest {
 }
 
 impl Station {
-    /// Hears what `guest` has to say, without waiting for it. A hello is answered.
+    /// Polls `guest` for a message without waiting. A hello is answered.
     ///
     /// # Errors
-    /// It says what it must not or has said nothing for too long; it was told why.
-    pub fn listen_to(&mut self, guest: &mut Guest) -> Result<Attended, Error> {
-        let heard = self.take_word(guest);
+    /// The client violates the exchange or has exceeded its time limit. It was sent the reason.
+    pub fn poll_client(&mut self, guest: &mut Guest) -> Result<ClientPoll, Error> {
+        let heard = self.poll_message(guest);
         if let Err(why) = &heard {
-            // Whoever is there should know why; if nobody is, nobody does.
+            // The reason is sent in any case; it fails if the client has gone.
             let _ = guest.oob.send(&Message::Reject { reason: why.to_string() });
         }
         heard
     }
 
-    fn take_word(&mut self, guest: &mut Guest) -> Result<Attended, Error> {
+    fn poll_message(&mut self, guest: &mut Guest) -> Result<ClientPoll, Error> {
         let message = match guest.oob.try_recv() {
             Ok(Some(message)) => message,
-            Ok(None) if guest.since.elapsed() < guest.patience() => return Ok(Attended::Waits),
-            Ok(None) => return Err(OobError::Silent(guest.patience()).into()),
-            Err(e) if guest.is_known() && is_gone(&e) => return Ok(Attended::Left),
+            Ok(None) if guest.since.elapsed() < guest.timeout() => return Ok(ClientPoll::Pending),
+            Ok(None) => return Err(OobError::Silent(guest.timeout()).into()),
+            Err(e) if guest.is_known() && is_gone(&e) => return Ok(ClientPoll::Closed),
             Err(e) => {
                 guest.has_spoken |= !is_gone(&e);
                 return Err(e.into());
@@ -121,32 +121,32 @@ impl Station {
         guest.has_spoken = true;
         match message {
             Message::Hello(hello) if !guest.is_known() => {
-                self.welcome(guest, &hello)?;
-                Ok(Attended::Waits)
+                self.answer_hello(guest, &hello)?;
+                Ok(ClientPoll::Pending)
             }
             Message::Request(request) if guest.is_known() => {
                 self.check_request(&request.job)?;
                 self.sending_for(Some(&request))?;
-                Ok(Attended::Asks(request))
+                Ok(ClientPoll::Request(request))
             }
             other if guest.is_known() => Err(OobError::unexpected("a request", other).into()),
             other => Err(OobError::unexpected("a hello", other).into()),
         }
     }
 
-    fn welcome(&mut self, guest: &mut Guest, theirs: &Hello) -> Result<(), Error> {
+    fn answer_hello(&mut self, guest: &mut Guest, theirs: &Hello) -> Result<(), Error> {
         self.set_ip(guest.us);
         let hello = self.hello();
         guest.peer = Some(self.check_hello(&guest.oob, theirs, false)?);
         guest.oob.set_line_max(LINE_BYTES_MAX);
         guest.oob.send(&Message::Hello(hello))?;
         self.greet_side_poll(theirs);
-        guest.wait_anew();
+        guest.restart_wait();
         Ok(())
     }
 }
 
-/// The peer closed the connection, in whatever manner.
+/// True if the peer has closed or reset the connection.
 pub(super) fn is_gone(e: &OobError) -> bool {
     match e {
         OobError::Closed => true,
@@ -155,6 +155,6 @@ pub(super) fn is_gone(e: &OobError) -> bool {
     }
 }
 
-/// How long a client may take to ask for its next job: its own filling and hashing of a few
-/// gigabytes fits.
-const REQUEST_WITHIN: Duration = Duration::from_secs(30);
+/// How long a client may take to request its next job. It may fill and hash a few gigabytes
+/// meanwhile.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,60 +1,64 @@
-//! Talking to a perftest peer while the queue pairs are driven: an acknowledgement of ours that
-//! was lost must find us there when the peer asks again.
+//! Messages to and from a perftest peer, with the queue pairs driven meanwhile: if our last ACK was
+//! lost, the responder must answer the retransmission.
 
 use super::super::Station;
 use super::Session;
-use super::traffic::{Attentive, LOOK_EVERY, Traffic};
+use super::traffic::{POLL_INTERVAL, PolledTraffic, Traffic};
 use crate::fabric::Error;
 use crate::oob::REPLY_TIMEOUT;
 use crate::oob::perftest::{Exchange, KEYS_BYTES, KEYS_BYTES_WITHOUT_GID, Keys, PerftestError};
 use spanwire_base::{Dur, Time};
 use std::time::Duration;
 
-/// What is waited for, and how long the peer may be quiet: neither a word nor a packet.
+/// A step that is waited for, and the idle timeout: time without a message or packet of the peer.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct AwaitedStep {
     pub(super) step: &'static str,
     pub(super) quiet: Duration,
 }
 
-impl Patience {
-    /// The usual patience.
+impl AwaitedStep {
+    /// The default timeout for `step`.
     pub(super) fn of(step: &'static str) -> Self {
         Self { step, quiet: REPLY_TIMEOUT }
     }
 }
 
 impl Station {
-    /// Says `ours` and returns the peer's, of the same length. The client says it first.
-    pub(super) fn trade(
+    /// Sends `ours` and returns the peer's message of the same length. The client sends first.
+    pub(super) fn exchange_message(
         &mut self,
         s: &mut Session<'_>,
-        patience: Patience,
+        awaited: AwaitedStep,
         ours: &[u8],
     ) -> Result<Vec<u8>, Error> {
         if s.exchange.is_client() {
             s.exchange.send(ours)?;
         }
-        let theirs = self.hear(s, patience, ours.len())?;
+        let theirs = self.recv_bytes(s, awaited, ours.len())?;
         if !s.exchange.is_client() {
             s.exchange.send(ours)?;
         }
         Ok(theirs)
     }
 
-    /// As [`Station::trade`], for keys, which may come in two lengths.
-    pub(super) fn trade_keys(&mut self, s: &mut Session<'_>, ours: &Keys) -> Result<Keys, Error> {
-        let patience = Patience::of("the line of keys");
+    /// As [`Station::exchange_message`], for keys, which have two possible lengths.
+    pub(super) fn exchange_key_message(
+        &mut self,
+        s: &mut Session<'_>,
+        ours: &Keys,
+    ) -> Result<Keys, Error> {
+        let awaited = AwaitedStep::of("the line of keys");
         if s.exchange.is_client() {
             s.exchange.send(&ours.to_bytes())?;
         }
-        let mut theirs = self.hear(s, patience, KEYS_BYTES_WITHOUT_GID)?;
+        let mut theirs = self.recv_bytes(s, awaited, KEYS_BYTES_WITHOUT_GID)?;
         if theirs.last() != Some(&0) {
-            let rest = self.hear(s, patience, KEYS_BYTES - KEYS_BYTES_WITHOUT_GID)?;
+            let rest = self.recv_bytes(s, awaited, KEYS_BYTES - KEYS_BYTES_WITHOUT_GID)?;
             theirs.extend_from_slice(&rest);
         }
         let theirs = Keys::from_bytes(&theirs)?;
-        // Before it is answered: a peer without an address would take our answer for another.
+        // Checked before the answer: a peer without a GID would misread our longer keys.
         theirs.ip()?;
         if !s.exchange.is_client() {
             s.exchange.send(&ours.to_bytes())?;
@@ -62,12 +66,12 @@ impl Station {
         Ok(theirs)
     }
 
-    /// Drives our own messages to their end.
+    /// Drives our messages until they have completed.
     pub(super) fn run_traffic(&mut self, s: &mut Session<'_>) -> Result<(), Error> {
-        let patience = Patience::of("the rest of the run");
+        let awaited = AwaitedStep::of("the rest of the run");
         let stop = s.stop;
         let mut closed_at = None;
-        self.attend(s, patience, |now, traffic, exchange| {
+        self.drive_until(s, awaited, |now, traffic, exchange| {
             if stop() {
                 traffic.interrupt(now);
             }
@@ -75,77 +79,77 @@ impl Station {
                 return Ok(Some(()));
             }
             if exchange.is_closed()? && now.since(*closed_at.get_or_insert(now)) >= LINGER {
-                // What it sent before has had its time to arrive.
-                return Err(PerftestError::Closed(patience.step).into());
+                // Packets sent before the close have had time to arrive.
+                return Err(PerftestError::Closed(awaited.step).into());
             }
             Ok(None)
         })
     }
 
-    /// Closes our side and waits a little for the peer's end.
-    pub(super) fn say_farewell(&mut self, s: &mut Session<'_>) -> Result<(), Error> {
+    /// Closes our direction and waits for the peer's close, for a limited time.
+    pub(super) fn close_exchange(&mut self, s: &mut Session<'_>) -> Result<(), Error> {
         if s.test.has_farewell() {
-            // Not every version waits for it.
+            // Not every version waits for this message, so an error is ignored.
             let _ = s.exchange.send(DONE);
         }
         s.exchange.close();
         let mut since = None;
-        self.attend(s, Patience::of("the end"), |now, _, exchange| {
+        self.drive_until(s, AwaitedStep::of("the end"), |now, _, exchange| {
             let since = *since.get_or_insert(now);
-            // However the connection ends now, it has served.
+            // The run has completed, so an error of the connection does not matter any more.
             let is_over = exchange.is_closed().unwrap_or(true) || now.since(since) >= LINGER;
             Ok(is_over.then_some(()))
         })
     }
 
-    /// The peer's next `n` bytes.
-    fn hear(
+    /// Waits for the peer's next `n` bytes.
+    fn recv_bytes(
         &mut self,
         s: &mut Session<'_>,
-        patience: Patience,
+        awaited: AwaitedStep,
         n: usize,
     ) -> Result<Vec<u8>, Error> {
         let stop = s.stop;
-        self.attend(s, patience, |_, _, exchange| match exchange.poll(patience.step, n)? {
+        self.drive_until(s, awaited, |_, _, exchange| match exchange.poll(awaited.step, n)? {
             None if stop() => Err(PerftestError::Stopped.into()),
             other => Ok(other),
         })
     }
 
-    /// Drives the traffic until `ready` has something, asking it every [`LOOK_EVERY`].
-    fn attend<T>(
+    /// Drives the traffic until `ready`, called every [`POLL_INTERVAL`], returns a result.
+    fn drive_until<T>(
         &mut self,
         s: &mut Session<'_>,
-        patience: Patience,
+        awaited: AwaitedStep,
         mut ready: impl FnMut(Time, &mut Traffic, &mut Exchange) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         let Session { exchange, traffic, watch, .. } = s;
         let clock = self.attachment.clock;
-        let (mut look_at, mut heard_at, mut packets) = (Time::ZERO, clock.now(), 0);
-        let quiet = Dur::from_ns(u64::try_from(patience.quiet.as_nanos())?);
+        let (mut poll_at, mut last_input_at, mut packets) = (Time::ZERO, clock.now(), 0);
+        let quiet = Dur::from_ns(u64::try_from(awaited.quiet.as_nanos())?);
         let mut outcome = None;
-        self.drive_host(Attentive::new(traffic), |host| {
+        self.drive_host(PolledTraffic::new(traffic), |host| {
             let now = clock.now();
             let (ep, app) = host.parts_mut();
             let traffic = app.traffic();
             traffic.look(now, ep);
-            if now < look_at {
+            if now < poll_at {
                 return false;
             }
-            look_at = now + LOOK_EVERY;
+            poll_at = now + POLL_INTERVAL;
             if let Some(active) = &traffic.active {
                 watch(now, active);
             }
             let received = ep.counters().rx_packets;
             if received != packets {
-                (packets, heard_at) = (received, now);
+                (packets, last_input_at) = (received, now);
             }
             outcome = match (ready(now, traffic, exchange), traffic.failure()) {
                 (Ok(Some(value)), _) => Some(Ok(value)),
                 (Err(e), _) => Some(Err(e)),
                 (Ok(None), Some(why)) => Some(Err(why.into())),
-                (Ok(None), None) if now.since(heard_at) >= quiet => {
-                    Some(Err(PerftestError::Silent(patience.step, patience.quiet).into()))
+                (Ok(None), None) if now.since(last_input_at) >= quiet => {
+                    Some(Err(PerftestError::Silent(awaited.step, awaited.quiet).into()))
                 }
                 (Ok(None), None) => None,
             };
@@ -155,9 +159,9 @@ impl Station {
     }
 }
 
-/// What perftest's older versions say last, with its NUL.
+/// The last message of older versions of perftest, with its NUL.
 const DONE: &[u8] = b"done\0";
 
-/// How long a peer that has closed its side, or was told the end, may still take. Retransmissions
-/// of what we acknowledged and it did not hear of fall into this.
+/// How long we serve a peer that has closed, or that was sent the last message. It may retransmit
+/// packets whose ACK was lost.
 const LINGER: Dur = Dur::from_secs(1);

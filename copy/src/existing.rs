@@ -1,6 +1,6 @@
-//! What the receiver has of a file already, and its comparison with the sender's hash. The
-//! receiver never sends its own hash first: a peer that guesses name, size and time of a file
-//! must not learn what is in it.
+//! The receiver's existing data of a file, and their comparison with the sender's hash. The
+//! receiver never sends its own hash first: a peer that guesses name, size and time of a file must
+//! not learn its content.
 
 use crate::dest::DestDir;
 use crate::message::{Mtime, Name, Sha256Hex};
@@ -13,66 +13,66 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A file that a sender names.
+/// A file that the sender named.
 #[derive(Debug)]
 pub struct Named {
-    /// Where it goes.
+    /// The destination directory.
     pub dir: Arc<DestDir>,
-    /// Its name there.
+    /// Its name in that directory.
     pub name: Name,
     /// Bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// When it was modified.
+    /// Modification time.
     pub mtime: Mtime,
 }
 
-/// What there is of a file.
-pub enum There {
-    /// Nothing of use; perhaps a partial file that is not its beginning.
+/// The receiver's existing data of a file.
+pub enum Existing {
+    /// No usable data; perhaps a partial file that is too long.
     Nothing(Option<Partial>),
-    /// A whole file of its size and time.
+    /// A complete file of the same size and time.
     Whole(File),
-    /// What an earlier attempt left.
+    /// A partial file of an earlier attempt.
     Beginning(Partial),
 }
 
-/// What there is of a file, hashed, awaiting the sender's hash.
+/// A comparison: existing data with their hash, awaiting the sender's hash.
 pub struct Comparison {
     /// The file.
     pub file: Named,
-    ours: Result<Ours, String>,
+    ours: Result<HashedData, String>,
 }
 
-/// What there is, with its hash.
-enum Ours {
+/// Existing data, with their hash.
+enum HashedData {
     Whole(Sha256Hex),
     Beginning(Partial),
 }
 
 /// Result of a comparison.
 pub enum Outcome {
-    /// The file there is the same.
+    /// The existing file is identical.
     Same(Sha256Hex),
-    /// It is to be sent, behind what stays of the partial file.
+    /// The file is requested, from the end of the part that is kept.
     Wanted(Option<Partial>, u64),
-    /// It may not be sent.
+    /// The file is rejected.
     Refused(String),
 }
 
 impl Named {
-    /// What there is of it.
+    /// Looks for existing data of the file.
     ///
     /// # Errors
-    /// It is refused; the text says why.
-    pub fn there(&self, overwrite: bool) -> Result<There, String> {
+    /// The file is rejected; the text says why.
+    pub fn existing(&self, overwrite: bool) -> Result<Existing, String> {
         let Self { dir, name, size, mtime, .. } = self;
         if let Some(seen) = dir.look(name.as_bytes())? {
-            // Of the time, seconds are what every file system keeps; the hash decides.
+            // Only seconds are compared, which every file system keeps. The hash decides.
             let alike = seen.size == *size && seen.mtime.s == mtime.s;
             if seen.kind == FileType::RegularFile && alike {
-                return Ok(There::Whole(dir.read(name)?));
+                return Ok(Existing::Whole(dir.read(name)?));
             }
             let replaceable = matches!(seen.kind, FileType::RegularFile | FileType::Symlink);
             if !(replaceable && overwrite) {
@@ -83,13 +83,13 @@ impl Named {
         let there = partial.as_ref().map_or(0, Partial::bytes);
         self.check_space(there)?;
         Ok(match partial {
-            // A longer one is not the beginning of this file.
-            Some(partial) if (1..=*size).contains(&there) => There::Beginning(partial),
-            other => There::Nothing(other),
+            // A longer partial file is not a prefix of this file.
+            Some(partial) if (1..=*size).contains(&there) => Existing::Beginning(partial),
+            other => Existing::Nothing(other),
         })
     }
 
-    /// There is space for what is to come of it behind `there` bytes.
+    /// Checks for disk space for the rest of the file after `there` bytes.
     fn check_space(&self, there: u64) -> Result<(), String> {
         let Self { dir, name, size, .. } = self;
         let (free, to_come) = (dir.free_bytes()?, size.saturating_sub(there));
@@ -100,7 +100,7 @@ impl Named {
         Ok(())
     }
 
-    /// Its path here, for people.
+    /// Its path at the receiver, for people.
     #[must_use]
     pub fn shown(&self) -> String {
         self.dir.show(&self.name)
@@ -108,39 +108,39 @@ impl Named {
 }
 
 impl Comparison {
-    /// The comparison of `file` with all that is there of it, which is hashed now.
+    /// Hashes the complete existing file.
     #[must_use]
     pub fn with_whole(file: Named, mut whole: File, session: &Session) -> Self {
         let ours = hash_of(&mut whole, session)
-            .map(|(hash, _)| Ours::Whole(Sha256Hex(hash.finalize().into())))
+            .map(|(hash, _)| HashedData::Whole(Sha256Hex(hash.finalize().into())))
             .map_err(|e| format!("cannot read {}: {e}", file.shown()));
         Self { file, ours }
     }
 
-    /// The comparison of `file` with what an earlier attempt left, which is hashed now.
+    /// Hashes the partial file of an earlier attempt.
     #[must_use]
     pub fn with_beginning(file: Named, mut partial: Partial, session: &Session) -> Self {
-        let ours = partial.hash_found(session).map(|()| Ours::Beginning(partial));
+        let ours = partial.hash_found(session).map(|()| HashedData::Beginning(partial));
         Self { file, ours }
     }
 
-    /// What the sender's hash means.
+    /// Compares with the sender's hash.
     #[must_use]
     pub fn outcome(self, theirs: Sha256Hex, overwrite: bool) -> (Named, Outcome) {
         let Self { file, ours } = self;
         let outcome = match ours {
             Err(why) => Outcome::Refused(why),
-            Ok(Ours::Whole(ours)) if ours == theirs => Outcome::Same(ours),
-            Ok(Ours::Whole(_)) if overwrite => match file.check_space(0) {
+            Ok(HashedData::Whole(ours)) if ours == theirs => Outcome::Same(ours),
+            Ok(HashedData::Whole(_)) if overwrite => match file.check_space(0) {
                 Ok(()) => Outcome::Wanted(None, 0),
                 Err(why) => Outcome::Refused(why),
             },
-            Ok(Ours::Whole(_)) => Outcome::Refused(format!(
+            Ok(HashedData::Whole(_)) => Outcome::Refused(format!(
                 "{} is there already, of the same size and time, and differs (--overwrite at the \
                  receiver replaces it)",
                 file.name
             )),
-            Ok(Ours::Beginning(partial)) => {
+            Ok(HashedData::Beginning(partial)) => {
                 let stays = if partial.sha256() == theirs { partial.bytes() } else { 0 };
                 Outcome::Wanted(Some(partial), stays)
             }
@@ -149,11 +149,11 @@ impl Comparison {
     }
 }
 
-/// How long a sender may take to hash `bytes`.
+/// Time that a sender may take to hash `bytes`.
 #[must_use]
 pub fn hashing_time(bytes: u64) -> Duration {
     Duration::from_nanos(bytes.saturating_mul(1_000_000_000 / HASHED_PER_S))
 }
 
-/// Assumed hash rate of the slowest sender, bytes a second.
+/// Assumed hash rate of the slowest sender, bytes per second.
 const HASHED_PER_S: u64 = 16 << 20;
