@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Runs the subcommand.
 ///
 /// # Errors
-/// It could not run; the message says what is wrong, where, and what to do.
+/// The run fails; the message names the cause, the place and a remedy.
 pub fn run(args: &CopyArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match &args.command {
         CopyCommand::Receive(args) => receive_all(args, interrupt),
@@ -35,7 +35,7 @@ pub fn run(args: &CopyArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
 fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
     let roots = walk::Root::all(&args.paths).map_err(usage)?;
-    // Before the receiver is called: a large tree takes its time.
+    // Count before connecting: a large tree takes long, and the receiver would be blocked.
     let totals = walk::Totals::of(&roots, || interrupt.is_set());
     if interrupt.is_set() {
         return Ok(interrupt.exit());
@@ -54,7 +54,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let took = started.elapsed();
     view.clear();
     let (counters, paths) = (at_work.network.counters(), at_work.paths(&agreed));
-    // The last word leaves before the process does.
+    // Send the end of the connection before the process exits.
     let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
     match sent {
         Ok(()) => {}
@@ -73,12 +73,12 @@ fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<Exit, Error>
     let dev = interface::sole(args.dev.as_deref())?;
     let at_work = args.network(&dev)?;
     let code = take_senders(args, interrupt, &dev, &at_work, &root);
-    // The last word leaves before the process does.
+    // Send the end of the connection before the process exits.
     let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
     code
 }
 
-/// Takes one sender after the other.
+/// Accepts senders, one after the other.
 fn take_senders(
     args: &ReceiveArgs,
     interrupt: &Interrupt,
@@ -109,7 +109,7 @@ fn take_senders(
             Ok(_) => {}
             Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
             Err(why) if args.once => return Err(why),
-            // The next sender must not suffer from this one.
+            // An error of one sender must not end the receiver.
             Err(why) => eprintln!("{peer}: {why}"),
         }
     }
@@ -151,7 +151,7 @@ fn receive_one(
     Ok(exit(&session, report.ok, interrupt))
 }
 
-/// What was counted since `before`.
+/// Increments of the counters since `before`.
 fn since(before: &[(String, u64)], now: Vec<(String, u64)>) -> Vec<(String, u64)> {
     let then = |name: &str| before.iter().find(|(n, _)| n == name).map_or(0, |(_, count)| *count);
     let more = |(name, count): (String, u64)| {
@@ -161,11 +161,11 @@ fn since(before: &[(String, u64)], now: Vec<(String, u64)>) -> Vec<(String, u64)
     now.into_iter().map(more).collect()
 }
 
-/// Progress while it runs: a line that is written over on a terminal, else a line now and then.
+/// Progress output: on a terminal a line rewritten in place, else a new line at intervals.
 struct View {
     live: LiveLine,
     speed: Speedometer,
-    /// How often a new line is written; `None` for never.
+    /// Interval of updates; `None` without output.
     every: Option<Duration>,
     shown: Instant,
     on_terminal: bool,
@@ -198,7 +198,7 @@ impl View {
         if self.on_terminal {
             self.live.show(&line);
         } else {
-            // Nobody is left to tell that nobody reads.
+            // A closed stderr has no reader for an error message.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
@@ -228,18 +228,19 @@ fn exit(session: &Session, ok: bool, interrupt: &Interrupt) -> Exit {
         _ if ok => Exit::Success,
         Some(End::PeerGone(_) | End::Stalled(_)) => Exit::PeerUnreachable,
         Some(End::Failed(_)) | None => Exit::Failure,
-        // What is in place is right, but the transfer is incomplete.
+        // Completed files are correct, but the transfer is incomplete.
         Some(End::Complete | End::PeerAborted(_) | End::Protocol(_)) => Exit::TransferWrong,
     }
 }
 
-/// How soon a waiting receiver sees that it should stop.
+/// Limit of one wait for a sender: after it the receiver checks for a signal.
 const ACCEPT_EVERY: Duration = Duration::from_millis(50);
 
-/// How long the end of a connection may take to reach the other end.
+/// Time limit for sending the end of a connection.
 const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
 
+/// Interval of progress updates on a terminal.
 const LINE_EVERY: Duration = Duration::from_millis(200);
 
-/// Where nobody watches, as in a log.
+/// Interval of progress lines elsewhere, such as in a log.
 const PLAIN_LINE_EVERY: Duration = Duration::from_secs(5);

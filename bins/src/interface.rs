@@ -1,13 +1,13 @@
-//! Which interface is meant, when the command line does not say.
+//! The default of `--dev`: the interface that a command uses if the command line names none.
 
 use spanwire_host::fabric::Error;
 use spanwire_io::net::{LinkInfo, Netlink, resolve};
 use std::net::IpAddr;
 
-/// The interface that `peer` is reached through: `named` when it is given.
+/// `named` if given, else the interface of the route to `peer`.
 ///
 /// # Errors
-/// There is no way to the peer from here.
+/// There is no route to the peer.
 pub(crate) fn towards(named: Option<&str>, peer: IpAddr) -> Result<String, Error> {
     match named {
         Some(name) => Ok(name.to_owned()),
@@ -17,11 +17,10 @@ pub(crate) fn towards(named: Option<&str>, peer: IpAddr) -> Result<String, Error
     }
 }
 
-/// The interface that others can reach us through: `named` when it is given, else the only one
-/// there is.
+/// `named` if given, else the only usable interface that has an address.
 ///
 /// # Errors
-/// None, or more than one, could be meant; the message lists them.
+/// No interface qualifies, or several do; the message lists them.
 pub(crate) fn sole(named: Option<&str>) -> Result<String, Error> {
     if let Some(name) = named {
         return Ok(name.to_owned());
@@ -36,7 +35,7 @@ pub(crate) fn sole(named: Option<&str>) -> Result<String, Error> {
     only(&names)
 }
 
-/// Up, with a carrier, and made of Ethernet frames.
+/// True for an Ethernet interface that is up and has a carrier.
 fn is_usable(link: &LinkInfo) -> bool {
     link.up && link.running && link.ethernet && !link.loopback
 }

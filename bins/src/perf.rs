@@ -28,7 +28,7 @@ use test_args::OobKind;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// It could not run; the message says what is wrong, where, and what to do.
+/// The run fails; the message names the cause, the place and a remedy.
 pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match &args.command {
         PerfCommand::Server(args) => {
@@ -86,12 +86,13 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
                 }
             }
         };
-        // One that came and went was no client, but somebody who looked whether we are there.
+        // A connection closed without a request is a port probe, not a client: `--one-off`
+        // does not count it.
         let was_client = guest.has_spoken();
         match end {
             Ok(()) => {}
             Err(e) if args.one_off && was_client || station.port_is_gone() => return Err(e),
-            // The next client must not suffer from this one.
+            // An error of one client must not end the server.
             Err(e) => eprintln!("client {}: {e}", shown(guest.address())),
         }
         if args.one_off && was_client {
@@ -164,12 +165,12 @@ fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
     say(&format!("{peer}: {op} of {size}: {end}\n"));
 }
 
-/// A client's address, for people.
+/// A client's address in text output.
 fn shown(address: Option<IpAddr>) -> String {
     address.map_or_else(|| "-".to_owned(), |ip| ip.to_string())
 }
 
-/// Counters that have counted anything, as a JSON object.
+/// The nonzero counters as a JSON object.
 fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
     let counted = counters.iter().filter(|(_, n)| *n > 0);
     counted.map(|(name, n)| (name.clone(), (*n).into())).collect()

@@ -1,4 +1,4 @@
-//! How a copy looks: a line while it runs, a summary at the end, JSON for programs.
+//! Output of a copy: a progress line, a summary, and JSON.
 
 use crate::path_report::PathsReport;
 use crate::report::loss_text;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// The JSON object that both ends print.
 #[derive(Debug, Serialize)]
 pub struct CopyReport {
-    /// Everything is in place.
+    /// All files were copied.
     pub ok: bool,
-    /// Why not, if it is not.
+    /// The error, if not.
     pub error: Option<String>,
-    /// The same command again goes on from here.
+    /// Running the same command again resumes the copy.
     pub resumable: bool,
     /// The other end.
     pub peer: String,
@@ -26,32 +26,32 @@ pub struct CopyReport {
     pub xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
     pub mode: Option<&'static str>,
-    /// Erasure coding and paths of what this end sent.
+    /// Erasure coding and paths of data that this end sent.
     #[serde(flatten)]
     pub paths: PathsReport,
-    /// The receiver's: between what times data came while there were data to come.
+    /// Gaps between arrivals of data; only of a receiver.
     pub gaps: Option<GapRow>,
-    /// Files in place.
+    /// Files copied.
     pub files_done: u64,
     /// Files that failed.
     pub files_failed: u64,
-    /// Bytes of the files dealt with, there before or not.
+    /// Bytes of the files processed, including those that the receiver already had.
     pub bytes: u64,
-    /// Bytes that crossed the network.
+    /// Bytes sent over the network.
     pub sent_bytes: u64,
-    /// Bytes that were there from an earlier attempt.
+    /// Bytes that the receiver had from an earlier attempt.
     pub resumed_bytes: u64,
-    /// Seconds from the handshake to the last answer.
+    /// Seconds from the handshake to the last reply.
     pub seconds: f64,
-    /// Bytes sent, 10^9 bits a second.
+    /// Rate of the bytes sent, in 10^9 bits per second.
     pub gbps: f64,
     /// The files.
     pub files: Vec<FileRow>,
-    /// Counters of engine and port that have counted anything.
+    /// Nonzero counters of engine and port.
     pub counters: serde_json::Map<String, serde_json::Value>,
 }
 
-/// The rate of late, for the line of progress.
+/// The recent rate, for the progress line.
 #[derive(Debug)]
 pub struct Speedometer {
     last: Option<(Instant, u64)>,
@@ -59,7 +59,7 @@ pub struct Speedometer {
 }
 
 impl CopyReport {
-    /// The report of a session that took `took`.
+    /// The report of a session with duration `took`.
     #[must_use]
     pub fn of(session: &Session, took: Duration, peer: String, counters: &[(String, u64)]) -> Self {
         let (progress, ledger) = (&session.progress, session.ledger());
@@ -101,7 +101,7 @@ impl CopyReport {
         }
     }
 
-    /// The report for people: failures first, then one line.
+    /// The report as text: failures first, then a summary line.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -135,13 +135,13 @@ impl CopyReport {
 }
 
 impl Speedometer {
-    /// Nothing has moved yet.
+    /// A speedometer without a sample.
     #[must_use]
     pub fn new() -> Self {
         Self { last: None, bytes_per_s: 0.0 }
     }
 
-    /// The line of progress at `now`.
+    /// The progress line at `now`.
     pub fn line(&mut self, now: Instant, session: &Session) -> String {
         let progress = &session.progress;
         let sent = progress.bytes_sent();
@@ -168,7 +168,7 @@ impl Speedometer {
         line
     }
 
-    /// Takes the rate over what moved since the last look, smoothed over some of them.
+    /// Updates the rate with the bytes sent since the last sample (moving average, weight 1/4).
     fn look(&mut self, now: Instant, sent: u64) {
         if let Some((then, before)) = self.last {
             let took = now.saturating_duration_since(then).as_secs_f64();
@@ -215,7 +215,7 @@ fn whole(x: f64) -> u64 {
     x as u64
 }
 
-/// A name that leaves room for the rest of a terminal's line.
+/// Shortens a name from its start, so that the progress line fits a terminal.
 fn shortened(name: &str) -> String {
     let long = name.chars().count();
     if long <= NAME_CHARS {

@@ -1,4 +1,4 @@
-//! A running job, cut into intervals.
+//! The interval reports of a running job.
 
 use super::args::milliseconds;
 use crate::report::{say, seconds};
@@ -8,7 +8,7 @@ use spanwire_host::initiator::Progress;
 use spanwire_host::station::{FlowRow, Flows};
 use spanwire_host::text::bytes;
 
-/// What moved between two times, and how its flows did.
+/// Data transferred in an interval, and the state of its flows.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Interval {
     /// Seconds since the first message was posted.
@@ -21,17 +21,17 @@ pub(super) struct Interval {
     pub(super) flow: Option<FlowRow>,
 }
 
-/// Cuts a running job into intervals.
+/// Measures a running job in intervals.
 pub(super) struct Meter {
     every: Option<Dur>,
     print: bool,
-    /// When the first message was posted.
+    /// Time of the first post.
     pub(super) started: Option<Time>,
     last: Option<Last>,
     pub(super) intervals: Vec<Interval>,
 }
 
-/// Where an interval began.
+/// State at the start of the current interval.
 #[derive(Clone, Copy)]
 struct Last {
     at: Time,
@@ -41,13 +41,14 @@ struct Last {
 }
 
 impl Meter {
-    /// A meter that cuts every `interval_s` seconds; zero never cuts.
+    /// A meter with intervals of `interval_s` seconds; zero for none.
     pub(super) fn new(interval_s: f64, print: bool) -> Self {
         let every = milliseconds(interval_s).ok().filter(|ms| *ms > 0).map(Dur::from_ms);
         Self { every, print, started: None, last: None, intervals: Vec::new() }
     }
 
-    /// Sees the job at `now`, and ends the interval if it is time; then `flows` is asked.
+    /// Samples the job at `now` and ends the interval if it is due. `flows` is called only at the
+    /// start and the end of an interval.
     pub(super) fn look(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
         let Some(started) = p.started else { return };
         self.started = Some(started);
@@ -80,7 +81,7 @@ impl Meter {
     }
 }
 
-/// An interval for people; with congestion control its flows in place of the messages.
+/// An interval as a line of text; with congestion control its flows instead of the message rate.
 fn line(i: &Interval) -> String {
     let Interval { start_s, end_s, bytes: moved, gbps, msgs_per_s, flow } = i;
     let moved = bytes(*moved);
@@ -91,7 +92,7 @@ fn line(i: &Interval) -> String {
     }
 }
 
-/// A flow in 50 columns: window, round trip, marks or notifications, and what it waits for.
+/// A flow in 50 columns: window, RTT, ECN marks or CNPs, and what limits it.
 fn flow_text(flow: &FlowRow) -> String {
     let window = bytes(flow.cwnd_bytes);
     let srtt = flow.srtt_us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1e3));
@@ -103,7 +104,7 @@ fn flow_text(flow: &FlowRow) -> String {
     format!("  {window:>9}  {srtt:>6} ms  {marks}  {by}")
 }
 
-/// What the whole run waited for, for people.
+/// The shares of time by limit over the whole run, as a line of text.
 pub(super) fn limits_text(flow: &FlowRow) -> Option<String> {
     let mut parts: Vec<_> = flow.limited?.named().into_iter().filter(|p| p.1 >= 0.005).collect();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -112,7 +113,7 @@ pub(super) fn limits_text(flow: &FlowRow) -> Option<String> {
     Some(format!("  limited by: {}\n", parts.join(", ")))
 }
 
-/// Interval lines kept for JSON: a day of seconds.
+/// Limit of intervals kept for JSON: a day of seconds.
 const INTERVALS_MAX: usize = 86_400;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `spanwire perf --oob perftest`: against `ib_write_bw` and its siblings.
+//! `spanwire perf --oob perftest`: measurements against `ib_write_bw` and similar tools.
 
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::meter::Meter;
@@ -14,7 +14,7 @@ use spanwire_host::station::{PerftestOutcome, PerftestPeer, STOP_SEEN_WITHIN, St
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Serves stock clients, all of the same test.
+/// Serves perftest clients, all of the same test.
 pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
     let test = args.test.perftest().map_err(usage)?;
@@ -42,7 +42,7 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Er
             // The signal ended the job.
             Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
             Err(e) if args.one_off || station.port_is_gone() => return Err(e),
-            // The next client must not suffer from this one.
+            // An error of one client must not end the server.
             Err(e) => eprintln!("client {peer}: {e}"),
         }
         if args.one_off {
@@ -52,7 +52,7 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Er
     Ok(Exit::Success)
 }
 
-/// Runs against a stock server.
+/// Runs a test against a perftest server.
 pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.check_perftest().map_err(usage)?;
     let common = &args.common;
@@ -117,7 +117,7 @@ fn tell_served(
     say(&peer_text(who, *path_mtu));
 }
 
-/// One or two lines on the peer.
+/// The peer's version and results, in one or two lines of text.
 fn peer_text(peer: &PerftestPeer, path_mtu: u32) -> String {
     let PerftestPeer { version, ip, report, .. } = peer;
     let mut out = format!("  peer: perftest {version} at {ip}, path MTU {path_mtu}\n");
