@@ -110,7 +110,7 @@ fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> 
             Ok(report) => report,
             Err(why) if interrupt.is_set() => return Err(why),
             Err(why) => {
-                eprintln!("AF_XDP is not to be had here ({why}); running over a pipe instead");
+                eprintln!("AF_XDP is unavailable ({why}); using an in-process pipe instead");
                 fallback = Some(why.to_string());
                 over_pipe(args, interrupt)?
             }

@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The arguments as the command line has them.
+/// The arguments as on the command line.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(flatten)]
@@ -35,7 +35,7 @@ fn exec_error(words: &[&str]) -> LabError {
     }
 }
 
-/// A lab name of its own, whose lab is removed when the test ends, however it ends.
+/// A unique lab name. Its lab is removed on drop, even if the test fails.
 struct Lab(String);
 
 impl Lab {
@@ -66,7 +66,7 @@ impl Drop for Lab {
     }
 }
 
-/// True, after saying so on stderr, if this process may not make network namespaces.
+/// True, with a message on stderr, if this process lacks the privilege for network namespaces.
 fn lacks_privilege(test: &str) -> bool {
     let Err(error) = NetNs::new_anonymous() else {
         return false;
@@ -196,8 +196,8 @@ fn down__names_processes_that_are_still_inside() {
     assert!(text::down(&report).contains(&inside.id().to_string()));
 }
 
-/// The process of `exec` is replaced, so it must be another one: this test runs itself again with
-/// the command in an environment variable.
+/// `exec` replaces its process, so it needs a child process: the test runs itself with the command
+/// in an environment variable.
 #[test]
 fn exec__process_becomes_the_command() {
     const SCRIPT: &str = "SPANWIRE_TEST_LAB_EXEC";

@@ -1,4 +1,4 @@
-//! `spanwire sim run loss-sweep`: many runs, one table.
+//! `spanwire sim run loss-sweep`: goodput of RC and SR over loss, RTT and reordering.
 
 use super::args::RunArgs;
 use super::file::Chosen;
@@ -24,27 +24,27 @@ use std::time::Instant;
 pub(super) struct SweepReport {
     /// Always `loss-sweep`.
     scenario: &'static str,
-    /// Everything random is drawn from it.
+    /// Seed of all randomness.
     pub(super) seed: u64,
-    /// Every parameter with the value that it had.
+    /// The values of all parameters.
     pub(super) parameters: BTreeMap<&'static str, String>,
-    /// By round trip, then by loss, then by reordering; RC, then SR.
+    /// By RTT, then by loss, then by reordering; RC before SR.
     pub(super) rows: Vec<SweepRow>,
-    /// What SR has to show.
+    /// Thresholds that SR must meet.
     pub(super) bars: Vec<Bar>,
-    /// No check failed while the rows were run.
+    /// No checker failed in any run.
     pub(super) checkers_ok: bool,
-    /// What was wrong, one sentence each.
+    /// Violations that the checkers found.
     violations: Vec<String>,
     /// Events of all rows.
     events: u64,
     /// Packet hops of all rows.
     packet_hops: u64,
-    /// Seconds that it took.
+    /// Wall-clock seconds.
     wall_s: f64,
 }
 
-/// Runs it.
+/// Runs the sweep.
 pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
@@ -69,7 +69,8 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     })
 }
 
-/// Runs every cell, on all cores: each is a world of its own, and the rows are in their order.
+/// Runs all cells in parallel on all cores. Each cell is a simulation of its own; rows are in the
+/// order of the cells.
 fn simulate(args: &RunArgs, seed: u64, of: &LossSweep) -> Result<SweepReport, Error> {
     let cells = of.cells();
     let started = Instant::now();
@@ -153,7 +154,7 @@ impl SweepReport {
     }
 }
 
-/// Which of both connections ended in an error.
+/// The errors of the two connections, if any.
 fn ended(pair: &[SweepRow]) -> String {
     let of = |row: &SweepRow| Some(format!("  {} ended: {}", row.mode, row.failed?));
     pair.iter().filter_map(of).collect()

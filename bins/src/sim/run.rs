@@ -70,7 +70,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Error> {
     Ok(if report.report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 
-/// What is to run, and all parameters as they are then.
+/// The plan of the chosen scenario, and the values of all parameters.
 pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
     let Some(scenario) = Scenario::find(&chosen.name) else {
         let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME]);
@@ -82,12 +82,12 @@ pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, S
     Ok((plan, shown(&params)))
 }
 
-/// Parameters as they are, by name.
+/// The values of the parameters, by name.
 pub(super) fn shown(params: &Params) -> BTreeMap<&'static str, String> {
     params.iter().map(|p| (p.name, p.value.to_string())).collect()
 }
 
-/// A wrong parameter, and what there is.
+/// The text of a parameter error; for an unknown name, with the known ones.
 pub(super) fn explained(error: &ParamError) -> String {
     match error {
         ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
@@ -105,7 +105,7 @@ fn simulate(args: &RunArgs, plan: &Plan, watch: Watch) -> Result<Report, Error> 
     Ok(report)
 }
 
-/// Writes what was asked for beside the report.
+/// Writes the output files of `--samples`, `--flows` and `--plot`.
 fn write_files(
     args: &RunArgs,
     plan: &Plan,

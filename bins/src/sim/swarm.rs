@@ -1,4 +1,4 @@
-//! `spanwire sim swarm`: one network after another, each drawn from a seed.
+//! `spanwire sim swarm`: random networks, each drawn from a seed.
 
 use super::args::SwarmArgs;
 use super::report::{per_second, rounded};
@@ -18,28 +18,28 @@ use std::time::Instant;
 /// The JSON object of `spanwire sim swarm --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 struct SwarmReport {
-    /// No seed failed, and none was left out.
+    /// All seeds were run, and none failed.
     ok: bool,
     /// The first seed.
     start: u64,
-    /// How many were asked for.
+    /// Number of requested seeds.
     seeds: u64,
-    /// How many were run: all of them, unless interrupted.
+    /// Number of seeds run: all of them, unless interrupted.
     done: u64,
-    /// Those that failed.
+    /// The seeds that failed.
     failed: Vec<Failure>,
     /// Flows of all seeds.
     flows: u64,
-    /// Those of them that completed; where a seed lets queue pairs give up, some do.
+    /// Flows that completed. Some seeds draw retry limits at which queue pairs may fail.
     flows_completed: u64,
     /// Events of all seeds.
     events: u64,
     /// Packet hops of all seeds.
     packet_hops: u64,
-    /// A hash over the event hashes in the order of the seeds, 16 hexadecimal digits: the same
-    /// seeds give the same on any machine, with any number of threads.
+    /// A hash over the event hashes in the order of the seeds, 16 hexadecimal digits. It is the
+    /// same on any machine, with any number of threads.
     event_hash: String,
-    /// Seconds that it took.
+    /// Wall-clock seconds.
     wall_s: f64,
 }
 
@@ -48,11 +48,11 @@ struct SwarmReport {
 struct Failure {
     seed: u64,
     violations: Vec<String>,
-    /// The command that runs it again.
+    /// The command that reproduces it.
     replay: String,
 }
 
-/// What is summed up while seeds are run.
+/// Running totals of the seeds.
 #[derive(Debug)]
 struct Tally {
     report: SwarmReport,
@@ -99,7 +99,7 @@ impl Tally {
         Self { report, hash: FNV_OFFSET }
     }
 
-    /// Adds the next seed's outcome; returns what to say if it failed.
+    /// Adds the next seed's outcome; returns its failure, if any.
     fn add(&mut self, outcome: &SwarmOutcome) -> Option<&Failure> {
         let sum = &mut self.report;
         sum.done += 1;
@@ -178,7 +178,7 @@ impl SwarmReport {
 /// draft-eastlake-fnv 5.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Violations of a seed that are printed.
+/// Limit of printed violations of a seed.
 const VIOLATIONS_MAX: usize = 5;
 
 #[cfg(test)]

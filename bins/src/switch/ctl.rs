@@ -1,4 +1,4 @@
-//! `spanwire switch ctl`: asks a running switch, and tells it.
+//! `spanwire switch ctl`: the client of a running switch's control socket.
 
 use crate::exit::{Exit, usage};
 use crate::report::say;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// Arguments of `spanwire switch ctl`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CtlArgs {
-    /// The switch's control socket, as it was given to `spanwire switch --socket`
+    /// Control socket of the switch, as in `spanwire switch --socket`
     #[arg(long, value_name = "PATH", conflicts_with = "lab")]
     socket: Option<PathBuf>,
-    /// The switch of this lab
+    /// Lab whose switch to use
     #[arg(long, value_name = "NAME", default_value = "sw")]
     lab: String,
     /// Print JSON
@@ -28,13 +28,13 @@ pub struct CtlArgs {
 enum CtlCommand {
     /// Show counters, rates, delays and faults
     Show {
-        /// Show them again every so many seconds, until interrupted
+        /// Repeat every SECONDS, until interrupted
         #[arg(short, long, value_name = "SECONDS")]
         interval: Option<f64>,
     },
-    /// Change rates, delays and faults while it runs: port.a.loss=1% port.a.rate=500Mbit
+    /// Change rates, delays and faults at run time: port.a.loss=1% port.a.rate=500Mbit
     Set {
-        /// What is to change: all of it, or if one is wrong, nothing
+        /// The changes. If one is invalid, none is made
         #[arg(required = true, value_name = "port.NAME.KEY=VALUE")]
         changes: Vec<String>,
     },
@@ -43,7 +43,7 @@ enum CtlCommand {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// No switch answers, or it refuses.
+/// No switch responds, or it rejects the request.
 pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let socket = match &args.socket {
         Some(path) => path.clone(),
@@ -91,8 +91,8 @@ fn show(json: bool, reply: &Reply) {
     }
 }
 
-/// A switch under load answers within a step, one at rest within 100 ms.
+/// Time limit for a reply. A busy switch replies within a step, an idle one within 100 ms.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asking is work for the switch.
+/// Shortest interval, because each request delays forwarding.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);

@@ -1,14 +1,15 @@
-//! Changing a switch while it runs: all of the changes asked for, or none.
+//! Changes of a running switch: all of a request, or none.
 
 use super::keys::{Change, KeyError, Place};
 use super::report::line_text;
 use spanwire_base::{PortId, Time};
 use spanwire_switch::{LineConfig, QueueConfig, Shaped};
 
-/// Makes `changes` to a switch whose port n is `names[n]`; says how what has changed is then.
+/// Applies `changes` to a switch whose port n has the name `names[n]`. Returns the new state of the
+/// changed parts as text.
 ///
 /// # Errors
-/// The first change that cannot be; nothing has changed then.
+/// The first invalid change; the switch is unchanged then.
 pub(super) fn set(
     shaped: &mut Shaped,
     now: Time,
@@ -38,14 +39,14 @@ pub(super) fn set(
     Ok(wanted.iter().map(|part| part.to_text(names)).collect())
 }
 
-/// A part of the switch as it shall be.
+/// A part of the switch with its new configuration.
 #[derive(Clone, PartialEq, Debug)]
 enum Part {
     Line(PortId, LineConfig),
     Queue(PortId, usize, QueueConfig),
 }
 
-/// Adds a change to those before it: a part is put only once, with all of its changes.
+/// Adds a change to `wanted`. Changes of the same part are merged, so that it is set only once.
 fn plan(
     shaped: &Shaped,
     port: PortId,
@@ -88,7 +89,7 @@ fn plan(
 }
 
 impl Part {
-    /// Puts it into the switch; returns what was there.
+    /// Sets the part in the switch; returns its previous configuration.
     fn put(&self, shaped: &mut Shaped, now: Time) -> Result<Self, spanwire_switch::ConfigError> {
         match self {
             Self::Line(port, line) => {
