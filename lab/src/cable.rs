@@ -6,7 +6,7 @@ use crate::namespace::Making;
 use crate::{CABLE_HOSTS, DEVICE, Spec, mark, namespace};
 use spanwire_io::net::{Host, LabConfig, NetError, Netlink, TwoHosts, format_mac};
 
-/// Makes the lab; its name has been checked.
+/// Creates the lab; its name has been checked.
 ///
 /// # Errors
 /// As [`super::up`].

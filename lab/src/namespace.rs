@@ -1,10 +1,10 @@
-//! The namespaces of a lab: made all or none, and removed only if a lab made what is in them.
+//! The namespaces of a lab: created all or none, and removed only if a lab created their devices.
 
 use crate::error::LabError;
 use crate::{DEVICE, mark};
 use spanwire_io::net::{NetError, NetErrorKind, NetNs, Netlink};
 
-/// A named namespace that is removed again unless the lab got complete.
+/// A new named namespace, removed on drop unless the lab is complete.
 #[derive(Debug)]
 pub(crate) struct Making {
     name: String,
@@ -47,18 +47,18 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         if !self.keep {
-            // The error that led here is the one to report.
+            // The original error is reported, not this one.
             let _ = NetNs::delete_named(&self.name);
         }
     }
 }
 
 impl Found {
-    /// Looks for a namespace of `lab` that may hold the devices `expected`; `None` if there is
-    /// none.
+    /// Inspects the namespace `name` of `lab`, which may have the devices `expected`; `None` if it
+    /// does not exist.
     ///
     /// # Errors
-    /// It holds another device, and so is not the lab's; not permitted.
+    /// It has another device, so it is not the lab's; permission denied.
     pub(crate) fn look(
         lab: &str,
         name: &str,
@@ -79,7 +79,8 @@ impl Found {
         Ok(Some(Self { name: name.to_owned(), ns: Some(ns), devices }))
     }
 
-    /// Deletes the lab's devices, and with each cable its other end, which is then gone already.
+    /// Deletes the lab's devices. The kernel deletes both ends of a veth pair at once, so a device
+    /// that no longer exists is no error.
     pub(crate) fn delete_devices(&self) -> Result<(), NetError> {
         let Some(ns) = &self.ns else { return Ok(()) };
         let mut netlink = Netlink::open_in(ns)?;
@@ -93,7 +94,7 @@ impl Found {
     }
 }
 
-/// The devices of the lab in a namespace; an error if it holds anything else.
+/// The devices of the lab in a namespace; an error if it has any other.
 fn ours(
     ns: &NetNs,
     lab: &str,
@@ -105,7 +106,7 @@ fn ours(
     })?;
     let mut found = Vec::new();
     for link in links {
-        // A half made lab has an unmarked device; only a lab has a veth of that name.
+        // An interrupted `up` leaves a device without alias. A veth of that name is the lab's.
         let half_made = link.alias.is_none() && link.kind.as_deref() == Some("veth");
         let automatic = |kind| AUTOMATIC_KINDS.contains(&kind);
         let marked = link.alias.as_deref() == Some(mark(lab).as_str());
@@ -118,11 +119,11 @@ fn ours(
     Ok(found)
 }
 
-/// The device of a host, as [`Found::look`] expects it.
+/// The devices of a host, for [`Found::look`].
 pub(crate) fn host_devices() -> [String; 1] {
     [DEVICE.to_owned()]
 }
 
-/// Devices that the kernel itself puts into every new namespace when their modules are loaded.
+/// Kinds of devices that the kernel creates in every new namespace if their modules are loaded.
 const AUTOMATIC_KINDS: [&str; 9] =
     ["sit", "gre", "gretap", "erspan", "ipip", "ip6tnl", "ip6gre", "vti", "vti6"];
