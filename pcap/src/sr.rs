@@ -1,4 +1,4 @@
-//! What is behind the BTH of a packet of SR.
+//! The SR header, which follows the BTH.
 
 use crate::line::nak_name;
 use spanwire_wire::{
@@ -6,19 +6,19 @@ use spanwire_wire::{
 };
 use std::fmt::{self, Display, Formatter};
 
-/// The header of a packet of SR.
+/// The header of an SR packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Sr<'a> {
-    /// Data, or parity of a block of them.
+    /// Data, or parity of an FEC block.
     Data(SrDataRepr),
     /// An acknowledgement.
     Ack(SrAckRepr<'a>),
 }
 
 impl<'a> Sr<'a> {
-    /// The header in `bytes`, which follow a BTH with this opcode and PSN; `None` if it is not of
-    /// SR.
+    /// Parses the header in `bytes`, which follow a BTH with this opcode and PSN; `None` if the
+    /// opcode is not of SR.
     #[must_use]
     pub fn read(opcode: Opcode, psn: u32, bytes: &'a [u8]) -> Option<Result<Self, DropReason>> {
         match opcode {

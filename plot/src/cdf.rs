@@ -1,4 +1,4 @@
-//! Which share of the values is at most this large.
+//! Cumulative distribution functions.
 
 use crate::Group;
 use crate::axis::{Axis, AxisSpec, Quantity};
@@ -11,13 +11,13 @@ use plotters::prelude::PathElement;
 /// Empirical distribution functions of one or more groups.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CdfFigure {
-    /// What the figure shows.
+    /// Title of the figure.
     pub title: String,
-    /// Of what: the run and its parameters.
+    /// Subtitle: the run and its parameters.
     pub subtitle: String,
     /// The axis of the values.
     pub x: AxisSpec,
-    /// What is counted, for the y axis: "flows".
+    /// The counted items, for the y axis: "flows".
     pub counted: String,
     /// The curves. The legend gives the number of values of each.
     pub groups: Vec<Group>,
@@ -51,15 +51,14 @@ impl CdfFigure {
     }
 }
 
-/// The values of a group that `axis` takes, in order.
+/// The values of a group that can be drawn on `axis`, sorted.
 pub(crate) fn sorted(group: &Group, axis: &AxisSpec) -> Vec<f64> {
     let mut values: Vec<f64> = group.values.iter().copied().filter(|v| axis.takes(*v)).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The corners of the distribution function of `values`, which are in order, from the
-/// smallest on.
+/// The corners of the distribution function of `values`, which are sorted in ascending order.
 fn stairs(values: &[f64]) -> Vec<(f64, f64)> {
     let n = values.len() as f64;
     let mut corners = Vec::new();

@@ -1,4 +1,4 @@
-//! Values over time.
+//! Line figures: values over time.
 
 use crate::Level;
 use crate::axis::{Axis, AxisSpec};
@@ -11,30 +11,30 @@ use plotters::prelude::PathElement;
 /// Lines over a common x axis, which begins at zero.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LineFigure {
-    /// What the figure shows.
+    /// Title of the figure.
     pub title: String,
-    /// Of what: the run and its parameters.
+    /// Subtitle: the run and its parameters.
     pub subtitle: String,
     /// The x axis, time as a rule.
     pub x: AxisSpec,
     /// The y axis.
     pub y: AxisSpec,
-    /// What is between two points.
+    /// Interpolation between two points.
     pub shape: Shape,
-    /// The lines. Up to seven have colours of their own, more are shaded.
+    /// The lines. Up to seven have distinct colours; more are shaded.
     pub series: Vec<Series>,
     /// Strips of ticks above the lines.
     pub rugs: Vec<Rug>,
-    /// Lines to hold them against; those far above all data are left out.
+    /// Reference lines; those far above all data are left out.
     pub levels: Vec<Level>,
 }
 
-/// What is between two points of a line.
+/// Interpolation between two points of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// A straight line: the points are samples of something that moves.
+    /// A straight line: the points are samples of a continuous value.
     Line,
-    /// The value of the earlier point: it holds until it changes, as a queue's length does.
+    /// A step: the value of the earlier point holds until the next, as a queue's length does.
     Step,
 }
 
@@ -47,14 +47,14 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Events as ticks in a strip of their own.
+/// Events as ticks in a separate strip.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rug {
-    /// What they are, in a word.
+    /// Name of the events.
     pub name: String,
-    /// Drawn in the colour of what should not happen.
+    /// Drawn in the colour of faults, such as drops.
     pub alarm: bool,
-    /// Where on the x axis, in any order. Those on one pixel are one tick.
+    /// Positions on the x axis, in any order. Events on one pixel are one tick.
     pub at: Vec<f64>,
 }
 
@@ -94,15 +94,15 @@ impl LineFigure {
         })
     }
 
-    /// What the y axis should reach, so that the levels and their names are on it. A threshold far
-    /// above all data would only make the data flat.
+    /// Values that the y axis must include, so that the levels and their names are visible. A level
+    /// far above all data is left out, because it would flatten the data.
     fn levels_near(&self, series: &[Vec<(f64, f64)>]) -> Vec<f64> {
         let highest = series.iter().flatten().map(|p| p.1).fold(0.0, f64::max);
         let near = self.levels.iter().map(|l| l.at).filter(|at| *at <= LEVEL_REACH * highest);
         near.map(|at| at * LEVEL_ROOM).collect()
     }
 
-    /// What the line through `points` passes, as far as it can be seen.
+    /// The visible corners of the line through `points`.
     fn through(&self, points: &[(f64, f64)], plot: &Plot<'_>) -> Vec<(f64, f64)> {
         let place = |p: &(f64, f64)| plot.as_coord_spec().translate(p);
         let kept = thin(points, UNITS, place);
@@ -133,9 +133,9 @@ impl LineFigure {
     }
 }
 
-/// How many times as high as the highest point a level may be to be shown.
+/// Limit of shown levels, as a multiple of the highest point.
 const LEVEL_REACH: f64 = 2.5;
-/// How much higher than a level the axis ends at least: its name stands above it.
+/// Minimum end of the axis as a multiple of a level: space for the name above its line.
 const LEVEL_ROOM: f64 = 1.06;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Fewer points, the same picture.
+//! Reduction of points without a visible change.
 
-/// Leaves out the points that a line would hide: of those in one column, `width` units wide, the
-/// first, the lowest, the highest and the last stay, which draw the same pixels.
+/// Removes points that a line would hide. In each column of `width` units it keeps the first, the
+/// lowest, the highest and the last point, which draw the same pixels.
 ///
-/// `at` gives a point's place in drawing units; points are in order of x.
+/// `at` returns a point's position in drawing units; points are in order of x.
 ///
 /// # Source
 /// Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.

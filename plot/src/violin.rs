@@ -1,4 +1,4 @@
-//! Distributions side by side.
+//! Violin figures: distributions side by side.
 
 use crate::Group;
 use crate::axis::{Axis, AxisSpec, Scale};
@@ -8,17 +8,17 @@ use crate::style::{INK, UNITS, colour, stroke, wash};
 use plotters::coord::CoordTranslate;
 use plotters::prelude::{Circle, Color, PathElement, Polygon, RGBColor, Rectangle, WHITE};
 
-/// One body a group: as wide as values are frequent there, with a box from quartile to quartile
-/// and a dot at the median. Groups of fewer than five values show the values.
+/// One violin per group. Its width is the density of values; it has a box from the first to the
+/// third quartile and a dot at the median. A group of fewer than five values is drawn as dots.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ViolinFigure {
-    /// What the figure shows.
+    /// Title of the figure.
     pub title: String,
-    /// Of what: the run and its parameters.
+    /// Subtitle: the run and its parameters.
     pub subtitle: String,
     /// The axis of the values.
     pub y: AxisSpec,
-    /// The bodies, from left to right.
+    /// The violins, from left to right.
     pub groups: Vec<Group>,
 }
 
@@ -87,8 +87,8 @@ impl ViolinFigure {
         canvas.place_name(column, &group.name, &format!("n = {}", values.len()))
     }
 
-    /// (value, density) along the body, from the smallest value to the largest. On a logarithmic
-    /// axis it is the density of the logarithm, so that a body looks as it is on its axis.
+    /// (value, density) along the violin, from the smallest value to the largest. On a logarithmic
+    /// axis it is the density of the logarithm, so that the shape matches the axis.
     fn outline(&self, values: &[f64]) -> Vec<(f64, f64)> {
         match self.y.scale {
             Scale::Linear => density(values),
@@ -100,8 +100,8 @@ impl ViolinFigure {
     }
 }
 
-/// (value, density) at [`OUTLINE`] places over the range of `values`, which are in order and not
-/// empty. The densities have no unit: only their ratios count.
+/// (value, density) at [`OUTLINE`] points over the range of `values`, which are sorted and not
+/// empty. The densities are not normalised; only their ratios are used.
 ///
 /// # Source
 /// Kernel estimate with the biweight kernel; its bandwidth by Silverman's rule of thumb ("Density
@@ -113,7 +113,7 @@ fn density(values: &[f64]) -> Vec<(f64, f64)> {
     let deviation = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n).sqrt();
     let quartiles = (quartile(values, 3) - quartile(values, 1)) / 1.34;
     let spread = if quartiles > 0.0 { deviation.min(quartiles) } else { deviation };
-    // Values that are all the same have no spread: any bandwidth shows the one line that they are.
+    // Equal values have no spread; with any bandwidth they are drawn as one line.
     let bandwidth =
         (2.62 * 0.9 * spread / n.powf(0.2)).max((high - low) / 1e3).max(f64::MIN_POSITIVE);
     let places = f64::from(OUTLINE - 1);
@@ -131,8 +131,7 @@ fn density(values: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The value below which `of_four` quarters of `values` lie, which are in order and not empty;
-/// between two of them in proportion.
+/// Quartile `of_four` of `values`, which are sorted and not empty, with linear interpolation.
 fn quartile(values: &[f64], of_four: usize) -> f64 {
     let last = values.len() - 1;
     let (below, part) = (of_four * last / 4, of_four * last % 4);
@@ -140,15 +139,15 @@ fn quartile(values: &[f64], of_four: usize) -> f64 {
     values[below] + (values[above] - values[below]) * part as f64 / 4.0
 }
 
-/// Values that make a body.
+/// Minimum of values for a violin.
 const BODY_MIN: usize = 5;
-/// Half of a body where it is widest, in places of the axis.
+/// Half the maximum width of a violin, as a fraction of its slot on the axis.
 const HALF_WIDTH: f64 = 0.38;
-/// The same in shares of the whole axis: one body alone does not fill it.
+/// Limit of half the width as a fraction of the whole axis, so that one violin does not fill it.
 const HALF_OF_ALL: f64 = 0.1;
 /// Half the width of the box, in drawing units.
 const BOX: i32 = 4 * UNITS;
-/// Places at which the density is taken.
+/// Number of points at which the density is computed.
 const OUTLINE: u32 = 96;
 
 #[cfg(test)]
@@ -182,7 +181,7 @@ mod tests {
         let values: Vec<f64> = (1..=100u32).map(|i| f64::from(i) * 1e-5).collect();
         let svg =
             Svg::parse(&figure(&[("intra", &values), ("inter", &values)], fct(false)).to_svg());
-        // Two bodies, each with an outline.
+        // Two violins, each with an outline.
         assert_eq!(svg.shapes(BLUE).len(), 2);
         assert_eq!(svg.shapes("#E69F00").len(), 2);
         assert_eq!(svg.count("circle", "fill", "#FFFFFF"), 2);

@@ -64,7 +64,7 @@ fn decode__reads_every_header_of_a_good_packet() {
         assert_eq!(p.ext.unwrap().reth.unwrap().rkey, 0x1df9);
         let bth = p.bth.unwrap();
         assert_eq!((bth.dest_qp(), bth.psn(), bth.pad()), (Qpn::new(0x11), Psn::new(0xff_ffff), 3));
-        // Link padding and a frame check sequence are not the packet's.
+        // Link padding and the frame check sequence are not part of the packet.
         let padded = [&frame[..], &[0xaa; 7]].concat();
         assert_eq!(roce(&padded, padded.len()).icrc, Icrc::Good);
     }
@@ -113,7 +113,7 @@ fn decode__a_truncated_packet_is_read_as_far_as_it_goes() {
             assert_eq!(p.bth.is_some(), cut >= bth + 12, "{cut}");
             assert_eq!(p.ext.is_some(), cut >= bth + 28, "{cut}");
             assert_eq!(p.payload_len, p.bth.map(|_| 5), "by the IP header");
-            // The same bytes as all that there was: then the packet is at fault.
+            // If the frame had only these bytes, the packet itself is malformed.
             let p = roce(&frame[..cut], cut);
             assert!((p.icrc, p.truncated) == (Icrc::Unchecked, false) && p.fault.is_some());
         }
@@ -127,7 +127,7 @@ fn decode__a_truncated_packet_is_read_as_far_as_it_goes() {
 #[test]
 fn decode__a_packet_too_short_for_its_icrc() {
     let mut frame = write_only(false);
-    // 10 bytes behind the UDP header.
+    // 10 bytes after the UDP header.
     frame[17] = 38;
     let p = roce(&frame, frame.len());
     assert_eq!((p.icrc, p.fault.is_some(), p.truncated), (Icrc::Unchecked, true, false));
