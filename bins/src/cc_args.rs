@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn choice__says_what_there_is_and_what_was_meant() {
+    fn choice__errors_list_and_suggest_names() {
         let text = refused(&["--cc", "unoc"]);
         assert!(text.contains("did you mean `unocc`?") && text.contains("swift"), "{text}");
         let text = refused(&["--cc", "swift", "--cc-set", "bta=0.5"]);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn line_rate__is_what_was_given_or_the_default_where_nobody_knows() {
+    fn line_rate__is_the_option_or_the_default() {
         let given = args(&["--line-rate", "200Mbit"]);
         assert_eq!(given.line_rate("lo"), Rate::from_bps(200_000_000));
         assert_eq!(args(&[]).line_rate("lo"), Config::default().line_rate);

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn to_list__a_line_each_with_the_worst() {
+    fn to_list__has_a_line_per_interface_with_its_worst_check() {
         let report = DoctorReport::new(
             vec![Check::ok("cores", "2"), Check::fail("rights", "none", "setcap")],
             vec![

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn erasure__is_what_was_said() {
+    fn erasure__follows_the_options() {
         let of = |words: &[&str]| args(words).erasure().unwrap();
         assert_eq!(of(&[]), None);
         assert_eq!(of(&["--ec", "off"]), None);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn erasure__refuses_what_the_engine_would_and_says_why() {
+    fn erasure__rejects_invalid_codes_with_a_reason() {
         for (words, said) in [
             (&["--ec", "8"][..], "such as 8,2"),
             (&["--ec", "8,2,xor"], "such as 8,2"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn balance__no_two_runs_draw_alike() {
+    fn balance__seeds_differ_between_runs() {
         let args = args(&["--lb", "unolb,subflows=4"]);
         let (one, other) = (args.balance().unwrap().unwrap(), args.balance().unwrap().unwrap());
         assert_eq!(one.choice.to_string(), "unolb,subflows=4");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn text__reads_back() {
+    fn text__round_trips() {
         for said in ["8,2", "4,1", "10,4", "8,2,cauchy"] {
             let coding = coding(said).unwrap().0.unwrap();
             assert_eq!(text(&coding), said);

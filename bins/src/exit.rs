@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of__tells_a_silent_peer_from_a_peer_that_refuses() {
+    fn of__distinguishes_silent_from_refusing_peers() {
         let io = |kind| io::Error::from(kind);
         let unreachable: [Error; 6] = [
             OobError::Closed.into(),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn of__says_why_something_is_not_in_force() {
+    fn of__has_the_reason_if_not_in_force() {
         let (erasure, balance) = wanted();
         let report = PathsReport::of(&Agreed::Rc, Some(&erasure), Some(&balance), &[]);
         let json = serde_json::to_value(&report).unwrap();

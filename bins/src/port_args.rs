@@ -133,13 +133,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preference__names_what_there_is() {
+    fn preference__errors_list_the_modes() {
         assert!(preference("skb").is_ok());
         assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
     }
 
     #[test]
-    fn mode__names_what_there_is() {
+    fn mode__errors_list_the_modes() {
         assert_eq!(mode("sr"), Ok(ModeChoice::Sr));
         assert_eq!(mode("src"), Ok(ModeChoice::Sr), "its former name");
         assert!(mode("uc").unwrap_err().contains("auto, rc, sr"));

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_text__tells_presumed_from_spurious() {
+    fn loss_text__separates_presumed_and_spurious_losses() {
         let counters = serde_json::json!({
             "presumed_lost_packets": 12, "spurious_lost_packets": 9, "retransmitted_packets": 13,
         });

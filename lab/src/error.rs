@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn display__says_what_to_do() {
+    fn display__names_a_remedy() {
         let lab = "sw".to_owned();
         let text = LabError::AlreadyUp { lab }.to_string();
         assert!(text.contains("spanwire lab down --name sw"), "{text}");

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn end__only_the_process_that_was_meant() {
+    fn end__ignores_a_reused_pid() {
         let (mut child, process) = sleeper();
         let other = Process { started: process.started + 1, ..process };
         assert!(process.is_running() && !other.is_running());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn end__kills_what_does_not_listen() {
+    fn end__kills_after_an_ignored_sigterm() {
         let mut child = Command::new("sh")
             .args(["-c", "trap '' TERM; while :; do sleep 0.05; done"])
             .spawn()

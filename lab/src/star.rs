@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn plan__what_cannot_be_is_found_before_anything_is_made() {
+    fn plan__rejects_invalid_specifications() {
         let two = switch(&["a", "b"]);
         let refused = |spec: &Spec, switch: &SwitchSpec| {
             let error = plan(spec, switch).expect_err("refused");

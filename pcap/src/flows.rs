@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn note__tells_answers_apart() {
+    fn note__counts_acknowledgements_by_syndrome() {
         let mut flows = Flows::default();
         note(&mut flows, &answer(Syndrome::Nak(NakCode::SequenceError)));
         note(&mut flows, &answer(Syndrome::RnrNak { timer: 12 }));

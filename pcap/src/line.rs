@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcode_name__says_service_operation_and_place() {
+    fn opcode_name__has_service_operation_and_position() {
         for (byte, name) in [
             (0x00, "RC SEND First"),
             (0x05, "RC SEND Only with Immediate"),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn opcode_name__tells_all_apart() {
+    fn opcode_name__is_unique() {
         let mut names: Vec<_> = (0..=255).map(opcode_name).collect();
         names.sort_unstable();
         names.dedup();

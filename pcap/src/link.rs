@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn unlink__takes_up_to_two_tags_off() {
+    fn unlink__removes_up_to_two_tags() {
         for (types, tags) in
             [(&[0x800][..], 0), (&[0x8100, 0x800], 1), (&[0x88a8, 0x8100, 0x800], 2)]
         {

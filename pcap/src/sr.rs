@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn read__is_of_sr_alone() {
+    fn read__rejects_other_opcodes() {
         assert_eq!(Sr::read(Opcode::RcAck, 0, &[0; 100]), None);
         let short = Some(Err(DropReason::ExtTooShort));
         assert_eq!(Sr::read(Opcode::SrData, 0, &[0x10]), short);

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_of__reads_best() {
+    fn unit_of__selects_the_prefix() {
         for (value, symbol) in [(2.0, "s"), (0.5, "ms"), (1e-3, "ms"), (1e-12, "ns")] {
             assert_eq!(unit_of(Quantity::Seconds, value).1, symbol);
         }

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn entries__many_are_one() {
+    fn entries__many_series_share_one() {
         let names: Vec<String> = (0..32).map(|i| format!("f{i}")).collect();
         let all = entries(&names.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(all.len(), 1);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__of_nothing_says_so() {
+    fn to_svg__without_values_has_no_data() {
         let svg = figure(&[], AxisSpec::linear("FCT", Quantity::Seconds)).to_svg();
         assert!(Svg::parse(&svg).texts().contains(&"no data".to_owned()));
     }

@@ -7,8 +7,8 @@
 //! | [`ViolinFigure`] | distributions side by side, with median and quartiles |
 //!
 //! Values are in base units (seconds, bytes, bits per second). An [`AxisSpec`] defines the
-//! quantity, and the axis chooses the unit prefix. Non-finite values are left out, and on a logarithmic axis
-//! also those that are not positive.
+//! quantity, and the axis chooses the unit prefix. Non-finite values are left out, and on a
+//! logarithmic axis also those that are not positive.
 //!
 //! The same data gives the same bytes. The palette is that of Okabe and Ito, which is
 //! distinguishable with any form of colour blindness. If there are more series than colours, they

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__stays_small_whatever_the_data() {
+    fn to_svg__size_is_bounded() {
         let points: Vec<(f64, f64)> =
             (0..1_000_000u32).map(|i| (f64::from(i), f64::from(i % 1000))).collect();
         let svg = figure(vec![series("a", &points)]).to_svg();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__of_nothing_says_so() {
+    fn to_svg__without_values_has_no_data() {
         let svg = Svg::parse(&figure(vec![]).to_svg());
         assert!(svg.texts().contains(&"no data".to_owned()));
         let nan = figure(vec![series("a", &[(0.0, f64::NAN)])]);

@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn colour__tells_series_apart() {
+    fn colour__is_unique_per_series() {
         for of in [1, 2, 7, 8, 32, 100] {
             let all: BTreeSet<_> =
                 (0..of).map(|i| colour(i, of)).map(|c| (c.0, c.1, c.2)).collect();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn text_width__is_not_fooled_by_bytes() {
+    fn text_width__counts_characters() {
         assert_eq!(text_width("µµ", 8), text_width("ab", 8));
     }
 }

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thin__keeps_what_can_be_seen() {
+    fn thin__keeps_visible_points() {
         let points = [(0, 5), (1, 9), (2, 1), (3, 6), (4, 7), (5, 7), (9, 2)];
         let kept = thin(&points, 4, |p| *p);
         assert_eq!(kept, [(0, 5), (1, 9), (2, 1), (3, 6), (4, 7), (5, 7), (9, 2)]);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__equal_values_and_nothing_at_all() {
+    fn to_svg__equal_values_and_no_values() {
         let svg = Svg::parse(&figure(&[("equal", &[1e-3; 9]), ("none", &[])], fct(true)).to_svg());
         svg.assert_all_within();
         assert!(svg.texts().contains(&"n = 0".to_owned()));

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn host_and_port__takes_what_people_write() {
+    fn host_and_port__accepts_names_and_addresses() {
         for (text, host, port) in [
             ("10.0.0.1", "10.0.0.1", DEFAULT_PORT),
             ("10.0.0.1:7", "10.0.0.1", 7),

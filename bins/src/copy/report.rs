@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn of__a_rate_is_of_what_was_sent() {
+    fn of__rate_counts_sent_bytes_only() {
         let session = Session::new(true);
         session.progress.begin("x", 3_000_000_000, 1_000_000_000);
         session.progress.advance(2_000_000_000);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn line__says_how_much_how_fast_and_how_long() {
+    fn line__has_progress_rate_and_remaining_time() {
         let session = Session::default();
         session.progress.bytes_total.store(10 << 20, Ordering::Relaxed);
         session.progress.files_total.store(2, Ordering::Relaxed);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn percent__of_nothing_is_all_of_it() {
+    fn percent__of_zero_is_100() {
         assert_eq!(
             [percent(0, 0), percent(1, 3), percent(9, 9), percent(10, 9)],
             [100, 33, 100, 100]

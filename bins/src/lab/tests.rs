@@ -133,7 +133,7 @@ fn up__bad_prefix_leaves_nothing_behind() {
 }
 
 #[test]
-fn down__half_a_lab_is_removed() {
+fn down__removes_an_incomplete_lab() {
     if lacks_privilege("down") {
         return;
     }
@@ -147,7 +147,7 @@ fn down__half_a_lab_is_removed() {
 }
 
 #[test]
-fn down__leaves_alone_what_it_did_not_make() {
+fn down__keeps_foreign_devices() {
     if lacks_privilege("down") {
         return;
     }
@@ -241,7 +241,7 @@ fn exec__process_becomes_the_command() {
 }
 
 #[test]
-fn exec__missing_lab_says_how_to_make_it() {
+fn exec__missing_lab_names_the_up_command() {
     let lab = Lab::new();
     let words = ["exec", "--name", &lab.0, "a", "true"];
     let error = exec_error(&words);
@@ -250,7 +250,7 @@ fn exec__missing_lab_says_how_to_make_it() {
 }
 
 #[test]
-fn exec__names_the_hosts_there_are() {
+fn exec__unknown_host_lists_the_hosts() {
     let lab = Lab::new();
     let words = ["exec", "--name", &lab.0, "c", "true"];
     let error = exec_error(&words);

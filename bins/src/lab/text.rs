@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn down__says_what_was_ended() {
+    fn down__reports_the_ended_switch() {
         let mut report =
             Down { name: "sw".to_owned(), removed: Vec::new(), ended: None, processes: Vec::new() };
         assert_eq!(down(&report), "lab sw was not up\n");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn look__cuts_by_time_and_counts_what_moved() {
+    fn sample__ends_intervals_by_time_with_their_bytes() {
         let at = |ms| Time::ZERO + Dur::from_ms(ms);
         let mut meter = Meter::new(0.1, false);
         let mut look = |ms, bytes| {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn picture__shows_what_is_known_on_one_time_line() {
+    fn picture__draws_reported_values_on_one_time_axis() {
         let flow = Some(FlowPoint { cwnd_bytes: 7e3, srtt_us: Some(4e3), marked: None });
         let runs = [run("first", 100.0, flow), run("second", 100.5, None)];
         let sample = |n: u32| Sample {

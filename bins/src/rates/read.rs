@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parse__takes_what_perf_says_and_names_what_is_missing() {
+    fn parse__reads_perf_reports_and_names_missing_fields() {
         let text = r#"{"start_unix_s": 7.5, "intervals": [
             {"start_s": 0, "end_s": 0.1, "gbps": 2, "bytes": 1, "msgs_per_s": 3,
              "flow": {"cwnd_bytes": 9, "srtt_us": null, "marked": 0.5, "cnps": 0}},

@@ -103,7 +103,7 @@ mod tests {
         {"seed": 2, "fct_us": [3000.0, 5000.0], "mean_us": 4000.0, "max_us": 5000.0}]}"#;
 
     #[test]
-    fn values__are_those_asked_for_in_base_units() {
+    fn values__are_in_base_units() {
         let run = SeedsRun::parse(TEXT).unwrap();
         for (of, want) in [
             (Of::Fct, &[2e-3, 3e-3, 5e-3][..]),
@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn parse__of_something_else_says_what_is_expected() {
+    fn parse__error_names_the_expected_input() {
         let error = SeedsRun::parse(r#"{"scenario": "pair"}"#).unwrap_err().to_string();
         assert!(error.contains("--seeds N --json"), "{error}");
     }
 
     #[test]
-    fn violins__stand_side_by_side_under_their_names() {
+    fn violins__have_names_and_counts() {
         let run = SeedsRun::parse(TEXT).unwrap();
         let runs = [("spray".to_owned(), run.clone()), ("unolb".to_owned(), run)];
         let svg = violins("A border link is dead", Of::Fct, true, &runs).unwrap();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn find__knows_both_ways_and_parallel_links() {
+    fn find__handles_both_directions_and_parallel_links() {
         let ways = |name| find(&topology(), name).map(|(out, back)| (out.index(), back.index()));
         assert_eq!(ways(None), Ok((0, 1)));
         assert_eq!(ways(Some("a-b")), Ok((0, 1)));

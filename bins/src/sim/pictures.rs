@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn figures__only_those_with_something_to_show() {
+    fn figures__are_those_with_data() {
         let mut samples = spanwire_sim::Series::default();
         assert_eq!(names(&run_of(vec![]), &samples), Vec::<&str>::new());
         samples = series(2);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__shows_what_counts() {
+    fn to_text__has_flows_drops_and_hash() {
         let mut run = run(3);
         run.report.flows[1].fct_us = None;
         run.report.flows[1].failed = Some("retry-exceeded");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_how_flows_shared() {
+    fn to_text__has_sharing_only_if_measured() {
         let mut run = run(2);
         assert!(!run.to_text().contains("Jain"));
         let json = serde_json::to_value(&run).expect("it is plain data");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_what_a_checker_found() {
+    fn to_text__lists_violations() {
         let mut run = run(2);
         run.report.checkers_ok = false;
         run.report.violations = vec!["flow 1: a byte is wrong".to_owned()];

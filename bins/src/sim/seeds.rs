@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn new__holds_against_the_ideal_where_there_is_one() {
+    fn new__compares_with_the_ideal_if_any() {
         let mut reports = reports();
         reports.iter_mut().for_each(|r| r.ideal_us = Some(2.5));
         let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_what_an_interrupt_left_out() {
+    fn to_text__counts_seeds_not_run_after_an_interrupt() {
         let mut tally = Tally::new(&args(500));
         tally.add(&outcome(40, &[]));
         let report = tally.finish(1.0);

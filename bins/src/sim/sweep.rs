@@ -61,7 +61,7 @@ mod tests {
     const FOUR: NonZero<usize> = NonZero::new(4).expect("four is not zero");
 
     #[test]
-    fn sweep__gives_results_in_order_whatever_they_take() {
+    fn sweep__results_are_in_order_of_seeds() {
         let mut seen = Vec::new();
         let run = |seed: u64| {
             // Earlier seeds take longer.

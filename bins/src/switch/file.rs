@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refusals_name_key_value_and_range() {
+    fn parse__errors_name_key_value_and_range() {
         for (text, words) in [
             ("", &["port", "[port.NAME]"][..]),
             ("port = 5", &["port:", "no table"]),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__what_does_not_fit_the_memory_is_refused_with_the_arithmetic() {
+    fn parse__budget_error_shows_the_arithmetic() {
         let delay = |ms: u32| {
             let port = format!("rate = '1Gbit'\ndelay = '{ms}ms'\n");
             SwitchFile::parse(&format!("[port.a]\n{port}[port.b]\n{port}"))

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn take_line__errors_name_key_value_and_what_is_expected() {
+    fn take_line__errors_name_key_value_and_expected_format() {
         for (text, key, words) in [
             ("rate = '5G'", "port.a.rate", vec!["5G", "25Gbit"]),
             ("delay = 3", "port.a.delay", vec!["3", "2ms"]),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn change__sets_nested_and_takes_away() {
+    fn change__sets_nested_keys_and_resets() {
         let old = line("rate = '1Gbit'\nloss = '1%'");
         let apply = |text: &str| Change::parse(text).expect(text).apply_to_line(&old);
         let new = apply("port.a.rate=500Mbit").expect("fine");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn change__refusals_say_what_can_be_changed() {
+    fn change__errors_list_changeable_keys() {
         for (text, words) in [
             ("rate=5", "write port.NAME.KEY=VALUE"),
             ("port.a=5", "write port.NAME.KEY=VALUE"),

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn interval__is_what_happened_in_between() {
+    fn interval__has_differences() {
         let text = report(4.0, 3_000_000, 9).interval(&report(2.0, 1_000_000, 2));
         assert!(text.contains("in      8.0 Mbit/s"), "{text}");
         assert!(text.contains("out      4.0 Mbit/s"), "{text}");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__names_what_was_dropped_and_why() {
+    fn to_text__lists_drops_by_reason() {
         let text = report(4.0, 3_000_000, 9).to_text();
         assert!(text.contains("25 % of a core"), "{text}");
         assert!(text.contains("dropped: drop_no_route 2"), "{text}");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_that_an_interface_is_gone_and_what_was_lost() {
+    fn to_text__shows_a_missing_interface_and_its_drops() {
         let before = report(2.0, 3_000_000, 9);
         let mut gone = report(4.0, 3_000_000, 9);
         gone.ports[0].mode = None;
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn line_text__says_what_is_not_as_usual() {
+    fn line_text__lists_non_default_impairments() {
         let mut line = LineConfig::new(Rate::from_gbps(1), Dur::from_ms(2));
         assert_eq!(line_text(&line), "1Gbit, delay 2ms");
         line.rate = None;

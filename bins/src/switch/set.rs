@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn set__a_change_that_cannot_be_undoes_the_others() {
+    fn set__an_invalid_change_rolls_back_the_others() {
         let (mut shaped, names) = switch();
         let before = state(&shaped);
         let changes = ["port.a.loss=5%", "port.b.queues.0.limit_bytes=2MB", "port.b.delay=600s"];
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn set__refusals_name_what_there_is() {
+    fn set__errors_list_valid_names() {
         let (mut shaped, names) = switch();
         for (change, words) in [
             ("port.c.loss=1%", &["port.c", "a, b"][..]),

@@ -101,7 +101,7 @@ impl Read for Dripping<'_> {
 }
 
 #[test]
-fn new__judges_the_beginning() {
+fn new__detects_formats_and_compression() {
     assert!(matches!(read(&b""[..]).1, Err(CaptureError::NotACapture)));
     assert!(matches!(read(&b"\x7fELF\x02\x01"[..]).1, Err(CaptureError::NotACapture)));
     assert!(matches!(read(&classic(LE, MICROSECONDS, 1)[..23]).1, Err(CaptureError::NotACapture)));
@@ -134,7 +134,7 @@ fn next_record__classic_with_long_record_headers() {
 }
 
 #[test]
-fn next_record__a_file_cut_anywhere_says_so() {
+fn next_record__truncation_is_an_error() {
     let one = classic(LE, MICROSECONDS, 1);
     let two = [&one[..], &one[24..]].concat();
     for cut in one.len() + 1..two.len() {
@@ -152,7 +152,7 @@ fn next_record__a_file_cut_anywhere_says_so() {
 }
 
 #[test]
-fn next_record__claimed_lengths_take_no_memory() {
+fn next_record__length_fields_do_not_allocate() {
     for (claimed, too_long) in [(u32::MAX, true), (1 << 20, true), (200 << 10, false)] {
         let mut file = classic(LE, MICROSECONDS, 1);
         file[32..36].copy_from_slice(&claimed.to_le_bytes());
@@ -209,7 +209,7 @@ fn offset(order: Order, seconds: i64) -> [u8; 8] {
 }
 
 #[test]
-fn next_record__a_new_section_forgets_the_old_one() {
+fn next_record__a_new_section_resets_interfaces() {
     let first = [LE.section(), LE.interface(1, &[]), LE.packet(0, 1, 1, &[1])].concat();
     let second = [BE.section(), BE.interface(113, &[]), BE.packet(0, 2, 1, &[2])].concat();
     let links: Vec<_> =
@@ -221,7 +221,7 @@ fn next_record__a_new_section_forgets_the_old_one() {
 }
 
 #[test]
-fn next_record__blocks_that_contradict_themselves() {
+fn next_record__inconsistent_blocks_are_malformed() {
     let start = [LE.section(), LE.interface(1, &[])].concat();
     let good = LE.packet(0, 1, 3, &[1, 2, 3]);
     // The captured length, the trailing length, and lengths shorter than any packet block.

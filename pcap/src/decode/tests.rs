@@ -81,7 +81,7 @@ fn decode__a_changed_byte_is_a_bad_icrc() {
 }
 
 #[test]
-fn decode__a_packet_with_a_fault_is_read_on_and_its_icrc_checked() {
+fn decode__continues_after_a_fault_and_checks_the_icrc() {
     // The version of the transport header, the opcode, the UDP length, the IPv4 header checksum.
     for (at, xor, why) in [
         (43, 0x01, DropReason::BadTver),
@@ -103,7 +103,7 @@ fn decode__a_packet_with_a_fault_is_read_on_and_its_icrc_checked() {
 }
 
 #[test]
-fn decode__a_truncated_packet_is_read_as_far_as_it_goes() {
+fn decode__truncated_packets_keep_complete_headers() {
     for v6 in [false, true] {
         let frame = write_only(v6);
         let bth = if v6 { 62 } else { 42 };
@@ -146,7 +146,7 @@ fn decode__vlan_tags_do_not_matter() {
 }
 
 #[test]
-fn decode__what_is_not_roce() {
+fn decode__classifies_other_frames() {
     let v4 = write_only(false);
     let with = |at: usize, value: u8| {
         let mut frame = v4.clone();
@@ -169,7 +169,7 @@ fn decode__what_is_not_roce() {
 }
 
 #[test]
-fn decode__ipv4_options_leave_nothing_to_check() {
+fn decode__ipv4_options_leave_the_icrc_unchecked() {
     let plain = write_only(false);
     let mut frame = [&plain[..34], &[1; 4], &plain[34..]].concat();
     frame[14] = 0x46;
