@@ -47,11 +47,11 @@ impl CcArgs {
     /// The line rate of the port: `--line-rate`, else the link speed that ethtool reports for
     /// `dev`, else the engine's default.
     pub(crate) fn line_rate(&self, dev: &str) -> Rate {
-        let told = || {
+        let link_speed = || {
             let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(dev)).ok()??;
             Some(Rate::from_bps(u64::from(mbps) * 1_000_000))
         };
-        self.line_rate.or_else(told).unwrap_or(Config::default().line_rate)
+        self.line_rate.or_else(link_speed).unwrap_or(Config::default().line_rate)
     }
 
     /// The default of `--window` with congestion control: large enough not to limit it.

@@ -8,10 +8,10 @@ pub use args::CopyArgs;
 
 use crate::exit::{Exit, usage};
 use crate::interface;
-use crate::report::{LiveLine, say};
+use crate::report::{LiveLine, print_text};
 use crate::signals::Interrupt;
 use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
-use report::{CopyReport, Speedometer};
+use report::{CopyReport, RateMeter};
 use spanwire_copy::dest::DestDir;
 use spanwire_copy::session::{End, Session};
 use spanwire_copy::{receive, send, talk, walk};
@@ -40,7 +40,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     if interrupt.is_set() {
         return Ok(interrupt.exit());
     }
-    let (at_work, connection) = args.reach_receiver()?;
+    let (copy_network, connection) = args.reach_receiver()?;
     let agreed = connection.about().agreed;
     let session = Session::new(common.json);
     let mut view = View::new(common);
@@ -49,53 +49,53 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
-        view.look(session);
+        view.update(session);
     });
     let took = started.elapsed();
     view.clear();
-    let (counters, paths) = (at_work.network.counters(), at_work.paths(&agreed));
+    let (counters, paths) = (copy_network.network.counters(), copy_network.paths(&agreed));
     // Send the end of the connection before the process exits.
-    let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
+    let _ = copy_network.network.shutdown(SHUTDOWN_TIMEOUT);
     match sent {
         Ok(()) => {}
         Err(_) if interrupt.is_set() => session.end(End::Interrupted),
         Err(why) => return Err(why),
     }
     let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
-    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
+    (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
     report.paths = paths;
-    tell(common, &report);
+    print_report(common, &report);
     Ok(exit(&session, report.ok, interrupt))
 }
 
 fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let root = DestDir::open(&args.into).map_err(usage)?;
-    let dev = interface::sole(args.dev.as_deref())?;
-    let at_work = args.network(&dev)?;
-    let code = take_senders(args, interrupt, &dev, &at_work, &root);
+    let dev = interface::only_usable(args.dev.as_deref())?;
+    let copy_network = args.network(&dev)?;
+    let code = accept_senders(args, interrupt, &dev, &copy_network, &root);
     // Send the end of the connection before the process exits.
-    let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
+    let _ = copy_network.network.shutdown(SHUTDOWN_TIMEOUT);
     code
 }
 
 /// Accepts senders, one after the other.
-fn take_senders(
+fn accept_senders(
     args: &ReceiveArgs,
     interrupt: &Interrupt,
     dev: &str,
-    at_work: &CopyNetwork,
+    copy_network: &CopyNetwork,
     root: &Arc<DestDir>,
 ) -> Result<Exit, Error> {
     let common = &args.common;
-    let listener = at_work.network.listen(args.port, talk::options(common.mode));
+    let listener = copy_network.network.listen(args.port, talk::options(common.mode));
     let listener = listener.map_err(|e| format!("TCP port {} of {dev}: {e}", args.port))?;
     if !common.json && !common.quiet {
-        let mode = at_work.xdp_mode.unwrap_or("-");
+        let mode = copy_network.xdp_mode.unwrap_or("-");
         let (port, into) = (args.port, args.into.display());
-        say(&format!("receiving on {dev} ({mode}), TCP port {port}, into {into}\n"));
+        print_text(&format!("receiving on {dev} ({mode}), TCP port {port}, into {into}\n"));
     }
     while !interrupt.is_set() {
-        let Some(connection) = listener.accept_timeout(ACCEPT_EVERY)? else {
+        let Some(connection) = listener.accept_timeout(ACCEPT_TIMEOUT)? else {
             continue;
         };
         let peer = connection.about().peer.ip();
@@ -103,7 +103,7 @@ fn take_senders(
             connection.abort("this receiver takes from another address only");
             continue;
         }
-        let code = receive_one(args, interrupt, &listener, at_work, connection, root);
+        let code = receive_one(args, interrupt, &listener, copy_network, connection, root);
         match code {
             Ok(code) if args.once || interrupt.is_set() => return Ok(code),
             Ok(_) => {}
@@ -120,7 +120,7 @@ fn receive_one(
     args: &ReceiveArgs,
     interrupt: &Interrupt,
     listener: &Listener<Connection>,
-    at_work: &CopyNetwork,
+    copy_network: &CopyNetwork,
     connection: Connection,
     root: &Arc<DestDir>,
 ) -> Result<Exit, Error> {
@@ -129,7 +129,7 @@ fn receive_one(
     let mut view = View::new(common);
     let About { peer, agreed, .. } = connection.about();
     let peer = peer.ip();
-    let before = at_work.network.counters();
+    let before = copy_network.network.counters();
     let started = Instant::now();
     let received = receive::receive(connection, root, args.grant(), &session, |session| {
         if interrupt.is_set() {
@@ -138,16 +138,16 @@ fn receive_one(
         if let Ok(Some(other)) = listener.try_accept() {
             other.abort("busy with another sender; try again later");
         }
-        view.look(session);
+        view.update(session);
     });
     let took = started.elapsed();
     view.clear();
     received?;
-    let counters = since(&before, at_work.network.counters());
+    let counters = since(&before, copy_network.network.counters());
     let mut report = CopyReport::of(&session, took, peer.to_string(), &counters);
-    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
-    report.paths = at_work.paths(&agreed);
-    tell(common, &report);
+    (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
+    report.paths = copy_network.paths(&agreed);
+    print_report(common, &report);
     Ok(exit(&session, report.ok, interrupt))
 }
 
@@ -164,7 +164,7 @@ fn since(before: &[(String, u64)], now: Vec<(String, u64)>) -> Vec<(String, u64)
 /// Progress output: on a terminal a line rewritten in place, else a new line at intervals.
 struct View {
     live: LiveLine,
-    speed: Speedometer,
+    speed: RateMeter,
     /// Interval of updates; `None` without output.
     every: Option<Duration>,
     shown: Instant,
@@ -175,17 +175,17 @@ impl View {
     fn new(common: &CommonArgs) -> Self {
         let wanted = !common.json && !common.quiet;
         let on_terminal = std::io::stderr().is_terminal();
-        let every = if on_terminal { LINE_EVERY } else { PLAIN_LINE_EVERY };
+        let every = if on_terminal { TERMINAL_INTERVAL } else { LOG_INTERVAL };
         Self {
             live: LiveLine::new(wanted),
-            speed: Speedometer::new(),
+            speed: RateMeter::new(),
             every: wanted.then_some(every),
             shown: Instant::now(),
             on_terminal,
         }
     }
 
-    fn look(&mut self, session: &Session) {
+    fn update(&mut self, session: &Session) {
         let now = Instant::now();
         let Some(every) = self.every else {
             return;
@@ -208,12 +208,12 @@ impl View {
     }
 }
 
-fn tell(common: &CommonArgs, report: &CopyReport) {
+fn print_report(common: &CommonArgs, report: &CopyReport) {
     if common.json {
         // A report is strings and numbers, which always have a JSON form.
-        say(&format!("{}\n", serde_json::to_string(report).unwrap_or_default()));
+        print_text(&format!("{}\n", serde_json::to_string(report).unwrap_or_default()));
     } else if !common.quiet {
-        say(&report.text());
+        print_text(&report.text());
     }
     if let Some(why) = &report.error {
         let advice =
@@ -234,13 +234,13 @@ fn exit(session: &Session, ok: bool, interrupt: &Interrupt) -> Exit {
 }
 
 /// Limit of one wait for a sender: after it the receiver checks for a signal.
-const ACCEPT_EVERY: Duration = Duration::from_millis(50);
+const ACCEPT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Time limit for sending the end of a connection.
-const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of progress updates on a terminal.
-const LINE_EVERY: Duration = Duration::from_millis(200);
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interval of progress lines elsewhere, such as in a log.
-const PLAIN_LINE_EVERY: Duration = Duration::from_secs(5);
+const LOG_INTERVAL: Duration = Duration::from_secs(5);

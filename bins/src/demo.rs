@@ -4,7 +4,9 @@
 //! process alone, so the kernel removes them when it ends, even by Ctrl-C or SIGKILL.
 
 use crate::exit::Exit;
-use crate::report::{LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, say};
+use crate::report::{
+    LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_text,
+};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
@@ -94,9 +96,9 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     }
     let report = measured?;
     if args.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&text(&report));
+        print_text(&text(&report));
     }
     Ok(report.exit())
 }
@@ -133,18 +135,23 @@ fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error>
         }
     });
     let [a, b] = ends;
-    converse(args, interrupt, a, b)
+    run_hosts(args, interrupt, a, b)
 }
 
 fn over_pipe(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
     let (a, b) = (IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)));
     let (left, right) = Attachment::pipe([&Wrap::default(), &Wrap::default()])?;
-    converse(args, interrupt, move || Ok((left, a, None::<()>)), move || Ok((right, b, None::<()>)))
+    run_hosts(
+        args,
+        interrupt,
+        move || Ok((left, a, None::<()>)),
+        move || Ok((right, b, None::<()>)),
+    )
 }
 
 /// Runs the server on a thread of its own and the client on another, each pinned to a core, and
 /// ends both when either fails.
-fn converse<G, H>(
+fn run_hosts<G, H>(
     args: &DemoArgs,
     interrupt: &Interrupt,
     client: impl FnOnce() -> Result<(Attachment, IpAddr, Option<G>), Error> + Send,
@@ -158,24 +165,24 @@ fn converse<G, H>(
         _ => Ok(()),
     };
     thread::scope(|scope| {
-        let serving = scope.spawn(move || -> Result<(), Error> {
+        let server_thread = scope.spawn(move || -> Result<(), Error> {
             pin(1)?;
             let (attachment, ip, _entered) = server()?;
             let mut station = Station::new(attachment, ip, polling)?;
             station.set_transfer_bytes_max(args.mib << 20);
             station.serve(server_oob, || interrupt.is_set(), |_| {})
         });
-        let asking = scope.spawn(move || -> Result<DemoReport, Error> {
+        let client_thread = scope.spawn(move || -> Result<DemoReport, Error> {
             pin(0)?;
             let (attachment, ip, _entered) = client()?;
             let mut station = Station::new(attachment, ip, polling)?;
             station.meet(&mut client_oob)?;
-            conduct(args, interrupt, &mut station, &mut client_oob)
+            run_jobs(args, interrupt, &mut station, &mut client_oob)
         });
         // A panic in a worker is a bug: propagate it.
-        let asked = asking.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-        let served = serving.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-        match (asked, served) {
+        let client_result = client_thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        let server_result = server_thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        match (client_result, server_result) {
             (Ok(report), _) => Ok(report),
             // If both fail, the server's error is the cause; the client's is its effect.
             (Err(_), Err(why)) | (Err(why), Ok(())) => Err(why),
@@ -184,7 +191,7 @@ fn converse<G, H>(
 }
 
 /// Runs the client's jobs: the transfer, then the measurements.
-fn conduct(
+fn run_jobs(
     args: &DemoArgs,
     interrupt: &Interrupt,
     station: &mut Station,
@@ -196,7 +203,7 @@ fn conduct(
         let mode = xdp_mode.map(|m| format!(" ({m})")).unwrap_or_default();
         let name = if fabric == Fabric::AfXdp { "AF_XDP" } else { "an in-process pipe" };
         let packets = packets(station.agreed(), path_mtu);
-        say(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
+        print_text(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
     }
     let mut live = LiveLine::new(!args.json);
     let mut run = |kind, op, size, depth| {
@@ -205,7 +212,7 @@ fn conduct(
         let mut shown = Time::ZERO;
         station.run(oob, job, |watch| {
             let now = watch.now();
-            if now.since(shown) >= SHOW_EVERY {
+            if now.since(shown) >= PROGRESS_INTERVAL {
                 shown = now;
                 live.show(&progress_line(&job, watch.app().progress().bytes));
             }
@@ -216,7 +223,7 @@ fn conduct(
     let report = run(JobKind::Transfer { bytes, seed: DATA_SEED }, Op::Write, 1 << 20, 16)?;
     let (mut ok, transfer) = (report.is_ok(), TransferRow::of(&report));
     let (mut perf, duration_ms) = (Vec::new(), args.ms);
-    for (latency, op, size, depth) in PROGRAMME {
+    for (latency, op, size, depth) in MEASUREMENTS {
         if interrupt.is_set() || !ok {
             break;
         }
@@ -263,7 +270,7 @@ fn text(r: &DemoReport) -> String {
 }
 
 /// The measurements: true for latency, operation, message size in bytes, messages outstanding.
-const PROGRAMME: [(bool, Op, u32, u32); 6] = [
+const MEASUREMENTS: [(bool, Op, u32, u32); 6] = [
     (false, Op::Write, 1 << 16, 16),
     (false, Op::Read, 1 << 16, 16),
     (false, Op::Send, 1 << 16, 16),
@@ -283,4 +290,4 @@ const ACK_TIMEOUT: u8 = 14;
 /// Seed of the transferred data. It is fixed, so that the hash is the same on all machines.
 const DATA_SEED: u64 = 0x5057_4d57;
 
-const SHOW_EVERY: Dur = Dur::from_ms(100);
+const PROGRESS_INTERVAL: Dur = Dur::from_ms(100);

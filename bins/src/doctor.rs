@@ -3,7 +3,7 @@
 //! The checks are those of [`spanwire_host::diagnosis`].
 
 use crate::exit::Exit;
-use crate::report::say;
+use crate::report::print_text;
 use clap::Args;
 use serde::Serialize;
 use spanwire_host::diagnosis::{Check, HostFacts, InterfaceFacts, Status, worst};
@@ -68,7 +68,7 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Error> {
     } else {
         report.to_list()
     };
-    say(&text);
+    print_text(&text);
     Ok(if report.ok { Exit::Success } else { Exit::Failure })
 }
 

@@ -129,13 +129,13 @@ impl Failed {
 
     /// An error with message `why` and the exit code of `cause`.
     #[must_use]
-    pub fn because_of(cause: impl Into<Error>, why: impl fmt::Display) -> Self {
+    pub fn with_cause(cause: impl Into<Error>, why: impl fmt::Display) -> Self {
         Self::new(Exit::of(&cause.into()), why)
     }
 
     /// An error with message `why` whose exit code follows from the network error `cause`.
     #[must_use]
-    pub fn on_the_way(cause: &io::Error, why: impl fmt::Display) -> Self {
+    pub fn network(cause: &io::Error, why: impl fmt::Display) -> Self {
         let exit = if is_unreachable(cause) { Exit::PeerUnreachable } else { Exit::Failure };
         Self::new(exit, why)
     }
@@ -229,7 +229,7 @@ mod tests {
         let usage = usage("--mtu 7");
         assert_eq!((Exit::of(&usage), usage.to_string()), (Exit::Usage, "--mtu 7".to_owned()));
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        let failed = Failed::on_the_way(&refused, "cannot reach it");
+        let failed = Failed::network(&refused, "cannot reach it");
         assert_eq!(Exit::of(&failed.into()), Exit::PeerUnreachable);
         let mtu = PerftestError::Mtu { wanted: 4096, largest: 1024 }.into();
         assert_eq!(Exit::of(&mtu), Exit::Usage);

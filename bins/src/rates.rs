@@ -11,7 +11,7 @@ pub(crate) use picture::picture;
 pub(crate) use read::{Run, Sample};
 
 use crate::exit::Exit;
-use crate::report::say;
+use crate::report::print_text;
 use spanwire_host::fabric::Error;
 use spanwire_plot::Level;
 use spanwire_switch::Human;
@@ -58,7 +58,7 @@ pub struct PlotArgs {
 pub fn run(args: &PlotArgs) -> Result<Exit, Error> {
     let svg = if args.violin.is_empty() { over_time(args)? } else { side_by_side(args)? };
     fs::write(&args.out, svg).map_err(|e| at(&args.out, &e.into()))?;
-    say(&format!("{}\n", args.out.display()));
+    print_text(&format!("{}\n", args.out.display()));
     Ok(Exit::Success)
 }
 

@@ -194,7 +194,7 @@ pub fn seconds(d: Dur) -> f64 {
 
 /// Prints `text` on stdout and flushes it. A closed pipe (`| head`) is ignored, because the exit
 /// code still reports the outcome.
-pub fn say(text: &str) {
+pub fn print_text(text: &str) {
     let mut out = std::io::stdout().lock();
     // A closed stdout has no reader for an error message.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

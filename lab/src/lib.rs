@@ -21,7 +21,7 @@ pub use made::{Down, Made, MadeHost, MadeSwitch};
 pub use star::{SwitchPort, SwitchSpec};
 pub use status::{HostStatus, LabStatus, LinkStatus, SwitchStatus};
 
-use namespace::{Found, host_devices};
+use namespace::{LabNamespace, host_devices};
 use spanwire_io::net::{IpPrefix, NetError, NetErrorKind, NetNs};
 use state::{State, StateDir};
 use std::ffi::OsString;
@@ -81,13 +81,13 @@ pub fn down(name: &str) -> Result<Down, LabError> {
     // Check all namespaces before removing any: a foreign device prevents the whole removal.
     let mut found = Vec::new();
     for host in hosts(state.as_ref()) {
-        found.extend(Found::look(name, &namespace(name, &host), &host_devices())?);
+        found.extend(LabNamespace::inspect(name, &namespace(name, &host), &host_devices())?);
     }
     let mut ended = None;
     if let Some(state) = &state {
-        found.extend(Found::look(name, &namespace(name, SWITCH), &state.devices)?);
+        found.extend(LabNamespace::inspect(name, &namespace(name, SWITCH), &state.devices)?);
         if let Some(process) = state.process {
-            let was_running = process.end(SWITCH_ENDS_WITHIN).map_err(|e| dir.failed("end", e))?;
+            let was_running = process.end(SWITCH_STOP_TIMEOUT).map_err(|e| dir.failed("end", e))?;
             ended = was_running.then_some(process.pid);
         }
     }
@@ -196,7 +196,7 @@ pub const CABLE_HOSTS: [&str; 2] = ["a", "b"];
 const SWITCH: &str = "switch";
 
 /// Time limit for the switch to end after SIGTERM, before SIGKILL.
-const SWITCH_ENDS_WITHIN: Duration = Duration::from_secs(3);
+const SWITCH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Maximum length of a lab's name in bytes. It is part of file names and of the device alias.
 const NAME_MAX: usize = 32;

@@ -6,14 +6,14 @@ use spanwire_io::net::{NetError, NetErrorKind, NetNs, Netlink};
 
 /// A new named namespace, removed on drop unless the lab is complete.
 #[derive(Debug)]
-pub(crate) struct Making {
+pub(crate) struct NewNamespace {
     name: String,
     keep: bool,
 }
 
 /// A namespace of a lab as `down` finds it.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LabNamespace {
     /// Its name.
     pub(crate) name: String,
     /// `None` for the file of a namespace that was never mounted.
@@ -22,7 +22,7 @@ pub(crate) struct Found {
     pub(crate) devices: Vec<String>,
 }
 
-impl Making {
+impl NewNamespace {
     pub(crate) fn new(name: &str) -> Result<Self, NetError> {
         NetNs::create_named(name)?;
         Ok(Self { name: name.to_owned(), keep: false })
@@ -44,7 +44,7 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for NewNamespace {
     fn drop(&mut self) {
         if !self.keep {
             // The original error is reported, not this one.
@@ -53,13 +53,13 @@ impl Drop for Making {
     }
 }
 
-impl Found {
+impl LabNamespace {
     /// Inspects the namespace `name` of `lab`, which may have the devices `expected`; `None` if it
     /// does not exist.
     ///
     /// # Errors
     /// It has another device, so it is not the lab's; permission denied.
-    pub(crate) fn look(
+    pub(crate) fn inspect(
         lab: &str,
         name: &str,
         expected: &[String],
@@ -75,7 +75,7 @@ impl Found {
                 return Err(LabError::Net { doing, source });
             }
         };
-        let devices = ours(&ns, lab, name, expected)?;
+        let devices = lab_devices(&ns, lab, name, expected)?;
         Ok(Some(Self { name: name.to_owned(), ns: Some(ns), devices }))
     }
 
@@ -95,7 +95,7 @@ impl Found {
 }
 
 /// The devices of the lab in a namespace; an error if it has any other.
-fn ours(
+fn lab_devices(
     ns: &NetNs,
     lab: &str,
     namespace: &str,
@@ -107,19 +107,19 @@ fn ours(
     let mut found = Vec::new();
     for link in links {
         // An interrupted `up` leaves a device without alias. A veth of that name is the lab's.
-        let half_made = link.alias.is_none() && link.kind.as_deref() == Some("veth");
-        let automatic = |kind| AUTOMATIC_KINDS.contains(&kind);
-        let marked = link.alias.as_deref() == Some(mark(lab).as_str());
-        if expected.contains(&link.name) && (marked || half_made) {
+        let is_incomplete = link.alias.is_none() && link.kind.as_deref() == Some("veth");
+        let is_automatic = |kind| AUTOMATIC_KINDS.contains(&kind);
+        let is_marked = link.alias.as_deref() == Some(mark(lab).as_str());
+        if expected.contains(&link.name) && (is_marked || is_incomplete) {
             found.push(link.name);
-        } else if !link.loopback && !link.kind.as_deref().is_some_and(automatic) {
+        } else if !link.loopback && !link.kind.as_deref().is_some_and(is_automatic) {
             return Err(LabError::NotOurs { namespace: namespace.to_owned(), device: link.name });
         }
     }
     Ok(found)
 }
 
-/// The devices of a host, for [`Found::look`].
+/// The devices of a host, for [`LabNamespace::inspect`].
 pub(crate) fn host_devices() -> [String; 1] {
     [DEVICE.to_owned()]
 }

@@ -28,12 +28,12 @@ impl Process {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// Ends the process by SIGTERM, and by SIGKILL if it still runs after `patience`. Returns true
+    /// Ends the process by SIGTERM, and by SIGKILL if it still runs after `timeout`. Returns true
     /// if it was running.
     ///
     /// # Errors
-    /// Permission denied, or it still runs `patience` after SIGKILL.
-    pub(crate) fn end(&self, patience: Duration) -> io::Result<bool> {
+    /// Permission denied, or it still runs `timeout` after SIGKILL.
+    pub(crate) fn end(&self, timeout: Duration) -> io::Result<bool> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(false);
         };
@@ -51,7 +51,7 @@ impl Process {
                 Err(rustix::io::Errno::SRCH) => return Ok(true),
                 other => other?,
             }
-            let deadline = Instant::now() + patience;
+            let deadline = Instant::now() + timeout;
             while Instant::now() < deadline {
                 if !self.is_running() {
                     return Ok(true);

@@ -6,7 +6,7 @@
 
 use crate::error::LabError;
 use crate::made::{Made, MadeHost, MadeSwitch};
-use crate::namespace::Making;
+use crate::namespace::NewNamespace;
 use crate::process::Process;
 use crate::state::{State, StateDir};
 use crate::{DEVICE, ReadSwitch, SWITCH, Spec, mark, namespace};
@@ -135,25 +135,25 @@ fn make(
     };
     dir.write(&state)?;
     fs::write(dir.config(), &switch_spec.config).map_err(|e| dir.failed("write", e))?;
-    let switch = Making::new(&namespace(name, SWITCH)).map_err(refused)?;
+    let switch = NewNamespace::new(&namespace(name, SWITCH)).map_err(refused)?;
     let switch_ns = switch.handle()?;
-    let mut makings = Vec::new();
+    let mut namespaces = Vec::new();
     let mut hosts = Vec::new();
     for plan in plans {
-        let making = Making::new(&namespace(name, &plan.host)).map_err(refused)?;
-        let ns = making.handle()?;
+        let new_ns = NewNamespace::new(&namespace(name, &plan.host)).map_err(refused)?;
+        let ns = new_ns.handle()?;
         plan.wire(spec, &ns, &switch_ns).map_err(refused)?;
-        makings.push((making, ns));
+        namespaces.push((new_ns, ns));
     }
     // A veth pair has a carrier only once both ends are up.
-    for (plan, (making, ns)) in plans.iter().zip(&makings) {
-        hosts.push(plan.look(making.name(), ns).map_err(refused)?);
+    for (plan, (new_ns, ns)) in plans.iter().zip(&namespaces) {
+        hosts.push(plan.await_carrier(new_ns.name(), ns).map_err(refused)?);
     }
     let process = start(dir, &switch_spec.program, &switch_ns, |process| {
         state.process = Some(process);
         dir.write(&state)
     })?;
-    makings.into_iter().for_each(|(making, _)| making.keep());
+    namespaces.into_iter().for_each(|(new_ns, _)| new_ns.keep());
     let switch_name = switch.name().to_owned();
     switch.keep();
     Ok(Made {
@@ -200,8 +200,8 @@ impl Plan {
     }
 
     /// Waits for the carrier and returns the host's device and addresses.
-    fn look(&self, namespace: &str, ns: &NetNs) -> Result<MadeHost, NetError> {
-        let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_WITHIN)?;
+    fn await_carrier(&self, namespace: &str, ns: &NetNs) -> Result<MadeHost, NetError> {
+        let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_TIMEOUT)?;
         Ok(MadeHost {
             host: self.host.clone(),
             namespace: namespace.to_owned(),
@@ -213,13 +213,13 @@ impl Plan {
     }
 }
 
-/// Starts the switch in the background and waits until it forwards. `remember` is called as soon
+/// Starts the switch in the background and waits until it forwards. `save` is called as soon
 /// as its process exists.
 fn start(
     dir: &StateDir,
     program: &Path,
     ns: &NetNs,
-    remember: impl FnOnce(Process) -> Result<(), LabError>,
+    save: impl FnOnce(Process) -> Result<(), LabError>,
 ) -> Result<Process, LabError> {
     let failed = |why: String| LabError::Switch(format!("the switch does not start: {why}"));
     let log = File::create(dir.log()).map_err(|e| dir.failed("write", e))?;
@@ -237,8 +237,8 @@ fn start(
         .process_group(0);
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
     let started = Process::of(child.id())
-        .ok_or_else(|| failed(said(dir)))
-        .and_then(|process| remember(process).map(|()| process))
+        .ok_or_else(|| failed(output(dir)))
+        .and_then(|process| save(process).map(|()| process))
         .and_then(|process| await_switch(dir, &mut child).map_err(failed).map(|()| process));
     if started.is_err() {
         // The process has ended, or must not outlive a failed start.
@@ -249,24 +249,28 @@ fn start(
 }
 
 fn await_switch(dir: &StateDir, child: &mut Child) -> Result<(), String> {
-    let deadline = Instant::now() + SWITCH_WITHIN;
+    let deadline = Instant::now() + SWITCH_START_TIMEOUT;
     while Instant::now() < deadline {
         if is_answering(&dir.socket()) {
             return Ok(());
         }
         if let Ok(Some(_)) = child.try_wait() {
-            return Err(said(dir));
+            return Err(output(dir));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(format!("no answer within {} s; it said: {}", SWITCH_WITHIN.as_secs(), said(dir)))
+    Err(format!(
+        "no reply within {} s; its output: {}",
+        SWITCH_START_TIMEOUT.as_secs(),
+        output(dir)
+    ))
 }
 
 /// The switch's output, on one line.
-fn said(dir: &StateDir) -> String {
+fn output(dir: &StateDir) -> String {
     let text = fs::read_to_string(dir.log()).unwrap_or_default();
     let text = text.trim().trim_start_matches("error: ");
-    if text.is_empty() { "it said nothing".to_owned() } else { text.replace('\n', "; ") }
+    if text.is_empty() { "it printed nothing".to_owned() } else { text.replace('\n', "; ") }
 }
 
 /// Ethernet header: destination, source and type.
@@ -276,10 +280,10 @@ const ETHERNET_HEADER_BYTES: u32 = 14;
 const MTU_MIN: u32 = 1280;
 
 /// Time limit for the carrier after both ends are up.
-const CARRIER_WITHIN: Duration = Duration::from_secs(5);
+const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit for the switch to open its ports.
-const SWITCH_WITHIN: Duration = Duration::from_secs(10);
+const SWITCH_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

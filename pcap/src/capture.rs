@@ -18,7 +18,7 @@ pub struct Capture<R> {
     /// The bytes of the current record.
     buffer: Vec<u8>,
     /// The record in the buffer has been processed; the next one replaces it.
-    spent: bool,
+    is_consumed: bool,
     format: Format,
 }
 
@@ -62,7 +62,7 @@ impl<R: Read> Capture<R> {
     pub fn new(input: R) -> Result<Self, CaptureError> {
         let input = BufReader::with_capacity(READ_SIZE, input);
         let format = Format::Ng(Section::default());
-        let mut this = Self { input, buffer: Vec::new(), spent: false, format };
+        let mut this = Self { input, buffer: Vec::new(), is_consumed: false, format };
         this.read_up_to(MAGIC_LEN)?;
         if COMPRESSED_MAGICS.iter().any(|magic| this.buffer.starts_with(magic)) {
             return Err(CaptureError::Compressed);
@@ -84,15 +84,15 @@ impl<R: Read> Capture<R> {
     /// Reading cannot continue. Earlier records are valid. Do not call it again after an error.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         loop {
-            if self.spent {
+            if self.is_consumed {
                 self.buffer.clear();
             }
             if !self.read_record()? {
                 return Ok(None);
             }
-            self.spent = true;
+            self.is_consumed = true;
             // Skip blocks that are no packets.
-            if let Some(Found { at_ns, link, original_len, bytes }) =
+            if let Some(Frame { at_ns, link, original_len, bytes }) =
                 self.format.parse(&self.buffer)?
             {
                 let bytes = &self.buffer[bytes];
@@ -126,7 +126,7 @@ impl<R: Read> Capture<R> {
 }
 
 /// A frame in the buffer.
-struct Found {
+struct Frame {
     at_ns: Option<i128>,
     link: u32,
     original_len: usize,
@@ -201,7 +201,7 @@ impl Format {
     }
 
     /// The frame of a complete record; `None` if the record is no packet.
-    fn parse(&mut self, record: &[u8]) -> Result<Option<Found>, CaptureError> {
+    fn parse(&mut self, record: &[u8]) -> Result<Option<Frame>, CaptureError> {
         match self {
             Self::Classic(classic) => classic.parse(record).map(Some),
             Self::Ng(section) => section.parse(record),
@@ -229,26 +229,26 @@ impl Classic {
         if self.layout == Layout::Modified { 24 } else { 16 }
     }
 
-    fn parse(&self, record: &[u8]) -> Result<Found, CaptureError> {
-        let block = whole(match self.layout {
+    fn parse(&self, record: &[u8]) -> Result<Frame, CaptureError> {
+        let block = complete(match self.layout {
             Layout::Little => pcap_parser::parse_pcap_frame(record),
             Layout::Big => pcap_parser::parse_pcap_frame_be(record),
             Layout::Modified => pcap_parser::parse_pcap_frame_modified(record),
         })?;
         let fraction_ns = i128::from(block.ts_usec) * self.unit_ns;
-        Ok(Found {
+        Ok(Frame {
             at_ns: Some(i128::from(block.ts_sec) * NS_PER_S + fraction_ns),
             link: self.link,
             original_len: len_of(block.origlen),
-            bytes: place(record, block.data),
+            bytes: range_of(record, block.data),
         })
     }
 }
 
 impl Section {
-    fn parse(&mut self, record: &[u8]) -> Result<Option<Found>, CaptureError> {
+    fn parse(&mut self, record: &[u8]) -> Result<Option<Frame>, CaptureError> {
         let parse = if self.big_endian { parse_block_be } else { parse_block_le };
-        match whole(parse(record))? {
+        match complete(parse(record))? {
             Block::SectionHeader(header) => {
                 *self = Self { big_endian: header.big_endian(), interfaces: Vec::new() };
                 Ok(None)
@@ -263,18 +263,18 @@ impl Section {
             Block::EnhancedPacket(block) => {
                 let interface = self.interface(len_of(block.if_id))?;
                 let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
-                Ok(Some(Found {
+                Ok(Some(Frame {
                     at_ns: interface.at_ns(ticks),
                     link: interface.link,
                     original_len: len_of(block.origlen),
-                    bytes: place(record, block.packet_data()),
+                    bytes: range_of(record, block.packet_data()),
                 }))
             }
-            Block::SimplePacket(block) => Ok(Some(Found {
+            Block::SimplePacket(block) => Ok(Some(Frame {
                 at_ns: None,
                 link: self.interface(0)?.link,
                 original_len: len_of(block.origlen),
-                bytes: place(record, block.packet_data()),
+                bytes: range_of(record, block.packet_data()),
             })),
             _ => Ok(None),
         }
@@ -307,12 +307,12 @@ impl Interface {
 
 /// The library's result for the bytes of one complete record. If it requests more bytes, lengths
 /// inside the record exceed the record.
-fn whole<'a, T>(parsed: IResult<&'a [u8], T, PcapError<&'a [u8]>>) -> Result<T, CaptureError> {
+fn complete<'a, T>(parsed: IResult<&'a [u8], T, PcapError<&'a [u8]>>) -> Result<T, CaptureError> {
     parsed.map(|(_, block)| block).map_err(|_| CaptureError::Malformed)
 }
 
 /// The range of `part`, a subslice of `record`.
-fn place(record: &[u8], part: &[u8]) -> Range<usize> {
+fn range_of(record: &[u8], part: &[u8]) -> Range<usize> {
     let start = record.offset(part);
     start..start + part.len()
 }

@@ -54,10 +54,10 @@ pub struct Flow {
     pub icrc_bad: u64,
     /// Highest PSN of RC requests.
     #[serde(skip)]
-    newest: Option<Psn>,
+    highest_psn: Option<Psn>,
     /// Highest PSN of SR data.
     #[serde(skip)]
-    sr_newest: Option<u32>,
+    sr_highest_psn: Option<u32>,
 }
 
 impl Flows {
@@ -163,19 +163,19 @@ impl Flow {
         match &packet.sr_header {
             Some(Sr::Ack(ack)) if ack.refusal.is_some() => self.naks += 1,
             Some(Sr::Ack(_)) => self.acks += 1,
-            Some(Sr::Data(header)) => match self.sr_newest {
-                Some(newest) if header.psn.wrapping_sub(newest).cast_signed() <= 0 => {
+            Some(Sr::Data(header)) => match self.sr_highest_psn {
+                Some(highest_psn) if header.psn.wrapping_sub(highest_psn).cast_signed() <= 0 => {
                     self.retransmissions += 1;
                 }
-                _ => self.sr_newest = Some(header.psn),
+                _ => self.sr_highest_psn = Some(header.psn),
             },
             None => {}
         }
         // Responses carry the PSNs of the peer's requests. Only RC retransmits.
         if props.class == OpClass::Request && props.service == Service::Rc {
-            match self.newest {
-                Some(newest) if psn.since(newest) <= 0 => self.retransmissions += 1,
-                _ => self.newest = Some(psn),
+            match self.highest_psn {
+                Some(highest_psn) if psn.since(highest_psn) <= 0 => self.retransmissions += 1,
+                _ => self.highest_psn = Some(psn),
             }
         }
     }
@@ -216,7 +216,7 @@ mod tests {
         frame(Opcode::RcSendOnly, 5, psn, ExtHeaders::NONE, Ecn::NotEct)
     }
 
-    fn answer(syndrome: Syndrome) -> Vec<u8> {
+    fn ack(syndrome: Syndrome) -> Vec<u8> {
         let ext = ExtHeaders { aeth: Some(AethRepr { syndrome, msn: 1 }), ..ExtHeaders::NONE };
         frame(Opcode::RcAck, 5, 9, ext, Ecn::NotEct)
     }
@@ -236,7 +236,7 @@ mod tests {
             note(&mut flows, &send(psn));
         }
         // An ACK has the PSN of the peer's request, and datagrams are never retransmitted.
-        note(&mut flows, &answer(Syndrome::Ack { credits: 31 }));
+        note(&mut flows, &ack(Syndrome::Ack { credits: 31 }));
         for _ in 0..2 {
             let deth = Some(spanwire_wire::DethRepr::default());
             let ext = ExtHeaders { deth, ..ExtHeaders::NONE };
@@ -252,9 +252,9 @@ mod tests {
     #[test]
     fn note__counts_acknowledgements_by_syndrome() {
         let mut flows = Flows::default();
-        note(&mut flows, &answer(Syndrome::Nak(NakCode::SequenceError)));
-        note(&mut flows, &answer(Syndrome::RnrNak { timer: 12 }));
-        note(&mut flows, &answer(Syndrome::Reserved(0x40)));
+        note(&mut flows, &ack(Syndrome::Nak(NakCode::SequenceError)));
+        note(&mut flows, &ack(Syndrome::RnrNak { timer: 12 }));
+        note(&mut flows, &ack(Syndrome::Reserved(0x40)));
         note(&mut flows, &frame(Opcode::Cnp, 5, 0, ExtHeaders::NONE, Ecn::NotEct));
         let mut bad = send(1);
         *bad.last_mut().unwrap() ^= 1;

@@ -135,7 +135,7 @@ pub fn opcode_name(byte: u8) -> String {
         OpKind::SrAck => ("Acknowledge", false),
         OpKind::SrParity => ("Parity", false),
     };
-    let place = match (in_parts, props.first, props.last) {
+    let position = match (in_parts, props.first, props.last) {
         (false, ..) => "",
         (_, true, true) => " Only",
         (_, true, false) => " First",
@@ -147,7 +147,7 @@ pub fn opcode_name(byte: u8) -> String {
         (_, true) => " with Invalidate",
         _ => "",
     };
-    format!("{service}{operation}{place}{with}")
+    format!("{service}{operation}{position}{with}")
 }
 
 fn write_bth(f: &mut Formatter<'_>, bth: &Bth<'_>) -> fmt::Result {

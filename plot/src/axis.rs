@@ -64,7 +64,7 @@ impl AxisSpec {
     }
 
     /// True for a value that can be drawn on such an axis.
-    pub(crate) fn takes(&self, value: f64) -> bool {
+    pub(crate) fn includes(&self, value: f64) -> bool {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 }
@@ -212,7 +212,7 @@ impl ValueFormatter<f64> for Axis {
 /// range.
 fn extremes(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, 0.0f64);
-    for value in values.into_iter().filter(|v| spec.takes(*v)) {
+    for value in values.into_iter().filter(|v| spec.includes(*v)) {
         low = low.min(value);
         high = high.max(value);
     }

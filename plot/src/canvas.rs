@@ -73,7 +73,7 @@ pub(crate) fn draw(
         let size = (width.unsigned_abs(), height.unsigned_abs());
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let canvas = Canvas { root, layout };
-        canvas.sheet(head, x, y, paint).expect("a string takes all that is drawn");
+        canvas.sheet(head, x, y, paint).expect("writing to a string cannot fail");
     }
     svg.replacen(&in_units, &in_pixels, 1)
 }
@@ -108,7 +108,7 @@ impl<'a> Canvas<'a> {
 
     /// Draws lines for the levels within the axis, behind the data.
     pub(crate) fn levels(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
-        for (y, _) in self.reached(plot, levels) {
+        for (y, _) in self.visible_levels(plot, levels) {
             let line = vec![(self.layout.left * UNITS, y), (self.layout.right * UNITS, y)];
             self.root.draw(&PathElement::new(line, stroke(&FAINT, 1)))?;
         }
@@ -118,7 +118,7 @@ impl<'a> Canvas<'a> {
     /// Draws the names of the levels at the right end, on a background that covers the data.
     pub(crate) fn level_names(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
         let l = &self.layout;
-        for (y, name) in self.reached(plot, levels) {
+        for (y, name) in self.visible_levels(plot, levels) {
             let above = y / UNITS - SMALL - 4;
             // The strips are above the plot area, so a name that would be there is below its line.
             let top = if above < l.top { y / UNITS + 3 } else { above };
@@ -132,14 +132,14 @@ impl<'a> Canvas<'a> {
     }
 
     /// Draws the text "no data".
-    pub(crate) fn nothing(&self) -> Result<(), DrawError> {
+    pub(crate) fn draw_no_data(&self) -> Result<(), DrawError> {
         let l = &self.layout;
         let middle = (i32::midpoint(l.left, l.right), i32::midpoint(l.top, l.bottom));
         self.text("no data", middle, &font(TEXT, FAINT, HPos::Center))
     }
 
     /// (drawing units from the top, name) of the levels within the axis.
-    fn reached<'l>(
+    fn visible_levels<'l>(
         &self,
         plot: &Plot<'_>,
         levels: &'l [Level],
@@ -310,7 +310,7 @@ mod tests {
     fn draw__labels_axes_and_escapes() {
         let head = Head { title: "a < b & c", subtitle: "\"seed\" 1", ..Head::default() };
         let (x, y) = axes();
-        let svg = Svg::parse(&draw(&head, &x, &y, |canvas, _| canvas.nothing()));
+        let svg = Svg::parse(&draw(&head, &x, &y, |canvas, _| canvas.draw_no_data()));
         for text in ["a < b & c", "\"seed\" 1", "time [ms]", "queue [kB]", "100", "no data"] {
             assert!(svg.texts().contains(&text.to_owned()), "{text} is missing");
         }

@@ -46,14 +46,14 @@ impl CdfFigure {
                 let seen = thin(&stairs, UNITS, |p| plot.as_coord_spec().translate(p));
                 plot.draw(&PathElement::new(seen, stroke(&colour(i, sorted.len()), 2)))?;
             }
-            if sorted.iter().all(Vec::is_empty) { canvas.nothing() } else { Ok(()) }
+            if sorted.iter().all(Vec::is_empty) { canvas.draw_no_data() } else { Ok(()) }
         })
     }
 }
 
 /// The values of a group that can be drawn on `axis`, sorted.
 pub(crate) fn sorted(group: &Group, axis: &AxisSpec) -> Vec<f64> {
-    let mut values: Vec<f64> = group.values.iter().copied().filter(|v| axis.takes(*v)).collect();
+    let mut values: Vec<f64> = group.values.iter().copied().filter(|v| axis.includes(*v)).collect();
     values.sort_by(f64::total_cmp);
     values
 }

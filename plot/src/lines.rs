@@ -62,16 +62,18 @@ impl LineFigure {
     /// The figure as the text of an SVG file.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let (takes_x, takes_y) = (|x| self.x.takes(x), |y| self.y.takes(y));
+        let (includes_x, includes_y) = (|x| self.x.includes(x), |y| self.y.includes(y));
         let series: Vec<Vec<(f64, f64)>> = self
             .series
             .iter()
-            .map(|s| s.points.iter().copied().filter(|p| takes_x(p.0) && takes_y(p.1)).collect())
+            .map(|s| {
+                s.points.iter().copied().filter(|p| includes_x(p.0) && includes_y(p.1)).collect()
+            })
             .collect();
         let points = || series.iter().flatten();
         let events = self.rugs.iter().flat_map(|r| r.at.iter().copied());
         let x = Axis::tight(&self.x, points().map(|p| p.0).chain(events));
-        let y = Axis::over(&self.y, points().map(|p| p.1).chain(self.levels_near(&series)));
+        let y = Axis::over(&self.y, points().map(|p| p.1).chain(self.levels_in_range(&series)));
         let head = Head {
             title: &self.title,
             subtitle: &self.subtitle,
@@ -82,7 +84,7 @@ impl LineFigure {
             self.paint_rugs(canvas, plot)?;
             canvas.levels(plot, &self.levels)?;
             for (i, points) in series.iter().enumerate() {
-                let line = self.through(points, plot);
+                let line = self.corners(points, plot);
                 let width = if series.len() > 4 { 1 } else { 2 };
                 let style = stroke(&colour(i, series.len()), width);
                 if !line.is_empty() {
@@ -90,20 +92,20 @@ impl LineFigure {
                 }
             }
             canvas.level_names(plot, &self.levels)?;
-            if points().next().is_none() { canvas.nothing() } else { Ok(()) }
+            if points().next().is_none() { canvas.draw_no_data() } else { Ok(()) }
         })
     }
 
     /// Values that the y axis must include, so that the levels and their names are visible. A level
     /// far above all data is left out, because it would flatten the data.
-    fn levels_near(&self, series: &[Vec<(f64, f64)>]) -> Vec<f64> {
+    fn levels_in_range(&self, series: &[Vec<(f64, f64)>]) -> Vec<f64> {
         let highest = series.iter().flatten().map(|p| p.1).fold(0.0, f64::max);
-        let near = self.levels.iter().map(|l| l.at).filter(|at| *at <= LEVEL_REACH * highest);
-        near.map(|at| at * LEVEL_ROOM).collect()
+        let near = self.levels.iter().map(|l| l.at).filter(|at| *at <= LEVEL_MAX_RATIO * highest);
+        near.map(|at| at * LEVEL_HEADROOM).collect()
     }
 
     /// The visible corners of the line through `points`.
-    fn through(&self, points: &[(f64, f64)], plot: &Plot<'_>) -> Vec<(f64, f64)> {
+    fn corners(&self, points: &[(f64, f64)], plot: &Plot<'_>) -> Vec<(f64, f64)> {
         let place = |p: &(f64, f64)| plot.as_coord_spec().translate(p);
         let kept = thin(points, UNITS, place);
         if self.shape == Shape::Line {
@@ -121,7 +123,7 @@ impl LineFigure {
 
     fn paint_rugs(&self, canvas: &Canvas<'_>, plot: &Plot<'_>) -> Result<(), DrawError> {
         for (row, rug) in self.rugs.iter().enumerate() {
-            let on_axis = rug.at.iter().filter(|x| self.x.takes(**x));
+            let on_axis = rug.at.iter().filter(|x| self.x.includes(**x));
             let column = |x: &f64| plot.as_coord_spec().translate(&(*x, 0.0)).0;
             let mut at: Vec<i32> =
                 on_axis.map(|x| column(x).div_euclid(UNITS) * UNITS + UNITS / 2).collect();
@@ -134,9 +136,9 @@ impl LineFigure {
 }
 
 /// Limit of shown levels, as a multiple of the highest point.
-const LEVEL_REACH: f64 = 2.5;
+const LEVEL_MAX_RATIO: f64 = 2.5;
 /// Minimum end of the axis as a multiple of a level: space for the name above its line.
-const LEVEL_ROOM: f64 = 1.06;
+const LEVEL_HEADROOM: f64 = 1.06;
 
 #[cfg(test)]
 mod tests {

@@ -39,7 +39,7 @@ pub(crate) fn stroke(colour: &impl Color, width: u32) -> ShapeStyle {
 }
 
 /// The fill colour for an outline of `colour`.
-pub(crate) fn wash(colour: RGBColor) -> RGBAColor {
+pub(crate) fn fill_colour(colour: RGBColor) -> RGBAColor {
     colour.mix(0.28)
 }
 

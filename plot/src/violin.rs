@@ -4,7 +4,7 @@ use crate::Group;
 use crate::axis::{Axis, AxisSpec, Scale};
 use crate::canvas::{Canvas, DrawError, Head, Plot, draw};
 use crate::cdf::sorted;
-use crate::style::{INK, UNITS, colour, stroke, wash};
+use crate::style::{INK, UNITS, colour, fill_colour, stroke};
 use plotters::coord::CoordTranslate;
 use plotters::prelude::{Circle, Color, PathElement, Polygon, RGBColor, Rectangle, WHITE};
 
@@ -36,7 +36,7 @@ impl ViolinFigure {
                 self.paint(plot, middle, values, colour(i, sorted.len()))?;
                 self.paint_name(canvas, plot, middle, group, values)?;
             }
-            if sorted.iter().all(Vec::is_empty) { canvas.nothing() } else { Ok(()) }
+            if sorted.iter().all(Vec::is_empty) { canvas.draw_no_data() } else { Ok(()) }
         })
     }
 
@@ -47,7 +47,7 @@ impl ViolinFigure {
         values: &[f64],
         ink: RGBColor,
     ) -> Result<(), DrawError> {
-        if values.len() < BODY_MIN {
+        if values.len() < VIOLIN_MIN {
             for value in values {
                 plot.draw(&Circle::new((middle, *value), 4 * UNITS, ink.filled()))?;
             }
@@ -56,11 +56,11 @@ impl ViolinFigure {
         let outline = self.outline(values);
         let widest = outline.iter().map(|(_, d)| *d).fold(0.0, f64::max);
         let places = plot.as_coord_spec().get_x_range().end;
-        let half = |density: f64| HALF_WIDTH.min(places * HALF_OF_ALL) * density / widest;
+        let half = |density: f64| HALF_WIDTH.min(places * HALF_WIDTH_MAX) * density / widest;
         let right = outline.iter().map(|(v, d)| (middle + half(*d), *v));
         let left = outline.iter().rev().map(|(v, d)| (middle - half(*d), *v));
         let mut edge: Vec<(f64, f64)> = right.chain(left).collect();
-        plot.draw(&Polygon::new(edge.clone(), wash(ink)))?;
+        plot.draw(&Polygon::new(edge.clone(), fill_colour(ink)))?;
         edge.extend(edge.first().copied());
         plot.draw(&PathElement::new(edge, stroke(&ink, 1)))?;
 
@@ -140,11 +140,11 @@ fn quartile(values: &[f64], of_four: usize) -> f64 {
 }
 
 /// Minimum of values for a violin.
-const BODY_MIN: usize = 5;
+const VIOLIN_MIN: usize = 5;
 /// Half the maximum width of a violin, as a fraction of its slot on the axis.
 const HALF_WIDTH: f64 = 0.38;
 /// Limit of half the width as a fraction of the whole axis, so that one violin does not fill it.
-const HALF_OF_ALL: f64 = 0.1;
+const HALF_WIDTH_MAX: f64 = 0.1;
 /// Half the width of the box, in drawing units.
 const BOX: i32 = 4 * UNITS;
 /// Number of points at which the density is computed.

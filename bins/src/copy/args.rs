@@ -192,7 +192,7 @@ impl SendArgs {
     }
 
     fn dial(&self, ip: IpAddr, port: u16) -> Result<(CopyNetwork, Connection), Error> {
-        let dev = interface::towards(self.dev.as_deref(), ip)?;
+        let dev = interface::of_route(self.dev.as_deref(), ip)?;
         // Check the interface first: a wrong name is the likelier mistake.
         let ifindex = spanwire_host::fabric::interface(&dev)?.ifindex;
         let address = address(ip, port, ifindex);
@@ -227,7 +227,7 @@ fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {
         _ => "",
     };
     let text = format!("cannot copy to {ip} on TCP port {port}: {why}{advice}");
-    Failed::because_of(why, text).into()
+    Failed::with_cause(why, text).into()
 }
 
 /// Parses `HOST`, `HOST:PORT`, `[IPV6]:PORT` or a bare IPv6 address.

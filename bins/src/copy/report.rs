@@ -53,7 +53,7 @@ pub struct CopyReport {
 
 /// The recent rate, for the progress line.
 #[derive(Debug)]
-pub struct Speedometer {
+pub struct RateMeter {
     last: Option<(Instant, u64)>,
     bytes_per_s: f64,
 }
@@ -134,7 +134,7 @@ impl CopyReport {
     }
 }
 
-impl Speedometer {
+impl RateMeter {
     /// A speedometer without a sample.
     #[must_use]
     pub fn new() -> Self {
@@ -145,7 +145,7 @@ impl Speedometer {
     pub fn line(&mut self, now: Instant, session: &Session) -> String {
         let progress = &session.progress;
         let sent = progress.bytes_sent();
-        self.look(now, sent);
+        self.sample(now, sent);
         let total = progress.bytes_total.load(Ordering::Relaxed);
         let done = progress.bytes_done.load(Ordering::Relaxed).min(total);
         let files = progress.files_total.load(Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Speedometer {
     }
 
     /// Updates the rate with the bytes sent since the last sample (moving average, weight 1/4).
-    fn look(&mut self, now: Instant, sent: u64) {
+    fn sample(&mut self, now: Instant, sent: u64) {
         if let Some((then, before)) = self.last {
             let took = now.saturating_duration_since(then).as_secs_f64();
             if took < 0.05 {
@@ -196,7 +196,7 @@ impl Speedometer {
     }
 }
 
-impl Default for Speedometer {
+impl Default for RateMeter {
     fn default() -> Self {
         Self::new()
     }
@@ -269,7 +269,7 @@ mod tests {
         let session = Session::default();
         session.progress.bytes_total.store(10 << 20, Ordering::Relaxed);
         session.progress.files_total.store(2, Ordering::Relaxed);
-        let mut meter = Speedometer::new();
+        let mut meter = RateMeter::new();
         let start = Instant::now();
         session.progress.begin("a-file-with-a-rather-long-name.iso", 8 << 20, 0);
         assert!(meter.line(start, &session).contains("--:-- left"));

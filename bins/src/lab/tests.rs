@@ -215,7 +215,7 @@ fn exec__process_becomes_the_command() {
     }
     let lab = Lab::new();
     lab.up(&[]).expect("privileged");
-    let again = |script: &str| {
+    let run_child = |script: &str| {
         let mut child = Command::new(std::env::current_exe().expect("procfs"))
             .args(["--exact", "lab::tests::exec__process_becomes_the_command"])
             .args(["--nocapture", "--test-threads=1"])
@@ -229,13 +229,13 @@ fn exec__process_becomes_the_command() {
         stdout.read_to_string(&mut text).expect("text");
         (child.id(), child.wait().expect("it ends"), text)
     };
-    let (pid, status, text) = again("echo pid $$; ls /sys/class/net; exit 7");
+    let (pid, status, text) = run_child("echo pid $$; ls /sys/class/net; exit 7");
     assert_eq!(status.code(), Some(7), "{text}");
     assert!(text.contains(&format!("pid {pid}\n")), "{text}");
     assert!(text.ends_with("lo\nsw0\n"), "{text}");
-    let (_, status, text) = again("kill -TERM $$");
+    let (_, status, text) = run_child("kill -TERM $$");
     assert_eq!(status.signal(), Some(15), "{text}");
-    let (_, status, text) = again("/no/such/program");
+    let (_, status, text) = run_child("/no/such/program");
     assert_eq!(status.code(), Some(127), "{text}");
     assert!(text.contains("cannot run /no/such/program in"), "{text}");
 }

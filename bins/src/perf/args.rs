@@ -124,8 +124,8 @@ impl CommonArgs {
     pub(super) fn choose_dev(&mut self, server: Option<IpAddr>) -> Result<(), Error> {
         let named = self.dev.as_deref();
         self.dev = Some(match server {
-            Some(server) => interface::towards(named, server)?,
-            None => interface::sole(named)?,
+            Some(server) => interface::of_route(named, server)?,
+            None => interface::only_usable(named)?,
         });
         Ok(())
     }
@@ -195,7 +195,7 @@ impl ClientArgs {
                 _ => "is the address right, and reachable through this interface?",
             };
             let why = format!("cannot reach {server} on TCP port {port}: {e}; {advice}");
-            Failed::on_the_way(&e, why).into()
+            Failed::network(&e, why).into()
         })
     }
 

@@ -1,7 +1,7 @@
 //! The interval reports of a running job.
 
 use super::args::milliseconds;
-use crate::report::{say, seconds};
+use crate::report::{print_text, seconds};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
 use spanwire_host::initiator::Progress;
@@ -49,7 +49,7 @@ impl Meter {
 
     /// Samples the job at `now` and ends the interval if it is due. `flows` is called only at the
     /// start and the end of an interval.
-    pub(super) fn look(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
+    pub(super) fn sample(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
         let Some(started) = p.started else { return };
         self.started = Some(started);
         let Some(every) = self.every else { return };
@@ -74,7 +74,7 @@ impl Meter {
             flow: flows.zip(last.flows).map(|(flows, before)| flows.since(&before)),
         };
         if self.print {
-            say(&line(&interval));
+            print_text(&line(&interval));
         }
         self.intervals.push(interval);
         self.last = Some(Last { at: now, bytes: p.bytes, messages: p.messages, flows });
@@ -153,20 +153,20 @@ mod tests {
     fn sample__ends_intervals_by_time_with_their_bytes() {
         let at = |ms| Time::ZERO + Dur::from_ms(ms);
         let mut meter = Meter::new(0.1, false);
-        let mut look = |ms, bytes| {
+        let mut sample = |ms, bytes| {
             let p = Progress {
                 started: Some(at(5)),
                 bytes,
                 messages: bytes / 10,
                 ..Progress::default()
             };
-            meter.look(at(ms), p, || None);
+            meter.sample(at(ms), p, || None);
         };
-        look(5, 0);
-        look(104, 900);
-        look(105, 1_000);
-        look(150, 1_100);
-        look(225, 4_000);
+        sample(5, 0);
+        sample(104, 900);
+        sample(105, 1_000);
+        sample(150, 1_100);
+        sample(225, 4_000);
         let cut: Vec<_> =
             meter.intervals.iter().map(|i| (i.end_s, i.bytes, i.msgs_per_s)).collect();
         assert_eq!(cut, [(0.1, 1_000, 1_000.0), (0.22, 3_000, 2_500.0)]);

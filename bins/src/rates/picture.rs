@@ -4,7 +4,7 @@ use super::read::{FlowPoint, Point, Run, Sample};
 use spanwire_plot::{AxisSpec, Level, LineFigure, Quantity, Rug, Series, Shape, stack};
 
 /// A value of a flow, if the report has it.
-type Known = fn(&FlowPoint) -> Option<f64>;
+type FlowValue = fn(&FlowPoint) -> Option<f64>;
 
 /// The data to draw. The time axis is seconds since the start of the first run.
 struct Sheet<'a> {
@@ -23,7 +23,7 @@ pub(crate) fn picture(title: &str, runs: &[Run], samples: &[Sample], levels: &[L
     let end_s = runs.iter().map(end).fold(0.0, f64::max);
     let sheet = Sheet { title, runs, samples, zero_unix_s, end_s };
     let mut figures = vec![sheet.rates()];
-    let known: [(&str, &str, Quantity, Known); 3] = [
+    let known: [(&str, &str, Quantity, FlowValue); 3] = [
         ("Window", "window", Quantity::Bytes, |f| Some(f.cwnd_bytes)),
         ("Smoothed round trip", "srtt", Quantity::Seconds, |f| f.srtt_us.map(|us| us / 1e6)),
         ("Marked", "of acknowledged bytes", Quantity::Share, |f| f.marked),
@@ -43,7 +43,7 @@ impl Sheet<'_> {
     }
 
     /// A figure of a value of the flows; `None` if no flow reports it.
-    fn flows(&self, title: &str, axis: AxisSpec, of: Known) -> Option<String> {
+    fn flows(&self, title: &str, axis: AxisSpec, of: FlowValue) -> Option<String> {
         let series = self.series(|p| p.flow.as_ref().and_then(of));
         let is_known = series.iter().any(|s| !s.points.is_empty());
         is_known.then(|| self.figure(title, axis, series).to_svg())

@@ -96,23 +96,28 @@ impl<W: Write> Observer for Capture<W> {
 /// Both directions of the link `name` (`A-B`, or `A.PORT-B.PORT`), the one from A first.
 fn find(topology: &Topology, name: Option<&str>) -> Result<(LinkId, LinkId), String> {
     // Direction 2 i of the simulation is link i from a to b, the next one back.
-    let towards =
+    let both_ends =
         |i: usize, cable: &Cable| [(2 * i, [cable.a, cable.b]), (2 * i + 1, [cable.b, cable.a])];
-    let ways: Vec<(usize, [Plug; 2])> =
-        topology.links.iter().enumerate().flat_map(|(i, cable)| towards(i, cable)).collect();
-    let both = |way: usize| (LinkId::from_index(way), LinkId::from_index(way ^ 1));
+    let directions: Vec<(usize, [Plug; 2])> =
+        topology.links.iter().enumerate().flat_map(|(i, cable)| both_ends(i, cable)).collect();
+    let pair_of =
+        |direction: usize| (LinkId::from_index(direction), LinkId::from_index(direction ^ 1));
     let Some(name) = name else {
-        return ways.first().map(|(way, _)| both(*way)).ok_or("it has no link".to_owned());
+        return directions
+            .first()
+            .map(|(direction, _)| pair_of(*direction))
+            .ok_or("it has no link".to_owned());
     };
     let node = |plug: Plug| topology.name(plug.node);
     let short = |ends: &[Plug; 2]| ends.map(node).join("-");
     let long = |ends: &[Plug; 2]| ends.map(|p| format!("{}.{}", node(p), p.port)).join("-");
-    let called: Vec<_> = ways.iter().filter(|(_, ends)| short(ends) == name).collect();
-    let exactly = ways.iter().find(|(_, ends)| long(ends) == name);
-    match (&called[..], exactly) {
-        (_, Some((way, _))) | ([(way, _)], None) => Ok(both(*way)),
+    let matching: Vec<_> = directions.iter().filter(|(_, ends)| short(ends) == name).collect();
+    let exact = directions.iter().find(|(_, ends)| long(ends) == name);
+    match (&matching[..], exact) {
+        (_, Some((direction, _))) | ([(direction, _)], None) => Ok(pair_of(*direction)),
         ([], None) => {
-            let names: Vec<String> = ways.iter().step_by(2).map(|(_, ends)| short(ends)).collect();
+            let names: Vec<String> =
+                directions.iter().step_by(2).map(|(_, ends)| short(ends)).collect();
             Err(unknown("link", name, names.iter().map(String::as_str)))
         }
         (several, None) => {
@@ -194,14 +199,15 @@ mod tests {
 
     #[test]
     fn find__handles_both_directions_and_parallel_links() {
-        let ways = |name| find(&topology(), name).map(|(out, back)| (out.index(), back.index()));
-        assert_eq!(ways(None), Ok((0, 1)));
-        assert_eq!(ways(Some("a-b")), Ok((0, 1)));
-        assert_eq!(ways(Some("b-a")), Ok((1, 0)));
-        assert_eq!(ways(Some("d.1-c.1")), Ok((5, 4)));
-        let several = ways(Some("c-d")).expect_err("there are two");
+        let directions =
+            |name| find(&topology(), name).map(|(out, back)| (out.index(), back.index()));
+        assert_eq!(directions(None), Ok((0, 1)));
+        assert_eq!(directions(Some("a-b")), Ok((0, 1)));
+        assert_eq!(directions(Some("b-a")), Ok((1, 0)));
+        assert_eq!(directions(Some("d.1-c.1")), Ok((5, 4)));
+        let several = directions(Some("c-d")).expect_err("there are two");
         assert_eq!(several, "there are several links `c-d`: c.0-d.0, c.1-d.1");
-        let none = ways(Some("a-d")).expect_err("there is none");
+        let none = directions(Some("a-d")).expect_err("there is none");
         assert!(none.starts_with("no link `a-d`") && none.contains("a-b, c-d"), "{none}");
     }
 

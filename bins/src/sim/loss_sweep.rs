@@ -7,7 +7,7 @@ use super::report::{per_second, rounded, write_checks};
 use super::run::{cannot_write, explained, shown};
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, say};
+use crate::report::{LiveLine, bar, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::{u64_from, usize_from};
@@ -59,8 +59,8 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
         pictures::write_sweep(&report, dir).map_err(|e| cannot_write(dir, &e))?;
     }
     match args.json {
-        true => say(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => say(&report.to_text()),
+        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
+        false => print_text(&report.to_text()),
     }
     Ok(match (report.checkers_ok, report.bars.iter().all(|bar| bar.ok)) {
         (false, _) => Exit::Failure,
@@ -114,28 +114,30 @@ impl SweepReport {
         let mut out = format!("{}, seed {}, a link of {rate}\n", self.scenario, self.seed);
         let _ = writeln!(
             out,
-            "  {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>10} {:>10}",
-            "RTT us", "loss %", "held us", "window", "RC", "SR", "RC vain", "SR vain"
+            "  {:>9} {:>7} {:>10} {:>7} {:>9} {:>9} {:>10} {:>10}",
+            "RTT us", "loss %", "reorder us", "window", "RC", "SR", "RC useless", "SR useless"
         );
         // RC and SR of the same path.
         for pair in self.rows.chunks(2) {
             let Some((first, last)) = pair.first().zip(pair.last()) else { continue };
-            let vain = |r: &SweepRow| format!("{:.3} %", r.spurious_retx_fraction * 100.0);
+            let spurious = |r: &SweepRow| format!("{:.3} %", r.spurious_retx_fraction * 100.0);
             let _ = writeln!(
                 out,
-                "  {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>10} {:>10}{}",
+                "  {:>9} {:>7} {:>10} {:>7} {:>9} {:>9} {:>10} {:>10}{}",
                 first.rtt_us,
                 first.loss * 100.0,
                 first.reorder_us,
                 last.window_pkts,
                 format!("{:.4}", first.goodput_fraction),
                 format!("{:.4}", last.goodput_fraction),
-                vain(first),
-                vain(last),
+                spurious(first),
+                spurious(last),
                 ended(pair),
             );
         }
-        out.push_str("  RC, SR: payload, a share of the link; vain: arrived, of no use\n");
+        out.push_str(
+            "  RC, SR: goodput as a share of the link; useless: duplicate or discarded frames\n",
+        );
         for bar in &self.bars {
             let verdict = if bar.ok { "ok" } else { "MISSED" };
             let _ = writeln!(out, "  {verdict}: {}, {} rows", bar.name, bar.rows);

@@ -47,8 +47,13 @@ impl RunReport {
         if r.pfc_pauses > 0 {
             let _ = writeln!(out, "  pause frames: {}", r.pfc_pauses);
         }
-        let again = RETRANSMISSIONS.iter().filter_map(|name| Some((*name, *r.engine.get(*name)?)));
-        write_counts(&mut out, "recovery", &again.map(|(name, n)| (name.to_owned(), n)).collect());
+        let recovery =
+            RETRANSMISSIONS.iter().filter_map(|name| Some((*name, *r.engine.get(*name)?)));
+        write_counts(
+            &mut out,
+            "recovery",
+            &recovery.map(|(name, n)| (name.to_owned(), n)).collect(),
+        );
         let _ = writeln!(
             out,
             "  {} us simulated in {:.3} s: {} events, {} packet hops, {} a second",

@@ -6,7 +6,7 @@ use super::report::{decimals, per_second, rounded, write_checks};
 use super::run::{cannot_write, prepare};
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, say};
+use crate::report::{LiveLine, bar, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::u64_from;
@@ -126,8 +126,8 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Resul
         write().map_err(|e| cannot_write(dir, &e))?;
     }
     match args.json {
-        true => say(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => say(&report.to_text()),
+        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
+        false => print_text(&report.to_text()),
     }
     Ok(if report.checkers_ok { Exit::Success } else { Exit::Failure })
 }

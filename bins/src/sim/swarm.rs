@@ -4,7 +4,7 @@ use super::args::SwarmArgs;
 use super::report::{per_second, rounded};
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, say};
+use crate::report::{LiveLine, bar, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::u64_from;
@@ -72,7 +72,7 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
             && !args.json
         {
             line.clear();
-            say(&failure.to_text());
+            print_text(&failure.to_text());
         }
         let r = &tally.report;
         let rate = per_second(r.done, started.elapsed().as_secs_f64());
@@ -82,9 +82,9 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     line.clear();
     let report = tally.finish(started.elapsed().as_secs_f64());
     if args.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&report.to_text());
+        print_text(&report.to_text());
     }
     Ok(match (report.failed.is_empty(), report.done == report.seeds) {
         (false, _) => Exit::Failure,

@@ -1,7 +1,7 @@
 //! `spanwire switch ctl`: the client of a running switch's control socket.
 
 use crate::exit::{Exit, usage};
-use crate::report::say;
+use crate::report::print_text;
 use crate::signals::Interrupt;
 use spanwire_host::control::{Reply, Request, ask};
 use spanwire_host::fabric::Error;
@@ -62,8 +62,8 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
                 .map_err(|e| usage(format!("--interval {seconds}: {e}")))?;
             while !interrupt.is_set() {
                 show(args.json, &request(&socket, &Request::Show {})?);
-                let again = Instant::now() + pause.max(INTERVAL_MIN);
-                while !interrupt.is_set() && Instant::now() < again {
+                let next = Instant::now() + pause.max(INTERVAL_MIN);
+                while !interrupt.is_set() && Instant::now() < next {
                     std::thread::sleep(Duration::from_millis(20).min(pause));
                 }
             }
@@ -73,7 +73,7 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
 }
 
 fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
-    let reply = ask(socket, request, PATIENCE).map_err(|e| {
+    let reply = ask(socket, request, REPLY_TIMEOUT).map_err(|e| {
         let shown = socket.display();
         format!("no switch answers at {shown}: {e}; does it run, with this --socket?")
     })?;
@@ -85,14 +85,14 @@ fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
 
 fn show(json: bool, reply: &Reply) {
     if json {
-        say(&format!("{}\n", reply.report));
+        print_text(&format!("{}\n", reply.report));
     } else {
-        say(&reply.text);
+        print_text(&reply.text);
     }
 }
 
 /// Time limit for a reply. A busy switch replies within a step, an idle one within 100 ms.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Shortest interval, because each request delays forwarding.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);

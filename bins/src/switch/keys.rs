@@ -58,7 +58,7 @@ impl KeyError {
     pub(super) fn from_config(error: &ConfigError, names: &[&str]) -> Self {
         let ConfigError { at, what } = error;
         let at = at.strip_prefix("switch.").unwrap_or(at);
-        Self::new(in_words_of_the_file(at, names), in_words_of_the_file(what, names))
+        Self::new(to_file_keys(at, names), to_file_keys(what, names))
     }
 }
 
@@ -72,7 +72,7 @@ impl std::error::Error for KeyError {}
 
 /// Replaces the paths of the structs by those of the file: `ports[3]` and `lines[3]` become
 /// `port.NAME`, and impairments become keys of the port.
-fn in_words_of_the_file(text: &str, names: &[&str]) -> String {
+fn to_file_keys(text: &str, names: &[&str]) -> String {
     let mut text = text.replace(".impairments.", ".");
     for (n, name) in names.iter().enumerate() {
         for list in ["ports", "lines"] {
@@ -141,7 +141,7 @@ pub(super) struct Change {
     /// The port's name.
     pub(super) port: String,
     /// The part of the port that is changed.
-    pub(super) place: Place,
+    pub(super) target: Target,
     /// The path of that part, for errors.
     at: String,
     path: Vec<String>,
@@ -150,7 +150,7 @@ pub(super) struct Change {
 
 /// The part of a port that a change applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum Target {
     /// The port's line.
     Line,
     /// One of the port's queues.
@@ -167,22 +167,22 @@ impl Change {
         let words: Vec<&str> = key.split('.').collect();
         let ["port", port, path @ ..] = words.as_slice() else { return Err(form()) };
         let Some(first) = path.first() else { return Err(form()) };
-        let (place, at, path) = match path {
+        let (target, at, path) = match path {
             ["queue", path @ ..] if !path.is_empty() => {
-                (Place::Queue(0), ".queue".to_owned(), path)
+                (Target::Queue(0), ".queue".to_owned(), path)
             }
             ["queues", n, path @ ..] if !path.is_empty() && n.parse::<usize>().is_ok() => {
                 let number = n.parse().unwrap_or(usize::MAX);
-                (Place::Queue(number), format!(".queues.{n}"), path)
+                (Target::Queue(number), format!(".queues.{n}"), path)
             }
-            path => (Place::Line, String::new(), path),
+            path => (Target::Line, String::new(), path),
         };
-        if place == Place::Line {
+        if target == Target::Line {
             check_changeable(key, first)?;
         }
         Ok(Self {
             port: (*port).to_owned(),
-            place,
+            target,
             at: format!("port.{port}{at}"),
             path: path.iter().map(|word| (*word).to_owned()).collect(),
             value: value_of(value.trim()),
@@ -195,14 +195,14 @@ impl Change {
         if let Some(Value::Table(impairments)) = table.remove("impairments") {
             table.extend(impairments);
         }
-        self.put_into(&mut table)?;
+        self.insert_into(&mut table)?;
         take_line(&self.at, &mut table)
     }
 
     /// The queue with this change applied.
     pub(super) fn apply_to_queue(&self, queue: &QueueConfig) -> Result<QueueConfig, KeyError> {
         let mut table = self.table_of(queue)?;
-        self.put_into(&mut table)?;
+        self.insert_into(&mut table)?;
         read(&self.at, table)
     }
 
@@ -212,7 +212,7 @@ impl Change {
     }
 
     /// True if the change names the port's only queue (`queue` instead of `queues.N`).
-    pub(super) fn wants_only_queue(&self) -> bool {
+    pub(super) fn is_only_queue(&self) -> bool {
         self.at.ends_with(".queue")
     }
 
@@ -220,21 +220,21 @@ impl Change {
         Table::try_from(part).map_err(|e| KeyError::new(&self.at, e.to_string()))
     }
 
-    fn put_into(&self, table: &mut Table) -> Result<(), KeyError> {
+    fn insert_into(&self, table: &mut Table) -> Result<(), KeyError> {
         let (last, tables) = self.path.split_last().expect("parse has seen one key");
-        let mut place = table;
+        let mut target = table;
         for key in tables {
-            let entry = place.entry(key.as_str()).or_insert_with(|| Value::Table(Table::new()));
+            let entry = target.entry(key.as_str()).or_insert_with(|| Value::Table(Table::new()));
             let Value::Table(inner) = entry else {
                 let key = format!("{}.{}", self.at, self.path.join("."));
                 return Err(KeyError::new(key, format!("{} has no keys", tables.join("."))));
             };
-            place = inner;
+            target = inner;
         }
         if self.value.as_str() == Some("none") {
-            place.remove(last);
+            target.remove(last);
         } else {
-            place.insert(last.clone(), self.value.clone());
+            target.insert(last.clone(), self.value.clone());
         }
         Ok(())
     }
@@ -394,9 +394,9 @@ mod tests {
     }
 
     #[test]
-    fn in_words_of_the_file__ports_have_names() {
+    fn to_file_keys__ports_have_names() {
         let names = ["left", "right"];
-        let text = in_words_of_the_file("lines[1].impairments.flap and ports[0].pfc", &names);
+        let text = to_file_keys("lines[1].impairments.flap and ports[0].pfc", &names);
         assert_eq!(text, "port.right.flap and port.left.pfc");
     }
 }

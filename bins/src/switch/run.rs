@@ -5,7 +5,7 @@ use super::report::SwitchReport;
 use super::set::set;
 use crate::exit::{Exit, usage};
 use crate::port_args::{preference, sleep_precisely};
-use crate::report::say;
+use crate::report::print_text;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
@@ -79,14 +79,14 @@ pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
     }
     let mut session = Session::open(args, &file)?;
     if !args.json {
-        say(&format!("switching between {}\n", session.names.join(", ")));
+        print_text(&format!("switching between {}\n", session.names.join(", ")));
     }
     let ended = session.forward(args, every, interrupt);
     let report = session.report();
     if args.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&report.to_text());
+        print_text(&report.to_text());
     }
     ended.map(|()| Exit::Success)
 }
@@ -136,15 +136,15 @@ impl Session {
                 asked.is_some() || interrupt.is_set() || next.is_some_and(|at| clock.now() >= at)
             })?;
             if let Some(asked) = asked {
-                self.answer(asked);
+                self.handle_request(asked);
             }
             if let (Some(at), Some(every)) = (next, every)
                 && clock.now() >= at
             {
                 let report = self.report();
                 match args.json {
-                    true => say(&format!("{}\n", serde_json::to_string(&report)?)),
-                    false => say(&report.interval(&before)),
+                    true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
+                    false => print_text(&report.interval(&before)),
                 }
                 before = report;
                 next = Some((at + every).max(clock.now()));
@@ -153,7 +153,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer(&mut self, asked: Asked) {
+    fn handle_request(&mut self, asked: Asked) {
         let reply = match &asked.request {
             Request::Show {} => {
                 let report = self.report();

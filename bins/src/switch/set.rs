@@ -1,6 +1,6 @@
 //! Changes of a running switch: all of a request, or none.
 
-use super::keys::{Change, KeyError, Place};
+use super::keys::{Change, KeyError, Target};
 use super::report::line_text;
 use spanwire_base::{PortId, Time};
 use spanwire_switch::{LineConfig, QueueConfig, Shaped};
@@ -24,11 +24,11 @@ pub(super) fn set(
     }
     let mut done = Vec::new();
     for part in &wanted {
-        match part.put(shaped, now) {
+        match part.apply(shaped, now) {
             Ok(before) => done.push(before),
             Err(error) => {
                 for before in done.into_iter().rev() {
-                    let undone = before.put(shaped, now);
+                    let undone = before.apply(shaped, now);
                     debug_assert!(undone.is_ok(), "it was so a moment ago: {undone:?}");
                 }
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -53,8 +53,8 @@ fn plan(
     change: &Change,
     wanted: &mut Vec<Part>,
 ) -> Result<(), KeyError> {
-    match change.place {
-        Place::Line => {
+    match change.target {
+        Target::Line => {
             let planned = wanted.iter_mut().find_map(|part| match part {
                 Part::Line(id, line) if *id == port => Some(line),
                 _ => None,
@@ -67,7 +67,7 @@ fn plan(
                 }
             }
         }
-        Place::Queue(n) => {
+        Target::Queue(n) => {
             let planned = wanted.iter_mut().find_map(|part| match part {
                 Part::Queue(id, m, queue) if (*id, *m) == (port, n) => Some(queue),
                 _ => None,
@@ -77,7 +77,7 @@ fn plan(
                 None => {
                     let queues = &shaped.switch().config().ports[port.index()].queues;
                     let is_there =
-                        n < queues.len() && !(change.wants_only_queue() && queues.len() > 1);
+                        n < queues.len() && !(change.is_only_queue() && queues.len() > 1);
                     let queue = queues.get(n).filter(|_| is_there);
                     let queue = queue.ok_or_else(|| change.no_such_queue(queues.len()))?;
                     wanted.push(Part::Queue(port, n, change.apply_to_queue(queue)?));
@@ -90,7 +90,7 @@ fn plan(
 
 impl Part {
     /// Sets the part in the switch; returns its previous configuration.
-    fn put(&self, shaped: &mut Shaped, now: Time) -> Result<Self, spanwire_switch::ConfigError> {
+    fn apply(&self, shaped: &mut Shaped, now: Time) -> Result<Self, spanwire_switch::ConfigError> {
         match self {
             Self::Line(port, line) => {
                 let before = shaped.line(*port).expect("planned").config().clone();
