@@ -1,8 +1,7 @@
-//! The library in one page: two endpoints in one process, an RDMA WRITE from one's memory into the
-//! other's.
+//! A minimal program: an RDMA WRITE between two endpoints in one process.
 //!
-//! Over real interfaces the ports are `spanwire_io::xdp::XdpPort`s, the addresses come from
-//! `spanwire_io::net::resolve`, and each side runs `Driver::run_until` on a core of its own.
+//! On real interfaces the ports are `spanwire_io::xdp::XdpPort`s and the addresses come from
+//! `spanwire_io::net::resolve`. Each side then runs `Driver::run_until` on its own core.
 //!
 //! `cargo run --release -p spanwire-bins --example hello_write`
 
@@ -31,7 +30,7 @@ struct Side {
 
 impl Side {
     fn new(number: u8) -> Result<Self, Box<dyn Error>> {
-        // A real program gives 32 bytes of the system's randomness: they decide every key.
+        // A real program passes 32 random bytes of the system, because all keys derive from them.
         let mut endpoint = Endpoint::new(ValidConfig::default(), [number; 32]);
         let pd = endpoint.alloc_pd()?;
         let cq = endpoint.create_cq(16)?;
@@ -43,7 +42,7 @@ impl Side {
         Ok(Self { endpoint, cq, qpn, memory, mr, number })
     }
 
-    /// Connects to the other side. Between machines a side connection carries these few numbers.
+    /// Connects to the other side. Between machines a side connection carries these numbers.
     fn connect(&mut self, peer_number: u8, peer: Qpn) -> Result<(), Box<dyn Error>> {
         let mac = |n| MacAddr::new([2, 0, 0, 0, 0, n]);
         let ip = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));

@@ -1,4 +1,4 @@
-//! `--cc` and what belongs to it: how much is under way, and how fast it leaves.
+//! `--cc` and its options: congestion control and line rate.
 
 use spanwire_base::{Dur, Rate};
 use spanwire_host::fabric::Error;
@@ -10,25 +10,26 @@ use spanwire_transport::{Config, CongestionControl};
 /// Congestion control of every queue pair.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct CcArgs {
-    /// Congestion control by name (docs/cc.md); without one the window alone decides
+    /// Congestion control by name (docs/cc.md); without it only --window limits bytes in flight
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Set a parameter of it; repeatable
+    /// Set a parameter of the congestion control; repeatable
     #[arg(long, value_name = "KEY=VALUE", requires = "cc")]
     cc_set: Vec<String>,
-    /// Its base round trip, such as 4ms [default: the smallest measured]
+    /// Base RTT for congestion control, such as 4ms [default: the smallest measured]
     #[arg(long, value_name = "TIME", requires = "cc", value_parser = human::<Dur>)]
     cc_rtt: Option<Dur>,
-    /// Rate of our port, such as 1Gbit: nothing is paced faster [default: the link's, if it says]
+    /// Line rate of the port, such as 1Gbit; upper limit of pacing [default: the link speed that
+    /// the kernel reports, else 100Gbit]
     #[arg(long, value_name = "RATE", value_parser = human::<Rate>)]
     line_rate: Option<Rate>,
 }
 
 impl CcArgs {
-    /// The congestion control that is named, if one is.
+    /// The congestion control of `--cc`, if given.
     ///
     /// # Errors
-    /// There is none of that name, or a parameter is wrong.
+    /// The algorithm is unknown, or a parameter is invalid.
     pub(crate) fn choice(&self) -> Result<Option<CongestionControl>, Error> {
         let Some(name) = &self.cc else { return Ok(None) };
         let settings: Result<Vec<(&str, &str)>, Error> = self
@@ -43,17 +44,17 @@ impl CcArgs {
         Ok(Some(CongestionControl { algorithm, base_rtt: self.cc_rtt }))
     }
 
-    /// The rate of our port: what is given, else what the link of interface `dev` says, else the
-    /// engine's default.
+    /// The line rate of the port: `--line-rate`, else the link speed that ethtool reports for
+    /// `dev`, else the engine's default.
     pub(crate) fn line_rate(&self, dev: &str) -> Rate {
-        let told = || {
+        let link_speed = || {
             let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(dev)).ok()??;
             Some(Rate::from_bps(u64::from(mbps) * 1_000_000))
         };
-        self.line_rate.or_else(told).unwrap_or(Config::default().line_rate)
+        self.line_rate.or_else(link_speed).unwrap_or(Config::default().line_rate)
     }
 
-    /// The window without `--window`: with congestion control one that does not bind.
+    /// The default of `--window` with congestion control: large enough not to limit it.
     pub(crate) fn window(&self) -> Option<u32> {
         self.cc.as_ref().map(|_| WINDOW_PKTS)
     }
@@ -63,8 +64,8 @@ fn human<T: Human>(text: &str) -> Result<T, String> {
     T::parse(text).ok_or_else(|| format!("expected {}", T::EXPECTED))
 }
 
-/// Packets of a window that no algorithm should find in its way, and that memory bounds: 23 MB in
-/// packets of 1400 bytes, which is 10 Gbit/s over 18 ms.
+/// Window in packets with congestion control: above what an algorithm should use, and bounded by
+/// memory. It is 23 MB in packets of 1400 bytes, which is 10 Gbit/s over 18 ms.
 const WINDOW_PKTS: u32 = 16_384;
 
 #[cfg(test)]
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn choice__says_what_there_is_and_what_was_meant() {
+    fn choice__errors_list_and_suggest_names() {
         let text = refused(&["--cc", "unoc"]);
         assert!(text.contains("did you mean `unocc`?") && text.contains("swift"), "{text}");
         let text = refused(&["--cc", "swift", "--cc-set", "bta=0.5"]);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn line_rate__is_what_was_given_or_the_default_where_nobody_knows() {
+    fn line_rate__is_the_option_or_the_default() {
         let given = args(&["--line-rate", "200Mbit"]);
         assert_eq!(given.line_rate("lo"), Rate::from_bps(200_000_000));
         assert_eq!(args(&[]).line_rate("lo"), Config::default().line_rate);

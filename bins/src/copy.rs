@@ -8,10 +8,10 @@ pub use args::CopyArgs;
 
 use crate::exit::{Exit, usage};
 use crate::interface;
-use crate::report::{LiveLine, say};
+use crate::report::{LiveLine, print_text};
 use crate::signals::Interrupt;
 use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
-use report::{CopyReport, Speedometer};
+use report::{CopyReport, RateMeter};
 use spanwire_copy::dest::DestDir;
 use spanwire_copy::session::{End, Session};
 use spanwire_copy::{receive, send, talk, walk};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Runs the subcommand.
 ///
 /// # Errors
-/// It could not run; the message says what is wrong, where, and what to do.
+/// The run fails; the message names the cause, the place and a remedy.
 pub fn run(args: &CopyArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match &args.command {
         CopyCommand::Receive(args) => receive_all(args, interrupt),
@@ -35,12 +35,12 @@ pub fn run(args: &CopyArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
 fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
     let roots = walk::Root::all(&args.paths).map_err(usage)?;
-    // Before the receiver is called: a large tree takes its time.
+    // Count before connecting: a large tree takes long, and the receiver would be blocked.
     let totals = walk::Totals::of(&roots, || interrupt.is_set());
     if interrupt.is_set() {
         return Ok(interrupt.exit());
     }
-    let (at_work, connection) = args.reach_receiver()?;
+    let (copy_network, connection) = args.reach_receiver()?;
     let agreed = connection.about().agreed;
     let session = Session::new(common.json);
     let mut view = View::new(common);
@@ -49,53 +49,53 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
-        view.look(session);
+        view.update(session);
     });
     let took = started.elapsed();
     view.clear();
-    let (counters, paths) = (at_work.network.counters(), at_work.paths(&agreed));
-    // The last word leaves before the process does.
-    let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
+    let (counters, paths) = (copy_network.network.counters(), copy_network.paths(&agreed));
+    // Send the end of the connection before the process exits.
+    let _ = copy_network.network.shutdown(SHUTDOWN_TIMEOUT);
     match sent {
         Ok(()) => {}
         Err(_) if interrupt.is_set() => session.end(End::Interrupted),
         Err(why) => return Err(why),
     }
     let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
-    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
+    (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
     report.paths = paths;
-    tell(common, &report);
+    print_report(common, &report);
     Ok(exit(&session, report.ok, interrupt))
 }
 
 fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let root = DestDir::open(&args.into).map_err(usage)?;
-    let dev = interface::sole(args.dev.as_deref())?;
-    let at_work = args.network(&dev)?;
-    let code = take_senders(args, interrupt, &dev, &at_work, &root);
-    // The last word leaves before the process does.
-    let _ = at_work.network.shutdown(LAST_WORD_WITHIN);
+    let dev = interface::only_usable(args.dev.as_deref())?;
+    let copy_network = args.network(&dev)?;
+    let code = accept_senders(args, interrupt, &dev, &copy_network, &root);
+    // Send the end of the connection before the process exits.
+    let _ = copy_network.network.shutdown(SHUTDOWN_TIMEOUT);
     code
 }
 
-/// Takes one sender after the other.
-fn take_senders(
+/// Accepts senders, one after the other.
+fn accept_senders(
     args: &ReceiveArgs,
     interrupt: &Interrupt,
     dev: &str,
-    at_work: &CopyNetwork,
+    copy_network: &CopyNetwork,
     root: &Arc<DestDir>,
 ) -> Result<Exit, Error> {
     let common = &args.common;
-    let listener = at_work.network.listen(args.port, talk::options(common.mode));
+    let listener = copy_network.network.listen(args.port, talk::options(common.mode));
     let listener = listener.map_err(|e| format!("TCP port {} of {dev}: {e}", args.port))?;
     if !common.json && !common.quiet {
-        let mode = at_work.xdp_mode.unwrap_or("-");
+        let mode = copy_network.xdp_mode.unwrap_or("-");
         let (port, into) = (args.port, args.into.display());
-        say(&format!("receiving on {dev} ({mode}), TCP port {port}, into {into}\n"));
+        print_text(&format!("receiving on {dev} ({mode}), TCP port {port}, into {into}\n"));
     }
     while !interrupt.is_set() {
-        let Some(connection) = listener.accept_timeout(ACCEPT_EVERY)? else {
+        let Some(connection) = listener.accept_timeout(ACCEPT_TIMEOUT)? else {
             continue;
         };
         let peer = connection.about().peer.ip();
@@ -103,13 +103,13 @@ fn take_senders(
             connection.abort("this receiver takes from another address only");
             continue;
         }
-        let code = receive_one(args, interrupt, &listener, at_work, connection, root);
+        let code = receive_one(args, interrupt, &listener, copy_network, connection, root);
         match code {
             Ok(code) if args.once || interrupt.is_set() => return Ok(code),
             Ok(_) => {}
             Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
             Err(why) if args.once => return Err(why),
-            // The next sender must not suffer from this one.
+            // An error of one sender must not end the receiver.
             Err(why) => eprintln!("{peer}: {why}"),
         }
     }
@@ -120,7 +120,7 @@ fn receive_one(
     args: &ReceiveArgs,
     interrupt: &Interrupt,
     listener: &Listener<Connection>,
-    at_work: &CopyNetwork,
+    copy_network: &CopyNetwork,
     connection: Connection,
     root: &Arc<DestDir>,
 ) -> Result<Exit, Error> {
@@ -129,7 +129,7 @@ fn receive_one(
     let mut view = View::new(common);
     let About { peer, agreed, .. } = connection.about();
     let peer = peer.ip();
-    let before = at_work.network.counters();
+    let before = copy_network.network.counters();
     let started = Instant::now();
     let received = receive::receive(connection, root, args.grant(), &session, |session| {
         if interrupt.is_set() {
@@ -138,20 +138,20 @@ fn receive_one(
         if let Ok(Some(other)) = listener.try_accept() {
             other.abort("busy with another sender; try again later");
         }
-        view.look(session);
+        view.update(session);
     });
     let took = started.elapsed();
     view.clear();
     received?;
-    let counters = since(&before, at_work.network.counters());
+    let counters = since(&before, copy_network.network.counters());
     let mut report = CopyReport::of(&session, took, peer.to_string(), &counters);
-    (report.xdp_mode, report.mode) = (at_work.xdp_mode, Some(agreed.mode().name()));
-    report.paths = at_work.paths(&agreed);
-    tell(common, &report);
+    (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
+    report.paths = copy_network.paths(&agreed);
+    print_report(common, &report);
     Ok(exit(&session, report.ok, interrupt))
 }
 
-/// What was counted since `before`.
+/// Increments of the counters since `before`.
 fn since(before: &[(String, u64)], now: Vec<(String, u64)>) -> Vec<(String, u64)> {
     let then = |name: &str| before.iter().find(|(n, _)| n == name).map_or(0, |(_, count)| *count);
     let more = |(name, count): (String, u64)| {
@@ -161,11 +161,11 @@ fn since(before: &[(String, u64)], now: Vec<(String, u64)>) -> Vec<(String, u64)
     now.into_iter().map(more).collect()
 }
 
-/// Progress while it runs: a line that is written over on a terminal, else a line now and then.
+/// Progress output: on a terminal a line rewritten in place, else a new line at intervals.
 struct View {
     live: LiveLine,
-    speed: Speedometer,
-    /// How often a new line is written; `None` for never.
+    speed: RateMeter,
+    /// Interval of updates; `None` without output.
     every: Option<Duration>,
     shown: Instant,
     on_terminal: bool,
@@ -175,17 +175,17 @@ impl View {
     fn new(common: &CommonArgs) -> Self {
         let wanted = !common.json && !common.quiet;
         let on_terminal = std::io::stderr().is_terminal();
-        let every = if on_terminal { LINE_EVERY } else { PLAIN_LINE_EVERY };
+        let every = if on_terminal { TERMINAL_INTERVAL } else { LOG_INTERVAL };
         Self {
             live: LiveLine::new(wanted),
-            speed: Speedometer::new(),
+            speed: RateMeter::new(),
             every: wanted.then_some(every),
             shown: Instant::now(),
             on_terminal,
         }
     }
 
-    fn look(&mut self, session: &Session) {
+    fn update(&mut self, session: &Session) {
         let now = Instant::now();
         let Some(every) = self.every else {
             return;
@@ -198,7 +198,7 @@ impl View {
         if self.on_terminal {
             self.live.show(&line);
         } else {
-            // Nobody is left to tell that nobody reads.
+            // A closed stderr has no reader for an error message.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
@@ -208,12 +208,12 @@ impl View {
     }
 }
 
-fn tell(common: &CommonArgs, report: &CopyReport) {
+fn print_report(common: &CommonArgs, report: &CopyReport) {
     if common.json {
         // A report is strings and numbers, which always have a JSON form.
-        say(&format!("{}\n", serde_json::to_string(report).unwrap_or_default()));
+        print_text(&format!("{}\n", serde_json::to_string(report).unwrap_or_default()));
     } else if !common.quiet {
-        say(&report.text());
+        print_text(&report.text());
     }
     if let Some(why) = &report.error {
         let advice =
@@ -228,18 +228,19 @@ fn exit(session: &Session, ok: bool, interrupt: &Interrupt) -> Exit {
         _ if ok => Exit::Success,
         Some(End::PeerGone(_) | End::Stalled(_)) => Exit::PeerUnreachable,
         Some(End::Failed(_)) | None => Exit::Failure,
-        // What is in place is right, but the transfer is incomplete.
+        // Completed files are correct, but the transfer is incomplete.
         Some(End::Complete | End::PeerAborted(_) | End::Protocol(_)) => Exit::TransferWrong,
     }
 }
 
-/// How soon a waiting receiver sees that it should stop.
-const ACCEPT_EVERY: Duration = Duration::from_millis(50);
+/// Limit of one wait for a sender: after it the receiver checks for a signal.
+const ACCEPT_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long the end of a connection may take to reach the other end.
-const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for sending the end of a connection.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-const LINE_EVERY: Duration = Duration::from_millis(200);
+/// Interval of progress updates on a terminal.
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Where nobody watches, as in a log.
-const PLAIN_LINE_EVERY: Duration = Duration::from_secs(5);
+/// Interval of progress lines elsewhere, such as in a log.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);

@@ -1,11 +1,12 @@
-//! `spanwire demo`: two hosts on this machine, a verified transfer between them and a few short
-//! measurements.
+//! `spanwire demo`: a verified transfer and short measurements between two hosts on this machine.
 //!
 //! The hosts are two anonymous network namespaces joined by a veth pair. They belong to this
-//! process alone: whatever ends it, Ctrl-C and SIGKILL included, nothing is left behind.
+//! process alone, so the kernel removes them when it ends, even by Ctrl-C or SIGKILL.
 
 use crate::exit::Exit;
-use crate::report::{LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, say};
+use crate::report::{
+    LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_text,
+};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
@@ -24,46 +25,46 @@ use std::thread;
 /// Arguments of `spanwire demo`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// What carries the frames; `auto` falls back to the pipe where AF_XDP is not to be had
+    /// Fabric that carries the frames
     #[arg(long, value_enum, default_value_t = FabricChoice::Auto)]
     pub fabric: FabricChoice,
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub json: bool,
-    /// MiB of the verified transfer
+    /// Size of the verified transfer in MiB
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub mib: u64,
     /// MTU of the interfaces
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=9000))]
     pub mtu: u32,
-    /// Milliseconds of each measurement
+    /// Duration of each measurement in milliseconds
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub ms: u64,
 }
 
-/// Which fabric to use.
+/// The fabric to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum FabricChoice {
-    /// AF_XDP, or the pipe where that is not to be had.
+    /// AF_XDP, or the pipe if AF_XDP is unavailable
     Auto,
-    /// AF_XDP or nothing.
+    /// AF_XDP over a veth pair between two network namespaces
     Xdp,
-    /// The pipe.
+    /// A pipe within this process, without privileges
     Pipe,
 }
 
 /// The JSON object that `spanwire demo --json` prints.
 #[derive(Debug, Serialize)]
 pub struct DemoReport {
-    /// What carried the frames.
+    /// The fabric that carried the frames.
     pub fabric: Fabric,
-    /// Why it was not AF_XDP, when that was wanted.
+    /// The reason for the fallback from AF_XDP to the pipe, if there was one.
     pub fallback: Option<String>,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
     pub mode: &'static str,
-    /// Every byte was right and nothing failed.
+    /// All bytes were correct and nothing failed.
     pub ok: bool,
     /// The verified transfer.
     pub transfer: TransferRow,
@@ -72,7 +73,7 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
-    /// How the demo ends: a transfer that is not right is the worst that can be.
+    /// The exit code; a wrong transfer takes precedence over other failures.
     fn exit(&self) -> Exit {
         match (self.ok, self.transfer.sha256_match) {
             (true, _) => Exit::Success,
@@ -82,22 +83,22 @@ impl DemoReport {
     }
 }
 
-/// Runs the demo. The exit code says whether every byte was right.
+/// Runs the demo. The exit code is [`Exit::Success`] only if all bytes were correct.
 ///
 /// # Errors
-/// Nothing could be run at all.
+/// The hosts or their ports cannot be made, or a job cannot start.
 pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let measured = measure(args, interrupt);
     if interrupt.is_set() {
-        // Whatever the two sides said of each other's going away, the user knows why.
+        // The signal is the cause: an error of either side only reports that the other ended.
         eprintln!("interrupted");
         return Ok(interrupt.exit());
     }
     let report = measured?;
     if args.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&text(&report));
+        print_text(&text(&report));
     }
     Ok(report.exit())
 }
@@ -111,7 +112,7 @@ fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> 
             Ok(report) => report,
             Err(why) if interrupt.is_set() => return Err(why),
             Err(why) => {
-                eprintln!("AF_XDP is not to be had here ({why}); running over a pipe instead");
+                eprintln!("AF_XDP is unavailable ({why}); using an in-process pipe instead");
                 fallback = Some(why.to_string());
                 over_pipe(args, interrupt)?
             }
@@ -127,24 +128,30 @@ fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error>
         |host: &Host| Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default());
     let ends = [&hosts.a, &hosts.b].map(|host| {
         move || {
-            // Sockets belong to the namespace they were made in; the thread stays in it.
+            // A socket belongs to the namespace in which it was created, so the thread stays in
+            // it.
             let entered = host.ns.enter()?;
             Ok((attach(host)?, IpAddr::V4(host.v4), Some(entered)))
         }
     });
     let [a, b] = ends;
-    converse(args, interrupt, a, b)
+    run_hosts(args, interrupt, a, b)
 }
 
 fn over_pipe(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
     let (a, b) = (IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)));
     let (left, right) = Attachment::pipe([&Wrap::default(), &Wrap::default()])?;
-    converse(args, interrupt, move || Ok((left, a, None::<()>)), move || Ok((right, b, None::<()>)))
+    run_hosts(
+        args,
+        interrupt,
+        move || Ok((left, a, None::<()>)),
+        move || Ok((right, b, None::<()>)),
+    )
 }
 
 /// Runs the server on a thread of its own and the client on another, each pinned to a core, and
 /// ends both when either fails.
-fn converse<G, H>(
+fn run_hosts<G, H>(
     args: &DemoArgs,
     interrupt: &Interrupt,
     client: impl FnOnce() -> Result<(Attachment, IpAddr, Option<G>), Error> + Send,
@@ -158,33 +165,33 @@ fn converse<G, H>(
         _ => Ok(()),
     };
     thread::scope(|scope| {
-        let serving = scope.spawn(move || -> Result<(), Error> {
+        let server_thread = scope.spawn(move || -> Result<(), Error> {
             pin(1)?;
             let (attachment, ip, _entered) = server()?;
             let mut station = Station::new(attachment, ip, polling)?;
             station.set_transfer_bytes_max(args.mib << 20);
             station.serve(server_oob, || interrupt.is_set(), |_| {})
         });
-        let asking = scope.spawn(move || -> Result<DemoReport, Error> {
+        let client_thread = scope.spawn(move || -> Result<DemoReport, Error> {
             pin(0)?;
             let (attachment, ip, _entered) = client()?;
             let mut station = Station::new(attachment, ip, polling)?;
             station.meet(&mut client_oob)?;
-            conduct(args, interrupt, &mut station, &mut client_oob)
+            run_jobs(args, interrupt, &mut station, &mut client_oob)
         });
-        // A panic in a worker is a bug: let it be seen as one.
-        let asked = asking.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-        let served = serving.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-        match (asked, served) {
+        // A panic in a worker is a bug: propagate it.
+        let client_result = client_thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        let server_result = server_thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        match (client_result, server_result) {
             (Ok(report), _) => Ok(report),
-            // The server's own trouble explains more than the client's "the peer went away".
+            // If both fail, the server's error is the cause; the client's is its effect.
             (Err(_), Err(why)) | (Err(why), Ok(())) => Err(why),
         }
     })
 }
 
-/// The client's programme: the transfer, then the measurements.
-fn conduct(
+/// Runs the client's jobs: the transfer, then the measurements.
+fn run_jobs(
     args: &DemoArgs,
     interrupt: &Interrupt,
     station: &mut Station,
@@ -196,7 +203,7 @@ fn conduct(
         let mode = xdp_mode.map(|m| format!(" ({m})")).unwrap_or_default();
         let name = if fabric == Fabric::AfXdp { "AF_XDP" } else { "an in-process pipe" };
         let packets = packets(station.agreed(), path_mtu);
-        say(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
+        print_text(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
     }
     let mut live = LiveLine::new(!args.json);
     let mut run = |kind, op, size, depth| {
@@ -205,7 +212,7 @@ fn conduct(
         let mut shown = Time::ZERO;
         station.run(oob, job, |watch| {
             let now = watch.now();
-            if now.since(shown) >= SHOW_EVERY {
+            if now.since(shown) >= PROGRESS_INTERVAL {
                 shown = now;
                 live.show(&progress_line(&job, watch.app().progress().bytes));
             }
@@ -216,7 +223,7 @@ fn conduct(
     let report = run(JobKind::Transfer { bytes, seed: DATA_SEED }, Op::Write, 1 << 20, 16)?;
     let (mut ok, transfer) = (report.is_ok(), TransferRow::of(&report));
     let (mut perf, duration_ms) = (Vec::new(), args.ms);
-    for (latency, op, size, depth) in PROGRAMME {
+    for (latency, op, size, depth) in MEASUREMENTS {
         if interrupt.is_set() || !ok {
             break;
         }
@@ -234,7 +241,7 @@ fn conduct(
     Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, transfer, perf })
 }
 
-/// What a job looks like while it runs.
+/// The progress line of a running job.
 fn progress_line(job: &Job, done: u64) -> String {
     match job.kind {
         JobKind::Transfer { bytes: total, .. } => {
@@ -262,8 +269,8 @@ fn text(r: &DemoReport) -> String {
     out
 }
 
-/// The measurements: whether of latency, operation, message bytes, messages outstanding.
-const PROGRAMME: [(bool, Op, u32, u32); 6] = [
+/// The measurements: true for latency, operation, message size in bytes, messages outstanding.
+const MEASUREMENTS: [(bool, Op, u32, u32); 6] = [
     (false, Op::Write, 1 << 16, 16),
     (false, Op::Read, 1 << 16, 16),
     (false, Op::Send, 1 << 16, 16),
@@ -272,14 +279,15 @@ const PROGRAMME: [(bool, Op, u32, u32); 6] = [
     (true, Op::Send, 64, 1),
 ];
 
-/// Spin about as long as a round trip takes before sleeping, so that an answer finds us awake; on
-/// one core the peer gets its turn then.
+/// Time to spin before sleeping: about one round trip, so that the worker is awake for a response.
+/// On one core the peer runs while this worker sleeps.
 const SPIN: Dur = Dur::from_us(50);
 
-/// 67 ms, doubled twice by the engine: a worker that loses its core for a while is not given up.
+/// 67 ms, doubled twice by the engine, so that a worker without a core for a while is not
+/// considered dead.
 const ACK_TIMEOUT: u8 = 14;
 
-/// Any seed does; a fixed one makes the demo's hash the same everywhere.
+/// Seed of the transferred data. It is fixed, so that the hash is the same on all machines.
 const DATA_SEED: u64 = 0x5057_4d57;
 
-const SHOW_EVERY: Dur = Dur::from_ms(100);
+const PROGRESS_INTERVAL: Dur = Dur::from_ms(100);

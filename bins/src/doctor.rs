@@ -1,9 +1,9 @@
-//! `spanwire doctor`: whether Spanwire works on this machine and this interface, and what to do.
+//! `spanwire doctor`: checks of this machine and its interfaces, with a fix for each failure.
 //!
 //! The checks are those of [`spanwire_host::diagnosis`].
 
 use crate::exit::Exit;
-use crate::report::say;
+use crate::report::print_text;
 use clap::Args;
 use serde::Serialize;
 use spanwire_host::diagnosis::{Check, HostFacts, InterfaceFacts, Status, worst};
@@ -16,13 +16,13 @@ use std::net::IpAddr;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct DoctorArgs {
-    /// Network interface; without it all are listed, with a line each
+    /// Network interface to check in detail [default: all, a line each]
     #[arg(long)]
     pub dev: Option<String>,
-    /// The receive queue that is to be served
+    /// Receive queue to serve
     #[arg(long, default_value_t = 0, requires = "dev")]
     pub queue: u32,
-    /// Also look whether this address is reached through the interface
+    /// Also check whether the interface reaches this address
     #[arg(long, value_name = "ADDR", requires = "dev")]
     pub peer: Option<IpAddr>,
     /// Print JSON
@@ -30,35 +30,35 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// What there is to say, as JSON.
+/// The JSON object that `spanwire doctor --json` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoctorReport {
-    /// Nothing makes Spanwire impossible: on that interface, or on one of them at least.
+    /// No check of the machine failed, and none of the given interface, or of at least one.
     pub ok: bool,
-    /// The machine and this process.
+    /// Checks of the machine and of this process.
     pub host: Vec<Check>,
-    /// The interfaces looked at.
+    /// The interfaces checked.
     pub interfaces: Vec<InterfaceReport>,
 }
 
-/// What there is to say of one interface.
+/// The checks of one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InterfaceReport {
     /// Its name.
     pub dev: String,
-    /// The worst of its checks.
+    /// The worst status of its checks.
     pub status: Status,
-    /// All of them.
+    /// Its checks.
     pub checks: Vec<Check>,
 }
 
-/// Looks, and prints what it finds on stdout.
+/// Runs the checks and prints the report on stdout.
 ///
 /// # Returns
-/// 1 when something makes Spanwire impossible, else 0.
+/// 1 if a check fails (see [`DoctorReport::ok`]), else 0.
 ///
 /// # Errors
-/// No such interface, `/proc` cannot be read, or the kernel cannot be asked.
+/// The interface does not exist, `/proc` cannot be read, or a netlink request fails.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Error> {
     let report = DoctorReport::read(args)?;
     let text = if args.json {
@@ -68,7 +68,7 @@ pub fn run(args: &DoctorArgs) -> Result<Exit, Error> {
     } else {
         report.to_list()
     };
-    say(&text);
+    print_text(&text);
     Ok(if report.ok { Exit::Success } else { Exit::Failure })
 }
 
@@ -94,7 +94,7 @@ impl DoctorReport {
         Self { ok, host, interfaces }
     }
 
-    /// Everything, for people.
+    /// All checks as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::from("this machine\n");
@@ -119,7 +119,7 @@ impl DoctorReport {
         text
     }
 
-    /// A line for each interface, and what is wrong with the machine.
+    /// The failed checks of the machine, and a line for each interface, as text.
     #[must_use]
     pub fn to_list(&self) -> String {
         let mut text = String::new();
@@ -146,10 +146,10 @@ impl DoctorReport {
 }
 
 const AFTER_HELP: &str = "\
-Each check is ok, warn (works, but slower or not for everybody) or FAIL (Spanwire cannot work), with
-what was found and a command that mends it. Nothing is attached, bound or changed.
+Each check is ok, warn (works, but slower or not for all users) or FAIL (Spanwire cannot work), with
+the state found and a command that fixes it. Nothing is attached, bound or changed.
 
-Exit code: 1 when something makes Spanwire impossible, else 0.";
+Exit code: 1 if a check fails, else 0.";
 
 #[cfg(test)]
 mod tests {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn to_list__a_line_each_with_the_worst() {
+    fn to_list__has_a_line_per_interface_with_its_worst_check() {
         let report = DoctorReport::new(
             vec![Check::ok("cores", "2"), Check::fail("rights", "none", "setcap")],
             vec![

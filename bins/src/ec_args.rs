@@ -1,4 +1,4 @@
-//! `--ec` and `--lb`: parity beside the data, and which path each packet takes.
+//! `--ec` and `--lb`: erasure coding and load balancing.
 
 use spanwire_erasure::Scheme;
 use spanwire_host::fabric::Error;
@@ -10,23 +10,23 @@ use spanwire_transport::{Balance, ErasureCoding};
 /// Erasure coding and load balancing of every queue pair. Only SR has them.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct EcArgs {
-    /// Erasure coding of what this end sends: blocks of X data and Y parity packets; auto is 8,2
-    /// where the round trip is 0.5 ms or more
+    /// Erasure coding of sent data: blocks of X data and Y parity packets; auto is 8,2 if the base
+    /// RTT is 0.5 ms or more, else off
     #[arg(long, value_name = "off|auto|X,Y[,cauchy]", default_value = "off", value_parser = coding)]
     ec: Coding,
-    /// Parity follows the loss that is measured, between MIN and MAX packets of a block
+    /// Adapt the parity to the measured loss, between MIN and MAX packets of a block
     #[arg(long, value_name = "MIN,MAX", value_parser = bounds)]
     ec_adaptive: Option<(u8, u8)>,
-    /// Load balancing of what this end sends, by name (docs/loadbalance.md); without, one path
+    /// Load balancing of sent data by name (docs/loadbalance.md) [default: one path]
     #[arg(long, value_name = "NAME[,KEY=VALUE...]", value_parser = choice)]
     lb: Option<Choice>,
 }
 
 impl EcArgs {
-    /// The erasure coding that is wanted, if one is.
+    /// The erasure coding of `--ec`, if given.
     ///
     /// # Errors
-    /// There are no such blocks, or bounds without a code.
+    /// The block size is invalid, or `--ec-adaptive` is given without `--ec`.
     pub(crate) fn erasure(&self) -> Result<Option<ErasureCoding>, Error> {
         let Some(coding) = self.ec.0 else {
             return match self.ec_adaptive {
@@ -34,7 +34,8 @@ impl EcArgs {
                 Some(_) => Err("--ec-adaptive needs --ec".into()),
             };
         };
-        // A block that may grow begins with the code that it can grow in.
+        // P and Q have at most two parity packets. If parity may exceed that, use a scheme that
+        // supports the maximum from the start.
         let scheme = match self.ec_adaptive {
             Some((_, most)) if coding.scheme == Scheme::PQ => Scheme::for_parity(most.into()),
             _ => coding.scheme,
@@ -50,10 +51,10 @@ impl EcArgs {
         }
     }
 
-    /// The load balancing that is wanted, if one is, with a seed that no other run has.
+    /// The load balancing of `--lb`, if given, with a random seed.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// The system provides no random seed.
     pub(crate) fn balance(&self) -> Result<Option<Balance>, Error> {
         let Some(choice) = self.lb else { return Ok(None) };
         let seed = seed::random().map_err(|e| format!("no randomness for --lb: {e}"))?;
@@ -61,14 +62,14 @@ impl EcArgs {
     }
 }
 
-/// A code as `--ec` takes it.
+/// An erasure code in the syntax of `--ec`.
 pub(crate) fn text(coding: &ErasureCoding) -> String {
     let ErasureCoding { data, parity, scheme, .. } = coding;
     let usual = *scheme == Scheme::for_parity((*parity).into());
     format!("{data},{parity}{}", if usual { "" } else { ",cauchy" })
 }
 
-/// What `--ec` says.
+/// The value of `--ec`; `None` for `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Coding(Option<ErasureCoding>);
 
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn erasure__is_what_was_said() {
+    fn erasure__follows_the_options() {
         let of = |words: &[&str]| args(words).erasure().unwrap();
         assert_eq!(of(&[]), None);
         assert_eq!(of(&["--ec", "off"]), None);
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn erasure__refuses_what_the_engine_would_and_says_why() {
+    fn erasure__rejects_invalid_codes_with_a_reason() {
         for (words, said) in [
             (&["--ec", "8"][..], "such as 8,2"),
             (&["--ec", "8,2,xor"], "such as 8,2"),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn balance__no_two_runs_draw_alike() {
+    fn balance__seeds_differ_between_runs() {
         let args = args(&["--lb", "unolb,subflows=4"]);
         let (one, other) = (args.balance().unwrap().unwrap(), args.balance().unwrap().unwrap());
         assert_eq!(one.choice.to_string(), "unolb,subflows=4");
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn text__reads_back() {
+    fn text__round_trips() {
         for said in ["8,2", "4,1", "10,4", "8,2,cauchy"] {
             let coding = coding(said).unwrap().0.unwrap();
             assert_eq!(text(&coding), said);

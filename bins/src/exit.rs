@@ -1,7 +1,7 @@
-//! The exit codes of `spanwire`: one table for every command, as docs/TOOLS.md shows it.
+//! The exit codes of `spanwire`: one table for all commands, the same as in docs/TOOLS.md.
 //!
-//! An error that has a code of its own is a [`Failed`], or one of the error types that [`Exit::of`]
-//! knows; every other error ends with [`Exit::Failure`].
+//! An error with its own code is a [`Failed`], or one of the error types that [`Exit::of`] knows.
+//! All other errors exit with [`Exit::Failure`].
 
 use spanwire_copy::session::End;
 use spanwire_copy::talk::NotBegun;
@@ -13,29 +13,29 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// How a command ends. The discriminant is the exit code.
+/// The outcome of a command. The discriminant is the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything that was asked for is done, and right.
+    /// The command completed without errors.
     Success = 0,
-    /// The command could not run, or what it looked at is not in order.
+    /// The command could not run, or a check failed.
     Failure = 1,
-    /// The command line, or a file that it names, is wrong.
+    /// The command line, or a file that it names, is invalid.
     Usage = 2,
-    /// It ran well, but missed a threshold that was set for it.
+    /// The run completed, but missed a threshold of the command line.
     ThresholdMissed = 3,
-    /// The peer does not answer, or stopped answering.
+    /// The peer does not respond, or stopped responding.
     PeerUnreachable = 4,
-    /// Bytes differ, or not everything is in place.
+    /// Bytes differ, or the transfer is incomplete.
     TransferWrong = 5,
-    /// `lab exec`: the command is there and cannot be run; as a shell reports it.
+    /// `lab exec`: the command exists but cannot be run (a shell's code).
     CannotExec = 126,
-    /// `lab exec`: there is no such command; as a shell reports it.
+    /// `lab exec`: the command does not exist (a shell's code).
     NoCommand = 127,
-    /// SIGINT cut a job short; 128 + 2, as a shell reports a process that the signal ended.
+    /// SIGINT ended the command early: 128 + 2, a shell's code for a process that it killed.
     Interrupted = 130,
-    /// SIGTERM cut a job short; 128 + 15.
+    /// SIGTERM ended the command early: 128 + 15.
     Terminated = 143,
 }
 
@@ -47,7 +47,7 @@ pub struct Failed {
 }
 
 impl Exit {
-    /// All of them, in the order of their codes.
+    /// All exit codes, ascending.
     pub const ALL: [Self; 10] = [
         Self::Success,
         Self::Failure,
@@ -67,7 +67,7 @@ impl Exit {
         self as u8
     }
 
-    /// What it means, as docs/TOOLS.md has it.
+    /// The meaning, as in docs/TOOLS.md.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Exit {
         }
     }
 
-    /// How `error` ends the process.
+    /// The exit code for `error`.
     #[must_use]
     pub fn of(error: &Error) -> Self {
         if let Some(failed) = error.downcast_ref::<Failed>() {
@@ -121,27 +121,27 @@ impl Exit {
 }
 
 impl Failed {
-    /// `why`, which ends the process with `exit`.
+    /// An error with message `why` and exit code `exit`.
     #[must_use]
     pub fn new(exit: Exit, why: impl fmt::Display) -> Self {
         Self { exit, why: why.to_string() }
     }
 
-    /// `why`, which ends the process as `cause` would.
+    /// An error with message `why` and the exit code of `cause`.
     #[must_use]
-    pub fn because_of(cause: impl Into<Error>, why: impl fmt::Display) -> Self {
+    pub fn with_cause(cause: impl Into<Error>, why: impl fmt::Display) -> Self {
         Self::new(Exit::of(&cause.into()), why)
     }
 
-    /// `why`, after the network error `cause`.
+    /// An error with message `why` whose exit code follows from the network error `cause`.
     #[must_use]
-    pub fn on_the_way(cause: &io::Error, why: impl fmt::Display) -> Self {
+    pub fn network(cause: &io::Error, why: impl fmt::Display) -> Self {
         let exit = if is_unreachable(cause) { Exit::PeerUnreachable } else { Exit::Failure };
         Self::new(exit, why)
     }
 }
 
-/// The command line, or a file that it names, is wrong: for `map_err`.
+/// An error with exit code [`Exit::Usage`]; for `map_err`.
 #[must_use]
 pub fn usage(why: impl fmt::Display) -> Error {
     Failed::new(Exit::Usage, why).into()
@@ -161,7 +161,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// True if a call failed because the peer does not answer, or is gone.
+/// True if the call failed because the peer is unreachable or closed the connection.
 fn is_unreachable(e: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of__tells_a_silent_peer_from_a_peer_that_refuses() {
+    fn of__distinguishes_silent_from_refusing_peers() {
         let io = |kind| io::Error::from(kind);
         let unreachable: [Error; 6] = [
             OobError::Closed.into(),
@@ -229,7 +229,7 @@ mod tests {
         let usage = usage("--mtu 7");
         assert_eq!((Exit::of(&usage), usage.to_string()), (Exit::Usage, "--mtu 7".to_owned()));
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
-        let failed = Failed::on_the_way(&refused, "cannot reach it");
+        let failed = Failed::network(&refused, "cannot reach it");
         assert_eq!(Exit::of(&failed.into()), Exit::PeerUnreachable);
         let mtu = PerftestError::Mtu { wanted: 4096, largest: 1024 }.into();
         assert_eq!(Exit::of(&mtu), Exit::Usage);

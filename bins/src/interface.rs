@@ -1,14 +1,14 @@
-//! Which interface is meant, when the command line does not say.
+//! The default of `--dev`: the interface that a command uses if the command line names none.
 
 use spanwire_host::fabric::Error;
 use spanwire_io::net::{LinkInfo, Netlink, resolve};
 use std::net::IpAddr;
 
-/// The interface that `peer` is reached through: `named` when it is given.
+/// `named` if given, else the interface of the route to `peer`.
 ///
 /// # Errors
-/// There is no way to the peer from here.
-pub(crate) fn towards(named: Option<&str>, peer: IpAddr) -> Result<String, Error> {
+/// There is no route to the peer.
+pub(crate) fn of_route(named: Option<&str>, peer: IpAddr) -> Result<String, Error> {
     match named {
         Some(name) => Ok(name.to_owned()),
         None => resolve(peer, None)
@@ -17,12 +17,11 @@ pub(crate) fn towards(named: Option<&str>, peer: IpAddr) -> Result<String, Error
     }
 }
 
-/// The interface that others can reach us through: `named` when it is given, else the only one
-/// there is.
+/// `named` if given, else the only usable interface that has an address.
 ///
 /// # Errors
-/// None, or more than one, could be meant; the message lists them.
-pub(crate) fn sole(named: Option<&str>) -> Result<String, Error> {
+/// No interface qualifies, or several do; the message lists them.
+pub(crate) fn only_usable(named: Option<&str>) -> Result<String, Error> {
     if let Some(name) = named {
         return Ok(name.to_owned());
     }
@@ -33,17 +32,17 @@ pub(crate) fn sole(named: Option<&str>) -> Result<String, Error> {
             names.push(link.name);
         }
     }
-    only(&names)
+    exactly_one(&names)
 }
 
-/// Up, with a carrier, and made of Ethernet frames.
+/// True for an Ethernet interface that is up and has a carrier.
 fn is_usable(link: &LinkInfo) -> bool {
     link.up && link.running && link.ethernet && !link.loopback
 }
 
-fn only(names: &[String]) -> Result<String, Error> {
+fn exactly_one(names: &[String]) -> Result<String, Error> {
     match names {
-        [only] => Ok(only.clone()),
+        [name] => Ok(name.clone()),
         [] => Err("no Ethernet interface here is up and has an address; \
                    `spanwire doctor` says what each lacks"
             .into()),
@@ -60,18 +59,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn towards__takes_the_name_it_is_given() {
-        let nobody = [192, 0, 2, 1].into();
-        assert_eq!(towards(Some("eth7"), nobody).unwrap(), "eth7");
-        assert_eq!(sole(Some("eth7")).unwrap(), "eth7");
+    fn of_route__prefers_the_given_name() {
+        let peer = [192, 0, 2, 1].into();
+        assert_eq!(of_route(Some("eth7"), peer).unwrap(), "eth7");
+        assert_eq!(only_usable(Some("eth7")).unwrap(), "eth7");
     }
 
     #[test]
-    fn only__wants_exactly_one() {
+    fn exactly_one__rejects_none_and_several() {
         let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        assert_eq!(only(&names(&["eth0"])).unwrap(), "eth0");
-        assert!(only(&[]).unwrap_err().to_string().contains("spanwire doctor"));
-        let both = only(&names(&["eth0", "eth1"])).unwrap_err().to_string();
+        assert_eq!(exactly_one(&names(&["eth0"])).unwrap(), "eth0");
+        assert!(exactly_one(&[]).unwrap_err().to_string().contains("spanwire doctor"));
+        let both = exactly_one(&names(&["eth0", "eth1"])).unwrap_err().to_string();
         assert!(both.contains("eth0, eth1"), "{both}");
     }
 }

@@ -1,4 +1,4 @@
-//! `spanwire lab`: hosts on one machine to play with, by [`spanwire_lab`].
+//! `spanwire lab`: test hosts on one machine, by [`spanwire_lab`].
 
 mod args;
 mod text;
@@ -14,14 +14,14 @@ use spanwire_lab::{LabError, LabStatus, Made, Spec, SwitchPort, SwitchSpec, down
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Does what the arguments say and prints the answer on stdout.
+/// Runs the subcommand and prints its report on stdout.
 ///
 /// # Returns
-/// Success, or for `status` of a lab that is not up, failure. `exec` does not return if it works:
-/// the process becomes the command, so that signals and the exit code are the command's own.
+/// Success, or for `status` of a lab that is not up, failure. If `exec` succeeds it does not
+/// return: the command replaces the process, so that signals and the exit code are its own.
 ///
 /// # Errors
-/// See [`LabError`], each with its exit code; or the answer cannot be printed.
+/// See [`LabError`], each with its exit code; or the report cannot be printed.
 pub fn run(args: &LabArgs) -> Result<Exit, Error> {
     match &args.command {
         LabCommand::Up(args) => {
@@ -43,7 +43,7 @@ pub fn run(args: &LabArgs) -> Result<Exit, Error> {
     }
 }
 
-/// Makes the lab that the arguments describe.
+/// Creates the lab that the arguments describe.
 fn up(args: &UpArgs) -> Result<Made, LabError> {
     let UpArgs { mtu, prefix, prefix6, queues, queue_limit, .. } = *args;
     let name = args.lab.name.clone();
@@ -54,7 +54,7 @@ fn up(args: &UpArgs) -> Result<Made, LabError> {
     }
 }
 
-/// The switch that `file` describes; it runs as this program.
+/// The switch that `file` describes. The lab runs it with this program.
 fn read_switch(file: &Path) -> Result<SwitchSpec, String> {
     let shown = file.display();
     let config = std::fs::read_to_string(file).map_err(|e| format!("cannot read {shown}: {e}"))?;
@@ -68,8 +68,8 @@ fn read_switch(file: &Path) -> Result<SwitchSpec, String> {
     Ok(SwitchSpec { program, config, ports, frame_room: PORT_FRAME_ROOM })
 }
 
-/// The error with its exit code: as a shell does, 127 for a program that does not exist and 126 for
-/// one that cannot be run; 2 for bad arguments; else 1.
+/// The error with its exit code. As in a shell, 127 means that the program does not exist and 126
+/// that it cannot be run. Bad arguments give 2, other errors 1.
 fn failed(error: LabError) -> Error {
     Failed::new(exit(&error), error).into()
 }
@@ -89,7 +89,7 @@ fn exit(error: &LabError) -> Exit {
     }
 }
 
-/// Prints a report as JSON or as text. A reader that has gone away is no error.
+/// Prints a report as JSON or as text. A closed pipe is no error.
 fn print<T: Serialize>(json: bool, report: &T, text: fn(&T) -> String) -> Result<(), Error> {
     let cannot = |e: io::Error| Error::from(format!("cannot print the answer: {e}"));
     let text = if json {

@@ -1,20 +1,21 @@
-//! The spanwire command.
+//! The `spanwire` command as a library.
 //!
-//! The subcommands are here as a library, so that tests and benchmarks run what users run.
+//! Tests and benchmarks call the same functions as the binary.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | [`demo`] | `spanwire demo`: two hosts, a verified transfer, short measurements |
 //! | [`perf`] | `spanwire perf server` and `client` |
 //! | [`copy`] | `spanwire copy send` and `receive` |
-//! | [`doctor`] | `spanwire doctor`: does it work here, and what to do |
-//! | [`lab`] | `spanwire lab`: hosts to play with, joined by a cable or a switch |
-//! | [`switch`] | `spanwire switch`: a network in the middle |
-//! | [`pcap`] | `spanwire pcap`: what a capture holds |
-//! | [`exit`] | the exit codes of all of them |
-//! | [`path_report`] | what reports say of erasure coding and paths |
+//! | [`doctor`] | `spanwire doctor`: checks of the machine and of an interface, with fixes |
+//! | [`lab`] | `spanwire lab`: test hosts in network namespaces, joined by a cable or a switch |
+//! | [`switch`] | `spanwire switch`: an emulated switch between interfaces |
+//! | [`pcap`] | `spanwire pcap`: packets, ICRCs and flows of a capture |
+//! | [`exit`] | the exit codes of all subcommands |
+//! | [`path_report`] | erasure coding and paths in reports |
 //! | [`report`] | tables, JSON and progress |
 //! | [`rates`] | `spanwire plot`: rates of several processes, and a switch's queue |
+//! | [`signals`] | SIGINT and SIGTERM as a flag |
 //! | [`sim`] | `spanwire sim`: simulated networks |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]

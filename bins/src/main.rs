@@ -19,23 +19,23 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Move verified bytes between two hosts made on the spot
+    /// Run a verified transfer and short measurements between two temporary hosts
     Demo(demo::DemoArgs),
     /// Measure bandwidth and latency between two hosts
     Perf(Box<perf::PerfArgs>),
     /// Copy files and directories to another host
     Copy(copy::CopyArgs),
-    /// Hosts on this machine to play with, joined by a cable or a switch
+    /// Make test hosts on this machine, joined by a cable or a switch
     Lab(lab::LabArgs),
-    /// A switch between interfaces, with rates, delays and faults behind its ports
+    /// Run a switch between interfaces, with rates, delays and faults on its ports
     Switch(switch::SwitchArgs),
-    /// Find out whether Spanwire works on an interface, and what to do if not
+    /// Check whether Spanwire works on an interface, and show fixes
     Doctor(doctor::DoctorArgs),
     /// Decode captures and check every ICRC
     Pcap(pcap::PcapArgs),
     /// Draw rates of several perf runs over time, or completion times of several simulations
     Plot(rates::PlotArgs),
-    /// Simulate networks of hosts and switches: the same engine, repeatable from a seed
+    /// Simulate networks of hosts and switches with the same engine, repeatable from a seed
     Sim(sim::SimArgs),
 }
 
@@ -53,11 +53,11 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<Exit, Error> {
     match &cli.command {
-        // Without our signal handlers: `lab exec` becomes the command it runs.
+        // No signal handlers: `lab exec` replaces the process by the command it runs.
         Command::Lab(args) => lab::run(args),
-        // Without them, too: a signal simply ends these, with the code that a shell makes of it.
+        // No signal handlers: the default action ends these commands at once.
         Command::Pcap(args) => Ok(pcap::run(args)),
-        // 1 is for what checkers find: what cannot run is wrong usage.
+        // Exit code 1 means that a checker failed, so an error of the run is wrong usage.
         Command::Sim(args) => sim::run(args).map_err(usage),
         Command::Doctor(args) => doctor::run(args),
         Command::Plot(args) => rates::run(args).map_err(usage),
@@ -68,8 +68,8 @@ fn run(cli: &Cli) -> Result<Exit, Error> {
     }
 }
 
-/// Runs a command that a signal ends in good order. What fails because of the signal ends as the
-/// signal does.
+/// Runs a command that shuts down in order on SIGINT or SIGTERM. An error after the signal exits
+/// with the signal's code, because the signal is its likely cause.
 fn until_signal(command: impl FnOnce(&Interrupt) -> Result<Exit, Error>) -> Result<Exit, Error> {
     let interrupt = Interrupt::install()?;
     command(&interrupt).map_err(|why| match interrupt.is_set() {
@@ -78,7 +78,7 @@ fn until_signal(command: impl FnOnce(&Interrupt) -> Result<Exit, Error>) -> Resu
     })
 }
 
-/// Warnings and errors by default; RUST_LOG asks for more.
+/// Logs to stderr: warnings and errors by default, else the filter in `RUST_LOG`.
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));

@@ -1,4 +1,4 @@
-//! What reports say of erasure coding and paths.
+//! Erasure coding and paths in reports.
 
 use serde::Serialize;
 use spanwire_base::Dur;
@@ -10,43 +10,42 @@ use spanwire_transport::{Agreed, Balance, ErasureCoding};
 /// `ec`, `lb` and `paths` of a report in JSON.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PathsReport {
-    /// Erasure coding of what was sent; null where none was wanted.
+    /// Erasure coding of sent data; null if none was requested.
     pub ec: Option<EcRow>,
-    /// Load balancing of what was sent; null where none was wanted.
+    /// Load balancing of sent data; null if none was requested.
     pub lb: Option<LbRow>,
-    /// The paths that packets took, as far as they were chosen: the last 64 of each queue pair,
-    /// and at most 1024.
+    /// The paths that a load balancer chose: the last 64 of each queue pair, at most 1024.
     pub paths: Vec<PathRow>,
 }
 
-/// Erasure coding that was wanted.
+/// The requested erasure coding.
 #[derive(Clone, Debug, Serialize)]
 pub struct EcRow {
-    /// The blocks.
+    /// The code and its block size.
     #[serde(flatten)]
     pub coding: Coding,
-    /// Both ends know it. With `from_base_rtt_ns` the round trip decides beside.
+    /// Both ends support it. With `from_base_rtt_ns`, coding also needs that base RTT.
     pub in_force: bool,
-    /// Why it is not in force.
+    /// The reason if it is not in force.
     pub why_not: Option<&'static str>,
 }
 
-/// Load balancing that was wanted, and what happened on all paths together.
+/// The requested load balancing, and its totals of all paths.
 #[derive(Clone, Debug, Serialize)]
 pub struct LbRow {
-    /// Its name, and the parameters that are not as usual.
+    /// Name, and the parameters that differ from their defaults.
     pub name: String,
-    /// Both ends know it.
+    /// Both ends support it.
     pub in_force: bool,
-    /// Why it is not in force.
+    /// The reason if it is not in force.
     pub why_not: Option<&'static str>,
-    /// Packets that were given a path.
+    /// Packets for which a path was selected.
     pub packets: u64,
-    /// Of these, packets sent again.
+    /// Of these, retransmissions.
     pub retransmits: u64,
-    /// How often a path was given up for another.
+    /// Reroutes: a path of a flow, or of one of its subflows, was replaced by another.
     pub reroutes: u64,
-    /// How often a whole flow moved.
+    /// Reroutes of a whole flow.
     pub moves: u64,
     /// Packets presumed lost, on any path.
     pub presumed_lost_packets: u64,
@@ -63,24 +62,25 @@ pub struct PathRow {
     pub port: u16,
     /// `live`, `suspect`, `bad` or `retired` (docs/loadbalance.md).
     pub state: &'static str,
-    /// Packets that took it.
+    /// Packets sent on it.
     pub sent_packets: u64,
-    /// Packets that arrived.
+    /// Packets acknowledged.
     pub acked_packets: u64,
     /// Packets presumed lost. Some may have arrived later.
     pub presumed_lost_packets: u64,
-    /// Of those that arrived, packets that came marked.
+    /// Of the acknowledged packets, those with a CE mark.
     pub marked_packets: u64,
-    /// The round trip, smoothed; null while none is measured.
+    /// Smoothed RTT; null before the first sample.
     pub srtt_us: Option<f64>,
-    /// The smallest.
+    /// Minimum RTT; null before the first sample.
     pub min_rtt_us: Option<f64>,
-    /// How often it was given up for another.
+    /// Reroutes from this path to another.
     pub left: u64,
 }
 
 impl PathsReport {
-    /// What was wanted, as far as `agreed` allows it, and the paths of the queue pairs.
+    /// The report of the requested coding and balancing, in force if `agreed` allows them, and of
+    /// the paths of the queue pairs.
     #[must_use]
     pub fn of(
         agreed: &Agreed,
@@ -99,7 +99,7 @@ impl PathsReport {
         Self { ec, lb, paths: rows.take(PATHS_MAX).collect() }
     }
 
-    /// A line for people where anything was wanted.
+    /// A line of text; `None` if neither was requested.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         let ec = self.ec.as_ref().map(
@@ -177,7 +177,7 @@ fn microseconds(d: Dur) -> f64 {
     d.as_ns() as f64 / 1e3
 }
 
-/// Of a thousand queue pairs nobody reads more.
+/// Limit of paths in a report: bounds its size with a thousand queue pairs.
 const PATHS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn of__says_why_something_is_not_in_force() {
+    fn of__has_the_reason_if_not_in_force() {
         let (erasure, balance) = wanted();
         let report = PathsReport::of(&Agreed::Rc, Some(&erasure), Some(&balance), &[]);
         let json = serde_json::to_value(&report).unwrap();

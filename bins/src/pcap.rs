@@ -1,4 +1,4 @@
-//! `spanwire pcap`: what a capture holds, packet by packet, every ICRC checked.
+//! `spanwire pcap`: the packets of a capture, with every ICRC checked.
 
 use crate::exit::Exit;
 use clap::Args;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct PcapArgs {
-    /// Captures to read, pcap or pcapng; - is standard input
+    /// Captures to read, pcap or pcapng; - for standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Print JSON: one line for each file, an object with its counts
@@ -23,58 +23,57 @@ pub struct PcapArgs {
     /// Print a table of flows instead of the packets
     #[arg(long)]
     pub summary: bool,
-    /// Only packets for this queue pair, or sent as a datagram from it; repeat for more. The
-    /// counts and the exit code are of all packets
+    /// Show only packets to this queue pair, or datagrams from it; repeatable. The counts and the
+    /// exit code cover all packets
     #[arg(long, value_name = "QPN", value_parser = parse_qpn)]
     pub qp: Vec<u32>,
-    /// Print the frames that are not RoCE, too
+    /// Print also frames that are not RoCE
     #[arg(long, conflicts_with_all = ["json", "summary", "qp"])]
     pub all: bool,
 }
 
-/// What a file holds, as a line of JSON.
+/// The counts of a file, as a line of JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct FileReport {
-    /// The file, as it was named.
+    /// The file, as named on the command line.
     pub file: String,
     /// Frames of any kind.
     pub frames: u64,
     /// Frames that are not RoCE packets.
     pub other_frames: u64,
-    /// Packets to UDP port 4791: those with a good, a bad and an unchecked ICRC.
+    /// Packets to UDP port 4791: the sum of good, bad and unchecked ICRCs.
     pub roce_packets: u64,
-    /// Packets whose ICRC is right.
+    /// Packets with a correct ICRC.
     pub icrc_good: u64,
-    /// Packets whose ICRC is wrong.
+    /// Packets with a wrong ICRC.
     pub icrc_bad: u64,
-    /// Packets without an ICRC, or that are not all in the file.
+    /// Packets without an ICRC, or truncated in the file.
     pub icrc_unchecked: u64,
-    /// Packets of which the file holds only the beginning.
+    /// Packets that the file holds only in part.
     pub truncated: u64,
-    /// Packets that a receiver would drop for another reason than the ICRC.
+    /// Packets that a receiver would drop for a reason other than the ICRC.
     pub parse_errors: u64,
-    /// Those, by reason.
+    /// The parse errors by reason.
     pub parse_error_reasons: BTreeMap<&'static str, u64>,
     /// Packets by opcode.
     pub opcodes: BTreeMap<String, u64>,
-    /// The flows, if they were asked for.
+    /// The flows, with `--summary`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<Vec<FlowRow>>,
-    /// Why the file could not be read, or not to its end.
+    /// The error, if the file could not be read to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Reads all the files and prints what they hold.
+/// Reads all files and prints their packets.
 ///
 /// # Returns
-/// 0 when every packet is good, 1 when one has a bad ICRC or does not parse, 2 when a file could
-/// not be read to its end. When nobody reads the output any more (`| head`), it ends there, with
-/// the code for what it has seen.
+/// 0 if all packets are good, 1 if one has a bad ICRC or does not parse, 2 if a file could not be
+/// read to its end. If the output pipe is closed (`| head`), it stops with the code so far.
 #[must_use]
 pub fn run(args: &PcapArgs) -> Exit {
     let stdout = io::stdout().lock();
-    // At a terminal or behind a live capture a line is wanted when its packet is there.
+    // On a terminal or with a live capture, each line is printed as soon as its packet is read.
     let live = io::stdout().is_terminal() || args.files.iter().any(|f| f == Path::new("-"));
     let mut out: Box<dyn Write> =
         if live { Box::new(stdout) } else { Box::new(BufWriter::new(stdout)) };
@@ -100,7 +99,7 @@ pub fn run(args: &PcapArgs) -> Exit {
 }
 
 impl FileReport {
-    /// What the process should end with if this were the only file: see [`run`].
+    /// The exit code if this were the only file: see [`run`].
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
@@ -110,7 +109,7 @@ impl FileReport {
         }
     }
 
-    /// Reads file number `i` and prints it; fails only where printing does.
+    /// Reads file number `i` and prints it; fails only if printing fails.
     fn read(
         &mut self,
         path: &Path,
@@ -190,7 +189,7 @@ impl FileReport {
                 writeln!(out, "{line}")?;
             }
         }
-        // Silence on frames that nobody has looked into would pass for "all is well".
+        // Report frames that were not decoded, because silence would suggest that all are good.
         self.error = unknown_link.map(|link| {
             format!("has frames of link type {link}; Ethernet, Linux cooked and raw IP are read")
         });
@@ -222,7 +221,7 @@ impl FileReport {
         }
     }
 
-    /// What is printed when the file has been read.
+    /// Prints the summary after the last packet.
     fn write_end(
         &mut self,
         args: &PcapArgs,
@@ -235,7 +234,7 @@ impl FileReport {
             return writeln!(out);
         }
         if self.error.is_some() && self.frames == 0 {
-            // The error says it all.
+            // The error is sufficient.
             return Ok(());
         }
         if args.summary {
@@ -244,7 +243,7 @@ impl FileReport {
         writeln!(out, "{}", self.to_text())
     }
 
-    /// The counts in words.
+    /// The counts as text.
     fn to_text(&self) -> String {
         let Self { frames, roce_packets, icrc_good, icrc_bad, .. } = self;
         let mut text = format!(
@@ -263,7 +262,7 @@ impl FileReport {
     }
 }
 
-/// True for a frame that the filters let through.
+/// True for a frame that passes the filters.
 fn is_wanted(decoded: &Decoded<'_>, args: &PcapArgs) -> bool {
     let Decoded::Roce(packet) = decoded else {
         return args.all;
@@ -273,7 +272,7 @@ fn is_wanted(decoded: &Decoded<'_>, args: &PcapArgs) -> bool {
     args.qp.is_empty() || [src_qp, dest_qp].iter().flatten().any(|qp| args.qp.contains(qp))
 }
 
-/// A queue pair number, decimal or with 0x.
+/// Parses a queue pair number, decimal or with 0x.
 fn parse_qpn(text: &str) -> Result<u32, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -286,13 +285,13 @@ fn parse_qpn(text: &str) -> Result<u32, String> {
 }
 
 const AFTER_HELP: &str = "\
-A RoCE packet is one to UDP port 4791 that is no IP fragment. It is bad when its ICRC is wrong, or
-when it does not parse: a receiver would drop it. A packet that the capture holds only the beginning
-of (a snap length) is shown and counted as truncated; its ICRC cannot be checked, and it is not bad.
+A RoCE packet is an unfragmented IP packet to UDP port 4791. It is bad if its ICRC is wrong or if it
+does not parse, because a receiver would drop it. A packet cut by the snap length is shown and
+counted as truncated. Its ICRC cannot be checked, and it is not bad.
 
-Exit code: 0 all good, 1 a bad packet, 2 a file that cannot be read to its end.
+Exit code: 0 if all packets are good, 1 if one is bad, 2 if a file cannot be read to its end.
 
-With --json each file is one line of its own (JSON Lines): `jq .icrc_bad` reads one file or many.
+With --json each file is one line (JSON Lines): `jq .icrc_bad` reads one file or many.
 
 Examples:
   spanwire pcap trace.pcap

@@ -12,7 +12,7 @@ pub use args::PerfArgs;
 use crate::exit::{Exit, usage};
 use crate::path_report::PathsReport;
 use crate::rates;
-use crate::report::{op_name, packets, say};
+use crate::report::{op_name, packets, print_text};
 use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
@@ -28,29 +28,29 @@ use test_args::OobKind;
 /// Runs the subcommand.
 ///
 /// # Errors
-/// It could not run; the message says what is wrong, where, and what to do.
+/// The run fails; the message names the cause, the place and a remedy.
 pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match &args.command {
         PerfCommand::Server(args) => {
             let mut args = args.clone();
             args.common.choose_dev(None)?;
             match args.test.oob {
-                OobKind::Spanwire => serve(&args, interrupt),
-                OobKind::Perftest => perftest::serve(&args, interrupt),
+                OobKind::Spanwire => run_server(&args, interrupt),
+                OobKind::Perftest => perftest::run_server(&args, interrupt),
             }
         }
         PerfCommand::Client(args) => {
             let mut args = args.clone();
             args.common.choose_dev(Some(args.server))?;
             match args.test.oob {
-                OobKind::Spanwire => ask(&args, interrupt),
-                OobKind::Perftest => perftest::ask(&args, interrupt),
+                OobKind::Spanwire => run_client(&args, interrupt),
+                OobKind::Perftest => perftest::run_client(&args, interrupt),
             }
         }
     }
 }
 
-fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
+fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.test.check_own_server().map_err(usage)?;
     let common = &args.common;
     common.check()?;
@@ -65,7 +65,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let mut room = Room::new(listen_on(common, port)?, args.test.address);
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
+        print_text(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
     }
     while !interrupt.is_set() {
         let (guest, end) = match room.next(&mut station)? {
@@ -74,7 +74,7 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
             Some(Event::Asks(mut guest, request)) => {
                 match station.serve_request(&mut guest, &request, &|| interrupt.is_set()) {
                     Ok(served) => {
-                        tell_served(common, guest.address(), &served);
+                        print_served(common, guest.address(), &served);
                         if served.complete {
                             room.take_back(guest);
                             continue;
@@ -86,12 +86,13 @@ fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
                 }
             }
         };
-        // One that came and went was no client, but somebody who looked whether we are there.
+        // A connection closed without a request is a port probe, not a client: `--one-off`
+        // does not count it.
         let was_client = guest.has_spoken();
         match end {
             Ok(()) => {}
             Err(e) if args.one_off && was_client || station.port_is_gone() => return Err(e),
-            // The next client must not suffer from this one.
+            // An error of one client must not end the server.
             Err(e) => eprintln!("client {}: {e}", shown(guest.address())),
         }
         if args.one_off && was_client {
@@ -106,7 +107,7 @@ fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
     listen(dev, port).map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
 }
 
-fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
+fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.test.check_own_client().map_err(usage)?;
     let common = &args.common;
     common.check()?;
@@ -124,11 +125,11 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));
         let (qps, packets) = (job.qps, packets(station.agreed(), job.path_mtu));
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
+        print_text(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
     let report = station.run(&mut oob, job, |watch| {
-        meter.look(watch.now(), watch.app().progress(), || Some(watch.flows()));
+        meter.sample(watch.now(), watch.app().progress(), || Some(watch.flows()));
         interrupt.is_set()
     })?;
     let report = ClientReport::of(args, &report, &station, meter);
@@ -139,14 +140,14 @@ fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         std::fs::write(path, svg).map_err(|e| format!("--plot {}: {e}", path.display()))?;
     }
     if common.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&text(&report));
+        print_text(&text(&report));
     }
     Ok(if interrupt.is_set() { interrupt.exit() } else { report.exit })
 }
 
-fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
+fn print_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
     let Served { job, agreed, congestion, paths, messages, complete, counters } = served;
     if common.json {
         let paths = PathsReport::from(paths);
@@ -156,20 +157,20 @@ fn tell_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
             "ec": paths.ec, "lb": paths.lb, "paths": paths.paths,
             "complete": complete, "counters": nonzero(counters),
         });
-        say(&format!("{line}\n"));
+        print_text(&format!("{line}\n"));
         return;
     }
     let end = if *complete { "done" } else { "the client went away" };
     let (peer, op, size) = (shown(peer), op_name(job.op), bytes(job.size.into()));
-    say(&format!("{peer}: {op} of {size}: {end}\n"));
+    print_text(&format!("{peer}: {op} of {size}: {end}\n"));
 }
 
-/// A client's address, for people.
+/// A client's address in text output.
 fn shown(address: Option<IpAddr>) -> String {
     address.map_or_else(|| "-".to_owned(), |ip| ip.to_string())
 }
 
-/// Counters that have counted anything, as a JSON object.
+/// The nonzero counters as a JSON object.
 fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
     let counted = counters.iter().filter(|(_, n)| *n > 0);
     counted.map(|(name, n)| (name.clone(), (*n).into())).collect()

@@ -1,4 +1,4 @@
-//! The arguments of every command that opens an AF_XDP port for queue pairs, and what they mean.
+//! The arguments of all commands that open an AF_XDP port for queue pairs.
 
 use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
@@ -12,7 +12,7 @@ use spanwire_stream::ModeChoice;
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding, ValidConfig};
 use std::path::PathBuf;
 
-/// A port, and how much may be under way through it.
+/// An AF_XDP port, its window and its options.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct PortArgs {
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
@@ -21,7 +21,7 @@ pub(crate) struct PortArgs {
     /// How to attach: auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     xdp: XdpPreference,
-    /// Packets that may be under way; without --cc a long path wants rate x RTT, at both ends
+    /// Window: packets in flight; without --cc a long path needs rate x RTT, at both ends
     /// [default: 192, with --cc 16384]
     #[arg(long, value_name = "PKTS")]
     window: Option<u32>,
@@ -32,49 +32,49 @@ pub(crate) struct PortArgs {
     /// Pin the worker to this core
     #[arg(long)]
     pub(crate) core: Option<usize>,
-    /// Write everything sent and received to a pcap file
+    /// Write all frames sent and received to a pcap file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 }
 
 impl PortArgs {
-    /// The engine's parameters for the window, on interface `dev`.
+    /// The engine's configuration for the window and the line rate of interface `dev`.
     ///
     /// # Errors
-    /// The window is out of its range.
+    /// The window is out of range.
     pub(crate) fn config(&self, dev: &str) -> Result<ValidConfig, Error> {
         window::config(self.window(), self.cc.line_rate(dev)).map_err(usage)
     }
 
-    /// The congestion control that is named, if one is.
+    /// The congestion control of `--cc`, if given.
     ///
     /// # Errors
-    /// There is none of that name, or a parameter is wrong.
+    /// The algorithm is unknown, or a parameter is invalid.
     pub(crate) fn congestion(&self) -> Result<Option<CongestionControl>, Error> {
         self.cc.choice().map_err(usage)
     }
 
-    /// The erasure coding that is wanted, if one is.
+    /// The erasure coding of `--ec`, if given.
     ///
     /// # Errors
-    /// There is no such code.
+    /// The code is invalid.
     pub(crate) fn erasure(&self) -> Result<Option<ErasureCoding>, Error> {
         self.ec.erasure().map_err(usage)
     }
 
-    /// The load balancing that is wanted, if one is.
+    /// The load balancing of `--lb`, if given.
     ///
     /// # Errors
-    /// The system has no randomness.
+    /// The system provides no random seed.
     pub(crate) fn balance(&self) -> Result<Option<Balance>, Error> {
         self.ec.balance()
     }
 
-    /// The port on interface `dev`, with these faults. Warns if packets may arrive on a queue that
-    /// it does not serve.
+    /// The port on interface `dev`, with `faults` injected. Prints a warning if packets may arrive
+    /// on a queue that it does not serve.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The port cannot be opened.
     pub(crate) fn attach(
         &self,
         dev: &str,
@@ -85,7 +85,7 @@ impl PortArgs {
         Attachment::xdp_with(&port, &Wrap { faults, pcap: self.pcap.clone() })
     }
 
-    /// The receive queue that is served.
+    /// The receive queue that the port serves.
     pub(crate) fn queue(&self) -> u32 {
         self.queue
     }
@@ -95,26 +95,26 @@ impl PortArgs {
     }
 }
 
-/// How to attach, by its name.
+/// Parses an XDP mode.
 pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
     XdpPreference::from_name(text)
         .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
 }
 
-/// A wire mode, by its name.
+/// Parses a wire mode.
 pub(crate) fn mode(text: &str) -> Result<ModeChoice, String> {
     ModeChoice::from_name(text).ok_or_else(|| format!("{text} is no wire mode (auto, rc, sr)"))
 }
 
-/// Has the kernel end our sleeps when they are over: by default it gathers those that end within
-/// 50 us, which is four frames at 1 Gbit/s.
+/// Sets the kernel's timer slack of this process to 1 us. With the default of 50 us a sleep may
+/// end late by four frames at 1 Gbit/s.
 pub(crate) fn sleep_precisely() {
     if let Err(e) = std::fs::write("/proc/self/timerslack_ns", "1000") {
         tracing::info!("sleeps may end 50 us late: {e}");
     }
 }
 
-/// A percentage in millionths; `name` is the argument's, for the error.
+/// Converts a percentage to millionths; `name` is the option, for the error.
 pub(crate) fn ppm(name: &str, percent: f64) -> Result<u32, Error> {
     if !(0.0..=100.0).contains(&percent) {
         return Err(usage(format!("{name} {percent} is no percentage")));
@@ -133,13 +133,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preference__names_what_there_is() {
+    fn preference__errors_list_the_modes() {
         assert!(preference("skb").is_ok());
         assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
     }
 
     #[test]
-    fn mode__names_what_there_is() {
+    fn mode__errors_list_the_modes() {
         assert_eq!(mode("sr"), Ok(ModeChoice::Sr));
         assert_eq!(mode("src"), Ok(ModeChoice::Sr), "its former name");
         assert!(mode("uc").unwrap_err().contains("auto, rc, sr"));

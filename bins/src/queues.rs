@@ -1,10 +1,9 @@
-//! The receive queue that an end serves, among those of its interface: packets of the others go
-//! to the kernel.
+//! The receive queue that a port serves. Packets of the interface's other queues go to the kernel.
 
 use spanwire_host::diagnosis::{Check, InterfaceFacts, Status};
 use spanwire_host::fabric::interface;
 
-/// Warns if packets may arrive on a queue of `dev` other than `queue`.
+/// Prints a warning if packets may arrive on a queue of `dev` other than `queue`.
 pub(crate) fn warn(dev: &str, queue: u32) {
     if let Some(text) =
         facts(dev, queue).and_then(|facts| warning(dev, queue, &facts.check_queues()))
@@ -13,7 +12,7 @@ pub(crate) fn warn(dev: &str, queue: u32) {
     }
 }
 
-/// "eth0 serves queue 1; 4 receive queues: ...", for a report.
+/// The queue for a report, such as "eth0, queue 1: 4 receive queues ...".
 pub(crate) fn text(dev: &str, queue: u32) -> String {
     match facts(dev, queue).map(|facts| facts.check_queues()) {
         Some(Check { found, .. }) => format!("{dev}, queue {queue}: {found}"),
@@ -21,7 +20,7 @@ pub(crate) fn text(dev: &str, queue: u32) -> String {
     }
 }
 
-/// What doctor knows; `None` where the kernel does not say.
+/// The facts that `spanwire doctor` checks; `None` if the kernel does not report them.
 fn facts(dev: &str, queue: u32) -> Option<InterfaceFacts> {
     let link = interface(dev).ok()?;
     InterfaceFacts::read(link, queue, None).ok()

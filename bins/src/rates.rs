@@ -1,5 +1,7 @@
-//! `spanwire plot`: the rates of several `spanwire perf` over time, with what a `spanwire switch`
-//! between them saw, in one picture; or the completion times of several `spanwire sim run`.
+//! `spanwire plot`: figures of several runs.
+//!
+//! One kind shows the rates of `spanwire perf` processes over time, with queue and marks of a
+//! `spanwire switch` between them. The other compares completion times of `spanwire sim run`.
 
 mod picture;
 mod read;
@@ -9,7 +11,7 @@ pub(crate) use picture::picture;
 pub(crate) use read::{Run, Sample};
 
 use crate::exit::Exit;
-use crate::report::say;
+use crate::report::print_text;
 use spanwire_host::fabric::Error;
 use spanwire_plot::Level;
 use spanwire_switch::Human;
@@ -20,31 +22,31 @@ use violins::{Of, SeedsRun, violins};
 /// Arguments of `spanwire plot`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct PlotArgs {
-    /// What `spanwire perf client --json` printed; repeatable, a line for each
+    /// Output of `spanwire perf client --json`; repeatable, a line for each
     #[arg(long, required_unless_present = "violin", value_name = "[NAME=]FILE")]
     perf: Vec<String>,
-    /// What `spanwire sim run NAME --seeds N --json` printed; repeatable, a body for each
+    /// Output of `spanwire sim run NAME --seeds N --json`; repeatable, a violin for each
     #[arg(long, conflicts_with = "perf", value_name = "[NAME=]FILE")]
     violin: Vec<String>,
-    /// Which values make a body
+    /// Values of which a violin shows the distribution
     #[arg(long, value_enum, default_value = "fct", requires = "violin")]
     of: Of,
-    /// Their axis is logarithmic
+    /// Use a logarithmic axis for these values
     #[arg(long, requires = "violin")]
     log: bool,
-    /// What `spanwire switch ctl show --interval 0.05 --json` printed
+    /// Output of `spanwire switch ctl show --interval 0.05 --json`
     #[arg(long, value_name = "FILE", requires_all = ["port", "perf"])]
     switch: Option<PathBuf>,
-    /// The switch's port whose queue and marks are shown
+    /// The switch's port whose queue and marks are drawn
     #[arg(long, value_name = "NAME", requires = "switch")]
     port: Option<String>,
-    /// A level to hold the queue against, such as Kmin=25kB; repeatable
+    /// Draw a threshold of the queue, such as Kmin=25kB; repeatable
     #[arg(long, value_name = "NAME=BYTES", value_parser = level)]
     level: Vec<Level>,
-    /// What stands above it
+    /// Title of the figure
     #[arg(long)]
     title: Option<String>,
-    /// Where to write the SVG
+    /// SVG file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -52,11 +54,11 @@ pub struct PlotArgs {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// A file is not what it should be, or cannot be written.
+/// An input file has the wrong format, or the output cannot be written.
 pub fn run(args: &PlotArgs) -> Result<Exit, Error> {
     let svg = if args.violin.is_empty() { over_time(args)? } else { side_by_side(args)? };
     fs::write(&args.out, svg).map_err(|e| at(&args.out, &e.into()))?;
-    say(&format!("{}\n", args.out.display()));
+    print_text(&format!("{}\n", args.out.display()));
     Ok(Exit::Success)
 }
 
@@ -86,7 +88,7 @@ fn over_time(args: &PlotArgs) -> Result<String, Error> {
     Ok(picture(title, &runs, &samples, &args.level))
 }
 
-/// A file, and the name given before it or its own.
+/// Splits `[NAME=]FILE`; the default name is the file's stem.
 fn named(given: &str) -> (String, &Path) {
     if let Some((name, path)) = given.split_once('=') {
         return (name.to_owned(), Path::new(path));

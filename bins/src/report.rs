@@ -1,4 +1,4 @@
-//! How results look: tables for people, JSON for programs, a line of progress while it runs.
+//! Output of results: tables, rows of JSON and a progress line.
 
 use serde::Serialize;
 use spanwire_base::Dur;
@@ -20,15 +20,15 @@ pub struct PerfRow {
     pub size: u32,
     /// Queue pairs.
     pub qps: u32,
-    /// Messages outstanding on each.
+    /// Messages outstanding on each queue pair.
     pub depth: u32,
     /// Path MTU in payload bytes.
     pub path_mtu: u32,
-    /// Payload, 10^9 bits a second.
+    /// Goodput in 10^9 bits per second.
     pub gbps: f64,
-    /// Messages a second.
+    /// Messages per second.
     pub msgs_per_s: f64,
-    /// What the quantiles are of: `completion` (from posting to completion) or `half_rtt`.
+    /// Meaning of the quantiles: `completion` (from post to completion) or `half_rtt`.
     pub latency: &'static str,
     /// Median latency in microseconds.
     pub p50_us: f64,
@@ -38,34 +38,34 @@ pub struct PerfRow {
     pub p999_us: f64,
     /// Messages completed.
     pub messages: u64,
-    /// Messages that were outstanding when the run was ended, a second after its time.
+    /// Messages still outstanding when the run was ended, a second after its duration.
     pub unfinished: u64,
     /// Seconds from the first post to the last completion.
     pub seconds: f64,
-    /// Why it ended early, if it did.
+    /// The failure, if it ended early.
     pub error: Option<String>,
 }
 
 /// A transfer, as `transfer` in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransferRow {
-    /// What moved the data.
+    /// The operation.
     pub op: Op,
-    /// Bytes that arrived (completed).
+    /// Bytes of completed messages.
     pub bytes: u64,
     /// Queue pairs.
     pub qps: u32,
     /// Path MTU in payload bytes.
     pub path_mtu: u32,
-    /// Payload, 10^9 bits a second.
+    /// Goodput in 10^9 bits per second.
     pub gbps: f64,
     /// Seconds from the first post to the last completion, without hashing.
     pub seconds: f64,
-    /// SHA-256 of our memory.
+    /// SHA-256 of the local memory.
     pub sha256: Option<String>,
-    /// Both ends' memory has the same hash.
+    /// The memory of both ends has the same hash.
     pub sha256_match: bool,
-    /// Why it ended early, if it did.
+    /// The failure, if it ended early.
     pub error: Option<String>,
 }
 
@@ -115,7 +115,7 @@ impl TransferRow {
     }
 }
 
-/// How packets look, for people: the wire mode and what a full one carries.
+/// The wire mode and the payload of a full packet, as text.
 #[must_use]
 pub fn packets(agreed: Option<Agreed>, path_mtu: u32) -> String {
     match agreed {
@@ -157,8 +157,8 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
     out
 }
 
-/// Presumed, real and needless losses of what was sent, for people; `None` if nothing was presumed
-/// lost or retransmitted. `counters` are a report's, by name.
+/// Packets presumed lost, spuriously or not, and retransmissions, as a line of text. `None` if
+/// there were none. `counters` are those of a report, by name.
 #[must_use]
 pub fn loss_text(counters: &serde_json::Map<String, serde_json::Value>) -> Option<String> {
     let count = |name| counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
@@ -173,7 +173,7 @@ pub fn loss_text(counters: &serde_json::Map<String, serde_json::Value>) -> Optio
     })
 }
 
-/// Its name on the command line.
+/// The operation's name on the command line.
 #[must_use]
 pub fn op_name(op: Op) -> &'static str {
     match op {
@@ -192,16 +192,15 @@ pub fn seconds(d: Dur) -> f64 {
     d.as_ns() as f64 / 1e9
 }
 
-/// Prints `text` and flushes it. A reader that has gone away (`| head`) is no reason to stop: the
-/// exit code still tells how it ended.
-pub fn say(text: &str) {
+/// Prints `text` on stdout and flushes it. A closed pipe (`| head`) is ignored, because the exit
+/// code still reports the outcome.
+pub fn print_text(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody is left to tell that nobody reads.
+    // A closed stdout has no reader for an error message.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// One line on the terminal that is written over while something runs. Silent where standard error
-/// is no terminal.
+/// A progress line on the terminal that is rewritten in place. Silent if stderr is no terminal.
 #[derive(Debug)]
 pub struct LiveLine {
     shown: bool,
@@ -209,24 +208,24 @@ pub struct LiveLine {
 }
 
 impl LiveLine {
-    /// A line; `wanted` is false when the output is for programs.
+    /// An empty line; `wanted` is false if the output is JSON.
     #[must_use]
     pub fn new(wanted: bool) -> Self {
         Self { shown: wanted && std::io::stderr().is_terminal(), width: 0 }
     }
 
-    /// Shows `text` instead of what stands there.
+    /// Replaces the line by `text`.
     pub fn show(&mut self, text: &str) {
         if self.shown {
             let width = self.width.max(text.chars().count());
-            // A terminal that is gone takes no progress; the work goes on.
+            // If the terminal is gone, the work continues without progress output.
             let _ = write!(std::io::stderr(), "\r{text:<width$}");
             let _ = std::io::stderr().flush();
             self.width = text.chars().count();
         }
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub fn clear(&mut self) {
         if self.width > 0 {
             self.show("");
@@ -236,7 +235,7 @@ impl LiveLine {
     }
 }
 
-/// A bar of 30 cells, `done` of `of` full.
+/// A progress bar of 30 cells for `done` of `of`.
 #[must_use]
 pub fn bar(done: u64, of: u64) -> String {
     let cells = (done.min(of) * 30).checked_div(of).unwrap_or(0);
@@ -248,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_text__tells_presumed_from_spurious() {
+    fn loss_text__separates_presumed_and_spurious_losses() {
         let counters = serde_json::json!({
             "presumed_lost_packets": 12, "spurious_lost_packets": 9, "retransmitted_packets": 13,
         });

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a flag that loops look at.
+//! SIGINT and SIGTERM as a flag that loops poll.
 
 use crate::exit::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Set once the user asks the program to end.
+/// A flag that the first SIGINT or SIGTERM sets.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     is_set: Arc<AtomicBool>,
@@ -15,17 +15,18 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on, the first SIGINT or SIGTERM sets the flag; a second one ends the process at
-    /// once, should something hang.
+    /// Installs the handlers: the first SIGINT or SIGTERM sets the flag. A second one ends the
+    /// process at once, in case a loop hangs.
     ///
     /// # Errors
-    /// The system refuses the handler.
+    /// The kernel rejects the handler.
     pub fn install() -> io::Result<Self> {
         use signal_hook::flag;
         let this = Self::default();
         for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
-            // Actions run in this order. The shutdown looks at the flag before the last line sets
-            // it, and a reader that sees the flag also sees the signal.
+            // Actions run in the order of registration. The shutdown tests the flag before the
+            // last action sets it. The number is stored before the flag, so that a reader that
+            // sees the flag also sees the signal.
             let status = i32::from(exit.code());
             flag::register_conditional_shutdown(signal, status, Arc::clone(&this.is_set))?;
             let number = usize::try_from(signal).map_err(io::Error::other)?;
@@ -41,20 +42,20 @@ impl Interrupt {
         Self::default()
     }
 
-    /// The user asked.
+    /// True once a signal arrived.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// How a job that was cut short ends: by the signal that came, as for SIGINT if none did.
+    /// The exit code of an interrupted command: that of the signal, or of SIGINT if there was none.
     #[must_use]
     pub fn exit(&self) -> Exit {
         let terminated = usize::try_from(SIGTERM).ok() == Some(self.signal.load(Ordering::SeqCst));
         if terminated { Exit::Terminated } else { Exit::Interrupted }
     }
 
-    /// Sets the flag as a signal would: one worker's failure ends the others.
+    /// Sets the flag as a signal would, so that a failure of one worker ends the others.
     pub fn set(&self) {
         self.is_set.store(true, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! `spanwire sim`: the deterministic simulator of the crate `spanwire-sim` from the command line,
-//! with its pictures, tables and captures.
+//! `spanwire sim`: the command line of the deterministic simulator (crate `spanwire-sim`), with
+//! figures, tables and captures.
 
 mod args;
 mod capture;
@@ -25,15 +25,15 @@ use spanwire_host::fabric::Error;
 /// Runs the subcommand.
 ///
 /// # Returns
-/// 0 when all is well, 1 when a checker found something, 130 when a swarm was interrupted.
+/// 0 on success, 1 if a checker failed, 130 or 143 if a signal interrupted a swarm.
 ///
 /// # Errors
-/// It could not run; the message says what there is.
+/// The arguments are invalid; the message lists the valid ones.
 pub fn run(args: &SimArgs) -> Result<Exit, Error> {
     match &args.command {
         SimCommand::List(args) => run::list(args),
         SimCommand::Run(args) => run::run(args),
-        // Only here: an interrupt simply ends the others.
+        // Only a swarm handles signals; they end the other subcommands at once.
         SimCommand::Swarm(args) => swarm::run(args, &Interrupt::install()?),
     }
 }

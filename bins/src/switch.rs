@@ -1,9 +1,9 @@
-//! `spanwire switch`: a software switch between interfaces, with the rates, delays and faults of a
-//! real network behind its ports.
+//! `spanwire switch`: a software switch between interfaces that emulates rates, delays and faults
+//! of the lines at its ports.
 //!
-//! The switch is [`spanwire_switch`], which the simulator runs too; here its ports are AF_XDP
-//! sockets that take every frame of an interface. It carries ARP, IPv6 neighbour discovery and
-//! kernel TCP like RoCEv2.
+//! The switch is [`spanwire_switch`], which the simulator uses as well. Here its ports are AF_XDP
+//! sockets that receive all frames of an interface. Besides RoCEv2 it forwards ARP, IPv6 neighbour
+//! discovery and the kernel's TCP.
 
 mod ctl;
 mod file;
@@ -32,14 +32,14 @@ pub struct SwitchArgs {
 
 #[derive(clap::Subcommand, Clone, Debug)]
 enum SwitchCommand {
-    /// Look into a running switch, and change its rates, delays and faults
+    /// Show a running switch, or change its rates, delays and faults
     Ctl(CtlArgs),
 }
 
 /// Runs the subcommand.
 ///
 /// # Errors
-/// It could not run; the message says what is wrong, where, and what to do.
+/// The run fails; the message names the cause, the place and a remedy.
 pub fn run(args: &SwitchArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match (&args.command, &args.run) {
         (Some(SwitchCommand::Ctl(args)), _) => ctl::run(args, interrupt),

@@ -2,11 +2,11 @@
 
 use crate::error::LabError;
 use crate::made::{Made, MadeHost};
-use crate::namespace::Making;
+use crate::namespace::NewNamespace;
 use crate::{CABLE_HOSTS, DEVICE, Spec, mark, namespace};
 use spanwire_io::net::{Host, LabConfig, NetError, Netlink, TwoHosts, format_mac};
 
-/// Makes the lab; its name has been checked.
+/// Creates the lab; its name has been checked.
 ///
 /// # Errors
 /// As [`super::up`].
@@ -22,8 +22,8 @@ pub(crate) fn up(spec: &Spec) -> Result<Made, LabError> {
         pfifo: (spec.queue_limit > 0).then_some(spec.queue_limit),
     };
     let [name_a, name_b] = CABLE_HOSTS.map(|host| namespace(name, host));
-    let a = Making::new(&name_a).map_err(refused)?;
-    let b = Making::new(&name_b).map_err(refused)?;
+    let a = NewNamespace::new(&name_a).map_err(refused)?;
+    let b = NewNamespace::new(&name_b).map_err(refused)?;
     let hosts = TwoHosts::join(a.handle()?, b.handle()?, &config).map_err(refused)?;
     for host in [&hosts.a, &hosts.b] {
         Netlink::open_in(&host.ns)

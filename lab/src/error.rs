@@ -1,15 +1,15 @@
-//! What can go wrong with a lab, in words that say what to do.
+//! Errors of a lab. Each message includes a remedy.
 
 use spanwire_io::net::{NetError, NetErrorKind};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why something was not done with a lab.
+/// An error of an operation on a lab.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The lab exists, wholly or partly.
+    /// The lab exists, completely or in part.
     AlreadyUp {
         /// Its name.
         lab: String,
@@ -23,28 +23,28 @@ pub enum LabError {
     NoHost {
         /// The lab's name.
         lab: String,
-        /// What was asked for.
+        /// The requested host.
         host: String,
-        /// What there is.
+        /// The lab's hosts.
         hosts: Vec<String>,
     },
-    /// The lab's switch cannot be what its file says, or did not start.
+    /// The switch's configuration is invalid, or the switch did not start.
     Switch(String),
-    /// What the lab remembers could not be read, written or removed.
+    /// The lab's state directory could not be read, written or removed.
     State {
-        /// What was being done; continues the sentence "cannot ...".
+        /// The failed operation; continues the sentence "cannot ...".
         doing: &'static str,
         /// The lab's directory.
         directory: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// The name cannot be the name of a lab.
+    /// The name is not a valid name of a lab.
     BadName {
         /// The name.
         lab: String,
     },
-    /// A namespace of the lab's name holds a device that no lab made.
+    /// A namespace with a name of the lab has a device that no lab created.
     NotOurs {
         /// The namespace.
         namespace: String,
@@ -57,16 +57,16 @@ pub enum LabError {
     Exec {
         /// The program.
         program: String,
-        /// Where it should have run.
+        /// The namespace to run it in.
         namespace: String,
-        /// Why it did not.
+        /// The cause.
         source: io::Error,
     },
-    /// The kernel refused.
+    /// The kernel rejected an operation.
     Net {
-        /// What was being done; continues the sentence "cannot ...".
+        /// The failed operation; continues the sentence "cannot ...".
         doing: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: NetError,
     },
     /// `/proc` could not be read.
@@ -74,7 +74,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// What the kernel said while the lab of that name was made.
+    /// The error for a kernel error while lab `lab` was created.
     pub(crate) fn from_up(lab: &str, source: NetError) -> Self {
         match source.kind() {
             NetErrorKind::AlreadyExists => Self::AlreadyUp { lab: lab.to_owned() },
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn display__says_what_to_do() {
+    fn display__names_a_remedy() {
         let lab = "sw".to_owned();
         let text = LabError::AlreadyUp { lab }.to_string();
         assert!(text.contains("spanwire lab down --name sw"), "{text}");

@@ -1,9 +1,9 @@
-//! Labs: hosts on one machine that stay until they are taken down.
+//! Labs: test hosts in network namespaces of one machine, which persist until `down` removes them.
 //!
-//! A lab named `sw` is the two network namespaces `sw-a` and `sw-b` and a veth pair between them,
-//! the device `sw0` in both; or one namespace for each port of a switch, with the device `sw0` in
-//! each, and `sw-switch`, where the switch runs. `ip netns` sees them too. Nothing leads from a lab
-//! to the machine's own network.
+//! A lab named `sw` with a cable consists of the namespaces `sw-a` and `sw-b`, joined by a veth
+//! pair with the device `sw0` at both ends. A lab with a switch has one namespace with the device
+//! `sw0` for each port, and the namespace `sw-switch`, where the switch runs. `ip netns` lists all
+//! of them. A lab has no connection to the machine's own network.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -21,7 +21,7 @@ pub use made::{Down, Made, MadeHost, MadeSwitch};
 pub use star::{SwitchPort, SwitchSpec};
 pub use status::{HostStatus, LabStatus, LinkStatus, SwitchStatus};
 
-use namespace::{Found, host_devices};
+use namespace::{LabNamespace, host_devices};
 use spanwire_io::net::{IpPrefix, NetError, NetErrorKind, NetNs};
 use state::{State, StateDir};
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// A lab before it is made.
+/// The specification of a lab.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// Its name: 1 to 32 letters, digits, '-' and '_'.
@@ -43,18 +43,19 @@ pub struct Spec {
     pub prefix6: IpPrefix,
     /// Receive and transmit queues of each end of a cable, 1 to 64.
     pub queues: u32,
-    /// Packets that may wait in front of each end; 0 for none: a full peer then drops.
+    /// Length of each end's transmit queue (pfifo) in packets; 0 for none, so that a full peer
+    /// drops.
     pub queue_limit: u32,
 }
 
-/// What a lab's switch shall be, or why it cannot be: read once nothing else is wrong.
+/// Reads the specification of a lab's switch. It is called after all other checks have passed.
 pub type ReadSwitch<'a> = &'a dyn Fn() -> Result<SwitchSpec, String>;
 
-/// Makes a lab: two hosts and a cable, or hosts around a switch. Either all of it is there
-/// afterwards, or nothing that was not there before.
+/// Creates a lab: two hosts and a cable, or hosts around a switch. If it fails, everything created
+/// so far is removed.
 ///
 /// # Errors
-/// The lab is up, wholly or partly; not permitted; a bad name, MTU, prefix or switch.
+/// The lab exists, completely or in part; permission denied; invalid name, MTU, prefix or switch.
 pub fn up(spec: &Spec, switch: Option<ReadSwitch<'_>>) -> Result<Made, LabError> {
     let name = spec.name.as_str();
     check_name(name)?;
@@ -67,25 +68,26 @@ pub fn up(spec: &Spec, switch: Option<ReadSwitch<'_>>) -> Result<Made, LabError>
     }
 }
 
-/// Removes a lab, also one that is only partly there; one that is not there is no error.
+/// Removes a lab, also an incomplete one. A lab that does not exist is no error.
 ///
 /// # Errors
-/// A namespace of that name holds what no lab made, and is left alone; not permitted.
+/// A namespace of that name has a device that no lab created (nothing is removed); permission
+/// denied.
 pub fn down(name: &str) -> Result<Down, LabError> {
     check_name(name)?;
     let refused = |source| LabError::Net { doing: format!("take the lab {name} down"), source };
     let dir = StateDir::of(name);
     let state = dir.read()?;
-    // First look at everything, then remove: what is not ours stops everything.
+    // Check all namespaces before removing any: a foreign device prevents the whole removal.
     let mut found = Vec::new();
     for host in hosts(state.as_ref()) {
-        found.extend(Found::look(name, &namespace(name, &host), &host_devices())?);
+        found.extend(LabNamespace::inspect(name, &namespace(name, &host), &host_devices())?);
     }
     let mut ended = None;
     if let Some(state) = &state {
-        found.extend(Found::look(name, &namespace(name, SWITCH), &state.devices)?);
+        found.extend(LabNamespace::inspect(name, &namespace(name, SWITCH), &state.devices)?);
         if let Some(process) = state.process {
-            let was_running = process.end(SWITCH_ENDS_WITHIN).map_err(|e| dir.failed("end", e))?;
+            let was_running = process.end(SWITCH_STOP_TIMEOUT).map_err(|e| dir.failed("end", e))?;
             ended = was_running.then_some(process.pid);
         }
     }
@@ -103,8 +105,8 @@ pub fn down(name: &str) -> Result<Down, LabError> {
     Ok(report)
 }
 
-/// Becomes `command` on host `host` of lab `name`; returns only if that fails. The process becomes
-/// the command, so that signals and the exit code are the command's own.
+/// Replaces this process by `command` on host `host` of lab `name`, so that signals and the exit
+/// code are the command's own. Returns only on failure.
 pub fn exec(name: &str, host: &str, command: &[OsString]) -> LabError {
     match command_on(name, host, command) {
         Ok((mut ready, program, namespace)) => {
@@ -115,7 +117,7 @@ pub fn exec(name: &str, host: &str, command: &[OsString]) -> LabError {
     }
 }
 
-/// The command, ready to run; its program's name, and the namespace of the host.
+/// The command ready to run, the name of its program, and the namespace of the host.
 fn command_on(
     name: &str,
     host: &str,
@@ -141,16 +143,16 @@ fn command_on(
     Ok((ready, program.to_string_lossy().into_owned(), namespace))
 }
 
-/// Where the switch of a lab is controlled; there need be none.
+/// The path of the control socket of a lab's switch, whether or not the lab has one.
 ///
 /// # Errors
-/// The name cannot be that of a lab.
+/// The name is invalid.
 pub fn control_socket(lab: &str) -> Result<PathBuf, LabError> {
     check_name(lab)?;
     Ok(StateDir::of(lab).socket())
 }
 
-/// The hosts that a lab has, or would have: those of its switch, else the two ends of a cable.
+/// The names of a lab's hosts: the ports of its switch, else the two ends of a cable.
 fn hosts(state: Option<&State>) -> Vec<String> {
     match state {
         Some(state) => state.hosts.clone(),
@@ -164,12 +166,12 @@ pub fn namespace(lab: &str, part: &str) -> String {
     format!("{lab}-{part}")
 }
 
-/// The text on a device by which `down` knows it again.
+/// The alias of a device by which `down` identifies it.
 fn mark(lab: &str) -> String {
     format!("spanwire lab {lab}")
 }
 
-/// Whether a lab may have that name.
+/// Checks the name of a lab.
 ///
 /// # Errors
 /// [`LabError::BadName`].
@@ -184,17 +186,17 @@ pub fn check_name(name: &str) -> Result<(), LabError> {
 /// The device of a host, in every namespace.
 pub const DEVICE: &str = "sw0";
 
-/// The lab that is meant if none is named.
+/// The default name of a lab.
 pub const DEFAULT_NAME: &str = "sw";
 
 /// The hosts at the two ends of a cable.
 pub const CABLE_HOSTS: [&str; 2] = ["a", "b"];
 
-/// The part of a lab where its switch is.
+/// The part of a lab's names that stands for its switch.
 const SWITCH: &str = "switch";
 
-/// How long the switch may take to end before it is made to.
-const SWITCH_ENDS_WITHIN: Duration = Duration::from_secs(3);
+/// Time limit for the switch to end after SIGTERM, before SIGKILL.
+const SWITCH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest name of a lab in bytes: it is part of file names and of the device's mark.
+/// Maximum length of a lab's name in bytes. It is part of file names and of the device alias.
 const NAME_MAX: usize = 32;

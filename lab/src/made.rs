@@ -1,10 +1,10 @@
-//! What `up` has made and `down` removed.
+//! The results of `up` and `down`.
 
 use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-/// What `up` has made.
+/// The lab that `up` has created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Made {
     /// The lab's name.
@@ -13,11 +13,11 @@ pub struct Made {
     pub mtu: u32,
     /// The hosts: a and b, or one for each port of the switch.
     pub hosts: Vec<MadeHost>,
-    /// The switch between them; null when there is a cable.
+    /// The switch between them; null in a lab with a cable.
     pub switch: Option<MadeSwitch>,
 }
 
-/// One host that `up` has made.
+/// A host that `up` has created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MadeHost {
     /// Its name in the lab, as in `spanwire lab exec HOST`.
@@ -41,21 +41,22 @@ pub struct MadeSwitch {
     pub namespace: String,
     /// Its process.
     pub pid: u32,
-    /// Where `spanwire switch ctl` reaches it.
+    /// Its control socket, for `spanwire switch ctl`.
     pub socket: PathBuf,
-    /// What it prints.
+    /// The file with its output.
     pub log: PathBuf,
 }
 
-/// What `down` has removed.
+/// The result of `down`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Down {
     /// The lab's name.
     pub name: String,
-    /// The namespaces that were there and are removed now.
+    /// The namespaces removed.
     pub removed: Vec<String>,
-    /// The process of the switch, which was running and has been ended.
+    /// The switch's process, if it was running and has been ended.
     pub ended: Option<u32>,
-    /// Processes that still run in them, without network; the namespaces vanish with them.
+    /// Processes that still run in the namespaces, without network. The kernel frees a namespace
+    /// when its last process ends.
     pub processes: Vec<u32>,
 }

@@ -1,19 +1,19 @@
-//! The namespaces of a lab: made all or none, and removed only if a lab made what is in them.
+//! The namespaces of a lab: created all or none, and removed only if a lab created their devices.
 
 use crate::error::LabError;
 use crate::{DEVICE, mark};
 use spanwire_io::net::{NetError, NetErrorKind, NetNs, Netlink};
 
-/// A named namespace that is removed again unless the lab got complete.
+/// A new named namespace, removed on drop unless the lab is complete.
 #[derive(Debug)]
-pub(crate) struct Making {
+pub(crate) struct NewNamespace {
     name: String,
     keep: bool,
 }
 
 /// A namespace of a lab as `down` finds it.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LabNamespace {
     /// Its name.
     pub(crate) name: String,
     /// `None` for the file of a namespace that was never mounted.
@@ -22,7 +22,7 @@ pub(crate) struct Found {
     pub(crate) devices: Vec<String>,
 }
 
-impl Making {
+impl NewNamespace {
     pub(crate) fn new(name: &str) -> Result<Self, NetError> {
         NetNs::create_named(name)?;
         Ok(Self { name: name.to_owned(), keep: false })
@@ -44,22 +44,22 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for NewNamespace {
     fn drop(&mut self) {
         if !self.keep {
-            // The error that led here is the one to report.
+            // The original error is reported, not this one.
             let _ = NetNs::delete_named(&self.name);
         }
     }
 }
 
-impl Found {
-    /// Looks for a namespace of `lab` that may hold the devices `expected`; `None` if there is
-    /// none.
+impl LabNamespace {
+    /// Inspects the namespace `name` of `lab`, which may have the devices `expected`; `None` if it
+    /// does not exist.
     ///
     /// # Errors
-    /// It holds another device, and so is not the lab's; not permitted.
-    pub(crate) fn look(
+    /// It has another device, so it is not the lab's; permission denied.
+    pub(crate) fn inspect(
         lab: &str,
         name: &str,
         expected: &[String],
@@ -75,11 +75,12 @@ impl Found {
                 return Err(LabError::Net { doing, source });
             }
         };
-        let devices = ours(&ns, lab, name, expected)?;
+        let devices = lab_devices(&ns, lab, name, expected)?;
         Ok(Some(Self { name: name.to_owned(), ns: Some(ns), devices }))
     }
 
-    /// Deletes the lab's devices, and with each cable its other end, which is then gone already.
+    /// Deletes the lab's devices. The kernel deletes both ends of a veth pair at once, so a device
+    /// that no longer exists is no error.
     pub(crate) fn delete_devices(&self) -> Result<(), NetError> {
         let Some(ns) = &self.ns else { return Ok(()) };
         let mut netlink = Netlink::open_in(ns)?;
@@ -93,8 +94,8 @@ impl Found {
     }
 }
 
-/// The devices of the lab in a namespace; an error if it holds anything else.
-fn ours(
+/// The devices of the lab in a namespace; an error if it has any other.
+fn lab_devices(
     ns: &NetNs,
     lab: &str,
     namespace: &str,
@@ -105,24 +106,24 @@ fn ours(
     })?;
     let mut found = Vec::new();
     for link in links {
-        // A half made lab has an unmarked device; only a lab has a veth of that name.
-        let half_made = link.alias.is_none() && link.kind.as_deref() == Some("veth");
-        let automatic = |kind| AUTOMATIC_KINDS.contains(&kind);
-        let marked = link.alias.as_deref() == Some(mark(lab).as_str());
-        if expected.contains(&link.name) && (marked || half_made) {
+        // An interrupted `up` leaves a device without alias. A veth of that name is the lab's.
+        let is_incomplete = link.alias.is_none() && link.kind.as_deref() == Some("veth");
+        let is_automatic = |kind| AUTOMATIC_KINDS.contains(&kind);
+        let is_marked = link.alias.as_deref() == Some(mark(lab).as_str());
+        if expected.contains(&link.name) && (is_marked || is_incomplete) {
             found.push(link.name);
-        } else if !link.loopback && !link.kind.as_deref().is_some_and(automatic) {
+        } else if !link.loopback && !link.kind.as_deref().is_some_and(is_automatic) {
             return Err(LabError::NotOurs { namespace: namespace.to_owned(), device: link.name });
         }
     }
     Ok(found)
 }
 
-/// The device of a host, as [`Found::look`] expects it.
+/// The devices of a host, for [`LabNamespace::inspect`].
 pub(crate) fn host_devices() -> [String; 1] {
     [DEVICE.to_owned()]
 }
 
-/// Devices that the kernel itself puts into every new namespace when their modules are loaded.
+/// Kinds of devices that the kernel creates in every new namespace if their modules are loaded.
 const AUTOMATIC_KINDS: [&str; 9] =
     ["sit", "gre", "gretap", "erspan", "ipip", "ip6tnl", "ip6gre", "vti", "vti6"];

@@ -1,4 +1,4 @@
-//! A process that is remembered beyond the command that started it.
+//! A process that outlives the command that started it.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// A process, told apart from a later one of the same number by the time it was started.
+/// A process, identified by PID and start time, because the kernel reuses PIDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
-    /// Its number.
+    /// Its PID.
     pub(crate) pid: u32,
-    /// When it was started: clock ticks since the machine was (proc(5), `starttime`).
+    /// Its start time in clock ticks since boot (proc(5), `starttime`).
     started: u64,
 }
 
 impl Process {
-    /// The running process of that number.
+    /// The running process with that PID.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let (state, started) = parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
-        // One that nobody has waited for yet has ended all the same.
+        // A zombie has ended, although its parent has not waited for it.
         (!matches!(state, 'Z' | 'X')).then_some(Self { pid, started })
     }
 
@@ -28,16 +28,17 @@ impl Process {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// Ends it: by SIGTERM, and by SIGKILL if it has not ended `patience` later. Says whether it
-    /// was running.
+    /// Ends the process by SIGTERM, and by SIGKILL if it still runs after `timeout`. Returns true
+    /// if it was running.
     ///
     /// # Errors
-    /// Not permitted.
-    pub(crate) fn end(&self, patience: Duration) -> io::Result<bool> {
+    /// Permission denied, or it still runs `timeout` after SIGKILL.
+    pub(crate) fn end(&self, timeout: Duration) -> io::Result<bool> {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return Ok(false);
         };
-        // The descriptor is opened before the look: it cannot come to mean another process.
+        // The descriptor is opened before the check of the start time. If the check passes, the
+        // descriptor refers to this process, even if the PID is reused later.
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Err(rustix::io::Errno::SRCH) => return Ok(false),
             other => other?,
@@ -50,7 +51,7 @@ impl Process {
                 Err(rustix::io::Errno::SRCH) => return Ok(true),
                 other => other?,
             }
-            let deadline = Instant::now() + patience;
+            let deadline = Instant::now() + timeout;
             while Instant::now() < deadline {
                 if !self.is_running() {
                     return Ok(true);
@@ -62,8 +63,8 @@ impl Process {
     }
 }
 
-/// State and start time in a line of `/proc/PID/stat`: fields 3 and 22. The name before them is in
-/// parentheses and may hold anything.
+/// State and start time from `/proc/PID/stat`: fields 3 and 22. Field 2, the name, is in
+/// parentheses and may contain any character.
 fn parse(stat: &str) -> Option<(char, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn end__only_the_process_that_was_meant() {
+    fn end__ignores_a_reused_pid() {
         let (mut child, process) = sleeper();
         let other = Process { started: process.started + 1, ..process };
         assert!(process.is_running() && !other.is_running());
@@ -107,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn end__kills_what_does_not_listen() {
+    fn end__kills_after_an_ignored_sigterm() {
         let mut child = Command::new("sh")
             .args(["-c", "trap '' TERM; while :; do sleep 0.05; done"])
             .spawn()
             .expect("sh exists");
         let process = Process::of(child.id()).expect("it runs");
-        // It must have come to its trap.
+        // Wait until the shell has set its trap.
         std::thread::sleep(Duration::from_millis(100));
         assert!(process.end(Duration::from_millis(300)).expect("ours"));
         child.wait().expect("our child");

@@ -1,11 +1,12 @@
 //! A lab of hosts around a switch.
 //!
-//! Each port of the switch's configuration is a host: for the port `p` of lab `sw` the namespace
-//! `sw-p`, joined by a veth pair to the namespace `sw-switch`, in which `spanwire switch` runs.
+//! Each port in the switch's configuration is a host. For the port `p` of lab `sw` it is the
+//! namespace `sw-p`. A veth pair joins it to the namespace `sw-switch`, where `spanwire switch`
+//! runs.
 
 use crate::error::LabError;
 use crate::made::{Made, MadeHost, MadeSwitch};
-use crate::namespace::Making;
+use crate::namespace::NewNamespace;
 use crate::process::Process;
 use crate::state::{State, StateDir};
 use crate::{DEVICE, ReadSwitch, SWITCH, Spec, mark, namespace};
@@ -39,14 +40,14 @@ pub struct SwitchSpec {
 pub struct SwitchPort {
     /// Its name, and that of its host.
     pub name: String,
-    /// The interface it is on.
+    /// Its interface.
     pub device: String,
 }
 
-/// Makes the lab and starts its switch; the lab's name has been checked.
+/// Creates the lab and starts its switch; the lab's name has been checked.
 ///
 /// # Errors
-/// As [`super::up`], and what is wrong with the switch, or why it did not start.
+/// As [`super::up`]; the switch's configuration is invalid, or the switch did not start.
 pub(crate) fn up(spec: &Spec, read: ReadSwitch<'_>) -> Result<Made, LabError> {
     let name = spec.name.as_str();
     let switch = read().map_err(LabError::Switch)?;
@@ -56,14 +57,14 @@ pub(crate) fn up(spec: &Spec, read: ReadSwitch<'_>) -> Result<Made, LabError> {
     match make(spec, &dir, &switch, &plans) {
         Ok(made) => Ok(made),
         Err(error) => {
-            // The error is the one to report.
+            // The original error is reported, not this one.
             let _ = dir.remove();
             Err(error)
         }
     }
 }
 
-/// One host before it is made.
+/// The specification of a host.
 #[derive(Debug)]
 struct Plan {
     host: String,
@@ -74,7 +75,7 @@ struct Plan {
     link_local: IpPrefix,
 }
 
-/// What the hosts shall be; everything that can be wrong without a look at the machine is found.
+/// The hosts to create. It performs all checks that are independent of the machine's state.
 fn plan(spec: &Spec, switch: &SwitchSpec) -> Result<Vec<Plan>, LabError> {
     let invalid = |why: String| Err(LabError::Switch(why));
     let mtu_max = switch.frame_room - ETHERNET_HEADER_BYTES;
@@ -134,25 +135,25 @@ fn make(
     };
     dir.write(&state)?;
     fs::write(dir.config(), &switch_spec.config).map_err(|e| dir.failed("write", e))?;
-    let switch = Making::new(&namespace(name, SWITCH)).map_err(refused)?;
+    let switch = NewNamespace::new(&namespace(name, SWITCH)).map_err(refused)?;
     let switch_ns = switch.handle()?;
-    let mut makings = Vec::new();
+    let mut namespaces = Vec::new();
     let mut hosts = Vec::new();
     for plan in plans {
-        let making = Making::new(&namespace(name, &plan.host)).map_err(refused)?;
-        let ns = making.handle()?;
+        let new_ns = NewNamespace::new(&namespace(name, &plan.host)).map_err(refused)?;
+        let ns = new_ns.handle()?;
         plan.wire(spec, &ns, &switch_ns).map_err(refused)?;
-        makings.push((making, ns));
+        namespaces.push((new_ns, ns));
     }
-    // Only when all ends are on do the cables carry.
-    for (plan, (making, ns)) in plans.iter().zip(&makings) {
-        hosts.push(plan.look(making.name(), ns).map_err(refused)?);
+    // A veth pair has a carrier only once both ends are up.
+    for (plan, (new_ns, ns)) in plans.iter().zip(&namespaces) {
+        hosts.push(plan.await_carrier(new_ns.name(), ns).map_err(refused)?);
     }
     let process = start(dir, &switch_spec.program, &switch_ns, |process| {
         state.process = Some(process);
         dir.write(&state)
     })?;
-    makings.into_iter().for_each(|(making, _)| making.keep());
+    namespaces.into_iter().for_each(|(new_ns, _)| new_ns.keep());
     let switch_name = switch.name().to_owned();
     switch.keep();
     Ok(Made {
@@ -169,7 +170,7 @@ fn make(
 }
 
 impl Plan {
-    /// Makes the cable and sets both ends up.
+    /// Creates the veth pair and configures both ends.
     fn wire(&self, spec: &Spec, host: &NetNs, switch: &NetNs) -> Result<(), NetError> {
         VethSpec {
             a: VethEnd { ns: host, name: DEVICE },
@@ -182,15 +183,15 @@ impl Plan {
         let mut at_switch = Netlink::open_in(switch)?;
         for (netlink, device) in [(&mut at_host, DEVICE), (&mut at_switch, &self.device)] {
             netlink.set_alias(device, &mark(&spec.name))?;
-            // The hosts' addresses are given below; the switch has none.
+            // The host's addresses are added below; the switch has none.
             netlink.disable_ipv6_autoconf(device)?;
             netlink.set_up(device)?;
             if spec.queue_limit > 0 {
                 netlink.set_pfifo(device, spec.queue_limit)?;
             }
         }
-        // A host that leaves checksums and segments to a device that has none would send frames
-        // that are wrong on any wire, and this one is copied byte by byte.
+        // Disable checksum and segmentation offload. Nothing behind a veth computes them, and the
+        // switch forwards frames unchanged, so the receiver would get invalid ones.
         Ethtool::open_in(host)?.set_offloads(DEVICE, &Offloads::OFF)?;
         for prefix in [self.v4.1, self.v6.1, self.link_local] {
             at_host.add_address(DEVICE, prefix)?;
@@ -198,9 +199,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Waits for the carrier and says what the host got.
-    fn look(&self, namespace: &str, ns: &NetNs) -> Result<MadeHost, NetError> {
-        let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_WITHIN)?;
+    /// Waits for the carrier and returns the host's device and addresses.
+    fn await_carrier(&self, namespace: &str, ns: &NetNs) -> Result<MadeHost, NetError> {
+        let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_TIMEOUT)?;
         Ok(MadeHost {
             host: self.host.clone(),
             namespace: namespace.to_owned(),
@@ -212,13 +213,13 @@ impl Plan {
     }
 }
 
-/// Starts the switch in the background and waits until it forwards. `remember` is called as soon
-/// as there is a process.
+/// Starts the switch in the background and waits until it forwards. `save` is called as soon
+/// as its process exists.
 fn start(
     dir: &StateDir,
     program: &Path,
     ns: &NetNs,
-    remember: impl FnOnce(Process) -> Result<(), LabError>,
+    save: impl FnOnce(Process) -> Result<(), LabError>,
 ) -> Result<Process, LabError> {
     let failed = |why: String| LabError::Switch(format!("the switch does not start: {why}"));
     let log = File::create(dir.log()).map_err(|e| dir.failed("write", e))?;
@@ -232,15 +233,15 @@ fn start(
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(errors)
-        // An interrupt at the terminal is for the command in front, not for the switch.
+        // Ctrl-C at the terminal is for the foreground command, not for the switch.
         .process_group(0);
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
     let started = Process::of(child.id())
-        .ok_or_else(|| failed(said(dir)))
-        .and_then(|process| remember(process).map(|()| process))
+        .ok_or_else(|| failed(output(dir)))
+        .and_then(|process| save(process).map(|()| process))
         .and_then(|process| await_switch(dir, &mut child).map_err(failed).map(|()| process));
     if started.is_err() {
-        // It has ended already, or must.
+        // The process has ended, or must not outlive a failed start.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -248,37 +249,41 @@ fn start(
 }
 
 fn await_switch(dir: &StateDir, child: &mut Child) -> Result<(), String> {
-    let deadline = Instant::now() + SWITCH_WITHIN;
+    let deadline = Instant::now() + SWITCH_START_TIMEOUT;
     while Instant::now() < deadline {
         if is_answering(&dir.socket()) {
             return Ok(());
         }
         if let Ok(Some(_)) = child.try_wait() {
-            return Err(said(dir));
+            return Err(output(dir));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(format!("no answer within {} s; it said: {}", SWITCH_WITHIN.as_secs(), said(dir)))
+    Err(format!(
+        "no reply within {} s; its output: {}",
+        SWITCH_START_TIMEOUT.as_secs(),
+        output(dir)
+    ))
 }
 
-/// What the switch has printed, on one line.
-fn said(dir: &StateDir) -> String {
+/// The switch's output, on one line.
+fn output(dir: &StateDir) -> String {
     let text = fs::read_to_string(dir.log()).unwrap_or_default();
     let text = text.trim().trim_start_matches("error: ");
-    if text.is_empty() { "it said nothing".to_owned() } else { text.replace('\n', "; ") }
+    if text.is_empty() { "it printed nothing".to_owned() } else { text.replace('\n', "; ") }
 }
 
-/// Destination, source, type.
+/// Ethernet header: destination, source and type.
 const ETHERNET_HEADER_BYTES: u32 = 14;
 
 /// The smallest MTU at which an interface has IPv6 (RFC 8200 5).
 const MTU_MIN: u32 = 1280;
 
-/// How long the kernel may take to notice that both ends are on.
-const CARRIER_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit for the carrier after both ends are up.
+const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the switch may take to open its ports.
-const SWITCH_WITHIN: Duration = Duration::from_secs(10);
+/// Time limit for the switch to open its ports.
+const SWITCH_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -316,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn plan__what_cannot_be_is_found_before_anything_is_made() {
+    fn plan__rejects_invalid_specifications() {
         let two = switch(&["a", "b"]);
         let refused = |spec: &Spec, switch: &SwitchSpec| {
             let error = plan(spec, switch).expect_err("refused");

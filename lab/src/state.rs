@@ -1,9 +1,9 @@
-//! What a lab with a switch remembers between two commands: a directory below [`DIRECTORY`] with
-//! the names of its parts, the switch's configuration, its log and its control socket.
+//! The state directory of a lab with a switch, below [`DIRECTORY`]: the names of its parts, the
+//! switch's configuration, its log and its control socket.
 //!
-//! It is written before anything is made and removed after everything is gone, so that `down` knows
-//! what may be there, however `up` or the switch ended. A machine that is restarted forgets it
-//! together with the namespaces.
+//! It is written before anything is created and removed after everything is removed. So `down`
+//! knows what may exist, however `up` or the switch ended. A reboot removes the directory and the
+//! namespaces.
 
 use crate::error::LabError;
 use crate::process::Process;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The parts of a lab with a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// The hosts, each behind the port of its name.
+    /// The hosts, each at the switch port of the same name.
     pub(crate) hosts: Vec<String>,
     /// The devices of the switch, in the same order.
     pub(crate) devices: Vec<String>,
@@ -29,15 +29,15 @@ pub(crate) struct State {
 pub(crate) struct StateDir(PathBuf);
 
 impl StateDir {
-    /// Where the lab of that name keeps its files, whether they are there or not.
+    /// The state directory of the lab with that name, whether or not it exists.
     pub(crate) fn of(lab: &str) -> Self {
         Self(Path::new(DIRECTORY).join(lab))
     }
 
-    /// Makes the directory, for root only.
+    /// Creates the directory, accessible to root only.
     ///
     /// # Errors
-    /// The lab is up, or partly there; not permitted.
+    /// The lab exists, completely or in part; permission denied.
     pub(crate) fn create(&self, lab: &str) -> Result<(), LabError> {
         let failed = |source| self.failed("make", source);
         DirBuilder::new().recursive(true).mode(0o700).create(DIRECTORY).map_err(failed)?;
@@ -49,15 +49,15 @@ impl StateDir {
         }
     }
 
-    /// True if the lab has one.
+    /// True if the directory exists.
     pub(crate) fn exists(&self) -> bool {
         self.0.is_dir()
     }
 
-    /// Removes it with everything in it; one that is not there is no error.
+    /// Removes the directory with its files. A missing directory is no error.
     ///
     /// # Errors
-    /// Not permitted.
+    /// Permission denied.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
         match fs::remove_dir_all(&self.0) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(self.failed("remove", e)),
@@ -65,8 +65,8 @@ impl StateDir {
         }
     }
 
-    /// Reads what is remembered; `None` for a lab without a switch, or an `up` that ended before
-    /// anything was made.
+    /// Reads the state; `None` for a lab without a switch, or after an `up` that ended before it
+    /// wrote the state.
     ///
     /// # Errors
     /// The file cannot be read or is not what [`StateDir::write`] writes.
@@ -80,10 +80,10 @@ impl StateDir {
         state.map(Some).map_err(|e| self.failed("read", io::Error::other(e)))
     }
 
-    /// Remembers, all or nothing.
+    /// Writes the state atomically.
     ///
     /// # Errors
-    /// Not permitted, or no space.
+    /// Permission denied, or no space.
     pub(crate) fn write(&self, state: &State) -> Result<(), LabError> {
         let failed = |e| self.failed("write", e);
         let text = serde_json::to_vec_pretty(state).map_err(|e| failed(io::Error::other(e)))?;
@@ -92,17 +92,17 @@ impl StateDir {
         fs::rename(new, self.file()).map_err(failed)
     }
 
-    /// The switch's configuration, as it was when the lab was made.
+    /// The switch's configuration, as of the lab's creation.
     pub(crate) fn config(&self) -> PathBuf {
         self.0.join("switch.toml")
     }
 
-    /// Where the switch is controlled.
+    /// The switch's control socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.0.join("switch.sock")
     }
 
-    /// What the switch prints.
+    /// The file with the switch's output.
     pub(crate) fn log(&self) -> PathBuf {
         self.0.join("switch.log")
     }
@@ -117,7 +117,7 @@ impl StateDir {
     }
 }
 
-/// Forgotten at every start of the machine, as named namespaces are.
+/// Parent of the state directories. Like named namespaces, `/run` is empty after a reboot.
 const DIRECTORY: &str = "/run/spanwire/lab";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A lab as it is now.
+//! The status of a lab.
 
 use crate::error::LabError;
 use crate::state::{State, StateDir};
@@ -10,16 +10,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// A lab as it is now.
+/// The status of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LabStatus {
     /// The lab's name.
     pub name: String,
-    /// All hosts are there, frames can pass, and the switch runs if there is one.
+    /// All hosts exist, their links have a carrier, and the switch runs if there is one.
     pub up: bool,
     /// The hosts: a and b, or one for each port of the switch.
     pub hosts: Vec<HostStatus>,
-    /// The switch; null when there is a cable.
+    /// The switch; null in a lab with a cable.
     pub switch: Option<SwitchStatus>,
 }
 
@@ -28,15 +28,15 @@ pub struct LabStatus {
 pub struct SwitchStatus {
     /// Its namespace.
     pub namespace: String,
-    /// The number its process has or had; null if it was never started.
+    /// The PID of its process, which may have ended; null if it was never started.
     pub pid: Option<u32>,
-    /// The process runs.
+    /// True if the process runs.
     pub running: bool,
-    /// Its configuration when the lab was made.
+    /// The file with its configuration, as of the lab's creation.
     pub config: PathBuf,
-    /// Where `spanwire switch ctl` reaches it.
+    /// Its control socket, for `spanwire switch ctl`.
     pub socket: PathBuf,
-    /// What it prints.
+    /// The file with its output.
     pub log: PathBuf,
 }
 
@@ -66,9 +66,9 @@ pub struct LinkStatus {
     pub mac: Option<String>,
     /// Its MTU in bytes.
     pub mtu: u32,
-    /// It is on and has a carrier.
+    /// It is up and has a carrier.
     pub running: bool,
-    /// The operational state of RFC 2863, in words.
+    /// The operational state of RFC 2863, as text.
     pub state: String,
     /// Its addresses with prefix lengths.
     pub addresses: Vec<String>,
@@ -93,10 +93,10 @@ pub struct LinkStatus {
 }
 
 impl LabStatus {
-    /// Looks at a lab.
+    /// Reads the status of a lab. A lab that does not exist is no error.
     ///
     /// # Errors
-    /// A bad name; not permitted; `/proc` cannot be read. A lab that is not there is no error.
+    /// Invalid name; permission denied; `/proc` cannot be read.
     pub fn read(name: &str) -> Result<Self, LabError> {
         check_name(name)?;
         let dir = StateDir::of(name);
@@ -178,8 +178,8 @@ impl LinkStatus {
     }
 }
 
-/// The processes whose first thread is in a namespace, in ascending order. Processes that may not
-/// be looked at, or end meanwhile, are left out.
+/// The processes whose main thread is in a namespace, in ascending order. Processes that end
+/// meanwhile, or that this one may not inspect, are left out.
 pub(crate) fn processes_in(ns: &NetNs) -> Result<Vec<u32>, LabError> {
     let inode = ns.inode().map_err(|source| LabError::Net {
         doing: "look for processes in the lab".to_owned(),

@@ -1,7 +1,7 @@
-//! Capture files, record by record: classic pcap and pcapng, from anything that can be read.
+//! Reader of capture files, classic pcap and pcapng, record by record.
 //!
-//! The formats are taken apart by `pcap-parser`; what is here decides how much is read at a time.
-//! One record is in memory, however long the file is and whatever lengths it claims.
+//! `pcap-parser` parses the records; this module finds their lengths and limits memory. Only one
+//! record is in memory, regardless of the file's size and of its length fields.
 
 use pcap_parser::nom::{IResult, Offset};
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock, parse_block_be, parse_block_le};
@@ -11,63 +11,63 @@ use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 
-/// Reads the records of a capture.
+/// A reader of the records of a capture.
 #[derive(Debug)]
 pub struct Capture<R> {
     input: BufReader<R>,
-    /// The bytes of the record read last.
+    /// The bytes of the current record.
     buffer: Vec<u8>,
-    /// That record was handed out: the next one takes its place.
-    spent: bool,
+    /// The record in the buffer has been processed; the next one replaces it.
+    is_consumed: bool,
     format: Format,
 }
 
 /// One captured frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// When, in nanoseconds since 1970; `None` where the format keeps no time.
+    /// Timestamp in nanoseconds since 1970; `None` if the format has none.
     pub at_ns: Option<i128>,
-    /// What the bytes begin with: a number of the registry of link types.
+    /// Link type: a number of tcpdump's registry (LINKTYPE).
     pub link: u32,
-    /// Bytes of the frame on the wire, of which `bytes` may be only the first.
+    /// Length of the frame on the wire in bytes. `bytes` may be shorter.
     pub original_len: usize,
-    /// What was captured.
+    /// The captured bytes, from the start of the frame.
     pub bytes: &'a [u8],
 }
 
-/// Why a capture could not be read, or not to its end.
+/// An error that prevents reading a capture, or reading it to its end.
 #[derive(Debug)]
 pub enum CaptureError {
     /// Reading failed.
     Io(io::Error),
-    /// The input does not begin as a capture does.
+    /// The input does not begin with the magic number of a capture format.
     NotACapture,
     /// The input is compressed.
     Compressed,
-    /// A version of the classic format that nobody writes.
+    /// An unsupported version of the classic format: major, minor.
     Version(u16, u16),
-    /// The input ends inside a record: whoever wrote it was cut off.
+    /// The input ends inside a record.
     CutShort,
-    /// A record claims to be longer than any that capture tools write, in bytes.
+    /// The length field of a record exceeds the limit, in bytes.
     TooLong(usize),
-    /// A record contradicts itself.
+    /// The fields of a record are inconsistent.
     Malformed,
 }
 
 impl<R: Read> Capture<R> {
-    /// Reads as far as it takes to know the format.
+    /// Reads the header and detects the format.
     ///
     /// # Errors
     /// The input cannot be read, or is no capture.
     pub fn new(input: R) -> Result<Self, CaptureError> {
         let input = BufReader::with_capacity(READ_SIZE, input);
         let format = Format::Ng(Section::default());
-        let mut this = Self { input, buffer: Vec::new(), spent: false, format };
+        let mut this = Self { input, buffer: Vec::new(), is_consumed: false, format };
         this.read_up_to(MAGIC_LEN)?;
         if COMPRESSED_MAGICS.iter().any(|magic| this.buffer.starts_with(magic)) {
             return Err(CaptureError::Compressed);
         }
-        // The magic of a pcapng file is also the beginning of its first block: it stays.
+        // The magic of a pcapng file is the start of its first block, so it stays in the buffer.
         if this.buffer != SECTION_MAGIC {
             this.read_up_to(CLASSIC_HEADER_LEN)?;
             let (_, header) = pcap_parser::parse_pcap_header(&this.buffer)
@@ -81,18 +81,18 @@ impl<R: Read> Capture<R> {
     /// The next frame; `None` at the end.
     ///
     /// # Errors
-    /// The input cannot be read on; what came before stands. Calling again is of no use.
+    /// Reading cannot continue. Earlier records are valid. Do not call it again after an error.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         loop {
-            if self.spent {
+            if self.is_consumed {
                 self.buffer.clear();
             }
             if !self.read_record()? {
                 return Ok(None);
             }
-            self.spent = true;
-            // Blocks that are no packets are skipped.
-            if let Some(Found { at_ns, link, original_len, bytes }) =
+            self.is_consumed = true;
+            // Skip blocks that are no packets.
+            if let Some(Frame { at_ns, link, original_len, bytes }) =
                 self.format.parse(&self.buffer)?
             {
                 let bytes = &self.buffer[bytes];
@@ -101,7 +101,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Reads the whole next record into the buffer; false at the end of the input.
+    /// Reads the next record into the buffer; false at the end of the input.
     fn read_record(&mut self) -> Result<bool, CaptureError> {
         let (header_len, max) = self.format.header_len();
         if !self.read_up_to(header_len)? {
@@ -114,11 +114,11 @@ impl<R: Read> Capture<R> {
         if self.read_up_to(len)? { Ok(true) } else { Err(CaptureError::CutShort) }
     }
 
-    /// Reads until the buffer holds `len` bytes; false if the input ends before.
+    /// Reads until the buffer holds `len` bytes; false if the input ends earlier.
     fn read_up_to(&mut self, len: usize) -> Result<bool, CaptureError> {
         let missing = len.saturating_sub(self.buffer.len());
         let limit = u64::try_from(missing).unwrap_or(u64::MAX);
-        // The buffer grows by what arrives, not by what a length field claims.
+        // The buffer grows with the data read, not with the value of a length field.
         let mut limited = (&mut self.input).take(limit);
         let got = limited.read_to_end(&mut self.buffer).map_err(CaptureError::Io)?;
         Ok(got == missing)
@@ -126,7 +126,7 @@ impl<R: Read> Capture<R> {
 }
 
 /// A frame in the buffer.
-struct Found {
+struct Frame {
     at_ns: Option<i128>,
     link: u32,
     original_len: usize,
@@ -139,7 +139,7 @@ enum Format {
     Ng(Section),
 }
 
-/// What the header of a classic file says of all its records.
+/// The header of a classic file, which applies to all its records.
 #[derive(Debug)]
 struct Classic {
     layout: Layout,
@@ -147,16 +147,16 @@ struct Classic {
     link: u32,
 }
 
-/// How the records of a classic file are laid out.
+/// The layout of the records of a classic file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
     Little,
     Big,
-    /// With 8 more bytes in each record's header.
+    /// With 8 additional bytes in each record's header.
     Modified,
 }
 
-/// What holds for the blocks of a pcapng file until the next section.
+/// A section of a pcapng file: byte order and interfaces of its blocks.
 #[derive(Debug, Default)]
 struct Section {
     big_endian: bool,
@@ -166,14 +166,14 @@ struct Section {
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: u32,
-    /// How finely its time stamps count, `None` if that cannot be computed with.
+    /// Resolution of its timestamps; `None` if it overflows.
     ticks_per_s: Option<i128>,
-    /// Seconds to add to each.
+    /// Seconds to add to each timestamp.
     offset_s: i64,
 }
 
 impl Format {
-    /// Bytes to read to know a record's length, and the longest record to believe in.
+    /// Bytes to read before a record's length is known, and the limit of that length.
     fn header_len(&self) -> (usize, usize) {
         match self {
             Self::Classic(classic) => (classic.record_header_len(), CLASSIC_RECORD_MAX),
@@ -181,7 +181,7 @@ impl Format {
         }
     }
 
-    /// Bytes of the record that begins with `header`.
+    /// Length in bytes of the record that begins with `header`.
     fn record_len(&self, header: &[u8]) -> Result<usize, CaptureError> {
         match self {
             Self::Classic(classic) => {
@@ -190,7 +190,7 @@ impl Format {
             }
             Self::Ng(section) => {
                 let big_endian = match header.first_chunk() {
-                    // The byte order of a section is in its own header.
+                    // A section header defines the byte order of its section.
                     Some(&SECTION_MAGIC) => u32_at(header, 8, true)? == BYTE_ORDER_MAGIC,
                     _ => section.big_endian,
                 };
@@ -200,8 +200,8 @@ impl Format {
         }
     }
 
-    /// The frame of a whole record, `None` if it is something else.
-    fn parse(&mut self, record: &[u8]) -> Result<Option<Found>, CaptureError> {
+    /// The frame of a complete record; `None` if the record is no packet.
+    fn parse(&mut self, record: &[u8]) -> Result<Option<Frame>, CaptureError> {
         match self {
             Self::Classic(classic) => classic.parse(record).map(Some),
             Self::Ng(section) => section.parse(record),
@@ -220,7 +220,7 @@ impl Classic {
             (false, false) => Layout::Little,
         };
         let unit_ns = if header.is_nanosecond_precision() { 1 } else { 1_000 };
-        // The upper half says whether there is a frame check sequence, which is behind the packet.
+        // The upper half describes the frame check sequence, which follows the packet.
         let link = header.network.0.cast_unsigned() & 0xffff;
         Ok(Self { layout, unit_ns, link })
     }
@@ -229,26 +229,26 @@ impl Classic {
         if self.layout == Layout::Modified { 24 } else { 16 }
     }
 
-    fn parse(&self, record: &[u8]) -> Result<Found, CaptureError> {
-        let block = whole(match self.layout {
+    fn parse(&self, record: &[u8]) -> Result<Frame, CaptureError> {
+        let block = complete(match self.layout {
             Layout::Little => pcap_parser::parse_pcap_frame(record),
             Layout::Big => pcap_parser::parse_pcap_frame_be(record),
             Layout::Modified => pcap_parser::parse_pcap_frame_modified(record),
         })?;
         let fraction_ns = i128::from(block.ts_usec) * self.unit_ns;
-        Ok(Found {
+        Ok(Frame {
             at_ns: Some(i128::from(block.ts_sec) * NS_PER_S + fraction_ns),
             link: self.link,
             original_len: len_of(block.origlen),
-            bytes: place(record, block.data),
+            bytes: range_of(record, block.data),
         })
     }
 }
 
 impl Section {
-    fn parse(&mut self, record: &[u8]) -> Result<Option<Found>, CaptureError> {
+    fn parse(&mut self, record: &[u8]) -> Result<Option<Frame>, CaptureError> {
         let parse = if self.big_endian { parse_block_be } else { parse_block_le };
-        match whole(parse(record))? {
+        match complete(parse(record))? {
             Block::SectionHeader(header) => {
                 *self = Self { big_endian: header.big_endian(), interfaces: Vec::new() };
                 Ok(None)
@@ -263,18 +263,18 @@ impl Section {
             Block::EnhancedPacket(block) => {
                 let interface = self.interface(len_of(block.if_id))?;
                 let ticks = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
-                Ok(Some(Found {
+                Ok(Some(Frame {
                     at_ns: interface.at_ns(ticks),
                     link: interface.link,
                     original_len: len_of(block.origlen),
-                    bytes: place(record, block.packet_data()),
+                    bytes: range_of(record, block.packet_data()),
                 }))
             }
-            Block::SimplePacket(block) => Ok(Some(Found {
+            Block::SimplePacket(block) => Ok(Some(Frame {
                 at_ns: None,
                 link: self.interface(0)?.link,
                 original_len: len_of(block.origlen),
-                bytes: place(record, block.packet_data()),
+                bytes: range_of(record, block.packet_data()),
             })),
             _ => Ok(None),
         }
@@ -289,7 +289,7 @@ impl Interface {
     fn new(block: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Self {
         let exponent = u32::from(block.if_tsresol & 0x7f);
         let base: i128 = if block.if_tsresol & 0x80 == 0 { 10 } else { 2 };
-        // The library reads this option as little endian in either case.
+        // The library parses this option as little endian in both byte orders.
         let offset_s = block.if_tsoffset;
         Self {
             link: block.linktype.0.cast_unsigned(),
@@ -305,14 +305,14 @@ impl Interface {
     }
 }
 
-/// What the library found in the bytes of one whole record. It asking for more means that lengths
+/// The library's result for the bytes of one complete record. If it requests more bytes, lengths
 /// inside the record exceed the record.
-fn whole<'a, T>(parsed: IResult<&'a [u8], T, PcapError<&'a [u8]>>) -> Result<T, CaptureError> {
+fn complete<'a, T>(parsed: IResult<&'a [u8], T, PcapError<&'a [u8]>>) -> Result<T, CaptureError> {
     parsed.map(|(_, block)| block).map_err(|_| CaptureError::Malformed)
 }
 
-/// Where `part`, a piece of `record`, is in it.
-fn place(record: &[u8], part: &[u8]) -> Range<usize> {
+/// The range of `part`, a subslice of `record`.
+fn range_of(record: &[u8], part: &[u8]) -> Range<usize> {
     let start = record.offset(part);
     start..start + part.len()
 }
@@ -324,7 +324,7 @@ fn u32_at(header: &[u8], at: usize, big_endian: bool) -> Result<usize, CaptureEr
     Ok(len_of(value))
 }
 
-/// A length field as a length.
+/// Converts a length field to `usize`.
 fn len_of(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
@@ -339,8 +339,8 @@ impl fmt::Display for CaptureError {
             }
             Self::Version(major, minor) => write!(f, "pcap version {major}.{minor}, not 2"),
             Self::CutShort => f.write_str("it ends in the middle of a record"),
-            Self::TooLong(len) => write!(f, "a record claims to have {len} bytes"),
-            Self::Malformed => f.write_str("a record contradicts itself"),
+            Self::TooLong(len) => write!(f, "a record has an invalid length of {len} bytes"),
+            Self::Malformed => f.write_str("a record is inconsistent"),
         }
     }
 }
@@ -354,22 +354,22 @@ impl std::error::Error for CaptureError {
     }
 }
 
-/// gzip and Zstandard: what Wireshark and people compress captures with.
+/// Magic numbers of gzip and Zstandard, the usual compressions of captures.
 const COMPRESSED_MAGICS: [&[u8]; 2] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd]];
-/// How much is read at a time. A pipe gives less, and that is taken as it comes.
+/// Size of one read in bytes. A shorter read from a pipe is processed at once.
 const READ_SIZE: usize = 256 << 10;
 const MAGIC_LEN: usize = 4;
 const CLASSIC_HEADER_LEN: usize = 24;
-/// libpcap's largest snap length, and a header.
+/// Limit of a classic record: libpcap's largest snap length and a header.
 const CLASSIC_RECORD_MAX: usize = (256 << 10) + 24;
 /// The type of a section header block, the same in both byte orders.
 const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const BYTE_ORDER_MAGIC: usize = 0x1a2b_3c4d;
-/// Type, length and, at the end, length again.
+/// Smallest block: type and length, and the length repeated at the end.
 const BLOCK_HEADER_LEN: usize = 12;
-/// What Wireshark takes; blocks of names or keys may be long.
+/// Limit of a block, as in Wireshark; blocks of names or keys may be long.
 const BLOCK_MAX: usize = 16 << 20;
-/// More than any machine has; a file cannot make us remember more.
+/// Limit of interfaces in a section. It bounds memory, and exceeds the number of any machine.
 const INTERFACES_MAX: usize = 4096;
 const NS_PER_S: i128 = 1_000_000_000;
 

@@ -1,7 +1,7 @@
-//! One frame: is it RoCE, what do its headers say, is its ICRC right.
+//! Decoder of frames: detects RoCE, parses the headers, checks the ICRC.
 //!
-//! The verdicts are the receive path's own: the same parser says what is wrong with a packet. But
-//! where a receiver stops at the first fault, this reads on as far as there are bytes.
+//! Faults come from the parser of the receive path. A receiver stops at the first fault; the
+//! decoder parses all remaining headers as far as there are bytes.
 
 use crate::capture::Record;
 use crate::link::{Linked, VLAN_MAX, unlink};
@@ -9,14 +9,14 @@ use crate::sr::Sr;
 use spanwire_wire::{Bth, DropReason, Ecn, EthernetRepr, ExtHeaders, Opcode, Packet, ROCE_PORT};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Decodes frames, one at a time.
+/// A decoder of frames.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The frame as an untagged Ethernet frame of full length, for the parser.
     frame: Vec<u8>,
 }
 
-/// What a frame is.
+/// A decoded frame.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Decoded<'a> {
@@ -26,14 +26,15 @@ pub enum Decoded<'a> {
     Other(Other),
 }
 
-/// What a frame is that is no RoCE packet.
+/// The kind of a frame that is no RoCE packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Other {
-    /// Too few bytes to tell, or a link layer that is not known.
+    /// Too few bytes to decode, or an unknown link layer.
     Cut,
     /// Not IP: the EtherType.
     EtherType(u16),
-    /// A fragment of an IP packet. RoCE is never fragmented: the ICRC is of a whole packet.
+    /// A fragment of an IP packet. RoCE is never fragmented, because the ICRC covers a whole
+    /// packet.
     Fragment,
     /// Not UDP: the protocol number (for IPv6: of the header after the fixed one).
     Protocol(u8),
@@ -41,19 +42,19 @@ pub enum Other {
     UdpPort(u16),
 }
 
-/// What the ICRC says.
+/// The result of the ICRC check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Icrc {
-    /// It is right.
+    /// Correct.
     Good,
-    /// It is wrong; both as the numbers that stand on the wire least significant byte first.
+    /// Wrong. Both values are little endian on the wire.
     Bad {
-        /// What the packet says.
+        /// The ICRC in the packet.
         sent: u32,
-        /// What its bytes give.
+        /// The ICRC computed from the packet's bytes.
         computed: u32,
     },
-    /// The packet has none, or not all of the packet is in the capture.
+    /// The packet has no ICRC, or is not completely in the capture.
     Unchecked,
 }
 
@@ -62,30 +63,30 @@ pub enum Icrc {
 pub struct RocePacket<'a> {
     /// VLAN ids, outermost first.
     pub vlans: [Option<u16>; VLAN_MAX],
-    /// Where it comes from.
+    /// Source address.
     pub src: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub dst: IpAddr,
-    /// The UDP source port: what routers spread flows by.
+    /// UDP source port: the entropy by which routers spread flows over paths.
     pub src_port: u16,
     /// The ECN codepoint.
     pub ecn: Ecn,
-    /// The base transport header, if it is all there.
+    /// The base transport header, if complete.
     pub bth: Option<Bth<'a>>,
-    /// The opcode, if it is one this project knows.
+    /// The opcode, if supported.
     pub opcode: Option<Opcode>,
-    /// The extension headers that the opcode calls for, if they are all there.
+    /// The extension headers of the opcode, if complete.
     pub ext: Option<ExtHeaders>,
-    /// The header of SR, if it is a packet of that and the header is all there.
+    /// The SR header, if the opcode is of SR and the header is complete.
     pub sr_header: Option<Sr<'a>>,
-    /// Bytes of payload without pad, as the IP header counts them; `None` if what is in front of it
-    /// is not known.
+    /// Bytes of payload without pad, by the length in the IP header; `None` if the length of the
+    /// headers before it is unknown.
     pub payload_len: Option<usize>,
-    /// The ICRC's verdict.
+    /// The result of the ICRC check.
     pub icrc: Icrc,
-    /// Why a receiver would drop it, apart from the ICRC.
+    /// The reason other than the ICRC for which a receiver would drop the packet.
     pub fault: Option<DropReason>,
-    /// The capture holds only the beginning of it.
+    /// The capture holds only the start of the packet.
     pub truncated: bool,
 }
 
@@ -104,7 +105,7 @@ impl Decoder {
         }
     }
 
-    /// `cut`: the frame was longer than what was captured of it.
+    /// Decodes a packet to UDP port 4791. `cut`: the capture has only part of the frame.
     fn roce<'a>(&mut self, linked: &Linked<'a>, ip: &Ip, cut: bool) -> RocePacket<'a> {
         let captured = linked.payload;
         let whole = captured.get(..ip.total_len);
@@ -150,8 +151,9 @@ impl Decoder {
         }
     }
 
-    /// What the parser says of the packet in a plain Ethernet frame. Of a truncated packet it sees
-    /// zeros for what is missing, which say nothing of lengths and headers that are there.
+    /// The parser's drop reason for the packet in an untagged Ethernet frame. The missing part of a
+    /// truncated packet is filled with zeros, which does not affect checks of the captured headers
+    /// and of lengths.
     fn fault(
         &mut self,
         linked: &Linked<'_>,
@@ -187,15 +189,15 @@ fn check(packet: &[u8]) -> Icrc {
     }
 }
 
-/// What it takes to find the transport headers of a packet to UDP port 4791, however much of the
-/// rest is missing: the views of `spanwire-wire` want whole packets.
+/// The IP and UDP fields that locate the transport headers. It also parses truncated packets, for
+/// which the views of `spanwire-wire` fail.
 struct Ip {
     src: IpAddr,
     dst: IpAddr,
     src_port: u16,
     ecn: Ecn,
     header_len: usize,
-    /// Bytes from the IP header to the ICRC, as the IP header says; at least `header_len`.
+    /// Bytes from the IP header to the ICRC, by the IP header; at least `header_len`.
     total_len: usize,
 }
 
@@ -275,7 +277,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 const UDP: u8 = 17;
 const FRAGMENT: u8 = 44;
-/// Of IPv4's flags and fragment offset; neither DF nor the reserved bit.
+/// Mask of MF and fragment offset in IPv4's flags, without DF and the reserved bit.
 const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
 const UDP_LEN: usize = 8;
 const BTH_LEN: usize = 12;

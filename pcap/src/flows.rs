@@ -1,4 +1,4 @@
-//! Packets by flow: what went from one address to one queue pair of another.
+//! Counts by flow: packets from one address to one queue pair of another.
 
 use crate::decode::{Icrc, RocePacket};
 use crate::sr::Sr;
@@ -19,32 +19,32 @@ pub struct Flows {
 /// One flow, as `flows[]` in JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FlowRow {
-    /// Where the packets come from.
+    /// Source address.
     pub src: IpAddr,
-    /// Where they go.
+    /// Destination address.
     pub dst: IpAddr,
-    /// The queue pair they are for.
+    /// Destination queue pair.
     pub qp: u32,
-    /// What was counted.
+    /// The counts.
     #[serde(flatten)]
     pub flow: Flow,
 }
 
-/// What is counted of a flow.
+/// The counts of a flow.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Flow {
     /// Packets, bad ones included.
     pub packets: u64,
     /// Bytes of payload.
     pub payload_bytes: u64,
-    /// Request packets of Reliable Connections, and data of SR, whose PSN is not beyond the newest
-    /// seen before: sent again, or out of order.
+    /// Requests of RC and data of SR whose PSN is not above the highest one before:
+    /// retransmissions, or packets out of order.
     pub retransmissions: u64,
-    /// Acknowledge packets that are positive; of SR those that refuse nothing.
+    /// Positive Acknowledge packets; in SR those without a NAK.
     pub acks: u64,
-    /// Acknowledge packets that refuse.
+    /// Acknowledge packets with a NAK.
     pub naks: u64,
-    /// Acknowledge packets that say receiver not ready.
+    /// Acknowledge packets with an RNR NAK.
     pub rnr_naks: u64,
     /// Congestion notification packets.
     pub cnps: u64,
@@ -52,15 +52,16 @@ pub struct Flow {
     pub ce: u64,
     /// Packets with a bad ICRC.
     pub icrc_bad: u64,
+    /// Highest PSN of RC requests.
     #[serde(skip)]
-    newest: Option<Psn>,
-    /// The same of SR's 32 bits.
+    highest_psn: Option<Psn>,
+    /// Highest PSN of SR data.
     #[serde(skip)]
-    sr_newest: Option<u32>,
+    sr_highest_psn: Option<u32>,
 }
 
 impl Flows {
-    /// Counts one packet. One whose transport header is not there belongs to no flow.
+    /// Counts one packet. A packet without a complete BTH belongs to no flow.
     pub fn note(&mut self, packet: &RocePacket<'_>) {
         let Some(bth) = &packet.bth else {
             return;
@@ -139,7 +140,7 @@ impl Flow {
         self.packets += 1;
         self.ce += u64::from(packet.ecn == Ecn::Ce);
         if let Icrc::Bad { .. } = packet.icrc {
-            // Whatever else it says was not said by its sender.
+            // Its other fields may be corrupt.
             self.icrc_bad += 1;
             return;
         }
@@ -162,25 +163,25 @@ impl Flow {
         match &packet.sr_header {
             Some(Sr::Ack(ack)) if ack.refusal.is_some() => self.naks += 1,
             Some(Sr::Ack(_)) => self.acks += 1,
-            Some(Sr::Data(header)) => match self.sr_newest {
-                Some(newest) if header.psn.wrapping_sub(newest).cast_signed() <= 0 => {
+            Some(Sr::Data(header)) => match self.sr_highest_psn {
+                Some(highest_psn) if header.psn.wrapping_sub(highest_psn).cast_signed() <= 0 => {
                     self.retransmissions += 1;
                 }
-                _ => self.sr_newest = Some(header.psn),
+                _ => self.sr_highest_psn = Some(header.psn),
             },
             None => {}
         }
-        // Responses carry the PSNs of the other side's requests; only Reliable Connections repeat.
+        // Responses carry the PSNs of the peer's requests. Only RC retransmits.
         if props.class == OpClass::Request && props.service == Service::Rc {
-            match self.newest {
-                Some(newest) if psn.since(newest) <= 0 => self.retransmissions += 1,
-                _ => self.newest = Some(psn),
+            match self.highest_psn {
+                Some(highest_psn) if psn.since(highest_psn) <= 0 => self.retransmissions += 1,
+                _ => self.highest_psn = Some(psn),
             }
         }
     }
 }
 
-/// More would be a scan or a forgery; a file cannot make us remember more.
+/// Limit of flows. It bounds memory; more flows indicate a scan or forged packets.
 const FLOWS_MAX: usize = 65_536;
 
 #[cfg(test)]
@@ -215,7 +216,7 @@ mod tests {
         frame(Opcode::RcSendOnly, 5, psn, ExtHeaders::NONE, Ecn::NotEct)
     }
 
-    fn answer(syndrome: Syndrome) -> Vec<u8> {
+    fn ack(syndrome: Syndrome) -> Vec<u8> {
         let ext = ExtHeaders { aeth: Some(AethRepr { syndrome, msn: 1 }), ..ExtHeaders::NONE };
         frame(Opcode::RcAck, 5, 9, ext, Ecn::NotEct)
     }
@@ -234,8 +235,8 @@ mod tests {
         for psn in [0xff_fffe, 0xff_ffff, 0, 0xff_ffff, 0, 1] {
             note(&mut flows, &send(psn));
         }
-        // An answer has the PSN of the other side's request, a datagram is never sent again.
-        note(&mut flows, &answer(Syndrome::Ack { credits: 31 }));
+        // An ACK has the PSN of the peer's request, and datagrams are never retransmitted.
+        note(&mut flows, &ack(Syndrome::Ack { credits: 31 }));
         for _ in 0..2 {
             let deth = Some(spanwire_wire::DethRepr::default());
             let ext = ExtHeaders { deth, ..ExtHeaders::NONE };
@@ -249,11 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn note__tells_answers_apart() {
+    fn note__counts_acknowledgements_by_syndrome() {
         let mut flows = Flows::default();
-        note(&mut flows, &answer(Syndrome::Nak(NakCode::SequenceError)));
-        note(&mut flows, &answer(Syndrome::RnrNak { timer: 12 }));
-        note(&mut flows, &answer(Syndrome::Reserved(0x40)));
+        note(&mut flows, &ack(Syndrome::Nak(NakCode::SequenceError)));
+        note(&mut flows, &ack(Syndrome::RnrNak { timer: 12 }));
+        note(&mut flows, &ack(Syndrome::Reserved(0x40)));
         note(&mut flows, &frame(Opcode::Cnp, 5, 0, ExtHeaders::NONE, Ecn::NotEct));
         let mut bad = send(1);
         *bad.last_mut().unwrap() ^= 1;

@@ -1,13 +1,13 @@
-//! Captures: pcap and pcapng read record by record, RoCEv2 packets decoded, every ICRC checked.
+//! Decoder of captures: reads pcap and pcapng, decodes RoCEv2 packets, checks every ICRC.
 //!
-//! | item | what it is |
+//! | item | contents |
 //! |---|---|
 //! | [`Capture`] | the records of a file, of either format |
-//! | [`Decoder`] | a record as a RoCE packet or as something else |
-//! | [`Line`] | a decoded record as one line for people |
-//! | [`Flows`] | packets by flow: address, address, queue pair |
+//! | [`Decoder`] | decodes a record as a RoCE packet or another frame |
+//! | [`Line`] | a decoded record as one line of text |
+//! | [`Flows`] | counts by flow: source, destination, queue pair |
 //!
-//! A capture is untrusted: whatever a file holds, it is decoded or counted.
+//! A capture is untrusted. Any content of a file is decoded, counted or reported as an error.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 

@@ -1,23 +1,23 @@
-//! A packet as a line of text, in the terms of the InfiniBand specification.
+//! Packets as lines of text, in the terms of the InfiniBand specification.
 
 use crate::decode::{Decoded, Icrc, Other, RocePacket};
 use spanwire_wire::{AethRepr, Bth, Ecn, ExtHeaders, NakCode, OpKind, Opcode, Service, Syndrome};
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 
-/// Shows one frame as a line.
+/// A frame as a line of text, by its `Display`.
 #[derive(Debug)]
 pub struct Line<'a> {
-    /// Its number in the file, from 1, as Wireshark counts.
+    /// Its number in the file, from 1, as in Wireshark.
     pub number: u64,
-    /// Nanoseconds since the first frame of the file, which need not be the earliest; `None` where
-    /// the file keeps no time.
+    /// Nanoseconds since the first frame of the file, which may not be the earliest; `None` if the
+    /// file has no timestamps.
     pub since_first_ns: Option<i128>,
-    /// Bytes of it on the wire.
+    /// Length on the wire in bytes.
     pub original_len: usize,
-    /// Bytes of it in the file.
+    /// Captured length in bytes.
     pub captured_len: usize,
-    /// What it is.
+    /// The decoded frame.
     pub decoded: &'a Decoded<'a>,
 }
 
@@ -103,8 +103,8 @@ impl Display for Other {
     }
 }
 
-/// The name of an opcode byte: the service, the operation, and where in its message the packet
-/// stands. Services that this project does not speak are named as far as the byte tells.
+/// The name of an opcode byte: the service, the operation, and the packet's position in its
+/// message. An unsupported opcode is named by its service and number.
 #[must_use]
 pub fn opcode_name(byte: u8) -> String {
     let Some(opcode) = Opcode::from_u8(byte) else {
@@ -135,7 +135,7 @@ pub fn opcode_name(byte: u8) -> String {
         OpKind::SrAck => ("Acknowledge", false),
         OpKind::SrParity => ("Parity", false),
     };
-    let place = match (in_parts, props.first, props.last) {
+    let position = match (in_parts, props.first, props.last) {
         (false, ..) => "",
         (_, true, true) => " Only",
         (_, true, false) => " First",
@@ -147,7 +147,7 @@ pub fn opcode_name(byte: u8) -> String {
         (_, true) => " with Invalidate",
         _ => "",
     };
-    format!("{service}{operation}{place}{with}")
+    format!("{service}{operation}{position}{with}")
 }
 
 fn write_bth(f: &mut Formatter<'_>, bth: &Bth<'_>) -> fmt::Result {
@@ -230,7 +230,7 @@ pub(crate) fn nak_name(code: NakCode) -> &'static str {
     }
 }
 
-/// Microseconds to wait that the timer code of an RNR NAK, 0..=31, stands for.
+/// The delay in microseconds of the RNR NAK timer code `code`, 0..=31.
 ///
 /// # Source
 /// IBTA's table of the RNR NAK timer field: 10 us, then two series that double, 20 us and 30 us;
@@ -245,9 +245,9 @@ fn rnr_timer_us(code: u8) -> u32 {
 }
 
 const NS_PER_S: u128 = 1_000_000_000;
-/// The partition that everybody is in, a full member; others are worth a word.
+/// The default partition key with full membership; only other keys are shown.
 const DEFAULT_PKEY: u16 = 0xffff;
-/// By the top three bits of an opcode.
+/// Names of the services by the top three bits of an opcode.
 const SERVICES: [&str; 6] = ["RC", "UC", "RD", "UD", "CNP", "XRC"];
 
 #[cfg(test)]
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcode_name__says_service_operation_and_place() {
+    fn opcode_name__has_service_operation_and_position() {
         for (byte, name) in [
             (0x00, "RC SEND First"),
             (0x05, "RC SEND Only with Immediate"),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn opcode_name__tells_all_apart() {
+    fn opcode_name__is_unique() {
         let mut names: Vec<_> = (0..=255).map(opcode_name).collect();
         names.sort_unstable();
         names.dedup();

@@ -1,28 +1,28 @@
-//! What is in front of the IP header: Ethernet with VLAN tags, Linux's cooked headers, nothing.
+//! Link layers before the IP header: Ethernet with VLAN tags, Linux cooked captures, raw IP.
 
 use spanwire_wire::EthernetRepr;
 
-/// An IP packet, or what there is instead, behind its link layer.
+/// The fields of a link layer and its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Linked<'a> {
     /// The VLAN ids, outermost first.
     pub vlans: [Option<u16>; VLAN_MAX],
     /// The EtherType of `payload`.
     pub ethertype: u16,
-    /// What the link carries, link padding included.
+    /// The payload with link padding: an IP packet, or that of another EtherType.
     pub payload: &'a [u8],
 }
 
-/// How many VLAN tags are taken off: a provider's and a customer's.
+/// Limit of VLAN tags that are removed: a provider's and a customer's.
 pub const VLAN_MAX: usize = 2;
 
-/// True for a link type that [`unlink`] takes off.
+/// True for a link type that [`unlink`] supports.
 #[must_use]
 pub fn is_known(link: u32) -> bool {
     matches!(link, ETHERNET | SLL | SLL2) || is_raw(link)
 }
 
-/// Takes the link layer off; `None` when the bytes end inside it or the link type is not known.
+/// Removes the link layer; `None` if the bytes end inside it or the link type is not supported.
 #[must_use]
 pub fn unlink(link: u32, bytes: &[u8]) -> Option<Linked<'_>> {
     let (protocol_at, len) = match link {
@@ -53,9 +53,9 @@ pub fn unlink(link: u32, bytes: &[u8]) -> Option<Linked<'_>> {
     Some(Linked { vlans, ethertype, payload })
 }
 
-/// True for link types under which the bytes begin with an IP header.
+/// True for link types of raw IP, without a link layer.
 fn is_raw(link: u32) -> bool {
-    // The first two are what BSD and OpenBSD number it in files of their own.
+    // The first two are the numbers of raw IP in files of BSD and OpenBSD.
     matches!(link, 12 | 14 | 101 | 228 | 229)
 }
 
@@ -64,10 +64,10 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 const ETHERNET: u32 = 1;
-/// What `tcpdump -i any` wrote, and what it writes.
+/// Linux cooked capture v1 and v2, the formats of `tcpdump -i any`.
 const SLL: u32 = 113;
 const SLL2: u32 = 276;
-/// 802.1Q, 802.1ad, and what was used before the latter.
+/// EtherTypes of VLAN tags: 802.1Q, 802.1ad, and QinQ before 802.1ad.
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn unlink__takes_up_to_two_tags_off() {
+    fn unlink__removes_up_to_two_tags() {
         for (types, tags) in
             [(&[0x800][..], 0), (&[0x8100, 0x800], 1), (&[0x88a8, 0x8100, 0x800], 2)]
         {

@@ -1,4 +1,4 @@
-//! What is behind the BTH of a packet of SR.
+//! The SR header, which follows the BTH.
 
 use crate::line::nak_name;
 use spanwire_wire::{
@@ -6,19 +6,19 @@ use spanwire_wire::{
 };
 use std::fmt::{self, Display, Formatter};
 
-/// The header of a packet of SR.
+/// The header of an SR packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Sr<'a> {
-    /// Data, or parity of a block of them.
+    /// Data, or parity of an FEC block.
     Data(SrDataRepr),
     /// An acknowledgement.
     Ack(SrAckRepr<'a>),
 }
 
 impl<'a> Sr<'a> {
-    /// The header in `bytes`, which follow a BTH with this opcode and PSN; `None` if it is not of
-    /// SR.
+    /// Parses the header in `bytes`, which follow a BTH with this opcode and PSN; `None` if the
+    /// opcode is not of SR.
     #[must_use]
     pub fn read(opcode: Opcode, psn: u32, bytes: &'a [u8]) -> Option<Result<Self, DropReason>> {
         match opcode {
@@ -53,13 +53,13 @@ impl Display for Sr<'_> {
 }
 
 fn write_data(f: &mut Formatter<'_>, h: &SrDataRepr) -> fmt::Result {
-    let place = match (h.first, h.last) {
+    let position = match (h.first, h.last) {
         (true, true) => "Only",
         (true, false) => "First",
         (false, true) => "Last",
         (false, false) => "Middle",
     };
-    write!(f, "{} {place} psn {:#010x} message {}", kind_name(h.kind), h.psn, h.message)?;
+    write!(f, "{} {position} psn {:#010x} message {}", kind_name(h.kind), h.psn, h.message)?;
     write!(f, " offset {} sent {} ps", h.offset, h.sent_ps)?;
     if h.is_retransmission {
         write!(f, " retransmission")?;
@@ -191,34 +191,34 @@ mod tests {
 
     #[test]
     fn display__of_blocks() {
-        let place = BlockRepr { index: 1, data: 8, parity: 2, scheme: 1 };
+        let position = BlockRepr { index: 1, data: 8, parity: 2, scheme: 1 };
         let send = SrDataRepr {
             receive: Some(3),
-            block: Some(place),
+            block: Some(position),
             ..SrDataRepr::new(SrKind::Send, 0x101, 7)
         };
         let shown = |header| Sr::Data(header).to_string();
         assert!(shown(send).ends_with("  block 0x00000100 data 1 of 8+2"), "{}", shown(send));
         let row = SrDataRepr {
             psn: 0x109,
-            block: Some(BlockRepr { index: 9, ..place }),
+            block: Some(BlockRepr { index: 9, ..position }),
             block_bytes: Some(11_000),
             ..send
         };
-        let told = "  block 0x00000100 parity 1 of 8+2, 11000 bytes of data";
-        assert!(shown(row).ends_with(told), "{}", shown(row));
+        let expected = "  block 0x00000100 parity 1 of 8+2, 11000 bytes of data";
+        assert!(shown(row).ends_with(expected), "{}", shown(row));
         let empty = SrDataRepr { block_bytes: None, ..row };
         assert!(shown(empty).ends_with("  block 0x00000100 parity given up"));
         let mut ack = SrAckRepr::default();
         for word in [BlockWord::Nack, BlockWord::Settled] {
             ack.blocks.push(BlockReport { first: 0x100, word, data: 8, bits: 0x2ff });
         }
-        let told = "  block 0x00000100 SHORT, counts 0x2ff  block 0x00000100 settled 0x2ff";
-        assert!(Sr::Ack(ack).to_string().ends_with(told));
+        let expected = "  block 0x00000100 SHORT, counts 0x2ff  block 0x00000100 settled 0x2ff";
+        assert!(Sr::Ack(ack).to_string().ends_with(expected));
     }
 
     #[test]
-    fn read__is_of_sr_alone() {
+    fn read__rejects_other_opcodes() {
         assert_eq!(Sr::read(Opcode::RcAck, 0, &[0; 100]), None);
         let short = Some(Err(DropReason::ExtTooShort));
         assert_eq!(Sr::read(Opcode::SrData, 0, &[0x10]), short);

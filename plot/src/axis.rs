@@ -1,40 +1,40 @@
-//! An axis: what it measures, its range, and where its ticks are.
+//! Axes: quantity, range and ticks.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
-/// What an axis is to show.
+/// The specification of an axis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AxisSpec {
     /// Its name, without the unit.
     pub label: String,
-    /// What its values are.
+    /// The quantity of its values.
     pub quantity: Quantity,
-    /// How they are spread.
+    /// The scale.
     pub scale: Scale,
 }
 
-/// What a value is, and so its base unit.
+/// The physical quantity of a value, which defines its base unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quantity {
     /// Seconds, shown as s, ms, µs or ns.
     Seconds,
-    /// Bits a second, shown with k, M, G or T.
+    /// Bits per second, shown with k, M, G or T.
     BitsPerSecond,
     /// Bytes, shown with k, M or G (powers of ten, as rates are).
     Bytes,
     /// A number without a unit.
     Number,
-    /// A part of one, shown as it is: 0 to 1.
+    /// A fraction, shown as 0 to 1.
     Share,
 }
 
-/// How values are spread along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
-    /// Evenly, from zero.
+    /// Linear.
     Linear,
-    /// By their logarithm.
+    /// Logarithmic.
     Log,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Axis {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Base units in the unit shown.
+    /// The shown unit in base units.
     unit: f64,
     ticks: Vec<f64>,
 }
@@ -63,20 +63,20 @@ impl AxisSpec {
         Self { label: label.to_owned(), quantity, scale: Scale::Log }
     }
 
-    /// True for a value that has a place on such an axis.
-    pub(crate) fn takes(&self, value: f64) -> bool {
+    /// True for a value that can be drawn on such an axis.
+    pub(crate) fn includes(&self, value: f64) -> bool {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 }
 
 impl Axis {
-    /// An axis that holds all `values` and ends with a round number; a linear one begins at zero.
+    /// An axis over all `values` that ends at a round number; a linear one begins at zero.
     pub(crate) fn over(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
         Self::tight(spec, values).rounded()
     }
 
-    /// As [`Axis::over`] for values of which the differences matter: where they are close together,
-    /// a linear axis does not begin at zero.
+    /// As [`Axis::over`], but if the values are close together, a linear axis does not begin at
+    /// zero, so that their differences are visible.
     pub(crate) fn around(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extremes(spec, values);
         let is_close = spec.scale == Scale::Linear && low > high / 2.0 && low < high;
@@ -84,7 +84,7 @@ impl Axis {
         Self::between(spec, low, high).rounded()
     }
 
-    /// An axis that ends where `values` end, for time; a linear one begins at zero.
+    /// An axis that ends at the largest of `values`, for time; a linear one begins at zero.
     pub(crate) fn tight(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extremes(spec, values);
         Self::between(spec, if spec.scale == Scale::Linear { 0.0 } else { low }, high)
@@ -100,12 +100,12 @@ impl Axis {
         axis.with_ticks()
     }
 
-    /// The same, ending with round numbers.
+    /// The same axis with its ends extended to round numbers.
     fn rounded(mut self) -> Self {
         match self.scale {
             Scale::Linear => {
                 let step = step((self.high - self.low) / self.unit, TICKS_MAX) * self.unit;
-                // A hair beside a tick is on it.
+                // Tolerance for rounding errors: a value next to a tick counts as on it.
                 let first = (self.low / step + 1e-9).floor();
                 let last = (self.high / step - 1e-9).ceil().max(first + 1.0);
                 (self.low, self.high) = (first * step, last * step);
@@ -126,7 +126,7 @@ impl Axis {
         self
     }
 
-    /// Places for `n` things side by side: 0.5, 1.5, ...
+    /// An axis for `n` groups side by side, at 0.5, 1.5, ...
     pub(crate) fn places(n: usize) -> Self {
         let high = n.max(1) as f64;
         let (label, scale) = (String::new(), Scale::Linear);
@@ -138,12 +138,12 @@ impl Axis {
         &self.label
     }
 
-    /// Where it begins.
+    /// Its lower end.
     pub(crate) fn low(&self) -> f64 {
         self.low
     }
 
-    /// Where its ticks are, rising, and what stands there.
+    /// Positions of its ticks, ascending, with their labels.
     pub(crate) fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
         let step = match self.ticks[..] {
             [a, b, ..] if self.scale == Scale::Linear => (b - a) / self.unit,
@@ -152,7 +152,7 @@ impl Axis {
         self.ticks.iter().map(move |at| (*at, number(at / self.unit, step)))
     }
 
-    /// Pixels from the start of the axis when it is `length` pixels long.
+    /// Distance in pixels from the start of an axis that is `length` pixels long.
     fn along(&self, value: f64, length: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low) * length,
@@ -160,7 +160,7 @@ impl Axis {
         }
     }
 
-    /// Steps of 1, 2 or 5 in the unit shown.
+    /// Ticks at steps of 1, 2 or 5 times a power of ten in the shown unit.
     fn linear_ticks(&self) -> Vec<f64> {
         let step = step((self.high - self.low) / self.unit, TICKS_MAX) * self.unit;
         let first = (self.low / step - 1e-9).ceil();
@@ -170,7 +170,7 @@ impl Axis {
             .collect()
     }
 
-    /// The decades, and in a short range 2 and 5 in between.
+    /// Ticks at the decades, and in a short range also at 2 and 5 times a decade.
     fn log_ticks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let within: &[f64] = if decades <= 3.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -208,11 +208,11 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// The smallest and the largest of the values that such an axis takes; without any, a range that
-/// can be drawn.
+/// The smallest and the largest value that can be drawn on such an axis; without any, a default
+/// range.
 fn extremes(spec: &AxisSpec, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, 0.0f64);
-    for value in values.into_iter().filter(|v| spec.takes(*v)) {
+    for value in values.into_iter().filter(|v| spec.includes(*v)) {
         low = low.min(value);
         high = high.max(value);
     }
@@ -245,7 +245,7 @@ fn step(high: f64, ticks_max: u32) -> f64 {
 #[expect(clippy::cast_possible_truncation, reason = "the exponent of an f64 is below 400")]
 fn exponent(value: f64) -> i32 {
     let guess = value.log10().floor() as i32;
-    // The logarithm of an exact power may be a hair below a whole number.
+    // The logarithm of an exact power may be slightly below a whole number.
     if 10f64.powi(guess + 1) <= value * (1.0 + 1e-12) { guess + 1 } else { guess }
 }
 
@@ -256,14 +256,14 @@ fn round_down(value: f64) -> f64 {
     factor.unwrap_or(1.0) * power
 }
 
-/// The smallest of them that is not below it.
+/// The smallest of 1, 2 and 5 times a power of ten that is not below `value`, which is positive.
 fn round_up(value: f64) -> f64 {
     let power = 10f64.powi(exponent(value));
     let factor = [1.0, 2.0, 5.0].into_iter().find(|f| f * power >= value * (1.0 - 1e-9));
     factor.unwrap_or(10.0) * power
 }
 
-/// `value` with as many decimals as steps of `step` need.
+/// Formats `value` with the number of decimals that steps of `step` need.
 fn number(value: f64, step: f64) -> String {
     let least = step.min(value.abs());
     let decimals =
@@ -276,9 +276,9 @@ fn number(value: f64, step: f64) -> String {
     }
 }
 
-/// Steps of a linear axis.
+/// Limit of steps of a linear axis.
 const TICKS_MAX: u32 = 8;
-/// Decades that a logarithmic axis labels: more than any simulation spans.
+/// Limit of labelled decades of a logarithmic axis, more than any simulation spans.
 const DECADES_MAX: i32 = 30;
 
 #[cfg(test)]
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_of__reads_best() {
+    fn unit_of__selects_the_prefix() {
         for (value, symbol) in [(2.0, "s"), (0.5, "ms"), (1e-3, "ms"), (1e-12, "ns")] {
             assert_eq!(unit_of(Quantity::Seconds, value).1, symbol);
         }

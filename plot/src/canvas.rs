@@ -1,4 +1,4 @@
-//! The sheet that a figure is drawn on: title, legend, frame, grid and the labels of the axes.
+//! The canvas of a figure: title, legend, frame, grid and the labels of the axes.
 
 use crate::Level;
 use crate::axis::Axis;
@@ -14,13 +14,13 @@ use plotters::prelude::{
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::io;
 
-/// Why drawing fails; into a string it does not.
+/// An error of drawing; drawing into a string does not fail.
 pub(crate) type DrawError = DrawingAreaErrorKind<io::Error>;
 
 /// The area between the axes, in their coordinates.
 pub(crate) type Plot<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 
-/// What stands above that area.
+/// The part of a figure above the plot area.
 #[derive(Debug, Default)]
 pub(crate) struct Head<'a> {
     pub(crate) title: &'a str,
@@ -37,7 +37,7 @@ pub(crate) struct Canvas<'a> {
     layout: Layout,
 }
 
-/// Where things are, in pixels.
+/// Positions of the parts of a figure, in pixels.
 #[derive(Debug)]
 struct Layout {
     /// The corner of each entry of the legend.
@@ -50,14 +50,14 @@ struct Layout {
     height: i32,
 }
 
-/// An entry of the legend: several colours when it stands for several series.
+/// An entry of the legend; it has several colours if it stands for several series.
 #[derive(Debug)]
 struct Entry {
     text: String,
     swatch: Vec<RGBColor>,
 }
 
-/// Draws a figure between the axes `x` and `y`; `paint` puts the data into it.
+/// Draws a figure with the axes `x` and `y`; `paint` draws the data.
 pub(crate) fn draw(
     head: &Head<'_>,
     x: &Axis,
@@ -73,13 +73,13 @@ pub(crate) fn draw(
         let size = (width.unsigned_abs(), height.unsigned_abs());
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let canvas = Canvas { root, layout };
-        canvas.sheet(head, x, y, paint).expect("a string takes all that is drawn");
+        canvas.sheet(head, x, y, paint).expect("writing to a string cannot fail");
     }
     svg.replacen(&in_units, &in_pixels, 1)
 }
 
 impl<'a> Canvas<'a> {
-    /// A strip's name to the left of it, and a tick in it at each of `at`, which are places along
+    /// Draws a strip: its name at the left, and a tick at each of `at`, which are positions along
     /// the x axis in drawing units.
     pub(crate) fn strip(
         &self,
@@ -99,28 +99,28 @@ impl<'a> Canvas<'a> {
         Ok(())
     }
 
-    /// A name under the axis at `x` (in drawing units), with small print below.
+    /// Draws a name below the axis at `x` (in drawing units), with `small` below it.
     pub(crate) fn place_name(&self, x: i32, name: &str, small: &str) -> Result<(), DrawError> {
         let y = self.layout.bottom + 9;
         self.text(name, (x / UNITS, y), &font(TEXT, INK, HPos::Center))?;
         self.text(small, (x / UNITS, y + TEXT + 5), &font(SMALL, FAINT, HPos::Center))
     }
 
-    /// Levels that the axis reaches: lines behind the data.
+    /// Draws lines for the levels within the axis, behind the data.
     pub(crate) fn levels(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
-        for (y, _) in self.reached(plot, levels) {
+        for (y, _) in self.visible_levels(plot, levels) {
             let line = vec![(self.layout.left * UNITS, y), (self.layout.right * UNITS, y)];
             self.root.draw(&PathElement::new(line, stroke(&FAINT, 1)))?;
         }
         Ok(())
     }
 
-    /// Their names at the right end, readable whatever data is there.
+    /// Draws the names of the levels at the right end, on a background that covers the data.
     pub(crate) fn level_names(&self, plot: &Plot<'_>, levels: &[Level]) -> Result<(), DrawError> {
         let l = &self.layout;
-        for (y, name) in self.reached(plot, levels) {
+        for (y, name) in self.visible_levels(plot, levels) {
             let above = y / UNITS - SMALL - 4;
-            // Above the uppermost is where the strips are.
+            // The strips are above the plot area, so a name that would be there is below its line.
             let top = if above < l.top { y / UNITS + 3 } else { above };
             let (left, right) = (l.right - 10 - text_width(name, SMALL), l.right - 2);
             let corners = [(left, top - 1), (right, top + SMALL + 2)];
@@ -131,15 +131,15 @@ impl<'a> Canvas<'a> {
         Ok(())
     }
 
-    /// Says that there is nothing to show.
-    pub(crate) fn nothing(&self) -> Result<(), DrawError> {
+    /// Draws the text "no data".
+    pub(crate) fn draw_no_data(&self) -> Result<(), DrawError> {
         let l = &self.layout;
         let middle = (i32::midpoint(l.left, l.right), i32::midpoint(l.top, l.bottom));
         self.text("no data", middle, &font(TEXT, FAINT, HPos::Center))
     }
 
-    /// (drawing units from the top, name) of the levels that are between the ends of the axis.
-    fn reached<'l>(
+    /// (drawing units from the top, name) of the levels within the axis.
+    fn visible_levels<'l>(
         &self,
         plot: &Plot<'_>,
         levels: &'l [Level],
@@ -190,7 +190,7 @@ impl<'a> Canvas<'a> {
         self.text(&entry.text, (x + SWATCH + 6, y), &font(SMALL, INK, HPos::Left))
     }
 
-    /// The grid, and what stands beside it.
+    /// Draws the grid and the labels of the axes.
     fn axes(&self, x: &Axis, y: &Axis, plot: &Plot<'_>) -> Result<(), DrawError> {
         let l = &self.layout;
         let (low_x, low_y) = (x.low(), y.low());
@@ -214,7 +214,7 @@ impl<'a> Canvas<'a> {
         self.text(y.label(), beside, &turned)
     }
 
-    /// Text whose upper edge is at `at`, in pixels.
+    /// Draws text with its upper edge at `at`, in pixels.
     fn text(&self, text: &str, at: (i32, i32), style: &TextStyle<'_>) -> Result<(), DrawError> {
         if text.is_empty() {
             return Ok(());
@@ -222,7 +222,7 @@ impl<'a> Canvas<'a> {
         self.root.draw_text(text, style, (at.0 * UNITS, at.1 * UNITS))
     }
 
-    /// A thin line between places in pixels.
+    /// Draws a thin line between two points, in pixels.
     fn path(&self, ends: [(i32, i32); 2], ink: RGBColor) -> Result<(), DrawError> {
         let ends = ends.map(|(x, y)| (x * UNITS, y * UNITS));
         self.root.draw(&PathElement::new(ends.to_vec(), stroke(&ink, 1)))
@@ -257,7 +257,7 @@ impl Layout {
     }
 }
 
-/// One for each name, or one for all when they are too many to be told apart.
+/// The entries of the legend: one for each name, or one for all if the series are shaded.
 fn entries(names: &[&str]) -> Vec<Entry> {
     let of = names.len();
     if is_shaded(of) {
@@ -269,7 +269,7 @@ fn entries(names: &[&str]) -> Vec<Entry> {
     names.iter().enumerate().map(entry).collect()
 }
 
-/// Text of `px` pixels that stands below its place.
+/// A text style of `px` pixels, anchored at its upper edge.
 fn font(px: i32, ink: RGBColor, h_pos: HPos) -> TextStyle<'static> {
     // The backend divides by the same number.
     let size = f64::from(px * UNITS) * 1.24;
@@ -280,13 +280,13 @@ fn font(px: i32, ink: RGBColor, h_pos: HPos) -> TextStyle<'static> {
     }
 }
 
-/// Around everything.
+/// Margin around the figure.
 const MARGIN: i32 = 14;
 const RIGHT: i32 = 26;
-/// Room for the names of strips.
+/// Minimum space at the left, for the names of strips.
 const LEFT_MIN: i32 = 74;
 const PLOT_HEIGHT: i32 = 330;
-/// Two lines of text under the plot area.
+/// Space below the plot area, for two lines of text.
 const BELOW: i32 = 54;
 const LEGEND_ROW: i32 = 20;
 /// Height of a strip.
@@ -310,7 +310,7 @@ mod tests {
     fn draw__labels_axes_and_escapes() {
         let head = Head { title: "a < b & c", subtitle: "\"seed\" 1", ..Head::default() };
         let (x, y) = axes();
-        let svg = Svg::parse(&draw(&head, &x, &y, |canvas, _| canvas.nothing()));
+        let svg = Svg::parse(&draw(&head, &x, &y, |canvas, _| canvas.draw_no_data()));
         for text in ["a < b & c", "\"seed\" 1", "time [ms]", "queue [kB]", "100", "no data"] {
             assert!(svg.texts().contains(&text.to_owned()), "{text} is missing");
         }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn entries__many_are_one() {
+    fn entries__many_series_share_one() {
         let names: Vec<String> = (0..32).map(|i| format!("f{i}")).collect();
         let all = entries(&names.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(all.len(), 1);

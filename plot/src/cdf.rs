@@ -1,4 +1,4 @@
-//! Which share of the values is at most this large.
+//! Cumulative distribution functions.
 
 use crate::Group;
 use crate::axis::{Axis, AxisSpec, Quantity};
@@ -11,13 +11,13 @@ use plotters::prelude::PathElement;
 /// Empirical distribution functions of one or more groups.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CdfFigure {
-    /// What the figure shows.
+    /// Title of the figure.
     pub title: String,
-    /// Of what: the run and its parameters.
+    /// Subtitle: the run and its parameters.
     pub subtitle: String,
     /// The axis of the values.
     pub x: AxisSpec,
-    /// What is counted, for the y axis: "flows".
+    /// The counted items, for the y axis: "flows".
     pub counted: String,
     /// The curves. The legend gives the number of values of each.
     pub groups: Vec<Group>,
@@ -46,20 +46,19 @@ impl CdfFigure {
                 let seen = thin(&stairs, UNITS, |p| plot.as_coord_spec().translate(p));
                 plot.draw(&PathElement::new(seen, stroke(&colour(i, sorted.len()), 2)))?;
             }
-            if sorted.iter().all(Vec::is_empty) { canvas.nothing() } else { Ok(()) }
+            if sorted.iter().all(Vec::is_empty) { canvas.draw_no_data() } else { Ok(()) }
         })
     }
 }
 
-/// The values of a group that `axis` takes, in order.
+/// The values of a group that can be drawn on `axis`, sorted.
 pub(crate) fn sorted(group: &Group, axis: &AxisSpec) -> Vec<f64> {
-    let mut values: Vec<f64> = group.values.iter().copied().filter(|v| axis.takes(*v)).collect();
+    let mut values: Vec<f64> = group.values.iter().copied().filter(|v| axis.includes(*v)).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The corners of the distribution function of `values`, which are in order, from the
-/// smallest on.
+/// The corners of the distribution function of `values`, which are sorted in ascending order.
 fn stairs(values: &[f64]) -> Vec<(f64, f64)> {
     let n = values.len() as f64;
     let mut corners = Vec::new();
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__of_nothing_says_so() {
+    fn to_svg__without_values_has_no_data() {
         let svg = figure(&[], AxisSpec::linear("FCT", Quantity::Seconds)).to_svg();
         assert!(Svg::parse(&svg).texts().contains(&"no data".to_owned()));
     }

@@ -1,17 +1,18 @@
-//! Figures of simulations as SVG: plain data in, one text out.
+//! Figures of simulations and measurements as SVG text.
 //!
-//! | figure | for |
+//! | figure | contents |
 //! |---|---|
 //! | [`LineFigure`] | values over time: rates, windows, queues with their marks and drops |
 //! | [`CdfFigure`] | the distribution of a value, several groups in one frame |
-//! | [`ViolinFigure`] | the same side by side, with median and quartiles |
+//! | [`ViolinFigure`] | distributions side by side, with median and quartiles |
 //!
-//! Values are in base units (seconds, bytes, bits a second); an [`AxisSpec`] says which, and the
-//! axis chooses the prefix that reads best. Values that are not finite are left out, and on a
-//! logarithmic axis those that are not positive.
+//! Values are in base units (seconds, bytes, bits per second). An [`AxisSpec`] defines the
+//! quantity, and the axis chooses the unit prefix. Non-finite values are left out, and on a
+//! logarithmic axis also those that are not positive.
 //!
-//! The same data gives the same bytes. Colours are those of Okabe and Ito, which people with any
-//! form of colour blindness can tell apart; more series than that are shaded from dark to light.
+//! The same data gives the same bytes. The palette is that of Okabe and Ito, which is
+//! distinguishable with any form of colour blindness. If there are more series than colours, they
+//! are shaded from dark to light.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -32,20 +33,20 @@ pub use lines::{LineFigure, Rug, Series, Shape};
 pub use stack::stack;
 pub use violin::ViolinFigure;
 
-/// Values that belong together: a curve of a [`CdfFigure`], a body of a [`ViolinFigure`].
+/// A group of values: a curve of a [`CdfFigure`], a violin of a [`ViolinFigure`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Group {
-    /// What the values are of.
+    /// Name of the group.
     pub name: String,
     /// The values, in any order.
     pub values: Vec<f64>,
 }
 
-/// A horizontal line that data is to be held against: a threshold, a link's rate.
+/// A horizontal reference line, such as a threshold or a link rate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Level {
-    /// What it is.
+    /// Its label.
     pub name: String,
-    /// Where it is, in the unit of the y axis.
+    /// Its value in base units of the y axis.
     pub at: f64,
 }

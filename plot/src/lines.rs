@@ -1,4 +1,4 @@
-//! Values over time.
+//! Line figures: values over time.
 
 use crate::Level;
 use crate::axis::{Axis, AxisSpec};
@@ -11,30 +11,30 @@ use plotters::prelude::PathElement;
 /// Lines over a common x axis, which begins at zero.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LineFigure {
-    /// What the figure shows.
+    /// Title of the figure.
     pub title: String,
-    /// Of what: the run and its parameters.
+    /// Subtitle: the run and its parameters.
     pub subtitle: String,
     /// The x axis, time as a rule.
     pub x: AxisSpec,
     /// The y axis.
     pub y: AxisSpec,
-    /// What is between two points.
+    /// Interpolation between two points.
     pub shape: Shape,
-    /// The lines. Up to seven have colours of their own, more are shaded.
+    /// The lines. Up to seven have distinct colours; more are shaded.
     pub series: Vec<Series>,
     /// Strips of ticks above the lines.
     pub rugs: Vec<Rug>,
-    /// Lines to hold them against; those far above all data are left out.
+    /// Reference lines; those far above all data are left out.
     pub levels: Vec<Level>,
 }
 
-/// What is between two points of a line.
+/// Interpolation between two points of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// A straight line: the points are samples of something that moves.
+    /// A straight line: the points are samples of a continuous value.
     Line,
-    /// The value of the earlier point: it holds until it changes, as a queue's length does.
+    /// A step: the value of the earlier point holds until the next, as a queue's length does.
     Step,
 }
 
@@ -47,14 +47,14 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Events as ticks in a strip of their own.
+/// Events as ticks in a separate strip.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rug {
-    /// What they are, in a word.
+    /// Name of the events.
     pub name: String,
-    /// Drawn in the colour of what should not happen.
+    /// Drawn in the colour of faults, such as drops.
     pub alarm: bool,
-    /// Where on the x axis, in any order. Those on one pixel are one tick.
+    /// Positions on the x axis, in any order. Events on one pixel are one tick.
     pub at: Vec<f64>,
 }
 
@@ -62,16 +62,18 @@ impl LineFigure {
     /// The figure as the text of an SVG file.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let (takes_x, takes_y) = (|x| self.x.takes(x), |y| self.y.takes(y));
+        let (includes_x, includes_y) = (|x| self.x.includes(x), |y| self.y.includes(y));
         let series: Vec<Vec<(f64, f64)>> = self
             .series
             .iter()
-            .map(|s| s.points.iter().copied().filter(|p| takes_x(p.0) && takes_y(p.1)).collect())
+            .map(|s| {
+                s.points.iter().copied().filter(|p| includes_x(p.0) && includes_y(p.1)).collect()
+            })
             .collect();
         let points = || series.iter().flatten();
         let events = self.rugs.iter().flat_map(|r| r.at.iter().copied());
         let x = Axis::tight(&self.x, points().map(|p| p.0).chain(events));
-        let y = Axis::over(&self.y, points().map(|p| p.1).chain(self.levels_near(&series)));
+        let y = Axis::over(&self.y, points().map(|p| p.1).chain(self.levels_in_range(&series)));
         let head = Head {
             title: &self.title,
             subtitle: &self.subtitle,
@@ -82,7 +84,7 @@ impl LineFigure {
             self.paint_rugs(canvas, plot)?;
             canvas.levels(plot, &self.levels)?;
             for (i, points) in series.iter().enumerate() {
-                let line = self.through(points, plot);
+                let line = self.corners(points, plot);
                 let width = if series.len() > 4 { 1 } else { 2 };
                 let style = stroke(&colour(i, series.len()), width);
                 if !line.is_empty() {
@@ -90,20 +92,20 @@ impl LineFigure {
                 }
             }
             canvas.level_names(plot, &self.levels)?;
-            if points().next().is_none() { canvas.nothing() } else { Ok(()) }
+            if points().next().is_none() { canvas.draw_no_data() } else { Ok(()) }
         })
     }
 
-    /// What the y axis should reach, so that the levels and their names are on it. A threshold far
-    /// above all data would only make the data flat.
-    fn levels_near(&self, series: &[Vec<(f64, f64)>]) -> Vec<f64> {
+    /// Values that the y axis must include, so that the levels and their names are visible. A level
+    /// far above all data is left out, because it would flatten the data.
+    fn levels_in_range(&self, series: &[Vec<(f64, f64)>]) -> Vec<f64> {
         let highest = series.iter().flatten().map(|p| p.1).fold(0.0, f64::max);
-        let near = self.levels.iter().map(|l| l.at).filter(|at| *at <= LEVEL_REACH * highest);
-        near.map(|at| at * LEVEL_ROOM).collect()
+        let near = self.levels.iter().map(|l| l.at).filter(|at| *at <= LEVEL_MAX_RATIO * highest);
+        near.map(|at| at * LEVEL_HEADROOM).collect()
     }
 
-    /// What the line through `points` passes, as far as it can be seen.
-    fn through(&self, points: &[(f64, f64)], plot: &Plot<'_>) -> Vec<(f64, f64)> {
+    /// The visible corners of the line through `points`.
+    fn corners(&self, points: &[(f64, f64)], plot: &Plot<'_>) -> Vec<(f64, f64)> {
         let place = |p: &(f64, f64)| plot.as_coord_spec().translate(p);
         let kept = thin(points, UNITS, place);
         if self.shape == Shape::Line {
@@ -121,7 +123,7 @@ impl LineFigure {
 
     fn paint_rugs(&self, canvas: &Canvas<'_>, plot: &Plot<'_>) -> Result<(), DrawError> {
         for (row, rug) in self.rugs.iter().enumerate() {
-            let on_axis = rug.at.iter().filter(|x| self.x.takes(**x));
+            let on_axis = rug.at.iter().filter(|x| self.x.includes(**x));
             let column = |x: &f64| plot.as_coord_spec().translate(&(*x, 0.0)).0;
             let mut at: Vec<i32> =
                 on_axis.map(|x| column(x).div_euclid(UNITS) * UNITS + UNITS / 2).collect();
@@ -133,10 +135,10 @@ impl LineFigure {
     }
 }
 
-/// How many times as high as the highest point a level may be to be shown.
-const LEVEL_REACH: f64 = 2.5;
-/// How much higher than a level the axis ends at least: its name stands above it.
-const LEVEL_ROOM: f64 = 1.06;
+/// Limit of shown levels, as a multiple of the highest point.
+const LEVEL_MAX_RATIO: f64 = 2.5;
+/// Minimum end of the axis as a multiple of a level: space for the name above its line.
+const LEVEL_HEADROOM: f64 = 1.06;
 
 #[cfg(test)]
 mod tests {
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__stays_small_whatever_the_data() {
+    fn to_svg__size_is_bounded() {
         let points: Vec<(f64, f64)> =
             (0..1_000_000u32).map(|i| (f64::from(i), f64::from(i % 1000))).collect();
         let svg = figure(vec![series("a", &points)]).to_svg();
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__of_nothing_says_so() {
+    fn to_svg__without_values_has_no_data() {
         let svg = Svg::parse(&figure(vec![]).to_svg());
         assert!(svg.texts().contains(&"no data".to_owned()));
         let nan = figure(vec![series("a", &[(0.0, f64::NAN)])]);

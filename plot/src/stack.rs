@@ -1,7 +1,7 @@
-//! Figures above each other, in one file.
+//! Several figures stacked in one file.
 
-/// The figures, which [`LineFigure::to_svg`](super::LineFigure::to_svg) and its siblings made, as
-/// one: from top to bottom, each as wide as the widest. What is no such figure is left out.
+/// Stacks figures of [`LineFigure::to_svg`](super::LineFigure::to_svg) and the other `to_svg` from
+/// top to bottom in one SVG with the width of the widest. Other texts are left out.
 #[must_use]
 pub fn stack(figures: &[String]) -> String {
     let mut inner = String::new();
@@ -21,7 +21,7 @@ pub fn stack(figures: &[String]) -> String {
     )
 }
 
-/// A number among the attributes of the first element.
+/// A numeric attribute of the first element.
 fn attribute(svg: &str, name: &str) -> Option<u32> {
     let (tag, _) = svg.trim_start().strip_prefix("<svg ")?.split_once('>')?;
     let (_, rest) = tag.split_once(&format!("{name}=\""))?;

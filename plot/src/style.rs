@@ -1,9 +1,9 @@
-//! How every figure looks.
+//! The style of all figures: sizes, fonts and colours.
 
 use plotters::style::{Color, RGBAColor, RGBColor, ShapeStyle};
 
-/// Drawing units in a pixel. The backend places everything on whole units: with one a pixel, a
-/// gentle slope would be a staircase.
+/// Drawing units per pixel. The backend rounds positions to whole units, so that with one unit per
+/// pixel a gentle slope would be drawn as steps.
 pub(crate) const UNITS: i32 = 4;
 /// Width of every figure in pixels.
 pub(crate) const WIDTH: i32 = 900;
@@ -17,40 +17,40 @@ pub(crate) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 pub(crate) const FAINT: RGBColor = RGBColor(0x5f, 0x5f, 0x5f);
 pub(crate) const GRID: RGBColor = RGBColor(0xe3, 0xe3, 0xe3);
 pub(crate) const FRAME: RGBColor = RGBColor(0x9a, 0x9a, 0x9a);
-/// For what should not happen: drops.
+/// Colour of faults, such as drops.
 pub(crate) const ALARM: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
 
 /// The colour of series `i` of `of`.
 ///
 /// # Source
-/// Okabe and Ito, "Color Universal Design" (2008), without yellow, which white swallows.
+/// Okabe and Ito, "Color Universal Design" (2008), without yellow, which is hard to see on white.
 pub(crate) fn colour(i: usize, of: usize) -> RGBColor {
     if of <= PALETTE.len() { PALETTE[i % PALETTE.len()] } else { shade(i, of) }
 }
 
-/// True when `of` series are shaded from dark to light instead of coloured.
+/// True if `of` series are shaded from dark to light, because they are more than the palette.
 pub(crate) fn is_shaded(of: usize) -> bool {
     of > PALETTE.len()
 }
 
-/// A line of `width` pixels.
+/// The style of a line of `width` pixels.
 pub(crate) fn stroke(colour: &impl Color, width: u32) -> ShapeStyle {
     colour.stroke_width(width * UNITS.unsigned_abs())
 }
 
-/// The colour that fills under a line of `colour`.
-pub(crate) fn wash(colour: RGBColor) -> RGBAColor {
+/// The fill colour for an outline of `colour`.
+pub(crate) fn fill_colour(colour: RGBColor) -> RGBAColor {
     colour.mix(0.28)
 }
 
-/// How wide `text` is at a font size of `px`, in pixels and rather too wide: the fonts that a
-/// reader has are not known.
+/// Estimated width of `text` in pixels at a font size of `px`. It is an upper estimate, because the
+/// viewer's fonts are unknown.
 pub(crate) fn text_width(text: &str, px: i32) -> i32 {
     let chars = i32::try_from(text.chars().count()).unwrap_or(i32::MAX);
     chars.saturating_mul(px).saturating_mul(5) / 8
 }
 
-/// Between the anchors, in whole numbers.
+/// Interpolates between the anchors of [`SHADES`] in integers.
 fn shade(i: usize, of: usize) -> RGBColor {
     let last = of.max(2) - 1;
     let along = i.min(last) * (SHADES.len() - 1);
@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn colour__tells_series_apart() {
+    fn colour__is_unique_per_series() {
         for of in [1, 2, 7, 8, 32, 100] {
             let all: BTreeSet<_> =
                 (0..of).map(|i| colour(i, of)).map(|c| (c.0, c.1, c.2)).collect();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn text_width__is_not_fooled_by_bytes() {
+    fn text_width__counts_characters() {
         assert_eq!(text_width("µµ", 8), text_width("ab", 8));
     }
 }

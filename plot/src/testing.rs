@@ -1,8 +1,8 @@
-//! Reads figures back.
+//! Parser of figures for tests.
 
 use crate::style::{UNITS, WIDTH, text_width};
 
-/// A figure, parsed: a malformed one does not get this far.
+/// A parsed figure; parsing panics if it is malformed.
 pub(crate) struct Svg(String);
 
 impl Svg {
@@ -25,7 +25,7 @@ impl Svg {
         texts.map(|n| n.text().unwrap_or_default().trim().to_owned()).collect()
     }
 
-    /// How many elements `tag` have `value` in the attribute `name`.
+    /// The number of elements `tag` with `value` in the attribute `name`.
     pub(crate) fn count(&self, tag: &str, name: &str, value: &str) -> usize {
         let document = self.document();
         let of = document.descendants().filter(|n| tag_name(*n) == tag);
@@ -41,7 +41,7 @@ impl Svg {
         drawn.filter_map(|n| n.attribute("points")).map(points).collect()
     }
 
-    /// Everything that is drawn, text included, is on the sheet.
+    /// Asserts that all shapes and texts are within the figure.
     pub(crate) fn assert_all_within(&self) {
         let document = self.document();
         let height = number(document.root_element(), "height") * f64::from(UNITS);

@@ -1,9 +1,9 @@
-//! Fewer points, the same picture.
+//! Reduction of points without a visible change.
 
-/// Leaves out the points that a line would hide: of those in one column, `width` units wide, the
-/// first, the lowest, the highest and the last stay, which draw the same pixels.
+/// Removes points that a line would hide. In each column of `width` units it keeps the first, the
+/// lowest, the highest and the last point, which draw the same pixels.
 ///
-/// `at` gives a point's place in drawing units; points are in order of x.
+/// `at` returns a point's position in drawing units; points are in order of x.
 ///
 /// # Source
 /// Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thin__keeps_what_can_be_seen() {
+    fn thin__keeps_visible_points() {
         let points = [(0, 5), (1, 9), (2, 1), (3, 6), (4, 7), (5, 7), (9, 2)];
         let kept = thin(&points, 4, |p| *p);
         assert_eq!(kept, [(0, 5), (1, 9), (2, 1), (3, 6), (4, 7), (5, 7), (9, 2)]);

@@ -1,24 +1,24 @@
-//! Distributions side by side.
+//! Violin figures: distributions side by side.
 
 use crate::Group;
 use crate::axis::{Axis, AxisSpec, Scale};
 use crate::canvas::{Canvas, DrawError, Head, Plot, draw};
 use crate::cdf::sorted;
-use crate::style::{INK, UNITS, colour, stroke, wash};
+use crate::style::{INK, UNITS, colour, fill_colour, stroke};
 use plotters::coord::CoordTranslate;
 use plotters::prelude::{Circle, Color, PathElement, Polygon, RGBColor, Rectangle, WHITE};
 
-/// One body a group: as wide as values are frequent there, with a box from quartile to quartile
-/// and a dot at the median. Groups of fewer than five values show the values.
+/// One violin per group. Its width is the density of values; it has a box from the first to the
+/// third quartile and a dot at the median. A group of fewer than five values is drawn as dots.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ViolinFigure {
-    /// What the figure shows.
+    /// Title of the figure.
     pub title: String,
-    /// Of what: the run and its parameters.
+    /// Subtitle: the run and its parameters.
     pub subtitle: String,
     /// The axis of the values.
     pub y: AxisSpec,
-    /// The bodies, from left to right.
+    /// The violins, from left to right.
     pub groups: Vec<Group>,
 }
 
@@ -36,7 +36,7 @@ impl ViolinFigure {
                 self.paint(plot, middle, values, colour(i, sorted.len()))?;
                 self.paint_name(canvas, plot, middle, group, values)?;
             }
-            if sorted.iter().all(Vec::is_empty) { canvas.nothing() } else { Ok(()) }
+            if sorted.iter().all(Vec::is_empty) { canvas.draw_no_data() } else { Ok(()) }
         })
     }
 
@@ -47,7 +47,7 @@ impl ViolinFigure {
         values: &[f64],
         ink: RGBColor,
     ) -> Result<(), DrawError> {
-        if values.len() < BODY_MIN {
+        if values.len() < VIOLIN_MIN {
             for value in values {
                 plot.draw(&Circle::new((middle, *value), 4 * UNITS, ink.filled()))?;
             }
@@ -56,11 +56,11 @@ impl ViolinFigure {
         let outline = self.outline(values);
         let widest = outline.iter().map(|(_, d)| *d).fold(0.0, f64::max);
         let places = plot.as_coord_spec().get_x_range().end;
-        let half = |density: f64| HALF_WIDTH.min(places * HALF_OF_ALL) * density / widest;
+        let half = |density: f64| HALF_WIDTH.min(places * HALF_WIDTH_MAX) * density / widest;
         let right = outline.iter().map(|(v, d)| (middle + half(*d), *v));
         let left = outline.iter().rev().map(|(v, d)| (middle - half(*d), *v));
         let mut edge: Vec<(f64, f64)> = right.chain(left).collect();
-        plot.draw(&Polygon::new(edge.clone(), wash(ink)))?;
+        plot.draw(&Polygon::new(edge.clone(), fill_colour(ink)))?;
         edge.extend(edge.first().copied());
         plot.draw(&PathElement::new(edge, stroke(&ink, 1)))?;
 
@@ -87,8 +87,8 @@ impl ViolinFigure {
         canvas.place_name(column, &group.name, &format!("n = {}", values.len()))
     }
 
-    /// (value, density) along the body, from the smallest value to the largest. On a logarithmic
-    /// axis it is the density of the logarithm, so that a body looks as it is on its axis.
+    /// (value, density) along the violin, from the smallest value to the largest. On a logarithmic
+    /// axis it is the density of the logarithm, so that the shape matches the axis.
     fn outline(&self, values: &[f64]) -> Vec<(f64, f64)> {
         match self.y.scale {
             Scale::Linear => density(values),
@@ -100,8 +100,8 @@ impl ViolinFigure {
     }
 }
 
-/// (value, density) at [`OUTLINE`] places over the range of `values`, which are in order and not
-/// empty. The densities have no unit: only their ratios count.
+/// (value, density) at [`OUTLINE`] points over the range of `values`, which are sorted and not
+/// empty. The densities are not normalised; only their ratios are used.
 ///
 /// # Source
 /// Kernel estimate with the biweight kernel; its bandwidth by Silverman's rule of thumb ("Density
@@ -113,7 +113,7 @@ fn density(values: &[f64]) -> Vec<(f64, f64)> {
     let deviation = (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n).sqrt();
     let quartiles = (quartile(values, 3) - quartile(values, 1)) / 1.34;
     let spread = if quartiles > 0.0 { deviation.min(quartiles) } else { deviation };
-    // Values that are all the same have no spread: any bandwidth shows the one line that they are.
+    // Equal values have no spread; with any bandwidth they are drawn as one line.
     let bandwidth =
         (2.62 * 0.9 * spread / n.powf(0.2)).max((high - low) / 1e3).max(f64::MIN_POSITIVE);
     let places = f64::from(OUTLINE - 1);
@@ -131,8 +131,7 @@ fn density(values: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The value below which `of_four` quarters of `values` lie, which are in order and not empty;
-/// between two of them in proportion.
+/// Quartile `of_four` of `values`, which are sorted and not empty, with linear interpolation.
 fn quartile(values: &[f64], of_four: usize) -> f64 {
     let last = values.len() - 1;
     let (below, part) = (of_four * last / 4, of_four * last % 4);
@@ -140,15 +139,15 @@ fn quartile(values: &[f64], of_four: usize) -> f64 {
     values[below] + (values[above] - values[below]) * part as f64 / 4.0
 }
 
-/// Values that make a body.
-const BODY_MIN: usize = 5;
-/// Half of a body where it is widest, in places of the axis.
+/// Minimum of values for a violin.
+const VIOLIN_MIN: usize = 5;
+/// Half the maximum width of a violin, as a fraction of its slot on the axis.
 const HALF_WIDTH: f64 = 0.38;
-/// The same in shares of the whole axis: one body alone does not fill it.
-const HALF_OF_ALL: f64 = 0.1;
+/// Limit of half the width as a fraction of the whole axis, so that one violin does not fill it.
+const HALF_WIDTH_MAX: f64 = 0.1;
 /// Half the width of the box, in drawing units.
 const BOX: i32 = 4 * UNITS;
-/// Places at which the density is taken.
+/// Number of points at which the density is computed.
 const OUTLINE: u32 = 96;
 
 #[cfg(test)]
@@ -182,7 +181,7 @@ mod tests {
         let values: Vec<f64> = (1..=100u32).map(|i| f64::from(i) * 1e-5).collect();
         let svg =
             Svg::parse(&figure(&[("intra", &values), ("inter", &values)], fct(false)).to_svg());
-        // Two bodies, each with an outline.
+        // Two violins, each with an outline.
         assert_eq!(svg.shapes(BLUE).len(), 2);
         assert_eq!(svg.shapes("#E69F00").len(), 2);
         assert_eq!(svg.count("circle", "fill", "#FFFFFF"), 2);
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn to_svg__equal_values_and_nothing_at_all() {
+    fn to_svg__equal_values_and_no_values() {
         let svg = Svg::parse(&figure(&[("equal", &[1e-3; 9]), ("none", &[])], fct(true)).to_svg());
         svg.assert_all_within();
         assert!(svg.texts().contains(&"n = 0".to_owned()));

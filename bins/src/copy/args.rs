@@ -1,4 +1,4 @@
-//! The arguments of `spanwire copy`, and what they mean.
+//! The arguments of `spanwire copy`, and the configuration that follows from them.
 
 use crate::exit::{Failed, usage};
 use crate::interface;
@@ -25,24 +25,24 @@ pub struct CopyArgs {
 
 #[derive(clap::Subcommand, Clone, Debug)]
 pub(super) enum CopyCommand {
-    /// Wait for senders and take what they bring, one at a time
+    /// Wait for senders and receive their files, one sender at a time
     Receive(ReceiveArgs),
     /// Send files and directories to a receiver
     Send(SendArgs),
 }
 
-/// What both ends take.
+/// Arguments of both ends.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CommonArgs {
     #[command(flatten)]
     pub(super) port: PortArgs,
-    /// Wire mode: auto, rc or sr; the last two insist on it
+    /// Wire mode: auto (SR if both ends support it, else RC), rc, or sr
     #[arg(long, default_value = "auto", value_parser = port_args::mode)]
     pub(super) mode: ModeChoice,
     /// Drop this share of the frames received, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) loss: f64,
-    /// Seed of that loss
+    /// Seed of this loss
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Print JSON
@@ -58,16 +58,16 @@ pub(super) struct ReceiveArgs {
     /// Network interface [default: the only one that is up and has an address]
     #[arg(long)]
     pub(super) dev: Option<String>,
-    /// Copy into this directory, and nowhere else
+    /// Existing directory to copy into; nothing outside of it is touched
     #[arg(long, value_name = "DIR")]
     pub(super) into: PathBuf,
     /// TCP port of the side connection
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
     pub(super) port: u16,
-    /// Take from this address only
+    /// Accept senders from this address only
     #[arg(long, value_name = "ADDR")]
     pub(super) from: Option<IpAddr>,
-    /// Replace files that are there already
+    /// Replace existing files
     #[arg(long)]
     pub(super) overwrite: bool,
     /// End after one sender
@@ -79,10 +79,10 @@ pub(super) struct ReceiveArgs {
     /// Limit of half-open connections, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_half_open: u32,
-    /// The same, per peer address
+    /// Limit of half-open connections per peer address
     #[arg(long, value_name = "N", default_value_t = 8)]
     max_half_open_per_peer: u32,
-    /// How long setting up a connection may take; 0.01 to 60
+    /// Time limit for setting up a connection; 0.01 to 60
     #[arg(long, value_parser = seconds, default_value = "5", value_name = "SECONDS")]
     handshake_timeout: Duration,
     #[command(flatten)]
@@ -97,14 +97,14 @@ pub(super) struct SendArgs {
     /// The receiver: HOST, HOST:PORT or [IPV6]:PORT
     #[arg(required = true)]
     pub(super) to: String,
-    /// Network interface; default the one that leads to the receiver
+    /// Network interface [default: that of the route to the receiver]
     #[arg(long)]
     pub(super) dev: Option<String>,
     #[command(flatten)]
     pub(super) common: CommonArgs,
 }
 
-/// A network, and what reports say of it.
+/// A network, and its settings for the report.
 pub(super) struct CopyNetwork {
     pub(super) network: Network,
     /// AF_XDP's mode.
@@ -114,7 +114,7 @@ pub(super) struct CopyNetwork {
 }
 
 impl CopyNetwork {
-    /// What there is to say of the paths of a connection that agreed on `agreed` and has ended.
+    /// The paths of the connection that ended last, whose negotiated terms are `agreed`.
     pub(super) fn paths(&self, agreed: &Agreed) -> PathsReport {
         let mut ended = self.network.paths();
         ended.truncate(1);
@@ -123,8 +123,8 @@ impl CopyNetwork {
 }
 
 impl CommonArgs {
-    /// The network these arguments describe, on interface `dev`, whose connections have these
-    /// limits.
+    /// The network that these arguments describe, on interface `dev`, with the limits of
+    /// connections in `limits`.
     pub(super) fn network(&self, dev: &str, limits: &Config) -> Result<CopyNetwork, Error> {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
@@ -146,20 +146,20 @@ impl CommonArgs {
 }
 
 impl ReceiveArgs {
-    /// What senders are granted.
+    /// The grant for senders.
     pub(super) fn grant(&self) -> Grant {
         let Self { overwrite, stall_timeout, .. } = *self;
         Grant { overwrite, stall_timeout }
     }
 
-    /// The network these arguments describe, on interface `dev`.
+    /// The network that these arguments describe, on interface `dev`.
     pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
         let Self { max_half_open, max_half_open_per_peer, handshake_timeout, .. } = *self;
         let limits = Config {
-            // Beside the sender that is served, and senders that are rejected because of it.
+            // Room for the sender being served, and for senders being rejected as busy.
             max_connections: max_half_open.saturating_add(16).min(1000),
             max_half_open,
-            // One address cannot take all of them.
+            // One address must not use up all connections.
             max_connections_per_peer: max_half_open_per_peer.saturating_add(8).min(1000),
             max_half_open_per_peer: max_half_open_per_peer.min(max_half_open),
             handshake_timeout,
@@ -170,7 +170,7 @@ impl ReceiveArgs {
 }
 
 impl SendArgs {
-    /// Connects to the receiver, through the interface that leads there.
+    /// Connects to the receiver through `--dev`, else through the interface of the route to it.
     pub(super) fn reach_receiver(&self) -> Result<(CopyNetwork, Connection), Error> {
         let (host, port) = host_and_port(&self.to)?;
         let candidates: Vec<IpAddr> = match host.parse::<IpAddr>() {
@@ -192,15 +192,15 @@ impl SendArgs {
     }
 
     fn dial(&self, ip: IpAddr, port: u16) -> Result<(CopyNetwork, Connection), Error> {
-        let dev = interface::towards(self.dev.as_deref(), ip)?;
-        // The interface is checked first: its name is the likelier mistake.
+        let dev = interface::of_route(self.dev.as_deref(), ip)?;
+        // Check the interface first: a wrong name is the likelier mistake.
         let ifindex = spanwire_host::fabric::interface(&dev)?.ifindex;
         let address = address(ip, port, ifindex);
         let network = self.common.network(&dev, &talk::limits())?;
         match network.network.connect(address, &talk::options(self.common.mode)) {
             Ok(connection) => Ok((network, connection)),
             Err(why) => {
-                // The next address may want the same interface.
+                // Release the interface: the next address may use it as well.
                 let _ = network.network.shutdown(Duration::ZERO);
                 Err(cannot_reach(ip, port, why))
             }
@@ -227,10 +227,10 @@ fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {
         _ => "",
     };
     let text = format!("cannot copy to {ip} on TCP port {port}: {why}{advice}");
-    Failed::because_of(why, text).into()
+    Failed::with_cause(why, text).into()
 }
 
-/// `HOST`, `HOST:PORT`, `[IPV6]:PORT` or a bare IPv6 address.
+/// Parses `HOST`, `HOST:PORT`, `[IPV6]:PORT` or a bare IPv6 address.
 fn host_and_port(text: &str) -> Result<(String, u16), Error> {
     let wrong =
         || usage(format!("{text} is no receiver (try 10.0.0.1, host:18517 or [fd00::1]:18517)"));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn host_and_port__takes_what_people_write() {
+    fn host_and_port__accepts_names_and_addresses() {
         for (text, host, port) in [
             ("10.0.0.1", "10.0.0.1", DEFAULT_PORT),
             ("10.0.0.1:7", "10.0.0.1", 7),

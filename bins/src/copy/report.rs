@@ -1,4 +1,4 @@
-//! How a copy looks: a line while it runs, a summary at the end, JSON for programs.
+//! Output of a copy: a progress line, a summary, and JSON.
 
 use crate::path_report::PathsReport;
 use crate::report::loss_text;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// The JSON object that both ends print.
 #[derive(Debug, Serialize)]
 pub struct CopyReport {
-    /// Everything is in place.
+    /// All files were copied.
     pub ok: bool,
-    /// Why not, if it is not.
+    /// The error, if not.
     pub error: Option<String>,
-    /// The same command again goes on from here.
+    /// Running the same command again resumes the copy.
     pub resumable: bool,
     /// The other end.
     pub peer: String,
@@ -26,40 +26,40 @@ pub struct CopyReport {
     pub xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
     pub mode: Option<&'static str>,
-    /// Erasure coding and paths of what this end sent.
+    /// Erasure coding and paths of data that this end sent.
     #[serde(flatten)]
     pub paths: PathsReport,
-    /// The receiver's: between what times data came while there were data to come.
+    /// Gaps between arrivals of data; only of a receiver.
     pub gaps: Option<GapRow>,
-    /// Files in place.
+    /// Files copied.
     pub files_done: u64,
     /// Files that failed.
     pub files_failed: u64,
-    /// Bytes of the files dealt with, there before or not.
+    /// Bytes of the files processed, including those that the receiver already had.
     pub bytes: u64,
-    /// Bytes that crossed the network.
+    /// Bytes sent over the network.
     pub sent_bytes: u64,
-    /// Bytes that were there from an earlier attempt.
+    /// Bytes that the receiver had from an earlier attempt.
     pub resumed_bytes: u64,
-    /// Seconds from the handshake to the last answer.
+    /// Seconds from the handshake to the last reply.
     pub seconds: f64,
-    /// Bytes sent, 10^9 bits a second.
+    /// Rate of the bytes sent, in 10^9 bits per second.
     pub gbps: f64,
     /// The files.
     pub files: Vec<FileRow>,
-    /// Counters of engine and port that have counted anything.
+    /// Nonzero counters of engine and port.
     pub counters: serde_json::Map<String, serde_json::Value>,
 }
 
-/// The rate of late, for the line of progress.
+/// The recent rate, for the progress line.
 #[derive(Debug)]
-pub struct Speedometer {
+pub struct RateMeter {
     last: Option<(Instant, u64)>,
     bytes_per_s: f64,
 }
 
 impl CopyReport {
-    /// The report of a session that took `took`.
+    /// The report of a session with duration `took`.
     #[must_use]
     pub fn of(session: &Session, took: Duration, peer: String, counters: &[(String, u64)]) -> Self {
         let (progress, ledger) = (&session.progress, session.ledger());
@@ -101,7 +101,7 @@ impl CopyReport {
         }
     }
 
-    /// The report for people: failures first, then one line.
+    /// The report as text: failures first, then a summary line.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -134,18 +134,18 @@ impl CopyReport {
     }
 }
 
-impl Speedometer {
-    /// Nothing has moved yet.
+impl RateMeter {
+    /// A speedometer without a sample.
     #[must_use]
     pub fn new() -> Self {
         Self { last: None, bytes_per_s: 0.0 }
     }
 
-    /// The line of progress at `now`.
+    /// The progress line at `now`.
     pub fn line(&mut self, now: Instant, session: &Session) -> String {
         let progress = &session.progress;
         let sent = progress.bytes_sent();
-        self.look(now, sent);
+        self.sample(now, sent);
         let total = progress.bytes_total.load(Ordering::Relaxed);
         let done = progress.bytes_done.load(Ordering::Relaxed).min(total);
         let files = progress.files_total.load(Ordering::Relaxed);
@@ -168,8 +168,8 @@ impl Speedometer {
         line
     }
 
-    /// Takes the rate over what moved since the last look, smoothed over some of them.
-    fn look(&mut self, now: Instant, sent: u64) {
+    /// Updates the rate with the bytes sent since the last sample (moving average, weight 1/4).
+    fn sample(&mut self, now: Instant, sent: u64) {
         if let Some((then, before)) = self.last {
             let took = now.saturating_duration_since(then).as_secs_f64();
             if took < 0.05 {
@@ -196,7 +196,7 @@ impl Speedometer {
     }
 }
 
-impl Default for Speedometer {
+impl Default for RateMeter {
     fn default() -> Self {
         Self::new()
     }
@@ -215,7 +215,7 @@ fn whole(x: f64) -> u64 {
     x as u64
 }
 
-/// A name that leaves room for the rest of a terminal's line.
+/// Shortens a name from its start, so that the progress line fits a terminal.
 fn shortened(name: &str) -> String {
     let long = name.chars().count();
     if long <= NAME_CHARS {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn of__a_rate_is_of_what_was_sent() {
+    fn of__rate_counts_sent_bytes_only() {
         let session = Session::new(true);
         session.progress.begin("x", 3_000_000_000, 1_000_000_000);
         session.progress.advance(2_000_000_000);
@@ -265,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn line__says_how_much_how_fast_and_how_long() {
+    fn line__has_progress_rate_and_remaining_time() {
         let session = Session::default();
         session.progress.bytes_total.store(10 << 20, Ordering::Relaxed);
         session.progress.files_total.store(2, Ordering::Relaxed);
-        let mut meter = Speedometer::new();
+        let mut meter = RateMeter::new();
         let start = Instant::now();
         session.progress.begin("a-file-with-a-rather-long-name.iso", 8 << 20, 0);
         assert!(meter.line(start, &session).contains("--:-- left"));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn percent__of_nothing_is_all_of_it() {
+    fn percent__of_zero_is_100() {
         assert_eq!(
             [percent(0, 0), percent(1, 3), percent(9, 9), percent(10, 9)],
             [100, 33, 100, 100]

@@ -8,17 +8,17 @@ use std::path::PathBuf;
 /// The arguments of `spanwire lab`.
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
-    /// What to do with the lab.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: LabCommand,
 }
 
-/// What can be done with a lab.
+/// The subcommands of `spanwire lab`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum LabCommand {
     /// Make two hosts joined by a cable, or hosts around a switch
     Up(UpArgs),
-    /// Remove the hosts and what joins them
+    /// Remove the hosts, and their cable or switch
     Down(NameArgs),
     /// Run a command on one of the hosts
     Exec(ExecArgs),
@@ -29,10 +29,10 @@ pub enum LabCommand {
 /// The arguments of `spanwire lab up`.
 #[derive(Debug, Clone, Args)]
 pub struct UpArgs {
-    /// Which lab, and how the answer is printed.
+    /// The lab's name and the output format.
     #[command(flatten)]
     pub lab: NameArgs,
-    /// Put `spanwire switch` with this configuration between the hosts, one for each of its ports
+    /// Join the hosts by `spanwire switch` with this configuration, one host for each of its ports
     #[arg(long, value_name = "FILE")]
     pub switch: Option<PathBuf>,
     /// Largest IP packet in bytes, 1280 to 65535
@@ -47,7 +47,7 @@ pub struct UpArgs {
     /// Receive and transmit queues of each end, 1 to 64
     #[arg(long, default_value_t = 1, value_name = "COUNT", conflicts_with = "switch")]
     pub queues: u32,
-    /// Packets that may wait in front of each end; 0 for none: a full peer then drops
+    /// Length of each end's transmit queue (pfifo); 0 for none, so that a full peer drops
     #[arg(long, default_value_t = 1000, value_name = "PACKETS")]
     pub queue_limit: u32,
 }
@@ -69,7 +69,7 @@ pub struct ExecArgs {
     /// Name of the lab
     #[arg(long, default_value = "sw")]
     pub name: String,
-    /// The host to run it on: a or b, the name of a port of the switch, or "switch"
+    /// Host to run the command on: a or b, the name of a port of the switch, or "switch"
     pub host: String,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]

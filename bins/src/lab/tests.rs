@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The arguments as the command line has them.
+/// The arguments as on the command line.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(flatten)]
@@ -35,7 +35,7 @@ fn exec_error(words: &[&str]) -> LabError {
     }
 }
 
-/// A lab name of its own, whose lab is removed when the test ends, however it ends.
+/// A unique lab name. Its lab is removed on drop, even if the test fails.
 struct Lab(String);
 
 impl Lab {
@@ -66,7 +66,7 @@ impl Drop for Lab {
     }
 }
 
-/// True, after saying so on stderr, if this process may not make network namespaces.
+/// True, with a message on stderr, if this process lacks the privilege for network namespaces.
 fn lacks_privilege(test: &str) -> bool {
     let Err(error) = NetNs::new_anonymous() else {
         return false;
@@ -133,7 +133,7 @@ fn up__bad_prefix_leaves_nothing_behind() {
 }
 
 #[test]
-fn down__half_a_lab_is_removed() {
+fn down__removes_an_incomplete_lab() {
     if lacks_privilege("down") {
         return;
     }
@@ -147,7 +147,7 @@ fn down__half_a_lab_is_removed() {
 }
 
 #[test]
-fn down__leaves_alone_what_it_did_not_make() {
+fn down__keeps_foreign_devices() {
     if lacks_privilege("down") {
         return;
     }
@@ -196,8 +196,8 @@ fn down__names_processes_that_are_still_inside() {
     assert!(text::down(&report).contains(&inside.id().to_string()));
 }
 
-/// The process of `exec` is replaced, so it must be another one: this test runs itself again with
-/// the command in an environment variable.
+/// `exec` replaces its process, so it needs a child process: the test runs itself with the command
+/// in an environment variable.
 #[test]
 fn exec__process_becomes_the_command() {
     const SCRIPT: &str = "SPANWIRE_TEST_LAB_EXEC";
@@ -215,7 +215,7 @@ fn exec__process_becomes_the_command() {
     }
     let lab = Lab::new();
     lab.up(&[]).expect("privileged");
-    let again = |script: &str| {
+    let run_child = |script: &str| {
         let mut child = Command::new(std::env::current_exe().expect("procfs"))
             .args(["--exact", "lab::tests::exec__process_becomes_the_command"])
             .args(["--nocapture", "--test-threads=1"])
@@ -229,19 +229,19 @@ fn exec__process_becomes_the_command() {
         stdout.read_to_string(&mut text).expect("text");
         (child.id(), child.wait().expect("it ends"), text)
     };
-    let (pid, status, text) = again("echo pid $$; ls /sys/class/net; exit 7");
+    let (pid, status, text) = run_child("echo pid $$; ls /sys/class/net; exit 7");
     assert_eq!(status.code(), Some(7), "{text}");
     assert!(text.contains(&format!("pid {pid}\n")), "{text}");
     assert!(text.ends_with("lo\nsw0\n"), "{text}");
-    let (_, status, text) = again("kill -TERM $$");
+    let (_, status, text) = run_child("kill -TERM $$");
     assert_eq!(status.signal(), Some(15), "{text}");
-    let (_, status, text) = again("/no/such/program");
+    let (_, status, text) = run_child("/no/such/program");
     assert_eq!(status.code(), Some(127), "{text}");
     assert!(text.contains("cannot run /no/such/program in"), "{text}");
 }
 
 #[test]
-fn exec__missing_lab_says_how_to_make_it() {
+fn exec__missing_lab_names_the_up_command() {
     let lab = Lab::new();
     let words = ["exec", "--name", &lab.0, "a", "true"];
     let error = exec_error(&words);
@@ -250,7 +250,7 @@ fn exec__missing_lab_says_how_to_make_it() {
 }
 
 #[test]
-fn exec__names_the_hosts_there_are() {
+fn exec__unknown_host_lists_the_hosts() {
     let lab = Lab::new();
     let words = ["exec", "--name", &lab.0, "c", "true"];
     let error = exec_error(&words);

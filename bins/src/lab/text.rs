@@ -1,11 +1,11 @@
-//! What `spanwire lab` says of labs, in lines for people.
+//! The reports of `spanwire lab` as text.
 
 use spanwire_lab::{
     DEFAULT_NAME, DEVICE, Down, HostStatus, LabStatus, Made, MadeHost, MadeSwitch, SwitchStatus,
 };
 use std::fmt::{Display, Write as _};
 
-/// What was made, and what to do with it.
+/// The report of `up`, with the commands to use the lab.
 pub(super) fn up(made: &Made) -> String {
     let lab = match made.name.as_str() {
         DEFAULT_NAME => String::new(),
@@ -52,7 +52,7 @@ pub(super) fn up(made: &Made) -> String {
     text
 }
 
-/// What was removed.
+/// The report of `down`.
 pub(super) fn down(done: &Down) -> String {
     if done.removed.is_empty() {
         return format!("lab {} was not up\n", done.name);
@@ -71,7 +71,7 @@ pub(super) fn down(done: &Down) -> String {
     text
 }
 
-/// The status in lines for people.
+/// The report of `status`.
 pub(super) fn status(lab: &LabStatus) -> String {
     let state = if lab.up {
         "up"
@@ -135,7 +135,7 @@ fn write_switch(text: &mut String, switch: &SwitchStatus) {
         writeln!(text, "  {namespace}: the switch {process}\n    control {socket}\n    log {log}");
 }
 
-/// Items in one line.
+/// Joins items into one line.
 fn join<T: Display>(items: &[T], between: &str) -> String {
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
     items.join(between)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn down__says_what_was_ended() {
+    fn down__reports_the_ended_switch() {
         let mut report =
             Down { name: "sw".to_owned(), removed: Vec::new(), ended: None, processes: Vec::new() };
         assert_eq!(down(&report), "lab sw was not up\n");

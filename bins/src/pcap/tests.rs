@@ -31,7 +31,7 @@ fn file_report_exit__the_worst_counts() {
 }
 
 #[test]
-fn file_report_to_text__names_what_there_is() {
+fn file_report_to_text__lists_nonzero_counts() {
     let mut report = FileReport {
         frames: 9,
         roce_packets: 8,

@@ -1,4 +1,4 @@
-//! The arguments of `spanwire perf`, and what they mean.
+//! The arguments of `spanwire perf`, and the configuration that follows from them.
 
 use super::test_args::TestArgs;
 use crate::exit::Failed;
@@ -34,15 +34,15 @@ pub(super) enum PerfCommand {
     Client(ClientArgs),
 }
 
-/// What both ends take.
+/// Arguments of both ends.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CommonArgs {
-    /// Network interface [default: the one that leads to the server; for a server the only one]
+    /// Network interface [default: that of the route to the server; for a server the only one]
     #[arg(long)]
     dev: Option<String>,
     #[command(flatten)]
     port: PortArgs,
-    /// How to wait: spin all the time, or spin a while and then sleep
+    /// Polling: busy spins all the time, adaptive spins briefly and then sleeps
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     pub(super) poll: Wait,
     /// Drop this share of the frames received, in percent
@@ -51,13 +51,13 @@ pub(super) struct CommonArgs {
     /// Receive this share of the frames twice, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) dup: f64,
-    /// Receive this share of the frames late, in percent
+    /// Delay this share of the frames received, so that later ones overtake them, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) reorder: f64,
     /// Flip a bit in this share of the frames received, in percent
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) corrupt: f64,
-    /// Seed of those faults
+    /// Seed of these faults and of the data of --transfer
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Print JSON
@@ -71,7 +71,7 @@ pub(super) struct ServerArgs {
     pub(super) common: CommonArgs,
     #[command(flatten)]
     pub(super) test: TestArgs,
-    /// Longest transfer to take part in: memory that any client can ask for
+    /// Largest transfer to accept: bounds the memory that a client can request
     #[arg(long, value_parser = size, default_value = "1G", value_name = "BYTES")]
     pub(super) max_transfer: u64,
     /// End after one client
@@ -83,26 +83,26 @@ pub(super) struct ServerArgs {
 pub(super) struct ClientArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
-    /// The server's address on that interface
+    /// The server's IP address
     pub(super) server: IpAddr,
     #[command(flatten)]
     pub(super) test: TestArgs,
-    /// How long [default: 5]
+    /// Duration in seconds [default: 5]
     #[arg(short = 't', long)]
     pub(super) seconds: Option<f64>,
-    /// Move this many bytes once and compare hashes of both ends, instead of running for a time
+    /// Transfer this many bytes once and compare the hashes of both ends, instead of a timed run
     #[arg(long, value_parser = size, value_name = "BYTES", conflicts_with_all = ["lat", "seconds"])]
     pub(super) transfer: Option<u64>,
-    /// Seconds between interval lines; 0 for none
+    /// Length of an interval in seconds; 0 for none
     #[arg(short, long, default_value_t = 1.0)]
     pub(super) interval: f64,
-    /// Draw rate, window, round trip and marks of the intervals
+    /// Plot rate, window, RTT and ECN marks of the intervals as SVG
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
-    /// Fail (exit code 3) below this goodput
+    /// Fail (exit code 3) if goodput is below this
     #[arg(long, value_name = "GBPS")]
     pub(super) min_gbps: Option<f64>,
-    /// Fail (exit code 3) above this 99th percentile
+    /// Fail (exit code 3) if the 99th percentile of latency is above this
     #[arg(long, value_name = "US")]
     pub(super) max_p99_us: Option<f64>,
 }
@@ -114,35 +114,35 @@ pub(super) enum Wait {
 }
 
 impl CommonArgs {
-    /// The interface, once [`CommonArgs::choose_dev`] has run.
+    /// The interface; empty before [`CommonArgs::choose_dev`].
     pub(super) fn dev(&self) -> &str {
         self.dev.as_deref().unwrap_or_default()
     }
 
-    /// Chooses the interface, if it is not named: the way to `server`, or without one the only
-    /// interface that there is.
+    /// Chooses the interface if `--dev` is absent: that of the route to `server`, or without a
+    /// server the only usable one.
     pub(super) fn choose_dev(&mut self, server: Option<IpAddr>) -> Result<(), Error> {
         let named = self.dev.as_deref();
         self.dev = Some(match server {
-            Some(server) => interface::towards(named, server)?,
-            None => interface::sole(named)?,
+            Some(server) => interface::of_route(named, server)?,
+            None => interface::only_usable(named)?,
         });
         Ok(())
     }
 
-    /// The receive queue that this end serves, in words.
+    /// The receive queue that this end serves, as text.
     pub(super) fn queue_text(&self) -> String {
         queues::text(self.dev(), self.port.queue())
     }
 
-    /// Refuses what is wrong whoever is at the other end, before anybody is asked.
+    /// Rejects arguments that are invalid with any peer, before a connection is opened.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.faults()?;
         self.port.congestion()?;
         self.port.erasure().map(|_| ())
     }
 
-    /// The worker these arguments describe, at address `ip`.
+    /// The worker that these arguments describe, at address `ip`.
     pub(super) fn station(&self, ip: IpAddr) -> Result<Station, Error> {
         if let Some(core) = self.port.core {
             affinity::pin(core)?;
@@ -184,7 +184,7 @@ impl CommonArgs {
 impl ClientArgs {
     /// Connects to the server's side connection.
     ///
-    /// `question` is asked when nobody listens there.
+    /// The error for a refused connection ends with `question`.
     pub(super) fn reach_server(&self, question: &str) -> Result<TcpStream, Error> {
         let (server, port) = (self.server, self.test.port());
         let ifindex = fabric::interface(self.common.dev())?.ifindex;
@@ -195,11 +195,11 @@ impl ClientArgs {
                 _ => "is the address right, and reachable through this interface?",
             };
             let why = format!("cannot reach {server} on TCP port {port}: {e}; {advice}");
-            Failed::on_the_way(&e, why).into()
+            Failed::network(&e, why).into()
         })
     }
 
-    /// The job to ask for.
+    /// The job to request.
     pub(super) fn job(&self, station: &Station) -> Result<Job, Error> {
         let duration_ms = milliseconds(self.seconds.unwrap_or(5.0))?;
         let TestArgs { lat, depth, .. } = self.test;
@@ -220,10 +220,10 @@ impl ClientArgs {
         })
     }
 
-    /// The path MTU of the job: what `--mtu` says, else the largest.
+    /// The path MTU of the job: `--mtu`, else the largest.
     ///
     /// # Errors
-    /// The path does not carry what `--mtu` says, or it is no path MTU.
+    /// `--mtu` is not a path MTU, or exceeds that of the path.
     fn path_mtu(&self, station: &Station) -> Result<u32, Error> {
         let largest = station.path_mtu(None);
         let Some(wanted) = self.test.mtu else { return Ok(largest) };
@@ -243,7 +243,7 @@ impl ClientArgs {
         Ok(wanted.min(largest))
     }
 
-    /// Refuses what perftest, which counts messages, has no use for.
+    /// Rejects options that perftest lacks: its tests are measured in messages, not in time.
     pub(super) fn check_perftest(&self) -> Result<(), Error> {
         match (self.seconds, self.transfer) {
             (None, None) => Ok(()),
@@ -252,7 +252,7 @@ impl ClientArgs {
     }
 }
 
-/// `64K` and the like, in bytes.
+/// Parses a size such as `64K`, in bytes.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.to_ascii_lowercase() {
         t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 1 << 10),
@@ -280,7 +280,7 @@ pub(super) fn milliseconds(seconds: f64) -> Result<u64, Error> {
     Ok(ms)
 }
 
-/// Spin about as long as a round trip takes before sleeping, so that an answer finds us awake.
+/// Time to spin before sleeping: about one round trip, so that the worker is awake for a response.
 const SPIN: Dur = Dur::from_us(50);
 
 #[cfg(test)]

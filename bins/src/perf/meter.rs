@@ -1,14 +1,14 @@
-//! A running job, cut into intervals.
+//! The interval reports of a running job.
 
 use super::args::milliseconds;
-use crate::report::{say, seconds};
+use crate::report::{print_text, seconds};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
 use spanwire_host::initiator::Progress;
 use spanwire_host::station::{FlowRow, Flows};
 use spanwire_host::text::bytes;
 
-/// What moved between two times, and how its flows did.
+/// Data transferred in an interval, and the state of its flows.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Interval {
     /// Seconds since the first message was posted.
@@ -21,17 +21,17 @@ pub(super) struct Interval {
     pub(super) flow: Option<FlowRow>,
 }
 
-/// Cuts a running job into intervals.
+/// Measures a running job in intervals.
 pub(super) struct Meter {
     every: Option<Dur>,
     print: bool,
-    /// When the first message was posted.
+    /// Time of the first post.
     pub(super) started: Option<Time>,
     last: Option<Last>,
     pub(super) intervals: Vec<Interval>,
 }
 
-/// Where an interval began.
+/// State at the start of the current interval.
 #[derive(Clone, Copy)]
 struct Last {
     at: Time,
@@ -41,14 +41,15 @@ struct Last {
 }
 
 impl Meter {
-    /// A meter that cuts every `interval_s` seconds; zero never cuts.
+    /// A meter with intervals of `interval_s` seconds; zero for none.
     pub(super) fn new(interval_s: f64, print: bool) -> Self {
         let every = milliseconds(interval_s).ok().filter(|ms| *ms > 0).map(Dur::from_ms);
         Self { every, print, started: None, last: None, intervals: Vec::new() }
     }
 
-    /// Sees the job at `now`, and ends the interval if it is time; then `flows` is asked.
-    pub(super) fn look(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
+    /// Samples the job at `now` and ends the interval if it is due. `flows` is called only at the
+    /// start and the end of an interval.
+    pub(super) fn sample(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
         let Some(started) = p.started else { return };
         self.started = Some(started);
         let Some(every) = self.every else { return };
@@ -73,14 +74,14 @@ impl Meter {
             flow: flows.zip(last.flows).map(|(flows, before)| flows.since(&before)),
         };
         if self.print {
-            say(&line(&interval));
+            print_text(&line(&interval));
         }
         self.intervals.push(interval);
         self.last = Some(Last { at: now, bytes: p.bytes, messages: p.messages, flows });
     }
 }
 
-/// An interval for people; with congestion control its flows in place of the messages.
+/// An interval as a line of text; with congestion control its flows instead of the message rate.
 fn line(i: &Interval) -> String {
     let Interval { start_s, end_s, bytes: moved, gbps, msgs_per_s, flow } = i;
     let moved = bytes(*moved);
@@ -91,7 +92,7 @@ fn line(i: &Interval) -> String {
     }
 }
 
-/// A flow in 50 columns: window, round trip, marks or notifications, and what it waits for.
+/// A flow in 50 columns: window, RTT, ECN marks or CNPs, and what limits it.
 fn flow_text(flow: &FlowRow) -> String {
     let window = bytes(flow.cwnd_bytes);
     let srtt = flow.srtt_us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1e3));
@@ -103,7 +104,7 @@ fn flow_text(flow: &FlowRow) -> String {
     format!("  {window:>9}  {srtt:>6} ms  {marks}  {by}")
 }
 
-/// What the whole run waited for, for people.
+/// The shares of time by limit over the whole run, as a line of text.
 pub(super) fn limits_text(flow: &FlowRow) -> Option<String> {
     let mut parts: Vec<_> = flow.limited?.named().into_iter().filter(|p| p.1 >= 0.005).collect();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -112,7 +113,7 @@ pub(super) fn limits_text(flow: &FlowRow) -> Option<String> {
     Some(format!("  limited by: {}\n", parts.join(", ")))
 }
 
-/// Interval lines kept for JSON: a day of seconds.
+/// Limit of intervals kept for JSON: a day of seconds.
 const INTERVALS_MAX: usize = 86_400;
 
 #[cfg(test)]
@@ -149,23 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn look__cuts_by_time_and_counts_what_moved() {
+    fn sample__ends_intervals_by_time_with_their_bytes() {
         let at = |ms| Time::ZERO + Dur::from_ms(ms);
         let mut meter = Meter::new(0.1, false);
-        let mut look = |ms, bytes| {
+        let mut sample = |ms, bytes| {
             let p = Progress {
                 started: Some(at(5)),
                 bytes,
                 messages: bytes / 10,
                 ..Progress::default()
             };
-            meter.look(at(ms), p, || None);
+            meter.sample(at(ms), p, || None);
         };
-        look(5, 0);
-        look(104, 900);
-        look(105, 1_000);
-        look(150, 1_100);
-        look(225, 4_000);
+        sample(5, 0);
+        sample(104, 900);
+        sample(105, 1_000);
+        sample(150, 1_100);
+        sample(225, 4_000);
         let cut: Vec<_> =
             meter.intervals.iter().map(|i| (i.end_s, i.bytes, i.msgs_per_s)).collect();
         assert_eq!(cut, [(0.1, 1_000, 1_000.0), (0.22, 3_000, 2_500.0)]);

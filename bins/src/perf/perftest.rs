@@ -1,11 +1,11 @@
-//! `spanwire perf --oob perftest`: against `ib_write_bw` and its siblings.
+//! `spanwire perf --oob perftest`: measurements against `ib_write_bw` and similar tools.
 
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::meter::Meter;
 use super::report::{ClientReport, text};
 use super::{listen_on, nonzero};
 use crate::exit::{Exit, usage};
-use crate::report::{PerfRow, perf_table, say};
+use crate::report::{PerfRow, perf_table, print_text};
 use crate::signals::Interrupt;
 use spanwire_host::dial::accept;
 use spanwire_host::fabric::Error;
@@ -14,8 +14,8 @@ use spanwire_host::station::{PerftestOutcome, PerftestPeer, STOP_SEEN_WITHIN, St
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Serves stock clients, all of the same test.
-pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
+/// Serves perftest clients, all of the same test.
+pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
     let test = args.test.perftest().map_err(usage)?;
     let mut station = common.station(IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
@@ -24,7 +24,7 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Er
     let listener = listen_on(common, port)?;
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev()));
+        print_text(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev()));
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
@@ -36,13 +36,13 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Er
         station.set_ip(args.test.address.unwrap_or(us));
         let exchange = Exchange::tcp(stream, false)?;
         let outcome = station.perftest(exchange, test, &|| interrupt.is_set(), &mut |_, _| {});
-        let served = outcome.map(|outcome| tell_served(common, peer, &test, &outcome, &station));
+        let served = outcome.map(|outcome| print_served(common, peer, &test, &outcome, &station));
         match served {
             Ok(()) => {}
             // The signal ended the job.
             Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
             Err(e) if args.one_off || station.port_is_gone() => return Err(e),
-            // The next client must not suffer from this one.
+            // An error of one client must not end the server.
             Err(e) => eprintln!("client {peer}: {e}"),
         }
         if args.one_off {
@@ -52,8 +52,8 @@ pub(super) fn serve(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Er
     Ok(Exit::Success)
 }
 
-/// Runs against a stock server.
-pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
+/// Runs a test against a perftest server.
+pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.check_perftest().map_err(usage)?;
     let common = &args.common;
     let test = args.test.perftest().map_err(usage)?;
@@ -65,11 +65,11 @@ pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Erro
         let (tool, size) = (test.tool(), bytes(test.size.into()));
         let (n, qps) = (test.iterations, test.qps);
         let mode = station.attachment().xdp_mode.unwrap_or("-");
-        say(&format!("{tool}: {n} of {size} on {qps} qp to {}, {mode}\n", args.server));
+        print_text(&format!("{tool}: {n} of {size} on {qps} qp to {}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
     let outcome = station.perftest(exchange, test, &|| interrupt.is_set(), &mut |now, app| {
-        meter.look(now, app.progress(), || None);
+        meter.sample(now, app.progress(), || None);
     });
     let outcome = match outcome {
         Err(e) if matches!(e.downcast_ref(), Some(PerftestError::Stopped)) => {
@@ -82,42 +82,43 @@ pub(super) fn ask(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Erro
     let report =
         ClientReport::of(args, report, &station, meter).against(outcome.peer.clone(), test.tool());
     if common.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&text(&report));
-        say(&peer_text(&outcome.peer, outcome.path_mtu));
+        print_text(&text(&report));
+        print_text(&peer_text(&outcome.peer, outcome.path_mtu));
     }
     Ok(if interrupt.is_set() { interrupt.exit() } else { report.exit })
 }
 
-fn tell_served(
+fn print_served(
     common: &CommonArgs,
     peer: IpAddr,
     test: &Test,
     outcome: &PerftestOutcome,
     station: &Station,
 ) {
-    let PerftestOutcome { report, peer: who, path_mtu, messages, complete } = outcome;
+    let PerftestOutcome { report, peer: peer_info, path_mtu, messages, complete } = outcome;
     let rows: Vec<PerfRow> = report.iter().map(PerfRow::of).collect();
     if common.json {
         let line = serde_json::json!({
-            "client": peer, "tool": test.tool(), "peer": who, "size": test.size, "qps": test.qps,
-            "iterations": test.iterations, "path_mtu": path_mtu, "messages": messages,
-            "complete": complete, "perf": rows, "counters": nonzero(&station.counters()),
+            "client": peer, "tool": test.tool(), "peer": peer_info, "size": test.size,
+            "qps": test.qps, "iterations": test.iterations, "path_mtu": path_mtu,
+            "messages": messages, "complete": complete, "perf": rows,
+            "counters": nonzero(&station.counters()),
         });
-        say(&format!("{line}\n"));
+        print_text(&format!("{line}\n"));
         return;
     }
     let failure = rows.iter().find_map(|r| r.error.as_deref());
     let end = failure.unwrap_or(if *complete { "done" } else { "the client went away" });
-    say(&format!("{peer}: {} of {}: {end}\n", test.tool(), bytes(test.size.into())));
+    print_text(&format!("{peer}: {} of {}: {end}\n", test.tool(), bytes(test.size.into())));
     if !rows.is_empty() {
-        say(&perf_table(&rows));
+        print_text(&perf_table(&rows));
     }
-    say(&peer_text(who, *path_mtu));
+    print_text(&peer_text(peer_info, *path_mtu));
 }
 
-/// One or two lines on the peer.
+/// The peer's version and results, in one or two lines of text.
 fn peer_text(peer: &PerftestPeer, path_mtu: u32) -> String {
     let PerftestPeer { version, ip, report, .. } = peer;
     let mut out = format!("  peer: perftest {version} at {ip}, path MTU {path_mtu}\n");

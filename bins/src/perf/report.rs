@@ -1,4 +1,4 @@
-//! What `spanwire perf client` reports.
+//! The report of `spanwire perf client`.
 
 use super::args::ClientArgs;
 use super::meter::{Interval, Meter, limits_text};
@@ -24,27 +24,27 @@ pub(super) struct ClientReport {
     mode: &'static str,
     /// Payload bytes of a full packet: the path MTU, or SR's segment.
     segment_bytes: u32,
-    /// Congestion control of what we sent, if any.
+    /// Congestion control of sent data, if any.
     congestion: Option<Congestion>,
-    /// Erasure coding and paths of what we sent.
+    /// Erasure coding and paths of sent data.
     #[serde(flatten)]
     paths: PathsReport,
     pub(super) ok: bool,
-    /// How the client ends unless a signal ends it.
+    /// The exit code, unless a signal ends the client.
     #[serde(skip)]
     pub(super) exit: Exit,
     error: Option<String>,
     thresholds: Vec<Threshold>,
     transfer: Option<TransferRow>,
     perf: Vec<PerfRow>,
-    /// When the first message was posted, in seconds since 1970: what intervals count from.
+    /// Time of the first post in seconds since 1970; the origin of the intervals.
     start_unix_s: Option<f64>,
     intervals: Vec<Interval>,
     /// The whole run. Null against perftest.
     flow: Option<FlowRow>,
-    /// FETCH_ADDs that the server's memory has seen, in which each completed one must be once.
+    /// FETCH_ADDs executed in the server's memory. Each completed one must be executed once.
     atomics_carried_out: Option<u64>,
-    /// The tool and what is known of the peer, with `--oob perftest`.
+    /// The tool and the peer's data, with `--oob perftest`.
     perftest: Option<Perftest>,
     counters: serde_json::Map<String, serde_json::Value>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Threshold {
 }
 
 impl ClientReport {
-    /// The report of `report`, the outcome of what `args` asked for.
+    /// The client's report of the job result `report`, with the thresholds of `args`.
     pub(super) fn of(
         args: &ClientArgs,
         report: &JobReport,
@@ -110,14 +110,14 @@ impl ClientReport {
         }
     }
 
-    /// The same report, of a run of perftest's `tool` against `peer`.
+    /// The same report for a run of perftest's `tool` against `peer`.
     pub(super) fn against(mut self, peer: PerftestPeer, tool: &'static str) -> Self {
         self.perftest = Some(Perftest { tool, peer });
         self
     }
 }
 
-/// The report for people.
+/// The report as text.
 pub(super) fn text(r: &ClientReport) -> String {
     let mut out = String::new();
     if let Some(t) = &r.transfer {
@@ -148,13 +148,13 @@ pub(super) fn text(r: &ClientReport) -> String {
     out
 }
 
-/// A time of the station's clock, in seconds since 1970.
+/// Converts a time of the station's clock to seconds since 1970.
 fn unix_seconds(station: &Station, at: Time) -> f64 {
     let start = station.attachment().clock.wall_start().duration_since(UNIX_EPOCH);
     start.unwrap_or_default().as_secs_f64() + seconds(at.since(Time::ZERO))
 }
 
-/// How a client with this outcome ends.
+/// The exit code of a client with this result.
 fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
     let differs = report.sha256.as_ref().is_some_and(|(ours, theirs)| ours != theirs);
     match report.progress.failure {

@@ -1,5 +1,7 @@
-//! The arguments that say what is measured. A client of our own server alone says it; perftest's
-//! ends negotiate nothing, so there both are told.
+//! The arguments that define the measurement.
+//!
+//! With Spanwire's own exchange the client sends them to the server. Perftest's exchange negotiates
+//! nothing, so with it both ends need the same arguments.
 
 use super::args::size;
 use crate::port_args;
@@ -9,12 +11,12 @@ use spanwire_host::oob::perftest::{self, Test};
 use spanwire_host::oob::{self, ModeChoice, Op};
 use std::net::IpAddr;
 
-/// How the two ends find together.
+/// The exchange over the side connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(super) enum OobKind {
-    /// Spanwire's own exchange: the client says what is measured
+    /// Spanwire's own exchange: the client defines the measurement
     Spanwire,
-    /// That of perftest, to run against ib_write_bw and its siblings: start both ends alike
+    /// Perftest's exchange, for ib_write_bw and similar tools: both ends need the same options
     Perftest,
 }
 
@@ -35,28 +37,29 @@ pub(super) enum OpArg {
     CmpSwap,
 }
 
-/// What is measured, and over which exchange. A server takes most of it with `--oob perftest` only.
+/// The measurement and the exchange. A server accepts most of these with `--oob perftest` only.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct TestArgs {
-    /// How the two ends find together
+    /// Exchange over the side connection by which the ends set up queue pairs
     #[arg(long, value_enum, default_value_t = OobKind::Spanwire)]
     pub(super) oob: OobKind,
-    /// Wire mode: auto, rc or sr; the last two insist on it
+    /// Wire mode: auto (SR if both ends support it, else RC), rc, or sr
     #[arg(long, default_value = "auto", value_parser = port_args::mode)]
     pub(super) mode: ModeChoice,
-    /// TCP port of the side connection [default: 18516, perftest's 18515]
+    /// TCP port of the side connection [default: 18516, with perftest 18515]
     #[arg(short, long)]
     pub(super) port: Option<u16>,
-    /// What moves the data [default: write]
+    /// Operation to measure [default: write]
     #[arg(long, value_enum)]
     pub(super) op: Option<OpArg>,
-    /// Bytes of a message; K, M and G are binary [default: 64K; --lat 64, perftest's 2; atomics 8]
+    /// Message size in bytes; K, M and G are binary [default: 64K; with --lat 64, with --lat and
+    /// perftest 2; atomics 8]
     #[arg(short, long, value_parser = size)]
     pub(super) size: Option<u64>,
     /// Queue pairs [default: 1]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) qps: Option<u32>,
-    /// Messages outstanding on each queue pair [default: 16, perftest's 128]
+    /// Messages outstanding on each queue pair [default: 16, with perftest 128]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub(super) depth: Option<u32>,
     /// Path MTU in payload bytes: 256, 512, 1024, 2048 or 4096 [default: the largest that fits]
@@ -77,14 +80,14 @@ pub(super) struct TestArgs {
     /// perftest: both ends send
     #[arg(short = 'b', long)]
     pub(super) bidirectional: bool,
-    /// perftest: IPv4 TOS or IPv6 traffic class of what we send
+    /// perftest: IPv4 TOS or IPv6 traffic class of sent packets
     #[arg(long)]
     pub(super) tclass: Option<u8>,
-    /// Our RoCE address, if not the one of the TCP connection
+    /// Local RoCE address [default: that of the TCP connection]
     #[arg(long, value_name = "IP")]
     pub(super) address: Option<IpAddr>,
-    /// Take peers whose RoCE address is not the one of their TCP connection: packets then go to
-    /// whatever address a peer says
+    /// Accept peers whose RoCE address differs from that of their TCP connection. A peer can then
+    /// direct packets to any address
     #[arg(long)]
     pub(super) any_address: bool,
 }
@@ -110,7 +113,7 @@ impl TestArgs {
         })
     }
 
-    /// What moves the data.
+    /// The operation.
     pub(super) fn op(&self) -> Op {
         self.op.map_or(Op::Write, Op::from)
     }
@@ -130,7 +133,7 @@ impl TestArgs {
         self.retry.unwrap_or(7)
     }
 
-    /// Bytes of a message, or `default`.
+    /// The message size in bytes: `--size`, else 8 for an atomic, else `default`.
     pub(super) fn size_or(&self, default: u32) -> Result<u32, Error> {
         let default = if self.op().is_atomic() { 8 } else { default };
         let size = self.size.unwrap_or(default.into());
@@ -138,8 +141,7 @@ impl TestArgs {
         size.ok_or_else(|| "--size must be between 1 byte and 1 GiB".into())
     }
 
-    /// The test that a perftest peer is told by its own arguments. What is not given is what
-    /// perftest takes.
+    /// The test for perftest's exchange, with perftest's defaults. The peer must run the same.
     pub(super) fn perftest(&self) -> Result<Test, Error> {
         if self.mode == ModeChoice::Sr {
             return Err("perftest speaks RC: --mode sr needs spanwire on both ends, without \
@@ -170,12 +172,12 @@ impl TestArgs {
         Ok(test)
     }
 
-    /// Refuses what only perftest's exchange has use for.
+    /// Rejects options that apply to perftest's exchange only.
     pub(super) fn check_own_client(&self) -> Result<(), Error> {
         refuse(&self.perftest_only(), "needs --oob perftest")
     }
 
-    /// Refuses what a server of our own exchange is told by its clients.
+    /// Rejects options that the client sets in Spanwire's own exchange.
     pub(super) fn check_own_server(&self) -> Result<(), Error> {
         let mut given = self.perftest_only();
         given.extend([

@@ -1,12 +1,12 @@
-//! Runs and a switch's samples as figures above each other, on one time line.
+//! Figures of runs and of a switch's samples, stacked on one time axis.
 
 use super::read::{FlowPoint, Point, Run, Sample};
 use spanwire_plot::{AxisSpec, Level, LineFigure, Quantity, Rug, Series, Shape, stack};
 
-/// What a flow knows of itself, if it does.
-type Known = fn(&FlowPoint) -> Option<f64>;
+/// A value of a flow, if the report has it.
+type FlowValue = fn(&FlowPoint) -> Option<f64>;
 
-/// What is drawn, with its time line: seconds since the first run began.
+/// The data to draw. The time axis is seconds since the start of the first run.
 struct Sheet<'a> {
     title: &'a str,
     runs: &'a [Run],
@@ -15,15 +15,15 @@ struct Sheet<'a> {
     end_s: f64,
 }
 
-/// The picture: rates, and where they are known windows, round trips and marked fractions of
-/// `runs`, then queue, marks and drops of `samples`, held against `levels`.
+/// The figures as SVG: rates of `runs`, and windows, RTTs and marked fractions if reported. Below
+/// them are queue, marks and drops of `samples`, with the thresholds `levels`.
 pub(crate) fn picture(title: &str, runs: &[Run], samples: &[Sample], levels: &[Level]) -> String {
     let zero_unix_s = runs.iter().map(|r| r.start_unix_s).fold(f64::INFINITY, f64::min);
     let end = |r: &Run| r.start_unix_s - zero_unix_s + r.points.last().map_or(0.0, |p| p.end_s);
     let end_s = runs.iter().map(end).fold(0.0, f64::max);
     let sheet = Sheet { title, runs, samples, zero_unix_s, end_s };
     let mut figures = vec![sheet.rates()];
-    let known: [(&str, &str, Quantity, Known); 3] = [
+    let known: [(&str, &str, Quantity, FlowValue); 3] = [
         ("Window", "window", Quantity::Bytes, |f| Some(f.cwnd_bytes)),
         ("Smoothed round trip", "srtt", Quantity::Seconds, |f| f.srtt_us.map(|us| us / 1e6)),
         ("Marked", "of acknowledged bytes", Quantity::Share, |f| f.marked),
@@ -42,8 +42,8 @@ impl Sheet<'_> {
         self.figure(self.title, axis, series).to_svg()
     }
 
-    /// A figure of something that flows know; none if nobody does.
-    fn flows(&self, title: &str, axis: AxisSpec, of: Known) -> Option<String> {
+    /// A figure of a value of the flows; `None` if no flow reports it.
+    fn flows(&self, title: &str, axis: AxisSpec, of: FlowValue) -> Option<String> {
         let series = self.series(|p| p.flow.as_ref().and_then(of));
         let is_known = series.iter().any(|s| !s.points.is_empty());
         is_known.then(|| self.figure(title, axis, series).to_svg())
@@ -70,7 +70,7 @@ impl Sheet<'_> {
         Some(LineFigure { rugs, levels: levels.to_vec(), ..figure }.to_svg())
     }
 
-    /// A line for each run, each value over its interval.
+    /// A step line for each run: each value holds for its interval.
     fn series(&self, of: impl Fn(&Point) -> Option<f64>) -> Vec<Series> {
         let line = |run: &Run| {
             let from = run.start_unix_s - self.zero_unix_s;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn picture__shows_what_is_known_on_one_time_line() {
+    fn picture__draws_reported_values_on_one_time_axis() {
         let flow = Some(FlowPoint { cwnd_bytes: 7e3, srtt_us: Some(4e3), marked: None });
         let runs = [run("first", 100.0, flow), run("second", 100.5, None)];
         let sample = |n: u32| Sample {

@@ -1,4 +1,4 @@
-//! What reports say, as far as it is drawn.
+//! Parser for the parts of reports that are drawn.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub(crate) struct Point {
     pub(crate) flow: Option<FlowPoint>,
 }
 
-/// How its flow did.
+/// State of the flow in an interval.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 pub(crate) struct FlowPoint {
     pub(crate) cwnd_bytes: f64,
@@ -31,13 +31,13 @@ pub(crate) struct FlowPoint {
     pub(crate) marked: Option<f64>,
 }
 
-/// What a switch's port had counted at a time.
+/// Queue and counters of a switch's port at one time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Sample {
     /// Seconds since 1970.
     pub(crate) at_unix_s: f64,
     pub(crate) queue_bytes: f64,
-    /// Since the switch began.
+    /// ECN marks since the switch started.
     pub(crate) marks: u64,
     pub(crate) drops: u64,
 }
@@ -46,7 +46,7 @@ impl Run {
     /// A run from the JSON of `spanwire perf client`.
     ///
     /// # Errors
-    /// It is no such JSON, or has no intervals.
+    /// The text is not such JSON, or has no intervals.
     pub(crate) fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let report: Value = serde_json::from_str(text)?;
         let start = report["start_unix_s"].as_f64();
@@ -60,11 +60,11 @@ impl Run {
 }
 
 impl Sample {
-    /// The samples of `port` from JSON reports of a switch, one a line. A last line that was cut
-    /// short is left out.
+    /// The samples of `port` from JSON reports of a switch, one a line. A truncated last line is
+    /// ignored.
     ///
     /// # Errors
-    /// There is no report in it, or the switch has no such port.
+    /// The text has no report, or the switch has no such port.
     pub(crate) fn parse_all(port: &str, text: &str) -> Result<Vec<Self>, Error> {
         let reports = text.lines().map_while(|line| serde_json::from_str::<Value>(line).ok());
         let samples: Result<Vec<Self>, Error> = reports.map(|r| Self::of(port, &r)).collect();
@@ -90,7 +90,7 @@ impl Sample {
     }
 }
 
-/// The sum of the counters whose names begin so, but for one of them.
+/// The sum of the counters whose names begin with `prefix`, except the counter `not`.
 fn counted(value: &Value, prefix: &str, not: &str) -> u64 {
     match value {
         Value::Object(fields) => {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parse__takes_what_perf_says_and_names_what_is_missing() {
+    fn parse__reads_perf_reports_and_names_missing_fields() {
         let text = r#"{"start_unix_s": 7.5, "intervals": [
             {"start_s": 0, "end_s": 0.1, "gbps": 2, "bytes": 1, "msgs_per_s": 3,
              "flow": {"cwnd_bytes": 9, "srtt_us": null, "marked": 0.5, "cnps": 0}},

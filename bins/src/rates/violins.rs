@@ -1,25 +1,25 @@
-//! `spanwire plot --violin`: what came of many seeds, several schemes side by side.
+//! `spanwire plot --violin`: distributions over many seeds, several runs side by side.
 
 use serde::Deserialize;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
 
-/// Which of a run's values make a body.
+/// The values of which a violin shows the distribution.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
     /// Every completion time
     Fct,
-    /// The mean of each seed
+    /// The mean completion time of each seed
     Mean,
-    /// The last of each seed
+    /// The last completion time of each seed
     Last,
-    /// The mean of each seed over the ideal
+    /// The mean completion time of each seed over the ideal
     MeanRatio,
-    /// The last of each seed over the ideal
+    /// The last completion time of each seed over the ideal
     LastRatio,
 }
 
-/// What `spanwire sim run NAME --seeds N --json` printed.
+/// The output of `spanwire sim run NAME --seeds N --json`.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub(super) struct SeedsRun {
     scenario: String,
@@ -35,15 +35,17 @@ struct Seed {
 }
 
 impl SeedsRun {
+    /// Parses the output of a run.
+    ///
     /// # Errors
-    /// The text is something else.
+    /// The text has another format.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         Ok(serde_json::from_str(text).map_err(|e| {
-            format!("{e}; expected what `spanwire sim run NAME --seeds N --json` printed")
+            format!("{e}; expected the output of `spanwire sim run NAME --seeds N --json`")
         })?)
     }
 
-    /// Times in seconds, or ratios. Flows that failed have none.
+    /// Times in seconds, or ratios. Failed flows are left out.
     fn values(&self, of: Of) -> Result<Vec<f64>, Error> {
         let ideal = || self.ideal_us.ok_or_else(|| format!("{} has no ideal", self.scenario));
         let unit_us = match of {
@@ -59,10 +61,10 @@ impl SeedsRun {
     }
 }
 
-/// The figure: a body for each run, with its name.
+/// The figure: a violin for each run, with its name.
 ///
 /// # Errors
-/// Ratios are wanted of a scenario without an ideal.
+/// Ratios are requested for a scenario without an ideal.
 pub(super) fn violins(
     title: &str,
     of: Of,
@@ -101,7 +103,7 @@ mod tests {
         {"seed": 2, "fct_us": [3000.0, 5000.0], "mean_us": 4000.0, "max_us": 5000.0}]}"#;
 
     #[test]
-    fn values__are_those_asked_for_in_base_units() {
+    fn values__are_in_base_units() {
         let run = SeedsRun::parse(TEXT).unwrap();
         for (of, want) in [
             (Of::Fct, &[2e-3, 3e-3, 5e-3][..]),
@@ -117,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn parse__of_something_else_says_what_is_expected() {
+    fn parse__error_names_the_expected_input() {
         let error = SeedsRun::parse(r#"{"scenario": "pair"}"#).unwrap_err().to_string();
         assert!(error.contains("--seeds N --json"), "{error}");
     }
 
     #[test]
-    fn violins__stand_side_by_side_under_their_names() {
+    fn violins__have_names_and_counts() {
         let run = SeedsRun::parse(TEXT).unwrap();
         let runs = [("spray".to_owned(), run.clone()), ("unolb".to_owned(), run)];
         let svg = violins("A border link is dead", Of::Fct, true, &runs).unwrap();

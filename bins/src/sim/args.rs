@@ -12,17 +12,17 @@ pub struct SimArgs {
 
 #[derive(clap::Subcommand, Clone, Debug)]
 pub(super) enum SimCommand {
-    /// Say which scenarios there are
+    /// List the scenarios
     List(ListArgs),
-    /// Run one scenario; exit code 1 when a checker finds something
+    /// Run one scenario; exit code 1 if a checker fails
     Run(RunArgs),
-    /// Run networks, faults and flows drawn from seeds; exit code 1 when one fails
+    /// Run random networks, faults and flows, each drawn from a seed; exit code 1 if one fails
     Swarm(SwarmArgs),
 }
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct ListArgs {
-    /// Parameters too, each with its default
+    /// List also the parameters with their defaults
     #[arg(long, short)]
     pub(super) verbose: bool,
     /// Print JSON
@@ -36,31 +36,30 @@ pub(super) struct RunArgs {
     /// The scenario: see `spanwire sim list`
     #[arg(required_unless_present = "file")]
     pub(super) name: Option<String>,
-    /// A file that says what to run: `scenario`, `seed` and a table `[set]`; what is given here
-    /// counts more
+    /// Scenario file with `scenario`, `seed` and a table `[set]`; the command line overrides it
     #[arg(long, value_name = "TOML", conflicts_with = "name")]
     pub(super) file: Option<PathBuf>,
-    /// Everything random is drawn from it [default: 1]
+    /// Seed of all randomness [default: 1]
     #[arg(long)]
     pub(super) seed: Option<u64>,
-    /// Run it from so many seeds, the first of which is --seed, and say what came of all
+    /// Run the scenario with N consecutive seeds from --seed on, and report statistics over all
     #[arg(long, value_name = "N")]
     pub(super) seeds: Option<NonZero<u64>>,
-    /// Give a parameter another value than its default; repeat for more. cc.PARAM=VALUE is a
-    /// parameter of the congestion control that cc=NAME chooses (docs/cc.md)
+    /// Set a parameter of the scenario; repeatable. cc.PARAM=VALUE sets a parameter of the
+    /// congestion control cc=NAME (docs/cc.md)
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub(super) set: Vec<(String, String)>,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// Draw figures into this directory, and index.html to look at them
+    /// Write figures, and an index.html that shows them, into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) plot: Option<PathBuf>,
-    /// Write what passes a link into a capture
+    /// Write the packets of one link to a pcap file
     #[arg(long, value_name = "FILE")]
     pub(super) pcap: Option<PathBuf>,
-    /// The link: A-B captures at A's end, A.PORT-B.PORT where there are several [default: the
-    /// first]
+    /// The link to capture: A-B for A's end, A.PORT-B.PORT if there are parallel links [default:
+    /// the first link]
     #[arg(long, value_name = "NAME", requires = "pcap")]
     pub(super) pcap_link: Option<String>,
     /// Write rates, queues, marks and drops over time as CSV
@@ -73,13 +72,13 @@ pub(super) struct RunArgs {
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct SwarmArgs {
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, value_name = "N")]
     pub(super) seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub(super) start: u64,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one for each core]
     #[arg(long, value_name = "T")]
     pub(super) threads: Option<NonZero<usize>>,
     /// Print JSON
@@ -87,7 +86,7 @@ pub(super) struct SwarmArgs {
     pub(super) json: bool,
 }
 
-/// KEY=VALUE.
+/// Parses KEY=VALUE.
 fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
@@ -98,7 +97,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 const RUN_AFTER_HELP: &str = "\
-The same scenario, seed and parameters give the same events on any machine: compare the hash.
+The same scenario, seed and parameters give the same events, and event hash, on any machine.
 
 Examples:
   spanwire sim run incast-32 --plot incast

@@ -1,4 +1,4 @@
-//! `--pcap`: what passes one link of a simulation, as a capture at one of its ends.
+//! `--pcap`: a capture at one end of a simulated link.
 
 use spanwire_base::{RxMeta, Time, TxMeta, usize_from};
 use spanwire_host::fabric::Error;
@@ -10,12 +10,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// A capture at one end of a link: frames that leave, when their first bit does, and frames that
-/// arrive, when they are all there. Time 0 of the simulation is 1970.
+/// A capture at one end of a link. A sent frame has the time of its first bit, a received frame
+/// that of its last. Time 0 of the simulation is 1970.
 ///
-/// A frame whose payload was elided stands there as one that a snap length cut where the payload
-/// begins: the length is that of the wire. (What such a frame has instead of the payload's ICRC
-/// is none that a reader could check.)
+/// A frame with an elided payload is recorded as truncated at the payload, with its length on the
+/// wire. Its ICRC is left out, because a reader cannot check it without the payload.
 #[derive(Debug)]
 pub(super) struct Capture<W: Write> {
     writer: PcapWriter<W>,
@@ -29,7 +28,7 @@ impl Capture<File> {
     /// A capture into a file, at the first-named end of the link `name`, or of the first link.
     ///
     /// # Errors
-    /// There is no such link, or the file cannot be created.
+    /// The link does not exist, or the file cannot be created.
     pub(super) fn create(
         path: &Path,
         name: Option<&str>,
@@ -50,10 +49,10 @@ impl<W: Write> Capture<W> {
     /// Ends the capture.
     ///
     /// # Returns
-    /// The frames in it.
+    /// The number of frames in it.
     ///
     /// # Errors
-    /// The file did not take all of them.
+    /// A frame could not be written.
     pub(super) fn finish(mut self) -> std::io::Result<u64> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -63,7 +62,7 @@ impl<W: Write> Capture<W> {
 
     fn record(&mut self, at: Time, frame: &[u8], elided_bytes: u32) {
         if self.error.is_some() {
-            // What follows half a record could not be read.
+            // After a partial record a reader could not parse further ones.
             return;
         }
         let written = match elided_bytes {
@@ -94,26 +93,31 @@ impl<W: Write> Observer for Capture<W> {
     }
 }
 
-/// Both directions of the link `name` (`A-B`, or `A.PORT-B.PORT`), away from A first.
+/// Both directions of the link `name` (`A-B`, or `A.PORT-B.PORT`), the one from A first.
 fn find(topology: &Topology, name: Option<&str>) -> Result<(LinkId, LinkId), String> {
     // Direction 2 i of the simulation is link i from a to b, the next one back.
-    let towards =
+    let both_ends =
         |i: usize, cable: &Cable| [(2 * i, [cable.a, cable.b]), (2 * i + 1, [cable.b, cable.a])];
-    let ways: Vec<(usize, [Plug; 2])> =
-        topology.links.iter().enumerate().flat_map(|(i, cable)| towards(i, cable)).collect();
-    let both = |way: usize| (LinkId::from_index(way), LinkId::from_index(way ^ 1));
+    let directions: Vec<(usize, [Plug; 2])> =
+        topology.links.iter().enumerate().flat_map(|(i, cable)| both_ends(i, cable)).collect();
+    let pair_of =
+        |direction: usize| (LinkId::from_index(direction), LinkId::from_index(direction ^ 1));
     let Some(name) = name else {
-        return ways.first().map(|(way, _)| both(*way)).ok_or("it has no link".to_owned());
+        return directions
+            .first()
+            .map(|(direction, _)| pair_of(*direction))
+            .ok_or("it has no link".to_owned());
     };
     let node = |plug: Plug| topology.name(plug.node);
     let short = |ends: &[Plug; 2]| ends.map(node).join("-");
     let long = |ends: &[Plug; 2]| ends.map(|p| format!("{}.{}", node(p), p.port)).join("-");
-    let called: Vec<_> = ways.iter().filter(|(_, ends)| short(ends) == name).collect();
-    let exactly = ways.iter().find(|(_, ends)| long(ends) == name);
-    match (&called[..], exactly) {
-        (_, Some((way, _))) | ([(way, _)], None) => Ok(both(*way)),
+    let matching: Vec<_> = directions.iter().filter(|(_, ends)| short(ends) == name).collect();
+    let exact = directions.iter().find(|(_, ends)| long(ends) == name);
+    match (&matching[..], exact) {
+        (_, Some((direction, _))) | ([(direction, _)], None) => Ok(pair_of(*direction)),
         ([], None) => {
-            let names: Vec<String> = ways.iter().step_by(2).map(|(_, ends)| short(ends)).collect();
+            let names: Vec<String> =
+                directions.iter().step_by(2).map(|(_, ends)| short(ends)).collect();
             Err(unknown("link", name, names.iter().map(String::as_str)))
         }
         (several, None) => {
@@ -123,13 +127,13 @@ fn find(topology: &Topology, name: Option<&str>) -> Result<(LinkId, LinkId), Str
     }
 }
 
-/// The bytes of a frame that are there before the payload that is not.
+/// The bytes of a frame before its elided payload.
 fn beginning(frame: &[u8], elided_bytes: u32) -> &[u8] {
     let end = spanwire_wire::ip_end(frame, elided_bytes).unwrap_or(frame.len());
     &frame[..end.saturating_sub(ICRC_LEN)]
 }
 
-/// Bytes of the ICRC, which ends an IP packet.
+/// Bytes of the ICRC, the end of an IP packet.
 const ICRC_LEN: usize = 4;
 
 #[cfg(test)]
@@ -139,7 +143,7 @@ mod tests {
     use spanwire_sim::World;
     use spanwire_switch::{Line, LineConfig};
 
-    /// Sends what it was given, and swallows what arrives.
+    /// A node that sends given frames and discards received ones.
     struct Sender {
         frames: Vec<(Vec<u8>, u32)>,
         ready: PortMask,
@@ -161,7 +165,7 @@ mod tests {
         }
     }
 
-    /// An IPv4 packet of `ip_len` bytes, `elided` of which are left out.
+    /// An IPv4 packet of `ip_len` bytes, `elided` of which are elided.
     fn frame(ip_len: u16, elided: u32) -> (Vec<u8>, u32) {
         let mut frame = vec![0; 14 + usize::from(ip_len) - usize_from(elided.into())];
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
@@ -194,15 +198,16 @@ mod tests {
     }
 
     #[test]
-    fn find__knows_both_ways_and_parallel_links() {
-        let ways = |name| find(&topology(), name).map(|(out, back)| (out.index(), back.index()));
-        assert_eq!(ways(None), Ok((0, 1)));
-        assert_eq!(ways(Some("a-b")), Ok((0, 1)));
-        assert_eq!(ways(Some("b-a")), Ok((1, 0)));
-        assert_eq!(ways(Some("d.1-c.1")), Ok((5, 4)));
-        let several = ways(Some("c-d")).expect_err("there are two");
+    fn find__handles_both_directions_and_parallel_links() {
+        let directions =
+            |name| find(&topology(), name).map(|(out, back)| (out.index(), back.index()));
+        assert_eq!(directions(None), Ok((0, 1)));
+        assert_eq!(directions(Some("a-b")), Ok((0, 1)));
+        assert_eq!(directions(Some("b-a")), Ok((1, 0)));
+        assert_eq!(directions(Some("d.1-c.1")), Ok((5, 4)));
+        let several = directions(Some("c-d")).expect_err("there are two");
         assert_eq!(several, "there are several links `c-d`: c.0-d.0, c.1-d.1");
-        let none = ways(Some("a-d")).expect_err("there is none");
+        let none = directions(Some("a-d")).expect_err("there is none");
         assert!(none.starts_with("no link `a-d`") && none.contains("a-b, c-d"), "{none}");
     }
 
@@ -220,7 +225,7 @@ mod tests {
             lengths.push((record.bytes.len(), record.original_len));
         }
         lengths.sort_unstable();
-        // Of the elided frame all but the ICRC, which covers what nobody has, is there.
+        // The elided frame is recorded without its ICRC, which no reader could check.
         assert_eq!(lengths, [(62, 1_066), (74, 74), (114, 114)]);
     }
 }

@@ -1,4 +1,4 @@
-//! `--file`: what to run, from a file.
+//! `--file`: the scenario file.
 
 use super::args::RunArgs;
 use serde::Deserialize;
@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A file that says what to run.
+/// A scenario file.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScenarioFile {
     /// The scenario's name.
     scenario: String,
-    /// Everything random is drawn from it. Default 1.
+    /// Seed of all randomness. Default 1.
     seed: Option<u64>,
-    /// Parameters that have another value than their default.
+    /// Parameters that differ from their defaults.
     #[serde(default)]
     set: BTreeMap<String, Setting>,
 }
 
-/// A value as TOML has it: text with a unit, or plain.
+/// A parameter's value in TOML: text with a unit, a number or a flag.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(untagged, expecting = "text, a number or a flag; quote a name with a dot: \"cc.alpha\"")]
 enum Setting {
@@ -30,30 +30,29 @@ enum Setting {
     Flag(bool),
 }
 
-/// What to run: the command line's word counts where the file has another.
+/// The scenario to run. The command line overrides the file.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Chosen {
     /// The scenario's name.
     pub(super) name: String,
-    /// Everything random is drawn from it.
+    /// Seed of all randomness.
     pub(super) seed: u64,
     /// Parameters in the order in which they are set: those of the file first.
     pub(super) set: Vec<(String, String)>,
 }
 
 impl Chosen {
-    /// What the arguments say, and their file if they name one.
+    /// Combines the arguments with their file, if given.
     ///
     /// # Errors
-    /// The file cannot be read or is not such a file; there is neither a name nor a file, or
-    /// both.
+    /// The file cannot be read or parsed. There is neither a name nor a file, or both.
     pub(super) fn of(args: &RunArgs) -> Result<Self, Error> {
         let file = match (&args.name, &args.file) {
             (Some(name), None) => {
                 ScenarioFile { scenario: name.clone(), ..ScenarioFile::default() }
             }
             (None, Some(path)) => read(path)?,
-            // The command line does not let this through.
+            // The argument parser rejects this.
             _ => return Err("either the name of a scenario or --file".into()),
         };
         let seed = args.seed.or(file.seed).unwrap_or(DEFAULT_SEED);
@@ -87,11 +86,11 @@ impl Setting {
 fn read(path: &Path) -> Result<ScenarioFile, Error> {
     let text = fs::read_to_string(path);
     let text = text.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    // The parser's message has the line and a mark below the place.
+    // The parser's message shows the line and marks the position.
     Ok(toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
 }
 
-/// Of runs that say nothing of their seed.
+/// The seed of a run without `--seed`.
 pub(super) const DEFAULT_SEED: u64 = 1;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `spanwire sim run loss-sweep`: many runs, one table.
+//! `spanwire sim run loss-sweep`: goodput of RC and SR over loss, RTT and reordering.
 
 use super::args::RunArgs;
 use super::file::Chosen;
@@ -7,7 +7,7 @@ use super::report::{per_second, rounded, write_checks};
 use super::run::{cannot_write, explained, shown};
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, say};
+use crate::report::{LiveLine, bar, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::{u64_from, usize_from};
@@ -24,27 +24,27 @@ use std::time::Instant;
 pub(super) struct SweepReport {
     /// Always `loss-sweep`.
     scenario: &'static str,
-    /// Everything random is drawn from it.
+    /// Seed of all randomness.
     pub(super) seed: u64,
-    /// Every parameter with the value that it had.
+    /// The values of all parameters.
     pub(super) parameters: BTreeMap<&'static str, String>,
-    /// By round trip, then by loss, then by reordering; RC, then SR.
+    /// By RTT, then by loss, then by reordering; RC before SR.
     pub(super) rows: Vec<SweepRow>,
-    /// What SR has to show.
+    /// Thresholds that SR must meet.
     pub(super) bars: Vec<Bar>,
-    /// No check failed while the rows were run.
+    /// No checker failed in any run.
     pub(super) checkers_ok: bool,
-    /// What was wrong, one sentence each.
+    /// Violations that the checkers found.
     violations: Vec<String>,
     /// Events of all rows.
     events: u64,
     /// Packet hops of all rows.
     packet_hops: u64,
-    /// Seconds that it took.
+    /// Wall-clock seconds.
     wall_s: f64,
 }
 
-/// Runs it.
+/// Runs the sweep.
 pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
@@ -59,8 +59,8 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
         pictures::write_sweep(&report, dir).map_err(|e| cannot_write(dir, &e))?;
     }
     match args.json {
-        true => say(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => say(&report.to_text()),
+        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
+        false => print_text(&report.to_text()),
     }
     Ok(match (report.checkers_ok, report.bars.iter().all(|bar| bar.ok)) {
         (false, _) => Exit::Failure,
@@ -69,7 +69,8 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     })
 }
 
-/// Runs every cell, on all cores: each is a world of its own, and the rows are in their order.
+/// Runs all cells in parallel on all cores. Each cell is a simulation of its own; rows are in the
+/// order of the cells.
 fn simulate(args: &RunArgs, seed: u64, of: &LossSweep) -> Result<SweepReport, Error> {
     let cells = of.cells();
     let started = Instant::now();
@@ -113,28 +114,30 @@ impl SweepReport {
         let mut out = format!("{}, seed {}, a link of {rate}\n", self.scenario, self.seed);
         let _ = writeln!(
             out,
-            "  {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>10} {:>10}",
-            "RTT us", "loss %", "held us", "window", "RC", "SR", "RC vain", "SR vain"
+            "  {:>9} {:>7} {:>10} {:>7} {:>9} {:>9} {:>10} {:>10}",
+            "RTT us", "loss %", "reorder us", "window", "RC", "SR", "RC useless", "SR useless"
         );
         // RC and SR of the same path.
         for pair in self.rows.chunks(2) {
             let Some((first, last)) = pair.first().zip(pair.last()) else { continue };
-            let vain = |r: &SweepRow| format!("{:.3} %", r.spurious_retx_fraction * 100.0);
+            let spurious = |r: &SweepRow| format!("{:.3} %", r.spurious_retx_fraction * 100.0);
             let _ = writeln!(
                 out,
-                "  {:>9} {:>7} {:>9} {:>7} {:>9} {:>9} {:>10} {:>10}{}",
+                "  {:>9} {:>7} {:>10} {:>7} {:>9} {:>9} {:>10} {:>10}{}",
                 first.rtt_us,
                 first.loss * 100.0,
                 first.reorder_us,
                 last.window_pkts,
                 format!("{:.4}", first.goodput_fraction),
                 format!("{:.4}", last.goodput_fraction),
-                vain(first),
-                vain(last),
+                spurious(first),
+                spurious(last),
                 ended(pair),
             );
         }
-        out.push_str("  RC, SR: payload, a share of the link; vain: arrived, of no use\n");
+        out.push_str(
+            "  RC, SR: goodput as a share of the link; useless: duplicate or discarded frames\n",
+        );
         for bar in &self.bars {
             let verdict = if bar.ok { "ok" } else { "MISSED" };
             let _ = writeln!(out, "  {verdict}: {}, {} rows", bar.name, bar.rows);
@@ -153,7 +156,7 @@ impl SweepReport {
     }
 }
 
-/// Which of both connections ended in an error.
+/// The errors of the two connections, if any.
 fn ended(pair: &[SweepRow]) -> String {
     let of = |row: &SweepRow| Some(format!("  {} ended: {}", row.mode, row.failed?));
     pair.iter().filter_map(of).collect()

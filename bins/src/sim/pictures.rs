@@ -1,4 +1,4 @@
-//! `--plot`: the figures of a run, and a page that shows them.
+//! `--plot`: the figures of a run, and an HTML page that shows them.
 
 mod sweep;
 
@@ -15,19 +15,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What a run is drawn from.
+/// The data of a run that is drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) report: &'a RunReport,
     pub(super) series: &'a spanwire_sim::Series,
-    /// Rates that goodput is to be held against.
+    /// Link rates, drawn as levels in the figure of goodput.
     pub(super) rates: &'a [Level],
-    /// Thresholds and limits that queues are to be held against.
+    /// Marking thresholds and limits, drawn as levels in the figure of queues.
     pub(super) thresholds: &'a [Level],
 }
 
-/// Writes the figures of a run that make sense for it, and `index.html`, into `dir`, which is made
-/// if it is not there.
+/// Writes the figures that have data, and `index.html`, into `dir`, which is created if missing.
 ///
 /// # Returns
 /// The names of the files.
@@ -46,7 +45,7 @@ pub(super) fn write(run: &Run<'_>, dir: &Path) -> io::Result<Vec<&'static str>> 
     Ok(names)
 }
 
-/// The rates of a plan's links, each once.
+/// The distinct link rates of a plan.
 pub(super) fn link_rates(plan: &Plan) -> Vec<Level> {
     let rates: BTreeSet<u64> = plan.topology.links.iter().map(|cable| cable.rate_bps).collect();
     let level = |bps: u64| {
@@ -56,13 +55,13 @@ pub(super) fn link_rates(plan: &Plan) -> Vec<Level> {
     rates.into_iter().map(level).collect()
 }
 
-/// Where the queues of a plan's switches mark and drop.
+/// The marking thresholds and the limit of the queues of a plan's switches.
 pub(super) fn queue_thresholds(plan: &Plan) -> Vec<Level> {
     let mut levels = Vec::new();
     let mut add = |name: &str, bytes: u64| {
         levels.push(Level { name: name.to_owned(), at: to_f64(bytes) });
     };
-    // Where there are several queues, no one level is right for all of the figure.
+    // With several queues a level would apply to only some lines of the figure.
     let [queue] = &plan.setup.port.queues[..] else {
         return levels;
     };
@@ -75,7 +74,7 @@ pub(super) fn queue_thresholds(plan: &Plan) -> Vec<Level> {
 }
 
 impl Run<'_> {
-    /// (file name, SVG) of every figure that has something to show.
+    /// (file name, SVG) of each figure that has data.
     fn figures(&self) -> Vec<(&'static str, String)> {
         let figures = [
             ("rates.svg", self.goodput()),
@@ -89,7 +88,8 @@ impl Run<'_> {
     }
 
     fn goodput(&self) -> Option<String> {
-        // Where it is about shares, what is behind a loss is no burst when the loss is repaired.
+        // Goodput bursts when a loss is repaired, because data after the gap is delivered at once.
+        // A figure of shares uses the acknowledged rate, which has no such bursts.
         let is_shared = !self.series.jain.is_empty();
         let rates = |f: &FlowSeries| match is_shared {
             true => f.acked_gbps.clone(),
@@ -99,7 +99,7 @@ impl Run<'_> {
         let series = self.by_flow(bps)?;
         let label = if is_shared { "rate" } else { "goodput" };
         let axis = AxisSpec::linear(label, Quantity::BitsPerSecond);
-        // The rate of one link says nothing of the sum of all flows.
+        // The rate of one link is no bound of the sum of all flows.
         let levels = if self.series.flows.len() > LINES_MAX { &[] } else { self.rates };
         let title = if is_shared { "Payload acknowledged" } else { "Goodput at the receivers" };
         Some(self.lines(title, axis, series, levels))
@@ -151,7 +151,7 @@ impl Run<'_> {
         Some(figure.to_svg())
     }
 
-    /// A line for each flow, or one for the sum of all where they are too many.
+    /// A line for each flow, or one for their sum if there are more than [`LINES_MAX`].
     fn by_flow(&self, values: impl Fn(&FlowSeries) -> Vec<f64>) -> Option<Vec<Series>> {
         let flows = &self.series.flows;
         if flows.is_empty() {
@@ -185,7 +185,7 @@ impl Run<'_> {
         figure.to_svg()
     }
 
-    /// A tick for each sample before which the count `so_far` grew.
+    /// A tick at each sample at which the cumulative count `so_far` has grown.
     fn rug(&self, name: &str, alarm: bool, so_far: impl Fn(usize) -> u64) -> Rug {
         let mut before = 0;
         let mut at = Vec::new();
@@ -201,8 +201,8 @@ impl Run<'_> {
         self.times().zip(values).collect()
     }
 
-    /// When samples were taken, in seconds, up to where something last happened: timers that run
-    /// out behind the last flow are not worth half a figure.
+    /// Times of the samples in seconds, up to the last activity. Samples after it show only timers
+    /// that expire after the last flow.
     fn times(&self) -> impl Iterator<Item = f64> {
         let s = self.series;
         let flows = s.flows.iter();
@@ -213,7 +213,7 @@ impl Run<'_> {
         s.at_us.iter().take(last + 2).map(|us| us / 1e6)
     }
 
-    /// A flow's name in a legend: its hosts, and its number, for hosts may have several.
+    /// A flow's name in a legend: its number and its hosts, which may have several flows.
     fn flow_name(&self, flow: &FlowSeries) -> String {
         let ends = self.report.report.flows.get(flow.flow as usize);
         let ends = ends.map(|f| format!(": {} \u{2192} {}", f.src, f.dst));
@@ -258,7 +258,7 @@ impl Run<'_> {
         format!("{}{cc}, seed {}", report.scenario, report.seed)
     }
 
-    /// The page that shows the figures `names`.
+    /// The HTML page with the figures `names`.
     fn page(&self, names: &[&str]) -> String {
         let r = &self.report.report;
         let title = escaped(&format!("spanwire sim run {}", r.scenario));
@@ -284,7 +284,7 @@ impl Run<'_> {
     }
 }
 
-/// A page with a table of names and values, and figures; `title` is escaped already.
+/// An HTML page with a table of names and values, and figures. `title` must be escaped.
 fn html(title: &str, rows: &[(&str, String)], figures: &[impl AsRef<str>]) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -304,8 +304,8 @@ fn html(title: &str, rows: &[(&str, String)], figures: &[impl AsRef<str>]) -> St
     page
 }
 
-/// Completion times in seconds, by size: small, medium and large flows, or all in one group where
-/// all are of one size.
+/// Completion times in seconds, in groups of small, medium and large flows. If all flows are in
+/// one size class, there is one group.
 fn fct_groups(flows: &[FlowReport]) -> Vec<Group> {
     let class = |flow: &FlowReport| SIZES.iter().position(|(max, _)| flow.bytes <= *max);
     let mut groups: BTreeMap<Option<usize>, Group> = BTreeMap::new();
@@ -316,7 +316,7 @@ fn fct_groups(flows: &[FlowReport]) -> Vec<Group> {
         name.clone_into(&mut group.name);
         group.values.push(fct_us / 1e6);
     }
-    // `None`, the largest, would come first.
+    // The map sorts `None`, the class of the largest flows, first.
     let large = groups.remove(&None);
     let mut groups: Vec<Group> = groups.into_values().chain(large).collect();
     if let [only] = &mut groups[..] {
@@ -331,30 +331,30 @@ fn range(groups: &[Group]) -> Option<(f64, f64)> {
     Some((values().reduce(f64::min)?, values().reduce(f64::max)?))
 }
 
-/// For figures: beyond 2^53 the last digits are gone.
+/// Converts for figures; above 2^53 with rounding.
 #[expect(clippy::cast_precision_loss, reason = "a place in a figure")]
 fn to_f64(n: u64) -> f64 {
     n as f64
 }
 
-/// Text in HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Up to how many bytes a flow is small or medium.
+/// Size classes of flows: the largest size in bytes of small and medium flows, with their names.
 ///
 /// # Source
 /// The classes of pFabric 5 (SIGCOMM 2013).
 const SIZES: [(u64, &str); 2] = [(100_000, "up to 100 kB"), (10_000_000, "up to 10 MB")];
 const INDEX: &str = "index.html";
-/// Lines of flows in one figure; above it their sum is drawn.
+/// Limit of lines of flows in one figure; above it their sum is drawn.
 const LINES_MAX: usize = 128;
-/// Queues in one figure: as many as have colours of their own.
+/// Limit of queues in one figure: the number of distinct colours.
 const QUEUES_MAX: usize = 6;
-/// Flows that make a distribution function.
+/// Minimum of flows for a distribution function.
 const CDF_MIN: usize = 2;
-/// Flows that make a violin.
+/// Minimum of flows for a violin.
 const VIOLIN_MIN: usize = 5;
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:960px;margin:2em auto;color:#222}\
     h1{font-size:1.4em}th{text-align:left;font-weight:normal;color:#5f5f5f;padding-right:1.5em;\
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn figures__only_those_with_something_to_show() {
+    fn figures__are_those_with_data() {
         let mut samples = spanwire_sim::Series::default();
         assert_eq!(names(&run_of(vec![]), &samples), Vec::<&str>::new());
         samples = series(2);
@@ -421,7 +421,7 @@ mod tests {
     fn rug__is_where_a_count_grew() {
         let (report, mut series) = (run_of(vec![]), series(1));
         series.at_us = vec![1.0, 2.0, 3.0, 4.0, 5.0];
-        // Nothing moves behind the third sample; one more shows that.
+        // There is no activity after the third sample; one more sample is shown.
         series.flows[0].in_flight_pkts = vec![1, 1, 1, 0, 0];
         let run = Run { report: &report, series: &series, rates: &[], thresholds: &[] };
         let rug = run.rug("drops", true, |i| [0, 2, 2, 3, 4][i]);

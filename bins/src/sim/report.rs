@@ -1,4 +1,4 @@
-//! What a run gave, for people and for programs.
+//! The report of a run, as text and JSON.
 
 use serde::Serialize;
 use spanwire_host::text::bytes;
@@ -10,19 +10,19 @@ use std::time::Duration;
 /// The JSON object of `spanwire sim run --json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct RunReport {
-    /// What the simulator says.
+    /// The simulator's report.
     #[serde(flatten)]
     pub(super) report: Report,
-    /// Every parameter of the scenario with the value that it had.
+    /// The values of all parameters of the scenario.
     pub(super) parameters: BTreeMap<&'static str, String>,
-    /// Seconds that the simulation took.
+    /// Wall-clock seconds of the simulation.
     pub(super) wall_s: f64,
-    /// Packet hops in a second of those.
+    /// Packet hops per wall-clock second.
     pub(super) packet_hops_per_s: f64,
 }
 
 impl RunReport {
-    /// The report of a run that took `wall`.
+    /// The report of a run with wall-clock duration `wall`.
     pub(super) fn new(
         report: Report,
         parameters: BTreeMap<&'static str, String>,
@@ -33,7 +33,7 @@ impl RunReport {
         Self { report, parameters, wall_s, packet_hops_per_s }
     }
 
-    /// The report for people.
+    /// The report as text.
     pub(super) fn to_text(&self) -> String {
         let r = &self.report;
         // Writing to a String cannot fail, here and below.
@@ -47,8 +47,13 @@ impl RunReport {
         if r.pfc_pauses > 0 {
             let _ = writeln!(out, "  pause frames: {}", r.pfc_pauses);
         }
-        let again = RETRANSMISSIONS.iter().filter_map(|name| Some((*name, *r.engine.get(*name)?)));
-        write_counts(&mut out, "recovery", &again.map(|(name, n)| (name.to_owned(), n)).collect());
+        let recovery =
+            RETRANSMISSIONS.iter().filter_map(|name| Some((*name, *r.engine.get(*name)?)));
+        write_counts(
+            &mut out,
+            "recovery",
+            &recovery.map(|(name, n)| (name.to_owned(), n)).collect(),
+        );
         let _ = writeln!(
             out,
             "  {} us simulated in {:.3} s: {} events, {} packet hops, {} a second",
@@ -64,7 +69,7 @@ impl RunReport {
     }
 }
 
-/// The flows as CSV, with a line of names.
+/// The flows as CSV with a header line.
 pub(super) fn flows_csv(flows: &[FlowReport]) -> String {
     let mut out = String::from("flow,src,dst,bytes,start_us,fct_us,slowdown,goodput_gbps,failed\n");
     for (i, f) in flows.iter().enumerate() {
@@ -109,7 +114,7 @@ fn write_flows(out: &mut String, flows: &[FlowReport]) {
     let Some(last) = fcts.len().checked_sub(1) else {
         return;
     };
-    // The value that so many per cent do not exceed.
+    // Percentile: the value that `percent` per cent do not exceed.
     let at = |percent: usize| decimals(fcts[(last * percent).div_ceil(100)]);
     let _ = writeln!(
         out,
@@ -172,7 +177,7 @@ fn write_counts(out: &mut String, what: &str, counts: &BTreeMap<String, u64>) {
     }
 }
 
-/// What the checkers found: the first `most` of the violations.
+/// Writes the result of the checkers with the first `most` violations.
 pub(super) fn write_checks(out: &mut String, violations: &[String], most: usize) {
     match violations.len() {
         0 => out.push_str("  checkers: ok\n"),
@@ -184,35 +189,36 @@ pub(super) fn write_checks(out: &mut String, violations: &[String], most: usize)
     write_rest(out, violations.len(), most);
 }
 
-/// How many rows were not printed, if any.
+/// Writes the number of rows that were not printed, if any.
 fn write_rest(out: &mut String, rows: usize, most: usize) {
     if rows > most {
         let _ = writeln!(out, "  ... {} more", rows - most);
     }
 }
 
-/// With one or three decimals, by size.
+/// Formats a number with one decimal from 100 on, else with three.
 pub(super) fn decimals(value: f64) -> String {
     let places = if value >= 100.0 { 1 } else { 3 };
     format!("{value:.places$}")
 }
 
-/// How many in a second.
+/// `n` per second.
 #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
 pub(super) fn per_second(n: u64, seconds: f64) -> f64 {
     n as f64 / seconds.max(1e-9)
 }
 
-/// In thousands or millions.
+/// Formats a number in thousands or millions.
 pub(super) fn rounded(value: f64) -> String {
     if value >= 1e6 { format!("{:.2} M", value / 1e6) } else { format!("{:.0} k", value / 1e3) }
 }
 
-/// The engine's counters that tell what recovery from loss took.
+/// The engine's counters of loss recovery.
 const RETRANSMISSIONS: [&str; 4] =
     ["retransmitted_packets", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err"];
-/// Rows of a table that are printed.
+/// Limit of printed rows of a table.
 const ROWS_MAX: usize = 16;
+/// Limit of printed queues.
 const QUEUES_MAX: usize = 6;
 
 #[cfg(test)]
@@ -229,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__shows_what_counts() {
+    fn to_text__has_flows_drops_and_hash() {
         let mut run = run(3);
         run.report.flows[1].fct_us = None;
         run.report.flows[1].failed = Some("retry-exceeded");
@@ -251,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_how_flows_shared() {
+    fn to_text__has_sharing_only_if_measured() {
         let mut run = run(2);
         assert!(!run.to_text().contains("Jain"));
         let json = serde_json::to_value(&run).expect("it is plain data");
@@ -283,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_what_a_checker_found() {
+    fn to_text__lists_violations() {
         let mut run = run(2);
         run.report.checkers_ok = false;
         run.report.violations = vec!["flow 1: a byte is wrong".to_owned()];

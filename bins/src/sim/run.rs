@@ -8,7 +8,7 @@ use super::pictures::{self, link_rates, queue_thresholds};
 use super::report::{RunReport, flows_csv};
 use super::{samples, seeds};
 use crate::exit::Exit;
-use crate::report::say;
+use crate::report::print_text;
 use spanwire_host::fabric::Error;
 use spanwire_host::text::unknown;
 use spanwire_sim::{LossSweep, ParamError, Params, Plan, Report, Scenario, Series, Watch};
@@ -25,7 +25,7 @@ pub(super) fn list(args: &ListArgs) -> Result<Exit, Error> {
     let scenarios = scenarios.chain([sweep]);
     if args.json {
         let entries: Vec<_> = scenarios.map(|(name, about, p)| entry(name, about, &p)).collect();
-        say(&format!("{}\n", serde_json::to_string(&entries)?));
+        print_text(&format!("{}\n", serde_json::to_string(&entries)?));
         return Ok(Exit::Success);
     }
     let mut out = String::new();
@@ -37,7 +37,7 @@ pub(super) fn list(args: &ListArgs) -> Result<Exit, Error> {
             let _ = writeln!(out, "    {setting:<22} {}", p.about);
         }
     }
-    say(&out);
+    print_text(&out);
     Ok(Exit::Success)
 }
 
@@ -63,14 +63,14 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Error> {
     let report = RunReport::new(report, parameters, wall);
     write_files(args, &plan, &report, &series)?;
     if args.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&report.to_text());
+        print_text(&report.to_text());
     }
     Ok(if report.report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 
-/// What is to run, and all parameters as they are then.
+/// The plan of the chosen scenario, and the values of all parameters.
 pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
     let Some(scenario) = Scenario::find(&chosen.name) else {
         let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME]);
@@ -82,12 +82,12 @@ pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, S
     Ok((plan, shown(&params)))
 }
 
-/// Parameters as they are, by name.
+/// The values of the parameters, by name.
 pub(super) fn shown(params: &Params) -> BTreeMap<&'static str, String> {
     params.iter().map(|p| (p.name, p.value.to_string())).collect()
 }
 
-/// A wrong parameter, and what there is.
+/// The text of a parameter error; for an unknown name, with the known ones.
 pub(super) fn explained(error: &ParamError) -> String {
     match error {
         ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
@@ -105,7 +105,7 @@ fn simulate(args: &RunArgs, plan: &Plan, watch: Watch) -> Result<Report, Error> 
     Ok(report)
 }
 
-/// Writes what was asked for beside the report.
+/// Writes the output files of `--samples`, `--flows` and `--plot`.
 fn write_files(
     args: &RunArgs,
     plan: &Plan,

@@ -1,10 +1,10 @@
-//! `--samples`: a network over time as CSV.
+//! `--samples`: time series of a network as CSV.
 
 use spanwire_sim::Series;
 use std::fmt::Write as _;
 
-/// The series as CSV: `time_us`, then a column for each value over time, named after what it is
-/// and of what. Marks and drops are counted from the beginning.
+/// The series as CSV: `time_us`, then a column for each value, named by its flow or queue. Marks
+/// and drops are cumulative.
 pub(super) fn to_csv(series: &Series) -> String {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |name: String, values: Vec<String>| columns.push((name, values));
@@ -39,7 +39,7 @@ fn texts(values: &[u64]) -> Vec<String> {
     values.iter().map(u64::to_string).collect()
 }
 
-/// A field of CSV.
+/// A field of CSV, quoted if necessary.
 ///
 /// # Source
 /// RFC 4180 2.

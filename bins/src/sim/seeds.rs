@@ -1,4 +1,4 @@
-//! `spanwire sim run NAME --seeds N`: the same scenario from many seeds, one report.
+//! `spanwire sim run NAME --seeds N`: statistics of a scenario over many seeds.
 
 use super::args::RunArgs;
 use super::file::Chosen;
@@ -6,7 +6,7 @@ use super::report::{decimals, per_second, rounded, write_checks};
 use super::run::{cannot_write, prepare};
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, say};
+use crate::report::{LiveLine, bar, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::u64_from;
@@ -24,39 +24,39 @@ use std::time::Instant;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct SeedsReport {
     scenario: String,
-    /// Every parameter with the value that it had.
+    /// The values of all parameters.
     parameters: BTreeMap<&'static str, String>,
-    /// What completion times are taken of.
+    /// The measure of the completion times.
     measure: Measure,
-    /// What they are held against, if the scenario has that.
+    /// Ideal completion time, if the scenario has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     ideal_us: Option<f64>,
-    /// In order.
+    /// Results by seed, ascending.
     seeds: Vec<SeedRow>,
     summary: Summaries,
-    /// Frames and packets dropped, of all seeds.
+    /// Frames and packets dropped, summed over all seeds.
     drops: BTreeMap<String, u64>,
-    /// What engines have counted, of all seeds.
+    /// The engines' counters, summed over all seeds.
     engine: BTreeMap<String, u64>,
-    /// No check failed.
+    /// No checker failed.
     checkers_ok: bool,
-    /// What was wrong, one sentence each.
+    /// Violations that the checkers found.
     violations: Vec<String>,
     events: u64,
     packet_hops: u64,
-    /// Seconds that it took.
+    /// Wall-clock seconds.
     wall_s: f64,
 }
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct SeedRow {
     seed: u64,
-    /// Completion times of its flows, or messages, in their order; null of one that failed.
+    /// Completion times of its flows, or messages, in their order; null for a failed one.
     fct_us: Vec<Option<f64>>,
-    /// The mean of those that completed.
+    /// The mean of the completion times.
     mean_us: Option<f64>,
-    /// The last of them: when all were done, if they began together.
+    /// The longest completion time: the total duration, if the flows started together.
     max_us: Option<f64>,
     failed: u64,
     event_hash: String,
@@ -69,26 +69,26 @@ struct SeedRow {
 struct Summaries {
     /// Flows, or messages, that did not complete.
     failed: u64,
-    /// Of all completion times.
+    /// Statistics of all completion times.
     fct_us: Option<Summary>,
-    /// Of the seeds' means.
+    /// Statistics of the mean of each seed.
     mean_us: Option<Summary>,
-    /// Of the seeds' last ones.
+    /// Statistics of the longest completion time of each seed.
     max_us: Option<Summary>,
-    /// The seeds' means over the ideal.
+    /// Statistics of the mean of each seed over the ideal.
     #[serde(skip_serializing_if = "Option::is_none")]
     mean_over_ideal: Option<Summary>,
-    /// The seeds' last ones over the ideal.
+    /// Statistics of the longest completion time of each seed over the ideal.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_over_ideal: Option<Summary>,
 }
 
-/// Of some values.
+/// Statistics of a set of values.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 struct Summary {
     n: u64,
     mean: f64,
-    /// Of all values, not of a sample of them.
+    /// Standard deviation of the population, not of a sample.
     deviation: f64,
     min: f64,
     median: f64,
@@ -97,7 +97,7 @@ struct Summary {
     max: f64,
 }
 
-/// Runs the scenario from `seeds` seeds on all cores, each a world of its own.
+/// Runs the scenario with `seeds` seeds on all cores, each as a simulation of its own.
 pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
@@ -126,14 +126,14 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Resul
         write().map_err(|e| cannot_write(dir, &e))?;
     }
     match args.json {
-        true => say(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => say(&report.to_text()),
+        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
+        false => print_text(&report.to_text()),
     }
     Ok(if report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 
 impl SeedsReport {
-    /// Of at least one report.
+    /// The report of all seeds; `reports` has at least one.
     fn new(reports: &[Report], parameters: BTreeMap<&'static str, String>, wall_s: f64) -> Self {
         let first = reports.first();
         let ideal_us = first.and_then(|r| r.ideal_us);
@@ -260,7 +260,7 @@ impl Summaries {
 }
 
 impl Summary {
-    /// `None` of nothing.
+    /// The statistics of `values`; `None` if empty.
     #[expect(clippy::cast_precision_loss, reason = "counts of values that are in memory")]
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.collect();
@@ -269,7 +269,7 @@ impl Summary {
         let n = sorted.len();
         let mean = sorted.iter().sum::<f64>() / n as f64;
         let variance = sorted.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64;
-        // The value that so many hundredths do not exceed.
+        // Percentile: the value that so many hundredths do not exceed.
         let at = |hundredths: usize| sorted[(n * hundredths).div_ceil(100).max(1) - 1];
         let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
         let deviation = variance.sqrt();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn new__holds_against_the_ideal_where_there_is_one() {
+    fn new__compares_with_the_ideal_if_any() {
         let mut reports = reports();
         reports.iter_mut().for_each(|r| r.ideal_us = Some(2.5));
         let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);

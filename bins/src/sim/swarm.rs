@@ -1,10 +1,10 @@
-//! `spanwire sim swarm`: one network after another, each drawn from a seed.
+//! `spanwire sim swarm`: random networks, each drawn from a seed.
 
 use super::args::SwarmArgs;
 use super::report::{per_second, rounded};
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, say};
+use crate::report::{LiveLine, bar, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::u64_from;
@@ -18,28 +18,28 @@ use std::time::Instant;
 /// The JSON object of `spanwire sim swarm --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 struct SwarmReport {
-    /// No seed failed, and none was left out.
+    /// All seeds were run, and none failed.
     ok: bool,
     /// The first seed.
     start: u64,
-    /// How many were asked for.
+    /// Number of requested seeds.
     seeds: u64,
-    /// How many were run: all of them, unless interrupted.
+    /// Number of seeds run: all of them, unless interrupted.
     done: u64,
-    /// Those that failed.
+    /// The seeds that failed.
     failed: Vec<Failure>,
     /// Flows of all seeds.
     flows: u64,
-    /// Those of them that completed; where a seed lets queue pairs give up, some do.
+    /// Flows that completed. Some seeds draw retry limits at which queue pairs may fail.
     flows_completed: u64,
     /// Events of all seeds.
     events: u64,
     /// Packet hops of all seeds.
     packet_hops: u64,
-    /// A hash over the event hashes in the order of the seeds, 16 hexadecimal digits: the same
-    /// seeds give the same on any machine, with any number of threads.
+    /// A hash over the event hashes in the order of the seeds, 16 hexadecimal digits. It is the
+    /// same on any machine, with any number of threads.
     event_hash: String,
-    /// Seconds that it took.
+    /// Wall-clock seconds.
     wall_s: f64,
 }
 
@@ -48,11 +48,11 @@ struct SwarmReport {
 struct Failure {
     seed: u64,
     violations: Vec<String>,
-    /// The command that runs it again.
+    /// The command that reproduces it.
     replay: String,
 }
 
-/// What is summed up while seeds are run.
+/// Running totals of the seeds.
 #[derive(Debug)]
 struct Tally {
     report: SwarmReport,
@@ -72,7 +72,7 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
             && !args.json
         {
             line.clear();
-            say(&failure.to_text());
+            print_text(&failure.to_text());
         }
         let r = &tally.report;
         let rate = per_second(r.done, started.elapsed().as_secs_f64());
@@ -82,9 +82,9 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     line.clear();
     let report = tally.finish(started.elapsed().as_secs_f64());
     if args.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&report.to_text());
+        print_text(&report.to_text());
     }
     Ok(match (report.failed.is_empty(), report.done == report.seeds) {
         (false, _) => Exit::Failure,
@@ -99,7 +99,7 @@ impl Tally {
         Self { report, hash: FNV_OFFSET }
     }
 
-    /// Adds the next seed's outcome; returns what to say if it failed.
+    /// Adds the next seed's outcome; returns its failure, if any.
     fn add(&mut self, outcome: &SwarmOutcome) -> Option<&Failure> {
         let sum = &mut self.report;
         sum.done += 1;
@@ -178,7 +178,7 @@ impl SwarmReport {
 /// draft-eastlake-fnv 5.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-/// Violations of a seed that are printed.
+/// Limit of printed violations of a seed.
 const VIOLATIONS_MAX: usize = 5;
 
 #[cfg(test)]
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_what_an_interrupt_left_out() {
+    fn to_text__counts_seeds_not_run_after_an_interrupt() {
         let mut tally = Tally::new(&args(500));
         tally.add(&outcome(40, &[]));
         let report = tally.finish(1.0);

@@ -1,4 +1,4 @@
-//! Seeds over threads, results in the order of the seeds.
+//! Parallel runs over a range of seeds, with results in the order of the seeds.
 
 use crate::signals::Interrupt;
 use std::collections::BTreeMap;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Runs every seed of `seeds` on `threads` threads. `each` sees the results one by one in the order
-/// of the seeds, whatever order they were finished in.
+/// Runs every seed of `seeds` on `threads` threads. `each` is called with the results in the order
+/// of the seeds, independent of the order of completion.
 ///
-/// An interrupt lets the runs that have begun finish; no seed is left out in between.
+/// After an interrupt, started runs complete, so that the results have no gap.
 ///
 /// # Returns
-/// The seed after the last that was run: the end of `seeds` unless interrupted.
+/// The seed after the last one run: the end of `seeds` unless interrupted.
 pub(super) fn sweep<R: Send>(
     seeds: std::ops::Range<u64>,
     threads: NonZero<usize>,
@@ -28,7 +28,7 @@ pub(super) fn sweep<R: Send>(
         for _ in 0..threads.get() {
             let (results, next, run) = (results.clone(), &next, &run);
             scope.spawn(move || {
-                // What is taken is run, or a seed would be missing in between.
+                // A seed taken from `next` is always run; else the results would have a gap.
                 while !interrupt.is_set() {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= end {
@@ -61,7 +61,7 @@ mod tests {
     const FOUR: NonZero<usize> = NonZero::new(4).expect("four is not zero");
 
     #[test]
-    fn sweep__gives_results_in_order_whatever_they_take() {
+    fn sweep__results_are_in_order_of_seeds() {
         let mut seen = Vec::new();
         let run = |seed: u64| {
             // Earlier seeds take longer.

@@ -1,11 +1,11 @@
-//! Reports made by hand.
+//! Sample reports for tests.
 
 use spanwire_sim::workload::FlowOp;
 use spanwire_sim::{FlowReport, FlowSeries, QueueReport, QueueSeries, Report, Series};
 use spanwire_switch::QueueCounters;
 use std::collections::BTreeMap;
 
-/// A report of `flows`, in which nothing is wrong.
+/// A report of `flows` without violations.
 pub(super) fn report(flows: Vec<FlowReport>) -> Report {
     Report {
         scenario: "incast-32".to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn report(flows: Vec<FlowReport>) -> Report {
     }
 }
 
-/// A flow that took `fct_us`.
+/// A flow with completion time `fct_us`.
 pub(super) fn flow(src: u32, dst: u32, bytes: u64, fct_us: f64) -> FlowReport {
     FlowReport {
         src,
@@ -44,13 +44,13 @@ pub(super) fn flow(src: u32, dst: u32, bytes: u64, fct_us: f64) -> FlowReport {
     }
 }
 
-/// A queue that was `max_bytes` long.
+/// A queue with a maximum length of `max_bytes`.
 pub(super) fn queue(name: &str, max_bytes: u64) -> QueueReport {
     let counters = QueueCounters { max_bytes, ..QueueCounters::default() };
     QueueReport { name: name.to_owned(), mean_bytes: 0.0, drops: 0, marks: 0, counters }
 }
 
-/// Two samples, 1 ms apart, of `flows` flows and one queue, which marks once and drops never.
+/// Two samples, 1 ms apart, of `flows` flows and one queue with one mark and no drop.
 pub(super) fn series(flows: u32) -> Series {
     let flow = |flow| FlowSeries {
         flow,

@@ -1,7 +1,7 @@
-//! `spanwire switch ctl`: asks a running switch, and tells it.
+//! `spanwire switch ctl`: the client of a running switch's control socket.
 
 use crate::exit::{Exit, usage};
-use crate::report::say;
+use crate::report::print_text;
 use crate::signals::Interrupt;
 use spanwire_host::control::{Reply, Request, ask};
 use spanwire_host::fabric::Error;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 /// Arguments of `spanwire switch ctl`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CtlArgs {
-    /// The switch's control socket, as it was given to `spanwire switch --socket`
+    /// Control socket of the switch, as in `spanwire switch --socket`
     #[arg(long, value_name = "PATH", conflicts_with = "lab")]
     socket: Option<PathBuf>,
-    /// The switch of this lab
+    /// Lab whose switch to use
     #[arg(long, value_name = "NAME", default_value = "sw")]
     lab: String,
     /// Print JSON
@@ -28,13 +28,13 @@ pub struct CtlArgs {
 enum CtlCommand {
     /// Show counters, rates, delays and faults
     Show {
-        /// Show them again every so many seconds, until interrupted
+        /// Repeat every SECONDS, until interrupted
         #[arg(short, long, value_name = "SECONDS")]
         interval: Option<f64>,
     },
-    /// Change rates, delays and faults while it runs: port.a.loss=1% port.a.rate=500Mbit
+    /// Change rates, delays and faults at run time: port.a.loss=1% port.a.rate=500Mbit
     Set {
-        /// What is to change: all of it, or if one is wrong, nothing
+        /// The changes. If one is invalid, none is made
         #[arg(required = true, value_name = "port.NAME.KEY=VALUE")]
         changes: Vec<String>,
     },
@@ -43,7 +43,7 @@ enum CtlCommand {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// No switch answers, or it refuses.
+/// No switch responds, or it rejects the request.
 pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let socket = match &args.socket {
         Some(path) => path.clone(),
@@ -62,8 +62,8 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
                 .map_err(|e| usage(format!("--interval {seconds}: {e}")))?;
             while !interrupt.is_set() {
                 show(args.json, &request(&socket, &Request::Show {})?);
-                let again = Instant::now() + pause.max(INTERVAL_MIN);
-                while !interrupt.is_set() && Instant::now() < again {
+                let next = Instant::now() + pause.max(INTERVAL_MIN);
+                while !interrupt.is_set() && Instant::now() < next {
                     std::thread::sleep(Duration::from_millis(20).min(pause));
                 }
             }
@@ -73,7 +73,7 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
 }
 
 fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
-    let reply = ask(socket, request, PATIENCE).map_err(|e| {
+    let reply = ask(socket, request, REPLY_TIMEOUT).map_err(|e| {
         let shown = socket.display();
         format!("no switch answers at {shown}: {e}; does it run, with this --socket?")
     })?;
@@ -85,14 +85,14 @@ fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
 
 fn show(json: bool, reply: &Reply) {
     if json {
-        say(&format!("{}\n", reply.report));
+        print_text(&format!("{}\n", reply.report));
     } else {
-        say(&reply.text);
+        print_text(&reply.text);
     }
 }
 
-/// A switch under load answers within a step, one at rest within 100 ms.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for a reply. A busy switch replies within a step, an idle one within 100 ms.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asking is work for the switch.
+/// Shortest interval, because each request delays forwarding.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);

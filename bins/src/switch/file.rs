@@ -6,33 +6,33 @@ use spanwire_switch::{ShapedConfig, SwitchConfig};
 use std::fmt;
 use toml::{Table, Value};
 
-/// What a configuration file says.
+/// A configuration file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwitchFile {
     ports: Vec<FilePort>,
     config: ShapedConfig,
 }
 
-/// One port, as the file names it. Port n of the switch is entry n, in the order of the file.
+/// A port in the file. Port n of the switch is entry n, in the order of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilePort {
     /// Its name: 1 to 15 letters, digits, '-' and '_'.
     pub name: String,
-    /// The interface it is on; its name unless the file says otherwise.
+    /// Its interface; by default the one of the same name.
     pub device: String,
 }
 
-/// What is wrong with a file: where, what, and what would be right.
+/// An error in a file: the place, the cause and valid values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileError(String);
 
 impl SwitchFile {
-    /// Reads a configuration and checks all of it.
+    /// Parses and validates a configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong, by its key and value, with what would be right.
+    /// The first error, with its key, its value and the valid values.
     pub fn parse(text: &str) -> Result<Self, FileError> {
-        // The parser's message shows the line.
+        // The parser's message includes the line.
         let table: Table = toml::from_str(text).map_err(|e| FileError(e.to_string()))?;
         Self::of(table).map_err(|e| FileError(e.to_string()))
     }
@@ -43,7 +43,7 @@ impl SwitchFile {
         &self.ports
     }
 
-    /// The switch and the lines behind its ports.
+    /// The configuration of the switch and of the lines at its ports.
     #[must_use]
     pub fn config(&self) -> &ShapedConfig {
         &self.config
@@ -105,7 +105,8 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// The names become names of namespaces, of interfaces and words on command lines.
+/// Checks a port's name, which becomes the name of a namespace or an interface and part of command
+/// lines.
 fn check_name(at: &str, name: &str) -> Result<(), KeyError> {
     let clean = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let fits = (1..=NAME_MAX).contains(&name.len());
@@ -141,7 +142,7 @@ fn check_devices(ports: &[FilePort]) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Refuses what is left in a table after everything known has been taken out.
+/// Rejects keys that remain in a table after all known ones have been removed.
 fn check_known(at: &str, left: &Table, known: &[&[&str]]) -> Result<(), KeyError> {
     let Some(key) = left.keys().next() else { return Ok(()) };
     let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
@@ -170,7 +171,7 @@ fn take_switch(
     Ok(SwitchConfig { ports, ..switch })
 }
 
-/// The budget, read as its struct reads it.
+/// Parses the budget in the format of [`ShapedConfig`].
 fn budget_bytes(value: Value) -> Result<u64, KeyError> {
     let mut table = Table::new();
     table.insert("budget_bytes".to_owned(), value);
@@ -183,7 +184,7 @@ fn budget_bytes(value: Value) -> Result<u64, KeyError> {
     Ok(config.budget_bytes)
 }
 
-/// Keys at the top of the file that are the switch's own.
+/// Keys of the switch itself, at the top level of the file.
 const SWITCH_KEYS: [&str; 4] = ["buffer_bytes", "max_frame_bytes", "forwarding", "seed"];
 
 /// The longest name of an interface, in bytes (`IFNAMSIZ` less its zero).
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__refusals_name_key_value_and_range() {
+    fn parse__errors_name_key_value_and_range() {
         for (text, words) in [
             ("", &["port", "[port.NAME]"][..]),
             ("port = 5", &["port:", "no table"]),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn parse__what_does_not_fit_the_memory_is_refused_with_the_arithmetic() {
+    fn parse__budget_error_shows_the_arithmetic() {
         let delay = |ms: u32| {
             let port = format!("rate = '1Gbit'\ndelay = '{ms}ms'\n");
             SwitchFile::parse(&format!("[port.a]\n{port}[port.b]\n{port}"))

@@ -1,15 +1,15 @@
-//! The keys of a port: of which struct each is, and how one is changed.
+//! The keys of a port: their structs, and changes at run time.
 //!
-//! A file has all keys of a port side by side; in code they belong to the line behind the port, to
-//! its impairments, and to the switch's port.
+//! A file has all keys of a port in one table. In code they belong to the port's line, to the
+//! line's impairments, or to the switch's port.
 
 use spanwire_switch::{ConfigError, LineConfig, PortConfig, QueueConfig};
 use toml::{Table, Value};
 
-/// Keys of the line: these can be changed while the switch runs.
+/// Keys of the line, which can be changed while the switch runs.
 pub(super) const LINE_KEYS: [&str; 3] = ["rate", "delay", "overhead_bytes"];
 
-/// Keys of its impairments: these too.
+/// Keys of the line's impairments, which can be changed while the switch runs.
 pub(super) const IMPAIRMENT_KEYS: [&str; 10] = [
     "loss",
     "burst_loss",
@@ -23,19 +23,19 @@ pub(super) const IMPAIRMENT_KEYS: [&str; 10] = [
     "flap",
 ];
 
-/// Those of them that are a probability, which may be written as a plain fraction too.
+/// Keys of impairments that are a probability. They accept a plain fraction as well.
 const FRACTION_KEYS: [&str; 3] = ["loss", "duplicate", "corrupt"];
 
 /// Keys of the switch's port.
 pub(super) const PORT_KEYS: [&str; 7] =
     ["mac", "queues", "class_to_queue", "share", "quantum_bytes", "pfc", "int"];
 
-/// What is wrong with a key, or with its value.
+/// An error of a key or of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct KeyError {
-    /// The key, from the file's top: `port.a.rate`.
+    /// The full path of the key: `port.a.rate`.
     pub(super) key: String,
-    /// What is wrong and what would be right.
+    /// The cause and the valid values.
     pub(super) what: String,
 }
 
@@ -44,7 +44,7 @@ impl KeyError {
         Self { key: key.into(), what: what.into() }
     }
 
-    /// What the deserializer said of a table at `at`: it knows the rest of the path.
+    /// An error of the deserializer in the table at `at`. Its text ends with the rest of the path.
     fn from_toml(at: &str, error: &toml::de::Error) -> Self {
         let text = error.to_string();
         match text.trim_end().rsplit_once("\nin `") {
@@ -53,11 +53,12 @@ impl KeyError {
         }
     }
 
-    /// What the switch said of its own parts, in the words of the file. `names` are the ports'.
+    /// An error of the switch's configuration, with the file's names of keys. `names` are those of
+    /// the ports.
     pub(super) fn from_config(error: &ConfigError, names: &[&str]) -> Self {
         let ConfigError { at, what } = error;
         let at = at.strip_prefix("switch.").unwrap_or(at);
-        Self::new(in_words_of_the_file(at, names), in_words_of_the_file(what, names))
+        Self::new(to_file_keys(at, names), to_file_keys(what, names))
     }
 }
 
@@ -69,8 +70,9 @@ impl std::fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// `ports[3]` and `lines[3]` are `port.NAME` in the file, and impairments are keys of the port.
-fn in_words_of_the_file(text: &str, names: &[&str]) -> String {
+/// Replaces the paths of the structs by those of the file: `ports[3]` and `lines[3]` become
+/// `port.NAME`, and impairments become keys of the port.
+fn to_file_keys(text: &str, names: &[&str]) -> String {
     let mut text = text.replace(".impairments.", ".");
     for (n, name) in names.iter().enumerate() {
         for list in ["ports", "lines"] {
@@ -80,12 +82,12 @@ fn in_words_of_the_file(text: &str, names: &[&str]) -> String {
     text
 }
 
-/// Reads a struct from a table at the path `at`.
+/// Deserializes a struct from the table at the path `at`.
 pub(super) fn read<T: serde::de::DeserializeOwned>(at: &str, table: Table) -> Result<T, KeyError> {
     table.try_into().map_err(|e| KeyError::from_toml(at, &e))
 }
 
-/// The line that the keys of a port describe, taken out of `table`. What is left is not a line's.
+/// Removes the keys of a line from `table` and returns the line that they describe.
 pub(super) fn take_line(at: &str, table: &mut Table) -> Result<LineConfig, KeyError> {
     let mut line = take(table, &LINE_KEYS);
     let mut impairments = take(table, &IMPAIRMENT_KEYS);
@@ -99,14 +101,14 @@ pub(super) fn take_line(at: &str, table: &mut Table) -> Result<LineConfig, KeyEr
     Ok(LineConfig { impairments, ..read(at, line)? })
 }
 
-/// The switch's port that the keys of a port describe, taken out of `table`. `queue` says the same
-/// as `queues` with one entry.
+/// Removes the keys of a switch port from `table` and returns the port that they describe. `queue`
+/// is short for `queues` with one entry.
 pub(super) fn take_port(at: &str, table: &mut Table) -> Result<PortConfig, KeyError> {
     if let Some(queue) = table.remove("queue") {
         if table.contains_key("queues") {
             return Err(KeyError::new(at, "has queue and queues; put all into queues"));
         }
-        // Read here for the path in its errors.
+        // Deserialized separately, so that errors have the path of `queue`.
         let Value::Table(queue) = queue else {
             return Err(KeyError::new(
                 format!("{at}.queue"),
@@ -119,7 +121,7 @@ pub(super) fn take_port(at: &str, table: &mut Table) -> Result<PortConfig, KeyEr
     read(at, take(table, &PORT_KEYS))
 }
 
-/// `0.01` as the `10000000ppb` that it is: a plain probability needs no unit.
+/// Converts a plain fraction to text with a unit: `0.01` becomes `10000000ppb`.
 fn write_fraction(value: &mut Value) {
     if let Value::Float(fraction) = value
         && (0.0..=1.0).contains(fraction)
@@ -132,31 +134,32 @@ fn take(table: &mut Table, keys: &[&str]) -> Table {
     keys.iter().filter_map(|key| table.remove_entry(*key)).collect()
 }
 
-/// One change of a running switch: `port.NAME.KEY=VALUE`, where KEY may lead into a table, as in
-/// `reorder.probability`, or into a queue: `queue.limit_bytes`, `queues.1.limit_bytes`.
+/// One change of a running switch: `port.NAME.KEY=VALUE`. KEY may be a path into a table, such as
+/// `reorder.probability`, or into a queue, such as `queue.limit_bytes` or `queues.1.limit_bytes`.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Change {
     /// The port's name.
     pub(super) port: String,
-    /// What of the port is changed.
-    pub(super) place: Place,
-    /// The place's own path, for errors.
+    /// The part of the port that is changed.
+    pub(super) target: Target,
+    /// The path of that part, for errors.
     at: String,
     path: Vec<String>,
     value: Value,
 }
 
-/// What of a port can be changed.
+/// The part of a port that a change applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// The line behind it.
+pub(super) enum Target {
+    /// The port's line.
     Line,
-    /// One of its queues.
+    /// One of the port's queues.
     Queue(usize),
 }
 
 impl Change {
-    /// Reads a change. The value is one of TOML, or else a text, so that `500Mbit` needs no quotes.
+    /// Parses a change. The value is TOML if it parses as such, else text, so that `500Mbit` needs
+    /// no quotes.
     pub(super) fn parse(text: &str) -> Result<Self, KeyError> {
         let form = || KeyError::new(text, "is no change; write port.NAME.KEY=VALUE");
         let (key, value) = text.split_once('=').ok_or_else(form)?;
@@ -164,52 +167,52 @@ impl Change {
         let words: Vec<&str> = key.split('.').collect();
         let ["port", port, path @ ..] = words.as_slice() else { return Err(form()) };
         let Some(first) = path.first() else { return Err(form()) };
-        let (place, at, path) = match path {
+        let (target, at, path) = match path {
             ["queue", path @ ..] if !path.is_empty() => {
-                (Place::Queue(0), ".queue".to_owned(), path)
+                (Target::Queue(0), ".queue".to_owned(), path)
             }
             ["queues", n, path @ ..] if !path.is_empty() && n.parse::<usize>().is_ok() => {
                 let number = n.parse().unwrap_or(usize::MAX);
-                (Place::Queue(number), format!(".queues.{n}"), path)
+                (Target::Queue(number), format!(".queues.{n}"), path)
             }
-            path => (Place::Line, String::new(), path),
+            path => (Target::Line, String::new(), path),
         };
-        if place == Place::Line {
+        if target == Target::Line {
             check_changeable(key, first)?;
         }
         Ok(Self {
             port: (*port).to_owned(),
-            place,
+            target,
             at: format!("port.{port}{at}"),
             path: path.iter().map(|word| (*word).to_owned()).collect(),
             value: value_of(value.trim()),
         })
     }
 
-    /// The line with this change; `none` takes a key's value away.
+    /// The line with this change applied. The value `none` resets a key to its default.
     pub(super) fn apply_to_line(&self, line: &LineConfig) -> Result<LineConfig, KeyError> {
         let mut table = self.table_of(line)?;
         if let Some(Value::Table(impairments)) = table.remove("impairments") {
             table.extend(impairments);
         }
-        self.put_into(&mut table)?;
+        self.insert_into(&mut table)?;
         take_line(&self.at, &mut table)
     }
 
-    /// The queue with this change.
+    /// The queue with this change applied.
     pub(super) fn apply_to_queue(&self, queue: &QueueConfig) -> Result<QueueConfig, KeyError> {
         let mut table = self.table_of(queue)?;
-        self.put_into(&mut table)?;
+        self.insert_into(&mut table)?;
         read(&self.at, table)
     }
 
-    /// What to say of a queue that the port, with `count` of them, does not have.
+    /// The error for a queue that does not exist in a port with `count` queues.
     pub(super) fn no_such_queue(&self, count: usize) -> KeyError {
         KeyError::new(&self.at, format!("is not there; the port has {count} queues, from queues.0"))
     }
 
-    /// True if the change speaks of the port's only queue.
-    pub(super) fn wants_only_queue(&self) -> bool {
+    /// True if the change names the port's only queue (`queue` instead of `queues.N`).
+    pub(super) fn is_only_queue(&self) -> bool {
         self.at.ends_with(".queue")
     }
 
@@ -217,27 +220,27 @@ impl Change {
         Table::try_from(part).map_err(|e| KeyError::new(&self.at, e.to_string()))
     }
 
-    fn put_into(&self, table: &mut Table) -> Result<(), KeyError> {
+    fn insert_into(&self, table: &mut Table) -> Result<(), KeyError> {
         let (last, tables) = self.path.split_last().expect("parse has seen one key");
-        let mut place = table;
+        let mut target = table;
         for key in tables {
-            let entry = place.entry(key.as_str()).or_insert_with(|| Value::Table(Table::new()));
+            let entry = target.entry(key.as_str()).or_insert_with(|| Value::Table(Table::new()));
             let Value::Table(inner) = entry else {
                 let key = format!("{}.{}", self.at, self.path.join("."));
                 return Err(KeyError::new(key, format!("{} has no keys", tables.join("."))));
             };
-            place = inner;
+            target = inner;
         }
         if self.value.as_str() == Some("none") {
-            place.remove(last);
+            target.remove(last);
         } else {
-            place.insert(last.clone(), self.value.clone());
+            target.insert(last.clone(), self.value.clone());
         }
         Ok(())
     }
 }
 
-/// Refuses keys of a port that are not its line's.
+/// Rejects keys of a port that do not belong to its line.
 fn check_changeable(key: &str, first: &str) -> Result<(), KeyError> {
     if LINE_KEYS.contains(&first) || IMPAIRMENT_KEYS.contains(&first) {
         return Ok(());
@@ -267,7 +270,7 @@ mod tests {
         take_line("port.a", &mut toml::from_str(text).expect("TOML")).expect("a line")
     }
 
-    /// The lists above are what the structs have: a new field cannot be forgotten here.
+    /// The lists of keys must match the fields of the structs, so that none is forgotten.
     #[test]
     fn keys__are_the_fields_of_the_structs() {
         let fields = |value: serde_json::Value| {
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn take_line__errors_name_key_value_and_what_is_expected() {
+    fn take_line__errors_name_key_value_and_expected_format() {
         for (text, key, words) in [
             ("rate = '5G'", "port.a.rate", vec!["5G", "25Gbit"]),
             ("delay = 3", "port.a.delay", vec!["3", "2ms"]),
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn change__sets_nested_and_takes_away() {
+    fn change__sets_nested_keys_and_resets() {
         let old = line("rate = '1Gbit'\nloss = '1%'");
         let apply = |text: &str| Change::parse(text).expect(text).apply_to_line(&old);
         let new = apply("port.a.rate=500Mbit").expect("fine");
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn change__refusals_say_what_can_be_changed() {
+    fn change__errors_list_changeable_keys() {
         for (text, words) in [
             ("rate=5", "write port.NAME.KEY=VALUE"),
             ("port.a=5", "write port.NAME.KEY=VALUE"),
@@ -391,9 +394,9 @@ mod tests {
     }
 
     #[test]
-    fn in_words_of_the_file__ports_have_names() {
+    fn to_file_keys__ports_have_names() {
         let names = ["left", "right"];
-        let text = in_words_of_the_file("lines[1].impairments.flap and ports[0].pfc", &names);
+        let text = to_file_keys("lines[1].impairments.flap and ports[0].pfc", &names);
         assert_eq!(text, "port.right.flap and port.left.pfc");
     }
 }

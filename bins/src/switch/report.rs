@@ -1,4 +1,4 @@
-//! What a running switch shows: counters and configuration of every port.
+//! The report of a running switch: counters and configuration of every port.
 
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
@@ -13,24 +13,24 @@ use spanwire_switch::{
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
 
-/// Everything a switch shows at one time.
+/// The state of a switch at one time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct SwitchReport {
-    /// When, in seconds since 1970.
+    /// Time of the report in seconds since 1970.
     pub(super) at_unix_s: f64,
-    /// Seconds since it began to forward.
+    /// Seconds since the switch started forwarding.
     pub(super) up_s: f64,
-    /// Of those, seconds on a core.
+    /// CPU time of the switch's thread in seconds.
     pub(super) cpu_s: f64,
     /// Its ports, in the order of the file.
     pub(super) ports: Vec<PortReport>,
-    /// What forwarding has counted.
+    /// Counters of forwarding.
     pub(super) forwarding: ForwardingCounters,
-    /// What is under way on the lines.
+    /// Frames in flight on the lines.
     pub(super) in_flight: ShapedCounters,
     /// Bytes of the shared buffer in use.
     pub(super) buffer_used_bytes: u64,
-    /// What the loop has done.
+    /// Counters of the loop.
     pub(super) driver: DriverReport,
 }
 
@@ -39,22 +39,22 @@ pub(super) struct SwitchReport {
 pub(super) struct PortReport {
     pub(super) name: String,
     pub(super) device: String,
-    /// How the AF_XDP socket is attached; `None` while the interface is gone.
+    /// Attach mode of the AF_XDP socket; `None` while the interface is gone.
     pub(super) mode: Option<&'static str>,
-    /// The line behind the port as it is now.
+    /// Current configuration of the port's line.
     pub(super) line: LineConfig,
-    /// Bytes waiting for the line.
+    /// Bytes queued for the line.
     pub(super) queue_bytes: u64,
-    /// What the switch has counted.
+    /// Counters of the switch.
     pub(super) counters: PortCounters,
-    /// What the line has counted.
+    /// Counters of the line.
     pub(super) line_counters: LineCounters,
-    /// What the socket and the kernel have counted, without zeros, and how many frames were lost
-    /// for want of the interface.
+    /// Nonzero counters of the socket and the kernel, and of frames dropped while the interface was
+    /// gone.
     pub(super) xdp: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What the loop has done.
+/// Counters of the loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct DriverReport {
     steps: u64,
@@ -64,7 +64,7 @@ pub(super) struct DriverReport {
 }
 
 impl SwitchReport {
-    /// The report of a switch whose port n is named `names[n]`.
+    /// The report of a switch whose port n has the name `names[n]`.
     pub(super) fn of(
         (now, clock): (Time, Clock),
         names: &[String],
@@ -134,7 +134,7 @@ impl SwitchReport {
         text
     }
 
-    /// All that matters, as a table.
+    /// The report as text.
     pub(super) fn to_text(&self) -> String {
         let width = self.name_width();
         let cpu = if self.up_s > 0.0 { 100.0 * self.cpu_s / self.up_s } else { 0.0 };
@@ -191,13 +191,13 @@ impl SwitchReport {
     }
 }
 
-/// A line in a few words: `1Gbit, 2ms, loss 1%`.
+/// A line's configuration as text: `1Gbit, delay 2ms, loss 1%`.
 pub(super) fn line_text(line: &LineConfig) -> String {
     let mut words = vec![
         line.rate.map_or_else(|| "no rate".to_owned(), |rate| rate.show()),
         format!("delay {}", line.delay.show()),
     ];
-    // What is as it is by default goes without saying.
+    // Impairments with default values are left out.
     let defaults = serde_json::to_value(LineConfig::default().impairments);
     let now = serde_json::to_value(&line.impairments);
     if let (Ok(serde_json::Value::Object(now)), Ok(defaults)) = (now, defaults) {
@@ -210,8 +210,7 @@ pub(super) fn line_text(line: &LineConfig) -> String {
     words.join(", ")
 }
 
-/// The counters whose names begin with one of the words of `prefixes` and that have counted
-/// anything, with those of queues added up.
+/// The nonzero counters whose names begin with a word of `prefixes`; counters of queues are summed.
 fn nonzero<T: Serialize>(counters: &T, prefixes: &str) -> Vec<String> {
     let mut sums: Vec<(String, u64)> = Vec::new();
     if let Ok(value) = serde_json::to_value(counters) {
@@ -246,7 +245,7 @@ fn mbps(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / 1e6 / seconds } else { 0.0 }
 }
 
-/// What this thread has spent on a core; zero where the kernel does not say.
+/// CPU time of this thread; zero if the kernel does not report it.
 fn cpu_time() -> Dur {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn interval__is_what_happened_in_between() {
+    fn interval__has_differences() {
         let text = report(4.0, 3_000_000, 9).interval(&report(2.0, 1_000_000, 2));
         assert!(text.contains("in      8.0 Mbit/s"), "{text}");
         assert!(text.contains("out      4.0 Mbit/s"), "{text}");
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__names_what_was_dropped_and_why() {
+    fn to_text__lists_drops_by_reason() {
         let text = report(4.0, 3_000_000, 9).to_text();
         assert!(text.contains("25 % of a core"), "{text}");
         assert!(text.contains("dropped: drop_no_route 2"), "{text}");
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn to_text__says_that_an_interface_is_gone_and_what_was_lost() {
+    fn to_text__shows_a_missing_interface_and_its_drops() {
         let before = report(2.0, 3_000_000, 9);
         let mut gone = report(4.0, 3_000_000, 9);
         gone.ports[0].mode = None;
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn line_text__says_what_is_not_as_usual() {
+    fn line_text__lists_non_default_impairments() {
         let mut line = LineConfig::new(Rate::from_gbps(1), Dur::from_ms(2));
         assert_eq!(line_text(&line), "1Gbit, delay 2ms");
         line.rate = None;

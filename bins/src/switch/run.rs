@@ -1,11 +1,11 @@
-//! The switch itself: its ports, its loop, and what it answers.
+//! The switch's process: its ports, its loop, and replies to control requests.
 
 use super::file::{FilePort, SwitchFile};
 use super::report::SwitchReport;
 use super::set::set;
 use crate::exit::{Exit, usage};
 use crate::port_args::{preference, sleep_precisely};
-use crate::report::say;
+use crate::report::print_text;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
@@ -20,28 +20,28 @@ use spanwire_switch::Shaped;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Arguments of `spanwire switch` that runs one.
+/// Arguments of `spanwire switch` without a subcommand.
 #[derive(clap::Args, Clone, Debug)]
 pub struct RunArgs {
-    /// What the switch is: its ports, rates, delays, queues and faults (see docs/TOOLS.md)
+    /// Configuration file: ports, rates, delays, queues and faults (see docs/TOOLS.md)
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Where `spanwire switch ctl` reaches it; made, and removed at the end
+    /// Control socket for `spanwire switch ctl`; created at the start, removed at the end
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// How to attach: auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     xdp: XdpPreference,
-    /// How to wait: spin all the time, or sleep until a frame comes or is due
+    /// Polling: busy spins all the time, adaptive sleeps until a frame arrives or is due
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     poll: Wait,
     /// Pin the loop to this core
     #[arg(long)]
     core: Option<usize>,
-    /// Print rates every so many seconds; 0 for never
+    /// Print rates every SECONDS; 0 for never
     #[arg(short, long, default_value_t = 0.0, value_name = "SECONDS")]
     interval: f64,
-    /// Print JSON: one object an interval, and one at the end
+    /// Print JSON: one object per interval, and one at the end
     #[arg(long)]
     json: bool,
 }
@@ -52,7 +52,7 @@ enum Wait {
     Adaptive,
 }
 
-/// The longest frame that a port carries, in bytes without FCS: what one chunk of 4096 receives.
+/// Longest frame of a port in bytes without FCS. It fits a UMEM chunk of 4096 bytes with headroom.
 pub const PORT_FRAME_ROOM: u32 = 3840;
 
 /// A running switch.
@@ -67,7 +67,7 @@ struct Session {
 /// Runs a switch until it is interrupted.
 ///
 /// # Errors
-/// The file is wrong, or a port cannot be opened. One whose interface goes later is no error.
+/// The file is invalid, or a port cannot be opened. An interface that disappears later is no error.
 pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let shown = args.config.display();
     let text = std::fs::read_to_string(&args.config)
@@ -79,14 +79,14 @@ pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
     }
     let mut session = Session::open(args, &file)?;
     if !args.json {
-        say(&format!("switching between {}\n", session.names.join(", ")));
+        print_text(&format!("switching between {}\n", session.names.join(", ")));
     }
     let ended = session.forward(args, every, interrupt);
     let report = session.report();
     if args.json {
-        say(&format!("{}\n", serde_json::to_string(&report)?));
+        print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
-        say(&report.to_text());
+        print_text(&report.to_text());
     }
     ended.map(|()| Exit::Success)
 }
@@ -105,7 +105,7 @@ impl Session {
                 Polling::Adaptive { spin: SPIN }
             }
         };
-        // After the ports, so that what answers there forwards.
+        // Create the control socket after the ports: if it accepts requests, the switch forwards.
         let ports = ports?;
         let shaped = Shaped::new(file.config().clone())?;
         let control = args.socket.as_deref().map(Control::listen).transpose()?;
@@ -118,7 +118,7 @@ impl Session {
         })
     }
 
-    /// Forwards until interrupted; stops in between to answer and to print.
+    /// Forwards until interrupted, with pauses for control requests and interval reports.
     fn forward(
         &mut self,
         args: &RunArgs,
@@ -136,15 +136,15 @@ impl Session {
                 asked.is_some() || interrupt.is_set() || next.is_some_and(|at| clock.now() >= at)
             })?;
             if let Some(asked) = asked {
-                self.answer(asked);
+                self.handle_request(asked);
             }
             if let (Some(at), Some(every)) = (next, every)
                 && clock.now() >= at
             {
                 let report = self.report();
                 match args.json {
-                    true => say(&format!("{}\n", serde_json::to_string(&report)?)),
-                    false => say(&report.interval(&before)),
+                    true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
+                    false => print_text(&report.interval(&before)),
                 }
                 before = report;
                 next = Some((at + every).max(clock.now()));
@@ -153,7 +153,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer(&mut self, asked: Asked) {
+    fn handle_request(&mut self, asked: Asked) {
         let reply = match &asked.request {
             Request::Show {} => {
                 let report = self.report();
@@ -177,7 +177,7 @@ impl Session {
     }
 }
 
-/// Opens a port that takes every frame of its interface.
+/// Opens a port that receives all frames of its interface.
 fn open(port: &FilePort, preference: XdpPreference) -> Result<XdpPort, Error> {
     let FilePort { name, device } = port;
     let of = |e: Error| -> Error { format!("port.{name}: {e}").into() };
@@ -193,8 +193,8 @@ fn open(port: &FilePort, preference: XdpPreference) -> Result<XdpPort, Error> {
         traffic: Traffic::All,
         preference,
         chunk: if small { 2048 } else { 4096 },
-        // Senders do not wait for us: what comes while other work is on our core must find room,
-        // as must a window that fills 1 Gbit/s and 20 ms, which a sender may let go all at once.
+        // The rings must hold all frames that arrive while the core runs other work. They must also
+        // hold a window of 1 Gbit/s x 20 ms that a sender sends in one burst.
         fill_size: 4096,
         rx_size: 4096,
         tx_size: 1024,
@@ -216,11 +216,12 @@ fn to_json(report: &SwitchReport) -> serde_json::Value {
     serde_json::to_value(report).unwrap_or_default()
 }
 
-/// The switch shares its core with the hosts it connects: while it spins, they do not run.
+/// Time to spin before sleeping. It is short, because the switch may share its core with the hosts
+/// that it connects, which do not run while it spins.
 const SPIN: Dur = Dur::from_us(5);
 
-/// Two addresses, a type, and a tag that the MTU does not count.
+/// Ethernet header with a VLAN tag, which the MTU does not include.
 const ETHERNET_AND_VLAN_BYTES: u32 = 18;
 
-/// What the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
+/// Headroom of the kernel before a received frame (`XDP_PACKET_HEADROOM`).
 const XDP_HEADROOM_BYTES: usize = 256;

@@ -1,14 +1,15 @@
-//! Changing a switch while it runs: all of the changes asked for, or none.
+//! Changes of a running switch: all of a request, or none.
 
-use super::keys::{Change, KeyError, Place};
+use super::keys::{Change, KeyError, Target};
 use super::report::line_text;
 use spanwire_base::{PortId, Time};
 use spanwire_switch::{LineConfig, QueueConfig, Shaped};
 
-/// Makes `changes` to a switch whose port n is `names[n]`; says how what has changed is then.
+/// Applies `changes` to a switch whose port n has the name `names[n]`. Returns the new state of the
+/// changed parts as text.
 ///
 /// # Errors
-/// The first change that cannot be; nothing has changed then.
+/// The first invalid change; the switch is unchanged then.
 pub(super) fn set(
     shaped: &mut Shaped,
     now: Time,
@@ -23,11 +24,11 @@ pub(super) fn set(
     }
     let mut done = Vec::new();
     for part in &wanted {
-        match part.put(shaped, now) {
+        match part.apply(shaped, now) {
             Ok(before) => done.push(before),
             Err(error) => {
                 for before in done.into_iter().rev() {
-                    let undone = before.put(shaped, now);
+                    let undone = before.apply(shaped, now);
                     debug_assert!(undone.is_ok(), "it was so a moment ago: {undone:?}");
                 }
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -38,22 +39,22 @@ pub(super) fn set(
     Ok(wanted.iter().map(|part| part.to_text(names)).collect())
 }
 
-/// A part of the switch as it shall be.
+/// A part of the switch with its new configuration.
 #[derive(Clone, PartialEq, Debug)]
 enum Part {
     Line(PortId, LineConfig),
     Queue(PortId, usize, QueueConfig),
 }
 
-/// Adds a change to those before it: a part is put only once, with all of its changes.
+/// Adds a change to `wanted`. Changes of the same part are merged, so that it is set only once.
 fn plan(
     shaped: &Shaped,
     port: PortId,
     change: &Change,
     wanted: &mut Vec<Part>,
 ) -> Result<(), KeyError> {
-    match change.place {
-        Place::Line => {
+    match change.target {
+        Target::Line => {
             let planned = wanted.iter_mut().find_map(|part| match part {
                 Part::Line(id, line) if *id == port => Some(line),
                 _ => None,
@@ -66,7 +67,7 @@ fn plan(
                 }
             }
         }
-        Place::Queue(n) => {
+        Target::Queue(n) => {
             let planned = wanted.iter_mut().find_map(|part| match part {
                 Part::Queue(id, m, queue) if (*id, *m) == (port, n) => Some(queue),
                 _ => None,
@@ -76,7 +77,7 @@ fn plan(
                 None => {
                     let queues = &shaped.switch().config().ports[port.index()].queues;
                     let is_there =
-                        n < queues.len() && !(change.wants_only_queue() && queues.len() > 1);
+                        n < queues.len() && !(change.is_only_queue() && queues.len() > 1);
                     let queue = queues.get(n).filter(|_| is_there);
                     let queue = queue.ok_or_else(|| change.no_such_queue(queues.len()))?;
                     wanted.push(Part::Queue(port, n, change.apply_to_queue(queue)?));
@@ -88,8 +89,8 @@ fn plan(
 }
 
 impl Part {
-    /// Puts it into the switch; returns what was there.
-    fn put(&self, shaped: &mut Shaped, now: Time) -> Result<Self, spanwire_switch::ConfigError> {
+    /// Sets the part in the switch; returns its previous configuration.
+    fn apply(&self, shaped: &mut Shaped, now: Time) -> Result<Self, spanwire_switch::ConfigError> {
         match self {
             Self::Line(port, line) => {
                 let before = shaped.line(*port).expect("planned").config().clone();
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn set__a_change_that_cannot_be_undoes_the_others() {
+    fn set__an_invalid_change_rolls_back_the_others() {
         let (mut shaped, names) = switch();
         let before = state(&shaped);
         let changes = ["port.a.loss=5%", "port.b.queues.0.limit_bytes=2MB", "port.b.delay=600s"];
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn set__refusals_name_what_there_is() {
+    fn set__errors_list_valid_names() {
         let (mut shaped, names) = switch();
         for (change, words) in [
             ("port.c.loss=1%", &["port.c", "a, b"][..]),

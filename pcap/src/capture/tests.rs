@@ -1,10 +1,10 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A record as the tests look at it: time, link type, length on the wire, bytes.
+/// A record for comparison: time, link type, length on the wire, bytes.
 type Seen = (Option<i128>, u32, usize, Vec<u8>);
 
-/// Numbers in the byte order of a file.
+/// The byte order of a file, and its encoder.
 #[derive(Clone, Copy)]
 struct Order {
     big_endian: bool,
@@ -57,7 +57,7 @@ impl Order {
 const LE: Order = Order { big_endian: false };
 const BE: Order = Order { big_endian: true };
 
-/// A classic file with one frame of 9 bytes, of which 3 were captured, at 2.000005 s or ns.
+/// A classic file with a frame of 9 bytes, 3 of them captured, 5 us or ns after second 2.
 fn classic(order: Order, magic: u32, link: u32) -> Vec<u8> {
     let version = [order.u16(2), order.u16(4)].concat();
     let header = order.words(&[0, 0, 65_535, link]);
@@ -68,7 +68,7 @@ fn classic(order: Order, magic: u32, link: u32) -> Vec<u8> {
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// Everything in a file, as far as it can be read.
+/// All records of a file up to the first error, and that error.
 fn read(input: impl Read) -> (Vec<Seen>, Result<(), CaptureError>) {
     let mut seen = Vec::new();
     let mut capture = match Capture::new(input) {
@@ -90,7 +90,7 @@ fn read_all(file: &[u8]) -> Vec<Seen> {
     seen
 }
 
-/// Gives one byte at a time, as a slow pipe does.
+/// A reader that returns one byte at a time, as a slow pipe does.
 struct Dripping<'a>(&'a [u8]);
 
 impl Read for Dripping<'_> {
@@ -101,7 +101,7 @@ impl Read for Dripping<'_> {
 }
 
 #[test]
-fn new__judges_the_beginning() {
+fn new__detects_formats_and_compression() {
     assert!(matches!(read(&b""[..]).1, Err(CaptureError::NotACapture)));
     assert!(matches!(read(&b"\x7fELF\x02\x01"[..]).1, Err(CaptureError::NotACapture)));
     assert!(matches!(read(&classic(LE, MICROSECONDS, 1)[..23]).1, Err(CaptureError::NotACapture)));
@@ -116,7 +116,7 @@ fn new__judges_the_beginning() {
 fn next_record__classic_in_both_byte_orders_and_both_units() {
     for order in [LE, BE] {
         for (magic, at) in [(MICROSECONDS, 2_000_005_000), (NANOSECONDS, 2_000_000_005)] {
-            // The upper bits say that there is a frame check sequence of 4 bytes.
+            // The upper bits describe a frame check sequence of 4 bytes.
             let file = classic(order, magic, 0x2400_0071);
             let want = vec![(Some(at), 113, 9, vec![7, 8, 9])];
             assert_eq!(read_all(&file), want);
@@ -134,7 +134,7 @@ fn next_record__classic_with_long_record_headers() {
 }
 
 #[test]
-fn next_record__a_file_cut_anywhere_says_so() {
+fn next_record__truncation_is_an_error() {
     let one = classic(LE, MICROSECONDS, 1);
     let two = [&one[..], &one[24..]].concat();
     for cut in one.len() + 1..two.len() {
@@ -152,7 +152,7 @@ fn next_record__a_file_cut_anywhere_says_so() {
 }
 
 #[test]
-fn next_record__claimed_lengths_take_no_memory() {
+fn next_record__length_fields_do_not_allocate() {
     for (claimed, too_long) in [(u32::MAX, true), (1 << 20, true), (200 << 10, false)] {
         let mut file = classic(LE, MICROSECONDS, 1);
         file[32..36].copy_from_slice(&claimed.to_le_bytes());
@@ -175,15 +175,15 @@ fn next_record__pcapng_in_both_byte_orders() {
         let file = [
             order.section(),
             order.interface(1, &[]),
-            // A resolution of nanoseconds, as Wireshark writes, and an offset of one second.
+            // A resolution of nanoseconds, as in files of Wireshark, and an offset of one second.
             order.interface(276, &[(9, &[9]), (14, &offset(order, 1))]),
             // Binary fractions: 2^-10 s.
             order.interface(101, &[(9, &[0x8a])]),
-            // One that no clock has and no number holds.
+            // A resolution that overflows.
             order.interface(1, &[(9, &[0x7f])]),
             order.packet(1, 5, 60, &[1, 2, 3]),
             order.packet(0, 5 << 32, 4, &[1, 2, 3, 4]),
-            // A block of a type that nobody knows, and a name resolution block.
+            // A block of an unknown type, and a name resolution block.
             order.block(0x8888, &[1, 2, 3, 4, 5]),
             order.block(4, &[0; 4]),
             order.packet(2, 512, 1, &[9]),
@@ -209,7 +209,7 @@ fn offset(order: Order, seconds: i64) -> [u8; 8] {
 }
 
 #[test]
-fn next_record__a_new_section_forgets_the_old_one() {
+fn next_record__a_new_section_resets_interfaces() {
     let first = [LE.section(), LE.interface(1, &[]), LE.packet(0, 1, 1, &[1])].concat();
     let second = [BE.section(), BE.interface(113, &[]), BE.packet(0, 2, 1, &[2])].concat();
     let links: Vec<_> =
@@ -221,14 +221,14 @@ fn next_record__a_new_section_forgets_the_old_one() {
 }
 
 #[test]
-fn next_record__blocks_that_contradict_themselves() {
+fn next_record__inconsistent_blocks_are_malformed() {
     let start = [LE.section(), LE.interface(1, &[])].concat();
     let good = LE.packet(0, 1, 3, &[1, 2, 3]);
-    // The captured length, the second length, a length shorter than any block.
+    // The captured length, the trailing length, and lengths shorter than any packet block.
     for (at, value) in [(20, 200), (good.len() - 4, 40), (4, 8), (4, 12)] {
         let mut bad = good.clone();
         bad[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
-        // What follows is no excuse to read on.
+        // The reader must not continue into the records that follow.
         let file = [&start[..], &bad, &good, &good, &good, &good, &good].concat();
         let (seen, end) = read(&file[..]);
         assert_eq!(seen, []);
@@ -245,7 +245,7 @@ fn next_record__interfaces_are_limited() {
 }
 
 proptest! {
-    /// No input crashes it, hangs it or makes it take memory.
+    /// No input causes a panic, an endless loop or unbounded memory.
     #[test]
     fn next_record__survives_any_damage(
         big_endian: bool,

@@ -64,7 +64,7 @@ fn decode__reads_every_header_of_a_good_packet() {
         assert_eq!(p.ext.unwrap().reth.unwrap().rkey, 0x1df9);
         let bth = p.bth.unwrap();
         assert_eq!((bth.dest_qp(), bth.psn(), bth.pad()), (Qpn::new(0x11), Psn::new(0xff_ffff), 3));
-        // Link padding and a frame check sequence are not the packet's.
+        // Link padding and the frame check sequence are not part of the packet.
         let padded = [&frame[..], &[0xaa; 7]].concat();
         assert_eq!(roce(&padded, padded.len()).icrc, Icrc::Good);
     }
@@ -81,7 +81,7 @@ fn decode__a_changed_byte_is_a_bad_icrc() {
 }
 
 #[test]
-fn decode__a_packet_with_a_fault_is_read_on_and_its_icrc_checked() {
+fn decode__continues_after_a_fault_and_checks_the_icrc() {
     // The version of the transport header, the opcode, the UDP length, the IPv4 header checksum.
     for (at, xor, why) in [
         (43, 0x01, DropReason::BadTver),
@@ -103,7 +103,7 @@ fn decode__a_packet_with_a_fault_is_read_on_and_its_icrc_checked() {
 }
 
 #[test]
-fn decode__a_truncated_packet_is_read_as_far_as_it_goes() {
+fn decode__truncated_packets_keep_complete_headers() {
     for v6 in [false, true] {
         let frame = write_only(v6);
         let bth = if v6 { 62 } else { 42 };
@@ -113,7 +113,7 @@ fn decode__a_truncated_packet_is_read_as_far_as_it_goes() {
             assert_eq!(p.bth.is_some(), cut >= bth + 12, "{cut}");
             assert_eq!(p.ext.is_some(), cut >= bth + 28, "{cut}");
             assert_eq!(p.payload_len, p.bth.map(|_| 5), "by the IP header");
-            // The same bytes as all that there was: then the packet is at fault.
+            // If the frame had only these bytes, the packet itself is malformed.
             let p = roce(&frame[..cut], cut);
             assert!((p.icrc, p.truncated) == (Icrc::Unchecked, false) && p.fault.is_some());
         }
@@ -127,7 +127,7 @@ fn decode__a_truncated_packet_is_read_as_far_as_it_goes() {
 #[test]
 fn decode__a_packet_too_short_for_its_icrc() {
     let mut frame = write_only(false);
-    // 10 bytes behind the UDP header.
+    // 10 bytes after the UDP header.
     frame[17] = 38;
     let p = roce(&frame, frame.len());
     assert_eq!((p.icrc, p.fault.is_some(), p.truncated), (Icrc::Unchecked, true, false));
@@ -146,7 +146,7 @@ fn decode__vlan_tags_do_not_matter() {
 }
 
 #[test]
-fn decode__what_is_not_roce() {
+fn decode__classifies_other_frames() {
     let v4 = write_only(false);
     let with = |at: usize, value: u8| {
         let mut frame = v4.clone();
@@ -169,7 +169,7 @@ fn decode__what_is_not_roce() {
 }
 
 #[test]
-fn decode__ipv4_options_leave_nothing_to_check() {
+fn decode__ipv4_options_leave_the_icrc_unchecked() {
     let plain = write_only(false);
     let mut frame = [&plain[..34], &[1; 4], &plain[34..]].concat();
     frame[14] = 0x46;

@@ -1,5 +1,5 @@
-//! The figures of `spanwire sim run loss-sweep`: goodput over loss, one for each round trip, and
-//! over reordering.
+//! The figures of `spanwire sim run loss-sweep`: for each RTT, goodput over loss and over
+//! reordering.
 
 use super::{INDEX, escaped, html};
 use crate::sim::loss_sweep::SweepReport;
@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Writes the figures and `index.html` into `dir`, which is made if it is not there.
+/// Writes the figures and `index.html` into `dir`, which is created if missing.
 ///
 /// # Returns
 /// The names of the figures.
@@ -27,7 +27,7 @@ pub(in crate::sim) fn write_sweep(report: &SweepReport, dir: &Path) -> io::Resul
     Ok(names)
 }
 
-/// (file name, SVG) of every figure that has something to show.
+/// (file name, SVG) of each figure that has data.
 fn figures(report: &SweepReport) -> Vec<(String, String)> {
     let mut trips: Vec<f64> = report.rows.iter().map(|r| r.rtt_us).collect();
     trips.dedup();
@@ -67,7 +67,7 @@ fn figures(report: &SweepReport) -> Vec<(String, String)> {
     figures
 }
 
-/// One figure, if there are points in it.
+/// One figure; `None` without points.
 fn figure(
     report: &SweepReport,
     name: String,
@@ -90,7 +90,7 @@ fn figure(
     has_points.then(|| (name, figure.to_svg()))
 }
 
-/// Microseconds, `between` number and unit: 20us, 2 ms.
+/// Formats microseconds with `between` between number and unit: 20us, 2 ms.
 fn time(us: f64, between: &str) -> String {
     if us >= 1_000.0 { format!("{}{between}ms", us / 1_000.0) } else { format!("{us}{between}us") }
 }
