@@ -19,7 +19,7 @@ use crate::qp::common::Shared;
 use crate::qp::flow::FlowInfo;
 use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
-use crate::schedule::{Held, Schedule, Turn};
+use crate::schedule::{ActiveList, InFlight, Schedule};
 use crate::srq::{SrqInfo, SrqTable};
 use crate::tables::Slab;
 use crate::timer::Timers;
@@ -57,7 +57,7 @@ pub struct Endpoint {
 struct Entry {
     qp: QueuePair,
     /// What the schedule knows that it holds.
-    held: Held,
+    in_flight: InFlight,
 }
 
 /// What can be asked of a queue pair.
@@ -116,7 +116,7 @@ impl Endpoint {
         self.schedule.set_weight(self.slot_of(qpn), weight);
         if attr.state == Some(QpState::Reset) {
             let qp = self.qps.at(self.slot_of(qpn));
-            self.tell_of_given_back(qp.and_then(|e| e.qp.init().srq));
+            self.on_srq_returned(qp.and_then(|e| e.qp.init().srq));
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Endpoint {
         let len = check_sges(&self.mrs, q.pd, wr.sges, Access::LOCAL_WRITE, u32::MAX)?;
         q.post(wr, len);
         if q.take_wanted() {
-            self.tell_of_receive(srq);
+            self.on_srq_posted(srq);
         }
         Ok(())
     }
@@ -211,9 +211,9 @@ impl Endpoint {
             let is_armed = |at| at == Time::MAX || self.timers.is_armed(slot, at);
             let armed = e.qp.next_deadline().is_some_and(is_armed);
             // Or has it when the pacer lets it go.
-            let comes = self.schedule.has_its_turn(slot) || self.pacer.contains(slot);
-            let has_its_turn = e.qp.has_nothing_in_flight() && comes;
-            e.qp.needs_timer() && !armed && !has_its_turn
+            let comes = self.schedule.is_active(slot) || self.pacer.contains(slot);
+            let is_active = e.qp.has_nothing_in_flight() && comes;
+            e.qp.needs_timer() && !armed && !is_active
         };
         let stuck = self.qps.iter().filter(|(slot, e)| is_stuck(*slot, e));
         stuck.map(|(_, e)| e.qp.qpn()).collect()
@@ -267,16 +267,16 @@ impl Endpoint {
     }
 
     /// Receive requests may have returned to `srq`: advertises them to peers that wait for one.
-    fn tell_of_given_back(&mut self, srq: Option<SrqId>) {
+    fn on_srq_returned(&mut self, srq: Option<SrqId>) {
         let Some(srq) = srq else { return };
         let q = self.srqs.queues.at_mut(srq.0);
         if q.is_some_and(|q| q.queue.len() > 0 && q.take_wanted()) {
-            self.tell_of_receive(srq);
+            self.on_srq_posted(srq);
         }
     }
 
     /// Lets every queue pair that takes from `srq` tell its peer that there is more.
-    fn tell_of_receive(&mut self, srq: SrqId) {
+    fn on_srq_posted(&mut self, srq: SrqId) {
         let uses = self.qps.iter().filter(|(_, e)| e.qp.uses_srq(srq));
         let qpns: Vec<Qpn> = uses.map(|(_, e)| e.qp.qpn()).collect();
         for qpn in qpns {
@@ -321,12 +321,12 @@ impl Endpoint {
             config: &self.config,
         };
         let out = f(&mut entry.qp, &mut shared);
-        entry.tell_held(&mut self.schedule);
-        self.schedule.enter(Turn::Ready, slot);
-        if entry.qp.owes_control() {
-            self.schedule.enter(Turn::Control, slot);
+        entry.update_in_flight(&mut self.schedule);
+        self.schedule.activate(ActiveList::Ready, slot);
+        if entry.qp.is_control_due() {
+            self.schedule.activate(ActiveList::Control, slot);
         }
-        self.schedule.tell();
+        self.schedule.wake_driver();
         if let Some(at) = entry.qp.next_deadline() {
             self.timers.arm(slot, at);
         }
@@ -337,9 +337,9 @@ impl Endpoint {
 impl Entry {
     /// Tells the schedule what it holds now.
     #[inline]
-    fn tell_held(&mut self, schedule: &mut Schedule) {
-        let held = self.qp.held();
-        schedule.window_moved(std::mem::replace(&mut self.held, held), held);
+    fn update_in_flight(&mut self, schedule: &mut Schedule) {
+        let in_flight = self.qp.in_flight();
+        schedule.on_in_flight_changed(std::mem::replace(&mut self.in_flight, in_flight), in_flight);
     }
 }
 
@@ -379,7 +379,7 @@ impl Node for Endpoint {
     }
 
     fn take_ready(&mut self) -> PortMask {
-        match self.schedule.take_news() {
+        match self.schedule.take_wake() {
             true => PortMask::of(PortId::HOST),
             false => PortMask::EMPTY,
         }

@@ -8,7 +8,7 @@ use crate::event::AsyncEvent;
 use crate::ids::SrqId;
 use crate::mr::{Access, MemoryRegion, MrError, PdId};
 use crate::qp::QueuePair;
-use crate::schedule::Held;
+use crate::schedule::InFlight;
 use crate::srq::{SharedReceiveQueue, SrqError, SrqInit};
 use crate::verbs::CreateError;
 use spanwire_mem::Region;
@@ -123,8 +123,8 @@ impl Endpoint {
         }
         let limit = CreateError::Limit("max_qps");
         let qp = QueuePair::new(Qpn::new(0), init);
-        let held = Held::default();
-        let unnumbered = Entry { qp, held };
+        let in_flight = InFlight::default();
+        let unnumbered = Entry { qp, in_flight };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
         let qpn = self.draw_qpn(slot);
         if let Some(entry) = self.qps.at_mut(slot) {
@@ -144,12 +144,12 @@ impl Endpoint {
         entry.qp.forget_blocks(&mut self.block_memory);
         entry.qp.give_back(&mut self.srqs);
         let srq = entry.qp.init().srq;
-        self.schedule.forget(slot, entry.held);
+        self.schedule.remove(slot, entry.in_flight);
         self.timers.cancel(slot);
         self.pacer.remove(slot);
         self.events.forget(|event| event.qpn() == Some(qpn));
         self.qps.remove(slot);
-        self.tell_of_given_back(srq);
+        self.on_srq_returned(srq);
         true
     }
 

@@ -88,10 +88,10 @@ impl Engine {
     }
 
     #[inline]
-    pub(super) fn owes_control(&self, qp: &Common) -> bool {
+    pub(super) fn is_control_due(&self, qp: &Common) -> bool {
         match self {
             Self::Unconnected => false,
-            Self::Rc(rc) => rc.owes_control(),
+            Self::Rc(rc) => rc.is_control_due(),
             Self::Sr(sr) => sr.owes_ack(qp.state),
         }
     }
@@ -147,10 +147,10 @@ impl Engine {
 
     /// Packets in flight that requested no acknowledgement. SR's receiver acknowledges by itself.
     #[inline]
-    pub(super) fn unasked_pkts(&self) -> u64 {
+    pub(super) fn no_ack_req_pkts(&self) -> u64 {
         match self {
             Self::Unconnected | Self::Sr(_) => 0,
-            Self::Rc(rc) => rc.requester.unasked_pkts(),
+            Self::Rc(rc) => rc.requester.no_ack_req_pkts(),
         }
     }
 

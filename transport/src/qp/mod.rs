@@ -29,7 +29,7 @@ use crate::blocks::BlockMemory;
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use crate::mr::PdId;
-use crate::schedule::{Held, Room};
+use crate::schedule::{InFlight, Room};
 use crate::srq::SrqTable;
 use common::{Common, Shared, Transmit};
 use engine::Engine;
@@ -76,14 +76,14 @@ impl QueuePair {
         self.engine.poll_transmit(&mut self.common, now, room, frame, sh)
     }
 
-    /// Writes the packet without data that is due, if [`QueuePair::owes_control`].
+    /// Writes the packet without data that is due, if [`QueuePair::is_control_due`].
     pub(crate) fn poll_control(
         &mut self,
         now: Time,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        if !self.owes_control() {
+        if !self.is_control_due() {
             return Transmit::Idle;
         }
         self.engine.poll_control(&mut self.common, now, frame, sh)
@@ -91,8 +91,8 @@ impl QueuePair {
 
     /// An acknowledgement, a refusal or a notification is due: a packet without data.
     #[inline]
-    pub(crate) fn owes_control(&self) -> bool {
-        self.engine.owes_control(&self.common)
+    pub(crate) fn is_control_due(&self) -> bool {
+        self.engine.is_control_due(&self.common)
     }
 
     /// When [`QueuePair::handle_timeout`] has something to do. Timers of a queue pair that does not
@@ -166,8 +166,8 @@ impl QueuePair {
 
     /// The shares of the endpoint's windows in use.
     #[inline]
-    pub(crate) fn held(&self) -> Held {
-        Held { pkts: self.in_flight_pkts(), unasked_pkts: self.engine.unasked_pkts() }
+    pub(crate) fn in_flight(&self) -> InFlight {
+        InFlight { pkts: self.in_flight_pkts(), no_ack_req_pkts: self.engine.no_ack_req_pkts() }
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {

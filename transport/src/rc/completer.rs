@@ -165,7 +165,7 @@ mod tests {
         let may = Allowance {
             qp_pkts: 99,
             endpoint_pkts: 99,
-            unasked_pkts: 99,
+            no_ack_req_pkts: 99,
             mtu: MTU,
             max_rd_atomic: 4,
             read_chunk_pkts: 32,
@@ -263,7 +263,7 @@ mod tests {
         let may = Allowance {
             qp_pkts: 99,
             endpoint_pkts: 99,
-            unasked_pkts: 99,
+            no_ack_req_pkts: 99,
             mtu: MTU,
             max_rd_atomic: 4,
             read_chunk_pkts: 32,

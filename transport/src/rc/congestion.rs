@@ -71,7 +71,7 @@ impl Rc {
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),
             endpoint_pkts: room.pkts,
-            unasked_pkts: room.unasked_pkts,
+            no_ack_req_pkts: room.no_ack_req_pkts,
             mtu: qp.mtu,
             max_rd_atomic: qp.max_rd_atomic,
             read_chunk_pkts: config.read_chunk_pkts,

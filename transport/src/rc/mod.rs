@@ -212,7 +212,7 @@ impl Rc {
     /// An acknowledgement or a notification is due. An acknowledgement may not overtake the
     /// responses that were requested before it.
     #[inline]
-    pub(crate) fn owes_control(&self) -> bool {
+    pub(crate) fn is_control_due(&self) -> bool {
         let acks = self.acks.is_owed() && self.responder.resources.is_idle();
         acks || self.cnps.are_owed()
     }

@@ -54,7 +54,7 @@ pub(crate) struct Allowance {
     /// Packets the endpoint's window still takes.
     pub(crate) endpoint_pkts: u32,
     /// Packets the endpoint may still send without asking for an acknowledgement.
-    pub(crate) unasked_pkts: u32,
+    pub(crate) no_ack_req_pkts: u32,
     pub(crate) mtu: Mtu,
     pub(crate) max_rd_atomic: u8,
     pub(crate) read_chunk_pkts: u32,
@@ -173,8 +173,8 @@ impl Requester {
             // Nothing may follow it that could ask in its place.
             || (!may.begins && end == request.end())
             || self.asks_next
-            || self.unasked_pkts() + 1 >= may.ack_req_interval_pkts.into()
-            || may.unasked_pkts == 0;
+            || self.no_ack_req_pkts() + 1 >= may.ack_req_interval_pkts.into()
+            || may.no_ack_req_pkts == 0;
         let at = Position {
             wqe: self.current,
             number: self.snd_nxt,
@@ -252,7 +252,7 @@ impl Requester {
     /// about. If the request after it was to do that, the packet goes out again.
     pub(crate) fn drain(&mut self) {
         let at_boundary = self.sq.at(self.current).is_none_or(|w| w.first == self.snd_nxt);
-        if at_boundary && self.snd_nxt == self.snd_max && self.unasked_pkts() > 0 {
+        if at_boundary && self.snd_nxt == self.snd_max && self.no_ack_req_pkts() > 0 {
             self.rewind(self.snd_nxt - 1);
         }
     }
@@ -337,7 +337,7 @@ impl Requester {
     }
 
     /// Packets in flight that no later packet asked about: no answer to them is on its way.
-    pub(crate) fn unasked_pkts(&self) -> u64 {
+    pub(crate) fn no_ack_req_pkts(&self) -> u64 {
         self.snd_nxt - self.asked.max(self.snd_una)
     }
 
@@ -369,7 +369,7 @@ mod tests {
         Allowance {
             qp_pkts: 128,
             endpoint_pkts: 128,
-            unasked_pkts: 128,
+            no_ack_req_pkts: 128,
             mtu: Mtu::B256,
             max_rd_atomic: 2,
             read_chunk_pkts: 4,
@@ -410,10 +410,10 @@ mod tests {
             drain(&mut r).iter().filter(|(.., asks)| *asks).map(|(n, ..)| *n).collect();
         assert_eq!(asked, [15, 19]);
         post(&mut r, WrOp::Send, 3);
-        let none = Allowance { unasked_pkts: 0, ..may() };
+        let none = Allowance { no_ack_req_pkts: 0, ..may() };
         assert_eq!(send(&mut r, &none), Some((20, 1, true)));
         assert_eq!(send(&mut r, &may()), Some((21, 1, false)));
-        assert_eq!(r.unasked_pkts(), 1);
+        assert_eq!(r.no_ack_req_pkts(), 1);
     }
 
     #[test]

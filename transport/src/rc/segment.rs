@@ -141,7 +141,7 @@ mod tests {
         Allowance {
             qp_pkts: 128,
             endpoint_pkts: 128,
-            unasked_pkts: 128,
+            no_ack_req_pkts: 128,
             mtu: Mtu::B256,
             max_rd_atomic: 4,
             read_chunk_pkts: 4,
