@@ -193,7 +193,7 @@ impl Endpoint {
 
     /// The next armed completion queue that got what it was armed for.
     pub fn poll_cq_event(&mut self) -> Option<CqId> {
-        self.cqs.pop_told()
+        self.cqs.pop_notification()
     }
 
     /// The next asynchronous event, oldest first. At most 4096 wait; what comes beyond is lost and
@@ -255,15 +255,15 @@ impl Endpoint {
         self.rng.next_u64()
     }
 
-    /// True while there are completions or events that [`Endpoint::take_news`] has not told of.
-    pub(crate) fn has_news(&self) -> bool {
-        self.cqs.has_event() || self.events.has_news()
+    /// True while there are completions or events that [`Endpoint::take_app_events`] has not told of.
+    pub(crate) fn has_app_events(&self) -> bool {
+        self.cqs.has_new() || self.events.has_new()
     }
 
     /// True once after completions were added to any queue, or asynchronous events.
-    pub(crate) fn take_news(&mut self) -> bool {
+    pub(crate) fn take_app_events(&mut self) -> bool {
         // Both are taken, whatever the first says.
-        self.cqs.take_event() | self.events.take_news()
+        self.cqs.take_new() | self.events.take_new()
     }
 
     /// Receive requests may have returned to `srq`: advertises them to peers that wait for one.

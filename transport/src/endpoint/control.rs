@@ -142,7 +142,7 @@ impl Endpoint {
             return false;
         };
         entry.qp.forget_blocks(&mut self.block_memory);
-        entry.qp.give_back(&mut self.srqs);
+        entry.qp.return_receives(&mut self.srqs);
         let srq = entry.qp.init().srq;
         self.schedule.remove(slot, entry.in_flight);
         self.timers.cancel(slot);

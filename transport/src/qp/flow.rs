@@ -15,7 +15,7 @@ pub(crate) struct Flow {
     clock: TokenClock,
     mtu_bytes: u32,
     /// Something waited for window or pacer since the last acknowledgement.
-    held_back: bool,
+    is_cwnd_limited: bool,
     /// Packets take another way from now on, and congestion control has not been told.
     has_new_path: bool,
     limit: FlowLimit,
@@ -151,7 +151,7 @@ impl Flow {
             cc,
             clock,
             mtu_bytes: mtu_bytes.max(1),
-            held_back: false,
+            is_cwnd_limited: false,
             has_new_path: false,
             limit: FlowLimit::Application,
             limited_since: None,
@@ -181,7 +181,7 @@ impl Flow {
     #[inline]
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         let until = self.probe_paced_until(now);
-        self.held_back |= until.is_some();
+        self.is_cwnd_limited |= until.is_some();
         until
     }
 
@@ -192,7 +192,7 @@ impl Flow {
         if self.clock.is_due(now) {
             return None;
         }
-        self.hold(now, FlowLimit::Pacer);
+        self.set_limit(now, FlowLimit::Pacer);
         Some(self.clock.next())
     }
 
@@ -201,20 +201,20 @@ impl Flow {
         if limit == FlowLimit::Application {
             self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
         }
-        self.hold(now, limit);
+        self.set_limit(now, limit);
     }
 
     /// As many packets are in flight as may be. It was congestion control that held the flow back
     /// only if its window is no wider than the `own_pkts` that the queue pair has anyway.
     pub(crate) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
-        self.held_back |= self.window_pkts() <= own_pkts;
-        self.hold(now, FlowLimit::Window);
+        self.is_cwnd_limited |= self.window_pkts() <= own_pkts;
+        self.set_limit(now, FlowLimit::Window);
     }
 
     /// The window is full, and nothing is left to send: the flow is limited by its application.
     /// Delivery rate samples stay valid, because the window was used to the end.
     pub(crate) fn on_window_full_and_idle(&mut self, now: Time) {
-        self.hold(now, FlowLimit::Application);
+        self.set_limit(now, FlowLimit::Application);
     }
 
     /// A packet left; `inflight_bytes` with it.
@@ -227,7 +227,7 @@ impl Flow {
             self.cc.on_path_change(now);
         }
         self.limited_since.get_or_insert(now);
-        self.hold(now, FlowLimit::Port);
+        self.set_limit(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
@@ -247,7 +247,7 @@ impl Flow {
     }
 
     /// The packet that just left is the one that is timed.
-    pub(crate) fn time(&mut self, at_send: AtSend) {
+    pub(crate) fn set_timed(&mut self, at_send: AtSend) {
         self.timed = Some(at_send);
     }
 
@@ -286,7 +286,7 @@ impl Flow {
             next: p.next,
             again: p.again,
             inflight_bytes: p.inflight_bytes,
-            held_back: std::mem::take(&mut self.held_back),
+            held_back: std::mem::take(&mut self.is_cwnd_limited),
             path: p.path,
             hops: p.hops,
             delivery,
@@ -296,7 +296,7 @@ impl Flow {
             [] => self.cc.on_ack(now, &ack),
             records => self.on_ack_with_int(now, &ack, records),
         }
-        self.refresh(now);
+        self.update_rate(now);
     }
 
     /// As switches are believed to have written the records: who lies here slows down, or spoils,
@@ -324,7 +324,7 @@ impl Flow {
     /// Packets of `bytes` were lost.
     pub(crate) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
         self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes });
-        self.refresh(now);
+        self.update_rate(now);
     }
 
     /// The next packet takes another way.
@@ -335,7 +335,7 @@ impl Flow {
     /// A congestion notification came.
     pub(crate) fn on_cnp(&mut self, now: Time) {
         self.cc.on_cnp(now);
-        self.refresh(now);
+        self.update_rate(now);
     }
 
     /// When [`Flow::handle_timeout`] has something to do.
@@ -348,7 +348,7 @@ impl Flow {
         while self.cc.poll_timeout().is_some_and(|due| due <= now) {
             self.cc.handle_timeout(now);
         }
-        self.refresh(now);
+        self.update_rate(now);
     }
 
     pub(crate) fn info(&self) -> FlowInfo {
@@ -365,7 +365,7 @@ impl Flow {
 
     /// From `now` on it is held back by `limit`.
     #[inline]
-    fn hold(&mut self, now: Time, limit: FlowLimit) {
+    fn set_limit(&mut self, now: Time, limit: FlowLimit) {
         if self.limit != limit {
             if let Some(since) = &mut self.limited_since {
                 self.times.add(self.limit, now.since(std::mem::replace(since, now)));
@@ -374,7 +374,7 @@ impl Flow {
         }
     }
 
-    fn refresh(&mut self, now: Time) {
+    fn update_rate(&mut self, now: Time) {
         self.clock.set_rate(now, self.cc.rate());
     }
 }
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__tells_the_rate_of_delivery() {
+    fn on_ack__samples_the_delivery_rate() {
         let mut f = flow("bbr", &[]);
         let mut now = at(1000);
         // A packet each 10 us, acknowledged after 100: 0.1 bytes a nanosecond.

@@ -195,7 +195,7 @@ impl QueuePair {
     }
 
     /// Drops the receive requests without completions; those of a shared queue return to it.
-    pub(crate) fn give_back(&mut self, srqs: &mut SrqTable) {
+    pub(crate) fn return_receives(&mut self, srqs: &mut SrqTable) {
         self.common.receive.clear(srqs);
     }
 

@@ -4,7 +4,7 @@ use spanwire_wire::{NakCode, Psn, Syndrome};
 
 /// An ACK, NAK or RNR NAK that has not left yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owed {
+pub(crate) struct PendingAck {
     pub(crate) psn: Psn,
     pub(crate) syndrome: Syndrome,
     pub(crate) msn: u32,
@@ -17,10 +17,10 @@ pub(crate) struct Owed {
 /// asker decides how often by the AckReq bit; the driver's burst decides how many become one.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
-    pending: Option<Owed>,
+    pending: Option<PendingAck>,
 }
 
-impl Owed {
+impl PendingAck {
     /// A positive acknowledgement of everything up to `psn`.
     pub(crate) fn ack(psn: Psn, msn: u32) -> Self {
         Self { psn, syndrome: Syndrome::Ack { credits: NO_CREDIT_LIMIT }, msn }
@@ -41,32 +41,32 @@ impl Acks {
     ///
     /// A NAK that is still waiting stays when the new one only repeats what came before it: the
     /// NAK says that too, and it is sent only once.
-    pub(crate) fn owe(&mut self, owed: Owed) {
+    pub(crate) fn schedule(&mut self, ack: PendingAck) {
         let keeps =
-            self.pending.is_some_and(|p| !p.is_ack() && owed.is_ack() && owed.psn.is_before(p.psn));
+            self.pending.is_some_and(|p| !p.is_ack() && ack.is_ack() && ack.psn.is_before(p.psn));
         if !keeps {
-            self.pending = Some(owed);
+            self.pending = Some(ack);
         }
     }
 
     /// A READ response will say all of it: it acknowledges every earlier packet.
-    pub(crate) fn subsume(&mut self) {
+    pub(crate) fn cancel(&mut self) {
         self.pending = None;
     }
 
     /// What is owed now.
-    pub(crate) fn pending(&self) -> Option<Owed> {
+    pub(crate) fn pending(&self) -> Option<PendingAck> {
         self.pending
     }
 
     /// There is one.
     #[inline]
-    pub(crate) fn is_owed(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.pending.is_some()
     }
 
     /// It was sent.
-    pub(crate) fn paid(&mut self) {
+    pub(crate) fn on_sent(&mut self) {
         self.pending = None;
     }
 }
@@ -83,33 +83,37 @@ mod tests {
     }
 
     #[test]
-    fn owe__coalesces_to_the_newest() {
+    fn schedule__coalesces_to_the_newest() {
         let mut a = Acks::default();
-        a.owe(Owed::ack(psn(1), 1));
-        a.owe(Owed::ack(psn(5), 2));
-        assert_eq!(a.pending(), Some(Owed::ack(psn(5), 2)));
-        a.paid();
+        a.schedule(PendingAck::ack(psn(1), 1));
+        a.schedule(PendingAck::ack(psn(5), 2));
+        assert_eq!(a.pending(), Some(PendingAck::ack(psn(5), 2)));
+        a.on_sent();
         assert_eq!(a.pending(), None);
     }
 
     #[test]
-    fn owe__an_echo_does_not_swallow_a_nak_but_progress_does() {
+    fn schedule__an_echo_does_not_swallow_a_nak_but_progress_does() {
         let mut a = Acks::default();
-        let nak = Owed::nak(psn(5), NakCode::SequenceError, 0);
-        a.owe(Owed::ack(psn(3), 0));
-        a.owe(nak);
-        a.owe(Owed::ack(psn(4), 0));
+        let nak = PendingAck::nak(psn(5), NakCode::SequenceError, 0);
+        a.schedule(PendingAck::ack(psn(3), 0));
+        a.schedule(nak);
+        a.schedule(PendingAck::ack(psn(4), 0));
         assert_eq!(a.pending(), Some(nak));
-        a.owe(Owed::ack(psn(5), 1));
-        assert_eq!(a.pending(), Some(Owed::ack(psn(5), 1)), "the gap closed before the NAK left");
+        a.schedule(PendingAck::ack(psn(5), 1));
+        assert_eq!(
+            a.pending(),
+            Some(PendingAck::ack(psn(5), 1)),
+            "the gap closed before the NAK left"
+        );
     }
 
     #[test]
-    fn owe__compares_across_the_wrap() {
+    fn schedule__compares_across_the_wrap() {
         let mut a = Acks::default();
-        let nak = Owed::nak(psn(0), NakCode::SequenceError, 0);
-        a.owe(nak);
-        a.owe(Owed::ack(psn(0xff_ffff), 0));
+        let nak = PendingAck::nak(psn(0), NakCode::SequenceError, 0);
+        a.schedule(nak);
+        a.schedule(PendingAck::ack(psn(0xff_ffff), 0));
         assert_eq!(a.pending(), Some(nak));
     }
 }

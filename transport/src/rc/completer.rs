@@ -170,7 +170,7 @@ mod tests {
             max_rd_atomic: 4,
             read_chunk_pkts: 32,
             ack_req_interval_pkts: 16,
-            begins: true,
+            new_requests: true,
         };
         while let Next::Segment(s) = r.next(&may) {
             r.advance(&s);
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(ack(16, nak(NakCode::SequenceError)), acked(2, Some(2)), "but for a READ");
         let mut r = sent();
         r.acknowledge(5);
-        while r.pop_done().is_some() {}
+        while r.pop_acked().is_some() {}
         let at = |r: &Requester, psn, syndrome| {
             check_ack(r, Psn::new(psn), &AethRepr { syndrome, msn: 0 })
         };
@@ -268,7 +268,7 @@ mod tests {
             max_rd_atomic: 4,
             read_chunk_pkts: 32,
             ack_req_interval_pkts: 16,
-            begins: true,
+            new_requests: true,
         };
         while let Next::Segment(s) = r.next(&may) {
             r.advance(&s);
@@ -276,7 +276,7 @@ mod tests {
         let at = |r: &Requester, psn| check_atomic_ack(r, Psn::new(psn), ACK);
         assert_eq!(at(&r, 17), Gap { from: 2 }, "the READ before it comes first");
         r.acknowledge(5);
-        while r.pop_done().is_some() {}
+        while r.pop_acked().is_some() {}
         let (wqe, offset, upto) = (2, 0, 8);
         assert_eq!(at(&r, 17), Place { wqe, offset, upto });
         assert_eq!(at(&r, 16), Drop(DropReason::ResponseToNothing));

@@ -61,7 +61,7 @@ impl Loss {
         self.timeout = (exponent > 0).then(|| ack_timeout(exponent));
         self.retry_cnt = attr.retry_cnt.unwrap_or(0);
         self.rnr_retry = attr.rnr_retry.unwrap_or(0);
-        self.refill();
+        self.reset_retries();
     }
 
     /// Takes over what a drained queue pair is given; what is `None` stays.
@@ -71,7 +71,7 @@ impl Loss {
         }
         self.retry_cnt = attr.retry_cnt.unwrap_or(self.retry_cnt);
         self.rnr_retry = attr.rnr_retry.unwrap_or(self.rnr_retry);
-        self.refill();
+        self.reset_retries();
     }
 
     /// A request packet left: the timer runs from the first one that is outstanding.
@@ -83,7 +83,7 @@ impl Loss {
 
     /// Something new was acknowledged; `outstanding` says whether something else still is.
     pub(crate) fn on_progress(&mut self, now: Time, outstanding: bool) {
-        self.refill();
+        self.reset_retries();
         self.timeouts = 0;
         self.recovering_from = None;
         self.rnr_until = None;
@@ -160,7 +160,7 @@ impl Loss {
     }
 
     /// Requests must wait because the peer was not ready.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_rnr_waiting(&self) -> bool {
         self.rnr_until.is_some()
     }
 
@@ -179,7 +179,7 @@ impl Loss {
         (self.deadline, self.rnr_until, self.recovering_from) = (None, None, None);
     }
 
-    fn refill(&mut self) {
+    fn reset_retries(&mut self) {
         self.retries_left = self.retry_cnt;
         self.rnr_retries_left = self.rnr_retry;
     }
@@ -270,7 +270,7 @@ mod tests {
     fn on_rnr__counts_down_and_waits() {
         let mut l = loss(12, 1, 2);
         assert_eq!(l.on_rnr(ms(0), 3, 14), TimerEvent::Retransmit);
-        assert!(l.is_waiting());
+        assert!(l.is_rnr_waiting());
         assert_eq!(l.on_rnr(ms(1), 3, 14), TimerEvent::Nothing, "an echo costs no retry");
         assert!(!l.begin_recovery(3), "the NAK that follows an RNR NAK says nothing new");
         assert_eq!(l.handle_timeout(ms(1)), TimerEvent::Nothing);

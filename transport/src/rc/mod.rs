@@ -121,7 +121,7 @@ impl Rc {
             return;
         }
         let nothing_out = self.requester.in_flight_pkts() == 0;
-        if nothing_out && !self.loss.is_waiting() {
+        if nothing_out && !self.loss.is_rnr_waiting() {
             // The retransmission has not left yet: the silence is not the peer's.
             self.loss.on_stalled(now);
             return;
@@ -131,7 +131,7 @@ impl Rc {
             TimerEvent::Retransmit => {
                 sh.counters.local_ack_timeout_err += 1;
                 let una = self.requester.snd_una();
-                self.lost_from(qp, now, una, LossKind::Timeout(self.loss.timeouts()));
+                self.report_loss(qp, now, una, LossKind::Timeout(self.loss.timeouts()));
                 self.loss.begin_recovery(una);
                 self.rewind(una);
             }
@@ -181,7 +181,7 @@ impl Rc {
         if !qp.state.sends() {
             return Transmit::Idle;
         }
-        if self.loss.is_waiting() {
+        if self.loss.is_rnr_waiting() {
             return self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle);
         }
         match self.requester.next(&self.allowance(qp, room, sh.config)) {
@@ -203,7 +203,7 @@ impl Rc {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        if self.cnps.are_owed() {
+        if self.cnps.is_due() {
             return self.send_cnp(qp, frame, sh);
         }
         self.send_ack(qp, frame, sh)
@@ -213,8 +213,8 @@ impl Rc {
     /// responses that were requested before it.
     #[inline]
     pub(crate) fn is_control_due(&self) -> bool {
-        let acks = self.acks.is_owed() && self.responder.resources.is_idle();
-        acks || self.cnps.are_owed()
+        let acks = self.acks.is_due() && self.responder.resources.is_idle();
+        acks || self.cnps.is_due()
     }
 
     #[inline]

@@ -35,9 +35,9 @@ pub(crate) struct Requester {
     /// First number of every READ and atomic in `sq`, oldest first.
     rd_atomic_starts: VecDeque<u64>,
     /// One past the last packet that asked for an answer.
-    asked: u64,
+    ack_req_end: u64,
     /// The next packet asks, whatever it is.
-    asks_next: bool,
+    force_ack_req: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub(crate) struct Allowance {
     pub(crate) read_chunk_pkts: u32,
     pub(crate) ack_req_interval_pkts: u32,
     /// A request that was never sent may begin; not while the send queue is drained.
-    pub(crate) begins: bool,
+    pub(crate) new_requests: bool,
 }
 
 /// Answer of [`Requester::next`].
@@ -102,8 +102,8 @@ impl Requester {
             current: 0,
             rd_atomic_out: VecDeque::new(),
             rd_atomic_starts: VecDeque::with_capacity(max_wr as usize),
-            asked: 0,
-            asks_next: false,
+            ack_req_end: 0,
+            force_ack_req: false,
         }
     }
 
@@ -120,7 +120,7 @@ impl Requester {
         self.rd_atomic_out.clear();
         self.rd_atomic_starts.clear();
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_end) = (0, 0, 0, 0);
-        (self.current, self.asked, self.asks_next) = (0, 0, false);
+        (self.current, self.ack_req_end, self.force_ack_req) = (0, 0, false);
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -146,7 +146,7 @@ impl Requester {
             return Next::Idle;
         };
         let starts = self.snd_nxt == request.first;
-        if starts && !may.begins && self.snd_nxt >= self.snd_max {
+        if starts && !may.new_requests && self.snd_nxt >= self.snd_max {
             return Next::Idle;
         }
         if starts && request.wqe.fence && !self.rd_atomic_out.is_empty() {
@@ -169,10 +169,10 @@ impl Requester {
         }
         let pkts = u32::try_from(pkts).expect("a chunk is at most read_chunk_pkts, a u32");
         let end = self.snd_nxt + u64::from(pkts);
-        let asks = end == self.snd_end
+        let ack_req = end == self.snd_end
             // Nothing may follow it that could ask in its place.
-            || (!may.begins && end == request.end())
-            || self.asks_next
+            || (!may.new_requests && end == request.end())
+            || self.force_ack_req
             || self.no_ack_req_pkts() + 1 >= may.ack_req_interval_pkts.into()
             || may.no_ack_req_pkts == 0;
         let at = Position {
@@ -180,7 +180,7 @@ impl Requester {
             number: self.snd_nxt,
             psn: self.psn(self.snd_nxt),
             pkts,
-            asks,
+            ack_req,
             is_retransmission: self.snd_nxt < self.snd_max,
         };
         Next::Segment(Segment::new(request, &at, may.mtu))
@@ -196,14 +196,14 @@ impl Requester {
         self.snd_nxt += pkts;
         self.snd_max = self.snd_max.max(self.snd_nxt);
         if segment.ack_req {
-            (self.asked, self.asks_next) = (self.snd_nxt, false);
+            (self.ack_req_end, self.force_ack_req) = (self.snd_nxt, false);
         }
         if self.sq.at(self.current).is_some_and(|w| w.end() <= self.snd_nxt) {
             self.current += 1;
         }
     }
 
-    /// Takes everything before `upto` as acknowledged. Follow with [`Requester::pop_done`].
+    /// Takes everything before `upto` as acknowledged. Follow with [`Requester::pop_acked`].
     pub(crate) fn acknowledge(&mut self, upto: u64) {
         assert!(upto <= self.snd_max, "an acknowledgement is checked against what was sent");
         self.snd_una = self.snd_una.max(upto);
@@ -217,7 +217,7 @@ impl Requester {
     }
 
     /// Takes the oldest request out if it is fully acknowledged.
-    pub(crate) fn pop_done(&mut self) -> Option<Request> {
+    pub(crate) fn pop_acked(&mut self) -> Option<Request> {
         if self.sq.at(0)?.end() > self.snd_una {
             return None;
         }
@@ -244,7 +244,7 @@ impl Requester {
         self.seek(to);
         // The first packet again asks at once: while a silent peer is probed it is the only one,
         // and a peer that takes it as new answers only if it is asked.
-        self.asks_next = true;
+        self.force_ack_req = true;
         true
     }
 
@@ -338,7 +338,7 @@ impl Requester {
 
     /// Packets in flight that no later packet asked about: no answer to them is on its way.
     pub(crate) fn no_ack_req_pkts(&self) -> u64 {
-        self.snd_nxt - self.asked.max(self.snd_una)
+        self.snd_nxt - self.ack_req_end.max(self.snd_una)
     }
 
     /// Anything sent lacks its acknowledgement.
@@ -348,7 +348,7 @@ impl Requester {
 
     fn seek(&mut self, to: u64) {
         self.snd_nxt = to;
-        self.asked = self.asked.min(to);
+        self.ack_req_end = self.ack_req_end.min(to);
         while self.rd_atomic_out.back().is_some_and(|r| r.first + r.pkts > to) {
             self.rd_atomic_out.pop_back();
         }
@@ -374,7 +374,7 @@ mod tests {
             max_rd_atomic: 2,
             read_chunk_pkts: 4,
             ack_req_interval_pkts: 16,
-            begins: true,
+            new_requests: true,
         }
     }
 
@@ -406,9 +406,9 @@ mod tests {
     fn next__asks_at_the_end_at_intervals_and_when_it_must() {
         let mut r = requester();
         post(&mut r, WrOp::Send, 20);
-        let asked: Vec<u64> =
-            drain(&mut r).iter().filter(|(.., asks)| *asks).map(|(n, ..)| *n).collect();
-        assert_eq!(asked, [15, 19]);
+        let with_ack_req: Vec<u64> =
+            drain(&mut r).iter().filter(|(.., ack_req)| *ack_req).map(|(n, ..)| *n).collect();
+        assert_eq!(with_ack_req, [15, 19]);
         post(&mut r, WrOp::Send, 3);
         let none = Allowance { no_ack_req_pkts: 0, ..may() };
         assert_eq!(send(&mut r, &none), Some((20, 1, true)));
@@ -465,14 +465,14 @@ mod tests {
         post(&mut r, WrOp::Send, 3);
         post(&mut r, WrOp::Send, 1);
         send(&mut r, &may()).unwrap();
-        let draining = Allowance { begins: false, ..may() };
+        let draining = Allowance { new_requests: false, ..may() };
         while send(&mut r, &draining).is_some() {}
         assert_eq!((r.snd_nxt(), r.is_drained()), (3, false));
         r.rewind(1);
         while send(&mut r, &draining).is_some() {}
         assert_eq!(r.snd_nxt(), 3, "sending again is no beginning");
         r.acknowledge(3);
-        assert!(r.pop_done().is_some());
+        assert!(r.pop_acked().is_some());
         assert!(r.is_drained());
         assert!(matches!(r.next(&draining), Next::Idle));
         assert_eq!(drain(&mut r).len(), 1);
@@ -489,10 +489,10 @@ mod tests {
         r.acknowledge(6);
         assert_eq!((r.snd_una(), r.snd_nxt()), (6, 6));
         assert!(r.has_outstanding());
-        assert!(r.pop_done().is_some() && r.pop_done().is_none());
+        assert!(r.pop_acked().is_some() && r.pop_acked().is_none());
         assert_eq!(drain(&mut r), [(6, 1, false), (7, 1, true)]);
         r.acknowledge(8);
-        assert!(!r.has_outstanding() && r.pop_done().is_some());
+        assert!(!r.has_outstanding() && r.pop_acked().is_some());
     }
 
     #[test]
@@ -515,8 +515,8 @@ mod tests {
         post(&mut r, WrOp::Send, 10);
         drain(&mut r);
         assert!(r.rewind(0));
-        let asks: Vec<bool> = drain(&mut r).iter().map(|s| s.2).collect();
-        assert_eq!((asks[0], asks[1], asks[9]), (true, false, true));
+        let ack_req: Vec<bool> = drain(&mut r).iter().map(|s| s.2).collect();
+        assert_eq!((ack_req[0], ack_req[1], ack_req[9]), (true, false, true));
     }
 
     #[test]
@@ -574,14 +574,14 @@ mod tests {
                     }
                     Act::Acknowledge(n) => {
                         r.acknowledge(r.snd_una + n % (r.snd_max - r.snd_una + 1));
-                        while r.pop_done().is_some() {}
+                        while r.pop_acked().is_some() {}
                     }
                     Act::Rewind(n) => {
                         r.rewind(r.snd_una + n % (r.snd_max - r.snd_una + 1));
                     }
                 }
                 prop_assert!(r.snd_una <= r.snd_nxt && r.snd_nxt <= r.snd_max);
-                prop_assert!(r.snd_max <= r.snd_end && r.asked <= r.snd_nxt);
+                prop_assert!(r.snd_max <= r.snd_end && r.ack_req_end <= r.snd_nxt);
                 reads.retain(|(_, end)| *end > r.snd_una && *end <= r.snd_nxt);
                 let out: Vec<(u64, u64)> =
                     r.rd_atomic_out.iter().map(|o| (o.first, o.first + o.pkts)).collect();
