@@ -1,5 +1,5 @@
-//! Whose turn it is: queue pairs that owe their peer an acknowledgement before those with data,
-//! those that wait for the endpoint's window, and those that wait for their time.
+//! Transmission: ACKs and other control packets first, then data by deficit round robin, requests
+//! that wait for the endpoint's window, and paced queue pairs.
 
 use super::{Endpoint, Entry};
 use crate::qp::common::{Shared, Transmit};
@@ -8,7 +8,7 @@ use crate::timer::Timers;
 use spanwire_base::{Time, TxMeta};
 use spanwire_pacer::Wheel;
 
-/// A queue pair, with what of the endpoint its turn needs.
+/// A queue pair with the parts of the endpoint that its transmission needs.
 struct TransmitContext<'a> {
     entry: &'a mut Entry,
     shared: Shared<'a>,
@@ -18,8 +18,8 @@ struct TransmitContext<'a> {
 }
 
 impl Endpoint {
-    /// The next packet of anybody. What is owed goes first, but never so often in a row that data
-    /// would not leave.
+    /// Writes the next packet of any queue pair. Control packets go first, up to a limit in a row
+    /// that keeps them from starving data.
     pub(super) fn transmit(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
         if self.schedule.prefers_control()
             && let Some(meta) = self.transmit_control(now, frame)
@@ -35,14 +35,14 @@ impl Endpoint {
                 }
             }
         }
-        // There is no data, or what it wanted has made something owed.
+        // No data may leave, or an attempt to send some made a control packet due.
         match self.schedule.has_control() {
             true => self.transmit_control(now, frame),
             false => None,
         }
     }
 
-    /// Gives queue pairs their turn whose next packet may leave by `now`.
+    /// Activates the queue pairs whose paced packet may leave by `now`.
     pub(super) fn wake_paced(&mut self, now: Time) {
         while let Some(slot) = self.pacer.pop_due(now) {
             if self.qps.at(slot).is_some() {
@@ -52,7 +52,7 @@ impl Endpoint {
         }
     }
 
-    /// Writes what one of those owes that owe something.
+    /// Writes a control packet of the next queue pair that has one due.
     #[inline(never)]
     fn transmit_control(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
         while let Some(slot) = self.schedule.head(ActiveList::Control) {
@@ -70,8 +70,8 @@ impl Endpoint {
                     }
                     return Some(meta);
                 }
-                // It may not leave, or could not be written: the next event says whether it is
-                // owed again.
+                // The packet may not leave or could not be written. The next event of the queue
+                // pair makes it due again, if it still is.
                 Transmit::Idle | Transmit::Blocked | Transmit::Paced(_) => {
                     cx.schedule.deactivate(ActiveList::Control, slot);
                 }
@@ -80,7 +80,8 @@ impl Endpoint {
         None
     }
 
-    /// Lets the queue pair at the head of a list write a packet, and moves it where it belongs.
+    /// Lets the queue pair at the head of a list write a packet, then moves it to the list that it
+    /// belongs to.
     fn transmit_head(
         &mut self,
         now: Time,
@@ -96,7 +97,7 @@ impl Endpoint {
         let sent = cx.entry.qp.poll_transmit(now, room, frame, &mut cx.shared);
         cx.entry.update_in_flight(cx.schedule);
         if cx.entry.qp.is_control_due() {
-            // Its last answer has left, or one could not be given.
+            // The last response has left, or a response failed: an ACK or NAK is due now.
             cx.schedule.activate(ActiveList::Control, slot);
         }
         match sent {
@@ -108,12 +109,13 @@ impl Endpoint {
             }
             Transmit::Blocked if from == ActiveList::Blocked => HeadOutcome::WindowFull,
             left => {
-                // It may have found that it has to ask its peer for a sign later.
+                // The attempt may have armed the timer of a probe.
                 if let Some(at) = cx.entry.qp.idle_deadline() {
                     cx.timers.arm(slot, at);
                 }
                 cx.schedule.deactivate(from, slot);
-                // What it once waited for may be gone: its own failure ends that, too.
+                // Remove a stale entry of the pacer: a failed queue pair no longer waits for its
+                // rate.
                 cx.pacer.remove(slot);
                 match left {
                     Transmit::Paced(at) => cx.pace(now, slot, at),
@@ -153,22 +155,22 @@ impl TransmitContext<'_> {
         }
     }
 
-    /// Its next packet leaves at `at`.
+    /// Inserts the queue pair into the pacer: its next packet leaves at `at`.
     fn pace(&mut self, now: Time, slot: u32, at: Time) {
         if self.pacer.is_empty() {
-            // Nobody has moved it on meanwhile, and what it says of a slot far ahead of where it
-            // stands is early by up to a millisecond: the driver would be woken for nothing.
+            // An empty wheel may not have advanced to `now`. The time of a slot far ahead is then
+            // up to a millisecond early, and the driver would wake for nothing.
             self.pacer.pop_due(now);
         }
         self.pacer.insert(slot, at);
     }
 }
 
-/// What a turn came to.
+/// The outcome of an attempt to send from the head of a list.
 enum HeadOutcome {
     Sent(TxMeta),
-    /// Nothing to send; the list is one shorter.
+    /// Nothing was sent; the queue pair left the list.
     Removed,
-    /// Nobody in the list can send before the window has room.
+    /// No queue pair of the list can send before the endpoint's window has room.
     WindowFull,
 }
