@@ -1,8 +1,8 @@
-//! What is owed to the peer: at most one acknowledgement at a time.
+//! ACKs of RC: at most one is pending.
 
 use spanwire_wire::{NakCode, Psn, Syndrome};
 
-/// An ACK, NAK or RNR NAK that has not left yet.
+/// An ACK, NAK or RNR NAK that has not been sent yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PendingAck {
     pub(crate) psn: Psn,
@@ -10,11 +10,11 @@ pub(crate) struct PendingAck {
     pub(crate) msn: u32,
 }
 
-/// The acknowledgement owed by one queue pair.
+/// The pending ACK of one queue pair.
 ///
-/// Acknowledgements are cumulative, so a newer one replaces an older one that is still waiting:
-/// everything a burst of received packets owes becomes one packet. There is no delay timer. The
-/// asker decides how often by the AckReq bit; the driver's burst decides how many become one.
+/// ACKs are cumulative, so a newer one replaces a pending older one: a burst of received packets
+/// causes one ACK. There is no delay timer. The requester sets the frequency by AckReq; the
+/// driver's burst size determines how many ACKs coalesce.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     pending: Option<PendingAck>,
@@ -37,10 +37,10 @@ impl PendingAck {
 }
 
 impl Acks {
-    /// Takes note of what is owed.
+    /// Schedules `ack`, in place of a pending one.
     ///
-    /// A NAK that is still waiting stays when the new one only repeats what came before it: the
-    /// NAK says that too, and it is sent only once.
+    /// A pending NAK is kept if `ack` only acknowledges packets before it: the NAK does that too,
+    /// and it is sent only once.
     pub(crate) fn schedule(&mut self, ack: PendingAck) {
         let keeps =
             self.pending.is_some_and(|p| !p.is_ack() && ack.is_ack() && ack.psn.is_before(p.psn));
@@ -49,29 +49,30 @@ impl Acks {
         }
     }
 
-    /// A READ response will say all of it: it acknowledges every earlier packet.
+    /// Drops the pending ACK: a READ or atomic response follows, which acknowledges every earlier
+    /// packet.
     pub(crate) fn cancel(&mut self) {
         self.pending = None;
     }
 
-    /// What is owed now.
+    /// The pending ACK.
     pub(crate) fn pending(&self) -> Option<PendingAck> {
         self.pending
     }
 
-    /// There is one.
+    /// An ACK is pending.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// It was sent.
+    /// The pending ACK was sent.
     pub(crate) fn on_sent(&mut self) {
         self.pending = None;
     }
 }
 
-/// "No credit limit": what rxe sends and ignores on receipt. Flow control is RNR.
+/// "No credit limit", which rxe sends and ignores. RC's flow control is RNR.
 pub(crate) const NO_CREDIT_LIMIT: u8 = 31;
 
 #[cfg(test)]
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn schedule__an_echo_does_not_swallow_a_nak_but_progress_does() {
+    fn schedule__progress_replaces_a_nak_and_an_older_ack_does_not() {
         let mut a = Acks::default();
         let nak = PendingAck::nak(psn(5), NakCode::SequenceError, 0);
         a.schedule(PendingAck::ack(psn(3), 0));

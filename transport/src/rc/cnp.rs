@@ -1,20 +1,20 @@
-//! RC's notification point, which answers a marked packet with a CNP, and the rate limit on CNPs
-//! from the peer.
+//! Congestion notification of RC: CNPs for received packets marked CE (notification point), and the
+//! rate limit on received CNPs.
 
 use spanwire_base::{Dur, Time};
 use spanwire_wire::OpClass;
 
-/// The congestion notifications that one queue pair owes: at most one at a time, and not too often.
+/// The CNPs of one queue pair: at most one is due, at most one each `INTERVAL`.
 #[derive(Debug, Default)]
 pub(super) struct Cnps {
     is_due: bool,
     next_at: Time,
-    /// The peer's are ignored before this.
+    /// CNPs of the peer are ignored before this.
     accept_from: Time,
 }
 
 impl Cnps {
-    /// A packet came marked.
+    /// A packet marked CE arrived.
     pub(super) fn on_marked(&mut self, now: Time, class: OpClass) {
         if now >= self.next_at && class != OpClass::Notification {
             self.is_due = true;
@@ -22,8 +22,8 @@ impl Cnps {
         }
     }
 
-    /// Whether a CNP of the peer counts: one each round trip, or each `INTERVAL` before a round
-    /// trip is known.
+    /// Accepts a CNP of the peer, or ignores it: one each round trip, or each `INTERVAL` before a
+    /// round trip is measured.
     pub(super) fn accept(&mut self, now: Time, srtt: Option<Dur>) -> bool {
         let is_accepted = now >= self.accept_from;
         if is_accepted {
@@ -36,13 +36,13 @@ impl Cnps {
         self.is_due
     }
 
-    /// The CNP that was due leaves.
+    /// The CNP is being sent.
     pub(super) fn on_sent(&mut self) {
         self.is_due = false;
     }
 }
 
-/// One notification in so long a time.
+/// Minimum interval between CNPs.
 ///
 /// # Source
 /// DCQCN 3.1 (SIGCOMM 2015): N = 50 us; adapters have the same default.
@@ -61,7 +61,7 @@ mod tests {
             c.on_marked(at(us), class);
             c.is_due()
         };
-        assert!(!due(0, OpClass::Notification), "never for one of its own");
+        assert!(!due(0, OpClass::Notification), "a CNP causes no CNP");
         assert!(due(1, OpClass::Request));
         assert!(!due(50, OpClass::Response));
         assert!(due(51, OpClass::Response));
