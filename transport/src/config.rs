@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn validate__unasked_packets_leave_room_for_a_read() {
+    fn validate__packets_without_ack_req_leave_room_for_a_read() {
         let with =
             |read_chunk_pkts| Config { qp_window_pkts: 32, read_chunk_pkts, ..Config::default() };
         assert!(with(17).validate().is_ok());

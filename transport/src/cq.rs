@@ -51,9 +51,9 @@ pub enum Notify {
 pub(crate) struct CqTable {
     pub(crate) queues: Slab<CompletionQueue>,
     /// Set by every push: the host runs its application then.
-    event: bool,
+    has_new: bool,
     /// Armed queues that got what they were armed for, each once.
-    told: VecDeque<CqId>,
+    notifications: VecDeque<CqId>,
 }
 
 impl CompletionQueue {
@@ -73,7 +73,7 @@ impl CompletionQueue {
     }
 
     /// True once when `wc` is what the queue was armed for. An overrun is told of in any case.
-    fn tells(&mut self, wc: &Wc) -> bool {
+    fn disarm_for(&mut self, wc: &Wc) -> bool {
         let due = match self.armed {
             None => false,
             Some(Notify::Next) => true,
@@ -99,16 +99,16 @@ impl CompletionQueue {
 
 impl CqTable {
     pub(crate) fn new(max_cqs: u32) -> Self {
-        Self { queues: Slab::new(max_cqs), event: false, told: VecDeque::new() }
+        Self { queues: Slab::new(max_cqs), has_new: false, notifications: VecDeque::new() }
     }
 
     /// Adds a completion, or reports that it is lost.
     pub(crate) fn push(&mut self, cq: CqId, wc: Wc) -> Result<(), Lost> {
-        self.event = true;
+        self.has_new = true;
         let queue = self.queues.at_mut(cq.0).ok_or(Lost { first: false })?;
         let pushed = queue.push(wc);
-        if queue.tells(&wc) && !self.told.contains(&cq) {
-            self.told.push_back(cq);
+        if queue.disarm_for(&wc) && !self.notifications.contains(&cq) {
+            self.notifications.push_back(cq);
         }
         pushed
     }
@@ -124,24 +124,24 @@ impl CqTable {
     }
 
     /// The next queue that got what it was armed for.
-    pub(crate) fn pop_told(&mut self) -> Option<CqId> {
-        self.told.pop_front()
+    pub(crate) fn pop_notification(&mut self) -> Option<CqId> {
+        self.notifications.pop_front()
     }
 
     /// Removes a queue, and what would still be told of it.
     pub(crate) fn remove(&mut self, cq: CqId) -> bool {
-        self.told.retain(|told| *told != cq);
+        self.notifications.retain(|notified| *notified != cq);
         self.queues.remove(cq.0).is_some()
     }
 
     /// True while completions were added that nobody was told of.
-    pub(crate) fn has_event(&self) -> bool {
-        self.event
+    pub(crate) fn has_new(&self) -> bool {
+        self.has_new
     }
 
     /// True once after any completion was added.
-    pub(crate) fn take_event(&mut self) -> bool {
-        std::mem::take(&mut self.event)
+    pub(crate) fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.has_new)
     }
 }
 
@@ -170,25 +170,28 @@ mod tests {
     }
 
     #[test]
-    fn arm__tells_once_of_what_it_was_armed_for() {
+    fn arm__notifies_once_of_the_completion_it_names() {
         let mut t = CqTable::new(2);
         let [a, b] = [0, 1].map(|_| CqId(t.queues.insert(CompletionQueue::new(9)).unwrap()));
         assert_eq!(t.arm(CqId(7), Notify::Next), Err(CqError::Unknown));
         t.push(a, wc(1)).unwrap();
-        assert_eq!(t.pop_told(), None, "not armed");
+        assert_eq!(t.pop_notification(), None, "not armed");
         t.arm(a, Notify::Solicited).unwrap();
         t.push(a, wc(2)).unwrap();
         t.push(b, wc(3)).unwrap();
-        assert_eq!(t.pop_told(), None);
+        assert_eq!(t.pop_notification(), None);
         t.push(a, Wc { solicited: true, ..wc(4) }).unwrap();
         t.push(a, Wc { solicited: true, ..wc(5) }).unwrap();
-        assert_eq!((t.pop_told(), t.pop_told()), (Some(a), None));
+        assert_eq!((t.pop_notification(), t.pop_notification()), (Some(a), None));
         t.arm(a, Notify::Solicited).unwrap();
         t.push(a, Wc { status: WcStatus::WrFlushErr, ..wc(6) }).unwrap();
         t.arm(b, Notify::Next).unwrap();
         t.arm(b, Notify::Solicited).unwrap();
         t.push(b, wc(7)).unwrap();
-        assert_eq!((t.pop_told(), t.pop_told(), t.pop_told()), (Some(a), Some(b), None));
+        assert_eq!(
+            (t.pop_notification(), t.pop_notification(), t.pop_notification()),
+            (Some(a), Some(b), None)
+        );
     }
 
     #[test]
@@ -207,9 +210,9 @@ mod tests {
     #[test]
     fn take_event__is_true_once() {
         let mut t = CqTable::new(1);
-        assert!(!t.take_event());
+        assert!(!t.take_new());
         assert_eq!(t.push(CqId(9), wc(1)), Err(Lost { first: false }));
-        assert!(t.take_event());
-        assert!(!t.take_event());
+        assert!(t.take_new());
+        assert!(!t.take_new());
     }
 }

@@ -1,6 +1,6 @@
 //! The endpoint: all queue pairs, memory regions and completion queues of one worker, behind
-//! [`Node`]. Making and removing them is in `endpoint/control.rs`, whose turn
-//! it is to send in `endpoint/turn.rs`.
+//! [`Node`]. Creating and destroying them is in `endpoint/control.rs`, transmission in
+//! `endpoint/turn.rs`.
 
 mod control;
 mod turn;
@@ -19,7 +19,7 @@ use crate::qp::common::Shared;
 use crate::qp::flow::FlowInfo;
 use crate::qp::post::check_sges;
 use crate::qp::state::{ModifyError, QpState};
-use crate::schedule::{Held, Schedule, Turn};
+use crate::schedule::{ActiveList, InFlight, Schedule};
 use crate::srq::{SrqInfo, SrqTable};
 use crate::tables::Slab;
 use crate::timer::Timers;
@@ -32,9 +32,9 @@ use spanwire_loadbalance::Balancer;
 use spanwire_pacer::{Wheel, WheelConfig};
 use spanwire_wire::{Qpn, Unverified};
 
-/// Queue pairs and everything they use, on one core, without I/O.
+/// The engine of one core: queue pairs and everything they use, without I/O.
 ///
-/// The verbs are methods; the packets come and go through [`Node`]. One port: [`PortId::HOST`].
+/// The verbs are methods. Packets arrive and leave through [`Node`], at one port: [`PortId::HOST`].
 #[derive(Debug)]
 pub struct Endpoint {
     config: ValidConfig,
@@ -49,41 +49,40 @@ pub struct Endpoint {
     counters: Counters,
     block_memory: BlockMemory,
     schedule: Schedule,
-    /// Queue pairs whose next packet may leave at a time.
+    /// Queue pairs whose next packet is paced, by the time at which it may leave.
     pacer: Wheel,
 }
 
 #[derive(Debug)]
 struct Entry {
     qp: QueuePair,
-    /// What the schedule knows that it holds.
-    held: Held,
+    /// The packets in flight that the schedule has counted for this queue pair.
+    in_flight: InFlight,
 }
 
-/// What can be asked of a queue pair.
+/// State, attributes and measurements of a queue pair, as [`Endpoint::query_qp`] returns them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QpInfo {
     /// Its state.
     pub state: QpState,
-    /// What it was made of.
+    /// The attributes of its creation.
     pub init: QpInit,
-    /// The attributes it has been given, with the PSNs where they are now: `sq_psn` is that of the
-    /// next new packet, `rq_psn` the one expected next. In SR those have 32 bits, of which these
-    /// are the lower 24.
+    /// The attributes in force, with the current PSNs: `sq_psn` of the next new packet, `rq_psn` of
+    /// the next expected one. In SR they are the lower 24 of 32 bits.
     pub attr: QpAttr,
-    /// Packets sent, or READ responses asked for, and not acknowledged.
+    /// Packets and READ responses requested, sent and not acknowledged.
     pub in_flight_pkts: u64,
-    /// Smoothed round trip, once measured.
+    /// Smoothed round trip time (srtt), once measured.
     pub srtt: Option<Dur>,
     /// Congestion control, if it has one.
     pub flow: Option<FlowInfo>,
 }
 
 impl Endpoint {
-    /// An endpoint whose keys and numbers are drawn from `key_seed`.
+    /// Creates an endpoint whose keys and numbers are drawn from `key_seed`.
     ///
-    /// A real endpoint gives 32 bytes of the operating system's randomness: the seed decides every
-    /// rkey. A simulated one gives a constant, for runs that repeat.
+    /// On a real network, the seed must be 32 bytes of the operating system's randomness: it
+    /// determines every rkey. A simulation passes a constant, so that runs are repeatable.
     #[must_use]
     pub fn new(config: ValidConfig, key_seed: [u8; 32]) -> Self {
         Self {
@@ -116,7 +115,7 @@ impl Endpoint {
         self.schedule.set_weight(self.slot_of(qpn), weight);
         if attr.state == Some(QpState::Reset) {
             let qp = self.qps.at(self.slot_of(qpn));
-            self.tell_of_given_back(qp.and_then(|e| e.qp.init().srq));
+            self.on_srq_returned(qp.and_then(|e| e.qp.init().srq));
         }
         Ok(())
     }
@@ -176,14 +175,14 @@ impl Endpoint {
         let len = check_sges(&self.mrs, q.pd, wr.sges, Access::LOCAL_WRITE, u32::MAX)?;
         q.post(wr, len);
         if q.take_wanted() {
-            self.tell_of_receive(srq);
+            self.on_srq_posted(srq);
         }
         Ok(())
     }
 
-    /// Arms a completion queue: [`Endpoint::poll_cq_event`] tells of it once, when the next
-    /// completion that `notify` names is added. Completions already there are not told of: poll the
-    /// queue once more after arming it.
+    /// Arms a completion queue: the next completion that `notify` names makes
+    /// [`Endpoint::poll_cq_event`] return the queue, once. Completions already in the queue cause
+    /// no event, so poll the queue once more after arming it.
     ///
     /// # Errors
     /// [`CqError::Unknown`].
@@ -191,92 +190,92 @@ impl Endpoint {
         self.cqs.arm(cq, notify)
     }
 
-    /// The next armed completion queue that got what it was armed for.
+    /// The next completion queue whose armed event has occurred.
     pub fn poll_cq_event(&mut self) -> Option<CqId> {
-        self.cqs.pop_told()
+        self.cqs.pop_notification()
     }
 
-    /// The next asynchronous event, oldest first. At most 4096 wait; what comes beyond is lost and
-    /// counted ([`Endpoint::async_events_lost`]).
+    /// The oldest asynchronous event. At most 4096 are queued; further ones are lost and counted
+    /// ([`Endpoint::async_events_lost`]).
     pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         self.events.pop()
     }
 
-    /// Queue pairs that wait for an answer with no timer running: if it is lost, they wait for
-    /// ever. There are none, or the engine is broken.
+    /// Queue pairs that await an acknowledgement or a response without a timer: if it is lost, they
+    /// never proceed. A correct engine has none.
     #[must_use]
     pub fn stuck_qps(&self) -> Vec<Qpn> {
         let is_stuck = |slot: u32, e: &Entry| {
-            // At the end of time nothing is armed any more, and nothing is broken.
+            // At `Time::MAX`, where arithmetic saturates, no timer is armed and nothing is stuck.
             let is_armed = |at| at == Time::MAX || self.timers.is_armed(slot, at);
             let armed = e.qp.next_deadline().is_some_and(is_armed);
-            // Or has it when the pacer lets it go.
-            let comes = self.schedule.has_its_turn(slot) || self.pacer.contains(slot);
-            let has_its_turn = e.qp.has_nothing_in_flight() && comes;
-            e.qp.needs_timer() && !armed && !has_its_turn
+            // A paced queue pair becomes active when the pacer releases it.
+            let is_scheduled = self.schedule.is_active(slot) || self.pacer.contains(slot);
+            let sends_next = e.qp.has_nothing_in_flight() && is_scheduled;
+            e.qp.needs_timer() && !armed && !sends_next
         };
         let stuck = self.qps.iter().filter(|(slot, e)| is_stuck(*slot, e));
         stuck.map(|(_, e)| e.qp.qpn()).collect()
     }
 
-    /// The paths that a queue pair's packets take, if it was told to choose among them.
+    /// The load balancer of a queue pair with its paths, if it has one.
     #[must_use]
     pub fn qp_paths(&self, qpn: Qpn) -> Option<&Balancer> {
         let entry = self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?;
         entry.qp.balancer()
     }
 
-    /// Nothing is kept aside for blocks.
+    /// No memory is reserved for FEC blocks.
     #[cfg(test)]
     pub(crate) fn has_no_block_memory(&self) -> bool {
         self.block_memory.is_unused()
     }
 
-    /// What has been counted so far.
+    /// The counters since the endpoint was created.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Asynchronous events lost because nobody polled them in time.
+    /// Asynchronous events lost because the queue of unpolled events was full.
     #[must_use]
     pub fn async_events_lost(&self) -> u64 {
         self.events.lost()
     }
 
-    /// The limits in force.
+    /// The configuration in force.
     #[must_use]
     pub fn config(&self) -> &ValidConfig {
         &self.config
     }
 
-    /// 64 bits from the endpoint's cryptographic generator: for starting PSNs.
+    /// 64 bits from the endpoint's cryptographic generator, e.g. for an initial PSN.
     pub fn random(&mut self) -> u64 {
         self.rng.next_u64()
     }
 
-    /// True while there are completions or events that [`Endpoint::take_news`] has not told of.
-    pub(crate) fn has_news(&self) -> bool {
-        self.cqs.has_event() || self.events.has_news()
+    /// True if completions or events were added since the last [`Endpoint::take_app_events`].
+    pub(crate) fn has_app_events(&self) -> bool {
+        self.cqs.has_new() || self.events.has_new()
     }
 
-    /// True once after completions were added to any queue, or asynchronous events.
-    pub(crate) fn take_news(&mut self) -> bool {
-        // Both are taken, whatever the first says.
-        self.cqs.take_event() | self.events.take_news()
+    /// True if completions or asynchronous events were added since the last call.
+    pub(crate) fn take_app_events(&mut self) -> bool {
+        // `|`, not `||`: both flags must be cleared.
+        self.cqs.take_new() | self.events.take_new()
     }
 
-    /// Receive requests may have returned to `srq`: advertises them to peers that wait for one.
-    fn tell_of_given_back(&mut self, srq: Option<SrqId>) {
+    /// Advertises the receive requests that may have returned to `srq` to peers that need one.
+    fn on_srq_returned(&mut self, srq: Option<SrqId>) {
         let Some(srq) = srq else { return };
         let q = self.srqs.queues.at_mut(srq.0);
         if q.is_some_and(|q| q.queue.len() > 0 && q.take_wanted()) {
-            self.tell_of_receive(srq);
+            self.on_srq_posted(srq);
         }
     }
 
-    /// Lets every queue pair that takes from `srq` tell its peer that there is more.
-    fn tell_of_receive(&mut self, srq: SrqId) {
+    /// Makes every queue pair of `srq` advertise to its peer that a receive request was posted.
+    fn on_srq_posted(&mut self, srq: SrqId) {
         let uses = self.qps.iter().filter(|(_, e)| e.qp.uses_srq(srq));
         let qpns: Vec<Qpn> = uses.map(|(_, e)| e.qp.qpn()).collect();
         for qpn in qpns {
@@ -284,8 +283,8 @@ impl Endpoint {
         }
     }
 
-    /// A number for the queue pair in `slot`: the slot below, random bits above. Whoever does not
-    /// know it has to guess, and a number that was freed stays unknown for long.
+    /// Draws a QPN for `slot`: the slot in the low bits, random bits above. An attacker must guess
+    /// them, and a destroyed queue pair's number is not reused soon.
     fn draw_qpn(&mut self, slot: u32) -> Qpn {
         let above = self.rng.next_u32() << self.slot_bits();
         match Qpn::new(above | slot) {
@@ -303,7 +302,7 @@ impl Endpoint {
         qpn.get() & ((1 << self.slot_bits()) - 1)
     }
 
-    /// Calls `f` on a queue pair and takes note of what it changed.
+    /// Calls `f` on a queue pair, then updates schedule, window accounting and timer.
     fn with_qp<T>(
         &mut self,
         qpn: Qpn,
@@ -321,12 +320,12 @@ impl Endpoint {
             config: &self.config,
         };
         let out = f(&mut entry.qp, &mut shared);
-        entry.tell_held(&mut self.schedule);
-        self.schedule.enter(Turn::Ready, slot);
-        if entry.qp.owes_control() {
-            self.schedule.enter(Turn::Control, slot);
+        entry.update_in_flight(&mut self.schedule);
+        self.schedule.activate(ActiveList::Ready, slot);
+        if entry.qp.is_control_due() {
+            self.schedule.activate(ActiveList::Control, slot);
         }
-        self.schedule.tell();
+        self.schedule.wake_driver();
         if let Some(at) = entry.qp.next_deadline() {
             self.timers.arm(slot, at);
         }
@@ -335,11 +334,11 @@ impl Endpoint {
 }
 
 impl Entry {
-    /// Tells the schedule what it holds now.
+    /// Updates the window accounting of the schedule.
     #[inline]
-    fn tell_held(&mut self, schedule: &mut Schedule) {
-        let held = self.qp.held();
-        schedule.window_moved(std::mem::replace(&mut self.held, held), held);
+    fn update_in_flight(&mut self, schedule: &mut Schedule) {
+        let in_flight = self.qp.in_flight();
+        schedule.on_in_flight_changed(std::mem::replace(&mut self.in_flight, in_flight), in_flight);
     }
 }
 
@@ -379,7 +378,7 @@ impl Node for Endpoint {
     }
 
     fn take_ready(&mut self) -> PortMask {
-        match self.schedule.take_news() {
+        match self.schedule.take_wake() {
             true => PortMask::of(PortId::HOST),
             false => PortMask::EMPTY,
         }

@@ -34,7 +34,7 @@ pub(crate) struct Events {
     queue: VecDeque<AsyncEvent>,
     lost: u64,
     /// Set by every push: the host runs its application then.
-    news: bool,
+    has_new: bool,
 }
 
 impl AsyncEvent {
@@ -70,7 +70,7 @@ impl AsyncEvent {
 
 impl Events {
     pub(crate) fn push(&mut self, event: AsyncEvent) {
-        self.news = true;
+        self.has_new = true;
         if self.queue.len() < EVENTS_MAX {
             self.queue.push_back(event);
         } else {
@@ -92,13 +92,13 @@ impl Events {
     }
 
     /// True while events were added that nobody was told of.
-    pub(crate) fn has_news(&self) -> bool {
-        self.news
+    pub(crate) fn has_new(&self) -> bool {
+        self.has_new
     }
 
     /// True once after any event was added.
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+    pub(crate) fn take_new(&mut self) -> bool {
+        std::mem::take(&mut self.has_new)
     }
 }
 

@@ -64,7 +64,7 @@ impl<A: App> Host<A> {
 impl<A: App> Node for Host<A> {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         self.endpoint.handle_packet(now, port, frame, meta);
-        if self.endpoint.take_news() {
+        if self.endpoint.take_app_events() {
             self.run_app(now);
         }
     }
@@ -72,7 +72,7 @@ impl<A: App> Node for Host<A> {
     fn handle_timeout(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
         let due = self.app.poll_timeout().is_some_and(|t| t <= now);
-        if !self.started || due || self.endpoint.take_news() {
+        if !self.started || due || self.endpoint.take_app_events() {
             self.started = true;
             self.run_app(now);
         }
@@ -83,7 +83,7 @@ impl<A: App> Node for Host<A> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        if !self.started || self.endpoint.has_news() {
+        if !self.started || self.endpoint.has_app_events() {
             return Some(Time::ZERO);
         }
         [self.endpoint.poll_timeout(), self.app.poll_timeout()].into_iter().flatten().min()

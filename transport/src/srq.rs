@@ -144,7 +144,7 @@ impl SrqTable {
     }
 
     /// A request that [`SrqTable::take`] gave out was not used up: it is the oldest again.
-    pub(crate) fn give_back(&mut self, srq: SrqId, taken: &Taken) {
+    pub(crate) fn return_request(&mut self, srq: SrqId, taken: &Taken) {
         if let Some(q) = self.queues.at_mut(srq.0) {
             q.taken = q.taken.saturating_sub(1);
             q.queue.push_front(taken.rwqe, &taken.sges);
@@ -212,14 +212,14 @@ mod tests {
         assert!(t.queues.at(id.0).unwrap().is_full(), "both places are kept");
         t.used_up(id);
         assert!(!t.queues.at(id.0).unwrap().is_full());
-        t.give_back(id, &second);
+        t.return_request(id, &second);
         let again = take(&mut t);
         assert_eq!((again.rwqe.wr_id, &again.sges[..]), (1, &[sge(1)][..]));
         assert_eq!((first.rwqe.wr_id, take(&mut t).rwqe.wr_id), (0, 2));
         // Of a queue that is gone nothing comes back.
         t.queues.remove(id.0);
         t.used_up(id);
-        t.give_back(id, &again);
+        t.return_request(id, &again);
     }
 
     #[test]

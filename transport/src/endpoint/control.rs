@@ -1,4 +1,4 @@
-//! Making and removing what an endpoint holds.
+//! Creation and destruction of the objects of an endpoint.
 
 use super::{Endpoint, Entry};
 use crate::attr::QpInit;
@@ -8,14 +8,14 @@ use crate::event::AsyncEvent;
 use crate::ids::SrqId;
 use crate::mr::{Access, MemoryRegion, MrError, PdId};
 use crate::qp::QueuePair;
-use crate::schedule::Held;
+use crate::schedule::InFlight;
 use crate::srq::{SharedReceiveQueue, SrqError, SrqInit};
 use crate::verbs::CreateError;
 use spanwire_mem::Region;
 use spanwire_wire::Qpn;
 
 impl Endpoint {
-    /// Makes a protection domain.
+    /// Allocates a protection domain.
     ///
     /// # Errors
     /// [`CreateError::Limit`].
@@ -41,7 +41,7 @@ impl Endpoint {
         self.mrs.register(&mut self.rng, pd, region, access, iova)
     }
 
-    /// Forgets a memory region. Requests that still use it fail when they touch it.
+    /// Deregisters a memory region. Requests that still use it fail when they access it.
     ///
     /// # Errors
     /// [`MrError::UnknownKey`].
@@ -49,8 +49,8 @@ impl Endpoint {
         self.mrs.deregister(lkey)
     }
 
-    /// Gives a memory region a new rkey. The one it had is unknown to peers from now on; so is one
-    /// that a SEND with invalidate has taken away, which this makes good.
+    /// Assigns a new rkey to a memory region. The previous one becomes unknown. A region whose rkey
+    /// was invalidated by a SEND with invalidate gets an rkey again.
     ///
     /// # Errors
     /// [`MrError::UnknownKey`], or [`MrError::Forbidden`] for a region without remote access.
@@ -58,14 +58,14 @@ impl Endpoint {
         self.mrs.renew_rkey(&mut self.rng, lkey)
     }
 
-    /// Takes an rkey away: peers that name it are refused from now on. False when there is none.
+    /// Invalidates an rkey: requests that name it are refused from now on. False if it is unknown.
     pub fn invalidate_rkey(&mut self, rkey: u32) -> bool {
         self.mrs.invalidate(rkey)
     }
 
-    /// Makes a completion queue for `capacity` completions. A request's place in its own queue is
-    /// free again when its completion is here, polled or not: whoever posts without polling counts
-    /// what is not polled yet, or the queue overruns.
+    /// Creates a completion queue for `capacity` completions. A WQE's slot is free once its
+    /// completion is in the queue, polled or not. An application that posts without polling must
+    /// therefore count unpolled completions, or the queue overruns.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -77,7 +77,7 @@ impl Endpoint {
         self.cqs.queues.insert(queue).map(CqId).map_err(|_| CreateError::Limit("max_cqs"))
     }
 
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -98,7 +98,7 @@ impl Endpoint {
         self.srqs.queues.at_mut(srq.0).ok_or(SrqError::Unknown)?.set_limit(limit)
     }
 
-    /// Makes a queue pair in the state RESET.
+    /// Creates a queue pair in state RESET.
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -123,8 +123,8 @@ impl Endpoint {
         }
         let limit = CreateError::Limit("max_qps");
         let qp = QueuePair::new(Qpn::new(0), init);
-        let held = Held::default();
-        let unnumbered = Entry { qp, held };
+        let in_flight = InFlight::default();
+        let unnumbered = Entry { qp, in_flight };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
         let qpn = self.draw_qpn(slot);
         if let Some(entry) = self.qps.at_mut(slot) {
@@ -133,27 +133,27 @@ impl Endpoint {
         Ok(qpn)
     }
 
-    /// Removes a queue pair with everything posted to it, without completions. Receive requests
-    /// that it has taken from a shared receive queue and not used up go back there. Its number is
-    /// not used again soon: packets still in flight to it are dropped.
+    /// Destroys a queue pair and everything posted to it, without completions. Unused receive
+    /// requests that it has taken from a shared receive queue return there. Its QPN is not reused
+    /// soon, so packets still in flight to it are dropped.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let slot = self.slot_of(qpn);
         let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;
         };
         entry.qp.forget_blocks(&mut self.block_memory);
-        entry.qp.give_back(&mut self.srqs);
+        entry.qp.return_receives(&mut self.srqs);
         let srq = entry.qp.init().srq;
-        self.schedule.forget(slot, entry.held);
+        self.schedule.remove(slot, entry.in_flight);
         self.timers.cancel(slot);
         self.pacer.remove(slot);
         self.events.forget(|event| event.qpn() == Some(qpn));
         self.qps.remove(slot);
-        self.tell_of_given_back(srq);
+        self.on_srq_returned(srq);
         true
     }
 
-    /// Removes a completion queue. Refuses, returning false, while a queue pair uses it.
+    /// Destroys a completion queue. Returns false, without effect, while a queue pair uses it.
     pub fn destroy_cq(&mut self, cq: CqId) -> bool {
         let used = self.qps.iter().any(|(_, e)| e.qp.uses_cq(cq));
         let removed = !used && self.cqs.remove(cq);
@@ -163,7 +163,7 @@ impl Endpoint {
         removed
     }
 
-    /// Removes a shared receive queue with what is posted, without completions.
+    /// Destroys a shared receive queue with all posted requests, without completions.
     ///
     /// # Errors
     /// See [`SrqError`].
@@ -176,7 +176,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Removes a protection domain. Refuses, returning false, while something belongs to it.
+    /// Deallocates a protection domain. Returns false, without effect, while an object belongs to
+    /// it.
     pub fn dealloc_pd(&mut self, pd: PdId) -> bool {
         let used = self.mrs.uses_pd(pd)
             || self.qps.iter().any(|(_, e)| e.qp.pd() == pd)

@@ -1,15 +1,15 @@
-//! Whose turn it is: queue pairs that owe their peer an acknowledgement before those with data,
-//! those that wait for the endpoint's window, and those that wait for their time.
+//! Transmission: ACKs and other control packets first, then data by deficit round robin, requests
+//! that wait for the endpoint's window, and paced queue pairs.
 
 use super::{Endpoint, Entry};
 use crate::qp::common::{Shared, Transmit};
-use crate::schedule::{Schedule, Turn};
+use crate::schedule::{ActiveList, Schedule};
 use crate::timer::Timers;
 use spanwire_base::{Time, TxMeta};
 use spanwire_pacer::Wheel;
 
-/// A queue pair, with what of the endpoint its turn needs.
-struct Lent<'a> {
+/// A queue pair with the parts of the endpoint that its transmission needs.
+struct TransmitContext<'a> {
     entry: &'a mut Entry,
     shared: Shared<'a>,
     schedule: &'a mut Schedule,
@@ -18,110 +18,118 @@ struct Lent<'a> {
 }
 
 impl Endpoint {
-    /// The next packet of anybody. What is owed goes first, but never so often in a row that data
-    /// would not leave.
+    /// Writes the next packet of any queue pair. Control packets go first, up to a limit in a row
+    /// that keeps them from starving data.
     pub(super) fn transmit(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
-        if self.schedule.control_goes_first()
+        if self.schedule.prefers_control()
             && let Some(meta) = self.transmit_control(now, frame)
         {
             return Some(meta);
         }
-        for turn in [Turn::Ready, Turn::Blocked] {
-            while let Some(slot) = self.schedule.head(turn) {
-                match self.transmit_head(now, turn, slot, frame) {
-                    Turned::Sent(meta) => return Some(meta),
-                    Turned::Next => {}
-                    Turned::Waits => break,
+        for list in [ActiveList::Ready, ActiveList::Blocked] {
+            while let Some(slot) = self.schedule.head(list) {
+                match self.transmit_head(now, list, slot, frame) {
+                    HeadOutcome::Sent(meta) => return Some(meta),
+                    HeadOutcome::Removed => {}
+                    HeadOutcome::WindowFull => break,
                 }
             }
         }
-        // There is no data, or what it wanted has made something owed.
-        match self.schedule.owes_nothing() {
-            true => None,
-            false => self.transmit_control(now, frame),
+        // No data may leave, or an attempt to send some made a control packet due.
+        match self.schedule.has_control() {
+            true => self.transmit_control(now, frame),
+            false => None,
         }
     }
 
-    /// Gives queue pairs their turn whose next packet may leave by `now`.
+    /// Activates the queue pairs whose paced packet may leave by `now`.
     pub(super) fn wake_paced(&mut self, now: Time) {
         while let Some(slot) = self.pacer.pop_due(now) {
             if self.qps.at(slot).is_some() {
-                self.schedule.enter(Turn::Ready, slot);
-                self.schedule.tell();
+                self.schedule.activate(ActiveList::Ready, slot);
+                self.schedule.wake_driver();
             }
         }
     }
 
-    /// Writes what one of those owes that owe something.
+    /// Writes a control packet of the next queue pair that has one due.
     #[inline(never)]
     fn transmit_control(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
-        while let Some(slot) = self.schedule.head(Turn::Control) {
-            let Some(mut lent) = self.lend(slot) else {
-                self.schedule.leave(Turn::Control, slot);
+        while let Some(slot) = self.schedule.head(ActiveList::Control) {
+            let Some(mut cx) = self.transmit_context(slot) else {
+                self.schedule.deactivate(ActiveList::Control, slot);
                 continue;
             };
-            let sent = lent.entry.qp.poll_control(now, frame, &mut lent.shared);
+            let sent = cx.entry.qp.poll_control(now, frame, &mut cx.shared);
             match sent {
                 Transmit::Sent(meta) => {
-                    lent.arm(slot);
-                    lent.schedule.control_went();
-                    if !lent.entry.qp.owes_control() {
-                        lent.schedule.leave(Turn::Control, slot);
+                    cx.arm(slot);
+                    cx.schedule.on_control_sent();
+                    if !cx.entry.qp.is_control_due() {
+                        cx.schedule.deactivate(ActiveList::Control, slot);
                     }
                     return Some(meta);
                 }
-                // It may not leave, or could not be written: the next event says whether it is
-                // owed again.
+                // The packet may not leave or could not be written. The next event of the queue
+                // pair makes it due again, if it still is.
                 Transmit::Idle | Transmit::Blocked | Transmit::Paced(_) => {
-                    lent.schedule.leave(Turn::Control, slot);
+                    cx.schedule.deactivate(ActiveList::Control, slot);
                 }
             }
         }
         None
     }
 
-    /// Lets the queue pair at the head of a list write a packet, and moves it where it belongs.
-    fn transmit_head(&mut self, now: Time, from: Turn, slot: u32, frame: &mut [u8]) -> Turned {
-        let Some(mut lent) = self.lend(slot) else {
-            self.schedule.leave(from, slot);
-            return Turned::Next;
+    /// Lets the queue pair at the head of a list write a packet, then moves it to the list that it
+    /// belongs to.
+    fn transmit_head(
+        &mut self,
+        now: Time,
+        from: ActiveList,
+        slot: u32,
+        frame: &mut [u8],
+    ) -> HeadOutcome {
+        let Some(mut cx) = self.transmit_context(slot) else {
+            self.schedule.deactivate(from, slot);
+            return HeadOutcome::Removed;
         };
-        let room = lent.schedule.room(from, lent.shared.config);
-        let sent = lent.entry.qp.poll_transmit(now, room, frame, &mut lent.shared);
-        lent.entry.tell_held(lent.schedule);
-        if lent.entry.qp.owes_control() {
-            // Its last answer has left, or one could not be given.
-            lent.schedule.enter(Turn::Control, slot);
+        let room = cx.schedule.room(from, cx.shared.config);
+        let sent = cx.entry.qp.poll_transmit(now, room, frame, &mut cx.shared);
+        cx.entry.update_in_flight(cx.schedule);
+        if cx.entry.qp.is_control_due() {
+            // The last response has left, or a response failed: an ACK or NAK is due now.
+            cx.schedule.activate(ActiveList::Control, slot);
         }
         match sent {
             Transmit::Sent(meta) => {
-                lent.arm(slot);
+                cx.arm(slot);
                 let len = spanwire_base::u32_from(meta.len);
-                lent.schedule.data_went(from, len + meta.elided_bytes);
-                Turned::Sent(meta)
+                cx.schedule.on_data_sent(from, len + meta.elided_bytes);
+                HeadOutcome::Sent(meta)
             }
-            Transmit::Blocked if from == Turn::Blocked => Turned::Waits,
+            Transmit::Blocked if from == ActiveList::Blocked => HeadOutcome::WindowFull,
             left => {
-                // It may have found that it has to ask its peer for a sign later.
-                if let Some(at) = lent.entry.qp.idle_deadline() {
-                    lent.timers.arm(slot, at);
+                // The attempt may have armed the timer of a probe.
+                if let Some(at) = cx.entry.qp.idle_deadline() {
+                    cx.timers.arm(slot, at);
                 }
-                lent.schedule.leave(from, slot);
-                // What it once waited for may be gone: its own failure ends that, too.
-                lent.pacer.remove(slot);
+                cx.schedule.deactivate(from, slot);
+                // Remove a stale entry of the pacer: a failed queue pair no longer waits for its
+                // rate.
+                cx.pacer.remove(slot);
                 match left {
-                    Transmit::Paced(at) => lent.pace(now, slot, at),
-                    Transmit::Blocked => lent.schedule.enter(Turn::Blocked, slot),
+                    Transmit::Paced(at) => cx.pace(now, slot, at),
+                    Transmit::Blocked => cx.schedule.activate(ActiveList::Blocked, slot),
                     Transmit::Idle | Transmit::Sent(_) => {}
                 }
-                Turned::Next
+                HeadOutcome::Removed
             }
         }
     }
 
     #[inline]
-    fn lend(&mut self, slot: u32) -> Option<Lent<'_>> {
-        Some(Lent {
+    fn transmit_context(&mut self, slot: u32) -> Option<TransmitContext<'_>> {
+        Some(TransmitContext {
             entry: self.qps.at_mut(slot)?,
             shared: Shared {
                 mrs: &mut self.mrs,
@@ -139,7 +147,7 @@ impl Endpoint {
     }
 }
 
-impl Lent<'_> {
+impl TransmitContext<'_> {
     #[inline]
     fn arm(&mut self, slot: u32) {
         if let Some(at) = self.entry.qp.next_deadline() {
@@ -147,22 +155,22 @@ impl Lent<'_> {
         }
     }
 
-    /// Its next packet leaves at `at`.
+    /// Inserts the queue pair into the pacer: its next packet leaves at `at`.
     fn pace(&mut self, now: Time, slot: u32, at: Time) {
         if self.pacer.is_empty() {
-            // Nobody has moved it on meanwhile, and what it says of a slot far ahead of where it
-            // stands is early by up to a millisecond: the driver would be woken for nothing.
+            // An empty wheel may not have advanced to `now`. The time of a slot far ahead is then
+            // up to a millisecond early, and the driver would wake for nothing.
             self.pacer.pop_due(now);
         }
         self.pacer.insert(slot, at);
     }
 }
 
-/// What a turn came to.
-enum Turned {
+/// The outcome of an attempt to send from the head of a list.
+enum HeadOutcome {
     Sent(TxMeta),
-    /// Nothing to send; the list is one shorter.
-    Next,
-    /// Nobody in the list can send before the window has room.
-    Waits,
+    /// Nothing was sent; the queue pair left the list.
+    Removed,
+    /// No queue pair of the list can send before the endpoint's window has room.
+    WindowFull,
 }

@@ -1,5 +1,5 @@
-//! The part of a queue pair that both engines share: identity, attributes, receive requests, path,
-//! congestion control, and what is checked of every packet.
+//! The state of a queue pair that both protocols share: identity, attributes, receive requests,
+//! path, congestion control, and the checks of every packet.
 
 use super::flow::Flow;
 use super::path::Path;
@@ -17,7 +17,7 @@ use crate::srq::SrqTable;
 use spanwire_base::{Time, TxMeta};
 use spanwire_wire::{NakCode, OpClass, Packet, Qpn, Service};
 
-/// What an engine reads and writes of its queue pair beside its own state.
+/// The state that an engine uses beside its own.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
@@ -25,22 +25,22 @@ pub(crate) struct Common {
     pub(crate) send_cq: CqId,
     pub(crate) recv_cq: CqId,
     pub(crate) init: QpInit,
-    /// All attributes in force, for queries. Those that each packet needs have a field of their
-    /// own.
+    /// All attributes in force, for queries. Attributes that every packet needs have fields of
+    /// their own.
     pub(crate) attr: QpAttr,
     pub(crate) state: QpState,
     pub(crate) dest_qpn: Qpn,
     pub(crate) mtu: Mtu,
     pub(crate) max_rd_atomic: u8,
-    /// What the peer may do through this queue pair.
+    /// The peer's access rights through this queue pair.
     pub(crate) access: Access,
     pub(crate) path: Option<Path>,
     pub(crate) receive: Receive,
-    /// The queue pair is in SQD and `SqDrained` has not been reported yet.
+    /// The queue pair is in SQD and has not reported `SqDrained` yet.
     pub(crate) is_draining: bool,
     /// A request of the peer has arrived.
     pub(crate) is_established: bool,
-    /// Congestion control and pacer, if the queue pair has them.
+    /// Congestion control and pacer, if any.
     pub(crate) flow: Option<Box<Flow>>,
 }
 
@@ -55,14 +55,14 @@ pub(crate) struct Shared<'a> {
     pub(crate) config: &'a Config,
 }
 
-/// Answer of [`QueuePair::poll_transmit`](super::QueuePair::poll_transmit).
+/// Outcome of [`QueuePair::poll_transmit`](super::QueuePair::poll_transmit).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transmit {
     /// A packet was written.
     Sent(TxMeta),
-    /// Nothing may leave now; another event makes this queue pair ready again.
+    /// Nothing may leave now. Another event makes the queue pair ready.
     Idle,
-    /// A request may leave as soon as the endpoint's window has room.
+    /// A request may leave once the endpoint's window has room.
     Blocked,
     /// A packet may leave at this time.
     Paced(Time),
@@ -95,7 +95,7 @@ impl Common {
         }
     }
 
-    /// What every packet must satisfy, whatever it is.
+    /// Checks that apply to every packet: service, state, addresses, partition key.
     #[inline]
     pub(crate) fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
         let props = p.bth.opcode.props();
@@ -115,14 +115,14 @@ impl Common {
         }
     }
 
-    /// Why a packet that arrives before RTR is dropped.
+    /// The reason to drop a packet that arrives before RTR.
     pub(crate) fn drop_before_rtr(&self, p: &Packet<'_>) -> DropReason {
         let checked = self.check_packet(p, Service::Rc);
         debug_assert!(checked.is_err(), "before RTR there is no path");
         checked.err().unwrap_or(DropReason::QpNotReceiving)
     }
 
-    /// A request of the peer arrived: the first one establishes the connection.
+    /// Handles the arrival of a request: the first one establishes the connection.
     #[inline]
     pub(crate) fn on_request_arrived(&mut self, events: &mut Events) {
         let was_established = std::mem::replace(&mut self.is_established, true);
@@ -131,7 +131,7 @@ impl Common {
         }
     }
 
-    /// The event that reports a refusal to our own application; its peer gets a fatal NAK.
+    /// The asynchronous event of our own side for a fatal NAK that the peer gets.
     pub(crate) fn refusal_event(&self, code: NakCode) -> AsyncEvent {
         match code {
             NakCode::InvalidRequest => AsyncEvent::QpReqErr(self.qpn),
@@ -140,13 +140,13 @@ impl Common {
         }
     }
 
-    /// When the next packet may leave, if the pacer delays it.
+    /// The time at which the next packet may leave, if the pacer delays it.
     #[inline]
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         self.flow.as_deref_mut()?.paced_until(now)
     }
 
-    /// Payload bytes of a full packet: the segment of SR, or the path MTU of RC.
+    /// Payload bytes of a full packet: the segment size in SR, the path MTU in RC.
     pub(crate) fn full_bytes(&self) -> u32 {
         self.attr.segment_bytes.unwrap_or(self.mtu.bytes())
     }

@@ -1,4 +1,4 @@
-//! The engine of a queue pair: RC, or SR. The only code that asks which one it is.
+//! The engine of a queue pair, RC or SR. No other file distinguishes them.
 
 use super::common::{Common, Shared, Transmit};
 use super::state::ModifyError;
@@ -14,7 +14,7 @@ use spanwire_base::{Dur, Time};
 use spanwire_loadbalance::Balancer;
 use spanwire_wire::{Packet, Psn};
 
-/// The protocol of a connection with its state.
+/// The state of a connection's protocol.
 #[derive(Debug)]
 pub(crate) enum Engine {
     /// Before RTR, and after RESET.
@@ -24,7 +24,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// The engine of a queue pair that becomes ready to receive; `qp.attr` has its attributes.
+    /// Creates the engine at the transition to RTR, from the attributes in `qp.attr`.
     pub(super) fn new(qp: &Common, config: &Config) -> Self {
         match qp.attr.wire_mode.unwrap_or_default() {
             WireMode::Rc => Self::Rc(Box::new(Rc::new(&qp.init.caps, &qp.attr))),
@@ -88,10 +88,10 @@ impl Engine {
     }
 
     #[inline]
-    pub(super) fn owes_control(&self, qp: &Common) -> bool {
+    pub(super) fn is_control_due(&self, qp: &Common) -> bool {
         match self {
             Self::Unconnected => false,
-            Self::Rc(rc) => rc.owes_control(),
+            Self::Rc(rc) => rc.is_control_due(),
             Self::Sr(sr) => sr.owes_ack(qp.state),
         }
     }
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// A turn in which nothing could be sent may have armed a timer.
+    /// An attempt that sent nothing may have armed a timer.
     #[inline]
     pub(super) fn arms_timers_when_idle(&self) -> bool {
         matches!(self, Self::Sr(_))
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// The PSN expected next, and the one that is sent next.
+    /// The next expected PSN and the next PSN to send.
     pub(super) fn psns(&self) -> (Psn, Psn) {
         match self {
             Self::Unconnected => (Psn::default(), Psn::default()),
@@ -145,12 +145,13 @@ impl Engine {
         }
     }
 
-    /// Packets in flight that requested no acknowledgement. SR's receiver acknowledges by itself.
+    /// Packets in flight after the last one with AckReq. SR has none: its receiver sends ACKs
+    /// without a request.
     #[inline]
-    pub(super) fn unasked_pkts(&self) -> u64 {
+    pub(super) fn no_ack_req_pkts(&self) -> u64 {
         match self {
             Self::Unconnected | Self::Sr(_) => 0,
-            Self::Rc(rc) => rc.requester.unasked_pkts(),
+            Self::Rc(rc) => rc.requester.no_ack_req_pkts(),
         }
     }
 
@@ -162,7 +163,7 @@ impl Engine {
         }
     }
 
-    /// Every request that has begun is complete.
+    /// All requests whose transmission has begun are complete.
     pub(super) fn is_drained(&self) -> bool {
         match self {
             Self::Unconnected => true,
@@ -180,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// Begins to send.
+    /// Starts to send, at the transition to RTS.
     pub(super) fn start(&mut self, attr: &QpAttr, qp: &Common) {
         match self {
             Self::Unconnected => {}
@@ -189,15 +190,15 @@ impl Engine {
         }
     }
 
-    /// No further request begins.
+    /// Stops the transmission of new requests, at the transition to SQD.
     pub(super) fn drain(&mut self) {
         if let Self::Rc(rc) = self {
             rc.requester.drain();
         }
     }
 
-    /// Takes over `given`, which only a drained send queue may change; `all` is all that is in
-    /// force then.
+    /// Applies `given`, attributes that only a drained send queue may change. `all` are those in
+    /// force afterwards.
     pub(super) fn change(&mut self, given: &QpAttr, all: &QpAttr) {
         match self {
             Self::Unconnected => {}
@@ -206,10 +207,10 @@ impl Engine {
         }
     }
 
-    /// Takes `capacity` READs and atomics of the peer at a time from now on.
+    /// Sets the number of READs and atomics that the peer may have outstanding.
     ///
     /// # Errors
-    /// More of them are being answered.
+    /// More are being responded to.
     pub(super) fn set_max_dest_rd_atomic(&mut self, capacity: u8) -> Result<(), ModifyError> {
         let fits = match self {
             Self::Unconnected => true,
@@ -220,7 +221,7 @@ impl Engine {
         if fits { Ok(()) } else { Err(busy) }
     }
 
-    /// The engine has erasure coding and load balancing.
+    /// The protocol supports FEC and load balancing.
     pub(super) fn takes_erasure_and_balance(&self) -> bool {
         matches!(self, Self::Sr(_))
     }
@@ -242,8 +243,8 @@ impl Engine {
         }
     }
 
-    /// Packets request the telemetry of so many switches from now on. Returns the payload of a full
-    /// packet; none if the engine has no telemetry.
+    /// Makes packets request the telemetry of up to `hops` switches. Returns the payload bytes of a
+    /// full packet, or `None` if the protocol has no telemetry.
     pub(super) fn request_int(&mut self, hops: u8, full_bytes: u32) -> Option<u32> {
         match self {
             Self::Unconnected | Self::Rc(_) => None,
@@ -258,7 +259,7 @@ impl Engine {
         }
     }
 
-    /// The send queue takes no further request.
+    /// The send queue is full.
     pub(super) fn is_full(&self) -> bool {
         match self {
             Self::Unconnected => true,

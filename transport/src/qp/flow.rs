@@ -1,5 +1,5 @@
-//! How much may be in flight, and when the next packet may leave: a queue pair's congestion control
-//! with its pacer, and what it is held back by.
+//! Congestion control and pacer of a queue pair: the limit on packets in flight, the departure time
+//! of the next packet, and what limits the flow.
 
 use crate::attr::CongestionControl;
 use crate::config::Config;
@@ -8,97 +8,97 @@ use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, Sent
 use spanwire_pacer::TokenClock;
 use spanwire_wire::{INT_HOP_LEN, INT_MAX_HOPS, IntHop};
 
-/// One queue pair's flow of data to its peer.
+/// The data flow of one queue pair to its peer.
 #[derive(Debug)]
 pub(crate) struct Flow {
     cc: Cc,
     clock: TokenClock,
     mtu_bytes: u32,
-    /// Something waited for window or pacer since the last acknowledgement.
-    cwnd_limited: bool,
-    /// Packets take another way from now on, and congestion control has not been told.
+    /// The congestion window or the pacer limited the flow since the last ACK (`cwnd_limited` or
+    /// `pacing_limited`). Congestion control must not grow an unused window (RFC 9002 7.8).
+    is_cwnd_limited: bool,
+    /// Packets take another path from now on. Congestion control learns it with the next packet.
     has_new_path: bool,
     limit: FlowLimit,
-    /// Since when, and for how long it was held back by what before; of what came before the first
-    /// packet nobody asks.
+    /// Start of the current limit, and the time spent in each earlier one since the first packet.
     limited_since: Option<Time>,
     times: LimitTimes,
-    /// Bytes delivered since it began, and when the last of them were acknowledged.
+    /// Bytes delivered since the flow began, and the time of the last delivery.
     delivered_bytes: u64,
     delivered_at: Time,
-    /// When the packets of the present sample of the delivery rate began to leave.
+    /// Start of the current delivery rate sample: when its first packet left.
     first_sent_at: Time,
-    /// What must be delivered for samples to be of the network again, and not of an application
-    /// that had nothing to send.
+    /// While fewer bytes than this are delivered, samples are app-limited: they measure the
+    /// application, not the path.
     app_limited_until_bytes: u64,
     marked_bytes: u64,
-    /// Of the packet that is timed, where acknowledgements echo nothing.
+    /// Delivery state of the timed packet, for RC, whose ACKs echo no timestamp.
     timed: Option<AtSend>,
 }
 
-/// What a flow was held back by when it last had its turn.
+/// The limit of a flow at its last attempt to send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FlowLimit {
-    /// The application: nothing is posted that was not sent.
+    /// The application: everything posted has been sent (app-limited).
     #[default]
     Application,
-    /// The window of congestion control, or the queue pair's own.
+    /// The congestion window or the queue pair's own window (cwnd-limited).
     Window,
-    /// The pacer.
+    /// The pacer (pacing-limited).
     Pacer,
-    /// The peer: its receive requests, or how far ahead it takes packets.
+    /// The peer: its receive credit, its PSN limit, an RNR wait or outstanding READs.
     Receiver,
     /// The endpoint's window, which all queue pairs share.
     Endpoint,
-    /// Nothing but the port: whenever it takes a packet, there is one.
+    /// Only the port: a packet is ready whenever it takes one.
     Port,
 }
 
 impl FlowLimit {
-    /// All of them.
+    /// All limits.
     pub const ALL: [Self; 6] =
         [Self::Application, Self::Window, Self::Pacer, Self::Receiver, Self::Endpoint, Self::Port];
 }
 
-/// How long a flow was held back by each limit.
+/// Time that a flow spent in each limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitTimes([Dur; FlowLimit::ALL.len()]);
 
 impl LimitTimes {
-    /// How long by this one.
+    /// Time spent in `limit`.
     #[must_use]
     pub fn by(&self, limit: FlowLimit) -> Dur {
         self.0[limit as usize]
     }
 
-    /// Adds a time.
+    /// Adds time spent in `limit`.
     pub fn add(&mut self, limit: FlowLimit, time: Dur) {
         let sum = &mut self.0[limit as usize];
         *sum = *sum + time;
     }
 }
 
-/// What there is to know of a flow.
+/// State and measurements of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowInfo {
-    /// Payload bytes that may be in flight.
+    /// Congestion window in payload bytes.
     pub cwnd_bytes: u64,
-    /// How fast packets may leave, if a rate binds.
+    /// Pacing rate, if a rate limits the flow.
     pub rate: Option<Rate>,
     /// Payload bytes acknowledged.
     pub delivered_bytes: u64,
-    /// Of them, bytes that came marked.
+    /// Those of them in packets marked CE.
     pub marked_bytes: u64,
-    /// What it was held back by last.
+    /// The current limit.
     pub limit: FlowLimit,
-    /// Since when; none before the first packet.
+    /// Since when the current limit applies; `None` before the first packet.
     pub limited_since: Option<Time>,
-    /// How long it was held back by what until then.
+    /// Time spent in each limit until then.
     pub times: LimitTimes,
 }
 
 impl FlowInfo {
-    /// How long it was held back by what until `now`, since its first packet.
+    /// Time spent in each limit since the first packet, until `now`.
     #[must_use]
     pub fn times_at(&self, now: Time) -> LimitTimes {
         let mut times = self.times;
@@ -107,7 +107,8 @@ impl FlowInfo {
     }
 }
 
-/// What a packet takes along to tell the rate of delivery by.
+/// State at the departure of a packet, from which its ACK yields a delivery rate sample
+/// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AtSend {
     delivered_bytes: u64,
@@ -117,7 +118,7 @@ pub(crate) struct AtSend {
 }
 
 impl Flow {
-    /// A flow that begins, in packets of `mtu_bytes` of payload.
+    /// Creates a flow of packets with `mtu_bytes` of payload.
     pub(crate) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Self {
         let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
         let path = Path { mtu_bytes, line_rate, base_rtt };
@@ -129,7 +130,7 @@ impl Flow {
             cc,
             clock,
             mtu_bytes: mtu_bytes.max(1),
-            cwnd_limited: false,
+            is_cwnd_limited: false,
             has_new_path: false,
             limit: FlowLimit::Application,
             limited_since: None,
@@ -143,69 +144,70 @@ impl Flow {
         }
     }
 
-    /// Its packets are to ask switches for telemetry.
+    /// Packets must request INT telemetry.
     pub(crate) fn wants_int(&self) -> bool {
         self.cc.wants_int()
     }
 
-    /// Packets that may be in flight, at least one.
+    /// The congestion window in packets, at least one.
     #[inline]
     pub(crate) fn window_pkts(&self) -> u32 {
         let pkts = self.cc.cwnd_bytes() / u64::from(self.mtu_bytes);
         u32::try_from(pkts).unwrap_or(u32::MAX).max(1)
     }
 
-    /// When the next packet, which is there, may leave; none if now.
+    /// The time at which the next packet may leave, or `None` if it may leave now. A packet must be
+    /// ready: waiting for the pacer counts as cwnd-limited.
     #[inline]
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         let until = self.probe_paced_until(now);
-        self.cwnd_limited |= until.is_some();
+        self.is_cwnd_limited |= until.is_some();
         until
     }
 
-    /// As [`Flow::paced_until`] for a packet that only asks for a sign: that more is there to be
-    /// sent than leaves does not follow.
+    /// As [`Flow::paced_until`] for a probe. A delayed probe does not show that more data are
+    /// ready, so the flow does not become cwnd-limited.
     #[inline]
     pub(crate) fn probe_paced_until(&mut self, now: Time) -> Option<Time> {
         if self.clock.is_due(now) {
             return None;
         }
-        self.hold(now, FlowLimit::Pacer);
+        self.set_limit(now, FlowLimit::Pacer);
         Some(self.clock.next())
     }
 
-    /// It had its turn and nothing could leave.
+    /// An attempt to send ended without a packet, because of `limit`.
     pub(crate) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
         if limit == FlowLimit::Application {
             self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
         }
-        self.hold(now, limit);
+        self.set_limit(now, limit);
     }
 
-    /// As many packets are in flight as may be. It was congestion control that held the flow back
-    /// only if its window is no wider than the `own_pkts` that the queue pair has anyway.
+    /// The window is full. The flow is cwnd-limited only if the congestion window is not wider than
+    /// `own_pkts`, the queue pair's own window.
     pub(crate) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
-        self.cwnd_limited |= self.window_pkts() <= own_pkts;
-        self.hold(now, FlowLimit::Window);
+        self.is_cwnd_limited |= self.window_pkts() <= own_pkts;
+        self.set_limit(now, FlowLimit::Window);
     }
 
-    /// The window is full, and nothing is left to send: the flow is limited by its application.
-    /// Delivery rate samples stay valid, because the window was used to the end.
+    /// The window is full and nothing is left to send: the flow is limited by its application.
+    /// Delivery rate samples stay valid, because the window was fully used.
     pub(crate) fn on_window_full_and_idle(&mut self, now: Time) {
-        self.hold(now, FlowLimit::Application);
+        self.set_limit(now, FlowLimit::Application);
     }
 
-    /// A packet left; `inflight_bytes` with it.
+    /// A packet left; `inflight_bytes` includes it.
     pub(crate) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> AtSend {
         if sent.inflight_bytes <= u64::from(sent.bytes) {
-            // After a pause: nothing was in flight that a sample could begin with.
+            // Nothing else was in flight, so the sample begins now, not before the pause.
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
         if std::mem::take(&mut self.has_new_path) {
             self.cc.on_path_change(now);
         }
         self.limited_since.get_or_insert(now);
-        self.hold(now, FlowLimit::Port);
+        self.set_limit(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
@@ -218,18 +220,18 @@ impl Flow {
             delivered_bytes: self.delivered_bytes,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
-            // Also when exactly that much is delivered: this packet is the first after the pause.
+            // `>=`: the first packet after an app-limited pause is app-limited as well.
             // draft-cheng-iccrg-delivery-rate-estimation 3.4.
             is_app_limited: self.app_limited_until_bytes >= self.delivered_bytes.max(1),
         }
     }
 
-    /// The packet that just left is the one that is timed.
-    pub(crate) fn time(&mut self, at_send: AtSend) {
+    /// The packet that just left is the timed one.
+    pub(crate) fn set_timed(&mut self, at_send: AtSend) {
         self.timed = Some(at_send);
     }
 
-    /// What was known when the packet left that was timed.
+    /// The state at the departure of the timed packet.
     pub(crate) fn take_timed(&mut self) -> Option<AtSend> {
         self.timed.take()
     }
@@ -260,16 +262,16 @@ impl Flow {
         if ack.acked_bytes > 0 {
             self.delivered_at = now;
         }
-        ack.cwnd_limited = std::mem::take(&mut self.cwnd_limited);
+        ack.cwnd_limited = std::mem::take(&mut self.is_cwnd_limited);
         match int {
             [] => self.cc.on_ack(now, &ack),
             records => self.on_ack_with_int(now, &ack, records),
         }
-        self.refresh(now);
+        self.update_rate(now);
     }
 
-    /// As switches are believed to have written the records: who lies here slows down, or spoils,
-    /// its own data. A port without a rate has no utilisation and is passed over.
+    /// Reports an ACK with INT records, which are trusted: forged ones affect only their sender's
+    /// own flow. A record without a link rate has no utilisation and is skipped.
     #[inline(never)]
     fn on_ack_with_int(&mut self, now: Time, ack: &Ack<'_>, records: &[[u8; INT_HOP_LEN]]) {
         let none = Hop { at: Time::ZERO, tx_bytes: 0, queue_bytes: 0, rate: Rate::from_bps(1) };
@@ -290,34 +292,34 @@ impl Flow {
         self.cc.on_ack(now, &ack);
     }
 
-    /// Packets of `bytes` were lost.
+    /// Reports the loss of packets of `bytes`.
     pub(crate) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
         self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes });
-        self.refresh(now);
+        self.update_rate(now);
     }
 
-    /// The next packet takes another way.
+    /// The next packet takes another path.
     pub(crate) fn on_path_change(&mut self) {
         self.has_new_path = true;
     }
 
-    /// A congestion notification came.
+    /// Reports a CNP.
     pub(crate) fn on_cnp(&mut self, now: Time) {
         self.cc.on_cnp(now);
-        self.refresh(now);
+        self.update_rate(now);
     }
 
-    /// When [`Flow::handle_timeout`] has something to do.
+    /// The next deadline for [`Flow::handle_timeout`].
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.cc.poll_timeout()
     }
 
-    /// Does what is due at `now`.
+    /// Handles the timers of congestion control that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         while self.cc.poll_timeout().is_some_and(|due| due <= now) {
             self.cc.handle_timeout(now);
         }
-        self.refresh(now);
+        self.update_rate(now);
     }
 
     pub(crate) fn info(&self) -> FlowInfo {
@@ -332,9 +334,9 @@ impl Flow {
         }
     }
 
-    /// From `now` on it is held back by `limit`.
+    /// Sets the limit in force from `now` on and adds up the time of the previous one.
     #[inline]
-    fn hold(&mut self, now: Time, limit: FlowLimit) {
+    fn set_limit(&mut self, now: Time, limit: FlowLimit) {
         if self.limit != limit {
             if let Some(since) = &mut self.limited_since {
                 self.times.add(self.limit, now.since(std::mem::replace(since, now)));
@@ -343,16 +345,17 @@ impl Flow {
         }
     }
 
-    fn refresh(&mut self, now: Time) {
+    fn update_rate(&mut self, now: Time) {
         self.clock.set_rate(now, self.cc.rate());
     }
 }
 
-/// Packets that may leave at once after a pause, beside the one that is due.
+/// Burst of the token clock: packets that may leave at once after a pause, beside the one that is
+/// due.
 const BURST_PKTS: u32 = 2;
-/// Preamble, frame check and gap of an Ethernet frame.
+/// Preamble, frame check sequence and inter-packet gap of Ethernet.
 const FRAME_OVERHEAD_BYTES: u32 = 24;
-/// The same with the headers of a packet.
+/// The same plus the headers of a packet.
 const WIRE_OVERHEAD_BYTES: u32 = 130;
 
 #[cfg(test)]
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn times_at__count_each_limit_from_the_first_packet_on() {
+    fn times_at__adds_up_each_limit_from_the_first_packet_on() {
         let mut f = flow("fixed", &[("window_pkts", "3"), ("rate_mbps", "100")]);
         f.on_limit(at(10), FlowLimit::Application, 0);
         assert_eq!(f.info().times_at(at(1000)), LimitTimes::default());
@@ -413,14 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn window_pkts__is_never_none() {
+    fn window_pkts__is_at_least_one() {
         let mut f = flow("fixed", &[("window_pkts", "1")]);
         f.mtu_bytes = 60_000;
         assert_eq!(f.window_pkts(), 1);
     }
 
     #[test]
-    fn on_ack__tells_the_rate_of_delivery() {
+    fn on_ack__samples_the_delivery_rate() {
         let mut f = flow("bbr", &[]);
         let mut now = at(1000);
         // A packet each 10 us, acknowledged after 100: 0.1 bytes a nanosecond.
@@ -477,7 +480,7 @@ mod tests {
             }
             f.info().cwnd_bytes
         };
-        assert_eq!(window_after(true), 125_000, "each record is the first of its way");
+        assert_eq!(window_after(true), 125_000, "each record is the first of its path");
         assert!(window_after(false) < 20_000);
     }
 

@@ -1,8 +1,8 @@
-//! The queue pair: what verbs see of it, and the only place that knows its engine.
+//! The queue pair as the verbs see it. Only this module knows its engine.
 //!
-//! [`Common`] is what both engines share. An [`Engine`] is RC ([`crate::rc`]) or SR
-//! ([`crate::sr`]); it is chosen at the transition to RTR and borrows [`Common`] and the endpoint's
-//! tables for one call. Each question that depends on the engine is one method in `engine.rs`.
+//! [`Common`] is the state that both protocols share. An [`Engine`] is RC ([`crate::rc`]) or SR
+//! ([`crate::sr`]). It is chosen at the transition to RTR and borrows [`Common`] and the endpoint's
+//! tables for one call. Each operation that depends on the protocol is one method in `engine.rs`.
 
 pub(crate) mod common;
 pub(crate) mod complete;
@@ -30,7 +30,7 @@ use crate::blocks::BlockMemory;
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use crate::mr::PdId;
-use crate::schedule::{Held, Room};
+use crate::schedule::{InFlight, Room};
 use crate::srq::SrqTable;
 use common::{Common, Shared, Transmit};
 use engine::Engine;
@@ -52,7 +52,7 @@ impl QueuePair {
         Self { common: Common::new(qpn, init), engine: Engine::Unconnected }
     }
 
-    /// Takes a packet addressed to this queue pair. The bytes have passed the wire's checks.
+    /// Handles a packet addressed to this queue pair. Its headers and ICRC have been checked.
     pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
         self.engine.handle_packet(&mut self.common, now, p, sh);
         self.check_invariants();
@@ -76,7 +76,7 @@ impl QueuePair {
         }
     }
 
-    /// Writes the next packet with data, if one may leave.
+    /// Writes the next packet with data, if one may leave now.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -89,27 +89,27 @@ impl QueuePair {
         sent
     }
 
-    /// Writes the packet without data that is due, if [`QueuePair::owes_control`].
+    /// Writes the control packet that is due ([`QueuePair::is_control_due`]).
     pub(crate) fn poll_control(
         &mut self,
         now: Time,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        if !self.owes_control() {
+        if !self.is_control_due() {
             return Transmit::Idle;
         }
         self.engine.poll_control(&mut self.common, now, frame, sh)
     }
 
-    /// An acknowledgement, a refusal or a notification is due: a packet without data.
+    /// An ACK, NAK or CNP is due: a packet without data.
     #[inline]
-    pub(crate) fn owes_control(&self) -> bool {
-        self.engine.owes_control(&self.common)
+    pub(crate) fn is_control_due(&self) -> bool {
+        self.engine.is_control_due(&self.common)
     }
 
-    /// When [`QueuePair::handle_timeout`] has something to do. Timers of a queue pair that does not
-    /// send are not reported: nothing would stop them.
+    /// The next deadline for [`QueuePair::handle_timeout`]. Timers of a queue pair that does not
+    /// send are not reported, because nothing would stop them.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let own = self.engine.next_deadline(&self.common);
@@ -122,7 +122,8 @@ impl QueuePair {
         }
     }
 
-    /// As [`QueuePair::next_deadline`], if it may be earlier now because nothing could be sent.
+    /// As [`QueuePair::next_deadline`], if an attempt that sent nothing may have armed an earlier
+    /// timer.
     pub(crate) fn idle_deadline(&self) -> Option<Time> {
         if self.engine.arms_timers_when_idle() { self.next_deadline() } else { None }
     }
@@ -139,13 +140,13 @@ impl QueuePair {
         self.common.state
     }
 
-    /// A packet or a response is outstanding, so a timer must run, unless the timeout is infinite.
+    /// A packet or a response is outstanding and the timeout is finite, so a timer must run.
     pub(crate) fn needs_timer(&self) -> bool {
         self.common.state.sends() && self.engine.needs_timer()
     }
 
-    /// Everything outstanding is to be retransmitted and has not left yet: the schedule drives the
-    /// queue pair, not a timer.
+    /// Everything outstanding waits for its retransmission. The schedule drives the queue pair
+    /// then, not a timer.
     pub(crate) fn has_nothing_in_flight(&self) -> bool {
         self.engine.has_nothing_in_flight()
     }
@@ -154,7 +155,7 @@ impl QueuePair {
         &self.common.init
     }
 
-    /// The attributes in force, with the present PSNs.
+    /// The attributes in force, with the current PSNs.
     pub(crate) fn attr(&self) -> QpAttr {
         let attr = self.common.attr;
         let state = Some(self.common.state);
@@ -172,22 +173,22 @@ impl QueuePair {
         self.common.receive.srq() == Some(srq)
     }
 
-    /// Packets in flight: the share of the endpoint's window in use.
+    /// Packets in flight, which count against the endpoint's window.
     pub(crate) fn in_flight_pkts(&self) -> u64 {
         self.engine.in_flight_pkts()
     }
 
-    /// The shares of the endpoint's windows in use.
+    /// The packets that count against the endpoint's windows.
     #[inline]
-    pub(crate) fn held(&self) -> Held {
-        Held { pkts: self.in_flight_pkts(), unasked_pkts: self.engine.unasked_pkts() }
+    pub(crate) fn in_flight(&self) -> InFlight {
+        InFlight { pkts: self.in_flight_pkts(), no_ack_req_pkts: self.engine.no_ack_req_pkts() }
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
         self.engine.srtt()
     }
 
-    /// The share of the port.
+    /// The weight in deficit round robin.
     pub(crate) fn weight(&self) -> u8 {
         self.common.attr.weight.unwrap_or(1)
     }
@@ -202,17 +203,18 @@ impl QueuePair {
         self.common.flow.as_ref().map(|flow| flow.info())
     }
 
-    /// Frees the memory of FEC blocks: nothing more is received.
+    /// Frees the memory of FEC blocks. Nothing is received afterwards.
     pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
         self.engine.forget_blocks(memory);
     }
 
-    /// Drops the receive requests without completions; those of a shared queue return to it.
-    pub(crate) fn give_back(&mut self, srqs: &mut SrqTable) {
+    /// Drops the receive requests without completions. Those taken from a shared queue return to
+    /// it.
+    pub(crate) fn return_receives(&mut self, srqs: &mut SrqTable) {
         self.common.receive.clear(srqs);
     }
 
-    /// A receive request was posted: a sender that may be waiting for it is informed.
+    /// A receive request was posted: the engine advertises it to a peer that may need one.
     pub(crate) fn on_receive_posted(&mut self) {
         self.engine.on_receive_posted();
     }

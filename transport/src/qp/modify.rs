@@ -41,7 +41,7 @@ impl QueuePair {
         match (from, to) {
             (_, QpState::Reset) => {
                 self.forget_blocks(sh.block_memory);
-                self.give_back(sh.srqs);
+                self.return_receives(sh.srqs);
                 self.reset();
             }
             (QpState::Err, QpState::Err) => {}

@@ -163,7 +163,7 @@ impl Receive {
             }
             Source::Shared(srq) => {
                 while let Some(taken) = self.ahead.pop_back().or_else(|| self.taken.take()) {
-                    srqs.give_back(*srq, &taken);
+                    srqs.return_request(*srq, &taken);
                 }
             }
         }

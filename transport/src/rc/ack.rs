@@ -1,26 +1,26 @@
-//! What is owed to the peer: at most one acknowledgement at a time.
+//! ACKs of RC: at most one is pending.
 
 use spanwire_wire::{NakCode, Psn, Syndrome};
 
-/// An ACK, NAK or RNR NAK that has not left yet.
+/// An ACK, NAK or RNR NAK that has not been sent yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Owed {
+pub(crate) struct PendingAck {
     pub(crate) psn: Psn,
     pub(crate) syndrome: Syndrome,
     pub(crate) msn: u32,
 }
 
-/// The acknowledgement owed by one queue pair.
+/// The pending ACK of one queue pair.
 ///
-/// Acknowledgements are cumulative, so a newer one replaces an older one that is still waiting:
-/// everything a burst of received packets owes becomes one packet. There is no delay timer. The
-/// asker decides how often by the AckReq bit; the driver's burst decides how many become one.
+/// ACKs are cumulative, so a newer one replaces a pending older one: a burst of received packets
+/// causes one ACK. There is no delay timer. The requester sets the frequency by AckReq; the
+/// driver's burst size determines how many ACKs coalesce.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
-    pending: Option<Owed>,
+    pending: Option<PendingAck>,
 }
 
-impl Owed {
+impl PendingAck {
     /// A positive acknowledgement of everything up to `psn`.
     pub(crate) fn ack(psn: Psn, msn: u32) -> Self {
         Self { psn, syndrome: Syndrome::Ack { credits: NO_CREDIT_LIMIT }, msn }
@@ -37,41 +37,42 @@ impl Owed {
 }
 
 impl Acks {
-    /// Takes note of what is owed.
+    /// Schedules `ack`, in place of a pending one.
     ///
-    /// A NAK that is still waiting stays when the new one only repeats what came before it: the
-    /// NAK says that too, and it is sent only once.
-    pub(crate) fn owe(&mut self, owed: Owed) {
+    /// A pending NAK is kept if `ack` only acknowledges packets before it: the NAK does that too,
+    /// and it is sent only once.
+    pub(crate) fn schedule(&mut self, ack: PendingAck) {
         let keeps =
-            self.pending.is_some_and(|p| !p.is_ack() && owed.is_ack() && owed.psn.is_before(p.psn));
+            self.pending.is_some_and(|p| !p.is_ack() && ack.is_ack() && ack.psn.is_before(p.psn));
         if !keeps {
-            self.pending = Some(owed);
+            self.pending = Some(ack);
         }
     }
 
-    /// A READ response will say all of it: it acknowledges every earlier packet.
-    pub(crate) fn subsume(&mut self) {
+    /// Drops the pending ACK: a READ or atomic response follows, which acknowledges every earlier
+    /// packet.
+    pub(crate) fn cancel(&mut self) {
         self.pending = None;
     }
 
-    /// What is owed now.
-    pub(crate) fn pending(&self) -> Option<Owed> {
+    /// The pending ACK.
+    pub(crate) fn pending(&self) -> Option<PendingAck> {
         self.pending
     }
 
-    /// There is one.
+    /// An ACK is pending.
     #[inline]
-    pub(crate) fn is_owed(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// It was sent.
-    pub(crate) fn paid(&mut self) {
+    /// The pending ACK was sent.
+    pub(crate) fn on_sent(&mut self) {
         self.pending = None;
     }
 }
 
-/// "No credit limit": what rxe sends and ignores on receipt. Flow control is RNR.
+/// "No credit limit", which rxe sends and ignores. RC's flow control is RNR.
 pub(crate) const NO_CREDIT_LIMIT: u8 = 31;
 
 #[cfg(test)]
@@ -83,33 +84,37 @@ mod tests {
     }
 
     #[test]
-    fn owe__coalesces_to_the_newest() {
+    fn schedule__coalesces_to_the_newest() {
         let mut a = Acks::default();
-        a.owe(Owed::ack(psn(1), 1));
-        a.owe(Owed::ack(psn(5), 2));
-        assert_eq!(a.pending(), Some(Owed::ack(psn(5), 2)));
-        a.paid();
+        a.schedule(PendingAck::ack(psn(1), 1));
+        a.schedule(PendingAck::ack(psn(5), 2));
+        assert_eq!(a.pending(), Some(PendingAck::ack(psn(5), 2)));
+        a.on_sent();
         assert_eq!(a.pending(), None);
     }
 
     #[test]
-    fn owe__an_echo_does_not_swallow_a_nak_but_progress_does() {
+    fn schedule__progress_replaces_a_nak_and_an_older_ack_does_not() {
         let mut a = Acks::default();
-        let nak = Owed::nak(psn(5), NakCode::SequenceError, 0);
-        a.owe(Owed::ack(psn(3), 0));
-        a.owe(nak);
-        a.owe(Owed::ack(psn(4), 0));
+        let nak = PendingAck::nak(psn(5), NakCode::SequenceError, 0);
+        a.schedule(PendingAck::ack(psn(3), 0));
+        a.schedule(nak);
+        a.schedule(PendingAck::ack(psn(4), 0));
         assert_eq!(a.pending(), Some(nak));
-        a.owe(Owed::ack(psn(5), 1));
-        assert_eq!(a.pending(), Some(Owed::ack(psn(5), 1)), "the gap closed before the NAK left");
+        a.schedule(PendingAck::ack(psn(5), 1));
+        assert_eq!(
+            a.pending(),
+            Some(PendingAck::ack(psn(5), 1)),
+            "the gap closed before the NAK left"
+        );
     }
 
     #[test]
-    fn owe__compares_across_the_wrap() {
+    fn schedule__compares_across_the_wrap() {
         let mut a = Acks::default();
-        let nak = Owed::nak(psn(0), NakCode::SequenceError, 0);
-        a.owe(nak);
-        a.owe(Owed::ack(psn(0xff_ffff), 0));
+        let nak = PendingAck::nak(psn(0), NakCode::SequenceError, 0);
+        a.schedule(nak);
+        a.schedule(PendingAck::ack(psn(0xff_ffff), 0));
         assert_eq!(a.pending(), Some(nak));
     }
 }

@@ -1,48 +1,48 @@
-//! RC's notification point, which answers a marked packet with a CNP, and the rate limit on CNPs
-//! from the peer.
+//! Congestion notification of RC: CNPs for received packets marked CE (notification point), and the
+//! rate limit on received CNPs.
 
 use spanwire_base::{Dur, Time};
 use spanwire_wire::OpClass;
 
-/// The congestion notifications that one queue pair owes: at most one at a time, and not too often.
+/// The CNPs of one queue pair: at most one is due, at most one each `INTERVAL`.
 #[derive(Debug, Default)]
 pub(super) struct Cnps {
-    is_owed: bool,
-    not_before: Time,
-    /// The peer's are ignored before this.
-    none_counts_before: Time,
+    is_due: bool,
+    next_at: Time,
+    /// CNPs of the peer are ignored before this.
+    accept_from: Time,
 }
 
 impl Cnps {
-    /// A packet came marked.
+    /// A packet marked CE arrived.
     pub(super) fn on_marked(&mut self, now: Time, class: OpClass) {
-        if now >= self.not_before && class != OpClass::Notification {
-            self.is_owed = true;
-            self.not_before = now + INTERVAL;
+        if now >= self.next_at && class != OpClass::Notification {
+            self.is_due = true;
+            self.next_at = now + INTERVAL;
         }
     }
 
-    /// Whether a CNP of the peer counts: one each round trip, or each `INTERVAL` before a round
-    /// trip is known.
-    pub(super) fn counts(&mut self, now: Time, srtt: Option<Dur>) -> bool {
-        let counts = now >= self.none_counts_before;
-        if counts {
-            self.none_counts_before = now + srtt.unwrap_or(INTERVAL);
+    /// Accepts a CNP of the peer, or ignores it: one each round trip, or each `INTERVAL` before a
+    /// round trip is measured.
+    pub(super) fn accept(&mut self, now: Time, srtt: Option<Dur>) -> bool {
+        let is_accepted = now >= self.accept_from;
+        if is_accepted {
+            self.accept_from = now + srtt.unwrap_or(INTERVAL);
         }
-        counts
+        is_accepted
     }
 
-    pub(super) fn are_owed(&self) -> bool {
-        self.is_owed
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due
     }
 
-    /// The CNP that was due leaves.
+    /// The CNP is being sent.
     pub(super) fn on_sent(&mut self) {
-        self.is_owed = false;
+        self.is_due = false;
     }
 }
 
-/// One notification in so long a time.
+/// Minimum interval between CNPs.
 ///
 /// # Source
 /// DCQCN 3.1 (SIGCOMM 2015): N = 50 us; adapters have the same default.
@@ -53,27 +53,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_marked__owes_one_in_50_us() {
+    fn on_marked__schedules_one_in_50_us() {
         let mut c = Cnps::default();
         let at = |us| Time::ZERO + Dur::from_us(us);
-        let mut owed = |us, class| {
-            c.is_owed = false;
+        let mut due = |us, class| {
+            c.is_due = false;
             c.on_marked(at(us), class);
-            c.are_owed()
+            c.is_due()
         };
-        assert!(!owed(0, OpClass::Notification), "never for one of its own");
-        assert!(owed(1, OpClass::Request));
-        assert!(!owed(50, OpClass::Response));
-        assert!(owed(51, OpClass::Response));
+        assert!(!due(0, OpClass::Notification), "a CNP causes no CNP");
+        assert!(due(1, OpClass::Request));
+        assert!(!due(50, OpClass::Response));
+        assert!(due(51, OpClass::Response));
     }
 
     #[test]
-    fn counts__once_in_a_round_trip() {
+    fn accept__once_in_a_round_trip() {
         let mut c = Cnps::default();
         let at = |us| Time::ZERO + Dur::from_us(us);
         let srtt = Some(Dur::from_us(20));
-        assert!(c.counts(at(0), None), "the first");
-        assert_eq!([1, 49, 50].map(|us| c.counts(at(us), srtt)), [false, false, true]);
-        assert_eq!([51, 69, 70].map(|us| c.counts(at(us), srtt)), [false, false, true]);
+        assert!(c.accept(at(0), None), "the first");
+        assert_eq!([1, 49, 50].map(|us| c.accept(at(us), srtt)), [false, false, true]);
+        assert_eq!([51, 69, 70].map(|us| c.accept(at(us), srtt)), [false, false, true]);
     }
 }

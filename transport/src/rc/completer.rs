@@ -1,4 +1,4 @@
-//! The completer: what a response means for what was sent. Reads the requester, changes nothing.
+//! The completer: evaluates ACKs and responses against the requester, without changing it.
 
 use super::request::Request;
 use super::requester::{Requester, Unwrapped};
@@ -8,39 +8,40 @@ use crate::verbs::WrOp;
 use crate::wc::WcStatus;
 use spanwire_wire::{AethRepr, NakCode, Psn, Syndrome};
 
-/// What an acknowledgement packet says. `upto` is one past the last unwrapped PSN it acknowledges.
+/// The outcome of an ACK or NAK. `upto` is one past the last unwrapped PSN that it acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AckOutcome {
-    /// Nothing.
+    /// No effect.
     Drop(DropReason),
-    /// All before `upto` arrived. With `lost_response`, it jumped over a READ or an atomic whose
-    /// responses must therefore have been lost from that number on.
+    /// Everything before `upto` has arrived. `lost_response`: the ACK is of a later packet than a
+    /// READ or atomic whose responses are missing from that number on, so they were lost.
     Acked { upto: u64, lost_response: Option<u64> },
-    /// All before `upto` arrived, `upto` itself did not.
+    /// Everything before `upto` has arrived, `upto` has not.
     SequenceError { upto: u64 },
-    /// All before `upto` arrived; `upto` found no receive request. Try again after the time that
-    /// the 5-bit code says.
+    /// Everything before `upto` has arrived; `upto` found no receive request (RNR). `timer` is the
+    /// 5-bit code of the time to wait.
     ReceiverNotReady { upto: u64, timer: u8 },
-    /// All before `upto` arrived; `upto` was refused for good.
+    /// Everything before `upto` has arrived; `upto` was refused with a fatal NAK.
     Refused { upto: u64, status: WcStatus },
 }
 
-/// What a READ response or an atomic's acknowledgement says.
+/// The outcome of a READ response or an atomic's ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ResponseOutcome {
-    /// Nothing.
+    /// No effect.
     Drop(DropReason),
-    /// Responses from number `from` up to this one were lost.
+    /// The responses from number `from` up to this one were lost.
     Gap { from: u64 },
-    /// Its payload belongs at byte `offset` of the request `wqe`; all before `upto` arrived.
+    /// The payload belongs at byte `offset` of the request `wqe`; everything before `upto` has
+    /// arrived.
     Place { wqe: usize, offset: u32, upto: u64 },
 }
 
-/// Judges an ACK or NAK.
+/// Checks an ACK or NAK.
 ///
 /// A plain ACK never completes a READ or an atomic: rxe acknowledges duplicates with the newest
-/// PSN, which may be an atomic's (capture 78). When it reaches past one, the responses were lost,
-/// since responses leave in the order of their PSNs.
+/// PSN, which may be an atomic's (capture 78). Responses leave in PSN order. An ACK of a later
+/// packet therefore shows that the missing responses were lost.
 pub(crate) fn check_ack(requester: &Requester, psn: Psn, aeth: &AethRepr) -> AckOutcome {
     let number = match requester.unwrap(psn) {
         Unwrapped::Outstanding(number) => number,
@@ -52,16 +53,16 @@ pub(crate) fn check_ack(requester: &Requester, psn: Psn, aeth: &AethRepr) -> Ack
         (Syndrome::Reserved(_), _) => AckOutcome::Drop(DropReason::BadSyndrome),
         (Syndrome::Ack { .. }, None) => AckOutcome::Acked { upto: number + 1, lost_response: None },
         (Syndrome::Ack { .. }, Some(m)) => AckOutcome::Acked { upto: m, lost_response: Some(m) },
-        // A NAK speaks for `number` itself, so a READ that starts right there is not jumped over.
+        // A NAK is of `number` itself, so a READ that starts there has lost no response.
         (_, Some(m)) if m < number => AckOutcome::Acked { upto: m, lost_response: Some(m) },
         (Syndrome::RnrNak { timer }, _) => AckOutcome::ReceiverNotReady { upto: number, timer },
         (Syndrome::Nak(code), _) => check_nak(number, code),
     }
 }
 
-/// Judges an ACK or NAK of what was not sent: it means nothing, but for one. A peer that has had
-/// everything and then gets a packet from further ahead, a forged one, names the next PSN, and its
-/// NAK may have taken the place of an acknowledgement.
+/// Checks an ACK or NAK of a PSN that was not sent. Only one case has an effect: a sequence NAK of
+/// the next PSN acknowledges everything. A peer that has received everything sends it on a forged
+/// packet further ahead, and it may have replaced an ACK.
 fn check_beyond(requester: &Requester, psn: Psn, syndrome: Syndrome) -> AckOutcome {
     let sequence_error = syndrome == Syndrome::Nak(NakCode::SequenceError);
     match requester.next_unsent(psn).filter(|_| sequence_error) {
@@ -84,22 +85,22 @@ fn check_nak(upto: u64, code: NakCode) -> AckOutcome {
     }
 }
 
-/// Judges a READ response of `payload_len` bytes.
+/// Checks a READ response of `payload_len` bytes.
 ///
-/// The opcode's First, Middle, Last or Only is not looked at: rxe answers a repeated tail with
-/// Middle or Last first, the specification with First; the place in the message decides how long
-/// the payload must be.
+/// First, Middle, Last or Only in the opcode are ignored. rxe responds to a duplicate READ of a
+/// tail with Middle or Last first, the specification with First. The position in the message
+/// determines the payload's length.
 pub(crate) fn check_response(
     requester: &Requester,
     psn: Psn,
     payload_len: u32,
     mtu: Mtu,
 ) -> ResponseOutcome {
-    let (number, wqe, request) = match awaited(requester, psn, |op| matches!(op, WrOp::Read { .. }))
-    {
-        Err(outcome) => return outcome,
-        Ok(found) => found,
-    };
+    let (number, wqe, request) =
+        match next_response(requester, psn, |op| matches!(op, WrOp::Read { .. })) {
+            Err(outcome) => return outcome,
+            Ok(found) => found,
+        };
     let offset = request.offset_of(number, mtu);
     if payload_len != (request.wqe.len - offset).min(mtu.bytes()) {
         return ResponseOutcome::Drop(DropReason::BadResponseLength);
@@ -107,13 +108,13 @@ pub(crate) fn check_response(
     ResponseOutcome::Place { wqe, offset, upto: number + 1 }
 }
 
-/// Judges an atomic operation's acknowledgement.
+/// Checks an atomic operation's ACK.
 pub(crate) fn check_atomic_ack(
     requester: &Requester,
     psn: Psn,
     syndrome: Syndrome,
 ) -> ResponseOutcome {
-    match awaited(requester, psn, WrOp::is_atomic) {
+    match next_response(requester, psn, WrOp::is_atomic) {
         Err(outcome) => outcome,
         Ok(_) if !matches!(syndrome, Syndrome::Ack { .. }) => {
             ResponseOutcome::Drop(DropReason::BadSyndrome)
@@ -122,8 +123,9 @@ pub(crate) fn check_atomic_ack(
     }
 }
 
-/// The request whose response is missing next, if `psn` is that response's: number, index, request.
-fn awaited(
+/// The request whose response is missing next, if `psn` belongs to that response: number, index,
+/// request.
+fn next_response(
     requester: &Requester,
     psn: Psn,
     is_kind: fn(WrOp) -> bool,
@@ -165,12 +167,12 @@ mod tests {
         let may = Allowance {
             qp_pkts: 99,
             endpoint_pkts: 99,
-            unasked_pkts: 99,
+            no_ack_req_pkts: 99,
             mtu: MTU,
             max_rd_atomic: 4,
             read_chunk_pkts: 32,
             ack_req_interval_pkts: 16,
-            begins: true,
+            new_requests: true,
         };
         while let Next::Segment(s) = r.next(&may) {
             r.advance(&s);
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn check_ack__drops_what_is_not_outstanding_or_not_defined() {
+    fn check_ack__drops_psns_not_outstanding_and_undefined_syndromes() {
         let drop = AckOutcome::Drop;
         assert_eq!(ack(9, ACK), drop(DropReason::StaleResponse));
         assert_eq!(ack(16, ACK), drop(DropReason::ResponseBeyondSent));
@@ -208,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn check_ack__a_nak_of_the_next_psn_acknowledges_all_that_was_sent() {
+    fn check_ack__a_nak_of_the_next_psn_acknowledges_everything_sent() {
         let nak = |code| Syndrome::Nak(code);
-        assert_eq!(ack(16, nak(NakCode::SequenceError)), acked(2, Some(2)), "but for a READ");
+        assert_eq!(ack(16, nak(NakCode::SequenceError)), acked(2, Some(2)), "up to a READ");
         let mut r = sent();
         r.acknowledge(5);
-        while r.pop_done().is_some() {}
+        while r.pop_acked().is_some() {}
         let at = |r: &Requester, psn, syndrome| {
             check_ack(r, Psn::new(psn), &AethRepr { syndrome, msn: 0 })
         };
@@ -228,13 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn check_ack__a_nak_speaks_for_its_own_number() {
+    fn check_ack__a_nak_acknowledges_everything_before_its_psn() {
         let nak = |psn, code| ack(psn, Syndrome::Nak(code));
         let upto = 1;
         assert_eq!(nak(11, NakCode::SequenceError), AckOutcome::SequenceError { upto });
         let upto = 2;
         assert_eq!(nak(12, NakCode::SequenceError), AckOutcome::SequenceError { upto });
-        assert_eq!(nak(13, NakCode::SequenceError), acked(2, Some(2)), "over a READ");
+        assert_eq!(
+            nak(13, NakCode::SequenceError),
+            acked(2, Some(2)),
+            "behind a READ without its responses"
+        );
         let cases = [
             (NakCode::InvalidRequest, WcStatus::RemInvReqErr),
             (NakCode::RemoteAccess, WcStatus::RemAccessErr),
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn check_atomic_ack__answers_only_the_atomic_that_is_next() {
+    fn check_atomic_ack__completes_only_the_next_atomic() {
         use ResponseOutcome::{Drop, Gap, Place};
         let mut r = sent();
         let remote = RemoteAddr::default();
@@ -263,12 +269,12 @@ mod tests {
         let may = Allowance {
             qp_pkts: 99,
             endpoint_pkts: 99,
-            unasked_pkts: 99,
+            no_ack_req_pkts: 99,
             mtu: MTU,
             max_rd_atomic: 4,
             read_chunk_pkts: 32,
             ack_req_interval_pkts: 16,
-            begins: true,
+            new_requests: true,
         };
         while let Next::Segment(s) = r.next(&may) {
             r.advance(&s);
@@ -276,7 +282,7 @@ mod tests {
         let at = |r: &Requester, psn| check_atomic_ack(r, Psn::new(psn), ACK);
         assert_eq!(at(&r, 17), Gap { from: 2 }, "the READ before it comes first");
         r.acknowledge(5);
-        while r.pop_done().is_some() {}
+        while r.pop_acked().is_some() {}
         let (wqe, offset, upto) = (2, 0, 8);
         assert_eq!(at(&r, 17), Place { wqe, offset, upto });
         assert_eq!(at(&r, 16), Drop(DropReason::ResponseToNothing));

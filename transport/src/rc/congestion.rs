@@ -23,13 +23,13 @@ impl Rc {
         qp: &mut Common,
         now: Time,
         limit: FlowLimit,
-        answer: Transmit,
+        outcome: Transmit,
     ) -> Transmit {
         if let Some(flow) = qp.flow.as_deref_mut() {
             let inflight = self.requester.in_flight_pkts() * u64::from(qp.mtu.bytes());
             flow.on_limit(now, limit, inflight);
         }
-        answer
+        outcome
     }
 
     /// The turn ended without a packet because the window is full.
@@ -51,7 +51,7 @@ impl Rc {
         now: Time,
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
-        if !self.cnps.counts(now, self.srtt()) {
+        if !self.cnps.accept(now, self.srtt()) {
             return Err(DropReason::IgnoredCnp);
         }
         sh.counters.rp_cnp_handled += 1;
@@ -71,12 +71,12 @@ impl Rc {
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),
             endpoint_pkts: room.pkts,
-            unasked_pkts: room.unasked_pkts,
+            no_ack_req_pkts: room.no_ack_req_pkts,
             mtu: qp.mtu,
             max_rd_atomic: qp.max_rd_atomic,
             read_chunk_pkts: config.read_chunk_pkts,
             ack_req_interval_pkts,
-            begins: qp.state == QpState::Rts,
+            new_requests: qp.state == QpState::Rts,
         }
     }
 
@@ -93,19 +93,20 @@ impl Rc {
     ) {
         let Some(flow) = qp.flow.as_deref_mut() else { return };
         let mtu = qp.mtu.bytes();
-        let asks_for_data = segment.len == 0 && segment.atomic.is_none();
-        let asked = segment.reth.map_or(0, |(_, len)| if asks_for_data { len } else { 0 });
-        let bytes = segment.len.max(asked);
+        let is_request_only = segment.len == 0 && segment.atomic.is_none();
+        let response_bytes =
+            segment.reth.map_or(0, |(_, len)| if is_request_only { len } else { 0 });
+        let bytes = segment.len.max(response_bytes);
         let sent = Sent {
             bytes,
             inflight_bytes: self.requester.in_flight_pkts() * u64::from(mtu),
             is_retransmission: segment.is_retransmission,
         };
         let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
-        let responses = spanwire_base::usize_from(asked.into());
+        let responses = spanwire_base::usize_from(response_bytes.into());
         let at_send = flow.on_sent(now, sent, frame_bytes + responses);
         if is_timed {
-            flow.time(at_send);
+            flow.set_timed(at_send);
         }
     }
 
@@ -139,7 +140,7 @@ impl Rc {
     }
 
     /// Reports the loss of everything from `from` on.
-    pub(super) fn lost_from(&self, qp: &mut Common, now: Time, from: u64, kind: LossKind) {
+    pub(super) fn report_loss(&self, qp: &mut Common, now: Time, from: u64, kind: LossKind) {
         let Some(flow) = qp.flow.as_deref_mut() else { return };
         let mtu = u64::from(qp.mtu.bytes());
         let lost = self.requester.snd_nxt().saturating_sub(from);

@@ -20,7 +20,7 @@ impl Rc {
             debug_assert!(self.loss.next_deadline().is_none(), "a failed queue pair has no timer");
             debug_assert!(!self.requester.has_outstanding(), "nothing of it is outstanding");
         }
-        if self.loss.is_waiting() {
+        if self.loss.is_rnr_waiting() {
             debug_assert!(self.requester.in_flight_pkts() == 0, "an RNR wait follows a rewind");
         }
     }

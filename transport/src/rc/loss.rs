@@ -1,41 +1,41 @@
-//! What happens when nothing, or a refusal, comes back: the retransmission timer, the retry counts
-//! and where recovery has begun (*what if lost*). Go-back-N, as RC has it on the wire.
+//! Loss recovery of RC, go-back-N: the retransmission timer (local ACK timeout), RNR waits, the
+//! retry counts, and the start of the current recovery.
 
 use crate::attr::QpAttr;
 use crate::qp::timeouts::{RNR_RETRY_INFINITE, ack_timeout, rnr_wait};
 use crate::timer::earlier;
 use spanwire_base::{Dur, Time};
 
-/// Timers and budgets of one queue pair's recovery.
+/// Timers and retry counts of one queue pair.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    /// Local ACK timeout; `None` waits for ever.
+    /// Local ACK timeout; `None` is infinite.
     timeout: Option<Dur>,
     retry_cnt: u8,
     rnr_retry: u8,
     retries_left: u8,
     rnr_retries_left: u8,
-    /// Timeouts in a row without progress.
+    /// Consecutive timeouts without progress.
     timeouts: u32,
-    /// When the retransmission timer fires.
+    /// Expiry of the retransmission timer.
     deadline: Option<Time>,
-    /// No request leaves before this: the peer was not ready.
+    /// End of the RNR wait, before which no request leaves.
     rnr_until: Option<Time>,
-    /// Recovery from this number has begun and nothing was acknowledged since: a second report of
-    /// the same loss is an echo.
+    /// The number from which the current loss recovery retransmits. Until progress is made, a
+    /// further NAK of this number reports the same loss.
     recovering_from: Option<u64>,
 }
 
-/// What a timer that fired asks for.
+/// The action that an expired timer or an RNR NAK requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimerEvent {
     /// Nothing was due.
     Nothing,
-    /// Send again from the oldest packet not acknowledged.
+    /// Retransmit from the oldest unacknowledged packet.
     Retransmit,
-    /// The wait that the peer asked for is over.
+    /// The RNR wait has ended.
     Resume,
-    /// The retry count is used up.
+    /// The retry count is exhausted.
     Exhausted,
 }
 
@@ -61,36 +61,36 @@ impl Loss {
         self.timeout = (exponent > 0).then(|| ack_timeout(exponent));
         self.retry_cnt = attr.retry_cnt.unwrap_or(0);
         self.rnr_retry = attr.rnr_retry.unwrap_or(0);
-        self.refill();
+        self.reset_retries();
     }
 
-    /// Takes over what a drained queue pair is given; what is `None` stays.
+    /// Applies attributes that a drained send queue may change; `None` keeps one.
     pub(crate) fn change(&mut self, attr: &QpAttr) {
         if let Some(exponent) = attr.timeout {
             self.timeout = (exponent > 0).then(|| ack_timeout(exponent));
         }
         self.retry_cnt = attr.retry_cnt.unwrap_or(self.retry_cnt);
         self.rnr_retry = attr.rnr_retry.unwrap_or(self.rnr_retry);
-        self.refill();
+        self.reset_retries();
     }
 
-    /// A request packet left: the timer runs from the first one that is outstanding.
+    /// A request packet left. The timer runs from the first one that is outstanding.
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.deadline.is_none() {
             self.deadline = self.timeout.map(|t| now + t);
         }
     }
 
-    /// Something new was acknowledged; `outstanding` says whether something else still is.
+    /// Progress: something new was acknowledged. `outstanding`: something else still is not.
     pub(crate) fn on_progress(&mut self, now: Time, outstanding: bool) {
-        self.refill();
+        self.reset_retries();
         self.timeouts = 0;
         self.recovering_from = None;
         self.rnr_until = None;
         self.deadline = self.timeout.filter(|_| outstanding).map(|t| now + t);
     }
 
-    /// Says whether recovery from `number` should begin now, and takes note that it does.
+    /// Begins loss recovery from `number`. False if that recovery is already in progress.
     pub(crate) fn begin_recovery(&mut self, number: u64) -> bool {
         if self.recovering_from == Some(number) {
             return false;
@@ -99,9 +99,9 @@ impl Loss {
         true
     }
 
-    /// The peer was not ready for `number` and names a wait. Returns [`TimerEvent::Exhausted`] if
-    /// the RNR retry count is used up, [`TimerEvent::Nothing`] for a duplicate, else
-    /// [`TimerEvent::Retransmit`].
+    /// Handles an RNR NAK of `number` with the 5-bit code `timer`. Returns
+    /// [`TimerEvent::Exhausted`] if the RNR retry count is exhausted, [`TimerEvent::Nothing`] for a
+    /// repeated RNR NAK, else [`TimerEvent::Retransmit`].
     pub(crate) fn on_rnr(&mut self, now: Time, number: u64, timer: u8) -> TimerEvent {
         if self.rnr_until.is_some() {
             return TimerEvent::Nothing;
@@ -112,7 +112,7 @@ impl Loss {
             }
             self.rnr_retries_left -= 1;
         }
-        // The peer is there: what was lost on the way before counts no more.
+        // The peer responds, so earlier timeouts no longer count.
         (self.retries_left, self.timeouts) = (self.retry_cnt, 0);
         self.recovering_from = Some(number);
         self.rnr_until = Some(now + rnr_wait(timer));
@@ -120,7 +120,7 @@ impl Loss {
         TimerEvent::Retransmit
     }
 
-    /// Does what is due at `now`.
+    /// Handles the timers that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> TimerEvent {
         if self.rnr_until.is_some_and(|t| t <= now) {
             self.rnr_until = None;
@@ -135,52 +135,51 @@ impl Loss {
         }
         self.retries_left -= 1;
         self.timeouts += 1;
-        // IBTA lets the timer fire anywhere between one and four times the timeout: twice as late
-        // after each silence gives a peer that lost its core time to come back.
+        // IBTA allows expiry between one and four times the timeout. The backoff doubles after each
+        // timeout, up to four, for a peer whose core is busy.
         let factor = 1 << self.timeouts.min(2);
         self.deadline = self.timeout.map(|t| now + t * factor);
         TimerEvent::Retransmit
     }
 
-    /// The timer may fire, but nothing is out that could be answered: looks again later, at no cost
-    /// in retries.
+    /// The timer expired while nothing was in flight: restarts it, without using a retry.
     pub(crate) fn on_stalled(&mut self, now: Time) {
         if self.deadline.is_some_and(|t| t <= now) {
             self.deadline = self.timeout.map(|t| now + t);
         }
     }
 
-    /// When [`Loss::handle_timeout`] has something to do.
+    /// The next deadline for [`Loss::handle_timeout`].
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         earlier(self.rnr_until, self.deadline)
     }
 
-    /// It gives up waiting at some time.
+    /// The local ACK timeout is finite.
     pub(crate) fn has_timeout(&self) -> bool {
         self.timeout.is_some()
     }
 
-    /// Requests must wait because the peer was not ready.
-    pub(crate) fn is_waiting(&self) -> bool {
+    /// Requests wait for the end of an RNR wait.
+    pub(crate) fn is_rnr_waiting(&self) -> bool {
         self.rnr_until.is_some()
     }
 
-    /// How many times in a row the timer has fired.
+    /// Consecutive timeouts.
     pub(crate) fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    /// The peer has been silent: only one packet may ask until it answers.
+    /// A timeout occurred without progress since: only one packet may be in flight, as a probe.
     pub(crate) fn is_probing(&self) -> bool {
         self.timeouts > 0
     }
 
-    /// Nothing is outstanding any more, or the queue pair has stopped.
+    /// Stops all timers.
     pub(crate) fn stop(&mut self) {
         (self.deadline, self.rnr_until, self.recovering_from) = (None, None, None);
     }
 
-    fn refill(&mut self) {
+    fn reset_retries(&mut self) {
         self.retries_left = self.retry_cnt;
         self.rnr_retries_left = self.rnr_retry;
     }
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn on_progress__gives_all_retries_back() {
+    fn on_progress__restores_all_retries() {
         let mut l = loss(12, 1, 7);
         l.on_sent(ms(0));
         assert_eq!(l.handle_timeout(ms(17)), TimerEvent::Retransmit);
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn on_sent__does_not_push_the_timer_out() {
+    fn on_sent__does_not_restart_the_timer() {
         let mut l = loss(12, 1, 7);
         l.on_sent(ms(0));
         let armed = l.next_deadline();
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn start__timeout_zero_waits_for_ever() {
+    fn start__timeout_zero_is_infinite() {
         let mut l = loss(0, 7, 7);
         l.on_sent(ms(0));
         assert_eq!(l.next_deadline(), None);
@@ -271,9 +270,13 @@ mod tests {
     fn on_rnr__counts_down_and_waits() {
         let mut l = loss(12, 1, 2);
         assert_eq!(l.on_rnr(ms(0), 3, 14), TimerEvent::Retransmit);
-        assert!(l.is_waiting());
-        assert_eq!(l.on_rnr(ms(1), 3, 14), TimerEvent::Nothing, "an echo costs no retry");
-        assert!(!l.begin_recovery(3), "the NAK that follows an RNR NAK says nothing new");
+        assert!(l.is_rnr_waiting());
+        assert_eq!(
+            l.on_rnr(ms(1), 3, 14),
+            TimerEvent::Nothing,
+            "a repeated RNR NAK costs no retry"
+        );
+        assert!(!l.begin_recovery(3), "a NAK after an RNR NAK reports the same loss");
         assert_eq!(l.handle_timeout(ms(1)), TimerEvent::Nothing);
         assert_eq!(l.handle_timeout(ms(2)), TimerEvent::Resume);
         assert_eq!(l.on_rnr(ms(2), 3, 14), TimerEvent::Retransmit);
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn on_rnr__shows_that_the_peer_is_there() {
+    fn on_rnr__proves_that_the_peer_responds() {
         let mut l = loss(12, 1, 7);
         l.on_sent(ms(0));
         assert_eq!(l.handle_timeout(ms(17)), TimerEvent::Retransmit);
@@ -299,12 +302,12 @@ mod tests {
         assert!(!l.is_probing());
         assert_eq!(l.handle_timeout(ms(19)), TimerEvent::Resume);
         l.on_sent(ms(19));
-        assert_eq!(l.handle_timeout(ms(40)), TimerEvent::Retransmit, "its retry is back");
+        assert_eq!(l.handle_timeout(ms(40)), TimerEvent::Retransmit, "its retry is restored");
         assert_eq!(l.handle_timeout(ms(80)), TimerEvent::Exhausted);
     }
 
     #[test]
-    fn on_stalled__waits_on_without_a_retry() {
+    fn on_stalled__restarts_the_timer_without_a_retry() {
         let mut l = loss(12, 0, 7);
         l.on_sent(ms(0));
         let armed = l.next_deadline().unwrap();

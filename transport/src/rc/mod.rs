@@ -1,9 +1,9 @@
-//! RC: the RoCEv2 Reliable Connection, as every adapter speaks it. Packets arrive in order, and a
-//! loss goes back to the first missing packet.
+//! RC: the RoCEv2 Reliable Connection, interoperable with adapters and Linux rxe. Packets are
+//! accepted in order, and losses are recovered by go-back-N.
 //!
-//! A request of the peer goes to the [`Responder`], a response to the completer; both return an
-//! outcome, which `on_request.rs` and `on_response.rs` apply. The [`Requester`] describes the
-//! next packet and `send.rs` writes it.
+//! A request goes to the [`Responder`], an ACK or response to the completer. Both return an
+//! outcome, which `on_request.rs` and `on_response.rs` apply. The [`Requester`] describes the next
+//! packet and `send.rs` writes it.
 
 mod ack;
 mod cnp;
@@ -48,12 +48,12 @@ pub(crate) struct Rc {
     cnps: Cnps,
     loss: Loss,
     rtt: RttTimer,
-    /// Responses with data sent since a request last had its chance.
+    /// Packets of responses sent in a row since a request could last be sent.
     responses_in_a_row: u32,
 }
 
 impl Rc {
-    /// An engine that begins to receive. `attr` is all that is in force.
+    /// Creates the engine at the transition to RTR; `attr` are the attributes in force.
     pub(crate) fn new(caps: &QpCaps, attr: &QpAttr) -> Self {
         let max_dest_rd_atomic = attr.max_dest_rd_atomic.unwrap_or(0);
         Self {
@@ -67,13 +67,13 @@ impl Rc {
         }
     }
 
-    /// Begins to send.
+    /// Starts to send, at the transition to RTS.
     pub(crate) fn start(&mut self, attr: &QpAttr, max_rd_atomic: u8) {
         self.requester.start(attr.sq_psn.unwrap_or_default(), max_rd_atomic);
         self.loss.start(attr);
     }
 
-    /// Takes over what a drained send queue may change; what is `None` stays.
+    /// Applies attributes that a drained send queue may change; `None` keeps one.
     pub(crate) fn change(&mut self, attr: &QpAttr) {
         if attr.av.is_some() {
             self.rtt = RttTimer::default();
@@ -81,7 +81,7 @@ impl Rc {
         self.loss.change(attr);
     }
 
-    /// Takes a packet. The bytes have passed the wire's checks.
+    /// Handles a packet. Its headers and ICRC have been checked.
     #[inline]
     pub(crate) fn handle_packet(
         &mut self,
@@ -91,7 +91,7 @@ impl Rc {
         sh: &mut Shared<'_>,
     ) {
         let props = p.bth.opcode.props();
-        let taken = match qp.check_packet(p, Service::Rc) {
+        let result = match qp.check_packet(p, Service::Rc) {
             Err(reason) => Err(reason),
             Ok(()) => match props.class {
                 OpClass::Request => self.on_request(qp, p, sh),
@@ -103,7 +103,7 @@ impl Rc {
                 OpClass::Notification => self.on_cnp(qp, now, sh),
             },
         };
-        match taken {
+        match result {
             Ok(()) => {
                 if p.ip.ecn() == Ecn::Ce {
                     sh.counters.np_ecn_marked_roce_packets += 1;
@@ -121,9 +121,9 @@ impl Rc {
         if !qp.state.sends() {
             return;
         }
-        let nothing_out = self.requester.in_flight_pkts() == 0;
-        if nothing_out && !self.loss.is_waiting() {
-            // The retransmission has not left yet: the silence is not the peer's.
+        let nothing_in_flight = self.requester.in_flight_pkts() == 0;
+        if nothing_in_flight && !self.loss.is_rnr_waiting() {
+            // The retransmission has not left yet, so this timeout does not show a loss.
             self.loss.on_stalled(now);
             return;
         }
@@ -132,7 +132,7 @@ impl Rc {
             TimerEvent::Retransmit => {
                 sh.counters.local_ack_timeout_err += 1;
                 let una = self.requester.snd_una();
-                self.lost_from(qp, now, una, LossKind::Timeout(self.loss.timeouts()));
+                self.report_loss(qp, now, una, LossKind::Timeout(self.loss.timeouts()));
                 self.loss.begin_recovery(una);
                 self.rewind(una);
             }
@@ -140,8 +140,8 @@ impl Rc {
         }
     }
 
-    /// Writes the next packet with data, if one may leave. The questions in order; a "no" ends it
-    /// and consumes nothing.
+    /// Writes the next packet with data, if one may leave. The checks are in order; the first that
+    /// fails ends the attempt and consumes nothing.
     #[inline]
     pub(crate) fn poll_transmit(
         &mut self,
@@ -151,8 +151,8 @@ impl Rc {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        // Responses first. A request may overtake them: a peer that never stops reading must not
-        // keep us from sending.
+        // Responses go first, up to a limit in a row: a peer that reads without end must not starve
+        // our requests.
         while !self.responder.resources.is_idle() {
             if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
                 self.responses_in_a_row = 0;
@@ -169,7 +169,7 @@ impl Rc {
         self.send_request(qp, now, room, frame, sh)
     }
 
-    /// Writes the next packet of a request, if the windows and the pacer let it.
+    /// Writes the next packet of a request, if the windows and the pacer allow it.
     #[inline]
     fn send_request(
         &mut self,
@@ -182,7 +182,7 @@ impl Rc {
         if !qp.state.sends() {
             return Transmit::Idle;
         }
-        if self.loss.is_waiting() {
+        if self.loss.is_rnr_waiting() {
             return self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle);
         }
         match self.requester.next(&self.allowance(qp, room, sh.config)) {
@@ -197,25 +197,24 @@ impl Rc {
         }
     }
 
-    /// Writes the packet without data that is due.
+    /// Writes the control packet that is due.
     pub(crate) fn poll_control(
         &mut self,
         qp: &Common,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        if self.cnps.are_owed() {
+        if self.cnps.is_due() {
             return self.send_cnp(qp, frame, sh);
         }
         self.send_ack(qp, frame, sh)
     }
 
-    /// An acknowledgement or a notification is due. An acknowledgement may not overtake the
-    /// responses that were requested before it.
+    /// An ACK, NAK or CNP is due. An ACK must not overtake the responses to earlier requests.
     #[inline]
-    pub(crate) fn owes_control(&self) -> bool {
-        let acks = self.acks.is_owed() && self.responder.resources.is_idle();
-        acks || self.cnps.are_owed()
+    pub(crate) fn is_control_due(&self) -> bool {
+        let acks = self.acks.is_due() && self.responder.resources.is_idle();
+        acks || self.cnps.is_due()
     }
 
     #[inline]
@@ -223,7 +222,7 @@ impl Rc {
         self.loss.next_deadline()
     }
 
-    /// An acknowledgement is outstanding, and the timeout is not infinite.
+    /// A request is unacknowledged, and the timeout is finite.
     pub(crate) fn needs_timer(&self) -> bool {
         self.requester.has_outstanding() && self.loss.has_timeout()
     }
@@ -236,7 +235,7 @@ impl Rc {
         (self.responder.epsn(), self.requester.psn(self.requester.snd_max()))
     }
 
-    /// Reports the end of draining, if the send queue is drained now.
+    /// Reports `SqDrained` if the send queue is draining and drained now.
     fn report_drained(&self, qp: &mut Common, sh: &mut Shared<'_>) {
         if qp.is_draining {
             qp.report_drained(self.requester.is_drained(), sh);
@@ -252,8 +251,8 @@ impl Rc {
         self.fail(qp, sh);
     }
 
-    /// Fails the request at `snd_nxt`, which has a local fault, with its own status. Earlier
-    /// requests are flushed rather than waited for.
+    /// Fails the request at `snd_nxt`, which has a local error, with its own status. Earlier
+    /// requests are flushed without waiting for their ACKs.
     fn fail_at_snd_nxt(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
         let at = self.requester.snd_nxt();
         while self.requester.wqe_of(at).is_some_and(|(i, _)| i > 0) {
@@ -289,7 +288,7 @@ impl Rc {
         true
     }
 
-    /// Fails if a completion was lost.
+    /// Fails the queue pair if a completion was lost.
     #[inline]
     fn fail_if_overrun(
         &mut self,
@@ -303,6 +302,6 @@ impl Rc {
     }
 }
 
-/// Responses with data after which one request may go first. A burst of the schedule: both
-/// directions get their share of the wire when both want it.
+/// Packets of responses in a row after which one request packet may go first, so that both
+/// directions get their share of the port.
 const RESPONSES_IN_A_ROW_MAX: u32 = 16;

@@ -1,7 +1,7 @@
 //! Applies the responder's outcome of a request: it is answered, or refused.
 
 use super::Rc;
-use super::ack::Owed;
+use super::ack::PendingAck;
 use super::outcome::RequestOutcome;
 use super::responder::Context;
 use crate::drop::DropReason;
@@ -30,37 +30,37 @@ impl Rc {
                     // Its completion is lost: the message must not be acknowledged.
                     let (code, msn) = (NakCode::RemoteOperational, self.responder.msn());
                     sh.counters.tx_fatal_naks += 1;
-                    self.acks.owe(Owed::nak(p.bth.psn, code, msn));
-                } else if let Some(owed) = reply {
-                    self.acks.owe(owed);
+                    self.acks.schedule(PendingAck::nak(p.bth.psn, code, msn));
+                } else if let Some(ack) = reply {
+                    self.acks.schedule(ack);
                 }
             }
             RequestOutcome::ReadBegun => {
                 sh.counters.rx_read_requests += 1;
-                self.acks.subsume();
+                self.acks.cancel();
             }
             RequestOutcome::AtomicDone => {
                 sh.counters.rx_atomic_requests += 1;
-                self.acks.subsume();
+                self.acks.cancel();
             }
             RequestOutcome::Duplicate { reply } => {
                 sh.counters.duplicate_request += 1;
-                if let Some(owed) = reply {
-                    self.acks.owe(owed);
+                if let Some(ack) = reply {
+                    self.acks.schedule(ack);
                 }
             }
             RequestOutcome::Gap { reply } => {
                 sh.counters.out_of_sequence += 1;
-                self.acks.owe(reply);
+                self.acks.schedule(reply);
             }
             RequestOutcome::NotReady { reply } => {
                 sh.counters.out_of_buffer += 1;
-                self.acks.owe(reply);
+                self.acks.schedule(reply);
             }
             RequestOutcome::Refused { reply, recv } => {
                 sh.counters.tx_fatal_naks += 1;
                 sh.events.push(refusal_event(qp, reply.syndrome));
-                self.acks.owe(reply);
+                self.acks.schedule(reply);
                 if let Some((wr_id, status)) = recv {
                     let wc = qp.wc(wr_id, status, WcOpcode::Recv);
                     let completed = qp.complete(qp.recv_cq, wc, sh);

@@ -37,7 +37,7 @@ impl Rc {
                     return Err(DropReason::RepeatedNak);
                 }
                 sh.counters.packet_seq_err += 1;
-                self.lost_from(qp, now, upto, LossKind::Recovery);
+                self.report_loss(qp, now, upto, LossKind::Recovery);
                 self.rewind(upto);
             }
             AckOutcome::ReceiverNotReady { upto, timer } => {
@@ -134,7 +134,7 @@ impl Rc {
             return Err(DropReason::AfterResponseGap);
         }
         sh.counters.implied_nak_seq_err += 1;
-        self.lost_from(qp, now, from, LossKind::Recovery);
+        self.report_loss(qp, now, from, LossKind::Recovery);
         self.rewind(from);
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Rc {
         if let Some(flow) = qp.flow.as_deref_mut() {
             self.report_ack(flow, qp.mtu, now, (una, upto), before, timed);
         }
-        while let Some(request) = self.requester.pop_done() {
+        while let Some(request) = self.requester.pop_acked() {
             if request.wqe.signaled {
                 let status = WcStatus::Success;
                 let completed = qp.complete_send(&request.wqe.completed(), status, sh);

@@ -1,4 +1,4 @@
-//! The requester: which packet of which request is next (*what* is sent).
+//! The requester: the send queue and the choice of the next request packet.
 
 mod invariants;
 
@@ -12,19 +12,19 @@ use crate::verbs::{Sge, WorkRequest};
 use spanwire_wire::Psn;
 use std::collections::VecDeque;
 
-/// The send queue and how far it has been sent and acknowledged.
+/// The send queue, and how much of it is sent and acknowledged.
 ///
-/// PSNs are unwrapped here: the first packet of the queue pair's life is number 0 and nothing ever
-/// wraps. The 24 bits of the wire are made and read at the edge ([`Requester::psn`],
-/// [`Requester::unwrap`]). Always `snd_una <= snd_nxt <= snd_max <= snd_end`.
+/// PSNs are unwrapped: the first packet of the queue pair has number 0, and numbers never wrap. The
+/// 24 bits of the wire are converted by [`Requester::psn`] and [`Requester::unwrap`]. Always
+/// `snd_una <= snd_nxt <= snd_max <= snd_end`.
 #[derive(Debug)]
 pub(crate) struct Requester {
     sq: WorkQueue<Request>,
-    /// The wire's PSN of number 0.
+    /// The PSN on the wire of number 0.
     first_psn: Psn,
     /// Oldest number not acknowledged.
     snd_una: u64,
-    /// Next number to send. Goes back on loss.
+    /// Next number to send. A loss moves it back.
     snd_nxt: u64,
     /// One past the highest number ever sent.
     snd_max: u64,
@@ -32,14 +32,14 @@ pub(crate) struct Requester {
     snd_end: u64,
     /// Index in `sq` of the request that holds `snd_nxt`; `sq.len()` when all is sent.
     current: usize,
-    /// READ and atomic requests sent and not fully answered, oldest first.
+    /// READ and atomic requests sent whose responses are not complete, oldest first.
     rd_atomic_out: VecDeque<RdAtomicOut>,
     /// First number of every READ and atomic in `sq`, oldest first.
     rd_atomic_starts: VecDeque<u64>,
-    /// One past the last packet that asked for an answer.
-    asked: u64,
-    /// The next packet asks, whatever it is.
-    asks_next: bool,
+    /// One past the last packet sent with AckReq.
+    ack_req_end: u64,
+    /// The next packet must have AckReq.
+    force_ack_req: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,40 +48,39 @@ struct RdAtomicOut {
     pkts: u64,
 }
 
-/// What may be sent, decided outside.
+/// The limits on the next packet: windows and attributes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
-    /// Packets the queue pair's own window still takes.
+    /// Room in the queue pair's window, in packets.
     pub(crate) qp_pkts: u32,
-    /// Packets the endpoint's window still takes.
+    /// Room in the endpoint's window, in packets.
     pub(crate) endpoint_pkts: u32,
-    /// Packets the endpoint may still send without asking for an acknowledgement.
-    pub(crate) unasked_pkts: u32,
+    /// Packets without AckReq that the endpoint may still send.
+    pub(crate) no_ack_req_pkts: u32,
     pub(crate) mtu: Mtu,
     pub(crate) max_rd_atomic: u8,
     pub(crate) read_chunk_pkts: u32,
     pub(crate) ack_req_interval_pkts: u32,
-    /// A request that was never sent may begin; not while the send queue is drained.
-    pub(crate) begins: bool,
+    /// A request that was never sent may begin; false while the send queue is drained.
+    pub(crate) new_requests: bool,
 }
 
-/// Answer of [`Requester::next`].
+/// Outcome of [`Requester::next`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
-    /// Send this.
+    /// The next packet.
     Segment(Segment),
-    /// Nothing is posted that was not sent.
+    /// Everything posted has been sent.
     Idle,
-    /// The queue pair's limit of READs and atomics or a fence holds the next packet back until a
-    /// response arrives.
+    /// The next packet waits for a response: `max_rd_atomic` or a fence applies.
     WaitsForPeer,
-    /// The queue pair's window does.
+    /// The queue pair's window is full.
     WaitsForWindow,
-    /// The endpoint's window holds the next packet back.
+    /// The endpoint's window is full.
     WaitsForEndpoint,
 }
 
-/// Where a PSN from the wire lies.
+/// The position of a PSN from the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unwrapped {
     /// Before `snd_una`.
@@ -104,25 +103,25 @@ impl Requester {
             current: 0,
             rd_atomic_out: VecDeque::new(),
             rd_atomic_starts: VecDeque::with_capacity(max_wr as usize),
-            asked: 0,
-            asks_next: false,
+            ack_req_end: 0,
+            force_ack_req: false,
         }
     }
 
-    /// Starts afresh at `psn`.
+    /// Resets the requester; `psn` is the first PSN.
     pub(crate) fn start(&mut self, psn: Psn, max_rd_atomic: u8) {
         self.reset();
         self.first_psn = psn;
         self.rd_atomic_out.reserve(max_rd_atomic.into());
     }
 
-    /// Forgets everything posted.
+    /// Drops everything posted.
     pub(crate) fn reset(&mut self) {
         self.sq.clear();
         self.rd_atomic_out.clear();
         self.rd_atomic_starts.clear();
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_end) = (0, 0, 0, 0);
-        (self.current, self.asked, self.asks_next) = (0, 0, false);
+        (self.current, self.ack_req_end, self.force_ack_req) = (0, 0, false);
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -141,14 +140,14 @@ impl Requester {
         self.snd_end += pkts;
     }
 
-    /// Describes the next packet, if one may leave.
+    /// The description of the next packet, if one may leave.
     #[inline]
     pub(crate) fn next(&self, may: &Allowance) -> Next {
         let Some(request) = self.sq.at(self.current) else {
             return Next::Idle;
         };
         let starts = self.snd_nxt == request.first;
-        if starts && !may.begins && self.snd_nxt >= self.snd_max {
+        if starts && !may.new_requests && self.snd_nxt >= self.snd_max {
             return Next::Idle;
         }
         if starts && request.wqe.fence && !self.rd_atomic_out.is_empty() {
@@ -161,7 +160,7 @@ impl Requester {
             true => request.chunk_from(self.snd_nxt, may.read_chunk_pkts.into()),
             false => 1,
         };
-        // While it probes a silent peer with a window of one, a READ still goes out whole.
+        // After a timeout the window is one packet; a chunk of a READ may leave all the same.
         let alone = self.in_flight_pkts() == 0;
         if u64::from(may.qp_pkts) < pkts && !alone {
             return Next::WaitsForWindow;
@@ -171,24 +170,24 @@ impl Requester {
         }
         let pkts = u32::try_from(pkts).expect("a chunk is at most read_chunk_pkts, a u32");
         let end = self.snd_nxt + u64::from(pkts);
-        let asks = end == self.snd_end
-            // Nothing may follow it that could ask in its place.
-            || (!may.begins && end == request.end())
-            || self.asks_next
-            || self.unasked_pkts() + 1 >= may.ack_req_interval_pkts.into()
-            || may.unasked_pkts == 0;
+        let ack_req = end == self.snd_end
+            // No packet follows that could have AckReq in its place.
+            || (!may.new_requests && end == request.end())
+            || self.force_ack_req
+            || self.no_ack_req_pkts() + 1 >= may.ack_req_interval_pkts.into()
+            || may.no_ack_req_pkts == 0;
         let at = Position {
             wqe: self.current,
             number: self.snd_nxt,
             psn: self.psn(self.snd_nxt),
             pkts,
-            asks,
+            ack_req,
             is_retransmission: self.snd_nxt < self.snd_max,
         };
         Next::Segment(Segment::new(request, &at, may.mtu))
     }
 
-    /// Takes note that `segment`, the answer of [`Requester::next`], was sent.
+    /// Advances past `segment`, the outcome of [`Requester::next`], once it was sent.
     #[inline]
     pub(crate) fn advance(&mut self, segment: &Segment) {
         let pkts = u64::from(segment.pkts);
@@ -198,14 +197,14 @@ impl Requester {
         self.snd_nxt += pkts;
         self.snd_max = self.snd_max.max(self.snd_nxt);
         if segment.ack_req {
-            (self.asked, self.asks_next) = (self.snd_nxt, false);
+            (self.ack_req_end, self.force_ack_req) = (self.snd_nxt, false);
         }
         if self.sq.at(self.current).is_some_and(|w| w.end() <= self.snd_nxt) {
             self.current += 1;
         }
     }
 
-    /// Takes everything before `upto` as acknowledged. Follow with [`Requester::pop_done`].
+    /// Marks everything before `upto` as acknowledged. Call [`Requester::pop_acked`] next.
     pub(crate) fn acknowledge(&mut self, upto: u64) {
         assert!(upto <= self.snd_max, "an acknowledgement is checked against what was sent");
         self.snd_una = self.snd_una.max(upto);
@@ -213,20 +212,20 @@ impl Requester {
             self.rd_atomic_out.pop_front();
         }
         if self.snd_nxt < self.snd_una {
-            // An answer to what was sent before going back: no need to send it again.
+            // The ACK is of packets sent before the rewind; they need no retransmission.
             self.seek(self.snd_una);
         }
     }
 
-    /// Takes the oldest request out if it is fully acknowledged.
-    pub(crate) fn pop_done(&mut self) -> Option<Request> {
+    /// Removes the oldest request if it is fully acknowledged.
+    pub(crate) fn pop_acked(&mut self) -> Option<Request> {
         if self.sq.at(0)?.end() > self.snd_una {
             return None;
         }
         self.pop_any()
     }
 
-    /// Takes the oldest request out, done or not: for flushing.
+    /// Removes the oldest request, complete or not, to flush it.
     pub(crate) fn pop_any(&mut self) -> Option<Request> {
         let request = self.sq.pop_front()?;
         self.current = self.current.saturating_sub(1);
@@ -236,35 +235,35 @@ impl Requester {
         Some(request)
     }
 
-    /// Goes back: everything from `to` on is sent again. Returns false when there is nothing to
-    /// send again, because all of it is acknowledged or was never sent.
+    /// Go-back-N: everything from `to` on is to be retransmitted. Returns false if nothing is,
+    /// because all of it is acknowledged or was never sent.
     pub(crate) fn rewind(&mut self, to: u64) -> bool {
         let to = to.max(self.snd_una);
         if to >= self.snd_nxt {
             return false;
         }
         self.seek(to);
-        // The first packet again asks at once: while a silent peer is probed it is the only one,
-        // and a peer that takes it as new answers only if it is asked.
-        self.asks_next = true;
+        // The first retransmission has AckReq. After a timeout it is the only packet in flight, and
+        // a responder that takes it as new sends an ACK only on AckReq.
+        self.force_ack_req = true;
         true
     }
 
-    /// No further request begins: makes sure that the last packet of those that have is asked
-    /// about. If the request after it was to do that, the packet goes out again.
+    /// Stops new requests. If no packet with AckReq covers the last packet sent, retransmits that
+    /// packet with AckReq: the request that would have carried it does not begin.
     pub(crate) fn drain(&mut self) {
         let at_boundary = self.sq.at(self.current).is_none_or(|w| w.first == self.snd_nxt);
-        if at_boundary && self.snd_nxt == self.snd_max && self.unasked_pkts() > 0 {
+        if at_boundary && self.snd_nxt == self.snd_max && self.no_ack_req_pkts() > 0 {
             self.rewind(self.snd_nxt - 1);
         }
     }
 
-    /// A READ or an atomic is in the queue.
+    /// A READ or an atomic is posted.
     pub(crate) fn has_rd_atomic(&self) -> bool {
         !self.rd_atomic_starts.is_empty()
     }
 
-    /// The wire's PSN of an unwrapped number.
+    /// The PSN on the wire of an unwrapped number.
     pub(crate) fn psn(&self, number: u64) -> Psn {
         let low = u32::try_from(number & u64::from(Psn::MASK)).expect("masked to 24 bits");
         self.first_psn.plus(low)
@@ -281,26 +280,25 @@ impl Requester {
         }
     }
 
-    /// The number after the last one sent, if `psn` is its PSN and something is outstanding: what a
-    /// peer expects that has had all of it.
+    /// The number after the last one sent, if `psn` is its PSN and something is outstanding. A peer
+    /// that has received everything expects it.
     pub(crate) fn next_unsent(&self, psn: Psn) -> Option<u64> {
         let is_next = self.has_outstanding() && psn == self.psn(self.snd_max);
         is_next.then_some(self.snd_max)
     }
 
-    /// The number of the oldest READ or atomic response still missing, if such a request is in the
-    /// queue: a plain acknowledgement never reaches past it.
+    /// The number of the oldest missing READ or atomic response. A plain ACK cannot acknowledge it.
     pub(crate) fn first_missing_response(&self) -> Option<u64> {
         self.rd_atomic_starts.front().map(|first| (*first).max(self.snd_una))
     }
 
-    /// The request that holds `number`, with its index.
+    /// The request that contains `number`, with its index.
     pub(crate) fn wqe_of(&self, number: u64) -> Option<(usize, &Request)> {
         let i = self.sq.partition_point(|w| w.end() <= number);
         Some((i, self.sq.at(i)?))
     }
 
-    /// Everything that has begun is acknowledged.
+    /// All requests whose transmission has begun are acknowledged.
     pub(crate) fn is_drained(&self) -> bool {
         self.snd_una == self.snd_max && self.sq.at(0).is_none_or(|w| w.first >= self.snd_max)
     }
@@ -332,25 +330,25 @@ impl Requester {
         self.snd_nxt
     }
 
-    /// Packets sent, or READ responses asked for, and not acknowledged. Going back takes them off:
-    /// they count as lost.
+    /// Packets and READ responses requested, sent and not acknowledged. A rewind removes them: they
+    /// count as lost.
     pub(crate) fn in_flight_pkts(&self) -> u64 {
         self.snd_nxt - self.snd_una
     }
 
-    /// Packets in flight that no later packet asked about: no answer to them is on its way.
-    pub(crate) fn unasked_pkts(&self) -> u64 {
-        self.snd_nxt - self.asked.max(self.snd_una)
+    /// Packets in flight after the last one with AckReq: no ACK of them is on its way.
+    pub(crate) fn no_ack_req_pkts(&self) -> u64 {
+        self.snd_nxt - self.ack_req_end.max(self.snd_una)
     }
 
-    /// Anything sent lacks its acknowledgement.
+    /// A packet that was sent is not acknowledged.
     pub(crate) fn has_outstanding(&self) -> bool {
         self.snd_una < self.snd_max
     }
 
     fn seek(&mut self, to: u64) {
         self.snd_nxt = to;
-        self.asked = self.asked.min(to);
+        self.ack_req_end = self.ack_req_end.min(to);
         while self.rd_atomic_out.back().is_some_and(|r| r.first + r.pkts > to) {
             self.rd_atomic_out.pop_back();
         }
@@ -371,12 +369,12 @@ mod tests {
         Allowance {
             qp_pkts: 128,
             endpoint_pkts: 128,
-            unasked_pkts: 128,
+            no_ack_req_pkts: 128,
             mtu: Mtu::B256,
             max_rd_atomic: 2,
             read_chunk_pkts: 4,
             ack_req_interval_pkts: 16,
-            begins: true,
+            new_requests: true,
         }
     }
 
@@ -390,7 +388,7 @@ mod tests {
         r.post(&WorkRequest::new(0, op, &[]), pkts * 256, Mtu::B256);
     }
 
-    /// Sends the next packet and returns (first number, PSNs, asks).
+    /// Sends the next packet and returns (first number, PSNs, AckReq).
     fn send(r: &mut Requester, may: &Allowance) -> Option<(u64, u32, bool)> {
         let Next::Segment(s) = r.next(may) else {
             return None;
@@ -405,21 +403,21 @@ mod tests {
     }
 
     #[test]
-    fn next__asks_at_the_end_at_intervals_and_when_it_must() {
+    fn next__ack_req_at_the_end_at_intervals_and_when_required() {
         let mut r = requester();
         post(&mut r, WrOp::Send, 20);
-        let asked: Vec<u64> =
-            drain(&mut r).iter().filter(|(.., asks)| *asks).map(|(n, ..)| *n).collect();
-        assert_eq!(asked, [15, 19]);
+        let with_ack_req: Vec<u64> =
+            drain(&mut r).iter().filter(|(.., ack_req)| *ack_req).map(|(n, ..)| *n).collect();
+        assert_eq!(with_ack_req, [15, 19]);
         post(&mut r, WrOp::Send, 3);
-        let none = Allowance { unasked_pkts: 0, ..may() };
+        let none = Allowance { no_ack_req_pkts: 0, ..may() };
         assert_eq!(send(&mut r, &none), Some((20, 1, true)));
         assert_eq!(send(&mut r, &may()), Some((21, 1, false)));
-        assert_eq!(r.unasked_pkts(), 1);
+        assert_eq!(r.no_ack_req_pkts(), 1);
     }
 
     #[test]
-    fn next__windows_hold_back_and_say_whose() {
+    fn next__reports_which_window_is_full() {
         let mut r = requester();
         assert!(matches!(r.next(&may()), Next::Idle));
         post(&mut r, WrOp::Send, 2);
@@ -431,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn next__a_read_goes_whole_only_when_alone() {
+    fn next__a_read_exceeds_the_window_only_when_alone() {
         let narrow = Allowance { qp_pkts: 1, ..may() };
         let mut r = requester();
         post(&mut r, READ, 4);
@@ -440,7 +438,7 @@ mod tests {
         assert!(matches!(r.next(&narrow), Next::WaitsForWindow));
         assert_eq!(send(&mut r, &may()), Some((4, 4, true)));
         post(&mut r, READ, 1);
-        assert!(matches!(r.next(&may()), Next::WaitsForPeer), "two READs out");
+        assert!(matches!(r.next(&may()), Next::WaitsForPeer), "two READs are outstanding");
         r.acknowledge(4);
         assert_eq!(send(&mut r, &may()), Some((8, 1, true)));
     }
@@ -467,21 +465,21 @@ mod tests {
         post(&mut r, WrOp::Send, 3);
         post(&mut r, WrOp::Send, 1);
         send(&mut r, &may()).unwrap();
-        let draining = Allowance { begins: false, ..may() };
+        let draining = Allowance { new_requests: false, ..may() };
         while send(&mut r, &draining).is_some() {}
         assert_eq!((r.snd_nxt(), r.is_drained()), (3, false));
         r.rewind(1);
         while send(&mut r, &draining).is_some() {}
-        assert_eq!(r.snd_nxt(), 3, "sending again is no beginning");
+        assert_eq!(r.snd_nxt(), 3, "a retransmission begins no request");
         r.acknowledge(3);
-        assert!(r.pop_done().is_some());
+        assert!(r.pop_acked().is_some());
         assert!(r.is_drained());
         assert!(matches!(r.next(&draining), Next::Idle));
         assert_eq!(drain(&mut r).len(), 1);
     }
 
     #[test]
-    fn acknowledge__beyond_where_it_went_back_to_jumps_there() {
+    fn acknowledge__beyond_the_rewind_skips_retransmissions() {
         let mut r = requester();
         post(&mut r, WrOp::Send, 4);
         post(&mut r, WrOp::Send, 4);
@@ -491,14 +489,14 @@ mod tests {
         r.acknowledge(6);
         assert_eq!((r.snd_una(), r.snd_nxt()), (6, 6));
         assert!(r.has_outstanding());
-        assert!(r.pop_done().is_some() && r.pop_done().is_none());
+        assert!(r.pop_acked().is_some() && r.pop_acked().is_none());
         assert_eq!(drain(&mut r), [(6, 1, false), (7, 1, true)]);
         r.acknowledge(8);
-        assert!(!r.has_outstanding() && r.pop_done().is_some());
+        assert!(!r.has_outstanding() && r.pop_acked().is_some());
     }
 
     #[test]
-    fn rewind__into_a_chunk_asks_for_its_tail() {
+    fn rewind__into_a_chunk_requests_its_tail() {
         let mut r = requester();
         post(&mut r, READ, 10);
         assert_eq!(drain(&mut r), [(0, 4, true), (4, 4, true)]);
@@ -512,17 +510,17 @@ mod tests {
     }
 
     #[test]
-    fn rewind__the_first_packet_again_asks() {
+    fn rewind__the_first_retransmission_has_ack_req() {
         let mut r = requester();
         post(&mut r, WrOp::Send, 10);
         drain(&mut r);
         assert!(r.rewind(0));
-        let asks: Vec<bool> = drain(&mut r).iter().map(|s| s.2).collect();
-        assert_eq!((asks[0], asks[1], asks[9]), (true, false, true));
+        let ack_req: Vec<bool> = drain(&mut r).iter().map(|s| s.2).collect();
+        assert_eq!((ack_req[0], ack_req[1], ack_req[9]), (true, false, true));
     }
 
     #[test]
-    fn unwrap__knows_stale_outstanding_and_never_sent() {
+    fn unwrap__stale_outstanding_and_never_sent() {
         let mut r = requester();
         post(&mut r, WrOp::Send, 5);
         drain(&mut r);
@@ -576,14 +574,14 @@ mod tests {
                     }
                     Act::Acknowledge(n) => {
                         r.acknowledge(r.snd_una + n % (r.snd_max - r.snd_una + 1));
-                        while r.pop_done().is_some() {}
+                        while r.pop_acked().is_some() {}
                     }
                     Act::Rewind(n) => {
                         r.rewind(r.snd_una + n % (r.snd_max - r.snd_una + 1));
                     }
                 }
                 prop_assert!(r.snd_una <= r.snd_nxt && r.snd_nxt <= r.snd_max);
-                prop_assert!(r.snd_max <= r.snd_end && r.asked <= r.snd_nxt);
+                prop_assert!(r.snd_max <= r.snd_end && r.ack_req_end <= r.snd_nxt);
                 reads.retain(|(_, end)| *end > r.snd_una && *end <= r.snd_nxt);
                 let out: Vec<(u64, u64)> =
                     r.rd_atomic_out.iter().map(|o| (o.first, o.first + o.pkts)).collect();

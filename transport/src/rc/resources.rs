@@ -21,7 +21,7 @@ pub(crate) struct AtomicAtPsn {
     pub(crate) atomic: AtomicRequest,
 }
 
-/// The next packet of an answer.
+/// The next packet of an resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Response {
     pub(crate) opcode: Opcode,
@@ -48,7 +48,7 @@ pub(crate) enum Body {
 /// memory.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
-    slots: Vec<Answer>,
+    slots: Vec<Resource>,
     capacity: usize,
     /// The slot the next request takes: the oldest.
     oldest: usize,
@@ -57,8 +57,8 @@ pub(crate) struct Resources {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Answer {
-    asked: Asked,
+struct Resource {
+    request: ResourceRequest,
     msn: u32,
     /// The answer that runs: first packet, next packet, and the byte it ends before.
     start: u32,
@@ -69,7 +69,7 @@ struct Answer {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum ResourceRequest {
     Read(ReadAtPsn),
     Atomic { request: AtomicAtPsn, original: u64 },
 }
@@ -100,23 +100,23 @@ impl Resources {
 
     /// Remembers a new READ and begins to answer it. [`Resources::check_room`] came first.
     pub(crate) fn begin_read(&mut self, request: ReadAtPsn, msn: u32) {
-        self.begin(Asked::Read(request), request.read.len, msn);
+        self.begin(ResourceRequest::Read(request), request.read.len, msn);
     }
 
     /// Remembers an atomic that was just carried out, and what it found. [`Resources::check_room`]
     /// came first.
     pub(crate) fn begin_atomic(&mut self, request: AtomicAtPsn, original: u64, msn: u32) {
-        self.begin(Asked::Atomic { request, original }, 0, msn);
+        self.begin(ResourceRequest::Atomic { request, original }, 0, msn);
     }
 
-    fn begin(&mut self, asked: Asked, end_byte: u32, msn: u32) {
-        let answer = Answer { asked, msn, start: 0, next: 0, end_byte, complete: false };
+    fn begin(&mut self, request: ResourceRequest, end_byte: u32, msn: u32) {
+        let resource = Resource { request, msn, start: 0, next: 0, end_byte, complete: false };
         let slot = self.oldest;
         if slot < self.slots.len() {
             self.queue.retain(|s| *s != slot);
-            self.slots[slot] = answer;
+            self.slots[slot] = resource;
         } else {
-            self.slots.push(answer);
+            self.slots.push(resource);
         }
         self.queue.push_back(slot);
         self.oldest = (slot + 1) % self.capacity;
@@ -125,39 +125,38 @@ impl Resources {
     /// Answers a duplicate READ again from where it asks, with the current MSN. Returns false when
     /// it is no part of any READ remembered.
     pub(crate) fn repeat_read(&mut self, request: &ReadAtPsn, mtu: Mtu, msn: u32) -> bool {
-        let covers = |(slot, a): (usize, &Answer)| Some((slot, a.covers(request, mtu)?));
+        let covers = |(slot, a): (usize, &Resource)| Some((slot, a.covers(request, mtu)?));
         let Some((slot, from)) = self.slots.iter().enumerate().find_map(covers) else {
             return false;
         };
-        let answer = &mut self.slots[slot];
+        let resource = &mut self.slots[slot];
         let end_byte = from * mtu.bytes() + request.read.len;
         let runs = self.queue.contains(&slot);
-        if runs && answer.next <= from && answer.end_byte >= end_byte {
+        if runs && resource.next <= from && resource.end_byte >= end_byte {
             return true; // It is on its way there.
         }
-        (answer.start, answer.next, answer.end_byte) = (from, from, end_byte);
-        answer.msn = msn;
-        self.answer_again(slot);
+        (resource.start, resource.next, resource.end_byte) = (from, from, end_byte);
+        resource.msn = msn;
+        self.requeue(slot);
         true
     }
 
     /// Gives a duplicate atomic its result again, with the current MSN. Returns false when it is
     /// not remembered.
-    pub(crate) fn repeat_atomic(&mut self, again: &AtomicAtPsn, msn: u32) -> bool {
-        let is_it =
-            |a: &Answer| matches!(a.asked, Asked::Atomic { request, .. } if request == *again);
-        let Some(slot) = self.slots.iter().position(is_it) else {
+    pub(crate) fn repeat_atomic(&mut self, duplicate: &AtomicAtPsn, msn: u32) -> bool {
+        let is_same = |a: &Resource| matches!(a.request, ResourceRequest::Atomic { request, .. } if request == *duplicate);
+        let Some(slot) = self.slots.iter().position(is_same) else {
             return false;
         };
         (self.slots[slot].next, self.slots[slot].msn) = (0, msn);
-        self.answer_again(slot);
+        self.requeue(slot);
         true
     }
 
     /// Puts a slot into the queue where it belongs: answers leave in the order of their PSNs. A
     /// requester that goes back asks for all that follows as well, and would take an answer that
     /// overtook this one as a new loss.
-    fn answer_again(&mut self, slot: usize) {
+    fn requeue(&mut self, slot: usize) {
         if !self.queue.contains(&slot) {
             let oldest = self.oldest;
             let age = |slot: usize| (slot < oldest, slot);
@@ -170,9 +169,9 @@ impl Resources {
     pub(crate) fn next(&self, mtu: Mtu) -> Option<Response> {
         let a = &self.slots[*self.queue.front()?];
         let (msn, is_repeat) = (a.msn, a.complete);
-        let ReadAtPsn { psn, read } = match a.asked {
-            Asked::Read(request) => request,
-            Asked::Atomic { request, original } => {
+        let ReadAtPsn { psn, read } = match a.request {
+            ResourceRequest::Read(request) => request,
+            ResourceRequest::Atomic { request, original } => {
                 let body = Body::Atomic { original };
                 let (opcode, psn) = (Opcode::RcAtomicAck, request.psn);
                 return Some(Response { opcode, psn, msn, body, is_repeat });
@@ -241,10 +240,10 @@ impl Resources {
     }
 }
 
-impl Answer {
+impl Resource {
     /// The packet of this READ that `r` asks for again, with or without what follows.
     fn covers(&self, r: &ReadAtPsn, mtu: Mtu) -> Option<u32> {
-        let Asked::Read(held) = self.asked else {
+        let ResourceRequest::Read(held) = self.request else {
             return None;
         };
         let (ahead, r, held) = (r.psn.distance_from(held.psn), r.read, held.read);
@@ -316,7 +315,7 @@ mod tests {
         out
     }
 
-    fn answers(capacity: u8) -> Resources {
+    fn resources(capacity: u8) -> Resources {
         let mut a = Resources::default();
         a.start(capacity);
         a
@@ -324,7 +323,7 @@ mod tests {
 
     #[test]
     fn next__walks_first_middle_last() {
-        let mut a = answers(2);
+        let mut a = resources(2);
         a.begin_read(request(10, 0x1000, 600), 1);
         a.begin_read(request(13, 0x9000, 0), 2);
         use Opcode::*;
@@ -340,18 +339,18 @@ mod tests {
 
     #[test]
     fn check_room__a_slot_still_owed_is_not_taken() {
-        let mut a = answers(1);
+        let mut a = resources(1);
         assert_eq!(a.check_room(), Ok(()));
         a.begin_read(request(0, 0, 10), 1);
         assert_eq!(a.check_room(), Err(NoResource));
         drain(&mut a);
         assert_eq!(a.check_room(), Ok(()));
-        assert_eq!(answers(0).check_room(), Err(NoResource));
+        assert_eq!(resources(0).check_room(), Err(NoResource));
     }
 
     #[test]
     fn repeat_read__a_tail_begins_with_first_and_ends_where_it_asks() {
-        let mut a = answers(2);
+        let mut a = resources(2);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
         assert!(a.repeat_read(&request(12, 0x1200, 512), MTU, 9));
@@ -362,7 +361,7 @@ mod tests {
 
     #[test]
     fn repeat_read__says_what_has_completed_since() {
-        let mut a = answers(2);
+        let mut a = resources(2);
         a.begin_read(request(10, 0x1000, 600), 1);
         drain(&mut a);
         assert!(a.repeat_read(&request(11, 0x1100, 344), MTU, 7));
@@ -378,7 +377,7 @@ mod tests {
 
     #[test]
     fn repeat_read__refuses_what_was_not_asked_before() {
-        let mut a = answers(1);
+        let mut a = resources(1);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
         assert!(!a.repeat_read(&request(14, 0x1400, 1), MTU, 9), "beyond its end");
@@ -395,7 +394,7 @@ mod tests {
 
     #[test]
     fn repeat_read__while_running_goes_back_once_and_adds_nothing() {
-        let mut a = answers(2);
+        let mut a = resources(2);
         a.begin_read(request(10, 0x1000, 1024), 1);
         a.advance(MTU);
         a.advance(MTU);
@@ -408,7 +407,7 @@ mod tests {
 
     #[test]
     fn repeat_read__answers_leave_in_the_order_of_their_psns() {
-        let mut a = answers(3);
+        let mut a = resources(3);
         a.begin_read(request(5, 0, 10), 1);
         drain(&mut a);
         a.begin_read(request(10, 0x1000, 512), 2);
@@ -429,7 +428,7 @@ mod tests {
             let atomic = AtomicRequest { is_compare_swap: false, operands };
             AtomicAtPsn { psn: Psn::new(psn), atomic }
         };
-        let mut a = answers(3);
+        let mut a = resources(3);
         a.begin_read(request(9, 0x1000, 10), 1);
         a.begin_atomic(atomic(10, 1), 77, 2);
         a.begin_atomic(atomic(11, 1), 78, 3);
@@ -442,7 +441,7 @@ mod tests {
         let want = [(Opcode::RcAtomicAck, 10, 77, 8), (Opcode::RcAtomicAck, 11, 78, 8)];
         assert_eq!(drain(&mut a), want);
         assert!(!a.repeat_atomic(&atomic(10, 2), 9), "another operation");
-        assert!(!a.repeat_atomic(&atomic(12, 1), 9), "never asked");
+        assert!(!a.repeat_atomic(&atomic(12, 1), 9), "never request");
         a.begin_read(request(12, 0, 10), 4);
         a.begin_read(request(13, 0, 10), 5);
         assert!(!a.repeat_atomic(&atomic(10, 1), 9), "forgotten");
@@ -450,7 +449,7 @@ mod tests {
 
     #[test]
     fn begin_read__a_repeated_answer_gives_way() {
-        let mut a = answers(1);
+        let mut a = resources(1);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
         assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU, 9));

@@ -4,7 +4,7 @@
 mod checks;
 mod execute;
 
-use super::ack::Owed;
+use super::ack::PendingAck;
 use super::outcome::RequestOutcome;
 use super::resources::{AtomicAtPsn, ReadAtPsn, Resources};
 use crate::attr::{Mtu, QpAttr};
@@ -125,7 +125,7 @@ impl Responder {
                 DropReason::DuplicateAtomicForgotten,
             ),
             _ => {
-                let reply = Some(Owed::ack(self.epsn.minus(1), self.msn));
+                let reply = Some(PendingAck::ack(self.epsn.minus(1), self.msn));
                 return RequestOutcome::Duplicate { reply };
             }
         };
@@ -137,7 +137,7 @@ impl Responder {
 
     /// A NAK that ends the connection, for the packet at the expected PSN.
     fn refuse(&self, code: NakCode) -> RequestOutcome {
-        let reply = Owed::nak(self.epsn, code, self.msn);
+        let reply = PendingAck::nak(self.epsn, code, self.msn);
         RequestOutcome::Refused { reply, recv: None }
     }
 
@@ -148,7 +148,7 @@ impl Responder {
         status: WcStatus,
         g: &mut Context<'_>,
     ) -> RequestOutcome {
-        let reply = Owed::nak(self.epsn, code, self.msn);
+        let reply = PendingAck::nak(self.epsn, code, self.msn);
         let recv = g.receive.finish(g.srqs).map(|r| (r.wr_id, status));
         RequestOutcome::Refused { reply, recv }
     }

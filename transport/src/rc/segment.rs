@@ -43,7 +43,7 @@ pub(crate) struct Position {
     /// PSNs it takes.
     pub(crate) pkts: u32,
     /// The packet must ask for an acknowledgement, whatever it is.
-    pub(crate) asks: bool,
+    pub(crate) ack_req: bool,
     pub(crate) is_retransmission: bool,
 }
 
@@ -60,7 +60,7 @@ impl Segment {
             last: at.number + u64::from(at.pkts) == request.end(),
         };
         let opcode = place.opcode(wqe.op);
-        let asks_for_data = wqe.op.is_rd_atomic();
+        let is_rd_atomic = wqe.op.is_rd_atomic();
         let reth = match wqe.op {
             WrOp::Read { remote } => {
                 let va = remote.va.wrapping_add(offset.into());
@@ -80,11 +80,11 @@ impl Segment {
             },
             imm: wqe.op.imm().filter(|_| opcode.props().imm),
             solicited: wqe.solicited && place.last && wqe.op.completes_a_receive(),
-            ack_req: at.asks || asks_for_data,
+            ack_req: at.ack_req || is_rd_atomic,
             wqe: at.wqe,
             is_inline: wqe.is_inline,
             offset,
-            len: if asks_for_data { 0 } else { len },
+            len: if is_rd_atomic { 0 } else { len },
             pkts: at.pkts,
             is_retransmission: at.is_retransmission,
         }
@@ -141,12 +141,12 @@ mod tests {
         Allowance {
             qp_pkts: 128,
             endpoint_pkts: 128,
-            unasked_pkts: 128,
+            no_ack_req_pkts: 128,
             mtu: Mtu::B256,
             max_rd_atomic: 4,
             read_chunk_pkts: 4,
             ack_req_interval_pkts: 16,
-            begins: true,
+            new_requests: true,
         }
     }
 

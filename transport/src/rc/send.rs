@@ -122,7 +122,7 @@ impl Rc {
         };
         // If a later request was refused already, this NAK takes the place of that one: the peer
         // takes them in order.
-        self.acks.owe(ack::Owed::nak(r.psn, code, r.msn));
+        self.acks.schedule(ack::PendingAck::nak(r.psn, code, r.msn));
         if qp.state != QpState::Err {
             sh.counters.tx_fatal_naks += 1;
             sh.events.push(refusal_event(qp, Syndrome::Nak(code)));
@@ -136,16 +136,16 @@ impl Rc {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        let Some(owed) = self.acks.pending() else {
+        let Some(pending) = self.acks.pending() else {
             return Transmit::Idle;
         };
-        let aeth = AethRepr { syndrome: owed.syndrome, msn: owed.msn };
+        let aeth = AethRepr { syndrome: pending.syndrome, msn: pending.msn };
         let ext = ExtHeaders { aeth: Some(aeth), ..ExtHeaders::default() };
-        let bth = qp.bth(Opcode::RcAck, owed.psn);
-        self.acks.paid();
+        let bth = qp.bth(Opcode::RcAck, pending.psn);
+        self.acks.on_sent();
         match qp.write(&bth, &ext, (0, false), frame, |_| true) {
             Ok(meta) => {
-                let positive = matches!(owed.syndrome, Syndrome::Ack { .. });
+                let positive = matches!(pending.syndrome, Syndrome::Ack { .. });
                 sh.counters.tx_acks += u64::from(positive);
                 qp.sent(meta, 0, sh)
             }

@@ -208,7 +208,7 @@ impl App for Sleeper {
 }
 
 #[test]
-fn take_news__an_event_wakes_the_application() {
+fn take_app_events__an_event_wakes_the_application() {
     let mut p = Pair::new();
     let (qpn, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 8));
     let op = WrOp::Write { remote: p.ends[1].remote(0) };

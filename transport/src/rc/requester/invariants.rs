@@ -12,7 +12,7 @@ impl Requester {
         debug_assert!(self.snd_una <= self.snd_nxt, "PSNs before snd_una are acknowledged");
         debug_assert!(self.snd_nxt <= self.snd_max, "snd_max is the highest PSN sent");
         debug_assert!(self.snd_max <= self.snd_end, "only posted packets are sent");
-        debug_assert!(self.asked <= self.snd_nxt, "an AckReq that is rewound counts no more");
+        debug_assert!(self.ack_req_end <= self.snd_nxt, "an AckReq that is rewound counts no more");
         debug_assert!(self.current <= self.sq.len(), "the current request is in the queue");
         let current = self.sq.at(self.current);
         debug_assert!(
@@ -32,7 +32,7 @@ impl Requester {
             out.all(|r| r.first + r.pkts > self.snd_una && r.first + r.pkts <= self.snd_nxt),
             "READs and atomics outstanding are in flight"
         );
-        debug_assert!(self.unasked_pkts() <= self.in_flight_pkts(), "both count from snd_nxt");
+        debug_assert!(self.no_ack_req_pkts() <= self.in_flight_pkts(), "both count from snd_nxt");
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Context, Responder, Step, atomic_request, payload_len, read_request,
 use crate::drop::DropReason;
 use crate::mr::Access;
 use crate::qp::remote::MAX_DMA_BYTES;
-use crate::rc::ack::Owed;
+use crate::rc::ack::PendingAck;
 use crate::rc::outcome::RequestOutcome;
 use crate::rc::resources::packets;
 use crate::wc::WcStatus;
@@ -22,7 +22,7 @@ impl Responder {
             1.. if self.epsn_refused => Err(RequestOutcome::Drop(DropReason::AfterSequenceGap)),
             1.. => {
                 self.epsn_refused = true;
-                let reply = Owed::nak(self.epsn, NakCode::SequenceError, self.msn);
+                let reply = PendingAck::nak(self.epsn, NakCode::SequenceError, self.msn);
                 Err(RequestOutcome::Gap { reply })
             }
             _ => Err(self.duplicate(p, g.mtu)),
@@ -66,7 +66,7 @@ impl Responder {
             self.epsn_refused = true;
             let timer = g.attr.min_rnr_timer.unwrap_or_default();
             let syndrome = Syndrome::RnrNak { timer };
-            let reply = Owed { psn: self.epsn, syndrome, msn: self.msn };
+            let reply = PendingAck { psn: self.epsn, syndrome, msn: self.msn };
             return Err(RequestOutcome::NotReady { reply });
         }
         Ok(())

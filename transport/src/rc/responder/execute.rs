@@ -4,7 +4,7 @@ use super::{Context, MessageProgress, Responder, Step, atomic_request, payload_l
 use crate::mr::Access;
 use crate::payload::Payload;
 use crate::qp::outcome::Message;
-use crate::rc::ack::Owed;
+use crate::rc::ack::PendingAck;
 use crate::rc::outcome::RequestOutcome;
 use crate::rc::resources::packets;
 use crate::wc::{WcOpcode, WcStatus};
@@ -65,7 +65,7 @@ impl Responder {
             let (imm, solicited) = (p.ext.imm, p.bth.solicited);
             message = Some(Message { recv, len: received, imm, invalidated_rkey, solicited });
         }
-        let reply = p.bth.ack_req.then(|| Owed::ack(psn, self.msn));
+        let reply = p.bth.ack_req.then(|| PendingAck::ack(psn, self.msn));
         RequestOutcome::Done { reply, message }
     }
 

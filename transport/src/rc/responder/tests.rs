@@ -109,7 +109,7 @@ impl World {
 }
 
 fn refused(psn: u32, code: NakCode) -> RequestOutcome {
-    let reply = Owed::nak(Psn::new(psn), code, 0);
+    let reply = PendingAck::nak(Psn::new(psn), code, 0);
     RequestOutcome::Refused { reply, recv: None }
 }
 
@@ -120,7 +120,7 @@ fn is_done(outcome: RequestOutcome) -> bool {
 #[test]
 fn on_request__a_gap_gets_one_nak_and_then_silence() {
     let mut w = World::new();
-    let reply = Owed::nak(Psn::new(0), NakCode::SequenceError, 0);
+    let reply = PendingAck::nak(Psn::new(0), NakCode::SequenceError, 0);
     let after = RequestOutcome::Drop(DropReason::AfterSequenceGap);
     let write = Opcode::RcWriteOnly;
     assert_eq!(w.write(write, 2, 8, 8), RequestOutcome::Gap { reply });
@@ -135,7 +135,7 @@ fn on_request__a_duplicate_is_acknowledged_with_the_newest_psn() {
     for psn in 0..3 {
         assert!(is_done(w.write(Opcode::RcWriteOnly, psn, 0, 0)));
     }
-    let reply = Some(Owed::ack(Psn::new(2), 3));
+    let reply = Some(PendingAck::ack(Psn::new(2), 3));
     let got = w.write(Opcode::RcWriteOnly, 0, 8, 8);
     assert_eq!(got, RequestOutcome::Duplicate { reply });
     assert!(w.is_untouched(), "not written again");
@@ -275,7 +275,7 @@ fn on_request__a_receive_too_short_fails_with_it() {
     let mut w = World::new();
     w.post_recv(300);
     assert!(is_done(w.send(Opcode::RcSendFirst, 0, 256)));
-    let reply = Owed::nak(Psn::new(1), NakCode::InvalidRequest, 0);
+    let reply = PendingAck::nak(Psn::new(1), NakCode::InvalidRequest, 0);
     let recv = Some((7, WcStatus::LocLenErr));
     let got = w.send(Opcode::RcSendLast, 1, 45);
     assert_eq!(got, RequestOutcome::Refused { reply, recv });
@@ -295,7 +295,7 @@ fn on_request__immediate_data_consume_a_receive_at_the_end() {
         invalidated_rkey: None,
         solicited: false,
     };
-    let (reply, message) = (Some(Owed::ack(Psn::new(1), 1)), Some(message));
+    let (reply, message) = (Some(PendingAck::ack(Psn::new(1), 1)), Some(message));
     assert_eq!(got, RequestOutcome::Done { reply, message });
 }
 
@@ -306,7 +306,7 @@ fn on_request__more_reads_than_agreed_are_invalid() {
         let got = w.write(Opcode::RcReadRequest, psn, 0, 8);
         assert_eq!(got, RequestOutcome::ReadBegun);
     }
-    let reply = Owed::nak(Psn::new(2), NakCode::InvalidRequest, 2);
+    let reply = PendingAck::nak(Psn::new(2), NakCode::InvalidRequest, 2);
     let got = w.write(Opcode::RcReadRequest, 2, 0, 8);
     assert_eq!(got, RequestOutcome::Refused { reply, recv: None });
 }
