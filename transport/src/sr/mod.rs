@@ -151,7 +151,7 @@ impl Sr {
 
     /// Fails the oldest request with `status`, then the queue pair.
     fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
-        if let Some(oldest) = self.tx.requester.pop_any() {
+        if let Some(oldest) = self.tx.requester.pop_oldest() {
             let completed = qp.complete_send(&oldest, status, sh);
             self.fail_if_overrun(qp, completed, sh);
         }
@@ -191,7 +191,7 @@ impl Sr {
     }
 
     fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared<'_>) -> bool {
-        let Some(oldest) = self.tx.requester.pop_any() else {
+        let Some(oldest) = self.tx.requester.pop_oldest() else {
             return false;
         };
         let completed = qp.complete_send(&oldest, WcStatus::WrFlushErr, sh);

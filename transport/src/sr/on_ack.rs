@@ -53,7 +53,8 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) {
         while before.is_none() || self.tx.requester.oldest() != before {
-            let Some((oldest, signaled)) = self.tx.requester.pop_done(self.tx.sent.due()) else {
+            let Some((oldest, signaled)) = self.tx.requester.pop_completed(self.tx.sent.data_una())
+            else {
                 break;
             };
             if signaled {

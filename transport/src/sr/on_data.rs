@@ -191,7 +191,7 @@ impl Sr {
         }
         if self.tx.sent.is_empty() {
             // All requests are acknowledged; only responses are outstanding.
-            self.tx.timers.on_heard(now, Time::MAX, self.tx.requester.awaits_response());
+            self.tx.timers.on_feedback(now, Time::MAX, self.tx.requester.awaits_response());
         }
         self.finish_requests(qp, None, sh);
     }

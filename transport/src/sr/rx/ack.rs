@@ -121,8 +121,8 @@ impl AckState {
     /// The packet `number` came and all below `due` is here. Who asked behind a gap, and waits for
     /// an answer that has all of it, gets one when the gap closes.
     #[inline]
-    pub(in crate::sr) fn on_in_order(&mut self, number: u64, asks: bool, due: u64) {
-        if asks && number >= due {
+    pub(in crate::sr) fn on_in_order(&mut self, number: u64, requests_ack: bool, due: u64) {
+        if requests_ack && number >= due {
             self.asked = self.asked.max(Some(number));
         } else if self.asked.is_some_and(|asked| asked < due) {
             self.asked = None;

@@ -177,8 +177,8 @@ impl Responder {
             Waiting::Ending(ending) => self.end(&ending, g),
             Waiting::Read { message, request } => {
                 self.rd_atomic_waiting -= 1;
-                let asked_by = wrap(number);
-                let read = ReadToRespond { message, asked_by, request };
+                let request_psn = wrap(number);
+                let read = ReadToRespond { message, request_psn, request };
                 check_read(&request, g).map(|()| Due::Read(read))
             }
             Waiting::Atomic { message, request } => {
