@@ -125,7 +125,7 @@ impl Sr {
             (Contents::Read(segment), TransmissionKind::Retransmission) => {
                 // The peer may have received this response and invalidated the key since. If so, it
                 // acknowledges the response; else its request fails.
-                self.rx.ack.refuse_again(Refusal { psn: segment.request_psn, code });
+                self.rx.ack.refuse_once(Refusal { psn: segment.request_psn, code });
                 self.tx.on_sent(now, planned, (segment.len, 0), 0, None);
             }
             (contents, _) => {
@@ -157,12 +157,12 @@ impl Sr {
         let reachable = qp.receive.reachable(sh.srqs);
         let Some(path) = qp.path.as_ref() else { return Transmit::Idle };
         let outside = outside_bytes(path.template().ip());
-        let Some(words) = self.rx.words_allowed(outside) else { return Transmit::Idle };
+        let Some(words) = self.rx.sack_words_allowed(outside) else { return Transmit::Idle };
         let mut ack = self.rx.acknowledgement(now, reachable);
         ack.words.truncate(words);
         self.rx.on_ack_sent(outside + ack.header_len());
         if let Some(srq) = qp.receive.srq()
-            && self.rx.peer_may_wait()
+            && self.rx.peer_may_lack_credit()
         {
             sh.srqs.want(srq);
         }

@@ -293,9 +293,9 @@ proptest! {
             let mut news = None;
             wire.retain(|(due, number, sent_at)| {
                 if *due > now { return true; }
-                if let Arrival::Missing(n) = received.judge(wrap(*number)) {
+                if let Arrival::Missing(n) = received.classify(wrap(*number)) {
                     assert_eq!(n, *number);
-                    received.take(n);
+                    received.insert(n);
                     arrived.insert(n);
                 }
                 news = Some((*number, *sent_at));
