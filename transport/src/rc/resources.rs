@@ -144,7 +144,10 @@ impl Resources {
     /// Gives a duplicate atomic its result again, with the current MSN. Returns false when it is
     /// not remembered.
     pub(crate) fn repeat_atomic(&mut self, duplicate: &AtomicAtPsn, msn: u32) -> bool {
-        let is_same = |a: &Resource| matches!(a.request, ResourceRequest::Atomic { request, .. } if request == *duplicate);
+        let is_same = |a: &Resource| match a.request {
+            ResourceRequest::Atomic { request, .. } => request == *duplicate,
+            ResourceRequest::Read(_) => false,
+        };
         let Some(slot) = self.slots.iter().position(is_same) else {
             return false;
         };

@@ -19,7 +19,7 @@ pub(crate) struct ReadToRespond {
     /// The requester's number of the message.
     pub(crate) message: u32,
     /// The wire's number of the request's packet.
-    pub(crate) asked_by: u32,
+    pub(crate) request_psn: u32,
     pub(crate) request: ReadRequest,
 }
 

@@ -74,16 +74,16 @@ impl Sr {
     ) {
         let checked = qp.check_packet(p, Service::Sr);
         if let Ok(()) | Err(DropReason::QpNotReceiving) = checked {
-            self.rx.on_bytes(ip_bytes(p));
+            self.rx.on_ip_bytes(ip_bytes(p));
         }
-        let taken = match (checked, p.bth.opcode.props().kind) {
+        let accepted = match (checked, p.bth.opcode.props().kind) {
             (Err(reason), _) => Err(reason),
             (Ok(()), OpKind::SrData | OpKind::SrParity) => self.on_data(qp, now, p, sh),
             (Ok(()), OpKind::SrAck) => self.on_ack(qp, now, p, sh).map(|()| 0),
             // A CNP. SR's ACKs carry the ECN counts, and a forger has to guess their PSNs.
             (Ok(()), _) => Err(DropReason::IgnoredCnp),
         };
-        match taken {
+        match accepted {
             Ok(bytes) => {
                 sh.counters.rx_packets += 1;
                 sh.counters.rx_payload_bytes += u64::from(bytes);
@@ -116,11 +116,11 @@ impl Sr {
     /// When [`Sr::handle_timeout`] has something to do, or an acknowledgement is due.
     #[inline(never)]
     pub(crate) fn next_deadline(&self, state: QpState) -> Option<Time> {
-        let of_rx = self.rx.next_deadline().filter(|_| state.receives());
+        let rx_deadline = self.rx.next_deadline().filter(|_| state.receives());
         if !state.sends() {
-            return of_rx;
+            return rx_deadline;
         }
-        earlier(of_rx, self.tx.next_deadline())
+        earlier(rx_deadline, self.tx.next_deadline())
     }
 
     /// The PSN that comes next from the peer, and the one that is sent next, as the BTH has them:
@@ -131,7 +131,7 @@ impl Sr {
 
     /// READs and atomics of the peer that have arrived and are not fully responded to.
     pub(crate) fn responding(&self) -> usize {
-        self.rx.responder.rd_atomic_waiting() + self.tx.responding()
+        self.rx.responder.rd_atomic_pending() + self.tx.responding()
     }
 
     /// An acknowledgement is due and may leave. A refusal leaves behind the responses to the
@@ -152,7 +152,7 @@ impl Sr {
 
     /// Fails the oldest request with `status`, then the queue pair.
     fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
-        if let Some(oldest) = self.tx.requester.pop_any() {
+        if let Some(oldest) = self.tx.requester.pop_oldest() {
             let completed = qp.complete_send(&oldest, status, sh);
             self.fail_if_overrun(qp, completed, sh);
         }
@@ -192,7 +192,7 @@ impl Sr {
     }
 
     fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared<'_>) -> bool {
-        let Some(oldest) = self.tx.requester.pop_any() else {
+        let Some(oldest) = self.tx.requester.pop_oldest() else {
             return false;
         };
         let completed = qp.complete_send(&oldest, WcStatus::WrFlushErr, sh);

@@ -34,7 +34,7 @@ impl Sr {
             Some((None, _)) => {
                 // The response that the peer cannot send again has arrived; its acknowledgement
                 // was lost.
-                self.rx.ack.ask_again(now, self.tx.ack_delay());
+                self.rx.ack.request_ack_limited(now, self.tx.ack_delay());
                 self.finish_requests(qp, None, sh);
             }
             None => self.finish_requests(qp, None, sh),
@@ -53,7 +53,8 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) {
         while before.is_none() || self.tx.requester.oldest() != before {
-            let Some((oldest, signaled)) = self.tx.requester.pop_done(self.tx.sent.due()) else {
+            let Some((oldest, signaled)) = self.tx.requester.pop_completed(self.tx.sent.data_una())
+            else {
                 break;
             };
             if signaled {

@@ -3,7 +3,7 @@
 use super::Sr;
 use super::number::{unwrap, wrap};
 use super::rx::received::Arrival;
-use super::rx::responder::{Arrived, Context, Due, Rejection};
+use super::rx::responder::{Context, InOrderAction, ReceivedPacket, Rejection};
 use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
@@ -26,59 +26,59 @@ impl Sr {
         let (header, data) = parse(p)?;
         let delay = self.tx.ack_delay();
         let rx = &mut self.rx;
-        let number = match rx.received.judge(header.psn) {
+        let number = match rx.received.classify(header.psn) {
             Arrival::Missing(number) => number,
             Arrival::Beyond => return Err(DropReason::BeyondPsnLimit),
             Arrival::Old => return Err(DropReason::OldPacket),
             Arrival::Duplicate => {
                 sh.counters.duplicate_request += 1;
-                rx.received.take_again(header.psn);
+                rx.received.on_duplicate(header.psn);
                 if let Some(block) = &header.block {
-                    rx.decoder.on_again(unwrap(rx.received.next(), header.psn), block);
+                    rx.decoder.on_duplicate(unwrap(rx.received.next(), header.psn), block);
                 }
                 rx.ack.on_data(now, p, &header, false, delay);
-                rx.ack.ask_again(now, delay);
+                rx.ack.request_ack_limited(now, delay);
                 return Ok(data.len());
             }
         };
         qp.on_request_arrived(sh.events);
-        let arrived = Arrived {
+        let arrived = ReceivedPacket {
             number,
-            in_order: number == self.rx.received.due(),
+            in_order: number == self.rx.received.data_next(),
             header: &header,
             data,
             solicited: p.bth.solicited,
         };
         let is_parity = header.block.is_some_and(|block| block.is_parity());
-        if !is_parity && !self.place(qp, now, p, &arrived, sh)? {
+        if !is_parity && !self.place_or_reject(qp, now, p, &arrived, sh)? {
             return Ok(data.len());
         }
         let rx = &mut self.rx;
-        let leaves_or_closes_gap = number != rx.received.end();
+        let is_out_of_order = number != rx.received.end();
         sh.counters.out_of_sequence += u64::from(number > rx.received.end());
-        rx.received.take(number);
-        rx.ack.on_data(now, p, &header, leaves_or_closes_gap, delay);
-        rx.ack.on_in_order(number, p.bth.ack_req, rx.received.due());
-        sh.counters.rx_messages += u64::from(!is_parity && is_whole_write(&header));
+        rx.received.insert(number);
+        rx.ack.on_data(now, p, &header, is_out_of_order, delay);
+        rx.ack.track_ack_req(number, p.bth.ack_req, rx.received.data_next());
+        sh.counters.rx_messages += u64::from(!is_parity && ends_write(&header));
         if header.block.is_some() {
             self.on_block(qp, now, &arrived, sh);
         }
-        self.carry_out(qp, sh);
+        self.execute_in_order(qp, sh);
         self.after_response(qp, now, &header, sh);
         Ok(data.len())
     }
 
     /// Places the data of a packet. False when the packet is not taken; all consequences of that
     /// are applied.
-    fn place(
+    fn place_or_reject(
         &mut self,
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        arrived: &Arrived<'_>,
+        arrived: &ReceivedPacket<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<bool, DropReason> {
-        let placed = self.put(qp, arrived, sh)?;
+        let placed = self.place_data(qp, arrived, sh)?;
         let header = arrived.header;
         let delay = self.tx.ack_delay();
         match placed {
@@ -105,10 +105,10 @@ impl Sr {
     }
 
     /// Places data, if nothing speaks against it.
-    pub(super) fn put(
+    pub(super) fn place_data(
         &mut self,
         qp: &mut Common,
-        arrived: &Arrived<'_>,
+        arrived: &ReceivedPacket<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<Placed, DropReason> {
         if matches!(arrived.header.kind, SrKind::ReadResponse | SrKind::AtomicResponse) {
@@ -125,22 +125,24 @@ impl Sr {
     }
 
     /// Carries out what is due because everything before it has arrived.
-    pub(super) fn carry_out(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+    pub(super) fn execute_in_order(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
         while qp.state.receives() {
-            let next = self.rx.received.due();
-            let due = self.rx.responder.next_due(next, &mut Context::new(qp, sh));
-            let Some((number, due)) = due else { return };
-            match due {
-                Due::Read(read) => {
+            let next = self.rx.received.data_next();
+            let action = self.rx.responder.next_in_order(next, &mut Context::new(qp, sh));
+            let Some((number, action)) = action else { return };
+            match action {
+                InOrderAction::Read(read) => {
                     self.tx.responses.begin_read(read);
                     sh.counters.rx_read_requests += 1;
                 }
-                Due::Atomic(atomic) => {
+                InOrderAction::Atomic(atomic) => {
                     self.tx.responses.begin_atomic(atomic);
                     sh.counters.rx_atomic_requests += 1;
                 }
-                Due::Refused(code) => self.refuse_message(qp, wrap(number), code, None, sh),
-                Due::Deliver(message) => {
+                InOrderAction::Refused(code) => {
+                    self.refuse_message(qp, wrap(number), code, None, sh)
+                }
+                InOrderAction::Deliver(message) => {
                     sh.counters.rx_messages += 1;
                     let delivered = qp.deliver(&message, sh);
                     self.fail_if_overrun(qp, delivered, sh);
@@ -191,7 +193,7 @@ impl Sr {
         }
         if self.tx.sent.is_empty() {
             // All requests are acknowledged; only responses are outstanding.
-            self.tx.timers.on_heard(now, Time::MAX, self.tx.requester.awaits_response());
+            self.tx.timers.on_feedback(now, Time::MAX, self.tx.requester.awaits_response());
         }
         self.finish_requests(qp, None, sh);
     }
@@ -227,6 +229,6 @@ fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, Payload<'a>), DropReason> {
 }
 
 /// A message that nothing else tells of is here to its end.
-pub(super) fn is_whole_write(header: &SrDataRepr) -> bool {
+pub(super) fn ends_write(header: &SrDataRepr) -> bool {
     header.kind == SrKind::Write && header.last && header.receive.is_none()
 }

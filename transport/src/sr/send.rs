@@ -36,21 +36,21 @@ impl Sr {
             let flow = qp.flow.as_ref().map(|flow| flow.window_pkts());
             let window_pkts = flow.unwrap_or(u32::MAX).min(sh.config.qp_window_pkts);
             let limits = Limits {
-                sends: qp.state.sends(),
-                begins: qp.state == QpState::Rts,
+                sends_requests: qp.state.sends(),
+                begins_requests: qp.state == QpState::Rts,
                 window_pkts,
                 ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
                 room_pkts: room.pkts,
             };
             let failed = qp.state == QpState::Err && self.rx.is_peer_valid();
             let refusal_waits = self.rx.ack.is_due() && !self.owes_ack(qp.state);
-            let choice = match limits.sends || failed {
+            let choice = match limits.sends_requests || failed {
                 true => self.tx.choose(now, &limits, qp.flow.as_deref_mut()),
                 false => Choice::Idle,
             };
             match choice {
-                Choice::Send(sending) => {
-                    if let Some(sent) = self.send_data(qp, now, &sending, frame, sh) {
+                Choice::Send(planned) => {
+                    if let Some(sent) = self.send_data(qp, now, &planned, frame, sh) {
                         return sent;
                     }
                 }
@@ -68,22 +68,22 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        sending: &PlannedPacket,
+        planned: &PlannedPacket,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
-        let (mut header, len, solicited) = self.tx.header(now, sending)?;
-        self.tx.begin_block_of(sending);
-        let path = self.tx.pick_path(now, sending, len, qp.flow.as_deref_mut());
+        let (mut header, len, solicited) = self.tx.header(now, planned)?;
+        self.tx.begin_block_of(planned);
+        let path = self.tx.pick_path(now, planned, len, qp.flow.as_deref_mut());
         // Without a load balancer, the peer's path is echoed: its newest packet arrived by it.
         header.path = path.unwrap_or_else(|| self.rx.ack.echoed_path());
-        let is_new = sending.kind == TransmissionKind::First;
-        let is_parity = sending.part == Contents::Parity;
+        let is_new = planned.kind == TransmissionKind::First;
+        let is_parity = planned.contents == Contents::Parity;
         let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
         let mut bth = qp.bth(opcode, Psn::new(header.psn & Psn::MASK));
-        (bth.ack_req, bth.solicited) = (sending.asks, solicited);
+        (bth.ack_req, bth.solicited) = (planned.requests_ack, solicited);
         let (tx, mrs) = (&mut self.tx, (qp.pd, &*sh.mrs));
-        let fill = |payload: PayloadMut<'_>| tx.fill(sending, payload, mrs);
+        let fill = |payload: PayloadMut<'_>| tx.fill(planned, payload, mrs);
         let payload = (len, sh.config.elide_payload);
         match write_data(qp, &bth, &header, payload, frame, fill) {
             Ok(mut meta) => {
@@ -96,11 +96,11 @@ impl Sr {
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
                 let sent = (len, header.path);
-                self.tx.on_sent(now, sending, sent, frame_bytes, qp.flow.as_deref_mut());
+                self.tx.on_sent(now, planned, sent, frame_bytes, qp.flow.as_deref_mut());
                 Some(qp.sent(meta, len, sh))
             }
             Err(why) => {
-                self.cannot_write(qp, now, sending, &why, sh);
+                self.cannot_write(qp, now, planned, &why, sh);
                 None
             }
         }
@@ -111,7 +111,7 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        sending: &PlannedPacket,
+        planned: &PlannedPacket,
         why: &NotWritten,
         sh: &mut Shared<'_>,
     ) {
@@ -119,27 +119,27 @@ impl Sr {
             NotWritten::NoPayload => (WcStatus::LocProtErr, NakCode::RemoteAccess),
             NotWritten::NoRoom => (WcStatus::LocQpOpErr, NakCode::RemoteOperational),
         };
-        match (&sending.part, sending.kind) {
+        match (&planned.contents, planned.kind) {
             (Contents::Request(segment), _) => self.fail_message(qp, segment.message, status, sh),
             (Contents::Parity, _) => self.fail_with_event(qp, status, sh),
-            (Contents::Read(part), TransmissionKind::Retransmission) => {
+            (Contents::Read(segment), TransmissionKind::Retransmission) => {
                 // The peer may have received this response and invalidated the key since. If so, it
                 // acknowledges the response; else its request fails.
-                self.rx.ack.refuse_again(Refusal { psn: part.asked_by, code });
-                self.tx.on_sent(now, sending, (part.len, 0), 0, None);
+                self.rx.ack.refuse_once(Refusal { psn: segment.request_psn, code });
+                self.tx.on_sent(now, planned, (segment.len, 0), 0, None);
             }
-            (part, _) => {
-                let asked_by = match part {
-                    Contents::Read(part) => part.asked_by,
+            (contents, _) => {
+                let request_psn = match contents {
+                    Contents::Read(segment) => segment.request_psn,
                     Contents::Request(_) | Contents::Atomic { .. } | Contents::Parity => {
-                        wrap(sending.number)
+                        wrap(planned.number)
                     }
                 };
                 // This takes the place of the refusal of a later request: the peer handles
                 // refusals in the order of its requests.
                 match qp.state {
-                    QpState::Err => self.rx.ack.refuse(Refusal { psn: asked_by, code }),
-                    _ => self.refuse_message(qp, asked_by, code, None, sh),
+                    QpState::Err => self.rx.ack.refuse(Refusal { psn: request_psn, code }),
+                    _ => self.refuse_message(qp, request_psn, code, None, sh),
                 }
                 self.fail(qp, sh);
             }
@@ -157,12 +157,12 @@ impl Sr {
         let reachable = qp.receive.reachable(sh.srqs);
         let Some(path) = qp.path.as_ref() else { return Transmit::Idle };
         let outside = outside_bytes(path.template().ip());
-        let Some(words) = self.rx.words_allowed(outside) else { return Transmit::Idle };
+        let Some(words) = self.rx.sack_words_allowed(outside) else { return Transmit::Idle };
         let mut ack = self.rx.acknowledgement(now, reachable);
         ack.words.truncate(words);
         self.rx.on_ack_sent(outside + ack.header_len());
         if let Some(srq) = qp.receive.srq()
-            && self.rx.peer_may_wait()
+            && self.rx.peer_may_lack_credit()
         {
             sh.srqs.want(srq);
         }

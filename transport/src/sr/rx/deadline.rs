@@ -15,14 +15,14 @@ pub(super) struct ArrivalTiming {
     /// The packet of a block that came last in order: its number, and when it was sent.
     newest: Option<(u64, u64)>,
     /// The smoothed time between two packets.
-    gap: Dur,
+    packet_gap: Dur,
     /// The packet that was sent latest of those that came.
     latest: Option<Latest>,
     /// Of this period and of the last one.
-    now: Option<Period>,
-    before: Option<Period>,
-    /// Packets seen, up to [`ENOUGH_PKTS`].
-    seen: u32,
+    period: Option<Period>,
+    last_period: Option<Period>,
+    /// Packets seen, up to [`SPREAD_SAMPLES_MIN`].
+    samples: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,21 +42,23 @@ impl ArrivalTiming {
     /// A packet that was sent at `sent_ps` of its sender's clock came as packet `number`, the
     /// `index`th of a block. Returns by how much it took longer than what overtook it.
     pub(super) fn on_packet(&mut self, now: Time, number: u64, sent_ps: u64, index: u8) -> Dur {
-        self.seen = (self.seen + 1).min(ENOUGH_PKTS);
-        self.note_gap(number, sent_ps, index);
-        let slower = self.slower(now, sent_ps).min(SPREAD_MAX);
-        match &mut self.now {
+        self.samples = (self.samples + 1).min(SPREAD_SAMPLES_MIN);
+        self.sample_gap(number, sent_ps, index);
+        let excess_delay = self.excess_delay(now, sent_ps).min(SPREAD_MAX);
+        match &mut self.period {
             Some(period) if now.since(period.since) < PERIOD => {
-                period.spread = period.spread.max(slower);
+                period.spread = period.spread.max(excess_delay);
             }
-            _ => self.before = self.now.replace(Period { since: now, spread: slower }),
+            _ => {
+                self.last_period = self.period.replace(Period { since: now, spread: excess_delay })
+            }
         }
-        slower
+        excess_delay
     }
 
     /// By how much a packet took longer than the one that was sent latest, if that was sent after
     /// it; nothing if it is the latest itself.
-    fn slower(&mut self, now: Time, sent_ps: u64) -> Dur {
+    fn excess_delay(&mut self, now: Time, sent_ps: u64) -> Dur {
         let overtaken_by = |latest: &Latest| {
             let ahead_ps = u64::try_from(latest.sent_ps.wrapping_sub(sent_ps).cast_signed()).ok();
             let behind = now.since(latest.at);
@@ -65,31 +67,31 @@ impl ArrivalTiming {
                 .filter(|ahead| *ahead > 0 && behind < PERIOD)
                 .map(|ps| behind + Dur::from_ps(ps))
         };
-        let slower = self.latest.as_ref().and_then(overtaken_by);
-        if slower.is_none() {
+        let excess_delay = self.latest.as_ref().and_then(overtaken_by);
+        if excess_delay.is_none() {
             self.latest = Some(Latest { at: now, sent_ps });
         }
-        slower.unwrap_or(Dur::ZERO)
+        excess_delay.unwrap_or(Dur::ZERO)
     }
 
     /// When the last packet of a block is here, or will not come, as a packet of it says that came
-    /// at `now` and was `slower` than what overtook it.
-    pub(super) fn last_is_here(&self, now: Time, slower: Dur, block: &BlockRepr) -> Time {
+    /// at `now` and was `excess_delay` than what overtook it.
+    pub(super) fn block_deadline(&self, now: Time, excess_delay: Dur, block: &BlockRepr) -> Time {
         let behind = block.pkts() - 1 - block.index;
-        let latest = now + self.gap * u64::from(behind) + self.wait();
-        latest - slower.min(self.wait())
+        let latest = now + self.packet_gap * u64::from(behind) + self.reordering_allowance();
+        latest - excess_delay.min(self.reordering_allowance())
     }
 
     /// By how much a packet may be slower than others.
-    pub(super) fn wait(&self) -> Dur {
-        let spread = [self.now, self.before].into_iter().flatten().map(|p| p.spread).max();
+    pub(super) fn reordering_allowance(&self) -> Dur {
+        let spread = [self.period, self.last_period].into_iter().flatten().map(|p| p.spread).max();
         let spread = spread.unwrap_or(Dur::ZERO);
-        let least = if self.seen < ENOUGH_PKTS { UNKNOWN } else { Dur::ZERO };
+        let least = if self.samples < SPREAD_SAMPLES_MIN { INITIAL_SPREAD } else { Dur::ZERO };
         spread.max(least) + spread / 8 + SLACK
     }
 
     /// Within a block one packet follows the other: between blocks a sender may have had nothing.
-    fn note_gap(&mut self, number: u64, sent_ps: u64, index: u8) {
+    fn sample_gap(&mut self, number: u64, sent_ps: u64, index: u8) {
         let Some((last, last_sent_ps)) = self.newest.replace((number, sent_ps)) else { return };
         let (ahead, took_ps) = (number.wrapping_sub(last), sent_ps.wrapping_sub(last_sent_ps));
         if ahead == 0 || ahead > u64::from(index) {
@@ -102,10 +104,10 @@ impl ArrivalTiming {
         if took_ps < GAP_MAX.as_ps() {
             let sample = Dur::from_ps(took_ps / ahead);
             // What is sent again comes a round trip behind its block and says nothing of the pace.
-            let most = (self.gap * 2).max(SLACK);
-            self.gap = match self.gap {
+            let most = (self.packet_gap * 2).max(SLACK);
+            self.packet_gap = match self.packet_gap {
                 Dur::ZERO => sample,
-                gap => (gap * 7 + sample.min(most)) / 8,
+                packet_gap => (packet_gap * 7 + sample.min(most)) / 8,
             };
         }
     }
@@ -117,8 +119,8 @@ const PERIOD: Dur = Dur::from_ms(1000);
 const SPREAD_MAX: Dur = Dur::from_ms(1000);
 const GAP_MAX: Dur = Dur::from_ms(100);
 /// Packets after which the spread is known, and what it is taken for until then.
-const ENOUGH_PKTS: u32 = 64;
-const UNKNOWN: Dur = Dur::from_ms(1);
+const SPREAD_SAMPLES_MIN: u32 = 64;
+const INITIAL_SPREAD: Dur = Dur::from_ms(1);
 /// A receiver's own jitter.
 const SLACK: Dur = Dur::from_us(20);
 
@@ -129,54 +131,59 @@ mod tests {
     const BLOCK: BlockRepr = BlockRepr { index: 0, data: 8, parity: 2, scheme: 1 };
 
     /// Packets with their numbers, that left and came at these microseconds.
-    fn pace(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> ArrivalTiming {
-        let mut pace = ArrivalTiming::default();
-        for (number, sent, came) in packets {
+    fn timing(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> ArrivalTiming {
+        let mut timing = ArrivalTiming::default();
+        for (number, sent, arrived) in packets {
             let index = u8::try_from(number % 10).unwrap();
-            pace.on_packet(Time::from_ns(came * 1000), number, sent * 1_000_000, index);
+            timing.on_packet(Time::from_ns(arrived * 1000), number, sent * 1_000_000, index);
         }
-        pace
+        timing
     }
 
     #[test]
-    fn wait__is_a_guess_and_then_nothing_where_nothing_is_overtaken() {
-        let wait = |packets: u64| pace((0..packets).map(|i| (i, i, i + 1000))).wait();
-        assert!(wait(63) > UNKNOWN);
+    fn reordering_allowance__of_an_ordered_path_shrinks_to_the_slack() {
+        let wait =
+            |packets: u64| timing((0..packets).map(|i| (i, i, i + 1000))).reordering_allowance();
+        assert!(wait(63) > INITIAL_SPREAD);
         assert_eq!(wait(64), SLACK);
     }
 
     #[test]
-    fn wait__a_receiver_that_was_away_makes_nobody_late() {
+    fn reordering_allowance__ignores_delay_common_to_all_packets() {
         // From 100 us on for 50 ms; then everything comes at once.
-        let came = |i: u64| if i < 100 { i + 1000 } else { (i + 1000).max(51_100) };
-        assert_eq!(pace((0..1000).map(|i| (i, i, came(i)))).wait(), SLACK);
+        let arrived = |i: u64| if i < 100 { i + 1000 } else { (i + 1000).max(51_100) };
+        assert_eq!(timing((0..1000).map(|i| (i, i, arrived(i)))).reordering_allowance(), SLACK);
         // The way becomes longer by a queue.
-        assert_eq!(pace((0..1000).map(|i| (i, i, 3 * i + 1000))).wait(), SLACK);
+        assert_eq!(timing((0..1000).map(|i| (i, i, 3 * i + 1000))).reordering_allowance(), SLACK);
     }
 
     #[test]
-    fn wait__is_the_difference_of_paths() {
+    fn reordering_allowance__is_the_difference_of_paths() {
         // Odd packets take 500 us more.
         let mut packets: Vec<_> = (0..1000).map(|i| (i, i, i + 1000 + 500 * (i % 2))).collect();
-        packets.sort_by_key(|(_, _, came)| *came);
-        let wait = pace(packets).wait();
+        packets.sort_by_key(|(_, _, arrived)| *arrived);
+        let wait = timing(packets).reordering_allowance();
         assert!((Dur::from_us(560)..Dur::from_us(600)).contains(&wait), "{wait:?}");
     }
 
     #[test]
-    fn wait__forgets_after_two_periods() {
+    fn reordering_allowance__forgets_after_two_periods() {
         let far = |us| (1000 + us, us, us + 1000);
         let late = (0..100).map(|i| (i, i, i + 1000)).chain([(50, 50, 5000)]);
-        let seen = |until: u64| pace(late.clone().chain((10..until).map(|i| far(i * 1000)))).wait();
+        let seen = |until: u64| {
+            timing(late.clone().chain((10..until).map(|i| far(i * 1000)))).reordering_allowance()
+        };
         assert!(seen(900) > Dur::from_us(3900));
         assert_eq!(seen(2100), SLACK);
     }
 
     #[test]
-    fn last_is_here__counts_what_is_behind_and_what_was_slow() {
-        let p = pace((0..1000).map(|i| (i, 2 * i, 2 * i + 1000)));
+    fn block_deadline__accounts_for_later_packets_and_excess_delay() {
+        let p = timing((0..1000).map(|i| (i, 2 * i, 2 * i + 1000)));
         let now = Time::from_ns(5_000_000);
-        let at = |index, slower| p.last_is_here(now, slower, &BlockRepr { index, ..BLOCK });
+        let at = |index, excess_delay| {
+            p.block_deadline(now, excess_delay, &BlockRepr { index, ..BLOCK })
+        };
         assert_eq!(at(9, Dur::ZERO), now + SLACK);
         assert_eq!(at(4, Dur::ZERO), now + Dur::from_us(10) + SLACK);
         assert_eq!(at(9, Dur::from_us(5)), now + SLACK - Dur::from_us(5));

@@ -11,9 +11,9 @@ use crate::blocks::BlockMemory;
 use crate::payload::Payload;
 use crate::sr::number::wrap;
 pub(in crate::sr) use block::Segment;
-use block::{Block, Sums, Whole, code, ones};
+use block::{Block, BlockSegment, Sums, code, ones};
 use memory::Memory;
-use open::{At, Open};
+use open::{OpenBlocks, Slot};
 use spanwire_base::{Time, usize_from};
 use spanwire_erasure::Source;
 use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord, SrDataRepr};
@@ -24,10 +24,10 @@ use std::ops::Range;
 /// Blocks of which something has come and not everything is accounted for.
 #[derive(Debug)]
 pub(in crate::sr) struct Decoder {
-    open: Open,
-    pace: ArrivalTiming,
+    open: OpenBlocks,
+    timing: ArrivalTiming,
     memory: Memory,
-    /// An empty list, reused by [`Decoder::compute`].
+    /// An empty list, reused by [`Decoder::recover`].
     segments: Vec<Segment>,
     /// What is to be said, and in how many acknowledgements more.
     reports: VecDeque<(BlockReport, u8)>,
@@ -38,21 +38,21 @@ pub(in crate::sr) struct Decoder {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::sr) struct BlockCounters {
     /// Blocks of which data were rebuilt.
-    pub(in crate::sr) rebuilt: u64,
+    pub(in crate::sr) recovered: u64,
     /// Blocks that no parity was kept of: there was no memory, or it was of no use.
-    pub(in crate::sr) plain: u64,
+    pub(in crate::sr) uncoded: u64,
     /// Block NACKs.
     pub(in crate::sr) nacks: u64,
 }
 
 /// What follows from a packet of a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::sr) enum Then {
-    Nothing,
+pub(in crate::sr) enum BlockState {
+    Incomplete,
     /// Its data are all here: nobody waits for these numbers.
-    Idle(Range<u64>),
+    Complete(Range<u64>),
     /// Its lost data can be computed.
-    Recover,
+    Recoverable,
 }
 
 /// What is due of a block whose time has come.
@@ -61,14 +61,14 @@ pub(in crate::sr) enum Overdue {
     /// Its data are here and these numbers will not come.
     Settle(Range<u64>),
     /// Its peer is to be told that it is short; that is in the reports.
-    Short,
+    Nack,
 }
 
 impl Decoder {
     pub(in crate::sr) fn new(peer: IpAddr, limit_bytes: u64) -> Self {
         Self {
-            open: Open::default(),
-            pace: ArrivalTiming::default(),
+            open: OpenBlocks::default(),
+            timing: ArrivalTiming::default(),
             memory: Memory::new(peer, limit_bytes),
             segments: Vec::new(),
             reports: VecDeque::new(),
@@ -90,47 +90,51 @@ impl Decoder {
         data: Payload<'_>,
         arrived: impl FnOnce(u64) -> u64,
         memory: &mut BlockMemory,
-    ) -> Then {
-        let Some(block) = header.block else { return Then::Nothing };
-        let slower = self.pace.on_packet(now, number, header.sent_ps, block.index);
+    ) -> BlockState {
+        let Some(block) = header.block else { return BlockState::Incomplete };
+        let excess_delay = self.timing.on_packet(now, number, header.sent_ps, block.index);
         let first = number - u64::from(block.index);
-        let Some(at) = self.find_or_begin(first, &block, arrived) else {
-            self.counters.plain += 1;
-            return Then::Nothing;
+        let Some(slot) = self.find_or_open(first, &block, arrived) else {
+            self.counters.uncoded += 1;
+            return BlockState::Incomplete;
         };
-        let b = &mut self.open[at];
-        let late = self.pace.last_is_here(now, slower, &block);
+        let b = &mut self.open[slot];
+        let deadline = self.timing.block_deadline(now, excess_delay, &block);
         // What was asked for begins to come: the rest of it is not as far away as an answer was.
-        let was_asked_for = std::mem::replace(&mut b.nacks, 0) > 0;
-        b.deadline = if was_asked_for { Some(late) } else { b.deadline.max(Some(late)) };
-        self.open.arm(at);
-        let b = &mut self.open[at];
-        let whole = header.block_bytes.map(|bytes| (bytes, data.len()));
-        let is_summed = !header.is_retransmission || block.is_parity();
-        let keeps = (!is_summed || self.memory.add(b, &block, data, memory))
-            && whole.is_none_or(|(bytes, longest)| b.take_whole(header, solicited, bytes, longest));
-        if !keeps && b.keeps_parity() {
-            self.counters.plain += 1;
+        let was_nacked = std::mem::replace(&mut b.nacks, 0) > 0;
+        b.deadline = if was_nacked { Some(deadline) } else { b.deadline.max(Some(deadline)) };
+        self.open.arm(slot);
+        let b = &mut self.open[slot];
+        let described = header.block_bytes.map(|bytes| (bytes, data.len()));
+        let is_in_sums = !header.is_retransmission || block.is_parity();
+        let is_summable = (!is_in_sums || self.memory.add(b, &block, data, memory))
+            && described.is_none_or(|(bytes, longest)| {
+                b.set_block_segment(header, solicited, bytes, longest)
+            });
+        if !is_summable && b.keeps_parity() {
+            self.counters.uncoded += 1;
             self.memory.drop_sums(b, memory);
-            b.counts &= ones(b.block.data);
+            b.usable &= ones(b.block.data);
         }
         // An empty parity packet is the last word on its number, and adds nothing.
         let is_kept = !block.is_parity() || b.keeps_parity() && header.block_bytes.is_some();
-        b.came |= 1 << block.index;
-        b.counts |= u64::from(is_kept) << block.index;
-        b.summed |= u64::from(is_summed && !block.is_parity()) << block.index;
-        self.judge(at, memory)
+        b.arrived |= 1 << block.index;
+        b.usable |= u64::from(is_kept) << block.index;
+        b.in_sums |= u64::from(is_in_sums && !block.is_parity()) << block.index;
+        self.evaluate(slot, memory)
     }
 
-    /// The lost data of the first block that can be rebuilt, lowest first. [`Decoder::rebuilt`] or
-    /// [`Decoder::give_up`] once it is known where they went.
-    pub(in crate::sr) fn compute(&mut self, first: u64) -> Vec<Segment> {
+    /// Recovers the lost source packets of a block, in ascending order. Follow with
+    /// [`Decoder::on_recovered`] if all were placed, else with [`Decoder::on_rejected`].
+    pub(in crate::sr) fn recover(&mut self, first: u64) -> Vec<Segment> {
         let mut segments = std::mem::take(&mut self.segments);
-        let Some(at) = self.open.find(first) else { return segments };
-        let b = &self.open[at];
-        let (Some(whole), Some(recovery)) = (&b.whole, b.recovery()) else { return segments };
+        let Some(slot) = self.open.find(first) else { return segments };
+        let b = &self.open[slot];
+        let (Some(block_segment), Some(recovery)) = (&b.block_segment, b.recovery()) else {
+            return segments;
+        };
         let elided = matches!(b.sums, Sums::Elided);
-        let len_of = |i: u8| whole.len_of(i, b.block.data);
+        let len_of = |i: u8| block_segment.len_of(i, b.block.data);
         let mut out = self.memory.list();
         for i in recovery.lost() {
             out.push(self.memory.row(if elided { 0 } else { usize_from(len_of(*i).into()) }));
@@ -142,74 +146,83 @@ impl Decoder {
             }
         }
         for (&i, bytes) in recovery.lost().iter().zip(out.drain(..)) {
-            let bytes = match elided || !b.lacks(i) {
+            let bytes = match elided || !b.is_missing(i) {
                 true => {
-                    self.memory.keep_row(bytes);
+                    self.memory.recycle_row(bytes);
                     None
                 }
                 false => Some(bytes),
             };
-            if b.lacks(i) {
-                segments.push(segment(b, whole, i, bytes));
+            if b.is_missing(i) {
+                segments.push(segment(b, block_segment, i, bytes));
             }
         }
-        self.memory.keep_list(out);
+        self.memory.recycle_list(out);
         segments
     }
 
-    /// Takes the list of [`Decoder::compute`] back to reuse its memory.
-    pub(in crate::sr) fn reuse(&mut self, mut segments: Vec<Segment>) {
+    /// Takes the list of [`Decoder::recover`] back to reuse its memory.
+    pub(in crate::sr) fn recycle(&mut self, mut segments: Vec<Segment>) {
         for bytes in segments.drain(..).filter_map(|segment| segment.bytes) {
-            self.memory.keep_row(bytes);
+            self.memory.recycle_row(bytes);
         }
         self.segments = segments;
     }
 
     /// The lost data of a block are where they belong. Returns the numbers that nobody waits for
     /// any more.
-    pub(in crate::sr) fn rebuilt(&mut self, first: u64, memory: &mut BlockMemory) -> Range<u64> {
-        let Some(at) = self.open.find(first) else { return 0..0 };
-        let b = &mut self.open[at];
+    pub(in crate::sr) fn on_recovered(
+        &mut self,
+        first: u64,
+        memory: &mut BlockMemory,
+    ) -> Range<u64> {
+        let Some(slot) = self.open.find(first) else { return 0..0 };
+        let b = &mut self.open[slot];
         let data = ones(b.block.data);
-        let rebuilt = data & !b.counts;
-        b.counts |= data;
-        let idle = b.parity_numbers();
-        self.counters.rebuilt += 1;
-        self.say(at, BlockWord::Rebuilt, rebuilt);
-        self.judge(at, memory);
-        idle
+        let recovered = data & !b.usable;
+        b.usable |= data;
+        let parity = b.parity_numbers();
+        self.counters.recovered += 1;
+        self.push_report(slot, BlockWord::Rebuilt, recovered);
+        self.evaluate(slot, memory);
+        parity
     }
 
     /// The lost data of a block could be computed, and those from the number `refused` on could not
     /// be put where they belong: whoever sent them is to send them itself.
-    pub(in crate::sr) fn give_up(&mut self, first: u64, refused: u64, memory: &mut BlockMemory) {
-        let Some(at) = self.open.find(first) else { return };
-        self.counters.plain += 1;
-        let b = &mut self.open[at];
+    pub(in crate::sr) fn on_rejected(
+        &mut self,
+        first: u64,
+        refused: u64,
+        memory: &mut BlockMemory,
+    ) {
+        let Some(slot) = self.open.find(first) else { return };
+        self.counters.uncoded += 1;
+        let b = &mut self.open[slot];
         self.memory.drop_sums(b, memory);
         let before = refused.saturating_sub(first).min(b.block.data.into());
-        let placed = ((1 << before) - 1) & !b.counts;
-        b.counts = (b.counts | placed) & ones(b.block.data);
-        self.say(at, BlockWord::Rebuilt, placed);
-        self.short(at);
+        let placed = ((1 << before) - 1) & !b.usable;
+        b.usable = (b.usable | placed) & ones(b.block.data);
+        self.push_report(slot, BlockWord::Rebuilt, placed);
+        self.nack(slot);
     }
 
     /// A packet came once more, or after it was rebuilt.
-    pub(in crate::sr) fn on_again(&mut self, number: u64, block: &BlockRepr) {
+    pub(in crate::sr) fn on_duplicate(&mut self, number: u64, block: &BlockRepr) {
         let first = number.saturating_sub(block.index.into());
-        let Some(at) = self.open.find(first) else { return };
-        if self.open[at].block == (BlockRepr { index: 0, ..*block }) {
-            self.open[at].came |= 1 << block.index;
+        let Some(slot) = self.open.find(first) else { return };
+        if self.open[slot].block == (BlockRepr { index: 0, ..*block }) {
+            self.open[slot].arrived |= 1 << block.index;
         }
     }
 
     /// A block says that data are lost which have arrived: its parity is no parity of theirs.
-    pub(in crate::sr) fn contradicted(&mut self, first: u64, memory: &mut BlockMemory) {
-        let Some(at) = self.open.find(first) else { return };
-        self.counters.plain += 1;
-        let b = &mut self.open[at];
+    pub(in crate::sr) fn on_overlap(&mut self, first: u64, memory: &mut BlockMemory) {
+        let Some(slot) = self.open.find(first) else { return };
+        self.counters.uncoded += 1;
+        let b = &mut self.open[slot];
         self.memory.drop_sums(b, memory);
-        b.counts &= ones(b.block.data);
+        b.usable &= ones(b.block.data);
     }
 
     /// When [`Decoder::overdue`] has something to do.
@@ -224,93 +237,102 @@ impl Decoder {
         now: Time,
         memory: &mut BlockMemory,
     ) -> Option<Overdue> {
-        let at = self.open.pop_due(now)?;
-        let b = &mut self.open[at];
-        if b.has_data() {
-            let idle = b.parity_numbers();
-            let missing = ones(b.block.pkts()) & !b.came;
-            self.say(at, BlockWord::Settled, missing);
-            self.close(at, memory);
-            return Some(Overdue::Settle(idle));
+        let slot = self.open.pop_due(now)?;
+        let b = &mut self.open[slot];
+        if b.has_all_data() {
+            let parity = b.parity_numbers();
+            let missing = ones(b.block.pkts()) & !b.arrived;
+            self.push_report(slot, BlockWord::Settled, missing);
+            self.close(slot, memory);
+            return Some(Overdue::Settle(parity));
         }
         b.nacks += 1;
-        let wait = self.pace.wait() * (1 << b.nacks);
+        let wait = self.timing.reordering_allowance() * (1 << b.nacks);
         b.deadline = (b.nacks < NACKS_MAX).then_some(now + wait);
-        self.open.arm(at);
-        self.short(at);
-        Some(Overdue::Short)
+        self.open.arm(slot);
+        self.nack(slot);
+        Some(Overdue::Nack)
     }
 
     /// What is to be said in this acknowledgement.
     pub(in crate::sr) fn reports(&mut self) -> BlockReports {
-        let mut told = BlockReports::default();
+        let mut reports = BlockReports::default();
         self.reports.retain_mut(|(report, times)| {
-            if told.push(*report) {
+            if reports.push(*report) {
                 *times -= 1;
             }
             *times > 0
         });
-        told
+        reports
     }
 
     /// Forgets all blocks: nothing more is received.
     pub(in crate::sr) fn clear(&mut self, memory: &mut BlockMemory) {
-        while let Some(at) = self.open.any() {
-            self.close(at, memory);
+        while let Some(slot) = self.open.any() {
+            self.close(slot, memory);
         }
         self.reports.clear();
     }
 
     /// Where a block is, or would be if it has just begun. None if there are too many, or it
     /// contradicts what came of it before.
-    fn find_or_begin(
+    fn find_or_open(
         &mut self,
         first: u64,
         block: &BlockRepr,
         arrived: impl FnOnce(u64) -> u64,
-    ) -> Option<At> {
+    ) -> Option<Slot> {
         let itself = 1 << block.index;
         let block = BlockRepr { index: 0, ..*block };
         match self.open.find(first) {
-            Some(at) => (self.open[at].block == block).then_some(at),
+            Some(slot) => (self.open[slot].block == block).then_some(slot),
             None if self.open.len() < OPEN_MAX => {
                 // What came of it when nobody kept account is in no sum.
-                let came = arrived(first) & ones(block.pkts()) & !itself;
-                let counts = came & ones(block.data);
-                let (summed, whole, deadline, nacks) = (0, None, None, 0);
-                let is_whole = came == 0 && code(&block).is_some();
-                let sums = if is_whole { Sums::Empty } else { Sums::Plain };
-                self.counters.plain += u64::from(!is_whole);
-                let begun =
-                    Block { first, block, came, counts, summed, sums, whole, deadline, nacks };
-                Some(self.open.begin(begun))
+                let arrived = arrived(first) & ones(block.pkts()) & !itself;
+                let usable = arrived & ones(block.data);
+                let (in_sums, block_segment, deadline, nacks) = (0, None, None, 0);
+                let is_tracked = arrived == 0 && code(&block).is_some();
+                let sums = if is_tracked { Sums::Empty } else { Sums::Dropped };
+                self.counters.uncoded += u64::from(!is_tracked);
+                let opened = Block {
+                    first,
+                    block,
+                    arrived,
+                    usable,
+                    in_sums,
+                    sums,
+                    block_segment,
+                    deadline,
+                    nacks,
+                };
+                Some(self.open.insert(opened))
             }
             None => None,
         }
     }
 
     /// What follows from what counts of a block.
-    fn judge(&mut self, at: At, memory: &mut BlockMemory) -> Then {
-        let b = &mut self.open[at];
-        if b.has_data() {
-            let idle = b.parity_numbers();
-            match b.came == ones(b.block.pkts()) {
-                true => self.close(at, memory),
+    fn evaluate(&mut self, slot: Slot, memory: &mut BlockMemory) -> BlockState {
+        let b = &mut self.open[slot];
+        if b.has_all_data() {
+            let parity = b.parity_numbers();
+            match b.arrived == ones(b.block.pkts()) {
+                true => self.close(slot, memory),
                 false => self.memory.drop_sums(b, memory),
             }
-            return Then::Idle(idle);
+            return BlockState::Complete(parity);
         }
-        if b.recovery().is_some() { Then::Recover } else { Then::Nothing }
+        if b.recovery().is_some() { BlockState::Recoverable } else { BlockState::Incomplete }
     }
 
     /// Reports a block as short.
-    fn short(&mut self, at: At) {
+    fn nack(&mut self, slot: Slot) {
         self.counters.nacks += 1;
-        self.say(at, BlockWord::Nack, self.open[at].counts);
+        self.push_report(slot, BlockWord::Nack, self.open[slot].usable);
     }
 
-    fn say(&mut self, at: At, word: BlockWord, bits: u64) {
-        let b = &self.open[at];
+    fn push_report(&mut self, slot: Slot, word: BlockWord, bits: u64) {
+        let b = &self.open[slot];
         let report = BlockReport { first: wrap(b.first), word, data: b.block.data, bits };
         if bits == 0 && word != BlockWord::Nack {
             return;
@@ -324,14 +346,14 @@ impl Decoder {
         self.reports.push_back((report, REPORT_TIMES));
     }
 
-    fn close(&mut self, at: At, memory: &mut BlockMemory) {
-        self.memory.drop_sums(&mut self.open[at], memory);
-        self.open.close(at);
+    fn close(&mut self, slot: Slot, memory: &mut BlockMemory) {
+        self.memory.drop_sums(&mut self.open[slot], memory);
+        self.open.close(slot);
     }
 }
 
 /// The recovered segment `index` of a block.
-fn segment(b: &Block, whole: &Whole, index: u8, bytes: Option<Vec<u8>>) -> Segment {
+fn segment(b: &Block, whole: &BlockSegment, index: u8, bytes: Option<Vec<u8>>) -> Segment {
     let (number, len) = (b.first + u64::from(index), whole.len_of(index, b.block.data));
     let (header, solicited) = whole.segment(index, len, b.block.data);
     let header = SrDataRepr { psn: wrap(number), ..header };

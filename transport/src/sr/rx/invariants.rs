@@ -9,7 +9,7 @@ impl Rx {
     /// One of them does not hold.
     pub(in crate::sr) fn check_invariants(&self) {
         let received = &self.received;
-        debug_assert!(received.next() <= received.due(), "what has arrived is not awaited");
+        debug_assert!(received.next() <= received.data_next(), "what has arrived is not awaited");
         debug_assert!(
             received.next() <= received.end(),
             "the highest number is not below the next"

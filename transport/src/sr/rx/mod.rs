@@ -62,7 +62,7 @@ impl Rx {
     }
 
     /// A packet of the peer with so many bytes of IP arrived.
-    pub(super) fn on_bytes(&mut self, bytes: u64) {
+    pub(super) fn on_ip_bytes(&mut self, bytes: u64) {
         if let Some(unvalidated) = &mut self.unvalidated_bytes {
             *unvalidated = unvalidated.saturating_add(bytes);
         }
@@ -80,7 +80,7 @@ impl Rx {
 
     /// SACK words that an acknowledgement may have with `outside` bytes of other headers; `None`
     /// when not even one without any may leave yet.
-    pub(super) fn words_allowed(&self, outside: usize) -> Option<usize> {
+    pub(super) fn sack_words_allowed(&self, outside: usize) -> Option<usize> {
         let Some(bytes) = self.unvalidated_bytes else { return Some(SACK_WORDS_MAX) };
         let fixed = u64_from(LINK_BYTES + outside + SrAckRepr::WORDLESS_LEN);
         let words = bytes.checked_sub(fixed)? / u64_from(SackWord::LEN);
@@ -105,7 +105,7 @@ impl Rx {
             words: self.received.words(),
             ..SrAckRepr::default()
         };
-        self.ack.tell(now, &mut ack);
+        self.ack.fill_ack(now, &mut ack);
         ack
     }
 
@@ -115,21 +115,21 @@ impl Rx {
     }
 
     /// The peer has used, or tried to use, all receive requests that were advertised to it.
-    pub(super) fn peer_may_wait(&self) -> bool {
-        self.responder.has_reached(self.advertised_receive_limit)
+    pub(super) fn peer_may_lack_credit(&self) -> bool {
+        self.responder.exhausts(self.advertised_receive_limit)
     }
 
     /// A receive request was posted: a sender that may be waiting for it gets an acknowledgement.
     pub(crate) fn on_receive_posted(&mut self) {
-        if self.ack.has_heard() && self.peer_may_wait() {
-            self.ack.ask(AckReason::Limit);
+        if self.ack.has_received() && self.peer_may_lack_credit() {
+            self.ack.request_ack(AckReason::Limit);
         }
     }
 
     /// The peer sends on after a refusal: it may have been lost.
     pub(super) fn repeat_refusal(&mut self, now: Time, delay: AckDelay) {
-        if self.ack.may_refuse_again() {
-            self.ack.ask_again(now, delay);
+        if self.ack.may_repeat_refusal() {
+            self.ack.request_ack_limited(now, delay);
         }
     }
 
@@ -152,7 +152,7 @@ impl Rx {
             if let Overdue::Settle(numbers) = overdue {
                 self.received.settle(numbers);
             }
-            self.ack.ask(AckReason::Block);
+            self.ack.request_ack(AckReason::Block);
         }
         self.count_blocks(sh.counters);
     }
@@ -164,8 +164,8 @@ impl Rx {
 
     pub(super) fn count_blocks(&mut self, counters: &mut Counters) {
         let new = self.decoder.take_counters();
-        counters.ec_blocks_rebuilt += new.rebuilt;
-        counters.ec_blocks_plain += new.plain;
+        counters.ec_blocks_rebuilt += new.recovered;
+        counters.ec_blocks_plain += new.uncoded;
         counters.ec_block_nacks += new.nacks;
     }
 }

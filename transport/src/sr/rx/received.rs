@@ -22,18 +22,18 @@ pub(crate) struct Received {
     words: VecDeque<u64>,
     limit_pkts: u64,
     /// The word to tell of next, of those that take turns.
-    turn: u64,
+    rotation: u64,
     /// The lowest number that somebody waits for.
-    due: u64,
+    data_next: u64,
     /// Numbers that nobody waits for: the first of each run, and one past its last. None below
     /// `next`.
-    idle: BTreeMap<u64, u64>,
+    skipped: BTreeMap<u64, u64>,
 }
 
 /// What a packet's number says of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It was missing, and is so until [`Received::take`].
+    /// It was missing, and is so until [`Received::insert`].
     Missing(u64),
     /// It has arrived before.
     Duplicate,
@@ -54,30 +54,30 @@ impl Received {
             newest: next,
             words: VecDeque::new(),
             limit_pkts: limit_pkts.into(),
-            turn: 0,
-            due: next,
-            idle: BTreeMap::new(),
+            rotation: 0,
+            data_next: next,
+            skipped: BTreeMap::new(),
         }
     }
 
     /// Judges a packet's number; nothing changes.
     #[inline]
-    pub(crate) fn judge(&self, psn: u32) -> Arrival {
+    pub(crate) fn classify(&self, psn: u32) -> Arrival {
         let number = unwrap(self.next, psn);
         match number {
             // A sender that has not sent the parity which was settled is so much further behind.
             n if n + self.limit_pkts + u64::from(BLOCK_PKTS_MAX) < self.next => Arrival::Old,
             n if n < self.next => Arrival::Duplicate,
             n if n >= self.limit() => Arrival::Beyond,
-            n if self.has(n) => Arrival::Duplicate,
+            n if self.contains(n) => Arrival::Duplicate,
             n => Arrival::Missing(n),
         }
     }
 
     /// The packet `number`, which was judged missing, has been put where it belongs.
     #[inline]
-    pub(crate) fn take(&mut self, number: u64) {
-        debug_assert!(number >= self.next && number < self.settles_below(), "it was judged first");
+    pub(crate) fn insert(&mut self, number: u64) {
+        debug_assert!(number >= self.next && number < self.settle_limit(), "it was judged first");
         let i = spanwire_base::usize_from(number / 64 - self.next / 64);
         if i >= self.words.len() {
             self.words.resize(i + 1, 0);
@@ -87,16 +87,16 @@ impl Received {
         self.end = self.end.max(number + 1);
         if number == self.next {
             self.advance();
-        } else if number == self.due {
-            self.advance_due();
+        } else if number == self.data_next {
+            self.advance_data_next();
         }
     }
 
     /// Nobody waits for the numbers of `run`, whether they come or not.
-    pub(crate) fn pass_over(&mut self, run: Range<u64>) {
-        if run.end > self.next && run.end <= self.settles_below() && !run.is_empty() {
-            self.idle.insert(run.start, run.end);
-            self.advance_due();
+    pub(crate) fn skip(&mut self, run: Range<u64>) {
+        if run.end > self.next && run.end <= self.settle_limit() && !run.is_empty() {
+            self.skipped.insert(run.start, run.end);
+            self.advance_data_next();
         }
     }
 
@@ -108,28 +108,28 @@ impl Received {
     pub(crate) fn settle(&mut self, run: Range<u64>) -> u64 {
         debug_assert!(run.end - run.start <= 64, "a bit each");
         let mut missing = 0;
-        for number in run.start..run.end.min(self.settles_below()) {
-            if number >= self.next && !self.has(number) {
+        for number in run.start..run.end.min(self.settle_limit()) {
+            if number >= self.next && !self.contains(number) {
                 missing |= 1 << (number - run.start);
-                self.take(number);
+                self.insert(number);
             }
         }
         missing
     }
 
     /// Which of a block's numbers from `first` on have arrived: bit i is `first + i`, of 64.
-    pub(crate) fn arrived(&self, first: u64) -> u64 {
+    pub(crate) fn block_bitmap(&self, first: u64) -> u64 {
         (0..64).fold(0, |bits, i| {
             let number = first + i;
-            bits | u64::from(number < self.next || self.has(number)) << i
+            bits | u64::from(number < self.next || self.contains(number)) << i
         })
     }
 
     /// The packet `psn`, which was judged a duplicate, came once more: what is told next tells that
     /// it is here.
-    pub(crate) fn take_again(&mut self, psn: u32) {
+    pub(crate) fn on_duplicate(&mut self, psn: u32) {
         let number = unwrap(self.next, psn);
-        if number >= self.next && self.has(number) {
+        if number >= self.next && self.contains(number) {
             self.newest = number;
         }
     }
@@ -140,9 +140,9 @@ impl Received {
     }
 
     /// The lowest number that somebody waits for: [`Received::next`], or beyond it what
-    /// [`Received::pass_over`] leaves to wait for.
-    pub(crate) fn due(&self) -> u64 {
-        self.due
+    /// [`Received::skip`] leaves to wait for.
+    pub(crate) fn data_next(&self) -> u64 {
+        self.data_next
     }
 
     /// One past the highest number that has arrived.
@@ -163,9 +163,9 @@ impl Received {
     /// What to tell the sender beside [`Received::next`]: the word of the newest arrival, the
     /// highest word, those before the highest, then others with a gap in turns.
     pub(crate) fn words(&mut self) -> SackWords {
-        let mut told = SackWords::default();
+        let mut words = SackWords::default();
         if !self.has_gap() {
-            return told;
+            return words;
         }
         let first = self.next / 64;
         let last = (self.end - 1) / 64;
@@ -173,38 +173,38 @@ impl Received {
         let recent = last.saturating_sub(RECENT_WORDS - 1).max(first)..=last;
         let newest = self.newest / 64;
         if newest >= first {
-            self.tell(newest, &mut told);
+            self.push_word(newest, &mut words);
         }
         for word in recent.clone().rev().filter(|w| *w != newest) {
-            self.tell(word, &mut told);
+            self.push_word(word, &mut words);
         }
         let others = *recent.start() - first;
         if others > 0 {
-            for _ in 0..others.min(TURN_WORDS) {
-                self.turn = (self.turn + 1) % others;
-                let word = first + self.turn;
+            for _ in 0..others.min(ROTATING_WORDS) {
+                self.rotation = (self.rotation + 1) % others;
+                let word = first + self.rotation;
                 if word != newest {
-                    self.tell(word, &mut told);
+                    self.push_word(word, &mut words);
                 }
             }
         }
-        told
+        words
     }
 
     /// A block of which a packet was taken may end beyond the limit.
-    fn settles_below(&self) -> u64 {
+    fn settle_limit(&self) -> u64 {
         self.limit() + u64::from(BLOCK_PKTS_MAX)
     }
 
-    fn tell(&self, word: u64, told: &mut SackWords) {
+    fn push_word(&self, word: u64, words: &mut SackWords) {
         let bits = self.words[spanwire_base::usize_from(word - self.next / 64)];
         let all_below = word * 64 + 64 <= self.next;
         if bits != 0 && !all_below {
-            told.push(SackWord { base: wrap(word * 64), bits });
+            words.push(SackWord { base: wrap(word * 64), bits });
         }
     }
 
-    fn has(&self, number: u64) -> bool {
+    fn contains(&self, number: u64) -> bool {
         let i = spanwire_base::usize_from(number / 64 - self.next / 64);
         self.words.get(i).is_some_and(|word| word >> (number % 64) & 1 != 0)
     }
@@ -225,28 +225,28 @@ impl Received {
             self.words.push_back((1 << (self.next % 64)) - 1);
         }
         self.end = self.end.max(self.next);
-        self.due = self.due.max(self.next);
-        if !self.idle.is_empty() {
-            self.advance_due();
+        self.data_next = self.data_next.max(self.next);
+        if !self.skipped.is_empty() {
+            self.advance_data_next();
         }
     }
 
-    /// Moves `due` over what has arrived and what nobody waits for.
+    /// Moves `data_next` over what has arrived and what nobody waits for.
     #[inline(never)]
-    fn advance_due(&mut self) {
-        while self.idle.first_key_value().is_some_and(|(_, end)| *end <= self.next) {
-            self.idle.pop_first();
+    fn advance_data_next(&mut self) {
+        while self.skipped.first_key_value().is_some_and(|(_, end)| *end <= self.next) {
+            self.skipped.pop_first();
         }
-        self.due = self.due.max(self.next);
+        self.data_next = self.data_next.max(self.next);
         loop {
-            let i = spanwire_base::usize_from(self.due / 64 - self.next / 64);
-            let from = self.due % 64;
+            let i = spanwire_base::usize_from(self.data_next / 64 - self.next / 64);
+            let from = self.data_next % 64;
             let word = self.words.get(i).copied().unwrap_or(0);
             let run = u64::from((!(word >> from)).trailing_zeros()).min(64 - from);
-            let passed = self.idle.range(..=self.due).next_back().map(|(_, end)| *end);
-            match passed.filter(|end| *end > self.due) {
-                Some(end) => self.due = end,
-                None if run > 0 => self.due += run,
+            let passed = self.skipped.range(..=self.data_next).next_back().map(|(_, end)| *end);
+            match passed.filter(|end| *end > self.data_next) {
+                Some(end) => self.data_next = end,
+                None if run > 0 => self.data_next += run,
                 None => return,
             }
         }
@@ -256,8 +256,8 @@ impl Received {
 /// Words at the high end that every acknowledgement tells of: 640 packets.
 const RECENT_WORDS: u64 = 10;
 /// Words further down that it tells of beside the newest arrival's.
-const TURN_WORDS: u64 = 4;
-const _: () = assert!(1 + RECENT_WORDS + TURN_WORDS <= 15, "the room of an acknowledgement");
+const ROTATING_WORDS: u64 = 4;
+const _: () = assert!(1 + RECENT_WORDS + ROTATING_WORDS <= 15, "the room of an acknowledgement");
 
 #[cfg(test)]
 mod tests {
@@ -287,15 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn take__in_order_leaves_nothing_to_tell() {
+    fn insert__in_order_leaves_no_sack_words() {
         for first in [0, 1, 63, 64, u32::MAX - 100] {
             let mut r = Received::new(first, 1000);
             for i in 0..300u32 {
-                let Arrival::Missing(n) = r.judge(first.wrapping_add(i)) else { panic!("{i}") };
-                r.take(n);
+                let Arrival::Missing(n) = r.classify(first.wrapping_add(i)) else { panic!("{i}") };
+                r.insert(n);
                 assert!(!r.has_gap());
                 assert_eq!(r.words().as_slice(), []);
-                assert_eq!(r.judge(first.wrapping_add(i)), Arrival::Duplicate);
+                assert_eq!(r.classify(first.wrapping_add(i)), Arrival::Duplicate);
             }
             assert_eq!(wrap(r.next()), first.wrapping_add(300));
             assert!(r.words.len() <= 1, "what is over is forgotten");
@@ -303,47 +303,47 @@ mod tests {
     }
 
     #[test]
-    fn judge__has_limits_on_both_sides() {
+    fn classify__has_limits_on_both_sides() {
         let r = Received::new(5, 100);
-        assert_eq!(r.judge(4), Arrival::Duplicate);
-        assert_eq!(r.judge(5 + 100), Arrival::Beyond);
-        assert!(matches!(r.judge(5 + 99), Arrival::Missing(_)));
-        assert_eq!(r.judge(5u32.wrapping_sub(164)), Arrival::Duplicate);
-        assert_eq!(r.judge(5u32.wrapping_sub(165)), Arrival::Old);
-        assert_eq!(r.judge(5u32.wrapping_add(1 << 31)), Arrival::Old, "half a turn is past");
+        assert_eq!(r.classify(4), Arrival::Duplicate);
+        assert_eq!(r.classify(5 + 100), Arrival::Beyond);
+        assert!(matches!(r.classify(5 + 99), Arrival::Missing(_)));
+        assert_eq!(r.classify(5u32.wrapping_sub(164)), Arrival::Duplicate);
+        assert_eq!(r.classify(5u32.wrapping_sub(165)), Arrival::Old);
+        assert_eq!(r.classify(5u32.wrapping_add(1 << 31)), Arrival::Old, "half a turn is past");
     }
 
     #[test]
-    fn words__every_hole_gets_its_turn() {
+    fn words__rotate_over_all_gaps() {
         let mut r = Received::new(0, 1 << 20);
         let missing = |n: u64| n.is_multiple_of(97);
         let base = r.next();
         for n in base..base + 64 * 200 {
-            if !missing(n) && matches!(r.judge(wrap(n)), Arrival::Missing(_)) {
-                r.take(n);
+            if !missing(n) && matches!(r.classify(wrap(n)), Arrival::Missing(_)) {
+                r.insert(n);
             }
         }
-        let mut told = BTreeSet::new();
+        let mut words = BTreeSet::new();
         for _ in 0..60 {
-            told.extend(numbers(&r.words(), base));
+            words.extend(numbers(&r.words(), base));
         }
         let all: BTreeSet<u64> = (r.next()..r.end).filter(|n| !missing(*n)).collect();
-        assert!(told.is_superset(&all), "{} of {}", told.len(), all.len());
+        assert!(words.is_superset(&all), "{} of {}", words.len(), all.len());
     }
 
     #[test]
-    fn words__what_came_again_is_told_of() {
+    fn words__include_the_latest_duplicate() {
         let mut r = Received::new(0, 1 << 20);
         let base = r.next();
         // More holes than words: not all can be told at a time.
         for n in (base + 1..base + 64 * 200).filter(|n| !n.is_multiple_of(64)) {
-            r.take(n);
+            r.insert(n);
         }
         for again in [base + 70, base + 64 * 100 + 1, base + 64 * 60 + 5] {
-            r.take_again(wrap(again));
+            r.on_duplicate(wrap(again));
             assert!(numbers(&r.words(), base).contains(&again));
         }
-        r.take_again(wrap(base));
+        r.on_duplicate(wrap(base));
         assert_eq!(r.newest, base + 64 * 60 + 5, "it has not arrived");
     }
 
@@ -365,54 +365,55 @@ mod tests {
                     n if n >= next + 256 => Arrival::Beyond,
                     n => Arrival::Missing(n),
                 };
-                prop_assert_eq!(r.judge(psn), want);
+                prop_assert_eq!(r.classify(psn), want);
                 if let Arrival::Missing(n) = want {
-                    r.take(n);
+                    r.insert(n);
                     oracle.all.insert(n);
                 }
                 prop_assert_eq!(r.next(), oracle.next());
-                let told = numbers(&r.words(), r.next());
+                let words = numbers(&r.words(), r.next());
                 let new: BTreeSet<u64> = oracle.all.range(r.next()..).copied().collect();
-                prop_assert!(told.iter().all(|n| *n < r.next() || new.contains(n)));
+                prop_assert!(words.iter().all(|n| *n < r.next() || new.contains(n)));
                 // A window of 256 fits into the words that are always told.
-                prop_assert!(new.iter().all(|n| told.contains(n)));
+                prop_assert!(new.iter().all(|n| words.contains(n)));
                 prop_assert!(r.words.len() <= 256 / 64 + 2);
             }
         }
 
         #[test]
-        fn due__passes_over_what_nobody_waits_for(
+        fn data_next__skips_unneeded_parity(
             first in prop_oneof![0u32..200, (u32::MAX - 200)..u32::MAX],
             steps in prop::collection::vec((0u64..300, 0u64..8, 0u8..4), 1..300),
         ) {
             let mut r = Received::new(first, 400);
             let base = r.next();
-            let (mut came, mut idle) = (BTreeSet::new(), BTreeSet::new());
+            let (mut arrived, mut skipped) = (BTreeSet::new(), BTreeSet::new());
             for (ahead, len, what) in steps {
                 // Runs that do not overlap: blocks do not.
                 let run = base + ahead / 8 * 8..base + ahead / 8 * 8 + len;
-                match (what, r.judge(wrap(base + ahead))) {
-                    (0, _) if !idle.contains(&run.start) => {
-                        r.pass_over(run.clone());
-                        idle.extend(run);
+                match (what, r.classify(wrap(base + ahead))) {
+                    (0, _) if !skipped.contains(&run.start) => {
+                        r.skip(run.clone());
+                        skipped.extend(run);
                     }
                     (1, _) => {
                         let missing = r.settle(run.clone());
-                        let want = run.clone().filter(|n| !came.contains(n));
+                        let want = run.clone().filter(|n| !arrived.contains(n));
                         let want = want.fold(0, |bits, n| bits | 1 << (n - run.start));
                         prop_assert_eq!(missing, want);
-                        came.extend(run);
+                        arrived.extend(run);
                     }
                     (_, Arrival::Missing(n)) => {
-                        r.take(n);
-                        came.insert(n);
+                        r.insert(n);
+                        arrived.insert(n);
                     }
                     _ => {}
                 }
-                let next = (base..).find(|n| !came.contains(n)).unwrap();
-                let due = (base..).find(|n| !came.contains(n) && !idle.contains(n)).unwrap();
-                prop_assert_eq!((r.next(), r.due()), (next, due.max(next)));
-                prop_assert!(r.idle.values().all(|end| *end > r.next()));
+                let next = (base..).find(|n| !arrived.contains(n)).unwrap();
+                let is_awaited = |n: &u64| !arrived.contains(n) && !skipped.contains(n);
+                let data_next = (base..).find(is_awaited).unwrap();
+                prop_assert_eq!((r.next(), r.data_next()), (next, data_next.max(next)));
+                prop_assert!(r.skipped.values().all(|end| *end > r.next()));
             }
         }
     }

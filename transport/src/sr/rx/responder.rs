@@ -28,30 +28,30 @@ pub(in crate::sr) struct Responder {
     /// What has come for each from there on.
     progress: VecDeque<Progress>,
     /// What is done once everything before it has arrived, in the order of the packets.
-    waiting: VecDeque<(u64, Waiting)>,
-    rd_atomic_waiting: usize,
+    pending: VecDeque<(u64, Pending)>,
+    rd_atomic_pending: usize,
     rd_atomic_max: usize,
     /// One past the highest receive number that any packet named.
-    receives_named: u32,
+    named_receive_end: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     bytes: u32,
     /// The message's last packet is here.
-    ended: bool,
+    has_last: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Waiting {
-    Ending(Ending),
+enum Pending {
+    MessageEnd(MessageEnd),
     Read { message: u32, request: ReadRequest },
     Atomic { message: u32, request: AtomicRequest },
 }
 
 /// The end of a message that uses a receive request up.
 #[derive(Clone, Copy, Debug)]
-struct Ending {
+struct MessageEnd {
     receive: u32,
     opcode: WcOpcode,
     len: u32,
@@ -86,7 +86,7 @@ impl<'a> Context<'a> {
 
 /// One packet of data, judged missing.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sr) struct Arrived<'a> {
+pub(in crate::sr) struct ReceivedPacket<'a> {
     pub(in crate::sr) number: u64,
     /// Everything before it has arrived.
     pub(in crate::sr) in_order: bool,
@@ -106,7 +106,7 @@ pub(in crate::sr) enum Rejection {
 
 /// What is due now that everything before it has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::sr) enum Due {
+pub(in crate::sr) enum InOrderAction {
     Deliver(Message),
     Read(ReadToRespond),
     Atomic(AtomicToRespond),
@@ -118,10 +118,10 @@ impl Responder {
         Self {
             first_receive: 0,
             progress: VecDeque::new(),
-            waiting: VecDeque::new(),
-            rd_atomic_waiting: 0,
+            pending: VecDeque::new(),
+            rd_atomic_pending: 0,
             rd_atomic_max: rd_atomic_max.into(),
-            receives_named: 0,
+            named_receive_end: 0,
         }
     }
 
@@ -131,8 +131,8 @@ impl Responder {
     }
 
     /// READs and atomics that have come and wait for what is missing before them.
-    pub(in crate::sr) fn rd_atomic_waiting(&self) -> usize {
-        self.rd_atomic_waiting
+    pub(in crate::sr) fn rd_atomic_pending(&self) -> usize {
+        self.rd_atomic_pending
     }
 
     /// The number of the oldest receive request that is not used up.
@@ -142,27 +142,27 @@ impl Responder {
 
     /// Some packet named a receive request at or above `limit`, or the last one below it: its
     /// sender may be waiting for more.
-    pub(in crate::sr) fn has_reached(&self, limit: u32) -> bool {
-        self.receives_named.wrapping_sub(limit) < 1 << 31
+    pub(in crate::sr) fn exhausts(&self, limit: u32) -> bool {
+        self.named_receive_end.wrapping_sub(limit) < 1 << 31
     }
 
     /// Puts the data of a request's packet where they belong.
     #[inline]
     pub(in crate::sr) fn place(
         &mut self,
-        a: &Arrived<'_>,
-        answering: usize,
-        g: &mut Context<'_>,
+        a: &ReceivedPacket<'_>,
+        responding: usize,
+        ctx: &mut Context<'_>,
     ) -> Result<(), Rejection> {
         match a.header.kind {
-            SrKind::Send => self.place_send(a, g),
-            SrKind::Write => self.place_write(a, g),
+            SrKind::Send => self.place_send(a, ctx),
+            SrKind::Write => self.place_write(a, ctx),
             SrKind::ReadRequest | SrKind::FetchAdd | SrKind::CmpSwap => {
-                if self.rd_atomic_waiting + answering >= self.rd_atomic_max || a.data.len() > 0 {
+                if self.rd_atomic_pending + responding >= self.rd_atomic_max || a.data.len() > 0 {
                     return Err(INVALID);
                 }
-                self.wait(a.number, read_or_atomic(a.header).ok_or(INVALID)?);
-                self.rd_atomic_waiting += 1;
+                self.enqueue(a.number, read_or_atomic(a.header).ok_or(INVALID)?);
+                self.rd_atomic_pending += 1;
                 Ok(())
             }
             SrKind::ReadResponse | SrKind::AtomicResponse => Err(INVALID),
@@ -172,75 +172,95 @@ impl Responder {
     /// What is next of that which is due when everything before the packet `next` has arrived, and
     /// the number of its packet. It has been carried out then, but for delivery.
     #[inline]
-    pub(in crate::sr) fn next_due(&mut self, next: u64, g: &mut Context<'_>) -> Option<(u64, Due)> {
-        let (number, waiting) = *self.waiting.front().filter(|(number, _)| *number < next)?;
-        self.waiting.pop_front();
-        let done = match waiting {
-            Waiting::Ending(ending) => self.end(&ending, g),
-            Waiting::Read { message, request } => {
-                self.rd_atomic_waiting -= 1;
-                let asked_by = wrap(number);
-                let read = ReadToRespond { message, asked_by, request };
-                check_read(&request, g).map(|()| Due::Read(read))
+    pub(in crate::sr) fn next_in_order(
+        &mut self,
+        next: u64,
+        ctx: &mut Context<'_>,
+    ) -> Option<(u64, InOrderAction)> {
+        let (number, pending) = *self.pending.front().filter(|(number, _)| *number < next)?;
+        self.pending.pop_front();
+        let done = match pending {
+            Pending::MessageEnd(end) => self.complete_message(&end, ctx),
+            Pending::Read { message, request } => {
+                self.rd_atomic_pending -= 1;
+                let request_psn = wrap(number);
+                let read = ReadToRespond { message, request_psn, request };
+                check_read(&request, ctx).map(|()| InOrderAction::Read(read))
             }
-            Waiting::Atomic { message, request } => {
-                self.rd_atomic_waiting -= 1;
-                let original = execute_atomic(&request, g);
-                original.map(|original| Due::Atomic(AtomicToRespond { message, original }))
+            Pending::Atomic { message, request } => {
+                self.rd_atomic_pending -= 1;
+                let original = execute_atomic(&request, ctx);
+                original
+                    .map(|original| InOrderAction::Atomic(AtomicToRespond { message, original }))
             }
         };
-        Some((number, done.unwrap_or_else(Due::Refused)))
+        Some((number, done.unwrap_or_else(InOrderAction::Refused)))
     }
 
-    fn place_send(&mut self, a: &Arrived<'_>, g: &mut Context<'_>) -> Result<(), Rejection> {
+    fn place_send(
+        &mut self,
+        a: &ReceivedPacket<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), Rejection> {
         let header = a.header;
-        let at = self.reach(a, g)?;
+        let at = self.find_receive(a, ctx)?;
         let end = header.offset.checked_add(a.data.len()).ok_or(INVALID)?;
-        let (pd, rwqe, sges) = g.receive.at(at).ok_or(Rejection::NoReceive)?;
+        let (pd, rwqe, sges) = ctx.receive.at(at).ok_or(Rejection::NoReceive)?;
         if end > rwqe.len {
             return Err(Rejection::Refused(NakCode::InvalidRequest, Some(WcStatus::LocLenErr)));
         }
-        if header.ieth.is_some_and(|rkey| g.mrs.check_invalidate(g.pd, rkey).is_err()) {
+        if header.ieth.is_some_and(|rkey| ctx.mrs.check_invalidate(ctx.pd, rkey).is_err()) {
             return Err(Rejection::Refused(NakCode::RemoteAccess, None));
         }
-        if g.mrs.scatter(pd, sges, header.offset, a.data).is_err() {
+        if ctx.mrs.scatter(pd, sges, header.offset, a.data).is_err() {
             return Err(Rejection::Refused(NakCode::RemoteOperational, Some(WcStatus::LocProtErr)));
         }
         let progress = self.progress(at);
         progress.bytes = progress.bytes.saturating_add(a.data.len());
         if header.last {
-            progress.ended = true;
-            self.wait(a.number, Waiting::Ending(ending(a, WcOpcode::Recv, end)));
+            progress.has_last = true;
+            self.enqueue(a.number, Pending::MessageEnd(message_end(a, WcOpcode::Recv, end)));
         }
         Ok(())
     }
 
-    fn place_write(&mut self, a: &Arrived<'_>, g: &mut Context<'_>) -> Result<(), Rejection> {
-        if !g.access.allows(Access::REMOTE_WRITE) {
+    fn place_write(
+        &mut self,
+        a: &ReceivedPacket<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), Rejection> {
+        if !ctx.access.allows(Access::REMOTE_WRITE) {
             return Err(INVALID);
         }
         let at = match a.header.receive {
-            Some(_) => Some(self.reach(a, g)?),
+            Some(_) => Some(self.find_receive(a, ctx)?),
             None => None,
         };
         let len = a.data.len();
         let end = a.header.offset.checked_add(len).ok_or(INVALID)?;
         let reth = a.header.reth.filter(|r| r.dma_len == len).ok_or(INVALID)?;
         if len > 0 {
-            let span = g.mrs.remote(g.pd, reth.rkey, reth.va, len, Access::REMOTE_WRITE);
+            let span = ctx.mrs.remote(ctx.pd, reth.rkey, reth.va, len, Access::REMOTE_WRITE);
             if !span.is_ok_and(|span| span.put(a.data)) {
                 return Err(Rejection::Refused(NakCode::RemoteAccess, None));
             }
         }
         if let Some(at) = at {
-            self.progress(at).ended = true;
-            self.wait(a.number, Waiting::Ending(ending(a, WcOpcode::RecvRdmaWithImm, end)));
+            self.progress(at).has_last = true;
+            self.enqueue(
+                a.number,
+                Pending::MessageEnd(message_end(a, WcOpcode::RecvRdmaWithImm, end)),
+            );
         }
         Ok(())
     }
 
     /// Finds the receive request that a packet names: its place from the oldest on.
-    fn reach(&mut self, a: &Arrived<'_>, g: &mut Context<'_>) -> Result<u32, Rejection> {
+    fn find_receive(
+        &mut self,
+        a: &ReceivedPacket<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Result<u32, Rejection> {
         let receive = a.header.receive.ok_or(INVALID)?;
         let at = receive.wrapping_sub(self.first_receive);
         // In order, everything before it has been delivered: it is the oldest one's turn.
@@ -248,13 +268,13 @@ impl Responder {
             return Err(INVALID);
         }
         let named = receive.wrapping_add(1);
-        if named.wrapping_sub(self.receives_named) < 1 << 31 {
-            self.receives_named = named;
+        if named.wrapping_sub(self.named_receive_end) < 1 << 31 {
+            self.named_receive_end = named;
         }
-        if !g.receive.reach(at, g.srqs, g.events) {
+        if !ctx.receive.reach(at, ctx.srqs, ctx.events) {
             return Err(Rejection::NoReceive);
         }
-        if self.progress(at).ended && a.header.last { Err(INVALID) } else { Ok(at) }
+        if self.progress(at).has_last && a.header.last { Err(INVALID) } else { Ok(at) }
     }
 
     fn progress(&mut self, at: u32) -> &mut Progress {
@@ -265,14 +285,18 @@ impl Responder {
         &mut self.progress[at]
     }
 
-    fn wait(&mut self, number: u64, what: Waiting) {
-        let place = self.waiting.partition_point(|(other, _)| *other < number);
-        self.waiting.insert(place, (number, what));
+    fn enqueue(&mut self, number: u64, pending: Pending) {
+        let place = self.pending.partition_point(|(other, _)| *other < number);
+        self.pending.insert(place, (number, pending));
     }
 
     /// A message is complete. The packets before it were each judged on their own; here they must
     /// add up.
-    fn end(&mut self, e: &Ending, g: &mut Context<'_>) -> Result<Due, NakCode> {
+    fn complete_message(
+        &mut self,
+        e: &MessageEnd,
+        ctx: &mut Context<'_>,
+    ) -> Result<InOrderAction, NakCode> {
         let bytes = self.progress.front().map(|p| p.bytes);
         let adds_up = e.opcode != WcOpcode::Recv || bytes == Some(e.len);
         if e.receive != self.first_receive || !adds_up {
@@ -280,53 +304,53 @@ impl Responder {
         }
         if let Some(rkey) = e.invalidates {
             // Another message may have taken it since this packet came.
-            g.mrs.check_invalidate(g.pd, rkey).map_err(|_| NakCode::RemoteAccess)?;
-            g.mrs.invalidate(rkey);
+            ctx.mrs.check_invalidate(ctx.pd, rkey).map_err(|_| NakCode::RemoteAccess)?;
+            ctx.mrs.invalidate(rkey);
         }
         self.first_receive = self.first_receive.wrapping_add(1);
         self.progress.pop_front();
-        let recv = g.receive.pop(g.srqs).map(|r| (r.wr_id, e.opcode));
-        let &Ending { len, imm, invalidates: invalidated_rkey, solicited, .. } = e;
-        Ok(Due::Deliver(Message { recv, len, imm, invalidated_rkey, solicited }))
+        let recv = ctx.receive.pop(ctx.srqs).map(|r| (r.wr_id, e.opcode));
+        let &MessageEnd { len, imm, invalidates: invalidated_rkey, solicited, .. } = e;
+        Ok(InOrderAction::Deliver(Message { recv, len, imm, invalidated_rkey, solicited }))
     }
 }
 
-fn ending(a: &Arrived<'_>, opcode: WcOpcode, len: u32) -> Ending {
+fn message_end(a: &ReceivedPacket<'_>, opcode: WcOpcode, len: u32) -> MessageEnd {
     let &SrDataRepr { imm, ieth: invalidates, .. } = a.header;
     let receive = a.header.receive.unwrap_or_default();
-    Ending { receive, opcode, len, imm, invalidates, solicited: a.solicited }
+    MessageEnd { receive, opcode, len, imm, invalidates, solicited: a.solicited }
 }
 
-fn read_or_atomic(header: &SrDataRepr) -> Option<Waiting> {
+fn read_or_atomic(header: &SrDataRepr) -> Option<Pending> {
     let message = header.message;
     match header.kind {
         SrKind::ReadRequest => {
             let reth = header.reth?;
             let (va, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
-            Some(Waiting::Read { message, request: ReadRequest { va, rkey, len } })
+            Some(Pending::Read { message, request: ReadRequest { va, rkey, len } })
         }
         kind => {
             let is_compare_swap = kind == SrKind::CmpSwap;
             let operands = header.atomic?;
             let request = AtomicRequest { is_compare_swap, operands };
-            Some(Waiting::Atomic { message, request })
+            Some(Pending::Atomic { message, request })
         }
     }
 }
 
-fn check_read(request: &ReadRequest, g: &Context<'_>) -> Result<(), NakCode> {
-    if !g.access.allows(Access::REMOTE_READ) || request.len > MAX_DMA_BYTES {
+fn check_read(request: &ReadRequest, ctx: &Context<'_>) -> Result<(), NakCode> {
+    if !ctx.access.allows(Access::REMOTE_READ) || request.len > MAX_DMA_BYTES {
         return Err(NakCode::InvalidRequest);
     }
-    request.check(g.pd, g.mrs)
+    request.check(ctx.pd, ctx.mrs)
 }
 
-fn execute_atomic(request: &AtomicRequest, g: &Context<'_>) -> Result<u64, NakCode> {
-    if !g.access.allows(Access::REMOTE_ATOMIC) {
+fn execute_atomic(request: &AtomicRequest, ctx: &Context<'_>) -> Result<u64, NakCode> {
+    if !ctx.access.allows(Access::REMOTE_ATOMIC) {
         return Err(NakCode::InvalidRequest);
     }
-    request.check(g.pd, g.mrs)?;
-    request.execute(g.pd, g.mrs)
+    request.check(ctx.pd, ctx.mrs)?;
+    request.execute(ctx.pd, ctx.mrs)
 }
 
 const INVALID: Rejection = Rejection::Refused(NakCode::InvalidRequest, None);

@@ -4,7 +4,7 @@
 use super::Tx;
 use super::paths::Echo;
 use super::plan::{PlannedPacket, TransmissionKind};
-use super::sent::ack_info::{Fate, OnPath};
+use super::sent::ack_info::{PacketOutcome, PathEvent};
 use crate::qp::flow::Flow;
 use spanwire_base::Time;
 use spanwire_loadbalance::{Entropy, LossKind, Outgoing, PathLoss};
@@ -15,16 +15,16 @@ impl Tx {
     pub(in crate::sr) fn pick_path(
         &mut self,
         now: Time,
-        sending: &PlannedPacket,
+        planned: &PlannedPacket,
         bytes: u32,
         flow: Option<&mut Flow>,
     ) -> Option<u16> {
         let paths = self.paths.as_mut()?;
-        let retransmit = sending.kind != TransmissionKind::First;
-        let lost_on = self.sent.path(sending.number).filter(|_| retransmit);
+        let retransmit = planned.kind != TransmissionKind::First;
+        let lost_on = self.sent.path(planned.number).filter(|_| retransmit);
         let picked = paths.balancer.pick(&Outgoing {
             now,
-            psn: sending.number,
+            psn: planned.number,
             bytes,
             retransmit,
             lost_on: lost_on.map(Entropy::from_port),
@@ -50,19 +50,20 @@ impl Tx {
         if lost_by == LossKind::Timeout {
             paths.balancer.on_timeout(now);
         }
-        let mut told = self.sent.take_on_paths();
-        for arrived in told.iter().filter(|told| told.fate == Fate::Arrived) {
+        let mut events = self.sent.take_path_events();
+        for arrived in events.iter().filter(|event| event.outcome == PacketOutcome::Arrived) {
             if let Some(echo) = &mut echo {
                 paths.on_arrived(now, arrived, echo);
             }
         }
-        for lost in told.iter().filter(|told| told.fate != Fate::Arrived) {
-            let kind = if lost.fate == Fate::Settled { LossKind::Block } else { lost_by };
-            let &OnPath { pkts: packets, bytes, sent_at, .. } = lost;
+        for lost in events.iter().filter(|event| event.outcome != PacketOutcome::Arrived) {
+            let kind =
+                if lost.outcome == PacketOutcome::Settled { LossKind::Block } else { lost_by };
+            let &PathEvent { pkts: packets, bytes, sent_at, .. } = lost;
             let path = Entropy::from_port(lost.path);
             paths.balancer.on_loss(now, &PathLoss { path, packets, bytes, sent_at, kind });
         }
-        told.clear();
-        self.sent.give_on_paths(told);
+        events.clear();
+        self.sent.recycle_path_events(events);
     }
 }

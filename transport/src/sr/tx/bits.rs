@@ -22,7 +22,7 @@ impl Bits {
 
     /// Makes room for `number`.
     #[inline]
-    pub(crate) fn reach(&mut self, number: u64) {
+    pub(crate) fn extend_to(&mut self, number: u64) {
         while self.base + u64_from(self.words.len()) * 64 <= number {
             self.words.push_back(0);
         }
@@ -37,7 +37,7 @@ impl Bits {
 
     /// Those of the 64 bits from `base`, a multiple of 64, on that are not set here. What was
     /// forgotten counts as set.
-    pub(crate) fn news(&self, base: u64, bits: u64) -> u64 {
+    pub(crate) fn new_bits(&self, base: u64, bits: u64) -> u64 {
         debug_assert!(base.is_multiple_of(64), "a whole word");
         match self.index(base) {
             Some(i) => bits & !self.words.get(i).copied().unwrap_or(0),
@@ -100,7 +100,7 @@ mod tests {
             for _ in 0..5000 {
                 match rng.below(4) {
                     0 => {
-                        bits.reach(end);
+                        bits.extend_to(end);
                         end += 1;
                     }
                     1 if end > low => {
@@ -118,9 +118,9 @@ mod tests {
                         let found = bits.highest_clear(end).filter(|n| *n >= low);
                         assert_eq!(found, clear);
                         let base = low.next_multiple_of(64);
-                        let told = rng.next_u64();
-                        let new: Vec<u64> = numbers(base, bits.news(base, told)).collect();
-                        let want = numbers(base, told).filter(|n| !oracle.contains(n));
+                        let reported = rng.next_u64();
+                        let new: Vec<u64> = numbers(base, bits.new_bits(base, reported)).collect();
+                        let want = numbers(base, reported).filter(|n| !oracle.contains(n));
                         assert_eq!(new, want.collect::<Vec<_>>());
                     }
                 }

@@ -18,34 +18,34 @@ pub(super) struct Encoder {
     loss: LossMeter,
     /// The running parity of the block that is being sent, a row each; as many as there may be.
     rows: Vec<Vec<u8>>,
-    open: Option<Open>,
+    open: Option<OpenBlock>,
 }
 
 /// The block that is being sent: one of its packets has left.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenBlock {
     code: Code,
     block: BlockRepr,
     /// The header of a segment that has all its data.
-    whole: SrDataRepr,
+    block_header: SrDataRepr,
     solicited: bool,
     /// Bytes of its data, and of its longest segment.
     bytes: u32,
-    longest: u32,
+    longest_bytes: u32,
     /// Full segments of it are this long, whatever those of later blocks are.
     segment_bytes: u32,
     /// What it is made of.
-    is_answer: bool,
+    is_response: bool,
     /// Packets of it that have left.
     sent: u8,
 }
 
 /// What comes next of the block that is being sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum NextInBlock {
     /// A segment of a request, or of an answer.
     Data {
-        is_answer: bool,
+        is_response: bool,
         segment_bytes: u32,
     },
     Parity,
@@ -67,29 +67,29 @@ impl Encoder {
     }
 
     /// The block that has begun, and must be gone on with before anything else is begun.
-    pub(super) fn turn(&self) -> Option<Turn> {
+    pub(super) fn next_in_block(&self) -> Option<NextInBlock> {
         let open = self.open.as_ref()?;
-        let &Open { is_answer, segment_bytes, .. } = open;
+        let &OpenBlock { is_response, segment_bytes, .. } = open;
         Some(match open.sent < open.block.data {
-            true => Turn::Data { is_answer, segment_bytes },
-            false => Turn::Parity,
+            true => NextInBlock::Data { is_response, segment_bytes },
+            false => NextInBlock::Parity,
         })
     }
 
     /// The place of the next packet of the block that has begun.
-    pub(super) fn next_place(&self) -> Option<BlockRepr> {
+    pub(super) fn next_position(&self) -> Option<BlockRepr> {
         self.open.as_ref().map(|open| BlockRepr { index: open.sent, ..open.block })
     }
 
     /// The place of a packet that begins a block, with `left_bytes` of its message from it on in
     /// segments of `segment_bytes`; none if it is not to be coded.
-    pub(super) fn begin(
+    pub(super) fn plan_block(
         &self,
         left_bytes: u32,
         segment_bytes: u32,
         rtt: &Rtt,
     ) -> Option<BlockRepr> {
-        let measured = rtt.smoothed().map(|_| rtt.smallest());
+        let measured = rtt.srtt().map(|_| rtt.min_rtt());
         let is_on = match self.choice.when {
             CodingWhen::Always => true,
             CodingWhen::BaseRtt(least) => {
@@ -102,22 +102,31 @@ impl Encoder {
         (is_on && data > 0).then_some(BlockRepr { index: 0, data, parity, scheme })
     }
 
-    /// The first packet of a block is being written. `whole` is the header of a segment with all
-    /// its `bytes` of data, which is solicited or not.
+    /// Opens a block: its first packet is being written. `block_header` is the header of a segment
+    /// with all its `bytes` of data, which is solicited or not.
     pub(super) fn open(
         &mut self,
         block: BlockRepr,
-        (whole, solicited): (SrDataRepr, bool),
+        (block_header, solicited): (SrDataRepr, bool),
         bytes: u32,
-        (is_answer, segment_bytes): (bool, u32),
+        (is_response, segment_bytes): (bool, u32),
     ) {
         let code = Code::new(self.choice.scheme, block.data.into(), block.parity.into());
         let Ok(code) = code else { return };
-        let longest = bytes.min(segment_bytes);
+        let longest_bytes = bytes.min(segment_bytes);
         self.rows.iter_mut().for_each(Vec::clear);
         let sent = 0;
-        let open =
-            Open { code, block, whole, solicited, bytes, longest, segment_bytes, is_answer, sent };
+        let open = OpenBlock {
+            code,
+            block,
+            block_header,
+            solicited,
+            bytes,
+            longest_bytes,
+            segment_bytes,
+            is_response,
+            sent,
+        };
         self.open = Some(open);
     }
 
@@ -127,7 +136,7 @@ impl Encoder {
         let Some(open) = &self.open else { return };
         let rows = &mut self.rows[..open.block.parity.into()];
         for row in rows.iter_mut().filter(|row| row.is_empty()) {
-            row.resize(usize_from(open.longest.into()), 0);
+            row.resize(usize_from(open.longest_bytes.into()), 0);
         }
         open.code.add(open.sent, payload, rows);
     }
@@ -136,8 +145,8 @@ impl Encoder {
     pub(super) fn parity_header(&self, psn: u32) -> Option<(SrDataRepr, bool, u32)> {
         let open = self.open.as_ref()?;
         let block = Some(BlockRepr { index: open.sent, ..open.block });
-        let header = SrDataRepr { psn, block, block_bytes: Some(open.bytes), ..open.whole };
-        Some((header, open.solicited, open.longest))
+        let header = SrDataRepr { psn, block, block_bytes: Some(open.bytes), ..open.block_header };
+        Some((header, open.solicited, open.longest_bytes))
     }
 
     /// Copies the payload of the parity packet that is next; false if it has another length.

@@ -11,9 +11,9 @@ impl Tx {
     pub(in crate::sr) fn check_invariants(&self, state: QpState) {
         self.sent.check_invariants();
         self.requester.check_invariants();
-        let of_block = self.encoder.as_ref().and_then(|encoder| encoder.next_place());
+        let of_block = self.encoder.as_ref().and_then(|encoder| encoder.next_position());
         debug_assert!(
-            of_block.is_none_or(|place| place.index < place.pkts()),
+            of_block.is_none_or(|position| position.index < position.pkts()),
             "a block that has been sent whole is closed"
         );
         debug_assert!(

@@ -10,7 +10,7 @@ pub(super) struct Lost {
     /// Oldest loss first.
     queue: VecDeque<u64>,
     /// Those that might not leave when they were looked at. If one may not, none above it may.
-    waiting: BTreeSet<u64>,
+    blocked: BTreeSet<u64>,
 }
 
 impl Lost {
@@ -19,25 +19,25 @@ impl Lost {
         self.queue.push_back(number);
     }
 
-    /// The next number that `may` leave, and what it carries. `look` says what a number carries, or
-    /// that it is not lost any more: then it is forgotten.
+    /// The next number that `may_send` lets leave, and its contents. `lookup` returns the contents
+    /// of a number, or none if it is no longer lost: then it is dropped.
     #[inline]
     pub(super) fn next<T>(
         &mut self,
-        mut look: impl FnMut(u64) -> Option<T>,
-        may: impl Fn(&T) -> bool,
+        mut lookup: impl FnMut(u64) -> Option<T>,
+        may_send: impl Fn(&T) -> bool,
     ) -> Option<(u64, T)> {
-        while let Some(number) = self.waiting.first().copied() {
-            match look(number) {
-                Some(what) if may(&what) => return Some((number, what)),
+        while let Some(number) = self.blocked.first().copied() {
+            match lookup(number) {
+                Some(contents) if may_send(&contents) => return Some((number, contents)),
                 Some(_) => break,
-                None => _ = self.waiting.pop_first(),
+                None => _ = self.blocked.pop_first(),
             }
         }
         while let Some(number) = self.queue.front().copied() {
-            match look(number) {
-                Some(what) if may(&what) => return Some((number, what)),
-                Some(_) => _ = self.waiting.insert(number),
+            match lookup(number) {
+                Some(contents) if may_send(&contents) => return Some((number, contents)),
+                Some(_) => _ = self.blocked.insert(number),
                 None => {}
             }
             self.queue.pop_front();
@@ -47,7 +47,7 @@ impl Lost {
 
     /// Nothing is here; exact after [`Lost::next`] found nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.waiting.is_empty()
+        self.queue.is_empty() && self.blocked.is_empty()
     }
 
     /// Takes the oldest loss out of those that were not found waiting.
@@ -62,36 +62,36 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn next__what_waits_is_not_looked_at_again_before_the_oldest_may_leave() {
+    fn next__costs_one_lookup_while_the_oldest_is_blocked() {
         let mut lost = Lost::default();
         (0..1000).for_each(|n| lost.push(n));
-        let looked = Cell::new(0);
-        let look = |n| {
-            looked.set(looked.get() + 1);
+        let lookups = Cell::new(0);
+        let lookup = |n| {
+            lookups.set(lookups.get() + 1);
             Some(n)
         };
         // Even numbers wait for a limit, odd ones for nothing.
-        let may = |limit| move |n: &u64| !n.is_multiple_of(2) || *n < limit;
-        assert_eq!(lost.next(look, may(0)), Some((1, 1)));
+        let may_send = |limit| move |n: &u64| !n.is_multiple_of(2) || *n < limit;
+        assert_eq!(lost.next(lookup, may_send(0)), Some((1, 1)));
         for odd in (1..1000).step_by(2) {
-            let left = |n| look(n).filter(|n| n.is_multiple_of(2) || *n >= odd);
-            assert_eq!(lost.next(left, may(0)), Some((odd, odd)));
+            let left = |n| lookup(n).filter(|n| n.is_multiple_of(2) || *n >= odd);
+            assert_eq!(lost.next(left, may_send(0)), Some((odd, odd)));
         }
-        let none_odd = |n| look(n).filter(|n: &u64| n.is_multiple_of(2));
-        assert_eq!(lost.next(none_odd, may(0)), None);
+        let none_odd = |n| lookup(n).filter(|n: &u64| n.is_multiple_of(2));
+        assert_eq!(lost.next(none_odd, may_send(0)), None);
         assert!(!lost.is_empty());
-        assert!(looked.get() < 4000, "{} looks", looked.replace(0));
-        looked.set(0);
-        assert_eq!(lost.next(none_odd, may(0)), None);
-        assert_eq!(looked.get(), 1);
-        assert_eq!(lost.next(none_odd, may(4)), Some((0, 0)));
-        assert_eq!(lost.next(|n| look(n).filter(|n| *n > 0), may(4)), Some((2, 2)));
-        assert_eq!(lost.next(|_| None::<u64>, may(4)), None);
+        assert!(lookups.get() < 4000, "{} looks", lookups.replace(0));
+        lookups.set(0);
+        assert_eq!(lost.next(none_odd, may_send(0)), None);
+        assert_eq!(lookups.get(), 1);
+        assert_eq!(lost.next(none_odd, may_send(4)), Some((0, 0)));
+        assert_eq!(lost.next(|n| lookup(n).filter(|n| *n > 0), may_send(4)), Some((2, 2)));
+        assert_eq!(lost.next(|_| None::<u64>, may_send(4)), None);
         assert!(lost.is_empty());
     }
 
     #[test]
-    fn pop_queue__leaves_what_waits() {
+    fn pop_queue__leaves_blocked_packets() {
         let mut lost = Lost::default();
         (0..3).for_each(|n| lost.push(n));
         assert_eq!(lost.next(Some, |n| *n == 1), Some((1, 1)));

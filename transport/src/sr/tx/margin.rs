@@ -16,16 +16,16 @@ use spanwire_base::{Dur, Time};
 pub(crate) struct ProbeMargin {
     margin: Dur,
     /// The last probe, until it is known whether it was needed.
-    probe: Option<SentProbe>,
+    probe: Option<OutstandingProbe>,
     /// Copies of acknowledged packets, which the stream does not count.
-    signs: u32,
+    extra_copies: u32,
     /// Transmissions less packets received, when nothing was in flight last: the losses so far, up
     /// to a constant.
     lost: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct SentProbe {
+struct OutstandingProbe {
     /// The newest transmission before it.
     original_at: Time,
     at: Time,
@@ -53,7 +53,7 @@ impl ProbeMargin {
 
     /// A probe is sent at `now`; the newest transmission before it left at `original_at`.
     pub(crate) fn on_probe(&mut self, now: Time, original_at: Time) {
-        self.probe = Some(SentProbe { original_at, at: now });
+        self.probe = Some(OutstandingProbe { original_at, at: now });
     }
 
     /// The probe is not sent after all.
@@ -62,8 +62,8 @@ impl ProbeMargin {
     }
 
     /// A copy of an acknowledged packet left.
-    pub(crate) fn on_sign(&mut self) {
-        self.signs = self.signs.wrapping_add(1);
+    pub(crate) fn on_extra_copy(&mut self) {
+        self.extra_copies = self.extra_copies.wrapping_add(1);
     }
 
     /// An ACK came at `now`.
@@ -72,10 +72,10 @@ impl ProbeMargin {
         if self.margin > Dur::ZERO {
             self.margin = Dur::from_ps(self.margin.as_ps() - self.margin.as_ps() / DECAY);
         }
-        let transmissions = arrivals.transmissions.wrapping_add(self.signs);
+        let transmissions = arrivals.transmissions.wrapping_add(self.extra_copies);
         let lost = transmissions.wrapping_sub(arrivals.received);
         if self.probe.is_some() {
-            self.judge(now, rtt, arrivals.echo, lost);
+            self.on_probe_acked(now, rtt, arrivals.echo, lost);
         }
         if arrivals.is_last {
             self.lost = Some(lost);
@@ -83,16 +83,16 @@ impl ProbeMargin {
     }
 
     /// Whether the last probe was spurious, if the ACK is of it or of its original.
-    fn judge(&mut self, now: Time, rtt: &Rtt, echo: Time, lost: u32) {
-        let (Some(probe), Some(smoothed)) = (self.probe, rtt.smoothed()) else { return };
+    fn on_probe_acked(&mut self, now: Time, rtt: &Rtt, echo: Time, lost: u32) {
+        let (Some(probe), Some(srtt)) = (self.probe, rtt.srtt()) else { return };
         if echo < probe.original_at {
             return;
         }
         self.probe = None;
-        let is_late = now.since(echo) > smoothed + smoothed / 2;
+        let is_late = now.since(echo) > srtt + srtt / 2;
         let is_same = |before: u32| before.wrapping_sub(lost).cast_signed() >= 0;
         if echo < probe.at || is_late && self.lost.is_some_and(is_same) {
-            let late = now.since(probe.original_at).as_ps().saturating_sub(smoothed.as_ps());
+            let late = now.since(probe.original_at).as_ps().saturating_sub(srtt.as_ps());
             let margin = Dur::from_ps(late).min(MARGIN_MAX) * 2;
             self.margin = self.margin.max(margin.min(MARGIN_MAX));
         }
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__copies_of_what_was_acknowledged_count_as_transmissions() {
+    fn on_ack__copies_of_acknowledged_packets_count_as_transmissions() {
         let mut m = probed();
-        m.on_sign();
+        m.on_extra_copy();
         m.on_ack(at(160), &rtt(), &ack(120, 1, 0));
         assert_eq!(m.get(), Dur::ZERO, "the copy is lost");
         m.on_probe(at(200), at(180));
-        m.on_sign();
+        m.on_extra_copy();
         m.on_ack(at(230), &rtt(), &ack(200, 1, 1));
         assert!(m.get() > Dur::ZERO, "this one has arrived, and nothing else was sent");
     }

@@ -66,7 +66,7 @@ pub(crate) struct Tx {
     /// The peer takes no packet at or above this; none before it has advertised a limit.
     psn_limit: Option<u64>,
     /// How far beyond the lowest missing packet the limit is before that.
-    first_window_pkts: u32,
+    initial_window_pkts: u32,
     /// Parts of responses sent since a request last had its chance.
     responses_in_a_row: u32,
     max_rd_atomic: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Tx {
     /// The hop limit of our packets.
     hop_limit: u8,
     /// Bytes that the peer had received, and received marked, as of its last ACK.
-    counted: (u64, u64),
+    peer_counts: (u64, u64),
     has_failed: bool,
     /// The FEC encoder, if data are coded.
     encoder: Option<Box<Encoder>>,
@@ -108,13 +108,13 @@ impl Tx {
             is_paced: false,
             credit: Credit::new(attr),
             psn_limit: None,
-            first_window_pkts: attr.peer_reorder_pkts.unwrap_or(MIN_REORDER_PKTS),
+            initial_window_pkts: attr.peer_reorder_pkts.unwrap_or(MIN_REORDER_PKTS),
             responses_in_a_row: 0,
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
             int_hops: 0,
             hop_limit: hop_limit(attr),
-            counted: (0, 0),
+            peer_counts: (0, 0),
             has_failed: false,
             encoder: None,
             paths: None,
@@ -126,7 +126,7 @@ impl Tx {
         let first = first_number(attr.sq_psn.unwrap_or_default());
         self.sent = Sent::new(first);
         if self.paths.is_some() {
-            self.sent.watch_paths();
+            self.sent.track_paths();
         }
         self.credit = Credit::new(attr);
         self.timers = timers(attr);
@@ -173,7 +173,7 @@ impl Tx {
     /// Packets take the paths of this load balancer from now on.
     pub(crate) fn set_balance(&mut self, balance: &Balance, qpn: Qpn, base_rtt: Option<Dur>) {
         self.paths = Some(Box::new(Paths::new(balance, qpn, base_rtt)));
-        self.sent.watch_paths();
+        self.sent.track_paths();
     }
 
     pub(crate) fn balancer(&self) -> Option<&Balancer> {
@@ -234,7 +234,7 @@ impl Tx {
             self.timers.restart(now);
             return false;
         }
-        match self.timers.fire(now, &self.rtt, self.sent.oldest_at()) {
+        match self.timers.poll_expired(now, &self.rtt, self.sent.oldest_at()) {
             TimerEvent::Nothing => {}
             // A packet that waits for the pacer elicits an ACK as a probe does, and a probe would
             // delay it. The retransmission timeout of packets in flight is not affected.
@@ -244,7 +244,7 @@ impl Tx {
                 self.probe = Some(Probe::Tail);
             }
             TimerEvent::Timeout => self.on_timeout(now, counters, flow),
-            TimerEvent::Exhausted if self.owes_only_parity() => self.abandon_parity(),
+            TimerEvent::Exhausted if self.has_only_parity() => self.abandon_parity(),
             TimerEvent::Exhausted => return true,
         }
         false
@@ -255,11 +255,11 @@ impl Tx {
         counters.local_ack_timeout_err += 1;
         if let Some(flow) = flow {
             let (kind, lost) =
-                (LossKind::Timeout(self.timers.expired()), self.sent.in_flight_bytes());
+                (LossKind::Timeout(self.timers.rto_count()), self.sent.in_flight_bytes());
             flow.on_loss(now, kind, lost, 0);
         }
         let before = self.sent.counters().presumed_lost;
-        self.sent.lose_all();
+        self.sent.mark_all_lost();
         counters.presumed_lost_packets += self.sent.counters().presumed_lost - before;
         self.report_to_balancer(now, None, lb::LossKind::Timeout);
         if !self.sent.has_lost() {
@@ -276,7 +276,7 @@ impl Tx {
     /// An acknowledgement or a response is outstanding, so a timer must run. Parity of completed
     /// requests needs none: a peer that has closed need not acknowledge it.
     pub(crate) fn needs_timer(&self) -> bool {
-        self.waits_for_peer() && !self.owes_only_parity()
+        self.waits_for_peer() && !self.has_only_parity()
     }
 
     /// An acknowledgement or a response is outstanding.
@@ -296,25 +296,25 @@ impl Tx {
     }
 
     /// Only parity of completed requests is unacknowledged.
-    fn owes_only_parity(&self) -> bool {
+    fn has_only_parity(&self) -> bool {
         self.requester.oldest().is_none() && self.sent.has_only_parity()
     }
 
     /// Stops waiting for the acknowledgement of parity: a peer that has closed need not send it.
     /// The parity is not retransmitted and takes no place in the window of later requests.
     fn abandon_parity(&mut self) {
-        self.timers.forgive();
+        self.timers.reset();
         self.sent.abandon_all();
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
-        self.rtt.smoothed()
+        self.rtt.srtt()
     }
 
     /// The limits of delaying acknowledgements to the peer.
     pub(super) fn ack_delay(&self) -> AckDelay {
-        let time = match self.rtt.smoothed() {
-            Some(_) => (self.rtt.smallest() / 4).clamp(ACK_DELAY_MIN, ACK_DELAY_MAX),
+        let time = match self.rtt.srtt() {
+            Some(_) => (self.rtt.min_rtt() / 4).clamp(ACK_DELAY_MIN, ACK_DELAY_MAX),
             None => ACK_DELAY_UNKNOWN,
         };
         AckDelay { pkts: ACK_PKTS, time }
@@ -350,9 +350,9 @@ fn timers(attr: &QpAttr) -> Timers {
     match exponent {
         0 => Timers::new(RTO_MIN, ack_timeout(DEFAULT_TIMEOUT), u8::MAX, Dur::MAX),
         n => {
-            let unknown = ack_timeout(n);
-            let least_silence = unknown * (TIMEOUTS_PER_RETRY * (u64::from(retry_cnt) + 1));
-            Timers::new(RTO_MIN.min(unknown), unknown, retry_cnt, least_silence)
+            let initial_rto = ack_timeout(n);
+            let min_outage = initial_rto * (TIMEOUTS_PER_RETRY * (u64::from(retry_cnt) + 1));
+            Timers::new(RTO_MIN.min(initial_rto), initial_rto, retry_cnt, min_outage)
         }
     }
 }

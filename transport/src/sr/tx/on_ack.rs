@@ -31,34 +31,34 @@ impl Tx {
         let (words, blocks) = (ack.words.as_slice(), ack.blocks.as_slice());
         let marks = self.marks(ack);
         let (next, newest) = (ack.next, ack.newest);
-        let patience = self.sent.patience(&self.rtt).filter(|_| !blocks.is_empty());
-        let overdue = patience.map_or(Time::ZERO, |patience| now - patience);
-        let audible = now - self.rtt.smallest();
-        let told = AckInfo { next, words, newest, echo, blocks, overdue, audible, marks };
+        let loss_delay = self.sent.loss_delay(&self.rtt).filter(|_| !blocks.is_empty());
+        let overdue = loss_delay.map_or(Time::ZERO, |loss_delay| now - loss_delay);
+        let latest_ackable = now - self.rtt.min_rtt();
+        let info = AckInfo { next, words, newest, echo, blocks, overdue, latest_ackable, marks };
         let before = *self.sent.counters();
         let inflight_bytes = self.sent.in_flight_bytes();
-        let acked = self.sent.on_ack(&told).map_err(|_| DropReason::ResponseBeyondSent)?;
+        let acked = self.sent.on_ack(&info).map_err(|_| DropReason::ResponseBeyondSent)?;
         if ack.hold_ns != u32::MAX {
-            let (trip, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
+            let (rtt, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
             // What comes once more has others as its witness: without a newer count it is this
             // acknowledgement that is late.
-            if acked.late && (!acked.again || self.credit.is_news(ack.rx_pkts)) {
-                let late_by = Dur::from_ps(trip.as_ps().saturating_sub(hold.as_ps()));
-                let fastest = self.rtt.smallest().as_ps();
-                self.sent.widen_to(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
+            if acked.is_reordered && (!acked.is_duplicate || self.credit.is_newer(ack.rx_pkts)) {
+                let late_by = Dur::from_ps(rtt.as_ps().saturating_sub(hold.as_ps()));
+                let fastest = self.rtt.min_rtt().as_ps();
+                self.sent.on_reordering(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
             }
             // One that tells nothing new may have been held for any length of time.
             if acked.pkts > 0 {
-                self.rtt.sample(trip, hold);
+                self.rtt.sample(rtt, hold);
             }
         }
         if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
-            self.tell_flow(now, ack, &acked, inflight_bytes, flow);
+            self.report_to_flow(now, ack, &acked, inflight_bytes, flow);
         }
         if !blocks.is_empty() {
-            self.tell_of_blocks(now, &acked, counters, flow.as_deref_mut());
+            self.apply_block_reports(now, &acked, counters, flow.as_deref_mut());
         }
-        let gives_up = self.take_limits(ack, echo, counters);
+        let is_rnr_exhausted = self.update_limits(ack, echo, counters);
         let arrivals = Arrivals {
             echo,
             transmissions: self.sent.transmissions(),
@@ -66,24 +66,24 @@ impl Tx {
             is_last: acked.pkts > 0 && self.sent.in_flight_pkts() == 0,
         };
         self.timers.margin.on_ack(now, &self.rtt, &arrivals);
-        if self.timers.on_heard(now, echo, true) {
-            self.sent.find_all();
+        if self.timers.on_feedback(now, echo, true) {
+            self.sent.undo_timeout();
             counters.spurious_timeouts += 1;
         }
         let found = *self.sent.counters();
         counters.presumed_lost_packets += found.presumed_lost - before.presumed_lost;
         counters.spurious_lost_packets += found.spurious_lost - before.spurious_lost;
         counters.spurious_retransmits += found.spurious - before.spurious;
-        if !self.waits_for_peer() || self.timers_may_rest() {
+        if !self.waits_for_peer() || self.is_only_credit_limited() {
             self.timers.stop();
         }
         self.detect_lost(now, counters, flow);
         self.report_to_balancer(now, Some(Echo::of(now, ack)), lb::LossKind::Overdue);
         if self.recovery_end.is_some_and(|end| self.sent.una() >= end) {
             self.recovery_end = None;
-            self.sent.recovered();
+            self.sent.on_recovery_end();
         }
-        Ok(gives_up)
+        Ok(is_rnr_exhausted)
     }
 
     /// Finds what is lost by time.
@@ -94,7 +94,7 @@ impl Tx {
         mut flow: Option<&mut Flow>,
     ) {
         let found = self.sent.detect(now, &self.rtt);
-        self.loss_timer = found.look_at;
+        self.loss_timer = found.loss_timer;
         counters.presumed_lost_packets += found.pkts;
         self.on_coded_loss(now, found.coded_pkts, found.coded_bytes, flow.as_deref_mut());
         if found.pkts > found.coded_pkts && self.recovery_end.is_none() {
@@ -127,24 +127,24 @@ impl Tx {
 
     /// Counts, and tells congestion control, what reports of blocks say.
     #[inline(never)]
-    fn tell_of_blocks(
+    fn apply_block_reports(
         &mut self,
         now: Time,
         acked: &Acked,
         counters: &mut Counters,
         flow: Option<&mut Flow>,
     ) {
-        let (short, settled) = (acked.short, acked.settled);
+        let (nacked, settled) = (acked.nacked, acked.settled);
         counters.ec_settled_packets += settled.pkts;
-        counters.ec_short_packets += short.pkts;
-        let (pkts, bytes) = (short.pkts + settled.pkts, short.bytes + settled.bytes);
+        counters.ec_short_packets += nacked.pkts;
+        let (pkts, bytes) = (nacked.pkts + settled.pkts, nacked.bytes + settled.bytes);
         self.on_coded_loss(now, pkts, bytes, flow);
     }
 
     /// Tells congestion control what an acknowledgement says. The peer counts whole packets: of
     /// what is new the same part is marked as of what it has counted since.
     #[inline(never)]
-    fn tell_flow(
+    fn report_to_flow(
         &mut self,
         now: Time,
         ack: &SrAckRepr<'_>,
@@ -152,7 +152,7 @@ impl Tx {
         inflight_bytes: u64,
         flow: &mut Flow,
     ) {
-        let (rx, ce) = std::mem::replace(&mut self.counted, (ack.rx_bytes, ack.ce_bytes));
+        let (rx, ce) = std::mem::replace(&mut self.peer_counts, (ack.rx_bytes, ack.ce_bytes));
         let (rx, ce) = (ack.rx_bytes.wrapping_sub(rx), ack.ce_bytes.wrapping_sub(ce));
         // An older one than the last counts backwards, and a liar as it likes.
         let marked = if ce <= rx && rx > 0 && rx < 1 << 63 {
@@ -186,44 +186,47 @@ impl Tx {
     }
 
     /// What is lost waits for a receive request: the silence that follows is nobody's fault.
-    fn timers_may_rest(&mut self) -> bool {
+    fn is_only_credit_limited(&mut self) -> bool {
         if !self.has_nothing_in_flight() {
             return false;
         }
         let (requester, limit) = (&self.requester, self.credit.receive_limit());
-        let may_leave = self.sent.next_lost(|part| requester.may_leave(part, limit)).is_some();
+        let is_sendable =
+            self.sent.next_lost(|contents| requester.has_credit_for(contents, limit)).is_some();
         // Once more: what waited may have arrived, and what is left to parity is the peer's.
-        !may_leave && self.has_nothing_in_flight()
+        !is_sendable && self.has_nothing_in_flight()
     }
 
     /// Takes note of what the peer takes, and of what it did not take.
-    fn take_limits(&mut self, ack: &SrAckRepr<'_>, echo: Time, counters: &mut Counters) -> bool {
+    fn update_limits(&mut self, ack: &SrAckRepr<'_>, echo: Time, counters: &mut Counters) -> bool {
         let limit = unwrap(self.sent.una(), ack.psn_limit);
         self.psn_limit = self.psn_limit.max(Some(limit));
-        self.credit.on_told(ack.receive_limit, ack.rx_pkts);
-        let is_it = |part: Contents| match part {
+        self.credit.on_limit(ack.receive_limit, ack.rx_pkts);
+        let uses_receive = |contents: Contents| match contents {
             Contents::Request(segment) => self.requester.uses_receive(&segment),
             Contents::Read(_) | Contents::Atomic { .. } | Contents::Parity => false,
         };
-        let turned_away = ack.reason == AckReason::NoReceive;
-        if !turned_away || !self.sent.missing(ack.newest).is_some_and(is_it) {
+        let is_no_receive = ack.reason == AckReason::NoReceive;
+        if !is_no_receive || !self.sent.unacked_contents(ack.newest).is_some_and(uses_receive) {
             return false;
         }
-        let since = self.credit.judge_until(echo);
+        let since = self.credit.extend_checked(echo);
         let (requester, limit) = (&self.requester, self.credit.receive_limit());
-        self.sent.turned_away(ack.newest, echo, since, |part| !requester.may_leave(part, limit));
+        self.sent.on_no_receive(ack.newest, echo, since, |contents| {
+            !requester.has_credit_for(contents, limit)
+        });
         counters.rnr_nak_retry_err += u64::from(self.credit.is_new_round(echo));
         let number = unwrap(self.sent.una(), ack.newest);
-        self.credit.on_refused(echo, number, self.sent.due())
+        self.credit.on_rnr(echo, number, self.sent.data_una())
     }
 
     /// The request that was sent as the packet `psn`, if it is not over.
     pub(in crate::sr) fn message_of(&self, psn: u32) -> Option<u32> {
-        match self.sent.what(psn) {
+        match self.sent.contents(psn) {
             Some(Contents::Request(segment)) => Some(segment.message),
             _ => None,
         }
-        .or_else(|| self.requester.asked_by(psn))
-        .filter(|message| self.requester.has(*message))
+        .or_else(|| self.requester.outstanding_rd_atomic(psn))
+        .filter(|message| self.requester.contains(*message))
     }
 }

@@ -1,6 +1,6 @@
 //! The load balancer of a queue pair, and what it learns from acknowledgements.
 
-use super::sent::ack_info::OnPath;
+use super::sent::ack_info::PathEvent;
 use crate::attr::Balance;
 use spanwire_base::{Dur, Time};
 use spanwire_loadbalance::{self as lb, Balancer, Entropy, PathAck};
@@ -11,7 +11,7 @@ use spanwire_wire::{Qpn, SrAckRepr};
 pub(super) struct Paths {
     pub(super) balancer: Balancer,
     /// Packets that the peer had received, and received marked, when it last said.
-    counted: (u32, u32),
+    last_counts: (u32, u32),
 }
 
 /// What an acknowledgement says of its newest packet.
@@ -28,7 +28,7 @@ impl Paths {
         let seed = balance.seed ^ u64::from(qpn.get()).rotate_left(40);
         Self {
             balancer: Balancer::new(&balance.choice, &lb::Flow { seed, base_rtt }),
-            counted: (0, 0),
+            last_counts: (0, 0),
         }
     }
 
@@ -39,7 +39,7 @@ impl Paths {
 
     /// Which packets came marked: all since the last acknowledgement, none, or those that it names.
     pub(super) fn marks(&mut self, ack: &SrAckRepr<'_>) -> u64 {
-        let (rx, ce) = std::mem::replace(&mut self.counted, (ack.rx_pkts, ack.ce_pkts));
+        let (rx, ce) = std::mem::replace(&mut self.last_counts, (ack.rx_pkts, ack.ce_pkts));
         let (rx, ce) = (ack.rx_pkts.wrapping_sub(rx), ack.ce_pkts.wrapping_sub(ce));
         match ack.marks {
             Some(marks) => marks,
@@ -50,11 +50,11 @@ impl Paths {
     }
 
     /// Packets arrived.
-    pub(super) fn on_arrived(&mut self, now: Time, told: &OnPath, echo: &mut Echo) {
-        let path = Entropy::from_port(told.path);
+    pub(super) fn on_arrived(&mut self, now: Time, event: &PathEvent, echo: &mut Echo) {
+        let path = Entropy::from_port(event.path);
         // The round trip is of one packet.
         let rtt = if echo.path == path.port() { echo.rtt.take() } else { None };
-        let &OnPath { pkts: packets, bytes, marked, sent_at, .. } = told;
+        let &PathEvent { pkts: packets, bytes, marked, sent_at, .. } = event;
         self.balancer.on_ack(now, &PathAck { path, packets, bytes, marked, sent_at, rtt });
     }
 }

@@ -4,22 +4,22 @@ use spanwire_wire::BlockRepr;
 
 /// Where a packet stands in its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct BlockPosition {
     pub(super) index: u8,
     /// 0 if it is in none.
     pub(super) data: u8,
     pub(super) parity: u8,
     pub(super) scheme: u8,
     /// It arrived and was not kept: it does not count.
-    pub(super) is_void: bool,
+    pub(super) is_discarded: bool,
     /// Lost data of its block are retransmitted, whatever parity there is.
     pub(super) retransmits: bool,
 }
 
-impl Place {
+impl BlockPosition {
     /// In no block.
     pub(crate) const NONE: Self =
-        Self { index: 0, data: 0, parity: 0, scheme: 0, is_void: false, retransmits: false };
+        Self { index: 0, data: 0, parity: 0, scheme: 0, is_discarded: false, retransmits: false };
 
     pub(crate) fn of(block: &BlockRepr) -> Self {
         let &BlockRepr { index, data, parity, scheme } = block;
@@ -50,7 +50,7 @@ impl Place {
 
     /// Packets of its block behind it.
     #[inline]
-    pub(super) fn left_behind(self) -> u64 {
+    pub(super) fn pkts_after(self) -> u64 {
         self.pkts().saturating_sub(u64::from(self.index) + 1)
     }
 

@@ -1,6 +1,6 @@
 //! What one packet carries: enough to write it again.
 
-use super::place::Place;
+use super::place::BlockPosition;
 use spanwire_wire::{SrDataRepr, SrKind};
 
 /// The contents of a packet.
@@ -9,7 +9,7 @@ pub(crate) enum Contents {
     Request(Segment),
     Read(ReadSegment),
     Atomic {
-        answers: u32,
+        response_to: u32,
         original: u64,
     },
     /// Parity of a block. Its bytes are gone once it has left.
@@ -27,9 +27,9 @@ pub(crate) struct Segment {
 /// Bytes of a READ response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReadSegment {
-    pub(super) answers: u32,
+    pub(super) response_to: u32,
     /// The wire's number of the request's packet.
-    pub(crate) asked_by: u32,
+    pub(crate) request_psn: u32,
     pub(super) va: u64,
     pub(super) rkey: u32,
     pub(super) offset: u32,
@@ -46,8 +46,8 @@ impl ReadSegment {
             first: self.offset == 0,
             last: self.last,
             offset: self.offset,
-            answers: Some(self.answers),
-            ..SrDataRepr::new(SrKind::ReadResponse, psn, self.answers)
+            answers: Some(self.response_to),
+            ..SrDataRepr::new(SrKind::ReadResponse, psn, self.response_to)
         }
     }
 }
@@ -56,12 +56,12 @@ impl ReadSegment {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PlannedPacket {
     pub(crate) number: u64,
-    pub(crate) part: Contents,
+    pub(crate) contents: Contents,
     pub(crate) kind: TransmissionKind,
     /// It requests an acknowledgement.
-    pub(crate) asks: bool,
+    pub(crate) requests_ack: bool,
     /// Its position in a block.
-    pub(crate) place: Place,
+    pub(crate) position: BlockPosition,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -39,8 +39,8 @@ struct Request {
     /// One past the number of its last packet, once that was sent.
     end: Option<u64>,
     /// Bytes of the responses that arrived.
-    answered: u32,
-    is_answered: bool,
+    response_bytes: u32,
+    is_response_complete: bool,
 }
 
 /// What may be sent, decided outside.
@@ -51,7 +51,7 @@ pub(super) struct Allowance {
     /// Receive requests that the peer has, counted from the first; none before it has said.
     pub(super) receive_limit: Option<u32>,
     /// A request that was never sent may begin.
-    pub(super) begins: bool,
+    pub(super) begins_requests: bool,
 }
 
 /// What is next.
@@ -94,8 +94,8 @@ impl Requester {
             message: self.next_message,
             receive: self.next_receive,
             end: None,
-            answered: 0,
-            is_answered: false,
+            response_bytes: 0,
+            is_response_complete: false,
         };
         self.sq.push(request, wr.sges, wr.inline.unwrap_or_default());
         self.next_message = self.next_message.wrapping_add(1);
@@ -107,22 +107,22 @@ impl Requester {
 
     /// The next segment that was never sent.
     #[inline]
-    pub(super) fn next(&self, may: &Allowance) -> Next {
+    pub(super) fn next(&self, allowance: &Allowance) -> Next {
         let Some(request) = self.sq.at(self.current) else { return Next::Idle };
         if self.offset == 0 {
-            let waits = !may.begins
+            let waits = !allowance.begins_requests
                 || request.wqe.fence && self.current > 0
-                || request.wqe.op.is_rd_atomic() && self.rd_atomic_out >= may.max_rd_atomic;
+                || request.wqe.op.is_rd_atomic() && self.rd_atomic_out >= allowance.max_rd_atomic;
             if waits {
                 return Next::Idle;
             }
         }
         let len = match request.wqe.op.is_rd_atomic() {
             true => request.wqe.len,
-            false => (request.wqe.len - self.offset).min(may.segment_bytes),
+            false => (request.wqe.len - self.offset).min(allowance.segment_bytes),
         };
         let segment = Segment { message: request.message, offset: self.offset, len };
-        match request.finds_receive(may.receive_limit) {
+        match request.has_receive_credit(allowance.receive_limit) {
             true => Next::Segment(segment),
             false => Next::NoReceive(segment),
         }
@@ -135,8 +135,8 @@ impl Requester {
 
     /// Nothing is posted behind this segment.
     #[inline]
-    pub(super) fn is_last(&self, segment: &Segment) -> bool {
-        self.request(segment.message).is_none_or(|r| r.ends(segment))
+    pub(super) fn is_last_posted(&self, segment: &Segment) -> bool {
+        self.request(segment.message).is_none_or(|r| r.is_last_segment(segment))
             && segment.message.wrapping_add(1) == self.next_message
     }
 
@@ -146,22 +146,22 @@ impl Requester {
     }
 
     /// Bytes of data that its request has from this segment on; none of one that carries none.
-    pub(super) fn data_left(&self, segment: &Segment) -> u32 {
+    pub(super) fn remaining_data(&self, segment: &Segment) -> u32 {
         let request = self.request(segment.message).filter(|r| !r.wqe.op.is_rd_atomic());
         request.map_or(0, |r| r.wqe.len - segment.offset)
     }
 
     /// The peer has a receive request for this segment, or it needs none.
     #[inline]
-    pub(super) fn finds_receive(&self, segment: &Segment, receive_limit: Option<u32>) -> bool {
-        self.request(segment.message).is_none_or(|r| r.finds_receive(receive_limit))
+    pub(super) fn has_receive_credit(&self, segment: &Segment, receive_limit: Option<u32>) -> bool {
+        self.request(segment.message).is_none_or(|r| r.has_receive_credit(receive_limit))
     }
 
     /// The peer has a receive request for this packet, or it needs none.
     #[inline]
-    pub(super) fn may_leave(&self, part: &Contents, receive_limit: Option<u32>) -> bool {
-        match part {
-            Contents::Request(segment) => self.finds_receive(segment, receive_limit),
+    pub(super) fn has_credit_for(&self, contents: &Contents, receive_limit: Option<u32>) -> bool {
+        match contents {
+            Contents::Request(segment) => self.has_receive_credit(segment, receive_limit),
             Contents::Read(_) | Contents::Atomic { .. } | Contents::Parity => true,
         }
     }
@@ -170,9 +170,9 @@ impl Requester {
     #[inline]
     pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
         let Some(request) = self.request_mut(segment.message) else { return };
-        let ends = request.ends(segment);
+        let is_last = request.is_last_segment(segment);
         let is_rd_atomic = request.wqe.op.is_rd_atomic();
-        if ends {
+        if is_last {
             request.end = Some(number + 1);
             self.current += 1;
             self.offset = 0;
@@ -186,10 +186,10 @@ impl Requester {
     #[inline]
     pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrDataRepr> {
         let request = self.request(segment.message)?;
-        let ends = request.ends(segment);
+        let is_last = request.is_last_segment(segment);
         let mut header = SrDataRepr {
             first: segment.offset == 0,
-            last: ends,
+            last: is_last,
             offset: segment.offset,
             ..SrDataRepr::new(kind(request.wqe.op), psn, request.message)
         };
@@ -206,15 +206,15 @@ impl Requester {
             }
             WrOp::WriteImm { remote, .. } => {
                 header.reth = reth(remote, segment.len);
-                header.receive = ends.then_some(request.receive);
+                header.receive = is_last.then_some(request.receive);
             }
             WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => {
                 header.atomic = request.wqe.op.operands();
             }
         }
-        header.imm = request.wqe.op.imm().filter(|_| ends);
+        header.imm = request.wqe.op.imm().filter(|_| is_last);
         header.ieth = match request.wqe.op {
-            WrOp::SendInv { rkey } if ends => Some(rkey),
+            WrOp::SendInv { rkey } if is_last => Some(rkey),
             _ => None,
         };
         Some(header)
@@ -223,8 +223,9 @@ impl Requester {
     /// A segment's last packet is solicited.
     #[inline]
     pub(super) fn is_solicited(&self, segment: &Segment) -> bool {
-        self.request(segment.message)
-            .is_some_and(|r| r.wqe.solicited && r.wqe.op.completes_a_receive() && r.ends(segment))
+        self.request(segment.message).is_some_and(|r| {
+            r.wqe.solicited && r.wqe.op.completes_a_receive() && r.is_last_segment(segment)
+        })
     }
 
     /// Copies the payload of a segment; false if its memory is no longer registered.
@@ -246,20 +247,26 @@ impl Requester {
     }
 
     /// A response of this kind to `message` was asked for.
-    pub(in crate::sr) fn awaits(&self, message: u32, kind: SrKind) -> bool {
+    pub(in crate::sr) fn expects_response(&self, message: u32, kind: SrKind) -> bool {
         self.request(message).is_some_and(|r| {
             let fits = match r.wqe.op {
                 WrOp::Read { .. } => kind == SrKind::ReadResponse,
                 WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => kind == SrKind::AtomicResponse,
                 _ => false,
             };
-            fits && r.end.is_some() && !r.is_answered
+            fits && r.end.is_some() && !r.is_response_complete
         })
     }
 
     /// The bytes of a response are some of those that `message` asked for; the last ones if it says
     /// so, and only then.
-    pub(in crate::sr) fn takes(&self, message: u32, offset: u32, len: u32, last: bool) -> bool {
+    pub(in crate::sr) fn response_fits(
+        &self,
+        message: u32,
+        offset: u32,
+        len: u32,
+        last: bool,
+    ) -> bool {
         self.request(message).is_some_and(|r| match r.wqe.op {
             WrOp::Read { .. } => {
                 let end = offset.checked_add(len);
@@ -270,16 +277,16 @@ impl Requester {
     }
 
     /// The request is in the queue.
-    pub(in crate::sr) fn has(&self, message: u32) -> bool {
+    pub(in crate::sr) fn contains(&self, message: u32) -> bool {
         self.request(message).is_some()
     }
 
     /// A response of `len` bytes was put where it belongs.
-    pub(in crate::sr) fn answered(&mut self, message: u32, len: u32) {
+    pub(in crate::sr) fn on_response(&mut self, message: u32, len: u32) {
         let Some(request) = self.request_mut(message) else { return };
-        request.answered = request.answered.saturating_add(len);
-        let done = request.wqe.op.is_atomic() || request.answered >= request.wqe.len;
-        if done && !std::mem::replace(&mut request.is_answered, true) {
+        request.response_bytes = request.response_bytes.saturating_add(len);
+        let done = request.wqe.op.is_atomic() || request.response_bytes >= request.wqe.len;
+        if done && !std::mem::replace(&mut request.is_response_complete, true) {
             self.rd_atomic_out = self.rd_atomic_out.saturating_sub(1);
         }
     }
@@ -287,21 +294,21 @@ impl Requester {
     /// Takes the oldest request out if it is done: everything before `una` has arrived.
     ///
     /// Returns it, and whether it asked for a completion.
-    pub(in crate::sr) fn pop_done(&mut self, una: u64) -> Option<(Completed, bool)> {
+    pub(in crate::sr) fn pop_completed(&mut self, una: u64) -> Option<(Completed, bool)> {
         let oldest = self.sq.at(0)?;
         let arrived = oldest.end.is_some_and(|end| end <= una);
-        let done = arrived && (oldest.is_answered || !oldest.wqe.op.is_rd_atomic());
+        let done = arrived && (oldest.is_response_complete || !oldest.wqe.op.is_rd_atomic());
         let signaled = oldest.wqe.signaled;
-        if done { self.pop_any().map(|completed| (completed, signaled)) } else { None }
+        if done { self.pop_oldest().map(|completed| (completed, signaled)) } else { None }
     }
 
     /// Takes the oldest request out, done or not.
-    pub(in crate::sr) fn pop_any(&mut self) -> Option<Completed> {
+    pub(in crate::sr) fn pop_oldest(&mut self) -> Option<Completed> {
         let request = self.sq.pop_front()?;
         let is_rd_atomic = request.wqe.op.is_rd_atomic();
         self.rd_atomic_posted -= u32::from(is_rd_atomic);
         // A request that is flushed awaits no response any more.
-        let awaits = is_rd_atomic && request.end.is_some() && !request.is_answered;
+        let awaits = is_rd_atomic && request.end.is_some() && !request.is_response_complete;
         self.rd_atomic_out -= u32::from(awaits);
         self.first_message = self.first_message.wrapping_add(1);
         if self.current > 0 {
@@ -328,9 +335,9 @@ impl Requester {
     }
 
     /// The oldest READ or atomic that was sent and not answered: its packet's number and segment.
-    pub(super) fn oldest_unanswered(&self) -> Option<(u64, Segment)> {
+    pub(super) fn oldest_outstanding_rd_atomic(&self) -> Option<(u64, Segment)> {
         let sent = (0..self.current).filter_map(|i| self.sq.at(i));
-        let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_answered);
+        let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_response_complete);
         let request = waiting.next()?;
         Some((
             request.end? - 1,
@@ -339,9 +346,9 @@ impl Requester {
     }
 
     /// The unanswered READ or atomic that was sent as the packet `psn`.
-    pub(super) fn asked_by(&self, psn: u32) -> Option<u32> {
+    pub(super) fn outstanding_rd_atomic(&self, psn: u32) -> Option<u32> {
         let sent = (0..self.current).filter_map(|i| self.sq.at(i));
-        let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_answered);
+        let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_response_complete);
         waiting.find(|r| r.end.is_some_and(|end| wrap(end - 1) == psn)).map(|r| r.message)
     }
 
@@ -366,11 +373,11 @@ impl Requester {
 
 impl Request {
     /// The segment is the last one of its request.
-    fn ends(&self, segment: &Segment) -> bool {
+    fn is_last_segment(&self, segment: &Segment) -> bool {
         self.wqe.op.is_rd_atomic() || segment.offset + segment.len == self.wqe.len
     }
 
-    fn finds_receive(&self, limit: Option<u32>) -> bool {
+    fn has_receive_credit(&self, limit: Option<u32>) -> bool {
         // A serial comparison: numbers wrap.
         let is_there = |limit: u32| limit.wrapping_sub(self.receive).wrapping_sub(1) < 1 << 31;
         !self.wqe.op.completes_a_receive() || limit.is_none_or(is_there)

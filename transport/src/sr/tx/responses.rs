@@ -8,24 +8,24 @@ use std::collections::VecDeque;
 /// sent remembers all that is needed to write it again, so an answer is over here once it has left.
 #[derive(Debug, Default)]
 pub(in crate::sr) struct Responses {
-    queue: VecDeque<Answer>,
+    queue: VecDeque<Response>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Answer {
-    Read { read: ReadToRespond, done: u32 },
+enum Response {
+    Read { read: ReadToRespond, sent_bytes: u32 },
     Atomic(AtomicToRespond),
 }
 
 impl Responses {
     /// Begins to respond to a READ.
     pub(in crate::sr) fn begin_read(&mut self, read: ReadToRespond) {
-        self.queue.push_back(Answer::Read { read, done: 0 });
+        self.queue.push_back(Response::Read { read, sent_bytes: 0 });
     }
 
     /// Queues the result of an atomic.
     pub(in crate::sr) fn begin_atomic(&mut self, atomic: AtomicToRespond) {
-        self.queue.push_back(Answer::Atomic(atomic));
+        self.queue.push_back(Response::Atomic(atomic));
     }
 
     /// How many have not left whole.
@@ -36,20 +36,23 @@ impl Responses {
     /// The next part, of at most `segment_bytes`. [`Responses::advance`] once it is written.
     pub(super) fn next(&self, segment_bytes: u32) -> Option<Contents> {
         Some(match *self.queue.front()? {
-            Answer::Atomic(AtomicToRespond { message, original }) => {
-                Contents::Atomic { answers: message, original }
+            Response::Atomic(AtomicToRespond { message, original }) => {
+                Contents::Atomic { response_to: message, original }
             }
-            Answer::Read { read: ReadToRespond { message, asked_by, request }, done } => {
-                let len = (request.len - done).min(segment_bytes);
+            Response::Read {
+                read: ReadToRespond { message, request_psn, request },
+                sent_bytes,
+            } => {
+                let len = (request.len - sent_bytes).min(segment_bytes);
                 Contents::Read(ReadSegment {
-                    answers: message,
-                    asked_by,
-                    va: request.va.wrapping_add(done.into()),
+                    response_to: message,
+                    request_psn,
+                    va: request.va.wrapping_add(sent_bytes.into()),
                     rkey: request.rkey,
-                    offset: done,
+                    offset: sent_bytes,
                     len,
-                    left: request.len - done,
-                    last: done + len == request.len,
+                    left: request.len - sent_bytes,
+                    last: sent_bytes + len == request.len,
                 })
             }
         })
@@ -58,8 +61,10 @@ impl Responses {
     /// The part that [`Responses::next`] gave has left.
     pub(super) fn advance(&mut self, segment_bytes: u32) {
         match self.queue.front_mut() {
-            Some(Answer::Read { read, done }) if read.request.len - *done > segment_bytes => {
-                *done += segment_bytes;
+            Some(Response::Read { read, sent_bytes })
+                if read.request.len - *sent_bytes > segment_bytes =>
+            {
+                *sent_bytes += segment_bytes;
             }
             _ => _ = self.queue.pop_front(),
         }
@@ -77,33 +82,42 @@ mod tests {
     use crate::qp::remote::ReadRequest;
 
     #[test]
-    fn next__walks_a_read_in_segments_and_keeps_the_order() {
-        let mut a = Responses::default();
-        let read = |message, asked_by, len| {
+    fn next__returns_read_segments_in_request_order() {
+        let mut r = Responses::default();
+        let read = |message, request_psn, len| {
             let request = ReadRequest { va: 1000, rkey: 5, len };
-            ReadToRespond { message, asked_by, request }
+            ReadToRespond { message, request_psn, request }
         };
-        a.begin_read(read(7, 70, 250));
-        a.begin_atomic(AtomicToRespond { message: 8, original: 99 });
-        a.begin_read(read(9, 90, 0));
+        r.begin_read(read(7, 70, 250));
+        r.begin_atomic(AtomicToRespond { message: 8, original: 99 });
+        r.begin_read(read(9, 90, 0));
         let mut parts = Vec::new();
-        while let Some(part) = a.next(100) {
-            parts.push(part);
-            a.advance(100);
+        while let Some(contents) = r.next(100) {
+            parts.push(contents);
+            r.advance(100);
         }
-        let part = |answers, asked_by, offset: u32, len, last| {
+        let contents = |response_to, request_psn, offset: u32, len, last| {
             let va = 1000 + u64::from(offset);
-            let left = if answers == 7 { 250 - offset } else { 0 };
-            Contents::Read(ReadSegment { answers, asked_by, va, rkey: 5, offset, len, left, last })
+            let left = if response_to == 7 { 250 - offset } else { 0 };
+            Contents::Read(ReadSegment {
+                response_to,
+                request_psn,
+                va,
+                rkey: 5,
+                offset,
+                len,
+                left,
+                last,
+            })
         };
         let want = [
-            part(7, 70, 0, 100, false),
-            part(7, 70, 100, 100, false),
-            part(7, 70, 200, 50, true),
-            Contents::Atomic { answers: 8, original: 99 },
-            part(9, 90, 0, 0, true),
+            contents(7, 70, 0, 100, false),
+            contents(7, 70, 100, 100, false),
+            contents(7, 70, 200, 50, true),
+            Contents::Atomic { response_to: 8, original: 99 },
+            contents(9, 90, 0, 0, true),
         ];
         assert_eq!(parts, want);
-        assert_eq!(a.len(), 0);
+        assert_eq!(r.len(), 0);
     }
 }

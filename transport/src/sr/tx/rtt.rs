@@ -9,12 +9,12 @@ use spanwire_base::Dur;
 /// RFC 6298 2 for the smoothing (gains 1/8 and 1/4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rtt {
-    smoothed: Option<Dur>,
-    variation: Dur,
-    smallest: Dur,
-    latest: Dur,
+    srtt: Option<Dur>,
+    rttvar: Dur,
+    min_rtt: Dur,
+    latest_rtt: Dur,
     /// The longest time that the peer held an acknowledgement back, lately.
-    hold_max: Dur,
+    max_ack_delay: Dur,
     /// What follows from these, for every packet to ask.
     probe_timeout: Option<Dur>,
     retransmission_timeout: Dur,
@@ -22,45 +22,45 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     /// Takes a sample: from sending to the acknowledgement's arrival, of which the peer held it
-    /// back for `hold`.
-    pub(crate) fn sample(&mut self, rtt: Dur, hold: Dur) {
-        let hold = hold.min(rtt);
-        let rtt = Dur::from_ps(rtt.as_ps() - hold.as_ps());
-        self.hold_max = hold.max(self.hold_max / 16 * 15);
-        self.latest = rtt;
-        match self.smoothed {
+    /// back for `ack_delay`.
+    pub(crate) fn sample(&mut self, rtt: Dur, ack_delay: Dur) {
+        let ack_delay = ack_delay.min(rtt);
+        let rtt = Dur::from_ps(rtt.as_ps() - ack_delay.as_ps());
+        self.max_ack_delay = ack_delay.max(self.max_ack_delay / 16 * 15);
+        self.latest_rtt = rtt;
+        match self.srtt {
             None => {
-                (self.smoothed, self.variation, self.smallest) = (Some(rtt), rtt / 2, rtt);
+                (self.srtt, self.rttvar, self.min_rtt) = (Some(rtt), rtt / 2, rtt);
             }
             Some(old) => {
                 let (a, b) = (old.as_ps(), rtt.as_ps());
-                let off = Dur::from_ps(a.abs_diff(b));
-                self.variation = self.variation / 4 * 3 + off / 4;
-                self.smoothed = Some(old / 8 * 7 + rtt / 8);
-                self.smallest = self.smallest.min(rtt);
+                let deviation = Dur::from_ps(a.abs_diff(b));
+                self.rttvar = self.rttvar / 4 * 3 + deviation / 4;
+                self.srtt = Some(old / 8 * 7 + rtt / 8);
+                self.min_rtt = self.min_rtt.min(rtt);
             }
         }
-        let smoothed = self.smoothed.unwrap_or_default();
-        self.probe_timeout = Some((smoothed * 2 + self.hold_max).max(PROBE_TIMEOUT_MIN));
+        let srtt = self.srtt.unwrap_or_default();
+        self.probe_timeout = Some((srtt * 2 + self.max_ack_delay).max(PROBE_TIMEOUT_MIN));
         // A way that never varies says nothing of the next acknowledgement: silence is counted from
         // the last one, and what is waited for may have left a little later.
-        let margin = (self.variation * 4).max(smoothed / 4);
-        self.retransmission_timeout = smoothed + margin + self.hold_max;
+        let margin = (self.rttvar * 4).max(srtt / 4);
+        self.retransmission_timeout = srtt + margin + self.max_ack_delay;
     }
 
     /// The smoothed round trip without what the peer held back; none before the first sample.
-    pub(crate) fn smoothed(&self) -> Option<Dur> {
-        self.smoothed
+    pub(crate) fn srtt(&self) -> Option<Dur> {
+        self.srtt
     }
 
     /// The smallest of all; zero before the first sample.
-    pub(crate) fn smallest(&self) -> Dur {
-        self.smallest
+    pub(crate) fn min_rtt(&self) -> Dur {
+        self.min_rtt
     }
 
     /// The last sample.
-    pub(crate) fn latest(&self) -> Dur {
-        self.latest
+    pub(crate) fn latest_rtt(&self) -> Dur {
+        self.latest_rtt
     }
 
     /// After how long without an acknowledgement the newest packet is worth sending again; none
@@ -74,7 +74,7 @@ impl Rtt {
     /// first sample.
     #[inline]
     pub(crate) fn retransmission_timeout(&self, floor: Dur, unknown: Dur) -> Dur {
-        match self.smoothed {
+        match self.srtt {
             Some(_) => self.retransmission_timeout.max(floor),
             None => unknown,
         }
@@ -93,23 +93,23 @@ mod tests {
     }
 
     #[test]
-    fn sample__smooths_and_takes_the_hold_off() {
+    fn sample__smooths_and_subtracts_the_ack_delay() {
         let mut rtt = Rtt::default();
         assert_eq!(rtt.probe_timeout(), None);
         assert_eq!(rtt.retransmission_timeout(us(1), us(77)), us(77));
         rtt.sample(us(110), us(10));
-        assert_eq!((rtt.smoothed(), rtt.smallest()), (Some(us(100)), us(100)));
+        assert_eq!((rtt.srtt(), rtt.min_rtt()), (Some(us(100)), us(100)));
         assert_eq!(rtt.retransmission_timeout(us(1), us(77)), us(100 + 4 * 50 + 10));
         rtt.sample(us(180), us(0));
-        assert_eq!(rtt.smoothed(), Some(us(110)), "7/8 of 100 and 1/8 of 180");
+        assert_eq!(rtt.srtt(), Some(us(110)), "7/8 of 100 and 1/8 of 180");
         let held = us(10) / 16 * 15;
         assert_eq!(rtt.retransmission_timeout(us(1), us(77)), us(110) + us(230) + held);
         assert_eq!(rtt.probe_timeout(), Some(us(220) + held));
-        assert_eq!((rtt.smallest(), rtt.latest()), (us(100), us(180)));
+        assert_eq!((rtt.min_rtt(), rtt.latest_rtt()), (us(100), us(180)));
     }
 
     #[test]
-    fn sample__settles_on_a_steady_path_down_to_the_floor() {
+    fn sample__of_a_steady_path_converges_to_rto_min() {
         let mut rtt = Rtt::default();
         for _ in 0..200 {
             rtt.sample(us(20), us(0));
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn sample__a_hold_longer_than_the_trip_is_a_lie_and_costs_nothing() {
+    fn sample__an_ack_delay_above_the_rtt_is_clamped() {
         let mut rtt = Rtt::default();
         rtt.sample(us(10), us(1_000_000));
-        assert_eq!(rtt.smoothed(), Some(Dur::ZERO));
+        assert_eq!(rtt.srtt(), Some(Dur::ZERO));
         let mut at_once = Rtt::default();
         at_once.sample(us(0), us(0));
         assert_eq!(at_once.probe_timeout(), Some(us(1)));

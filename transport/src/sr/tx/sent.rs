@@ -12,11 +12,11 @@ mod paths;
 
 use super::bits::Bits;
 use super::lost::Lost;
-use super::place::Place;
+use super::place::BlockPosition;
 use super::reorder::ReorderWindow;
 use crate::qp::flow::AtSend;
 use crate::sr::number::{unwrap, wrap};
-use ack_info::OnPath;
+use ack_info::PathEvent;
 use entry::{Entry, Recovered, State, Transmission};
 use spanwire_base::{Time, u64_from, usize_from};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub(crate) struct Sent<T> {
     /// The number of the first in `ring`.
     una: u64,
     /// The lowest number of data that has not arrived, as far as it is known.
-    due: u64,
+    data_una: u64,
     ring: VecDeque<Entry<T>>,
     /// Which of `ring` have arrived, once more: acknowledgements repeat themselves.
     arrived: Bits,
@@ -41,7 +41,7 @@ pub(crate) struct Sent<T> {
     in_flight_bytes: u64,
     /// Packets of the block that was begun last that have not left yet.
     unsent_of_block: u64,
-    /// Lost data of that block are retransmitted ([`Place::retransmits`]).
+    /// Lost data of that block are retransmitted ([`BlockPosition::retransmits`]).
     open_block_retransmits: bool,
     reorder: ReorderWindow,
     /// The latest of all transmissions that have arrived: when it was sent, and its number.
@@ -49,9 +49,9 @@ pub(crate) struct Sent<T> {
     /// leaves in one step of the driver has one time.
     delivered: Option<(Time, u64)>,
     /// Packets that the peer has rebuilt, and that may still arrive there.
-    rebuilt: VecDeque<Recovered>,
+    peer_recovered: VecDeque<Recovered>,
     /// What has happened to packets on their ways, if anybody wants to know.
-    on_paths: Option<Vec<OnPath>>,
+    path_events: Option<Vec<PathEvent>>,
     counters: SentCounters,
 }
 
@@ -74,7 +74,7 @@ impl<T: Copy> Sent<T> {
         let una = u64::from(first) + (1 << 32);
         Self {
             una,
-            due: una,
+            data_una: una,
             ring: VecDeque::new(),
             arrived: Bits::new(una),
             order: VecDeque::new(),
@@ -85,8 +85,8 @@ impl<T: Copy> Sent<T> {
             open_block_retransmits: false,
             reorder: ReorderWindow::default(),
             delivered: None,
-            rebuilt: VecDeque::new(),
-            on_paths: None,
+            peer_recovered: VecDeque::new(),
+            path_events: None,
             counters: SentCounters::default(),
         }
     }
@@ -94,7 +94,7 @@ impl<T: Copy> Sent<T> {
     /// Nothing that was sent matters any more.
     pub(crate) fn forget(&mut self) {
         let (una, counters) = (self.next(), self.counters);
-        *self = Self { una, due: una, arrived: Bits::new(una), counters, ..Self::new(0) };
+        *self = Self { una, data_una: una, arrived: Bits::new(una), counters, ..Self::new(0) };
     }
 
     /// The oldest number that is not acknowledged.
@@ -104,8 +104,8 @@ impl<T: Copy> Sent<T> {
 
     /// The oldest number that a request waits for: parity that has not arrived is none.
     #[inline]
-    pub(crate) fn due(&self) -> u64 {
-        self.due
+    pub(crate) fn data_una(&self) -> u64 {
+        self.data_una
     }
 
     /// The number of the next new packet.
@@ -137,29 +137,36 @@ impl<T: Copy> Sent<T> {
 
     /// A new packet was sent; its number was [`Sent::next`].
     #[inline]
-    pub(crate) fn push(&mut self, now: Time, what: T, bytes: u32, mut place: Place, path: u16) {
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        contents: T,
+        bytes: u32,
+        mut position: BlockPosition,
+        path: u16,
+    ) {
         let number = self.next();
-        self.open_block_retransmits &= place.is_coded() && !place.begins_block();
-        place.retransmits = self.open_block_retransmits;
+        self.open_block_retransmits &= position.is_coded() && !position.begins_block();
+        position.retransmits = self.open_block_retransmits;
         self.ring.push_back(Entry {
-            what,
+            contents,
             bytes,
             sent_at: now,
             was_lost: false,
-            was_resent: false,
-            was_overdue: false,
-            is_presumed: false,
+            is_retransmitted: false,
+            lost_by_time: false,
+            is_presumed_lost: false,
             at_send: AtSend::default(),
             path,
-            place,
+            position,
             is_queued: false,
             state: State::InFlight,
         });
-        self.arrived.reach(number);
+        self.arrived.extend_to(number);
         self.order.push_back(Transmission { number, at: now });
         self.in_flight_pkts += 1;
         self.in_flight_bytes += u64::from(bytes);
-        self.unsent_of_block = place.left_behind();
+        self.unsent_of_block = position.pkts_after();
     }
 
     /// The lost packet that is next to be sent again, of those that `may` leave: its number and
@@ -171,7 +178,7 @@ impl<T: Copy> Sent<T> {
         let look = |number: u64| {
             let entry = ring.get_mut(usize_from(number.checked_sub(una)?))?;
             entry.is_queued = entry.state == State::Lost;
-            entry.is_queued.then_some(entry.what)
+            entry.is_queued.then_some(entry.contents)
         };
         self.lost.next(look, may)
     }
@@ -182,14 +189,14 @@ impl<T: Copy> Sent<T> {
     }
 
     /// What the packet with this number on the wire carries, while it is not acknowledged.
-    pub(crate) fn what(&self, psn: u32) -> Option<T> {
-        self.entry(unwrap(self.una, psn)).map(|e| e.what)
+    pub(crate) fn contents(&self, psn: u32) -> Option<T> {
+        self.entry(unwrap(self.una, psn)).map(|e| e.contents)
     }
 
     /// What the packet `psn` carries, if it has not arrived, as far as we were told.
-    pub(crate) fn missing(&self, psn: u32) -> Option<T> {
+    pub(crate) fn unacked_contents(&self, psn: u32) -> Option<T> {
         let entry = self.entry(unwrap(self.una, psn)).filter(|e| e.state != State::Arrived)?;
-        Some(entry.what)
+        Some(entry.contents)
     }
 
     /// The newest packet that has not arrived: what a probe sends again. Of a block it is data, if
@@ -197,32 +204,32 @@ impl<T: Copy> Sent<T> {
     pub(crate) fn newest(&self) -> Option<(u64, T)> {
         let number = self.arrived.highest_clear(self.next())?;
         let number = self.missing_data(number).unwrap_or(number);
-        self.entry(number).map(|e| (number, e.what))
+        self.entry(number).map(|e| (number, e.contents))
     }
 
     /// A packet was sent again, by this path.
-    pub(crate) fn resent(&mut self, now: Time, number: u64, path: u16) {
+    pub(crate) fn on_retransmitted(&mut self, now: Time, number: u64, path: u16) {
         let Some(entry) = self.entry_mut(number) else { return };
         debug_assert!(entry.state != State::Arrived, "it is missing");
         let was = std::mem::replace(&mut entry.state, State::InFlight);
         (entry.sent_at, entry.was_lost, entry.path) = (now, was == State::Lost, path);
-        entry.was_resent = true;
+        entry.is_retransmitted = true;
         // After a probe the arrival may be of the transmission before it.
-        entry.is_presumed &= was == State::Lost;
-        let (bytes, place) = (u64::from(entry.bytes), entry.place);
+        entry.is_presumed_lost &= was == State::Lost;
+        let (bytes, position) = (u64::from(entry.bytes), entry.position);
         if was == State::Lost {
             self.in_flight_pkts += 1;
             self.in_flight_bytes += bytes;
         }
         self.order.push_back(Transmission { number, at: now });
         self.counters.retransmitted += 1;
-        if place.is_coded() && !place.is_parity() && !place.retransmits {
-            self.retransmit_block(number, place);
+        if position.is_coded() && !position.is_parity() && !position.retransmits {
+            self.retransmit_block(number, position);
         }
     }
 
     /// What the flow had delivered when the packet `number` was sent, which was just now.
-    pub(crate) fn note_flow(&mut self, number: u64, at_send: AtSend) {
+    pub(crate) fn set_at_send(&mut self, number: u64, at_send: AtSend) {
         if let Some(entry) = self.entry_mut(number) {
             entry.at_send = at_send;
         }

@@ -14,7 +14,7 @@ use spanwire_base::{Dur, Time};
 #[derive(Debug)]
 pub(crate) struct Timers {
     /// Nothing has been heard since; none while nothing is in flight.
-    quiet_since: Option<Time>,
+    idle_since: Option<Time>,
     /// The newest transmission.
     sent_at: Time,
     /// A probe may be sent if the newest transmission is not older: never while a probe is
@@ -22,21 +22,21 @@ pub(crate) struct Timers {
     probe_from: Time,
     /// Probes without knowing a round trip since the last timeout, whatever was heard: what tells
     /// nothing new gives no round trip either, and must not put the timeout off for ever.
-    blind_probes: u32,
+    initial_probes: u32,
     /// Timeouts in a row.
-    expired: u32,
+    rto_count: u32,
     /// The silence began: what the verdict counts from.
-    silent_since: Time,
+    outage_since: Time,
     /// When the last of them was, while it may still turn out needless.
-    expired_at: Option<Time>,
-    floor: Dur,
-    unknown: Dur,
+    first_expiry: Option<Time>,
+    rto_min: Dur,
+    initial_rto: Dur,
     /// The longest timeout, whatever round trips and ACK delays are reported: an echo may be
     /// forged.
-    ceiling: Dur,
+    rto_max: Dur,
     retry_cnt: u32,
     /// No verdict before so long a silence.
-    patience: Dur,
+    min_outage: Dur,
     /// What spurious probes have added to the timeouts.
     pub(crate) margin: ProbeMargin,
 }
@@ -58,20 +58,20 @@ pub(crate) enum TimerEvent {
 impl Timers {
     /// Timers with a floor for the timeout, the timeout before a round trip is known, how many
     /// timeouts in a row are still no verdict, and how long a silence.
-    pub(crate) fn new(floor: Dur, unknown: Dur, retry_cnt: u8, patience: Dur) -> Self {
+    pub(crate) fn new(rto_min: Dur, initial_rto: Dur, retry_cnt: u8, min_outage: Dur) -> Self {
         Self {
-            quiet_since: None,
+            idle_since: None,
             sent_at: Time::ZERO,
             probe_from: Time::ZERO,
-            blind_probes: 0,
-            expired: 0,
-            silent_since: Time::ZERO,
-            expired_at: None,
-            floor,
-            unknown,
-            ceiling: unknown * UNKNOWN_MAX,
+            initial_probes: 0,
+            rto_count: 0,
+            outage_since: Time::ZERO,
+            first_expiry: None,
+            rto_min,
+            initial_rto,
+            rto_max: initial_rto * RTO_MAX_FACTOR,
             retry_cnt: retry_cnt.into(),
-            patience,
+            min_outage,
             margin: ProbeMargin::default(),
         }
     }
@@ -79,12 +79,12 @@ impl Timers {
     /// A packet left.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time) {
-        self.quiet_since.get_or_insert(now);
+        self.idle_since.get_or_insert(now);
         self.sent_at = now;
     }
 
-    /// The probe that [`Timers::fire`] returned is not sent, because a packet waits for the pacer
-    /// and elicits an ACK as well. The probe is due again two round trips after that packet.
+    /// The probe that [`Timers::poll_expired`] returned is not sent, because a packet waits for the
+    /// pacer and elicits an ACK as well. The probe is due again two round trips after that packet.
     pub(crate) fn defer_probe(&mut self) {
         self.margin.cancel();
         self.probe_from = self.sent_at + Dur::from_ps(1);
@@ -92,16 +92,16 @@ impl Timers {
 
     /// The peer was heard. `echo` is when what it tells of was sent, `in_flight` whether anything
     /// still is. Returns true when the last timeout was needless: its packets were only slow.
-    pub(crate) fn on_heard(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
-        let needless = self.expired_at.take().is_some_and(|expired| echo < expired);
-        self.expired = 0;
+    pub(crate) fn on_feedback(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
+        let is_spurious = self.first_expiry.take().is_some_and(|rto_count| echo < rto_count);
+        self.rto_count = 0;
         self.probe_from = Time::ZERO;
-        self.quiet_since = in_flight.then_some(now);
-        needless
+        self.idle_since = in_flight.then_some(now);
+        is_spurious
     }
 
-    /// When [`Timers::fire`] has something to do. `oldest` is when what is in flight longest was
-    /// sent.
+    /// When [`Timers::poll_expired`] has something to do. `oldest` is the time of the oldest
+    /// transmission in flight.
     #[inline]
     pub(crate) fn next(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
         let timeout = self.timeout_at(rtt, oldest)?;
@@ -109,71 +109,76 @@ impl Timers {
     }
 
     /// What is due at `now`; `oldest` as in [`Timers::next`].
-    pub(crate) fn fire(&mut self, now: Time, rtt: &Rtt, oldest: Option<Time>) -> TimerEvent {
+    pub(crate) fn poll_expired(
+        &mut self,
+        now: Time,
+        rtt: &Rtt,
+        oldest: Option<Time>,
+    ) -> TimerEvent {
         if self.probe_at(rtt).is_some_and(|at| at <= now) {
             self.probe_from = Time::MAX;
-            self.blind_probes += 1;
+            self.initial_probes += 1;
             self.margin.on_probe(now, self.sent_at);
             return TimerEvent::Probe;
         }
         let is_due = self.timeout_at(rtt, oldest).is_some_and(|at| at <= now);
-        let Some(since) = self.quiet_since.filter(|_| is_due) else {
+        let Some(since) = self.idle_since.filter(|_| is_due) else {
             return TimerEvent::Nothing;
         };
-        if self.expired == 0 {
-            self.silent_since = since;
+        if self.rto_count == 0 {
+            self.outage_since = since;
         }
-        if self.expired >= self.retry_cnt && now.since(self.silent_since) >= self.patience {
-            self.quiet_since = None;
+        if self.rto_count >= self.retry_cnt && now.since(self.outage_since) >= self.min_outage {
+            self.idle_since = None;
             return TimerEvent::Exhausted;
         }
         // Only the first of a row can be told needless: what is sent after it muddles the echo.
-        if self.expired == 0 {
-            self.expired_at = Some(now);
+        if self.rto_count == 0 {
+            self.first_expiry = Some(now);
         }
-        self.expired += 1;
+        self.rto_count += 1;
         // What is sent now gets a second chance before the next, longer, timeout.
-        (self.probe_from, self.blind_probes) = (Time::ZERO, 0);
-        self.quiet_since = Some(now);
+        (self.probe_from, self.initial_probes) = (Time::ZERO, 0);
+        self.idle_since = Some(now);
         TimerEvent::Timeout
     }
 
     /// The peer is silent: one packet at a time until it is heard.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.expired > 0
+    pub(crate) fn is_backed_off(&self) -> bool {
+        self.rto_count > 0
     }
 
     /// How many timeouts there were in a row.
-    pub(crate) fn expired(&self) -> u32 {
-        self.expired
+    pub(crate) fn rto_count(&self) -> u32 {
+        self.rto_count
     }
 
     /// Nothing left since then, by no fault of the peer: the silence begins now.
     pub(crate) fn restart(&mut self, now: Time) {
-        self.quiet_since = self.quiet_since.map(|_| now);
+        self.idle_since = self.idle_since.map(|_| now);
     }
 
     /// Everything has arrived, or the stream has ended.
     pub(crate) fn stop(&mut self) {
-        self.quiet_since = None;
+        self.idle_since = None;
     }
 
     /// As [`Timers::stop`], and what is sent next begins with all its retries.
-    pub(crate) fn forgive(&mut self) {
-        (self.quiet_since, self.expired_at) = (None, None);
-        (self.expired, self.blind_probes, self.probe_from) = (0, 0, Time::ZERO);
+    pub(crate) fn reset(&mut self) {
+        (self.idle_since, self.first_expiry) = (None, None);
+        (self.rto_count, self.initial_probes, self.probe_from) = (0, 0, Time::ZERO);
     }
 
     fn probe_at(&self, rtt: &Rtt) -> Option<Time> {
-        let since = self.quiet_since?;
+        let since = self.idle_since?;
         let after = match rtt.probe_timeout() {
             Some(after) if self.sent_at >= self.probe_from => after + self.margin.get(),
             // Nobody knows how long to wait, and the timeout is long: a first packet that is lost,
             // or its answer, must not cost all of it each time. A short one is soon over, and what
             // queues up behind others would be sent again and again.
-            None if self.blind_probes < UNKNOWN_PROBES => {
-                let first = Dur::from_ps(self.unknown.as_ps() / UNKNOWN_PROBE_PART);
-                Some(first).filter(|first| *first >= self.floor)? * (1 << self.blind_probes)
+            None if self.initial_probes < INITIAL_PROBES_MAX => {
+                let first = Dur::from_ps(self.initial_rto.as_ps() / INITIAL_PROBE_FRACTION);
+                Some(first).filter(|first| *first >= self.rto_min)? * (1 << self.initial_probes)
             }
             _ => return None,
         };
@@ -183,28 +188,28 @@ impl Timers {
     /// The RTO counts from the last ACK, but not from before the oldest transmission in flight: all
     /// earlier ones may have been detected as lost and retransmitted.
     fn timeout_at(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
-        let quiet_since = self.quiet_since?;
-        let since = oldest.map_or(quiet_since, |oldest| oldest.max(quiet_since));
-        let after = rtt.retransmission_timeout(self.floor, self.unknown);
+        let idle_since = self.idle_since?;
+        let since = oldest.map_or(idle_since, |oldest| oldest.max(idle_since));
+        let after = rtt.retransmission_timeout(self.rto_min, self.initial_rto);
         // The ACK of the probe may be as late.
         let after = after + self.margin.get();
-        if self.expired == 0 {
-            return Some(since + after.min(self.ceiling));
+        if self.rto_count == 0 {
+            return Some(since + after.min(self.rto_max));
         }
-        let backed_off = after * (1 << self.expired.min(BACKOFF_MAX));
-        Some(since + backed_off.min(self.ceiling))
+        let backed_off = after * (1 << self.rto_count.min(BACKOFF_MAX));
+        Some(since + backed_off.min(self.rto_max))
     }
 }
 
 /// Probes for each timeout before a round trip is known, the first after this part of the timeout
 /// and each after twice as long as the last: 1/8, 3/8 and 7/8 of it, unless the eighth is below the
 /// timeout's floor.
-const UNKNOWN_PROBES: u32 = 3;
-const UNKNOWN_PROBE_PART: u64 = 8;
+const INITIAL_PROBES_MAX: u32 = 3;
+const INITIAL_PROBE_FRACTION: u64 = 8;
 /// Doublings of the timeout: 64 times.
 const BACKOFF_MAX: u32 = 6;
 /// But no more than so many times the timeout before a round trip is known: as RC waits.
-const UNKNOWN_MAX: u64 = 4;
+const RTO_MAX_FACTOR: u64 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -223,131 +228,136 @@ mod tests {
     }
 
     #[test]
-    fn fire__probes_once_and_then_takes_everything_for_lost() {
+    fn poll_expired__one_probe_precedes_the_timeout() {
         let (mut t, rtt) = timers();
         assert_eq!(t.next(&rtt, None), None);
         t.on_sent(at(0));
         t.on_sent(at(50));
         assert_eq!(t.next(&rtt, None), Some(at(250)), "two round trips after the newest");
-        assert_eq!(t.fire(at(249), &rtt, None), TimerEvent::Nothing);
-        assert_eq!(t.fire(at(250), &rtt, None), TimerEvent::Probe);
+        assert_eq!(t.poll_expired(at(249), &rtt, None), TimerEvent::Nothing);
+        assert_eq!(t.poll_expired(at(250), &rtt, None), TimerEvent::Probe);
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "since the oldest");
-        assert_eq!(t.fire(at(1000), &rtt, None), TimerEvent::Timeout);
-        assert!(t.is_silent());
+        assert_eq!(t.poll_expired(at(1000), &rtt, None), TimerEvent::Timeout);
+        assert!(t.is_backed_off());
     }
 
     #[test]
-    fn defer_probe__the_packet_sent_in_its_place_is_probed() {
+    fn defer_probe__the_next_packet_is_probed() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
-        assert_eq!(t.fire(at(200), &rtt, None), TimerEvent::Probe);
+        assert_eq!(t.poll_expired(at(200), &rtt, None), TimerEvent::Probe);
         t.defer_probe();
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "no probe while it waits");
         t.on_sent(at(500));
         assert_eq!(t.next(&rtt, None), Some(at(700)));
-        assert_eq!(t.fire(at(700), &rtt, None), TimerEvent::Probe);
+        assert_eq!(t.poll_expired(at(700), &rtt, None), TimerEvent::Probe);
         t.on_sent(at(701));
         assert_eq!(t.next(&rtt, None), Some(at(1000)), "one probe, if it was sent");
     }
 
     #[test]
-    fn defer_probe__without_a_round_trip_the_next_one_is_later() {
+    fn defer_probe__without_a_round_trip_the_next_probe_is_later() {
         let (mut t, rtt) = (timers().0, Rtt::default());
         t.on_sent(at(0));
         let first = t.next(&rtt, None).unwrap();
-        assert_eq!(t.fire(first, &rtt, None), TimerEvent::Probe);
+        assert_eq!(t.poll_expired(first, &rtt, None), TimerEvent::Probe);
         t.defer_probe();
         assert!(t.next(&rtt, None).unwrap() > first, "not due for ever");
     }
 
     #[test]
-    fn fire__what_was_sent_again_gets_its_own_round_trip() {
+    fn poll_expired__a_retransmission_gets_its_own_round_trip() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
         // All of it was found lost, and left again.
         t.on_sent(at(120));
         t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1120)));
-        assert_eq!(t.fire(at(1000), &rtt, Some(at(120))), TimerEvent::Nothing);
-        t.on_heard(at(150), at(50), true);
+        assert_eq!(t.poll_expired(at(1000), &rtt, Some(at(120))), TimerEvent::Nothing);
+        t.on_feedback(at(150), at(50), true);
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(350)), "the probe");
         t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1150)), "since the last word");
-        assert_eq!(t.fire(at(1150), &rtt, Some(at(120))), TimerEvent::Timeout);
+        assert_eq!(t.poll_expired(at(1150), &rtt, Some(at(120))), TimerEvent::Timeout);
     }
 
     #[test]
-    fn fire__doubles_and_gives_up() {
+    fn poll_expired__backs_off_until_exhausted() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
-        t.fire(at(200), &rtt, None);
+        t.poll_expired(at(200), &rtt, None);
         for due in [1000, 3000] {
             assert_eq!(t.next(&rtt, None), Some(at(due)));
-            assert_eq!(t.fire(at(due), &rtt, None), TimerEvent::Timeout);
-            assert_eq!(t.fire(at(due + 200), &rtt, None), TimerEvent::Probe, "once after each");
+            assert_eq!(t.poll_expired(at(due), &rtt, None), TimerEvent::Timeout);
+            assert_eq!(
+                t.poll_expired(at(due + 200), &rtt, None),
+                TimerEvent::Probe,
+                "once after each"
+            );
         }
         assert_eq!(t.next(&rtt, None), Some(at(7000)));
-        assert_eq!(t.fire(at(7000), &rtt, None), TimerEvent::Exhausted);
+        assert_eq!(t.poll_expired(at(7000), &rtt, None), TimerEvent::Exhausted);
         assert_eq!(t.next(&rtt, None), None);
     }
 
     #[test]
-    fn fire__gives_nobody_up_before_the_patience_is_over() {
+    fn poll_expired__is_not_exhausted_before_the_minimum_outage() {
         let (mut t, rtt) = timers();
-        t.patience = Dur::from_us(100_000);
+        t.min_outage = Dur::from_us(100_000);
         t.on_sent(at(0));
-        let mut verdict = None;
-        while verdict.is_none() {
+        let mut exhausted_at = None;
+        while exhausted_at.is_none() {
             let due = t.next(&rtt, None).unwrap();
-            verdict = (t.fire(due, &rtt, None) == TimerEvent::Exhausted).then_some(due);
+            exhausted_at =
+                (t.poll_expired(due, &rtt, None) == TimerEvent::Exhausted).then_some(due);
         }
-        assert_eq!(verdict, Some(at(127_000)), "1 + 2 + 4 ... + 64 ms");
+        assert_eq!(exhausted_at, Some(at(127_000)), "1 + 2 + 4 ... + 64 ms");
     }
 
     #[test]
-    fn on_heard__begins_anew_and_tells_a_needless_timeout() {
+    fn on_feedback__resets_the_backoff_and_reports_a_spurious_timeout() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
-        t.fire(at(200), &rtt, None);
-        t.fire(at(1000), &rtt, None);
+        t.poll_expired(at(200), &rtt, None);
+        t.poll_expired(at(1000), &rtt, None);
         t.on_sent(at(1001));
-        assert!(t.on_heard(at(1100), at(0), true), "what was sent before the timeout arrived");
-        assert!(!t.on_heard(at(1200), at(1001), true), "told once");
-        assert!(!t.is_silent());
+        assert!(t.on_feedback(at(1100), at(0), true), "what was sent before the timeout arrived");
+        assert!(!t.on_feedback(at(1200), at(1001), true), "told once");
+        assert!(!t.is_backed_off());
         assert_eq!(t.next(&rtt, None), Some(at(1400)));
-        assert!(!t.on_heard(at(1300), at(1001), false));
+        assert!(!t.on_feedback(at(1300), at(1001), false));
         assert_eq!(t.next(&rtt, None), None, "nothing is in flight");
     }
 
     #[test]
-    fn fire__without_a_round_trip_probes_three_times_for_each_timeout() {
+    fn poll_expired__without_a_round_trip_sends_three_probes_per_timeout() {
         let (mut t, _) = timers();
         let rtt = Rtt::default();
         t.on_sent(at(0));
         for (begin, timeout) in [(0, 50_000), (50_000, 150_000)] {
             for after in [6_250, 18_750, 43_750] {
                 assert_eq!(t.next(&rtt, None), Some(at(begin + after)));
-                assert_eq!(t.fire(at(begin + after), &rtt, None), TimerEvent::Probe);
+                assert_eq!(t.poll_expired(at(begin + after), &rtt, None), TimerEvent::Probe);
                 t.on_sent(at(begin + after));
             }
             assert_eq!(t.next(&rtt, None), Some(at(timeout)));
-            assert_eq!(t.fire(at(timeout), &rtt, None), TimerEvent::Timeout);
+            assert_eq!(t.poll_expired(at(timeout), &rtt, None), TimerEvent::Timeout);
             t.on_sent(at(timeout));
         }
     }
 
     #[test]
-    fn on_heard__without_a_round_trip_does_not_put_the_timeout_off_for_ever() {
+    fn on_feedback__without_a_round_trip_does_not_postpone_the_timeout_for_ever() {
         let (mut t, _) = timers();
         let rtt = Rtt::default();
         t.on_sent(at(0));
         let mut fired = Vec::new();
         while fired.last() != Some(&TimerEvent::Timeout) {
             let due = t.next(&rtt, None).unwrap();
-            fired.push(t.fire(due, &rtt, None));
+            fired.push(t.poll_expired(due, &rtt, None));
             t.on_sent(due);
             // Each probe is answered, with nothing new.
-            t.on_heard(due, at(0), true);
+            t.on_feedback(due, at(0), true);
         }
         assert_eq!(
             fired,

@@ -16,20 +16,20 @@ impl Tx {
     pub(in crate::sr) fn header(
         &self,
         now: Time,
-        sending: &PlannedPacket,
+        planned: &PlannedPacket,
     ) -> Option<(SrDataRepr, u32, bool)> {
-        let psn = wrap(sending.number);
+        let psn = wrap(planned.number);
         let mut solicited = false;
-        let (mut header, len) = match &sending.part {
+        let (mut header, len) = match &planned.contents {
             Contents::Request(segment) => {
                 let header = self.requester.header(segment, psn)?;
                 let carries = matches!(header.kind, SrKind::Send | SrKind::Write);
                 solicited = self.requester.is_solicited(segment);
                 (header, if carries { segment.len } else { 0 })
             }
-            Contents::Read(part) => (part.header(psn), part.len),
+            Contents::Read(segment) => (segment.header(psn), segment.len),
             Contents::Parity => {
-                let new = sending.kind == TransmissionKind::First;
+                let new = planned.kind == TransmissionKind::First;
                 let encoder = self.encoder.as_ref().filter(|_| new);
                 match encoder.and_then(|encoder| encoder.parity_header(psn)) {
                     Some((header, is_solicited, len)) => {
@@ -40,45 +40,45 @@ impl Tx {
                     None => (SrDataRepr::new(SrKind::Send, psn, 0), 0),
                 }
             }
-            &Contents::Atomic { answers, original } => {
-                let plain = SrDataRepr::new(SrKind::AtomicResponse, psn, answers);
-                let (answers, original) = (Some(answers), Some(original));
-                (SrDataRepr { answers, original, ..plain }, 0)
+            &Contents::Atomic { response_to, original } => {
+                let header = SrDataRepr::new(SrKind::AtomicResponse, psn, response_to);
+                let (answers, original) = (Some(response_to), Some(original));
+                (SrDataRepr { answers, original, ..header }, 0)
             }
         };
-        header.is_retransmission = sending.kind != TransmissionKind::First;
+        header.is_retransmission = planned.kind != TransmissionKind::First;
         header.sent_ps = now.as_ps();
-        header.block = sending.place.repr();
+        header.block = planned.position.repr();
         Some((header, len, solicited))
     }
 
     /// Opens the encoder's block, if the packet is the first of one.
     #[inline]
-    pub(in crate::sr) fn begin_block_of(&mut self, sending: &PlannedPacket) {
-        if sending.kind == TransmissionKind::First && sending.place.begins_block() {
-            self.open_block(sending);
+    pub(in crate::sr) fn begin_block_of(&mut self, planned: &PlannedPacket) {
+        if planned.kind == TransmissionKind::First && planned.position.begins_block() {
+            self.open_block(planned);
         }
     }
 
     #[inline(never)]
-    fn open_block(&mut self, sending: &PlannedPacket) {
-        let Some(block) = sending.place.repr() else { return };
+    fn open_block(&mut self, planned: &PlannedPacket) {
+        let Some(block) = planned.position.repr() else { return };
         let Some(encoder) = &mut self.encoder else { return };
-        let psn = wrap(sending.number);
+        let psn = wrap(planned.number);
         let segment_bytes = self.segment_bytes;
         let of = |left: u32| left.min(u32::from(block.data) * segment_bytes);
-        match &sending.part {
+        match &planned.contents {
             Contents::Request(segment) => {
-                let bytes = of(self.requester.data_left(segment));
+                let bytes = of(self.requester.remaining_data(segment));
                 let whole = Segment { len: bytes, ..*segment };
                 let solicited = self.requester.is_solicited(&whole);
                 if let Some(header) = self.requester.header(&whole, psn) {
                     encoder.open(block, (header, solicited), bytes, (false, segment_bytes));
                 }
             }
-            Contents::Read(part) => {
-                let bytes = of(part.left);
-                let whole = ReadSegment { len: bytes, last: bytes == part.left, ..*part };
+            Contents::Read(segment) => {
+                let bytes = of(segment.left);
+                let whole = ReadSegment { len: bytes, last: bytes == segment.left, ..*segment };
                 encoder.open(block, (whole.header(psn), false), bytes, (true, segment_bytes));
             }
             Contents::Atomic { .. } | Contents::Parity => {}
@@ -90,23 +90,24 @@ impl Tx {
     #[inline]
     pub(in crate::sr) fn fill(
         &mut self,
-        sending: &PlannedPacket,
+        planned: &PlannedPacket,
         payload: PayloadMut<'_>,
         mrs: (PdId, &MrTable),
     ) -> bool {
         let Self { requester, encoder, .. } = self;
-        let is_new = sending.kind == TransmissionKind::First;
-        let is_parity = sending.part == Contents::Parity;
+        let is_new = planned.kind == TransmissionKind::First;
+        let is_parity = planned.contents == Contents::Parity;
         match (payload, encoder) {
             (PayloadMut::Bytes(out), Some(encoder)) if is_parity && is_new => {
                 encoder.copy_parity(out)
             }
-            (PayloadMut::Bytes(out), Some(encoder)) if is_new && sending.place.is_coded() => {
-                let is_there = copy(requester, &sending.part, PayloadMut::Bytes(&mut *out), mrs);
+            (PayloadMut::Bytes(out), Some(encoder)) if is_new && planned.position.is_coded() => {
+                let is_there =
+                    copy(requester, &planned.contents, PayloadMut::Bytes(&mut *out), mrs);
                 encoder.add(out);
                 is_there
             }
-            (payload, _) => copy(requester, &sending.part, payload, mrs),
+            (payload, _) => copy(requester, &planned.contents, payload, mrs),
         }
     }
 
@@ -122,15 +123,15 @@ impl Tx {
         (pd, mrs): (PdId, &MrTable),
     ) -> Result<Result<(), u32>, DropReason> {
         let message = header.answers.ok_or(DropReason::ResponseToNothing)?;
-        if !self.requester.awaits(message, header.kind) {
+        if !self.requester.expects_response(message, header.kind) {
             return Err(DropReason::ResponseToNothing);
         }
-        if !self.requester.takes(message, header.offset, data.len(), header.last) {
+        if !self.requester.response_fits(message, header.offset, data.len(), header.last) {
             return Err(DropReason::BadResponseLength);
         }
         // Verbs hand an atomic's word over as this machine's own.
         let word = header.original.unwrap_or_default().to_ne_bytes();
-        let (data, answered) = match header.kind {
+        let (data, response_bytes) = match header.kind {
             SrKind::AtomicResponse => (Payload::Bytes(&word), 0),
             _ => (data, data.len()),
         };
@@ -138,7 +139,7 @@ impl Tx {
         if mrs.scatter(pd, sges, header.offset, data).is_err() {
             return Ok(Err(message));
         }
-        self.requester.answered(message, answered);
+        self.requester.on_response(message, response_bytes);
         Ok(Ok(()))
     }
 }
@@ -147,15 +148,15 @@ impl Tx {
 #[inline]
 fn copy(
     requester: &Requester,
-    part: &Contents,
+    contents: &Contents,
     payload: PayloadMut<'_>,
     mrs: (PdId, &MrTable),
 ) -> bool {
-    match part {
+    match contents {
         Contents::Request(segment) => requester.gather(segment, payload, mrs),
-        Contents::Read(part) => {
+        Contents::Read(segment) => {
             let (pd, mrs) = mrs;
-            part.len == 0 || mrs.fetch_remote(pd, part.rkey, part.va, part.len, payload)
+            segment.len == 0 || mrs.fetch_remote(pd, segment.rkey, segment.va, segment.len, payload)
         }
         Contents::Atomic { .. } | Contents::Parity => true,
     }

@@ -9,8 +9,11 @@ impl AckState {
     /// # Panics
     /// One of them does not hold.
     pub(in crate::sr) fn check_invariants(&self) {
-        debug_assert!(self.untold_ce <= self.untold, "marked packets are packets");
+        debug_assert!(self.unacked_ce_pkts <= self.unacked_pkts, "marked packets are packets");
         debug_assert!(self.int.len() <= usize::from(INT_MAX_HOPS), "telemetry is bounded");
-        debug_assert!(!self.refuses_once || self.refusal.is_some(), "there is a refusal to send");
+        debug_assert!(
+            !self.is_refused_once || self.refusal.is_some(),
+            "there is a refusal to send"
+        );
     }
 }

@@ -12,15 +12,15 @@ pub(super) struct Block {
     /// Of its first packet.
     pub(super) block: BlockRepr,
     /// Bit i: packet i came, or was rebuilt.
-    pub(super) came: u64,
+    pub(super) arrived: u64,
     /// Of these, those that count: not parity that was not kept.
-    pub(super) counts: u64,
+    pub(super) usable: u64,
     /// Data packets whose first transmission is in the sums. A retransmission is not: its payload
     /// may be another version of memory than the one that parity was computed over.
-    pub(super) summed: u64,
+    pub(super) in_sums: u64,
     pub(super) sums: Sums,
     /// What parity says of all of it.
-    pub(super) whole: Option<Whole>,
+    pub(super) block_segment: Option<BlockSegment>,
     /// Something has to be done then.
     pub(super) deadline: Option<Time>,
     /// Block NACKs since something of it came.
@@ -36,12 +36,12 @@ pub(super) enum Sums {
     /// Payload was left out of the frames.
     Elided,
     /// It is not kept.
-    Plain,
+    Dropped,
 }
 
 /// A block as parity describes it: as one long segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whole {
+pub(super) struct BlockSegment {
     pub(super) header: SrDataRepr,
     pub(super) solicited: bool,
     pub(super) bytes: u32,
@@ -59,18 +59,18 @@ pub(in crate::sr) struct Segment {
 }
 
 impl Block {
-    pub(super) fn has_data(&self) -> bool {
+    pub(super) fn has_all_data(&self) -> bool {
         let data = ones(self.block.data);
-        self.counts & data == data
+        self.usable & data == data
     }
 
     /// The data packet `index` is missing.
-    pub(super) fn lacks(&self, index: u8) -> bool {
-        self.counts >> index & 1 == 0
+    pub(super) fn is_missing(&self, index: u8) -> bool {
+        self.usable >> index & 1 == 0
     }
 
     pub(super) fn keeps_parity(&self) -> bool {
-        !matches!(self.sums, Sums::Plain)
+        !matches!(self.sums, Sums::Dropped)
     }
 
     pub(super) fn parity_numbers(&self) -> Range<u64> {
@@ -81,17 +81,17 @@ impl Block {
     /// How the data that are not in the sums follow from the sums, if they do. Some of them may
     /// have come as retransmissions.
     pub(super) fn recovery(&self) -> Option<Recovery> {
-        let rows = self.counts >> self.block.data;
-        if rows == 0 || self.whole.is_none() || !self.keeps_parity() {
+        let rows = self.usable >> self.block.data;
+        if rows == 0 || self.block_segment.is_none() || !self.keeps_parity() {
             return None;
         }
-        let there = Columns::from_bits(self.summed);
+        let there = Columns::from_bits(self.in_sums);
         let rows = u32::try_from(rows).ok()?;
         code(&self.block)?.recovery(self.block.data.into(), there, rows).ok()
     }
 
     /// Takes over what a parity packet says; false if that cannot be.
-    pub(super) fn take_whole(
+    pub(super) fn set_block_segment(
         &mut self,
         header: &SrDataRepr,
         solicited: bool,
@@ -105,13 +105,13 @@ impl Block {
         let ends = header.offset.checked_add(bytes).is_some();
         if is_possible && addressed && ends {
             let header = SrDataRepr { block: None, block_bytes: None, ..*header };
-            self.whole = Some(Whole { header, solicited, bytes, longest });
+            self.block_segment = Some(BlockSegment { header, solicited, bytes, longest });
         }
         is_possible && addressed && ends
     }
 }
 
-impl Whole {
+impl BlockSegment {
     pub(super) fn len_of(&self, index: u8, data: u8) -> u32 {
         match index + 1 == data {
             true => self.bytes - u32::from(index) * self.longest,

@@ -13,11 +13,14 @@ impl Decoder {
         debug_assert!(self.reports.len() <= REPORTS_MAX, "reports are bounded");
         for block in self.open.iter().take(SOME) {
             let all = ones(block.block.pkts());
-            debug_assert!(block.came & !all == 0, "packets beyond a block's end are none of its");
-            debug_assert!(block.counts & !all == 0, "nor do they count");
-            debug_assert!(block.summed & !ones(block.block.data) == 0, "parity is in no sum");
-            let keeps = !matches!(block.sums, Sums::Plain);
-            debug_assert!(!block.has_data() || !keeps, "a block with its data keeps no parity");
+            debug_assert!(
+                block.arrived & !all == 0,
+                "packets beyond a block's end are none of its"
+            );
+            debug_assert!(block.usable & !all == 0, "nor do they count");
+            debug_assert!(block.in_sums & !ones(block.block.data) == 0, "parity is in no sum");
+            let keeps = !matches!(block.sums, Sums::Dropped);
+            debug_assert!(!block.has_all_data() || !keeps, "a block with its data keeps no parity");
         }
     }
 

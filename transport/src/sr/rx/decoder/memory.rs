@@ -39,7 +39,7 @@ impl Memory {
     }
 
     /// Keeps the memory of a row that is not needed any more.
-    pub(super) fn keep_row(&mut self, mut row: Vec<u8>) {
+    pub(super) fn recycle_row(&mut self, mut row: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             row.clear();
             self.spare.push(row);
@@ -47,7 +47,7 @@ impl Memory {
     }
 
     /// Keeps the memory of an empty list of rows.
-    pub(super) fn keep_list(&mut self, list: Vec<Vec<u8>>) {
+    pub(super) fn recycle_list(&mut self, list: Vec<Vec<u8>>) {
         debug_assert!(list.is_empty(), "its rows are kept by themselves");
         if self.spare_lists.len() < SPARE_MAX {
             self.spare_lists.push(list);
@@ -63,7 +63,7 @@ impl Memory {
         memory: &mut BlockMemory,
     ) -> bool {
         let bytes = match (data, &b.sums) {
-            (_, Sums::Plain) => return false,
+            (_, Sums::Dropped) => return false,
             (Payload::Bytes([]), _) => return true,
             (Payload::Elided(_), Sums::Empty | Sums::Elided) => {
                 b.sums = Sums::Elided;
@@ -75,7 +75,7 @@ impl Memory {
             }
         };
         let Some(code) = code(&b.block) else { return false };
-        if !self.reach(b, bytes.len(), memory) {
+        if !self.grow_rows(b, bytes.len(), memory) {
             return false;
         }
         let Sums::Rows(rows) = &mut b.sums else { return false };
@@ -91,7 +91,12 @@ impl Memory {
     }
 
     /// Makes all rows at least `len` long; false if there is no memory for that.
-    pub(super) fn reach(&mut self, b: &mut Block, len: usize, memory: &mut BlockMemory) -> bool {
+    pub(super) fn grow_rows(
+        &mut self,
+        b: &mut Block,
+        len: usize,
+        memory: &mut BlockMemory,
+    ) -> bool {
         let parity = usize::from(b.block.parity);
         if matches!(b.sums, Sums::Empty) {
             let mut rows = self.list();
@@ -114,12 +119,12 @@ impl Memory {
 
     /// Keeps no running parity of this block from now on.
     pub(super) fn drop_sums(&mut self, b: &mut Block, memory: &mut BlockMemory) {
-        let Sums::Rows(mut rows) = std::mem::replace(&mut b.sums, Sums::Plain) else { return };
+        let Sums::Rows(mut rows) = std::mem::replace(&mut b.sums, Sums::Dropped) else { return };
         let bytes = u64_from(rows.iter().map(Vec::len).sum());
         self.used_bytes -= bytes;
         memory.give(self.peer, bytes);
-        rows.drain(..).for_each(|row| self.keep_row(row));
-        self.keep_list(rows);
+        rows.drain(..).for_each(|row| self.recycle_row(row));
+        self.recycle_list(rows);
     }
 }
 

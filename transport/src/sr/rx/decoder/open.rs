@@ -9,61 +9,61 @@ use std::ops::{Index, IndexMut};
 
 /// An open block's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct At(u32);
+pub(super) struct Slot(u32);
 
 /// Open blocks.
 #[derive(Debug, Default)]
-pub(super) struct Open {
+pub(super) struct OpenBlocks {
     /// Slots by first number.
-    by_first: BTreeMap<u64, At>,
+    by_first: BTreeMap<u64, Slot>,
     /// By slot. A closed block stays until its slot is reused.
     blocks: Vec<Block>,
     /// Slots of closed blocks.
-    free: Vec<At>,
+    free: Vec<Slot>,
     /// Deadlines. A postponed one fires at its old time, and is armed anew then.
     timers: Timers,
     /// Timers that have fired.
     #[cfg(test)]
-    pub(super) looks: u64,
+    pub(super) expirations: u64,
 }
 
-impl Open {
+impl OpenBlocks {
     /// The open blocks, by first number.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Block> {
-        self.by_first.values().map(|at| &self[*at])
+        self.by_first.values().map(|slot| &self[*slot])
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_first.len()
     }
 
-    pub(super) fn find(&self, first: u64) -> Option<At> {
+    pub(super) fn find(&self, first: u64) -> Option<Slot> {
         self.by_first.get(&first).copied()
     }
 
     /// Adds a block; none with its first number is open.
-    pub(super) fn begin(&mut self, block: Block) -> At {
+    pub(super) fn insert(&mut self, block: Block) -> Slot {
         let first = block.first;
-        let at = match self.free.pop() {
-            Some(at) => {
-                self[at] = block;
-                at
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self[slot] = block;
+                slot
             }
             None => {
                 self.blocks.push(block);
-                At(u32_from(self.blocks.len() - 1))
+                Slot(u32_from(self.blocks.len() - 1))
             }
         };
-        self.by_first.insert(first, at);
-        at
+        self.by_first.insert(first, slot);
+        slot
     }
 
     /// Closes a block.
-    pub(super) fn close(&mut self, at: At) {
-        let first = self[at].first;
+    pub(super) fn close(&mut self, slot: Slot) {
+        let first = self[slot].first;
         if self.by_first.remove(&first).is_some() {
-            self.timers.cancel(at.0);
-            self.free.push(at);
+            self.timers.cancel(slot.0);
+            self.free.push(slot);
         }
     }
 
@@ -71,16 +71,17 @@ impl Open {
     pub(super) fn oldest(&self) -> &Block {
         &self[self.any().expect("one is open")]
     }
+
     /// Any of them.
-    pub(super) fn any(&self) -> Option<At> {
-        self.by_first.first_key_value().map(|(_, at)| *at)
+    pub(super) fn any(&self) -> Option<Slot> {
+        self.by_first.first_key_value().map(|(_, slot)| *slot)
     }
 
     /// Arms a block's timer at its deadline.
     #[inline]
-    pub(super) fn arm(&mut self, at: At) {
-        if let Some(deadline) = self[at].deadline {
-            self.timers.arm(at.0, deadline);
+    pub(super) fn arm(&mut self, slot: Slot) {
+        if let Some(deadline) = self[slot].deadline {
+            self.timers.arm(slot.0, deadline);
         }
     }
 
@@ -91,34 +92,34 @@ impl Open {
     }
 
     /// A block whose deadline has expired at `now`. The caller arms it anew or closes it.
-    pub(super) fn pop_due(&mut self, now: Time) -> Option<At> {
-        while let Some(slot) = self.timers.pop_due(now) {
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<Slot> {
+        while let Some(key) = self.timers.pop_due(now) {
             #[cfg(test)]
             {
-                self.looks += 1;
+                self.expirations += 1;
             }
-            let at = At(slot);
-            match self[at].deadline {
-                Some(deadline) if deadline <= now => return Some(at),
-                _ => self.arm(at),
+            let slot = Slot(key);
+            match self[slot].deadline {
+                Some(deadline) if deadline <= now => return Some(slot),
+                _ => self.arm(slot),
             }
         }
         None
     }
 }
 
-impl Index<At> for Open {
+impl Index<Slot> for OpenBlocks {
     type Output = Block;
 
     #[inline]
-    fn index(&self, at: At) -> &Block {
-        &self.blocks[at.0 as usize]
+    fn index(&self, slot: Slot) -> &Block {
+        &self.blocks[slot.0 as usize]
     }
 }
 
-impl IndexMut<At> for Open {
+impl IndexMut<Slot> for OpenBlocks {
     #[inline]
-    fn index_mut(&mut self, at: At) -> &mut Block {
-        &mut self.blocks[at.0 as usize]
+    fn index_mut(&mut self, slot: Slot) -> &mut Block {
+        &mut self.blocks[slot.0 as usize]
     }
 }

@@ -61,7 +61,7 @@ impl Requester {
         self.data.get(i).unwrap_or_else(|| &self.parity[i - self.data.len()])
     }
 
-    fn send(&self, r: &mut Decoder, memory: &mut BlockMemory, index: u8) -> Then {
+    fn send(&self, r: &mut Decoder, memory: &mut BlockMemory, index: u8) -> BlockState {
         let packet = (FIRST + u64::from(index), &self.header(index), index == 1);
         r.on_packet(at(10), packet, Payload::Bytes(self.payload(index)), |_| 0, memory)
     }
@@ -72,34 +72,34 @@ fn both() -> (Decoder, BlockMemory) {
 }
 
 #[test]
-fn compute__every_pair_of_lost_packets_comes_back_as_it_was() {
+fn recover__every_pair_of_lost_packets() {
     let s = Requester::new(8, 2);
     for (a, b) in (0..10).flat_map(|a| (a..10).map(move |b| (a, b))) {
         let (mut r, mut memory) = both();
-        let came: Vec<u8> = (0..10).filter(|i| *i != a && *i != b).collect();
-        let mut rebuilds = 0;
-        for i in &came {
+        let arrived: Vec<u8> = (0..10).filter(|i| *i != a && *i != b).collect();
+        let mut recovered = 0;
+        for i in &arrived {
             match s.send(&mut r, &mut memory, *i) {
-                Then::Recover => {}
-                Then::Idle(numbers) => assert_eq!(numbers, FIRST + 8..FIRST + 10),
-                Then::Nothing => continue,
+                BlockState::Recoverable => {}
+                BlockState::Complete(numbers) => assert_eq!(numbers, FIRST + 8..FIRST + 10),
+                BlockState::Incomplete => continue,
             }
-            for segment in r.compute(FIRST) {
+            for segment in r.recover(FIRST) {
                 let i = u8::try_from(segment.number - FIRST).unwrap();
                 assert!(i == a || i == b);
                 let want = SrDataRepr { block: None, sent_ps: 1000, ..s.header(i) };
                 assert_eq!(segment.header, SrDataRepr { psn: wrap(segment.number), ..want });
                 let Payload::Bytes(bytes) = segment.payload() else { panic!("it has bytes") };
                 assert_eq!(bytes, s.payload(i), "{i} of {a} and {b}");
-                rebuilds += 1;
+                recovered += 1;
             }
-            if rebuilds > 0 {
-                r.rebuilt(FIRST, &mut memory);
+            if recovered > 0 {
+                r.on_recovered(FIRST, &mut memory);
                 break;
             }
         }
         assert_eq!(
-            rebuilds,
+            recovered,
             [a, b].iter().filter(|i| **i < 8).count() - usize::from(a == b && a < 8)
         );
         r.clear(&mut memory);
@@ -108,24 +108,24 @@ fn compute__every_pair_of_lost_packets_comes_back_as_it_was() {
 }
 
 #[test]
-fn overdue__names_what_counts_and_then_what_did_not_come() {
+fn overdue__reports_a_nack_then_recovery_then_settled() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     for i in [0, 1, 2, 4, 5, 9] {
-        assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
+        assert_eq!(s.send(&mut r, &mut memory, i), BlockState::Incomplete);
     }
     let due = r.next_deadline().unwrap();
     assert_eq!(r.overdue(due - spanwire_base::Dur::from_ns(1), &mut memory), None);
-    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Short));
+    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Nack));
     assert_eq!(r.overdue(due, &mut memory), None);
     let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b10_0011_0111 };
     assert_eq!(r.reports().as_slice(), [nack]);
     assert!(r.next_deadline().unwrap() > due, "it is said again");
     // Two of the three come, and the third is computed.
-    assert_eq!(s.send(&mut r, &mut memory, 3), Then::Nothing);
-    assert_eq!(s.send(&mut r, &mut memory, 7), Then::Recover);
-    assert_eq!(r.compute(FIRST).len(), 1);
-    assert_eq!(r.rebuilt(FIRST, &mut memory), FIRST + 8..FIRST + 10);
+    assert_eq!(s.send(&mut r, &mut memory, 3), BlockState::Incomplete);
+    assert_eq!(s.send(&mut r, &mut memory, 7), BlockState::Recoverable);
+    assert_eq!(r.recover(FIRST).len(), 1);
+    assert_eq!(r.on_recovered(FIRST, &mut memory), FIRST + 8..FIRST + 10);
     let rebuilt = BlockReport { word: BlockWord::Rebuilt, bits: 1 << 6, ..nack };
     assert_eq!(r.reports().as_slice(), [nack, rebuilt], "each twice");
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
@@ -139,7 +139,7 @@ fn overdue__names_what_counts_and_then_what_did_not_come() {
 }
 
 #[test]
-fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
+fn on_packet__after_a_nack_shortens_the_deadline() {
     let s = Requester::new(8, 2);
     let ((mut r, mut memory), (_, mut none)) = (both(), both());
     let mut send = |r: &mut Decoder, index: u8, us: u64| {
@@ -150,10 +150,10 @@ fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
     };
     (0..5).for_each(|i| send(&mut r, i, i.into()));
     let soon = r.open.oldest().deadline.unwrap().since(at(14));
-    let mut asked = 0;
-    while asked < 5 {
+    let mut nacks = 0;
+    while nacks < 5 {
         let due = r.next_deadline().unwrap();
-        asked += u32::from(r.overdue(due, &mut none) == Some(Overdue::Short));
+        nacks += u32::from(r.overdue(due, &mut none) == Some(Overdue::Nack));
     }
     assert!(r.open.oldest().deadline.unwrap() > at(50_000), "an answer takes its time");
     send(&mut r, 5, 30_000);
@@ -163,41 +163,41 @@ fn on_packet__what_begins_to_be_repaired_is_asked_after_soon() {
 }
 
 #[test]
-fn on_again__what_parity_only_overtook_is_not_lost() {
+fn on_duplicate__a_late_source_packet_is_not_settled() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     (1..8).for_each(|i| _ = s.send(&mut r, &mut memory, i));
-    assert_eq!(s.send(&mut r, &mut memory, 8), Then::Recover);
-    assert_eq!(r.compute(FIRST).len(), 1);
-    r.rebuilt(FIRST, &mut memory);
-    r.on_again(FIRST, &BlockRepr { index: 0, ..s.place });
-    assert_eq!(s.send(&mut r, &mut memory, 9), Then::Idle(FIRST + 8..FIRST + 10));
+    assert_eq!(s.send(&mut r, &mut memory, 8), BlockState::Recoverable);
+    assert_eq!(r.recover(FIRST).len(), 1);
+    r.on_recovered(FIRST, &mut memory);
+    r.on_duplicate(FIRST, &BlockRepr { index: 0, ..s.place });
+    assert_eq!(s.send(&mut r, &mut memory, 9), BlockState::Complete(FIRST + 8..FIRST + 10));
     let words: Vec<BlockWord> = r.reports().as_slice().iter().map(|report| report.word).collect();
     assert_eq!((words, r.open.len()), (vec![BlockWord::Rebuilt], 0), "all of it has come");
 }
 
 #[test]
-fn overdue__gives_a_silent_block_up() {
+fn overdue__limits_the_nacks_of_a_block() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     while let Some(due) = r.next_deadline() {
-        said.extend(r.overdue(due, &mut memory));
-        assert!(said.len() <= 8);
-        if r.overdue(due, &mut memory).is_none() && said.len() == 8 {
+        events.extend(r.overdue(due, &mut memory));
+        assert!(events.len() <= 8);
+        if r.overdue(due, &mut memory).is_none() && events.len() == 8 {
             break;
         }
     }
     assert_eq!(r.overdue(Time::MAX, &mut memory), None);
     assert_eq!(r.next_deadline(), None);
-    assert_eq!(said.len(), 8);
+    assert_eq!(events.len(), 8);
     s.send(&mut r, &mut memory, 1);
     assert!(r.next_deadline().is_some(), "something of it came");
 }
 
 #[test]
-fn on_packet__parity_that_is_given_up_is_not_waited_for() {
+fn on_packet__empty_parity_completes_a_block() {
     let s = Requester::new(2, 2);
     let (mut r, mut memory) = both();
     for i in [2, 3] {
@@ -205,15 +205,15 @@ fn on_packet__parity_that_is_given_up_is_not_waited_for() {
         let header = SrDataRepr { block, ..SrDataRepr::new(SrKind::Send, 0, 0) };
         let packet = (FIRST + u64::from(i), &header, false);
         let then = r.on_packet(at(5), packet, Payload::Bytes(&[]), |_| 0, &mut memory);
-        assert_eq!(then, Then::Nothing);
+        assert_eq!(then, BlockState::Incomplete);
     }
-    assert_eq!(s.send(&mut r, &mut memory, 0), Then::Nothing);
-    assert_eq!(s.send(&mut r, &mut memory, 1), Then::Idle(FIRST + 2..FIRST + 4));
+    assert_eq!(s.send(&mut r, &mut memory, 0), BlockState::Incomplete);
+    assert_eq!(s.send(&mut r, &mut memory, 1), BlockState::Complete(FIRST + 2..FIRST + 4));
     assert!(r.open.len() == 0 && memory.is_unused());
 }
 
 #[test]
-fn on_packet__what_contradicts_itself_keeps_no_parity() {
+fn on_packet__inconsistent_parity_is_dropped() {
     let s = Requester::new(8, 2);
     let wrong: [fn(&mut SrDataRepr); 4] = [
         |h| h.block_bytes = Some(741),
@@ -228,38 +228,38 @@ fn on_packet__what_contradicts_itself_keeps_no_parity() {
         (0..7).for_each(|i| _ = s.send(&mut r, &mut memory, i));
         let packet = (FIRST + 8, &header, false);
         let then = r.on_packet(at(5), packet, Payload::Bytes(s.payload(8)), |_| 0, &mut memory);
-        assert_eq!(then, Then::Nothing);
-        assert_eq!(r.compute(FIRST).len(), 0);
+        assert_eq!(then, BlockState::Incomplete);
+        assert_eq!(r.recover(FIRST).len(), 0);
         assert!(memory.is_unused());
-        assert_eq!(r.take_counters().plain, 1);
+        assert_eq!(r.take_counters().uncoded, 1);
     }
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
     let other = Requester { place: BlockRepr { parity: 3, ..s.place }, ..Requester::new(8, 2) };
-    assert_eq!(other.send(&mut r, &mut memory, 1), Then::Nothing);
-    assert_eq!((r.open.oldest().came, r.take_counters().plain), (1, 1));
+    assert_eq!(other.send(&mut r, &mut memory, 1), BlockState::Incomplete);
+    assert_eq!((r.open.oldest().arrived, r.take_counters().uncoded), (1, 1));
 }
 
 /// Parity that was kept counts for nothing once its sums are gone.
 #[test]
-fn on_packet__a_block_that_turns_plain_counts_no_parity() {
+fn on_packet__dropped_sums_make_parity_unusable() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     for i in [0, 1, 2, 3, 4, 5, 9] {
-        assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
+        assert_eq!(s.send(&mut r, &mut memory, i), BlockState::Incomplete);
     }
     let header = SrDataRepr { block_bytes: Some(700), ..s.header(8) };
     let packet = (FIRST + 8, &header, false);
     let parity = Payload::Bytes(s.payload(8));
-    assert_eq!(r.on_packet(at(11), packet, parity, |_| 0, &mut memory), Then::Nothing);
+    assert_eq!(r.on_packet(at(11), packet, parity, |_| 0, &mut memory), BlockState::Incomplete);
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
-    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Short));
+    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Nack));
     let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b11_1111 };
     assert_eq!(r.reports().as_slice(), [nack], "two more are needed");
 }
 
 #[test]
-fn on_packet__blocks_that_never_end_are_bounded() {
+fn on_packet__open_blocks_are_bounded() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = (Decoder::new(PEER, 5000), BlockMemory::new(1 << 20));
     for n in 0..10_000 {
@@ -269,57 +269,64 @@ fn on_packet__blocks_that_never_end_are_bounded() {
     assert_eq!(r.open.len(), OPEN_MAX);
     let rows: usize = r.open.iter().map(|b| usize::from(matches!(b.sums, Sums::Rows(_)))).sum();
     assert_eq!(rows, 25, "two rows of 100 bytes each");
-    assert_eq!(r.take_counters().plain, 10_000 - 25);
+    assert_eq!(r.take_counters().uncoded, 10_000 - 25);
     r.clear(&mut memory);
     assert!(memory.is_unused());
 }
 
 #[test]
-fn on_packet__a_scheme_that_is_not_known_is_plain() {
+fn on_packet__an_unknown_scheme_keeps_no_parity() {
     let mut s = Requester::new(8, 2);
     s.place.scheme = 9;
     let (mut r, mut memory) = both();
     for i in 0..7 {
-        assert_eq!(s.send(&mut r, &mut memory, i), Then::Nothing);
+        assert_eq!(s.send(&mut r, &mut memory, i), BlockState::Incomplete);
     }
-    assert_eq!(s.send(&mut r, &mut memory, 8), Then::Nothing);
-    assert_eq!(s.send(&mut r, &mut memory, 7), Then::Idle(FIRST + 8..FIRST + 10));
-    assert_eq!(r.take_counters().plain, 1);
+    assert_eq!(s.send(&mut r, &mut memory, 8), BlockState::Incomplete);
+    assert_eq!(s.send(&mut r, &mut memory, 7), BlockState::Complete(FIRST + 8..FIRST + 10));
+    assert_eq!(r.take_counters().uncoded, 1);
 }
 
 /// A receive request may be missing for the last segment only: those before it are there.
 #[test]
-fn give_up__what_was_placed_before_the_refusal_is_not_asked_for() {
+fn on_rejected__placed_segments_are_not_nacked() {
     let s = Requester::new(4, 2);
-    for (refused, asked) in [(1, 0b1110), (3, 0b1000)] {
+    for (refused, nacks) in [(1, 0b1110), (3, 0b1000)] {
         let (mut r, mut memory) = both();
         for i in [0, 2, 4, 5].into_iter().filter(|i| *i != 2 || refused > 1) {
             s.send(&mut r, &mut memory, i);
         }
-        r.give_up(FIRST, FIRST + refused, &mut memory);
+        r.on_rejected(FIRST, FIRST + refused, &mut memory);
         let reports = r.reports();
         let short = reports.as_slice().iter().find(|report| report.word == BlockWord::Nack);
-        assert_eq!(short.map(|report| !report.bits & 0b1111), Some(asked));
-        let came = (1..4).filter(|i| asked >> i & 1 != 0).map(|i| s.send(&mut r, &mut memory, i));
-        assert_eq!(came.last(), Some(Then::Idle(FIRST + 4..FIRST + 6)));
+        assert_eq!(short.map(|report| !report.bits & 0b1111), Some(nacks));
+        let arrived =
+            (1..4).filter(|i| nacks >> i & 1 != 0).map(|i| s.send(&mut r, &mut memory, i));
+        assert_eq!(arrived.last(), Some(BlockState::Complete(FIRST + 4..FIRST + 6)));
         assert!(memory.is_unused());
     }
 }
 
 /// Parity that comes when its block is forgotten makes up for nothing that has arrived.
 #[test]
-fn on_packet__knows_what_came_when_nobody_kept_account() {
+fn on_packet__counts_arrivals_before_the_block_was_opened() {
     let s = Requester::new(2, 2);
-    for (arrived, want) in
-        [(0b0011, Then::Idle(FIRST + 2..FIRST + 4)), (0b0101, Then::Nothing), (0, Then::Nothing)]
-    {
+    for (arrived, want) in [
+        (0b0011, BlockState::Complete(FIRST + 2..FIRST + 4)),
+        (0b0101, BlockState::Incomplete),
+        (0, BlockState::Incomplete),
+    ] {
         let (mut r, mut memory) = both();
         let packet = (FIRST + 2, &s.header(2), false);
         let parity = Payload::Bytes(s.payload(2));
         let first = |first| if first == FIRST { arrived } else { 0 };
         assert_eq!(r.on_packet(at(5), packet, parity, first, &mut memory), want, "{arrived:b}");
         let is_kept = arrived == 0;
-        assert_eq!(s.send(&mut r, &mut memory, 3) == Then::Recover, is_kept, "{arrived:b}");
+        assert_eq!(
+            s.send(&mut r, &mut memory, 3) == BlockState::Recoverable,
+            is_kept,
+            "{arrived:b}"
+        );
     }
 }
 
@@ -329,7 +336,7 @@ type Order = (&'static str, fn(u64) -> u64);
 /// As many blocks as there may be, begun in any order and all due at once, cost no more looks than
 /// there are of them: each says once that it is short, and is looked at once for that.
 #[test]
-fn overdue__of_many_blocks_each_is_looked_at_once() {
+fn overdue__each_of_many_blocks_expires_once() {
     const BLOCKS: u64 = 4096;
     let orders: [Order; 4] = [
         ("ascending", |i| i),
@@ -340,21 +347,24 @@ fn overdue__of_many_blocks_each_is_looked_at_once() {
     for (name, order) in orders {
         let (mut r, mut memory) = both();
         let s = Requester::new(2, 2);
-        let begun: BTreeSet<u64> = (0..BLOCKS).map(order).collect();
-        assert_eq!(begun.len(), 4096, "{name}");
+        let opened: BTreeSet<u64> = (0..BLOCKS).map(order).collect();
+        assert_eq!(opened.len(), 4096, "{name}");
         for i in (0..BLOCKS).map(order) {
             let packet = (FIRST + 16 * i, &s.header(0), false);
             let data = Payload::Bytes(s.payload(0));
-            assert_eq!(r.on_packet(at(10), packet, data, |_| 0, &mut memory), Then::Nothing);
+            assert_eq!(
+                r.on_packet(at(10), packet, data, |_| 0, &mut memory),
+                BlockState::Incomplete
+            );
         }
-        assert_eq!((r.open.len(), r.open.looks), (4096, 0), "{name}");
+        assert_eq!((r.open.len(), r.open.expirations), (4096, 0), "{name}");
         for round in 1..=u64::from(NACKS_MAX) {
             let mut short = 0;
             while r.overdue(at(1_000_000_000 * round), &mut memory).is_some() {
                 short += 1;
             }
             assert_eq!(short, BLOCKS, "{name}");
-            assert!(r.open.looks <= round * BLOCKS, "{name}: {} looks", r.open.looks);
+            assert!(r.open.expirations <= round * BLOCKS, "{name}: {} looks", r.open.expirations);
         }
         assert_eq!(r.next_deadline(), None, "{name}: no block NACK is due any more");
         r.clear(&mut memory);
@@ -364,7 +374,7 @@ fn overdue__of_many_blocks_each_is_looked_at_once() {
 
 /// A block that is put off is looked at when its time was, and not before it is now.
 #[test]
-fn overdue__what_is_put_off_comes_due_when_it_is_said_to() {
+fn overdue__a_postponed_deadline_expires_at_its_new_time() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
@@ -373,7 +383,7 @@ fn overdue__what_is_put_off_comes_due_when_it_is_said_to() {
     let data = Payload::Bytes(s.payload(1));
     r.on_packet(first, later, data, |_| 0, &mut memory);
     assert_eq!(r.overdue(first, &mut memory), None);
-    let put_off = r.next_deadline().unwrap();
-    assert!(put_off > first);
-    assert_eq!(r.overdue(put_off, &mut memory), Some(Overdue::Short));
+    let postponed = r.next_deadline().unwrap();
+    assert!(postponed > first);
+    assert_eq!(r.overdue(postponed, &mut memory), Some(Overdue::Nack));
 }

@@ -1,6 +1,6 @@
 //! Invariants of the responder, which hold between calls.
 
-use super::{Responder, Waiting};
+use super::{Pending, Responder};
 
 impl Responder {
     /// Asserts the order of what waits, and the limit of READs and atomics.
@@ -9,14 +9,14 @@ impl Responder {
     /// One of them does not hold.
     pub(in crate::sr) fn check_invariants(&self) {
         debug_assert!(
-            self.waiting.iter().is_sorted_by_key(|(number, _)| *number),
+            self.pending.iter().is_sorted_by_key(|(number, _)| *number),
             "requests are carried out in the order of their packets"
         );
-        let is_ending = |(_, waiting): &&(u64, Waiting)| matches!(waiting, Waiting::Ending(_));
-        let endings = self.waiting.iter().filter(is_ending).count();
+        let is_ending = |(_, pending): &&(u64, Pending)| matches!(pending, Pending::MessageEnd(_));
+        let endings = self.pending.iter().filter(is_ending).count();
         debug_assert_eq!(
-            self.rd_atomic_waiting,
-            self.waiting.len() - endings,
+            self.rd_atomic_pending,
+            self.pending.len() - endings,
             "READs and atomics that wait are counted"
         );
         debug_assert!(endings <= self.progress.len(), "each ending has its receive request");

@@ -17,7 +17,7 @@ pub(crate) struct AckInfo<'a> {
     /// What was sent no later than this would have arrived.
     pub(crate) overdue: Time,
     /// A packet sent later than this cannot have been acknowledged yet.
-    pub(crate) audible: Time,
+    pub(crate) latest_ackable: Time,
     /// Which packets came marked: bit i is the newest less i.
     pub(crate) marks: u64,
 }
@@ -30,9 +30,9 @@ pub(crate) struct Acked {
     /// Their bytes.
     pub(crate) bytes: u64,
     /// The newest arrival had been overtaken by something sent after it.
-    pub(crate) late: bool,
+    pub(crate) is_reordered: bool,
     /// It was known to have arrived: either it is a duplicate, or this acknowledgement is stale.
-    pub(crate) again: bool,
+    pub(crate) is_duplicate: bool,
     /// The newest arrival's number.
     pub(crate) newest: u64,
     /// It was a retransmission of what was lost.
@@ -41,7 +41,7 @@ pub(crate) struct Acked {
     /// than the last.
     pub(crate) at_send: Option<AtSend>,
     /// Packets of blocks that the peer is short of, and that had not been known to be lost.
-    pub(crate) short: NewlyLost,
+    pub(crate) nacked: NewlyLost,
     /// Packets that are lost and not needed, and had not been known to be lost.
     pub(crate) settled: NewlyLost,
 }
@@ -66,7 +66,7 @@ impl NewlyLost {
 
 /// What happened to packets that were sent by one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct OnPath {
+pub(crate) struct PathEvent {
     /// The path, as [`Sent::push`] was told.
     pub(crate) path: u16,
     pub(crate) pkts: u32,
@@ -75,12 +75,12 @@ pub(crate) struct OnPath {
     pub(crate) marked: u32,
     /// When the one of them was sent that was sent latest.
     pub(crate) sent_at: Time,
-    pub(crate) fate: Fate,
+    pub(crate) outcome: PacketOutcome,
 }
 
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum PacketOutcome {
     Arrived,
     /// Found lost, by time or because its block is short.
     Lost,
@@ -90,7 +90,7 @@ pub(crate) enum Fate {
 
 /// What was found lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct DetectedLoss {
     pub(crate) pkts: u64,
     /// Bytes of packets that are in no block.
     pub(crate) bytes: u64,
@@ -98,5 +98,5 @@ pub(crate) struct Found {
     pub(crate) coded_pkts: u64,
     pub(crate) coded_bytes: u64,
     /// When to look again.
-    pub(crate) look_at: Option<Time>,
+    pub(crate) loss_timer: Option<Time>,
 }

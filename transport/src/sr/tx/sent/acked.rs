@@ -14,83 +14,83 @@ impl<T: Copy> Sent<T> {
     /// # Errors
     /// It names packets that were not sent, or that are too far in the past; nothing has changed
     /// then. Nearly every guess of an off-path attacker is such.
-    pub(crate) fn on_ack(&mut self, told: &AckInfo<'_>) -> Result<Acked, BeyondSent> {
-        let next = unwrap(self.una, told.next);
+    pub(crate) fn on_ack(&mut self, info: &AckInfo<'_>) -> Result<Acked, BeyondSent> {
+        let next = unwrap(self.una, info.next);
         let end = self.next();
         let word_end =
             |w: &SackWord| unwrap(self.una, w.base) + 64 - u64::from(w.bits.leading_zeros());
-        let newest = unwrap(self.una, told.newest);
+        let newest = unwrap(self.una, info.newest);
         let is_old = next.min(newest) + PAST_PKTS < self.una;
         // Parity of a block that has begun may be settled before it has left.
         let named_end = end + self.unsent_of_block;
         let is_beyond =
-            next > named_end || newest >= end || told.words.iter().any(|w| word_end(w) > named_end);
+            next > named_end || newest >= end || info.words.iter().any(|w| word_end(w) > named_end);
         if is_beyond || is_old {
             return Err(BeyondSent);
         }
         let mut acked = Acked::default();
-        self.note_echo(newest, told.echo, &mut acked);
-        for report in told.blocks {
+        self.on_echo(newest, info.echo, &mut acked);
+        for report in info.blocks {
             match report.word {
-                BlockWord::Settled => acked.settled.add(self.on_settled(report)),
-                BlockWord::Rebuilt => self.on_rebuilt(report),
+                BlockWord::Settled => acked.settled.add(self.on_block_settled(report)),
+                BlockWord::Rebuilt => self.on_block_recovered(report),
                 BlockWord::Nack => {}
             }
         }
         for number in self.una..next.min(end) {
-            self.arrived(number, told, &mut acked);
+            self.arrived(number, info, &mut acked);
         }
-        for word in told.words {
+        for word in info.words {
             let base = unwrap(self.una, word.base);
-            for number in numbers(base, self.arrived.news(base, word.bits)) {
-                self.arrived(number, told, &mut acked);
+            for number in numbers(base, self.arrived.new_bits(base, word.bits)) {
+                self.arrived(number, info, &mut acked);
             }
         }
-        for report in told.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
-            let until = (told.echo, newest).max((told.overdue, u64::MAX));
-            acked.short.add(self.on_short(report, until));
+        for report in info.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
+            let until = (info.echo, newest).max((info.overdue, u64::MAX));
+            acked.nacked.add(self.on_block_nack(report, until));
         }
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
             self.ring.pop_front();
             self.una += 1;
         }
         self.arrived.forget_below(self.una);
-        self.due = self.due.max(self.una);
-        self.pass_over_parity();
+        self.data_una = self.data_una.max(self.una);
+        self.skip_parity();
         Ok(acked)
     }
 
     /// The echo says which transmission of the newest arrival it was.
-    fn note_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
+    fn on_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
         let arrived = Some((echo, newest));
         let overtaken = arrived < self.delivered;
         self.delivered = self.delivered.max(arrived);
-        (acked.late, acked.newest) = (overtaken, newest);
+        (acked.is_reordered, acked.newest) = (overtaken, newest);
         let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else {
-            acked.again = true;
+            acked.is_duplicate = true;
             return;
         };
         acked.was_lost = entry.was_lost;
         acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
         if entry.was_lost && echo < entry.sent_at {
             // A premature block NACK must not widen `reo_wnd`.
-            if entry.was_overdue {
+            if entry.lost_by_time {
                 self.reorder.widen();
             }
         }
     }
 
-    fn arrived(&mut self, number: u64, told: &AckInfo<'_>, acked: &mut Acked) {
+    fn arrived(&mut self, number: u64, info: &AckInfo<'_>, acked: &mut Acked) {
         let Some(entry) = self.entry_mut(number) else { return };
         let (was, bytes) = (entry.state, u64::from(entry.bytes));
         if was == State::Arrived {
             return;
         }
         entry.state = State::Arrived;
-        let is_presumed = entry.is_presumed;
+        let is_presumed_lost = entry.is_presumed_lost;
         self.arrived.set(number);
-        if is_presumed {
-            self.judge_presumed(number, was, acked.newest, told);
+        if is_presumed_lost {
+            self.detect_spurious_loss(number, was, acked.newest, info);
         }
         acked.pkts += 1;
         acked.bytes += bytes;
@@ -98,8 +98,8 @@ impl<T: Copy> Sent<T> {
             self.in_flight_pkts -= 1;
             self.in_flight_bytes -= bytes;
         }
-        if self.on_paths.is_some() {
-            self.tell_arrived(number, acked.newest, told);
+        if self.path_events.is_some() {
+            self.push_path_arrival(number, acked.newest, info);
         }
     }
 }

@@ -2,43 +2,43 @@
 //! (docs/protocol/sr.md, "Blocks", 6 and 8).
 
 use super::Sent;
-use super::ack_info::{Fate, NewlyLost, OnPath};
+use super::ack_info::{NewlyLost, PacketOutcome, PathEvent};
 use super::entry::{Recovered, State};
 use crate::sr::number::unwrap;
-use crate::sr::tx::place::Place;
+use crate::sr::tx::place::BlockPosition;
 use spanwire_base::{Time, u64_from};
 use spanwire_wire::BlockReport;
 
 impl<T: Copy> Sent<T> {
     /// Where a packet stands in a block, while it is not acknowledged.
-    pub(crate) fn place(&self, number: u64) -> Place {
-        self.entry(number).map_or(Place::NONE, |e| e.place)
+    pub(crate) fn position(&self, number: u64) -> BlockPosition {
+        self.entry(number).map_or(BlockPosition::NONE, |e| e.position)
     }
 
     /// The highest data packet that has not arrived of the block of a parity packet.
     pub(super) fn missing_data(&self, number: u64) -> Option<u64> {
-        let place = self.place(number);
-        let first = number.saturating_sub(place.index.into());
-        let data = first..first + u64::from(place.data);
+        let position = self.position(number);
+        let first = number.saturating_sub(position.index.into());
+        let data = first..first + u64::from(position.data);
         let is_missing = |n: &u64| self.entry(*n).is_some_and(|e| e.state != State::Arrived);
         data.take_while(|n| *n < number).filter(is_missing).last()
     }
 
     /// Moves `due` over what has arrived and over parity.
     #[inline]
-    pub(super) fn pass_over_parity(&mut self) {
-        while self.is_passed_over(self.due) {
-            self.due += 1;
+    pub(super) fn skip_parity(&mut self) {
+        while self.is_skipped(self.data_una) {
+            self.data_una += 1;
         }
     }
 
     /// Only parity is unacknowledged, including what was sent since the last ACK.
     pub(crate) fn has_only_parity(&self) -> bool {
-        (self.due..self.next()).all(|number| self.is_passed_over(number))
+        (self.data_una..self.next()).all(|number| self.is_skipped(number))
     }
 
-    fn is_passed_over(&self, number: u64) -> bool {
-        self.entry(number).is_some_and(|e| e.state == State::Arrived || e.place.is_parity())
+    fn is_skipped(&self, number: u64) -> bool {
+        self.entry(number).is_some_and(|e| e.state == State::Arrived || e.position.is_parity())
     }
 
     /// A packet of a block was lost. If the packets of the block that have arrived, are in flight
@@ -48,78 +48,80 @@ impl<T: Copy> Sent<T> {
     /// A retransmission takes no part in recovery: it reads memory again, which may have changed
     /// since parity was computed over the first transmission. A sum of both would be neither.
     #[inline(never)]
-    pub(super) fn review(&mut self, number: u64, place: Place) {
-        let first = number.saturating_sub(place.index.into());
+    pub(super) fn on_block_loss(&mut self, number: u64, position: BlockPosition) {
+        let first = number.saturating_sub(position.index.into());
         let counts = |n: u64| match self.entry(n) {
             // Below: acknowledged. Beyond: not sent yet.
             None => true,
             Some(e) => match e.state {
-                State::Arrived => !e.place.is_void,
+                State::Arrived => !e.position.is_discarded,
                 State::InFlight => true,
                 State::Lost => false,
             },
         };
-        let have = u64_from((first..first + place.pkts()).filter(|n| counts(*n)).count());
-        if place.retransmits || have < u64::from(place.data) {
-            self.retransmit_block(number, place);
+        let have = u64_from((first..first + position.pkts()).filter(|n| counts(*n)).count());
+        if position.retransmits || have < u64::from(position.data) {
+            self.retransmit_block(number, position);
         }
     }
 
     /// Retransmits the data that are lost, now and from now on, of the block in which the packet
     /// `number` has this place.
     #[inline(never)]
-    pub(super) fn retransmit_block(&mut self, number: u64, place: Place) {
-        let first = number.saturating_sub(place.index.into());
-        for number in first..first + place.pkts() {
+    pub(super) fn retransmit_block(&mut self, number: u64, position: BlockPosition) {
+        let first = number.saturating_sub(position.index.into());
+        for number in first..first + position.pkts() {
             let Some(entry) = self.entry_mut(number) else { continue };
-            entry.place.retransmits = true;
-            if entry.state == State::Lost && !entry.place.is_parity() {
+            entry.position.retransmits = true;
+            if entry.state == State::Lost && !entry.position.is_parity() {
                 self.queue(number);
             }
         }
-        self.open_block_retransmits |= first + place.pkts() > self.next();
+        self.open_block_retransmits |= first + position.pkts() > self.next();
     }
 
     /// Retransmits the lost data of the oldest unacknowledged packet's block, if their recovery is
     /// left to parity: its block NACKs may all have been lost.
     pub(crate) fn retransmit_oldest_block(&mut self) {
-        let oldest = self.entry(self.una).filter(|e| e.state == State::Lost && e.place.is_coded());
-        if let Some(place) = oldest.map(|e| e.place) {
-            self.retransmit_block(self.una, place);
+        let oldest =
+            self.entry(self.una).filter(|e| e.state == State::Lost && e.position.is_coded());
+        if let Some(position) = oldest.map(|e| e.position) {
+            self.retransmit_block(self.una, position);
         }
     }
 
     /// The peer is short of data of a block: what was sent of it no later than `until`, a time and
     /// a number among those of one time, and does not count is lost.
     #[inline(never)]
-    pub(super) fn on_short(&mut self, report: &BlockReport, until: (Time, u64)) -> NewlyLost {
-        let mut short = NewlyLost::default();
-        let Some((first, place)) = self.block(report) else { return short };
-        for i in (0..place.pkts()).filter(|i| report.bits >> i & 1 == 0) {
+    pub(super) fn on_block_nack(&mut self, report: &BlockReport, until: (Time, u64)) -> NewlyLost {
+        let mut nacked = NewlyLost::default();
+        let Some((first, position)) = self.block(report) else { return nacked };
+        for i in (0..position.pkts()).filter(|i| report.bits >> i & 1 == 0) {
             let number = first + i;
             let Some(entry) = self.entry_mut(number) else { continue };
             match entry.state {
-                State::Arrived => entry.place.is_void = true,
+                State::Arrived => entry.position.is_discarded = true,
                 State::InFlight if (entry.sent_at, number) <= until => {
-                    short.pkts += 1;
-                    short.bytes += u64::from(entry.bytes);
-                    entry.was_overdue = false;
-                    self.lose_only(number);
+                    nacked.pkts += 1;
+                    nacked.bytes += u64::from(entry.bytes);
+                    entry.lost_by_time = false;
+                    self.take_out_of_flight(number);
                     self.presume_lost(number);
                 }
                 State::InFlight | State::Lost => {}
             }
         }
-        self.review(first, Place { index: 0, ..place });
-        short
+        self.on_block_loss(first, BlockPosition { index: 0, ..position });
+        nacked
     }
 
     /// Packets of a block were rebuilt: nobody waits for them any more. Whether they were lost is
     /// told when they are settled.
     #[inline(never)]
-    pub(super) fn on_rebuilt(&mut self, report: &BlockReport) {
-        let Some((first, place)) = self.block(report) else { return };
-        for number in (0..place.pkts()).filter(|i| report.bits >> i & 1 != 0).map(|i| first + i) {
+    pub(super) fn on_block_recovered(&mut self, report: &BlockReport) {
+        let Some((first, position)) = self.block(report) else { return };
+        for number in (0..position.pkts()).filter(|i| report.bits >> i & 1 != 0).map(|i| first + i)
+        {
             let Some(entry) = self.entry_mut(number) else { continue };
             let was = std::mem::replace(&mut entry.state, State::Arrived);
             let (bytes, path, sent_at) = (u64::from(entry.bytes), entry.path, entry.sent_at);
@@ -130,45 +132,46 @@ impl<T: Copy> Sent<T> {
             if was == State::InFlight {
                 self.in_flight_pkts -= 1;
                 self.in_flight_bytes -= bytes;
-                if self.rebuilt.len() >= REBUILT_MAX {
-                    self.rebuilt.pop_front();
+                if self.peer_recovered.len() >= REBUILT_MAX {
+                    self.peer_recovered.pop_front();
                 }
-                self.rebuilt.push_back(Recovered { number, bytes, path, sent_at });
+                self.peer_recovered.push_back(Recovered { number, bytes, path, sent_at });
             }
         }
     }
 
     /// Packets of a block did not arrive and are not needed any more.
     #[inline(never)]
-    pub(super) fn on_settled(&mut self, report: &BlockReport) -> NewlyLost {
+    pub(super) fn on_block_settled(&mut self, report: &BlockReport) -> NewlyLost {
         // What was not rebuilt before is taken for that first: then all of it is there to be told.
-        self.on_rebuilt(report);
+        self.on_block_recovered(report);
         let mut lost = NewlyLost::default();
         let first = unwrap(self.una, report.first);
-        let is_it = |r: &Recovered| {
+        let matches = |r: &Recovered| {
             let i = r.number.wrapping_sub(first);
             i < 64 && report.bits >> i & 1 != 0
         };
-        while let Some(at) = self.rebuilt.iter().position(is_it) {
-            let Some(Recovered { bytes, path, sent_at, .. }) = self.rebuilt.remove(at) else {
+        while let Some(at) = self.peer_recovered.iter().position(matches) {
+            let Some(Recovered { bytes, path, sent_at, .. }) = self.peer_recovered.remove(at)
+            else {
                 break;
             };
             lost.add(NewlyLost { pkts: 1, bytes });
             self.counters.presumed_lost += 1;
-            let fate = Fate::Settled;
-            self.tell_path(OnPath { path, pkts: 1, bytes, marked: 0, sent_at, fate });
+            let outcome = PacketOutcome::Settled;
+            self.push_path_event(PathEvent { path, pkts: 1, bytes, marked: 0, sent_at, outcome });
         }
         lost
     }
 
     /// The block that a report is of, if something of it is not acknowledged: its first number, and
     /// the place of its first packet.
-    fn block(&self, report: &BlockReport) -> Option<(u64, Place)> {
+    fn block(&self, report: &BlockReport) -> Option<(u64, BlockPosition)> {
         let first = unwrap(self.una, report.first);
-        let at = |i: u64| self.entry(first + i).map(|e| (i, e.place));
-        let (i, place) = (0..64).find_map(at)?;
-        let is_it = place.data == report.data && u64::from(place.index) == i;
-        is_it.then_some((first, Place { index: 0, ..place }))
+        let at = |i: u64| self.entry(first + i).map(|e| (i, e.position));
+        let (i, position) = (0..64).find_map(at)?;
+        let matches = position.data == report.data && u64::from(position.index) == i;
+        matches.then_some((first, BlockPosition { index: 0, ..position }))
     }
 }
 
@@ -199,11 +202,11 @@ mod tests {
     /// paths 1 to 6.
     fn blocks(count: u8) -> Sent<u64> {
         let mut s = Sent::new(0);
-        s.watch_paths();
+        s.track_paths();
         for i in 0..6 * count {
             let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
-            let place = Place::of(&block);
-            s.push(at(i.into()), i.into(), 100, place, u16::from(i % 6) + 1);
+            let position = BlockPosition::of(&block);
+            s.push(at(i.into()), i.into(), 100, position, u16::from(i % 6) + 1);
         }
         s
     }
@@ -212,7 +215,7 @@ mod tests {
         SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
     }
 
-    fn told<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> AckInfo<'a> {
+    fn info<'a>(words: &'a [SackWord], newest: u32, blocks: &'a [BlockReport]) -> AckInfo<'a> {
         AckInfo {
             next: 0,
             words,
@@ -220,7 +223,7 @@ mod tests {
             echo: at(newest.into()),
             blocks,
             overdue: Time::ZERO,
-            audible: Time::MAX,
+            latest_ackable: Time::MAX,
             marks: 0,
         }
     }
@@ -233,7 +236,7 @@ mod tests {
     fn again(s: &mut Sent<u64>) -> Vec<u64> {
         let mut all = Vec::new();
         while let Some((number, what)) = s.next_lost(|_| true) {
-            s.resent(at(999), number, 9);
+            s.on_retransmitted(at(999), number, 9);
             all.push(what);
         }
         all
@@ -242,26 +245,26 @@ mod tests {
     /// Data of a block are acknowledged before its parity has left. No acknowledgement follows, for
     /// the peer is gone: it need not be given up for that.
     #[test]
-    fn has_only_parity__counts_what_left_since_the_last_acknowledgement() {
+    fn has_only_parity__counts_packets_sent_since_the_last_ack() {
         let mut s = Sent::new(0);
-        let block = |index| Place::of(&BlockRepr { index, data: 4, parity: 2, scheme: 1 });
+        let block = |index| BlockPosition::of(&BlockRepr { index, data: 4, parity: 2, scheme: 1 });
         (0..4).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
-        s.on_ack(&AckInfo { next: 3, ..told(&[], 2, &[]) }).unwrap();
+        s.on_ack(&AckInfo { next: 3, ..info(&[], 2, &[]) }).unwrap();
         assert!(!s.has_only_parity());
-        s.on_ack(&AckInfo { next: 4, ..told(&[], 3, &[]) }).unwrap();
+        s.on_ack(&AckInfo { next: 4, ..info(&[], 3, &[]) }).unwrap();
         (4..6).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
         assert!(s.has_only_parity() && !s.is_empty());
         s.abandon_all();
         assert!(s.in_flight_pkts() == 0 && !s.has_lost(), "no place in the window");
         assert_eq!(again(&mut s), []);
-        s.push(at(6), 6, 100, Place::NONE, 1);
+        s.push(at(6), 6, 100, BlockPosition::NONE, 1);
         assert!(!s.has_only_parity());
     }
 
     #[test]
-    fn review__as_many_losses_as_parity_are_left_to_it() {
+    fn on_block_loss__recoverable_losses_are_left_to_parity() {
         let mut s = blocks(2);
-        s.on_ack(&told(&[word(&[1, 3, 4, 5, 6, 7, 8, 9])], 9, &[])).unwrap();
+        s.on_ack(&info(&[word(&[1, 3, 4, 5, 6, 7, 8, 9])], 9, &[])).unwrap();
         let found = s.detect(at(200), &rtt());
         assert_eq!((found.pkts, found.bytes, found.coded_bytes), (2, 0, 200));
         assert_eq!(again(&mut s), [], "0 and 2 are rebuilt there");
@@ -270,115 +273,115 @@ mod tests {
     }
 
     #[test]
-    fn review__of_a_block_that_parity_cannot_recover_all_lost_data_are_retransmitted() {
+    fn on_block_loss__of_an_unrecoverable_block_all_lost_data_are_retransmitted() {
         let mut s = blocks(2);
-        s.on_ack(&told(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
+        s.on_ack(&info(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
         s.detect(at(200), &rtt());
         assert_eq!(again(&mut s), [0, 1, 2], "of 0, 1, 2 and the parity 4");
         // One of them is lost once more.
-        s.on_ack(&told(&[word(&[1, 3, 5, 6, 7, 8, 9, 10, 11])], 11, &[])).unwrap();
+        s.on_ack(&info(&[word(&[1, 3, 5, 6, 7, 8, 9, 10, 11])], 11, &[])).unwrap();
         s.delivered = Some((at(1200), 0));
         s.detect(at(2000), &rtt());
         assert_eq!(again(&mut s), [0, 2], "a retransmission is no part of recovery");
     }
 
     #[test]
-    fn lose_all__asks_for_what_each_block_lacks() {
+    fn mark_all_lost__queues_the_missing_data_of_each_block() {
         let mut s = blocks(2);
-        s.on_ack(&told(&[word(&[2, 5])], 5, &[])).unwrap();
-        s.lose_all();
+        s.on_ack(&info(&[word(&[2, 5])], 5, &[])).unwrap();
+        s.mark_all_lost();
         assert_eq!(again(&mut s), [0, 1, 3, 6, 7, 8, 9]);
     }
 
     #[test]
-    fn on_short__loses_what_was_sent_before_the_echo_and_does_not_count() {
+    fn on_block_nack__packets_sent_before_the_echo_are_lost() {
         let mut s = blocks(1);
         // 4 has arrived and was not kept; 5 left after what is echoed.
         let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
         let acked =
-            s.on_ack(&AckInfo { echo: at(4), ..told(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
-        assert_eq!((acked.pkts, acked.short), (3, NewlyLost { pkts: 2, bytes: 200 }));
+            s.on_ack(&AckInfo { echo: at(4), ..info(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
+        assert_eq!((acked.pkts, acked.nacked), (3, NewlyLost { pkts: 2, bytes: 200 }));
         assert_eq!(again(&mut s), [2, 3], "5, which is on its way, recovers one of them only");
-        s.on_ack(&told(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
+        s.on_ack(&info(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
         assert_eq!(again(&mut s), [], "what is on its way is not asked for twice");
     }
 
     #[test]
-    fn on_short__what_left_long_ago_is_lost_though_nothing_newer_came() {
+    fn on_block_nack__overdue_packets_are_lost_without_a_newer_arrival() {
         let mut s = blocks(1);
         let nack = [report(BlockWord::Nack, 0, 0b11_0001)];
-        s.on_ack(&told(&[word(&[0, 4, 5])], 5, &nack)).unwrap();
+        s.on_ack(&info(&[word(&[0, 4, 5])], 5, &nack)).unwrap();
         assert_eq!(again(&mut s), [1, 2, 3], "sent at 999 us");
         let words = [word(&[0, 4, 5])];
-        let told = told(&words, 5, &nack);
-        s.on_ack(&AckInfo { overdue: at(998), ..told }).unwrap();
+        let info = info(&words, 5, &nack);
+        s.on_ack(&AckInfo { overdue: at(998), ..info }).unwrap();
         assert_eq!(again(&mut s), []);
-        s.on_ack(&AckInfo { overdue: at(999), ..told }).unwrap();
+        s.on_ack(&AckInfo { overdue: at(999), ..info }).unwrap();
         assert_eq!(again(&mut s), [1, 2, 3], "lost once more: all that is missing");
     }
 
     #[test]
-    fn on_short__what_was_missed_too_soon_does_not_widen_the_window() {
+    fn on_block_nack__a_premature_nack_does_not_widen_reo_wnd() {
         let mut s = blocks(1);
         let nack = [report(BlockWord::Nack, 0, 0b00_0111)];
-        s.on_ack(&AckInfo { echo: at(5), ..told(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
+        s.on_ack(&AckInfo { echo: at(5), ..info(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
         assert_eq!(again(&mut s), [3]);
-        s.on_ack(&AckInfo { echo: at(3), ..told(&[word(&[3])], 3, &[]) }).unwrap();
-        assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 1));
+        s.on_ack(&AckInfo { echo: at(3), ..info(&[word(&[3])], 3, &[]) }).unwrap();
+        assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (1, 1));
     }
 
     #[test]
-    fn retransmit_block__what_leaves_later_of_a_block_is_retransmitted_too() {
+    fn retransmit_block__applies_to_packets_sent_later() {
         let push = |s: &mut Sent<u64>, i: u8| {
             let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
-            s.push(at(i.into()), i.into(), 100, Place::of(&block), 1);
+            s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1);
         };
         let mut s = Sent::new(0);
         (0..2).for_each(|i| push(&mut s, i));
         // 0 is lost and retransmitted; both arrive, so nothing of the block is in the ring.
-        s.resent(at(50), s.una(), 1);
-        s.on_ack(&AckInfo { next: 2, ..told(&[], 1, &[]) }).unwrap();
+        s.on_retransmitted(at(50), s.una(), 1);
+        s.on_ack(&AckInfo { next: 2, ..info(&[], 1, &[]) }).unwrap();
         assert!(s.is_empty());
         (2..12).for_each(|i| push(&mut s, i));
-        s.on_ack(&AckInfo { next: 2, ..told(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
+        s.on_ack(&AckInfo { next: 2, ..info(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
         s.detect(at(300), &rtt());
         // Parity of 4 and 5 cannot recover 0, 2 and 3; that of the next block recovers 6 and 7.
         assert_eq!(again(&mut s), [2, 3]);
     }
 
     #[test]
-    fn resent__a_probe_of_coded_data_leaves_nothing_of_its_block_to_parity() {
+    fn on_retransmitted__a_probe_of_coded_data_retransmits_its_block() {
         let mut s = blocks(2);
-        s.on_ack(&told(&[word(&[2, 6, 7])], 7, &[])).unwrap();
+        s.on_ack(&info(&[word(&[2, 6, 7])], 7, &[])).unwrap();
         s.detect(at(200), &rtt());
         let (number, what) = s.newest().unwrap();
         assert_eq!((again(&mut s), what), (vec![0, 1, 3], 9));
         let mut s = blocks(1);
-        s.on_ack(&AckInfo { echo: at(1), ..told(&[word(&[1])], 1, &[]) }).unwrap();
+        s.on_ack(&AckInfo { echo: at(1), ..info(&[word(&[1])], 1, &[]) }).unwrap();
         s.detect(at(126), &rtt());
         assert_eq!((lost_numbers(&s), again(&mut s)), (vec![0], vec![]));
         let (probed, what) = s.newest().unwrap();
         assert_eq!((probed, what), (number - 6, 3));
-        s.resent(at(300), probed, 9);
+        s.on_retransmitted(at(300), probed, 9);
         assert_eq!(again(&mut s), [0], "3 may have been lost as well, and is no part of recovery");
     }
 
     fn lost_numbers(s: &Sent<u64>) -> Vec<u64> {
-        s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.what).collect()
+        s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.contents).collect()
     }
 
     #[test]
-    fn due__passes_over_parity_that_has_not_arrived() {
+    fn data_una__skips_parity_that_has_not_arrived() {
         let mut s = blocks(2);
         let first = s.una();
-        s.on_ack(&told(&[word(&[0, 1, 2, 3, 6, 7])], 7, &[])).unwrap();
-        assert_eq!((s.una(), s.due()), (first + 4, first + 8));
-        s.on_ack(&told(&[word(&[0, 1, 2, 3, 6, 7, 8, 9])], 9, &[])).unwrap();
-        assert_eq!((s.una(), s.due()), (first + 4, first + 12));
+        s.on_ack(&info(&[word(&[0, 1, 2, 3, 6, 7])], 7, &[])).unwrap();
+        assert_eq!((s.una(), s.data_una()), (first + 4, first + 8));
+        s.on_ack(&info(&[word(&[0, 1, 2, 3, 6, 7, 8, 9])], 9, &[])).unwrap();
+        assert_eq!((s.una(), s.data_una()), (first + 4, first + 12));
     }
 
     #[test]
-    fn on_short__of_no_block_of_ours_changes_nothing() {
+    fn on_block_nack__of_an_unknown_block_changes_nothing() {
         for nack in [
             report(BlockWord::Nack, 1, 0),
             report(BlockWord::Nack, 0x8000_0000, 0),
@@ -386,82 +389,83 @@ mod tests {
             report(BlockWord::Nack, 700, 0),
         ] {
             let mut s = blocks(2);
-            let acked = s.on_ack(&told(&[word(&[0])], 0, &[nack])).unwrap();
-            assert_eq!(acked.short, NewlyLost::default(), "{nack:?}");
+            let acked = s.on_ack(&info(&[word(&[0])], 0, &[nack])).unwrap();
+            assert_eq!(acked.nacked, NewlyLost::default(), "{nack:?}");
             assert_eq!((again(&mut s), s.in_flight_pkts()), (vec![], 11));
         }
     }
 
     #[test]
-    fn on_settled__takes_out_of_flight_what_was_lost_unnoticed() {
+    fn on_block_settled__undetected_losses_leave_flight() {
         let mut s = blocks(1);
         let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
-        let acked = s.on_ack(&told(&[word(&[0, 1, 2, 3, 4])], 4, &settled)).unwrap();
+        let acked = s.on_ack(&info(&[word(&[0, 1, 2, 3, 4])], 4, &settled)).unwrap();
         assert_eq!((acked.pkts, acked.bytes, acked.settled.bytes), (4, 400, 200));
         assert!(s.is_empty() && s.in_flight_pkts() == 0);
-        let mut fates = Vec::new();
-        for OnPath { path, pkts, fate, .. } in s.take_on_paths() {
+        let mut outcomes = Vec::new();
+        for PathEvent { path, pkts, outcome, .. } in s.take_path_events() {
             assert_eq!(pkts, 1);
-            fates.push((path, fate));
+            outcomes.push((path, outcome));
         }
-        fates.sort_by_key(|(path, _)| *path);
-        let (arrived, settled) = (Fate::Arrived, Fate::Settled);
+        outcomes.sort_by_key(|(path, _)| *path);
+        let (arrived, settled) = (PacketOutcome::Arrived, PacketOutcome::Settled);
         let want = [(1, arrived), (2, arrived), (3, settled), (4, arrived), (5, arrived)];
-        assert_eq!(fates[..5], want);
-        assert_eq!(fates[5], (6, settled));
-        assert_eq!(s.on_ack(&told(&[], 4, &[])).map(|a| a.settled), Ok(NewlyLost::default()));
+        assert_eq!(outcomes[..5], want);
+        assert_eq!(outcomes[5], (6, settled));
+        assert_eq!(s.on_ack(&info(&[], 4, &[])).map(|a| a.settled), Ok(NewlyLost::default()));
     }
 
     /// The windows may hold parity back for longer than the peer waits for it.
     #[test]
-    fn on_ack__parity_may_be_settled_before_it_has_left_and_nothing_else() {
+    fn on_ack__only_parity_may_be_settled_before_it_is_sent() {
         let push = |s: &mut Sent<u64>, i: u8| {
             let block = BlockRepr { index: i, data: 4, parity: 2, scheme: 1 };
-            s.push(at(i.into()), i.into(), 100, Place::of(&block), 1);
+            s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1);
         };
         let mut s = Sent::new(0);
         (0..4).for_each(|i| push(&mut s, i));
         let settled = [report(BlockWord::Settled, 0, 0b11_0000)];
         for next in [7, 1000] {
-            assert!(s.on_ack(&AckInfo { next, ..told(&[], 3, &settled) }).is_err(), "{next}");
+            assert!(s.on_ack(&AckInfo { next, ..info(&[], 3, &settled) }).is_err(), "{next}");
         }
-        assert!(s.on_ack(&told(&[word(&[2, 6])], 3, &settled)).is_err());
-        assert!(s.on_ack(&told(&[word(&[2])], 4, &settled)).is_err(), "4 cannot have come");
-        assert_eq!(s.on_ack(&told(&[word(&[2, 5])], 3, &settled)).map(|a| a.pkts), Ok(1));
-        assert_eq!(s.on_ack(&AckInfo { next: 6, ..told(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
+        assert!(s.on_ack(&info(&[word(&[2, 6])], 3, &settled)).is_err());
+        assert!(s.on_ack(&info(&[word(&[2])], 4, &settled)).is_err(), "4 cannot have come");
+        assert_eq!(s.on_ack(&info(&[word(&[2, 5])], 3, &settled)).map(|a| a.pkts), Ok(1));
+        assert_eq!(s.on_ack(&AckInfo { next: 6, ..info(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
         assert!(s.is_empty() && s.next() & 0xffff_ffff == 4);
         (4..6).for_each(|i| push(&mut s, i));
         assert_eq!(s.in_flight_pkts(), 2, "they leave all the same");
-        assert_eq!(s.on_ack(&AckInfo { next: 6, ..told(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
-        assert!(s.on_ack(&AckInfo { next: 7, ..told(&[], 3, &[]) }).is_err(), "the block is over");
+        assert_eq!(s.on_ack(&AckInfo { next: 6, ..info(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
+        assert!(s.on_ack(&AckInfo { next: 7, ..info(&[], 3, &[]) }).is_err(), "the block is over");
     }
 
     #[test]
-    fn on_rebuilt__is_no_loss_and_no_arrival_before_it_is_known() {
+    fn on_block_recovered__is_neither_loss_nor_arrival_until_settled() {
         let mut s = blocks(2);
         let rebuilt = [report(BlockWord::Rebuilt, 0, 0b110)];
         let words = [word(&[0, 1, 2, 3, 4])];
-        let acked = s.on_ack(&told(&words, 4, &rebuilt)).unwrap();
+        let acked = s.on_ack(&info(&words, 4, &rebuilt)).unwrap();
         assert_eq!((acked.pkts, acked.settled), (3, NewlyLost::default()));
-        let paths: Vec<u16> = s.take_on_paths().iter().map(|told| told.path).collect();
+        let paths: Vec<u16> = s.take_path_events().iter().map(|event| event.path).collect();
         assert_eq!(paths, [1, 4, 5], "of the ways of 1 and 2 nothing is known");
         // 1 came late; 2 and the parity 5 never.
         let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
         for want in [200, 0] {
-            let acked = s.on_ack(&told(&words, 4, &settled)).unwrap();
+            let acked = s.on_ack(&info(&words, 4, &settled)).unwrap();
             assert_eq!(acked.settled.bytes, want, "told once");
         }
-        let fates: Vec<_> = s.take_on_paths().iter().map(|told| (told.path, told.fate)).collect();
-        assert_eq!(fates, [(3, Fate::Settled), (6, Fate::Settled)]);
+        let outcomes: Vec<_> =
+            s.take_path_events().iter().map(|event| (event.path, event.outcome)).collect();
+        assert_eq!(outcomes, [(3, PacketOutcome::Settled), (6, PacketOutcome::Settled)]);
     }
 
     #[test]
-    fn on_settled__what_was_known_to_be_lost_is_told_once() {
+    fn on_block_settled__a_detected_loss_is_not_reported_twice() {
         let mut s = blocks(2);
-        s.on_ack(&told(&[word(&[0, 1, 3, 4, 5, 6])], 6, &[])).unwrap();
+        s.on_ack(&info(&[word(&[0, 1, 3, 4, 5, 6])], 6, &[])).unwrap();
         assert_eq!(s.detect(at(300), &rtt()).coded_bytes, 100);
         let settled = [report(BlockWord::Settled, 0, 0b100)];
-        let acked = s.on_ack(&AckInfo { next: 7, ..told(&[], 6, &settled) }).unwrap();
+        let acked = s.on_ack(&AckInfo { next: 7, ..info(&[], 6, &settled) }).unwrap();
         assert_eq!((acked.pkts, acked.settled.pkts), (0, 0));
         assert_eq!(s.una() & 0xffff_ffff, 7);
     }

@@ -1,30 +1,30 @@
 //! One packet that was sent, and its transmissions.
 
 use crate::qp::flow::AtSend;
-use crate::sr::tx::place::Place;
+use crate::sr::tx::place::BlockPosition;
 use spanwire_base::Time;
 
 /// A packet from its first transmission until it is acknowledged. `T` is its contents.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sr::tx) struct Entry<T> {
-    pub(super) what: T,
+    pub(super) contents: T,
     pub(super) bytes: u32,
     /// When it was sent last.
     pub(super) sent_at: Time,
     /// The last transmission before this one was found lost.
     pub(super) was_lost: bool,
     /// It was sent more than once.
-    pub(super) was_resent: bool,
+    pub(super) is_retransmitted: bool,
     /// That it was lost was found by time.
-    pub(super) was_overdue: bool,
+    pub(super) lost_by_time: bool,
     /// A transmission of it is presumed lost, and none of it is known to have arrived.
-    pub(super) is_presumed: bool,
+    pub(super) is_presumed_lost: bool,
     /// What its flow had delivered then.
     pub(super) at_send: AtSend,
     /// The path it was sent by last; 0 if nobody chose.
     pub(super) path: u16,
     /// Where it stands in a block, if it is in one.
-    pub(super) place: Place,
+    pub(super) position: BlockPosition,
     /// It stands in `lost`.
     pub(super) is_queued: bool,
     pub(super) state: State,

@@ -11,8 +11,8 @@ impl<T: Copy> Sent<T> {
     /// One of them does not hold.
     pub(in crate::sr) fn check_invariants(&self) {
         let len = u64_from(self.ring.len());
-        debug_assert!(self.una <= self.due, "what is acknowledged is not awaited");
-        debug_assert!(self.due <= self.next(), "what is awaited was sent");
+        debug_assert!(self.una <= self.data_una, "what is acknowledged is not awaited");
+        debug_assert!(self.data_una <= self.next(), "what is awaited was sent");
         debug_assert!(
             self.ring.front().is_none_or(|e| e.state != State::Arrived),
             "una is the oldest packet that has not arrived"

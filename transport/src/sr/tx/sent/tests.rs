@@ -22,7 +22,7 @@ fn rtt(us: u64) -> Rtt {
 fn ten() -> Sent<u64> {
     let mut s = Sent::new(0);
     for i in 0..10 {
-        s.push(at(i), i, 100, Place::NONE, 0);
+        s.push(at(i), i, 100, BlockPosition::NONE, 0);
     }
     s
 }
@@ -31,35 +31,35 @@ fn word(numbers: &[u64]) -> SackWord {
     SackWord { base: 0, bits: numbers.iter().fold(0, |bits, n| bits | 1 << n) }
 }
 
-fn told<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> AckInfo<'a> {
-    let (echo, overdue, audible) = (at(echo), Time::ZERO, Time::MAX);
-    AckInfo { next, words, newest, echo, blocks: &[], overdue, audible, marks: 0 }
+fn info<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> AckInfo<'a> {
+    let (echo, overdue, latest_ackable) = (at(echo), Time::ZERO, Time::MAX);
+    AckInfo { next, words, newest, echo, blocks: &[], overdue, latest_ackable, marks: 0 }
 }
 
 fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
     let found = s.detect(now, rtt);
-    (found.pkts, found.look_at)
+    (found.pkts, found.loss_timer)
 }
 
 fn lost(s: &Sent<u64>) -> Vec<u64> {
-    s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.what).collect()
+    s.ring.iter().filter(|e| e.state == State::Lost).map(|e| e.contents).collect()
 }
 
 #[test]
-fn on_ack__takes_off_what_has_arrived_once() {
+fn on_ack__counts_each_arrival_once() {
     let mut s = ten();
     let words = [word(&[5, 7])];
-    let first = s.on_ack(&told(3, &words, 7, 7)).unwrap();
+    let first = s.on_ack(&info(3, &words, 7, 7)).unwrap();
     assert_eq!((first.pkts, first.bytes, s.in_flight_pkts()), (5, 500, 5));
-    let again = s.on_ack(&told(3, &words, 7, 7)).unwrap();
+    let again = s.on_ack(&info(3, &words, 7, 7)).unwrap();
     assert_eq!((again.pkts, s.in_flight_bytes()), (0, 500));
-    let rest = s.on_ack(&told(10, &[], 9, 9)).unwrap();
+    let rest = s.on_ack(&info(10, &[], 9, 9)).unwrap();
     assert_eq!((rest.pkts, s.is_empty()), (5, true));
     assert_eq!(wrap(s.una()), 10);
 }
 
 #[test]
-fn on_ack__of_what_was_not_sent_changes_nothing() {
+fn on_ack__beyond_sent_changes_nothing() {
     let mut s = ten();
     let past = 0u32.wrapping_sub(1 << 16);
     let long_ago = past.wrapping_sub(1);
@@ -72,19 +72,19 @@ fn on_ack__of_what_was_not_sent_changes_nothing() {
         (3, vec![], long_ago),
     ] {
         let before = format!("{s:?}");
-        assert_eq!(s.on_ack(&told(next, &words, newest, 0)), Err(BeyondSent), "{next} {newest}");
+        assert_eq!(s.on_ack(&info(next, &words, newest, 0)), Err(BeyondSent), "{next} {newest}");
         assert_eq!(format!("{s:?}"), before);
     }
-    assert_eq!(s.on_ack(&told(past, &[], past, 0)).map(|a| a.pkts), Ok(0));
+    assert_eq!(s.on_ack(&info(past, &[], past, 0)).map(|a| a.pkts), Ok(0));
 }
 
 #[test]
-fn detect__waits_as_long_as_packets_may_overtake_each_other() {
+fn detect__waits_for_the_reordering_window() {
     let mut s = ten();
     let rtt = rtt(100);
     // 0 and 1 are missing; 9, sent at 9 us, has arrived at 109 us.
     let words = [word(&[2, 3, 4, 5, 6, 7, 8, 9])];
-    s.on_ack(&told(0, &words, 9, 9)).unwrap();
+    s.on_ack(&info(0, &words, 9, 9)).unwrap();
     // Overdue 100 us and a quarter of that after each was sent.
     assert_eq!(found(&mut s, at(109), &rtt), (0, Some(at(125))));
     assert_eq!(found(&mut s, at(125), &rtt), (1, Some(at(126))));
@@ -97,150 +97,155 @@ fn detect__waits_as_long_as_packets_may_overtake_each_other() {
 fn detect__orders_packets_of_one_time_by_number() {
     let mut s = Sent::new(0);
     for i in 0..10 {
-        s.push(at(0), i, 100, Place::NONE, 0);
+        s.push(at(0), i, 100, BlockPosition::NONE, 0);
     }
     let rtt = rtt(100);
-    s.on_ack(&told(2, &[word(&[3, 4, 5, 6])], 6, 0)).unwrap();
+    s.on_ack(&info(2, &[word(&[3, 4, 5, 6])], 6, 0)).unwrap();
     assert_eq!(found(&mut s, at(100), &rtt), (0, Some(at(125))));
     assert_eq!(found(&mut s, at(125), &rtt), (1, None), "7 to 9 were sent after what has arrived");
     assert_eq!(lost(&s), [2]);
     // One of the same time that was overtaken counts as late.
-    let late = s.on_ack(&told(2, &[word(&[3, 4, 5, 6, 8])], 8, 0)).unwrap().late;
-    assert!(!late && s.on_ack(&told(2, &[word(&[3, 4, 5, 6, 7, 8])], 7, 0)).unwrap().late);
+    let late = s.on_ack(&info(2, &[word(&[3, 4, 5, 6, 8])], 8, 0)).unwrap().is_reordered;
+    assert!(!late && s.on_ack(&info(2, &[word(&[3, 4, 5, 6, 7, 8])], 7, 0)).unwrap().is_reordered);
 }
 
 #[test]
-fn detect__says_nothing_about_what_was_sent_last() {
+fn detect__leaves_the_tail_to_a_probe() {
     let mut s = ten();
-    s.on_ack(&told(9, &[], 8, 8)).unwrap();
+    s.on_ack(&info(9, &[], 8, 8)).unwrap();
     assert_eq!(found(&mut s, at(1_000_000), &rtt(100)), (0, None), "a probe has to ask about 9");
     assert_eq!(s.newest(), Some((s.una(), 9)));
 }
 
 #[test]
-fn detect__a_lost_retransmission_is_lost_again() {
+fn detect__finds_a_lost_retransmission() {
     let (mut s, rtt) = (ten(), rtt(100));
-    s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+    s.on_ack(&info(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
     assert_eq!(s.detect(at(200), &rtt).pkts, 1);
     let (number, _) = s.next_lost(|_| true).unwrap();
-    s.resent(at(200), number, 0);
+    s.on_retransmitted(at(200), number, 0);
     assert_eq!(s.next_lost(|_| true), None);
-    s.push(at(201), 10, 100, Place::NONE, 0);
-    s.on_ack(&told(0, &[word(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])], 10, 201)).unwrap();
+    s.push(at(201), 10, 100, BlockPosition::NONE, 0);
+    s.on_ack(&info(0, &[word(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])], 10, 201)).unwrap();
     assert_eq!(found(&mut s, at(324), &rtt), (0, Some(at(325))));
     assert_eq!(found(&mut s, at(325), &rtt), (1, None));
     assert_eq!(s.counters().retransmitted, 1);
 }
 
 #[test]
-fn note_echo__a_needless_retransmission_widens_the_window() {
+fn on_echo__a_spurious_retransmission_widens_reo_wnd() {
     let (mut s, rtt) = (ten(), rtt(100));
-    s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+    s.on_ack(&info(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
     s.detect(at(200), &rtt);
     let (number, _) = s.next_lost(|_| true).unwrap();
-    s.resent(at(200), number, 0);
+    s.on_retransmitted(at(200), number, 0);
     // The first transmission of 0, sent at 0 us, was only late.
-    let acked = s.on_ack(&told(4, &[], 0, 0)).unwrap();
-    assert!(acked.late);
-    assert_eq!((s.counters().spurious, s.reorder.quarters), (1, 2));
+    let acked = s.on_ack(&info(4, &[], 0, 0)).unwrap();
+    assert!(acked.is_reordered);
+    assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (1, 2));
     for left in (0..16).rev() {
-        s.recovered();
-        assert_eq!(s.reorder.quarters, if left == 0 { 1 } else { 2 });
+        s.on_recovery_end();
+        assert_eq!(s.reorder.reo_wnd_mult, if left == 0 { 1 } else { 2 });
     }
 }
 
 #[test]
-fn note_echo__what_arrives_behind_its_own_copy_was_late() {
+fn on_echo__an_original_after_its_copy_is_reordered() {
     for next in [4, 0] {
         let (mut s, rtt) = (ten(), rtt(100));
-        s.on_ack(&told(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
+        s.on_ack(&info(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
         s.detect(at(200), &rtt);
         let (number, _) = s.next_lost(|_| true).unwrap();
-        s.resent(at(200), number, 0);
+        s.on_retransmitted(at(200), number, 0);
         // The copy arrives, and then the first transmission: 0 is over, or others wait for it.
-        let copy = s.on_ack(&told(next, &[word(&[0, 1, 2, 3])], 0, 200)).unwrap();
-        assert_eq!((copy.late, copy.again), (false, false));
-        let first = s.on_ack(&told(next, &[], 0, 0)).unwrap();
-        assert_eq!((first.late, first.again, first.pkts), (true, true, 0));
+        let copy = s.on_ack(&info(next, &[word(&[0, 1, 2, 3])], 0, 200)).unwrap();
+        assert_eq!((copy.is_reordered, copy.is_duplicate), (false, false));
+        let first = s.on_ack(&info(next, &[], 0, 0)).unwrap();
+        assert_eq!((first.is_reordered, first.is_duplicate, first.pkts), (true, true, 0));
         assert_eq!(s.counters().spurious, 0, "as far as its echo tells it may be a duplicate");
     }
 }
 
 #[test]
-fn note_echo__a_probe_is_not_a_loss() {
+fn on_echo__a_probe_is_not_a_loss() {
     let mut s = ten();
     let (number, _) = s.newest().unwrap();
-    s.resent(at(300), number, 0);
-    s.on_ack(&told(10, &[], 9, 9)).unwrap();
-    assert_eq!((s.counters().spurious, s.reorder.quarters), (0, 1));
+    s.on_retransmitted(at(300), number, 0);
+    s.on_ack(&info(10, &[], 9, 9)).unwrap();
+    assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (0, 1));
 }
 
 #[test]
-fn tell_arrived__a_probe_does_not_prove_its_path() {
+fn push_path_arrival__a_probe_does_not_prove_its_path() {
     // 9 leaves again by another path, at 300; its first transmission arrives all the same.
-    for (newest, echo, audible, paths) in
+    for (newest, echo, latest_ackable, paths) in
         [(9, 9, 310, &[1][..]), (9, 300, 310, &[1, 2]), (8, 8, 299, &[1]), (8, 8, 300, &[1, 2])]
     {
         let mut s = Sent::new(0);
-        s.watch_paths();
-        (0..10).for_each(|i| s.push(at(i), i, 100, Place::NONE, 1));
+        s.track_paths();
+        (0..10).for_each(|i| s.push(at(i), i, 100, BlockPosition::NONE, 1));
         let (number, _) = s.newest().unwrap();
-        s.resent(at(300), number, 2);
-        s.on_ack(&AckInfo { audible: at(audible), ..told(10, &[], newest, echo) }).unwrap();
-        let told = s.take_on_paths();
-        let all: Vec<u16> = told.iter().map(|one| one.path).collect();
-        assert_eq!((all.as_slice(), told[0].pkts), (paths, 9), "{newest} {echo} {audible}");
+        s.on_retransmitted(at(300), number, 2);
+        s.on_ack(&AckInfo { latest_ackable: at(latest_ackable), ..info(10, &[], newest, echo) })
+            .unwrap();
+        let events = s.take_path_events();
+        let all: Vec<u16> = events.iter().map(|one| one.path).collect();
+        assert_eq!(
+            (all.as_slice(), events[0].pkts),
+            (paths, 9),
+            "{newest} {echo} {latest_ackable}"
+        );
     }
 }
 
 #[test]
-fn widen_to__waits_as_long_as_packets_were_seen_to_be_late() {
+fn on_reordering__widens_reo_wnd_to_the_observed_delay() {
     let (mut s, rtt) = (ten(), rtt(20));
-    s.widen_to(Dur::from_us(1000));
-    s.on_ack(&told(0, &[word(&[1])], 1, 1)).unwrap();
+    s.on_reordering(Dur::from_us(1000));
+    s.on_ack(&info(0, &[word(&[1])], 1, 1)).unwrap();
     assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 1250))));
-    s.widen_to(Dur::from_us(1_000_000));
+    s.on_reordering(Dur::from_us(1_000_000));
     assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 4000))), "not for ever");
     for _ in 0..16 {
-        s.recovered();
+        s.on_recovery_end();
     }
     assert_eq!(found(&mut s, at(24), &rtt), (0, Some(at(25))));
 }
 
 #[test]
-fn turned_away__is_sent_again_and_was_not_lost() {
+fn on_no_receive__retransmits_without_a_loss() {
     let mut s = ten();
-    s.turned_away(4, at(3), None, |_| false);
+    s.on_no_receive(4, at(3), None, |_| false);
     assert_eq!(s.in_flight_pkts(), 10, "that was an earlier transmission");
-    s.turned_away(4, at(4), None, |what| matches!(what, 2 | 9));
+    s.on_no_receive(4, at(4), None, |what| matches!(what, 2 | 9));
     assert_eq!((s.in_flight_pkts(), s.counters().presumed_lost), (8, 0), "9 was sent later");
-    s.turned_away(5, at(7), Some(at(4)), |what| matches!(what, 0 | 6));
+    s.on_no_receive(5, at(7), Some(at(4)), |what| matches!(what, 0 | 6));
     assert_eq!(s.in_flight_pkts(), 7, "of 0 it was known, 5 was not sent then");
-    s.resent(at(15), s.una() + 6, 0);
+    s.on_retransmitted(at(15), s.una() + 6, 0);
     assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(2));
-    s.resent(at(20), s.una() + 2, 0);
+    s.on_retransmitted(at(20), s.una() + 2, 0);
     assert_eq!(s.next_lost(|what| *what != 4), None, "it may not leave");
     assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(4));
-    assert_eq!((s.what(4), s.what(10)), (Some(4), None));
+    assert_eq!((s.contents(4), s.contents(10)), (Some(4), None));
 }
 
 #[test]
-fn forget__goes_on_with_the_next_number() {
+fn forget__continues_with_the_next_number() {
     let mut s = ten();
     s.forget();
     assert_eq!((s.is_empty(), s.in_flight_pkts(), wrap(s.next())), (true, 0, 10));
 }
 
 #[test]
-fn find_all__puts_back_what_a_timeout_took_for_lost() {
+fn undo_timeout__returns_packets_to_flight() {
     let mut s = ten();
-    s.on_ack(&told(2, &[], 1, 1)).unwrap();
-    s.lose_all();
+    s.on_ack(&info(2, &[], 1, 1)).unwrap();
+    s.mark_all_lost();
     assert_eq!(s.in_flight_pkts(), 0);
     let (number, what) = s.next_lost(|_| true).unwrap();
     assert_eq!(what, 2);
-    s.resent(at(5000), number, 0);
-    s.find_all();
+    s.on_retransmitted(at(5000), number, 0);
+    s.undo_timeout();
     assert_eq!(s.in_flight_pkts(), 8);
     assert_eq!(s.next_lost(|_| true), None);
     assert!(s.order.iter().zip(s.order.iter().skip(1)).all(|(a, b)| a.at <= b.at));
@@ -268,13 +273,13 @@ proptest! {
             let number = match again {
                 Some((number, what)) => {
                     prop_assert_eq!(base + what, number);
-                    sent.resent(now, number, 0);
+                    sent.on_retransmitted(now, number, 0);
                     Some(number)
                 }
                 None if sent.next() < base + 600 && sent.in_flight_pkts() < 100
                     && sent.next() < sent.una() + 512 => {
                     let number = sent.next();
-                    sent.push(now, number - base, 1, Place::NONE, 0);
+                    sent.push(now, number - base, 1, BlockPosition::NONE, 0);
                     Some(number)
                 }
                 None => None,
@@ -288,9 +293,9 @@ proptest! {
             let mut news = None;
             wire.retain(|(due, number, sent_at)| {
                 if *due > now { return true; }
-                if let Arrival::Missing(n) = received.judge(wrap(*number)) {
+                if let Arrival::Missing(n) = received.classify(wrap(*number)) {
                     assert_eq!(n, *number);
-                    received.take(n);
+                    received.insert(n);
                     arrived.insert(n);
                 }
                 news = Some((*number, *sent_at));
@@ -301,10 +306,18 @@ proptest! {
                     let words = received.words();
                     let (next, newest) = (wrap(received.next()), wrap(newest));
                     let (words, blocks, marks) = (words.as_slice(), &[][..], 0);
-                    let (overdue, audible) = (Time::ZERO, Time::MAX);
-                    let told =
-                        AckInfo { next, words, newest, echo, blocks, overdue, audible, marks };
-                    sent.on_ack(&told).unwrap();
+                    let (overdue, latest_ackable) = (Time::ZERO, Time::MAX);
+                    let info = AckInfo {
+                        next,
+                        words,
+                        newest,
+                        echo,
+                        blocks,
+                        overdue,
+                        latest_ackable,
+                        marks,
+                    };
+                    sent.on_ack(&info).unwrap();
                     rtt.sample(now.since(echo), Dur::ZERO);
                     silent = 0;
                 }
@@ -312,7 +325,7 @@ proptest! {
             }
             sent.detect(now, &rtt);
             if silent > 300 {
-                sent.lose_all();
+                sent.mark_all_lost();
                 silent = 0;
             }
             let in_flight = sent.ring.iter().filter(|e| e.state == State::InFlight).count();
