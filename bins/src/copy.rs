@@ -100,7 +100,7 @@ fn accept_senders(
         };
         let peer = connection.about().peer.ip();
         if args.from.is_some_and(|only| only != peer) {
-            connection.abort("this receiver takes from another address only");
+            connection.abort("this receiver accepts another address only");
             continue;
         }
         let code = receive_one(args, interrupt, &listener, copy_network, connection, root);
@@ -216,8 +216,7 @@ fn print_report(common: &CommonArgs, report: &CopyReport) {
         print_text(&report.text());
     }
     if let Some(why) = &report.error {
-        let advice =
-            if report.resumable { "; the same command again goes on from here" } else { "" };
+        let advice = if report.resumable { "; run the same command again to resume" } else { "" };
         eprintln!("error: {why}{advice}");
     }
 }
