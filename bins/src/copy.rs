@@ -216,7 +216,8 @@ fn print_report(common: &CommonArgs, report: &CopyReport) {
         print_text(&report.text());
     }
     if let Some(why) = &report.error {
-        let advice = if report.resumable { "; run the same command again to resume" } else { "" };
+        let advice =
+            if report.resumable { "; the same command again goes on from here" } else { "" };
         eprintln!("error: {why}{advice}");
     }
 }
