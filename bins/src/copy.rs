@@ -100,7 +100,7 @@ fn accept_senders(
         };
         let peer = connection.about().peer.ip();
         if args.from.is_some_and(|only| only != peer) {
-            connection.abort("this receiver takes from another address only");
+            connection.abort("this receiver accepts another address only");
             continue;
         }
         let code = receive_one(args, interrupt, &listener, copy_network, connection, root);

@@ -113,7 +113,7 @@ impl DoctorReport {
         let verdict = match (count(Status::Fail), count(Status::Warn)) {
             (0, 0) => "Spanwire works here.".to_owned(),
             (0, warnings) => format!("Spanwire works here; {warnings} to improve."),
-            (failures, _) => format!("Spanwire cannot work here: {failures} to mend."),
+            (failures, _) => format!("Spanwire cannot work here: {failures} to fix."),
         };
         let _ = writeln!(text, "{verdict}");
         text
@@ -139,7 +139,7 @@ impl DoctorReport {
         if self.interfaces.is_empty() {
             text.push_str("  no interface but the loopback; `spanwire lab up` makes two hosts\n");
         } else {
-            text.push_str("More, with what to do: spanwire doctor --dev NAME\n");
+            text.push_str("Details and fixes: spanwire doctor --dev NAME\n");
         }
         text
     }
@@ -149,7 +149,7 @@ const AFTER_HELP: &str = "\
 Each check is ok, warn (works, but slower or not for all users) or FAIL (Spanwire cannot work), with
 the state found and a command that fixes it. Nothing is attached, bound or changed.
 
-Exit code: 1 if a check fails, else 0.";
+Exit code: 1 if Spanwire cannot work on the interface (without --dev: on any), else 0.";
 
 #[cfg(test)]
 mod tests {
@@ -177,12 +177,12 @@ mod tests {
                 DoctorReport::new(vec![Check::ok("cores", "2")], vec![interface("eth0", check)]);
             report.to_text().lines().last().map(str::to_owned)
         };
-        let said = |text: &str| Some(text.to_owned());
-        assert_eq!(verdict(Check::ok("mtu", "")), said("Spanwire works here."));
+        let expected = |text: &str| Some(text.to_owned());
+        assert_eq!(verdict(Check::ok("mtu", "")), expected("Spanwire works here."));
         let warn = Check::warn("mtu", "", "");
-        assert_eq!(verdict(warn), said("Spanwire works here; 1 to improve."));
+        assert_eq!(verdict(warn), expected("Spanwire works here; 1 to improve."));
         let fail = Check::fail("mtu", "", "");
-        assert_eq!(verdict(fail), said("Spanwire cannot work here: 1 to mend."));
+        assert_eq!(verdict(fail), expected("Spanwire cannot work here: 1 to fix."));
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn exactly_one(names: &[String]) -> Result<String, Error> {
     match names {
         [name] => Ok(name.clone()),
         [] => Err("no Ethernet interface here is up and has an address; \
-                   `spanwire doctor` says what each lacks"
+                   `spanwire doctor` shows why"
             .into()),
         several => {
             let several = several.join(", ");

@@ -91,7 +91,7 @@ fn exit(error: &LabError) -> Exit {
 
 /// Prints a report as JSON or as text. A closed pipe is no error.
 fn print<T: Serialize>(json: bool, report: &T, text: fn(&T) -> String) -> Result<(), Error> {
-    let cannot = |e: io::Error| Error::from(format!("cannot print the answer: {e}"));
+    let cannot = |e: io::Error| Error::from(format!("cannot print the report: {e}"));
     let text = if json {
         let text = serde_json::to_string_pretty(report);
         text.map_err(|e| cannot(io::Error::other(e)))? + "\n"

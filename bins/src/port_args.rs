@@ -18,7 +18,7 @@ pub(crate) struct PortArgs {
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     queue: u32,
-    /// How to attach: auto tries native zero-copy, native copy, then generic
+    /// XDP attach mode: native, copy or skb; auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     xdp: XdpPreference,
     /// Window: packets in flight; without --cc a long path needs rate x RTT, at both ends

@@ -32,7 +32,7 @@ fn warning(dev: &str, queue: u32, check: &Check) -> Option<String> {
         return None;
     }
     let fix = fix.as_ref().map(|fix| format!(" ({fix})")).unwrap_or_default();
-    let doctor = format!("`spanwire doctor --dev {dev} --queue {queue}` says more");
+    let doctor = format!("`spanwire doctor --dev {dev} --queue {queue}` has details");
     Some(format!("warning: {dev}: {found}{fix}; {doctor}"))
 }
 

@@ -88,7 +88,7 @@ impl fmt::Display for LabError {
         match self {
             Self::AlreadyUp { lab } => write!(
                 f,
-                "the lab {lab} is up already, or partly there; look with `spanwire lab status \
+                "the lab {lab} is up already, or incomplete; inspect it with `spanwire lab status \
                  --name {lab}`, remove it with `spanwire lab down --name {lab}`, or choose \
                  another --name"
             ),
@@ -112,7 +112,7 @@ impl fmt::Display for LabError {
             ),
             Self::NotOurs { namespace, device } => write!(
                 f,
-                "the namespace {namespace} holds the device {device}, which no lab made, so it is \
+                "the namespace {namespace} has the device {device}, which no lab created, so it is \
                  left alone; remove it with `ip netns delete {namespace}`, or choose another --name"
             ),
             Self::NoCommand => f.write_str("no command to run; write it after --"),

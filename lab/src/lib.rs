@@ -75,7 +75,7 @@ pub fn up(spec: &Spec, switch: Option<ReadSwitch<'_>>) -> Result<Made, LabError>
 /// denied.
 pub fn down(name: &str) -> Result<Down, LabError> {
     check_name(name)?;
-    let refused = |source| LabError::Net { doing: format!("take the lab {name} down"), source };
+    let refused = |source| LabError::Net { doing: format!("remove the lab {name}"), source };
     let dir = StateDir::of(name);
     let state = dir.read()?;
     // Check all namespaces before removing any: a foreign device prevents the whole removal.

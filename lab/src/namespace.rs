@@ -71,7 +71,7 @@ impl LabNamespace {
                 return Ok(Some(Self { name: name.to_owned(), ns: None, devices: Vec::new() }));
             }
             Err(source) => {
-                let doing = format!("take the lab {lab} down");
+                let doing = format!("remove the lab {lab}");
                 return Err(LabError::Net { doing, source });
             }
         };
@@ -102,7 +102,7 @@ fn lab_devices(
     expected: &[String],
 ) -> Result<Vec<String>, LabError> {
     let links = Netlink::open_in(ns).and_then(|mut netlink| netlink.links()).map_err(|source| {
-        LabError::Net { doing: format!("look at the namespace {namespace}"), source }
+        LabError::Net { doing: format!("inspect the namespace {namespace}"), source }
     })?;
     let mut found = Vec::new();
     for link in links {

@@ -100,9 +100,9 @@ mod tests {
         let other = Process { started: process.started + 1, ..process };
         assert!(process.is_running() && !other.is_running());
         assert!(!other.end(Duration::from_secs(5)).expect("nothing to do"));
-        assert!(process.is_running(), "a number used again is another process");
+        assert!(process.is_running(), "a reused PID is another process");
         assert!(process.end(Duration::from_secs(5)).expect("ours"));
-        assert!(!process.is_running(), "ended, though nobody has waited for it");
+        assert!(!process.is_running(), "a zombie counts as ended");
         child.wait().expect("our child");
         assert!(!process.end(Duration::from_secs(5)).expect("nothing to do"));
     }

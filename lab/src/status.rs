@@ -116,7 +116,7 @@ impl HostStatus {
     fn read(host: &str, namespace: String) -> Result<Self, LabError> {
         let host = host.to_owned();
         let refused =
-            |source| LabError::Net { doing: format!("look at the namespace {namespace}"), source };
+            |source| LabError::Net { doing: format!("inspect the namespace {namespace}"), source };
         let ns = match NetNs::open_named(&namespace) {
             Ok(ns) => ns,
             Err(e) if matches!(e.kind(), NetErrorKind::NotFound | NetErrorKind::Invalid) => {
@@ -182,7 +182,7 @@ impl LinkStatus {
 /// meanwhile, or that this one may not inspect, are left out.
 pub(crate) fn processes_in(ns: &NetNs) -> Result<Vec<u32>, LabError> {
     let inode = ns.inode().map_err(|source| LabError::Net {
-        doing: "look for processes in the lab".to_owned(),
+        doing: "find the processes of the lab".to_owned(),
         source,
     })?;
     let mut processes = Vec::new();

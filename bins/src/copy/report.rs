@@ -63,7 +63,7 @@ impl CopyReport {
     #[must_use]
     pub fn of(session: &Session, took: Duration, peer: String, counters: &[(String, u64)]) -> Self {
         let (progress, ledger) = (&session.progress, session.ledger());
-        let end = session.outcome().unwrap_or(End::Failed("it never ended".into()));
+        let end = session.outcome().unwrap_or(End::Failed("the session did not end".into()));
         let complete = end == End::Complete;
         let failed = ledger.failed;
         let error = match (&end, failed) {

@@ -110,7 +110,7 @@ fn up__status_down_and_again() {
         assert_eq!(report.removed, CABLE_HOSTS.map(|host| namespace(&lab.0, host)));
         assert_eq!(lab.present().len(), 0);
     }
-    let report = down(&lab.0).expect("nothing there is fine");
+    let report = down(&lab.0).expect("a missing lab is no error");
     assert_eq!(report.removed, Vec::<String>::new());
 }
 
@@ -140,7 +140,7 @@ fn down__removes_an_incomplete_lab() {
     let lab = Lab::new();
     let [a, _] = CABLE_HOSTS.map(|host| namespace(&lab.0, host));
     NetNs::create_named(&a).expect("privileged");
-    let error = lab.up(&[]).expect_err("partly there");
+    let error = lab.up(&[]).expect_err("incomplete");
     assert!(matches!(error, LabError::AlreadyUp { .. }), "{error}");
     assert_eq!(lab.present(), [a.as_str()]);
     assert_eq!(down(&lab.0).expect("privileged").removed, [a]);

@@ -76,7 +76,7 @@ pub(super) fn status(lab: &LabStatus) -> String {
     let state = if lab.up {
         "up"
     } else if lab.switch.is_some() || lab.hosts.iter().any(|host| host.present) {
-        "partly there"
+        "incomplete"
     } else {
         "not up"
     };

@@ -37,7 +37,8 @@ pub(super) enum PerfCommand {
 /// Arguments of both ends.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct CommonArgs {
-    /// Network interface [default: that of the route to the server; for a server the only one]
+    /// Network interface [default: that of the route to the server; for a server the only one that
+    /// is up and has an address]
     #[arg(long)]
     dev: Option<String>,
     #[command(flatten)]

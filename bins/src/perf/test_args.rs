@@ -71,7 +71,7 @@ pub(super) struct TestArgs {
     /// Local ACK timeout: 4.096 us * 2^N [default: 14]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=31))]
     pub(super) timeout: Option<u8>,
-    /// Retransmissions without progress before giving up [default: 7]
+    /// Retry limit: retransmissions without progress before the queue pair fails [default: 7]
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=7))]
     pub(super) retry: Option<u8>,
     /// perftest: messages on each queue pair [default: 1000; 5000 to write without --lat]

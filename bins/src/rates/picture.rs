@@ -127,7 +127,7 @@ mod tests {
         for words in shown {
             assert!(svg.contains(words), "{words}");
         }
-        assert!(!svg.contains("Marked"), "nobody knows");
+        assert!(!svg.contains("Marked"), "no run reports marks");
         let sheet =
             Sheet { title: "", runs: &runs, samples: &samples, zero_unix_s: 100.0, end_s: 1.5 };
         let series = sheet.series(|p| Some(p.gbps));

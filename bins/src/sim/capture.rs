@@ -106,7 +106,7 @@ fn find(topology: &Topology, name: Option<&str>) -> Result<(LinkId, LinkId), Str
         return directions
             .first()
             .map(|(direction, _)| pair_of(*direction))
-            .ok_or("it has no link".to_owned());
+            .ok_or("the topology has no link".to_owned());
     };
     let node = |plug: Plug| topology.name(plug.node);
     let short = |ends: &[Plug; 2]| ends.map(node).join("-");
@@ -218,10 +218,10 @@ mod tests {
         let (outward, inward) = find(&topology(), Some("a-b")).expect("it is there");
         let mut capture = Capture::new(writer, outward, inward);
         world().run(Time::MAX, 1_000, &mut capture);
-        assert_eq!(capture.finish().expect("a vector takes all"), 3);
+        assert_eq!(capture.finish().expect("writing to a vector cannot fail"), 3);
         let mut read = spanwire_pcap::Capture::new(&file[..]).expect("it is a capture");
         let mut lengths = Vec::new();
-        while let Some(record) = read.next_record().expect("it is whole") {
+        while let Some(record) = read.next_record().expect("it is complete") {
             lengths.push((record.bytes.len(), record.original_len));
         }
         lengths.sort_unstable();

@@ -48,10 +48,10 @@ pub(super) struct SweepReport {
 pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
-        return Err("loss-sweep is many runs: --pcap, --samples and --flows are of one".into());
+        return Err("loss-sweep is many runs: --pcap, --samples and --flows need one run".into());
     }
     if args.seeds.is_some() {
-        return Err("loss-sweep is many runs from one seed: --seeds is of other scenarios".into());
+        return Err("loss-sweep runs from one seed: --seeds is for other scenarios".into());
     }
     let of = LossSweep::new(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
     let report = simulate(args, chosen.seed, &of)?;

@@ -101,7 +101,7 @@ struct Summary {
 pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
-        return Err("--seeds is many runs: --pcap, --samples and --flows are of one".into());
+        return Err("--seeds is many runs: --pcap, --samples and --flows need a single run".into());
     }
     let end = chosen.seed.checked_add(seeds.get()).ok_or("there are not as many seeds")?;
     let (_, parameters) = prepare(chosen)?;

@@ -208,7 +208,7 @@ impl Change {
 
     /// The error for a queue that does not exist in a port with `count` queues.
     pub(super) fn no_such_queue(&self, count: usize) -> KeyError {
-        KeyError::new(&self.at, format!("is not there; the port has {count} queues, from queues.0"))
+        KeyError::new(&self.at, format!("does not exist; there are {count} queues, from queues.0"))
     }
 
     /// True if the change names the port's only queue (`queue` instead of `queues.N`).

@@ -177,7 +177,7 @@ impl SwitchReport {
         let under_way = &self.in_flight;
         let _ = writeln!(
             text,
-            "  under way {} frames {}, at most {}; {} lost for want of budget_bytes",
+            "  under way {} frames {}, at most {}; {} dropped by the limit budget_bytes",
             under_way.in_flight_pkts,
             bytes(under_way.in_flight_bytes),
             bytes(under_way.max_in_flight_bytes),
@@ -240,7 +240,7 @@ fn add_up(value: &serde_json::Value, sums: &mut Vec<(String, u64)>) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
+#[expect(clippy::cast_precision_loss, reason = "a figure of a report")]
 fn mbps(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / 1e6 / seconds } else { 0.0 }
 }

@@ -29,7 +29,7 @@ pub struct RunArgs {
     /// Control socket for `spanwire switch ctl`; created at the start, removed at the end
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// How to attach: auto tries native zero-copy, native copy, then generic
+    /// XDP attach mode: native, copy or skb; auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     xdp: XdpPreference,
     /// Polling: busy spins all the time, adaptive sleeps until a frame arrives or is due

@@ -121,7 +121,7 @@ fn port_of(name: &str, names: &[String]) -> Result<PortId, KeyError> {
     let id = found.and_then(|n| u8::try_from(n).ok()).and_then(PortId::new);
     id.ok_or_else(|| {
         let known = names.join(", ");
-        KeyError::new(format!("port.{name}"), format!("is not there; the ports are {known}"))
+        KeyError::new(format!("port.{name}"), format!("does not exist; the ports are {known}"))
     })
 }
 
