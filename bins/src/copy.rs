@@ -14,7 +14,7 @@ use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
 use report::{CopyReport, Speedometer};
 use spanwire_copy::dest::DestDir;
 use spanwire_copy::session::{End, Session};
-use spanwire_copy::{receive, send, talk, walk};
+use spanwire_copy::{connection, receive, send, walk};
 use spanwire_host::fabric::Error;
 use spanwire_stream::{About, Connection, Listener};
 use std::io::{IsTerminal, Write};
@@ -87,7 +87,7 @@ fn take_senders(
     root: &Arc<DestDir>,
 ) -> Result<Exit, Error> {
     let common = &args.common;
-    let listener = at_work.network.listen(args.port, talk::options(common.mode));
+    let listener = at_work.network.listen(args.port, connection::options(common.mode));
     let listener = listener.map_err(|e| format!("TCP port {} of {dev}: {e}", args.port))?;
     if !common.json && !common.quiet {
         let mode = at_work.xdp_mode.unwrap_or("-");

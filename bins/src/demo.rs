@@ -11,7 +11,7 @@ use serde::Serialize;
 use spanwire_base::{Dur, Time};
 use spanwire_host::fabric::{Attachment, Error, Fabric, Wrap};
 use spanwire_host::oob::{Job, JobKind, Oob, Op};
-use spanwire_host::station::Station;
+use spanwire_host::runner::JobRunner;
 use spanwire_host::text::bytes;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
@@ -161,15 +161,15 @@ fn converse<G, H>(
         let serving = scope.spawn(move || -> Result<(), Error> {
             pin(1)?;
             let (attachment, ip, _entered) = server()?;
-            let mut station = Station::new(attachment, ip, polling)?;
+            let mut station = JobRunner::new(attachment, ip, polling)?;
             station.set_transfer_bytes_max(args.mib << 20);
             station.serve(server_oob, || interrupt.is_set(), |_| {})
         });
         let asking = scope.spawn(move || -> Result<DemoReport, Error> {
             pin(0)?;
             let (attachment, ip, _entered) = client()?;
-            let mut station = Station::new(attachment, ip, polling)?;
-            station.meet(&mut client_oob)?;
+            let mut station = JobRunner::new(attachment, ip, polling)?;
+            station.handshake(&mut client_oob)?;
             conduct(args, interrupt, &mut station, &mut client_oob)
         });
         // A panic in a worker is a bug: let it be seen as one.
@@ -187,7 +187,7 @@ fn converse<G, H>(
 fn conduct(
     args: &DemoArgs,
     interrupt: &Interrupt,
-    station: &mut Station,
+    station: &mut JobRunner,
     oob: &mut Oob,
 ) -> Result<DemoReport, Error> {
     let (fabric, xdp_mode) = (station.attachment().fabric, station.attachment().xdp_mode);

@@ -3,8 +3,8 @@
 //! An error that has a code of its own is a [`Failed`], or one of the error types that [`Exit::of`]
 //! knows; every other error ends with [`Exit::Failure`].
 
+use spanwire_copy::connection::NotBegun;
 use spanwire_copy::session::End;
-use spanwire_copy::talk::NotBegun;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::OobError;
 use spanwire_host::oob::perftest::PerftestError;

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use socket2::{Domain, Socket, Type};
 use spanwire_copy::chunk::{ChunkHeader, FIRST, HEADER_BYTES};
 use spanwire_copy::message::{PROTOCOL, Sha256Hex};
-use spanwire_copy::{DEFAULT_PORT, talk};
+use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_io::net::NetNs;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::fabric::{Attachment, Wrap};
@@ -34,10 +34,10 @@ impl Stranger {
         let run = || {
             let wrap = Wrap::default();
             let attachment = Attachment::xdp("sw0", 0, XdpPreference::Auto, &wrap).unwrap();
-            let config = talk::limits().validate().unwrap();
+            let config = connection::limits().validate().unwrap();
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             let network = Network::over(attachment, "sw0", options).unwrap();
-            let connection = network.connect(to, &talk::options(ModeChoice::Auto)).unwrap();
+            let connection = network.connect(to, &connection::options(ModeChoice::Auto)).unwrap();
             let mut stranger = Self { connection, heard: String::new() };
             let declared =
                 json!({"type": "request", "bytes": 8_u64 << 30, "files": 9, "roots": []});

@@ -10,7 +10,7 @@ use spanwire_base::Dur;
 use spanwire_host::dial::{address, dial};
 use spanwire_host::fabric::{self, Error};
 use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
-use spanwire_host::station::{Sending, Station};
+use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
@@ -143,7 +143,7 @@ impl CommonArgs {
     }
 
     /// The worker these arguments describe, at address `ip`.
-    pub(super) fn station(&self, ip: IpAddr) -> Result<Station, Error> {
+    pub(super) fn station(&self, ip: IpAddr) -> Result<JobRunner, Error> {
         if let Some(core) = self.port.core {
             affinity::pin(core)?;
         }
@@ -161,7 +161,7 @@ impl CommonArgs {
             balance: self.port.balance()?,
         };
         let attachment = self.port.attach(self.dev(), self.faults()?)?;
-        let mut station = Station::with_config(attachment, ip, polling, config)?;
+        let mut station = JobRunner::with_config(attachment, ip, polling, config)?;
         station.set_sending(sending);
         Ok(station)
     }
@@ -200,7 +200,7 @@ impl ClientArgs {
     }
 
     /// The job to ask for.
-    pub(super) fn job(&self, station: &Station) -> Result<Job, Error> {
+    pub(super) fn job(&self, station: &JobRunner) -> Result<Job, Error> {
         let duration_ms = milliseconds(self.seconds.unwrap_or(5.0))?;
         let TestArgs { lat, depth, .. } = self.test;
         let kind = match (self.transfer, lat) {
@@ -224,7 +224,7 @@ impl ClientArgs {
     ///
     /// # Errors
     /// The path does not carry what `--mtu` says, or it is no path MTU.
-    fn path_mtu(&self, station: &Station) -> Result<u32, Error> {
+    fn path_mtu(&self, station: &JobRunner) -> Result<u32, Error> {
         let largest = station.path_mtu(None);
         let Some(wanted) = self.test.mtu else { return Ok(largest) };
         if Mtu::from_bytes(wanted).is_none() {

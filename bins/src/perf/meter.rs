@@ -5,7 +5,7 @@ use crate::report::{say, seconds};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
 use spanwire_host::initiator::Progress;
-use spanwire_host::station::{FlowRow, Flows};
+use spanwire_host::runner::{FlowRow, Flows};
 use spanwire_host::text::bytes;
 
 /// What moved between two times, and how its flows did.
@@ -118,7 +118,7 @@ const INTERVALS_MAX: usize = 86_400;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_host::station::Shares;
+    use spanwire_host::runner::Shares;
 
     fn flow() -> FlowRow {
         FlowRow {

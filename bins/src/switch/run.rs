@@ -9,7 +9,7 @@ use crate::report::say;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
-use spanwire_host::control::{Asked, Control, Reply, Request};
+use spanwire_host::control::{Control, PendingRequest, Reply, Request};
 use spanwire_host::fabric::{Error, interface};
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
@@ -153,7 +153,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer(&mut self, asked: Asked) {
+    fn answer(&mut self, asked: PendingRequest) {
         let reply = match &asked.request {
             Request::Show {} => {
                 let report = self.report();
