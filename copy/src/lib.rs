@@ -11,7 +11,7 @@
 //! | | files | messages |
 //! |---|---|---|
 //! | sender | [`source`] | [`send`], fed by [`walk`] |
-//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`connection`] demultiplexes |
+//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`connection`] sorts |
 //!
 //! [`session`] is the state that the threads of one copy share.
 #![forbid(unsafe_code)]

@@ -2,9 +2,9 @@
 //! I/O and no clock; applications copy the data.
 //!
 //! [`Opening`] is a channel whose peer is not known yet. A [`Channel`] handles completions
-//! ([`Channel::handle_completions`]), actions of its application ([`Channel::handle_application`]), and
-//! the end of the side connection ([`Channel::handle_peer_left`]). Each returns the resulting
-//! state.
+//! ([`Channel::handle_completions`]), actions of its application
+//! ([`Channel::handle_application`]), and the end of the side connection
+//! ([`Channel::handle_peer_left`]). Each returns the resulting state.
 
 mod objects;
 mod opening;
