@@ -4,7 +4,7 @@ use crate::quiet::{StealWatch, Stolen};
 use crate::sample::{Error, Latency, Rate, Reading, Sample};
 use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_host::oob::{Job, JobKind, ModeChoice, Oob, Op};
-use spanwire_host::station::{JobReport, Station};
+use spanwire_host::runner::{JobReport, JobRunner};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::net::{Host, TwoHosts};
@@ -40,7 +40,7 @@ pub(crate) fn exchange(
     hosts: &TwoHosts,
     cores: [usize; 2],
     job: Job,
-    client: impl FnOnce(&Host) -> Result<Station, Error> + Send,
+    client: impl FnOnce(&Host) -> Result<JobRunner, Error> + Send,
 ) -> Result<(JobReport, u64, [Stolen; 2]), Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
     let (client_result, server_result) = std::thread::scope(|scope| {
@@ -57,7 +57,7 @@ pub(crate) fn exchange(
             affinity::pin(cores[0])?;
             let _entered = hosts.a.ns.enter()?;
             let mut station = client(&hosts.a)?;
-            station.meet(&mut client_oob)?;
+            station.handshake(&mut client_oob)?;
             let watch = StealWatch::start()?;
             let report = station.run(&mut client_oob, job, |_| false)?;
             let stolen = watch.end()?;
@@ -81,13 +81,13 @@ pub(crate) fn attachment(host: &Host) -> Result<Attachment, Error> {
     Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())
 }
 
-fn station(host: &Host) -> Result<Station, Error> {
+fn station(host: &Host) -> Result<JobRunner, Error> {
     station_on(attachment(host)?, host)
 }
 
 /// A station on `host` that spins, in RC mode.
-pub(crate) fn station_on(attachment: Attachment, host: &Host) -> Result<Station, Error> {
-    let mut station = Station::new(attachment, host.v4.into(), Polling::Busy)?;
+pub(crate) fn station_on(attachment: Attachment, host: &Host) -> Result<JobRunner, Error> {
+    let mut station = JobRunner::new(attachment, host.v4.into(), Polling::Busy)?;
     // RC, for comparison with raw packets of the same payload.
     station.set_mode(ModeChoice::Rc, None);
     Ok(station)
@@ -111,7 +111,7 @@ fn reading(report: &JobReport, retransmitted: u64) -> Reading {
     })
 }
 
-fn retransmitted(station: &Station) -> u64 {
+fn retransmitted(station: &JobRunner) -> u64 {
     let counters = station.counters();
     let found = counters.iter().find(|(name, _)| name == RETRANSMITTED);
     found.map_or(0, |(_, n)| *n)

@@ -15,7 +15,7 @@ use crate::stats::Spread;
 use serde::Serialize;
 use spanwire_base::{Rate, Time};
 use spanwire_cc::Algorithm;
-use spanwire_host::station::Sending;
+use spanwire_host::runner::Sending;
 use spanwire_io::net::{LabConfig, TwoHosts};
 use spanwire_transport::CongestionControl;
 use std::collections::BTreeMap;

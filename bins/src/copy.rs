@@ -14,7 +14,7 @@ use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
 use report::{CopyReport, RateMeter};
 use spanwire_copy::dest::DestDir;
 use spanwire_copy::session::{End, Session};
-use spanwire_copy::{receive, send, talk, walk};
+use spanwire_copy::{connection, receive, send, walk};
 use spanwire_host::fabric::Error;
 use spanwire_stream::{About, Connection, Listener};
 use std::io::{IsTerminal, Write};

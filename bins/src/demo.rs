@@ -12,7 +12,7 @@ use serde::Serialize;
 use spanwire_base::{Dur, Time};
 use spanwire_host::fabric::{Attachment, Error, Fabric, Wrap};
 use spanwire_host::oob::{Job, JobKind, Oob, Op};
-use spanwire_host::station::Station;
+use spanwire_host::runner::JobRunner;
 use spanwire_host::text::bytes;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
@@ -168,7 +168,7 @@ fn run_hosts<G, H>(
         let server_thread = scope.spawn(move || -> Result<(), Error> {
             pin(1)?;
             let (attachment, ip, _entered) = server()?;
-            let mut station = Station::new(attachment, ip, polling)?;
+            let mut station = JobRunner::new(attachment, ip, polling)?;
             station.set_transfer_bytes_max(args.mib << 20);
             station.serve(server_oob, || interrupt.is_set(), |_| {})
         });
@@ -194,7 +194,7 @@ fn run_hosts<G, H>(
 fn run_jobs(
     args: &DemoArgs,
     interrupt: &Interrupt,
-    station: &mut Station,
+    station: &mut JobRunner,
     oob: &mut Oob,
 ) -> Result<DemoReport, Error> {
     let (fabric, xdp_mode) = (station.attachment().fabric, station.attachment().xdp_mode);

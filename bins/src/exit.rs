@@ -3,8 +3,8 @@
 //! An error with its own code is a [`Failed`], or one of the error types that [`Exit::of`] knows.
 //! All other errors exit with [`Exit::Failure`].
 
+use spanwire_copy::connection::NotBegun;
 use spanwire_copy::session::End;
-use spanwire_copy::talk::NotBegun;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::OobError;
 use spanwire_host::oob::perftest::PerftestError;

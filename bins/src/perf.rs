@@ -20,7 +20,7 @@ use report::{ClientReport, text};
 use spanwire_host::dial::listen;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::Oob;
-use spanwire_host::station::{Event, Room, Served};
+use spanwire_host::runner::{Acceptor, Event, Served};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr, TcpListener};
 use test_args::OobKind;
@@ -62,7 +62,7 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     if args.test.any_address {
         station.take_any_address();
     }
-    let mut room = Room::new(listen_on(common, port)?, args.test.address);
+    let mut room = Acceptor::new(listen_on(common, port)?, args.test.address);
     if !common.json {
         let mode = station.attachment().xdp_mode.unwrap_or("-");
         print_text(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
@@ -70,13 +70,13 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     while !interrupt.is_set() {
         let (guest, end) = match room.next(&mut station)? {
             None => continue,
-            Some(Event::Gone(guest, end)) => (guest, end),
-            Some(Event::Asks(mut guest, request)) => {
+            Some(Event::Closed(guest, end)) => (guest, end),
+            Some(Event::Request(mut guest, request)) => {
                 match station.serve_request(&mut guest, &request, &|| interrupt.is_set()) {
                     Ok(served) => {
                         print_served(common, guest.address(), &served);
                         if served.complete {
-                            room.take_back(guest);
+                            room.put_back(guest);
                             continue;
                         }
                         (guest, Ok(()))
@@ -119,7 +119,7 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         station.take_any_address();
     }
     let mut oob = Oob::tcp(stream)?;
-    station.meet(&mut oob)?;
+    station.handshake(&mut oob)?;
     let job = args.job(&station).map_err(usage)?;
     if !common.json {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use spanwire_base::Dur;
 use spanwire_host::oob::{Job, JobKind, Op};
-use spanwire_host::station::JobReport;
+use spanwire_host::runner::JobReport;
 use spanwire_host::text::bytes;
 use spanwire_transport::Agreed;
 use std::fmt::Write as _;

@@ -11,13 +11,14 @@
 //! | | files | messages |
 //! |---|---|---|
 //! | sender | [`source`] | [`send`], fed by [`walk`] |
-//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`talk`] demultiplexes |
+//! | receiver | [`sink`], into [`partial`] | [`receive`], with [`dest`]; [`connection`] sorts |
 //!
 //! [`session`] is the state that the threads of one copy share.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod chunk;
+pub mod connection;
 pub mod dest;
 pub mod existing;
 pub mod gaps;
@@ -30,7 +31,6 @@ pub mod send;
 pub mod session;
 pub mod sink;
 pub mod source;
-pub mod talk;
 #[cfg(test)]
 mod testing;
 pub mod walk;

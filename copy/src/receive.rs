@@ -1,5 +1,6 @@
 //! The receiver of copies: it serves one sender at a time.
 
+use crate::connection::{Queues, ReceiveHalf, SENDER_REPLY_TIMEOUT, SendHalf, unexpected};
 use crate::dest::{DEPTH_MAX, DestDir};
 use crate::existing::{Comparison, Existing, Named, Outcome, hashing_time};
 use crate::grant::Grant;
@@ -11,7 +12,6 @@ use crate::row::FileRow;
 use crate::send::run_part;
 use crate::session::{End, LOOK_EVERY, Session};
 use crate::sink::{FileWork, Sink, Work};
-use crate::talk::{Queues, ReceiveHalf, SENDER_REPLY_TIMEOUT, SendHalf, unexpected};
 use spanwire_host::fabric::Error;
 use spanwire_host::text::bytes;
 use spanwire_stream::Connection;

@@ -1,10 +1,10 @@
 //! The sender of copies: it sends entries, and the data that the receiver requests.
 
+use crate::connection::{CHUNK_BYTES, RECEIVER_REPLY_TIMEOUT, ReceiveHalf, SendHalf, unexpected};
 use crate::message::{Accept, Entry, EntryKind, Message, Name, Request};
 use crate::row::FileRow;
 use crate::session::{End, LOOK_EVERY, Session};
 use crate::source::{FileReader, Job, Notes, Wish};
-use crate::talk::{CHUNK_BYTES, RECEIVER_REPLY_TIMEOUT, ReceiveHalf, SendHalf, unexpected};
 use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;

@@ -1,13 +1,13 @@
 //! The writer of the receiver: it writes chunks to files.
 
 use crate::chunk::{ABORT, ChunkHeader, FIRST, LAST};
+use crate::connection::SendHalf;
 use crate::dest::DestDir;
 use crate::existing::Named;
 use crate::message::{Message, Mtime, Sha256Hex, printable};
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::session::{End, LOOK_EVERY, Session};
-use crate::talk::SendHalf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};

@@ -1,6 +1,6 @@
 //! Fixtures of the tests of copy.
 
-use crate::talk;
+use crate::connection;
 use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_stream::{Connection, Listener, ModeChoice, Network, NetworkOptions};
 use std::net::SocketAddr;
@@ -40,18 +40,19 @@ impl Wire {
     pub(crate) fn new() -> Self {
         let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
         let networks = [a, b].map(|attachment| {
-            let config = talk::limits().validate().unwrap();
+            let config = connection::limits().validate().unwrap();
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             Network::over(attachment, "lo", options).unwrap()
         });
-        let listener = networks[0].listen(0, talk::options(ModeChoice::Auto)).unwrap();
+        let listener = networks[0].listen(0, connection::options(ModeChoice::Auto)).unwrap();
         Self { networks, listener }
     }
 
     /// A connected receiver and sender.
     pub(crate) fn pair(&mut self) -> (Connection, Connection) {
         let address = SocketAddr::new([127, 0, 0, 1].into(), self.listener.local_addr().port());
-        let theirs = self.networks[1].connect(address, &talk::options(ModeChoice::Auto)).unwrap();
+        let theirs =
+            self.networks[1].connect(address, &connection::options(ModeChoice::Auto)).unwrap();
         (self.listener.accept().unwrap(), theirs)
     }
 }

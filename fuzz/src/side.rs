@@ -6,7 +6,7 @@ use spanwire_host::oob::perftest::{Keys, cycle_buffer_from, mtu_from, version_fr
 use spanwire_host::oob::{
     Coding, Congestion, Message, OobError, Request, read, read_balance, settle,
 };
-use spanwire_host::station::job_bytes;
+use spanwire_host::runner::job_bytes;
 use spanwire_transport::{Agreed, Config, Mtu, Offer};
 
 /// Interprets all but the first two bytes of `data` as input of an unauthenticated peer. The first

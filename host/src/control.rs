@@ -42,7 +42,7 @@ pub struct Reply {
 
 /// A pending request.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingRequest {
     /// The request.
     pub request: Request,
     reply: SyncSender<Reply>,
@@ -52,10 +52,10 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    asked: Receiver<Asked>,
+    asked: Receiver<PendingRequest>,
 }
 
-impl Asked {
+impl PendingRequest {
     /// Sends the reply. An error means that the client has closed its connection, and is ignored.
     pub fn answer(self, reply: Reply) {
         let _ = self.reply.send(reply);
@@ -95,7 +95,7 @@ impl Control {
 
     /// The next request, if one is pending. If none is, the cost is one poll of a channel.
     #[must_use]
-    pub fn poll(&self) -> Option<Asked> {
+    pub fn poll(&self) -> Option<PendingRequest> {
         self.asked.try_recv().ok()
     }
 }
@@ -144,7 +144,7 @@ fn clear(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-fn serve(stream: &UnixStream, requests: &SyncSender<Asked>) -> io::Result<()> {
+fn serve(stream: &UnixStream, requests: &SyncSender<PendingRequest>) -> io::Result<()> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let line = read_line(stream, REQUEST_BYTES_MAX)?;
@@ -158,10 +158,10 @@ fn serve(stream: &UnixStream, requests: &SyncSender<Asked>) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-fn forward(request: Request, requests: &SyncSender<Asked>) -> io::Result<Reply> {
+fn forward(request: Request, requests: &SyncSender<PendingRequest>) -> io::Result<Reply> {
     let (reply, answer) = sync_channel(1);
     let ended = || io::Error::other("the switch has ended");
-    requests.send(Asked { request, reply }).map_err(|_| ended())?;
+    requests.send(PendingRequest { request, reply }).map_err(|_| ended())?;
     answer.recv_timeout(TIMEOUT).map_err(|_| ended())
 }
 

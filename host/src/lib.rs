@@ -13,7 +13,7 @@
 //! | [`worker`] | a thread with engine, port and application, and the commands of other threads |
 //! | [`paths`] | the paths of a queue pair |
 //! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
-//! | [`station`] | a worker that runs jobs of `perf` and `demo`, as client or server |
+//! | [`runner`] | a worker that runs jobs of `perf` and `demo`, as client or server |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
 //! | [`window`] | engine and port for a window of a given width |
 //! | [`control`] | the control socket of a running switch |
@@ -34,10 +34,10 @@ pub mod modes;
 pub mod oob;
 pub mod paths;
 pub mod queue_pair;
+pub mod runner;
 pub mod seed;
 pub mod side;
 pub mod socket;
-pub mod station;
 pub mod target;
 pub mod text;
 pub mod window;

@@ -214,7 +214,7 @@ impl Work for Channels {
                 let _ = reply.send(self.connect(*params, endpoint));
             }
             Command::Keep(id, side) if self.channel(id).is_some() => {
-                self.side_thread.keep(id, side)
+                self.side_thread.keep(id, side);
             }
             // The channel has ended meanwhile; dropping its side connection closes it.
             Command::Keep(..) => {}

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use socket2::{Domain, Socket, Type};
 use spanwire_copy::chunk::{ChunkHeader, FIRST, HEADER_BYTES};
 use spanwire_copy::message::{PROTOCOL, Sha256Hex};
-use spanwire_copy::{DEFAULT_PORT, talk};
+use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_io::net::NetNs;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::fabric::{Attachment, Wrap};
@@ -34,7 +34,7 @@ impl Stranger {
         let run = || {
             let wrap = Wrap::default();
             let attachment = Attachment::xdp("sw0", 0, XdpPreference::Auto, &wrap).unwrap();
-            let config = talk::limits().validate().unwrap();
+            let config = connection::limits().validate().unwrap();
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             let network = Network::over(attachment, "sw0", options).unwrap();
             let connection = network.connect(to, &talk::options(ModeChoice::Auto)).unwrap();

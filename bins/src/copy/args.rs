@@ -5,7 +5,7 @@ use crate::interface;
 use crate::path_report::PathsReport;
 use crate::port_args::{self, PortArgs, ppm};
 use spanwire_copy::grant::Grant;
-use spanwire_copy::{DEFAULT_PORT, talk};
+use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_host::dial::address;
 use spanwire_host::fabric::Error;
 use spanwire_io::fault::FaultConfig;
@@ -163,7 +163,7 @@ impl ReceiveArgs {
             max_connections_per_peer: max_half_open_per_peer.saturating_add(8).min(1000),
             max_half_open_per_peer: max_half_open_per_peer.min(max_half_open),
             handshake_timeout,
-            ..talk::limits()
+            ..connection::limits()
         };
         self.common.network(dev, &limits)
     }
@@ -196,8 +196,8 @@ impl SendArgs {
         // Check the interface first: a wrong name is the likelier mistake.
         let ifindex = spanwire_host::fabric::interface(&dev)?.ifindex;
         let address = address(ip, port, ifindex);
-        let network = self.common.network(&dev, &talk::limits())?;
-        match network.network.connect(address, &talk::options(self.common.mode)) {
+        let network = self.common.network(&dev, &connection::limits())?;
+        match network.network.connect(address, &connection::options(self.common.mode)) {
             Ok(connection) => Ok((network, connection)),
             Err(why) => {
                 // Release the interface: the next address may use it as well.

@@ -10,7 +10,7 @@ use spanwire_base::Dur;
 use spanwire_host::dial::{address, dial};
 use spanwire_host::fabric::{self, Error};
 use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
-use spanwire_host::station::{Sending, Station};
+use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
@@ -162,7 +162,7 @@ impl CommonArgs {
             balance: self.port.balance()?,
         };
         let attachment = self.port.attach(self.dev(), self.faults()?)?;
-        let mut station = Station::with_config(attachment, ip, polling, config)?;
+        let mut station = JobRunner::with_config(attachment, ip, polling, config)?;
         station.set_sending(sending);
         Ok(station)
     }

@@ -5,7 +5,7 @@ use crate::report::{print_text, seconds};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
 use spanwire_host::initiator::Progress;
-use spanwire_host::station::{FlowRow, Flows};
+use spanwire_host::runner::{FlowRow, Flows};
 use spanwire_host::text::bytes;
 
 /// Data transferred in an interval, and the state of its flows.
@@ -119,7 +119,7 @@ const INTERVALS_MAX: usize = 86_400;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_host::station::Shares;
+    use spanwire_host::runner::Shares;
 
     fn flow() -> FlowRow {
         FlowRow {

@@ -10,7 +10,7 @@ use crate::signals::Interrupt;
 use spanwire_host::dial::accept;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::perftest::{Exchange, PerftestError, Report, Test};
-use spanwire_host::station::{PerftestOutcome, PerftestPeer, STOP_SEEN_WITHIN, Station};
+use spanwire_host::runner::{JobRunner, PerftestOutcome, PerftestPeer, STOP_SEEN_WITHIN};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -95,7 +95,7 @@ fn print_served(
     peer: IpAddr,
     test: &Test,
     outcome: &PerftestOutcome,
-    station: &Station,
+    station: &JobRunner,
 ) {
     let PerftestOutcome { report, peer: peer_info, path_mtu, messages, complete } = outcome;
     let rows: Vec<PerfRow> = report.iter().map(PerfRow::of).collect();

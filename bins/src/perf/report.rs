@@ -10,7 +10,7 @@ use serde::Serialize;
 use spanwire_base::Time;
 use spanwire_host::initiator::Failure;
 use spanwire_host::oob::Congestion;
-use spanwire_host::station::{FlowRow, JobReport, PerftestPeer, Station};
+use spanwire_host::runner::{FlowRow, JobReport, JobRunner, PerftestPeer};
 use spanwire_host::text::bytes;
 use spanwire_transport::{Agreed, WcStatus};
 use std::time::UNIX_EPOCH;
@@ -68,7 +68,7 @@ impl ClientReport {
     pub(super) fn of(
         args: &ClientArgs,
         report: &JobReport,
-        station: &Station,
+        station: &JobRunner,
         meter: Meter,
     ) -> Self {
         let transfer = args.transfer.map(|_| TransferRow::of(report));

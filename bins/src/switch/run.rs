@@ -9,7 +9,7 @@ use crate::report::print_text;
 use crate::signals::Interrupt;
 use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
-use spanwire_host::control::{Asked, Control, Reply, Request};
+use spanwire_host::control::{Control, PendingRequest, Reply, Request};
 use spanwire_host::fabric::{Error, interface};
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;

@@ -1,7 +1,7 @@
 use super::*;
+use crate::connection::ReceiveHalf;
 use crate::message::Name;
 use crate::partial::Partial;
-use crate::talk::ReceiveHalf;
 use crate::testing::{TempDir, Wire};
 use sha2::{Digest, Sha256};
 use std::fs;

@@ -1,7 +1,7 @@
 //! The acceptor of a server: its listener, and the clients that are not being served. One client is
 //! served at a time; a silent client must not keep others out.
 
-use super::{ClientPoll, Guest, Station};
+use super::{ClientPoll, JobRunner, PendingClient};
 use crate::dial::accept;
 use crate::fabric::Error;
 use crate::oob::{Oob, Request};
@@ -11,36 +11,36 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// A listener and its pending clients.
-pub struct Room {
+pub struct Acceptor {
     listener: TcpListener,
     /// In the order in which they are polled.
-    guests: VecDeque<Guest>,
+    clients: VecDeque<PendingClient>,
     address: Option<IpAddr>,
 }
 
 /// An event of a pending client.
 pub enum Event {
     /// The client requests a job.
-    Asks(Guest, Request),
+    Request(PendingClient, Request),
     /// The client is gone: it closed, or was rejected because of an error.
-    Gone(Guest, Result<(), Error>),
+    Closed(PendingClient, Result<(), Error>),
 }
 
-impl Room {
+impl Acceptor {
     /// An acceptor for clients of `listener`. Our RoCE address for them is `address`, or the one
     /// that each has connected to.
     #[must_use]
     pub fn new(listener: TcpListener, address: Option<IpAddr>) -> Self {
-        Self { listener, guests: VecDeque::new(), address }
+        Self { listener, clients: VecDeque::new(), address }
     }
 
     /// Waits for the next event, at most [`STOP_SEEN_WITHIN`].
     ///
     /// # Errors
     /// The listener is broken.
-    pub fn next(&mut self, station: &mut Station) -> Result<Option<Event>, Error> {
-        self.admit()?;
-        if let Some(event) = self.attend(station) {
+    pub fn next(&mut self, runner: &mut JobRunner) -> Result<Option<Event>, Error> {
+        self.accept_pending()?;
+        if let Some(event) = self.poll_clients(runner) {
             return Ok(Some(event));
         }
         self.wait();
@@ -48,64 +48,64 @@ impl Room {
     }
 
     /// Returns a client that was served.
-    pub fn take_back(&mut self, guest: Guest) {
-        self.guests.push_back(guest);
+    pub fn put_back(&mut self, client: PendingClient) {
+        self.clients.push_back(client);
     }
 
     /// Accepts pending connections.
-    fn admit(&mut self) -> Result<(), Error> {
+    fn accept_pending(&mut self) -> Result<(), Error> {
         while let Some((stream, from)) = accept(&self.listener)? {
             let from = from.ip().to_canonical();
             // The addresses of a connection that was closed meanwhile are unknown.
-            let Ok(guest) = self.guest(stream) else { continue };
+            let Ok(client) = self.client(stream) else { continue };
             match self.make_room(from) {
-                Ok(()) => self.guests.push_back(guest),
-                Err(why) => guest.refuse(&why),
+                Ok(()) => self.clients.push_back(client),
+                Err(why) => client.refuse(&why),
             }
         }
         Ok(())
     }
 
-    fn guest(&self, stream: TcpStream) -> Result<Guest, Error> {
+    fn client(&self, stream: TcpStream) -> Result<PendingClient, Error> {
         let us = self.address.unwrap_or(stream.local_addr()?.ip().to_canonical());
-        Ok(Guest::new(Oob::tcp(stream)?, us))
+        Ok(PendingClient::new(Oob::tcp(stream)?, us))
     }
 
     /// Makes room for one more client from `address`. If a limit is reached, the client that has
     /// been silent for longest is dropped. Clients that have sent a hello stay.
     fn make_room(&mut self, address: IpAddr) -> Result<(), String> {
-        let is_from = |g: &Guest| g.address() == Some(address);
-        let from_there = self.guests.iter().filter(|g| is_from(g)).count();
-        let full_of_them = from_there >= PENDING_PER_ADDRESS_MAX;
-        if !full_of_them && self.guests.len() < PENDING_MAX {
+        let is_from = |g: &PendingClient| g.address() == Some(address);
+        let from_address = self.clients.iter().filter(|g| is_from(g)).count();
+        let is_address_full = from_address >= PENDING_PER_ADDRESS_MAX;
+        if !is_address_full && self.clients.len() < PENDING_MAX {
             return Ok(());
         }
-        let may_go = |g: &Guest| !g.is_known() && (!full_of_them || is_from(g));
-        let silent = (0..self.guests.len()).filter(|i| may_go(&self.guests[*i]));
-        match silent.min_by_key(|i| self.guests[*i].since()) {
+        let may_go = |g: &PendingClient| !g.is_known() && (!is_address_full || is_from(g));
+        let silent = (0..self.clients.len()).filter(|i| may_go(&self.clients[*i]));
+        match silent.min_by_key(|i| self.clients[*i].since()) {
             Some(oldest) => {
                 // Dropped without a message, because it has never sent one.
-                drop(self.guests.remove(oldest));
+                drop(self.clients.remove(oldest));
                 Ok(())
             }
             None => Err(format!(
-                "too many clients wait here: {from_there} of {PENDING_PER_ADDRESS_MAX} from \
+                "too many clients wait here: {from_address} of {PENDING_PER_ADDRESS_MAX} from \
                  {address}, {} of {PENDING_MAX} in all",
-                self.guests.len()
+                self.clients.len()
             )),
         }
     }
 
     /// Polls every client once, or until there is an event. The next call starts behind that
     /// client.
-    fn attend(&mut self, station: &mut Station) -> Option<Event> {
-        for _ in 0..self.guests.len() {
-            let mut guest = self.guests.pop_front()?;
-            match station.poll_client(&mut guest) {
-                Ok(ClientPoll::Pending) => self.guests.push_back(guest),
-                Ok(ClientPoll::Request(request)) => return Some(Event::Asks(guest, request)),
-                Ok(ClientPoll::Closed) => return Some(Event::Gone(guest, Ok(()))),
-                Err(why) => return Some(Event::Gone(guest, Err(why))),
+    fn poll_clients(&mut self, runner: &mut JobRunner) -> Option<Event> {
+        for _ in 0..self.clients.len() {
+            let mut client = self.clients.pop_front()?;
+            match runner.poll_client(&mut client) {
+                Ok(ClientPoll::Pending) => self.clients.push_back(client),
+                Ok(ClientPoll::Request(request)) => return Some(Event::Request(client, request)),
+                Ok(ClientPoll::Closed) => return Some(Event::Closed(client, Ok(()))),
+                Err(why) => return Some(Event::Closed(client, Err(why))),
             }
         }
         None
@@ -114,7 +114,7 @@ impl Room {
     /// Waits until a client connects or sends something.
     fn wait(&self) {
         let mut all: Vec<_> = vec![PollFd::new(&self.listener, PollFlags::IN)];
-        all.extend(self.guests.iter().map(|g| PollFd::new(g, PollFlags::IN)));
+        all.extend(self.clients.iter().map(|g| PollFd::new(g, PollFlags::IN)));
         let timeout = Timespec::try_from(STOP_SEEN_WITHIN).ok();
         // A signal is no error, and an error of a connection is reported by the following read.
         let _ = poll(&mut all, timeout.as_ref());
@@ -143,8 +143,8 @@ mod tests {
 
     /// A server and its acceptor, with the other end of the pipe kept open.
     struct Rig {
-        room: Room,
-        station: Station,
+        acceptor: Acceptor,
+        runner: JobRunner,
         _other_end: Attachment,
     }
 
@@ -153,19 +153,20 @@ mod tests {
             let (ours, other_end) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
             let listener = TcpListener::bind((US, 0)).unwrap();
             listener.set_nonblocking(true).unwrap();
-            let station = Station::new(ours, US, Polling::Busy).unwrap();
-            Self { room: Room::new(listener, None), station, _other_end: other_end }
+            let runner = JobRunner::new(ours, US, Polling::Busy).unwrap();
+            Self { acceptor: Acceptor::new(listener, None), runner, _other_end: other_end }
         }
 
         fn connect(&self) -> Oob {
-            Oob::tcp(TcpStream::connect(self.room.listener.local_addr().unwrap()).unwrap()).unwrap()
+            Oob::tcp(TcpStream::connect(self.acceptor.listener.local_addr().unwrap()).unwrap())
+                .unwrap()
         }
 
         /// Runs the acceptor until there is an event, for a limited time.
         fn event(&mut self) -> Option<Event> {
             let start = Instant::now();
             while start.elapsed() < REPLY_TIMEOUT {
-                if let Some(event) = self.room.next(&mut self.station).unwrap() {
+                if let Some(event) = self.acceptor.next(&mut self.runner).unwrap() {
                     return Some(event);
                 }
             }
@@ -175,7 +176,7 @@ mod tests {
         /// Runs the acceptor until every client has been polled.
         fn settle(&mut self) {
             for _ in 0..5 {
-                assert!(self.room.next(&mut self.station).unwrap().is_none());
+                assert!(self.acceptor.next(&mut self.runner).unwrap().is_none());
             }
         }
     }
@@ -198,7 +199,7 @@ mod tests {
         client.send(&hello(US)).unwrap();
         rig.settle();
         assert!(matches!(client.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));
-        assert_eq!(rig.room.guests.len(), PENDING_PER_ADDRESS_MAX);
+        assert_eq!(rig.acceptor.clients.len(), PENDING_PER_ADDRESS_MAX);
         drop(silent);
     }
 
@@ -224,9 +225,9 @@ mod tests {
         let elsewhere = Ipv4Addr::new(10, 77, 0, 9).into();
         let mut client = rig.connect();
         client.send(&hello(elsewhere)).unwrap();
-        assert!(matches!(rig.event(), Some(Event::Gone(guest, Err(_))) if guest.has_spoken()));
+        assert!(matches!(rig.event(), Some(Event::Closed(client, Err(_))) if client.has_spoken()));
         assert!(is_refused(&mut client, "connected from 127.0.0.1 wants its packets at 10.77.0.9"));
-        rig.station.take_any_address();
+        rig.runner.take_any_address();
         let mut client = rig.connect();
         client.send(&hello(elsewhere)).unwrap();
         rig.settle();
@@ -236,15 +237,15 @@ mod tests {
     #[test]
     fn next__bounds_the_memory_of_a_client_without_hello() {
         let mut rig = Rig::new();
-        let mut stream = TcpStream::connect(rig.room.listener.local_addr().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(rig.acceptor.listener.local_addr().unwrap()).unwrap();
         let flood = std::thread::spawn(move || {
             // The server closes the connection meanwhile.
             let _ = std::io::Write::write_all(&mut stream, &vec![b'x'; LINE_BYTES_MAX]);
         });
-        let Some(Event::Gone(guest, Err(why))) = rig.event() else { panic!("not rejected") };
+        let Some(Event::Closed(client, Err(why))) = rig.event() else { panic!("not rejected") };
         assert!(why.to_string().contains("a line above 16384 bytes"), "{why}");
-        assert!(guest.has_spoken() && !guest.is_known());
-        drop(guest);
+        assert!(client.has_spoken() && !client.is_known());
+        drop(client);
         flood.join().unwrap();
     }
 
@@ -252,6 +253,6 @@ mod tests {
     fn next__a_client_that_only_connects_has_sent_nothing() {
         let mut rig = Rig::new();
         drop(rig.connect());
-        assert!(matches!(rig.event(), Some(Event::Gone(guest, Err(_))) if !guest.has_spoken()));
+        assert!(matches!(rig.event(), Some(Event::Closed(client, Err(_))) if !client.has_spoken()));
     }
 }

@@ -4,7 +4,7 @@ mod steps;
 mod traffic;
 
 use super::client::JobReport;
-use super::{HELLO_TIMEOUT, Needs, Peer, RD_ATOMIC, Setup, Station, access, check};
+use super::{HELLO_TIMEOUT, JobRunner, Needs, Peer, RD_ATOMIC, Setup, access, check};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS};
 use crate::oob::perftest::{
@@ -67,7 +67,7 @@ struct Greeting {
     window: u64,
 }
 
-impl Station {
+impl JobRunner {
     /// Runs `test` with the perftest peer at the other end of `exchange`, in the role that
     /// `exchange` has. `watch` is called with the progress of our messages; `stop` ends the run.
     ///

@@ -1,6 +1,6 @@
 //! The exchange of hellos with a peer.
 
-use super::{Peer, Station};
+use super::{JobRunner, Peer};
 use crate::fabric::Error;
 use crate::modes::settle_between;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION};
@@ -8,12 +8,12 @@ use spanwire_transport::{AddressVector, Offer};
 use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
 
-impl Station {
+impl JobRunner {
     /// Exchanges hellos with the peer at the other end of `oob`, as the client.
     ///
     /// # Errors
     /// The exchange fails, there is no path to the peer, or no common wire mode.
-    pub fn meet(&mut self, oob: &mut Oob) -> Result<(), Error> {
+    pub fn handshake(&mut self, oob: &mut Oob) -> Result<(), Error> {
         oob.send(&Message::Hello(self.hello()))?;
         let theirs = match oob.recv(REPLY_TIMEOUT)? {
             Message::Hello(h) => h,

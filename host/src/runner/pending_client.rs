@@ -1,7 +1,7 @@
 //! A connected client that is not being served. Its messages are polled without waiting, so that a
 //! silent client delays no other.
 
-use super::{HELLO_TIMEOUT, Peer, Station};
+use super::{HELLO_TIMEOUT, JobRunner, Peer};
 use crate::fabric::Error;
 use crate::oob::{HELLO_BYTES_MAX, Hello, LINE_BYTES_MAX, Message, Oob, OobError, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// A client on a side connection, before or between its jobs.
-pub struct Guest {
+pub struct PendingClient {
     pub(super) oob: Oob,
     /// Our RoCE address on its network.
     pub(super) us: IpAddr,
@@ -32,7 +32,7 @@ pub enum ClientPoll {
     Closed,
 }
 
-impl Guest {
+impl PendingClient {
     /// A client that has just connected over `oob`, with `us` as our RoCE address.
     #[must_use]
     pub fn new(mut oob: Oob, us: IpAddr) -> Self {
@@ -87,61 +87,63 @@ impl Guest {
     }
 }
 
-impl AsFd for Guest {
+impl AsFd for PendingClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.oob.as_fd()
     }
 }
 
-impl Station {
-    /// Polls `guest` for a message without waiting. A hello is answered.
+impl JobRunner {
+    /// Polls `client` for a message without waiting. A hello is answered.
     ///
     /// # Errors
     /// The client violates the exchange or has exceeded its time limit. It was sent the reason.
-    pub fn poll_client(&mut self, guest: &mut Guest) -> Result<ClientPoll, Error> {
-        let heard = self.poll_message(guest);
+    pub fn poll_client(&mut self, client: &mut PendingClient) -> Result<ClientPoll, Error> {
+        let heard = self.poll_message(client);
         if let Err(why) = &heard {
             // The reason is sent in any case; it fails if the client has gone.
-            let _ = guest.oob.send(&Message::Reject { reason: why.to_string() });
+            let _ = client.oob.send(&Message::Reject { reason: why.to_string() });
         }
         heard
     }
 
-    fn poll_message(&mut self, guest: &mut Guest) -> Result<ClientPoll, Error> {
-        let message = match guest.oob.try_recv() {
+    fn poll_message(&mut self, client: &mut PendingClient) -> Result<ClientPoll, Error> {
+        let message = match client.oob.try_recv() {
             Ok(Some(message)) => message,
-            Ok(None) if guest.since.elapsed() < guest.timeout() => return Ok(ClientPoll::Pending),
-            Ok(None) => return Err(OobError::Silent(guest.timeout()).into()),
-            Err(e) if guest.is_known() && is_gone(&e) => return Ok(ClientPoll::Closed),
+            Ok(None) if client.since.elapsed() < client.timeout() => {
+                return Ok(ClientPoll::Pending);
+            }
+            Ok(None) => return Err(OobError::Silent(client.timeout()).into()),
+            Err(e) if client.is_known() && is_gone(&e) => return Ok(ClientPoll::Closed),
             Err(e) => {
-                guest.has_spoken |= !is_gone(&e);
+                client.has_spoken |= !is_gone(&e);
                 return Err(e.into());
             }
         };
-        guest.has_spoken = true;
+        client.has_spoken = true;
         match message {
-            Message::Hello(hello) if !guest.is_known() => {
-                self.answer_hello(guest, &hello)?;
+            Message::Hello(hello) if !client.is_known() => {
+                self.answer_hello(client, &hello)?;
                 Ok(ClientPoll::Pending)
             }
-            Message::Request(request) if guest.is_known() => {
+            Message::Request(request) if client.is_known() => {
                 self.check_request(&request.job)?;
                 self.sending_for(Some(&request))?;
                 Ok(ClientPoll::Request(request))
             }
-            other if guest.is_known() => Err(OobError::unexpected("a request", other).into()),
+            other if client.is_known() => Err(OobError::unexpected("a request", other).into()),
             other => Err(OobError::unexpected("a hello", other).into()),
         }
     }
 
-    fn answer_hello(&mut self, guest: &mut Guest, theirs: &Hello) -> Result<(), Error> {
-        self.set_ip(guest.us);
+    fn answer_hello(&mut self, client: &mut PendingClient, theirs: &Hello) -> Result<(), Error> {
+        self.set_ip(client.us);
         let hello = self.hello();
-        guest.peer = Some(self.check_hello(&guest.oob, theirs, false)?);
-        guest.oob.set_line_max(LINE_BYTES_MAX);
-        guest.oob.send(&Message::Hello(hello))?;
+        client.peer = Some(self.check_hello(&client.oob, theirs, false)?);
+        client.oob.set_line_max(LINE_BYTES_MAX);
+        client.oob.send(&Message::Hello(hello))?;
         self.greet_side_poll(theirs);
-        guest.restart_wait();
+        client.restart_wait();
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Messages to and from a perftest peer, with the queue pairs driven meanwhile: if our last ACK was
 //! lost, the responder must answer the retransmission.
 
-use super::super::Station;
+use super::super::JobRunner;
 use super::Session;
 use super::traffic::{POLL_INTERVAL, PolledTraffic, Traffic};
 use crate::fabric::Error;
@@ -24,7 +24,7 @@ impl AwaitedStep {
     }
 }
 
-impl Station {
+impl JobRunner {
     /// Sends `ours` and returns the peer's message of the same length. The client sends first.
     pub(super) fn exchange_message(
         &mut self,
@@ -42,7 +42,7 @@ impl Station {
         Ok(theirs)
     }
 
-    /// As [`Station::exchange_message`], for keys, which have two possible lengths.
+    /// As [`JobRunner::exchange_message`], for keys, which have two possible lengths.
     pub(super) fn exchange_key_message(
         &mut self,
         s: &mut Session<'_>,

@@ -1,8 +1,10 @@
 //! The server side of the job runner.
 
 use super::acceptor::STOP_SEEN_WITHIN;
-use super::pending::is_gone;
-use super::{ClientPoll, Guest, Needs, RD_ATOMIC, Setup, Station, access, job_bytes, region_bytes};
+use super::pending_client::is_gone;
+use super::{
+    ClientPoll, JobRunner, Needs, PendingClient, RD_ATOMIC, Setup, access, job_bytes, region_bytes,
+};
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
 use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
@@ -30,7 +32,7 @@ pub struct Served {
     pub counters: Vec<(String, u64)>,
 }
 
-impl Station {
+impl JobRunner {
     /// Serves the client at the other end of `oob` until it closes or `stop` returns true. `each`
     /// is called with the result of every job.
     ///
@@ -43,13 +45,13 @@ impl Station {
         stop: impl Fn() -> bool,
         mut each: impl FnMut(&Served),
     ) -> Result<(), Error> {
-        let mut guest = Guest::new(oob, self.ip);
+        let mut client = PendingClient::new(oob, self.ip);
         while !stop() {
-            match self.poll_client(&mut guest)? {
-                ClientPoll::Pending => guest.wait(STOP_SEEN_WITHIN),
+            match self.poll_client(&mut client)? {
+                ClientPoll::Pending => client.wait(STOP_SEEN_WITHIN),
                 ClientPoll::Closed => return Ok(()),
                 ClientPoll::Request(request) => {
-                    let served = self.serve_request(&mut guest, &request, &stop)?;
+                    let served = self.serve_request(&mut client, &request, &stop)?;
                     each(&served);
                     if !served.complete {
                         return Ok(());
@@ -60,20 +62,20 @@ impl Station {
         Ok(())
     }
 
-    /// Runs the job that `guest` requests.
+    /// Runs the job that `client` requests.
     ///
     /// # Errors
     /// The exchange fails, or the port is gone.
     pub fn serve_request(
         &mut self,
-        guest: &mut Guest,
+        client: &mut PendingClient,
         request: &Request,
         stop: &impl Fn() -> bool,
     ) -> Result<Served, Error> {
-        self.set_ip(guest.us);
-        self.peer = guest.peer;
-        let served = self.serve_job(&mut guest.oob, request, stop);
-        guest.restart_wait();
+        self.set_ip(client.us);
+        self.peer = client.peer;
+        let served = self.serve_job(&mut client.oob, request, stop);
+        client.restart_wait();
         served
     }
 

@@ -33,9 +33,9 @@ fn connection() -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
-fn station(attachment: Attachment, ip: IpAddr) -> Station {
+fn runner(attachment: Attachment, ip: IpAddr) -> JobRunner {
     let spin = spanwire_base::Dur::from_us(50);
-    Station::new(attachment, ip, Polling::Adaptive { spin }).unwrap()
+    JobRunner::new(attachment, ip, Polling::Adaptive { spin }).unwrap()
 }
 
 /// Runs a test between two job runners over a pipe.
@@ -44,10 +44,10 @@ fn run(client: Test, server: Test, wrap: &Wrap) -> [Result<PerftestOutcome, Erro
     let (to_server, to_client) = connection();
     let serve = thread::spawn(move || {
         let exchange = Exchange::tcp(to_client, false).unwrap();
-        station(far, SERVER).perftest(exchange, server, &|| false, &mut |_, _| {})
+        runner(far, SERVER).perftest(exchange, server, &|| false, &mut |_, _| {})
     });
     let exchange = Exchange::tcp(to_server, true).unwrap();
-    let asked = station(near, CLIENT).perftest(exchange, client, &|| false, &mut |_, _| {});
+    let asked = runner(near, CLIENT).perftest(exchange, client, &|| false, &mut |_, _| {});
     [asked, serve.join().unwrap()]
 }
 
@@ -146,7 +146,7 @@ fn error_of(words: &[&[u8]]) -> String {
     client.shutdown(std::net::Shutdown::Write).unwrap();
     let exchange = Exchange::tcp(to_client, false).unwrap();
     let test = test(Op::Write, false, false);
-    let outcome = station(far, SERVER).perftest(exchange, test, &|| false, &mut |_, _| {});
+    let outcome = runner(far, SERVER).perftest(exchange, test, &|| false, &mut |_, _| {});
     let mut answer = Vec::new();
     // The server may have closed the connection.
     let _ = client.read_to_end(&mut answer);
@@ -190,7 +190,7 @@ fn perftest__can_be_stopped_while_waiting() {
     let (_near, far) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
     let exchange = Exchange::tcp(to_client, false).unwrap();
     let test = test(Op::Write, false, false);
-    let outcome = station(far, SERVER).perftest(exchange, test, &|| true, &mut |_, _| {});
+    let outcome = runner(far, SERVER).perftest(exchange, test, &|| true, &mut |_, _| {});
     let why = outcome.err().expect("it stopped");
     assert!(matches!(why.downcast_ref(), Some(PerftestError::Stopped)), "{why}");
 }

@@ -22,23 +22,23 @@ mod client;
 mod data;
 mod flow;
 mod handshake;
-mod pending;
+mod pending_client;
 mod perftest;
 mod sending;
 mod server;
 
 pub use crate::queue_pair::Sending;
-pub use acceptor::{Event, Room, STOP_SEEN_WITHIN};
+pub use acceptor::{Acceptor, Event, STOP_SEEN_WITHIN};
 pub use bounds::job_bytes;
 use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
-pub use pending::{ClientPoll, Guest};
+pub use pending_client::{ClientPoll, PendingClient};
 pub use perftest::{PerftestOutcome, PerftestPeer};
 pub use server::Served;
 
 /// A worker that runs jobs.
-pub struct Station {
+pub struct JobRunner {
     attachment: Attachment,
     driver: Driver,
     /// `None` while a job's transport host owns it.
@@ -95,7 +95,7 @@ struct Needs {
     receives_apart: bool,
 }
 
-impl Station {
+impl JobRunner {
     /// A job runner at address `ip` on `attachment`.
     ///
     /// # Errors
@@ -104,10 +104,10 @@ impl Station {
         Self::with_config(attachment, ip, polling, ValidConfig::default())
     }
 
-    /// As [`Station::new`], with these engine parameters.
+    /// As [`JobRunner::new`], with these engine parameters.
     ///
     /// # Errors
-    /// As [`Station::new`].
+    /// As [`JobRunner::new`].
     pub fn with_config(
         attachment: Attachment,
         ip: IpAddr,
@@ -257,7 +257,7 @@ impl Station {
         self.drive_watched(app, |host, _| stop(host))
     }
 
-    /// As [`Station::drive_host`], with a `stop` that also sees the driver's counters.
+    /// As [`JobRunner::drive_host`], with a `stop` that also sees the driver's counters.
     fn drive_watched<A: App>(
         &mut self,
         app: A,
@@ -273,7 +273,7 @@ impl Station {
         Ok(app)
     }
 
-    /// Destroys what [`Station::set_up`] created.
+    /// Destroys what [`JobRunner::set_up`] created.
     fn tear_down(&mut self, setup: &Setup) {
         let Some(ep) = self.endpoint.as_mut() else {
             return;

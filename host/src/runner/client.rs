@@ -1,6 +1,6 @@
 //! The client side of the job runner.
 
-use super::{FlowRow, Flows, Needs, RD_ATOMIC, Setup, Station, check, region_bytes};
+use super::{FlowRow, Flows, JobRunner, Needs, RD_ATOMIC, Setup, check, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS, Progress};
 use crate::oob::{
@@ -65,7 +65,7 @@ impl Watch<'_> {
     }
 }
 
-impl Station {
+impl JobRunner {
     /// Runs one job with the peer. `watch` is called with the progress, and ends the job if it
     /// returns true.
     ///
@@ -168,7 +168,7 @@ impl Station {
     }
 }
 
-impl Station {
+impl JobRunner {
     /// Packets that our queue pairs have received so far.
     pub(super) fn packets_received(&self) -> u64 {
         self.endpoint.as_ref().map_or(0, |ep| ep.counters().rx_packets)

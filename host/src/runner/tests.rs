@@ -12,27 +12,27 @@ fn job(kind: JobKind, op: Op, size: u32, depth: u32) -> Job {
     Job { kind, op, size, qps: 2, depth, path_mtu: 1024, timeout: 10, retry_cnt: 7 }
 }
 
-fn station(attachment: Attachment, ip: IpAddr, mode: ModeChoice) -> Station {
+fn runner(attachment: Attachment, ip: IpAddr, mode: ModeChoice) -> JobRunner {
     let spin = spanwire_base::Dur::from_us(50);
-    let mut station = Station::new(attachment, ip, Polling::Adaptive { spin }).unwrap();
-    station.set_mode(mode, None);
-    station
+    let mut runner = JobRunner::new(attachment, ip, Polling::Adaptive { spin }).unwrap();
+    runner.set_mode(mode, None);
+    runner
 }
 
 /// Runs `client` against a server over a pipe with these faults in both directions.
 fn with_server<T>(
     mode: ModeChoice,
     faults: Option<FaultConfig>,
-    client: impl FnOnce(&mut Station, &mut Oob) -> T,
+    client: impl FnOnce(&mut JobRunner, &mut Oob) -> T,
 ) -> T {
     let wrap = Wrap { faults, pcap: None };
     let (near, far) = Attachment::pipe([&wrap, &wrap]).unwrap();
     let (mut oob, theirs) = Oob::pair().unwrap();
     let serve = thread::spawn(move || {
-        station(far, SERVER, mode).serve(theirs, || false, |_| {}).map_err(|e| e.to_string())
+        runner(far, SERVER, mode).serve(theirs, || false, |_| {}).map_err(|e| e.to_string())
     });
-    let mut near = station(near, CLIENT, mode);
-    near.meet(&mut oob).unwrap();
+    let mut near = runner(near, CLIENT, mode);
+    near.handshake(&mut oob).unwrap();
     let outcome = client(&mut near, &mut oob);
     drop(oob);
     serve.join().unwrap().unwrap();
@@ -44,10 +44,10 @@ fn run__a_ping_pong_follows_a_bandwidth_run() {
     let bandwidth = JobKind::Bandwidth { duration_ms: 50 };
     let latency = JobKind::Latency { duration_ms: 50 };
     for mode in [ModeChoice::Rc, ModeChoice::Sr] {
-        with_server(mode, None, |station, oob| {
+        with_server(mode, None, |runner, oob| {
             for op in [Op::Write, Op::Send] {
                 for job in [job(bandwidth, op, 1 << 16, 16), job(latency, Op::Send, 64, 1)] {
-                    let report = station.run(oob, job, |_| false).unwrap();
+                    let report = runner.run(oob, job, |_| false).unwrap();
                     assert!(report.is_ok(), "{mode:?} {job:?}: {:?}", report.progress.failure);
                     assert!(report.progress.messages > 0, "{job:?}");
                 }
@@ -62,8 +62,8 @@ fn run__a_ping_pong_survives_loss_of_acks() {
     let faults = FaultConfig { seed: 3, loss_ppm: 50_000, ..FaultConfig::default() };
     let latency = JobKind::Latency { duration_ms: 300 };
     for mode in [ModeChoice::Rc, ModeChoice::Sr] {
-        with_server(mode, Some(faults), |station, oob| {
-            let report = station.run(oob, job(latency, Op::Send, 64, 1), |_| false).unwrap();
+        with_server(mode, Some(faults), |runner, oob| {
+            let report = runner.run(oob, job(latency, Op::Send, 64, 1), |_| false).unwrap();
             assert!(report.is_ok(), "{mode:?}: {:?}", report.progress.failure);
             assert_eq!(report.progress.messages, report.peer_messages, "{mode:?}");
         });
@@ -76,10 +76,10 @@ fn run__an_unreachable_peer_is_reported() {
     let transfer = JobKind::Transfer { bytes: 1 << 20, seed: 1 };
     let bandwidth = JobKind::Bandwidth { duration_ms: 10 };
     for (mode, kind) in [(ModeChoice::Rc, transfer), (ModeChoice::Sr, bandwidth)] {
-        with_server(mode, Some(faults), |station, oob| {
+        with_server(mode, Some(faults), |runner, oob| {
             // Retries end within the test; with the default parameters the outcome is the same.
             let job = Job { retry_cnt: 0, timeout: 6, ..job(kind, Op::Write, 1024, 4) };
-            let failure = station.run(oob, job, |_| false).unwrap().progress.failure;
+            let failure = runner.run(oob, job, |_| false).unwrap().progress.failure;
             let error = failure.expect("nothing arrives").to_string();
             for words in ["not one packet came back", "spanwire doctor", "queue"] {
                 assert!(error.contains(words), "{mode:?}: {error}");
@@ -91,7 +91,7 @@ fn run__an_unreachable_peer_is_reported() {
 #[test]
 fn check_request__max_transfer_bounds_every_kind_of_job() {
     let (_near, far) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
-    let mut server = station(far, SERVER, ModeChoice::Auto);
+    let mut server = runner(far, SERVER, ModeChoice::Auto);
     server.set_transfer_bytes_max(1 << 20);
     let (seed, duration_ms) = (1, 5);
     let bandwidth = JobKind::Bandwidth { duration_ms };

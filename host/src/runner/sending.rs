@@ -1,6 +1,6 @@
 //! Send options of the job runner: the configured ones, and those that a client requests.
 
-use super::{Setup, Station};
+use super::{JobRunner, Setup};
 use crate::fabric::Error;
 use crate::oob::{Coding, Congestion, Request, read_balance};
 use crate::paths::{ConnectionPaths, SentPaths};
@@ -8,7 +8,7 @@ use crate::queue_pair::Sending;
 use spanwire_transport::{Agreed, Balance};
 use spanwire_wire::Qpn;
 
-impl Station {
+impl JobRunner {
     /// Sets the send options of all queue pairs from now on. Where they are unset, a client's
     /// request applies.
     pub fn set_sending(&mut self, sending: Sending) {
