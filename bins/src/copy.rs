@@ -87,7 +87,7 @@ fn accept_senders(
     root: &Arc<DestDir>,
 ) -> Result<Exit, Error> {
     let common = &args.common;
-    let listener = copy_network.network.listen(args.port, talk::options(common.mode));
+    let listener = copy_network.network.listen(args.port, connection::options(common.mode));
     let listener = listener.map_err(|e| format!("TCP port {} of {dev}: {e}", args.port))?;
     if !common.json && !common.quiet {
         let mode = copy_network.xdp_mode.unwrap_or("-");

@@ -175,8 +175,8 @@ fn run_hosts<G, H>(
         let client_thread = scope.spawn(move || -> Result<DemoReport, Error> {
             pin(0)?;
             let (attachment, ip, _entered) = client()?;
-            let mut station = Station::new(attachment, ip, polling)?;
-            station.meet(&mut client_oob)?;
+            let mut station = JobRunner::new(attachment, ip, polling)?;
+            station.handshake(&mut client_oob)?;
             run_jobs(args, interrupt, &mut station, &mut client_oob)
         });
         // A panic in a worker is a bug: propagate it.

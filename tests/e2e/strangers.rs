@@ -37,7 +37,7 @@ impl Stranger {
             let config = connection::limits().validate().unwrap();
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             let network = Network::over(attachment, "sw0", options).unwrap();
-            let connection = network.connect(to, &talk::options(ModeChoice::Auto)).unwrap();
+            let connection = network.connect(to, &connection::options(ModeChoice::Auto)).unwrap();
             let mut stranger = Self { connection, received: String::new() };
             let declared =
                 json!({"type": "request", "bytes": 8_u64 << 30, "files": 9, "roots": []});

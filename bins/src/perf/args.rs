@@ -144,7 +144,7 @@ impl CommonArgs {
     }
 
     /// The worker that these arguments describe, at address `ip`.
-    pub(super) fn station(&self, ip: IpAddr) -> Result<Station, Error> {
+    pub(super) fn station(&self, ip: IpAddr) -> Result<JobRunner, Error> {
         if let Some(core) = self.port.core {
             affinity::pin(core)?;
         }
@@ -201,7 +201,7 @@ impl ClientArgs {
     }
 
     /// The job to request.
-    pub(super) fn job(&self, station: &Station) -> Result<Job, Error> {
+    pub(super) fn job(&self, station: &JobRunner) -> Result<Job, Error> {
         let duration_ms = milliseconds(self.seconds.unwrap_or(5.0))?;
         let TestArgs { lat, depth, .. } = self.test;
         let kind = match (self.transfer, lat) {
@@ -225,7 +225,7 @@ impl ClientArgs {
     ///
     /// # Errors
     /// `--mtu` is not a path MTU, or exceeds that of the path.
-    fn path_mtu(&self, station: &Station) -> Result<u32, Error> {
+    fn path_mtu(&self, station: &JobRunner) -> Result<u32, Error> {
         let largest = station.path_mtu(None);
         let Some(wanted) = self.test.mtu else { return Ok(largest) };
         if Mtu::from_bytes(wanted).is_none() {

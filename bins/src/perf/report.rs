@@ -149,7 +149,7 @@ pub(super) fn text(r: &ClientReport) -> String {
 }
 
 /// Converts a time of the station's clock to seconds since 1970.
-fn unix_seconds(station: &Station, at: Time) -> f64 {
+fn unix_seconds(station: &JobRunner, at: Time) -> f64 {
     let start = station.attachment().clock.wall_start().duration_since(UNIX_EPOCH);
     start.unwrap_or_default().as_secs_f64() + seconds(at.since(Time::ZERO))
 }

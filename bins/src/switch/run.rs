@@ -153,7 +153,7 @@ impl Session {
         Ok(())
     }
 
-    fn handle_request(&mut self, asked: Asked) {
+    fn handle_request(&mut self, asked: PendingRequest) {
         let reply = match &asked.request {
             Request::Show {} => {
                 let report = self.report();
