@@ -1,39 +1,38 @@
-//! What the two ends of a connection speak, and what they make of it.
+//! Negotiation of the wire protocol between the two ends of a connection.
 //!
-//! Each end tells the other its [`Offer`] before the first packet, in whatever form the setup
-//! exchange has. [`agree`] is a function of both offers and of nothing else, and does not care
-//! which is whose: both ends call it and come to the same, without another message. An offer comes
-//! from the network, so every one has a meaning (docs/protocol/side-connection.md, "Negotiation").
+//! Each end sends the other its [`Offer`] before the first packet, in the format of the set-up
+//! protocol. [`agree`] depends on both offers only and is symmetric, so both ends reach the same
+//! result without a further message. An offer comes from the network, so every value has a meaning
+//! (docs/protocol/side-connection.md, "Negotiation").
 
 use crate::attr::{QpAttr, WireMode};
 use crate::config::{Config, MIN_REORDER_PKTS, SEGMENT_BYTES};
 
-/// The wire modes that one end speaks.
+/// The wire modes that one end supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// It speaks RC.
+    /// RC is supported.
     pub rc: bool,
-    /// It speaks SR, on these terms.
+    /// SR is supported, on these terms.
     pub sr: Option<SrOffer>,
 }
 
-/// On which terms an end speaks SR. Values that nobody can keep to are allowed: [`agree`] knows
-/// what they mean.
+/// The terms on which an end supports SR. Any value is allowed: [`agree`] defines its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrOffer {
     /// Versions of the header.
     pub versions: SrVersions,
     /// Optional parts of it.
     pub features: SrFeatures,
-    /// Payload bytes of the longest packet that it can send and take. Below 64 it does not speak
-    /// SR; above 65280 it means that.
+    /// Payload bytes of the longest packet that it can send and receive. Below 64, SR is not
+    /// supported; above 65280 it means 65280.
     pub segment_bytes: u32,
-    /// Packets beyond the lowest missing one that it takes. Below 256 it means that, which every
-    /// end takes.
+    /// Packets beyond the lowest missing one that it accepts. Below 256 it means 256, which every
+    /// end accepts.
     pub reorder_pkts: u32,
 }
 
-/// A set of versions of the SR header, 1 to 15: what its four bits tell apart.
+/// A set of versions of the SR header, 1 to 15: the range of its four bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SrVersions(u16);
 
@@ -48,38 +47,37 @@ pub enum SrFeature {
     Mlcc,
     /// Blocks of an erasure code.
     Block,
-    /// In-band telemetry, asked for and echoed.
+    /// In-band telemetry (INT), requested and echoed.
     Int,
 }
 
-/// What two ends have in common.
+/// The result of a negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Agreed {
-    /// They speak RC, at a path MTU that is not the offers' to say.
+    /// RC; offers do not determine the path MTU.
     Rc,
-    /// They speak SR, on these terms.
+    /// SR, on these terms.
     Sr(SrTerms),
 }
 
 /// The terms of an SR connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrTerms {
-    /// Version of the header: the highest that both know.
+    /// Version of the header: the highest common one.
     pub version: u8,
-    /// The parts that both know.
+    /// The common features.
     pub features: SrFeatures,
     /// Payload bytes of a full packet, 64..=65280: the smaller of both.
     pub segment_bytes: u32,
-    /// Packets beyond the lowest missing one that either takes, at least 256: a wider window waits
-    /// for the peer's limit.
+    /// Packets beyond the lowest missing one that both accept, at least 256. A wider window needs
+    /// the peer's PSN limit.
     pub reorder_pkts: u32,
 }
 
-/// What `ours` and `theirs` have in common: SR if it can be, else RC, `None` when an end insists
-/// on what the other does not speak.
+/// The protocol that `ours` and `theirs` agree on: SR if possible, else RC; `None` if one end
+/// requires what the other does not support.
 ///
-/// The same whichever of the two is ours. An end that offers RC agrees with every peer that does,
-/// whatever else they list.
+/// Symmetric. An end that offers RC agrees with every peer that does, whatever else they list.
 #[must_use]
 pub fn agree(ours: &Offer, theirs: &Offer) -> Option<Agreed> {
     let sr = ours.sr.zip(theirs.sr).and_then(|(ours, theirs)| ours.terms_with(&theirs));
@@ -87,11 +85,11 @@ pub fn agree(ours: &Offer, theirs: &Offer) -> Option<Agreed> {
 }
 
 impl Offer {
-    /// What an end means that says nothing of modes: it is older than they are.
+    /// The offer of a peer that sends none, because its software is older than offers.
     pub const SILENT: Self = Self { rc: true, sr: None };
 
-    /// All that this engine speaks, with the parameters `config`, in packets that carry at most
-    /// `segment_bytes` ([`Offer::segment_bytes`] says how many fit); RC alone when that is `None`.
+    /// Everything that this engine supports, with the parameters `config` and packets of at most
+    /// `segment_bytes` ([`Offer::segment_bytes`] computes it); RC alone if that is `None`.
     #[must_use]
     pub fn of(config: &Config, segment_bytes: Option<u32>) -> Self {
         let sr = segment_bytes.map(|segment_bytes| SrOffer {
@@ -106,9 +104,9 @@ impl Offer {
     /// Payload bytes of the longest SR packet of at most `ip_bytes`, IP header included, over IPv4
     /// or IPv6; `None` when less than 64 fit.
     ///
-    /// A multiple of 4: such a packet needs no padding. The longest header that comes with payload
-    /// is counted, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SR 24, RETH 16,
-    /// ImmDt 4, receive number 4, and the ICRC 4 behind. 1408 or 1388 of an Ethernet's 1500 bytes.
+    /// A multiple of 4, so that the packet needs no padding. The longest header with payload is
+    /// assumed, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SR 24, RETH 16, ImmDt
+    /// 4, receive number 4, and the ICRC 4. Of the 1500 bytes of Ethernet, 1408 or 1388 are left.
     #[must_use]
     pub fn segment_bytes(ip_bytes: u32, is_ipv4: bool) -> Option<u32> {
         let ip = if is_ipv4 { 20 } else { 40 };
@@ -116,7 +114,8 @@ impl Offer {
         (fits >= *SEGMENT_BYTES.start()).then_some(fits.min(*SEGMENT_BYTES.end()))
     }
 
-    /// The same, insisting on `mode`: with a peer that does not speak it there is no connection.
+    /// The same offer restricted to `mode`: there is no connection with a peer that does not
+    /// support it.
     #[must_use]
     pub fn only(self, mode: WireMode) -> Self {
         match mode {
