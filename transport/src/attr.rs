@@ -1,4 +1,4 @@
-//! What a queue pair is made of and what `modify_qp` sets.
+//! Attributes of queue pairs: those of creation and those of `modify_qp`.
 
 use crate::coding::ErasureCoding;
 use crate::cq::CqId;
@@ -11,19 +11,19 @@ use spanwire_loadbalance::Choice;
 use spanwire_wire::{EthernetRepr, IpRepr, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
-/// What `create_qp` needs.
+/// The attributes of `create_qp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInit {
     /// Protection domain of the queue pair and all memory it uses.
     pub pd: PdId,
-    /// Where completions of the send queue go.
+    /// Completion queue of the send queue.
     pub send_cq: CqId,
-    /// Where completions of the receive queue go; may be the same.
+    /// Completion queue of the receive queue; may be the same.
     pub recv_cq: CqId,
     /// Sizes of the queues.
     pub caps: QpCaps,
-    /// Where receive requests come from, instead of a queue of its own; `max_recv_wr` and
-    /// `max_recv_sge` mean nothing then.
+    /// Shared receive queue in place of an own one; `max_recv_wr` and `max_recv_sge` are ignored
+    /// then.
     pub srq: Option<SrqId>,
 }
 
@@ -38,65 +38,64 @@ pub struct QpCaps {
     pub max_send_sge: u32,
     /// SGEs of a receive request, 1..=16.
     pub max_recv_sge: u32,
-    /// Bytes a send work request may carry inline, 0..=1024; that many are kept for each.
+    /// Inline bytes of a send work request, 0..=1024; that many are allocated for each.
     pub max_inline_data: u32,
 }
 
-/// The attributes `modify_qp` sets; `None` leaves one as it is. Which ones a transition needs is
-/// the table in `qp/state.rs`, as in `ibv_modify_qp(3)`.
+/// The attributes that `modify_qp` sets; `None` keeps one. The table in `qp/transitions.rs` has
+/// those of each transition, as in `ibv_modify_qp(3)`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct QpAttr {
     /// Next state.
     pub state: Option<QpState>,
-    /// What the peer may do to our memory through this queue pair.
+    /// The peer's access rights to our memory through this queue pair.
     pub access: Option<Access>,
     /// Path MTU, the payload of every packet but a message's last.
     pub path_mtu: Option<Mtu>,
     /// The peer's queue pair.
     pub dest_qpn: Option<Qpn>,
-    /// First PSN we expect from the peer.
+    /// First PSN expected from the peer.
     pub rq_psn: Option<Psn>,
-    /// First PSN we send.
+    /// First PSN sent.
     pub sq_psn: Option<Psn>,
-    /// READs and atomics we may have outstanding at the peer, 0..=255; no more than the peer's
-    /// `max_dest_rd_atomic`, or it refuses them.
+    /// READs and atomics that may be outstanding at the peer, 0..=255. If more than the peer's
+    /// `max_dest_rd_atomic`, the peer refuses them.
     pub max_rd_atomic: Option<u8>,
-    /// READs and atomics the peer may have outstanding here, 0..=255; that many responder resources
-    /// are kept.
+    /// READs and atomics that the peer may have outstanding, 0..=255: the number of responder
+    /// resources.
     pub max_dest_rd_atomic: Option<u8>,
-    /// What we ask a sender to wait when no receive request is posted: IBTA's 5-bit code, e.g. 12
-    /// for 0.64 ms.
+    /// Wait requested in an RNR NAK: IBTA's 5-bit code, e.g. 12 for 0.64 ms.
     pub min_rnr_timer: Option<u8>,
-    /// Local ACK timeout: 4.096 us * 2^n for n in 1..=31; 0 waits for ever.
+    /// Local ACK timeout: 4.096 us * 2^n for n in 1..=31; 0 is infinite.
     pub timeout: Option<u8>,
-    /// Retransmissions of one packet without progress before the queue pair gives up, 0..=7.
+    /// Timeouts without progress before the queue pair fails, 0..=7.
     pub retry_cnt: Option<u8>,
-    /// RNR NAKs to one request before the queue pair gives up, 0..=6; 7 never gives up.
+    /// RNR NAKs of one request before the queue pair fails, 0..=6; 7 sets no limit.
     pub rnr_retry: Option<u8>,
-    /// The way to the peer.
+    /// The path to the peer.
     pub av: Option<AddressVector>,
-    /// How both ends speak; [`WireMode::Rc`] when it is not given.
+    /// The wire protocol of both ends; [`WireMode::Rc`] by default.
     pub wire_mode: Option<WireMode>,
-    /// Payload bytes of a full packet in [`WireMode::Sr`], 64..=65280: any size that the path
-    /// carries ([`Offer::segment_bytes`](crate::Offer::segment_bytes)). The path MTU when it is not
-    /// given. Each end chooses its own. Not for [`WireMode::Rc`].
+    /// Payload bytes of a full packet in [`WireMode::Sr`], 64..=65280, limited by the path
+    /// ([`Offer::segment_bytes`](crate::Offer::segment_bytes)). By default the path MTU. Each end
+    /// chooses its own. Not for [`WireMode::Rc`].
     pub segment_bytes: Option<u32>,
-    /// Packets beyond the lowest missing one that the peer takes, as both ends agreed
-    /// ([`SrTerms::reorder_pkts`](crate::SrTerms::reorder_pkts)), at least 256: so many leave
-    /// before the peer has said anything. 256 when it is not given: more than that would cost a
-    /// round trip. Not for [`WireMode::Rc`].
+    /// Packets beyond the lowest missing one that the peer accepts, as both ends agreed
+    /// ([`SrTerms::reorder_pkts`](crate::SrTerms::reorder_pkts)), at least 256: the PSN limit until
+    /// the first ACK. By default 256; a lower value than the peer's costs a round trip. Not for
+    /// [`WireMode::Rc`].
     pub peer_reorder_pkts: Option<u32>,
-    /// What bounds how much is in flight and how fast it leaves, beside the windows of
-    /// [`Config`](crate::Config), which alone do when it is not given.
+    /// Congestion control: window and rate. By default only the windows of
+    /// [`Config`](crate::Config) apply.
     pub congestion: Option<CongestionControl>,
-    /// Its share of the port among the queue pairs of its endpoint that have something to send, in
-    /// bytes, 1..=255; 1 when it is not given. Acknowledgements are nobody's share.
+    /// Weight in deficit round robin among the queue pairs of the endpoint, by bytes, 1..=255; 1 by
+    /// default. Control packets are not counted.
     pub weight: Option<u8>,
-    /// Data leave in blocks with parity; none when it is not given. Only for [`WireMode::Sr`], and
-    /// only if the peer takes blocks ([`SrFeature::Block`](crate::SrFeature::Block)): it drops
-    /// them if not. What is received needs nothing.
+    /// FEC of the data sent; none by default. Only for [`WireMode::Sr`], and only if the peer
+    /// accepts blocks ([`SrFeature::Block`](crate::SrFeature::Block)); other peers drop them.
+    /// Reception needs no attribute.
     pub erasure: Option<ErasureCoding>,
-    /// Which path each packet takes; the address vector's source port when it is not given. Only
+    /// Load balancing: the path of each packet. By default the address vector's source port. Only
     /// for [`WireMode::Sr`].
     pub balance: Option<Balance>,
 }
@@ -104,26 +103,26 @@ pub struct QpAttr {
 /// Load balancing of one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Balance {
-    /// Which, with its parameters.
+    /// The policy with its parameters.
     pub choice: Choice,
-    /// Decides every draw; mixed with the queue pair's number.
+    /// Seed of all random choices, combined with the QPN.
     pub seed: u64,
 }
 
 /// Congestion control of one queue pair.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CongestionControl {
-    /// Which, with its parameters.
+    /// The algorithm with its parameters.
     pub algorithm: Algorithm,
-    /// The round trip without any queue; the smallest that is measured when it is not given.
+    /// Base RTT, without queues; by default the minimum RTT measured.
     pub base_rtt: Option<Dur>,
 }
 
-/// How the packets of a connection look and how losses are repaired. Both ends must agree before;
-/// the verbs are the same.
+/// Wire protocol of a connection: packet format and loss recovery. Both ends must agree on it
+/// before; the verbs are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WireMode {
-    /// RoCEv2 Reliable Connection, as every adapter speaks it: in order, goes back on a loss.
+    /// RoCEv2 Reliable Connection, as adapters implement it: in order, go-back-N.
     #[default]
     Rc,
     /// Selective repeat: data are placed in any order and only lost packets are retransmitted
@@ -132,16 +131,16 @@ pub enum WireMode {
     Sr,
 }
 
-/// The way to the peer: what goes into the headers below the BTH.
+/// The path to the peer: the headers below the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressVector {
-    /// Our interface's MAC address.
+    /// Source MAC address.
     pub src_mac: MacAddr,
     /// The next hop's MAC address, from the kernel's neighbour table.
     pub dst_mac: MacAddr,
-    /// Our address. Requests and responses from the peer must be addressed to it.
+    /// Source address. Packets from the peer must be addressed to it.
     pub src_ip: IpAddr,
-    /// The peer's address, of the same IP version. Packets from elsewhere are dropped.
+    /// The peer's address, of the same IP version. Packets from other sources are dropped.
     pub dst_ip: IpAddr,
     /// UDP source port: the path's entropy. `None` derives it from both QPNs as Linux does, so
     /// that both ends use the same one.
@@ -168,7 +167,7 @@ pub enum Mtu {
 }
 
 impl WireMode {
-    /// Its name where ends meet and in reports.
+    /// The name in set-up messages and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -179,7 +178,7 @@ impl WireMode {
 }
 
 impl Mtu {
-    /// All of them, ascending.
+    /// All path MTUs, ascending.
     pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
     /// Payload bytes.
@@ -194,7 +193,7 @@ impl Mtu {
         }
     }
 
-    /// The MTU of exactly this many payload bytes.
+    /// The path MTU of exactly this many payload bytes.
     #[must_use]
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|m| m.bytes() == bytes)
@@ -265,8 +264,8 @@ impl QpAttr {
         Self { state: Some(QpState::Init), access: Some(access), ..Self::default() }
     }
 
-    /// The transition INIT to RTR with customary values: 16 READs and atomics accepted, RNR timer
-    /// 0.64 ms.
+    /// The transition INIT to RTR with common values: 16 outstanding READs and atomics of the peer,
+    /// RNR timer 0.64 ms.
     #[must_use]
     pub fn rtr(dest_qpn: Qpn, rq_psn: Psn, path_mtu: Mtu, av: AddressVector) -> Self {
         Self {
@@ -281,9 +280,8 @@ impl QpAttr {
         }
     }
 
-    /// The transition RTR to RTS with customary values: 16 READs and atomics outstanding, timeout
-    /// 14 (67 ms),
-    /// 7 retries, RNR retries without end.
+    /// The transition RTR to RTS with common values: 16 outstanding READs and atomics, timeout 14
+    /// (67 ms), 7 retries, unlimited RNR retries.
     #[must_use]
     pub fn rts(sq_psn: Psn) -> Self {
         Self {
@@ -297,7 +295,7 @@ impl QpAttr {
         }
     }
 
-    /// Takes over what `newer` sets.
+    /// Applies the attributes that `newer` sets.
     pub(crate) fn merge(&mut self, newer: &Self) {
         let old = *self;
         *self = Self {
@@ -327,7 +325,7 @@ impl QpAttr {
 
 /// IPv6, UDP, BTH, RETH and ICRC.
 const HEADERS_MAX_BYTES: u32 = 40 + 8 + 12 + 16 + 4;
-/// A WRITE Only with immediate carries four more; Linux does not reserve them either.
+/// A WRITE Only with immediate has four more; Linux does not reserve them either.
 const IMM_BYTES: u32 = 4;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Memory that is kept aside for blocks of erasure codes, by peer.
+//! Memory limit for received FEC blocks, by peer.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What the running parities of each peer's blocks take, over all queue pairs to it.
+/// The memory of the partial parities of each peer's FEC blocks, in all queue pairs to it.
 ///
-/// A peer that begins blocks and never ends them gets no more than its share; what is beyond is not
-/// kept aside, and costs that peer the repair of its losses without waiting.
+/// A peer that begins blocks and never completes them gets no more than its limit. Blocks beyond it
+/// are not recovered: their losses are retransmitted.
 #[derive(Debug)]
 pub(crate) struct BlockMemory {
     limit_bytes: u64,
-    /// Peers that have some.
+    /// Bytes in use by peer.
     used: BTreeMap<IpAddr, u64>,
 }
 
@@ -19,7 +19,7 @@ impl BlockMemory {
         Self { limit_bytes, used: BTreeMap::new() }
     }
 
-    /// Takes `bytes` for a peer; false, and nothing, if that is more than it may have.
+    /// Reserves `bytes` for a peer. False, without effect, if that exceeds its limit.
     pub(crate) fn take(&mut self, peer: IpAddr, bytes: u64) -> bool {
         let used = self.used.get(&peer).copied().unwrap_or(0);
         let fits = bytes <= self.limit_bytes.saturating_sub(used);
@@ -29,7 +29,7 @@ impl BlockMemory {
         fits
     }
 
-    /// Gives back what was taken.
+    /// Releases reserved bytes.
     pub(crate) fn give(&mut self, peer: IpAddr, bytes: u64) {
         let Some(used) = self.used.get_mut(&peer) else { return };
         *used = used.saturating_sub(bytes);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn take__no_more_than_each_peers_share() {
+    fn take__at_most_the_limit_of_each_peer() {
         let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let mut memory = BlockMemory::new(100);
         assert!(memory.take(a, 60) && !memory.take(a, 41) && memory.take(a, 40));

@@ -7,11 +7,11 @@ use std::ops::RangeInclusive;
 
 /// Limits and defaults of one endpoint. Turn it into a [`ValidConfig`] to use it.
 ///
-/// What happens at a limit is said at each field: an error to the application for what it asks, a
-/// counted refusal for what the network asks. Nothing grows beyond its limit.
+/// The effect of each limit is documented at its field: an error for a verb, a counted refusal for
+/// a packet. Nothing grows beyond its limit.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Queue pairs, 1..=65536. `create_qp` fails beyond. Default 1024.
+    /// Maximum number of queue pairs, 1..=65536. `create_qp` fails beyond. Default 1024.
     pub max_qps: u32,
     /// Completion queues, 1..=65536. `create_cq` fails beyond. Default 1024.
     pub max_cqs: u32,
@@ -29,56 +29,54 @@ pub struct Config {
     /// Longest message in bytes, 1..=2^30. Default 1 GiB: at path MTU 256 that is 2^22 PSNs, well
     /// inside the 2^23 that serial arithmetic can tell apart.
     pub max_msg_bytes: u32,
-    /// Packets one queue pair may have unacknowledged, 1..=65536. Default 192: below the 256 frames
+    /// Window of one queue pair: packets in flight, 1..=65536. Default 192: below the 256 frames
     /// that a veth ring and our receive ring hold (docs/decisions/0004).
     pub qp_window_pkts: u32,
-    /// Packets all queue pairs together may have unacknowledged, at least qp_window_pkts +
-    /// read_chunk_pkts, so that one queue pair alone never holds all of it. Default 224: what one
-    /// receive ring of 256 takes with room for acknowledgements. It stands in for congestion
-    /// control until that arrives and is wide enough to fill the path on one host.
+    /// Window of the endpoint: packets in flight of all queue pairs together, at least
+    /// qp_window_pkts + read_chunk_pkts, so that one queue pair never uses all of it. Default 224:
+    /// one receive ring of 256 with room for ACKs. It is wide enough to fill the path on one host.
     pub endpoint_window_pkts: u32,
-    /// A request packet asks for an acknowledgement at least this often, 1..=qp_window_pkts.
-    /// Default 16: an acknowledgement costs about as much as a data packet, so 1:16 costs 6 %.
+    /// Interval of AckReq: at least one of so many request packets has it, 1..=qp_window_pkts.
+    /// Default 16: an ACK costs about as much as a data packet, so 1:16 costs 6 %.
     pub ack_req_interval_pkts: u32,
-    /// Longest stretch of a READ asked for at once, in packets, at least 1 and at most
-    /// qp_window_pkts - ack_req_interval_pkts + 1. Default 32. A long READ becomes several requests
-    /// on the wire, so that its responses stay inside the window above: the requester paces the
-    /// responder.
+    /// Packets of a READ requested at once (chunk), at least 1 and at most qp_window_pkts -
+    /// ack_req_interval_pkts + 1. Default 32. A long READ becomes several READ requests on the
+    /// wire. Its responses then stay inside the window above: the requester paces the responder.
     pub read_chunk_pkts: u32,
-    /// Packets of an SR peer beyond the lowest missing one that are taken, 256..=1048576. What is
-    /// further ahead is dropped and counted, and the peer knows the limit. Default 65536: 100 ms at
-    /// 7 Gbit/s in packets of 1400 bytes, for a bit each, 8 KiB a queue pair while they are
+    /// Packets beyond the lowest missing one that SR accepts, 256..=1048576: the advertised PSN
+    /// limit. Packets at or above it are dropped and counted. Default 65536: 100 ms at 7 Gbit/s in
+    /// packets of 1400 bytes. Each takes one bit, at most 8 KiB a queue pair while packets are
     /// missing.
     pub reorder_pkts: u32,
-    /// Bytes that the running parities of the blocks of one queue pair's peer may take, 0..=2^30;
-    /// none of blocks beyond. Default 4 MiB: 500 blocks of two times 4 KiB that are not whole yet.
+    /// Bytes of partial parities of the FEC blocks received by one queue pair, 0..=2^30; blocks
+    /// beyond are not recovered. Default 4 MiB: 500 incomplete blocks of two times 4 KiB.
     pub block_bytes_qp: u64,
-    /// The same for all queue pairs to one peer address together. Default 64 MiB.
+    /// The same for all queue pairs of one peer address together. Default 64 MiB.
     pub block_bytes_peer: u64,
-    /// The rate of our own port: nothing is paced faster. Default 100 Gbit/s.
+    /// Rate of the local port, the upper bound of pacing. Default 100 Gbit/s.
     pub line_rate: Rate,
-    /// Bytes that one queue pair of weight 1 sends before the next one gets its turn,
-    /// 1024..=1048576. Default 16384: four of the longest packets, and enough to stay in the cache
-    /// for.
+    /// Quantum of deficit round robin: bytes that one queue pair of weight 1 sends before the next
+    /// one, 1024..=1048576. Default 16384: four of the longest packets, which amortises cache
+    /// misses.
     pub turn_bytes: u32,
-    /// What a worker may be late by and still reach a pacer's rate: so much of it may leave at
-    /// once, or two packets if that is more; 0..=4 ms. Default 4 us: 16 slots of the pacer's wheel,
-    /// a pass or two of a loop that spins. A worker that sleeps, and shares its core, wants 250 us.
+    /// How late a worker may be and still reach a paced rate: a burst of that time, at least two
+    /// packets, 0..=4 ms. Default 4 us: 16 slots of the pacer's wheel, one or two passes of a
+    /// spinning loop. A worker that sleeps and shares its core needs 250 us.
     pub catch_up: Dur,
-    /// Switches whose telemetry a packet asks for, where congestion control listens to it, 1..=16.
-    /// Full SR packets of such a queue pair are shorter by the room that it takes: 24 bytes for
-    /// each, and 8. Default 8: a datacenter has five on its longest way.
+    /// Switches whose telemetry (INT) a packet requests if congestion control uses it, 1..=16. Full
+    /// SR packets of such a queue pair are shorter by its room: 24 bytes for each switch, and 8.
+    /// Default 8: the longest path of a data centre has five.
     pub int_hops: u8,
-    /// Leave payload out of the frames sent (`spanwire_base::TxMeta`), for simulations in which
-    /// nobody looks at it. Default false. On a real port such frames are not sendable.
+    /// Elide payload in sent frames (`spanwire_base::TxMeta`), for simulations that do not examine
+    /// it. Default false. A real port cannot send such frames.
     pub elide_payload: bool,
 }
 
-/// A [`Config`] whose relations hold.
+/// A [`Config`] that has been validated.
 #[derive(Clone, Debug)]
 pub struct ValidConfig(Config);
 
-/// Which limit is wrong, and why.
+/// A field outside its range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
     /// The field.
@@ -141,11 +139,11 @@ impl Config {
         range("max_msg_bytes", self.max_msg_bytes, 1, 1 << 30)?;
         range("qp_window_pkts", self.qp_window_pkts, 1, 1 << 16)?;
         range("ack_req_interval_pkts", self.ack_req_interval_pkts, 1, self.qp_window_pkts)?;
-        // Packets that did not ask for an acknowledgement stay in the window until something else
-        // does: they must leave room for a chunk, or only a timer would help.
+        // Packets without AckReq stay in the window until a later one has it. They must leave room
+        // for a chunk, or only a timeout would free the window.
         let chunk_max = self.qp_window_pkts - (self.ack_req_interval_pkts - 1);
         range("read_chunk_pkts", self.read_chunk_pkts, 1, chunk_max)?;
-        // One queue pair whose peer is silent must leave the others something to go on with.
+        // A queue pair whose peer does not respond must leave room for the others.
         let endpoint_min = self.qp_window_pkts + self.read_chunk_pkts;
         range("endpoint_window_pkts", self.endpoint_window_pkts, endpoint_min, 1 << 24)?;
         range("reorder_pkts", self.reorder_pkts, MIN_REORDER_PKTS, 1 << 20)?;
@@ -182,22 +180,22 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What every SR peer takes ahead of a gap before it has said how much it does.
+/// PSN limit of every SR peer before its first ACK: packets beyond a gap.
 pub(crate) const MIN_REORDER_PKTS: u32 = 256;
 
-/// A QPN has 24 bits: 16 for the slot, 8 that change when a slot is used again.
+/// A QPN has 24 bits: 16 for the slot, 8 random ones that change when a slot is reused.
 pub(crate) const MAX_QPS: u32 = 1 << 16;
 
 /// Scatter-gather elements of one work request. IBTA leaves the number to the device; common
 /// hardware and rxe offer between 16 and 32.
 pub(crate) const MAX_SGE: u32 = 16;
 
-/// Inline bytes of one work request: they are kept for every slot of a send queue, so the bound is
-/// what adapters have, about a kilobyte.
+/// Inline bytes of one work request. They are allocated for every slot of a send queue, so the
+/// bound is that of adapters, about a kilobyte.
 pub(crate) const MAX_INLINE_DATA: u32 = 1024;
 
 /// Payload bytes of an SR segment. Below, headers would be most of a packet; above, the length
-/// field of IP could not hold it.
+/// field of IP would overflow.
 pub(crate) const SEGMENT_BYTES: RangeInclusive<u32> = 64..=65_280;
 
 #[cfg(test)]

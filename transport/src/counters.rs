@@ -1,12 +1,12 @@
-//! What an endpoint counts. Names follow `rdma statistic` (hw_counters) where it has one.
+//! The counters of an endpoint. Names follow `rdma statistic` (hw_counters) where it has one.
 
 use crate::drop::DropReason;
 use spanwire_wire as wire;
 
-/// Counters of one endpoint since it was made. All only grow.
+/// Counters of one endpoint since its creation. All are monotonic.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// Packets taken by a queue pair.
+    /// Packets accepted by a queue pair.
     pub rx_packets: u64,
     /// Payload bytes of those.
     pub rx_payload_bytes: u64,
@@ -14,15 +14,15 @@ pub struct Counters {
     pub tx_packets: u64,
     /// Payload bytes of those.
     pub tx_payload_bytes: u64,
-    /// READ requests carried out.
+    /// READ requests executed.
     pub rx_read_requests: u64,
-    /// Atomic operations carried out; duplicates are not, so they do not count.
+    /// Atomic operations executed; duplicates are not.
     pub rx_atomic_requests: u64,
     /// SEND and WRITE messages received to their end.
     pub rx_messages: u64,
     /// ACKs sent, NAKs not counted.
     pub tx_acks: u64,
-    /// Request packets that arrived a second time.
+    /// Duplicate request packets.
     pub duplicate_request: u64,
     /// Gaps found in the requests received: one NAK each.
     pub out_of_sequence: u64,
@@ -34,9 +34,9 @@ pub struct Counters {
     pub packet_seq_err: u64,
     /// RNR NAKs received; of SR, rounds of packets that found no receive request.
     pub rnr_nak_retry_err: u64,
-    /// Gaps found in responses, or acknowledgements that jumped over a READ or an atomic.
+    /// Gaps found in responses, or ACKs of a packet after a READ or atomic without its response.
     pub implied_nak_seq_err: u64,
-    /// Times the retransmission timer fired.
+    /// Expirations of the retransmission timer.
     pub local_ack_timeout_err: u64,
     /// Packets retransmitted, whatever the cause: presumed loss, tail loss probes, no receive
     /// request.
@@ -49,41 +49,40 @@ pub struct Counters {
     pub flushed: u64,
     /// Completions lost because a completion queue was too small.
     pub cq_overrun: u64,
-    /// Packets received with a congestion mark (CE in the IP header).
+    /// Packets received with CE (congestion experienced) in the IP header.
     pub np_ecn_marked_roce_packets: u64,
-    /// Congestion notifications sent (RC).
+    /// CNPs sent (RC).
     pub np_cnp_sent: u64,
-    /// Congestion notifications received.
+    /// CNPs received and accepted.
     pub rp_cnp_handled: u64,
-    /// SR: newest packets sent again because nothing was heard for two round trips.
+    /// SR: tail loss probes: the newest packet is retransmitted after two RTTs without an ACK.
     pub tail_loss_probes: u64,
-    /// SR: packets sent to ask whether a receive request has been posted.
+    /// SR: probes for receive credit.
     pub receive_limit_probes: u64,
     /// SR: packets presumed lost: overdue (RACK), outstanding at a retransmission timeout, or
-    /// reported missing from their block. Without erasure coding the network has lost about
+    /// reported missing by a block NACK. Without FEC, the network has lost about
     /// `presumed_lost_packets` - `spurious_lost_packets` + `tail_loss_probes` packets.
     pub presumed_lost_packets: u64,
-    /// SR: of these, packets that had arrived or did so later, as far as ACKs prove it.
+    /// SR: of these, packets that had arrived or arrived later, as far as ACKs prove it.
     pub spurious_lost_packets: u64,
-    /// SR: of these, packets that had been retransmitted by then.
+    /// SR: of these, packets that had been retransmitted by then (spurious retransmissions).
     pub spurious_retransmits: u64,
-    /// SR: timeouts that turned out needless and were undone.
+    /// SR: spurious timeouts, whose effects were undone.
     pub spurious_timeouts: u64,
     /// SR: parity packets sent.
     pub ec_parity_packets: u64,
-    /// SR: own packets of blocks that were lost, and told of by the peer, which does not need
-    /// them.
+    /// SR: lost packets of own blocks that the peer has reported as not needed.
     pub ec_settled_packets: u64,
-    /// SR: own packets of blocks that were lost, and told of by the peer, which needs them.
+    /// SR: lost packets of own blocks that the peer has reported as needed (block NACK).
     pub ec_short_packets: u64,
-    /// SR: blocks of the peer of which data were rebuilt.
+    /// SR: blocks of the peer of which source packets were recovered.
     pub ec_blocks_rebuilt: u64,
-    /// SR: data packets of the peer that were rebuilt.
+    /// SR: source packets of the peer that were recovered.
     pub ec_rebuilt_packets: u64,
-    /// SR: blocks of the peer without use of their parity: beyond the memory for it, of a code
-    /// that is not known, or rebuilt and not taken.
+    /// SR: blocks of the peer without recovery: beyond the memory limit, of an unknown code, or
+    /// recovered and refused.
     pub ec_blocks_plain: u64,
-    /// SR: times the peer was told that a block is short of data.
+    /// SR: block NACKs sent.
     pub ec_block_nacks: u64,
     drops: [u64; DropReason::OWN.len()],
     wire_drops: [u64; wire::DropReason::ALL.len()],
@@ -157,7 +156,7 @@ impl Counters {
         cell.copied().unwrap_or(0)
     }
 
-    /// Every counter by name, drops as `drop_<reason>`; for reports.
+    /// All counters by name, drops as `drop_<reason>`, for reports.
     #[must_use]
     pub fn list(&self) -> Vec<(String, u64)> {
         let named = [

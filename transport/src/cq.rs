@@ -9,21 +9,21 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub(crate) u32);
 
-/// Why completions cannot be polled.
+/// The reason why completions cannot be polled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CqError {
     /// There is no such queue.
     Unknown,
-    /// More completions arrived than the queue holds. Some are lost, so the queue is of no more
-    /// use and the queue pairs that hit it are in the error state. Make the queue at least as large
-    /// as all requests that may be outstanding on it.
+    /// More completions were added than the queue holds. Some are lost, so the queue is unusable,
+    /// and the queue pairs that overran it are in the error state. A completion queue must hold all
+    /// requests that may be outstanding on it.
     Overrun,
 }
 
-/// A completion found no room.
+/// A completion was lost, because its queue is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lost {
-    /// The queue had lost none before.
+    /// No completion of this queue was lost before.
     pub(crate) first: bool,
 }
 
@@ -33,16 +33,16 @@ pub(crate) struct CompletionQueue {
     ready: VecDeque<Wc>,
     capacity: usize,
     overrun: bool,
-    /// What is waited for, once.
+    /// The completion that the queue is armed for.
     armed: Option<Notify>,
 }
 
-/// Which completion an armed queue tells of.
+/// The completion that an armed queue notifies of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notify {
     /// The next one.
     Next,
-    /// The next that the sender marked as solicited, or that has an error status.
+    /// The next solicited one, or one with an error status.
     Solicited,
 }
 
@@ -50,9 +50,9 @@ pub enum Notify {
 #[derive(Debug)]
 pub(crate) struct CqTable {
     pub(crate) queues: Slab<CompletionQueue>,
-    /// Set by every push: the host runs its application then.
+    /// Completions were added; the host then runs its application.
     has_new: bool,
-    /// Armed queues that got what they were armed for, each once.
+    /// Queues whose armed event has occurred, each once.
     notifications: VecDeque<CqId>,
 }
 
@@ -72,7 +72,8 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// True once when `wc` is what the queue was armed for. An overrun is told of in any case.
+    /// Disarms the queue if it is armed for `wc`, and returns whether it was. An overrun matches in
+    /// any case.
     fn disarm_for(&mut self, wc: &Wc) -> bool {
         let due = match self.armed {
             None => false,
@@ -87,7 +88,8 @@ impl CompletionQueue {
         due
     }
 
-    /// The oldest completion. A queue that overran still gives what it holds, then the error.
+    /// The oldest completion. A queue that overran returns the completions that it holds, then the
+    /// error.
     pub(crate) fn poll(&mut self) -> Result<Option<Wc>, CqError> {
         match self.ready.pop_front() {
             Some(wc) => Ok(Some(wc)),
@@ -116,30 +118,30 @@ impl CqTable {
     /// Arms a queue for one event.
     pub(crate) fn arm(&mut self, cq: CqId, notify: Notify) -> Result<(), CqError> {
         let queue = self.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
-        // The wider wish wins, as ibv_req_notify_cq has it.
+        // `Next` overrides `Solicited`, as in ibv_req_notify_cq.
         if queue.armed != Some(Notify::Next) {
             queue.armed = Some(notify);
         }
         Ok(())
     }
 
-    /// The next queue that got what it was armed for.
+    /// The next queue whose armed event has occurred.
     pub(crate) fn pop_notification(&mut self) -> Option<CqId> {
         self.notifications.pop_front()
     }
 
-    /// Removes a queue, and what would still be told of it.
+    /// Removes a queue and its pending notification.
     pub(crate) fn remove(&mut self, cq: CqId) -> bool {
         self.notifications.retain(|notified| *notified != cq);
         self.queues.remove(cq.0).is_some()
     }
 
-    /// True while completions were added that nobody was told of.
+    /// Completions were added since the last [`CqTable::take_new`].
     pub(crate) fn has_new(&self) -> bool {
         self.has_new
     }
 
-    /// True once after any completion was added.
+    /// Completions were added since the last call.
     pub(crate) fn take_new(&mut self) -> bool {
         std::mem::take(&mut self.has_new)
     }
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn poll__gives_what_was_held_and_then_says_overrun() {
+    fn poll__returns_the_completions_held_and_then_overrun() {
         let mut t = CqTable::new(1);
         let cq = CqId(t.queues.insert(CompletionQueue::new(2)).unwrap());
         assert_eq!((t.push(cq, wc(1)), t.push(cq, wc(2))), (Ok(()), Ok(())));
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn take_event__is_true_once() {
+    fn take_new__is_true_once() {
         let mut t = CqTable::new(1);
         assert!(!t.take_new());
         assert_eq!(t.push(CqId(9), wc(1)), Err(Lost { first: false }));

@@ -1,12 +1,12 @@
-//! Why a packet had no effect.
+//! Reasons for dropping a packet.
 
 use spanwire_wire as wire;
 
-/// Why the engine dropped a packet that may have been well-formed. Every drop has one reason and
-/// every reason a counter.
+/// The reason why the engine dropped a packet. Every drop has one reason and every reason a
+/// counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DropReason {
-    /// It is not a RoCEv2 packet, or a broken one.
+    /// The frame is not a valid RoCEv2 packet.
     Wire(wire::DropReason),
     /// No queue pair has the destination QPN.
     UnknownQpn,
@@ -20,40 +20,41 @@ pub enum DropReason {
     QpNotReceiving,
     /// A response arrived while the queue pair is not sending.
     QpNotSending,
-    /// An acknowledgement or response for what was acknowledged long ago.
+    /// An ACK or response for packets acknowledged before.
     StaleResponse,
-    /// An acknowledgement or response for a PSN that was never sent: forged, or the peer is broken.
+    /// An ACK or response for a PSN that was never sent: forged, or the peer is faulty.
     ResponseBeyondSent,
-    /// A READ response or an atomic's acknowledgement for a PSN that asked for no such thing.
+    /// A READ response or an atomic's ACK for a PSN of another type of request.
     ResponseToNothing,
-    /// A READ response whose payload is not as long as its place in the message demands.
+    /// A READ response whose payload length does not match its position in the message.
     BadResponseLength,
     /// An acknowledgement with a reserved syndrome or NAK code.
     BadSyndrome,
-    /// A NAK or an RNR NAK that says again what recovery has already begun for.
+    /// A repeated NAK or RNR NAK: loss recovery of that PSN has already begun.
     RepeatedNak,
-    /// A READ response after a gap that recovery has already begun for.
+    /// A READ response after a gap whose loss recovery has already begun.
     AfterResponseGap,
-    /// A request beyond the expected PSN, after the one NAK that a gap gets.
+    /// A request beyond the expected PSN, after the one NAK of its gap.
     AfterSequenceGap,
-    /// A duplicate READ that is not part of any READ still remembered.
+    /// A duplicate READ that no responder resource covers.
     DuplicateReadForgotten,
-    /// A duplicate atomic that is not remembered as it comes: carrying it out again is no option.
+    /// A duplicate atomic that no responder resource holds: it must not be executed again.
     DuplicateAtomicForgotten,
     /// SR: a packet at or above the advertised PSN limit. RC: a request further ahead of the
     /// expected PSN than our widest send window.
     BeyondPsnLimit,
-    /// SR: a packet from before everything that its sender may still doubt.
+    /// SR: a packet older than any that its sender may still retransmit.
     OldPacket,
-    /// SR: something that is refused once everything before it has arrived, which it has not.
+    /// SR: an invalid packet after a gap: it is refused in order, once everything before it has
+    /// arrived.
     RefusedAhead,
-    /// A CNP: each in SR, whose ACKs carry the ECN counts; in RC one within a round trip of the
-    /// last one that counted.
+    /// An ignored CNP: all in SR, whose ACKs carry ECN counts; in RC those within a round trip of
+    /// the last accepted one.
     IgnoredCnp,
 }
 
 impl DropReason {
-    /// The reasons that are the engine's own, in the order of their counters.
+    /// The engine's own reasons, in the order of their counters.
     pub const OWN: [Self; 20] = [
         Self::UnknownQpn,
         Self::WrongPeer,
@@ -105,7 +106,7 @@ impl DropReason {
         }
     }
 
-    /// Place among [`DropReason::OWN`]; `None` for the wire's reasons.
+    /// Index in [`DropReason::OWN`]; `None` for reasons of the wire crate.
     pub(crate) fn own_index(self) -> Option<usize> {
         Self::OWN.iter().position(|r| *r == self)
     }

@@ -1,24 +1,24 @@
-//! Asynchronous events: what happened to an object without a request to say it.
+//! Asynchronous events of queue pairs and queues, which no completion reports.
 
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use spanwire_wire::Qpn;
 use std::collections::VecDeque;
 
-/// Something that happened to an object, with the meaning verbs give it (`IBV_EVENT_*`).
+/// An asynchronous event, as in verbs (`IBV_EVENT_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AsyncEvent {
-    /// The first request arrived before the queue pair was told to send (`COMM_EST`).
+    /// The first request arrived before the transition to RTS (`COMM_EST`).
     CommEst(Qpn),
-    /// The send queue is drained: nothing that had begun is left (`SQ_DRAINED`).
+    /// The send queue is drained: all requests that had begun are complete (`SQ_DRAINED`).
     SqDrained(Qpn),
     /// We refused a request of the peer as invalid; the queue pair failed (`QP_REQ_ERR`).
     QpReqErr(Qpn),
     /// We refused the peer access to memory; the queue pair failed (`QP_ACCESS_ERR`).
     QpAccessErr(Qpn),
-    /// The queue pair failed for a reason that no completion tells (`QP_FATAL`).
+    /// The queue pair failed for a reason that no completion reports (`QP_FATAL`).
     QpFatal(Qpn),
-    /// A failed queue pair will take nothing more from its shared receive queue
+    /// A failed queue pair takes no further request from its shared receive queue
     /// (`QP_LAST_WQE_REACHED`).
     LastWqeReached(Qpn),
     /// A shared receive queue fell below its limit (`SRQ_LIMIT_REACHED`).
@@ -27,18 +27,17 @@ pub enum AsyncEvent {
     CqErr(CqId),
 }
 
-/// The events nobody has polled yet, oldest first. At most [`EVENTS_MAX`]: a further one is lost
-/// and counted.
+/// Unpolled events, oldest first. At most [`EVENTS_MAX`]; further ones are lost and counted.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     queue: VecDeque<AsyncEvent>,
     lost: u64,
-    /// Set by every push: the host runs its application then.
+    /// Events were added; the host then runs its application.
     has_new: bool,
 }
 
 impl AsyncEvent {
-    /// The queue pair it is of, if it is of one.
+    /// The queue pair of the event, if it is of one.
     #[must_use]
     pub const fn qpn(self) -> Option<Qpn> {
         match self {
@@ -82,7 +81,7 @@ impl Events {
         self.queue.pop_front()
     }
 
-    /// Forgets the events of an object that is gone: its number may come back.
+    /// Removes the events of a destroyed object, whose number may be reused.
     pub(crate) fn forget(&mut self, gone: impl Fn(AsyncEvent) -> bool) {
         self.queue.retain(|event| !gone(*event));
     }
@@ -91,19 +90,19 @@ impl Events {
         self.lost
     }
 
-    /// True while events were added that nobody was told of.
+    /// Events were added since the last [`Events::take_new`].
     pub(crate) fn has_new(&self) -> bool {
         self.has_new
     }
 
-    /// True once after any event was added.
+    /// Events were added since the last call.
     pub(crate) fn take_new(&mut self) -> bool {
         std::mem::take(&mut self.has_new)
     }
 }
 
-/// A queue pair makes a handful of events in its life: this is enough for all of them to fail at
-/// once in an endpoint of the default size.
+/// A queue pair has a handful of events in its lifetime. This is enough for all queue pairs of a
+/// default endpoint to fail at once.
 const EVENTS_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use crate::endpoint::Endpoint;
 use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
 
-/// An application that lives on the engine's core and runs to completion.
+/// An application on the engine's core, which runs to completion.
 pub trait App {
     /// Called at the start, after completions or asynchronous events were added, and when
-    /// [`App::poll_timeout`] is due. It polls them, posts what it wants and returns; it must not
+    /// [`App::poll_timeout`] is due. It polls completions, posts requests and returns; it must not
     /// block.
     fn poll(&mut self, now: Time, endpoint: &mut Endpoint);
 
-    /// When it wants to be called even if nothing completes.
+    /// The time of the next call, even if nothing completes.
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
@@ -25,7 +25,7 @@ pub struct Host<A> {
 }
 
 impl<A: App> Host<A> {
-    /// A host whose application has not run yet: its first call is the first `handle_timeout`.
+    /// Creates a host. Its first `handle_timeout` starts the application.
     pub fn new(endpoint: Endpoint, app: A) -> Self {
         Self { endpoint, app, started: false }
     }
@@ -40,12 +40,12 @@ impl<A: App> Host<A> {
         &self.app
     }
 
-    /// The application, to change.
+    /// The application, mutable.
     pub fn app_mut(&mut self) -> &mut A {
         &mut self.app
     }
 
-    /// Both parts, for a world that wants to act on them between steps.
+    /// Endpoint and application, for a simulation that acts on them between steps.
     pub fn parts_mut(&mut self) -> (&mut Endpoint, &mut A) {
         (&mut self.endpoint, &mut self.app)
     }
@@ -57,7 +57,7 @@ impl<A: App> Host<A> {
 
     fn run_app(&mut self, now: Time) {
         self.app.poll(now, &mut self.endpoint);
-        // What the application's own posts completed (flushes) is its next call's.
+        // Completions of the application's own posts (flushes) are left to its next call.
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names of objects that several modules refer to.
+//! Identifiers of objects that several modules use.
 
 /// A shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,4 +1,4 @@
-//! Memory regions: who may touch which bytes.
+//! Memory regions: registration, keys and access checks.
 
 use crate::payload::{Payload, PayloadMut};
 use crate::tables::{KeyTable, Slab};
@@ -9,20 +9,20 @@ use spanwire_base::{u64_from, usize_from};
 use spanwire_mem::Region;
 use std::fmt;
 
-/// A protection domain: queue pairs and memory regions of different domains do not meet.
+/// A protection domain. A queue pair cannot access memory regions of another domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PdId(pub(crate) u32);
 
-/// What may be done to a memory region, or through a queue pair.
+/// Access rights to a memory region, or through a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Access(u8);
 
-/// A registered memory region, as the application sees it. Give `addr` and `rkey` to the peer.
+/// A registered memory region. The peer needs `addr` and `rkey`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRegion {
-    /// Key for our own SGEs.
+    /// Local key, for SGEs.
     pub lkey: u32,
-    /// Key for the peer; `None` when no remote access was granted.
+    /// Remote key, for the peer; `None` without remote access.
     pub rkey: Option<u32>,
     /// Virtual address of the first byte (the iova).
     pub addr: u64,
@@ -30,7 +30,7 @@ pub struct MemoryRegion {
     pub len: u64,
 }
 
-/// Why an access was refused.
+/// The reason why an access was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MrError {
     /// No region has this key.
@@ -44,9 +44,9 @@ pub enum MrError {
 }
 
 impl Access {
-    /// Local reading only: what a send buffer needs.
+    /// Local read: send buffers.
     pub const LOCAL_READ: Self = Self(0);
-    /// We may write: receive buffers and the targets of READs.
+    /// Local write: receive buffers and targets of READs.
     pub const LOCAL_WRITE: Self = Self(1);
     /// The peer may WRITE. Needs [`Access::LOCAL_WRITE`] too.
     pub const REMOTE_WRITE: Self = Self(2);
@@ -55,25 +55,25 @@ impl Access {
     /// The peer may execute atomic operations. Needs [`Access::LOCAL_WRITE`] too.
     pub const REMOTE_ATOMIC: Self = Self(8);
 
-    /// The peer may take the region's rkey away with a SEND with invalidate.
+    /// The peer may invalidate the region's rkey by a SEND with invalidate.
     pub const REMOTE_INVALIDATE: Self = Self(16);
 
-    /// Reading, writing and atomics, here and by the peer; not the invalidation of keys.
+    /// Read, write and atomics, local and remote; without invalidation of rkeys.
     pub const ALL: Self = Self(15);
 
-    /// This and `other`.
+    /// The union with `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// True when everything in `needed` is allowed.
+    /// True if all rights in `needed` are granted.
     #[must_use]
     pub const fn allows(self, needed: Self) -> bool {
         self.0 & needed.0 == needed.0
     }
 
-    /// True when the peer may do anything at all.
+    /// True if the peer has any right.
     #[must_use]
     pub const fn is_remote(self) -> bool {
         self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0) != 0
@@ -128,8 +128,8 @@ impl MrTable {
         Self { regions: Slab::new(max_mrs), lkeys, rkeys }
     }
 
-    /// Registers `region` at virtual address `iova`. When `None`, it is drawn from `rng`: an
-    /// address of the process would tell peers where its memory is, and differ from run to run.
+    /// Registers `region` at virtual address `iova`. `None` draws it from `rng`: an address of the
+    /// process would reveal its memory layout to peers and differ between runs.
     pub(crate) fn register(
         &mut self,
         rng: &mut ChaCha20Rng,
@@ -155,7 +155,7 @@ impl MrTable {
         Ok(entry.mr)
     }
 
-    /// Forgets a region: from now on both of its keys are unknown.
+    /// Deregisters a region: both of its keys become unknown.
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), MrError> {
         let i = self.lkeys.find(lkey).ok_or(MrError::UnknownKey)?;
         self.lkeys.remove(lkey);
@@ -165,7 +165,7 @@ impl MrTable {
         Ok(())
     }
 
-    /// Says whether a peer of `pd` may take `rkey` away.
+    /// Checks that a peer of `pd` may invalidate `rkey`.
     pub(crate) fn check_invalidate(&self, pd: PdId, rkey: u32) -> Result<(), MrError> {
         let i = self.rkeys.find(rkey).ok_or(MrError::UnknownKey)?;
         let entry = self.regions.at(i).ok_or(MrError::UnknownKey)?;
@@ -176,7 +176,7 @@ impl MrTable {
         }
     }
 
-    /// From now on `rkey` is unknown. The region stays, with its lkey. False when it was unknown.
+    /// Invalidates `rkey`; the region and its lkey stay. False if it was unknown.
     pub(crate) fn invalidate(&mut self, rkey: u32) -> bool {
         let region = self.rkeys.find(rkey).and_then(|i| self.regions.at_mut(i));
         let Some(entry) = region else {
@@ -187,7 +187,7 @@ impl MrTable {
         true
     }
 
-    /// Gives the region of `lkey` a new rkey; the one it had, if any, is unknown from now on.
+    /// Assigns a new rkey to the region of `lkey`; the previous one becomes unknown.
     pub(crate) fn renew_rkey(&mut self, rng: &mut ChaCha20Rng, lkey: u32) -> Result<u32, MrError> {
         let i = self.lkeys.find(lkey).ok_or(MrError::UnknownKey)?;
         let entry = self.regions.at_mut(i).ok_or(MrError::UnknownKey)?;
@@ -206,12 +206,12 @@ impl MrTable {
         self.regions.iter().any(|(_, e)| e.pd == pd)
     }
 
-    /// The bytes an SGE names, if `pd` may have `need` of them.
+    /// The bytes of an SGE, if `pd` has the rights `need`.
     pub(crate) fn local(&self, pd: PdId, sge: &Sge, need: Access) -> Result<Span<'_>, MrError> {
         self.span(self.lkeys.find(sge.lkey), pd, sge.addr, sge.len, need)
     }
 
-    /// The bytes a peer names, if it may have `need` of them.
+    /// The bytes that a peer names, if it has the rights `need`.
     pub(crate) fn remote(
         &self,
         pd: PdId,
@@ -223,7 +223,7 @@ impl MrTable {
         self.span(self.rkeys.find(rkey), pd, va, len, need)
     }
 
-    /// Copies `len` bytes that a peer's READ names into `payload`; false if it may not have them.
+    /// Copies `len` bytes of a peer's READ into `payload`; false if access is refused.
     #[inline]
     pub(crate) fn fetch_remote(
         &self,
@@ -261,8 +261,8 @@ impl MrTable {
         }
     }
 
-    /// Copies bytes out of a list of SGEs, from byte `skip` of the list on, into all of `dst`. What
-    /// is elided is checked all the same.
+    /// Copies bytes from a list of SGEs, from byte `skip` of the list on, into all of `dst`. Elided
+    /// payload is checked as well.
     pub(crate) fn gather(
         &self,
         pd: PdId,
@@ -304,7 +304,7 @@ impl MrTable {
 }
 
 impl Span<'_> {
-    /// Copies `src` to the first of the bytes; false when that leaves the region.
+    /// Copies `src` to the start of the span; false if it exceeds the region.
     pub(crate) fn put(&self, src: Payload<'_>) -> bool {
         match src {
             Payload::Bytes(src) => self.region.copy_in(self.offset, src).is_ok(),
@@ -312,7 +312,7 @@ impl Span<'_> {
         }
     }
 
-    /// Copies the first of the bytes into all of `dst`; false when that leaves the region.
+    /// Copies the start of the span into all of `dst`; false if that exceeds the region.
     pub(crate) fn fetch(&self, dst: PayloadMut<'_>) -> bool {
         match dst {
             PayloadMut::Bytes(dst) => self.region.copy_out(self.offset, dst).is_ok(),
@@ -321,15 +321,15 @@ impl Span<'_> {
     }
 }
 
-/// Bytes inside a region that an access was granted for.
+/// Bytes of a region to which access was granted.
 #[derive(Debug)]
 pub(crate) struct Span<'a> {
     pub(crate) region: &'a Region,
     pub(crate) offset: usize,
 }
 
-/// Calls `each` with the part of every SGE that falls into `len` bytes from byte `skip` on.
-/// Fewer bytes in the list than asked for is [`MrError::OutOfBounds`].
+/// Calls `each` with the part of every SGE in the `len` bytes from byte `skip` on.
+/// [`MrError::OutOfBounds`] if the list has fewer bytes.
 fn walk(
     sges: &[Sge],
     mut skip: u32,
@@ -373,7 +373,7 @@ mod tests {
         let shared =
             t.register(&mut rng, PD, Region::zeroed(8), Access::ALL, Some(0x1000)).unwrap();
         assert_eq!(shared.addr, 0x1000);
-        assert_ne!(shared.rkey, Some(shared.lkey), "the lkey is not given away with the rkey");
+        assert_ne!(shared.rkey, Some(shared.lkey), "the rkey does not reveal the lkey");
     }
 
     #[test]

@@ -1,39 +1,38 @@
-//! What the two ends of a connection speak, and what they make of it.
+//! Negotiation of the wire protocol between the two ends of a connection.
 //!
-//! Each end tells the other its [`Offer`] before the first packet, in whatever form the setup
-//! exchange has. [`agree`] is a function of both offers and of nothing else, and does not care
-//! which is whose: both ends call it and come to the same, without another message. An offer comes
-//! from the network, so every one has a meaning (docs/protocol/side-connection.md, "Negotiation").
+//! Each end sends the other its [`Offer`] before the first packet, in the format of the set-up
+//! protocol. [`agree`] depends on both offers only and is symmetric, so both ends reach the same
+//! result without a further message. An offer comes from the network, so every value has a meaning
+//! (docs/protocol/side-connection.md, "Negotiation").
 
 use crate::attr::{QpAttr, WireMode};
 use crate::config::{Config, MIN_REORDER_PKTS, SEGMENT_BYTES};
 
-/// The wire modes that one end speaks.
+/// The wire modes that one end supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// It speaks RC.
+    /// RC is supported.
     pub rc: bool,
-    /// It speaks SR, on these terms.
+    /// SR is supported, on these terms.
     pub sr: Option<SrOffer>,
 }
 
-/// On which terms an end speaks SR. Values that nobody can keep to are allowed: [`agree`] knows
-/// what they mean.
+/// The terms on which an end supports SR. Any value is allowed: [`agree`] defines its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrOffer {
     /// Versions of the header.
     pub versions: SrVersions,
     /// Optional parts of it.
     pub features: SrFeatures,
-    /// Payload bytes of the longest packet that it can send and take. Below 64 it does not speak
-    /// SR; above 65280 it means that.
+    /// Payload bytes of the longest packet that it can send and receive. Below 64, SR is not
+    /// supported; above 65280 it means 65280.
     pub segment_bytes: u32,
-    /// Packets beyond the lowest missing one that it takes. Below 256 it means that, which every
-    /// end takes.
+    /// Packets beyond the lowest missing one that it accepts. Below 256 it means 256, which every
+    /// end accepts.
     pub reorder_pkts: u32,
 }
 
-/// A set of versions of the SR header, 1 to 15: what its four bits tell apart.
+/// A set of versions of the SR header, 1 to 15: the range of its four bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SrVersions(u16);
 
@@ -48,38 +47,37 @@ pub enum SrFeature {
     Mlcc,
     /// Blocks of an erasure code.
     Block,
-    /// In-band telemetry, asked for and echoed.
+    /// In-band telemetry (INT), requested and echoed.
     Int,
 }
 
-/// What two ends have in common.
+/// The result of a negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Agreed {
-    /// They speak RC, at a path MTU that is not the offers' to say.
+    /// RC; offers do not determine the path MTU.
     Rc,
-    /// They speak SR, on these terms.
+    /// SR, on these terms.
     Sr(SrTerms),
 }
 
 /// The terms of an SR connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrTerms {
-    /// Version of the header: the highest that both know.
+    /// Version of the header: the highest common one.
     pub version: u8,
-    /// The parts that both know.
+    /// The common features.
     pub features: SrFeatures,
     /// Payload bytes of a full packet, 64..=65280: the smaller of both.
     pub segment_bytes: u32,
-    /// Packets beyond the lowest missing one that either takes, at least 256: a wider window waits
-    /// for the peer's limit.
+    /// Packets beyond the lowest missing one that both accept, at least 256. A wider window needs
+    /// the peer's PSN limit.
     pub reorder_pkts: u32,
 }
 
-/// What `ours` and `theirs` have in common: SR if it can be, else RC, `None` when an end insists
-/// on what the other does not speak.
+/// The protocol that `ours` and `theirs` agree on: SR if possible, else RC; `None` if one end
+/// requires what the other does not support.
 ///
-/// The same whichever of the two is ours. An end that offers RC agrees with every peer that does,
-/// whatever else they list.
+/// Symmetric. An end that offers RC agrees with every peer that does, whatever else they list.
 #[must_use]
 pub fn agree(ours: &Offer, theirs: &Offer) -> Option<Agreed> {
     let sr = ours.sr.zip(theirs.sr).and_then(|(ours, theirs)| ours.terms_with(&theirs));
@@ -87,11 +85,11 @@ pub fn agree(ours: &Offer, theirs: &Offer) -> Option<Agreed> {
 }
 
 impl Offer {
-    /// What an end means that says nothing of modes: it is older than they are.
+    /// The offer of a peer that sends none, because its software is older than offers.
     pub const SILENT: Self = Self { rc: true, sr: None };
 
-    /// All that this engine speaks, with the parameters `config`, in packets that carry at most
-    /// `segment_bytes` ([`Offer::segment_bytes`] says how many fit); RC alone when that is `None`.
+    /// Everything that this engine supports, with the parameters `config` and packets of at most
+    /// `segment_bytes` ([`Offer::segment_bytes`] computes it); RC alone if that is `None`.
     #[must_use]
     pub fn of(config: &Config, segment_bytes: Option<u32>) -> Self {
         let sr = segment_bytes.map(|segment_bytes| SrOffer {
@@ -106,9 +104,9 @@ impl Offer {
     /// Payload bytes of the longest SR packet of at most `ip_bytes`, IP header included, over IPv4
     /// or IPv6; `None` when less than 64 fit.
     ///
-    /// A multiple of 4: such a packet needs no padding. The longest header that comes with payload
-    /// is counted, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SR 24, RETH 16,
-    /// ImmDt 4, receive number 4, and the ICRC 4 behind. 1408 or 1388 of an Ethernet's 1500 bytes.
+    /// A multiple of 4, so that the packet needs no padding. The longest header with payload is
+    /// assumed, that of a WRITE with immediate: IP 20 or 40, UDP 8, BTH 12, SR 24, RETH 16, ImmDt
+    /// 4, receive number 4, and the ICRC 4. Of the 1500 bytes of Ethernet, 1408 or 1388 are left.
     #[must_use]
     pub fn segment_bytes(ip_bytes: u32, is_ipv4: bool) -> Option<u32> {
         let ip = if is_ipv4 { 20 } else { 40 };
@@ -116,7 +114,8 @@ impl Offer {
         (fits >= *SEGMENT_BYTES.start()).then_some(fits.min(*SEGMENT_BYTES.end()))
     }
 
-    /// The same, insisting on `mode`: with a peer that does not speak it there is no connection.
+    /// The same offer restricted to `mode`: there is no connection with a peer that does not
+    /// support it.
     #[must_use]
     pub fn only(self, mode: WireMode) -> Self {
         match mode {
@@ -140,17 +139,17 @@ impl SrOffer {
 }
 
 impl SrVersions {
-    /// What this engine speaks.
+    /// The versions that this engine supports.
     pub const ENGINE: Self = Self(1 << 1);
 
-    /// Those of `versions` that can be one.
+    /// The valid ones of `versions`.
     #[must_use]
     pub fn of(versions: impl IntoIterator<Item = u64>) -> Self {
         let possible = versions.into_iter().filter(|v| (1..=VERSION_MAX).contains(v));
         Self(possible.fold(0, |set, version| set | 1 << version))
     }
 
-    /// All of them, ascending.
+    /// All versions, ascending.
     pub fn iter(self) -> impl Iterator<Item = u8> {
         (1..16).filter(move |version| self.0 >> version & 1 == 1)
     }
@@ -161,31 +160,31 @@ impl SrVersions {
 }
 
 impl SrFeatures {
-    /// None.
+    /// No feature.
     pub const NONE: Self = Self(0);
 
-    /// What this engine speaks: it takes blocks of an erasure code.
+    /// The features that this engine supports: FEC blocks.
     pub const ENGINE: Self = Self(SrFeature::Block.bit());
 
-    /// Those of `names` that this version of the project knows by name.
+    /// The known features of `names`.
     #[must_use]
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let known = names.into_iter().filter_map(SrFeature::from_name);
         Self(known.fold(0, |set, feature| set | feature.bit()))
     }
 
-    /// All of them, in the order of their presence bits.
+    /// All features, in the order of their presence bits.
     pub fn iter(self) -> impl Iterator<Item = SrFeature> {
         SrFeature::ALL.into_iter().filter(move |f| self.0 & f.bit() != 0)
     }
 
-    /// It is among them.
+    /// `feature` is in the set.
     #[must_use]
     pub const fn has(self, feature: SrFeature) -> bool {
         self.0 & feature.bit() != 0
     }
 
-    /// Those in both.
+    /// The intersection with `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -196,7 +195,7 @@ impl SrFeature {
     /// All that have a name, in the order of their presence bits.
     pub const ALL: [Self; 3] = [Self::Mlcc, Self::Block, Self::Int];
 
-    /// Its name where ends meet.
+    /// The name in set-up messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -231,7 +230,7 @@ impl Agreed {
         }
     }
 
-    /// `rtr`, the attributes of a queue pair's transition to RTR, for a queue pair that speaks so.
+    /// Applies the result to `rtr`, the attributes of a transition to RTR.
     #[must_use]
     pub fn apply_to(&self, rtr: QpAttr) -> QpAttr {
         match self {
@@ -250,8 +249,8 @@ impl Agreed {
         }
     }
 
-    /// `rts`, the attributes of a queue pair's transition to RTS, without what these ends cannot:
-    /// paths are SR's, and blocks are for a peer that takes them.
+    /// Removes from `rts`, the attributes of a transition to RTS, those that the result does not
+    /// allow: load balancing needs SR, and FEC a peer that accepts blocks.
     #[must_use]
     pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
         QpAttr {
@@ -261,7 +260,7 @@ impl Agreed {
         }
     }
 
-    /// Why nothing is coded between these ends, in words; `None` where it may be.
+    /// The reason why FEC is not available, for the user; `None` if it is.
     #[must_use]
     pub fn why_no_erasure(&self) -> Option<&'static str> {
         match self {
@@ -271,7 +270,7 @@ impl Agreed {
         }
     }
 
-    /// Why all packets take one path between these ends, in words; `None` where they may not.
+    /// The reason why load balancing is not available, for the user; `None` if it is.
     #[must_use]
     pub fn why_no_balance(&self) -> Option<&'static str> {
         match self {
@@ -286,7 +285,7 @@ const SR_HEADERS_BYTES: u32 = 8 + 12 + (24 + 16 + 4 + 4) + 4;
 
 const SPEAKS_RC: &str = "the connection speaks RC";
 
-/// The highest that four bits hold.
+/// The highest version: four bits.
 const VERSION_MAX: u64 = 15;
 
 #[cfg(test)]
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn apply_to_rts__leaves_out_what_the_peer_does_not_take() {
+    fn apply_to_rts__removes_what_the_peer_does_not_support() {
         let (erasure, choice) = (ErasureCoding::default(), Choice::named("unolb").unwrap());
         let balance = Balance { choice, seed: 1 };
         let rts = QpAttr { erasure: Some(erasure), balance: Some(balance), ..QpAttr::default() };
@@ -348,7 +347,7 @@ mod tests {
             prop_assert_eq!(agreed, agree(&b, &a));
             match agreed {
                 Some(Agreed::Sr(terms)) => for offer in [a, b] {
-                    let sr = offer.sr.expect("who does not offer SR does not get it");
+                    let sr = offer.sr.expect("SR is agreed only if both offer it");
                     prop_assert!(sr.versions.iter().any(|v| v == terms.version));
                     prop_assert_eq!(sr.features.and(terms.features), terms.features);
                     prop_assert!(SEGMENT_BYTES.contains(&terms.segment_bytes));
@@ -362,7 +361,7 @@ mod tests {
         }
 
         #[test]
-        fn agree__rc_is_within_reach_of_whoever_does_not_insist(theirs in offers()) {
+        fn agree__rc_is_agreed_if_both_offer_it(theirs in offers()) {
             let theirs = Offer { rc: true, ..theirs };
             prop_assert!(agree(&full(1408), &theirs).is_some());
             prop_assert_eq!(agree(&full(1408).only(WireMode::Rc), &theirs), Some(Agreed::Rc));
@@ -370,7 +369,7 @@ mod tests {
         }
 
         #[test]
-        fn agree__what_a_future_peer_adds_changes_nothing(
+        fn agree__unknown_versions_and_features_are_ignored(
             versions in prop::collection::vec(2_u64.., 0..20),
             names in prop::collection::vec("[a-z]{6,9}", 0..20),
         ) {
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn agree__takes_sr_where_both_speak_it() {
+    fn agree__prefers_sr_if_both_support_it() {
         let terms = SrTerms {
             version: 1,
             features: SrFeatures::of(["block"]),
@@ -397,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn agree__who_insists_gets_what_he_wants_or_nothing() {
+    fn agree__a_required_mode_or_no_connection() {
         let (rc, sr) = (full(1408).only(WireMode::Rc), full(1408).only(WireMode::Sr));
         assert_eq!(agree(&rc, &sr), None);
         assert_eq!(agree(&sr, &Offer::SILENT), None);
@@ -407,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn agree__terms_that_nobody_can_keep_leave_rc() {
+    fn agree__invalid_terms_of_sr_leave_rc() {
         let with = |change: fn(&mut SrOffer)| {
             let mut offer = full(1408);
             change(offer.sr.as_mut().expect("offered"));
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn agree__a_segment_that_ip_cannot_count_is_the_longest_that_it_can() {
+    fn agree__a_segment_beyond_the_ip_length_field_is_the_longest_valid() {
         let agreed = agree(&full(u32::MAX), &full(u32::MAX - 1));
         assert!(matches!(agreed, Some(Agreed::Sr(t)) if t.segment_bytes == 65_280), "{agreed:?}");
     }
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn segment_bytes__is_what_the_longest_header_leaves() {
+    fn segment_bytes__is_the_room_after_the_longest_header() {
         let reth = RethRepr { va: 0, rkey: 0, dma_len: 0 };
         let write = SrDataRepr {
             reth: Some(reth),
@@ -462,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn from_name__inverts_name_and_knows_no_other() {
+    fn from_name__inverts_name_and_rejects_others() {
         for feature in SrFeature::ALL {
             assert_eq!(SrFeature::from_name(feature.name()), Some(feature));
             assert_eq!(SrFeatures::of([feature.name()]).iter().collect::<Vec<_>>(), [feature]);
@@ -471,12 +470,12 @@ mod tests {
     }
 
     #[test]
-    fn iter__gives_versions_ascending() {
+    fn iter__returns_versions_ascending() {
         assert_eq!(SrVersions::of([15, 3, 1, 3]).iter().collect::<Vec<_>>(), [1, 3, 15]);
     }
 
     #[test]
-    fn apply_to__is_what_modify_qp_takes() {
+    fn apply_to__sets_the_attributes_of_modify_qp() {
         let agreed = agree(&full(1408), &full(1388)).expect("SR");
         let attr = agreed.apply_to(QpAttr::default());
         assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Sr), Some(1388)));

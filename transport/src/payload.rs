@@ -1,21 +1,21 @@
-//! Payload that is there, or that a simulation left out of the frame (`spanwire_base::TxMeta`).
+//! Payload of packets: bytes, or elided by a simulation (`spanwire_base::TxMeta`).
 
 use spanwire_base::u32_from;
 use spanwire_wire::Packet;
 
-/// What a packet carries.
+/// Received payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Payload<'a> {
     Bytes(&'a [u8]),
-    /// This many bytes that are nowhere.
+    /// This many bytes that are not in memory.
     Elided(u32),
 }
 
-/// Where the payload of a packet goes.
+/// Destination of a packet's payload.
 #[derive(Debug)]
 pub(crate) enum PayloadMut<'a> {
     Bytes(&'a mut [u8]),
-    /// This many bytes, nowhere.
+    /// This many bytes, which are not written.
     Elided(u32),
 }
 
@@ -44,7 +44,7 @@ impl PayloadMut<'_> {
     }
 }
 
-/// Copies all of `to` from byte `skip` of `from` on; false when there are not so many.
+/// Copies from byte `skip` of `from` on into all of `to`; false if `from` is too short.
 pub(crate) fn copy_part(from: &[u8], skip: u32, to: PayloadMut<'_>) -> bool {
     let part = from.get(skip as usize..).and_then(|rest| rest.get(..to.len() as usize));
     match (part, to) {

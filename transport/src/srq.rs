@@ -1,4 +1,4 @@
-//! Shared receive queues: receive requests that several queue pairs take from.
+//! Shared receive queues (SRQ): receive requests for several queue pairs.
 
 use crate::event::{AsyncEvent, Events};
 use crate::ids::SrqId;
@@ -8,11 +8,10 @@ use crate::tables::Slab;
 use crate::verbs::{RecvRequest, Sge};
 use std::fmt;
 
-/// What `create_srq` needs.
+/// The attributes of `create_srq`.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqInit {
-    /// Protection domain of the memory that its receive requests name; that of the queue pairs
-    /// may be another.
+    /// Protection domain of the memory of its receive requests; queue pairs may have another.
     pub pd: PdId,
     /// Receive requests, 1..=`Config::max_wr`.
     pub max_wr: u32,
@@ -20,20 +19,20 @@ pub struct SrqInit {
     pub max_sge: u32,
 }
 
-/// What can be asked of a shared receive queue.
+/// Sizes and state of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqInfo {
-    /// Receive requests it can hold, including those in use by messages.
+    /// Capacity in receive requests, including those in use by messages.
     pub max_wr: u32,
     /// SGEs of a receive request.
     pub max_sge: u32,
     /// Receive requests posted that no message has taken.
     pub posted: u32,
-    /// The limit that is armed; 0 when none is.
+    /// The armed limit; 0 if none is.
     pub limit: u32,
 }
 
-/// Why a shared receive queue was not changed.
+/// The reason why a shared receive queue was not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SrqError {
     /// There is no such queue.
@@ -50,11 +49,11 @@ pub(crate) struct SharedReceiveQueue {
     pub(crate) pd: PdId,
     pub(crate) queue: WorkQueue<Rwqe>,
     max_wr: u32,
-    /// Requests that queue pairs have taken and not used up: they may come back.
+    /// Requests that queue pairs have taken and not used up: they may return.
     taken: u32,
-    /// Tells once when fewer requests than this are left; 0 when it has told or was never set.
+    /// One event if fewer requests than this are left; 0 if not armed.
     limit: u32,
-    /// A queue pair's peer may be waiting for a request.
+    /// A peer may need a receive request.
     is_wanted: bool,
 }
 
@@ -71,7 +70,7 @@ impl SharedReceiveQueue {
         Self { pd, queue, max_wr, taken: 0, limit: 0, is_wanted: false }
     }
 
-    /// No room for another request. A request in use keeps its place until it completes.
+    /// The queue is full. A request in use keeps its slot until it completes.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.len() + self.taken as usize >= self.max_wr as usize
     }
@@ -81,7 +80,7 @@ impl SharedReceiveQueue {
         self.queue.push(Rwqe { wr_id: wr.wr_id, len }, wr.sges, &[]);
     }
 
-    /// True once after [`SrqTable::want`].
+    /// A peer may need a receive request since the last call ([`SrqTable::want`]).
     pub(crate) fn take_wanted(&mut self) -> bool {
         std::mem::take(&mut self.is_wanted)
     }
@@ -110,8 +109,7 @@ impl SrqTable {
         Self { queues: Slab::new(max_srqs) }
     }
 
-    /// A queue pair's peer may be waiting for a request of this queue: the next one is to be told
-    /// of.
+    /// A peer may need a request of this queue: the next one posted must be advertised.
     pub(crate) fn want(&mut self, srq: SrqId) {
         if let Some(q) = self.queues.at_mut(srq.0) {
             q.is_wanted = true;
@@ -136,14 +134,14 @@ impl SrqTable {
         Some((q.pd, rwqe))
     }
 
-    /// A request that [`SrqTable::take`] gave out has its completion.
+    /// A request from [`SrqTable::take`] has completed.
     pub(crate) fn used_up(&mut self, srq: SrqId) {
         if let Some(q) = self.queues.at_mut(srq.0) {
             q.taken = q.taken.saturating_sub(1);
         }
     }
 
-    /// A request that [`SrqTable::take`] gave out was not used up: it is the oldest again.
+    /// Returns an unused request from [`SrqTable::take`]: it becomes the oldest.
     pub(crate) fn return_request(&mut self, srq: SrqId, taken: &Taken) {
         if let Some(q) = self.queues.at_mut(srq.0) {
             q.taken = q.taken.saturating_sub(1);
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn take__gives_the_oldest_with_its_own_elements() {
+    fn take__returns_the_oldest_with_its_sges() {
         let (mut t, id) = table(4);
         let sge = |addr| Sge { addr, len: 1, lkey: 1 };
         for i in 0..2 {
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn give_back__is_the_oldest_again_in_the_place_that_was_kept() {
+    fn return_request__becomes_the_oldest_in_the_slot_that_was_kept() {
         let (mut t, id) = table(3);
         let sge = |addr| Sge { addr, len: 1, lkey: 1 };
         let q = t.queues.at_mut(id.0).unwrap();
@@ -209,21 +207,21 @@ mod tests {
             Taken { rwqe, pd, sges }
         };
         let (first, second) = (take(&mut t), take(&mut t));
-        assert!(t.queues.at(id.0).unwrap().is_full(), "both places are kept");
+        assert!(t.queues.at(id.0).unwrap().is_full(), "both slots are kept");
         t.used_up(id);
         assert!(!t.queues.at(id.0).unwrap().is_full());
         t.return_request(id, &second);
         let again = take(&mut t);
         assert_eq!((again.rwqe.wr_id, &again.sges[..]), (1, &[sge(1)][..]));
         assert_eq!((first.rwqe.wr_id, take(&mut t).rwqe.wr_id), (0, 2));
-        // Of a queue that is gone nothing comes back.
+        // Nothing returns to a destroyed queue.
         t.queues.remove(id.0);
         t.used_up(id);
         t.return_request(id, &again);
     }
 
     #[test]
-    fn set_limit__tells_once_each_time_it_is_armed() {
+    fn set_limit__causes_one_event_each_time_it_is_armed() {
         let (mut t, id) = table(4);
         let q = t.queues.at_mut(id.0).unwrap();
         assert_eq!(q.set_limit(5), Err(SrqError::LimitTooHigh));
@@ -234,13 +232,13 @@ mod tests {
             while !q.queue.is_full() {
                 q.post(&RecvRequest { wr_id: 0, sges: &[] }, 0);
             }
-            let told: Vec<bool> = (0..4)
+            let events: Vec<bool> = (0..4)
                 .map(|_| {
                     t.take(id, &mut Vec::new(), &mut events);
                     events.pop().is_some()
                 })
                 .collect();
-            assert_eq!(told, [false, false, true, false], "one left of four is below two");
+            assert_eq!(events, [false, false, true, false], "one left of four is below two");
         }
     }
 }

@@ -1,10 +1,9 @@
-//! Tables with a fixed capacity: objects named by a small number, and objects named by a random
-//! key.
+//! Tables of fixed capacity: objects by a small number, and by a random key.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
 
-/// Objects of one kind under small numbers that are reused. At most `capacity` at a time.
+/// Objects of one type under small reusable numbers, at most `capacity`.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
@@ -17,7 +16,7 @@ impl<T> Slab<T> {
         Self { slots: Vec::new(), free: Vec::new(), capacity }
     }
 
-    /// Puts an object in and returns its number, or gives it back when the table is full.
+    /// Inserts an object and returns its number, or returns the object if the table is full.
     pub(crate) fn insert(&mut self, object: T) -> Result<u32, T> {
         if let Some(i) = self.free.pop() {
             self.slots[i as usize] = Some(object);
@@ -52,12 +51,11 @@ impl<T> Slab<T> {
     }
 }
 
-/// Numbers under random 32-bit keys that nobody can guess and one memory access finds.
+/// Numbers under unpredictable 32-bit keys, with a lookup of one memory access.
 ///
-/// A key's low bits choose its slot. Keys are drawn until one falls on a free slot, so there is
-/// never a collision to search past; with at least twice as many slots as keys that takes two
-/// draws on average. All 32 bits are compared, so a guesser's chance per packet is
-/// `keys in use / 2^32`.
+/// The low bits of a key select its slot. Keys are drawn until one has a free slot, so there are no
+/// collisions to search past. With at least twice as many slots as keys, that takes two draws on
+/// average. All 32 bits are compared, so a guess succeeds with probability `keys in use / 2^32`.
 #[derive(Debug)]
 pub(crate) struct KeyTable {
     slots: Box<[Option<(u32, u32)>]>,
@@ -71,12 +69,12 @@ impl KeyTable {
         Self { slots: vec![None; slots as usize].into_boxed_slice(), mask: slots - 1 }
     }
 
-    /// Draws a key for `value`. The caller holds the number of keys within the capacity.
+    /// Draws a key for `value`. The caller keeps the number of keys within the capacity.
     pub(crate) fn insert(&mut self, rng: &mut ChaCha20Rng, value: u32) -> u32 {
         loop {
             let key = rng.next_u32();
             let slot = &mut self.slots[(key & self.mask) as usize];
-            // Zero is left out: it is what forgotten fields hold.
+            // Zero is excluded: it is the value of fields that were not set.
             if slot.is_none() && key != 0 {
                 *slot = Some((key, value));
                 return key;
@@ -84,7 +82,7 @@ impl KeyTable {
         }
     }
 
-    /// What the key stands for.
+    /// The value of `key`.
     pub(crate) fn find(&self, key: u32) -> Option<u32> {
         let (held, value) = self.slots[(key & self.mask) as usize]?;
         (held == key).then_some(value)
@@ -103,7 +101,7 @@ mod tests {
     use rand_chacha::rand_core::SeedableRng;
 
     #[test]
-    fn slab__reuses_numbers_and_holds_its_capacity() {
+    fn slab__reuses_numbers_and_enforces_its_capacity() {
         let mut s = Slab::new(2);
         assert_eq!((s.insert('a'), s.insert('b'), s.insert('c')), (Ok(0), Ok(1), Err('c')));
         assert_eq!(s.remove(0), Some('a'));
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn key_table__finds_what_it_holds_and_nothing_else() {
+    fn key_table__finds_its_keys_and_no_others() {
         let mut rng = ChaCha20Rng::from_seed([3; 32]);
         let mut t = KeyTable::new(100);
         let keys: Vec<u32> = (0..100).map(|v| t.insert(&mut rng, v)).collect();

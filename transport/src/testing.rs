@@ -1,4 +1,4 @@
-//! Two endpoints on a virtual wire with virtual time, for the engine's own tests.
+//! Test support: two endpoints on a virtual wire in virtual time.
 
 use crate::{
     Access, AddressVector, Balance, Config, CongestionControl, CqId, Endpoint, ErasureCoding,
@@ -11,15 +11,15 @@ use spanwire_wire::{INT_HOP_LEN, IntHop, MacAddr, Packet, Psn, Qpn, int_push};
 use std::cell::Cell;
 use std::net::IpAddr;
 
-/// What the wire does with one frame.
+/// The fate of one frame on the wire.
 pub(crate) enum Fate {
     Pass,
     Drop,
     Twice,
     Late(Dur),
-    /// Congestion experienced.
+    /// Marked CE (congestion experienced).
     Marked,
-    /// By these switches, if it asks for it.
+    /// INT records of these switches are added, if requested.
     Stamped(Vec<IntHop>),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Pair {
     sent: u64,
 }
 
-/// What a pair is made of.
+/// Configuration of a [`Pair`].
 #[derive(Clone)]
 pub(crate) struct PairConfig {
     pub(crate) config: Config,
@@ -63,7 +63,7 @@ pub(crate) struct PairConfig {
     pub(crate) caps: QpCaps,
     /// Side 1's queue pairs share a receive queue of this many requests.
     pub(crate) srq_max_wr: Option<u32>,
-    /// Overrides what the customary attributes say.
+    /// Changes to the common attributes.
     pub(crate) rtr: fn(&mut QpAttr),
     pub(crate) rts: fn(&mut QpAttr),
     pub(crate) erasure: Option<ErasureCoding>,
@@ -103,12 +103,11 @@ impl Default for PairConfig {
 pub(crate) const LATENCY: Dur = Dur::from_us(5);
 
 thread_local! {
-    /// The wire mode of pairs that do not say.
+    /// The wire mode of pairs whose configuration does not set one.
     static MODE: Cell<WireMode> = const { Cell::new(WireMode::Rc) };
 }
 
-/// Runs a test twice: pairs that do not say which wire mode they want speak RC the first time, SR
-/// the second.
+/// Runs a test twice. Pairs without a wire mode of their own use RC the first time, SR the second.
 pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
     for mode in [WireMode::Rc, WireMode::Sr] {
         MODE.set(mode);
@@ -118,7 +117,7 @@ pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
 }
 
 impl PairConfig {
-    /// One queue pair that speaks SR.
+    /// One queue pair of SR.
     pub(crate) fn sr() -> Self {
         Self { mode: WireMode::Sr, ..Self::default() }
     }
@@ -163,7 +162,7 @@ impl Pair {
         }
     }
 
-    /// Connects the queue pairs `q` anew, as `c` says.
+    /// Resets the queue pairs `q` and connects them with the configuration `c`.
     pub(crate) fn reconnect(&mut self, q: usize, c: &PairConfig) {
         for end in &mut self.ends {
             let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
@@ -172,8 +171,8 @@ impl Pair {
         self.connect(q, c);
     }
 
-    /// Runs until nothing moves any more and no timer is left, or for `limit` of virtual time.
-    /// Returns false when it stopped at the limit.
+    /// Runs until no frame is in flight and no timer is armed, or for `limit` of virtual time.
+    /// Returns false if it stopped at the limit.
     pub(crate) fn run(&mut self, limit: Dur) -> bool {
         let end = self.now + limit;
         loop {
@@ -192,12 +191,12 @@ impl Pair {
         }
     }
 
-    /// As a driver does it: receive, time out, transmit.
+    /// One step of a driver: receive, time out, transmit.
     pub(crate) fn step(&mut self, side: usize) {
         self.step_at_most(side, usize::MAX);
     }
 
-    /// As [`Pair::step`] with a port that takes so many packets now.
+    /// As [`Pair::step`] with a port that accepts at most `packets` frames.
     pub(crate) fn step_at_most(&mut self, side: usize, packets: usize) {
         self.receive(side);
         let now = self.now;
@@ -215,7 +214,7 @@ impl Pair {
         assert_eq!(self.ends[side].ep.stuck_qps(), [], "side {side} waits without a timer");
     }
 
-    /// Takes what has come, and does nothing about it yet.
+    /// Handles the frames that have arrived, without sending.
     pub(crate) fn receive(&mut self, side: usize) {
         let now = self.now;
         while let Some((frame, elided_bytes)) = self.ends[side].pop_due(now) {
@@ -224,7 +223,7 @@ impl Pair {
         }
     }
 
-    /// The frames that have come and were not taken.
+    /// Removes the frames that have arrived, unhandled.
     pub(crate) fn take_inbox(&mut self, side: usize) -> Vec<Vec<u8>> {
         let now = self.now;
         std::iter::from_fn(|| self.ends[side].pop_due(now)).map(|(frame, _)| frame).collect()
@@ -255,14 +254,14 @@ impl Pair {
         }
     }
 
-    /// Hands a frame to a side as if it came from the wire, now.
+    /// Delivers a frame to a side now, as if from the wire.
     pub(crate) fn inject(&mut self, side: usize, frame: &[u8]) {
         let meta = RxMeta::whole(self.now);
         self.ends[side].ep.handle_packet(self.now, PortId::HOST, frame, meta);
     }
 
-    /// Posts a signaled request of `len` bytes at local and remote offset `at` from side 0, with
-    /// `wr_id` as its number.
+    /// Posts a signaled request of `len` bytes at local and remote offset `at` from `side`, with
+    /// `wr_id` as its identifier.
     pub(crate) fn post(&mut self, side: usize, wr_id: u64, op: Op, at: usize, len: usize) {
         let remote = self.ends[1 - side].remote(at);
         let op = match op {
@@ -355,14 +354,14 @@ impl End {
         })
     }
 
-    /// When the next frame comes or the next timer is due.
+    /// The time of the next frame or timer.
     pub(crate) fn next_event(&self) -> Option<Time> {
         let frame = self.inbox.iter().map(|f| f.0).min();
         [frame, self.ep.poll_timeout()].into_iter().flatten().min()
     }
 }
 
-/// What switches do to a frame that asks for telemetry.
+/// Adds the INT records of switches to a frame that requests them.
 fn stamp(frame: &mut Vec<u8>, elided_bytes: u32, hops: &[IntHop]) {
     for hop in hops {
         let len = frame.len();

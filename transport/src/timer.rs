@@ -1,27 +1,27 @@
-//! One wake-up time per queue pair.
+//! One timer for each queue pair.
 
 use spanwire_base::Time;
 
-/// Wake-up times by slot: a binary heap that knows where each slot stands.
+/// Timers by slot: a binary heap with the position of each slot.
 ///
-/// Re-arming to a *later* time costs nothing: the entry stays, fires early, and its owner, who
-/// knows its true deadline, arms it again. That is the common case: every acknowledgement pushes a
-/// retransmission deadline out. Arming to an earlier time and firing are O(log n); the earliest
-/// time is O(1). At most one entry a slot, so the memory is bounded by the number of slots.
+/// Arming to a *later* time costs nothing. The entry stays and fires early, and the queue pair,
+/// which has the true deadline, arms it again. That is the common case: every ACK postpones the
+/// retransmission timeout. Arming to an earlier time and firing are O(log n); the earliest time is
+/// O(1). Each slot has at most one entry, so memory is bounded by the number of slots.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// A min-heap by (time, slot): equal times fire in slot order, so a run can be repeated.
+    /// A min-heap by (time, slot): equal times fire in slot order, so that runs are repeatable.
     heap: Vec<(Time, u32)>,
-    /// Where each slot stands in `heap`, or `IDLE`.
+    /// Position of each slot in `heap`, or `IDLE`.
     position: Vec<u32>,
 }
 
 impl Timers {
-    /// Makes sure that `slot` fires at `at` or earlier.
+    /// Arms the timer of `slot` to fire at `at` or earlier.
     pub(crate) fn arm(&mut self, slot: u32, at: Time) {
         if at == Time::MAX {
-            // The end of time, where arithmetic saturates, is never reached: what is armed there
-            // would be due again as soon as it fired.
+            // `Time::MAX`, where arithmetic saturates, is never reached: a timer armed there would
+            // be due again as soon as it fired.
             return;
         }
         let s = slot as usize;
@@ -38,7 +38,7 @@ impl Timers {
         }
     }
 
-    /// Takes the next slot that is due at `now`.
+    /// Removes and returns the next slot that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
         let (at, slot) = *self.heap.first()?;
         if at > now {
@@ -48,20 +48,20 @@ impl Timers {
         Some(slot)
     }
 
-    /// True when `slot` fires at `at` or earlier.
+    /// True if `slot` fires at `at` or earlier.
     pub(crate) fn is_armed(&self, slot: u32, at: Time) -> bool {
         let place = self.position.get(slot as usize).filter(|p| **p != IDLE);
         place.is_some_and(|p| self.heap[*p as usize].0 <= at)
     }
 
-    /// Forgets a slot.
+    /// Stops the timer of `slot`.
     pub(crate) fn cancel(&mut self, slot: u32) {
         if let Some(p) = self.position.get(slot as usize).filter(|p| **p != IDLE) {
             self.remove(*p as usize);
         }
     }
 
-    /// The earliest time any slot fires.
+    /// The earliest time at which a slot fires.
     pub(crate) fn next(&self) -> Option<Time> {
         self.heap.first().map(|(at, _)| *at)
     }
@@ -106,7 +106,7 @@ impl Timers {
     }
 }
 
-/// The earlier of two times, if there are any.
+/// The earlier of two optional times.
 #[inline]
 pub(crate) fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     match (a, b) {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier__of_what_there_is() {
+    fn earlier__ignores_none() {
         assert_eq!(earlier(Some(t(2)), Some(t(1))), Some(t(1)));
         assert_eq!([earlier(None, Some(t(1))), earlier(Some(t(1)), None)], [Some(t(1)); 2]);
         assert_eq!(earlier(None, None), None);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn arm__the_end_of_time_never_fires() {
+    fn arm__time_max_never_fires() {
         let mut timers = Timers::default();
         timers.arm(1, Time::MAX);
         assert_eq!(timers.pop_due(Time::MAX), None);

@@ -1,13 +1,13 @@
-//! What an application posts, and what can be wrong with it at once.
+//! Work requests, and the errors of posting and creation.
 
 use crate::wc::WcOpcode;
 use spanwire_wire::AtomicEthRepr;
 use std::fmt;
 
-/// One piece of local memory: `len` bytes at virtual address `addr` of the region named by `lkey`.
+/// A scatter-gather element: `len` bytes at virtual address `addr` of the local region `lkey`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
-    /// Virtual address of the first byte, in the region's own addresses (its iova).
+    /// Virtual address of the first byte, in the address space of the region (its iova).
     pub addr: u64,
     /// Bytes. Zero is allowed and contributes nothing.
     pub len: u32,
@@ -15,64 +15,65 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// Memory of the peer.
+/// An address in a memory region of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RemoteAddr {
-    /// Virtual address of the first byte, in the peer's region's own addresses.
+    /// Virtual address of the first byte, in the address space of the peer's region.
     pub va: u64,
-    /// Remote key the peer handed out.
+    /// Remote key (rkey) of the region.
     pub rkey: u32,
 }
 
-/// What a send work request does.
+/// The operation of a send work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrOp {
-    /// Sends the SGEs' bytes into the peer's next receive request.
+    /// Sends the data of the SGEs to the peer's next receive request.
     Send,
-    /// As [`WrOp::Send`], and gives the peer 32 bits with the completion.
+    /// As [`WrOp::Send`], with 32 bits of immediate data in the peer's completion.
     SendImm {
         /// The immediate data, in host order; big-endian on the wire.
         imm: u32,
     },
-    /// As [`WrOp::Send`], and takes one of the peer's rkeys away when the message is complete. The
-    /// peer refuses a key whose region it did not register for that.
+    /// As [`WrOp::Send`], and invalidates one of the peer's rkeys when the message is complete. The
+    /// peer refuses the key of a region without that access right.
     SendInv {
         /// The peer's rkey.
         rkey: u32,
     },
-    /// Writes the SGEs' bytes to the peer's memory; the peer's application does not notice.
+    /// Writes the data of the SGEs to the peer's memory, without a completion at the peer.
     Write {
-        /// Where to.
+        /// Destination.
         remote: RemoteAddr,
     },
-    /// As [`WrOp::Write`], and consumes a receive request to give the peer 32 bits.
+    /// As [`WrOp::Write`], and consumes a receive request of the peer: its completion has the
+    /// immediate data.
     WriteImm {
-        /// Where to.
+        /// Destination.
         remote: RemoteAddr,
         /// The immediate data, in host order; big-endian on the wire.
         imm: u32,
     },
     /// Reads the peer's memory into the SGEs.
     Read {
-        /// Where from.
+        /// Source.
         remote: RemoteAddr,
     },
-    /// Adds to a 64-bit word of the peer, wrapping, exactly once. What the word was before lands
-    /// in the SGEs, 8 bytes in this machine's order.
+    /// Adds to a 64-bit word of the peer, wrapping, exactly once. The original value is written to
+    /// the SGEs, 8 bytes in this machine's byte order.
     FetchAdd {
         /// The word; the peer refuses an address that is no multiple of 8.
         remote: RemoteAddr,
-        /// What is added.
+        /// The addend.
         add: u64,
     },
-    /// Replaces a 64-bit word of the peer if it is what is expected, exactly once. What the word
-    /// was before lands in the SGEs, 8 bytes in this machine's order.
+    /// Replaces a 64-bit word of the peer if it has the expected value, exactly once. The original
+    /// value is written to the SGEs, 8 bytes in this machine's byte order.
     CmpSwap {
         /// The word; the peer refuses an address that is no multiple of 8.
         remote: RemoteAddr,
-        /// The value that the word must have.
+        /// The expected value.
         compare: u64,
-        /// The value that it gets.
+        /// The new value.
         swap: u64,
     },
 }
@@ -80,22 +81,22 @@ pub enum WrOp {
 /// A work request for the send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRequest<'a> {
-    /// The application's own number, given back in the completion.
+    /// The application's identifier, returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: WrOp,
-    /// Local memory, gathered from (or for a READ or an atomic scattered to) in order. At most the
+    /// Local memory, gathered from (for a READ or an atomic, scattered to) in order. At most the
     /// queue pair's `max_send_sge`; together at most `Config::max_msg_bytes`, for an atomic 8.
     pub sges: &'a [Sge],
-    /// Bytes sent instead of the SGEs', copied before the post returns: the memory may be used
-    /// again at once and need not be registered. SENDs and WRITEs only, at most the queue pair's
+    /// Inline data in place of the SGEs', copied before the post returns: the memory may be reused
+    /// at once and need not be registered. SENDs and WRITEs only, at most the queue pair's
     /// `max_inline_data`; `sges` must be empty then.
     pub inline: Option<&'a [u8]>,
-    /// Give a completion on success. A failure always gives one.
+    /// Completes on success; a failure always completes.
     pub signaled: bool,
-    /// Ask the peer to raise a solicited event (SEND, and WRITE with immediate).
+    /// Requests a solicited event at the peer (SEND, and WRITE with immediate).
     pub solicited: bool,
-    /// Do not start before all earlier READs and atomics of this queue pair are complete.
+    /// Starts after all earlier READs and atomics of this queue pair are complete.
     pub fence: bool,
 }
 
@@ -107,41 +108,41 @@ impl<'a> WorkRequest<'a> {
         Self { wr_id, op, sges, inline: None, signaled, solicited, fence }
     }
 
-    /// A signaled work request whose bytes are copied when it is posted.
+    /// A signaled work request with inline data.
     #[must_use]
     pub fn inline(wr_id: u64, op: WrOp, bytes: &'a [u8]) -> Self {
         Self { inline: Some(bytes), ..Self::new(wr_id, op, &[]) }
     }
 }
 
-/// A request for the receive queue: where the next SEND goes.
+/// A receive request: the buffer of the next SEND.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
-    /// The application's own number, given back in the completion.
+    /// The application's identifier, returned in the completion.
     pub wr_id: u64,
     /// Local memory, filled in order. At most the queue pair's `max_recv_sge`.
     pub sges: &'a [Sge],
 }
 
-/// Why a work request was not taken. Nothing was queued.
+/// The reason why a work request was refused; nothing was queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {
     /// No queue pair has this number (`EINVAL`).
     UnknownQp,
-    /// The queue pair's state does not take this kind of request (`EINVAL`).
+    /// The queue pair's state does not allow this request (`EINVAL`).
     BadState,
-    /// The queue holds as many requests as it may (`ENOMEM`).
+    /// The queue is full (`ENOMEM`).
     QueueFull,
     /// More SGEs than the queue pair was created for (`EINVAL`).
     TooManySges,
-    /// The message is longer than the device sends (`EINVAL`).
+    /// The message is longer than `Config::max_msg_bytes` (`EINVAL`).
     TooLong,
     /// The SGEs of an atomic operation are not 8 bytes together (`EINVAL`).
     NotEightBytes,
-    /// Inline data beside SGEs, for an operation that brings data back, or more of them than the
-    /// queue pair was created for (`EINVAL`).
+    /// Inline data together with SGEs, for a READ or an atomic, or longer than `max_inline_data`
+    /// (`EINVAL`).
     BadInline,
-    /// The queue pair takes its receive requests from a shared queue (`EINVAL`).
+    /// The queue pair uses a shared receive queue (`EINVAL`).
     UsesSrq,
     /// No shared receive queue has this number (`EINVAL`).
     UnknownSrq,
@@ -150,11 +151,11 @@ pub enum PostError {
     BadSge,
 }
 
-/// Why an object could not be made.
+/// The reason why an object could not be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreateError {
-    /// The configured number of such objects exists already; the field of
-    /// [`Config`](crate::Config) that says so.
+    /// The configured number of such objects exists; the field of [`Config`](crate::Config) with
+    /// that limit.
     Limit(&'static str),
     /// The protection domain does not exist.
     UnknownPd,
@@ -162,16 +163,16 @@ pub enum CreateError {
     UnknownCq,
     /// The shared receive queue does not exist.
     UnknownSrq,
-    /// A requested capacity is zero where it may not be, or above its limit; the field.
+    /// A capacity is zero where that is not allowed, or above its limit; its field.
     BadCapacity(&'static str),
-    /// Remote write or atomic access needs local write access, as verbs demand.
+    /// Remote write or atomic access requires local write access, as in verbs.
     AccessWithoutLocalWrite,
-    /// The region's addresses would wrap around the end of the address space.
+    /// The region's addresses wrap around the end of the address space.
     AddressWraps,
 }
 
 impl WrOp {
-    /// The memory of the peer this names.
+    /// The peer's memory that the operation accesses.
     pub(crate) fn remote(self) -> Option<RemoteAddr> {
         match self {
             Self::Send | Self::SendImm { .. } | Self::SendInv { .. } => None,
@@ -201,7 +202,7 @@ impl WrOp {
         Some(AtomicEthRepr { va: remote.va, rkey: remote.rkey, swap_or_add, compare })
     }
 
-    /// The kind its completion names.
+    /// The opcode of its completion.
     pub(crate) fn wc_opcode(self) -> WcOpcode {
         match self {
             Self::Send | Self::SendImm { .. } | Self::SendInv { .. } => WcOpcode::Send,
@@ -217,7 +218,7 @@ impl WrOp {
         matches!(self, Self::FetchAdd { .. } | Self::CmpSwap { .. })
     }
 
-    /// True for what uses up a receive request of the peer's: what can be solicited.
+    /// True for operations that consume a receive request of the peer: those that can be solicited.
     pub(crate) fn completes_a_receive(self) -> bool {
         matches!(
             self,
@@ -225,8 +226,8 @@ impl WrOp {
         )
     }
 
-    /// True for what only a response of its own completes, and what `max_rd_atomic` limits: READs
-    /// and atomics.
+    /// True for READs and atomics, which only their own response completes and `max_rd_atomic`
+    /// limits.
     pub(crate) fn is_rd_atomic(self) -> bool {
         self.is_atomic() || matches!(self, Self::Read { .. })
     }

@@ -2,59 +2,59 @@
 
 use spanwire_wire::Qpn;
 
-/// What became of one work request.
+/// A work completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wc {
-    /// The application's number of the request.
+    /// The application's identifier of the request.
     pub wr_id: u64,
-    /// Success, or what went wrong.
+    /// Success or the error.
     pub status: WcStatus,
-    /// What was done. Meaningful whatever the status.
+    /// The operation, valid for every status.
     pub opcode: WcOpcode,
     /// The local queue pair.
     pub qpn: Qpn,
     /// Bytes received (receive side) or read (READ); the message's length on the send side.
     pub byte_len: u32,
-    /// Immediate data that came with a received message, in host order.
+    /// Immediate data of a received message, in host order.
     pub imm: Option<u32>,
-    /// The rkey of ours that a received SEND with invalidate took away.
+    /// The local rkey that a received SEND with invalidate invalidated.
     pub invalidated_rkey: Option<u32>,
-    /// The sender asked for a solicited event.
+    /// The message requested a solicited event.
     pub solicited: bool,
 }
 
-/// Status of a completion, with the names verbs give them (`IBV_WC_*`).
+/// Status of a completion, named as in verbs (`IBV_WC_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcStatus {
-    /// Done.
+    /// Success.
     Success,
     /// A received message was longer than its receive request.
     LocLenErr,
-    /// The queue pair could not do this (internal inconsistency).
+    /// Internal inconsistency of the queue pair.
     LocQpOpErr,
-    /// A local SGE was not valid any more when it was used.
+    /// A local SGE was no longer valid when it was used.
     LocProtErr,
-    /// The queue pair went to the error state before this request was done.
+    /// Flushed: the queue pair failed before this request completed.
     WrFlushErr,
-    /// The peer sent a response that makes no sense. Never given: such a response is dropped and
-    /// counted, since anybody can forge one.
+    /// An invalid response. Never used: such a response is dropped and counted, since it may be
+    /// forged.
     BadRespErr,
-    /// Access to local memory was refused while receiving. Never given: as with rxe, a receive
-    /// request whose memory is gone has [`WcStatus::LocProtErr`].
+    /// Access to local memory was refused on reception. Never used: as in rxe, a receive request
+    /// whose memory is no longer registered has [`WcStatus::LocProtErr`].
     LocAccessErr,
     /// The peer found the request invalid (NAK 0x61).
     RemInvReqErr,
     /// The peer refused access to its memory (NAK 0x62).
     RemAccessErr,
-    /// The peer could not carry the request out (NAK 0x63).
+    /// The peer could not execute the request (NAK 0x63).
     RemOpErr,
-    /// The peer did not answer within the timeout, retry count times over.
+    /// The timeout expired more often than the retry count allows.
     RetryExcErr,
-    /// The peer had no receive request posted, RNR retry count times over.
+    /// The peer sent more RNR NAKs than the RNR retry count allows.
     RnrRetryExcErr,
 }
 
-/// What kind of request a completion is of.
+/// The operation of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {
     /// A SEND, with or without immediate.
@@ -93,7 +93,7 @@ impl WcStatus {
         }
     }
 
-    /// The number verbs give this status (`enum ibv_wc_status`).
+    /// The value of `enum ibv_wc_status`.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {

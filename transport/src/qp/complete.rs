@@ -1,4 +1,4 @@
-//! How a request ends: with a completion, or flushed.
+//! Completion of requests, and flushing.
 
 use super::common::{Common, Shared};
 use super::outcome::{Completed, Message};
@@ -7,13 +7,13 @@ use crate::event::AsyncEvent;
 use crate::qp::state::QpState;
 use crate::wc::{Wc, WcOpcode, WcStatus};
 
-/// A completion was lost because its queue is full, so the history of the queue pair is lost as
-/// well: its engine must fail.
+/// A completion was lost because its queue is full. The queue pair's history is incomplete then, so
+/// its engine must fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CqOverrun;
 
 impl Common {
-    /// Gives the receiver of a message its completion.
+    /// Adds the completion of a received message, if it consumed a receive request.
     ///
     /// # Errors
     /// See [`Common::complete`].
@@ -30,7 +30,7 @@ impl Common {
     /// Adds a completion to `cq`.
     ///
     /// # Errors
-    /// The completion queue is full and the queue pair has not failed yet: the engine must fail.
+    /// The completion queue is full and the queue pair has not failed yet: its engine must fail.
     pub(crate) fn complete(&self, cq: CqId, wc: Wc, sh: &mut Shared<'_>) -> Result<(), CqOverrun> {
         match wc.status {
             WcStatus::Success => {}

@@ -1,20 +1,20 @@
-//! The set-up of congestion control, erasure coding and load balancing.
+//! Set-up of congestion control, FEC and load balancing.
 
 use super::QueuePair;
 use super::flow::Flow;
 use crate::attr::{CongestionControl, QpAttr};
 use crate::config::Config;
 
-/// Of a window of `window_pkts`, every so many packets request an acknowledgement, `most` at most:
-/// a small window is acknowledged before it is used up. Packets that have arrived and are not
-/// acknowledged yet fill the window, but not the path: congestion control, whose window is as long
-/// as the path and no longer, gets sixteen acknowledgements in a window.
+/// The interval between packets with AckReq in a window of `window_pkts`, at most `most` packets. A
+/// small window must be acknowledged before it is used up. Packets that have arrived without an ACK
+/// fill the window, but not the path. The window of congestion control is only as long as the path,
+/// so it gets sixteen ACKs each window.
 pub(crate) fn ack_interval(window_pkts: u32, most: u32, has_cc: bool) -> u32 {
     (window_pkts / if has_cc { 16 } else { 4 }).clamp(1, most.max(1))
 }
 
 impl QueuePair {
-    /// Starts afresh with this congestion control.
+    /// Restarts the flow with this congestion control.
     pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
         let full_bytes = self.common.full_bytes();
         let flow = Flow::new(choice, full_bytes, config);
@@ -26,7 +26,7 @@ impl QueuePair {
         self.common.flow = Some(Box::new(flow));
     }
 
-    /// Starts to send in FEC blocks, or to choose among paths.
+    /// Enables FEC or load balancing, as `attr` requests.
     pub(super) fn set_erasure_and_balance(&mut self, attr: &QpAttr, config: &Config) {
         let congestion = self.common.attr.congestion;
         let base_rtt = attr.congestion.or(congestion).and_then(|choice| choice.base_rtt);

@@ -1,4 +1,4 @@
-//! The effects of a change of state.
+//! Execution of `modify_qp`: the effects of a transition.
 
 use super::QueuePair;
 use super::common::{Common, Shared};
@@ -65,7 +65,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Applies what only a drained send queue may change: no packet in flight then depends on it.
+    /// Applies attributes that only a drained send queue may change, because no packet in flight
+    /// depends on them then.
     fn change_drained(&mut self, attr: &QpAttr) -> Result<(), ModifyError> {
         let given = [
             ("av", attr.av.is_some()),
@@ -81,7 +82,7 @@ impl QueuePair {
             _ => {}
         }
         if attr.max_rd_atomic == Some(0) && self.engine.has_rd_atomic() {
-            // They could never leave.
+            // The posted READs and atomics could never be sent.
             return Err(ModifyError::OutOfRange("max_rd_atomic (READs or atomics are posted)"));
         }
         if let Some(capacity) = attr.max_dest_rd_atomic {
@@ -102,7 +103,7 @@ impl QueuePair {
     }
 
     fn ready_to_receive(&mut self, attr: &QpAttr, config: &Config) {
-        // The table in transitions.rs has made sure that these are given.
+        // Required at this transition, by the table in transitions.rs.
         let common = &mut self.common;
         common.dest_qpn = attr.dest_qpn.unwrap_or_default();
         common.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
@@ -119,7 +120,7 @@ impl QueuePair {
 }
 
 impl Common {
-    /// Reports once that a draining send queue has no unfinished request left.
+    /// Reports once that a draining send queue has no unfinished request.
     pub(crate) fn report_drained(&mut self, is_drained: bool, sh: &mut Shared<'_>) {
         if self.is_draining && self.state == QpState::Sqd && is_drained {
             self.is_draining = false;
@@ -127,7 +128,7 @@ impl Common {
         }
     }
 
-    /// The path to the peer. SR's packets are ECN-capable.
+    /// The path to the peer. Packets of SR are ECN-capable.
     fn path_of(&self, mut av: AddressVector) -> Option<Path> {
         if self.attr.wire_mode == Some(WireMode::Sr) {
             av.traffic_class = av.traffic_class & !Ecn::Ce.bits() | Ecn::Ect0.bits();

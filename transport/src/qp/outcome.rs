@@ -1,10 +1,9 @@
-//! How a request of either side ended: an engine returns it, the queue pair's completion queues
-//! report it.
+//! Outcomes of requests, which an engine returns and the completion queues report.
 
 use crate::verbs::WrOp;
 use crate::wc::WcOpcode;
 
-/// A request taken from the send queue, as its completion reports it.
+/// A request removed from the send queue, with the fields of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Completed {
     pub(crate) wr_id: u64,
@@ -12,10 +11,10 @@ pub(crate) struct Completed {
     pub(crate) len: u32,
 }
 
-/// A message of the peer that is complete.
+/// A complete message of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
-    /// The receive request it consumed: number and kind of completion.
+    /// The receive request that it consumed: number and completion opcode.
     pub(crate) recv: Option<(u64, WcOpcode)>,
     pub(crate) len: u32,
     pub(crate) imm: Option<u32>,

@@ -1,4 +1,4 @@
-//! The path to the peer: the headers that every packet starts with, and its entropy.
+//! The path to the peer: the headers that every packet starts with, and their entropy.
 
 use crate::attr::AddressVector;
 use spanwire_wire::{Packet, Qpn, Template};
@@ -28,7 +28,8 @@ impl Path {
     }
 }
 
-/// The UDP source port Linux derives for a queue pair with flow label 0: both ends get the same.
+/// The UDP source port (entropy) that Linux derives for a queue pair with flow label 0. Both ends
+/// derive the same.
 ///
 /// # Source
 /// Seen in the rxe captures and checked there: 20 bits of the product of both QPNs folded to 14.

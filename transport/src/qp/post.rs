@@ -1,4 +1,4 @@
-//! Posting: what is checked at once.
+//! Posting, with the checks at that time.
 
 use super::QueuePair;
 use super::common::Shared;
@@ -47,7 +47,7 @@ impl QueuePair {
             return Err(PostError::NotEightBytes);
         }
         if wr.op.is_rd_atomic() && common.max_rd_atomic == 0 {
-            // It could never leave.
+            // It could never be sent.
             return Err(PostError::BadState);
         }
         self.engine.post(wr, len, common);
@@ -96,10 +96,10 @@ impl QueuePair {
     }
 }
 
-/// What an atomic operation works on.
+/// Bytes of an atomic's operand.
 const ATOMIC_BYTES: u32 = 8;
 
-/// Checks every SGE and returns the bytes of all.
+/// Checks every SGE and returns their total bytes.
 pub(crate) fn check_sges(
     mrs: &MrTable,
     pd: PdId,

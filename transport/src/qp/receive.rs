@@ -10,15 +10,15 @@ use arrayvec::ArrayVec;
 use spanwire_base::u32_from;
 use std::collections::VecDeque;
 
-/// Where receive requests come from, and the one that the message in progress fills.
+/// The source of receive requests, and the request that the message in progress fills.
 ///
-/// A request is taken when its message begins and held until it ends: a shared queue goes on
-/// meanwhile.
+/// A request is taken when its message begins and kept until it ends; other queue pairs use a
+/// shared queue meanwhile.
 #[derive(Debug)]
 pub(crate) struct Receive {
     source: Source,
     taken: Option<Taken>,
-    /// Out of a shared queue, for messages whose packets come in any order.
+    /// Requests taken from a shared queue ahead, for messages whose packets arrive out of order.
     ahead: VecDeque<Taken>,
 }
 
@@ -43,7 +43,7 @@ impl Receive {
         Self { source: Source::Shared(srq), taken: None, ahead: VecDeque::new() }
     }
 
-    /// The own queue, if there is one: what may be posted to.
+    /// The queue pair's own queue, if it has one.
     pub(crate) fn own_queue(&self) -> Option<&WorkQueue<Rwqe>> {
         match &self.source {
             Source::Own(_, queue) => Some(queue),
@@ -58,7 +58,7 @@ impl Receive {
         }
     }
 
-    /// Queues a checked receive request of `len` bytes; false when the queue is a shared one.
+    /// Queues a checked receive request of `len` bytes. False if the queue is a shared one.
     pub(crate) fn post(&mut self, wr: &RecvRequest<'_>, len: u32) -> bool {
         match &mut self.source {
             Source::Own(_, queue) => {
@@ -69,7 +69,7 @@ impl Receive {
         }
     }
 
-    /// Makes sure that a request is in use. Returns false when there is none to take.
+    /// Takes a request for the message in progress, unless it has one. False if none is posted.
     pub(crate) fn take(&mut self, srqs: &mut SrqTable, events: &mut Events) -> bool {
         if self.taken.is_some() {
             return true;
@@ -91,7 +91,7 @@ impl Receive {
         self.taken.as_ref()
     }
 
-    /// How many messages that are not over may find a request, the oldest of them first.
+    /// The number of unfinished messages that can have a receive request, oldest first.
     pub(crate) fn reachable(&self, srqs: &SrqTable) -> u32 {
         let n = match &self.source {
             Source::Own(_, queue) => queue.len(),
@@ -103,8 +103,8 @@ impl Receive {
         u32_from(n)
     }
 
-    /// Makes sure that the `i`-th oldest request not used up is here, taking it and those before it
-    /// out of a shared queue. Returns false when there are not so many.
+    /// Takes requests from a shared queue until the `i`-th oldest unused one is available. False if
+    /// there are fewer.
     pub(crate) fn reach(&mut self, i: u32, srqs: &mut SrqTable, events: &mut Events) -> bool {
         if i >= self.reachable(srqs) {
             return false;
@@ -119,8 +119,8 @@ impl Receive {
         true
     }
 
-    /// The `i`-th oldest request not used up, once it was reached: its memory's domain, itself and
-    /// its elements.
+    /// The `i`-th oldest unused request, after [`Receive::reach`]: protection domain, request,
+    /// SGEs.
     pub(crate) fn at(&self, i: u32) -> Option<(PdId, Rwqe, &[Sge])> {
         let i = i as usize;
         match &self.source {
@@ -129,7 +129,7 @@ impl Receive {
         }
     }
 
-    /// The message that used it is over, well or not.
+    /// Removes the request in use: its message ended, with or without success.
     #[inline]
     pub(crate) fn finish(&mut self, srqs: &mut SrqTable) -> Option<Rwqe> {
         let taken = self.taken.take()?;
@@ -137,8 +137,8 @@ impl Receive {
         Some(taken.rwqe)
     }
 
-    /// Takes the oldest request out, because its message is complete or to flush it. What is left
-    /// of a shared queue stays there.
+    /// Removes the oldest request: its message is complete, or it is flushed. Requests not taken
+    /// from a shared queue stay there.
     pub(crate) fn pop(&mut self, srqs: &mut SrqTable) -> Option<Rwqe> {
         if self.taken.is_some() {
             return self.finish(srqs);
@@ -153,8 +153,8 @@ impl Receive {
         }
     }
 
-    /// Drops all requests without completions. Those taken out of a shared queue return to its
-    /// front, in their order.
+    /// Drops all requests without completions. Those taken from a shared queue return to its front,
+    /// in order.
     pub(crate) fn clear(&mut self, srqs: &mut SrqTable) {
         match &mut self.source {
             Source::Own(_, queue) => {
@@ -177,8 +177,8 @@ impl Receive {
     }
 }
 
-/// Requests that one queue pair may take out of a shared queue at a time: its peer decides which
-/// it names, and others want some too.
+/// Requests that one queue pair may take from a shared queue ahead. The peer determines how many it
+/// uses, and other queue pairs need some.
 const AHEAD_MAX: usize = 64;
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     use crate::srq::{SharedReceiveQueue, SrqInit};
 
     #[test]
-    fn take__holds_one_until_it_is_finished() {
+    fn take__keeps_one_until_it_is_finished() {
         let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
         let mut r = Receive::own(PdId(1), 4, 1);
         assert!(!r.take(&mut srqs, &mut events));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn reach__takes_no_more_out_of_a_shared_queue_than_it_may() {
+    fn reach__takes_at_most_the_limit_from_a_shared_queue() {
         let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
         let init = SrqInit { pd: PdId(3), max_wr: 100, max_sge: 1 };
         let srq = SrqId(srqs.queues.insert(SharedReceiveQueue::new(&init)).unwrap());
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn reach__an_own_queue_keeps_them_until_they_are_used_up() {
+    fn reach__an_own_queue_keeps_requests_until_they_are_used() {
         let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
         let mut r = Receive::own(PdId(1), 4, 1);
         for wr_id in [1, 2] {

@@ -1,4 +1,4 @@
-//! READs and atomics of the peer: the memory that they name, and whether it may be accessed.
+//! READs and atomics of the peer: their memory and its access checks.
 
 use crate::mr::{Access, MrTable, PdId};
 use spanwire_wire::{AtomicEthRepr, NakCode};
@@ -20,8 +20,8 @@ pub(crate) struct AtomicRequest {
 }
 
 impl ReadRequest {
-    /// The peer may read the memory. A zero-length READ touches none, so its key and address are
-    /// not checked (IBTA C9-88; rxe does the same).
+    /// Checks that the peer may read the memory. A zero-length READ accesses none, so its key and
+    /// address are not checked (IBTA C9-88; rxe does the same).
     ///
     /// # Errors
     /// The code of the NAK.
@@ -32,8 +32,7 @@ impl ReadRequest {
 }
 
 impl AtomicRequest {
-    /// The peer may change the word: its key and bounds first, then its alignment (rxe has the same
-    /// order).
+    /// Checks that the peer may modify the word: key and bounds first, then alignment, as rxe does.
     ///
     /// # Errors
     /// The code of the NAK.
@@ -45,7 +44,7 @@ impl AtomicRequest {
         if aligned { Ok(()) } else { Err(NakCode::InvalidRequest) }
     }
 
-    /// Executes the operation once and returns what the word was before.
+    /// Executes the operation once and returns the original value of the word.
     ///
     /// # Errors
     /// The code of the NAK, if the word may not be accessed. The alignment must have been checked.

@@ -1,39 +1,39 @@
-//! The queue pair's states.
+//! The states of a queue pair.
 
 use std::fmt;
 
 /// State of a queue pair, as verbs have it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum QpState {
-    /// Just made: takes no requests.
+    /// After creation or reset: accepts no requests.
     #[default]
     Reset,
-    /// Receive requests may be posted; nothing moves.
+    /// Receive requests may be posted; packets are neither sent nor accepted.
     Init,
-    /// Ready to receive: answers the peer's requests.
+    /// Ready to receive: executes the peer's requests.
     Rtr,
     /// Ready to send as well.
     Rts,
-    /// Send queue drained: requests that have begun are finished, no other begins. The peer's are
-    /// answered as before.
+    /// Send queue drained: requests that have begun are finished, no other begins. The peer's
+    /// requests are executed as before.
     Sqd,
-    /// Send queue error: what is posted to send is flushed, the peer's requests are answered. Only
-    /// unreliable services get here; a Reliable Connection goes to [`QpState::Err`] instead.
+    /// Send queue error: posted send requests are flushed, the peer's requests are executed. Only
+    /// unreliable services have it; a Reliable Connection goes to [`QpState::Err`] instead.
     Sqe,
     /// Failed or stopped: everything posted is flushed, packets are dropped.
     Err,
 }
 
-/// Why a queue pair was not modified. It is as it was.
+/// The reason why a queue pair was not modified; nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ModifyError {
     /// No queue pair has this number.
     UnknownQp,
     /// There is no such transition.
     BadTransition {
-        /// The state it is in.
+        /// The current state.
         from: QpState,
-        /// The state that was asked for.
+        /// The requested state.
         to: QpState,
     },
     /// The transition needs an attribute that was not given.
@@ -48,12 +48,12 @@ pub enum ModifyError {
 }
 
 impl QpState {
-    /// The peer's requests are answered.
+    /// The peer's requests are executed.
     pub(crate) fn receives(self) -> bool {
         matches!(self, Self::Rtr | Self::Rts | Self::Sqd | Self::Sqe)
     }
 
-    /// Own requests are sent, at least those that have begun, and their responses taken.
+    /// Requests are sent, at least those that have begun, and their responses accepted.
     pub(crate) fn sends(self) -> bool {
         matches!(self, Self::Rts | Self::Sqd)
     }

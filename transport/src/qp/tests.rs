@@ -38,7 +38,7 @@ fn statuses(wcs: &[Wc]) -> Vec<(u64, WcStatus)> {
     wcs.iter().map(|w| (w.wr_id, w.status)).collect()
 }
 
-/// One operation of `len` bytes over a perfect wire: data, completions and lengths on both sides.
+/// One operation of `len` bytes over a lossless wire: data, completions and lengths on both sides.
 fn check_one(op: Op, mtu: Mtu, len: usize, mode: WireMode) {
     let mut p = Pair::with(&PairConfig { mtu, mode, ..PairConfig::default() });
     let source = if op == Op::Read { 1 } else { 0 };
@@ -68,7 +68,7 @@ fn check_one(op: Op, mtu: Mtu, len: usize, mode: WireMode) {
 }
 
 #[test]
-fn handle_packet__every_operation_at_every_edge_of_every_mtu() {
+fn handle_packet__every_operation_at_the_boundaries_of_every_mtu() {
     for mtu in Mtu::ALL {
         let m = mtu.bytes() as usize;
         for len in [0, 1, 3, m - 1, m, m + 1, 2 * m, 3 * m + 5] {
@@ -93,9 +93,9 @@ fn handle_packet__ipv6_moves_the_same_bytes() {
 }
 
 #[test]
-fn handle_packet__psn_wraps_in_the_middle_of_everything() {
+fn handle_packet__the_psn_wraps_within_a_mixture() {
     for mode in MODES {
-        // SR's 32 bits begin with these 24 on top, so 256 packets before the end.
+        // The 32-bit PSN of SR starts with these 24 bits on top: 256 packets before the wrap.
         let psns = match mode {
             WireMode::Rc => [0xff_fffd, 0xff_fffe],
             WireMode::Sr => [0xff_ffff; 2],
@@ -114,16 +114,16 @@ fn handle_packet__psn_wraps_in_the_middle_of_everything() {
         assert_eq!(p.ends[1].bytes(0, 4000), want);
         assert_eq!(p.ends[0].wcs.len() as u64, 2 * messages);
         assert!(p.ends[0].wcs.iter().all(|w| w.status == WcStatus::Success));
-        assert!(p.log.iter().any(|(_, _, psn)| *psn < 100), "the test did wrap");
+        assert!(p.log.iter().any(|(_, _, psn)| *psn < 100), "the PSN did not wrap");
     }
 }
 
 #[test]
-fn write__an_elided_payload_changes_nothing_but_the_bytes() {
+fn write__elided_payload_changes_only_memory() {
     let run = |elide_payload: bool, mode: WireMode| {
         let config = Config { elide_payload, ..Config::default() };
         let mut p = Pair::with(&PairConfig { config, mode, ..PairConfig::default() });
-        // A loss of every kind of packet now and then: recovery sees the same.
+        // Occasional losses of every type of packet, the same in both runs.
         let mut n = 0;
         p.filter = Box::new(move |_, _| {
             n += 1;
@@ -168,7 +168,7 @@ fn post_send__gathers_and_scatters_across_elements() {
 }
 
 #[test]
-fn poll_transmit__keeps_to_max_rd_atomic_and_pipelines_up_to_it() {
+fn poll_transmit__pipelines_up_to_max_rd_atomic() {
     let c = PairConfig {
         rts: |a| a.max_rd_atomic = Some(3),
         rtr: |a| a.max_dest_rd_atomic = Some(3),
@@ -186,7 +186,7 @@ fn poll_transmit__keeps_to_max_rd_atomic_and_pipelines_up_to_it() {
 }
 
 #[test]
-fn poll_transmit__a_long_read_is_asked_for_in_chunks_within_the_window() {
+fn poll_transmit__a_long_read_is_requested_in_chunks_within_the_window() {
     let mut p = Pair::new();
     let want = p.ends[1].fill(0, 60_000, 3);
     p.post(0, 1, Op::Read, 0, 60_000);
@@ -208,18 +208,18 @@ fn poll_transmit__a_fence_waits_for_reads_before_it() {
     let qpn = p.ends[0].qpns[0];
     p.ends[0].ep.post_send(qpn, &WorkRequest { fence: true, ..write }).unwrap();
     p.step(0);
-    assert_eq!(p.log.len(), 1, "only the READ leaves");
+    assert_eq!(p.log.len(), 1, "only the READ is sent");
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].wcs.len(), 2);
 }
 
 #[test]
-fn poll_transmit__acknowledgements_are_asked_for_every_16_packets_and_at_the_end() {
+fn poll_transmit__ack_req_every_16_packets_and_at_the_end() {
     let mut p = Pair::new();
     p.post(0, 1, Op::Write, 0, 256 * 40);
     assert!(p.run(SECOND));
     let acks = p.log.iter().filter(|(side, ..)| *side == 1).count();
-    // All 40 fit the window and arrive in one burst: what they owe becomes one acknowledgement.
+    // All 40 fit the window and arrive in one burst, so their ACKs coalesce into one.
     assert_eq!(acks, 1);
     assert_eq!(p.ends[0].wcs.len(), 1);
 }
@@ -239,7 +239,7 @@ fn poll_transmit__unsignaled_requests_complete_silently() {
     }
 }
 
-/// A mixture that has everything in flight at once.
+/// Requests of all operations, in flight at once.
 fn post_mixture(p: &mut Pair) {
     for i in 0..4u64 {
         p.post_recv(1, 100 + i, 30_000, 2000);
@@ -295,7 +295,7 @@ fn recovery__any_single_packet_may_be_lost() {
 }
 
 #[test]
-fn recovery__any_single_packet_may_come_twice_or_late() {
+fn recovery__any_single_packet_may_be_duplicated_or_delayed() {
     for mode in MODES {
         for odd in 0..60 {
             for late in [None, Some(LATENCY / 5), Some(LATENCY * 3)] {
@@ -352,7 +352,7 @@ fn recovery__goes_back_to_the_middle_of_a_message() {
 }
 
 #[test]
-fn recovery__a_lost_response_is_asked_for_from_there_only() {
+fn recovery__a_lost_response_is_requested_from_there_on_only() {
     let mut p = Pair::new();
     let want = p.ends[1].fill(0, 2560, 8);
     let mut dropped = false;
@@ -365,12 +365,12 @@ fn recovery__a_lost_response_is_asked_for_from_there_only() {
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].bytes(0, 2560), want);
     let responses = p.log.iter().filter(|(side, ..)| *side == 1).count();
-    assert_eq!(responses, 10 + 4, "ten, and the four from the lost one on again");
+    assert_eq!(responses, 10 + 4, "ten, and four retransmissions from the lost one on");
     assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
 }
 
 #[test]
-fn recovery__a_silent_peer_ends_in_retry_exceeded_and_flushes_the_rest() {
+fn recovery__an_unresponsive_peer_ends_in_retry_exceeded_and_flushes_the_rest() {
     let mut p = Pair::with(&PairConfig {
         rts: |a| (a.timeout, a.retry_cnt) = (Some(12), Some(3)),
         ..PairConfig::default()
@@ -400,7 +400,7 @@ fn rnr__is_retried_until_a_receive_is_posted() {
     let mut p = Pair::new();
     let want = p.ends[0].fill(0, 600, 4);
     p.post(0, 1, Op::Send, 0, 600);
-    assert!(!p.run(Dur::from_ms(10)), "keeps trying");
+    assert!(!p.run(Dur::from_ms(10)), "retries continue");
     assert!(p.ends[0].wcs.is_empty());
     assert!(p.ends[0].ep.counters().rnr_nak_retry_err >= 3);
     p.post_recv(1, 2, 0, 600);
@@ -410,7 +410,7 @@ fn rnr__is_retried_until_a_receive_is_posted() {
 }
 
 #[test]
-fn rnr__runs_out_when_it_is_bounded() {
+fn rnr__fails_after_rnr_retry_attempts() {
     let mut p = Pair::with(&PairConfig { rts: |a| a.rnr_retry = Some(2), ..PairConfig::default() });
     p.post(0, 1, Op::Send, 0, 64);
     p.post(0, 2, Op::Send, 0, 64);
@@ -433,7 +433,7 @@ fn refused(wr: WrOp, len: usize, mode: WireMode) -> (Vec<(u64, WcStatus)>, Pair)
 }
 
 #[test]
-fn refused__bad_key_address_or_bounds_touch_nothing() {
+fn refused__a_bad_key_address_or_bounds_changes_no_memory() {
     for mode in MODES {
         let good = Pair::new().ends[1].remote(0);
         let end = good.va + (1 << 16);
@@ -456,7 +456,7 @@ fn refused__bad_key_address_or_bounds_touch_nothing() {
 }
 
 #[test]
-fn refused__zero_length_does_not_look_at_the_key() {
+fn refused__the_key_of_zero_length_is_not_checked() {
     for mode in MODES {
         let mut p = pair_in(mode);
         let remote = RemoteAddr { va: 1, rkey: 2 };
@@ -470,7 +470,7 @@ fn refused__zero_length_does_not_look_at_the_key() {
 }
 
 #[test]
-fn refused__access_that_the_queue_pair_or_region_does_not_grant() {
+fn refused__access_not_granted_by_queue_pair_or_region() {
     for mode in MODES {
         let mut p = pair_in(mode);
         let pd = p.ends[1].pd;
@@ -510,7 +510,7 @@ fn refused__a_receive_that_is_too_short_fails_both_sides() {
 }
 
 #[test]
-fn refused__a_region_that_goes_away_in_the_middle() {
+fn refused__a_region_deregistered_during_a_message() {
     for mode in MODES {
         for op in [Op::Write, Op::Read] {
             let mut p = pair_in(mode);
@@ -527,13 +527,13 @@ fn refused__a_region_that_goes_away_in_the_middle() {
             p.step(0);
             let lkey = p.ends[0].mr.lkey;
             p.ends[0].ep.dereg_mr(lkey).unwrap();
-            assert!(p.run(SECOND * 5), "a responder of SR that is not answered any more gives up");
+            assert!(p.run(SECOND * 5), "the responder of SR fails without ACKs");
             assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::LocProtErr)], "{op:?}");
         }
     }
 }
 
-/// A frame from side 1's address to side 0's queue pair, as a forger who knows everything sends.
+/// A frame from side 1's address to side 0's queue pair: the strongest forger.
 fn forge(p: &Pair, opcode: Opcode, psn: u32, syndrome: Syndrome, payload: &[u8]) -> Vec<u8> {
     let (peer, us) = ([10, 0, 0, 2].into(), [10, 0, 0, 1].into());
     let aeth = opcode.props().aeth.then_some(AethRepr { syndrome, msn: 1 });
@@ -557,7 +557,7 @@ fn forge(p: &Pair, opcode: Opcode, psn: u32, syndrome: Syndrome, payload: &[u8])
 }
 
 #[test]
-fn forged__responses_outside_what_was_sent_change_nothing() {
+fn forged__responses_to_unsent_requests_change_nothing() {
     let mut p = Pair::new();
     p.post(0, 1, Op::Write, 0, 600);
     p.step(0); // 1000, 1001 and 1002 are outstanding
@@ -606,7 +606,7 @@ fn forged__a_response_of_a_wrong_length_is_not_placed() {
 }
 
 #[test]
-fn post_send__says_what_is_wrong_at_once() {
+fn post_send__reports_errors_at_once() {
     for mode in MODES {
         let mut p = pair_in(mode);
         let (qpn, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 10));
@@ -637,18 +637,18 @@ fn post_send__in_the_error_state_is_flushed() {
         p.step(0);
         let want = [1, 2, 3].map(|i| (i, WcStatus::WrFlushErr));
         assert_eq!(statuses(&p.ends[0].wcs), want);
-        assert!(p.log.is_empty(), "nothing leaves any more");
+        assert!(p.log.is_empty(), "nothing is sent");
     }
 }
 
 #[test]
-fn complete__an_overrun_queue_stops_the_queue_pair() {
+fn complete__an_overrun_queue_fails_the_queue_pair() {
     for mode in MODES {
         let mut p = Pair::with(&PairConfig { cqe: 2, mode, ..PairConfig::default() });
         for i in 0..8 {
             p.post(0, i, Op::Write, 0, 10);
         }
-        // Both sides run without anybody polling.
+        // Both sides run without polling of completions.
         let now = p.now;
         let mut frame = vec![0; 8192];
         let mut carry = |p: &mut Pair, from: usize| {

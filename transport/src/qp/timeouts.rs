@@ -1,4 +1,4 @@
-//! The times that verbs encode in five bits.
+//! Timeouts that verbs encode in five bits.
 
 use spanwire_base::Dur;
 
@@ -10,7 +10,7 @@ pub(crate) fn ack_timeout(exponent: u8) -> Dur {
     Dur::from_ns(4_096) * (1 << u32::from(exponent.min(31)))
 }
 
-/// The wait that an RNR NAK's 5-bit code asks for.
+/// The wait of an RNR NAK's 5-bit code.
 ///
 /// # Source
 /// IBTA's table of the RNR NAK Timer Field: 0 is 655.36 ms, 1 is 10 us, then alternately times 2

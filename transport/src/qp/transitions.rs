@@ -1,14 +1,14 @@
-//! Which attributes each transition between the states of a queue pair takes.
+//! The attributes of each state transition of a queue pair.
 
 use super::state::{ModifyError, QpState};
 use crate::attr::{QpAttr, WireMode};
 use crate::config::{MIN_REORDER_PKTS, SEGMENT_BYTES};
 
-/// Checks `attr` against the state the queue pair is in and returns the state it goes to.
+/// Checks `attr` against the current state and returns the next state.
 ///
 /// # Source
-/// The required and optional attributes of RC queue pairs in `ibv_modify_qp(3)`; P_Key index and
-/// port are not ours to choose, so they are not there.
+/// The required and optional attributes of RC queue pairs in `ibv_modify_qp(3)`. P_Key index and
+/// port are fixed, so they are not attributes.
 pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, ModifyError> {
     use QpState::{Err as Error, Init, Reset, Rtr, Rts, Sqd};
     let to = attr.state.unwrap_or(from);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn check_modify__walks_the_customary_way() {
+    fn check_modify__allows_the_usual_sequence() {
         let init = QpAttr::init(Access::ALL);
         assert_eq!(check_modify(QpState::Reset, &init), Ok(QpState::Init));
         assert_eq!(check_modify(QpState::Init, &rtr()), Ok(QpState::Rtr));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn check_modify__names_what_is_missing_or_out_of_place() {
+    fn check_modify__names_missing_and_misplaced_attributes() {
         let without_psn = QpAttr { rq_psn: None, ..rtr() };
         let got = check_modify(QpState::Init, &without_psn);
         assert_eq!(got, Err(ModifyError::Missing("rq_psn")));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn check_modify__drains_and_goes_on() {
+    fn check_modify__drains_and_resumes() {
         let to = |state| QpAttr { state: Some(state), ..QpAttr::default() };
         assert_eq!(check_modify(QpState::Rts, &to(QpState::Sqd)), Ok(QpState::Sqd));
         assert_eq!(check_modify(QpState::Sqd, &to(QpState::Rts)), Ok(QpState::Rts));
@@ -275,13 +275,13 @@ mod tests {
         let fixed = QpAttr { sq_psn: Some(Psn::new(1)), ..QpAttr::default() };
         assert_eq!(check_modify(QpState::Sqd, &fixed), Err(ModifyError::NotNow("sq_psn")));
         let (from, to_sqe) = (QpState::Rts, QpState::Sqe);
-        let nobody = Err(ModifyError::BadTransition { from, to: to_sqe });
-        assert_eq!(check_modify(from, &to(to_sqe)), nobody, "nobody asks for an error");
+        let refused = Err(ModifyError::BadTransition { from, to: to_sqe });
+        assert_eq!(check_modify(from, &to(to_sqe)), refused, "SQE is never requested");
         assert_eq!(check_modify(QpState::Sqe, &to(QpState::Reset)), Ok(QpState::Reset));
     }
 
     #[test]
-    fn check_modify__refuses_shortcuts() {
+    fn check_modify__refuses_skipped_states() {
         let (from, to) = (QpState::Reset, QpState::Rts);
         let got = check_modify(from, &QpAttr::rts(Psn::new(0)));
         assert_eq!(got, Err(ModifyError::BadTransition { from, to }));

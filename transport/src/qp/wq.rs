@@ -1,4 +1,4 @@
-//! Work queues: work requests with their scatter-gather elements in one allocation.
+//! Work queues: work requests with their scatter-gather elements (SGEs) in one allocation.
 
 use super::outcome::Completed;
 use crate::config::MAX_SGE;
@@ -18,7 +18,7 @@ pub(crate) struct Wqe {
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
     pub(crate) fence: bool,
-    /// Its bytes are inline data, not its SGEs'.
+    /// Its data are inline, not in its SGEs.
     pub(crate) is_inline: bool,
 }
 
@@ -29,7 +29,7 @@ impl Wqe {
         Self { wr_id, op, len, signaled, solicited, fence, is_inline: wr.inline.is_some() }
     }
 
-    /// As its completion reports it.
+    /// The fields of its completion.
     pub(crate) fn completed(&self) -> Completed {
         Completed { wr_id: self.wr_id, op: self.op, len: self.len }
     }
@@ -43,16 +43,16 @@ pub(crate) struct Rwqe {
     pub(crate) len: u32,
 }
 
-/// A receive request taken out of its queue.
+/// A receive request taken from its queue.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) rwqe: Rwqe,
-    /// The protection domain of its SGEs' keys.
+    /// The protection domain of its SGEs.
     pub(crate) pd: PdId,
     pub(crate) sges: ArrayVec<Sge, { MAX_SGE as usize }>,
 }
 
-/// Work requests in posting order with their SGEs. Nothing is allocated after `new`.
+/// Work requests in posting order with their SGEs. `new` makes all allocations.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<T> {
     entries: VecDeque<Queued<T>>,
@@ -104,7 +104,7 @@ impl<T> WorkQueue<T> {
     /// Appends a request with its SGEs and its inline data.
     ///
     /// # Panics
-    /// If the queue is full or either is too long: the caller checks that.
+    /// If the queue is full or either is too long, which the caller has checked.
     pub(crate) fn push(&mut self, entry: T, sges: &[Sge], inline: &[u8]) {
         assert!(!self.is_full(), "posting checks for room first");
         let slot = self.next_slot;
@@ -115,12 +115,12 @@ impl<T> WorkQueue<T> {
         self.entries.push_back(Queued { entry, slot, sge_count, inline_len });
     }
 
-    /// Puts the request that was taken out last back, with its SGEs: it is the oldest again.
+    /// Returns the request that was removed last, with its SGEs: it becomes the oldest.
     ///
     /// # Panics
-    /// If the queue is full: the caller has kept its place.
+    /// If the queue is full; the caller has kept the request's slot.
     pub(crate) fn push_front(&mut self, entry: T, sges: &[Sge]) {
-        assert!(!self.is_full(), "the place of what was taken out was kept");
+        assert!(!self.is_full(), "the slot of a taken request is kept");
         let front = self.entries.front().map_or(self.next_slot, |q| q.slot);
         let slot = front.checked_sub(1).unwrap_or(self.capacity - 1);
         self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
@@ -133,12 +133,12 @@ impl<T> WorkQueue<T> {
         self.entries.get(i).map(|q| &q.entry)
     }
 
-    /// As [`WorkQueue::at`], to change it.
+    /// As [`WorkQueue::at`], mutable.
     pub(crate) fn at_mut(&mut self, i: usize) -> Option<&mut T> {
         self.entries.get_mut(i).map(|q| &mut q.entry)
     }
 
-    /// Its SGEs; none when there is no such request.
+    /// The SGEs of the `i`-th oldest request; empty if there is none.
     #[inline]
     pub(crate) fn sges(&self, i: usize) -> &[Sge] {
         match self.entries.get(i) {
@@ -147,7 +147,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Its inline data; none when there is no such request.
+    /// The inline data of the `i`-th oldest request; empty if there is none.
     pub(crate) fn inline(&self, i: usize) -> &[u8] {
         match self.entries.get(i) {
             Some(q) => &self.inline[q.slot * self.max_inline..][..q.inline_len],
@@ -155,8 +155,8 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Copies bytes of the `i`-th request from byte `offset` on: inline data if `is_inline`, else
-    /// what its SGEs name. False if their memory is no longer registered.
+    /// Copies bytes of the `i`-th oldest request from byte `offset` on: its inline data if
+    /// `is_inline`, else the memory of its SGEs. False if that is no longer registered.
     #[inline]
     pub(crate) fn gather(
         &self,
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn push__keeps_each_requests_own_elements_around_the_ring() {
+    fn push__keeps_the_sges_of_each_request_across_the_wrap() {
         let sge = |addr| Sge { addr, len: 1, lkey: 1 };
         let mut q = WorkQueue::new(3, 2, 4);
         for round in 0..10u8 {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn push_front__takes_the_places_of_what_was_taken_out() {
+    fn push_front__uses_the_slots_of_removed_requests() {
         let sge = |addr| Sge { addr, len: 1, lkey: 1 };
         for before in 0..4 {
             let mut q = WorkQueue::new(3, 1, 0);

@@ -1,11 +1,11 @@
-//! How a packet is written: headers, payload, ICRC.
+//! Writing of a packet: headers, payload, ICRC.
 
 use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
 use crate::payload::PayloadMut;
 use spanwire_base::TxMeta;
 use spanwire_wire::{BthRepr, ExtHeaders, Opcode, Psn};
 
-/// Why a packet could not be written.
+/// The reason why a packet could not be written.
 pub(crate) enum NotWritten {
     /// The frame buffer is shorter than the packet.
     NoRoom,
@@ -21,8 +21,8 @@ impl Common {
         Transmit::Sent(meta)
     }
 
-    /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, left out if
-    /// `payload.1` says so.
+    /// Writes one packet. `payload` are the payload's bytes, which `fill` provides, and whether to
+    /// elide them.
     pub(crate) fn write(
         &self,
         bth: &BthRepr,

@@ -1,5 +1,5 @@
-//! The signals that RC gives congestion control and the pacer: whole packets, the round trip of one
-//! packet at a time, and CNPs in place of marks.
+//! The signals of RC to congestion control and pacer: whole packets, the RTT of one packet at a
+//! time, and CNPs in place of ECN counts.
 
 use super::Rc;
 use super::requester::Allowance;
@@ -16,7 +16,7 @@ use spanwire_base::{Time, TxMeta};
 use spanwire_cc::{Ack, LossKind, Sent};
 
 impl Rc {
-    /// The turn ended without a packet, because of `limit`.
+    /// The attempt to send ended without a packet, because of `limit`.
     #[inline]
     pub(super) fn limited(
         &self,
@@ -32,7 +32,7 @@ impl Rc {
         outcome
     }
 
-    /// The turn ended without a packet because the window is full.
+    /// The attempt to send ended without a packet because the window is full.
     #[inline]
     pub(super) fn window_full(&self, qp: &mut Common, now: Time, own_pkts: u32) -> Transmit {
         if let Some(flow) = qp.flow.as_deref_mut() {
@@ -42,8 +42,8 @@ impl Rc {
         Transmit::Idle
     }
 
-    /// Handles a CNP. At most one counts each round trip, the time until a rate cut shows: a
-    /// forger, which needs only addresses and a QPN, can send any number.
+    /// Handles a CNP. At most one each round trip is accepted, the time until a rate cut has an
+    /// effect: forging a CNP needs only addresses and a QPN.
     #[cold]
     pub(super) fn on_cnp(
         &mut self,
@@ -128,7 +128,7 @@ impl Rc {
             acked_bytes: acked_pkts * mtu,
             acked_pkts,
             rtt: timed.map(|sent_at| now.since(sent_at)),
-            // A round ends with a timed packet: of no other is the time of sending known.
+            // A sample exists only for a timed packet; the send time of others is unknown.
             sent_at: timed.unwrap_or(Time::ZERO),
             number: upto - 1,
             una: upto,

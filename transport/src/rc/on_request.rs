@@ -1,4 +1,4 @@
-//! Applies the responder's outcome of a request: it is answered, or refused.
+//! Applies the responder's outcome of a request: an ACK, a completion, or a NAK.
 
 use super::Rc;
 use super::ack::PendingAck;
@@ -27,7 +27,7 @@ impl Rc {
                     self.fail_if_overrun(qp, delivered, sh);
                 }
                 if !qp.state.receives() {
-                    // Its completion is lost: the message must not be acknowledged.
+                    // The completion is lost, so the message must not be acknowledged.
                     let (code, msn) = (NakCode::RemoteOperational, self.responder.msn());
                     sh.counters.tx_fatal_naks += 1;
                     self.acks.schedule(PendingAck::nak(p.bth.psn, code, msn));
@@ -66,7 +66,7 @@ impl Rc {
                     let completed = qp.complete(qp.recv_cq, wc, sh);
                     self.fail_if_overrun(qp, completed, sh);
                 }
-                // What was owed for the requests before this one still goes out, then the NAK.
+                // Responses and the ACK of earlier requests are still sent, then the NAK.
                 self.enter_error(qp, sh);
             }
             RequestOutcome::Drop(reason) => return Err(reason),
@@ -75,7 +75,7 @@ impl Rc {
     }
 }
 
-/// The event of our own side for a NAK that ends the connection.
+/// The asynchronous event of our own side for a fatal NAK.
 pub(super) fn refusal_event(qp: &Common, syndrome: Syndrome) -> AsyncEvent {
     match syndrome {
         Syndrome::Nak(code) => qp.refusal_event(code),

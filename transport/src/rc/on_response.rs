@@ -43,7 +43,8 @@ impl Rc {
             AckOutcome::ReceiverNotReady { upto, timer } => {
                 self.acknowledge(qp, now, upto, sh);
                 if upto >= self.requester.snd_nxt() {
-                    // It was not sent again since going back: this answers an earlier sending.
+                    // Not retransmitted since the rewind, so this RNR NAK is of an earlier
+                    // transmission.
                     return Err(DropReason::RepeatedNak);
                 }
                 match self.loss.on_rnr(now, upto, timer) {
@@ -88,12 +89,12 @@ impl Rc {
             return Err(DropReason::BadSyndrome);
         };
         let outcome = check_atomic_ack(&self.requester, p.bth.psn, aeth.syndrome);
-        // Verbs hand the word over as this machine's own.
+        // In verbs, the word has this machine's byte order.
         let word = found.original.to_ne_bytes();
         self.on_response(qp, now, outcome, Payload::Bytes(&word), sh)
     }
 
-    /// Puts a response's data where its request wants them.
+    /// Places the data of a response into the SGEs of its request.
     fn on_response(
         &mut self,
         qp: &mut Common,
@@ -105,7 +106,7 @@ impl Rc {
         match outcome {
             ResponseOutcome::Drop(reason) => Err(reason),
             ResponseOutcome::Gap { from } => {
-                // Everything before the gap is a plain acknowledgement's worth.
+                // A response acknowledges everything before the first missing one.
                 self.acknowledge(qp, now, from, sh);
                 self.recover_response(qp, now, from, sh)
             }
@@ -122,7 +123,7 @@ impl Rc {
         }
     }
 
-    /// Responses from `from` on are lost: asks again, once.
+    /// The responses from `from` on are lost: requests them again, once.
     fn recover_response(
         &mut self,
         qp: &mut Common,

@@ -8,20 +8,20 @@ use crate::wc::WcStatus;
 /// The effect of a request packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestOutcome {
-    /// Carried out. `message` is the message that it completed, if it did.
+    /// Executed. `message` is the message that it completed, if any.
     Done { reply: Option<PendingAck>, message: Option<Message> },
-    /// A READ is being answered: its responses acknowledge what came before it.
+    /// The response to a READ has begun; it acknowledges everything before it.
     ReadBegun,
-    /// An atomic operation was carried out: its response acknowledges what came before it.
+    /// An atomic was executed; its response acknowledges everything before it.
     AtomicDone,
-    /// Seen before and not carried out again.
+    /// A duplicate, not executed again.
     Duplicate { reply: Option<PendingAck> },
-    /// The first packet after a gap.
+    /// The first packet after a gap: a sequence NAK.
     Gap { reply: PendingAck },
-    /// No receive request.
+    /// No receive request: an RNR NAK.
     NotReady { reply: PendingAck },
-    /// The request breaks a rule: the queue pair fails after the NAK. With a status, the receive
-    /// request at the head fails with it.
+    /// The request is refused: after a fatal NAK the queue pair fails. With a status, the receive
+    /// request in use fails with it.
     Refused { reply: PendingAck, recv: Option<(u64, WcStatus)> },
     /// No effect.
     Drop(DropReason),

@@ -1,4 +1,4 @@
-//! A request in the send queue, and the packets that it takes.
+//! A request of the send queue and its packets.
 
 use crate::attr::Mtu;
 use crate::qp::wq::Wqe;
@@ -19,15 +19,15 @@ impl Request {
     }
 
     /// Packets from `number` to the end of its chunk. Chunks are counted from the start of the
-    /// READ, so that asking again always asks for the tail of one earlier request: the peer
-    /// remembers requests, not messages.
+    /// READ. A retransmitted READ request is then always the tail of one earlier request: responder
+    /// resources are kept by request, not by message.
     pub(super) fn chunk_from(&self, number: u64, chunk: u64) -> u64 {
         let done = number - self.first;
         let boundary = (done / chunk + 1) * chunk;
         boundary.min(self.pkts) - done
     }
 
-    /// Bytes of the message before the packet `number`, which must be one of its own.
+    /// Byte offset in the message of packet `number`, which must belong to this request.
     pub(crate) fn offset_of(&self, number: u64, mtu: Mtu) -> u32 {
         let bytes = (number - self.first) * u64::from(mtu.bytes());
         u32::try_from(bytes).expect("messages are below 4 GiB")

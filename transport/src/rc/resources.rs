@@ -1,4 +1,5 @@
-//! Responder resources: the READs and atomics a queue pair answers, and remembers for duplicates.
+//! Responder resources: the READs and atomics of the peer, kept to respond to them and to their
+//! duplicates.
 
 mod invariants;
 
@@ -21,38 +22,38 @@ pub(crate) struct AtomicAtPsn {
     pub(crate) atomic: AtomicRequest,
 }
 
-/// The next packet of an resource.
+/// The next packet of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Response {
     pub(crate) opcode: Opcode,
     pub(crate) psn: Psn,
     pub(crate) msn: u32,
     pub(crate) body: Body,
-    /// All of this answer has left before.
+    /// The whole response has been sent before.
     pub(crate) is_repeat: bool,
 }
 
-/// What a response carries.
+/// The payload of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
-    /// Bytes of our memory, read when the packet is written.
+    /// Bytes of local memory, read when the packet is written.
     Read { va: u64, rkey: u32, len: u32 },
-    /// The word that an atomic operation found.
+    /// The original value of an atomic's word.
     Atomic { original: u64 },
 }
 
-/// The last `max_dest_rd_atomic` READs and atomics, and which of them are being answered.
+/// The last `max_dest_rd_atomic` READs and atomics, with the queue of those being responded to.
 ///
-/// A duplicate READ (the whole or a tail of one remembered) restarts that answer where it asks, a
-/// duplicate atomic gets its result again; neither adds one, so a peer that repeats itself costs no
-/// memory.
+/// A duplicate READ (the whole or a tail of one kept) restarts its response at the requested
+/// packet. The response to a duplicate atomic is sent again, without a second execution. Neither
+/// takes a slot, so duplicates cost no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     slots: Vec<Resource>,
     capacity: usize,
-    /// The slot the next request takes: the oldest.
+    /// The slot for the next request: the oldest.
     oldest: usize,
-    /// Slots being answered, in the order in which they leave: that of their PSNs.
+    /// Slots being responded to, in PSN order.
     queue: VecDeque<usize>,
 }
 
@@ -60,11 +61,11 @@ pub(crate) struct Resources {
 struct Resource {
     request: ResourceRequest,
     msn: u32,
-    /// The answer that runs: first packet, next packet, and the byte it ends before.
+    /// The response in progress: first packet, next packet, and the end in bytes (exclusive).
     start: u32,
     next: u32,
     end_byte: u32,
-    /// All of it left at least once.
+    /// The whole response has been sent at least once.
     complete: bool,
 }
 
@@ -74,12 +75,12 @@ enum ResourceRequest {
     Atomic { request: AtomicAtPsn, original: u64 },
 }
 
-/// Too many READs and atomics at once.
+/// More READs and atomics than `max_dest_rd_atomic` are outstanding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoResource;
 
 impl Resources {
-    /// Starts afresh with room for `capacity` READs and atomics.
+    /// Resets to `capacity` empty resources.
     pub(crate) fn start(&mut self, capacity: u8) {
         let capacity = usize::from(capacity);
         *self = Self { capacity, ..Self::default() };
@@ -87,9 +88,9 @@ impl Resources {
         self.queue.reserve_exact(capacity);
     }
 
-    /// True when one more may be taken on: the slot it would take is not still owed to an earlier
-    /// one. An answer that was complete before and is only being repeated gives way, since the peer
-    /// has gone on without it.
+    /// Checks that one more request fits: the slot that it takes must not await the first complete
+    /// response. A response that was complete before and is being repeated is dropped, since a new
+    /// request shows that the peer has completed it.
     pub(crate) fn check_room(&self) -> Result<(), NoResource> {
         match self.slots.get(self.oldest) {
             Some(held) if !held.complete => Err(NoResource),
@@ -98,13 +99,13 @@ impl Resources {
         }
     }
 
-    /// Remembers a new READ and begins to answer it. [`Resources::check_room`] came first.
+    /// Starts the response to a new READ. The caller has called [`Resources::check_room`].
     pub(crate) fn begin_read(&mut self, request: ReadAtPsn, msn: u32) {
         self.begin(ResourceRequest::Read(request), request.read.len, msn);
     }
 
-    /// Remembers an atomic that was just carried out, and what it found. [`Resources::check_room`]
-    /// came first.
+    /// Starts the response to an executed atomic, with the word's original value. The caller has
+    /// called [`Resources::check_room`].
     pub(crate) fn begin_atomic(&mut self, request: AtomicAtPsn, original: u64, msn: u32) {
         self.begin(ResourceRequest::Atomic { request, original }, 0, msn);
     }
@@ -122,8 +123,8 @@ impl Resources {
         self.oldest = (slot + 1) % self.capacity;
     }
 
-    /// Answers a duplicate READ again from where it asks, with the current MSN. Returns false when
-    /// it is no part of any READ remembered.
+    /// Responds to a duplicate READ, from its first packet on, with the current MSN. False if it is
+    /// not a part of any READ kept.
     pub(crate) fn repeat_read(&mut self, request: &ReadAtPsn, mtu: Mtu, msn: u32) -> bool {
         let covers = |(slot, a): (usize, &Resource)| Some((slot, a.covers(request, mtu)?));
         let Some((slot, from)) = self.slots.iter().enumerate().find_map(covers) else {
@@ -133,7 +134,7 @@ impl Resources {
         let end_byte = from * mtu.bytes() + request.read.len;
         let runs = self.queue.contains(&slot);
         if runs && resource.next <= from && resource.end_byte >= end_byte {
-            return true; // It is on its way there.
+            return true; // The response in progress covers it.
         }
         (resource.start, resource.next, resource.end_byte) = (from, from, end_byte);
         resource.msn = msn;
@@ -141,8 +142,8 @@ impl Resources {
         true
     }
 
-    /// Gives a duplicate atomic its result again, with the current MSN. Returns false when it is
-    /// not remembered.
+    /// Responds to a duplicate atomic with its original result and the current MSN. False if it is
+    /// not kept.
     pub(crate) fn repeat_atomic(&mut self, duplicate: &AtomicAtPsn, msn: u32) -> bool {
         let is_same = |a: &Resource| match a.request {
             ResourceRequest::Atomic { request, .. } => request == *duplicate,
@@ -156,9 +157,8 @@ impl Resources {
         true
     }
 
-    /// Puts a slot into the queue where it belongs: answers leave in the order of their PSNs. A
-    /// requester that goes back asks for all that follows as well, and would take an answer that
-    /// overtook this one as a new loss.
+    /// Queues a slot for a response, in PSN order. A requester that goes back requests everything
+    /// that follows as well. A response out of order would look like a new loss to it.
     fn requeue(&mut self, slot: usize) {
         if !self.queue.contains(&slot) {
             let oldest = self.oldest;
@@ -168,7 +168,7 @@ impl Resources {
         }
     }
 
-    /// The next packet owed. [`Resources::advance`] once it is written.
+    /// The next packet to send. Call [`Resources::advance`] once it is written.
     pub(crate) fn next(&self, mtu: Mtu) -> Option<Response> {
         let a = &self.slots[*self.queue.front()?];
         let (msn, is_repeat) = (a.msn, a.complete);
@@ -208,16 +208,15 @@ impl Resources {
         }
     }
 
-    /// Gives up the answer that [`Resources::next`] is at.
+    /// Aborts the response of [`Resources::next`].
     pub(crate) fn abandon(&mut self) {
         self.queue.pop_front();
     }
 
-    /// Makes room for `capacity` READs and atomics, forgetting the oldest when there is less than
-    /// before.
+    /// Changes the number of resources; if it decreases, the oldest are dropped.
     ///
     /// # Errors
-    /// One that would be forgotten is still owed its answer; nothing changed.
+    /// A resource that would be dropped still awaits its response; nothing changed.
     pub(crate) fn resize(&mut self, capacity: u8) -> Result<(), NoResource> {
         let capacity = usize::from(capacity);
         let by_age: Vec<usize> = (self.oldest..self.slots.len()).chain(0..self.oldest).collect();
@@ -237,14 +236,14 @@ impl Resources {
         self.queue.is_empty()
     }
 
-    /// Stops answering.
+    /// Stops responding.
     pub(crate) fn stop(&mut self) {
         self.queue.clear();
     }
 }
 
 impl Resource {
-    /// The packet of this READ that `r` asks for again, with or without what follows.
+    /// The packet of this READ at which the duplicate `r` starts, if `r` is a part of it.
     fn covers(&self, r: &ReadAtPsn, mtu: Mtu) -> Option<u32> {
         let ResourceRequest::Read(held) = self.request else {
             return None;
@@ -261,7 +260,7 @@ impl Resource {
     }
 }
 
-/// PSNs a READ of `len` bytes takes: one for each response packet, at least one.
+/// PSNs of a READ of `len` bytes: one for each response packet, at least one.
 pub(crate) fn packets(len: u32, mtu: Mtu) -> u32 {
     len.div_ceil(mtu.bytes()).max(1)
 }
@@ -274,26 +273,26 @@ mod tests {
     const MTU: Mtu = Mtu::B256;
 
     #[test]
-    fn resize__keeps_the_newest_and_what_is_owed() {
+    fn resize__keeps_the_newest_and_pending_responses() {
         let mut a = Resources::default();
         a.start(3);
-        // Four in three places: the ring has turned.
+        // Four requests in three slots: the ring has wrapped.
         for psn in 0..4 {
             a.begin_read(request(psn, 0, 8), psn);
             a.advance(MTU);
         }
         assert_eq!(a.resize(2), Ok(()));
-        assert!(!a.repeat_read(&request(1, 0, 8), MTU, 9), "the oldest is forgotten");
+        assert!(!a.repeat_read(&request(1, 0, 8), MTU, 9), "the oldest is dropped");
         assert!(a.repeat_read(&request(3, 0, 8), MTU, 9));
         assert!(a.repeat_read(&request(2, 0, 8), MTU, 9));
         let psns: Vec<u32> = drain(&mut a).iter().map(|packet| packet.1).collect();
-        assert_eq!(psns, [2, 3], "in their order");
+        assert_eq!(psns, [2, 3], "in PSN order");
         assert_eq!(a.resize(4), Ok(()));
         for psn in 4..6 {
             assert_eq!(a.check_room(), Ok(()));
             a.begin_read(request(psn, 0, 8), psn);
         }
-        assert_eq!(a.resize(1), Err(NoResource), "two are owed");
+        assert_eq!(a.resize(1), Err(NoResource), "two responses are pending");
         assert_eq!(a.resize(2), Ok(()));
         assert_eq!(a.check_room(), Err(NoResource));
         assert_eq!(drain(&mut a).len(), 2);
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn check_room__a_slot_still_owed_is_not_taken() {
+    fn check_room__a_slot_with_a_pending_response_is_not_taken() {
         let mut a = resources(1);
         assert_eq!(a.check_room(), Ok(()));
         a.begin_read(request(0, 0, 10), 1);
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn repeat_read__a_tail_begins_with_first_and_ends_where_it_asks() {
+    fn repeat_read__a_tail_begins_with_first_and_ends_as_requested() {
         let mut a = resources(2);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn repeat_read__says_what_has_completed_since() {
+    fn repeat_read__carries_the_current_msn() {
         let mut a = resources(2);
         a.begin_read(request(10, 0x1000, 600), 1);
         drain(&mut a);
@@ -372,14 +371,14 @@ mod tests {
             assert_eq!(r.msn, 7);
             a.advance(MTU);
         }
-        // What is on its way anyway stays as it is.
+        // A response in progress that covers the duplicate is unchanged.
         a.begin_read(request(13, 0, 600), 8);
         assert!(a.repeat_read(&request(13, 0, 600), MTU, 9));
         assert_eq!(a.next(MTU).map(|r| r.msn), Some(8));
     }
 
     #[test]
-    fn repeat_read__refuses_what_was_not_asked_before() {
+    fn repeat_read__refuses_what_was_not_requested_before() {
         let mut a = resources(1);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);
@@ -392,11 +391,11 @@ mod tests {
         assert!(!a.repeat_read(&other_key, MTU, 9));
         a.begin_read(request(14, 0x2000, 10), 2);
         drain(&mut a);
-        assert!(!a.repeat_read(&request(10, 0x1000, 1024), MTU, 9), "forgotten");
+        assert!(!a.repeat_read(&request(10, 0x1000, 1024), MTU, 9), "dropped");
     }
 
     #[test]
-    fn repeat_read__while_running_goes_back_once_and_adds_nothing() {
+    fn repeat_read__in_progress_restarts_once_and_takes_no_slot() {
         let mut a = resources(2);
         a.begin_read(request(10, 0x1000, 1024), 1);
         a.advance(MTU);
@@ -404,12 +403,15 @@ mod tests {
         assert!(a.repeat_read(&request(10, 0x1000, 1024), MTU, 9));
         assert_eq!(drain(&mut a).len(), 4);
         a.begin_read(request(14, 0x2000, 1024), 2);
-        assert!(a.repeat_read(&request(16, 0x2200, 512), MTU, 9), "will come anyway");
+        assert!(
+            a.repeat_read(&request(16, 0x2200, 512), MTU, 9),
+            "covered by the response in progress"
+        );
         assert_eq!(drain(&mut a).len(), 4);
     }
 
     #[test]
-    fn repeat_read__answers_leave_in_the_order_of_their_psns() {
+    fn repeat_read__responses_leave_in_psn_order() {
         let mut a = resources(3);
         a.begin_read(request(5, 0, 10), 1);
         drain(&mut a);
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn repeat_atomic__gives_the_first_result_in_its_place() {
+    fn repeat_atomic__repeats_the_original_result_in_psn_order() {
         let atomic = |psn, swap_or_add| {
             let operands = AtomicEthRepr { va: 8, rkey: 5, swap_or_add, compare: 0 };
             let atomic = AtomicRequest { is_compare_swap: false, operands };
@@ -436,7 +438,7 @@ mod tests {
         a.begin_atomic(atomic(10, 1), 77, 2);
         a.begin_atomic(atomic(11, 1), 78, 3);
         assert_eq!(a.check_room(), Err(NoResource), "atomics take resources too");
-        assert!(a.repeat_atomic(&atomic(10, 1), 9), "it is on its way");
+        assert!(a.repeat_atomic(&atomic(10, 1), 9), "its response is pending");
         let psns: Vec<u32> = drain(&mut a).iter().map(|r| r.1).collect();
         assert_eq!(psns, [9, 10, 11]);
         assert!(a.repeat_atomic(&atomic(11, 1), 9));
@@ -444,14 +446,14 @@ mod tests {
         let want = [(Opcode::RcAtomicAck, 10, 77, 8), (Opcode::RcAtomicAck, 11, 78, 8)];
         assert_eq!(drain(&mut a), want);
         assert!(!a.repeat_atomic(&atomic(10, 2), 9), "another operation");
-        assert!(!a.repeat_atomic(&atomic(12, 1), 9), "never request");
+        assert!(!a.repeat_atomic(&atomic(12, 1), 9), "never requested");
         a.begin_read(request(12, 0, 10), 4);
         a.begin_read(request(13, 0, 10), 5);
-        assert!(!a.repeat_atomic(&atomic(10, 1), 9), "forgotten");
+        assert!(!a.repeat_atomic(&atomic(10, 1), 9), "dropped");
     }
 
     #[test]
-    fn begin_read__a_repeated_answer_gives_way() {
+    fn begin_read__replaces_a_repeated_response() {
         let mut a = resources(1);
         a.begin_read(request(10, 0x1000, 1024), 1);
         drain(&mut a);

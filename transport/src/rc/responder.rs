@@ -1,5 +1,5 @@
-//! The responder: checks a request of the peer and carries it out. The checks are in
-//! `responder/checks.rs`, the effects in `responder/execute.rs`.
+//! The responder: checks and executes requests. The checks are in `responder/checks.rs`, the
+//! execution in `responder/execute.rs`.
 
 mod checks;
 mod execute;
@@ -27,20 +27,20 @@ pub(crate) struct Responder {
     /// Messages completed, modulo 2^24.
     msn: u32,
     inbound: Option<MessageProgress>,
-    /// `epsn` was refused with a sequence or RNR NAK; what follows it is dropped until it comes.
+    /// A sequence or RNR NAK of `epsn` was sent. Later packets are dropped until `epsn` arrives.
     epsn_refused: bool,
 }
 
-/// A message of which some packets have come.
+/// A message of which some packets have arrived.
 #[derive(Clone, Copy, Debug)]
 struct MessageProgress {
     kind: OpKind,
     received: u32,
-    /// Where a WRITE goes.
+    /// The target of a WRITE.
     reth: Option<RethRepr>,
 }
 
-/// What a request is checked against and carried out on.
+/// The state that a request is checked against and executed on.
 pub(crate) struct Context<'a> {
     pub(crate) mrs: &'a mut MrTable,
     pub(crate) srqs: &'a mut SrqTable,
@@ -48,7 +48,7 @@ pub(crate) struct Context<'a> {
     pub(crate) receive: &'a mut Receive,
     pub(crate) pd: PdId,
     pub(crate) mtu: Mtu,
-    /// What the peer may do through this queue pair.
+    /// The peer's access rights through this queue pair.
     pub(crate) access: Access,
     pub(crate) attr: &'a QpAttr,
 }
@@ -72,23 +72,24 @@ impl<'a> Context<'a> {
 type Step = Result<(), RequestOutcome>;
 
 impl Responder {
-    /// A responder that expects `psn` and answers up to `max_rd_atomic` READs and atomics at a
-    /// time.
+    /// Creates a responder that expects `psn` and accepts up to `max_rd_atomic` outstanding READs
+    /// and atomics.
     pub(crate) fn new(psn: Psn, max_rd_atomic: u8) -> Self {
         let mut resources = Resources::default();
         resources.start(max_rd_atomic);
         Self { resources, epsn: psn, msn: 0, inbound: None, epsn_refused: false }
     }
 
-    /// Stops answering and forgets the message in progress.
+    /// Stops responding and drops the message in progress.
     pub(crate) fn stop(&mut self) {
         self.resources.stop();
         self.inbound = None;
     }
 
-    /// Takes one request packet through the steps, in the order rxe and IBTA's responder have them.
-    /// The first step that objects ends it; nothing has changed then but what its outcome says.
-    // One caller: out of line, the outcome goes through memory.
+    /// Checks and executes one request packet, in the order of steps of rxe and of IBTA's
+    /// responder. The first step that fails ends it; nothing has changed then except for its
+    /// outcome.
+    // One caller; out of line, the outcome would be returned through memory.
     #[inline]
     pub(crate) fn on_request(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> RequestOutcome {
         let steps = [
@@ -112,8 +113,8 @@ impl Responder {
         }
     }
 
-    /// A packet from before the expected PSN: a READ is answered again, an atomic gets its result
-    /// again, everything else is only acknowledged again, with the newest PSN.
+    /// Handles a packet before the expected PSN. The response to a READ or atomic is repeated; any
+    /// other duplicate causes an ACK of the newest PSN.
     fn duplicate(&mut self, p: &Packet<'_>, mtu: Mtu) -> RequestOutcome {
         let (repeated, forgotten) = match p.bth.opcode.props().kind {
             OpKind::ReadRequest => (
@@ -135,7 +136,7 @@ impl Responder {
         }
     }
 
-    /// A NAK that ends the connection, for the packet at the expected PSN.
+    /// Refuses the packet at the expected PSN with a fatal NAK.
     fn refuse(&self, code: NakCode) -> RequestOutcome {
         let reply = PendingAck::nak(self.epsn, code, self.msn);
         RequestOutcome::Refused { reply, recv: None }

@@ -1,38 +1,38 @@
-//! What one packet of a request looks like: opcode, headers, and the bytes it carries.
+//! One packet of a request: opcode, headers, and the bytes that it carries.
 
 use super::request::Request;
 use crate::attr::Mtu;
 use crate::verbs::{RemoteAddr, WrOp};
 use spanwire_wire::{AtomicEthRepr, OpKind, Opcode, Psn};
 
-/// The next packet, described. Nothing has changed yet: `Requester::advance` does that once the
-/// packet is written.
+/// The description of the next packet. `Requester::advance` takes effect once the packet is
+/// written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) opcode: Opcode,
     pub(crate) psn: Psn,
-    /// For a packet that starts a WRITE or asks for a READ: where, and the bytes it speaks of.
+    /// RETH of the first packet of a WRITE and of a READ request: address and DMA length.
     pub(crate) reth: Option<(RemoteAddr, u32)>,
-    /// For an atomic operation: what it does and where.
+    /// AtomicETH of an atomic.
     pub(crate) atomic: Option<AtomicEthRepr>,
     pub(crate) imm: Option<u32>,
-    /// The rkey that the end of a SEND with invalidate takes away.
+    /// IETH of the last packet of a SEND with invalidate: the rkey.
     pub(crate) ieth: Option<u32>,
     pub(crate) solicited: bool,
     pub(crate) ack_req: bool,
-    /// Request in the queue, and the part of its bytes this packet carries (none for a READ
+    /// Index of the request in the queue, and the part of its bytes in this packet (none for a READ
     /// or an atomic).
     pub(crate) wqe: usize,
     pub(crate) is_inline: bool,
     pub(crate) offset: u32,
     pub(crate) len: u32,
-    /// PSNs it takes.
+    /// PSNs of the packet; of a READ request, its response packets.
     pub(crate) pkts: u32,
-    /// It was sent before.
+    /// It has been sent before.
     pub(crate) is_retransmission: bool,
 }
 
-/// Where the requester stands when it describes a packet.
+/// The position of the requester when it describes a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     /// Index of the request in the queue.
@@ -40,16 +40,16 @@ pub(crate) struct Position {
     /// The packet's unwrapped number, and its PSN on the wire.
     pub(crate) number: u64,
     pub(crate) psn: Psn,
-    /// PSNs it takes.
+    /// PSNs of the packet; of a READ request, its response packets.
     pub(crate) pkts: u32,
-    /// The packet must ask for an acknowledgement, whatever it is.
+    /// The packet must have AckReq, whatever its type.
     pub(crate) ack_req: bool,
     pub(crate) is_retransmission: bool,
 }
 
 impl Segment {
-    /// The packet of `request` at `at`, which is one of its own.
-    // One caller: out of line, the answer goes through memory.
+    /// The packet of `request` at position `at`.
+    // One caller; out of line, the result would be returned through memory.
     #[inline]
     pub(crate) fn new(request: &Request, at: &Position, mtu: Mtu) -> Self {
         let wqe = &request.wqe;
@@ -90,13 +90,13 @@ impl Segment {
         }
     }
 
-    /// True for a packet that only a response of its own answers.
+    /// True for a packet that only its own response acknowledges.
     pub(crate) fn is_rd_atomic(&self) -> bool {
         matches!(self.opcode.props().kind, OpKind::ReadRequest | OpKind::Atomic)
     }
 }
 
-/// Where in its message a packet stands.
+/// The position of a packet in its message.
 #[derive(Clone, Copy)]
 struct Place {
     first: bool,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn new__every_place_has_its_opcode() {
+    fn new__every_position_has_its_opcode() {
         use Opcode::*;
         let remote = REMOTE;
         let cases = [
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn new__headers_stand_where_they_belong() {
+    fn new__headers_are_in_the_packets_that_need_them() {
         let op = WrOp::WriteImm { remote: REMOTE, imm: 9 };
         let [a, b, c] = segments(op, 600)[..] else { panic!("three packets") };
         assert_eq!((a.reth, b.reth, c.reth), (Some((REMOTE, 600)), None, None));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn new__only_what_uses_a_receive_request_up_is_solicited() {
+    fn new__only_requests_that_consume_a_receive_are_solicited() {
         let remote = REMOTE;
         let invalidate = WrOp::SendInv { rkey: 1 };
         for op in [WrOp::Send, invalidate, WrOp::WriteImm { remote, imm: 1 }] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn new__a_read_asks_for_chunks_and_carries_nothing() {
+    fn new__a_read_requests_chunks_and_has_no_payload() {
         let all = segments(WrOp::Read { remote: REMOTE }, 256 * 6 + 1);
         let got: Vec<_> = all.iter().map(|s| (s.reth, s.pkts, s.psn.get())).collect();
         let at = |va, len| {

@@ -62,8 +62,7 @@ impl Rc {
         }
     }
 
-    /// Writes the next packet of what a READ or an atomic asked for; `None` when that answer cannot
-    /// go on and something else is next.
+    /// Writes the next response packet; `None` if the response was aborted and another is next.
     pub(super) fn send_response(
         &mut self,
         qp: &mut Common,
@@ -101,7 +100,7 @@ impl Rc {
         }
     }
 
-    /// The region went away while it was being read, or the port is too narrow for the answer.
+    /// A response cannot continue: its region was deregistered, or the frame is too short for it.
     fn cannot_respond(
         &mut self,
         qp: &mut Common,
@@ -111,8 +110,8 @@ impl Rc {
     ) {
         let code = match why {
             NotWritten::NoPayload if r.is_repeat => {
-                // The peer has had this answer and may have given the key back since: what it asks
-                // for here is a copy that was late on the way.
+                // The response was complete before, so its region may have been deregistered since.
+                // This duplicate request was delayed in the network.
                 self.responder.resources.abandon();
                 sh.counters.drop(DropReason::DuplicateReadForgotten);
                 return;
@@ -120,8 +119,7 @@ impl Rc {
             NotWritten::NoPayload => NakCode::RemoteAccess,
             NotWritten::NoRoom => NakCode::RemoteOperational,
         };
-        // If a later request was refused already, this NAK takes the place of that one: the peer
-        // takes them in order.
+        // This NAK replaces one of a later request, because the peer handles NAKs in order.
         self.acks.schedule(ack::PendingAck::nak(r.psn, code, r.msn));
         if qp.state != QpState::Err {
             sh.counters.tx_fatal_naks += 1;
@@ -153,7 +151,7 @@ impl Rc {
         }
     }
 
-    /// Writes the congestion notification that is due.
+    /// Writes the CNP that is due.
     #[cold]
     pub(super) fn send_cnp(
         &mut self,

@@ -1,8 +1,8 @@
-//! The round trip of RC, from one timed packet at a time: its acknowledgements echo no timestamp.
+//! RTT measurement of RC, on one packet at a time: its ACKs echo no timestamp.
 
 use spanwire_base::{Dur, Time};
 
-/// A smoothed round trip.
+/// The timed packet and the smoothed RTT.
 #[derive(Debug, Default)]
 pub(super) struct RttTimer {
     /// The packet being timed: its unwrapped PSN, and when it left.
@@ -11,7 +11,7 @@ pub(super) struct RttTimer {
 }
 
 impl RttTimer {
-    /// A packet left for the first time. True when it is the one that is timed.
+    /// A packet was sent for the first time. True if it becomes the timed packet.
     pub(super) fn on_sent(&mut self, now: Time, number: u64) -> bool {
         let is_timed = self.timed.is_none();
         if is_timed {
@@ -20,8 +20,8 @@ impl RttTimer {
         is_timed
     }
 
-    /// Everything before `upto` was acknowledged. Returns when the timed packet left, if it is
-    /// among it.
+    /// Everything before `upto` was acknowledged. Returns the send time of the timed packet, if it
+    /// is acknowledged.
     pub(super) fn on_acked(&mut self, now: Time, upto: u64) -> Option<Time> {
         let (_, at) = self.timed.filter(|(number, _)| *number < upto)?;
         self.timed = None;
@@ -31,13 +31,12 @@ impl RttTimer {
         Some(at)
     }
 
-    /// Packets are retransmitted: an acknowledgement would not say of which transmission it is
-    /// (RFC 6298 3, Karn's algorithm).
+    /// Packets are retransmitted, so an ACK would be ambiguous (RFC 6298 3, Karn's algorithm).
     pub(super) fn on_rewind(&mut self) {
         self.timed = None;
     }
 
-    /// The smoothed round trip, once there was a sample.
+    /// The smoothed RTT, once measured.
     pub(super) fn srtt(&self) -> Option<Dur> {
         self.srtt
     }

@@ -1,4 +1,4 @@
-//! Draining the send queue: what has begun ends, whatever stands behind it.
+//! Draining the send queue: requests that have begun finish, whatever is posted after them.
 
 use super::verbs::{events, to_state};
 use super::{MODES, SECOND, statuses};
@@ -9,7 +9,7 @@ use crate::{
 };
 use spanwire_base::{Dur, Rng};
 
-/// Drains while a long request is on its way and a short one waits behind it.
+/// Drains while a long request is in flight and a short one is posted after it.
 fn drained(rts: fn(&mut QpAttr)) -> Pair {
     let mut p = Pair::with(&PairConfig { rts, ..PairConfig::default() });
     p.post(0, 1, Op::Write, 0, 60_000);
@@ -21,8 +21,8 @@ fn drained(rts: fn(&mut QpAttr)) -> Pair {
 }
 
 #[test]
-fn drain__asks_about_the_last_packet_that_leaves() {
-    // Without a timer, and without a retry: the answer must come because it was asked for.
+fn drain__sets_ack_req_in_the_last_packet() {
+    // Without a timer and without retries, only AckReq can cause the ACK.
     for rts in [|a: &mut QpAttr| a.timeout = Some(0), |a: &mut QpAttr| a.retry_cnt = Some(0)] {
         let mut p = drained(rts);
         let qpn = p.ends[0].qpns[0];
@@ -33,13 +33,13 @@ fn drain__asks_about_the_last_packet_that_leaves() {
 }
 
 #[test]
-fn drain__asks_about_a_packet_that_left_without_asking() {
+fn drain__retransmits_a_packet_sent_without_ack_req() {
     let one_read = |a: &mut QpAttr| {
         a.max_rd_atomic = Some(1);
         a.retry_cnt = Some(0);
     };
     let mut p = Pair::with(&PairConfig { rts: one_read, ..PairConfig::default() });
-    // The WRITE has left whole and did not ask: the READ behind it was to do that.
+    // The whole WRITE was sent without AckReq, which the READ after it would have carried.
     p.post(0, 1, Op::Read, 0, 100);
     p.post(0, 2, Op::Write, 0, 100);
     p.post(0, 3, Op::Read, 0, 100);
@@ -51,7 +51,7 @@ fn drain__asks_about_a_packet_that_left_without_asking() {
 }
 
 #[test]
-fn change_drained__takes_what_can_be_kept() {
+fn change_drained__accepts_only_feasible_values() {
     let mut p = Pair::new();
     let qpn = p.ends[0].qpns[0];
     to_state(&mut p, 0, QpState::Sqd).unwrap();
@@ -68,18 +68,18 @@ fn change_drained__takes_what_can_be_kept() {
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
 }
 
-/// Two queue pairs that post, drain, change and go on at random over a wire that may be bad.
+/// Two queue pairs that post, drain and modify at random over an impaired wire.
 struct Random {
     p: Pair,
     rng: Rng,
     srq: SrqId,
     posted: [u64; 2],
-    /// What FETCH_ADD must have made of each queue pair's word.
+    /// The expected value of each queue pair's word after all FETCH_ADDs.
     sums: [u64; 2],
     sends: u64,
     recvs: u64,
     draining: [bool; 2],
-    told: [bool; 2],
+    drained: [bool; 2],
 }
 
 impl Random {
@@ -101,8 +101,8 @@ impl Random {
         let srq = p.ends[1].srq.unwrap();
         let (rng, nothing) = (Rng::new(seed), [0; 2]);
         let (posted, sums, sends, recvs) = (nothing, nothing, 0, 0);
-        let (draining, told) = ([false; 2], [true; 2]);
-        Self { p, rng, srq, posted, sums, sends, recvs, draining, told }
+        let (draining, drained) = ([false; 2], [true; 2]);
+        Self { p, rng, srq, posted, sums, sends, recvs, draining, drained }
     }
 
     fn act(&mut self) {
@@ -113,7 +113,7 @@ impl Random {
             5 if self.draining[q] => self.to(q, QpState::Rts),
             5 => self.to(q, QpState::Sqd),
             6 if self.recvs < 60 => self.post_recv(),
-            7 if self.draining[q] && self.told[q] => {
+            7 if self.draining[q] && self.drained[q] => {
                 let attr =
                     QpAttr { timeout: Some(10), max_rd_atomic: Some(2), ..QpAttr::default() };
                 self.p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
@@ -160,7 +160,7 @@ impl Random {
         self.p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
         self.draining[q] = state == QpState::Sqd;
         if self.draining[q] {
-            self.told[q] = false;
+            self.drained[q] = false;
         }
     }
 
@@ -168,11 +168,11 @@ impl Random {
         for event in events(&mut self.p, 0) {
             let AsyncEvent::SqDrained(qpn) = event else { panic!("{event:?}") };
             let q = self.p.ends[0].qpns.iter().position(|known| *known == qpn).unwrap();
-            assert!(!std::mem::replace(&mut self.told[q], true), "told twice");
+            assert!(!std::mem::replace(&mut self.drained[q], true), "reported twice");
         }
     }
 
-    /// Drains everything, then lets everything end.
+    /// Drains all queue pairs, then waits for completion.
     fn finish(&mut self) {
         for q in 0..2 {
             if !self.draining[q] {
@@ -184,11 +184,11 @@ impl Random {
         }
         assert!(self.p.run(SECOND * 20), "draining does not end");
         self.listen();
-        assert_eq!(self.told, [true; 2]);
+        assert_eq!(self.drained, [true; 2]);
         for q in 0..2 {
             self.to(q, QpState::Rts);
         }
-        assert!(self.p.run(SECOND * 20), "it does not end");
+        assert!(self.p.run(SECOND * 20), "requests do not complete");
         for q in 0..2 {
             let qpn = self.p.ends[0].qpns[q];
             let mine: Vec<_> =
@@ -203,7 +203,7 @@ impl Random {
 }
 
 #[test]
-fn drain__at_random_moments_on_a_bad_wire() {
+fn drain__at_random_times_on_an_impaired_wire() {
     for (seed, mode) in (0..200).flat_map(|seed| MODES.map(|mode| (seed, mode))) {
         let run = || {
             let mut r = Random::new(seed, mode);

@@ -1,4 +1,5 @@
-//! What is told, how often, and to whom; and answers that cannot be given any more.
+//! Completions and events: how often and to which side they are reported; and responses that have
+//! become impossible.
 
 use super::verbs::{events, invalidatable};
 use super::{SECOND, statuses};
@@ -15,7 +16,7 @@ fn post_srq(p: &mut Pair, wr_id: u64, len: usize) {
 }
 
 #[test]
-fn complete__an_overrun_is_told_once_however_much_is_lost() {
+fn complete__an_overrun_is_reported_once_for_any_number_of_losses() {
     in_both_modes(|_| {
         let caps = QpCaps { max_recv_wr: 8192, ..QpCaps::default() };
         let mut p = Pair::with(&PairConfig { cqe: 1, caps, ..PairConfig::default() });
@@ -33,18 +34,18 @@ fn complete__an_overrun_is_told_once_however_much_is_lost() {
 }
 
 #[test]
-fn on_request__a_message_whose_completion_is_lost_is_refused_though_nobody_asked() {
+fn on_request__a_message_whose_completion_is_lost_is_refused_without_ack_req() {
     in_both_modes(|_| {
         let mut p = Pair::with(&PairConfig { cqe: 1, ..PairConfig::default() });
         for i in 0..4 {
             p.post_recv(1, i, 0, 8);
         }
-        // Only the last of them asks for an acknowledgement.
+        // Only the last packet has AckReq.
         for i in 0..4 {
             p.post(0, i, Op::Send, 0, 8);
         }
         p.run(SECOND * 5);
-        assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "it was told at once");
+        assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "the NAK was sent at once");
         let [first, ..] = p.ends[0].wcs[..] else { panic!("no completion") };
         assert_eq!((first.wr_id, first.status), (0, WcStatus::Success));
         assert_eq!(p.ends[1].ep.counters().tx_fatal_naks, 1);
@@ -59,7 +60,8 @@ fn enter_error__happens_once() {
         for wr_id in 0..4 {
             post_srq(&mut p, wr_id, 64);
         }
-        // The second is too long for its receive request, and its completion finds no room.
+        // The second message is too long for its receive request, and its completion overruns the
+        // queue.
         p.post(0, 1, Op::Send, 0, 64);
         p.post(0, 2, Op::Send, 0, 65);
         p.run(SECOND);
@@ -70,13 +72,13 @@ fn enter_error__happens_once() {
 }
 
 #[test]
-fn send_response__a_late_copy_of_a_read_whose_key_is_gone_costs_nothing() {
+fn send_response__a_delayed_duplicate_read_with_an_invalidated_key_has_no_effect() {
     let rts = |a: &mut QpAttr| a.timeout = Some(8);
     let mut p = Pair::with(&PairConfig { rts, ..PairConfig::default() });
     let (_, rkey) = invalidatable(&mut p, 2560);
     p.post_recv(1, 7, 0, 64);
-    // The answer takes longer than the timer: the READ is repeated, and the repetition arrives
-    // together with the SEND that gives the key back.
+    // The response takes longer than the timeout. The repeated READ arrives together with the SEND
+    // that invalidates the key.
     p.filter = Box::new(|side, _| match side {
         1 => Fate::Late(Dur::from_us(1200)),
         _ => Fate::Pass,
@@ -110,7 +112,7 @@ fn send_response__a_late_copy_of_a_read_whose_key_is_gone_costs_nothing() {
 }
 
 #[test]
-fn cannot_respond__after_a_refusal_tells_nothing_new() {
+fn cannot_respond__after_a_refusal_reports_nothing_new() {
     in_both_modes(|_| {
         let mut p = Pair::with(&PairConfig { srq_max_wr: Some(8), ..PairConfig::default() });
         let (lkey, rkey) = invalidatable(&mut p, 2560);
@@ -127,7 +129,7 @@ fn cannot_respond__after_a_refusal_tells_nothing_new() {
         let peer = p.ends[1].qpns[0];
         let refused = [AsyncEvent::QpAccessErr(peer), AsyncEvent::LastWqeReached(peer)];
         assert_eq!(events(&mut p, 1), refused);
-        // What it still owed for the READ goes away as well.
+        // The pending response to the READ is dropped as well.
         p.ends[1].ep.dereg_mr(lkey).unwrap();
         p.run(SECOND);
         assert_eq!(events(&mut p, 1), []);
@@ -138,7 +140,7 @@ fn cannot_respond__after_a_refusal_tells_nothing_new() {
 }
 
 #[test]
-fn destroy__takes_the_events_with_it() {
+fn destroy__removes_its_events() {
     in_both_modes(|_| {
         let mut p = Pair::with(&PairConfig { srq_max_wr: Some(8), ..PairConfig::default() });
         let srq = p.ends[1].srq.unwrap();
@@ -154,7 +156,7 @@ fn destroy__takes_the_events_with_it() {
         end.ep.destroy_qp(end.qpns[0]);
         end.ep.destroy_srq(srq).unwrap();
         assert_eq!(end.ep.query_srq(srq), None);
-        // Its number comes back, what happened to it does not.
+        // The number is reused; its old events are gone.
         let new = end.ep.create_srq(&SrqInit { pd: end.pd, max_wr: 8, max_sge: 1 }).unwrap();
         assert_eq!(new, srq);
         assert_eq!(events(&mut p, 1), []);
@@ -162,7 +164,7 @@ fn destroy__takes_the_events_with_it() {
 }
 
 #[test]
-fn query_qp__tells_what_was_given_and_where_the_psns_are() {
+fn query_qp__returns_attributes_and_current_psns() {
     in_both_modes(|mode| {
         let caps = QpCaps { max_send_sge: 4, ..QpCaps::default() };
         let mut p =
@@ -185,7 +187,7 @@ fn query_qp__tells_what_was_given_and_where_the_psns_are() {
             crate::WireMode::Rc => [101, 0],
             crate::WireMode::Sr => [100 << 8 | 1, 0xff_ff01],
         };
-        assert_eq!(psns, want, "one past what was sent, and past what came");
+        assert_eq!(psns, want, "one past the last sent, and one past the last received");
         let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
         p.ends[0].ep.modify_qp(qpn, &reset).unwrap();
         let attr = p.ends[0].ep.query_qp(qpn).unwrap().attr;
@@ -193,7 +195,7 @@ fn query_qp__tells_what_was_given_and_where_the_psns_are() {
     });
 }
 
-/// Counts its calls and keeps the events it finds.
+/// Counts its calls and records the events polled.
 #[derive(Debug, Default)]
 struct Sleeper {
     calls: usize,

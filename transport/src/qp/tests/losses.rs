@@ -1,5 +1,5 @@
-//! What is counted as presumed lost, retransmitted and spurious agrees between the counters of the
-//! endpoint, those of the load balancer and the packets that the wire really drops.
+//! The counts of presumed lost, retransmitted and spurious packets agree between the endpoint's
+//! counters, those of the load balancer and the packets that the wire drops.
 
 use super::*;
 use crate::counters::Counters;
@@ -10,8 +10,8 @@ use spanwire_wire::{AckReason, Packet, SrAckRepr};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Of 100 packets, how many of side 0's are dropped, how many of the ACKs, and how many of side 0's
-/// are late, in which case by at most so many microseconds.
+/// Percentages: of side 0's packets dropped, of ACKs dropped, of side 0's packets delayed, and the
+/// maximum delay in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Wire {
     drops: u64,
@@ -20,7 +20,7 @@ struct Wire {
     late_us: u64,
 }
 
-/// Moves 3 MB over such a wire; the pair, and how many packets of side 0 it dropped.
+/// Moves 3 MB over such a wire. Returns the pair and the number of side 0's packets dropped.
 fn moved(wire: Wire, seed: u64, erasure: Option<ErasureCoding>) -> (Pair, u64) {
     let balance = Some(Balance { choice: Choice::parse("rps,entropy_bits=4").unwrap(), seed });
     let mut p = Pair::with(&PairConfig { balance, erasure, ..PairConfig::sr() });
@@ -45,7 +45,7 @@ fn moved(wire: Wire, seed: u64, erasure: Option<ErasureCoding>) -> (Pair, u64) {
     (p, dropped.get())
 }
 
-/// Every report of one run says the same.
+/// Checks that all reports of one run agree.
 fn check_reports(p: &Pair) -> Counters {
     let c = p.ends[0].ep.counters().clone();
     let balancer = p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).unwrap();
@@ -61,7 +61,7 @@ fn check_reports(p: &Pair) -> Counters {
 }
 
 #[test]
-fn presumed_lost__is_what_the_wire_dropped_and_what_is_counted_as_spurious() {
+fn presumed_lost__is_the_sum_of_dropped_and_spurious_packets() {
     let lossy = Wire { drops: 3, ack_drops: 0, late: 0, late_us: 1 };
     let wires = [
         lossy,
@@ -74,18 +74,18 @@ fn presumed_lost__is_what_the_wire_dropped_and_what_is_counted_as_spurious() {
         let c = check_reports(&p);
         let lost = c.presumed_lost_packets - c.spurious_lost_packets;
         let told = format!("{wire:?}, seed {seed}: {dropped} dropped; {c:?}");
-        // A probe repairs the loss of a tail before the tail is presumed lost, and the loss of a
-        // spurious retransmission is none of data.
+        // A probe recovers a lost tail before it is presumed lost, and the loss of a spurious
+        // retransmission is no loss of data.
         let unnoticed = c.tail_loss_probes + c.spurious_retransmits;
         assert!(dropped <= lost + unnoticed, "{told}");
-        // What is lost together with its ACK may not be provably spurious.
+        // A spurious loss cannot be proven if the ACK is lost as well.
         let unproven = if wire.ack_drops > 0 || wire.late > 0 { dropped / 4 } else { 0 };
         assert!(lost <= dropped + unproven, "{told}");
     }
 }
 
 #[test]
-fn presumed_lost__on_a_wire_that_loses_nothing_is_mostly_known_to_be_spurious() {
+fn presumed_lost__without_loss_is_mostly_proven_spurious() {
     let wire = Wire { drops: 0, ack_drops: 0, late: 5, late_us: 20 };
     let (mut presumed, mut spurious) = (0, 0);
     for seed in 0..5 {
@@ -95,7 +95,7 @@ fn presumed_lost__on_a_wire_that_loses_nothing_is_mostly_known_to_be_spurious() 
         spurious += c.spurious_lost_packets;
     }
     assert!(presumed > 10, "{presumed}: the wire reorders too little to mean anything");
-    // An ACK that covers both transmissions of a packet proves nothing of the first.
+    // An ACK after both transmissions of a packet proves nothing about the first.
     assert!(spurious * 2 > presumed, "{spurious} of {presumed}");
 }
 
@@ -109,10 +109,10 @@ fn presumed_lost__agrees_between_reports_of_coded_blocks() {
     }
 }
 
-/// A SEND finds no receive request, and a WRITE behind it arrives in the same step: the ACK names
-/// the WRITE as the newest packet, and must not report it as refused.
+/// A SEND finds no receive request, and a WRITE after it arrives in the same step. The ACK names
+/// the WRITE as the newest packet and must not report it as refused.
 #[test]
-fn on_no_receive__an_acknowledgement_of_a_later_packet_does_not_refuse_it() {
+fn on_no_receive__an_ack_of_a_later_packet_does_not_refuse_it() {
     let mut p = Pair::with(&PairConfig::sr());
     let acks = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&acks);
@@ -123,7 +123,7 @@ fn on_no_receive__an_acknowledgement_of_a_later_packet_does_not_refuse_it() {
         }
         Fate::Pass
     });
-    // Three packets each, of which the second arrives: the first of all and the last have AckReq.
+    // Three packets each, of which the second arrives; the first one and the last one have AckReq.
     p.post(0, 1, Op::Send, 0, 600);
     p.post(0, 2, Op::Write, 0, 600);
     let mut frame = vec![0; 2048];

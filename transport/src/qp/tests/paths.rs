@@ -1,5 +1,5 @@
-//! Paths: each packet takes the way that its balancer chose, an acknowledgement the way that
-//! brought data, and a way that dies is left.
+//! Paths: the load balancer selects the path of each packet, an ACK takes the path of the data, and
+//! a failed path is abandoned.
 
 use super::*;
 use crate::{Balance, CongestionControl, ErasureCoding, QpAttr};
@@ -14,13 +14,13 @@ fn with(choice: &str) -> PairConfig {
     PairConfig { balance: Some(Balance { choice, seed: 5 }), ..PairConfig::sr() }
 }
 
-/// The link of four that a packet takes, as switches hash it.
+/// The link, of four, that a switch selects by its hash.
 fn link(p: &Packet<'_>) -> u16 {
     let port = p.udp.src_port;
     (port ^ (port >> 4) ^ (port >> 9)) % 4
 }
 
-/// The source ports of all data and parity of side 0, in order, with the PSN.
+/// The source ports of all source and parity packets of side 0, in order, with the PSN.
 type Ports = Rc<RefCell<Vec<(u32, u16)>>>;
 
 fn watch(p: &mut Pair) -> Ports {
@@ -36,7 +36,7 @@ fn watch(p: &mut Pair) -> Ports {
 }
 
 #[test]
-fn pick_path__the_packets_of_a_block_take_different_ways() {
+fn pick_path__the_packets_of_a_block_take_different_paths() {
     let erasure = Some(ErasureCoding::default());
     let mut p = Pair::with(&PairConfig { erasure, ..with("unolb") });
     let ports = watch(&mut p);
@@ -63,7 +63,7 @@ fn pick_path__the_packets_of_a_block_take_different_ways() {
 }
 
 #[test]
-fn set_path__an_acknowledgement_takes_the_way_of_the_packet_it_answers() {
+fn set_path__an_ack_takes_the_path_of_the_data() {
     for ips in [PairConfig::default().ips, ["fd00::1", "fd00::2"].map(|ip| ip.parse().unwrap())] {
         let mut p = Pair::with(&PairConfig { ips, ..with("rps") });
         let newest = Rc::new(RefCell::new(0));
@@ -72,14 +72,14 @@ fn set_path__an_acknowledgement_takes_the_way_of_the_packet_it_answers() {
         p.filter = Box::new(move |_, packet| {
             let port = packet.udp.src_port;
             if packet.bth.opcode == Opcode::SrAck {
-                assert_eq!(port, *seen.borrow(), "the way of the last data packet");
+                assert_eq!(port, *seen.borrow(), "the path of the last data packet");
                 *count.borrow_mut() += 1;
             } else {
                 *seen.borrow_mut() = port;
             }
             if let spanwire_wire::IpRepr::V6(v6) = &packet.ip {
                 let entropy = spanwire_loadbalance::Entropy::from_flow_label(v6.flow_label);
-                assert_eq!(entropy.port(), port, "the label says the same");
+                assert_eq!(entropy.port(), port, "the flow label has the same entropy");
             }
             Fate::Pass
         });
@@ -92,7 +92,7 @@ fn set_path__an_acknowledgement_takes_the_way_of_the_packet_it_answers() {
 }
 
 #[test]
-fn set_path__nobody_who_does_not_choose_changes_a_thing() {
+fn set_path__without_a_balancer_the_port_is_fixed() {
     let mut p = Pair::with(&PairConfig::sr());
     let ports = watch(&mut p);
     p.post(0, 1, Op::Write, 0, 5000);
@@ -103,7 +103,7 @@ fn set_path__nobody_who_does_not_choose_changes_a_thing() {
 }
 
 #[test]
-fn pick_path__who_does_not_choose_takes_the_way_that_its_peer_took() {
+fn pick_path__without_a_balancer_echoes_the_path_of_the_peer() {
     let rts = |rts: &mut QpAttr| {
         rts.balance = rts.balance.filter(|_| rts.sq_psn != Some(Psn::new(0xff_fff0)));
     };
@@ -130,8 +130,8 @@ fn pick_path__who_does_not_choose_takes_the_way_that_its_peer_took() {
 }
 
 #[test]
-fn on_data__of_several_paths_a_few_packets_are_told_of_together() {
-    // Neighbours change places, as paths of unequal length make them: as many gaps as packets.
+fn on_data__reordering_by_several_paths_coalesces_acks() {
+    // Neighbouring packets swap, as on paths of unequal length: as many gaps as packets.
     let acks = |choice: &str| {
         let (qp_window_pkts, endpoint_window_pkts) = (256, 512);
         let config = Config { qp_window_pkts, endpoint_window_pkts, ..Config::default() };
@@ -154,7 +154,7 @@ fn on_data__of_several_paths_a_few_packets_are_told_of_together() {
     assert!(many * 2 < one, "{one} {many}");
 }
 
-/// One of four links dies for good; acknowledgements that take it are lost as well.
+/// One of four links fails for good; ACKs on it are lost as well.
 fn dies(choice: &str, coded: bool) -> (Pair, u64) {
     let erasure = coded.then(ErasureCoding::default);
     let algorithm = spanwire_cc::Algorithm::named("unocc").unwrap();
@@ -186,12 +186,12 @@ fn dies(choice: &str, coded: bool) -> (Pair, u64) {
 }
 
 #[test]
-fn tell_balancer__a_way_that_dies_is_left_and_costs_no_request() {
+fn balancer__a_failed_path_is_abandoned_without_failing_a_request() {
     for coded in [false, true] {
         let (p, lost) = dies("unolb", coded);
         let balancer = p.ends[0].ep.qp_paths(p.ends[0].qpns[0]).unwrap();
         assert!(balancer.counters().reroutes >= 1);
-        assert!(lost < 400, "of 10,000 packets {lost} went the dead way, coded: {coded}");
+        assert!(lost < 400, "of 10,000 packets {lost} took the failed path, coded: {coded}");
         let live = balancer.paths(p.now).filter(|path| path.state == PathState::Live);
         assert!(live.count() >= 10);
         let (_, sprayed) = dies("rps", coded);
@@ -200,7 +200,7 @@ fn tell_balancer__a_way_that_dies_is_left_and_costs_no_request() {
 }
 
 #[test]
-fn on_arrived__marks_are_told_of_the_way_that_marks() {
+fn balancer__marks_are_reported_for_their_path() {
     let mut p = Pair::with(&with("unolb"));
     p.filter = Box::new(|side, packet| match side == 0 && packet.udp.src_port % 2 == 1 {
         true => Fate::Marked,

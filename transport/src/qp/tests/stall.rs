@@ -1,4 +1,4 @@
-//! Ways to stop for ever, or until a timer that should not have been needed. Each was one once.
+//! Regressions: states in which a queue pair stalled for ever, or until an unnecessary timeout.
 
 use super::{SECOND, forge, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig};
@@ -10,7 +10,7 @@ use spanwire_base::{Dur, Node, PortId, RxMeta};
 use spanwire_wire::{BlockReport, BlockWord, Opcode, SrAckRepr, Syndrome};
 
 #[test]
-fn send_read_response__a_region_that_goes_between_request_and_answer() {
+fn send_read_response__a_region_deregistered_before_the_response() {
     let mut p = Pair::new();
     p.post(0, 1, Op::Read, 0, 5000);
     let mut frame = vec![0; 8192];
@@ -20,14 +20,14 @@ fn send_read_response__a_region_that_goes_between_request_and_answer() {
     let lkey = p.ends[1].mr.lkey;
     p.ends[1].ep.dereg_mr(lkey).unwrap();
     p.step(1);
-    assert_eq!(p.log.len(), 1, "one NAK, without anybody asking again");
+    assert_eq!(p.log.len(), 1, "one NAK, without a retransmission");
     assert!(p.run(SECOND));
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemAccessErr)]);
     assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
 }
 
 #[test]
-fn poll_transmit__a_probe_asks_for_its_answer() {
+fn poll_transmit__a_probe_has_ack_req() {
     let mut p = Pair::new();
     p.post(0, 1, Op::Write, 0, 256 * 40);
     p.filter = Box::new(|_, _| Fate::Drop);
@@ -39,8 +39,8 @@ fn poll_transmit__a_probe_asks_for_its_answer() {
 }
 
 #[test]
-fn poll_transmit__packets_that_ask_for_nothing_do_not_fill_the_window() {
-    // Bursts of 3 and a question every 16: many queue pairs could fill the window unasked.
+fn poll_transmit__packets_without_ack_req_do_not_fill_the_window() {
+    // Bursts of 3, AckReq every 16: many queue pairs could fill the window without AckReq.
     let mut p = Pair::with(&PairConfig {
         qps: 80,
         config: Config { turn_bytes: 1024, ..Config::default() },
@@ -76,7 +76,7 @@ fn handle_timeout__a_nak_that_overruns_the_completion_queue_leaves_no_timer() {
 }
 
 #[test]
-fn on_ack__an_echo_of_an_rnr_nak_after_the_wait_costs_no_retry() {
+fn on_ack__a_repeated_rnr_nak_after_the_wait_costs_no_retry() {
     let mut p = Pair::with(&PairConfig { rts: |a| a.rnr_retry = Some(1), ..PairConfig::default() });
     p.post(0, 1, Op::Send, 0, 10);
     p.step(0);
@@ -94,7 +94,7 @@ fn on_ack__an_echo_of_an_rnr_nak_after_the_wait_costs_no_retry() {
 }
 
 #[test]
-fn on_read_response__reads_asked_for_again_while_later_ones_are_answered_need_no_timer() {
+fn on_read_response__repeated_reads_during_later_responses_need_no_timer() {
     let mut p = Pair::new();
     let want = p.ends[1].fill(0, 60_000, 1);
     let sges: Vec<Sge> = (0..3).map(|i| p.ends[0].sge(20_000 * i, 8000)).collect();
@@ -120,9 +120,9 @@ fn on_read_response__reads_asked_for_again_while_later_ones_are_answered_need_no
         most
     };
     assert_eq!(carry(&mut p, &mut frame, 0, 99, 99), 3);
-    // The answer to the first loses a packet; the second is in the middle when it comes again.
+    // The first response loses a packet; the second is in progress when its request is repeated.
     assert_eq!(carry(&mut p, &mut frame, 1, 40, 5), 40);
-    assert_eq!(carry(&mut p, &mut frame, 0, 99, 99), 3, "all three again");
+    assert_eq!(carry(&mut p, &mut frame, 0, 99, 99), 3, "all three are repeated");
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].wcs.len(), 3);
     for i in 0..3 {
@@ -132,10 +132,11 @@ fn on_read_response__reads_asked_for_again_while_later_ones_are_answered_need_no
     assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0);
 }
 
-/// A window that is full, with nothing left to send, does not wait for the pacer. If the timers
-/// took it for that, neither a probe nor a timeout would follow, and nothing would ever complete.
+/// A flow with a full window and nothing left to send does not wait for the pacer. If the timers
+/// treated it as paced, there would be neither a probe nor a timeout, and no request would
+/// complete.
 #[test]
-fn handle_timeout__a_paced_flow_whose_window_is_full_again_is_not_paced() {
+fn handle_timeout__a_paced_flow_with_a_full_window_does_not_wait_for_the_pacer() {
     let mut algorithm = spanwire_cc::Algorithm::named("fixed").unwrap();
     algorithm.set("window_pkts", "2").unwrap();
     algorithm.set("rate_mbps", "1").unwrap();
@@ -147,15 +148,15 @@ fn handle_timeout__a_paced_flow_whose_window_is_full_again_is_not_paced() {
     p.step(1);
     p.now += crate::testing::LATENCY;
     let old = p.take_inbox(0);
-    assert_eq!(old.len(), 1, "the acknowledgement of the first");
+    assert_eq!(old.len(), 1, "the ACK of the first");
     p.inject(0, &old[0]);
     p.filter = Box::new(|_, _| Fate::Drop);
     p.post(0, 2, Op::Write, 0, 512);
     while p.ends[0].ep.counters().local_ack_timeout_err == 0 {
         p.run(Dur::from_us(10));
     }
-    // What was lost waits for the pacer. A duplicate of an old acknowledgement makes the timeout
-    // look spurious, and fills the window with it.
+    // The retransmission waits for the pacer. A duplicate of an old ACK makes the timeout look
+    // spurious, which fills the window again.
     p.inject(0, &old[0]);
     assert_eq!(p.ends[0].ep.counters().spurious_timeouts, 1);
     p.filter = Box::new(|_, _| Fate::Pass);
@@ -164,10 +165,11 @@ fn handle_timeout__a_paced_flow_whose_window_is_full_again_is_not_paced() {
     assert_eq!(statuses(&p.ends[0].wcs), want);
 }
 
-/// Two ends that READ from each other at a rate of a packet in some milliseconds, longer than a
-/// retransmission timeout. If probes took each turn of the pacer, no response would ever leave.
+/// Both ends READ from each other, paced at one packet in several milliseconds, which is longer
+/// than a retransmission timeout. If probes used every slot of the pacer, no response would be
+/// sent.
 #[test]
-fn handle_timeout__probes_do_not_take_every_turn_of_the_pacer() {
+fn handle_timeout__probes_do_not_use_every_slot_of_the_pacer() {
     for (mtu, bytes) in [(Mtu::B256, 5_000), (Mtu::B1024, 10_000), (Mtu::B4096, 20_000)] {
         let mut algorithm = spanwire_cc::Algorithm::named("fixed").unwrap();
         algorithm.set("window_pkts", "4").unwrap();
@@ -180,7 +182,7 @@ fn handle_timeout__probes_do_not_take_every_turn_of_the_pacer() {
                 p.post(side, i, Op::Read, 0, bytes);
             }
         }
-        // Both requests are lost at first, so that both ends are silent, and probe.
+        // Both requests are lost at first, so that both ends probe.
         let mut lost = 0;
         p.filter = Box::new(move |_, _| {
             lost += 1;
@@ -194,9 +196,9 @@ fn handle_timeout__probes_do_not_take_every_turn_of_the_pacer() {
     }
 }
 
-/// A sender that waits for a receive request, and whose lost data are left to parity which the
-/// receiver could not keep: all block NACKs are lost, and each probe for a receive request is
-/// answered. The data are retransmitted all the same; the receive requests are behind them.
+/// A sender without receive credit whose lost data are left to parity that the receiver could not
+/// keep. All block NACKs are lost, and each credit probe is acknowledged. The data must be
+/// retransmitted all the same, because the receive requests depend on them.
 #[test]
 fn handle_timeout__data_left_to_parity_do_not_wait_for_a_receive_request() {
     let config = Config { block_bytes_qp: 0, ..Config::default() };

@@ -1,5 +1,5 @@
-//! The rest of the verbs over a virtual wire: shared receive queues, inline data, invalidation,
-//! draining, events.
+//! Further verbs over a virtual wire: shared receive queues, inline data, invalidation, draining,
+//! events.
 
 use super::{SECOND, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
@@ -22,7 +22,7 @@ pub(super) fn to_state(p: &mut Pair, side: usize, state: QpState) -> Result<(), 
     p.ends[side].ep.modify_qp(qpn, &QpAttr { state: Some(state), ..QpAttr::default() })
 }
 
-/// Two connected pairs of queue pairs; those of side 1 share one receive queue.
+/// Two connected pairs of queue pairs; side 1 has a shared receive queue.
 fn with_srq(max_wr: u32) -> (Pair, SrqId) {
     let config = PairConfig { qps: 2, srq_max_wr: Some(max_wr), ..PairConfig::default() };
     let p = Pair::with(&config);
@@ -48,7 +48,7 @@ fn post_srq_recv__messages_of_two_queue_pairs_do_not_mix() {
         for i in 0..2 {
             post_srq(&mut p, srq, i, 8192 * (1 + usize::try_from(i).unwrap()), 3000).unwrap();
         }
-        // Long enough that their packets alternate on the wire.
+        // Long enough that their packets interleave on the wire.
         send(&mut p, 0, 1, 0, 3000);
         send(&mut p, 1, 2, 3000, 3000);
         assert!(p.run(SECOND));
@@ -64,7 +64,7 @@ fn post_srq_recv__messages_of_two_queue_pairs_do_not_mix() {
 }
 
 #[test]
-fn post_srq_recv__an_empty_queue_is_not_ready_and_recovers() {
+fn post_srq_recv__an_empty_queue_is_rnr_and_recovers() {
     in_both_modes(|_| {
         let (mut p, srq) = with_srq(8);
         send(&mut p, 1, 1, 0, 700);
@@ -78,7 +78,7 @@ fn post_srq_recv__an_empty_queue_is_not_ready_and_recovers() {
 }
 
 #[test]
-fn post_srq_recv__checks_what_it_is_given() {
+fn post_srq_recv__checks_the_request() {
     let (mut p, srq) = with_srq(1);
     assert_eq!(post_srq(&mut p, SrqId(7), 0, 0, 1), Err(PostError::UnknownSrq));
     let bad = [Sge { lkey: 1, len: 1, addr: 0 }];
@@ -101,7 +101,7 @@ fn post_srq_recv__checks_what_it_is_given() {
 }
 
 #[test]
-fn enter_error__flushes_the_request_in_use_and_leaves_the_shared_rest() {
+fn enter_error__flushes_the_request_in_use_and_no_other_of_a_shared_queue() {
     in_both_modes(|_| {
         let (mut p, srq) = with_srq(8);
         for wr_id in [1, 2] {
@@ -129,7 +129,7 @@ fn enter_error__flushes_the_request_in_use_and_leaves_the_shared_rest() {
 }
 
 #[test]
-fn set_srq_limit__tells_once_when_the_queue_runs_low() {
+fn set_srq_limit__causes_one_event_below_the_limit() {
     in_both_modes(|_| {
         let (mut p, srq) = with_srq(8);
         assert_eq!(p.ends[1].ep.set_srq_limit(srq, 9), Err(crate::SrqError::LimitTooHigh));
@@ -162,7 +162,7 @@ fn post_send__inline_data_are_copied_at_once() {
                 _ => WrOp::Send,
             };
             let qpn = p.ends[0].qpns[0];
-            // The first frame is lost: what is sent again must still be there.
+            // The first frame is lost, so the retransmission needs the copied data.
             let mut seen = 0;
             p.filter = Box::new(move |_, _| {
                 seen += 1;
@@ -179,7 +179,7 @@ fn post_send__inline_data_are_copied_at_once() {
 }
 
 #[test]
-fn post_send__refuses_inline_data_it_cannot_keep() {
+fn post_send__refuses_inline_data_beyond_the_limit() {
     in_both_modes(|_| {
         let mut p = Pair::new();
         let (qpn, remote) = (p.ends[0].qpns[0], p.ends[1].remote(0));
@@ -225,7 +225,7 @@ fn post_send__sixteen_elements_on_both_sides() {
     });
 }
 
-/// A region of side 1 whose key a peer may take away: its own key and that one.
+/// A region of side 1 with REMOTE_INVALIDATE: its lkey and rkey.
 pub(super) fn invalidatable(p: &mut Pair, len: usize) -> (u32, u32) {
     let access = Access::ALL.and(Access::REMOTE_INVALIDATE);
     let (pd, region) = (p.ends[1].pd, spanwire_mem::Region::zeroed(len));
@@ -243,7 +243,7 @@ fn write_to(p: &mut Pair, rkey: u32) -> WcStatus {
 }
 
 #[test]
-fn advance__send_with_invalidate_takes_the_key_when_the_message_is_complete() {
+fn advance__send_with_invalidate_takes_effect_when_the_message_is_complete() {
     in_both_modes(|_| {
         for len in [0, 64, 1000] {
             let mut p = Pair::new();
@@ -267,7 +267,7 @@ fn advance__send_with_invalidate_takes_the_key_when_the_message_is_complete() {
 }
 
 #[test]
-fn check_invalidate__a_key_that_may_not_go_is_refused() {
+fn check_invalidate__a_key_without_the_right_is_refused() {
     in_both_modes(|_| {
         let mut p = Pair::new();
         p.post_recv(1, 7, 0, 10);
@@ -284,11 +284,11 @@ fn check_invalidate__a_key_that_may_not_go_is_refused() {
 }
 
 #[test]
-fn modify__draining_finishes_what_began_and_goes_on_later() {
+fn modify__draining_finishes_begun_requests_and_resumes() {
     in_both_modes(|_| {
         let mut p = Pair::new();
         let want = p.ends[0].fill(0, 20_000, 2);
-        // The first packet is lost, so draining has to wait for its retransmission.
+        // The first packet is lost, so draining waits for its retransmission.
         let mut seen = 0;
         p.filter = Box::new(move |_, _| {
             seen += 1;
@@ -308,7 +308,7 @@ fn modify__draining_finishes_what_began_and_goes_on_later() {
         assert_eq!(p.ends[1].bytes(0, 20_000), want);
         assert_eq!(events(&mut p, 0), [AsyncEvent::SqDrained(qpn)]);
         p.ends[0].ep.modify_qp(qpn, &timeout).unwrap();
-        // The peer is answered meanwhile, and requests may be posted.
+        // The peer's requests are executed meanwhile, and requests may be posted.
         p.post(1, 9, Op::Read, 0, 500);
         p.post(0, 3, Op::Write, 20_000, 100);
         assert!(p.run(SECOND));
@@ -318,7 +318,7 @@ fn modify__draining_finishes_what_began_and_goes_on_later() {
         assert!(p.run(SECOND));
         let ok = WcStatus::Success;
         assert_eq!(statuses(&p.ends[0].wcs), [(1, ok), (2, ok), (3, ok)]);
-        assert_eq!(events(&mut p, 0), [], "told once");
+        assert_eq!(events(&mut p, 0), [], "reported once");
     });
 }
 
@@ -336,7 +336,7 @@ fn modify__an_idle_queue_is_drained_at_once() {
 }
 
 #[test]
-fn req_notify_cq__wakes_for_solicited_messages_only() {
+fn req_notify_cq__notifies_of_solicited_messages_only() {
     in_both_modes(|_| {
         let mut p = Pair::new();
         let (cq, qpn) = (p.ends[1].cq, p.ends[0].qpns[0]);
@@ -354,7 +354,7 @@ fn req_notify_cq__wakes_for_solicited_messages_only() {
 }
 
 #[test]
-fn poll_async_event__tells_what_no_completion_does() {
+fn poll_async_event__reports_what_no_completion_reports() {
     in_both_modes(|_| {
         let mut p = Pair::new();
         let peer = p.ends[1].qpns[0];
@@ -376,8 +376,8 @@ fn poll_async_event__tells_what_no_completion_does() {
     });
 }
 
-/// Of three messages of two packets, the first packet of the first is lost: what the others name is
-/// out of the shared queue, and not used up.
+/// Of three messages of two packets, the first packet of the first is lost. The receive requests of
+/// the others are taken from the shared queue and not used up.
 fn taken_ahead(max_wr: u32) -> (Pair, SrqId) {
     let (mut p, srq) = with_srq(max_wr);
     for i in 0..8 {
@@ -401,7 +401,7 @@ fn posted(p: &Pair, srq: SrqId) -> u32 {
 }
 
 #[test]
-fn reset__gives_a_shared_queue_back_what_was_not_used_up() {
+fn reset__returns_unused_requests_to_a_shared_queue() {
     for destroys in [false, true] {
         in_both_modes(|mode| {
             let (mut p, srq) = match mode {
@@ -410,7 +410,7 @@ fn reset__gives_a_shared_queue_back_what_was_not_used_up() {
             };
             let taken = if mode == WireMode::Sr { 3 } else { 1 };
             assert_eq!(posted(&p, srq), 8 - taken, "{mode:?}");
-            // Its place is not free before it has been used up.
+            // Its slot is occupied until it has been used up.
             assert_eq!(post_srq(&mut p, srq, 99, 0, 64), Err(PostError::QueueFull), "{mode:?}");
             if destroys {
                 let qpn = p.ends[1].qpns[0];
@@ -431,7 +431,7 @@ fn reset__gives_a_shared_queue_back_what_was_not_used_up() {
     }
 }
 
-/// The first packet of a message has come, and no more.
+/// Only the first packet of a message has arrived.
 fn begun(max_wr: u32) -> (Pair, SrqId) {
     let (mut p, srq) = with_srq(max_wr);
     for i in 0..8 {
@@ -449,14 +449,14 @@ fn begun(max_wr: u32) -> (Pair, SrqId) {
 }
 
 #[test]
-fn reset__what_goes_back_reaches_a_peer_that_waits_for_it() {
+fn reset__a_returned_request_is_advertised_to_a_waiting_peer() {
     in_both_modes(|mode| {
-        // RC takes no receives ahead, and has no limit to advertise.
+        // RC takes no receive requests ahead and advertises no receive limit.
         if mode == WireMode::Rc {
             return;
         }
         let (mut p, srq) = taken_ahead(8);
-        // Queue pair 1 uses the other five up, and wants one more.
+        // Queue pair 1 uses the other five and needs one more.
         for i in 0..6 {
             send(&mut p, 1, 100 + i, 0, 64);
         }
@@ -470,7 +470,7 @@ fn reset__what_goes_back_reaches_a_peer_that_waits_for_it() {
 }
 
 #[test]
-fn error__flushes_what_was_taken_out_of_a_shared_queue_and_frees_its_places() {
+fn error__flushes_requests_taken_from_a_shared_queue_and_frees_their_slots() {
     in_both_modes(|mode| {
         let (mut p, srq) = match mode {
             WireMode::Sr => taken_ahead(8),

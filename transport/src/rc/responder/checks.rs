@@ -1,4 +1,4 @@
-//! What a request packet must satisfy, step by step.
+//! The checks of a request packet, step by step.
 
 use super::{Context, Responder, Step, atomic_request, payload_len, read_request, starts};
 use crate::drop::DropReason;
@@ -139,7 +139,7 @@ impl Responder {
         request.atomic.check(g.pd, g.mrs).map_err(|code| self.refuse(code))
     }
 
-    /// The key that the last packet of a SEND with invalidate names.
+    /// Checks the rkey of a SEND with invalidate, in its last packet.
     fn check_invalidate(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         match p.ext.ieth {
             Some(rkey) if g.mrs.check_invalidate(g.pd, rkey).is_err() => {
@@ -150,8 +150,8 @@ impl Responder {
     }
 }
 
-/// A request this far ahead exceeds our widest send window. A NAK would make the peer go back for
-/// each packet that a forger sends, whatever PSN it guesses.
+/// A request this far ahead exceeds our widest send window. Without this limit, a forger could
+/// provoke go-back-N with each packet, whatever PSN it guesses.
 const AHEAD_MAX: i32 = (1 << 16) + 1;
-/// Half the PSN space: beyond it, before and after cannot be told apart.
+/// Half the PSN space. Beyond it, earlier and later PSNs are indistinguishable.
 const MAX_READ_PKTS: u32 = 1 << 23;

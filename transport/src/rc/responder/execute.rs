@@ -1,4 +1,4 @@
-//! What a request packet does once nothing speaks against it.
+//! The execution of a request packet that has passed all checks.
 
 use super::{Context, MessageProgress, Responder, Step, atomic_request, payload_len, read_request};
 use crate::mr::Access;
@@ -11,7 +11,8 @@ use crate::wc::{WcOpcode, WcStatus};
 use spanwire_wire::{NakCode, OpKind, Packet, Psn};
 
 impl Responder {
-    /// The last step that may object: the memory may have gone since it was checked.
+    /// Places the payload. The last step that may fail: the memory may have been deregistered since
+    /// the check.
     pub(super) fn place_payload(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> Step {
         let len = payload_len(p);
         match p.bth.opcode.props().kind {
@@ -40,7 +41,8 @@ impl Responder {
         }
     }
 
-    /// A packet of a SEND or WRITE has been placed: moves on, and tells what that completes.
+    /// Advances past a packet of a SEND or WRITE whose payload is placed. The outcome has the
+    /// message that it completes.
     #[inline]
     pub(super) fn advance(&mut self, p: &Packet<'_>, g: &mut Context<'_>) -> RequestOutcome {
         let props = p.bth.opcode.props();
