@@ -50,7 +50,7 @@ fn warm(c: &PairConfig) -> Pair {
 }
 
 /// Retransmitted packets without the tail loss probes.
-fn again(c: &Counters) -> u64 {
+fn retransmitted(c: &Counters) -> u64 {
     c.retransmitted_packets - c.tail_loss_probes
 }
 
@@ -86,7 +86,7 @@ fn recover__any_two_of_a_block_without_retransmission() {
             let p = transfer(&coded(), op, bytes, places);
             let (source, sink) = if op == Op::Read { (1, 0) } else { (0, 1) };
             let (sent, got) = (p.ends[source].ep.counters(), p.ends[sink].ep.counters());
-            assert_eq!(again(sent), 0, "{op:?} {places:?}");
+            assert_eq!(retransmitted(sent), 0, "{op:?} {places:?}");
             assert_eq!(sent.ec_parity_packets, 40 + 6);
             let lost = places.iter().filter(|i| **i < 8).count() as u64;
             assert!(got.ec_rebuilt_packets >= lost * 2, "{op:?} {places:?}");
@@ -100,7 +100,7 @@ fn recover__a_message_of_one_segment_has_parity_too() {
     for (bytes, places) in [(1, &[0][..]), (248, &[0, 1]), (249, &[0, 1]), (100, &[1, 2])] {
         let p = transfer(&coded(), Op::SendImm, bytes, places);
         let sent = p.ends[0].ep.counters();
-        assert_eq!((sent.ec_parity_packets, again(sent)), (40 + 2, 0), "{bytes}");
+        assert_eq!((sent.ec_parity_packets, retransmitted(sent)), (40 + 2, 0), "{bytes}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 struct Seen {
     /// Data packets of side 0: those that request telemetry, and the others.
     asking: usize,
-    silent: usize,
+    without_request: usize,
     most_payload: usize,
     /// INT records in each ACK of side 1.
     echoed: Vec<usize>,
@@ -51,7 +51,7 @@ fn watch(p: &mut Pair, is_busy: bool) -> Rc<RefCell<Seen>> {
                 assert!(stack.is_empty());
                 log.asking += 1;
             }
-            None => log.silent += 1,
+            None => log.without_request += 1,
         }
         Fate::Stamped(vec![port(us, false), port(us, is_busy)])
     });
@@ -76,7 +76,7 @@ fn window__follows_the_telemetry() {
             let seen = watch(&mut p, is_busy);
             let window = window_after_writes(&mut p);
             let seen = seen.borrow();
-            assert_eq!(seen.silent, 0, "{name}");
+            assert_eq!(seen.without_request, 0, "{name}");
             assert!(seen.echoed.iter().all(|n| *n == 2) && seen.echoed.len() > 50, "{seen:?}");
             window
         };

@@ -82,8 +82,8 @@ fn rack__only_lost_packets_are_retransmitted() {
         assert_eq!(p.ends[1].bytes(0, 60_000), want);
         assert_eq!(statuses(&p.ends[0].wcs), ok(&[1, 2]));
         let c = p.ends[0].ep.counters();
-        let again = (c.retransmitted_packets, c.presumed_lost_packets, c.tail_loss_probes);
-        assert!(matches!(again, (1, 1, 0) | (1, 0, 1)), "packet {lost}: {again:?}");
+        let repairs = (c.retransmitted_packets, c.presumed_lost_packets, c.tail_loss_probes);
+        assert!(matches!(repairs, (1, 1, 0) | (1, 0, 1)), "packet {lost}: {repairs:?}");
     }
 }
 
@@ -185,7 +185,7 @@ fn on_ack__a_spurious_timeout_is_undone() {
     let c = p.ends[0].ep.counters();
     assert!(c.local_ack_timeout_err > 1, "there was no timeout");
     assert_eq!(c.spurious_timeouts, 1);
-    assert!(c.retransmitted_packets < 20, "{} sent again", c.retransmitted_packets);
+    assert!(c.retransmitted_packets < 20, "{} retransmissions", c.retransmitted_packets);
     assert_eq!(statuses(&p.ends[0].wcs), ok(&[1, 2]));
 }
 
@@ -450,8 +450,8 @@ fn modes__two_on_one_endpoint_are_independent() {
 #[test]
 fn ecn__acks_carry_exact_counts_of_marks() {
     let mut p = sr();
-    let told = std::rc::Rc::new(std::cell::Cell::new((0, 0, 0, 0)));
-    let (seen, mut n) = (told.clone(), 0);
+    let counts = std::rc::Rc::new(std::cell::Cell::new((0, 0, 0, 0)));
+    let (seen, mut n) = (counts.clone(), 0);
     p.filter = Box::new(move |side, packet| {
         if let Some(ack) = ack(packet) {
             seen.set((ack.rx_pkts, ack.rx_bytes, ack.ce_pkts, ack.ce_bytes));
@@ -463,7 +463,7 @@ fn ecn__acks_carry_exact_counts_of_marks() {
     p.post(0, 1, Op::Write, 0, 256 * 40);
     assert!(p.run(SECOND));
     // IP 20, UDP 8, BTH 12, SR 40, ICRC 4.
-    assert_eq!(told.get(), (40, 40 * (84 + 256), 10, 10 * (84 + 256)));
+    assert_eq!(counts.get(), (40, 40 * (84 + 256), 10, 10 * (84 + 256)));
     assert_eq!(p.ends[1].ep.counters().np_ecn_marked_roce_packets, 10);
     assert_eq!(p.ends[1].ep.counters().np_cnp_sent, 0);
 }

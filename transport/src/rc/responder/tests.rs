@@ -144,8 +144,8 @@ fn on_request__a_duplicate_is_acknowledged_with_the_newest_psn() {
     assert_eq!(read, forgotten);
     let read = w.write(Opcode::RcReadRequest, 3, 0, 600);
     assert_eq!(read, RequestOutcome::ReadBegun);
-    let again = w.write(Opcode::RcReadRequest, 3, 0, 600);
-    assert_eq!(again, RequestOutcome::Duplicate { reply: None });
+    let duplicate = w.write(Opcode::RcReadRequest, 3, 0, 600);
+    assert_eq!(duplicate, RequestOutcome::Duplicate { reply: None });
     assert!(is_done(w.write(Opcode::RcWriteOnly, 6, 0, 0)), "three PSNs");
 }
 
@@ -157,8 +157,8 @@ fn on_request__no_receive_causes_one_rnr_nak() {
         let RequestOutcome::NotReady { reply } = got else { panic!("{opcode:?}: {got:?}") };
         assert_eq!(reply.syndrome, Syndrome::RnrNak { timer: 12 });
         assert_eq!(reply.psn, Psn::new(0));
-        let silence = RequestOutcome::Drop(DropReason::AfterSequenceGap);
-        assert_eq!(w.send(Opcode::RcSendLast, 1, 8), silence);
+        let dropped = RequestOutcome::Drop(DropReason::AfterSequenceGap);
+        assert_eq!(w.send(Opcode::RcSendLast, 1, 8), dropped);
         w.post_recv(600);
         assert!(is_done(w.write(opcode, 0, 256, 256)), "{opcode:?}");
     }
@@ -199,9 +199,9 @@ fn on_request__an_atomic_is_executed_once_for_any_number_of_duplicates() {
     let word = |w: &World| w.region.fetch_add(0, 0).unwrap();
     assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), RequestOutcome::AtomicDone);
     assert_eq!(word(&w), 4);
-    let again = RequestOutcome::Duplicate { reply: None };
+    let duplicate = RequestOutcome::Duplicate { reply: None };
     for _ in 0..3 {
-        assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), again);
+        assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), duplicate);
     }
     assert_eq!(word(&w), 4);
     let other = w.request(Opcode::RcFetchAdd, 0, 0, VA + 8, w.rkey, 0);

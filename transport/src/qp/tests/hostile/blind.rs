@@ -61,14 +61,14 @@ fn cnps__of_rc_count_once_each_rtt() {
 /// A PSN far ahead in RC is forged or very old: it causes no NAK and no go-back-N.
 #[test]
 fn gaps__wider_than_any_window_cause_no_nak() {
-    for (ahead, answers) in [(1, 1), (65_536, 1), (65_537, 0), (1 << 22, 0), ((1 << 23) - 1, 0)] {
+    for (ahead, acks) in [(1, 1), (65_536, 1), (65_537, 0), (1 << 22, 0), ((1 << 23) - 1, 0)] {
         let mut s = Scene::of(Pair::new());
         let bth = s.bth(Opcode::RcSendOnly, Psn::new(EPSN).plus(ahead).get());
         let forged = seal(bth, NONE, 64, 9);
         s.pair.inject(0, &forged);
         let c = s.pair.ends[0].ep.counters();
-        assert_eq!(c.out_of_sequence, answers, "{ahead} ahead");
-        assert_eq!(super::classes::answers_sent(&mut s.pair) as u64, answers, "{ahead} ahead");
+        assert_eq!(c.out_of_sequence, acks, "{ahead} ahead");
+        assert_eq!(super::classes::acks_sent(&mut s.pair) as u64, acks, "{ahead} ahead");
     }
 }
 

@@ -223,8 +223,8 @@ fn reports__that_are_repeated_request_nothing_twice() {
         s.pair.now += Dur::from_us(3);
         s.pair.step(0);
     }
-    let (lost, in_flight, again) = losses(&s);
-    assert_eq!((lost, in_flight, again), ([5, 0, 5], 5, 3), "without the lost parity");
+    let (lost, in_flight, retransmitted) = losses(&s);
+    assert_eq!((lost, in_flight, retransmitted), ([5, 0, 5], 5, 3), "without the lost parity");
     // A report newer than the retransmissions has the same effect, once, and completes no request.
     s.pair.now += Dur::from_us(3);
     (0..50).for_each(|_| report(&mut s, nack));

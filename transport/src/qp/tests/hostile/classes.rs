@@ -29,7 +29,7 @@ pub(super) struct Class {
     /// The counters that increase.
     counters: Vec<&'static str>,
     /// The peer gets an ACK or NAK.
-    is_answered: bool,
+    causes_ack: bool,
 }
 
 impl Scene {
@@ -237,7 +237,7 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
 }
 
 /// Responses that were not requested, or not in this form.
-fn answers(s: &Scene) -> Vec<Class> {
+fn responses(s: &Scene) -> Vec<Class> {
     let nak = |code| Syndrome::Nak(code);
     let mut rows: Vec<Class> = [
         ("an old ACK", s.ack(1000, ACK), "drop_stale_response"),
@@ -268,9 +268,9 @@ fn answers(s: &Scene) -> Vec<Class> {
     ]
     .map(|(name, frame, counter)| dropped(name, frame, counter))
     .into();
-    let again = s.ack(1002, nak(NakCode::SequenceError));
-    let before = vec![again.clone()];
-    rows.push(Class { before, ..dropped("a repeated NAK", again, "drop_repeated_nak") });
+    let repeated = s.ack(1002, nak(NakCode::SequenceError));
+    let before = vec![repeated.clone()];
+    rows.push(Class { before, ..dropped("a repeated NAK", repeated, "drop_repeated_nak") });
     let early = s.atomic_ack(1005);
     let before = vec![early.clone()];
     rows.push(Class {
@@ -296,11 +296,11 @@ fn requests(s: &Scene) -> Vec<Class> {
     for (name, va, rkey) in targets {
         let (write, read) = (s.write(past, va, rkey), s.read(past, va, rkey));
         let atomic = s.atomic(past, va, rkey);
-        rows.push(Class { is_answered: true, ..counted(name, write, DUPLICATE) });
+        rows.push(Class { causes_ack: true, ..counted(name, write, DUPLICATE) });
         rows.push(dropped(name, read, "drop_duplicate_read_forgotten"));
         rows.push(dropped(name, atomic, "drop_duplicate_atomic_forgotten"));
         let first = s.write(future, va, rkey);
-        rows.push(Class { is_answered: true, ..counted(name, first.clone(), GAP) });
+        rows.push(Class { causes_ack: true, ..counted(name, first.clone(), GAP) });
         for next in [first.clone(), s.read(future, va, rkey), s.atomic(future, va, rkey)] {
             let before = vec![first.clone()];
             rows.push(Class { before, ..dropped(name, next, "drop_after_sequence_gap") });
@@ -311,8 +311,8 @@ fn requests(s: &Scene) -> Vec<Class> {
 
 impl Class {
     /// The peer gets an ACK.
-    pub(super) fn answered(self) -> Self {
-        Self { is_answered: true, ..self }
+    pub(super) fn with_ack(self) -> Self {
+        Self { causes_ack: true, ..self }
     }
 }
 
@@ -322,16 +322,16 @@ pub(super) fn dropped(name: &'static str, frame: Vec<u8>, counter: &'static str)
 
 pub(super) fn counted(name: &'static str, frame: Vec<u8>, counters: &[&'static str]) -> Class {
     let counters = counters.to_vec();
-    Class { name, before: Vec::new(), frame, counters, is_answered: false }
+    Class { name, before: Vec::new(), frame, counters, causes_ack: false }
 }
 
-pub(super) fn answers_sent(p: &mut Pair) -> usize {
-    let (now, mut frame, mut answers) = (p.now, vec![0; 8192], 0);
+pub(super) fn acks_sent(p: &mut Pair) -> usize {
+    let (now, mut frame, mut acks) = (p.now, vec![0; 8192], 0);
     while let Some(meta) = p.ends[0].ep.poll_transmit(now, PortId::HOST, &mut frame) {
         let packet = Packet::parse(&frame[..meta.len]).unwrap();
-        answers += usize::from(matches!(packet.bth.opcode, Opcode::RcAck | Opcode::SrAck));
+        acks += usize::from(matches!(packet.bth.opcode, Opcode::RcAck | Opcode::SrAck));
     }
-    answers
+    acks
 }
 
 fn check(s: &mut Scene, class: &Class) {
@@ -339,7 +339,7 @@ fn check(s: &mut Scene, class: &Class) {
     for frame in &class.before {
         s.pair.inject(0, frame);
     }
-    answers_sent(&mut s.pair);
+    acks_sent(&mut s.pair);
     let cq = s.pair.ends[0].cq;
     while let Ok(Some(_)) = s.pair.ends[0].ep.poll_cq(cq) {}
     let memory = s.pair.ends[0].bytes(0, 1 << 16);
@@ -359,7 +359,7 @@ fn check(s: &mut Scene, class: &Class) {
         want.remove("rx_payload_bytes");
     }
     assert_eq!(changed, want, "{name}");
-    assert_eq!(answers_sent(&mut s.pair), usize::from(class.is_answered), "{name}");
+    assert_eq!(acks_sent(&mut s.pair), usize::from(class.causes_ack), "{name}");
     assert_eq!(s.pair.ends[0].ep.query_qp(s.qpn), Some(info), "{name}");
     assert_eq!(info.state, QpState::Rts, "{name}");
     assert_eq!(s.pair.ends[0].ep.poll_cq(cq), Ok(None), "{name}");
@@ -369,7 +369,7 @@ fn check(s: &mut Scene, class: &Class) {
 #[test]
 fn hostile__each_class_has_one_counter_and_no_other_effect() {
     let kinds: [fn(&mut Scene) -> Vec<Class>; 4] =
-        [|s| broken(s), misplaced, |s| answers(s), |s| requests(s)];
+        [|s| broken(s), misplaced, |s| responses(s), |s| requests(s)];
     let mut seen = BTreeSet::new();
     for classes in kinds {
         for i in 0..classes(&mut Scene::new()).len() {
@@ -411,9 +411,9 @@ fn hostile__at_the_expected_psn_the_queue_pair_fails_and_memory_does_not_change(
         assert_eq!(s.pair.ends[0].ep.counters().tx_fatal_naks, 1, "{i}");
         assert_eq!(s.pair.ends[0].ep.query_qp(s.qpn).unwrap().state, QpState::Err, "{i}");
         assert_eq!(s.pair.ends[0].bytes(0, 1 << 16), memory, "{i}");
-        assert_eq!(answers_sent(&mut s.pair), 1, "{i}");
+        assert_eq!(acks_sent(&mut s.pair), 1, "{i}");
         s.pair.inject(0, &frame);
-        assert_eq!(answers_sent(&mut s.pair), 0, "{i}: one NAK is all it gets");
+        assert_eq!(acks_sent(&mut s.pair), 0, "{i}: one NAK is all it gets");
     }
 }
 

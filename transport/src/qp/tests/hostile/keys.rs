@@ -1,6 +1,6 @@
 //! Keys cannot be guessed: a wrong one fails the queue pair, wherever its packet is in the stream.
 
-use super::classes::{EPSN, Scene, answers_sent};
+use super::classes::{EPSN, Scene, acks_sent};
 use super::selective::{NEXT, frame, scene, write};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{QpState, WcStatus};
@@ -29,11 +29,7 @@ fn keys__a_wrong_one_fails_the_queue_pair_at_any_psn() {
             assert_eq!(state(&s), QpState::Err, "{name}, {ahead} ahead");
             assert_eq!(s.pair.ends[0].ep.counters().tx_fatal_naks, 1, "{name}, {ahead} ahead");
             assert_eq!(s.pair.ends[0].bytes(0, 1 << 16), memory, "{name}, {ahead} ahead");
-            assert_eq!(
-                answers_sent(&mut s.pair),
-                1,
-                "{name}, {ahead} ahead: its sender is refused"
-            );
+            assert_eq!(acks_sent(&mut s.pair), 1, "{name}, {ahead} ahead: its sender is refused");
         }
     }
 }
@@ -93,7 +89,7 @@ fn keys__of_duplicates_are_not_checked() {
         assert!(p.run(Dur::from_secs(10)), "{mode:?}");
         let ended: Vec<_> = p.ends[0].wcs.iter().map(|wc| (wc.wr_id, wc.status)).collect();
         assert_eq!(ended, [(1, WcStatus::Success)], "{mode:?}");
-        assert!(p.ends[1].ep.counters().duplicate_request > 0, "{mode:?}: it came again");
+        assert!(p.ends[1].ep.counters().duplicate_request > 0, "{mode:?}: no retransmission");
         let qpn = p.ends[1].qpns[0];
         assert_eq!(p.ends[1].ep.query_qp(qpn).unwrap().state, QpState::Rts, "{mode:?}");
     });

@@ -134,7 +134,7 @@ fn acks(s: &Scene) -> Vec<Class> {
         // The sender may have missed the ACK, so another is sent.
         let frame = refusal(psn, NakCode::RemoteAccess);
         let class = counted("a refusal of a completed or unsent request", frame, TAKEN);
-        rows.push(class.answered());
+        rows.push(class.with_ack());
     }
     rows
 }
@@ -147,7 +147,7 @@ fn requests(s: &Scene) -> Vec<Class> {
         dropped("far ahead", data(s, NEXT.wrapping_add(65_536)), "drop_beyond_psn_limit"),
         dropped("very old", data(s, NEXT.wrapping_sub(65_601)), "drop_old_packet"),
         dropped("half the PSN space away", data(s, NEXT ^ 1 << 31), "drop_old_packet"),
-        counted("again", data(s, past), DUPLICATE).answered(),
+        counted("a duplicate", data(s, past), DUPLICATE).with_ack(),
     ];
     for (name, va, rkey) in [
         ("a bad rkey", s.va, s.rkey ^ 1),
@@ -156,8 +156,8 @@ fn requests(s: &Scene) -> Vec<Class> {
         ("a wrapping address", u64::MAX - 10, s.rkey),
     ] {
         // New packets of this class fail the queue pair: see `keys`.
-        let again = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
-        rows.push(again.answered());
+        let duplicate = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
+        rows.push(duplicate.with_ack());
     }
     let send = SrDataRepr { receive: Some(0), ..SrDataRepr::new(SrKind::Send, ahead, 1) };
     let plain = write(s, ahead, s.va, s.rkey);
@@ -174,7 +174,7 @@ fn requests(s: &Scene) -> Vec<Class> {
     for receive in [0, 1, 1 << 30] {
         let header = SrDataRepr { receive: Some(receive), ..send };
         let class = counted("a SEND without a receive request", frame(s, &header, 64), NO_RECEIVE);
-        rows.push(class.answered());
+        rows.push(class.with_ack());
     }
     rows
 }
