@@ -65,8 +65,8 @@ impl CompletionQueue {
 
     fn push(&mut self, wc: Wc) -> Result<(), Lost> {
         if self.ready.len() == self.capacity {
-            let again = std::mem::replace(&mut self.overrun, true);
-            return Err(Lost { first: !again });
+            let was_overrun = std::mem::replace(&mut self.overrun, true);
+            return Err(Lost { first: !was_overrun });
         }
         self.ready.push_back(wc);
         Ok(())

@@ -118,6 +118,6 @@ mod tests {
         assert_eq!(e.lost(), 5000 - 4096);
         assert_eq!(e.pop(), Some(AsyncEvent::QpFatal(Qpn::new(0))));
         e.push(AsyncEvent::CqErr(CqId(1)));
-        assert_eq!(e.lost(), 5000 - 4096, "there was room again");
+        assert_eq!(e.lost(), 5000 - 4096, "there was room");
     }
 }

@@ -211,13 +211,13 @@ mod tests {
         t.used_up(id);
         assert!(!t.queues.at(id.0).unwrap().is_full());
         t.return_request(id, &second);
-        let again = take(&mut t);
-        assert_eq!((again.rwqe.wr_id, &again.sges[..]), (1, &[sge(1)][..]));
+        let returned = take(&mut t);
+        assert_eq!((returned.rwqe.wr_id, &returned.sges[..]), (1, &[sge(1)][..]));
         assert_eq!((first.rwqe.wr_id, take(&mut t).rwqe.wr_id), (0, 2));
         // Nothing returns to a destroyed queue.
         t.queues.remove(id.0);
         t.used_up(id);
-        t.return_request(id, &again);
+        t.return_request(id, &returned);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The endpoint's tables and its schedule.
+//! The endpoint's tables and its scheduler.
 
 mod turns;
 
@@ -13,7 +13,7 @@ fn endpoint(config: Config) -> Endpoint {
 }
 
 #[test]
-fn create_qp__checks_what_it_stands_on() {
+fn create_qp__checks_its_objects_and_limits() {
     let mut ep = endpoint(Config { max_qps: 1, ..Config::default() });
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
     let init = QpInit::new(pd, cq, cq, QpCaps::default());
@@ -29,7 +29,7 @@ fn create_qp__checks_what_it_stands_on() {
 }
 
 #[test]
-fn create_qp__numbers_are_not_used_again_at_once() {
+fn create_qp__numbers_are_not_reused_at_once() {
     let mut ep = endpoint(Config::default());
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
     let init = QpInit::new(pd, cq, cq, QpCaps::default());
@@ -42,11 +42,11 @@ fn create_qp__numbers_are_not_used_again_at_once() {
         assert!(!ep.destroy_qp(qpn));
         assert!(ep.query_qp(qpn).is_none());
     }
-    assert!(seen.len() > 45, "fourteen random bits repeat seldom: {}", seen.len());
+    assert!(seen.len() > 45, "fourteen random bits rarely repeat: {}", seen.len());
 }
 
 #[test]
-fn destroy__refuses_what_is_in_use() {
+fn destroy__refuses_objects_in_use() {
     let mut ep = endpoint(Config::default());
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
     let init = QpInit::new(pd, cq, cq, QpCaps::default());
@@ -54,14 +54,14 @@ fn destroy__refuses_what_is_in_use() {
     let mr = ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None).unwrap();
     assert!(!ep.destroy_cq(cq) && !ep.dealloc_pd(pd));
     assert!(ep.destroy_qp(qpn) && ep.destroy_cq(cq));
-    assert!(!ep.dealloc_pd(pd), "the memory region is still there");
+    assert!(!ep.dealloc_pd(pd), "the memory region still exists");
     ep.dereg_mr(mr.lkey).unwrap();
     assert!(ep.dealloc_pd(pd));
     assert_eq!(ep.reg_mr(pd, Region::zeroed(8), Access::ALL, None), Err(CreateError::UnknownPd));
 }
 
 #[test]
-fn handle_packet__counts_what_is_not_for_anybody() {
+fn handle_packet__counts_packets_of_unknown_queue_pairs() {
     let mut ep = endpoint(Config::default());
     let meta = RxMeta::whole(Time::ZERO);
     ep.handle_packet(Time::ZERO, PortId::HOST, &[0; 10], meta);
@@ -120,7 +120,7 @@ fn poll_transmit__both_directions_at_once_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn poll_transmit__queue_pairs_take_turns() {
+fn poll_transmit__queue_pairs_share_the_port() {
     let config = Config { turn_bytes: 4096, ..Config::default() };
     let mut p = Pair::with(&PairConfig { qps: 3, config, ..PairConfig::default() });
     let order = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
@@ -135,13 +135,13 @@ fn poll_transmit__queue_pairs_take_turns() {
     assert!(p.run(Dur::from_secs(1)));
     let order = order.borrow();
     let runs: Vec<usize> = order.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
-    // 4096 bytes, of packets of 314, and one that is too much.
-    assert!(runs.iter().all(|n| *n <= 14), "turns of {runs:?}");
+    // A quantum of 4096 bytes in packets of 314, plus one packet that exceeds it.
+    assert!(runs.iter().all(|n| *n <= 14), "runs of {runs:?}");
     assert!(order[..40].iter().any(|q| *q == p.ends[1].qpns[2]));
 }
 
 #[test]
-fn destroy_qp__gives_its_share_of_the_window_back() {
+fn destroy_qp__frees_its_share_of_the_window() {
     let mut p = Pair::with(&PairConfig { qps: 4, ..PairConfig::default() });
     p.filter = Box::new(|_, _| Fate::Drop);
     post_all(&mut p, Op::Write, 50_000);
@@ -156,8 +156,8 @@ fn destroy_qp__gives_its_share_of_the_window_back() {
 }
 
 #[test]
-fn poll_transmit__a_silent_peer_does_not_keep_the_window() {
-    // Queue pair 0's peer is gone; it may not hold the others up for its whole retry time.
+fn poll_transmit__an_unresponsive_peer_does_not_block_the_window() {
+    // Queue pair 0's peer does not respond; it must not delay the others during its retries.
     let mut p = Pair::with(&PairConfig { qps: 2, ..PairConfig::default() });
     let dead = p.ends[1].qpns[0];
     p.filter = Box::new(move |_, packet| match packet.bth.dest_qp == dead {
@@ -171,7 +171,7 @@ fn poll_transmit__a_silent_peer_does_not_keep_the_window() {
 }
 
 #[test]
-fn run__the_same_seed_gives_the_same_packets() {
+fn run__the_same_seed_causes_the_same_packets() {
     let logs = [0, 1].map(|_| {
         let mut p = Pair::with(&PairConfig { qps: 16, ..PairConfig::default() });
         let mut rng = spanwire_base::Rng::new(5);
@@ -189,8 +189,8 @@ fn run__the_same_seed_gives_the_same_packets() {
 }
 
 #[test]
-fn poll_transmit__a_peer_that_never_answers_leaves_room_for_the_others() {
-    // Without a timeout nothing ever takes the silent queue pair's packets back.
+fn poll_transmit__an_unresponsive_peer_leaves_room_for_the_others() {
+    // Without a timeout, the packets of this queue pair stay in flight for ever.
     for op in [Op::Write, Op::Read] {
         let c = PairConfig { qps: 2, rts: |a| a.timeout = Some(0), ..PairConfig::default() };
         let mut p = Pair::with(&c);
@@ -207,7 +207,7 @@ fn poll_transmit__a_peer_that_never_answers_leaves_room_for_the_others() {
 }
 
 #[test]
-fn poll_transmit__a_peer_that_never_stops_reading_does_not_hold_our_requests() {
+fn poll_transmit__endless_reads_do_not_starve_requests() {
     let mut p = Pair::new();
     for i in 0..16 {
         p.post(1, i, Op::Read, 0, 60_000);
@@ -217,7 +217,7 @@ fn poll_transmit__a_peer_that_never_stops_reading_does_not_hold_our_requests() {
     p.post(0, 99, Op::Write, 0, 100);
     p.step(0);
     let ours: Vec<&str> = p.log.iter().filter(|l| l.0 == 0).map(|l| l.1).collect();
-    let write = ours.iter().position(|name| name.contains("write")).expect("it left");
+    let write = ours.iter().position(|name| name.contains("write")).expect("it was sent");
     assert!(write <= 17, "after {write} responses");
     assert!(ours.len() > 40, "and the responses went on: {}", ours.len());
     assert!(p.run(Dur::from_secs(1)));
@@ -225,7 +225,7 @@ fn poll_transmit__a_peer_that_never_stops_reading_does_not_hold_our_requests() {
 }
 
 #[test]
-fn handle_timeout__at_the_end_of_time_returns() {
+fn handle_timeout__at_time_max_returns() {
     let mut p = Pair::new();
     p.filter = Box::new(|_, _| Fate::Drop);
     p.now = Time::MAX;

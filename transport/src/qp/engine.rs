@@ -217,7 +217,7 @@ impl Engine {
             Self::Rc(rc) => rc.responder.resources.resize(capacity).is_ok(),
             Self::Sr(sr) => sr.responding() <= capacity.into(),
         };
-        let busy = ModifyError::OutOfRange("max_dest_rd_atomic (more are being answered)");
+        let busy = ModifyError::OutOfRange("max_dest_rd_atomic (more are outstanding)");
         if fits { Ok(()) } else { Err(busy) }
     }
 

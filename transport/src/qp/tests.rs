@@ -195,8 +195,8 @@ fn poll_transmit__a_long_read_is_requested_in_chunks_within_the_window() {
     assert_eq!(requests, 6, "192 packets of window in chunks of 32");
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].bytes(0, 60_000), want);
-    let asked = p.log.iter().filter(|(side, ..)| *side == 0).count();
-    assert_eq!(asked, 60_000usize.div_ceil(256).div_ceil(32));
+    let requests = p.log.iter().filter(|(side, ..)| *side == 0).count();
+    assert_eq!(requests, 60_000usize.div_ceil(256).div_ceil(32));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whose turn it is when the port is what everybody waits for.
+//! Scheduling when the port is the bottleneck: weights and control packets.
 
 use super::*;
 use crate::testing::in_both_modes;
@@ -7,7 +7,7 @@ use spanwire_wire::{OpKind, Packet};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A pair of which nothing but the port holds side 0 back.
+/// A pair in which only the port limits side 0.
 fn pair(mode: WireMode, qps: usize, turn_bytes: u32) -> Pair {
     let config = Config {
         qp_window_pkts: 1 << 16,
@@ -23,7 +23,7 @@ fn is_control(packet: &Packet<'_>) -> bool {
     matches!(packet.bth.opcode.props().kind, OpKind::Ack | OpKind::SrAck)
 }
 
-/// Bytes that side 0 has sent by each of its queue pairs: whole frames with data.
+/// Bytes sent by each queue pair of side 0: whole frames with data.
 fn bytes_of(p: &mut Pair) -> Rc<RefCell<Vec<u64>>> {
     let bytes = Rc::new(RefCell::new(vec![0; p.ends[0].qpns.len()]));
     let (log, peers) = (Rc::clone(&bytes), p.ends[1].qpns.clone());
@@ -52,7 +52,7 @@ fn set_weight(p: &mut Pair, index: usize, weight: u8) -> Result<(), ModifyError>
     p.ends[0].ep.modify_qp(qpn, &attr)
 }
 
-/// Lets `packets` leave side 0, one each microsecond.
+/// Sends `packets` packets from side 0, one each microsecond.
 fn send(p: &mut Pair, packets: usize, mut post: impl FnMut(&mut Pair)) {
     for _ in 0..packets {
         post(p);
@@ -63,7 +63,7 @@ fn send(p: &mut Pair, packets: usize, mut post: impl FnMut(&mut Pair)) {
 }
 
 #[test]
-fn weights__are_shares_whatever_the_packets() {
+fn weights__are_shares_of_bytes_for_any_packet_size() {
     in_both_modes(|mode| {
         let mut p = pair(mode, 3, 2048);
         let bytes = bytes_of(&mut p);
@@ -82,7 +82,7 @@ fn weights__are_shares_whatever_the_packets() {
         };
         let got = shares(&[0; 3]);
         assert!((got[1] - 2.0).abs() < 0.05 && (got[2] - 5.0).abs() < 0.1, "{mode:?}: {got:?}");
-        // And from then on otherwise.
+        // Then with other weights.
         set_weight(&mut p, 1, 1).unwrap();
         set_weight(&mut p, 2, 1).unwrap();
         let before = bytes.borrow().clone();
@@ -113,13 +113,13 @@ fn weights__share_the_endpoints_window_too() {
         p.step(0);
     }
     let sent = bytes.borrow();
-    // Windows bound what a weight is worth; it is worth something all the same.
+    // Windows limit the effect of a weight, but do not remove it.
     assert!(sent[2] > sent[0] * 5 / 4, "{sent:?}");
     assert!(sent[1].abs_diff(sent[0]) < sent[0] / 20, "{sent:?}");
 }
 
 #[test]
-fn weight__is_one_from_the_beginning_and_again_after_reset() {
+fn weight__is_one_initially_and_after_reset() {
     let mut p = Pair::with(&PairConfig::sr());
     let qpn = p.ends[0].qpns[0];
     assert_eq!(set_weight(&mut p, 0, 0), Err(ModifyError::OutOfRange("weight")));
@@ -133,7 +133,7 @@ fn weight__is_one_from_the_beginning_and_again_after_reset() {
 }
 
 #[test]
-fn a_thousand_queue_pairs__get_the_same() {
+fn a_thousand_queue_pairs__get_equal_shares() {
     in_both_modes(|mode| {
         let mut p = pair(mode, 1000, 1024);
         let bytes = bytes_of(&mut p);
@@ -142,7 +142,7 @@ fn a_thousand_queue_pairs__get_the_same() {
             send(&mut p, 5000, |_| {});
             let sent = bytes.borrow();
             let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
-            // A turn and what a packet takes too much, both at the beginning and at the end.
+            // A quantum and the excess of a packet, at both ends of the interval.
             assert!(most - least <= 2 * (1024 + 350), "{mode:?}, {round}: {least} to {most}");
             assert!(*least > 0);
         }
@@ -155,7 +155,7 @@ fn control__overtakes_data() {
         let mut p = pair(mode, 2, 1 << 20);
         fill(&mut p, 0, 0, 60_000);
         send(&mut p, 100, |_| {});
-        // Of the other queue pair, which has no data and comes behind a long turn.
+        // ACKs of the other queue pair, which has no data, behind a long quantum.
         let remote = p.ends[0].remote(0);
         let (qpn, sge) = (p.ends[1].qpns[1], p.ends[1].sge(0, 8));
         let wr = WorkRequest::new(7, WrOp::Write { remote }, std::slice::from_ref(&sge));
@@ -169,7 +169,8 @@ fn control__overtakes_data() {
     });
 }
 
-/// Packets of side 0 with data, and without, while peers make it owe more than it can send.
+/// Packets of side 0 with and without data, while peers provoke more control packets than it can
+/// send.
 #[test]
 fn control__never_starves_data() {
     in_both_modes(|mode| {

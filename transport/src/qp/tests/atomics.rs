@@ -1,4 +1,5 @@
-//! Atomics over a virtual wire: results, refusals, and exactly once whatever the wire does.
+//! Atomics over a virtual wire: results, refusals, and execution exactly once under all network
+//! conditions.
 
 use super::{SECOND, statuses};
 use crate::testing::{Fate, Pair, PairConfig, in_both_modes};
@@ -9,7 +10,8 @@ fn word(p: &Pair, side: usize, at: usize) -> u64 {
     p.ends[side].region.fetch_add(at, 0).unwrap()
 }
 
-/// Posts from side 0 on the word at `at` of side 1; the original lands at the same place here.
+/// Posts from side 0 an atomic on the word at `at` of side 1; the original value is written to the
+/// same offset of side 0.
 fn post(p: &mut Pair, wr_id: u64, at: usize, op: fn(crate::RemoteAddr) -> WrOp) {
     let op = op(p.ends[1].remote(at));
     let (sge, qpn) = (p.ends[0].sge(at, 8), p.ends[0].qpns[0]);
@@ -17,7 +19,7 @@ fn post(p: &mut Pair, wr_id: u64, at: usize, op: fn(crate::RemoteAddr) -> WrOp) 
 }
 
 #[test]
-fn on_atomic_ack__gives_the_original_and_changes_the_word() {
+fn on_atomic_ack__returns_the_original_and_changes_the_word() {
     in_both_modes(|_| {
         let mut p = Pair::new();
         p.ends[1].region.copy_in(8, &5u64.to_ne_bytes()).unwrap();
@@ -26,7 +28,7 @@ fn on_atomic_ack__gives_the_original_and_changes_the_word() {
         assert_eq!((word(&p, 0, 8), word(&p, 1, 8)), (5, 4));
         post(&mut p, 2, 8, |remote| WrOp::CmpSwap { remote, compare: 5, swap: 9 });
         assert!(p.run(SECOND));
-        assert_eq!((word(&p, 0, 8), word(&p, 1, 8)), (4, 4), "not what it expected");
+        assert_eq!((word(&p, 0, 8), word(&p, 1, 8)), (4, 4), "the comparison failed");
         post(&mut p, 3, 8, |remote| WrOp::CmpSwap { remote, compare: 4, swap: 9 });
         assert!(p.run(SECOND));
         assert_eq!((word(&p, 0, 8), word(&p, 1, 8)), (4, 9));
@@ -38,7 +40,7 @@ fn on_atomic_ack__gives_the_original_and_changes_the_word() {
 }
 
 #[test]
-fn post_send__an_atomic_takes_eight_bytes_and_its_right() {
+fn post_send__an_atomic_needs_eight_bytes_and_max_rd_atomic() {
     in_both_modes(|_| {
         let mut p =
             Pair::with(&PairConfig { rts: |a| a.max_rd_atomic = Some(0), ..PairConfig::default() });
@@ -50,12 +52,12 @@ fn post_send__an_atomic_takes_eight_bytes_and_its_right() {
             assert_eq!(got, Err(PostError::NotEightBytes), "{len} + 4");
         }
         let got = p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, op, &sges(&p, 4)));
-        assert_eq!(got, Err(PostError::BadState), "it could never leave");
+        assert_eq!(got, Err(PostError::BadState), "it could never be sent");
     });
 }
 
 #[test]
-fn handle_packet__an_atomic_refused_fails_the_queue_pair() {
+fn handle_packet__a_refused_atomic_fails_the_queue_pair() {
     in_both_modes(|_| {
         for (at, status) in [(12, WcStatus::RemInvReqErr), (1 << 20, WcStatus::RemAccessErr)] {
             let mut p = Pair::new();
@@ -70,10 +72,10 @@ fn handle_packet__an_atomic_refused_fails_the_queue_pair() {
     });
 }
 
-/// Every single packet of a mixture lost, doubled or late: sums and originals are those of the
-/// order in which they were posted.
+/// Every single packet of a mixture is lost, duplicated or delayed. Sums and original values are
+/// those of the posting order.
 #[test]
-fn handle_packet__atomics_happen_once_whichever_packet_is_hit() {
+fn handle_packet__atomics_execute_once_whichever_packet_is_impaired() {
     in_both_modes(|_| {
         type Hit = fn() -> Fate;
         let hits: [Hit; 3] = [|| Fate::Drop, || Fate::Twice, || Fate::Late(Dur::from_us(60))];
@@ -98,7 +100,7 @@ fn handle_packet__atomics_happen_once_whichever_packet_is_hit() {
 }
 
 #[test]
-fn handle_packet__atomics_happen_once_on_a_bad_wire() {
+fn handle_packet__atomics_execute_once_under_random_impairments() {
     in_both_modes(|_| {
         for seed in 0..60 {
             let mut wire = Rng::new(seed);
@@ -115,7 +117,7 @@ fn handle_packet__atomics_happen_once_on_a_bad_wire() {
     });
 }
 
-/// Twelve FETCH_ADDs of one word among WRITEs and READs; originals land in slots of their own.
+/// Twelve FETCH_ADDs of one word among WRITEs and READs; each original value has its own slot.
 fn run_mixture(p: &mut Pair, what: &str) {
     let qpn = p.ends[0].qpns[0];
     let want = p.ends[1].fill(4096, 3000, 5);

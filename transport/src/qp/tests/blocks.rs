@@ -1,5 +1,5 @@
-//! Blocks of an erasure code: what parity makes up for is not sent again, what it cannot is, and
-//! nothing waits for it.
+//! FEC blocks: parity replaces retransmissions where it suffices, packets beyond it are
+//! retransmitted, and no message waits for parity.
 
 use super::*;
 use crate::testing::Filter;
@@ -7,12 +7,12 @@ use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding, QpAttr};
 use spanwire_base::{Node, PortId};
 use spanwire_wire::{BlockWord, Packet, SrAckRepr, SrDataRepr};
 
-/// Both sides send in blocks of eight and two.
+/// Both sides send blocks of eight source and two parity packets.
 fn coded() -> PairConfig {
     PairConfig { erasure: Some(ErasureCoding::default()), ..PairConfig::sr() }
 }
 
-/// Where a packet stands in a block: its index, and how many data packets that has.
+/// The position of a packet in its block: its index, and the number of source packets.
 fn place(p: &Packet<'_>) -> Option<(u8, u8)> {
     let parsed = match p.bth.opcode {
         Opcode::SrData => SrDataRepr::parse(p.bth.psn.get(), p.payload),
@@ -22,7 +22,7 @@ fn place(p: &Packet<'_>) -> Option<(u8, u8)> {
     parsed.unwrap().0.block.map(|block| (block.index, block.data))
 }
 
-/// Drops the first packets of each block that stand at `places` when they are sent first.
+/// Drops the first transmissions at positions `places` of each block.
 fn drop_places(from: usize, places: &'static [u8]) -> Filter {
     let mut highest = None;
     Box::new(move |side, p| {
@@ -36,7 +36,7 @@ fn drop_places(from: usize, places: &'static [u8]) -> Filter {
     })
 }
 
-/// A pair that knows the pace of its packets, in both directions.
+/// A pair that has measured the arrival timing of packets, in both directions.
 fn warm(c: &PairConfig) -> Pair {
     let mut p = Pair::with(c);
     for side in [0, 1] {
@@ -49,12 +49,13 @@ fn warm(c: &PairConfig) -> Pair {
     p
 }
 
-/// Packets that were sent again and did not only ask for a sign.
-fn again(c: &Counters) -> u64 {
+/// Retransmitted packets without the tail loss probes.
+fn retransmitted(c: &Counters) -> u64 {
     c.retransmitted_packets - c.tail_loss_probes
 }
 
-/// Runs each operation over one message, dropping these places of its blocks. Returns the pair.
+/// Runs each operation over one message, with losses at these positions of its blocks. Returns the
+/// pair.
 fn transfer(c: &PairConfig, op: Op, bytes: usize, places: &'static [u8]) -> Pair {
     let mut p = warm(c);
     let (source, sink) = if op == Op::Read { (1, 0) } else { (0, 1) };
@@ -69,14 +70,14 @@ fn transfer(c: &PairConfig, op: Op, bytes: usize, places: &'static [u8]) -> Pair
     assert_eq!(p.ends[1].wcs.len(), usize::from(op.needs_recv()), "{op:?}");
     assert!(p.ends[sink].bytes(0, bytes) == want, "{op:?} {places:?}");
     for end in &p.ends {
-        assert!(end.ep.has_no_block_memory(), "nothing is kept aside any more");
+        assert!(end.ep.has_no_block_memory(), "block memory is still reserved");
     }
     p
 }
 
 #[test]
-fn rebuild__any_two_of_a_block_without_sending_anything_again() {
-    // Three blocks: eight, eight and three segments, the last of them short.
+fn recover__any_two_of_a_block_without_retransmission() {
+    // Three blocks of eight, eight and three segments, the last of them short.
     let bytes = 18 * 248 + 100;
     for op in Op::ALL {
         for places in
@@ -85,7 +86,7 @@ fn rebuild__any_two_of_a_block_without_sending_anything_again() {
             let p = transfer(&coded(), op, bytes, places);
             let (source, sink) = if op == Op::Read { (1, 0) } else { (0, 1) };
             let (sent, got) = (p.ends[source].ep.counters(), p.ends[sink].ep.counters());
-            assert_eq!(again(sent), 0, "{op:?} {places:?}");
+            assert_eq!(retransmitted(sent), 0, "{op:?} {places:?}");
             assert_eq!(sent.ec_parity_packets, 40 + 6);
             let lost = places.iter().filter(|i| **i < 8).count() as u64;
             assert!(got.ec_rebuilt_packets >= lost * 2, "{op:?} {places:?}");
@@ -95,16 +96,16 @@ fn rebuild__any_two_of_a_block_without_sending_anything_again() {
 }
 
 #[test]
-fn rebuild__a_message_of_one_segment_has_its_parity_too() {
+fn recover__a_message_of_one_segment_has_parity_too() {
     for (bytes, places) in [(1, &[0][..]), (248, &[0, 1]), (249, &[0, 1]), (100, &[1, 2])] {
         let p = transfer(&coded(), Op::SendImm, bytes, places);
         let sent = p.ends[0].ep.counters();
-        assert_eq!((sent.ec_parity_packets, again(sent)), (40 + 2, 0), "{bytes}");
+        assert_eq!((sent.ec_parity_packets, retransmitted(sent)), (40 + 2, 0), "{bytes}");
     }
 }
 
 #[test]
-fn overdue__three_lost_of_a_block_cost_one_packet_sent_again() {
+fn overdue__three_losses_in_a_block_cost_one_retransmission() {
     for places in [&[0, 1, 2][..], &[5, 6, 7], &[0, 8, 9], &[7, 8, 9]] {
         let p = transfer(&coded(), Op::Write, 8 * 248, places);
         let c = p.ends[0].ep.counters();
@@ -113,14 +114,14 @@ fn overdue__three_lost_of_a_block_cost_one_packet_sent_again() {
 }
 
 #[test]
-fn overdue__a_block_that_is_lost_whole_is_sent_again_whole() {
+fn overdue__a_block_lost_completely_is_retransmitted_completely() {
     let p = transfer(&coded(), Op::Write, 16 * 248, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert!(p.ends[0].ep.counters().retransmitted_packets >= 16);
 }
 
-/// No packet behind the losses arrives, so that only a block NACK can report them before a probe.
+/// No packet after the losses arrives, so only a block NACK can report them before a probe.
 #[test]
-fn overdue__the_receiver_says_that_a_block_is_short() {
+fn overdue__the_receiver_sends_a_block_nack() {
     let mut p = warm(&coded());
     let want = p.ends[0].fill(0, 8 * 248, 8);
     let mut lost = drop_places(0, &[7, 8, 9]);
@@ -142,9 +143,9 @@ fn overdue__the_receiver_says_that_a_block_is_short() {
     assert!((1..=2).contains(&p.ends[0].ep.counters().retransmitted_packets));
 }
 
-/// Nobody waits for parity: what a message needs is its data.
+/// A message completes with its data, without waiting for parity.
 #[test]
-fn pass_over__a_message_is_delivered_before_its_parity() {
+fn deliver__a_message_completes_before_its_parity_arrives() {
     let mut p = Pair::with(&coded());
     p.filter = Box::new(|_, packet| match packet.bth.opcode {
         Opcode::SrParity => Fate::Late(Dur::from_ms(3)),
@@ -158,9 +159,10 @@ fn pass_over__a_message_is_delivered_before_its_parity() {
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
 }
 
-/// What a rebuilt packet is made of is not what stands in memory by then.
+/// A packet is recovered from the packets received, not from memory, which may have changed by
+/// then.
 #[test]
-fn rebuild__does_not_read_memory_that_others_may_have_changed() {
+fn recover__does_not_read_memory_that_may_have_changed() {
     let mut p = warm(&coded());
     let want = p.ends[0].fill(0, 8 * 248, 8);
     let mut lost = drop_places(0, &[2]);
@@ -179,9 +181,9 @@ fn rebuild__does_not_read_memory_that_others_may_have_changed() {
 }
 
 /// A retransmission reads memory again, which may have changed since parity was computed over the
-/// first transmission. Only the bytes that changed may be either; all others are exact.
+/// first transmission. Only the changed bytes may have either value; all others are exact.
 #[test]
-fn rebuild__a_retransmission_of_changed_memory_is_not_mixed_with_parity_of_before() {
+fn recover__a_retransmission_of_changed_memory_is_not_mixed_with_earlier_parity() {
     let segments = 8;
     let places: &[&[u8]] =
         &[&[0, 1, 2], &[0, 6, 7], &[0, 1, 9], &[0, 3, 8], &[0, 1, 2, 3], &[0, 8, 9]];
@@ -224,7 +226,7 @@ fn rebuild__a_retransmission_of_changed_memory_is_not_mixed_with_parity_of_befor
 }
 
 #[test]
-fn memory__without_any_a_block_is_plain_and_its_losses_are_asked_for() {
+fn memory__without_any_the_losses_of_a_block_are_retransmitted() {
     for (qp, peer) in [(0, 1 << 20), (1 << 20, 0), (400, 1 << 20)] {
         let config = Config { block_bytes_qp: qp, block_bytes_peer: peer, ..Config::default() };
         let c = PairConfig { config, ..coded() };
@@ -232,12 +234,12 @@ fn memory__without_any_a_block_is_plain_and_its_losses_are_asked_for() {
         let (sent, got) = (p.ends[0].ep.counters(), p.ends[1].ep.counters());
         assert_eq!((got.ec_blocks_rebuilt, got.ec_blocks_plain), (0, 20 + 3), "{qp} {peer}");
         assert!(got.ec_block_nacks >= 3, "{sent:?} {got:?}");
-        assert!((6..=7).contains(&sent.retransmitted_packets), "no more than what is missing");
+        assert!((6..=7).contains(&sent.retransmitted_packets), "only missing packets");
     }
 }
 
 #[test]
-fn when__off_below_the_round_trip_that_it_is_for() {
+fn when__off_below_the_base_rtt() {
     let with = |least: Dur, given: Option<Dur>| {
         let when = CodingWhen::BaseRtt(least);
         let erasure = Some(ErasureCoding { when, ..ErasureCoding::default() });
@@ -257,9 +259,9 @@ fn when__off_below_the_round_trip_that_it_is_for() {
     assert_eq!(with(Dur::from_ms(2), Some(Dur::from_ms(1))), 0);
 }
 
-/// Parity follows the loss that is measured, up at once and down slowly, within its bounds.
+/// Adaptive parity follows the measured loss: up at once, down slowly, within its bounds.
 #[test]
-fn adapt__parity_follows_the_loss() {
+fn adaptive__parity_follows_the_loss() {
     let erasure = Some(ErasureCoding::new(8, 2).adaptive(1, 6));
     let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::sr() });
     let parity_of = |p: &mut Pair, messages: u64, loss: u64| {
@@ -273,7 +275,7 @@ fn adapt__parity_follows_the_loss() {
             p.post(0, i, Op::Write, 0, 16 * 248);
             assert!(p.run(SECOND));
         }
-        // The last message's two blocks are of the present parity; all of them within bounds.
+        // The last message has two blocks of the current parity, all within bounds.
         let sent = p.ends[0].ep.counters().ec_parity_packets - before;
         assert!((2 * messages..=12 * messages).contains(&sent));
         p.post(0, 9999, Op::Write, 0, 8 * 248);
@@ -281,9 +283,9 @@ fn adapt__parity_follows_the_loss() {
         assert!(p.run(SECOND));
         p.ends[0].ep.counters().ec_parity_packets - before
     };
-    assert_eq!(parity_of(&mut p, 40, 0), 1, "nothing is lost: the least");
+    assert_eq!(parity_of(&mut p, 40, 0), 1, "no loss: the minimum");
     assert!(parity_of(&mut p, 100, 100) >= 5, "a tenth is lost");
-    assert!(parity_of(&mut p, 30, 0) >= 3, "it is not forgotten at once");
+    assert!(parity_of(&mut p, 30, 0) >= 3, "it falls slowly");
     assert_eq!(parity_of(&mut p, 1000, 0), 1);
     let fixed = Some(ErasureCoding::new(8, 2));
     let mut p = Pair::with(&PairConfig { erasure: fixed, ..PairConfig::sr() });
@@ -291,10 +293,10 @@ fn adapt__parity_follows_the_loss() {
     assert_eq!(parity_of(&mut p, 100, 100), 2);
 }
 
-/// Answers of a queue pair that has failed are coded too. Where a port has room for data and not
-/// for parity, whose header is longer, they end with that.
+/// Responses of a failed queue pair are coded too. If a port has room for data but not for parity,
+/// whose header is longer, the responses end there.
 #[test]
-fn cannot_write__parity_of_an_answer_given_after_a_refusal_ends_the_answers() {
+fn cannot_write__parity_of_a_response_after_a_refusal_ends_the_responses() {
     let mut p = Pair::with(&coded());
     p.post(0, 1, Op::Read, 0, 2 * 248);
     let (sge, remote) = (p.ends[0].sge(0, 8), p.ends[1].remote(0));
@@ -306,7 +308,7 @@ fn cannot_write__parity_of_an_answer_given_after_a_refusal_ends_the_answers() {
     p.receive(1);
     let qpn = p.ends[1].qpns[0];
     assert_eq!(p.ends[1].ep.query_qp(qpn).unwrap().state, QpState::Err);
-    // What stands around a READ response in a block over IPv4: all but its 248 bytes.
+    // The headers and trailer of a READ response in a block over IPv4: all but its 248 bytes.
     let mut frame = [0; 14 + 20 + 8 + 12 + 24 + 4 + 4 + 248 + 4];
     let mut sent = Vec::new();
     while let Some(meta) = p.ends[1].ep.poll_transmit(p.now, PortId::HOST, &mut frame) {
@@ -316,10 +318,10 @@ fn cannot_write__parity_of_an_answer_given_after_a_refusal_ends_the_answers() {
     assert_eq!(sent, [Opcode::SrData, Opcode::SrData, Opcode::SrAck], "no parity; the refusal");
 }
 
-/// A peer that leaves when it has the data, and says nothing of the parity behind them, ends
-/// nothing: in RC, too, who waits for nothing hears of nothing.
+/// A peer may close when it has the data, without acknowledging the parity after them. This must
+/// not fail the queue pair, as in RC, where nothing would be outstanding.
 #[test]
-fn forgive__who_left_with_only_parity_unanswered_is_not_given_up() {
+fn parity__a_closed_peer_with_only_parity_unacknowledged_causes_no_failure() {
     let rts = |a: &mut QpAttr| (a.timeout, a.retry_cnt) = (Some(8), Some(1));
     let mut p = warm(&PairConfig { rts, ..coded() });
     let mut heard = false;
@@ -334,7 +336,7 @@ fn forgive__who_left_with_only_parity_unanswered_is_not_given_up() {
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
     assert!(p.ends[0].ep.counters().local_ack_timeout_err >= 2);
     assert_eq!(p.ends[0].ep.poll_async_event(), None);
-    // What comes next has all its retries, to one that is there as to one that is not.
+    // Later requests have all retries, whether the peer responds or not.
     p.filter = Box::new(|_, _| Fate::Pass);
     p.post(0, 2, Op::Write, 0, 3000);
     assert!(p.run(SECOND));
@@ -346,18 +348,18 @@ fn forgive__who_left_with_only_parity_unanswered_is_not_given_up() {
 }
 
 #[test]
-fn is_valid__only_codes_that_there_are() {
+fn is_valid__only_supported_codes() {
     assert!(!ErasureCoding::new(0, 2).is_valid() && !ErasureCoding::new(8, 0).is_valid());
     assert!(!ErasureCoding::new(62, 3).is_valid() && ErasureCoding::new(62, 2).is_valid());
     assert!(ErasureCoding::new(16, 4).is_valid() && !ErasureCoding::new(31, 33).is_valid());
     let pq = ErasureCoding { parity: 3, ..ErasureCoding::default() };
-    assert!(!pq.is_valid(), "P and Q are two");
+    assert!(!pq.is_valid(), "PQ has two parity packets");
     let adaptive = ErasureCoding { adaptive: Some((0, 4)), ..ErasureCoding::new(8, 3) };
     assert!(!adaptive.is_valid());
 }
 
-/// A window smaller than a block: parity waits while its block's data arrive, is asked for a sign
-/// of life in the middle of the next block, and is settled before it has left.
+/// A window smaller than a block: parity waits for an ACK of its block's data, is probed in the
+/// middle of the next block, and is settled before it is sent.
 #[test]
 fn soak__windows_smaller_than_a_block() {
     for (seed, window) in (0..40).flat_map(|seed| [(seed, 1), (seed, 3), (seed, 9)]) {

@@ -65,9 +65,9 @@ fn enter_error__happens_once() {
         p.post(0, 1, Op::Send, 0, 64);
         p.post(0, 2, Op::Send, 0, 65);
         p.run(SECOND);
-        let told = events(&mut p, 1);
-        let last = told.iter().filter(|e| matches!(e, AsyncEvent::LastWqeReached(_)));
-        assert_eq!(last.count(), 1, "{told:?}");
+        let reported = events(&mut p, 1);
+        let last = reported.iter().filter(|e| matches!(e, AsyncEvent::LastWqeReached(_)));
+        assert_eq!(last.count(), 1, "{reported:?}");
     });
 }
 

@@ -1,5 +1,5 @@
-//! Congestion control and pacer on a queue pair: windows and rates bind, in both wire modes, and
-//! whatever an algorithm says the data arrive.
+//! Congestion control and pacer of a queue pair: windows and rates apply in both wire modes, and
+//! with every algorithm all data arrive.
 
 use super::*;
 use crate::{CongestionControl, FlowLimit, QpAttr};
@@ -8,9 +8,9 @@ use spanwire_cc::Algorithm;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A pair whose first side sends by this congestion control.
+/// A pair whose side 0 uses this congestion control.
 pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pair {
-    // RC is told of marks only where its packets may be marked.
+    // RC gets marks only if its packets are ECN-capable.
     let ect: fn(&mut QpAttr) = |attr| attr.av.as_mut().unwrap().traffic_class = 2;
     let mut p = Pair::with(&PairConfig { mode, rtr: ect, ..PairConfig::default() });
     let mut algorithm = Algorithm::named(algorithm).unwrap();
@@ -24,7 +24,7 @@ pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pai
     p
 }
 
-/// Times at which side 0 sends a packet with data.
+/// The times at which side 0 sends a data packet.
 fn log_of(p: &mut Pair) -> Rc<RefCell<Vec<usize>>> {
     let sizes = Rc::new(RefCell::new(Vec::new()));
     let log = Rc::clone(&sizes);
@@ -59,7 +59,7 @@ fn window__is_never_exceeded_and_nothing_stalls() {
             assert_eq!(p.ends[1].bytes(0, 25_600), want);
             assert!(most <= pkts, "{mode:?}: {most} of {pkts}");
             assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "{mode:?} {pkts}");
-            // A round trip is 10 us, and acknowledgements of SR may lag a little.
+            // The RTT is 10 us, and ACKs of SR may be delayed slightly.
             let round_trips = 100_u64.div_ceil(pkts);
             let took = p.now.since(begin).as_us();
             assert!(took <= round_trips * 25 + 60, "{mode:?} {pkts}: {took} us");
@@ -68,9 +68,9 @@ fn window__is_never_exceeded_and_nothing_stalls() {
 }
 
 #[test]
-fn pacer__keeps_the_rate_and_says_that_it_limits() {
+fn pacer__keeps_the_rate_and_reports_the_limit() {
     for mode in MODES {
-        // 256 bytes and headers, some 350 bytes on the wire, at 28 Mbit/s: one each 100 us or so.
+        // 256 bytes and headers, about 350 bytes on the wire, at 28 Mbit/s: one each 100 us.
         let mut p = pair(mode, "fixed", &[("rate_mbps", "28")]);
         let sizes = log_of(&mut p);
         let want = p.ends[0].fill(0, 25_600, 3);
@@ -87,7 +87,7 @@ fn pacer__keeps_the_rate_and_says_that_it_limits() {
 }
 
 #[test]
-fn pacer__a_queue_pair_without_one_is_not_held_up_by_one_with() {
+fn pacer__a_paced_queue_pair_does_not_delay_an_unpaced_one() {
     let c = PairConfig { qps: 2, ..PairConfig::sr() };
     let mut p = Pair::with(&c);
     let mut algorithm = Algorithm::named("fixed").unwrap();
@@ -103,7 +103,7 @@ fn pacer__a_queue_pair_without_one_is_not_held_up_by_one_with() {
 }
 
 #[test]
-fn every_algorithm__delivers_everything_over_a_bad_wire() {
+fn every_algorithm__delivers_all_data_over_an_impaired_wire() {
     for mode in MODES {
         for name in Algorithm::known() {
             for seed in 0..3 {
@@ -153,7 +153,7 @@ fn marks__reach_the_algorithm_by_counts_in_sr_and_by_cnps_in_rc() {
 }
 
 #[test]
-fn modify__takes_it_from_rts_on_and_checks_it() {
+fn modify__accepts_congestion_control_from_rts_on_and_checks_it() {
     let mut p = pair_in(WireMode::Sr);
     let qpn = p.ends[0].qpns[0];
     let params = spanwire_cc::dctcp::Params { g: 7.0, ..Default::default() };
@@ -166,7 +166,7 @@ fn modify__takes_it_from_rts_on_and_checks_it() {
     assert!(p.ends[0].ep.poll_timeout().is_none_or(|t| t > Time::ZERO));
 }
 
-/// Both sides send by a fixed rate of 1 Mbit/s: a full packet takes some 3 ms.
+/// Both sides send at a fixed rate of 1 Mbit/s: a full packet takes about 3 ms.
 fn slow_pair() -> Pair {
     let mut p = pair(WireMode::Sr, "fixed", &[("rate_mbps", "1")]);
     let mut algorithm = Algorithm::named("fixed").unwrap();
@@ -178,8 +178,8 @@ fn slow_pair() -> Pair {
 }
 
 #[test]
-fn probes__do_not_leave_in_place_of_what_the_pacer_holds_back() {
-    // Each side has to answer and waits for answers: it would probe for them all the time.
+fn probes__do_not_replace_paced_data() {
+    // Each side has responses to send and awaits responses, so it would probe continually.
     let mut p = slow_pair();
     for side in [0, 1] {
         for i in 0..4 {
@@ -193,7 +193,7 @@ fn probes__do_not_leave_in_place_of_what_the_pacer_holds_back() {
 }
 
 #[test]
-fn pacer__holds_probes_and_retransmissions_back() {
+fn pacer__delays_probes_and_retransmissions() {
     let mut p = slow_pair();
     let sizes = log_of(&mut p);
     let log = Rc::clone(&sizes);
@@ -206,15 +206,15 @@ fn pacer__holds_probes_and_retransmissions_back() {
     p.post(0, 1, Op::Write, 0, 1000);
     p.run(Dur::from_ms(300));
     let sent = sizes.borrow().len();
-    // A burst of three, then one each 3 ms; some, or the peer would never be asked.
+    // A burst of three, then one each 3 ms; at least some, or the peer would never be probed.
     assert!((6..=3 + 110).contains(&sent), "{sent} in 300 ms");
     let counters = p.ends[0].ep.counters();
     assert!(counters.tail_loss_probes > 0 && counters.local_ack_timeout_err > 0);
-    assert!(p.run(SECOND * 20), "it is given up");
+    assert!(p.run(SECOND * 20), "the queue pair failed");
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RetryExcErr)]);
 }
 
-/// Windows of congestion control after 2 ms of messages of `len` bytes that are never marked.
+/// Congestion windows after 2 ms of messages of `len` bytes that are never marked.
 fn grown(mode: WireMode, op: Op, len: usize, own_pkts: u32) -> u64 {
     let config = Config {
         qp_window_pkts: own_pkts,
@@ -236,10 +236,11 @@ fn grown(mode: WireMode, op: Op, len: usize, own_pkts: u32) -> u64 {
 }
 
 #[test]
-fn window__does_not_grow_while_something_else_is_what_limits() {
+fn window__does_not_grow_unless_cwnd_limited() {
     for mode in MODES {
         let free = grown(mode, Op::Write, 60_000, 192);
-        // Ten packets of 256 bytes to begin with, and what the pacer once held back.
+        // Ten packets of 256 bytes initially, and growth for the time in which the pacer was the
+        // limit.
         let own = grown(mode, Op::Write, 60_000, 4);
         assert!(free > 40 * 256 && own <= 12 * 256, "{mode:?}: {free} {own}");
     }
@@ -248,7 +249,7 @@ fn window__does_not_grow_while_something_else_is_what_limits() {
 }
 
 #[test]
-fn pacer__forgets_a_queue_pair_that_has_failed_or_is_reset() {
+fn pacer__drops_a_failed_or_reset_queue_pair() {
     for mode in MODES {
         for state in [crate::QpState::Err, crate::QpState::Reset] {
             let mut p = pair(mode, "fixed", &[("rate_mbps", "1")]);
@@ -259,7 +260,7 @@ fn pacer__forgets_a_queue_pair_that_has_failed_or_is_reset() {
             let attr = QpAttr { state: Some(state), ..QpAttr::default() };
             p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
             p.step(0);
-            // A packet was due within 3 ms; timers of losses, further away, find nothing to do.
+            // A packet was due within 3 ms; the later loss timers find nothing to do.
             let next = p.ends[0].ep.poll_timeout();
             assert!(
                 next.is_none_or(|t| t > p.now + Dur::from_ms(5)),
@@ -270,7 +271,7 @@ fn pacer__forgets_a_queue_pair_that_has_failed_or_is_reset() {
 }
 
 #[test]
-fn pacer__says_a_time_to_come_after_a_long_pause() {
+fn pacer__returns_a_future_time_after_a_long_pause() {
     for pause_us in [900, 5_000, 2_000_000] {
         let mut p = pair(WireMode::Sr, "fixed", &[("rate_mbps", "1")]);
         p.post(0, 1, Op::Write, 0, 256);
@@ -285,7 +286,7 @@ fn pacer__says_a_time_to_come_after_a_long_pause() {
     }
 }
 
-/// One small request after the other says nothing of the network: the rate that was found stays.
+/// Small sequential requests do not measure the path: the rate found before stays.
 #[test]
 fn rate__of_bbr_stays_when_requests_are_made_one_at_a_time() {
     for (mode, op) in MODES.iter().flat_map(|m| [Op::Read, Op::Write].map(|op| (*m, op))) {

@@ -1,5 +1,5 @@
-//! A forger who knows addresses and numbers sends whatever it likes: nothing may panic, nothing
-//! outside what was granted may change, and every request still ends.
+//! Packets of a forger that knows addresses and numbers: no panic, no access beyond the granted
+//! memory, and every request still completes.
 
 mod blind;
 mod blocks;
@@ -17,13 +17,13 @@ use spanwire_wire::{
     SrAckRepr, SrDataRepr, SrKind, Syndrome, UdpRepr,
 };
 
-/// What the forger knows of its victim, side 0.
+/// The forger's knowledge of its victim, side 0.
 struct Forger {
     rng: Rng,
     qpn: Qpn,
-    /// PSNs to aim at: what the victim sends from, and what it expects.
+    /// Target PSNs: the next one that the victim sends, and the one that it expects.
     psns: [u32; 2],
-    /// Addresses and keys: the granted region's, and those it should not be able to use.
+    /// Addresses and keys: those of the granted region, and those without access rights.
     targets: Vec<(u64, u32)>,
 }
 
@@ -68,7 +68,7 @@ impl Forger {
         let opcode = Opcode::ALL[usize_from(self.rng.below(Opcode::ALL.len() as u64))];
         let props = opcode.props();
         let syndrome = match self.rng.below(3) {
-            // Anything, or (or few queue pairs would live) a plain ACK.
+            // A random one or, so that more queue pairs survive, a plain ACK.
             0 => Syndrome::from_u8(self.u8()),
             _ => Syndrome::Ack { credits: 31 },
         };
@@ -103,7 +103,7 @@ impl Forger {
 }
 
 impl Forger {
-    /// A packet of SR, of any kind, that parses.
+    /// A valid packet of SR of a random type.
     fn sr_frame(&mut self, now: Time) -> Vec<u8> {
         let psn = self.psn().get();
         if self.rng.below(3) == 0 {
@@ -235,7 +235,7 @@ fn attack(seed: u64, mode: WireMode) -> QpState {
     let granted = p.ends[0].remote(0);
     let pd = p.ends[0].pd;
     let other_pd = p.ends[0].ep.alloc_pd().unwrap();
-    // Memory the peer must not reach, with every key that exists for it.
+    // Memory that the peer must not access, with every key that exists for it.
     let (private, foreign) = (Region::zeroed(1 << 16), Region::zeroed(1 << 16));
     let ep = &mut p.ends[0].ep;
     let local = Access::LOCAL_WRITE;
@@ -273,7 +273,7 @@ fn attack(seed: u64, mode: WireMode) -> QpState {
     assert!(p.run(Dur::from_secs(60)), "{what}: does not end");
     for end in &p.ends {
         no_request_completes_twice(&end.wcs, &what);
-        // Every send request ended, one way or the other.
+        // Every send request completed, with any status.
         let sends = end.wcs.iter().filter(|w| w.wr_id < 100).count();
         assert_eq!(sends, 5, "{what}: {:?}", end.wcs);
     }
@@ -287,16 +287,16 @@ fn attack(seed: u64, mode: WireMode) -> QpState {
 }
 
 #[test]
-fn hostile__well_formed_packets_break_no_promise() {
+fn hostile__valid_forged_packets_violate_no_guarantee() {
     for mode in [WireMode::Rc, WireMode::Sr] {
         let survivors = (0..400).filter(|s| attack(*s, mode) != QpState::Err).count();
-        // Or the test would only show how queue pairs fail.
+        // Otherwise the test would only cover failing queue pairs.
         assert!(survivors > 5, "{mode:?}: {survivors} survived");
     }
 }
 
 #[test]
-fn hostile__bytes_of_any_kind_are_counted_and_dropped() {
+fn hostile__random_bytes_are_counted_and_dropped() {
     let mut rng = Rng::new(9);
     let mut p = Pair::new();
     let meta = RxMeta::whole(Time::ZERO);
@@ -313,7 +313,7 @@ fn hostile__bytes_of_any_kind_are_counted_and_dropped() {
                 rng.fill(&mut frame);
             }
             1 => frame.truncate(usize_from(rng.below(u64::from(u32_from(frame.len()))))),
-            // One flipped bit where the ICRC or a header's own check sees it.
+            // One flipped bit that the ICRC or a header's own check detects.
             _ => {
                 let at = 14 + usize_from(rng.below(4));
                 frame[at] ^= 1 << rng.below(8);

@@ -1,4 +1,5 @@
-//! Telemetry of switches: asked for by who listens, echoed by its peer, and of no other effect.
+//! INT, the telemetry of switches: requested if congestion control uses it, echoed by the peer, and
+//! without other effect.
 
 use super::flow::pair;
 use super::*;
@@ -6,24 +7,25 @@ use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, IntHop, IntStack, SrAckRepr};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What was seen on the wire.
+/// Packets observed on the wire.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Packets of side 0 with data: those that ask for telemetry, and those that do not.
+    /// Data packets of side 0: those that request telemetry, and the others.
     asking: usize,
-    silent: usize,
+    without_request: usize,
     most_payload: usize,
-    /// Records in each acknowledgement of side 1.
+    /// INT records in each ACK of side 1.
     echoed: Vec<usize>,
 }
 
-/// A port of 10 Gbit/s that is always busy and has a queue of 500 kB, or one with nothing to do.
+/// A port of 10 Gbit/s, either always busy with a queue of 500 kB, or idle.
 fn port(us: u64, is_busy: bool) -> IntHop {
     let (tx_bytes, queue_bytes) = if is_busy { (us * 1250, 500_000) } else { (0, 0) };
     IntHop { time_ps: us * 1_000_000, tx_bytes, queue_bytes, link_rate_mbps: 10_000 }
 }
 
-/// Two switches on side 0's way to side 1, the second as told; what is seen there.
+/// Two switches on the path from side 0 to side 1, the second as configured. Returns the packets
+/// observed.
 fn watch(p: &mut Pair, is_busy: bool) -> Rc<RefCell<Seen>> {
     let seen = Rc::new(RefCell::new(Seen::default()));
     let log = Rc::clone(&seen);
@@ -31,7 +33,7 @@ fn watch(p: &mut Pair, is_busy: bool) -> Rc<RefCell<Seen>> {
     p.filter = Box::new(move |side, packet| {
         let mut log = log.borrow_mut();
         if packet.bth.opcode == Opcode::SrAck {
-            assert_eq!(packet.trailer, [], "an acknowledgement asks for nothing");
+            assert_eq!(packet.trailer, [], "an ACK requests no telemetry");
             let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
             assert_eq!(ack.hop_limit, 64, "no switch has routed it");
             if side == 1 {
@@ -49,14 +51,14 @@ fn watch(p: &mut Pair, is_busy: bool) -> Rc<RefCell<Seen>> {
                 assert!(stack.is_empty());
                 log.asking += 1;
             }
-            None => log.silent += 1,
+            None => log.without_request += 1,
         }
         Fate::Stamped(vec![port(us, false), port(us, is_busy)])
     });
     seen
 }
 
-/// Writes for at least 2 ms; the window at the end.
+/// Sends WRITEs for at least 2 ms. Returns the window at the end.
 fn window_after_writes(p: &mut Pair) -> u64 {
     for i in 0..40 {
         p.post(0, i, Op::Write, 0, 20_000);
@@ -67,25 +69,25 @@ fn window_after_writes(p: &mut Pair) -> u64 {
 }
 
 #[test]
-fn window__follows_what_switches_say() {
+fn window__follows_the_telemetry() {
     for name in ["hpcc", "powertcp"] {
         let allowed = |is_busy| {
             let mut p = pair(WireMode::Sr, name, &[]);
             let seen = watch(&mut p, is_busy);
             let window = window_after_writes(&mut p);
             let seen = seen.borrow();
-            assert_eq!(seen.silent, 0, "{name}");
+            assert_eq!(seen.without_request, 0, "{name}");
             assert!(seen.echoed.iter().all(|n| *n == 2) && seen.echoed.len() > 50, "{seen:?}");
             window
         };
         let (free, held) = (allowed(false), allowed(true));
-        // The port has a tenth of our own rate.
+        // The port has a tenth of the local line rate.
         assert!(free > 100_000 && held < free / 9, "{name}: {free} {held}");
     }
 }
 
 #[test]
-fn full_packets__are_shorter_by_the_room_of_what_is_asked_for() {
+fn full_packets__are_shorter_by_the_room_for_telemetry() {
     let sr: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
     let mut p = Pair::with(&PairConfig { rtr: sr, ..PairConfig::sr() });
     let window = |p: &mut Pair, name| {
@@ -99,7 +101,7 @@ fn full_packets__are_shorter_by_the_room_of_what_is_asked_for() {
         assert!(p.run(SECOND));
         seen.borrow().most_payload
     };
-    // 40 bytes of SR's header with a RETH.
+    // SR's header with a RETH has 40 bytes.
     let header = 24 + 16;
     assert_eq!(window(&mut p, "dctcp"), 1400 + header);
     let room = INT_HEADER_LEN + 8 * INT_HOP_LEN;
@@ -108,7 +110,7 @@ fn full_packets__are_shorter_by_the_room_of_what_is_asked_for() {
 }
 
 #[test]
-fn algorithms_that_do_not_listen__neither_ask_nor_hear() {
+fn algorithms_without_telemetry__neither_request_nor_receive_it() {
     for (mode, name) in
         [(WireMode::Sr, "dctcp"), (WireMode::Sr, "theta-powertcp"), (WireMode::Rc, "hpcc")]
     {
@@ -125,7 +127,7 @@ fn algorithms_that_do_not_listen__neither_ask_nor_hear() {
     }
 }
 
-/// Hands a copy of each packet of side 0 to side 1, with `trailer` behind it.
+/// Delivers a copy of each packet of side 0 to side 1, with `trailer` after it.
 fn echo_of(trailer: &[u8]) -> Vec<usize> {
     let mut p = pair(WireMode::Sr, "dctcp", &[]);
     let seen = watch(&mut p, false);
@@ -142,7 +144,7 @@ fn echo_of(trailer: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn trailers__of_any_kind_change_nothing_but_the_echo() {
+fn trailers__of_any_content_change_only_the_echo() {
     let stack = |hops: u8, max: u8, bytes: usize| {
         let mut trailer = b"INTs".to_vec();
         trailer.extend([1, hops, max, 0]);
@@ -161,6 +163,6 @@ fn trailers__of_any_kind_change_nothing_but_the_echo() {
     ] {
         assert!(echo_of(&nothing).iter().all(|n| *n == 0), "{nothing:?}");
     }
-    // Who asked for it is the peer, whose packet says so; it hears it and does not listen.
+    // The packet shows that the peer requested it. The peer receives the echo and ignores it.
     assert!(echo_of(&stack(16, 16, 16 * INT_HOP_LEN)).contains(&16));
 }

@@ -73,14 +73,14 @@ fn presumed_lost__is_the_sum_of_dropped_and_spurious_packets() {
         let (p, dropped) = moved(wire, seed, None);
         let c = check_reports(&p);
         let lost = c.presumed_lost_packets - c.spurious_lost_packets;
-        let told = format!("{wire:?}, seed {seed}: {dropped} dropped; {c:?}");
+        let run = format!("{wire:?}, seed {seed}: {dropped} dropped; {c:?}");
         // A probe recovers a lost tail before it is presumed lost, and the loss of a spurious
         // retransmission is no loss of data.
         let unnoticed = c.tail_loss_probes + c.spurious_retransmits;
-        assert!(dropped <= lost + unnoticed, "{told}");
+        assert!(dropped <= lost + unnoticed, "{run}");
         // A spurious loss cannot be proven if the ACK is lost as well.
         let unproven = if wire.ack_drops > 0 || wire.late > 0 { dropped / 4 } else { 0 };
-        assert!(lost <= dropped + unproven, "{told}");
+        assert!(lost <= dropped + unproven, "{run}");
     }
 }
 

@@ -1,6 +1,5 @@
-//! What SR does that RC does not: only what is lost is sent again, packets may overtake each
-//! other, receive requests are a credit, silence is asked about before it is believed. What both
-//! modes must do is tested beside this file in both.
+//! SR where it differs from RC: selective repeat, reordering, receive credit, tail loss probes.
+//! Tests beside this file run common behaviour in both modes.
 
 use super::verbs::invalidatable;
 use super::*;
@@ -13,7 +12,7 @@ fn sr() -> Pair {
     Pair::with(&PairConfig::sr())
 }
 
-/// A pair of which side 0 knows the round trip.
+/// A pair in which side 0 has measured the RTT.
 fn warm() -> Pair {
     let mut p = sr();
     for i in 0..3 {
@@ -34,7 +33,7 @@ fn ack<'a>(p: &Packet<'a>) -> Option<SrAckRepr<'a>> {
     is_ack.then(|| SrAckRepr::parse(p.bth.psn.get(), p.payload).unwrap())
 }
 
-/// Drops the `n`-th of the packets that `hit` names, counted from 0.
+/// Drops the `n`-th packet that matches `hit`, counted from 0.
 fn drop_one(n: usize, hit: impl Fn(usize, &Packet<'_>) -> bool + 'static) -> Filter {
     let mut seen = 0;
     Box::new(move |side, packet| {
@@ -51,10 +50,10 @@ fn state(p: &Pair, side: usize) -> QpState {
     p.ends[side].ep.query_qp(p.ends[side].qpns[0]).unwrap().state
 }
 
-/// A driver reads the clock once a step, so a burst has one send time. RFC 8985 6.1 orders
-/// packets of one time by sequence.
+/// A driver reads the clock once a step, so a burst has one send time. RFC 8985 6.1 orders packets
+/// of one send time by sequence number.
 #[test]
-fn find_lost__within_a_burst_of_one_send_time_costs_no_more_than_a_reordering_window() {
+fn rack__a_loss_within_a_burst_of_one_send_time_costs_one_reordering_window() {
     for lost in [0, 7, 18] {
         let mut p = warm();
         p.filter = drop_one(lost, |side, packet| side == 0 && header(packet).is_some());
@@ -63,15 +62,16 @@ fn find_lost__within_a_burst_of_one_send_time_costs_no_more_than_a_reordering_wi
         while p.ends[0].wcs.is_empty() {
             p.run(Dur::from_ns(100));
         }
-        // One round trip until the loss can be known, a quarter of it, and one for the repair.
+        // One RTT until the loss can be detected, a quarter for the reordering window, and one for
+        // the retransmission.
         let rtts = p.now.since(started).as_ps() * 10 / (crate::testing::LATENCY * 2).as_ps();
-        assert!(rtts <= 24, "packet {lost}: {rtts} tenths of a round trip");
+        assert!(rtts <= 24, "packet {lost}: {rtts} tenths of an RTT");
         assert_eq!(p.ends[0].ep.counters().retransmitted_packets, 1, "packet {lost}");
     }
 }
 
 #[test]
-fn find_lost__only_what_is_lost_is_sent_again() {
+fn rack__only_lost_packets_are_retransmitted() {
     for lost in [0, 1, 100, 189, 190, 300, 390] {
         let mut p = warm();
         let want = p.ends[0].fill(0, 60_000, 8);
@@ -82,13 +82,13 @@ fn find_lost__only_what_is_lost_is_sent_again() {
         assert_eq!(p.ends[1].bytes(0, 60_000), want);
         assert_eq!(statuses(&p.ends[0].wcs), ok(&[1, 2]));
         let c = p.ends[0].ep.counters();
-        let again = (c.retransmitted_packets, c.presumed_lost_packets, c.tail_loss_probes);
-        assert!(matches!(again, (1, 1, 0) | (1, 0, 1)), "packet {lost}: {again:?}");
+        let repairs = (c.retransmitted_packets, c.presumed_lost_packets, c.tail_loss_probes);
+        assert!(matches!(repairs, (1, 1, 0) | (1, 0, 1)), "packet {lost}: {repairs:?}");
     }
 }
 
 #[test]
-fn handle_timeout__a_lost_tail_is_probed_for() {
+fn handle_timeout__a_lost_tail_is_probed() {
     for hit in [
         |side: usize, p: &Packet<'_>| side == 0 && header(p).is_some(),
         |side: usize, _: &Packet<'_>| side == 1,
@@ -109,7 +109,7 @@ fn handle_timeout__a_lost_tail_is_probed_for() {
 }
 
 #[test]
-fn answers__a_lost_response_is_repaired_by_whom_it_comes_from() {
+fn responses__a_lost_response_is_retransmitted_by_the_responder() {
     let mut p = sr();
     let want = p.ends[1].fill(0, 60_000, 8);
     p.filter = drop_one(20, |side, packet| side == 1 && header(packet).is_some());
@@ -118,12 +118,12 @@ fn answers__a_lost_response_is_repaired_by_whom_it_comes_from() {
     assert_eq!(p.ends[0].bytes(0, 60_000), want);
     assert_eq!(p.ends[0].ep.counters().retransmitted_packets, 0);
     assert_eq!(p.ends[1].ep.counters().retransmitted_packets, 1);
-    assert_eq!(p.ends[1].ep.counters().rx_read_requests, 1, "it was carried out once");
+    assert_eq!(p.ends[1].ep.counters().rx_read_requests, 1, "it was executed once");
 }
 
-/// Each message is one packet, and they arrive in the opposite order.
+/// Each message is one packet; they arrive in reverse order.
 #[test]
-fn carry_out__packets_in_any_order_complete_in_that_of_posting() {
+fn execute__packets_in_any_order_complete_in_posting_order() {
     let mut p = sr();
     let want = p.ends[0].fill(0, 4000, 8);
     let mut n = 0;
@@ -145,11 +145,11 @@ fn carry_out__packets_in_any_order_complete_in_that_of_posting() {
         assert_eq!(p.ends[1].bytes(20_000 + 300 * slot, 200), want[from..from + 200], "{slot}");
     }
     assert_eq!(p.ends[0].ep.counters().retransmitted_packets, 0);
-    assert!(p.ends[1].ep.counters().out_of_sequence > 0, "the test did reorder");
+    assert!(p.ends[1].ep.counters().out_of_sequence > 0, "no packet was reordered");
 }
 
 #[test]
-fn note_echo__packets_that_only_overtake_each_other_are_hardly_ever_sent_again() {
+fn reo_wnd__reordering_causes_few_spurious_retransmissions() {
     for late_us in [10, 100, 1000] {
         let mut p = sr();
         let mut wire = Rng::new(late_us);
@@ -171,10 +171,10 @@ fn note_echo__packets_that_only_overtake_each_other_are_hardly_ever_sent_again()
 }
 
 #[test]
-fn on_heard__a_needless_timeout_is_undone() {
+fn on_ack__a_spurious_timeout_is_undone() {
     let mut p = warm();
     let mut n = 0;
-    // The peer's core was away: all that it says comes late, and nothing is lost.
+    // The peer's core was descheduled: its packets are late, but not lost.
     p.filter = Box::new(move |side, _| {
         n += 1;
         if side == 1 && n < 400 { Fate::Late(Dur::from_ms(30)) } else { Fate::Pass }
@@ -183,20 +183,20 @@ fn on_heard__a_needless_timeout_is_undone() {
     p.post(0, 2, Op::Write, 0, 20_000);
     p.run(Dur::from_ms(65));
     let c = p.ends[0].ep.counters();
-    assert!(c.local_ack_timeout_err > 1, "the test did take long");
+    assert!(c.local_ack_timeout_err > 1, "there was no timeout");
     assert_eq!(c.spurious_timeouts, 1);
-    assert!(c.retransmitted_packets < 20, "{} sent again", c.retransmitted_packets);
+    assert!(c.retransmitted_packets < 20, "{} retransmissions", c.retransmitted_packets);
     assert_eq!(statuses(&p.ends[0].wcs), ok(&[1, 2]));
 }
 
 #[test]
-fn fail__a_silent_peer_is_given_up_and_the_rest_flushed() {
+fn fail__an_unresponsive_peer_ends_in_retry_exceeded_and_flushes_the_rest() {
     for (op, acked) in [(Op::Write, false), (Op::Read, false), (Op::Read, true)] {
         let mut p = Pair::with(&PairConfig {
             rts: |a| (a.timeout, a.retry_cnt) = (Some(12), Some(3)),
             ..PairConfig::sr()
         });
-        // The request arrives and is acknowledged, or nothing ever does.
+        // The request is either acknowledged, or no packet arrives at all.
         p.filter =
             Box::new(move |side, packet| match acked && (side == 0 || ack(packet).is_some()) {
                 true => Fate::Pass,
@@ -214,7 +214,7 @@ fn fail__a_silent_peer_is_given_up_and_the_rest_flushed() {
         let flushed = WcStatus::WrFlushErr;
         let want = [(0, WcStatus::RetryExcErr), (1, flushed), (2, flushed), (50, flushed)];
         assert_eq!(statuses(&p.ends[0].wcs), want);
-        // 16.8 ms * 3 * 4 transmissions, and the last timeout after that.
+        // 16.8 ms * 3 * 4 transmissions, then the last timeout.
         let ms = p.ends[0].ep.counters().local_ack_timeout_err;
         assert!((3..20).contains(&ms), "{op:?}: {ms} timeouts");
         assert_eq!(p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().in_flight_pkts, 0);
@@ -222,12 +222,12 @@ fn fail__a_silent_peer_is_given_up_and_the_rest_flushed() {
 }
 
 #[test]
-fn credit__a_receive_that_is_posted_late_lets_the_message_go_at_once() {
+fn credit__a_receive_posted_late_releases_the_message_at_once() {
     let mut p = warm();
     let want = p.ends[0].fill(0, 600, 4);
     p.post(0, 1, Op::Send, 0, 600);
     p.post(0, 2, Op::Write, 1000, 600);
-    assert!(!p.run(Dur::from_ms(100)), "it keeps asking");
+    assert!(!p.run(Dur::from_ms(100)), "probes continue");
     assert!(p.ends[0].wcs.is_empty());
     let c = p.ends[0].ep.counters();
     let sent = c.tx_packets;
@@ -240,7 +240,7 @@ fn credit__a_receive_that_is_posted_late_lets_the_message_go_at_once() {
 }
 
 #[test]
-fn credit__a_limit_that_moves_unheard_is_asked_for() {
+fn credit__a_lost_limit_is_recovered_by_a_probe() {
     let mut p = warm();
     p.post(0, 1, Op::Send, 0, 600);
     p.run(Dur::from_ms(1));
@@ -251,23 +251,23 @@ fn credit__a_limit_that_moves_unheard_is_asked_for() {
     p.post_recv(1, 2, 0, 600);
     p.step(1);
     p.filter = Box::new(|_, _| Fate::Pass);
-    assert!(p.run(Dur::from_ms(25)), "a question is 20 ms away at most");
+    assert!(p.run(Dur::from_ms(25)), "the next probe is at most 20 ms away");
     assert_eq!(statuses(&p.ends[0].wcs), ok(&[1]));
 }
 
 #[test]
-fn credit__runs_out_when_it_is_bounded() {
+fn credit__fails_after_rnr_retry_attempts() {
     let mut p = Pair::with(&PairConfig { rts: |a| a.rnr_retry = Some(2), ..PairConfig::sr() });
     p.post(0, 1, Op::Send, 0, 64);
     p.post(0, 2, Op::Send, 0, 64);
     assert!(p.run(SECOND * 3));
     let want = [(1, WcStatus::RnrRetryExcErr), (2, WcStatus::WrFlushErr)];
     assert_eq!(statuses(&p.ends[0].wcs), want);
-    assert_eq!(p.ends[0].ep.counters().rnr_nak_retry_err, 3, "rnr_retry 2 is three refusals");
+    assert_eq!(p.ends[0].ep.counters().rnr_nak_retry_err, 3, "rnr_retry 2 is three attempts");
 }
 
 #[test]
-fn credit__what_is_known_not_to_be_there_is_not_sent() {
+fn credit__a_message_without_credit_is_not_sent() {
     let mut p = sr();
     for i in 0..4 {
         p.post_recv(1, i, 0, 64);
@@ -288,7 +288,7 @@ fn credit__what_is_known_not_to_be_there_is_not_sent() {
 }
 
 #[test]
-fn credit__queue_pairs_that_share_receives_get_them_all_in_the_end() {
+fn credit__queue_pairs_that_share_receives_use_all_of_them() {
     let c = PairConfig { qps: 4, srq_max_wr: Some(4), ..PairConfig::sr() };
     let mut p = Pair::with(&c);
     let srq = p.ends[1].srq.unwrap();
@@ -304,7 +304,7 @@ fn credit__queue_pairs_that_share_receives_get_them_all_in_the_end() {
         post_srq(&mut p, srq, round);
         p.run(LATENCY * 8);
         let done = p.ends[1].wcs.len() as u64;
-        assert_eq!(done, round + 1, "who waits is told");
+        assert_eq!(done, round + 1, "the new limit is advertised");
     }
     assert!(p.run(SECOND));
     assert_eq!(p.ends[0].wcs.len(), 48);
@@ -318,7 +318,7 @@ fn post_srq(p: &mut Pair, srq: SrqId, wr_id: u64) {
 }
 
 #[test]
-fn refuse__a_refusal_that_is_lost_is_said_again() {
+fn refuse__a_lost_refusal_is_repeated() {
     let mut p = warm();
     p.filter = drop_one(0, |_, packet| ack(packet).is_some_and(|ack| ack.refusal.is_some()));
     let remote = RemoteAddr { rkey: 1, ..p.ends[1].remote(0) };
@@ -330,7 +330,7 @@ fn refuse__a_refusal_that_is_lost_is_said_again() {
 }
 
 #[test]
-fn refuse__what_came_before_still_succeeds() {
+fn refuse__earlier_requests_still_succeed() {
     let mut p = sr();
     let want = p.ends[1].fill(0, 2000, 3);
     let remote = RemoteAddr { rkey: 1, ..p.ends[1].remote(0) };
@@ -350,11 +350,11 @@ fn refuse__what_came_before_still_succeeds() {
 }
 
 #[test]
-fn refuse_again__an_answer_that_has_arrived_is_not_needed_again() {
+fn refuse_again__a_response_that_has_arrived_is_not_retransmitted() {
     let mut p = sr();
     let (_, rkey) = invalidatable(&mut p, 2560);
     p.post_recv(1, 7, 0, 64);
-    // No acknowledgement of the answer arrives before the key is gone.
+    // No ACK of the response arrives before the key is invalidated.
     p.filter = Box::new(|side, packet| match side == 0 && ack(packet).is_some() {
         true => Fate::Drop,
         false => Fate::Pass,
@@ -368,7 +368,10 @@ fn refuse_again__an_answer_that_has_arrived_is_not_needed_again() {
     let wr = WorkRequest::new(2, WrOp::SendInv { rkey }, std::slice::from_ref(&sge));
     p.ends[0].ep.post_send(q, &wr).unwrap();
     p.run(Dur::from_ms(200));
-    assert!(p.ends[1].ep.counters().local_ack_timeout_err > 0, "it was to be answered again");
+    assert!(
+        p.ends[1].ep.counters().local_ack_timeout_err > 0,
+        "a retransmission of the response was due"
+    );
     p.filter = Box::new(|_, _| Fate::Pass);
     assert!(p.run(SECOND));
     assert_eq!(statuses(&p.ends[0].wcs), ok(&[1, 2]));
@@ -383,7 +386,7 @@ fn fence__waits_for_everything_before_it() {
     let (remote, sge) = (p.ends[1].remote(0), p.ends[0].sge(1000, 256));
     let plain = WorkRequest::new(2, WrOp::Write { remote }, std::slice::from_ref(&sge));
     p.ends[0].ep.post_send(qpn, &WorkRequest { fence: true, ..plain }).unwrap();
-    // The first is late: it must not overwrite the second.
+    // The first is delayed: it must not overwrite the second.
     let want = p.ends[0].fill(1000, 256, 9);
     p.filter = drop_one(0, |side, _| side == 0);
     assert!(p.run(SECOND));
@@ -391,7 +394,7 @@ fn fence__waits_for_everything_before_it() {
 }
 
 #[test]
-fn segment_bytes__each_end_cuts_as_it_likes() {
+fn segment_bytes__each_end_chooses_its_own() {
     for bytes in [64, 1400, 3300, 7000] {
         let mut p = Pair::with(&PairConfig {
             rtr: match bytes {
@@ -420,7 +423,7 @@ fn segment_bytes__each_end_cuts_as_it_likes() {
 }
 
 #[test]
-fn modes__two_on_one_endpoint_do_not_disturb_each_other() {
+fn modes__two_on_one_endpoint_are_independent() {
     let c = PairConfig { qps: 2, ..PairConfig::sr() };
     let mut p = Pair::with(&c);
     p.reconnect(0, &PairConfig { mode: WireMode::Rc, ..c });
@@ -445,28 +448,28 @@ fn modes__two_on_one_endpoint_do_not_disturb_each_other() {
 }
 
 #[test]
-fn ecn__marks_come_back_as_exact_counts() {
+fn ecn__acks_carry_exact_counts_of_marks() {
     let mut p = sr();
-    let told = std::rc::Rc::new(std::cell::Cell::new((0, 0, 0, 0)));
-    let (seen, mut n) = (told.clone(), 0);
+    let counts = std::rc::Rc::new(std::cell::Cell::new((0, 0, 0, 0)));
+    let (seen, mut n) = (counts.clone(), 0);
     p.filter = Box::new(move |side, packet| {
         if let Some(ack) = ack(packet) {
             seen.set((ack.rx_pkts, ack.rx_bytes, ack.ce_pkts, ack.ce_bytes));
         }
-        assert_eq!(packet.ip.dscp_ecn() & 3, 2, "all of it may be marked");
+        assert_eq!(packet.ip.dscp_ecn() & 3, 2, "every packet is ECN-capable");
         n += usize::from(side == 0);
         if side == 0 && n % 4 == 0 { Fate::Marked } else { Fate::Pass }
     });
     p.post(0, 1, Op::Write, 0, 256 * 40);
     assert!(p.run(SECOND));
     // IP 20, UDP 8, BTH 12, SR 40, ICRC 4.
-    assert_eq!(told.get(), (40, 40 * (84 + 256), 10, 10 * (84 + 256)));
+    assert_eq!(counts.get(), (40, 40 * (84 + 256), 10, 10 * (84 + 256)));
     assert_eq!(p.ends[1].ep.counters().np_ecn_marked_roce_packets, 10);
     assert_eq!(p.ends[1].ep.counters().np_cnp_sent, 0);
 }
 
 #[test]
-fn ecn__marks_of_rc_are_answered_with_notifications_but_not_too_many() {
+fn ecn__marks_of_rc_cause_cnps_at_a_limited_rate() {
     let may_be_marked = |a: &mut QpAttr| a.av.as_mut().unwrap().traffic_class = 2;
     let mut p = Pair::with(&PairConfig { rtr: may_be_marked, ..PairConfig::default() });
     let mut n = 0;
@@ -500,9 +503,9 @@ fn read__more_than_may_be_outstanding_are_refused() {
     assert_eq!(refused.map(|w| w.wr_id), Some(2), "{:?}", p.ends[0].wcs);
 }
 
-/// A forged or broken stream may say that a message is longer than what came of it.
+/// A forged or faulty stream may claim a message length that differs from its data.
 #[test]
-fn end__a_message_must_add_up() {
+fn end__the_length_of_a_message_must_match_its_data() {
     let mut p = sr();
     p.post_recv(1, 7, 0, 4096);
     p.post(0, 1, Op::Send, 0, 256);
@@ -517,9 +520,9 @@ fn end__a_message_must_add_up() {
     assert_eq!(statuses(&p.ends[1].wcs), [(7, WcStatus::WrFlushErr)]);
 }
 
-/// A simulated minute of every operation over a wire that loses three packets in ten.
+/// A simulated minute of every operation at 30 % loss.
 #[test]
-fn soak__a_minute_of_thirty_percent_loss_is_slow_and_not_an_error() {
+fn soak__a_minute_of_thirty_percent_loss_causes_no_error() {
     let mut p = Pair::with(&PairConfig {
         config: Config { qp_window_pkts: 64, ..Config::default() },
         ..PairConfig::sr()
@@ -573,7 +576,7 @@ fn handle_sr_packet__each_mode_refuses_the_others_packets() {
     p.reconnect(0, &PairConfig::default());
     p.inject(1, &sent);
     assert_eq!(p.ends[1].ep.counters().dropped(DropReason::WrongService), 1);
-    // And it serves the other mode now.
+    // The queue pair then works in the other mode.
     p.post(0, 2, Op::Write, 0, 10);
     assert!(p.run(SECOND));
     assert_eq!(statuses(&p.ends[0].wcs), ok(&[2]));

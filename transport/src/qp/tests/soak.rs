@@ -1,12 +1,12 @@
-//! Many queue pairs, both directions, every operation, over a wire that loses, repeats and delays:
-//! every request completes once, in order, and both memories are what they must be.
+//! Many queue pairs, both directions, every operation, over a wire with loss, duplication and
+//! delay. Every request completes once, in order, and both memories are as expected.
 
 use super::MODES;
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use crate::{Config, QpCaps, RecvRequest, Wc, WcOpcode, WcStatus, WireMode, WorkRequest, WrOp};
 use spanwire_base::{Dur, Rng, usize_from};
 
-/// Parts per hundred of what the wire does to a frame.
+/// Network conditions in percent of frames.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     lost: u64,
@@ -14,11 +14,11 @@ struct Faults {
     late: u64,
 }
 
-/// What one request must have done once it completes.
+/// The expected effect of one request once it completes.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     op: Op,
-    /// Its own bytes on the side that posted it, and on the other.
+    /// Its bytes on the posting side and on the other.
     at: usize,
     len: usize,
 }
@@ -27,7 +27,7 @@ const QP_BYTES: usize = 1 << 18;
 const SLOT_BYTES: usize = 30_000;
 const REQUESTS: usize = 8;
 
-/// Requests of queue pair `q` posted by `side`: each has a slot of its own in both memories.
+/// Requests of queue pair `q` posted by `side`; each has its own slot in both memories.
 fn plan(rng: &mut Rng, q: usize, side: usize, mtu: usize) -> Vec<Expected> {
     let base = (2 * q + side) * QP_BYTES;
     (0..REQUESTS)
@@ -67,7 +67,7 @@ fn post_recvs(p: &mut Pair, side: usize, q: usize, plan: &[Expected]) {
     }
 }
 
-/// Runs one world and returns how often a retransmission timer fired in it.
+/// Runs one configuration and returns the number of retransmission timeouts.
 fn soak(seed: u64, faults: Faults, qps: usize, mode: WireMode) -> u64 {
     let what = format!("{mode:?}, seed {seed}, {faults:?}, {qps} queue pairs");
     let mut rng = Rng::new(seed);
@@ -99,7 +99,7 @@ fn soak(seed: u64, faults: Faults, qps: usize, mode: WireMode) -> u64 {
     let before = [0, 1].map(|side| p.ends[side].fill(0, c.bytes, seed ^ (side as u64 + 1)));
     let plans: Vec<[Vec<Expected>; 2]> =
         (0..qps).map(|q| [0, 1].map(|side| plan(&mut rng, q, side, 256))).collect();
-    // Receives come late for every other queue pair: RNR is part of the mixture.
+    // Receive requests are posted late for every other queue pair, which causes RNR NAKs.
     for (q, plan) in plans.iter().enumerate() {
         for side in [0, 1] {
             for (i, e) in plan[side].iter().enumerate() {
@@ -134,7 +134,7 @@ fn check(p: &Pair, plans: &[[Vec<Expected>; 2]], before: &[Vec<u8>; 2], what: &s
                     Op::Read => (1 - side, side),
                     _ => (side, 1 - side),
                 };
-                // What did not complete may have happened or not: nothing is promised.
+                // A request without successful completion may have been executed or not.
                 let bytes = match i < done {
                     true => before[from][e.at..e.at + e.len].to_vec(),
                     false => p.ends[to].bytes(e.at, e.len),
@@ -162,8 +162,8 @@ fn of(p: &Pair, side: usize, q: usize, recv: bool) -> Vec<Wc> {
     wcs.filter(|w| w.qpn == p.ends[side].qpns[q] && is_recv(w) == recv).copied().collect()
 }
 
-/// All requests complete once and in order; those before a failure well, those after it flushed.
-/// Only a wire that loses a fifth of everything may use up the retries. Returns how many succeeded.
+/// All requests complete once and in order: successfully before a failure, flushed after it. Only
+/// 20 % loss may exhaust the retries. Returns how many succeeded.
 fn check_sends(wcs: &[Wc], what: &str) -> usize {
     let ids: Vec<u64> = wcs.iter().map(|w| w.wr_id).collect();
     assert_eq!(ids, (0..REQUESTS as u64).collect::<Vec<_>>(), "{what}");
@@ -194,7 +194,7 @@ fn check_recvs(wcs: &[Wc], peers: &[Expected], what: &str) {
 }
 
 #[test]
-fn soak__a_perfect_wire_needs_no_timer() {
+fn soak__without_impairments_no_timer_expires() {
     for seed in 0..8 {
         let (lost, twice, late) = (0, 0, 0);
         for mode in MODES {
@@ -205,7 +205,7 @@ fn soak__a_perfect_wire_needs_no_timer() {
 }
 
 #[test]
-fn soak__everything_completes_once_and_in_order() {
+fn soak__all_requests_complete_once_and_in_order() {
     let mixes = [(3, 0, 0), (10, 5, 10), (0, 20, 30), (20, 10, 10)];
     for seed in 0..SEEDS {
         let (lost, twice, late) = mixes[usize_from(seed % 4)];

@@ -1,4 +1,5 @@
-//! SR before an end has been told to send: it answers with no more bytes than it got.
+//! SR before the transition to RTS, while the peer's address is not validated: it sends no more
+//! bytes than it has received.
 
 use super::*;
 use crate::QpAttr;
@@ -6,8 +7,7 @@ use spanwire_wire::Packet;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A pair of which side 1 was only told where its peer is, and the bytes of frames that each side
-/// has sent.
+/// A pair in which side 1 is in RTR, and the bytes of frames that each side has sent.
 fn half_open(ips: [std::net::IpAddr; 2]) -> (Pair, Rc<RefCell<[u64; 2]>>) {
     half_open_with(&PairConfig { ips, ..PairConfig::sr() })
 }
@@ -46,7 +46,7 @@ fn versions() -> [[std::net::IpAddr; 2]; 2] {
 }
 
 #[test]
-fn words_allowed__no_more_leaves_than_came() {
+fn words_allowed__sends_no_more_bytes_than_received() {
     for ips in versions() {
         for len in [0, 1, 64, 4000] {
             let (mut p, sent) = half_open(ips);
@@ -57,7 +57,7 @@ fn words_allowed__no_more_leaves_than_came() {
                 assert!(left <= came, "{left} bytes for {came}");
             }
             let [_, left] = *sent.borrow();
-            assert!(left > 0, "it does answer");
+            assert!(left > 0, "it sends ACKs");
             assert_eq!(p.ends[0].ep.counters().local_ack_timeout_err, 0, "{len} bytes");
             p.run(SECOND);
             assert_eq!(p.ends[0].wcs.len(), 40, "{len} bytes");
@@ -65,9 +65,9 @@ fn words_allowed__no_more_leaves_than_came() {
     }
 }
 
-/// One packet of many is missing, so that all that it says has many words.
+/// One packet of many is missing, so the whole ACK would have many SACK words.
 #[test]
-fn words_allowed__gaps_make_it_say_less_not_more() {
+fn words_allowed__gaps_shorten_the_ack() {
     for ips in versions() {
         let (mut p, sent) = half_open(ips);
         let (counted, mut n) = (Rc::clone(&sent), 0);
@@ -92,7 +92,7 @@ fn words_allowed__gaps_make_it_say_less_not_more() {
 }
 
 #[test]
-fn poll_sr__answers_wait_until_it_is_told_to_send() {
+fn poll_transmit__responses_wait_for_rts() {
     let (mut p, sent) = half_open(versions()[0]);
     let want = p.ends[1].fill(0, 60_000, 8);
     p.post(0, 1, Op::Read, 0, 60_000);
@@ -107,9 +107,9 @@ fn poll_sr__answers_wait_until_it_is_told_to_send() {
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::Success)]);
 }
 
-/// A READ that waits, and a request that fails the queue pair: it refuses and answers nothing.
+/// A pending READ, and a request that fails the queue pair: it sends the refusal and no response.
 #[test]
-fn poll_sr__answers_of_one_that_fails_before_it_may_send_are_not_sent() {
+fn poll_transmit__a_failure_before_rts_drops_the_responses() {
     let (mut p, sent) = half_open(versions()[0]);
     p.post(0, 1, Op::Read, 0, 60_000);
     let sge = p.ends[0].sge(0, 200);
@@ -123,10 +123,10 @@ fn poll_sr__answers_of_one_that_fails_before_it_may_send_are_not_sent() {
     assert_eq!(statuses(&p.ends[0].wcs), want);
 }
 
-/// An acknowledgement whose SACK words were cut, because little has come, says nothing of which
-/// packets arrived. It must not be read as "no receive request".
+/// An ACK whose SACK words were cut by the byte limit does not show which packets arrived. It must
+/// not be read as "no receive request".
 #[test]
-fn on_ack__cut_words_are_no_missing_receive_request() {
+fn on_ack__cut_words_do_not_mean_no_receive_request() {
     for len in [1, 16, 64, 200, 1000] {
         for lost in 0..4 {
             let rts = |a: &mut QpAttr| a.rnr_retry = Some(0);
@@ -149,9 +149,9 @@ fn on_ack__cut_words_are_no_missing_receive_request() {
     }
 }
 
-/// Without a receive request the retry limit holds before the peer is proven as well.
+/// Without a receive request, the retry limit applies before the address is validated as well.
 #[test]
-fn on_ack__a_missing_receive_request_is_known_without_words() {
+fn on_ack__a_missing_receive_request_is_reported_without_words() {
     for len in [1, 64, 1000] {
         let rts = |a: &mut QpAttr| a.rnr_retry = Some(2);
         let (mut p, _) = half_open_with(&PairConfig { rts, ..PairConfig::sr() });

@@ -118,7 +118,7 @@ fn is_done(outcome: RequestOutcome) -> bool {
 }
 
 #[test]
-fn on_request__a_gap_gets_one_nak_and_then_silence() {
+fn on_request__a_gap_causes_one_nak() {
     let mut w = World::new();
     let reply = PendingAck::nak(Psn::new(0), NakCode::SequenceError, 0);
     let after = RequestOutcome::Drop(DropReason::AfterSequenceGap);
@@ -138,27 +138,27 @@ fn on_request__a_duplicate_is_acknowledged_with_the_newest_psn() {
     let reply = Some(PendingAck::ack(Psn::new(2), 3));
     let got = w.write(Opcode::RcWriteOnly, 0, 8, 8);
     assert_eq!(got, RequestOutcome::Duplicate { reply });
-    assert!(w.is_untouched(), "not written again");
+    assert!(w.is_untouched(), "not executed");
     let read = w.write(Opcode::RcReadRequest, 0, 0, 8);
     let forgotten = RequestOutcome::Drop(DropReason::DuplicateReadForgotten);
     assert_eq!(read, forgotten);
     let read = w.write(Opcode::RcReadRequest, 3, 0, 600);
     assert_eq!(read, RequestOutcome::ReadBegun);
-    let again = w.write(Opcode::RcReadRequest, 3, 0, 600);
-    assert_eq!(again, RequestOutcome::Duplicate { reply: None });
+    let duplicate = w.write(Opcode::RcReadRequest, 3, 0, 600);
+    assert_eq!(duplicate, RequestOutcome::Duplicate { reply: None });
     assert!(is_done(w.write(Opcode::RcWriteOnly, 6, 0, 0)), "three PSNs");
 }
 
 #[test]
-fn on_request__no_receive_is_rnr_once_and_then_silence() {
+fn on_request__no_receive_causes_one_rnr_nak() {
     for opcode in [Opcode::RcSendFirst, Opcode::RcSendOnly, Opcode::RcWriteOnlyImm] {
         let mut w = World::new();
         let got = w.write(opcode, 0, 256, 256);
         let RequestOutcome::NotReady { reply } = got else { panic!("{opcode:?}: {got:?}") };
         assert_eq!(reply.syndrome, Syndrome::RnrNak { timer: 12 });
         assert_eq!(reply.psn, Psn::new(0));
-        let silence = RequestOutcome::Drop(DropReason::AfterSequenceGap);
-        assert_eq!(w.send(Opcode::RcSendLast, 1, 8), silence);
+        let dropped = RequestOutcome::Drop(DropReason::AfterSequenceGap);
+        assert_eq!(w.send(Opcode::RcSendLast, 1, 8), dropped);
         w.post_recv(600);
         assert!(is_done(w.write(opcode, 0, 256, 256)), "{opcode:?}");
     }
@@ -193,15 +193,15 @@ fn on_request__access_not_granted_is_invalid() {
 }
 
 #[test]
-fn on_request__an_atomic_is_carried_out_once_however_often_it_comes() {
+fn on_request__an_atomic_is_executed_once_for_any_number_of_duplicates() {
     let mut w = World::new();
     w.region.copy_in(0, &1u64.to_ne_bytes()).unwrap();
     let word = |w: &World| w.region.fetch_add(0, 0).unwrap();
     assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), RequestOutcome::AtomicDone);
     assert_eq!(word(&w), 4);
-    let again = RequestOutcome::Duplicate { reply: None };
+    let duplicate = RequestOutcome::Duplicate { reply: None };
     for _ in 0..3 {
-        assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), again);
+        assert_eq!(w.write(Opcode::RcFetchAdd, 0, 0, 0), duplicate);
     }
     assert_eq!(word(&w), 4);
     let other = w.request(Opcode::RcFetchAdd, 0, 0, VA + 8, w.rkey, 0);
@@ -229,7 +229,7 @@ fn on_request__an_atomic_is_checked_for_key_then_alignment() {
 }
 
 #[test]
-fn on_request__lengths_that_do_not_add_up_are_invalid() {
+fn on_request__inconsistent_lengths_are_invalid() {
     use Opcode::{RcReadRequest, RcWriteFirst, RcWriteLast, RcWriteMiddle, RcWriteOnly};
     let cases: [(&[(Opcode, usize)], u32); 9] = [
         (&[(RcWriteFirst, 256)], 256),

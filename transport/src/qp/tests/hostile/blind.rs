@@ -1,4 +1,4 @@
-//! An off-path forger that knows addresses and a QPN does not slow a connection down.
+//! An off-path attacker that knows addresses and a QPN does not slow a connection down.
 
 use super::classes::{EPSN, NONE, Scene};
 use super::seal;
@@ -9,8 +9,8 @@ use crate::{QpAttr, WireMode};
 use spanwire_base::Dur;
 use spanwire_wire::{BthRepr, Opcode, Psn, SrAckRepr};
 
-/// What side 0's congestion control allows after a millisecond of WRITEs, with a forged CNP each
-/// microsecond or without.
+/// Side 0's congestion window after a millisecond of WRITEs, with or without a forged CNP each
+/// microsecond.
 fn rate_under_cnps(mode: WireMode, forges: bool) -> (Option<spanwire_base::Rate>, u64) {
     let mut p = flow::pair(mode, "dcqcn", &[]);
     let qpn = p.ends[0].qpns[0];
@@ -32,49 +32,49 @@ fn rate_under_cnps(mode: WireMode, forges: bool) -> (Option<spanwire_base::Rate>
 }
 
 #[test]
-fn cnps__do_not_reach_the_congestion_control_of_sr() {
+fn cnps__are_ignored_by_sr() {
     let free = rate_under_cnps(WireMode::Sr, false);
     assert_eq!(rate_under_cnps(WireMode::Sr, true), free);
 }
 
-/// However many come, one counts in a round trip.
+/// At most one CNP is accepted each RTT.
 #[test]
-fn cnps__of_rc_count_once_in_a_round_trip() {
+fn cnps__of_rc_count_once_each_rtt() {
     let mut p = flow::pair(WireMode::Rc, "dcqcn", &[]);
     let qpn = p.ends[0].qpns[0];
     let cnp = seal(BthRepr::new(Opcode::Cnp, qpn, Psn::new(0)), NONE, 0, 0);
     p.post(0, 1, Op::Write, 0, 256);
     assert!(p.run(Dur::from_ms(1)) || !p.ends[0].wcs.is_empty());
     let srtt = p.ends[0].ep.query_qp(qpn).unwrap().srtt.unwrap();
-    assert!(srtt >= Dur::from_us(10), "there and back");
+    assert!(srtt >= Dur::from_us(10), "two times the latency");
     let handled = |p: &Pair| p.ends[0].ep.counters().rp_cnp_handled;
     for round in 1..=3 {
         for _ in 0..1000 {
             p.inject(0, &cnp);
         }
-        assert_eq!(handled(&p), round, "of a thousand in a round trip");
+        assert_eq!(handled(&p), round, "one of a thousand each RTT");
         p.now += srtt;
     }
-    assert_eq!(p.ends[0].ep.counters().rx_packets, 3 + 1, "the WRITE's ACK, and those");
+    assert_eq!(p.ends[0].ep.counters().rx_packets, 3 + 1, "the WRITE's ACK and the accepted CNPs");
 }
 
-/// A PSN far ahead of RC's is forged or a lifetime old: it does not cost its sender a go-back.
+/// A PSN far ahead in RC is forged or very old: it causes no NAK and no go-back-N.
 #[test]
-fn gaps__wider_than_any_window_are_not_answered() {
-    for (ahead, answers) in [(1, 1), (65_536, 1), (65_537, 0), (1 << 22, 0), ((1 << 23) - 1, 0)] {
+fn gaps__wider_than_any_window_cause_no_nak() {
+    for (ahead, acks) in [(1, 1), (65_536, 1), (65_537, 0), (1 << 22, 0), ((1 << 23) - 1, 0)] {
         let mut s = Scene::of(Pair::new());
         let bth = s.bth(Opcode::RcSendOnly, Psn::new(EPSN).plus(ahead).get());
         let forged = seal(bth, NONE, 64, 9);
         s.pair.inject(0, &forged);
         let c = s.pair.ends[0].ep.counters();
-        assert_eq!(c.out_of_sequence, answers, "{ahead} ahead");
-        assert_eq!(super::classes::answers_sent(&mut s.pair) as u64, answers, "{ahead} ahead");
+        assert_eq!(c.out_of_sequence, acks, "{ahead} ahead");
+        assert_eq!(super::classes::acks_sent(&mut s.pair) as u64, acks, "{ahead} ahead");
     }
 }
 
-/// The whole of an attack on RC: packets from far ahead, and a transfer that goes back for none.
+/// An attack on RC with packets far ahead causes no retransmission in a transfer.
 #[test]
-fn gaps__a_spray_from_far_ahead_costs_no_retransmission() {
+fn gaps__packets_far_ahead_cause_no_retransmission() {
     let mut p = Pair::new();
     let qpn = p.ends[1].qpns[0];
     let far = Psn::new(1000).plus(1 << 20);
@@ -82,7 +82,7 @@ fn gaps__a_spray_from_far_ahead_costs_no_retransmission() {
         p.post(0, i, Op::Write, 0, 60_000);
     }
     for _ in 0..2000 {
-        // From side 0's address.
+        // Source: side 0's address.
         let mut forged = seal(BthRepr::new(Opcode::RcSendOnly, qpn, far), NONE, 64, 9);
         let (a, b) = ([10, 0, 0, 2], [10, 0, 0, 1]);
         assert_eq!((&forged[26..30], &forged[30..34]), (&a[..], &b[..]));
@@ -98,12 +98,11 @@ fn gaps__a_spray_from_far_ahead_costs_no_retransmission() {
     assert_eq!((c.retransmitted_packets, p.ends[0].wcs.len()), (0, 20));
 }
 
-/// An acknowledgement that says that its packet took a thousand seconds does not put the timeout
-/// off for as long.
+/// An ACK with an RTT of a thousand seconds in its echo does not extend the timeout.
 #[test]
-fn echo__of_an_impossible_time_does_not_put_the_timeout_off() {
+fn echo__of_an_impossible_time_does_not_extend_the_timeout() {
     for hold_ns in [0, u32::MAX - 1] {
-        // Four of these end within the time that the forged echo must not add to.
+        // Four timeouts of this length fit into the time that the forged echo must not add.
         let rts: fn(&mut QpAttr) = |a| a.timeout = Some(10);
         let mut s = Scene::of(Pair::with(&PairConfig { rts, ..PairConfig::sr() }));
         s.pair.now += Dur::from_secs(1000);

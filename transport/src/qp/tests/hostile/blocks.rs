@@ -1,4 +1,4 @@
-//! Blocks that nobody should send: parity that lies, blocks that overlap and blocks without end.
+//! Invalid FEC blocks: forged parity, overlapping blocks and blocks that never end.
 
 use super::classes::{NONE, Scene};
 use super::seal;
@@ -10,7 +10,7 @@ use spanwire_wire::{
     BlockReport, BlockReports, BlockRepr, BlockWord, Opcode, Psn, RethRepr, SrAckRepr, SrDataRepr,
 };
 
-/// A packet of a block that begins at `first`: data of 64 bytes for `va`, or parity of it all.
+/// A packet of a block that begins at `first`: 64 bytes of data for `va`, or parity.
 fn packet(s: &Scene, first: u32, index: u8, (data, parity): (u8, u8), va: u64) -> SrDataRepr {
     let place = BlockRepr { index, data, parity, scheme: if parity > 2 { 2 } else { 1 } };
     let is_parity = place.is_parity();
@@ -43,10 +43,10 @@ fn scene(config: Config) -> Scene {
 
 const REGION: usize = 1 << 16;
 
-/// One data packet of a block of two came, and parity: the other is computed, and goes through the
-/// checks that it would have gone through had it come.
+/// One source packet of a block of two and forged parity arrive. The recovered packet must pass the
+/// same checks as a received one.
 #[test]
-fn parity__that_lies_writes_nothing_that_data_could_not() {
+fn parity__that_is_forged_writes_nothing_that_data_could_not() {
     let plain = scene(Config::default());
     let (va, rkey) = (plain.va, plain.rkey);
     let end = va + u64::try_from(REGION).unwrap();
@@ -54,19 +54,19 @@ fn parity__that_lies_writes_nothing_that_data_could_not() {
         ("right", va + 0x1000, rkey, 1),
         ("another key", va + 0x1000, rkey ^ 1, 0),
         ("across the end", end - 64 - 63, rkey, 0),
-        ("behind the end", end - 64, rkey, 0),
+        ("beyond the end", end - 64, rkey, 0),
         ("wrapping", u64::MAX - 100, rkey, 0),
     ] {
         let mut s = scene(Config::default());
         let before = s.pair.ends[0].bytes(0, REGION);
-        // The data packet has its right place; what parity says of it is another thing.
+        // The source packet is valid; the parity encodes another target for the lost one.
         let data = packet(&s, NEXT, 0, (2, 1), va + 0x1000);
         inject(&mut s, &data);
         let parity = packet(&s, NEXT, 2, (2, 1), at);
         let reth = parity.reth.map(|reth| RethRepr { rkey: key, ..reth });
         inject(&mut s, &SrDataRepr { reth, ..parity });
         let c = s.pair.ends[0].ep.counters();
-        // A key that does not fit ends the queue pair, as that of a WRITE that came would.
+        // An invalid key fails the queue pair, as that of a received WRITE would.
         let (is_right, failed) = (rebuilt > 0, QpState::Err);
         assert_eq!((c.ec_rebuilt_packets, c.tx_fatal_naks), (rebuilt, 1 - rebuilt), "{name}");
         let state = s.pair.ends[0].ep.query_qp(s.qpn).unwrap().state;
@@ -78,11 +78,11 @@ fn parity__that_lies_writes_nothing_that_data_could_not() {
     }
 }
 
-/// A number is taken once, whatever blocks it is said to be in.
+/// A PSN is accepted once, whatever blocks claim it.
 #[test]
-fn blocks__that_overlap_what_has_arrived_rebuild_nothing() {
-    // What comes before the parity of a block of two and two that begins at NEXT + 1, between its
-    // rows, and how many data packets there are then.
+fn blocks__that_overlap_received_packets_recover_nothing() {
+    // The packets before the parity of a block of two and two at NEXT + 1, and the number of source
+    // packets received then.
     for (before, between) in
         [(&[1][..], &[][..]), (&[], &[1]), (&[], &[2]), (&[2], &[1]), (&[1], &[0])]
     {
@@ -103,9 +103,9 @@ fn blocks__that_overlap_what_has_arrived_rebuild_nothing() {
     }
 }
 
-/// Random places, one upon the other: every packet is counted, none does harm.
+/// Random overlapping positions: every packet is counted, none has another effect.
 #[test]
-fn blocks__of_any_places_leave_no_memory_behind() {
+fn blocks__at_random_positions_leak_no_memory() {
     let limits = Config { block_bytes_qp: 10_000, block_bytes_peer: 1 << 20, ..Config::default() };
     let mut s = scene(limits);
     let mut rng = Rng::new(3);
@@ -120,16 +120,16 @@ fn blocks__of_any_places_leave_no_memory_behind() {
     }
     let c = s.pair.ends[0].ep.counters();
     assert!(c.rx_packets > 10_000 && c.ec_blocks_plain > 1_000, "{c:?}");
-    assert!(!s.pair.ends[0].ep.has_no_block_memory(), "some of it is kept");
+    assert!(!s.pair.ends[0].ep.has_no_block_memory(), "no memory was reserved");
     let failed = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
     let qpn = s.qpn;
     s.pair.ends[0].ep.modify_qp(qpn, &failed).unwrap();
     assert!(s.pair.ends[0].ep.has_no_block_memory());
 }
 
-/// Reports of blocks that were never sent, beside an acknowledgement that is right.
+/// Reports of blocks that were never sent, in an otherwise valid ACK.
 #[test]
-fn reports__of_what_was_not_sent_change_nothing() {
+fn reports__of_unsent_packets_change_nothing() {
     let mut s = scene(Config::default());
     let mut rng = Rng::new(4);
     let in_flight = |s: &Scene| s.pair.ends[0].ep.query_qp(s.qpn).unwrap().in_flight_pkts;
@@ -150,14 +150,14 @@ fn reports__of_what_was_not_sent_change_nothing() {
     assert_eq!((c.ec_settled_packets, c.ec_short_packets), (0, 0));
 }
 
-/// Side 0 sends in blocks of eight and two: of a WRITE of a segment nothing is missing, and of one
-/// of three segments ([`BLOCK`]), a READ and an atomic behind it nothing has arrived.
+/// Side 0 sends blocks of eight and two. A WRITE of one segment has arrived completely. Of a WRITE
+/// of three segments ([`BLOCK`]), and of the READ and atomic after it, no packet has.
 fn coded_scene(config: Config) -> Scene {
     let erasure = Some(ErasureCoding::default());
     Scene::of(Pair::with(&PairConfig { erasure, config, ..PairConfig::sr() }))
 }
 
-/// What the sender has counted of losses, has in flight, and has sent again.
+/// The sender's counts of losses, packets in flight and retransmissions.
 fn losses(s: &Scene) -> ([u64; 3], u64, u64) {
     let end = &s.pair.ends[0];
     let c: &Counters = end.ep.counters();
@@ -165,21 +165,21 @@ fn losses(s: &Scene) -> ([u64; 3], u64, u64) {
     (lost, end.ep.query_qp(s.qpn).unwrap().in_flight_pkts, c.retransmitted_packets)
 }
 
-/// Acknowledges what had arrived before, and says this of a block.
+/// Acknowledges the packets that had arrived before, with this report of a block.
 fn report(s: &mut Scene, report: BlockReport) {
     let mut blocks = BlockReports::default();
     assert!(blocks.push(report));
     let right = right_ack(s);
-    // Of a block of one and two packets, all has arrived.
+    // All packets of a block of one and two have arrived.
     let ahead = SrAckRepr { next: BLOCK, newest: BLOCK - 1, ..right };
     let frame = ack(s, &SrAckRepr { blocks, ..ahead });
     s.pair.inject(0, &frame);
 }
 
-/// Of kinds that the sender knows, at numbers where it has no such block: beside one, behind all of
-/// them, half a turn away, of one that is over, of packets that are in none, of another length.
+/// Reports of known types at PSNs without such a block: beside one, after all, half the PSN space
+/// away, of a completed one, of packets outside blocks, of another length.
 #[test]
-fn reports__of_blocks_that_are_none_change_nothing() {
+fn reports__of_invalid_blocks_change_nothing() {
     let mut s = coded_scene(Config::default());
     let before = losses(&s);
     assert_eq!(before, ([0; 3], 7, 0), "three data and two parity packets, a READ and an atomic");
@@ -205,15 +205,15 @@ fn reports__of_blocks_that_are_none_change_nothing() {
         }
     }
     s.pair.step(0);
-    assert_eq!(losses(&s), before, "nothing is sent again either");
+    assert_eq!(losses(&s), before, "no retransmission");
 }
 
-/// A block NACK asks for what lacks, once: what is on its way when it is said again is not asked
-/// for, and bits beyond the block are of nothing.
+/// A block NACK requests the missing packets once. A repeated one does not request packets already
+/// retransmitted, and bits beyond the block have no meaning.
 #[test]
-fn reports__that_are_repeated_ask_for_nothing_twice() {
+fn reports__that_are_repeated_request_nothing_twice() {
     let mut s = coded_scene(Config::default());
-    // The echo is of something sent after the block, not at the same time.
+    // The echo is of a packet sent after the block, not at the same time.
     s.pair.now += Dur::from_ns(1);
     let nack = BlockReport { first: BLOCK, word: BlockWord::Nack, data: 3, bits: !0b1_1111 };
     let old = s.pair.now;
@@ -223,9 +223,9 @@ fn reports__that_are_repeated_ask_for_nothing_twice() {
         s.pair.now += Dur::from_us(3);
         s.pair.step(0);
     }
-    let (lost, in_flight, again) = losses(&s);
-    assert_eq!((lost, in_flight, again), ([5, 0, 5], 5, 3), "without the parity, which is gone");
-    // One that is newer than what was sent again does the same, once, and no request ends.
+    let (lost, in_flight, retransmitted) = losses(&s);
+    assert_eq!((lost, in_flight, retransmitted), ([5, 0, 5], 5, 3), "without the lost parity");
+    // A report newer than the retransmissions has the same effect, once, and completes no request.
     s.pair.now += Dur::from_us(3);
     (0..50).for_each(|_| report(&mut s, nack));
     s.pair.step(0);
@@ -233,10 +233,10 @@ fn reports__that_are_repeated_ask_for_nothing_twice() {
     assert!(s.pair.ends[0].wcs.is_empty());
 }
 
-/// What is settled, or rebuilt, is that once, whatever is said of it later, and only its own WRITE
-/// ends: a peer that lies about its own memory harms nobody else.
+/// A packet that is settled or recovered stays so, whatever later reports claim, and only its own
+/// WRITE completes. A peer that misreports its memory affects only its own data.
 #[test]
-fn reports__of_what_is_settled_count_once() {
+fn reports__of_settled_packets_count_once() {
     for first_word in [BlockWord::Settled, BlockWord::Rebuilt] {
         let mut s = coded_scene(Config::default());
         for (i, word) in [first_word, BlockWord::Settled, BlockWord::Rebuilt, BlockWord::Nack]
@@ -256,9 +256,9 @@ fn reports__of_what_is_settled_count_once() {
     }
 }
 
-/// Of a block that has begun all may be known, and nothing beyond it.
+/// A report may cover all of a block that has begun, and nothing beyond it.
 #[test]
-fn reports__of_packets_that_have_not_left_take_none_away() {
+fn reports__of_unsent_packets_of_a_block_remove_none() {
     let window = Config {
         qp_window_pkts: 2,
         ack_req_interval_pkts: 2,
@@ -266,7 +266,7 @@ fn reports__of_packets_that_have_not_left_take_none_away() {
         ..Config::default()
     };
     let mut s = coded_scene(window);
-    assert_eq!(losses(&s), ([0; 3], 2, 0), "two of five have left");
+    assert_eq!(losses(&s), ([0; 3], 2, 0), "two of five were sent");
     let beyond = |s: &Scene| {
         let reason = crate::DropReason::ResponseBeyondSent;
         s.pair.ends[0].ep.counters().dropped(reason)
@@ -278,17 +278,17 @@ fn reports__of_packets_that_have_not_left_take_none_away() {
     let settled = BlockReport { first: BLOCK, word: BlockWord::Settled, data: 3, bits: u64::MAX };
     report(&mut s, settled);
     assert_eq!((losses(&s), beyond(&s)), (([2, 2, 0], 0, 0), 1));
-    // What was named before it left leaves all the same, and is waited for.
+    // A packet reported before it was sent is sent all the same and must be acknowledged.
     s.pair.step(0);
     assert_eq!(losses(&s).1, 2);
-    assert!(s.pair.ends[0].wcs.is_empty(), "its last segment has only just left");
+    assert!(s.pair.ends[0].wcs.is_empty(), "its last segment was only just sent");
 }
 
-/// A peer that begins blocks and never ends them is told of each so many times for each packet that
-/// comes, ever more slowly; copies of what came are no reason to say it again.
+/// For a peer that begins blocks without ending them, the number of block NACKs is bounded for each
+/// received packet, with increasing intervals. Duplicates cause none.
 #[test]
-fn nacks__are_bounded_by_what_comes() {
-    // Its own requests are never acknowledged, and wait.
+fn nacks__are_bounded_by_received_packets() {
+    // Its own requests are never acknowledged and stay pending.
     let patient = PairConfig { rts: |attr| attr.timeout = Some(0), ..PairConfig::sr() };
     let mut s = Scene::of(Pair::with(&patient));
     let (va, at_most) = (s.va + 0x1000, 8);
@@ -299,9 +299,9 @@ fn nacks__are_bounded_by_what_comes() {
     let (_, acks_before) = count(&s);
     let mut came = 0;
     for block in 0..50 {
-        // Of five data packets two come, much later than the other, and each of them ten times.
+        // Of five source packets two arrive, at a long interval, each ten times.
         for index in [1, 3] {
-            // As fast as can be: who knows that nothing is slow says so soonest.
+            // Without delay: block NACKs are sent soonest if no delay has been measured.
             let sent_ps = s.pair.now.as_ps();
             let plain = packet(&s, NEXT + block * 7, index, (5, 2), va);
             let header = SrDataRepr { sent_ps, ..plain };
@@ -312,7 +312,7 @@ fn nacks__are_bounded_by_what_comes() {
             came += 1;
             s.pair.run(Dur::from_secs(2));
             assert_eq!(count(&s).0 - nacks, at_most, "block {block}, packet {index}");
-            // From now on it is silent, whatever comes once more.
+            // No further block NACK is sent, whatever is duplicated.
             for _ in 0..100 {
                 inject(&mut s, &header);
                 s.pair.run(Dur::from_ms(100));
@@ -326,5 +326,5 @@ fn nacks__are_bounded_by_what_comes() {
     assert!(acks - acks_before <= came * (at_most + 112), "{acks}");
 }
 
-/// Where the block of three segments begins, behind one of a segment and two parity packets.
+/// First PSN of the block of three segments, after one of a segment and two parity packets.
 const BLOCK: u32 = FIRST + 3;

@@ -10,8 +10,8 @@ use spanwire_wire::{
 };
 use std::collections::BTreeSet;
 
-/// Side 0 under attack. PSN 1000 of what it sent is acknowledged; 1001..=1003 (a WRITE), 1004 (a
-/// READ of a packet) and 1005 (an atomic) are not. From its peer it has had one WRITE and expects
+/// Side 0 under attack. Of its packets, PSN 1000 is acknowledged; 1001..=1003 (a WRITE), 1004 (a
+/// READ of one packet) and 1005 (an atomic) are not. It has received one WRITE and expects
 /// [`EPSN`].
 pub(super) struct Scene {
     pub(super) pair: Pair,
@@ -20,16 +20,16 @@ pub(super) struct Scene {
     pub(super) rkey: u32,
 }
 
-/// What one class of packet does.
+/// The expected effect of one class of packet.
 pub(super) struct Class {
     name: &'static str,
-    /// Frames that come before.
+    /// Frames delivered before.
     before: Vec<Vec<u8>>,
     frame: Vec<u8>,
-    /// The counters that go up.
+    /// The counters that increase.
     counters: Vec<&'static str>,
-    /// Whether the peer gets an acknowledgement or a NAK.
-    is_answered: bool,
+    /// The peer gets an ACK or NAK.
+    causes_ack: bool,
 }
 
 impl Scene {
@@ -100,7 +100,7 @@ impl Scene {
         seal(self.bth(opcode, EPSN), ExtHeaders { deth, ..NONE }, 64, 9)
     }
 
-    /// A right SEND but for `change`, with the IPv4 checksum and the ICRC made right again.
+    /// A valid SEND except for `change`, with correct IPv4 checksum and ICRC.
     fn bent(&self, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut frame = self.send(EPSN);
         change(&mut frame);
@@ -119,7 +119,7 @@ impl Scene {
         frame
     }
 
-    /// A datagram to RoCE's port with these bytes in it.
+    /// A datagram to the RoCEv2 port with this content.
     fn datagram(&self, inside: &[u8]) -> Vec<u8> {
         self.bent(|f| {
             f.truncate(42);
@@ -131,7 +131,7 @@ impl Scene {
     }
 }
 
-/// Broken frames: what `wire` refuses.
+/// Malformed frames, which `wire` refuses.
 fn broken(s: &Scene) -> Vec<Class> {
     let right = s.send(EPSN);
     let with_opcode = |opcode: u8| s.bent(|f| f[BTH] = opcode);
@@ -163,14 +163,14 @@ fn broken(s: &Scene) -> Vec<Class> {
         ("an XRC opcode", with_opcode(0xa4), "drop_unknown_opcode"),
         ("a manufacturer's opcode", with_opcode(0xff), "drop_unknown_opcode"),
         ("a WRITE without RETH", s.datagram(&only_bth(s, 0x0a)), "drop_ext_too_short"),
-        ("a pad of nothing", s.datagram(&padded_bth(s)), "drop_bad_pad"),
+        ("a pad without payload", s.datagram(&padded_bth(s)), "drop_bad_pad"),
         ("an ACK with payload", with_opcode(0x11), "drop_unexpected_payload"),
         ("ICRC", icrc, "drop_bad_icrc"),
     ];
     rows.map(|(name, frame, counter)| dropped(name, frame, counter)).into()
 }
 
-/// A BTH of that opcode and room for an ICRC.
+/// A BTH with this opcode and room for an ICRC.
 fn only_bth(s: &Scene, opcode: u8) -> Vec<u8> {
     let mut bth = s.send(EPSN)[BTH..BTH + 12].to_vec();
     bth[0] = opcode;
@@ -185,7 +185,7 @@ fn padded_bth(s: &Scene) -> Vec<u8> {
     bytes
 }
 
-/// Right frames in the wrong place.
+/// Valid frames in the wrong place.
 fn misplaced(s: &mut Scene) -> Vec<Class> {
     let other = |s: &Scene, qpn, make: fn(&Scene) -> Vec<u8>| {
         make(&Scene { pair: Pair::new(), qpn, va: s.va, rkey: s.rkey })
@@ -211,33 +211,33 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
         qpn
     };
     let (init, rtr) = (to_rtr(s, false), to_rtr(s, true));
-    let nobody = Qpn::new(s.qpn.get() ^ 0x40_0000);
+    let unknown = Qpn::new(s.qpn.get() ^ 0x40_0000);
     let send: fn(&Scene) -> Vec<u8> = |s| s.send(EPSN);
     let ack: fn(&Scene) -> Vec<u8> = |s| s.ack(1003, ACK);
-    // Whom it is for is looked up first: computing an ICRC costs more than anything else here.
+    // The QPN is looked up first, because computing the ICRC is the most expensive step.
     let unsealed: fn(&Scene) -> Vec<u8> = |s| {
         let mut frame = s.send(EPSN);
         frame[BTH + 20] ^= 1;
         frame
     };
     vec![
-        dropped("a wrong QPN", other(s, nobody, send), "drop_unknown_qpn"),
+        dropped("a wrong QPN", other(s, unknown, send), "drop_unknown_qpn"),
         dropped("QP1", other(s, Qpn::GSI, send), "drop_unknown_qpn"),
-        dropped("from elsewhere", s.bent(|f| f[29] = 9), "drop_wrong_peer"),
-        dropped("to elsewhere", s.bent(|f| f[33] = 9), "drop_wrong_peer"),
+        dropped("from another address", s.bent(|f| f[29] = 9), "drop_wrong_peer"),
+        dropped("to another address", s.bent(|f| f[33] = 9), "drop_wrong_peer"),
         dropped("another partition", s.bent(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
         dropped("UC", s.alien(Opcode::UcSendOnly), "drop_wrong_service"),
         dropped("UD", s.alien(Opcode::UdSendOnly), "drop_wrong_service"),
-        dropped("a wrong QPN, and no ICRC", other(s, nobody, unsealed), "drop_unknown_qpn"),
+        dropped("a wrong QPN, and no ICRC", other(s, unknown, unsealed), "drop_unknown_qpn"),
         dropped("before RTR", other(s, init, send), "drop_qp_not_receiving"),
-        dropped("an answer before RTS", other(s, rtr, ack), "drop_qp_not_sending"),
+        dropped("a response before RTS", other(s, rtr, ack), "drop_qp_not_sending"),
         counted("CNP", seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0), &["rx_packets", "rp_cnp_handled"]),
         dropped("SR", selective::data(s, EPSN), "drop_wrong_service"),
     ]
 }
 
-/// Answers that were not asked for, or not so.
-fn answers(s: &Scene) -> Vec<Class> {
+/// Responses that were not requested, or not in this form.
+fn responses(s: &Scene) -> Vec<Class> {
     let nak = |code| Syndrome::Nak(code);
     let mut rows: Vec<Class> = [
         ("an old ACK", s.ack(1000, ACK), "drop_stale_response"),
@@ -256,28 +256,31 @@ fn answers(s: &Scene) -> Vec<Class> {
             "drop_response_beyond_sent",
         ),
         ("a READ response beyond", s.read_response(1006, 256), "drop_response_beyond_sent"),
-        ("an atomic's answer beyond", s.atomic_ack(1006), "drop_response_beyond_sent"),
+        ("an atomic's ACK beyond", s.atomic_ack(1006), "drop_response_beyond_sent"),
         ("a READ response to a WRITE", s.read_response(1002, 256), "drop_response_to_nothing"),
-        ("an atomic's answer to a WRITE", s.atomic_ack(1002), "drop_response_to_nothing"),
-        ("an atomic's answer to a READ", s.atomic_ack(1004), "drop_response_to_nothing"),
+        ("an atomic's ACK to a WRITE", s.atomic_ack(1002), "drop_response_to_nothing"),
+        ("an atomic's ACK to a READ", s.atomic_ack(1004), "drop_response_to_nothing"),
         ("a short READ response", s.read_response(1004, 255), "drop_bad_response_length"),
         ("a long READ response", s.read_response(1004, 257), "drop_bad_response_length"),
         ("a reserved syndrome", s.ack(1002, Syndrome::from_u8(0x40)), "drop_bad_syndrome"),
-        ("a NAK of no meaning", s.ack(1002, Syndrome::from_u8(0x6f)), "drop_bad_syndrome"),
+        ("an undefined NAK", s.ack(1002, Syndrome::from_u8(0x6f)), "drop_bad_syndrome"),
         ("an invalid RD NAK", s.ack(1002, nak(NakCode::InvalidRd)), "drop_bad_syndrome"),
     ]
     .map(|(name, frame, counter)| dropped(name, frame, counter))
     .into();
-    let again = s.ack(1002, nak(NakCode::SequenceError));
-    let before = vec![again.clone()];
-    rows.push(Class { before, ..dropped("a NAK again", again, "drop_repeated_nak") });
+    let repeated = s.ack(1002, nak(NakCode::SequenceError));
+    let before = vec![repeated.clone()];
+    rows.push(Class { before, ..dropped("a repeated NAK", repeated, "drop_repeated_nak") });
     let early = s.atomic_ack(1005);
     let before = vec![early.clone()];
-    rows.push(Class { before, ..dropped("a gap again", early, "drop_after_response_gap") });
+    rows.push(Class {
+        before,
+        ..dropped("a response after the gap", early, "drop_after_response_gap")
+    });
     rows
 }
 
-/// Requests at a PSN that is not the expected one: whatever they name, nothing is looked up.
+/// Requests at an unexpected PSN: whatever they name, nothing is looked up.
 fn requests(s: &Scene) -> Vec<Class> {
     const DUPLICATE: &[&str] = &["rx_packets", "rx_payload_bytes", "duplicate_request"];
     const GAP: &[&str] = &["rx_packets", "rx_payload_bytes", "out_of_sequence"];
@@ -293,11 +296,11 @@ fn requests(s: &Scene) -> Vec<Class> {
     for (name, va, rkey) in targets {
         let (write, read) = (s.write(past, va, rkey), s.read(past, va, rkey));
         let atomic = s.atomic(past, va, rkey);
-        rows.push(Class { is_answered: true, ..counted(name, write, DUPLICATE) });
+        rows.push(Class { causes_ack: true, ..counted(name, write, DUPLICATE) });
         rows.push(dropped(name, read, "drop_duplicate_read_forgotten"));
         rows.push(dropped(name, atomic, "drop_duplicate_atomic_forgotten"));
         let first = s.write(future, va, rkey);
-        rows.push(Class { is_answered: true, ..counted(name, first.clone(), GAP) });
+        rows.push(Class { causes_ack: true, ..counted(name, first.clone(), GAP) });
         for next in [first.clone(), s.read(future, va, rkey), s.atomic(future, va, rkey)] {
             let before = vec![first.clone()];
             rows.push(Class { before, ..dropped(name, next, "drop_after_sequence_gap") });
@@ -307,9 +310,9 @@ fn requests(s: &Scene) -> Vec<Class> {
 }
 
 impl Class {
-    /// The peer gets an acknowledgement.
-    pub(super) fn answered(self) -> Self {
-        Self { is_answered: true, ..self }
+    /// The peer gets an ACK.
+    pub(super) fn with_ack(self) -> Self {
+        Self { causes_ack: true, ..self }
     }
 }
 
@@ -319,16 +322,16 @@ pub(super) fn dropped(name: &'static str, frame: Vec<u8>, counter: &'static str)
 
 pub(super) fn counted(name: &'static str, frame: Vec<u8>, counters: &[&'static str]) -> Class {
     let counters = counters.to_vec();
-    Class { name, before: Vec::new(), frame, counters, is_answered: false }
+    Class { name, before: Vec::new(), frame, counters, causes_ack: false }
 }
 
-pub(super) fn answers_sent(p: &mut Pair) -> usize {
-    let (now, mut frame, mut answers) = (p.now, vec![0; 8192], 0);
+pub(super) fn acks_sent(p: &mut Pair) -> usize {
+    let (now, mut frame, mut acks) = (p.now, vec![0; 8192], 0);
     while let Some(meta) = p.ends[0].ep.poll_transmit(now, PortId::HOST, &mut frame) {
         let packet = Packet::parse(&frame[..meta.len]).unwrap();
-        answers += usize::from(matches!(packet.bth.opcode, Opcode::RcAck | Opcode::SrAck));
+        acks += usize::from(matches!(packet.bth.opcode, Opcode::RcAck | Opcode::SrAck));
     }
-    answers
+    acks
 }
 
 fn check(s: &mut Scene, class: &Class) {
@@ -336,7 +339,7 @@ fn check(s: &mut Scene, class: &Class) {
     for frame in &class.before {
         s.pair.inject(0, frame);
     }
-    answers_sent(&mut s.pair);
+    acks_sent(&mut s.pair);
     let cq = s.pair.ends[0].cq;
     while let Ok(Some(_)) = s.pair.ends[0].ep.poll_cq(cq) {}
     let memory = s.pair.ends[0].bytes(0, 1 << 16);
@@ -356,7 +359,7 @@ fn check(s: &mut Scene, class: &Class) {
         want.remove("rx_payload_bytes");
     }
     assert_eq!(changed, want, "{name}");
-    assert_eq!(answers_sent(&mut s.pair), usize::from(class.is_answered), "{name}");
+    assert_eq!(acks_sent(&mut s.pair), usize::from(class.causes_ack), "{name}");
     assert_eq!(s.pair.ends[0].ep.query_qp(s.qpn), Some(info), "{name}");
     assert_eq!(info.state, QpState::Rts, "{name}");
     assert_eq!(s.pair.ends[0].ep.poll_cq(cq), Ok(None), "{name}");
@@ -366,7 +369,7 @@ fn check(s: &mut Scene, class: &Class) {
 #[test]
 fn hostile__each_class_has_one_counter_and_no_other_effect() {
     let kinds: [fn(&mut Scene) -> Vec<Class>; 4] =
-        [|s| broken(s), misplaced, |s| answers(s), |s| requests(s)];
+        [|s| broken(s), misplaced, |s| responses(s), |s| requests(s)];
     let mut seen = BTreeSet::new();
     for classes in kinds {
         for i in 0..classes(&mut Scene::new()).len() {
@@ -408,14 +411,14 @@ fn hostile__at_the_expected_psn_the_queue_pair_fails_and_memory_does_not_change(
         assert_eq!(s.pair.ends[0].ep.counters().tx_fatal_naks, 1, "{i}");
         assert_eq!(s.pair.ends[0].ep.query_qp(s.qpn).unwrap().state, QpState::Err, "{i}");
         assert_eq!(s.pair.ends[0].bytes(0, 1 << 16), memory, "{i}");
-        assert_eq!(answers_sent(&mut s.pair), 1, "{i}");
+        assert_eq!(acks_sent(&mut s.pair), 1, "{i}");
         s.pair.inject(0, &frame);
-        assert_eq!(answers_sent(&mut s.pair), 0, "{i}: one NAK is all it gets");
+        assert_eq!(acks_sent(&mut s.pair), 0, "{i}: one NAK is all it gets");
     }
 }
 
 #[test]
-fn hostile__a_packet_ahead_of_a_gap_does_not_cost_the_acknowledgement_before_it() {
+fn hostile__a_packet_after_a_gap_does_not_suppress_the_ack_before_it() {
     let mut pair = Pair::new();
     pair.post(0, 1, Op::Write, 0, 100);
     let (now, mut frame) = (pair.now, vec![0; 8192]);
@@ -423,7 +426,7 @@ fn hostile__a_packet_ahead_of_a_gap_does_not_cost_the_acknowledgement_before_it(
     let sent = pair.ends[0].ep.poll_transmit(now, host, &mut frame).unwrap();
     let ahead = Packet::parse(&frame[..sent.len]).unwrap().bth.psn.plus(1000);
     pair.inject(1, &frame[..sent.len]);
-    // The same once more, from far ahead.
+    // The same, from far ahead.
     frame[BTH + 9..BTH + 12].copy_from_slice(&ahead.get().to_be_bytes()[1..]);
     wire::seal(&mut frame, sent.len);
     pair.inject(1, &frame[..sent.len]);
@@ -432,12 +435,12 @@ fn hostile__a_packet_ahead_of_a_gap_does_not_cost_the_acknowledgement_before_it(
     pair.inject(0, &frame[..nak.len]);
     assert!(pair.run(Dur::from_secs(1)));
     assert_eq!(pair.ends[0].wcs.len(), 1);
-    assert_eq!(pair.ends[0].ep.counters().local_ack_timeout_err, 0, "found out by its timer");
+    assert_eq!(pair.ends[0].ep.counters().local_ack_timeout_err, 0, "a timeout was needed");
 }
 
 pub(super) const NONE: ExtHeaders = ExtHeaders::NONE;
 const ACK: Syndrome = Syndrome::Ack { credits: 31 };
 /// The PSN that side 0 expects: one after the first.
 pub(super) const EPSN: u32 = 0xff_fff1;
-/// Where the BTH stands in a frame over IPv4.
+/// Offset of the BTH in a frame over IPv4.
 const BTH: usize = 14 + 20 + 8;

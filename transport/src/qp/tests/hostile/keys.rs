@@ -1,6 +1,6 @@
-//! Keys are not guessed: a wrong one ends the queue pair, wherever its packet stands in the stream.
+//! Keys cannot be guessed: a wrong one fails the queue pair, wherever its packet is in the stream.
 
-use super::classes::{EPSN, Scene, answers_sent};
+use super::classes::{EPSN, Scene, acks_sent};
 use super::selective::{NEXT, frame, scene, write};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{QpState, WcStatus};
@@ -11,13 +11,13 @@ fn state(s: &Scene) -> QpState {
     s.pair.ends[0].ep.query_qp(s.qpn).unwrap().state
 }
 
-/// Behind a gap as at its end, and at the window's edge.
+/// In order, after a gap, and at the edge of the window.
 #[test]
-fn keys__a_wrong_one_ends_the_queue_pair_wherever_it_stands() {
+fn keys__a_wrong_one_fails_the_queue_pair_at_any_psn() {
     for ahead in [0, 1, 5, 65_535] {
         for (name, at, flip) in [
             ("another key", 0, 1),
-            ("behind the end", 1 << 16, 0),
+            ("beyond the end", 1 << 16, 0),
             ("across the end", (1 << 16) - 63, 0),
             ("before the region", 0_u64.wrapping_sub(64), 0),
         ] {
@@ -29,18 +29,14 @@ fn keys__a_wrong_one_ends_the_queue_pair_wherever_it_stands() {
             assert_eq!(state(&s), QpState::Err, "{name}, {ahead} ahead");
             assert_eq!(s.pair.ends[0].ep.counters().tx_fatal_naks, 1, "{name}, {ahead} ahead");
             assert_eq!(s.pair.ends[0].bytes(0, 1 << 16), memory, "{name}, {ahead} ahead");
-            assert_eq!(
-                answers_sent(&mut s.pair),
-                1,
-                "{name}, {ahead} ahead: its sender is refused"
-            );
+            assert_eq!(acks_sent(&mut s.pair), 1, "{name}, {ahead} ahead: its sender is refused");
         }
     }
 }
 
-/// Behind a gap that its sender leaves open, a thousand keys, and then the right one.
+/// After a gap that stays open, a thousand wrong keys, then the right one.
 #[test]
-fn keys__are_not_tried_in_silence() {
+fn keys__a_wrong_one_after_a_gap_fails_the_queue_pair() {
     let mut s = scene();
     let memory = s.pair.ends[0].bytes(0, 1 << 16);
     let mut tried = 0;
@@ -55,9 +51,9 @@ fn keys__are_not_tried_in_silence() {
     assert_eq!(s.pair.ends[0].bytes(0, 1 << 16), memory);
 }
 
-/// The same for the key that a SEND names to have it taken away.
+/// The same for the rkey of a SEND with invalidate.
 #[test]
-fn keys__a_wrong_one_to_invalidate_ends_the_queue_pair_too() {
+fn keys__a_wrong_one_to_invalidate_fails_the_queue_pair() {
     for ahead in [0, 5] {
         let mut s = scene();
         s.pair.post_recv(0, 9, 0, 64);
@@ -74,10 +70,10 @@ fn keys__a_wrong_one_to_invalidate_ends_the_queue_pair_too() {
     }
 }
 
-/// A WRITE whose acknowledgement was lost comes again when its key is gone: what has arrived is not
-/// carried out again, and its key not looked at.
+/// A WRITE whose ACK was lost is retransmitted after its key was invalidated. It is a duplicate, so
+/// it is not executed, and its key is not checked.
 #[test]
-fn keys__of_what_has_arrived_are_not_looked_at_again() {
+fn keys__of_duplicates_are_not_checked() {
     in_both_modes(|mode| {
         // 1 ms, so that the retransmission comes within the run.
         let rts: fn(&mut crate::QpAttr) = |a| a.timeout = Some(8);
@@ -93,24 +89,25 @@ fn keys__of_what_has_arrived_are_not_looked_at_again() {
         assert!(p.run(Dur::from_secs(10)), "{mode:?}");
         let ended: Vec<_> = p.ends[0].wcs.iter().map(|wc| (wc.wr_id, wc.status)).collect();
         assert_eq!(ended, [(1, WcStatus::Success)], "{mode:?}");
-        assert!(p.ends[1].ep.counters().duplicate_request > 0, "{mode:?}: it came again");
+        assert!(p.ends[1].ep.counters().duplicate_request > 0, "{mode:?}: no retransmission");
         let qpn = p.ends[1].qpns[0];
         assert_eq!(p.ends[1].ep.query_qp(qpn).unwrap().state, QpState::Rts, "{mode:?}");
     });
 }
 
-/// A forger ends side 0's queue pair by a packet that side 1 never sent, or that is an answer of
-/// side 1: the refusal is of no request of side 1, and side 1 still gets to its end.
+/// A forger fails side 0's queue pair by a packet that side 1 never sent, or by a forged response.
+/// The refusal is of no request of side 1, and side 1 fails as well, within its retries.
 #[test]
-fn keys__a_peer_whose_connection_a_forger_ended_does_not_wait_for_ever() {
+fn keys__the_peer_of_a_queue_pair_that_a_forger_failed_fails_too() {
     for (ahead, op) in [(0, Op::Write), (5, Op::Write), (300, Op::Write), (0, Op::Read)] {
-        // Side 1 gives up within the run.
+        // Side 1 exhausts its retries within the run.
         let rts: fn(&mut crate::QpAttr) = |a| (a.timeout, a.retry_cnt) = (Some(8), Some(3));
         let mut p = Pair::with(&PairConfig { rts, ..PairConfig::sr() });
         p.post(1, 1, Op::Write, 0, 100);
         assert!(p.run(Dur::from_secs(1)));
         if op == Op::Read {
-            // Of side 0: its answer is lost, and in flight when the forger comes.
+            // A request of side 0, whose response is lost and in flight when the forged packet
+            // arrives.
             p.filter = Box::new(|side, packet| match packet.bth.opcode {
                 Opcode::SrData if side == 1 => Fate::Drop,
                 _ => Fate::Pass,

@@ -1,5 +1,5 @@
-//! Packets of SR that nobody should send. On the wrong queue pair, or out of place, each has one
-//! counter and no other effect.
+//! Invalid packets of SR. On the wrong queue pair or at an unexpected PSN, each has one counter and
+//! no other effect.
 
 use super::classes::{Class, EPSN, NONE, Scene, counted, dropped};
 use super::seal;
@@ -10,14 +10,14 @@ use spanwire_wire::{
     SrDataRepr, SrKind,
 };
 
-/// As for RC: of what side 0 sent, the packet [`FIRST`] is acknowledged, the three behind it (a
-/// WRITE), the fourth (a READ, message 2) and the fifth (an atomic, message 3) are not. From its
-/// peer it expects [`NEXT`].
+/// As for RC. Of side 0's packets, [`FIRST`] is acknowledged; the three after it (a WRITE), the
+/// fourth (a READ, message 2) and the fifth (an atomic, message 3) are not. It expects [`NEXT`]
+/// from its peer.
 pub(super) fn scene() -> Scene {
     Scene::of(Pair::with(&PairConfig::sr()))
 }
 
-/// A frame with this header and `len` bytes behind it.
+/// A frame with this header and `len` bytes of payload.
 pub(super) fn frame(s: &Scene, header: &SrDataRepr, len: usize) -> Vec<u8> {
     let bth = s.bth(Opcode::SrData, header.psn & Psn::MASK);
     let mut frame = seal(bth, NONE, header.header_len() + len, 9);
@@ -25,7 +25,7 @@ pub(super) fn frame(s: &Scene, header: &SrDataRepr, len: usize) -> Vec<u8> {
     resealed(frame)
 }
 
-/// Where SR's header begins in a frame.
+/// Offset of SR's header in a frame.
 pub(super) fn header_at(frame: &mut [u8]) -> &mut [u8] {
     &mut frame[AT..]
 }
@@ -41,7 +41,7 @@ pub(super) fn write(s: &Scene, psn: u32, va: u64, rkey: u32) -> SrDataRepr {
     SrDataRepr { reth, last: false, ..SrDataRepr::new(SrKind::Write, psn, s.qpn.get()) }
 }
 
-/// A WRITE that is right.
+/// A valid WRITE.
 pub(super) fn data(s: &Scene, psn: u32) -> Vec<u8> {
     frame(s, &write(s, psn, s.va, s.rkey), 64)
 }
@@ -90,18 +90,14 @@ pub(super) fn classes(s: &Scene) -> Vec<Class> {
 fn broken(s: &Scene) -> Vec<Class> {
     vec![
         dropped("a later version", bent(s, 0, 2 << 4 | 1), "drop_sr_version"),
-        dropped("a kind of no meaning", bent(s, 0, 1 << 4 | 9), "drop_sr_kind"),
-        dropped("a part of another kind", bent(s, 3, 1 | 1 << 5), "drop_sr_kind"),
-        dropped("a part from the future", bent(s, 2, 0x80), "drop_sr_feature"),
+        dropped("an undefined kind", bent(s, 0, 1 << 4 | 9), "drop_sr_kind"),
+        dropped("a field of another kind", bent(s, 3, 1 | 1 << 5), "drop_sr_kind"),
+        dropped("an unknown feature", bent(s, 2, 0x80), "drop_sr_feature"),
         dropped("an ACK's later version", bent_ack(s, 0, 2 << 4), "drop_sr_version"),
-        dropped("an ACK's part from the future", bent_ack(s, 3, 2), "drop_sr_feature"),
-        dropped("an ACK of telemetry that is not there", bent_ack(s, 3, 1), "drop_ext_too_short"),
-        dropped("an ACK of no reason", bent_ack(s, 10, 99), "drop_sr_kind"),
-        dropped(
-            "an ACK of words that are not there",
-            bent_ack(s, 0, 1 << 4 | 3),
-            "drop_ext_too_short",
-        ),
+        dropped("an ACK's unknown feature", bent_ack(s, 3, 2), "drop_sr_feature"),
+        dropped("an ACK without its telemetry", bent_ack(s, 3, 1), "drop_ext_too_short"),
+        dropped("an ACK of an undefined reason", bent_ack(s, 10, 99), "drop_sr_kind"),
+        dropped("an ACK without its SACK words", bent_ack(s, 0, 1 << 4 | 3), "drop_ext_too_short"),
     ]
 }
 
@@ -114,13 +110,13 @@ fn acks(s: &Scene) -> Vec<Class> {
     };
     let beyond = [
         ("an ACK beyond what was sent", SrAckRepr { next: FIRST + 7, ..right }),
-        ("an ACK of long ago", SrAckRepr { next: FIRST - (1 << 17), ..right }),
-        ("a newest of long ago", SrAckRepr { newest: FIRST - (1 << 17), ..right }),
+        ("a very old ACK", SrAckRepr { next: FIRST - (1 << 17), ..right }),
+        ("a very old newest PSN", SrAckRepr { newest: FIRST - (1 << 17), ..right }),
         ("an ACK far beyond", SrAckRepr { next: FIRST + 1 + (1 << 30), ..right }),
         ("a newest beyond", SrAckRepr { newest: FIRST + 6, ..right }),
         ("a bit beyond", word(FIRST, 1 << 6)),
         ("a word beyond", word(FIRST + 64, 1)),
-        ("an echo of the future", SrAckRepr { echo_ps: u64::MAX, ..right }),
+        ("an echo in the future", SrAckRepr { echo_ps: u64::MAX, ..right }),
     ];
     let mut rows: Vec<Class> =
         beyond.map(|(name, a)| dropped(name, ack(s, &a), "drop_response_beyond_sent")).into();
@@ -129,16 +125,16 @@ fn acks(s: &Scene) -> Vec<Class> {
         ack(s, &SrAckRepr { refusal, reason, ..right_ack(s) })
     };
     let code = NakCode::SequenceError;
-    rows.push(dropped("a refusal of no meaning", refusal(FIRST + 1, code), "drop_bad_syndrome"));
+    rows.push(dropped("an undefined refusal", refusal(FIRST + 1, code), "drop_bad_syndrome"));
     const TAKEN: &[&str] = &["rx_packets"];
     let stale =
         SrAckRepr { next: FIRST - 100, newest: FIRST - 101, psn_limit: 0, echo_ps: 0, ..right };
     rows.push(counted("an old ACK", ack(s, &stale), TAKEN));
     for psn in [FIRST, FIRST + 6, 1 << 30] {
-        // Its sender may have missed the acknowledgement: it gets one.
+        // The sender may have missed the ACK, so another is sent.
         let frame = refusal(psn, NakCode::RemoteAccess);
-        let class = counted("a refusal of what is over or was never sent", frame, TAKEN);
-        rows.push(class.answered());
+        let class = counted("a refusal of a completed or unsent request", frame, TAKEN);
+        rows.push(class.with_ack());
     }
     rows
 }
@@ -149,9 +145,9 @@ fn requests(s: &Scene) -> Vec<Class> {
     let (past, ahead) = (NEXT - 1, NEXT + 5);
     let mut rows = vec![
         dropped("far ahead", data(s, NEXT.wrapping_add(65_536)), "drop_beyond_psn_limit"),
-        dropped("long ago", data(s, NEXT.wrapping_sub(65_601)), "drop_old_packet"),
-        dropped("half the numbers away", data(s, NEXT ^ 1 << 31), "drop_old_packet"),
-        counted("again", data(s, past), DUPLICATE).answered(),
+        dropped("very old", data(s, NEXT.wrapping_sub(65_601)), "drop_old_packet"),
+        dropped("half the PSN space away", data(s, NEXT ^ 1 << 31), "drop_old_packet"),
+        counted("a duplicate", data(s, past), DUPLICATE).with_ack(),
     ];
     for (name, va, rkey) in [
         ("a bad rkey", s.va, s.rkey ^ 1),
@@ -159,9 +155,9 @@ fn requests(s: &Scene) -> Vec<Class> {
         ("across the end", s.va + (1 << 16) - 63, s.rkey),
         ("a wrapping address", u64::MAX - 10, s.rkey),
     ] {
-        // What is new of them ends the queue pair: `keys`.
-        let again = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
-        rows.push(again.answered());
+        // New packets of this class fail the queue pair: see `keys`.
+        let duplicate = counted(name, frame(s, &write(s, past, va, rkey), 64), DUPLICATE);
+        rows.push(duplicate.with_ack());
     }
     let send = SrDataRepr { receive: Some(0), ..SrDataRepr::new(SrKind::Send, ahead, 1) };
     let plain = write(s, ahead, s.va, s.rkey);
@@ -177,8 +173,8 @@ fn requests(s: &Scene) -> Vec<Class> {
     rows.push(dropped("a length that is not the RETH's", other_len, "drop_refused_ahead"));
     for receive in [0, 1, 1 << 30] {
         let header = SrDataRepr { receive: Some(receive), ..send };
-        let class = counted("a SEND to nowhere", frame(s, &header, 64), NO_RECEIVE);
-        rows.push(class.answered());
+        let class = counted("a SEND without a receive request", frame(s, &header, 64), NO_RECEIVE);
+        rows.push(class.with_ack());
     }
     rows
 }
@@ -197,8 +193,8 @@ fn responses(s: &Scene) -> Vec<Class> {
     for psn in [NEXT, NEXT + 1] {
         let nothing = [
             ("to a WRITE", read(psn, 1), 256),
-            ("to what is over", read(psn, 0), 256),
-            ("to what was never asked", read(psn, 77), 256),
+            ("to a completed request", read(psn, 0), 256),
+            ("to an unsent request", read(psn, 77), 256),
             ("of a READ to an atomic", read(psn, 3), 8),
             ("of an atomic to a READ", atomic(psn, 2), 0),
         ];
@@ -210,9 +206,9 @@ fn responses(s: &Scene) -> Vec<Class> {
             ("a short response", read(psn, 2), 255),
             ("a long response", read(psn, 2), 257),
             ("a response that overflows", SrDataRepr { offset: u32::MAX, ..read(psn, 2) }, 256),
-            ("a response behind the end", SrDataRepr { offset: 256, ..read(psn, 2) }, 1),
-            ("a response that goes on", SrDataRepr { last: false, ..read(psn, 2) }, 256),
-            ("an atomic's answer with payload", atomic(psn, 3), 8),
+            ("a response beyond the end", SrDataRepr { offset: 256, ..read(psn, 2) }, 1),
+            ("a response without its end", SrDataRepr { last: false, ..read(psn, 2) }, 256),
+            ("an atomic's ACK with payload", atomic(psn, 3), 8),
         ];
         rows.extend(
             wrong
@@ -222,11 +218,11 @@ fn responses(s: &Scene) -> Vec<Class> {
     rows
 }
 
-/// An off-path attacker that knows both addresses, the QPN and an rkey sends every kind of packet
-/// with all numbers outside of the window; docs/protocol/sr.md, "What an attacker can do", has the
+/// An off-path attacker that knows both addresses, the QPN and an rkey sends every type of packet
+/// with all PSNs outside of the window. docs/protocol/sr.md, "What an attacker can do", has the
 /// probability of hitting the window. Nothing is refused, lost or delayed.
 #[test]
-fn hostile__a_spray_of_numbers_neither_resets_nor_stalls() {
+fn hostile__random_psns_neither_reset_nor_stall() {
     let run = |sprays: u32| {
         let mut s = scene();
         s.pair.filter = Box::new(|_, _| Fate::Pass);
@@ -242,7 +238,7 @@ fn hostile__a_spray_of_numbers_neither_resets_nor_stalls() {
             for _ in 0..sprays {
                 let mut any = || u32::try_from(rng.below(1 << 32)).unwrap();
                 let (psn, other) = (any(), any());
-                // Both streams are near 0.
+                // Both PSN sequences are near 0.
                 if psn.wrapping_add(1 << 20) < 1 << 21 {
                     continue;
                 }
@@ -256,17 +252,17 @@ fn hostile__a_spray_of_numbers_neither_resets_nor_stalls() {
             }
         }
         assert_eq!(taken, 0);
-        assert!(s.pair.ends[1].bytes(0, 60_000) == want, "every byte");
+        assert!(s.pair.ends[1].bytes(0, 60_000) == want, "data differ");
         let wcs = &s.pair.ends[0].wcs;
         assert!(wcs.iter().all(|wc| wc.status == crate::WcStatus::Success), "{wcs:?}");
         let c = s.pair.ends[0].ep.counters();
         let repairs = [c.retransmitted_packets, c.local_ack_timeout_err, c.tail_loss_probes];
         (wcs.len(), s.pair.now, repairs)
     };
-    assert_eq!(run(40), run(0), "as if nobody had tried");
+    assert_eq!(run(40), run(0), "the attack had an effect");
 }
 
-/// One of every kind, as right as it can be made.
+/// One of every type, as valid as possible.
 fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
     let reth = Some(RethRepr { va: s.va, rkey: s.rkey, dma_len: 64 });
     let atomic = AtomicEthRepr { va: s.va, rkey: s.rkey, swap_or_add: 1, compare: 0 };
@@ -281,7 +277,7 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
         _ => {
             let refusal = Refusal { psn: other, code: NakCode::RemoteAccess };
             let refusal = (other % 7 == 5).then_some(refusal);
-            // All that it says would stop the sender, were it believed.
+            // Its content would stop the sender if it were accepted.
             let (psn_limit, receive_limit, rx_pkts) = (psn, 0, other);
             let right = right_ack(s);
             let newest = other;
@@ -291,8 +287,8 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
     }
 }
 
-/// The numbers of the first packet that side 0 sent, and of the next that it expects.
+/// The PSNs of the first packet that side 0 sent, and of the next that it expects.
 pub(super) const FIRST: u32 = 1000 << 8;
 pub(super) const NEXT: u32 = ((EPSN - 1) << 8) + 1;
-/// Where SR's header stands in a frame over IPv4.
+/// Offset of SR's header in a frame over IPv4.
 const AT: usize = 14 + 20 + 8 + 12;
