@@ -14,7 +14,7 @@ pub mod perftest;
 
 pub use crate::modes::{ModeChoice, Modes, settle};
 pub use crate::queue_pair::QpParams;
-pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, read_balance};
+pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, balance_text, read_balance};
 pub use congestion::{Congestion, algorithm};
 pub use error::OobError;
 

@@ -1,5 +1,6 @@
 //! Erasure coding and load balancing as JSON, for the other end.
 
+use super::congestion::numeric_flags;
 use crate::fabric::Error;
 use serde::{Deserialize, Serialize};
 use spanwire_base::Dur;
@@ -71,6 +72,12 @@ impl Coding {
     }
 }
 
+/// A load balancer with its parameters, as a request has them.
+#[must_use]
+pub fn balance_text(choice: &Choice) -> String {
+    numeric_flags(&choice.to_string())
+}
+
 /// The load balancing of that name and parameters.
 ///
 /// # Errors
@@ -111,6 +118,13 @@ mod tests {
             assert!(coding.read().is_err(), "{wrong}");
         }
         assert!(serde_json::from_str::<Coding>(r#"{"scheme":"xor","data":8,"parity":1}"#).is_err());
+    }
+
+    #[test]
+    fn balance_text__has_flags_as_older_peers_read_them() {
+        let choice = read_balance("plb,on_loss=true").unwrap();
+        assert_eq!(balance_text(&choice), "plb,on_loss=1");
+        assert_eq!(read_balance(&balance_text(&choice)).unwrap(), choice);
     }
 
     #[test]

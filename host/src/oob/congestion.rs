@@ -22,13 +22,27 @@ pub struct Congestion {
     pub base_rtt_ns: Option<u64>,
 }
 
+/// `text` with flags as numbers, 1 and 0: older peers know no other form.
+pub(crate) fn numeric_flags(text: &str) -> String {
+    let flag = |value: &str| match value {
+        "true" => "1".to_owned(),
+        "false" => "0".to_owned(),
+        other => other.to_owned(),
+    };
+    let part = |part: &str| match part.split_once('=') {
+        Some((name, value)) => format!("{name}={}", flag(value)),
+        None => flag(part),
+    };
+    text.split(',').map(part).collect::<Vec<_>>().join(",")
+}
+
 impl From<&CongestionControl> for Congestion {
     fn from(choice: &CongestionControl) -> Self {
         let CongestionControl { algorithm, base_rtt } = choice;
         let set = algorithm.differences(&algorithm.defaults()).into_iter();
         Self {
             name: algorithm.name().to_owned(),
-            set: set.map(|(field, text)| (field.to_owned(), text)).collect(),
+            set: set.map(|(field, text)| (field.to_owned(), numeric_flags(&text))).collect(),
             base_rtt_ns: base_rtt.map(Dur::as_ns),
         }
     }

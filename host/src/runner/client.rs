@@ -5,7 +5,7 @@ use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS, Progress};
 use crate::oob::{
     Accept, Coding, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT,
-    Request,
+    Request, balance_text,
 };
 use crate::paths::SentPaths;
 use hdrhistogram::Histogram;
@@ -110,7 +110,7 @@ impl JobRunner {
             qps: setup.params.clone(),
             congestion: self.sending.congestion.as_ref().map(Congestion::from),
             erasure: self.sending.erasure.as_ref().map(Coding::from),
-            balance: self.sending.balance.map(|balance| balance.choice.to_string()),
+            balance: self.sending.balance.map(|balance| balance_text(&balance.choice)),
         }))?;
         let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Accept(accept) => accept,

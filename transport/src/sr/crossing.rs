@@ -1,33 +1,33 @@
-//! The values that cross between the two directions of SR.
+//! Values passed between the two directions of SR.
 
 use crate::qp::remote::ReadRequest;
 use spanwire_base::Dur;
 
-/// The limits of delaying an acknowledgement: the receiver applies them, the sender knows the round
-/// trip that they follow.
+/// The limits of delayed ACKs. The receiving direction applies them; the sending direction computes
+/// them from the round trip that it measures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckDelay {
     /// Packets.
     pub(crate) pkts: u32,
-    /// Time since the first packet that is not acknowledged.
+    /// Time since the first unacknowledged packet.
     pub(crate) time: Dur,
 }
 
-/// A READ of the peer that is to be responded to.
+/// A READ of the peer whose response is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReadToRespond {
     /// The requester's number of the message.
     pub(crate) message: u32,
-    /// The wire's number of the request's packet.
+    /// The wire number of the request's packet.
     pub(crate) request_psn: u32,
     pub(crate) request: ReadRequest,
 }
 
-/// An atomic of the peer that was executed.
+/// An executed atomic of the peer, whose response is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AtomicToRespond {
     /// The requester's number of the message.
     pub(crate) message: u32,
-    /// The word before the operation.
+    /// The value of the word before the operation.
     pub(crate) original: u64,
 }

@@ -2,7 +2,7 @@
 //! and acknowledges them one by one, and only lost packets are retransmitted (docs/protocol/sr.md).
 //!
 //! [`Tx`] is the sending direction with all its loss recovery, [`Rx`] the receiving one. Neither
-//! knows the other. These values cross between them, here:
+//! knows the other. [`Sr`] passes these values between them:
 //!
 //! | from | to | value |
 //! |---|---|---|
@@ -45,25 +45,25 @@ pub(crate) struct Sr {
 }
 
 impl Sr {
-    /// An engine that begins to receive. `attr` is all that is in force.
+    /// An engine that receives. `attr` holds all attributes in force.
     pub(crate) fn new(caps: &QpCaps, attr: &QpAttr, config: &Config) -> Self {
         Self { tx: Tx::new(caps, attr), rx: Rx::new(attr, config) }
     }
 
-    /// Begins to send. The peer's address is valid from now on.
+    /// Starts sending. The peer's address is valid from now on.
     pub(crate) fn start(&mut self, attr: &QpAttr) {
         self.tx.start(attr);
         self.rx.validate_peer();
     }
 
-    /// Takes over what a drained send queue may change; `attr` is all that is in force now.
+    /// Applies the attributes that may change in SQD; `attr` holds all attributes in force.
     pub(crate) fn change(&mut self, attr: &QpAttr) {
         self.tx.change(attr);
         self.rx.change(attr);
     }
 
-    /// Takes a packet. The bytes have passed the wire's checks.
-    // Out of line: RC, which goes another way, would carry its registers and stack along.
+    /// Processes a received packet whose bytes have passed the checks of `wire`.
+    // Not inlined: RC's path would have to save registers and stack for this function too.
     #[inline(never)]
     pub(crate) fn handle_packet(
         &mut self,
@@ -113,7 +113,7 @@ impl Sr {
         }
     }
 
-    /// When [`Sr::handle_timeout`] has something to do, or an acknowledgement is due.
+    /// The time of the next [`Sr::handle_timeout`] or delayed ACK.
     #[inline(never)]
     pub(crate) fn next_deadline(&self, state: QpState) -> Option<Time> {
         let rx_deadline = self.rx.next_deadline().filter(|_| state.receives());
@@ -123,19 +123,17 @@ impl Sr {
         earlier(rx_deadline, self.tx.next_deadline())
     }
 
-    /// The PSN that comes next from the peer, and the one that is sent next, as the BTH has them:
-    /// their lower 24 bits.
+    /// The next PSN to receive and the next PSN to send, as in the BTH: the lower 24 bits.
     pub(crate) fn psns(&self) -> (Psn, Psn) {
         (number::bth_psn(self.rx.received.next()), number::bth_psn(self.tx.sent.next()))
     }
 
-    /// READs and atomics of the peer that have arrived and are not fully responded to.
+    /// READs and atomics received whose responses have not been sent in full.
     pub(crate) fn responding(&self) -> usize {
         self.rx.responder.rd_atomic_pending() + self.tx.responding()
     }
 
-    /// An acknowledgement is due and may leave. A refusal leaves behind the responses to the
-    /// requests before it.
+    /// An ACK is due and may be sent. A refusal waits for the responses to all earlier requests.
     #[inline]
     pub(crate) fn owes_ack(&self, state: QpState) -> bool {
         let responses_first =
@@ -159,8 +157,8 @@ impl Sr {
         self.fail(qp, sh);
     }
 
-    /// Fails a message with its own status, and the queue pair. Requests before it that are not
-    /// complete are flushed rather than waited for.
+    /// Fails a message with its own status, and the queue pair. Incomplete requests before it are
+    /// flushed.
     fn fail_message(
         &mut self,
         qp: &mut Common,
@@ -174,13 +172,13 @@ impl Sr {
         self.fail_oldest(qp, status, sh);
     }
 
-    /// Stops responding and goes to the error state.
+    /// Stops responding and enters the error state.
     pub(crate) fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
         self.tx.stop_responding();
         self.enter_error(qp, sh);
     }
 
-    /// Goes to the error state, once: flushes both queues, oldest first, and stops all timers.
+    /// Enters the error state once: flushes both queues, oldest first, and stops all timers.
     fn enter_error(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
         if !qp.enter_error() {
             return;
@@ -200,7 +198,7 @@ impl Sr {
         true
     }
 
-    /// Fails if a completion was lost.
+    /// Fails the queue pair if a completion was lost.
     #[inline]
     fn fail_if_overrun(
         &mut self,

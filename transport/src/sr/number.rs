@@ -1,4 +1,4 @@
-//! Packet numbers: 64 bits in the engine, 32 bits on the wire.
+//! Packet numbers: 64 bits in the engine, the lower 32 bits on the wire.
 
 use spanwire_wire::Psn;
 
@@ -12,18 +12,19 @@ pub(crate) fn unwrap(near: u64, psn: u32) -> u64 {
     }
 }
 
-/// The number on the wire of a direction's first packet, from the PSN that the ends exchanged: its
-/// 24 random bits are the high bits, so that an off-path attacker must guess all of them.
+/// The wire number of a direction's first packet, from the PSN that the ends exchanged.
+///
+/// The 24 random bits of the PSN are the high bits, so an off-path attacker must guess all of them.
 pub(crate) fn first_number(psn: Psn) -> u32 {
     psn.get() << 8
 }
 
-/// The 32 bits that a number has on the wire.
+/// The 32 bits of a number on the wire.
 pub(crate) fn wrap(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).expect("masked to 32 bits")
 }
 
-/// The lower 24 bits of a number, as the BTH has them.
+/// The PSN of a number in the BTH: its lower 24 bits.
 pub(crate) fn bth_psn(number: u64) -> Psn {
     Psn::new(wrap(number) & Psn::MASK)
 }

@@ -1,4 +1,4 @@
-//! An acknowledgement: [`Tx`](super::tx::Tx) applies it, and here requests complete or fail.
+//! Received ACKs: [`Tx`](super::tx::Tx) applies them; requests complete or fail as a result.
 
 use super::Sr;
 use crate::drop::DropReason;
@@ -8,10 +8,10 @@ use spanwire_base::Time;
 use spanwire_wire::{NakCode, Packet, SrAckRepr};
 
 impl Sr {
-    /// Takes an acknowledgement.
+    /// Processes an ACK.
     ///
     /// # Errors
-    /// It is malformed, or acknowledges what was not sent; nothing has changed then.
+    /// The ACK is malformed, or acknowledges packets that were not sent; it changes nothing then.
     pub(super) fn on_ack(
         &mut self,
         qp: &mut Common,
@@ -22,7 +22,7 @@ impl Sr {
         let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
         let refused = match ack.refusal {
             None => None,
-            // Looked up first: acknowledged packets are forgotten.
+            // Looked up before the ACK is applied, which removes acknowledged packets.
             Some(r) => Some((self.tx.message_of(r.psn), status_of(r.code)?)),
         };
         let is_rnr_exhausted = self.tx.on_ack(now, &ack, sh.counters, qp.flow.as_deref_mut())?;
@@ -32,8 +32,7 @@ impl Sr {
                 self.fail_message(qp, message, status, sh);
             }
             Some((None, _)) => {
-                // The response that the peer cannot send again has arrived; its acknowledgement
-                // was lost.
+                // The peer cannot retransmit a response that has arrived here: its ACK was lost.
                 self.rx.ack.request_ack_limited(now, self.tx.ack_delay());
                 self.finish_requests(qp, None, sh);
             }
@@ -45,7 +44,7 @@ impl Sr {
         Ok(())
     }
 
-    /// Completes requests that are done, from the oldest on, up to the message `before`.
+    /// Completes finished requests in order, up to but excluding the message `before`.
     pub(super) fn finish_requests(
         &mut self,
         qp: &mut Common,

@@ -1,4 +1,4 @@
-//! A packet of data: its bytes are placed, and what it completes is carried out.
+//! Received data packets: places their payload and executes the operations that are in order.
 
 use super::Sr;
 use super::number::{unwrap, wrap};
@@ -12,10 +12,10 @@ use spanwire_base::{Time, u32_from};
 use spanwire_wire::{NakCode, OpKind, Packet, Refusal, SrDataRepr, SrKind};
 
 impl Sr {
-    /// Takes a packet of data or parity. Returns the bytes of data.
+    /// Processes a source or parity packet. Returns its payload bytes.
     ///
     /// # Errors
-    /// It has no effect.
+    /// The reason why the packet is dropped; it changes nothing then.
     pub(super) fn on_data(
         &mut self,
         qp: &mut Common,
@@ -68,8 +68,8 @@ impl Sr {
         Ok(data.len())
     }
 
-    /// Places the data of a packet. False when the packet is not taken; all consequences of that
-    /// are applied.
+    /// Places the data of a packet, or applies the effects of rejecting it. False if it is
+    /// rejected.
     fn place_or_reject(
         &mut self,
         qp: &mut Common,
@@ -89,8 +89,8 @@ impl Sr {
                 self.rx.ack.on_data(now, p, header, false, delay);
                 self.rx.ack.on_no_receive();
             }
-            // A wrong rkey ends the connection even ahead of a gap: if a try cost nothing, rkeys
-            // could be guessed.
+            // A wrong rkey ends the connection even behind a gap. If it were dropped, an attacker
+            // could guess rkeys at no cost.
             Placed::No(Rejection::Refused(code, _))
                 if !arrived.in_order && code != NakCode::RemoteAccess =>
             {
@@ -104,7 +104,7 @@ impl Sr {
         Ok(false)
     }
 
-    /// Places data, if nothing speaks against it.
+    /// Checks a request or response and places its data.
     pub(super) fn place_data(
         &mut self,
         qp: &mut Common,
@@ -124,7 +124,7 @@ impl Sr {
         Ok(placed.map_or_else(Placed::No, |()| Placed::Yes))
     }
 
-    /// Carries out what is due because everything before it has arrived.
+    /// Executes all operations whose preceding packets have arrived.
     pub(super) fn execute_in_order(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
         while qp.state.receives() {
             let next = self.rx.received.data_next();
@@ -147,7 +147,7 @@ impl Sr {
                     let delivered = qp.deliver(&message, sh);
                     self.fail_if_overrun(qp, delivered, sh);
                     if !qp.state.receives() {
-                        // Its completion is lost: the message must not be acknowledged.
+                        // The completion was lost, so the message must not be acknowledged.
                         sh.counters.tx_fatal_naks += 1;
                         let code = NakCode::RemoteOperational;
                         self.rx.ack.refuse(Refusal { psn: wrap(number), code });
@@ -157,8 +157,8 @@ impl Sr {
         }
     }
 
-    /// Refuses a request of the peer and fails. With a status, the receive request that it would
-    /// have used fails too.
+    /// Refuses a request of the peer and fails the queue pair. If there is a status, the oldest
+    /// receive request fails with it.
     pub(super) fn refuse_message(
         &mut self,
         qp: &mut Common,
@@ -176,11 +176,11 @@ impl Sr {
             let completed = qp.complete(qp.recv_cq, wc, sh);
             self.fail_if_overrun(qp, completed, sh);
         }
-        // Responses to the requests before this one still leave, then the refusal.
+        // Responses to earlier requests are sent first, then the refusal.
         self.enter_error(qp, sh);
     }
 
-    /// A response may have been the last thing that its request waited for.
+    /// Completes requests after a response; does nothing for other packets.
     pub(super) fn after_response(
         &mut self,
         qp: &mut Common,
@@ -199,16 +199,16 @@ impl Sr {
     }
 }
 
-/// What became of the data of a packet.
+/// The result of placing a packet's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Placed {
     Yes,
     No(Rejection),
-    /// Our own memory is no longer registered: the request has failed, and the queue pair.
+    /// The requester's own memory is no longer registered: its request and the queue pair failed.
     Failed,
 }
 
-/// The header of a packet of our peer's stream, and its payload.
+/// The header and payload of a source or parity packet.
 fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, Payload<'a>), DropReason> {
     let is_parity = p.bth.opcode.props().kind == OpKind::SrParity;
     let parsed = match is_parity {
@@ -220,7 +220,8 @@ fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, Payload<'a>), DropReason> {
         0 => Payload::Bytes(rest),
         n => Payload::Elided(u32_from(n + rest.len())),
     };
-    // Blocks are of data: an empty packet of one is parity that is given up.
+    // A source packet of a block is never empty. An empty parity packet reports that its sender no
+    // longer has the parity.
     let has_data = header.block_bytes.is_some() || !is_parity;
     if header.block.is_some() && has_data != (data.len() > 0) {
         return Err(DropReason::Wire(spanwire_wire::DropReason::SrKind));
@@ -228,7 +229,8 @@ fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, Payload<'a>), DropReason> {
     Ok((header, data))
 }
 
-/// A message that nothing else tells of is here to its end.
+/// The packet is the last of an RDMA WRITE that uses no receive request. Such a message is counted
+/// here, because nothing else reports its arrival.
 pub(super) fn ends_write(header: &SrDataRepr) -> bool {
     header.kind == SrKind::Write && header.last && header.receive.is_none()
 }

@@ -11,7 +11,7 @@ use spanwire_base::Time;
 use spanwire_wire::{AckReason, NakCode};
 
 impl Sr {
-    /// A packet of a block arrived for the first time and was placed, or is parity.
+    /// Processes the first arrival of a block's packet: a placed source packet, or parity.
     #[inline(never)]
     pub(super) fn on_block(
         &mut self,
@@ -66,8 +66,8 @@ impl Sr {
                 Ok(Placed::No(Rejection::Refused(code @ NakCode::RemoteAccess, _))) => {
                     return self.refuse_message(qp, header.psn, code, None, sh);
                 }
-                // The packet itself would have been refused, or turned away, in its turn: the
-                // sender learns that from its retransmission.
+                // The original would be rejected as well. A block NACK makes the sender retransmit
+                // it, and the retransmission is answered as usual.
                 Ok(Placed::No(_)) | Err(_) => {
                     self.rx.decoder.on_rejected(first, number, sh.block_memory);
                     self.rx.ack.request_ack(AckReason::Block);

@@ -1,4 +1,4 @@
-//! The packets of SR: data, parity, acknowledgements.
+//! Transmission of SR packets: source packets, parity and ACKs.
 
 use super::Sr;
 use super::number::wrap;
@@ -21,8 +21,8 @@ use spanwire_wire::{
 };
 
 impl Sr {
-    /// Writes the next packet with data, if one may leave.
-    // Out of line: RC, which goes another way, would carry its registers and stack along.
+    /// Writes the next source or parity packet, if one may be sent.
+    // Not inlined: RC's path would have to save registers and stack for this function too.
     #[inline(never)]
     pub(crate) fn poll_transmit(
         &mut self,
@@ -54,7 +54,8 @@ impl Sr {
                         return sent;
                     }
                 }
-                // The responses before the refusal wait for an acknowledgement that it carries.
+                // Earlier responses cannot be sent before the peer acknowledges. The refusal does
+                // not wait for them: its ACK also acknowledges the peer's packets.
                 Choice::Idle if refusal_waits => return self.send_ack(qp, now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
@@ -63,7 +64,7 @@ impl Sr {
         }
     }
 
-    /// Writes a packet; `None` when that was not possible and another one is next.
+    /// Writes a packet. `None` if it cannot be written; the caller chooses another one.
     fn send_data(
         &mut self,
         qp: &mut Common,
@@ -75,7 +76,7 @@ impl Sr {
         let (mut header, len, solicited) = self.tx.header(now, planned)?;
         self.tx.begin_block_of(planned);
         let path = self.tx.pick_path(now, planned, len, qp.flow.as_deref_mut());
-        // Without a load balancer, the peer's path is echoed: its newest packet arrived by it.
+        // Without a load balancer, echo the entropy of the peer's newest packet.
         header.path = path.unwrap_or_else(|| self.rx.ack.echoed_path());
         let is_new = planned.kind == TransmissionKind::First;
         let is_parity = planned.contents == Contents::Parity;
@@ -90,7 +91,7 @@ impl Sr {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
                 if self.tx.int_hops > 0 {
-                    // A port too narrow for it sends the packet all the same.
+                    // If the frame has no room for telemetry, the packet is sent without it.
                     let asking = int_request(frame, meta.len, self.tx.int_hops);
                     meta.len = asking.unwrap_or(meta.len);
                 }
@@ -106,7 +107,7 @@ impl Sr {
         }
     }
 
-    /// The memory of a packet is gone, or the port is too narrow for it.
+    /// Handles a packet whose memory is no longer registered, or that exceeds the port's frame.
     fn cannot_write(
         &mut self,
         qp: &mut Common,
@@ -123,8 +124,8 @@ impl Sr {
             (Contents::Request(segment), _) => self.fail_message(qp, segment.message, status, sh),
             (Contents::Parity, _) => self.fail_with_event(qp, status, sh),
             (Contents::Read(segment), TransmissionKind::Retransmission) => {
-                // The peer may have received this response and invalidated the key since. If so, it
-                // acknowledges the response; else its request fails.
+                // The peer may have received this response and invalidated the rkey since. If so,
+                // it acknowledges the response; otherwise its request fails.
                 self.rx.ack.refuse_once(Refusal { psn: segment.request_psn, code });
                 self.tx.on_sent(now, planned, (segment.len, 0), 0, None);
             }
@@ -135,7 +136,7 @@ impl Sr {
                         wrap(planned.number)
                     }
                 };
-                // This takes the place of the refusal of a later request: the peer handles
+                // This refusal replaces that of a later request, because the peer processes
                 // refusals in the order of its requests.
                 match qp.state {
                     QpState::Err => self.rx.ack.refuse(Refusal { psn: request_psn, code }),
@@ -146,7 +147,7 @@ impl Sr {
         }
     }
 
-    /// Writes the acknowledgement that is due.
+    /// Writes the ACK that is due.
     pub(crate) fn send_ack(
         &mut self,
         qp: &Common,
@@ -167,8 +168,7 @@ impl Sr {
             sh.srqs.want(srq);
         }
         let blocks = self.rx.block_reports();
-        // Telemetry arrives with the packet, but outside the bytes of IP that are counted while the
-        // peer's address is not validated.
+        // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
         let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { &[] };
         let ack = SrAckRepr { int, blocks, ..ack };
         let bth = qp.bth(Opcode::SrAck, Psn::new(ack.next & Psn::MASK));
@@ -185,7 +185,7 @@ impl Sr {
         qp.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
     }
 
-    /// The queue pair fails for a packet that belongs to no request.
+    /// Fails the queue pair because of a packet that belongs to no request.
     fn fail_with_event(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
         // A failed queue pair still sends earlier responses; the event is raised once.
         if qp.state != QpState::Err {
@@ -195,8 +195,8 @@ impl Sr {
     }
 }
 
-/// Writes one packet with a payload of `payload.0` bytes that `fill` provides, left out if
-/// `payload.1` says so.
+/// Writes one packet with a payload of `payload.0` bytes that `fill` copies. If `payload.1`, the
+/// payload is elided.
 fn write_data(
     qp: &Common,
     bth: &BthRepr,
@@ -229,7 +229,7 @@ fn write_data(
     Ok(TxMeta { len, elided_bytes: u32_from(elided) })
 }
 
-/// A packet takes the path of this source port, if it is one.
+/// Sets the entropy of a packet to this source port, if the port is a valid entropy.
 #[inline]
 fn set_path(qp: &Common, frame: &mut [u8], port: u16) {
     let entropy = Entropy::from_port(port);

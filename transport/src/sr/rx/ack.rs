@@ -1,4 +1,4 @@
-//! When to acknowledge, and what the acknowledgement says beside what has arrived.
+//! ACK generation: when an ACK is due, and its fields other than the received packet numbers.
 
 mod invariants;
 
@@ -9,38 +9,37 @@ use spanwire_wire::{
     AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, Refusal, SrAckRepr, SrDataRepr,
 };
 
-/// The receiver's account of a stream: totals since it began, and what of them the sender has not
-/// been told.
+/// The receiver's counters of a stream, and the state of delayed and immediate ACKs.
 #[derive(Debug)]
 pub(in crate::sr) struct AckState {
     rx_pkts: u32,
     ce_pkts: u32,
     rx_bytes: u64,
     ce_bytes: u64,
-    /// The last packet that came, duplicate or not.
+    /// The last packet received, duplicate or not.
     newest: Newest,
-    /// Which of the packets up to the newest came marked: bit i is its PSN less i.
+    /// CE marks of the packets up to the newest: bit i is the newest PSN minus i.
     marks: u64,
-    /// Of the packets that are not told of, those that were marked.
+    /// CE-marked packets among `unacked_pkts`.
     unacked_ce_pkts: u32,
-    /// What switches have added to it: the records of at most
-    /// [`INT_MAX_HOPS`](spanwire_wire::INT_MAX_HOPS), and no memory before the first.
+    /// INT records of the newest packet, at most [`INT_MAX_HOPS`](spanwire_wire::INT_MAX_HOPS).
+    /// Allocated when the first arrive.
     int: Vec<[u8; INT_HOP_LEN]>,
-    /// Packets since the last acknowledgement.
+    /// Packets received since the last ACK.
     unacked_pkts: u32,
-    /// When an acknowledgement is due, while something is untold.
+    /// When a delayed ACK is due; none if every packet is acknowledged.
     delayed_until: Option<Time>,
-    /// One is due now.
+    /// The reason of the ACK that is due now.
     due_reason: Option<AckReason>,
     last_ce: bool,
-    /// The packet with the highest number that asked, while what came before it is missing.
+    /// The highest out-of-order packet with an AckReq, until the gap before it is filled.
     pending_ack_req: Option<u64>,
     refusal: Option<Refusal>,
-    /// The refusal is of one answer, and the connection goes on.
+    /// The refusal is of one retransmitted response, and the connection continues.
     is_refused_once: bool,
-    /// Acknowledgements that have carried a refusal which ends the connection.
+    /// ACKs sent with a refusal that ends the connection.
     refusals: u32,
-    /// When the last acknowledgement left.
+    /// When the last ACK was sent.
     last_ack_at: Option<Time>,
 }
 
@@ -51,7 +50,7 @@ struct Newest {
     hop_limit: u8,
     echo_ps: u64,
     at: Time,
-    /// It was not taken, because it found no receive request.
+    /// It was not accepted, because no receive request was posted for it.
     found_no_receive: bool,
 }
 
@@ -78,9 +77,11 @@ impl AckState {
         }
     }
 
-    /// Counts a data packet that arrived at `now`. `is_out_of_order` if it leaves or closes a gap.
-    /// Between packets of different paths a gap only shows that the paths differ in length, and a
-    /// mark is of one path: such packets are acknowledged a few at a time.
+    /// Counts a source or parity packet that arrived at `now`.
+    ///
+    /// A packet that opens or fills a gap, and a change of the CE mark, are acknowledged at once.
+    /// If the packet took another path than the one before, a few are acknowledged together,
+    /// because unequal path lengths cause gaps and a mark concerns one path only.
     #[inline]
     pub(in crate::sr) fn on_data(
         &mut self,
@@ -122,8 +123,10 @@ impl AckState {
         }
     }
 
-    /// The packet `number` came and all below `due` is here. Who asked behind a gap, and waits for
-    /// an answer that has all of it, gets one when the gap closes.
+    /// Answers an out-of-order AckReq once the gap before it is filled.
+    ///
+    /// The packet `number` has arrived, and all data below `data_next`. The sender then gets an ACK
+    /// of everything up to its AckReq.
     #[inline]
     pub(in crate::sr) fn track_ack_req(&mut self, number: u64, requests_ack: bool, data_next: u64) {
         if requests_ack && number >= data_next {
@@ -134,18 +137,18 @@ impl AckState {
         }
     }
 
-    /// The packet that [`AckState::on_data`] counted last found no receive request. The
-    /// acknowledgement says so explicitly: SACK words may be cut, and their absence proves nothing.
+    /// Reports that no receive request was posted for the packet that [`AckState::on_data`] counted
+    /// last. The ACK needs a flag for that: SACK words may be cut, so a missing bit proves nothing.
     pub(in crate::sr) fn on_no_receive(&mut self) {
         self.newest.found_no_receive = true;
-        // The flag alone decides the reason: a later packet may be the newest by then.
+        // `fill_ack` sets the reason by the flag, since a later packet may be the newest by then.
         self.request_ack(AckReason::Limit);
     }
 
-    /// Remembers whether a packet was marked, beside the others near it.
+    /// Records the CE mark of a packet in the bitmap of recent packets.
     fn record_ce_mark(&mut self, psn: u32, is_ce: bool) {
         let ahead = psn.wrapping_sub(self.newest.psn).cast_signed();
-        // Bits move with the newest, whichever way that goes.
+        // The bitmap is relative to the newest packet, whose PSN may be lower than the last one's.
         self.marks = match ahead {
             0.. => self.marks.checked_shl(ahead.unsigned_abs()),
             _ => self.marks.checked_shr(ahead.unsigned_abs()),
@@ -154,7 +157,7 @@ impl AckState {
         self.marks = self.marks & !1 | u64::from(is_ce);
     }
 
-    /// Keeps the telemetry of the newest packet, if that is what lies behind it.
+    /// Stores the telemetry of the newest packet, if its trailer is an INT stack.
     #[inline(never)]
     fn store_int(&mut self, trailer: &[u8]) {
         if let Some(stack) = IntStack::parse(trailer) {
@@ -162,18 +165,20 @@ impl AckState {
         }
     }
 
-    /// What switches have added to the newest packet.
+    /// The INT records of the newest packet.
     pub(in crate::sr) fn int(&self) -> &[[u8; INT_HOP_LEN]] {
         &self.int
     }
 
-    /// An acknowledgement is due now.
+    /// Makes an ACK due now. The first reason is reported.
     pub(in crate::sr) fn request_ack(&mut self, reason: AckReason) {
         self.due_reason.get_or_insert(reason);
     }
 
-    /// Requests an acknowledgement, at most one each `delay.time`: a forger can send the packets
-    /// that call it as often as it likes.
+    /// Requests an ACK, at most one each `delay.time`.
+    ///
+    /// Duplicates and packets after a refusal cause such ACKs. An attacker can forge them at any
+    /// rate, which must not cause as many ACKs.
     pub(in crate::sr) fn request_ack_limited(&mut self, now: Time, delay: AckDelay) {
         let earliest = self.last_ack_at.map_or(now, |at| at + delay.time);
         if earliest <= now {
@@ -183,14 +188,13 @@ impl AckState {
         }
     }
 
-    /// The request of this packet will not be carried out; every acknowledgement says so from now.
+    /// Refuses the request of this packet. Every ACK carries the refusal from now on.
     pub(in crate::sr) fn refuse(&mut self, refusal: Refusal) {
         (self.refusal, self.is_refused_once) = (Some(refusal), false);
         self.due_reason = Some(AckReason::Refused);
     }
 
-    /// The answer to the request of this packet can not be given again; one acknowledgement says
-    /// so.
+    /// Refuses to retransmit the response to the request of this packet. One ACK carries it.
     pub(in crate::sr) fn refuse_once(&mut self, refusal: Refusal) {
         if self.refusal.is_none() {
             (self.refusal, self.is_refused_once) = (Some(refusal), true);
@@ -198,9 +202,10 @@ impl AckState {
         }
     }
 
-    /// A refusal was sent, and may be repeated for a peer that goes on sending. The number of
-    /// repetitions is limited: a refusal of a forged packet matches no request of the peer, which
-    /// then fails by its own retry limit only.
+    /// A refusal was sent, and may be repeated for a peer that continues to send.
+    ///
+    /// The number of repetitions is limited: the refusal of a forged packet matches no request of
+    /// the peer, which then fails only by its own retry limit.
     pub(in crate::sr) fn may_repeat_refusal(&self) -> bool {
         self.has_refused() && self.refusals < REFUSALS_MAX
     }
@@ -209,7 +214,7 @@ impl AckState {
         self.refusal.is_some() && !self.is_refused_once
     }
 
-    /// What has waited long enough is due now.
+    /// Makes a delayed ACK due if its time has passed.
     pub(in crate::sr) fn handle_timeout(&mut self, now: Time) {
         if self.delayed_until.is_some_and(|at| at <= now) {
             self.delayed_until = None;
@@ -217,18 +222,18 @@ impl AckState {
         }
     }
 
-    /// One is due now.
+    /// An ACK is due now.
     pub(in crate::sr) fn is_due(&self) -> bool {
         self.due_reason.is_some()
     }
 
-    /// When one will be due, if none is now.
+    /// When the delayed ACK is due; none if an ACK is due now.
     #[inline]
     pub(in crate::sr) fn next(&self) -> Option<Time> {
         self.delayed_until.filter(|_| self.due_reason.is_none())
     }
 
-    /// Writes what it knows into an acknowledgement; the sender is told now.
+    /// Fills the fields of an ACK, and resets the state of delayed ACKs.
     pub(in crate::sr) fn fill_ack(&mut self, now: Time, ack: &mut SrAckRepr<'_>) {
         let held = now.since(self.newest.at).as_ns();
         let reason = self.due_reason.take().unwrap_or(AckReason::Time);
@@ -251,22 +256,22 @@ impl AckState {
         (self.delayed_until, self.last_ack_at) = (None, Some(now));
     }
 
-    /// The path of the packet that came last; 0 if its sender chose none that there is.
+    /// The entropy of the newest packet; 0 if it is not a valid one.
     pub(in crate::sr) fn echoed_path(&self) -> u16 {
         let path = self.newest.path;
         if Entropy::from_port(path).port() == path { path } else { 0 }
     }
 
-    /// Something has come, so there is somebody to tell.
+    /// A packet has been received, so an ACK has content.
     pub(in crate::sr) fn has_received(&self) -> bool {
         self.rx_pkts > 0
     }
 }
 
-/// Acknowledgements that carry a refusal. On a path that loses half of its packets, all of them are
-/// lost once in 2^64.
+/// ACKs that carry a refusal. If a path loses half of its packets, the probability that all of them
+/// are lost is 2^-64.
 const REFUSALS_MAX: u32 = 64;
-/// Packets of several paths in an acknowledgement: a quarter of a full one.
+/// Packets of different paths that one immediate ACK acknowledges: a quarter of a full delayed ACK.
 const MULTIPATH_ACK_PKTS: u32 = 4;
 
 /// Bytes of the IP packet.

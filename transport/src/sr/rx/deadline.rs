@@ -1,24 +1,24 @@
-//! How fast a peer sends and how far its packets overtake each other, from their timestamps: when a
-//! packet that has not come is late.
+//! Block deadlines, from the peer's sending rate and the reordering of its packets. Both are
+//! measured by the timestamps in the packets.
 
 use spanwire_base::{Dur, Time};
 use spanwire_wire::BlockRepr;
 
-/// The pace of a stream.
+/// The packet gap and the reordering of a stream.
 ///
-/// Timestamps are of the sender's clock and arrivals of ours: their difference says nothing, but
-/// differences of differences do. A packet that others overtook is compared with the newest of
-/// these. What holds all up alike, a queue that grows or a core that was taken away, makes nobody
-/// late: nothing overtakes anything.
+/// Timestamps are of the sender's clock and arrivals of the receiver's, so only the difference
+/// between two packets' delays is meaningful. A packet that was overtaken is compared with the
+/// latest-sent of the packets that overtook it. Delay common to all packets, as of a growing queue
+/// or a descheduled core, cancels out: only reordering counts as lateness.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ArrivalTiming {
-    /// The packet of a block that came last in order: its number, and when it was sent.
+    /// The packet with the highest number in order: its number, and its timestamp.
     newest: Option<(u64, u64)>,
     /// The smoothed time between two packets.
     packet_gap: Dur,
-    /// The packet that was sent latest of those that came.
+    /// The received packet that was sent latest.
     latest: Option<Latest>,
-    /// Of this period and of the last one.
+    /// The spread of the current period and of the last one.
     period: Option<Period>,
     last_period: Option<Period>,
     /// Packets seen, up to [`SPREAD_SAMPLES_MIN`].
@@ -34,13 +34,13 @@ struct Latest {
 #[derive(Clone, Copy, Debug)]
 struct Period {
     since: Time,
-    /// By how much the latest of those that were overtaken was late.
+    /// The largest excess delay of an overtaken packet.
     spread: Dur,
 }
 
 impl ArrivalTiming {
-    /// A packet that was sent at `sent_ps` of its sender's clock came as packet `number`, the
-    /// `index`th of a block. Returns by how much it took longer than what overtook it.
+    /// Records the arrival of packet `number`, the `index`th of its block, sent at `sent_ps` of the
+    /// sender's clock. Returns its excess delay over the packet that overtook it.
     pub(super) fn on_packet(&mut self, now: Time, number: u64, sent_ps: u64, index: u8) -> Dur {
         self.samples = (self.samples + 1).min(SPREAD_SAMPLES_MIN);
         self.sample_gap(number, sent_ps, index);
@@ -56,13 +56,13 @@ impl ArrivalTiming {
         excess_delay
     }
 
-    /// By how much a packet took longer than the one that was sent latest, if that was sent after
-    /// it; nothing if it is the latest itself.
+    /// The excess delay of a packet over the latest-sent one; zero if it is the latest itself.
     fn excess_delay(&mut self, now: Time, sent_ps: u64) -> Dur {
         let overtaken_by = |latest: &Latest| {
             let ahead_ps = u64::try_from(latest.sent_ps.wrapping_sub(sent_ps).cast_signed()).ok();
             let behind = now.since(latest.at);
-            // An old one says nothing, or a clock that was set back would for ever.
+            // Ignore a latest packet that is old. Otherwise, after the sender's clock is set back,
+            // every packet would be compared with it for ever.
             ahead_ps
                 .filter(|ahead| *ahead > 0 && behind < PERIOD)
                 .map(|ps| behind + Dur::from_ps(ps))
@@ -74,15 +74,15 @@ impl ArrivalTiming {
         excess_delay.unwrap_or(Dur::ZERO)
     }
 
-    /// When the last packet of a block is here, or will not come, as a packet of it says that came
-    /// at `now` and was `excess_delay` than what overtook it.
+    /// The time by which the last packet of a block arrives, unless it is lost. The estimate is
+    /// from a packet of the block that arrived at `now` with this excess delay.
     pub(super) fn block_deadline(&self, now: Time, excess_delay: Dur, block: &BlockRepr) -> Time {
         let behind = block.pkts() - 1 - block.index;
         let latest = now + self.packet_gap * u64::from(behind) + self.reordering_allowance();
         latest - excess_delay.min(self.reordering_allowance())
     }
 
-    /// By how much a packet may be slower than others.
+    /// The excess delay up to which a packet is not presumed lost.
     pub(super) fn reordering_allowance(&self) -> Dur {
         let spread = [self.period, self.last_period].into_iter().flatten().map(|p| p.spread).max();
         let spread = spread.unwrap_or(Dur::ZERO);
@@ -90,7 +90,8 @@ impl ArrivalTiming {
         spread.max(least) + spread / 8 + SLACK
     }
 
-    /// Within a block one packet follows the other: between blocks a sender may have had nothing.
+    /// Updates the packet gap. Only packets of one block are compared: a sender may be idle between
+    /// blocks.
     fn sample_gap(&mut self, number: u64, sent_ps: u64, index: u8) {
         let Some((last, last_sent_ps)) = self.newest.replace((number, sent_ps)) else { return };
         let (ahead, took_ps) = (number.wrapping_sub(last), sent_ps.wrapping_sub(last_sent_ps));
@@ -103,7 +104,7 @@ impl ArrivalTiming {
         }
         if took_ps < GAP_MAX.as_ps() {
             let sample = Dur::from_ps(took_ps / ahead);
-            // What is sent again comes a round trip behind its block and says nothing of the pace.
+            // Limited, because a retransmission follows its block by a round trip.
             let most = (self.packet_gap * 2).max(SLACK);
             self.packet_gap = match self.packet_gap {
                 Dur::ZERO => sample,
@@ -113,15 +114,15 @@ impl ArrivalTiming {
     }
 }
 
-/// How long it is remembered how late packets were: one to two of these.
+/// The spread is kept for one to two periods.
 const PERIOD: Dur = Dur::from_ms(1000);
-/// Timestamps are the peer's: no more than this is believed.
+/// The limit of measured spread: the peer may send any timestamps.
 const SPREAD_MAX: Dur = Dur::from_ms(1000);
 const GAP_MAX: Dur = Dur::from_ms(100);
-/// Packets after which the spread is known, and what it is taken for until then.
+/// Packets before the spread is known, and its least value until then.
 const SPREAD_SAMPLES_MIN: u32 = 64;
 const INITIAL_SPREAD: Dur = Dur::from_ms(1);
-/// A receiver's own jitter.
+/// The jitter of the receiver itself.
 const SLACK: Dur = Dur::from_us(20);
 
 #[cfg(test)]
@@ -130,7 +131,7 @@ mod tests {
 
     const BLOCK: BlockRepr = BlockRepr { index: 0, data: 8, parity: 2, scheme: 1 };
 
-    /// Packets with their numbers, that left and came at these microseconds.
+    /// The timing after packets with these numbers and microseconds of sending and arrival.
     fn timing(packets: impl IntoIterator<Item = (u64, u64, u64)>) -> ArrivalTiming {
         let mut timing = ArrivalTiming::default();
         for (number, sent, arrived) in packets {
@@ -150,10 +151,10 @@ mod tests {
 
     #[test]
     fn reordering_allowance__ignores_delay_common_to_all_packets() {
-        // From 100 us on for 50 ms; then everything comes at once.
+        // The receiver is stalled for 50 ms from 100 us on; then all packets arrive at once.
         let arrived = |i: u64| if i < 100 { i + 1000 } else { (i + 1000).max(51_100) };
         assert_eq!(timing((0..1000).map(|i| (i, i, arrived(i)))).reordering_allowance(), SLACK);
-        // The way becomes longer by a queue.
+        // A queue grows on the path.
         assert_eq!(timing((0..1000).map(|i| (i, i, 3 * i + 1000))).reordering_allowance(), SLACK);
     }
 

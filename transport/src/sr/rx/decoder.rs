@@ -1,5 +1,5 @@
-//! The receiver's side of erasure coding: what has come of each block, its running parity, and what
-//! is to be said of it (docs/protocol/sr.md, "Blocks", 4 to 7).
+//! The FEC decoder: the received packets of each block, its running parity, and the block reports
+//! to send (docs/protocol/sr.md, "Blocks", 4 to 7).
 
 mod block;
 mod invariants;
@@ -21,7 +21,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// Blocks of which something has come and not everything is accounted for.
+/// The FEC decoder of a queue pair, with its open blocks.
+///
+/// A block is open from its first packet until all its packets have arrived or are settled.
 #[derive(Debug)]
 pub(in crate::sr) struct Decoder {
     open: OpenBlocks,
@@ -29,38 +31,38 @@ pub(in crate::sr) struct Decoder {
     memory: Memory,
     /// An empty list, reused by [`Decoder::recover`].
     segments: Vec<Segment>,
-    /// What is to be said, and in how many acknowledgements more.
+    /// Block reports to send, each with the number of ACKs left that carry it.
     reports: VecDeque<(BlockReport, u8)>,
     counters: BlockCounters,
 }
 
-/// What was counted of blocks.
+/// Counters of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::sr) struct BlockCounters {
-    /// Blocks of which data were rebuilt.
+    /// Blocks with recovered source packets.
     pub(in crate::sr) recovered: u64,
-    /// Blocks that no parity was kept of: there was no memory, or it was of no use.
+    /// Blocks without running parity, because memory was exhausted or parity was unusable.
     pub(in crate::sr) uncoded: u64,
     /// Block NACKs.
     pub(in crate::sr) nacks: u64,
 }
 
-/// What follows from a packet of a block.
+/// The state of a block after a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::sr) enum BlockState {
     Incomplete,
-    /// Its data are all here: nobody waits for these numbers.
+    /// All its source packets are here. These numbers are its parity, which is not needed.
     Complete(Range<u64>),
-    /// Its lost data can be computed.
+    /// Its missing source packets can be recovered.
     Recoverable,
 }
 
-/// What is due of a block whose time has come.
+/// The action for a block whose deadline has expired.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::sr) enum Overdue {
-    /// Its data are here and these numbers will not come.
+    /// All its source packets are here. Its missing parity, of these numbers, is taken for lost.
     Settle(Range<u64>),
-    /// Its peer is to be told that it is short; that is in the reports.
+    /// It cannot be recovered. A block NACK is among the reports.
     Nack,
 }
 
@@ -76,13 +78,13 @@ impl Decoder {
         }
     }
 
-    /// What was counted since the last time.
+    /// The counts since the last call.
     pub(in crate::sr) fn take_counters(&mut self) -> BlockCounters {
         std::mem::take(&mut self.counters)
     }
 
-    /// A packet of a block came at `now`, for the first time: a data packet that was put where it
-    /// belongs, or parity. `arrived` says what has arrived of a block that begins with a number.
+    /// Processes the first arrival of a block's packet: a placed source packet, or parity.
+    /// `arrived` returns the bitmap of a block's arrived packets by its first number.
     pub(in crate::sr) fn on_packet(
         &mut self,
         now: Time,
@@ -100,7 +102,8 @@ impl Decoder {
         };
         let b = &mut self.open[slot];
         let deadline = self.timing.block_deadline(now, excess_delay, &block);
-        // What was asked for begins to come: the rest of it is not as far away as an answer was.
+        // The packets that a block NACK requested have begun to arrive. The deadline that covered
+        // the round trip of the NACK is too late for the rest.
         let was_nacked = std::mem::replace(&mut b.nacks, 0) > 0;
         b.deadline = if was_nacked { Some(deadline) } else { b.deadline.max(Some(deadline)) };
         self.open.arm(slot);
@@ -116,7 +119,7 @@ impl Decoder {
             self.memory.drop_sums(b, memory);
             b.usable &= ones(b.block.data);
         }
-        // An empty parity packet is the last word on its number, and adds nothing.
+        // An empty parity packet reports that its sender no longer has the parity.
         let is_kept = !block.is_parity() || b.keeps_parity() && header.block_bytes.is_some();
         b.arrived |= 1 << block.index;
         b.usable |= u64::from(is_kept) << block.index;
@@ -124,8 +127,8 @@ impl Decoder {
         self.evaluate(slot, memory)
     }
 
-    /// Recovers the lost source packets of a block, in ascending order. Follow with
-    /// [`Decoder::on_recovered`] if all were placed, else with [`Decoder::on_rejected`].
+    /// Recovers the missing source packets of the block at `first`, lowest first. The caller places
+    /// them, then calls [`Decoder::on_recovered`] or [`Decoder::on_rejected`].
     pub(in crate::sr) fn recover(&mut self, first: u64) -> Vec<Segment> {
         let mut segments = std::mem::take(&mut self.segments);
         let Some(slot) = self.open.find(first) else { return segments };
@@ -140,7 +143,7 @@ impl Decoder {
             out.push(self.memory.row(if elided { 0 } else { usize_from(len_of(*i).into()) }));
         }
         if let Sums::Rows(rows) = &b.sums {
-            // The sums have everything in them that has come: what remains is of the lost alone.
+            // The sums include all received packets, so they are functions of the lost ones only.
             for (row, sum) in (0..).zip(rows) {
                 recovery.add(Source::Parity(row), sum, &mut out);
             }
@@ -161,7 +164,7 @@ impl Decoder {
         segments
     }
 
-    /// Takes the list of [`Decoder::recover`] back to reuse its memory.
+    /// Returns the list of [`Decoder::recover`] for reuse of its memory.
     pub(in crate::sr) fn recycle(&mut self, mut segments: Vec<Segment>) {
         for bytes in segments.drain(..).filter_map(|segment| segment.bytes) {
             self.memory.recycle_row(bytes);
@@ -169,8 +172,8 @@ impl Decoder {
         self.segments = segments;
     }
 
-    /// The lost data of a block are where they belong. Returns the numbers that nobody waits for
-    /// any more.
+    /// Marks a block whose recovered source packets are placed. Returns the numbers of its parity,
+    /// which is not needed any more.
     pub(in crate::sr) fn on_recovered(
         &mut self,
         first: u64,
@@ -188,8 +191,8 @@ impl Decoder {
         parity
     }
 
-    /// The lost data of a block could be computed, and those from the number `refused` on could not
-    /// be put where they belong: whoever sent them is to send them itself.
+    /// Marks a block whose recovered packets were rejected from the number `refused` on. A block
+    /// NACK requests their retransmission.
     pub(in crate::sr) fn on_rejected(
         &mut self,
         first: u64,
@@ -207,7 +210,7 @@ impl Decoder {
         self.nack(slot);
     }
 
-    /// A packet came once more, or after it was rebuilt.
+    /// Records a duplicate, or a packet that arrived after its recovery.
     pub(in crate::sr) fn on_duplicate(&mut self, number: u64, block: &BlockRepr) {
         let first = number.saturating_sub(block.index.into());
         let Some(slot) = self.open.find(first) else { return };
@@ -216,7 +219,7 @@ impl Decoder {
         }
     }
 
-    /// A block says that data are lost which have arrived: its parity is no parity of theirs.
+    /// Drops the parity of a block that overlaps another: packets that it lacks have arrived.
     pub(in crate::sr) fn on_overlap(&mut self, first: u64, memory: &mut BlockMemory) {
         let Some(slot) = self.open.find(first) else { return };
         self.counters.uncoded += 1;
@@ -225,13 +228,13 @@ impl Decoder {
         b.usable &= ones(b.block.data);
     }
 
-    /// When [`Decoder::overdue`] has something to do.
+    /// The earliest block deadline.
     #[inline]
     pub(in crate::sr) fn next_deadline(&self) -> Option<Time> {
         self.open.next()
     }
 
-    /// A block whose time has come at `now`. Settling ends it.
+    /// The action for a block whose deadline has expired at `now`. Settling closes the block.
     pub(in crate::sr) fn overdue(
         &mut self,
         now: Time,
@@ -254,7 +257,7 @@ impl Decoder {
         Some(Overdue::Nack)
     }
 
-    /// What is to be said in this acknowledgement.
+    /// The block reports of the next ACK.
     pub(in crate::sr) fn reports(&mut self) -> BlockReports {
         let mut reports = BlockReports::default();
         self.reports.retain_mut(|(report, times)| {
@@ -266,7 +269,7 @@ impl Decoder {
         reports
     }
 
-    /// Forgets all blocks: nothing more is received.
+    /// Closes all blocks, after the last packet was received.
     pub(in crate::sr) fn clear(&mut self, memory: &mut BlockMemory) {
         while let Some(slot) = self.open.any() {
             self.close(slot, memory);
@@ -274,8 +277,8 @@ impl Decoder {
         self.reports.clear();
     }
 
-    /// Where a block is, or would be if it has just begun. None if there are too many, or it
-    /// contradicts what came of it before.
+    /// Finds a block, or opens it. None if too many are open, or if the packet contradicts the
+    /// block's earlier packets.
     fn find_or_open(
         &mut self,
         first: u64,
@@ -287,7 +290,7 @@ impl Decoder {
         match self.open.find(first) {
             Some(slot) => (self.open[slot].block == block).then_some(slot),
             None if self.open.len() < OPEN_MAX => {
-                // What came of it when nobody kept account is in no sum.
+                // Packets that arrived before the block was opened are not in the sums.
                 let arrived = arrived(first) & ones(block.pkts()) & !itself;
                 let usable = arrived & ones(block.data);
                 let (in_sums, block_segment, deadline, nacks) = (0, None, None, 0);
@@ -311,7 +314,7 @@ impl Decoder {
         }
     }
 
-    /// What follows from what counts of a block.
+    /// The state of a block; closes it if all its packets have arrived.
     fn evaluate(&mut self, slot: Slot, memory: &mut BlockMemory) -> BlockState {
         let b = &mut self.open[slot];
         if b.has_all_data() {
@@ -325,7 +328,7 @@ impl Decoder {
         if b.recovery().is_some() { BlockState::Recoverable } else { BlockState::Incomplete }
     }
 
-    /// Reports a block as short.
+    /// Queues a block NACK.
     fn nack(&mut self, slot: Slot) {
         self.counters.nacks += 1;
         self.push_report(slot, BlockWord::Nack, self.open[slot].usable);
@@ -360,14 +363,15 @@ fn segment(b: &Block, whole: &BlockSegment, index: u8, bytes: Option<Vec<u8>>) -
     Segment { number, header, solicited, bytes, len }
 }
 
-/// Blocks that may be open: two parity packets each of the default window of 65,536 packets are
-/// late. More are the peer's fault, and plain.
+/// The most open blocks: enough for a default window of 65,536 packets whose blocks each lack two
+/// late parity packets. Further blocks, of a misbehaving peer, get no running parity.
 const OPEN_MAX: usize = 4096;
-/// Reports that wait; an older one makes room, and what it said is found out by time.
+/// The most queued reports. A new one replaces the oldest, whose losses the sender then detects by
+/// time.
 const REPORTS_MAX: usize = 64;
-/// An acknowledgement may be lost.
+/// ACKs that carry each report, because one may be lost.
 const REPORT_TIMES: u8 = 2;
-/// Block NACKs without anything of the block coming.
+/// Block NACKs in a row without an arrival of the block.
 const NACKS_MAX: u32 = 8;
 
 #[cfg(test)]

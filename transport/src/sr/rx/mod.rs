@@ -1,5 +1,4 @@
-//! The receiving direction of SR: which packets arrived, where their data belong, and what is
-//! acknowledged.
+//! The receiving direction of SR: received packets, placement of their data, FEC decoding, ACKs.
 
 pub(crate) mod ack;
 mod deadline;
@@ -31,16 +30,16 @@ pub(crate) struct Rx {
     pub(super) ack: AckState,
     pub(super) responder: Responder,
     pub(super) decoder: Box<Decoder>,
-    /// The receive limit of the last acknowledgement.
+    /// The receive limit of the last ACK.
     advertised_receive_limit: u32,
-    /// Bytes received and not yet matched by acknowledgements, until RTS. The source address may be
-    /// forged before that: its owner must not get more bytes than were sent in its name, the limit
-    /// of RFC 9000 8.1 with a factor of one.
+    /// Bytes received less bytes of ACKs sent, until RTS. The source address may be forged before
+    /// that. Its owner must not receive more bytes than were sent in its name: the
+    /// anti-amplification limit of RFC 9000 8.1, with a factor of one.
     unvalidated_bytes: Option<u64>,
 }
 
 impl Rx {
-    /// Begins to receive. `attr` is all that is in force.
+    /// The state before the first packet. `attr` holds all attributes in force.
     pub(super) fn new(attr: &QpAttr, config: &Config) -> Self {
         let peer = attr.av.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |av| av.dst_ip);
         Self {
@@ -56,30 +55,30 @@ impl Rx {
         }
     }
 
-    /// Takes over what a drained send queue may change.
+    /// Applies the attributes that may change in SQD.
     pub(super) fn change(&mut self, attr: &QpAttr) {
         self.responder.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
     }
 
-    /// A packet of the peer with so many bytes of IP arrived.
+    /// Counts a received packet of `bytes` bytes of IP towards the anti-amplification limit.
     pub(super) fn on_ip_bytes(&mut self, bytes: u64) {
         if let Some(unvalidated) = &mut self.unvalidated_bytes {
             *unvalidated = unvalidated.saturating_add(bytes);
         }
     }
 
-    /// The queue pair may send: the application has connected it to this peer.
+    /// Validates the peer's address: the queue pair is in RTS, so the application has connected it.
     pub(super) fn validate_peer(&mut self) {
         self.unvalidated_bytes = None;
     }
 
-    /// Acknowledgements may have any length, and responses may leave.
+    /// The peer's address is validated: ACKs may have any length, and responses may be sent.
     pub(super) fn is_peer_valid(&self) -> bool {
         self.unvalidated_bytes.is_none()
     }
 
-    /// SACK words that an acknowledgement may have with `outside` bytes of other headers; `None`
-    /// when not even one without any may leave yet.
+    /// SACK words that an ACK may have with `outside` bytes of other headers. `None` if not even an
+    /// ACK without SACK words may be sent yet.
     pub(super) fn sack_words_allowed(&self, outside: usize) -> Option<usize> {
         let Some(bytes) = self.unvalidated_bytes else { return Some(SACK_WORDS_MAX) };
         let fixed = u64_from(LINK_BYTES + outside + SrAckRepr::WORDLESS_LEN);
@@ -87,14 +86,14 @@ impl Rx {
         Some(usize_from(words.min(u64_from(SACK_WORDS_MAX))))
     }
 
-    /// An acknowledgement of so many bytes of IP leaves.
+    /// Counts an ACK of `bytes` bytes of IP against the anti-amplification limit.
     pub(super) fn on_ack_sent(&mut self, bytes: usize) {
         if let Some(unvalidated) = &mut self.unvalidated_bytes {
             *unvalidated = unvalidated.saturating_sub(u64_from(LINK_BYTES + bytes));
         }
     }
 
-    /// Everything that the next acknowledgement reports. `reachable` receive requests are unused.
+    /// The next ACK, without block reports and INT. `reachable` receive requests are unused.
     pub(super) fn acknowledgement(&mut self, now: Time, reachable: u32) -> SrAckRepr<'static> {
         let receive_limit = self.responder.first_receive().wrapping_add(reachable);
         self.advertised_receive_limit = receive_limit;
@@ -109,7 +108,7 @@ impl Rx {
         ack
     }
 
-    /// The block reports of the next acknowledgement.
+    /// The block reports of the next ACK.
     pub(super) fn block_reports(&mut self) -> BlockReports {
         if self.is_peer_valid() { self.decoder.reports() } else { BlockReports::default() }
     }
@@ -119,27 +118,27 @@ impl Rx {
         self.responder.exhausts(self.advertised_receive_limit)
     }
 
-    /// A receive request was posted: a sender that may be waiting for it gets an acknowledgement.
+    /// A receive request was posted. A peer that may lack receive credit gets an ACK.
     pub(crate) fn on_receive_posted(&mut self) {
         if self.ack.has_received() && self.peer_may_lack_credit() {
             self.ack.request_ack(AckReason::Limit);
         }
     }
 
-    /// The peer sends on after a refusal: it may have been lost.
+    /// Repeats a refusal if the peer continues to send: the ACK with it may have been lost.
     pub(super) fn repeat_refusal(&mut self, now: Time, delay: AckDelay) {
         if self.ack.may_repeat_refusal() {
             self.ack.request_ack_limited(now, delay);
         }
     }
 
-    /// When [`Rx::handle_timeout`] has something to do.
+    /// The time of the next [`Rx::handle_timeout`].
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
         earlier(self.ack.next(), self.decoder.next_deadline())
     }
 
-    /// Handles the timers that are due at `now`: late blocks, and delayed acknowledgements.
+    /// Handles the timers that are due at `now`: block deadlines and delayed ACKs.
     pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
         if self.decoder.next_deadline().is_some_and(|at| at <= now) {
             self.blocks_overdue(now, sh);
@@ -157,7 +156,7 @@ impl Rx {
         self.count_blocks(sh.counters);
     }
 
-    /// Frees the memory of FEC blocks: nothing more is received.
+    /// Frees the memory of FEC blocks, after the last packet was received.
     pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
         self.decoder.clear(memory);
     }
@@ -170,7 +169,7 @@ impl Rx {
     }
 }
 
-/// The header of the link, counted for packets sent and not for packets received: neither many
-/// small acknowledgements of few large packets nor a large one of many small packets is more than
-/// what was received.
+/// The Ethernet header, counted for ACKs sent and not for packets received. Therefore neither many
+/// small ACKs of few large packets nor one large ACK of many small packets exceeds the bytes
+/// received.
 const LINK_BYTES: usize = 14;

@@ -1,52 +1,52 @@
-//! What has arrived of a peer's packet stream: each packet once, in any order.
+//! The received packet numbers of a stream: each packet once, in any order.
 
 use crate::sr::number::{unwrap, wrap};
 use spanwire_wire::{BLOCK_PKTS_MAX, SackWord, SackWords};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Which packets of a stream have arrived.
+/// The packets of a stream that have arrived.
 ///
-/// Packets are numbered by 64 bits here; the 32 bits of the wire are unwrapped around
-/// [`Received::next`]. A bit for each packet between the lowest that is missing and the highest
-/// that came; at most `limit_pkts` of them, however far ahead a peer, or a forger, may be.
+/// Numbers have 64 bits; the 32 bits of the wire are unwrapped around [`Received::next`]. The
+/// bitmap spans from the lowest missing packet to the highest received one. It has at most
+/// `limit_pkts` bits and those of one block, whatever numbers a peer or an attacker sends.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// The lowest number that has not arrived.
+    /// The cumulative ACK point: the lowest number that has not arrived.
     next: u64,
     /// One past the highest number that has arrived.
     end: u64,
-    /// The number that arrived last, or once more.
+    /// The number of the packet received last, duplicates included.
     newest: u64,
-    /// Bits from the word of `next` on; numbers below `next` are set.
+    /// The bitmap from the word of `next` on; bits of numbers below `next` are set.
     words: VecDeque<u64>,
     limit_pkts: u64,
-    /// The word to tell of next, of those that take turns.
+    /// The position in the rotation of words that do not fit into every ACK.
     rotation: u64,
-    /// The lowest number that somebody waits for.
+    /// The lowest missing number that is needed; see [`Received::data_next`].
     data_next: u64,
-    /// Numbers that nobody waits for: the first of each run, and one past its last. None below
+    /// Ranges of parity that is not needed: first number to one past the last. None ends below
     /// `next`.
     skipped: BTreeMap<u64, u64>,
 }
 
-/// What a packet's number says of it.
+/// The classification of a packet by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It was missing, and is so until [`Received::insert`].
+    /// It is missing, until [`Received::insert`].
     Missing(u64),
     /// It has arrived before.
     Duplicate,
-    /// It arrived so long ago that its sender knows: nothing that it sends again is so old.
+    /// It is older than any packet that its sender may still retransmit.
     Old,
-    /// It is beyond what may be sent.
+    /// It is at or above the PSN limit.
     Beyond,
 }
 
 impl Received {
-    /// Nothing has arrived, and the first packet will be `first`.
+    /// A stream of which nothing has arrived, and whose first packet is `first`.
     pub(crate) fn new(first: u32, limit_pkts: u32) -> Self {
-        // One turn of the wire's numbers ahead, so that nothing below `first` underflows.
+        // An offset of 2^32, so that numbers below `first` do not underflow.
         let next = u64::from(first) + (1 << 32);
         Self {
             next,
@@ -60,12 +60,12 @@ impl Received {
         }
     }
 
-    /// Judges a packet's number; nothing changes.
+    /// Classifies a packet by its number; nothing changes.
     #[inline]
     pub(crate) fn classify(&self, psn: u32) -> Arrival {
         let number = unwrap(self.next, psn);
         match number {
-            // A sender that has not sent the parity which was settled is so much further behind.
+            // A sender that has not sent settled parity may be one block further behind.
             n if n + self.limit_pkts + u64::from(BLOCK_PKTS_MAX) < self.next => Arrival::Old,
             n if n < self.next => Arrival::Duplicate,
             n if n >= self.limit() => Arrival::Beyond,
@@ -74,10 +74,13 @@ impl Received {
         }
     }
 
-    /// The packet `number`, which was judged missing, has been put where it belongs.
+    /// Records the arrival of the packet `number`, which was [`Arrival::Missing`].
     #[inline]
     pub(crate) fn insert(&mut self, number: u64) {
-        debug_assert!(number >= self.next && number < self.settle_limit(), "it was judged first");
+        debug_assert!(
+            number >= self.next && number < self.settle_limit(),
+            "it is classified first"
+        );
         let i = spanwire_base::usize_from(number / 64 - self.next / 64);
         if i >= self.words.len() {
             self.words.resize(i + 1, 0);
@@ -92,7 +95,7 @@ impl Received {
         }
     }
 
-    /// Nobody waits for the numbers of `run`, whether they come or not.
+    /// Excludes the parity `run` from [`Received::data_next`]: its block needs it no longer.
     pub(crate) fn skip(&mut self, run: Range<u64>) {
         if run.end > self.next && run.end <= self.settle_limit() && !run.is_empty() {
             self.skipped.insert(run.start, run.end);
@@ -100,8 +103,8 @@ impl Received {
         }
     }
 
-    /// The numbers of `run` will not come, and count as if they had. Returns which had not: bit i
-    /// is `run.start + i`.
+    /// Treats missing packets of `run` as received, because they are lost and not needed. Returns
+    /// those that were missing: bit i is `run.start + i`.
     ///
     /// # Panics
     /// With debug assertions, if the run is longer than 64.
@@ -117,7 +120,7 @@ impl Received {
         missing
     }
 
-    /// Which of a block's numbers from `first` on have arrived: bit i is `first + i`, of 64.
+    /// The bitmap of the 64 numbers from `first` on: bit i is set if `first + i` has arrived.
     pub(crate) fn block_bitmap(&self, first: u64) -> u64 {
         (0..64).fold(0, |bits, i| {
             let number = first + i;
@@ -125,8 +128,7 @@ impl Received {
         })
     }
 
-    /// The packet `psn`, which was judged a duplicate, came once more: what is told next tells that
-    /// it is here.
+    /// Records the duplicate `psn`, so that the next ACK includes its SACK word.
     pub(crate) fn on_duplicate(&mut self, psn: u32) {
         let number = unwrap(self.next, psn);
         if number >= self.next && self.contains(number) {
@@ -134,13 +136,13 @@ impl Received {
         }
     }
 
-    /// The lowest number that has not arrived.
+    /// The cumulative ACK point: the lowest number that has not arrived.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// The lowest number that somebody waits for: [`Received::next`], or beyond it what
-    /// [`Received::skip`] leaves to wait for.
+    /// The lowest missing number that is needed: [`Received::next`], or a higher one if
+    /// [`Received::skip`] excludes parity. Operations before it are in order.
     pub(crate) fn data_next(&self) -> u64 {
         self.data_next
     }
@@ -150,18 +152,18 @@ impl Received {
         self.end
     }
 
-    /// No number from here on is taken.
+    /// The PSN limit: no number from it on is accepted.
     pub(crate) fn limit(&self) -> u64 {
         self.next + self.limit_pkts
     }
 
-    /// Something is missing below something that has arrived.
+    /// A packet is missing below one that has arrived.
     pub(crate) fn has_gap(&self) -> bool {
         self.end > self.next
     }
 
-    /// What to tell the sender beside [`Received::next`]: the word of the newest arrival, the
-    /// highest word, those before the highest, then others with a gap in turns.
+    /// The SACK words of the next ACK: the word of the newest arrival, the highest words, and in
+    /// rotation some of the words below them.
     pub(crate) fn words(&mut self) -> SackWords {
         let mut words = SackWords::default();
         if !self.has_gap() {
@@ -169,7 +171,7 @@ impl Received {
         }
         let first = self.next / 64;
         let last = (self.end - 1) / 64;
-        // Both are in the list; a third of the room is for the holes further down.
+        // A third of the ACK's room is for gaps further below.
         let recent = last.saturating_sub(RECENT_WORDS - 1).max(first)..=last;
         let newest = self.newest / 64;
         if newest >= first {
@@ -191,7 +193,8 @@ impl Received {
         words
     }
 
-    /// A block of which a packet was taken may end beyond the limit.
+    /// The limit of [`Received::settle`]: a block with a received packet may end beyond the PSN
+    /// limit.
     fn settle_limit(&self) -> u64 {
         self.limit() + u64::from(BLOCK_PKTS_MAX)
     }
@@ -209,7 +212,7 @@ impl Received {
         self.words.get(i).is_some_and(|word| word >> (number % 64) & 1 != 0)
     }
 
-    /// Moves `next` over what has arrived.
+    /// Advances `next` past received packets.
     fn advance(&mut self) {
         while let Some(word) = self.words.front() {
             let from = self.next % 64;
@@ -220,7 +223,7 @@ impl Received {
             }
             self.words.pop_front();
         }
-        // Numbers below `next` are set in its word, so that a word is told of as a whole.
+        // Bits below `next` are set in its word, so that SACK words are reported whole.
         if !self.next.is_multiple_of(64) && self.words.is_empty() {
             self.words.push_back((1 << (self.next % 64)) - 1);
         }
@@ -231,7 +234,7 @@ impl Received {
         }
     }
 
-    /// Moves `data_next` over what has arrived and what nobody waits for.
+    /// Advances `data_next` past received packets and parity that is not needed.
     #[inline(never)]
     fn advance_data_next(&mut self) {
         while self.skipped.first_key_value().is_some_and(|(_, end)| *end <= self.next) {
@@ -253,9 +256,9 @@ impl Received {
     }
 }
 
-/// Words at the high end that every acknowledgement tells of: 640 packets.
+/// The highest words, which every ACK includes: 640 packets.
 const RECENT_WORDS: u64 = 10;
-/// Words further down that it tells of beside the newest arrival's.
+/// Words further below in each ACK, beside that of the newest arrival.
 const ROTATING_WORDS: u64 = 4;
 const _: () = assert!(1 + RECENT_WORDS + ROTATING_WORDS <= 15, "the room of an acknowledgement");
 
@@ -265,7 +268,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// The same by a set.
+    /// An oracle: the received numbers as a set.
     struct Oracle {
         first: u64,
         all: BTreeSet<u64>,
@@ -298,7 +301,7 @@ mod tests {
                 assert_eq!(r.classify(first.wrapping_add(i)), Arrival::Duplicate);
             }
             assert_eq!(wrap(r.next()), first.wrapping_add(300));
-            assert!(r.words.len() <= 1, "what is over is forgotten");
+            assert!(r.words.len() <= 1, "words of received packets are freed");
         }
     }
 
@@ -310,7 +313,11 @@ mod tests {
         assert!(matches!(r.classify(5 + 99), Arrival::Missing(_)));
         assert_eq!(r.classify(5u32.wrapping_sub(164)), Arrival::Duplicate);
         assert_eq!(r.classify(5u32.wrapping_sub(165)), Arrival::Old);
-        assert_eq!(r.classify(5u32.wrapping_add(1 << 31)), Arrival::Old, "half a turn is past");
+        assert_eq!(
+            r.classify(5u32.wrapping_add(1 << 31)),
+            Arrival::Old,
+            "half of the number space is in the past"
+        );
     }
 
     #[test]
@@ -335,7 +342,7 @@ mod tests {
     fn words__include_the_latest_duplicate() {
         let mut r = Received::new(0, 1 << 20);
         let base = r.next();
-        // More holes than words: not all can be told at a time.
+        // More gaps than SACK words fit into one ACK.
         for n in (base + 1..base + 64 * 200).filter(|n| !n.is_multiple_of(64)) {
             r.insert(n);
         }
@@ -374,7 +381,7 @@ mod tests {
                 let words = numbers(&r.words(), r.next());
                 let new: BTreeSet<u64> = oracle.all.range(r.next()..).copied().collect();
                 prop_assert!(words.iter().all(|n| *n < r.next() || new.contains(n)));
-                // A window of 256 fits into the words that are always told.
+                // A window of 256 fits into the words that every ACK includes.
                 prop_assert!(new.iter().all(|n| words.contains(n)));
                 prop_assert!(r.words.len() <= 256 / 64 + 2);
             }
@@ -389,7 +396,7 @@ mod tests {
             let base = r.next();
             let (mut arrived, mut skipped) = (BTreeSet::new(), BTreeSet::new());
             for (ahead, len, what) in steps {
-                // Runs that do not overlap: blocks do not.
+                // Runs do not overlap, as blocks do not.
                 let run = base + ahead / 8 * 8..base + ahead / 8 * 8 + len;
                 match (what, r.classify(wrap(base + ahead))) {
                     (0, _) if !skipped.contains(&run.start) => {
@@ -410,8 +417,8 @@ mod tests {
                     _ => {}
                 }
                 let next = (base..).find(|n| !arrived.contains(n)).unwrap();
-                let is_awaited = |n: &u64| !arrived.contains(n) && !skipped.contains(n);
-                let data_next = (base..).find(is_awaited).unwrap();
+                let mut needed = (base..).filter(|n| !arrived.contains(n) && !skipped.contains(n));
+                let data_next = needed.next().unwrap();
                 prop_assert_eq!((r.next(), r.data_next()), (next, data_next.max(next)));
                 prop_assert!(r.skipped.values().all(|end| *end > r.next()));
             }

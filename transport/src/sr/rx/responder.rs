@@ -1,5 +1,4 @@
-//! The responder: puts what comes where it belongs, in any order, and carries out in order what
-//! must be.
+//! The responder: places data in any order, and executes in order the operations that require it.
 
 mod invariants;
 
@@ -17,28 +16,28 @@ use crate::wc::{WcOpcode, WcStatus};
 use spanwire_wire::{NakCode, SrDataRepr, SrKind};
 use std::collections::VecDeque;
 
-/// Messages of which something has come.
+/// The messages of which a packet has arrived.
 ///
-/// A record for each receive request named, at most as many as there are, and one for each READ and
-/// atomic that waits for its turn, at most `max_dest_rd_atomic`.
+/// There is one record for each receive request that a packet named, at most as many as are posted,
+/// and one for each pending READ and atomic, at most `max_dest_rd_atomic`.
 #[derive(Debug)]
 pub(in crate::sr) struct Responder {
-    /// The number of the oldest receive request that is not used up.
+    /// The number of the oldest receive request that is not completed.
     first_receive: u32,
-    /// What has come for each from there on.
+    /// The progress of each receive request from `first_receive` on.
     progress: VecDeque<Progress>,
-    /// What is done once everything before it has arrived, in the order of the packets.
+    /// Operations to execute once all packets before them have arrived, in packet order.
     pending: VecDeque<(u64, Pending)>,
     rd_atomic_pending: usize,
     rd_atomic_max: usize,
-    /// One past the highest receive number that any packet named.
+    /// One past the highest receive number that a packet named.
     named_receive_end: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     bytes: u32,
-    /// The message's last packet is here.
+    /// The message's last packet has arrived.
     has_last: bool,
 }
 
@@ -49,7 +48,7 @@ enum Pending {
     Atomic { message: u32, request: AtomicRequest },
 }
 
-/// The end of a message that uses a receive request up.
+/// The end of a message that completes a receive request.
 #[derive(Clone, Copy, Debug)]
 struct MessageEnd {
     receive: u32,
@@ -60,7 +59,7 @@ struct MessageEnd {
     solicited: bool,
 }
 
-/// The tables that a packet is checked against and carried out on.
+/// The tables that a packet's checks and execution need.
 pub(in crate::sr) struct Context<'a> {
     pub(in crate::sr) mrs: &'a mut MrTable,
     pub(in crate::sr) srqs: &'a mut SrqTable,
@@ -84,27 +83,27 @@ impl<'a> Context<'a> {
     }
 }
 
-/// One packet of data, judged missing.
+/// A source packet that was missing.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sr) struct ReceivedPacket<'a> {
     pub(in crate::sr) number: u64,
-    /// Everything before it has arrived.
+    /// All data before it have arrived.
     pub(in crate::sr) in_order: bool,
     pub(in crate::sr) header: &'a SrDataRepr,
     pub(in crate::sr) data: Payload<'a>,
     pub(in crate::sr) solicited: bool,
 }
 
-/// Why a packet is not taken.
+/// The reason why a packet is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::sr) enum Rejection {
-    /// There is no receive request for it yet.
+    /// No receive request is posted for it yet.
     NoReceive,
-    /// It breaks a rule. The receive request it names fails with the status, if there is one.
+    /// It violates a rule. If there is a status, the receive request that it names fails with it.
     Refused(NakCode, Option<WcStatus>),
 }
 
-/// What is due now that everything before it has arrived.
+/// An operation that is in order: all packets before it have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::sr) enum InOrderAction {
     Deliver(Message),
@@ -125,28 +124,28 @@ impl Responder {
         }
     }
 
-    /// How many READs and atomics the peer may have here from now on.
+    /// Sets the limit of the peer's outstanding READs and atomics.
     pub(in crate::sr) fn set_rd_atomic_max(&mut self, max: u8) {
         self.rd_atomic_max = max.into();
     }
 
-    /// READs and atomics that have come and wait for what is missing before them.
+    /// READs and atomics that have arrived out of order.
     pub(in crate::sr) fn rd_atomic_pending(&self) -> usize {
         self.rd_atomic_pending
     }
 
-    /// The number of the oldest receive request that is not used up.
+    /// The number of the oldest receive request that is not completed.
     pub(in crate::sr) fn first_receive(&self) -> u32 {
         self.first_receive
     }
 
-    /// Some packet named a receive request at or above `limit`, or the last one below it: its
-    /// sender may be waiting for more.
+    /// A packet named the last receive request below `limit`, or one beyond it. Its sender may have
+    /// no receive credit left.
     pub(in crate::sr) fn exhausts(&self, limit: u32) -> bool {
         self.named_receive_end.wrapping_sub(limit) < 1 << 31
     }
 
-    /// Puts the data of a request's packet where they belong.
+    /// Checks a request's packet, places its data, and queues the operation that it completes.
     #[inline]
     pub(in crate::sr) fn place(
         &mut self,
@@ -169,8 +168,8 @@ impl Responder {
         }
     }
 
-    /// What is next of that which is due when everything before the packet `next` has arrived, and
-    /// the number of its packet. It has been carried out then, but for delivery.
+    /// The next operation in order, and the number of its packet; all packets before `next` have
+    /// arrived. Atomics are executed and READs checked; the caller delivers messages.
     #[inline]
     pub(in crate::sr) fn next_in_order(
         &mut self,
@@ -255,7 +254,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Finds the receive request that a packet names: its place from the oldest on.
+    /// Finds the receive request that a packet names. Returns its index from the oldest on.
     fn find_receive(
         &mut self,
         a: &ReceivedPacket<'_>,
@@ -263,7 +262,8 @@ impl Responder {
     ) -> Result<u32, Rejection> {
         let receive = a.header.receive.ok_or(INVALID)?;
         let at = receive.wrapping_sub(self.first_receive);
-        // In order, everything before it has been delivered: it is the oldest one's turn.
+        // If the packet is in order, all messages before it are delivered, so it must name the
+        // oldest receive request.
         if at >= 1 << 31 || a.in_order && at > 0 {
             return Err(INVALID);
         }
@@ -290,8 +290,8 @@ impl Responder {
         self.pending.insert(place, (number, pending));
     }
 
-    /// A message is complete. The packets before it were each judged on their own; here they must
-    /// add up.
+    /// Completes a message. Each packet was checked on its own before; here the sum of their bytes
+    /// must equal the message's length.
     fn complete_message(
         &mut self,
         e: &MessageEnd,
@@ -303,7 +303,7 @@ impl Responder {
             return Err(NakCode::InvalidRequest);
         }
         if let Some(rkey) = e.invalidates {
-            // Another message may have taken it since this packet came.
+            // Another message may have invalidated the rkey since this packet arrived.
             ctx.mrs.check_invalidate(ctx.pd, rkey).map_err(|_| NakCode::RemoteAccess)?;
             ctx.mrs.invalidate(rkey);
         }

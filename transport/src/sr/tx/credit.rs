@@ -1,36 +1,36 @@
-//! The receive requests of the peer, as far as we know: what it said last, and when to ask again.
+//! Receive credit: the peer's advertised receive limit, and the probes of a limit that blocks the
+//! sender.
 
 use super::rtt::Rtt;
 use crate::attr::QpAttr;
 use crate::qp::timeouts::{RNR_RETRY_INFINITE, rnr_wait};
 use spanwire_base::{Dur, Time};
 
-/// What the peer takes.
+/// The receive credit that the peer grants.
 ///
-/// With a queue of its own the receive limit only grows; with a shared one it may shrink. When
-/// everything that is left to send waits for it and nothing is in flight, a packet that must wait
-/// is sent all the same now and then: the acknowledgement of it says whether the limit has moved,
-/// if the one that said so first was lost.
+/// If the peer has its own receive queue, the limit only grows; with an SRQ it may shrink. If all
+/// data to send lack credit and nothing is in flight, a packet beyond the limit is sent as a probe
+/// at intervals. Its ACK carries the current limit, in case the ACK with the change was lost.
 #[derive(Debug)]
 pub(super) struct Credit {
-    /// What the peer said last of its receive requests; none before it has said.
+    /// The last limit that the peer advertised; none before the first ACK.
     receive_limit: Option<u32>,
-    /// How many packets of ours it had received when it said so.
+    /// The peer's received-packet count in the ACK with that limit.
     limit_rx_pkts: u32,
-    /// The next question.
+    /// The time of the next probe.
     probe_at: Option<Time>,
-    /// Questions since the limit last moved.
+    /// Probes since the limit last changed.
     probes: u32,
-    /// Rounds of packets that found no receive request since then.
+    /// Rounds refused for lack of a receive request, since the limit last changed.
     rnr_rounds: u32,
     round_is_counted: bool,
-    /// When the last probe was due. Refusals of older transmissions belong to an earlier round.
+    /// When the last probe was due. A refusal of an older transmission belongs to an earlier round.
     last_probe_at: Time,
-    /// When the packet was sent whose refusal was counted last.
+    /// The send time of the packet whose refusal was counted last.
     last_rnr_sent_at: Option<Time>,
     /// One past that packet's number.
     last_rnr_end: u64,
-    /// Of what was sent until then it is known what the limit turns away.
+    /// Packets sent until then have been checked against the limit.
     checked_until: Option<Time>,
     rnr_timer: Dur,
     rnr_retry: u8,
@@ -57,7 +57,7 @@ impl Credit {
     }
 
     pub(super) fn change(&mut self, attr: &QpAttr) {
-        // The peer's is not known here; both ends usually have the same.
+        // The peer's timer is not known; both ends usually have the same.
         self.rnr_timer = rnr_wait(attr.min_rnr_timer.unwrap_or_default());
         self.rnr_retry = attr.rnr_retry.unwrap_or(RNR_RETRY_INFINITE);
     }
@@ -66,8 +66,8 @@ impl Credit {
         self.receive_limit
     }
 
-    /// The peer says that it has receive requests below `limit`, and that it has received `rx_pkts`
-    /// packets: what it said before it knew so many is old.
+    /// Updates the limit from an ACK whose received-packet count is `rx_pkts`. An ACK with a lower
+    /// count than the last is stale and ignored.
     pub(super) fn on_limit(&mut self, limit: u32, rx_pkts: u32) {
         let has_changed = match self.receive_limit {
             None => true,
@@ -88,15 +88,15 @@ impl Credit {
         }
     }
 
-    /// What was sent until `sent` is judged by this limit from now on. Returns until when it was
-    /// already.
+    /// Marks packets sent until `sent` as checked against the limit. Returns the time until which
+    /// they were already.
     pub(super) fn extend_checked(&mut self, sent: Time) -> Option<Time> {
         let before = self.checked_until;
         self.checked_until = before.max(Some(sent));
         before
     }
 
-    /// Who says that it has received `rx_pkts` packets has received one since it was last heard.
+    /// The received-packet count `rx_pkts` exceeds that of the last limit.
     pub(super) fn is_newer(&self, rx_pkts: u32) -> bool {
         let ahead = rx_pkts.wrapping_sub(self.limit_rx_pkts);
         ahead > 0 && ahead < 1 << 31
@@ -110,11 +110,12 @@ impl Credit {
         !self.round_is_counted && !is_old
     }
 
-    /// The packet `number` that was sent at `sent` found no receive request; all data below `due`
-    /// have arrived, while parity may be missing. True if `rnr_retry` is exceeded.
+    /// The packet `number`, sent at `sent`, was refused for lack of a receive request. All data
+    /// below `data_una` have arrived. True if `rnr_retry` is exceeded.
     pub(super) fn on_rnr(&mut self, sent: Time, number: u64, data_una: u64) -> bool {
         if self.is_new_round(sent) {
-            // The packet refused before has arrived since, even under the same limit.
+            // If the packet refused before has arrived since, the count restarts, even at the same
+            // limit.
             let rnr_rounds = if self.last_rnr_end <= data_una { 0 } else { self.rnr_rounds };
             (self.round_is_counted, self.last_rnr_sent_at) = (true, Some(sent));
             (self.rnr_rounds, self.last_rnr_end) = (rnr_rounds + 1, number + 1);
@@ -122,7 +123,8 @@ impl Credit {
         self.rnr_retry != RNR_RETRY_INFINITE && self.rnr_rounds > u32::from(self.rnr_retry)
     }
 
-    /// Nothing may leave but for this limit, and nothing is in flight (or not, any more).
+    /// Starts the probe timer if only the receive limit prevents sending and nothing is in flight;
+    /// stops it otherwise.
     pub(super) fn set_credit_limited(&mut self, now: Time, is_credit_limited: bool, rtt: &Rtt) {
         self.probe_at = match (is_credit_limited, self.probe_at) {
             (false, _) => None,
@@ -135,12 +137,12 @@ impl Credit {
         };
     }
 
-    /// When [`Credit::handle_timeout`] has something to do.
+    /// The time of the next probe, for [`Credit::handle_timeout`].
     pub(super) fn next(&self) -> Option<Time> {
         self.probe_at
     }
 
-    /// True when it is time to ask.
+    /// True if a probe is due at `now`.
     pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
         let due = self.probe_at.is_some_and(|at| at <= now);
         if due {
@@ -156,10 +158,10 @@ impl Credit {
     }
 }
 
-/// Doublings of the wait.
+/// The most doublings of the probe interval.
 const BACKOFF_MAX: u32 = 6;
-/// A limit that moved unheard costs at most this, or the round trip and a half that a question
-/// takes.
+/// The longest probe interval, unless the first interval is longer: the most that a lost ACK with a
+/// new limit costs.
 const PROBE_INTERVAL_MAX: Dur = Dur::from_ms(20);
 
 #[cfg(test)]

@@ -102,8 +102,8 @@ impl Encoder {
         (is_on && data > 0).then_some(BlockRepr { index: 0, data, parity, scheme })
     }
 
-    /// Opens a block: its first packet is being written. `block_header` is the header of a segment
-    /// with all its `bytes` of data, which is solicited or not.
+    /// The first packet of a block is being written. `block_header` is the header of a segment with
+    /// all its `bytes` of data, which is solicited or not.
     pub(super) fn open(
         &mut self,
         block: BlockRepr,

@@ -19,8 +19,8 @@ impl Lost {
         self.queue.push_back(number);
     }
 
-    /// The next number that `may_send` lets leave, and its contents. `lookup` returns the contents
-    /// of a number, or none if it is no longer lost: then it is dropped.
+    /// The next number that `may_send` leave, and what it carries. `lookup` says what a number
+    /// carries, or that it is not lost any more: then it is forgotten.
     #[inline]
     pub(super) fn next<T>(
         &mut self,

@@ -3,24 +3,25 @@
 use super::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
-/// The margin added to the probe timeout and the RTO once the peer's host has been late: a host
-/// whose worker sleeps, or shares its core, does not process a packet at once, and neither srtt nor
-/// rttvar predicts that.
+/// The margin added to the TLP timeout and the RTO after a spurious TLP. A host whose worker
+/// sleeps, or shares its core, delays ACKs, and neither srtt nor rttvar predicts that.
 ///
-/// A probe was spurious if the ACK of the original was on its way. That is proven in two ways: the
-/// ACK echoes a transmission before the probe; or it counts both, original and probe, among the
-/// received packets and is late itself, as it is after a late host has found both at once. A prompt
-/// one that counts both says that an earlier ACK was lost: that probe was needed. The count is what
-/// the DSACK of RFC 8985 7.4.2 is, which widens the reordering window in the same way.
+/// A TLP was spurious if the original had arrived and its ACK was only late. There are two proofs:
+/// - The ACK echoes a transmission before the TLP.
+/// - The ACK's received-packet count includes original and TLP, and the ACK is late itself: a late
+///   host has processed both at once. A prompt ACK that counts both proves that an earlier ACK was
+///   lost, so that TLP was needed.
+///
+/// The count has the role of the DSACK in RFC 8985 7.4.2, which widens the reordering window.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeMargin {
     margin: Dur,
-    /// The last probe, until it is known whether it was needed.
+    /// The last TLP, until it is known whether it was spurious.
     probe: Option<OutstandingProbe>,
-    /// Copies of acknowledged packets, which the stream does not count.
+    /// Copies of acknowledged packets, which [`super::sent::Sent`] does not count as transmissions.
     extra_copies: u32,
-    /// Transmissions less packets received, when nothing was in flight last: the losses so far, up
-    /// to a constant.
+    /// Transmissions less packets received when nothing was in flight last: all losses so far,
+    /// plus a constant.
     lost: Option<u32>,
 }
 
@@ -31,42 +32,42 @@ struct OutstandingProbe {
     at: Time,
 }
 
-/// What an ACK says of transmissions.
+/// The transmission counts at an ACK.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrivals {
-    /// When the transmission was sent that it echoes.
+    /// The send time of the echoed transmission.
     pub(crate) echo: Time,
-    /// Transmissions so far, but for a constant, modulo 2^32.
+    /// Transmissions so far plus a constant, modulo 2^32.
     pub(crate) transmissions: u32,
     /// Packets that the peer has received, duplicates included, modulo 2^32.
     pub(crate) received: u32,
-    /// It acknowledges something, and nothing is in flight after it.
+    /// The ACK acknowledges a packet, and nothing is in flight after it.
     pub(crate) is_last: bool,
 }
 
 impl ProbeMargin {
-    /// What is added to both timeouts; at most [`MARGIN_MAX`].
+    /// The margin of both timeouts; at most [`MARGIN_MAX`].
     #[inline]
     pub(crate) fn get(&self) -> Dur {
         self.margin
     }
 
-    /// A probe is sent at `now`; the newest transmission before it left at `original_at`.
+    /// A TLP is sent at `now`; the newest transmission before it was at `original_at`.
     pub(crate) fn on_probe(&mut self, now: Time, original_at: Time) {
         self.probe = Some(OutstandingProbe { original_at, at: now });
     }
 
-    /// The probe is not sent after all.
+    /// The TLP is not sent.
     pub(crate) fn cancel(&mut self) {
         self.probe = None;
     }
 
-    /// A copy of an acknowledged packet left.
+    /// A copy of an acknowledged packet was sent.
     pub(crate) fn on_extra_copy(&mut self) {
         self.extra_copies = self.extra_copies.wrapping_add(1);
     }
 
-    /// An ACK came at `now`.
+    /// An ACK arrived at `now`.
     #[inline]
     pub(crate) fn on_ack(&mut self, now: Time, rtt: &Rtt, arrivals: &Arrivals) {
         if self.margin > Dur::ZERO {
@@ -82,7 +83,8 @@ impl ProbeMargin {
         }
     }
 
-    /// Whether the last probe was spurious, if the ACK is of it or of its original.
+    /// Widens the margin if the ACK proves that the last TLP was spurious. An ACK of an earlier
+    /// packet leaves the question open.
     fn on_probe_acked(&mut self, now: Time, rtt: &Rtt, echo: Time, lost: u32) {
         let (Some(probe), Some(srtt)) = (self.probe, rtt.srtt()) else { return };
         if echo < probe.original_at {
@@ -99,7 +101,7 @@ impl ProbeMargin {
     }
 }
 
-/// Two time slices of Linux's scheduler. What is later than that is not waited for.
+/// Two time slices of Linux's scheduler. Longer delays are not covered.
 const MARGIN_MAX: Dur = Dur::from_ms(8);
 
 /// Each ACK reduces the margin by 1/4096: by half after 2800. The margin is twice the lateness, so

@@ -1,15 +1,15 @@
-//! How much later than others a packet may come before it counts as lost.
+//! RACK's reordering window (`reo_wnd`, RFC 8985 6.2).
 
 use spanwire_base::Dur;
 
-/// How far packets overtake each other: a number of quarters of the smallest round trip, or what
-/// was seen.
+/// The reordering window: a multiple of a quarter of the minimum RTT, or the observed reordering
+/// if that is larger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReorderWindow {
     pub(super) reo_wnd_mult: u64,
-    /// A quarter more than the most by which a packet was late that others had overtaken.
+    /// The largest observed delay of an overtaken packet, and a quarter more.
     max_reordering: Dur,
-    /// Recoveries without a needless retransmission that are left before it shrinks.
+    /// Recoveries without a spurious retransmission before the window shrinks.
     reo_wnd_persist: u32,
 }
 
@@ -20,25 +20,25 @@ impl Default for ReorderWindow {
 }
 
 impl ReorderWindow {
-    /// After how long more than a round trip a packet is lost.
+    /// The reordering window: a packet is lost if it is overdue by more.
     pub(crate) fn reo_wnd(self, min_rtt: Dur, srtt: Dur) -> Dur {
         let by_rtt = (min_rtt * self.reo_wnd_mult / 4).min(srtt);
         by_rtt.max(self.max_reordering.min(REORDERING_MAX.max(srtt * 2)))
     }
 
-    /// A packet that others had overtaken came `by` later than the fastest.
+    /// An overtaken packet arrived `by` later than the minimum RTT.
     pub(crate) fn on_reordering(&mut self, by: Dur) {
         self.max_reordering = self.max_reordering.max(by + by / 4);
         self.reo_wnd_persist = REO_WND_PERSIST;
     }
 
-    /// A retransmission was needless.
+    /// A retransmission was spurious.
     pub(crate) fn widen(&mut self) {
         self.reo_wnd_mult = (self.reo_wnd_mult + 1).min(REO_WND_MULT_MAX);
         self.reo_wnd_persist = REO_WND_PERSIST;
     }
 
-    /// A recovery is over.
+    /// A recovery ended.
     pub(crate) fn on_recovery_end(&mut self) {
         self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
         if self.reo_wnd_persist == 0 {
@@ -47,12 +47,13 @@ impl ReorderWindow {
     }
 }
 
-/// However late a packet was: what is lost must be found before the timeout, which a path of
-/// some round trips has anyway, and one of some microseconds has at its floor.
+/// The limit of observed reordering, unless two round trips are more: losses must be detected
+/// before the RTO expires. The RTO of a path of some microseconds is at its least value, above
+/// this.
 const REORDERING_MAX: Dur = Dur::from_ms(4);
-/// Four round trips: beyond the smoothed one the window does not go anyway.
+/// Four round trips. The window is at most the smoothed RTT in any case.
 const REO_WND_MULT_MAX: u64 = 16;
-/// Recoveries that a wider window outlives (RFC 8985 6.2).
+/// Recoveries for which a wider window persists (RFC 8985 6.2).
 const REO_WND_PERSIST: u32 = 16;
 
 #[cfg(test)]

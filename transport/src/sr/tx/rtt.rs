@@ -1,9 +1,8 @@
-//! How long the way there and back takes.
+//! The round-trip time of a stream.
 
 use spanwire_base::Dur;
 
-/// Smoothed round trip, its variation, and the smallest, of a stream whose acknowledgements echo
-/// timestamps: a sample is as good for a packet that was sent again.
+/// The RTT estimate of a stream. ACKs echo timestamps, so retransmissions give valid samples too.
 ///
 /// # Source
 /// RFC 6298 2 for the smoothing (gains 1/8 and 1/4).
@@ -13,16 +12,16 @@ pub(crate) struct Rtt {
     rttvar: Dur,
     min_rtt: Dur,
     latest_rtt: Dur,
-    /// The longest time that the peer held an acknowledgement back, lately.
+    /// The largest recent `ack_delay`; it decays with each sample.
     max_ack_delay: Dur,
-    /// What follows from these, for every packet to ask.
+    /// The timeouts that follow from these, computed once per sample.
     probe_timeout: Option<Dur>,
     retransmission_timeout: Dur,
 }
 
 impl Rtt {
-    /// Takes a sample: from sending to the acknowledgement's arrival, of which the peer held it
-    /// back for `ack_delay`.
+    /// Adds a sample. `rtt` is from sending to the arrival of the ACK, and includes `ack_delay`,
+    /// the time for which the peer held the ACK.
     pub(crate) fn sample(&mut self, rtt: Dur, ack_delay: Dur) {
         let ack_delay = ack_delay.min(rtt);
         let rtt = Dur::from_ps(rtt.as_ps() - ack_delay.as_ps());
@@ -42,36 +41,35 @@ impl Rtt {
         }
         let srtt = self.srtt.unwrap_or_default();
         self.probe_timeout = Some((srtt * 2 + self.max_ack_delay).max(PROBE_TIMEOUT_MIN));
-        // A way that never varies says nothing of the next acknowledgement: silence is counted from
-        // the last one, and what is waited for may have left a little later.
+        // On a path without variation rttvar approaches zero. The RTO needs a margin all the same:
+        // it counts from the last ACK, and the packet that it covers may have been sent a little
+        // later.
         let margin = (self.rttvar * 4).max(srtt / 4);
         self.retransmission_timeout = srtt + margin + self.max_ack_delay;
     }
 
-    /// The smoothed round trip without what the peer held back; none before the first sample.
+    /// The smoothed RTT without `ack_delay`; none before the first sample.
     pub(crate) fn srtt(&self) -> Option<Dur> {
         self.srtt
     }
 
-    /// The smallest of all; zero before the first sample.
+    /// The smallest sample; zero before the first one.
     pub(crate) fn min_rtt(&self) -> Dur {
         self.min_rtt
     }
 
-    /// The last sample.
+    /// The last sample; zero before the first one.
     pub(crate) fn latest_rtt(&self) -> Dur {
         self.latest_rtt
     }
 
-    /// After how long without an acknowledgement the newest packet is worth sending again; none
-    /// before the first sample.
+    /// The time without an ACK after which a TLP is sent; none before the first sample.
     #[inline]
     pub(crate) fn probe_timeout(&self) -> Option<Dur> {
         self.probe_timeout
     }
 
-    /// After how long everything must be taken for lost, at least `floor`; `unknown` before the
-    /// first sample.
+    /// The RTO, at least `floor`; `unknown` before the first sample.
     #[inline]
     pub(crate) fn retransmission_timeout(&self, floor: Dur, unknown: Dur) -> Dur {
         match self.srtt {
@@ -81,7 +79,8 @@ impl Rtt {
     }
 }
 
-/// Whatever a peer makes of the echo, a probe is not due at once: less than any path and host take.
+/// The least TLP timeout, below the delay of any path and host. An invalid echo must not make a TLP
+/// due at once.
 const PROBE_TIMEOUT_MIN: Dur = Dur::from_us(1);
 
 #[cfg(test)]

@@ -1,33 +1,33 @@
-//! When silence means something: the probe of the tail, and the retransmission timeout.
+//! The tail loss probe (TLP) and the retransmission timeout (RTO).
 
 use super::margin::ProbeMargin;
 use super::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
-/// The timers of a stream that has packets in flight.
+/// The TLP and RTO timers of a stream.
 ///
-/// Loss among packets is found by time as others arrive ([`super::sent`]). Two things are left for
-/// when nothing arrives. After two round trips the newest packet goes out again and asks for an
-/// answer: a lost tail, or a lost acknowledgement of it, costs no more than that. After the
-/// retransmission timeout everything counts as lost, once; the time doubles until something is
-/// heard.
+/// RACK detects other losses as later packets arrive ([`super::sent`]). If no ACK arrives, two
+/// timers apply. After two round trips a TLP retransmits the newest packet with AckReq, so that a
+/// lost tail, or a lost ACK of it, costs no more. After the RTO all packets in flight are presumed
+/// lost, and the RTO doubles until feedback arrives.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    /// Nothing has been heard since; none while nothing is in flight.
+    /// The time of the last feedback, or of the first packet sent after it; none while nothing is
+    /// outstanding.
     idle_since: Option<Time>,
-    /// The newest transmission.
+    /// The time of the newest transmission.
     sent_at: Time,
-    /// A probe may be sent if the newest transmission is not older: never while a probe is
-    /// outstanding, always after the peer was heard.
+    /// A TLP may be sent if the newest transmission is not older than this: never while a TLP is
+    /// outstanding, always after feedback.
     probe_from: Time,
-    /// Probes without knowing a round trip since the last timeout, whatever was heard: what tells
-    /// nothing new gives no round trip either, and must not put the timeout off for ever.
+    /// TLPs before the first RTT sample since the last timeout. Feedback does not reset the count:
+    /// an ACK of nothing new gives no RTT sample, and must not postpone the RTO for ever.
     initial_probes: u32,
-    /// Timeouts in a row.
+    /// Timeouts in a row without feedback.
     rto_count: u32,
-    /// The silence began: what the verdict counts from.
+    /// The start of the outage, before the first timeout in a row.
     outage_since: Time,
-    /// When the last of them was, while it may still turn out needless.
+    /// When the first timeout in a row expired, until feedback shows whether it was spurious.
     first_expiry: Option<Time>,
     rto_min: Dur,
     initial_rto: Dur,
@@ -35,29 +35,29 @@ pub(crate) struct Timers {
     /// forged.
     rto_max: Dur,
     retry_cnt: u32,
-    /// No verdict before so long a silence.
+    /// The retry limit is not reached before an outage of this length.
     min_outage: Dur,
-    /// What spurious probes have added to the timeouts.
+    /// The margin that spurious TLPs add to the timeouts.
     pub(crate) margin: ProbeMargin,
 }
 
-/// What a timer that fired asks for.
+/// The action of an expired timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimerEvent {
-    /// Nothing was due.
+    /// No timer is due.
     Nothing,
-    /// Send the newest packet again, and ask.
+    /// TLP: retransmit the newest packet with AckReq.
     Probe,
-    /// Everything in flight is lost.
+    /// RTO: presume everything in flight lost.
     Timeout,
-    /// The peer is gone: as many timeouts as retries have passed without a word from it, and as
-    /// much time as a peer may be away.
+    /// The retry limit: `retry_cnt` timeouts in a row have expired without feedback, and the outage
+    /// is long enough.
     Exhausted,
 }
 
 impl Timers {
-    /// Timers with a floor for the timeout, the timeout before a round trip is known, how many
-    /// timeouts in a row are still no verdict, and how long a silence.
+    /// Timers with the least RTO, the RTO before the first RTT sample, the timeouts in a row that
+    /// do not reach the retry limit, and the least outage that does.
     pub(crate) fn new(rto_min: Dur, initial_rto: Dur, retry_cnt: u8, min_outage: Dur) -> Self {
         Self {
             idle_since: None,
@@ -76,22 +76,23 @@ impl Timers {
         }
     }
 
-    /// A packet left.
+    /// A packet was sent.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time) {
         self.idle_since.get_or_insert(now);
         self.sent_at = now;
     }
 
-    /// The probe that [`Timers::poll_expired`] returned is not sent, because a packet waits for the
-    /// pacer and elicits an ACK as well. The probe is due again two round trips after that packet.
+    /// Defers the TLP that [`Timers::poll_expired`] returned, because a packet that waits for the
+    /// pacer elicits an ACK as well. The TLP is due two round trips after that packet.
     pub(crate) fn defer_probe(&mut self) {
         self.margin.cancel();
         self.probe_from = self.sent_at + Dur::from_ps(1);
     }
 
-    /// The peer was heard. `echo` is when what it tells of was sent, `in_flight` whether anything
-    /// still is. Returns true when the last timeout was needless: its packets were only slow.
+    /// Feedback arrived: an ACK, or a response if only responses are outstanding. `echo` is the
+    /// send time of the packet that it echoes. True if the last timeout was spurious, because a
+    /// packet sent before it was only delayed.
     pub(crate) fn on_feedback(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
         let is_spurious = self.first_expiry.take().is_some_and(|rto_count| echo < rto_count);
         self.rto_count = 0;
@@ -100,15 +101,14 @@ impl Timers {
         is_spurious
     }
 
-    /// When [`Timers::poll_expired`] has something to do. `oldest` is the time of the oldest
-    /// transmission in flight.
+    /// The time of the next timer. `oldest` is the send time of the oldest packet in flight.
     #[inline]
     pub(crate) fn next(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
         let timeout = self.timeout_at(rtt, oldest)?;
         Some(self.probe_at(rtt).map_or(timeout, |probe| probe.min(timeout)))
     }
 
-    /// What is due at `now`; `oldest` as in [`Timers::next`].
+    /// The timer that is due at `now`; `oldest` as in [`Timers::next`].
     pub(crate) fn poll_expired(
         &mut self,
         now: Time,
@@ -132,38 +132,39 @@ impl Timers {
             self.idle_since = None;
             return TimerEvent::Exhausted;
         }
-        // Only the first of a row can be told needless: what is sent after it muddles the echo.
+        // Only the first timeout in a row can be proven spurious: after it, an echo may be of a
+        // packet sent between timeouts.
         if self.rto_count == 0 {
             self.first_expiry = Some(now);
         }
         self.rto_count += 1;
-        // What is sent now gets a second chance before the next, longer, timeout.
+        // Packets sent now get a TLP before the next, longer RTO.
         (self.probe_from, self.initial_probes) = (Time::ZERO, 0);
         self.idle_since = Some(now);
         TimerEvent::Timeout
     }
 
-    /// The peer is silent: one packet at a time until it is heard.
+    /// A timeout has expired without feedback since: the window is one packet.
     pub(crate) fn is_backed_off(&self) -> bool {
         self.rto_count > 0
     }
 
-    /// How many timeouts there were in a row.
+    /// Timeouts in a row.
     pub(crate) fn rto_count(&self) -> u32 {
         self.rto_count
     }
 
-    /// Nothing left since then, by no fault of the peer: the silence begins now.
+    /// Restarts the RTO: nothing was sent that the peer could acknowledge.
     pub(crate) fn restart(&mut self, now: Time) {
         self.idle_since = self.idle_since.map(|_| now);
     }
 
-    /// Everything has arrived, or the stream has ended.
+    /// Stops both timers: nothing is outstanding, or the stream has ended.
     pub(crate) fn stop(&mut self) {
         self.idle_since = None;
     }
 
-    /// As [`Timers::stop`], and what is sent next begins with all its retries.
+    /// As [`Timers::stop`], and resets the backoff and the retries.
     pub(crate) fn reset(&mut self) {
         (self.idle_since, self.first_expiry) = (None, None);
         (self.rto_count, self.initial_probes, self.probe_from) = (0, 0, Time::ZERO);
@@ -173,9 +174,9 @@ impl Timers {
         let since = self.idle_since?;
         let after = match rtt.probe_timeout() {
             Some(after) if self.sent_at >= self.probe_from => after + self.margin.get(),
-            // Nobody knows how long to wait, and the timeout is long: a first packet that is lost,
-            // or its answer, must not cost all of it each time. A short one is soon over, and what
-            // queues up behind others would be sent again and again.
+            // No RTT sample, and a long RTO: a lost first packet, or its lost ACK, must not cost a
+            // whole RTO each time. If the RTO is short, there is no TLP: a packet that is queued
+            // for long would be retransmitted repeatedly.
             None if self.initial_probes < INITIAL_PROBES_MAX => {
                 let first = Dur::from_ps(self.initial_rto.as_ps() / INITIAL_PROBE_FRACTION);
                 Some(first).filter(|first| *first >= self.rto_min)? * (1 << self.initial_probes)
@@ -185,13 +186,14 @@ impl Timers {
         Some(self.sent_at.max(since) + after)
     }
 
-    /// The RTO counts from the last ACK, but not from before the oldest transmission in flight: all
-    /// earlier ones may have been detected as lost and retransmitted.
+    /// The RTO's expiry: counted from the last feedback, but not from before the oldest packet in
+    /// flight was sent. All packets in flight at the last feedback may have been retransmitted
+    /// since.
     fn timeout_at(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
         let idle_since = self.idle_since?;
         let since = oldest.map_or(idle_since, |oldest| oldest.max(idle_since));
         let after = rtt.retransmission_timeout(self.rto_min, self.initial_rto);
-        // The ACK of the probe may be as late.
+        // The ACK of the TLP may be as late.
         let after = after + self.margin.get();
         if self.rto_count == 0 {
             return Some(since + after.min(self.rto_max));
@@ -201,14 +203,14 @@ impl Timers {
     }
 }
 
-/// Probes for each timeout before a round trip is known, the first after this part of the timeout
-/// and each after twice as long as the last: 1/8, 3/8 and 7/8 of it, unless the eighth is below the
-/// timeout's floor.
+/// TLPs for each timeout before the first RTT sample. The first is due after this fraction of the
+/// RTO, and each interval doubles: at 1/8, 3/8 and 7/8 of it. There is none if 1/8 is below
+/// `rto_min`.
 const INITIAL_PROBES_MAX: u32 = 3;
 const INITIAL_PROBE_FRACTION: u64 = 8;
-/// Doublings of the timeout: 64 times.
+/// The most doublings of the RTO: a factor of 64.
 const BACKOFF_MAX: u32 = 6;
-/// But no more than so many times the timeout before a round trip is known: as RC waits.
+/// The longest RTO, in multiples of the RTO before the first RTT sample, as in RC.
 const RTO_MAX_FACTOR: u64 = 4;
 
 #[cfg(test)]
@@ -269,7 +271,7 @@ mod tests {
     fn poll_expired__a_retransmission_gets_its_own_round_trip() {
         let (mut t, rtt) = timers();
         t.on_sent(at(0));
-        // All of it was found lost, and left again.
+        // All packets were found lost and retransmitted.
         t.on_sent(at(120));
         t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1120)));
@@ -356,7 +358,7 @@ mod tests {
             let due = t.next(&rtt, None).unwrap();
             fired.push(t.poll_expired(due, &rtt, None));
             t.on_sent(due);
-            // Each probe is answered, with nothing new.
+            // Each TLP elicits an ACK of nothing new.
             t.on_feedback(due, at(0), true);
         }
         assert_eq!(

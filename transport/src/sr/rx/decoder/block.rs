@@ -1,4 +1,4 @@
-//! One block: what of it came, and how what did not follows from that.
+//! One FEC block: its received packets, and the recovery of those that were lost.
 
 use crate::payload::Payload;
 use spanwire_base::Time;
@@ -9,37 +9,38 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) first: u64,
-    /// Of its first packet.
+    /// The block header of its first packet.
     pub(super) block: BlockRepr,
-    /// Bit i: packet i came, or was rebuilt.
+    /// Bit i: packet i has arrived, or was recovered before the block was opened once more.
     pub(super) arrived: u64,
-    /// Of these, those that count: not parity that was not kept.
+    /// Bit i: packet i is usable. Unlike `arrived`, without parity that was dropped, and with
+    /// recovered source packets.
     pub(super) usable: u64,
-    /// Data packets whose first transmission is in the sums. A retransmission is not: its payload
-    /// may be another version of memory than the one that parity was computed over.
+    /// Source packets whose first transmission is in the sums. Retransmissions are excluded: their
+    /// payload may be another version of memory than the one that parity was computed over.
     pub(super) in_sums: u64,
     pub(super) sums: Sums,
-    /// What parity says of all of it.
+    /// The whole block as parity packets describe it.
     pub(super) block_segment: Option<BlockSegment>,
-    /// Something has to be done then.
+    /// The block deadline.
     pub(super) deadline: Option<Time>,
-    /// Block NACKs since something of it came.
+    /// Block NACKs since its last arrival.
     pub(super) nacks: u32,
 }
 
 /// The running parity of a block.
 #[derive(Debug)]
 pub(super) enum Sums {
-    /// Nothing has come that has bytes.
+    /// No payload has arrived.
     Empty,
     Rows(Vec<Vec<u8>>),
-    /// Payload was left out of the frames.
+    /// Payload is elided from the frames.
     Elided,
-    /// It is not kept.
+    /// The running parity was dropped.
     Dropped,
 }
 
-/// A block as parity describes it: as one long segment.
+/// A block as parity packets describe it: one long segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockSegment {
     pub(super) header: SrDataRepr,
@@ -48,7 +49,7 @@ pub(super) struct BlockSegment {
     pub(super) longest: u32,
 }
 
-/// A lost segment that was computed.
+/// A recovered segment.
 #[derive(Debug)]
 pub(in crate::sr) struct Segment {
     pub(in crate::sr) number: u64,
@@ -64,7 +65,7 @@ impl Block {
         self.usable & data == data
     }
 
-    /// The data packet `index` is missing.
+    /// The source packet `index` is missing.
     pub(super) fn is_missing(&self, index: u8) -> bool {
         self.usable >> index & 1 == 0
     }
@@ -78,8 +79,8 @@ impl Block {
         data..data + u64::from(self.block.parity)
     }
 
-    /// How the data that are not in the sums follow from the sums, if they do. Some of them may
-    /// have come as retransmissions.
+    /// The recovery of the source packets that are not in the sums, if it is possible. Some of them
+    /// may have arrived as retransmissions.
     pub(super) fn recovery(&self) -> Option<Recovery> {
         let rows = self.usable >> self.block.data;
         if rows == 0 || self.block_segment.is_none() || !self.keeps_parity() {
@@ -90,7 +91,7 @@ impl Block {
         code(&self.block)?.recovery(self.block.data.into(), there, rows).ok()
     }
 
-    /// Takes over what a parity packet says; false if that cannot be.
+    /// Sets the description of the block from a parity packet; false if it is inconsistent.
     pub(super) fn set_block_segment(
         &mut self,
         header: &SrDataRepr,
@@ -119,7 +120,7 @@ impl BlockSegment {
         }
     }
 
-    /// The header of one of its segments, and whether that is solicited.
+    /// The header of one of its segments, and whether the segment is solicited.
     pub(super) fn segment(&self, index: u8, len: u32, data: u8) -> (SrDataRepr, bool) {
         let (is_first, is_last) = (index == 0, index + 1 == data);
         let before = u32::from(index) * self.longest;
@@ -152,7 +153,7 @@ impl Segment {
     }
 }
 
-/// The code of a block; none if this end does not know it.
+/// The code of a block; none if its scheme is unknown.
 pub(super) fn code(block: &BlockRepr) -> Option<Code> {
     let scheme = Scheme::from_id(block.scheme)?;
     Code::new(scheme, block.data.into(), block.parity.into()).ok()

@@ -1,4 +1,4 @@
-//! Running parities, and the memory that they may take.
+//! Running parity of blocks, and its memory limit.
 
 use super::block::{Block, Sums, code};
 use crate::blocks::BlockMemory;
@@ -8,7 +8,7 @@ use spanwire_erasure::{Code, Scheme};
 use spanwire_wire::BlockRepr;
 use std::net::IpAddr;
 
-/// Memory of one queue pair, out of its peer's.
+/// The memory of one queue pair's decoder; it also counts against the limit of its peer.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) peer: IpAddr,
@@ -38,7 +38,7 @@ impl Memory {
         self.spare_lists.pop().unwrap_or_default()
     }
 
-    /// Keeps the memory of a row that is not needed any more.
+    /// Keeps an unused row for reuse.
     pub(super) fn recycle_row(&mut self, mut row: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             row.clear();
@@ -46,15 +46,15 @@ impl Memory {
         }
     }
 
-    /// Keeps the memory of an empty list of rows.
+    /// Keeps an empty list of rows for reuse.
     pub(super) fn recycle_list(&mut self, list: Vec<Vec<u8>>) {
-        debug_assert!(list.is_empty(), "its rows are kept by themselves");
+        debug_assert!(list.is_empty(), "rows are recycled separately");
         if self.spare_lists.len() < SPARE_MAX {
             self.spare_lists.push(list);
         }
     }
 
-    /// Adds a packet to the running parity of its block; false if that is not kept from now on.
+    /// Adds a packet to the running parity of its block; false if the parity must be dropped.
     pub(super) fn add(
         &mut self,
         b: &mut Block,
@@ -83,14 +83,14 @@ impl Memory {
             None => code.add(place.index, bytes, rows),
             Some(row) => {
                 let Some(sum) = rows.get_mut(usize::from(row)) else { return false };
-                // A sum is its own parity: P of a block of one.
+                // The sum of a row and a parity packet: P of a block with one source packet.
                 one().add(0, bytes, std::slice::from_mut(sum));
             }
         }
         true
     }
 
-    /// Makes all rows at least `len` long; false if there is no memory for that.
+    /// Extends all rows to at least `len` bytes; false if a memory limit prevents it.
     pub(super) fn grow_rows(
         &mut self,
         b: &mut Block,
@@ -117,7 +117,7 @@ impl Memory {
         true
     }
 
-    /// Keeps no running parity of this block from now on.
+    /// Drops the running parity of a block.
     pub(super) fn drop_sums(&mut self, b: &mut Block, memory: &mut BlockMemory) {
         let Sums::Rows(mut rows) = std::mem::replace(&mut b.sums, Sums::Dropped) else { return };
         let bytes = u64_from(rows.iter().map(Vec::len).sum());
@@ -128,9 +128,9 @@ impl Memory {
     }
 }
 
-/// The code whose parity is the sum.
+/// The code whose parity is the sum of its inputs.
 fn one() -> Code {
-    Code::new(Scheme::PQ, 1, 1).expect("one data packet and P")
+    Code::new(Scheme::PQ, 1, 1).expect("one source packet and P")
 }
 
 /// The most spare rows, and the most spare lists.

@@ -1,5 +1,5 @@
-//! The open blocks, indexed by first number and by deadline. A peer decides their number and their
-//! order, so both indexes cost O(log n).
+//! The open blocks, indexed by first number and by deadline. Both indexes cost O(log n), because
+//! the peer determines the number and the order of blocks.
 
 use super::block::Block;
 use crate::timer::Timers;
@@ -7,22 +7,22 @@ use spanwire_base::{Time, u32_from};
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
-/// An open block's slot.
+/// The slot of an open block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Slot(u32);
 
-/// Open blocks.
+/// The open blocks of a decoder.
 #[derive(Debug, Default)]
 pub(super) struct OpenBlocks {
     /// Slots by first number.
     by_first: BTreeMap<u64, Slot>,
-    /// By slot. A closed block stays until its slot is reused.
+    /// Blocks by slot. A closed block stays until its slot is reused.
     blocks: Vec<Block>,
     /// Slots of closed blocks.
     free: Vec<Slot>,
-    /// Deadlines. A postponed one fires at its old time, and is armed anew then.
+    /// Deadline timers. The timer of a postponed deadline fires at the old time and is rearmed.
     timers: Timers,
-    /// Timers that have fired.
+    /// Timers fired, in tests.
     #[cfg(test)]
     pub(super) expirations: u64,
 }
@@ -41,7 +41,7 @@ impl OpenBlocks {
         self.by_first.get(&first).copied()
     }
 
-    /// Adds a block; none with its first number is open.
+    /// Adds a block. No block with the same first number may be open.
     pub(super) fn insert(&mut self, block: Block) -> Slot {
         let first = block.first;
         let slot = match self.free.pop() {
@@ -69,7 +69,7 @@ impl OpenBlocks {
 
     #[cfg(test)]
     pub(super) fn oldest(&self) -> &Block {
-        &self[self.any().expect("one is open")]
+        &self[self.any().expect("a block is open")]
     }
 
     /// Any of them.
@@ -85,13 +85,13 @@ impl OpenBlocks {
         }
     }
 
-    /// None is due before this.
+    /// A lower bound of all deadlines.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// A block whose deadline has expired at `now`. The caller arms it anew or closes it.
+    /// A block whose deadline has expired at `now`. The caller rearms or closes it.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<Slot> {
         while let Some(key) = self.timers.pop_due(now) {
             #[cfg(test)]

@@ -9,8 +9,8 @@ fn at(us: u64) -> Time {
     Time::from_ns(us * 1000)
 }
 
-/// A block of data and parity packets with real payload, by PQ, of segments of 100 bytes and a last
-/// one of 40.
+/// A block of data and parity packets with real payload, by PQ, in segments of 100 bytes; the last
+/// segment has 40.
 struct Requester {
     place: BlockRepr,
     data: Vec<Vec<u8>>,
@@ -120,14 +120,14 @@ fn overdue__reports_a_nack_then_recovery_then_settled() {
     assert_eq!(r.overdue(due, &mut memory), None);
     let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b10_0011_0111 };
     assert_eq!(r.reports().as_slice(), [nack]);
-    assert!(r.next_deadline().unwrap() > due, "it is said again");
-    // Two of the three come, and the third is computed.
+    assert!(r.next_deadline().unwrap() > due, "another NACK follows");
+    // Two of the three arrive, and the third is recovered.
     assert_eq!(s.send(&mut r, &mut memory, 3), BlockState::Incomplete);
     assert_eq!(s.send(&mut r, &mut memory, 7), BlockState::Recoverable);
     assert_eq!(r.recover(FIRST).len(), 1);
     assert_eq!(r.on_recovered(FIRST, &mut memory), FIRST + 8..FIRST + 10);
     let rebuilt = BlockReport { word: BlockWord::Rebuilt, bits: 1 << 6, ..nack };
-    assert_eq!(r.reports().as_slice(), [nack, rebuilt], "each twice");
+    assert_eq!(r.reports().as_slice(), [nack, rebuilt], "in two ACKs each");
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
     assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Settle(FIRST + 8..FIRST + 10)));
     let settled = BlockReport { word: BlockWord::Settled, bits: 0b1_0100_0000, ..nack };
@@ -155,7 +155,10 @@ fn on_packet__after_a_nack_shortens_the_deadline() {
         let due = r.next_deadline().unwrap();
         nacks += u32::from(r.overdue(due, &mut none) == Some(Overdue::Nack));
     }
-    assert!(r.open.oldest().deadline.unwrap() > at(50_000), "an answer takes its time");
+    assert!(
+        r.open.oldest().deadline.unwrap() > at(50_000),
+        "the deadline covers the round trip of the NACK"
+    );
     send(&mut r, 5, 30_000);
     assert!(r.overdue(at(30_010), &mut none).is_none());
     let due = r.open.oldest().deadline.unwrap().since(at(30_010));
@@ -173,7 +176,11 @@ fn on_duplicate__a_late_source_packet_is_not_settled() {
     r.on_duplicate(FIRST, &BlockRepr { index: 0, ..s.place });
     assert_eq!(s.send(&mut r, &mut memory, 9), BlockState::Complete(FIRST + 8..FIRST + 10));
     let words: Vec<BlockWord> = r.reports().as_slice().iter().map(|report| report.word).collect();
-    assert_eq!((words, r.open.len()), (vec![BlockWord::Rebuilt], 0), "all of it has come");
+    assert_eq!(
+        (words, r.open.len()),
+        (vec![BlockWord::Rebuilt], 0),
+        "all its packets have arrived"
+    );
 }
 
 #[test]
@@ -193,7 +200,7 @@ fn overdue__limits_the_nacks_of_a_block() {
     assert_eq!(r.next_deadline(), None);
     assert_eq!(events.len(), 8);
     s.send(&mut r, &mut memory, 1);
-    assert!(r.next_deadline().is_some(), "something of it came");
+    assert!(r.next_deadline().is_some(), "a packet of it has arrived");
 }
 
 #[test]
@@ -240,7 +247,7 @@ fn on_packet__inconsistent_parity_is_dropped() {
     assert_eq!((r.open.oldest().arrived, r.take_counters().uncoded), (1, 1));
 }
 
-/// Parity that was kept counts for nothing once its sums are gone.
+/// Parity packets are not usable after the sums of their block are dropped.
 #[test]
 fn on_packet__dropped_sums_make_parity_unusable() {
     let s = Requester::new(8, 2);
@@ -287,7 +294,7 @@ fn on_packet__an_unknown_scheme_keeps_no_parity() {
     assert_eq!(r.take_counters().uncoded, 1);
 }
 
-/// A receive request may be missing for the last segment only: those before it are there.
+/// If a receive request is missing for the last segment only, the segments before it are placed.
 #[test]
 fn on_rejected__placed_segments_are_not_nacked() {
     let s = Requester::new(4, 2);
@@ -307,7 +314,8 @@ fn on_rejected__placed_segments_are_not_nacked() {
     }
 }
 
-/// Parity that comes when its block is forgotten makes up for nothing that has arrived.
+/// If parity arrives after its block was closed, source packets that have arrived are not
+/// recovered.
 #[test]
 fn on_packet__counts_arrivals_before_the_block_was_opened() {
     let s = Requester::new(2, 2);
@@ -330,11 +338,11 @@ fn on_packet__counts_arrivals_before_the_block_was_opened() {
     }
 }
 
-/// In which order blocks begin.
+/// A name and the order in which blocks begin.
 type Order = (&'static str, fn(u64) -> u64);
 
-/// As many blocks as there may be, begun in any order and all due at once, cost no more looks than
-/// there are of them: each says once that it is short, and is looked at once for that.
+/// With the most open blocks, begun in any order and due at once, each deadline timer fires once
+/// per block NACK.
 #[test]
 fn overdue__each_of_many_blocks_expires_once() {
     const BLOCKS: u64 = 4096;
@@ -364,7 +372,11 @@ fn overdue__each_of_many_blocks_expires_once() {
                 short += 1;
             }
             assert_eq!(short, BLOCKS, "{name}");
-            assert!(r.open.expirations <= round * BLOCKS, "{name}: {} looks", r.open.expirations);
+            assert!(
+                r.open.expirations <= round * BLOCKS,
+                "{name}: {} expirations",
+                r.open.expirations
+            );
         }
         assert_eq!(r.next_deadline(), None, "{name}: no block NACK is due any more");
         r.clear(&mut memory);
@@ -372,7 +384,7 @@ fn overdue__each_of_many_blocks_expires_once() {
     }
 }
 
-/// A block that is put off is looked at when its time was, and not before it is now.
+/// The timer of a postponed deadline fires at the old time, and reports the block at the new time.
 #[test]
 fn overdue__a_postponed_deadline_expires_at_its_new_time() {
     let s = Requester::new(8, 2);
