@@ -92,7 +92,7 @@ impl Engine {
         match self {
             Self::Unconnected => false,
             Self::Rc(rc) => rc.owes_control(),
-            Self::Sr(sr) => sr.owes_ack(qp.state),
+            Self::Sr(sr) => sr.is_ack_due(qp.state),
         }
     }
 

@@ -73,7 +73,7 @@ impl Tx {
         let found = *self.sent.counters();
         counters.presumed_lost_packets += found.presumed_lost - before.presumed_lost;
         counters.spurious_lost_packets += found.spurious_lost - before.spurious_lost;
-        counters.spurious_retransmits += found.spurious - before.spurious;
+        counters.spurious_retransmits += found.spurious_retransmits - before.spurious_retransmits;
         if !self.waits_for_peer() || self.is_only_credit_limited() {
             self.timers.stop();
         }

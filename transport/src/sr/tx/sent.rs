@@ -64,7 +64,7 @@ pub(crate) struct SentCounters {
     /// Packets presumed lost that arrived, as far as ACKs prove it.
     pub(crate) spurious_lost: u64,
     /// Of `spurious_lost`, packets that had been retransmitted: spurious retransmissions.
-    pub(crate) spurious: u64,
+    pub(crate) spurious_retransmits: u64,
 }
 
 impl<T: Copy> Sent<T> {

@@ -70,16 +70,22 @@ impl Tx {
         match &planned.contents {
             Contents::Request(segment) => {
                 let bytes = of(self.requester.remaining_data(segment));
-                let whole = Segment { len: bytes, ..*segment };
-                let solicited = self.requester.is_solicited(&whole);
-                if let Some(header) = self.requester.header(&whole, psn) {
+                let block_segment = Segment { len: bytes, ..*segment };
+                let solicited = self.requester.is_solicited(&block_segment);
+                if let Some(header) = self.requester.header(&block_segment, psn) {
                     encoder.open(block, (header, solicited), bytes, (false, segment_bytes));
                 }
             }
             Contents::Read(segment) => {
                 let bytes = of(segment.left);
-                let whole = ReadSegment { len: bytes, last: bytes == segment.left, ..*segment };
-                encoder.open(block, (whole.header(psn), false), bytes, (true, segment_bytes));
+                let block_segment =
+                    ReadSegment { len: bytes, last: bytes == segment.left, ..*segment };
+                encoder.open(
+                    block,
+                    (block_segment.header(psn), false),
+                    bytes,
+                    (true, segment_bytes),
+                );
             }
             Contents::Atomic { .. } | Contents::Parity => {}
         }

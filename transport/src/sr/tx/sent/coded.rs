@@ -335,7 +335,7 @@ mod tests {
         s.on_ack(&AckInfo { echo: at(5), ..info(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
         assert_eq!(retransmit_all(&mut s), [3]);
         s.on_ack(&AckInfo { echo: at(3), ..info(&[word(&[3])], 3, &[]) }).unwrap();
-        assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (1, 1));
+        assert_eq!((s.counters().spurious_retransmits, s.reorder.reo_wnd_mult), (1, 1));
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl<T: Copy> Sent<T> {
             _ => info.latest_ackable < entry.sent_at,
         };
         self.counters.spurious_lost += u64::from(is_first);
-        self.counters.spurious += u64::from(is_first && was == State::InFlight);
+        self.counters.spurious_retransmits += u64::from(is_first && was == State::InFlight);
     }
 
     /// Queues a rejected packet for retransmission, whatever parity could recover, and without a

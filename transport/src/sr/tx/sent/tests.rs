@@ -51,8 +51,8 @@ fn on_ack__counts_each_arrival_once() {
     let words = [word(&[5, 7])];
     let first = s.on_ack(&info(3, &words, 7, 7)).unwrap();
     assert_eq!((first.pkts, first.bytes, s.in_flight_pkts()), (5, 500, 5));
-    let again = s.on_ack(&info(3, &words, 7, 7)).unwrap();
-    assert_eq!((again.pkts, s.in_flight_bytes()), (0, 500));
+    let repeated = s.on_ack(&info(3, &words, 7, 7)).unwrap();
+    assert_eq!((repeated.pkts, s.in_flight_bytes()), (0, 500));
     let rest = s.on_ack(&info(10, &[], 9, 9)).unwrap();
     assert_eq!((rest.pkts, s.is_empty()), (5, true));
     assert_eq!(wrap(s.una()), 10);
@@ -142,7 +142,7 @@ fn on_echo__a_spurious_retransmission_widens_reo_wnd() {
     // The first transmission of 0, sent at 0 us, was only reordered.
     let acked = s.on_ack(&info(4, &[], 0, 0)).unwrap();
     assert!(acked.is_reordered);
-    assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (1, 2));
+    assert_eq!((s.counters().spurious_retransmits, s.reorder.reo_wnd_mult), (1, 2));
     for left in (0..16).rev() {
         s.on_recovery_end();
         assert_eq!(s.reorder.reo_wnd_mult, if left == 0 { 1 } else { 2 });
@@ -163,7 +163,7 @@ fn on_echo__an_original_after_its_copy_is_reordered() {
         assert_eq!((copy.is_reordered, copy.is_duplicate), (false, false));
         let first = s.on_ack(&info(next, &[], 0, 0)).unwrap();
         assert_eq!((first.is_reordered, first.is_duplicate, first.pkts), (true, true, 0));
-        assert_eq!(s.counters().spurious, 0, "by its echo it may be a duplicate");
+        assert_eq!(s.counters().spurious_retransmits, 0, "by its echo it may be a duplicate");
     }
 }
 
@@ -173,7 +173,7 @@ fn on_echo__a_probe_is_not_a_loss() {
     let (number, _) = s.newest().unwrap();
     s.on_retransmitted(at(300), number, 0);
     s.on_ack(&info(10, &[], 9, 9)).unwrap();
-    assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (0, 1));
+    assert_eq!((s.counters().spurious_retransmits, s.reorder.reo_wnd_mult), (0, 1));
 }
 
 #[test]
@@ -274,8 +274,8 @@ proptest! {
         let mut silent = 0;
         for _ in 0..20_000 {
             now += Dur::from_us(1);
-            let again = sent.next_lost(|_| true);
-            let number = match again {
+            let lost = sent.next_lost(|_| true);
+            let number = match lost {
                 Some((number, contents)) => {
                     prop_assert_eq!(base + contents, number);
                     sent.on_retransmitted(now, number, 0);
