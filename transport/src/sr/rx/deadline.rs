@@ -50,7 +50,7 @@ impl ArrivalTiming {
                 period.spread = period.spread.max(excess_delay);
             }
             _ => {
-                self.last_period = self.period.replace(Period { since: now, spread: excess_delay })
+                self.last_period = self.period.replace(Period { since: now, spread: excess_delay });
             }
         }
         excess_delay

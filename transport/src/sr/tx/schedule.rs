@@ -118,7 +118,7 @@ impl Tx {
         match planned.kind {
             TransmissionKind::Probe => self.timers.margin.on_extra_copy(),
             TransmissionKind::Retransmission => {
-                self.sent.on_retransmitted(now, planned.number, path)
+                self.sent.on_retransmitted(now, planned.number, path);
             }
             TransmissionKind::First => {
                 self.sent.push(now, planned.contents, bytes, planned.position, path);

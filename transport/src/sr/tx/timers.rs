@@ -91,8 +91,8 @@ impl Timers {
     }
 
     /// Feedback arrived: an ACK, or a response if only responses are outstanding. `echo` is the
-    /// send time of the packet that it echoes. True if the last timeout was spurious, because a
-    /// packet sent before it was only delayed.
+    /// send time of the packet that it echoes; `in_flight` is false if nothing is outstanding. True
+    /// if the last timeout was spurious, because a packet sent before it was only delayed.
     pub(crate) fn on_feedback(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
         let is_spurious = self.first_expiry.take().is_some_and(|rto_count| echo < rto_count);
         self.rto_count = 0;
