@@ -67,7 +67,7 @@ impl NewlyLost {
 /// An event of packets sent by one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PathEvent {
-    /// The path, as given to [`Sent::push`].
+    /// The path, as given to [`super::Sent::push`].
     pub(crate) path: u16,
     pub(crate) pkts: u32,
     pub(crate) bytes: u64,
