@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -490,6 +490,15 @@ fn shown(lab: &SwitchLab, port: usize, is_so: impl Fn(&Value) -> bool) -> Value 
     }
 }
 
+/// Sets its flag when it is dropped.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn switch__a_port_fails_with_its_interface_and_recovers_with_it() {
     let Some(lab) = SwitchLab::new("[port.a]\n[port.b]\n[port.c]\n") else { return };
@@ -508,8 +517,10 @@ fn switch__a_port_fails_with_its_interface_and_recovers_with_it() {
 
     // Continuous traffic between the other two, with a reply to every datagram.
     let netlink = |host| Netlink::open_in(&lab.ns(host)).expect("privileged");
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        // A failed assertion ends the traffic too.
+        let stops = StopOnDrop(&stop);
         let traffic = scope.spawn(|| {
             let mut count = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -534,15 +545,20 @@ fn switch__a_port_fails_with_its_interface_and_recovers_with_it() {
             let text = run_here(&["switch", "ctl", "--lab", &lab.name, "show"]).stdout;
             assert!(text.contains("c (gone)") && text.contains("drop_gone"), "{text}");
 
-            let (host, switch) = (lab.ns("c"), lab.ns("switch"));
-            let (a, b) = (VethEnd { ns: &host, name: "sw0" }, VethEnd { ns: &switch, name: "c" });
+            let host = lab.ns("c");
+            let (a, b) = (VethEnd { ns: &host, name: "sw0" }, VethEnd { ns: &host, name: "c" });
             VethSpec { a, b, mtu: 1500, queues: 1 }.create().expect("privileged");
+            // Like lab up: a veth has no hardware to complete a checksum. This comes before the
+            // switch attaches to the other end: the driver changes no offload after that.
+            let ethtool = Ethtool::open_in(&host).expect("privileged");
+            ethtool.set_offloads("sw0", &Offloads::OFF).expect("privileged");
+            let pid = lab.up["switch"]["pid"].to_string();
+            let to_switch = ["link", "set", "c", "netns", &pid];
+            let moved = host.run(|| Command::new("ip").args(to_switch).status());
+            assert!(moved.expect("privileged").expect("iproute2 is there").success());
             netlink("switch").set_up("c").expect("privileged");
             let mut at_c = netlink("c");
             at_c.set_up("sw0").expect("privileged");
-            // Like lab up: a veth has no hardware to complete a checksum.
-            let ethtool = Ethtool::open_in(&host).expect("privileged");
-            ethtool.set_offloads("sw0", &Offloads::OFF).expect("privileged");
             for (address, bits) in [(c4, 24), (c6, 64)] {
                 let prefix = IpPrefix::new(address, bits).expect("a prefix");
                 at_c.add_address("sw0", prefix).expect("privileged");
@@ -554,7 +570,7 @@ fn switch__a_port_fails_with_its_interface_and_recovers_with_it() {
                 assert!(Instant::now() < deadline, "no frame arrives from c");
             }
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         let count = traffic.join().expect("a and b were not affected");
         assert!(count > 0, "no traffic");
     });

@@ -92,7 +92,7 @@ impl Engine {
         match self {
             Self::Unconnected => false,
             Self::Rc(rc) => rc.is_control_due(),
-            Self::Sr(sr) => sr.owes_ack(qp.state),
+            Self::Sr(sr) => sr.is_ack_due(qp.state),
         }
     }
 

@@ -135,7 +135,7 @@ impl Sr {
 
     /// An ACK is due and may be sent. A refusal waits for the responses to all earlier requests.
     #[inline]
-    pub(crate) fn owes_ack(&self, state: QpState) -> bool {
+    pub(crate) fn is_ack_due(&self, state: QpState) -> bool {
         let responses_first =
             state == QpState::Err && self.rx.is_peer_valid() && self.tx.responding() > 0;
         self.rx.ack.is_due() && !responses_first

@@ -32,7 +32,7 @@ impl Sr {
                 self.fail_message(qp, message, status, sh);
             }
             Some((None, _)) => {
-                // The peer cannot retransmit a response that has arrived here: its ACK was lost.
+                // The peer cannot retransmit a response that has arrived: its ACK was lost.
                 self.rx.ack.request_ack_limited(now, self.tx.ack_delay());
                 self.finish_requests(qp, None, sh);
             }

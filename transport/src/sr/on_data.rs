@@ -140,7 +140,7 @@ impl Sr {
                     sh.counters.rx_atomic_requests += 1;
                 }
                 InOrderAction::Refused(code) => {
-                    self.refuse_message(qp, wrap(number), code, None, sh)
+                    self.refuse_message(qp, wrap(number), code, None, sh);
                 }
                 InOrderAction::Deliver(message) => {
                     sh.counters.rx_messages += 1;

@@ -43,7 +43,7 @@ impl Sr {
                 room_pkts: room.pkts,
             };
             let failed = qp.state == QpState::Err && self.rx.is_peer_valid();
-            let refusal_waits = self.rx.ack.is_due() && !self.owes_ack(qp.state);
+            let refusal_pending = self.rx.ack.is_due() && !self.is_ack_due(qp.state);
             let choice = match limits.sends_requests || failed {
                 true => self.tx.choose(now, &limits, qp.flow.as_deref_mut()),
                 false => Choice::Idle,
@@ -56,7 +56,7 @@ impl Sr {
                 }
                 // Earlier responses cannot be sent before the peer acknowledges. The refusal does
                 // not wait for them: its ACK also acknowledges the peer's packets.
-                Choice::Idle if refusal_waits => return self.send_ack(qp, now, frame, sh),
+                Choice::Idle if refusal_pending => return self.send_ack(qp, now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
                 Choice::Paced(at) => return Transmit::Paced(at),
@@ -208,14 +208,14 @@ fn write_data(
     let path = qp.path.as_ref().ok_or(NotWritten::NoRoom)?;
     let (template, header_len) = (path.template(), header.header_len());
     let (len, elide) = payload;
-    let whole = header_len + len as usize;
+    let total_len = header_len + len as usize;
     let no_room = |_| NotWritten::NoRoom;
     let ext = &ExtHeaders::NONE;
     let (at, elided) = match elide && len > 0 {
-        true => template.emit_elided(bth, ext, whole, header_len, frame).map_err(no_room)?,
-        false => (template.emit(bth, ext, whole, frame).map_err(no_room)?, 0),
+        true => template.emit_elided(bth, ext, total_len, header_len, frame).map_err(no_room)?,
+        false => (template.emit(bth, ext, total_len, frame).map_err(no_room)?, 0),
     };
-    let pad = if elided > 0 { 0 } else { whole.wrapping_neg() % 4 };
+    let pad = if elided > 0 { 0 } else { total_len.wrapping_neg() % 4 };
     let icrc_at = at.end + pad;
     let (head, data) = frame[at].split_at_mut(header_len);
     header.emit(head).map_err(no_room)?;

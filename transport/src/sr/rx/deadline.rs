@@ -50,7 +50,7 @@ impl ArrivalTiming {
                 period.spread = period.spread.max(excess_delay);
             }
             _ => {
-                self.last_period = self.period.replace(Period { since: now, spread: excess_delay })
+                self.last_period = self.period.replace(Period { since: now, spread: excess_delay });
             }
         }
         excess_delay
@@ -62,7 +62,7 @@ impl ArrivalTiming {
             let ahead_ps = u64::try_from(latest.sent_ps.wrapping_sub(sent_ps).cast_signed()).ok();
             let behind = now.since(latest.at);
             // Ignore a latest packet that is old. Otherwise, after the sender's clock is set back,
-            // every packet would be compared with it for ever.
+            // every packet would be compared with it indefinitely.
             ahead_ps
                 .filter(|ahead| *ahead > 0 && behind < PERIOD)
                 .map(|ps| behind + Dur::from_ps(ps))

@@ -356,9 +356,9 @@ impl Decoder {
 }
 
 /// The recovered segment `index` of a block.
-fn segment(b: &Block, whole: &BlockSegment, index: u8, bytes: Option<Vec<u8>>) -> Segment {
-    let (number, len) = (b.first + u64::from(index), whole.len_of(index, b.block.data));
-    let (header, solicited) = whole.segment(index, len, b.block.data);
+fn segment(b: &Block, block_segment: &BlockSegment, index: u8, bytes: Option<Vec<u8>>) -> Segment {
+    let (number, len) = (b.first + u64::from(index), block_segment.len_of(index, b.block.data));
+    let (header, solicited) = block_segment.segment(index, len, b.block.data);
     let header = SrDataRepr { psn: wrap(number), ..header };
     Segment { number, header, solicited, bytes, len }
 }

@@ -346,9 +346,9 @@ mod tests {
         for n in (base + 1..base + 64 * 200).filter(|n| !n.is_multiple_of(64)) {
             r.insert(n);
         }
-        for again in [base + 70, base + 64 * 100 + 1, base + 64 * 60 + 5] {
-            r.on_duplicate(wrap(again));
-            assert!(numbers(&r.words(), base).contains(&again));
+        for duplicate in [base + 70, base + 64 * 100 + 1, base + 64 * 60 + 5] {
+            r.on_duplicate(wrap(duplicate));
+            assert!(numbers(&r.words(), base).contains(&duplicate));
         }
         r.on_duplicate(wrap(base));
         assert_eq!(r.newest, base + 64 * 60 + 5, "it has not arrived");
@@ -395,10 +395,10 @@ mod tests {
             let mut r = Received::new(first, 400);
             let base = r.next();
             let (mut arrived, mut skipped) = (BTreeSet::new(), BTreeSet::new());
-            for (ahead, len, what) in steps {
+            for (ahead, len, step) in steps {
                 // Runs do not overlap, as blocks do not.
                 let run = base + ahead / 8 * 8..base + ahead / 8 * 8 + len;
-                match (what, r.classify(wrap(base + ahead))) {
+                match (step, r.classify(wrap(base + ahead))) {
                     (0, _) if !skipped.contains(&run.start) => {
                         r.skip(run.clone());
                         skipped.extend(run);

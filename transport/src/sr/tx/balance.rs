@@ -1,5 +1,5 @@
-//! The path of each packet, chosen by the load balancer, and the reports that the balancer gets of
-//! acknowledgements and losses.
+//! The path of each packet, selected by the load balancer, and the reports of ACKs and losses to
+//! the balancer.
 
 use super::Tx;
 use super::paths::Echo;
@@ -10,7 +10,7 @@ use spanwire_base::Time;
 use spanwire_loadbalance::{Entropy, LossKind, Outgoing, PathLoss};
 
 impl Tx {
-    /// The source port of the packet that leaves now; none without a load balancer.
+    /// The source port of the packet to send; none without a load balancer.
     #[inline]
     pub(in crate::sr) fn pick_path(
         &mut self,
@@ -36,7 +36,7 @@ impl Tx {
         Some(picked.entropy.port())
     }
 
-    /// Tells the balancer what has become of packets: what arrived first.
+    /// Reports path events to the balancer: arrivals first, then losses.
     #[inline]
     pub(super) fn report_to_balancer(&mut self, now: Time, echo: Option<Echo>, lost_by: LossKind) {
         if self.paths.is_some() {

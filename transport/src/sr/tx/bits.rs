@@ -1,12 +1,12 @@
-//! Which packets of a window have arrived, a word at a time.
+//! A bitmap of the packets of a window, processed by words of 64.
 
 use spanwire_base::{u64_from, usize_from};
 use std::collections::VecDeque;
 
-/// A bit for each number from some number on, to some other. Both only go up.
+/// A bitmap of a range of numbers, both ends of which only grow.
 ///
-/// What a word of an acknowledgement brings that is new costs one operation, however much of it was
-/// told before.
+/// Finding the new bits of a SACK word costs one operation, however many of its bits were reported
+/// before.
 #[derive(Debug)]
 pub(crate) struct Bits {
     /// The number of the first bit of the first word, a multiple of 64.
@@ -15,12 +15,12 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// No bits, the next of which is that of the number `first`.
+    /// An empty bitmap that starts with the number `first`.
     pub(crate) fn new(first: u64) -> Self {
         Self { base: first / 64 * 64, words: VecDeque::new() }
     }
 
-    /// Makes room for `number`.
+    /// Extends the range to `number`.
     #[inline]
     pub(crate) fn extend_to(&mut self, number: u64) {
         while self.base + u64_from(self.words.len()) * 64 <= number {
@@ -28,17 +28,17 @@ impl Bits {
         }
     }
 
-    /// Sets the bit of a number within reach.
+    /// Sets the bit of a number in the range.
     pub(crate) fn set(&mut self, number: u64) {
         if let Some(word) = self.index(number).and_then(|i| self.words.get_mut(i)) {
             *word |= 1 << (number % 64);
         }
     }
 
-    /// Those of the 64 bits from `base`, a multiple of 64, on that are not set here. What was
-    /// forgotten counts as set.
+    /// Those of the 64 bits from `base` on that are not set in the bitmap. `base` is a multiple of
+    /// 64; bits below the range count as set.
     pub(crate) fn new_bits(&self, base: u64, bits: u64) -> u64 {
-        debug_assert!(base.is_multiple_of(64), "a whole word");
+        debug_assert!(base.is_multiple_of(64), "base begins a word");
         match self.index(base) {
             Some(i) => bits & !self.words.get(i).copied().unwrap_or(0),
             None => 0,
@@ -57,7 +57,7 @@ impl Bits {
         })
     }
 
-    /// Forgets whole words below `number`.
+    /// Drops whole words below `number`.
     pub(crate) fn forget_below(&mut self, number: u64) {
         while self.base + 64 <= number && self.words.pop_front().is_some() {
             self.base += 64;
@@ -69,7 +69,7 @@ impl Bits {
     }
 }
 
-/// The numbers from `base` on whose bits are set, in order.
+/// The numbers of the set bits of a word whose first bit is `base`, in order.
 pub(crate) fn numbers(base: u64, mut bits: u64) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || {
         let bit = bits.trailing_zeros();

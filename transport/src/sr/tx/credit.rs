@@ -181,11 +181,11 @@ mod tests {
         c.on_limit(3, 9);
         assert_eq!(c.receive_limit(), Some(5));
         c.on_limit(4, 10);
-        assert_eq!(c.receive_limit(), Some(5), "which of two of one time is newer: the larger");
+        assert_eq!(c.receive_limit(), Some(5), "of two limits with one count, the larger is newer");
         c.on_limit(8, 10);
         assert_eq!(c.receive_limit(), Some(8));
         c.on_limit(6, 11);
-        assert_eq!(c.receive_limit(), Some(6), "a shared queue may have less than before");
+        assert_eq!(c.receive_limit(), Some(6), "the limit of an SRQ may shrink");
     }
 
     #[test]
@@ -195,7 +195,11 @@ mod tests {
         c.on_limit(5, 1);
         assert_eq!([5, 3, 9].map(|us| c.extend_checked(at(us))), [None, Some(at(5)), Some(at(5))]);
         c.on_limit(6, 2);
-        assert_eq!(c.extend_checked(at(9)), Some(at(9)), "who had room has it still");
+        assert_eq!(
+            c.extend_checked(at(9)),
+            Some(at(9)),
+            "packets below the old limit are still allowed"
+        );
         c.on_limit(4, 3);
         assert_eq!(c.extend_checked(at(9)), None);
     }
@@ -219,7 +223,7 @@ mod tests {
             c.set_credit_limited(now, true, &rtt);
             let at = c.next().unwrap();
             c.set_credit_limited(at - Dur::from_ns(1), true, &rtt);
-            assert_eq!(c.next(), Some(at), "the wait begins once");
+            assert_eq!(c.next(), Some(at), "the probe timer starts once");
             assert!(!c.handle_timeout(at - Dur::from_ns(1)) && c.handle_timeout(at));
             waits.push(at.since(now).as_us());
             now = at;
@@ -261,8 +265,8 @@ mod tests {
             assert!(!c.is_new_round(at(late)) && !c.on_rnr(at(late), 8, 7), "{late} us");
         }
         c.on_limit(3, 1);
-        assert!(!c.is_new_round(at(5)), "the limit has moved since");
-        assert!(!c.on_rnr(at(1001), 8, 7), "the first for this limit");
+        assert!(!c.is_new_round(at(5)), "the limit has changed since");
+        assert!(!c.on_rnr(at(1001), 8, 7), "the first round at this limit");
         c.set_credit_limited(at(1010), true, &Rtt::default());
         assert!(c.handle_timeout(at(2000)) && c.on_rnr(at(2001), 8, 7));
     }
@@ -273,10 +277,10 @@ mod tests {
         let mut c = credit(1);
         for round in 1..4 {
             let at = at(10_000 * round);
-            assert!(!c.on_rnr(at, round, round), "everything below has arrived");
+            assert!(!c.on_rnr(at, round, round), "all packets below have arrived");
             c.set_credit_limited(at, true, &Rtt::default());
             assert!(c.handle_timeout(at + Dur::from_us(9_999)));
         }
-        assert!(c.on_rnr(at(40_000), 3, 3), "the same again");
+        assert!(c.on_rnr(at(40_000), 3, 3), "the same packet is refused twice");
     }
 }

@@ -1,5 +1,5 @@
-//! The sender's side of erasure coding: which packets form a block, and its parity
-//! (docs/protocol/sr.md, "Blocks", 1 to 3).
+//! The FEC encoder: which packets form a block, and its parity (docs/protocol/sr.md, "Blocks", 1 to
+//! 3).
 
 use super::rtt::Rtt;
 use crate::coding::{CodingWhen, ErasureCoding};
@@ -7,43 +7,44 @@ use spanwire_base::{Dur, usize_from};
 use spanwire_erasure::{Code, parity_for};
 use spanwire_wire::{BlockRepr, SrDataRepr};
 
-/// Cuts data into blocks and adds up their parity.
+/// Divides data into blocks and computes their parity.
 #[derive(Debug)]
 pub(super) struct Encoder {
     choice: ErasureCoding,
-    /// The round trip without queues, if it was given.
+    /// The configured base RTT, if any.
     base_rtt: Option<Dur>,
-    /// Parity packets of the blocks that begin now.
+    /// Parity packets of new blocks.
     parity: u8,
     loss: LossMeter,
-    /// The running parity of the block that is being sent, a row each; as many as there may be.
+    /// The running parity of the open block, one row for each parity packet; as many rows as the
+    /// most parity packets.
     rows: Vec<Vec<u8>>,
     open: Option<OpenBlock>,
 }
 
-/// The block that is being sent: one of its packets has left.
+/// The open block: at least one of its packets was sent, and not all.
 #[derive(Clone, Copy, Debug)]
 struct OpenBlock {
     code: Code,
     block: BlockRepr,
-    /// The header of a segment that has all its data.
+    /// The header of a segment with all data of the block.
     block_header: SrDataRepr,
     solicited: bool,
     /// Bytes of its data, and of its longest segment.
     bytes: u32,
     longest_bytes: u32,
-    /// Full segments of it are this long, whatever those of later blocks are.
+    /// The length of its full segments. Later blocks may have another one.
     segment_bytes: u32,
-    /// What it is made of.
+    /// Its data are a READ response, not a request.
     is_response: bool,
-    /// Packets of it that have left.
+    /// Packets of it that were sent.
     sent: u8,
 }
 
-/// What comes next of the block that is being sent.
+/// The kind of the open block's next packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NextInBlock {
-    /// A segment of a request, or of an answer.
+    /// A segment of a request, or of a READ response.
     Data {
         is_response: bool,
         segment_bytes: u32,
@@ -51,7 +52,7 @@ pub(super) enum NextInBlock {
     Parity,
 }
 
-/// How much of what was sent was lost lately.
+/// The recent loss rate of coded packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct LossMeter {
     sent: u32,
@@ -66,7 +67,7 @@ impl Encoder {
         Self { choice, base_rtt, parity: choice.parity, loss, rows, open: None }
     }
 
-    /// The block that has begun, and must be gone on with before anything else is begun.
+    /// The next packet of the open block. Nothing else may begin before the block is complete.
     pub(super) fn next_in_block(&self) -> Option<NextInBlock> {
         let open = self.open.as_ref()?;
         let &OpenBlock { is_response, segment_bytes, .. } = open;
@@ -76,13 +77,13 @@ impl Encoder {
         })
     }
 
-    /// The place of the next packet of the block that has begun.
+    /// The position of the open block's next packet.
     pub(super) fn next_position(&self) -> Option<BlockRepr> {
         self.open.as_ref().map(|open| BlockRepr { index: open.sent, ..open.block })
     }
 
-    /// The place of a packet that begins a block, with `left_bytes` of its message from it on in
-    /// segments of `segment_bytes`; none if it is not to be coded.
+    /// The position of a packet that would begin a block; none if it is not coded. Its message has
+    /// `left_bytes` from it on, in segments of `segment_bytes`.
     pub(super) fn plan_block(
         &self,
         left_bytes: u32,
@@ -102,8 +103,8 @@ impl Encoder {
         (is_on && data > 0).then_some(BlockRepr { index: 0, data, parity, scheme })
     }
 
-    /// The first packet of a block is being written. `block_header` is the header of a segment with
-    /// all its `bytes` of data, which is solicited or not.
+    /// Opens a block, whose first packet is about to be written. `block_header` is the header of a
+    /// segment with all its `bytes` of data, with its solicited bit.
     pub(super) fn open(
         &mut self,
         block: BlockRepr,
@@ -130,7 +131,7 @@ impl Encoder {
         self.open = Some(open);
     }
 
-    /// The payload of the next data packet.
+    /// Adds the payload of the next source packet to the parity.
     #[inline]
     pub(super) fn add(&mut self, payload: &[u8]) {
         let Some(open) = &self.open else { return };
@@ -141,7 +142,7 @@ impl Encoder {
         open.code.add(open.sent, payload, rows);
     }
 
-    /// The header of the parity packet that is next, whether it is solicited, and its bytes.
+    /// The header of the next parity packet, its solicited bit, and its payload bytes.
     pub(super) fn parity_header(&self, psn: u32) -> Option<(SrDataRepr, bool, u32)> {
         let open = self.open.as_ref()?;
         let block = Some(BlockRepr { index: open.sent, ..open.block });
@@ -149,7 +150,7 @@ impl Encoder {
         Some((header, open.solicited, open.longest_bytes))
     }
 
-    /// Copies the payload of the parity packet that is next; false if it has another length.
+    /// Copies the payload of the next parity packet; false if it has another length.
     pub(super) fn copy_parity(&self, out: &mut [u8]) -> bool {
         let Some(open) = &self.open else { return out.is_empty() };
         let row = open.sent.checked_sub(open.block.data);
@@ -161,7 +162,7 @@ impl Encoder {
         })
     }
 
-    /// The next packet of the block has left.
+    /// The next packet of the block was sent.
     pub(super) fn advance(&mut self) {
         let Some(open) = &mut self.open else { return };
         open.sent += 1;
@@ -172,18 +173,18 @@ impl Encoder {
         }
     }
 
-    /// Packets of blocks were lost.
+    /// Counts lost packets of blocks.
     pub(super) fn on_lost(&mut self, pkts: u64) {
         let lost = u32::try_from(pkts).unwrap_or(u32::MAX);
         self.loss.lost = self.loss.lost.saturating_add(lost);
     }
 
-    /// The rest of the block will not come: its message is over.
+    /// Abandons the open block: its message ended early.
     pub(super) fn abandon(&mut self) {
         self.open = None;
     }
 
-    /// A block is over: the next ones may have more or less parity.
+    /// Adapts the parity of new blocks to the loss rate, after a block.
     fn adapt(&mut self) {
         let Some((least, most)) = self.choice.adaptive else { return };
         if self.loss.ends_period() {
@@ -195,8 +196,8 @@ impl Encoder {
 }
 
 impl LossMeter {
-    /// Smooths over periods of [`LOSS_PERIOD_PKTS`] packets: more loss counts by half at once, less
-    /// by an eighth. True at the end of one.
+    /// Updates the smoothed rate after [`LOSS_PERIOD_PKTS`] packets: with weight 1/2 if the rate
+    /// rises, 1/8 if it falls. True at the end of a period.
     fn ends_period(&mut self) -> bool {
         if self.sent < LOSS_PERIOD_PKTS {
             return false;
@@ -209,5 +210,6 @@ impl LossMeter {
     }
 }
 
-/// Long enough that one burst is not a rate, short enough to follow a path that turns bad.
+/// Packets of a period: enough that one burst does not determine the rate, few enough to follow a
+/// path that degrades.
 const LOSS_PERIOD_PKTS: u32 = 256;

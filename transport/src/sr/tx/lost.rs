@@ -1,26 +1,28 @@
-//! Lost packets in the order in which they are sent again.
+//! The queue of lost packets, in the order of retransmission.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Numbers of lost packets, some of which may have arrived since: whoever asks knows.
+/// The numbers of lost packets. Some may have arrived since; the caller's `lookup` finds out.
 ///
-/// Each question costs what has changed since the last one: what could not leave then stands apart.
+/// A call of [`Lost::next`] costs only what has changed since the last one, because packets that
+/// could not be sent then are kept in a set of their own.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     /// Oldest loss first.
     queue: VecDeque<u64>,
-    /// Those that might not leave when they were looked at. If one may not, none above it may.
+    /// Packets that could not be sent at the last lookup. If one of them still cannot, none above
+    /// it can.
     blocked: BTreeSet<u64>,
 }
 
 impl Lost {
-    /// Adds a number that is not here.
+    /// Adds a number that is not in the queue.
     pub(super) fn push(&mut self, number: u64) {
         self.queue.push_back(number);
     }
 
-    /// The next number that `may_send` leave, and what it carries. `lookup` says what a number
-    /// carries, or that it is not lost any more: then it is forgotten.
+    /// The next number that `may_send` allows, and its contents. `lookup` returns a number's
+    /// contents, or none if it is no longer lost; such numbers are dropped.
     #[inline]
     pub(super) fn next<T>(
         &mut self,
@@ -45,12 +47,12 @@ impl Lost {
         None
     }
 
-    /// Nothing is here; exact after [`Lost::next`] found nothing.
+    /// No packet is lost; exact after [`Lost::next`] returned none.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.blocked.is_empty()
     }
 
-    /// Takes the oldest loss out of those that were not found waiting.
+    /// Removes the oldest loss among those that are not blocked.
     pub(super) fn pop_queue(&mut self) -> Option<u64> {
         self.queue.pop_front()
     }
@@ -70,7 +72,7 @@ mod tests {
             lookups.set(lookups.get() + 1);
             Some(n)
         };
-        // Even numbers wait for a limit, odd ones for nothing.
+        // Even numbers are blocked by a limit, odd ones are not.
         let may_send = |limit| move |n: &u64| !n.is_multiple_of(2) || *n < limit;
         assert_eq!(lost.next(lookup, may_send(0)), Some((1, 1)));
         for odd in (1..1000).step_by(2) {

@@ -138,7 +138,7 @@ mod tests {
     fn on_ack__an_echo_from_before_the_probe_proves_it_spurious() {
         let mut m = probed();
         m.on_ack(at(150), &rtt(), &ack(99, 3, 1));
-        assert_eq!(m.get(), Dur::ZERO, "of an earlier packet: nothing is known yet");
+        assert_eq!(m.get(), Dur::ZERO, "an echo of an earlier packet proves nothing");
         m.on_ack(at(160), &rtt(), &ack(100, 3, 1));
         assert_eq!(m.get(), Dur::from_us(2 * (60 - 10)));
     }
@@ -154,7 +154,7 @@ mod tests {
     fn on_ack__a_probe_for_a_lost_ack_changes_nothing() {
         let mut m = probed();
         m.on_ack(at(130), &rtt(), &ack(120, 3, 2));
-        assert_eq!(m.get(), Dur::ZERO, "both have arrived, and the answer is prompt");
+        assert_eq!(m.get(), Dur::ZERO, "both have arrived, and the ACK is prompt");
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         m.on_ack(at(160), &rtt(), &ack(120, 3, 1));
         assert_eq!(m.get(), Dur::ZERO);
         m.on_ack(at(161), &rtt(), &ack(100, 3, 2));
-        assert_eq!(m.get(), Dur::ZERO, "judged once");
+        assert_eq!(m.get(), Dur::ZERO, "only the first ACK counts");
         let mut unknown = ProbeMargin::default();
         unknown.on_probe(at(120), at(100));
         unknown.on_ack(at(160), &rtt(), &ack(120, 3, 2));
@@ -179,7 +179,7 @@ mod tests {
         m.on_probe(at(200), at(180));
         m.on_extra_copy();
         m.on_ack(at(230), &rtt(), &ack(200, 1, 1));
-        assert!(m.get() > Dur::ZERO, "this one has arrived, and nothing else was sent");
+        assert!(m.get() > Dur::ZERO, "this copy has arrived, and nothing else was sent");
     }
 
     #[test]
@@ -195,6 +195,6 @@ mod tests {
         m.cancel();
         let before = m.get();
         m.on_ack(at(9_000_000), &rtt(), &ack(10, 3, 2));
-        assert!(m.get() < before, "it was not sent");
+        assert!(m.get() < before, "the TLP was not sent");
     }
 }

@@ -1,4 +1,4 @@
-//! The sending direction of SR: requests and responses to send, packets sent, loss recovery, and
+//! The sending direction of SR: requests and responses to send, sent packets, loss recovery, and
 //! the choice of the next packet.
 
 mod balance;
@@ -49,33 +49,33 @@ use timers::{TimerEvent, Timers};
 #[derive(Debug)]
 pub(crate) struct Tx {
     pub(super) requester: Requester,
-    /// READs and atomics of the peer to respond to.
+    /// READs and atomics of the peer that await a response.
     pub(super) responses: Responses,
     pub(super) sent: Sent<Contents>,
     rtt: Rtt,
     pub(super) timers: Timers,
-    /// When packets in flight may become presumed lost.
+    /// The RACK timer: when packets in flight may become presumed lost.
     loss_timer: Option<Time>,
-    /// The recovery period ends when all below this number is acknowledged.
+    /// The recovery period ends when all packets below this number are acknowledged.
     recovery_end: Option<u64>,
-    /// A packet that leaves before all others, whatever the windows say.
+    /// A probe, sent before all other packets and whatever the windows allow.
     probe: Option<Probe>,
     /// The next packet waits for the pacer, as of the last choice.
     is_paced: bool,
     credit: Credit,
-    /// The peer takes no packet at or above this; none before it has advertised a limit.
+    /// The peer's PSN limit; none before the first ACK.
     psn_limit: Option<u64>,
-    /// How far beyond the lowest missing packet the limit is before that.
+    /// The PSN limit before the first ACK, relative to the lowest missing packet.
     initial_window_pkts: u32,
-    /// Parts of responses sent since a request last had its chance.
+    /// Packets of responses since the last packet of a request.
     responses_in_a_row: u32,
     max_rd_atomic: u32,
     segment_bytes: u32,
-    /// Switches whose telemetry packets request; 0 if they do not.
+    /// INT hops that packets request; 0 if they request no telemetry.
     pub(super) int_hops: u8,
-    /// The hop limit of our packets.
+    /// The hop limit of sent packets.
     hop_limit: u8,
-    /// Bytes that the peer had received, and received marked, as of its last ACK.
+    /// The peer's counts of received and of CE-marked bytes, as of its last ACK.
     peer_counts: (u64, u64),
     has_failed: bool,
     /// The FEC encoder, if data are coded.
@@ -89,7 +89,7 @@ pub(crate) struct Tx {
 enum Probe {
     /// Tail loss probe: the newest packet.
     Tail,
-    /// The next packet that waits for a receive request.
+    /// The next packet, although it lacks receive credit.
     Receive,
 }
 
@@ -121,7 +121,7 @@ impl Tx {
         }
     }
 
-    /// Begins to send.
+    /// Starts sending.
     pub(super) fn start(&mut self, attr: &QpAttr) {
         let first = first_number(attr.sq_psn.unwrap_or_default());
         self.sent = Sent::new(first);
@@ -133,7 +133,7 @@ impl Tx {
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
     }
 
-    /// Takes over what a drained send queue may change; `attr` is all that is in force now.
+    /// Applies the attributes that may change in SQD; `attr` holds all attributes in force.
     pub(super) fn change(&mut self, attr: &QpAttr) {
         if !self.waits_for_peer() {
             self.timers = timers(attr);
@@ -143,8 +143,8 @@ impl Tx {
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
     }
 
-    /// Packets request the telemetry of so many switches from now on. Returns the payload of a full
-    /// packet: `full_bytes` less the room of the telemetry, and of a block's header if data are
+    /// Packets request the telemetry of `hops` switches from now on. Returns the payload of a full
+    /// packet: `full_bytes` less the room for telemetry, and for a block's header if data are
     /// coded.
     pub(crate) fn request_int(&mut self, hops: u8, full_bytes: u32) -> u32 {
         let room = match hops {
@@ -158,8 +158,8 @@ impl Tx {
         self.segment_bytes
     }
 
-    /// Data leave in blocks from now on, in packets of at most `full_bytes` of payload less the
-    /// block's header.
+    /// Data are sent in FEC blocks from now on, in packets of at most `full_bytes` of payload less
+    /// the block's header.
     pub(crate) fn set_erasure(
         &mut self,
         choice: ErasureCoding,
@@ -170,7 +170,7 @@ impl Tx {
         self.request_int(self.int_hops, full_bytes);
     }
 
-    /// Packets take the paths of this load balancer from now on.
+    /// A load balancer selects the path of each packet from now on.
     pub(crate) fn set_balance(&mut self, balance: &Balance, qpn: Qpn, base_rtt: Option<Dur>) {
         self.paths = Some(Box::new(Paths::new(balance, qpn, base_rtt)));
         self.sent.track_paths();
@@ -204,7 +204,7 @@ impl Tx {
         self.requester.has_rd_atomic()
     }
 
-    /// READs and atomics of the peer whose response has not left whole.
+    /// READs and atomics of the peer whose responses have not been sent in full.
     pub(super) fn responding(&self) -> usize {
         self.responses.len()
     }
@@ -227,8 +227,8 @@ impl Tx {
             self.sent.retransmit_oldest_block();
             self.probe = Some(Probe::Receive);
         }
-        // Nothing is in flight that the peer could acknowledge: the timers restart. Probes of an
-        // own READ would delay each response that waits for the pacer.
+        // Nothing is in flight that the peer could acknowledge, so the timers restart. A TLP of an
+        // own READ would delay every response that waits for the pacer.
         let is_paced = self.is_paced && self.sent.in_flight_pkts() == 0;
         if self.has_nothing_in_flight() || self.probe.is_some() || is_paced {
             self.timers.restart(now);
@@ -236,8 +236,8 @@ impl Tx {
         }
         match self.timers.poll_expired(now, &self.rtt, self.sent.oldest_at()) {
             TimerEvent::Nothing => {}
-            // A packet that waits for the pacer elicits an ACK as a probe does, and a probe would
-            // delay it. The retransmission timeout of packets in flight is not affected.
+            // A packet that waits for the pacer elicits an ACK as a TLP does, and a TLP would delay
+            // it. The RTO of packets in flight is not affected.
             TimerEvent::Probe if self.is_paced => self.timers.defer_probe(),
             TimerEvent::Probe => {
                 counters.tail_loss_probes += 1;
@@ -250,7 +250,7 @@ impl Tx {
         false
     }
 
-    /// The RTO expired: everything in flight is lost.
+    /// The RTO expired: everything in flight is presumed lost.
     fn on_timeout(&mut self, now: Time, counters: &mut Counters, flow: Option<&mut Flow>) {
         counters.local_ack_timeout_err += 1;
         if let Some(flow) = flow {
@@ -267,19 +267,19 @@ impl Tx {
         }
     }
 
-    /// When [`Tx::handle_timeout`] has something to do.
+    /// The time of the next [`Tx::handle_timeout`].
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let timers = self.timers.next(&self.rtt, self.sent.oldest_at());
         earlier(self.loss_timer, earlier(self.credit.next(), timers))
     }
 
-    /// An acknowledgement or a response is outstanding, so a timer must run. Parity of completed
-    /// requests needs none: a peer that has closed need not acknowledge it.
+    /// An ACK or a response is outstanding, so a timer must run. Parity of completed requests needs
+    /// none: a peer that has closed need not acknowledge it.
     pub(crate) fn needs_timer(&self) -> bool {
         self.waits_for_peer() && !self.has_only_parity()
     }
 
-    /// An acknowledgement or a response is outstanding.
+    /// An ACK or a response is outstanding.
     fn waits_for_peer(&self) -> bool {
         !self.sent.is_empty() || self.requester.awaits_response()
     }
@@ -289,8 +289,8 @@ impl Tx {
         if self.has_failed { 0 } else { self.sent.in_flight_pkts() }
     }
 
-    /// Everything sent was lost, or has arrived, and something is to be retransmitted: the peer has
-    /// nothing to acknowledge. Losses left to parity are in flight by this definition.
+    /// Every packet sent was lost or has arrived, and some are to be retransmitted, so the peer has
+    /// nothing to acknowledge. Losses left to parity count as in flight here.
     pub(crate) fn has_nothing_in_flight(&self) -> bool {
         !self.sent.is_empty() && self.sent.in_flight_pkts() == 0 && self.sent.has_lost()
     }
@@ -300,8 +300,8 @@ impl Tx {
         self.requester.oldest().is_none() && self.sent.has_only_parity()
     }
 
-    /// Stops waiting for the acknowledgement of parity: a peer that has closed need not send it.
-    /// The parity is not retransmitted and takes no place in the window of later requests.
+    /// Stops waiting for ACKs of parity: a peer that has closed need not send them. The parity is
+    /// not retransmitted and takes no room in the window of later requests.
     fn abandon_parity(&mut self) {
         self.timers.reset();
         self.sent.abandon_all();
@@ -311,7 +311,7 @@ impl Tx {
         self.rtt.srtt()
     }
 
-    /// The limits of delaying acknowledgements to the peer.
+    /// The limits of delayed ACKs to the peer.
     pub(super) fn ack_delay(&self) -> AckDelay {
         let time = match self.rtt.srtt() {
             Some(_) => (self.rtt.min_rtt() / 4).clamp(ACK_DELAY_MIN, ACK_DELAY_MAX),
@@ -320,7 +320,7 @@ impl Tx {
         AckDelay { pkts: ACK_PKTS, time }
     }
 
-    /// The queue pair has failed: no acknowledgement is awaited any more.
+    /// Stops all timers and forgets sent packets: the queue pair has failed.
     pub(super) fn stop(&mut self) {
         self.timers.stop();
         self.sent.forget();
@@ -331,7 +331,7 @@ impl Tx {
         self.credit.stop();
     }
 
-    /// Drops the responses that have not left.
+    /// Drops the responses that were not sent.
     pub(super) fn stop_responding(&mut self) {
         self.responses.clear();
         if let Some(encoder) = &mut self.encoder {
@@ -357,20 +357,20 @@ fn timers(attr: &QpAttr) -> Timers {
     }
 }
 
-/// The position in a block and the block's length in the longest header.
+/// The bytes of a block's header in the longest packet header.
 const BLOCK_BYTES: u32 = 8;
-/// The least retransmission timeout. Hosts that share a core are away for as long as this all the
-/// time, and a tail loss probe is sent long before.
+/// The least RTO. Hosts that share a core are descheduled for as long at any time, and a TLP is
+/// sent long before.
 const RTO_MIN: Dur = Dur::from_ms(1);
-/// The timeout before a round trip is known, of a queue pair with an infinite timeout.
+/// The timeout exponent before the first RTT sample, of a queue pair with an infinite timeout.
 const DEFAULT_TIMEOUT: u8 = 14;
-/// `RETRY_EXC_ERR` takes at least this many timeouts for each transmission: RC's waits of 1, 2, 4,
-/// 4 ... come to about as much.
+/// The least outage before `RETRY_EXC_ERR`, in timeouts for each transmission. RC's backoff of 1,
+/// 2, 4, 4 ... amounts to about the same.
 const TIMEOUTS_PER_RETRY: u64 = 3;
-/// An acknowledgement costs about as much as a data packet; at one in 16 that is 6 %.
+/// Packets per delayed ACK. An ACK costs about as much as a data packet; one in 16 is 6 %.
 pub(super) const ACK_PKTS: u32 = 16;
-/// An acknowledgement is delayed by at most a quarter of the smallest round trip, between these.
+/// The delay of an ACK is at most a quarter of the minimum RTT, within these bounds.
 const ACK_DELAY_MIN: Dur = Dur::from_us(1);
 const ACK_DELAY_MAX: Dur = Dur::from_ms(1);
-/// The delay before a round trip is known: one that suits a local network.
+/// The delay of an ACK before the first RTT sample, suitable for a local network.
 const ACK_DELAY_UNKNOWN: Dur = Dur::from_us(20);

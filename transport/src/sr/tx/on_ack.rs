@@ -1,5 +1,5 @@
-//! The effects of an acknowledgement on the sending direction: packets that arrived or are lost,
-//! limits, round trip, congestion control.
+//! The effects of an ACK on the sending direction: arrived and lost packets, limits, RTT,
+//! congestion control.
 
 use super::Tx;
 use super::margin::Arrivals;
@@ -16,7 +16,7 @@ use spanwire_loadbalance as lb;
 use spanwire_wire::{AckReason, SrAckRepr};
 
 impl Tx {
-    /// Applies an acknowledgement. True when the peer has had no receive request once too often.
+    /// Applies an ACK. True if `rnr_retry` is exceeded.
     pub(in crate::sr) fn on_ack(
         &mut self,
         now: Time,
@@ -40,14 +40,14 @@ impl Tx {
         let acked = self.sent.on_ack(&info).map_err(|_| DropReason::ResponseBeyondSent)?;
         if ack.hold_ns != u32::MAX {
             let (rtt, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
-            // What comes once more has others as its witness: without a newer count it is this
-            // acknowledgement that is late.
+            // Ignore the lateness of a duplicate unless the ACK's received-packet count advanced:
+            // otherwise the ACK itself is late.
             if acked.is_reordered && (!acked.is_duplicate || self.credit.is_newer(ack.rx_pkts)) {
                 let late_by = Dur::from_ps(rtt.as_ps().saturating_sub(hold.as_ps()));
                 let fastest = self.rtt.min_rtt().as_ps();
                 self.sent.on_reordering(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
             }
-            // One that tells nothing new may have been held for any length of time.
+            // An ACK of nothing new may have been held for any time, so it gives no RTT sample.
             if acked.pkts > 0 {
                 self.rtt.sample(rtt, hold);
             }
@@ -73,7 +73,7 @@ impl Tx {
         let found = *self.sent.counters();
         counters.presumed_lost_packets += found.presumed_lost - before.presumed_lost;
         counters.spurious_lost_packets += found.spurious_lost - before.spurious_lost;
-        counters.spurious_retransmits += found.spurious - before.spurious;
+        counters.spurious_retransmits += found.spurious_retransmits - before.spurious_retransmits;
         if !self.waits_for_peer() || self.is_only_credit_limited() {
             self.timers.stop();
         }
@@ -86,7 +86,7 @@ impl Tx {
         Ok(is_rnr_exhausted)
     }
 
-    /// Finds what is lost by time.
+    /// Detects losses by time.
     pub(super) fn detect_lost(
         &mut self,
         now: Time,
@@ -106,7 +106,7 @@ impl Tx {
         }
     }
 
-    /// Packets of blocks were lost, which nobody waits for.
+    /// Handles losses of coded packets, which do not start a recovery period.
     fn on_coded_loss(&mut self, now: Time, pkts: u64, bytes: u64, flow: Option<&mut Flow>) {
         if pkts == 0 {
             return;
@@ -119,13 +119,14 @@ impl Tx {
         }
     }
 
-    /// Which packets came marked, if somebody chooses paths: bit i is the newest less i.
+    /// The CE marks of recent packets, if a load balancer uses them: bit i is the newest packet's
+    /// number minus i.
     #[inline]
     fn marks(&mut self, ack: &SrAckRepr<'_>) -> u64 {
         self.paths.as_mut().map_or(0, |paths| paths.marks(ack))
     }
 
-    /// Counts, and tells congestion control, what reports of blocks say.
+    /// Applies the losses that block reports name to the counters and to congestion control.
     #[inline(never)]
     fn apply_block_reports(
         &mut self,
@@ -141,8 +142,8 @@ impl Tx {
         self.on_coded_loss(now, pkts, bytes, flow);
     }
 
-    /// Tells congestion control what an acknowledgement says. The peer counts whole packets: of
-    /// what is new the same part is marked as of what it has counted since.
+    /// Passes an ACK to congestion control. The peer counts all its received bytes, so the marked
+    /// part of the newly acknowledged bytes is estimated by the marked part of its count.
     #[inline(never)]
     fn report_to_flow(
         &mut self,
@@ -154,7 +155,7 @@ impl Tx {
     ) {
         let (rx, ce) = std::mem::replace(&mut self.peer_counts, (ack.rx_bytes, ack.ce_bytes));
         let (rx, ce) = (ack.rx_bytes.wrapping_sub(rx), ack.ce_bytes.wrapping_sub(ce));
-        // An older one than the last counts backwards, and a liar as it likes.
+        // A stale ACK counts backwards, and a misbehaving peer may send any counts.
         let marked = if ce <= rx && rx > 0 && rx < 1 << 63 {
             u128::from(acked.bytes) * u128::from(ce) / u128::from(rx)
         } else {
@@ -185,7 +186,8 @@ impl Tx {
         flow.on_ack(now, sample, acked.at_send, int);
     }
 
-    /// What is lost waits for a receive request: the silence that follows is nobody's fault.
+    /// All lost packets lack receive credit, so the timers must not run: the peer is not
+    /// unresponsive.
     fn is_only_credit_limited(&mut self) -> bool {
         if !self.has_nothing_in_flight() {
             return false;
@@ -193,11 +195,13 @@ impl Tx {
         let (requester, limit) = (&self.requester, self.credit.receive_limit());
         let is_sendable =
             self.sent.next_lost(|contents| requester.has_credit_for(contents, limit)).is_some();
-        // Once more: what waited may have arrived, and what is left to parity is the peer's.
+        // Checked again, since `next_lost` drops packets that have arrived. If only losses left to
+        // parity remain, the timers run: the peer has to acknowledge or NACK them.
         !is_sendable && self.has_nothing_in_flight()
     }
 
-    /// Takes note of what the peer takes, and of what it did not take.
+    /// Updates the PSN and receive limits, and handles a packet rejected for lack of a receive
+    /// request. True if `rnr_retry` is exceeded.
     fn update_limits(&mut self, ack: &SrAckRepr<'_>, echo: Time, counters: &mut Counters) -> bool {
         let limit = unwrap(self.sent.una(), ack.psn_limit);
         self.psn_limit = self.psn_limit.max(Some(limit));
@@ -220,7 +224,7 @@ impl Tx {
         self.credit.on_rnr(echo, number, self.sent.data_una())
     }
 
-    /// The request that was sent as the packet `psn`, if it is not over.
+    /// The message of the request that was sent as the packet `psn`, if it is not complete.
     pub(in crate::sr) fn message_of(&self, psn: u32) -> Option<u32> {
         match self.sent.contents(psn) {
             Some(Contents::Request(segment)) => Some(segment.message),

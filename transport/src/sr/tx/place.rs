@@ -2,22 +2,22 @@
 
 use spanwire_wire::BlockRepr;
 
-/// Where a packet stands in its block.
+/// The position of a packet in its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct BlockPosition {
     pub(super) index: u8,
-    /// 0 if it is in none.
+    /// Source packets of the block; 0 if the packet is in no block.
     pub(super) data: u8,
     pub(super) parity: u8,
     pub(super) scheme: u8,
-    /// It arrived and was not kept: it does not count.
+    /// It arrived, but the peer cannot use it: its running parity was dropped.
     pub(super) is_discarded: bool,
-    /// Lost data of its block are retransmitted, whatever parity there is.
+    /// Lost source packets of its block are retransmitted, whatever parity could recover.
     pub(super) retransmits: bool,
 }
 
 impl BlockPosition {
-    /// In no block.
+    /// The position of a packet in no block.
     pub(crate) const NONE: Self =
         Self { index: 0, data: 0, parity: 0, scheme: 0, is_discarded: false, retransmits: false };
 
@@ -26,13 +26,13 @@ impl BlockPosition {
         Self { index, data, parity, scheme, ..Self::NONE }
     }
 
-    /// It is in a block.
+    /// The packet is in a block.
     #[inline]
     pub(crate) fn is_coded(self) -> bool {
         self.data > 0
     }
 
-    /// It is the first of a block.
+    /// The packet is the first of a block.
     #[inline]
     pub(crate) fn begins_block(self) -> bool {
         self.is_coded() && self.index == 0
@@ -42,13 +42,13 @@ impl BlockPosition {
         self.index >= self.data && self.is_coded()
     }
 
-    /// As its packet says it.
+    /// The position as in the packet's header.
     pub(crate) fn repr(self) -> Option<BlockRepr> {
         let Self { index, data, parity, scheme, .. } = self;
         self.is_coded().then_some(BlockRepr { index, data, parity, scheme })
     }
 
-    /// Packets of its block behind it.
+    /// Packets of its block after it.
     #[inline]
     pub(super) fn pkts_after(self) -> u64 {
         self.pkts().saturating_sub(u64::from(self.index) + 1)

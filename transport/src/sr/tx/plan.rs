@@ -1,4 +1,4 @@
-//! What one packet carries: enough to write it again.
+//! The contents of a packet: enough to write it again.
 
 use super::place::BlockPosition;
 use spanwire_wire::{SrDataRepr, SrKind};
@@ -12,7 +12,7 @@ pub(crate) enum Contents {
         response_to: u32,
         original: u64,
     },
-    /// Parity of a block. Its bytes are gone once it has left.
+    /// Parity of a block. Its payload is not kept after it is sent.
     Parity,
 }
 
@@ -24,23 +24,23 @@ pub(crate) struct Segment {
     pub(crate) len: u32,
 }
 
-/// Bytes of a READ response.
+/// A segment of a READ response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReadSegment {
     pub(super) response_to: u32,
-    /// The wire's number of the request's packet.
+    /// The wire number of the request's packet.
     pub(crate) request_psn: u32,
     pub(super) va: u64,
     pub(super) rkey: u32,
     pub(super) offset: u32,
     pub(crate) len: u32,
-    /// Bytes from this part on, its own included.
+    /// Bytes of the response from this segment on.
     pub(super) left: u32,
     pub(super) last: bool,
 }
 
 impl ReadSegment {
-    /// Its header, as the packet `psn`.
+    /// The header of the segment, as the packet `psn`.
     pub(super) fn header(&self, psn: u32) -> SrDataRepr {
         SrDataRepr {
             first: self.offset == 0,
@@ -52,13 +52,13 @@ impl ReadSegment {
     }
 }
 
-/// A packet of the schedule, to be written.
+/// A packet chosen to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PlannedPacket {
     pub(crate) number: u64,
     pub(crate) contents: Contents,
     pub(crate) kind: TransmissionKind,
-    /// It requests an acknowledgement.
+    /// It requests an ACK.
     pub(crate) requests_ack: bool,
     /// Its position in a block.
     pub(crate) position: BlockPosition,
@@ -68,8 +68,8 @@ pub(crate) struct PlannedPacket {
 pub(crate) enum TransmissionKind {
     /// The first transmission.
     First,
-    /// A retransmission of a packet that is not acknowledged.
+    /// A retransmission of an unacknowledged packet.
     Retransmission,
-    /// A copy of an acknowledged packet, sent only to elicit an acknowledgement.
+    /// A copy of an acknowledged packet, sent only to elicit an ACK.
     Probe,
 }

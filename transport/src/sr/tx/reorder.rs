@@ -68,7 +68,7 @@ mod tests {
         for _ in 0..20 {
             w.widen();
         }
-        assert_eq!(w.reo_wnd(us(100), us(120)), us(120), "a guess is at most the round trip");
+        assert_eq!(w.reo_wnd(us(100), us(120)), us(120), "the multiple is limited by srtt");
         w.on_reordering(us(200));
         assert_eq!(w.reo_wnd(us(100), us(120)), us(250));
         w.on_reordering(us(1_000_000));

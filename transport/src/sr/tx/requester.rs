@@ -1,4 +1,4 @@
-//! The requester: which segment of which request is next, and which requests are done.
+//! The requester: the next segment of the requests, and their completion.
 
 mod invariants;
 
@@ -12,8 +12,8 @@ use crate::verbs::{RemoteAddr, Sge, WorkRequest, WrOp};
 use spanwire_base::usize_from;
 use spanwire_wire::{RethRepr, SrDataRepr, SrKind};
 
-/// The send queue. Messages are numbered from 0 in the order of posting, what uses a receive
-/// request of the peer's likewise.
+/// The send queue. Messages are numbered from 0 in the order of posting, and so are those that use
+/// a receive request of the peer.
 #[derive(Debug)]
 pub(in crate::sr) struct Requester {
     sq: WorkQueue<Request>,
@@ -21,16 +21,16 @@ pub(in crate::sr) struct Requester {
     first_message: u32,
     next_message: u32,
     next_receive: u32,
-    /// The request that is being sent, and its bytes that were.
+    /// The index in `sq` of the request that is being sent, and its bytes sent.
     current: usize,
     offset: u32,
-    /// READs and atomics sent and not answered.
+    /// READs and atomics that were sent and await a response.
     rd_atomic_out: u32,
     /// READs and atomics in `sq`.
     rd_atomic_posted: u32,
 }
 
-/// A send work request with its message.
+/// A send work request and the numbers of its message.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     wqe: Wqe,
@@ -43,24 +43,24 @@ struct Request {
     is_response_complete: bool,
 }
 
-/// What may be sent, decided outside.
+/// The limits of sending requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     pub(super) segment_bytes: u32,
     pub(super) max_rd_atomic: u32,
-    /// Receive requests that the peer has, counted from the first; none before it has said.
+    /// The peer's receive limit; none before the first ACK.
     pub(super) receive_limit: Option<u32>,
-    /// A request that was never sent may begin.
+    /// A new request may begin.
     pub(super) begins_requests: bool,
 }
 
-/// What is next.
+/// The next segment to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     Segment(Segment),
-    /// Nothing is posted that was not sent, or it waits for a response.
+    /// No segment is posted, or the next request waits for a response.
     Idle,
-    /// The peer has no receive request for it.
+    /// The peer has no receive request for this segment.
     NoReceive(Segment),
 }
 
@@ -105,7 +105,7 @@ impl Requester {
         }
     }
 
-    /// The next segment that was never sent.
+    /// The next unsent segment.
     #[inline]
     pub(super) fn next(&self, allowance: &Allowance) -> Next {
         let Some(request) = self.sq.at(self.current) else { return Next::Idle };
@@ -128,24 +128,24 @@ impl Requester {
         }
     }
 
-    /// Something is posted that was not sent.
+    /// An unsent request, or part of one, is posted.
     pub(super) fn has_unsent(&self) -> bool {
         self.sq.at(self.current).is_some()
     }
 
-    /// Nothing is posted behind this segment.
+    /// No data are posted after this segment.
     #[inline]
     pub(super) fn is_last_posted(&self, segment: &Segment) -> bool {
         self.request(segment.message).is_none_or(|r| r.is_last_segment(segment))
             && segment.message.wrapping_add(1) == self.next_message
     }
 
-    /// The segment is of a request that uses a receive request of the peer's.
+    /// The segment's request uses a receive request of the peer.
     pub(super) fn uses_receive(&self, segment: &Segment) -> bool {
         self.request(segment.message).is_some_and(|r| r.wqe.op.completes_a_receive())
     }
 
-    /// Bytes of data that its request has from this segment on; none of one that carries none.
+    /// Bytes of its request's data from this segment on; 0 if the request carries none.
     pub(super) fn remaining_data(&self, segment: &Segment) -> u32 {
         let request = self.request(segment.message).filter(|r| !r.wqe.op.is_rd_atomic());
         request.map_or(0, |r| r.wqe.len - segment.offset)
@@ -166,7 +166,7 @@ impl Requester {
         }
     }
 
-    /// The segment that [`Requester::next`] described was sent as packet `number`.
+    /// The segment that [`Requester::next`] returned was sent as packet `number`.
     #[inline]
     pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
         let Some(request) = self.request_mut(segment.message) else { return };
@@ -182,7 +182,7 @@ impl Requester {
         }
     }
 
-    /// The header of a segment; none when its request is over.
+    /// The header of a segment; none if its request is complete.
     #[inline]
     pub(super) fn header(&self, segment: &Segment, psn: u32) -> Option<SrDataRepr> {
         let request = self.request(segment.message)?;
@@ -220,7 +220,7 @@ impl Requester {
         Some(header)
     }
 
-    /// A segment's last packet is solicited.
+    /// The segment's packet is solicited.
     #[inline]
     pub(super) fn is_solicited(&self, segment: &Segment) -> bool {
         self.request(segment.message).is_some_and(|r| {
@@ -246,7 +246,7 @@ impl Requester {
         self.sq.sges(self.index(message))
     }
 
-    /// A response of this kind to `message` was asked for.
+    /// A response of this kind to `message` is outstanding.
     pub(in crate::sr) fn expects_response(&self, message: u32, kind: SrKind) -> bool {
         self.request(message).is_some_and(|r| {
             let fits = match r.wqe.op {
@@ -258,8 +258,8 @@ impl Requester {
         })
     }
 
-    /// The bytes of a response are some of those that `message` asked for; the last ones if it says
-    /// so, and only then.
+    /// The range of a response lies within that of `message`, and ends with it if and only if it is
+    /// the last one.
     pub(in crate::sr) fn response_fits(
         &self,
         message: u32,
@@ -281,7 +281,7 @@ impl Requester {
         self.request(message).is_some()
     }
 
-    /// A response of `len` bytes was put where it belongs.
+    /// A response of `len` bytes was placed.
     pub(in crate::sr) fn on_response(&mut self, message: u32, len: u32) {
         let Some(request) = self.request_mut(message) else { return };
         request.response_bytes = request.response_bytes.saturating_add(len);
@@ -291,9 +291,10 @@ impl Requester {
         }
     }
 
-    /// Takes the oldest request out if it is done: everything before `una` has arrived.
+    /// Removes the oldest request if it is complete: all packets before `una` have arrived, and its
+    /// response.
     ///
-    /// Returns it, and whether it asked for a completion.
+    /// Returns it, and whether it is signaled.
     pub(in crate::sr) fn pop_completed(&mut self, una: u64) -> Option<(Completed, bool)> {
         let oldest = self.sq.at(0)?;
         let arrived = oldest.end.is_some_and(|end| end <= una);
@@ -302,7 +303,7 @@ impl Requester {
         if done { self.pop_oldest().map(|completed| (completed, signaled)) } else { None }
     }
 
-    /// Takes the oldest request out, done or not.
+    /// Removes the oldest request, complete or not.
     pub(in crate::sr) fn pop_oldest(&mut self) -> Option<Completed> {
         let request = self.sq.pop_front()?;
         let is_rd_atomic = request.wqe.op.is_rd_atomic();
@@ -319,22 +320,22 @@ impl Requester {
         Some(request.wqe.completed())
     }
 
-    /// Nothing that has begun is unfinished.
+    /// Every request that has begun is complete.
     pub(in crate::sr) fn is_drained(&self) -> bool {
         self.current == 0 && self.offset == 0
     }
 
-    /// READs or atomics are posted and not over.
+    /// READs or atomics are posted and not complete.
     pub(in crate::sr) fn has_rd_atomic(&self) -> bool {
         self.rd_atomic_posted > 0
     }
 
-    /// Something was sent that only a response completes, and it has not come.
+    /// A READ or atomic was sent whose response has not arrived.
     pub(in crate::sr) fn awaits_response(&self) -> bool {
         self.rd_atomic_out > 0
     }
 
-    /// The oldest READ or atomic that was sent and not answered: its packet's number and segment.
+    /// The oldest outstanding READ or atomic: its packet's number and segment.
     pub(super) fn oldest_outstanding_rd_atomic(&self) -> Option<(u64, Segment)> {
         let sent = (0..self.current).filter_map(|i| self.sq.at(i));
         let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_response_complete);
@@ -345,7 +346,7 @@ impl Requester {
         ))
     }
 
-    /// The unanswered READ or atomic that was sent as the packet `psn`.
+    /// The outstanding READ or atomic that was sent as the packet `psn`.
     pub(super) fn outstanding_rd_atomic(&self, psn: u32) -> Option<u32> {
         let sent = (0..self.current).filter_map(|i| self.sq.at(i));
         let mut waiting = sent.filter(|r| r.wqe.op.is_rd_atomic() && !r.is_response_complete);
@@ -378,7 +379,7 @@ impl Request {
     }
 
     fn has_receive_credit(&self, limit: Option<u32>) -> bool {
-        // A serial comparison: numbers wrap.
+        // A serial comparison, because numbers wrap.
         let is_there = |limit: u32| limit.wrapping_sub(self.receive).wrapping_sub(1) < 1 << 31;
         !self.wqe.op.completes_a_receive() || limit.is_none_or(is_there)
     }

@@ -4,8 +4,8 @@ use super::plan::{Contents, ReadSegment};
 use crate::sr::crossing::{AtomicToRespond, ReadToRespond};
 use std::collections::VecDeque;
 
-/// READs being answered and results of atomics, in the order of the requests. A packet that was
-/// sent remembers all that is needed to write it again, so an answer is over here once it has left.
+/// READ responses in progress and results of atomics, in the order of the requests. A sent packet
+/// keeps all that a retransmission needs, so a response leaves the queue once it is sent.
 #[derive(Debug, Default)]
 pub(in crate::sr) struct Responses {
     queue: VecDeque<Response>,
@@ -28,12 +28,13 @@ impl Responses {
         self.queue.push_back(Response::Atomic(atomic));
     }
 
-    /// How many have not left whole.
+    /// Responses not sent in full.
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// The next part, of at most `segment_bytes`. [`Responses::advance`] once it is written.
+    /// The next packet, of at most `segment_bytes`. The caller calls [`Responses::advance`] once it
+    /// is written.
     pub(super) fn next(&self, segment_bytes: u32) -> Option<Contents> {
         Some(match *self.queue.front()? {
             Response::Atomic(AtomicToRespond { message, original }) => {
@@ -58,7 +59,7 @@ impl Responses {
         })
     }
 
-    /// The part that [`Responses::next`] gave has left.
+    /// The packet that [`Responses::next`] returned was sent.
     pub(super) fn advance(&mut self, segment_bytes: u32) {
         match self.queue.front_mut() {
             Some(Response::Read { read, sent_bytes })
@@ -70,7 +71,7 @@ impl Responses {
         }
     }
 
-    /// Stops answering.
+    /// Drops all responses.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
     }

@@ -114,7 +114,11 @@ mod tests {
             rtt.sample(us(20), us(0));
         }
         assert_eq!(rtt.retransmission_timeout(us(4000), us(0)), us(4000));
-        assert_eq!(rtt.retransmission_timeout(us(1), us(0)), us(25), "a quarter of it is left");
+        assert_eq!(
+            rtt.retransmission_timeout(us(1), us(0)),
+            us(25),
+            "a margin of a quarter remains"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The choice of the next packet, and whether it may leave: windows, the peer's limits, turns of
-//! requests and responses.
+//! The choice of the next packet, and whether it may be sent: windows, the peer's limits,
+//! alternation of requests and responses.
 
 use super::encoder::NextInBlock;
 use super::place::BlockPosition;
@@ -10,34 +10,34 @@ use crate::qp::flow::{Flow, FlowLimit};
 use spanwire_base::Time;
 use spanwire_cc::Sent;
 
-/// What is decided outside.
+/// Limits of sending that the caller determines.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sr) struct Limits {
-    /// Own requests are sent, and what was lost is sent again. If not, only answers leave.
+    /// Requests are sent and lost packets retransmitted. Otherwise only responses are sent.
     pub(in crate::sr) sends_requests: bool,
-    /// A request that was never sent may begin.
+    /// A new request may begin.
     pub(in crate::sr) begins_requests: bool,
-    /// Packets in flight.
+    /// The window: packets in flight.
     pub(in crate::sr) window_pkts: u32,
-    /// New packets ask for an acknowledgement this often at least.
+    /// New packets request an ACK at least this often.
     pub(in crate::sr) ack_interval_pkts: u32,
-    /// What the endpoint's window still takes.
+    /// Packets that the endpoint's window allows.
     pub(in crate::sr) room_pkts: u32,
 }
 
-/// What to send.
+/// The result of choosing a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::sr) enum Choice {
     Send(PlannedPacket),
     Idle,
-    /// Something would leave, had the endpoint's window room.
+    /// A packet could be sent if the endpoint's window had room.
     Blocked,
-    /// Something will leave at this time.
+    /// The pacer releases the next packet at this time.
     Paced(Time),
 }
 
 impl Tx {
-    /// Chooses the next packet. [`Tx::on_sent`] once it is written.
+    /// Chooses the next packet. The caller writes it and then calls [`Tx::on_sent`].
     pub(in crate::sr) fn choose(
         &mut self,
         now: Time,
@@ -46,7 +46,7 @@ impl Tx {
     ) -> Choice {
         self.is_paced = false;
         if let Some(planned) = self.probe.and_then(|probe| self.probe_packet(probe, limits)) {
-            // It may leave whatever the windows say, but a pacer is not asked twice.
+            // A probe ignores the windows, but not the pacer.
             return match flow.and_then(|flow| flow.probe_paced_until(now)) {
                 Some(at) => self.wait_for_pacer(at),
                 None => Choice::Send(planned),
@@ -99,12 +99,12 @@ impl Tx {
         Choice::Paced(until)
     }
 
-    /// Something is there to be sent, whether it may or not.
+    /// A packet waits to be sent, whether or not a limit allows it.
     fn has_pending(&self) -> bool {
         self.requester.has_unsent() || self.responses.len() > 0 || self.sent.has_lost()
     }
 
-    /// A packet that was chosen left at `now`, with `bytes` of payload.
+    /// A chosen packet was sent at `now`, with `bytes` of payload.
     #[inline]
     pub(in crate::sr) fn on_sent(
         &mut self,
@@ -118,7 +118,7 @@ impl Tx {
         match planned.kind {
             TransmissionKind::Probe => self.timers.margin.on_extra_copy(),
             TransmissionKind::Retransmission => {
-                self.sent.on_retransmitted(now, planned.number, path)
+                self.sent.on_retransmitted(now, planned.number, path);
             }
             TransmissionKind::First => {
                 self.sent.push(now, planned.contents, bytes, planned.position, path);
@@ -146,7 +146,7 @@ impl Tx {
         }
     }
 
-    /// The next packet that was never sent; whether the next request waits for a receive request.
+    /// The next new packet, and whether the next request lacks receive credit.
     fn new_packet(&mut self, limits: &Limits, window_left: u64) -> (Option<PlannedPacket>, bool) {
         let number = self.sent.next();
         if number >= self.psn_limit() {
@@ -198,7 +198,8 @@ impl Tx {
         )
     }
 
-    /// The next packet of the block that has begun: nothing else may be begun before its last.
+    /// The next packet of the open block. Packets of a block have consecutive numbers, so nothing
+    /// else may begin before its last one.
     fn next_of_block(
         &mut self,
         number: u64,
@@ -213,8 +214,8 @@ impl Tx {
                 self.responses.next(segment_bytes)
             }
             NextInBlock::Data { segment_bytes, .. } => {
-                // What has begun goes on whatever the receive limit says now: it costs a few
-                // packets, and answers would have to wait for a limit that moves for their sake.
+                // An open block ignores the receive limit, at the cost of a few packets. Otherwise
+                // responses would wait behind it, for a limit that moves independently of them.
                 let (max_rd_atomic, receive_limit) = (self.max_rd_atomic, None);
                 let allowance = Allowance {
                     segment_bytes,
@@ -231,12 +232,12 @@ impl Tx {
             }
         };
         let Some(contents) = contents else {
-            // Its message is over before its time; what follows is another one's.
+            // The message of the block ended early; the next data belong to another one.
             self.encoder.as_mut()?.abandon();
             return None;
         };
-        // The last data and all parity behind it: one answer of them may be lost as well, and
-        // nobody asks again before two round trips are over.
+        // The last source packet and each parity packet after it request an ACK: one ACK may be
+        // lost, and a TLP is not due before two round trips have passed.
         let is_last = match &contents {
             Contents::Request(segment) => {
                 self.responses.len() == 0 && self.requester.is_last_posted(segment)
@@ -256,7 +257,7 @@ impl Tx {
         })
     }
 
-    /// The place of a part that would begin a block.
+    /// The position of a packet that would begin a block.
     fn position_in_new_block(&self, contents: &Contents) -> BlockPosition {
         let Some(encoder) = &self.encoder else { return BlockPosition::NONE };
         let left_bytes = match contents {
@@ -268,7 +269,7 @@ impl Tx {
         block.map_or(BlockPosition::NONE, |block| BlockPosition::of(&block))
     }
 
-    /// Full segments are this long where the next packet stands.
+    /// The bytes of a full segment at the next packet.
     pub(super) fn block_segment_bytes(&self) -> u32 {
         match self.encoder.as_ref().and_then(|encoder| encoder.next_in_block()) {
             Some(NextInBlock::Data { segment_bytes, .. }) => segment_bytes,
@@ -304,7 +305,7 @@ impl Tx {
                         position,
                     })
                 }),
-            // A block that has begun does not wait for receive requests.
+            // An open block does not wait for receive credit.
             Probe::Receive
                 if self.encoder.as_ref().is_some_and(|c| c.next_in_block().is_some()) =>
             {
@@ -338,17 +339,17 @@ impl Tx {
         }
     }
 
-    /// No packet at or above this is taken.
+    /// The PSN limit: no packet at or above it may be sent.
     fn psn_limit(&self) -> u64 {
         self.psn_limit.unwrap_or(self.sent.una() + u64::from(self.initial_window_pkts))
     }
 }
 
-/// The peer acknowledges every so many by itself. It must be asked where it might wait for more
-/// that will not come.
+/// The packet must request an ACK by its number. The peer acknowledges every few packets without
+/// AckReq, but may wait for more packets than the window allows.
 fn requests_periodic_ack(number: u64, limits: &Limits, window_left: u64) -> bool {
     window_left == 1 || number.is_multiple_of(limits.ack_interval_pkts.into())
 }
 
-/// Parts of answers after which one request may go first: a burst of the schedule.
+/// Packets of responses in a row after which a request may be sent.
 const RESPONSES_IN_A_ROW_MAX: u32 = 16;

@@ -1,6 +1,6 @@
-//! What was sent and not acknowledged, and which of it is lost. By time, as RACK has it: a packet
-//! is lost when one that was sent after it has arrived and it is overdue by more than packets
-//! overtake each other here.
+//! Sent packets that are not acknowledged, and loss detection by RACK (RFC 8985): a packet is lost
+//! if a later-sent one has arrived and it is overdue by more than the reordering window
+//! (`reo_wnd`).
 
 pub(super) mod ack_info;
 mod acked;
@@ -21,55 +21,55 @@ use entry::{Entry, Recovered, State, Transmission};
 use spanwire_base::{Time, u64_from, usize_from};
 use std::collections::VecDeque;
 
-/// The packets of our stream from the oldest that is not acknowledged on. `T` is what one carries,
+/// The packets of a stream from the oldest unacknowledged on. `T` is the contents of a packet,
 /// enough to write it again.
 #[derive(Debug)]
 pub(crate) struct Sent<T> {
-    /// The number of the first in `ring`.
+    /// The oldest unacknowledged number: that of the first in `ring`.
     una: u64,
-    /// The lowest number of data that has not arrived, as far as it is known.
+    /// The lowest source packet not known to have arrived; see [`Sent::data_una`].
     data_una: u64,
     ring: VecDeque<Entry<T>>,
-    /// Which of `ring` have arrived, once more: acknowledgements repeat themselves.
+    /// The arrived packets of `ring` as a bitmap: ACKs repeat SACK words, and new bits are found at
+    /// once.
     arrived: Bits,
-    /// Transmissions in the order of time; those that something newer made obsolete among them.
-    /// Everything in flight has its own.
+    /// Transmissions in the order of time, obsolete ones included. Every packet in flight has one.
     order: VecDeque<Transmission>,
-    /// Packets to send again, each once.
+    /// Packets to retransmit, each once.
     lost: Lost,
     in_flight_pkts: u64,
     in_flight_bytes: u64,
-    /// Packets of the block that was begun last that have not left yet.
+    /// Packets of the last block that were not sent yet.
     unsent_of_block: u64,
     /// Lost data of that block are retransmitted ([`BlockPosition::retransmits`]).
     open_block_retransmits: bool,
     reorder: ReorderWindow,
-    /// The latest of all transmissions that have arrived: when it was sent, and its number.
-    /// Transmissions of one time are ordered by number (RFC 8985 6.1), since a burst that
-    /// leaves in one step of the driver has one time.
+    /// The latest of all transmissions that have arrived: its send time and number. Transmissions
+    /// of one time are ordered by number (RFC 8985 6.1), since a burst in one step of the driver
+    /// has one time.
     delivered: Option<(Time, u64)>,
-    /// Packets that the peer has rebuilt, and that may still arrive there.
+    /// Packets that the peer has recovered; the originals may still arrive.
     peer_recovered: VecDeque<Recovered>,
-    /// What has happened to packets on their ways, if anybody wants to know.
+    /// Events of packets by path, if a load balancer uses them.
     path_events: Option<Vec<PathEvent>>,
     counters: SentCounters,
 }
 
-/// What a stream has counted.
+/// Counters of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SentCounters {
-    /// Packets sent again.
+    /// Retransmissions.
     pub(crate) retransmitted: u64,
     /// Packets presumed lost: overdue, outstanding at a timeout, or missing from their block.
     pub(crate) presumed_lost: u64,
-    /// Of these, packets that arrived after all, as far as acknowledgements prove it.
+    /// Packets presumed lost that arrived, as far as ACKs prove it.
     pub(crate) spurious_lost: u64,
-    /// Of these, packets that had been retransmitted by then.
-    pub(crate) spurious: u64,
+    /// Of `spurious_lost`, packets that had been retransmitted: spurious retransmissions.
+    pub(crate) spurious_retransmits: u64,
 }
 
 impl<T: Copy> Sent<T> {
-    /// Nothing was sent, and the first packet will be `first`.
+    /// A stream of which nothing was sent, and whose first packet will be `first`.
     pub(crate) fn new(first: u32) -> Self {
         let una = u64::from(first) + (1 << 32);
         Self {
@@ -91,18 +91,18 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Nothing that was sent matters any more.
+    /// Forgets all sent packets.
     pub(crate) fn forget(&mut self) {
         let (una, counters) = (self.next(), self.counters);
         *self = Self { una, data_una: una, arrived: Bits::new(una), counters, ..Self::new(0) };
     }
 
-    /// The oldest number that is not acknowledged.
+    /// The oldest unacknowledged number.
     pub(crate) fn una(&self) -> u64 {
         self.una
     }
 
-    /// The oldest number that a request waits for: parity that has not arrived is none.
+    /// The oldest unacknowledged number without parity: requests before it are complete.
     #[inline]
     pub(crate) fn data_una(&self) -> u64 {
         self.data_una
@@ -121,7 +121,7 @@ impl<T: Copy> Sent<T> {
         self.in_flight_bytes
     }
 
-    /// Transmissions so far, but for a constant, modulo 2^32: first ones are numbered.
+    /// Transmissions so far plus a constant, modulo 2^32.
     pub(crate) fn transmissions(&self) -> u32 {
         wrap(self.next().wrapping_add(self.counters.retransmitted))
     }
@@ -130,12 +130,12 @@ impl<T: Copy> Sent<T> {
         &self.counters
     }
 
-    /// Everything sent has arrived.
+    /// Every packet sent has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// A new packet was sent; its number was [`Sent::next`].
+    /// Adds a packet that was just sent. Its number was [`Sent::next`].
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -169,9 +169,8 @@ impl<T: Copy> Sent<T> {
         self.unsent_of_block = position.pkts_after();
     }
 
-    /// The lost packet that is next to be sent again, of those that `may` leave: its number and
-    /// what it carries. Of packets that may ever have to wait, none may leave before an older one
-    /// may.
+    /// The next lost packet to retransmit that `may` allows: its number and contents. Among packets
+    /// that `may` ever blocks, if one is blocked, all higher ones must be.
     #[inline]
     pub(crate) fn next_lost(&mut self, may: impl Fn(&T) -> bool) -> Option<(u64, T)> {
         let (ring, una) = (&mut self.ring, self.una);
@@ -183,38 +182,38 @@ impl<T: Copy> Sent<T> {
         self.lost.next(look, may)
     }
 
-    /// Lost packets wait to be sent again; exact after [`Sent::next_lost`] found none.
+    /// Lost packets wait for retransmission; exact after [`Sent::next_lost`] returned none.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// What the packet with this number on the wire carries, while it is not acknowledged.
+    /// The contents of the packet with this wire number, while it is unacknowledged.
     pub(crate) fn contents(&self, psn: u32) -> Option<T> {
         self.entry(unwrap(self.una, psn)).map(|e| e.contents)
     }
 
-    /// What the packet `psn` carries, if it has not arrived, as far as we were told.
+    /// The contents of the packet `psn`, if it is not known to have arrived.
     pub(crate) fn unacked_contents(&self, psn: u32) -> Option<T> {
         let entry = self.entry(unwrap(self.una, psn)).filter(|e| e.state != State::Arrived)?;
         Some(entry.contents)
     }
 
-    /// The newest packet that has not arrived: what a probe sends again. Of a block it is data, if
-    /// some are missing: parity could be sent again without its bytes only.
+    /// The newest packet that is not known to have arrived: what a TLP retransmits. Of a block it
+    /// is a source packet, if any is missing, because the payload of sent parity is not kept.
     pub(crate) fn newest(&self) -> Option<(u64, T)> {
         let number = self.arrived.highest_clear(self.next())?;
         let number = self.missing_data(number).unwrap_or(number);
         self.entry(number).map(|e| (number, e.contents))
     }
 
-    /// A packet was sent again, by this path.
+    /// A packet was retransmitted by this path.
     pub(crate) fn on_retransmitted(&mut self, now: Time, number: u64, path: u16) {
         let Some(entry) = self.entry_mut(number) else { return };
         debug_assert!(entry.state != State::Arrived, "it is missing");
         let was = std::mem::replace(&mut entry.state, State::InFlight);
         (entry.sent_at, entry.was_lost, entry.path) = (now, was == State::Lost, path);
         entry.is_retransmitted = true;
-        // After a probe the arrival may be of the transmission before it.
+        // After a TLP, the arrival may be of the transmission before it.
         entry.is_presumed_lost &= was == State::Lost;
         let (bytes, position) = (u64::from(entry.bytes), entry.position);
         if was == State::Lost {
@@ -228,7 +227,7 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// What the flow had delivered when the packet `number` was sent, which was just now.
+    /// Sets the flow's delivery state at the send time of packet `number`, which was just sent.
     pub(crate) fn set_at_send(&mut self, number: u64, at_send: AtSend) {
         if let Some(entry) = self.entry_mut(number) {
             entry.at_send = at_send;
@@ -243,7 +242,7 @@ impl<T: Copy> Sent<T> {
         self.ring.get_mut(usize_from(number.checked_sub(self.una)?))
     }
 
-    /// The packet of a transmission, while that is the one in flight.
+    /// The packet of a transmission, if that is the one in flight.
     fn current(&self, t: Transmission) -> Option<&Entry<T>> {
         self.entry(t.number).filter(|e| e.state == State::InFlight && e.sent_at == t.at)
     }

@@ -21,7 +21,7 @@ pub(crate) struct Timers {
     /// outstanding, always after feedback.
     probe_from: Time,
     /// TLPs before the first RTT sample since the last timeout. Feedback does not reset the count:
-    /// an ACK of nothing new gives no RTT sample, and must not postpone the RTO for ever.
+    /// an ACK of nothing new gives no RTT sample, and must not postpone the RTO indefinitely.
     initial_probes: u32,
     /// Timeouts in a row without feedback.
     rto_count: u32,
@@ -91,8 +91,8 @@ impl Timers {
     }
 
     /// Feedback arrived: an ACK, or a response if only responses are outstanding. `echo` is the
-    /// send time of the packet that it echoes. True if the last timeout was spurious, because a
-    /// packet sent before it was only delayed.
+    /// send time of the packet that it echoes; `in_flight` is false if nothing is outstanding. True
+    /// if the last timeout was spurious, because a packet sent before it was only delayed.
     pub(crate) fn on_feedback(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
         let is_spurious = self.first_expiry.take().is_some_and(|rto_count| echo < rto_count);
         self.rto_count = 0;
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(t.next(&rtt, None), Some(at(250)), "two round trips after the newest");
         assert_eq!(t.poll_expired(at(249), &rtt, None), TimerEvent::Nothing);
         assert_eq!(t.poll_expired(at(250), &rtt, None), TimerEvent::Probe);
-        assert_eq!(t.next(&rtt, None), Some(at(1000)), "since the oldest");
+        assert_eq!(t.next(&rtt, None), Some(at(1000)), "the RTO counts from the first packet");
         assert_eq!(t.poll_expired(at(1000), &rtt, None), TimerEvent::Timeout);
         assert!(t.is_backed_off());
     }
@@ -249,12 +249,12 @@ mod tests {
         t.on_sent(at(0));
         assert_eq!(t.poll_expired(at(200), &rtt, None), TimerEvent::Probe);
         t.defer_probe();
-        assert_eq!(t.next(&rtt, None), Some(at(1000)), "no probe while it waits");
+        assert_eq!(t.next(&rtt, None), Some(at(1000)), "no TLP while a packet waits for the pacer");
         t.on_sent(at(500));
         assert_eq!(t.next(&rtt, None), Some(at(700)));
         assert_eq!(t.poll_expired(at(700), &rtt, None), TimerEvent::Probe);
         t.on_sent(at(701));
-        assert_eq!(t.next(&rtt, None), Some(at(1000)), "one probe, if it was sent");
+        assert_eq!(t.next(&rtt, None), Some(at(1000)), "a sent TLP is the only one");
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         let first = t.next(&rtt, None).unwrap();
         assert_eq!(t.poll_expired(first, &rtt, None), TimerEvent::Probe);
         t.defer_probe();
-        assert!(t.next(&rtt, None).unwrap() > first, "not due for ever");
+        assert!(t.next(&rtt, None).unwrap() > first, "the TLP must not stay due");
     }
 
     #[test]
@@ -277,9 +277,9 @@ mod tests {
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1120)));
         assert_eq!(t.poll_expired(at(1000), &rtt, Some(at(120))), TimerEvent::Nothing);
         t.on_feedback(at(150), at(50), true);
-        assert_eq!(t.next(&rtt, Some(at(120))), Some(at(350)), "the probe");
+        assert_eq!(t.next(&rtt, Some(at(120))), Some(at(350)), "the TLP");
         t.probe_from = Time::MAX;
-        assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1150)), "since the last word");
+        assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1150)), "counted from the last feedback");
         assert_eq!(t.poll_expired(at(1150), &rtt, Some(at(120))), TimerEvent::Timeout);
     }
 
@@ -294,7 +294,7 @@ mod tests {
             assert_eq!(
                 t.poll_expired(at(due + 200), &rtt, None),
                 TimerEvent::Probe,
-                "once after each"
+                "one TLP after each timeout"
             );
         }
         assert_eq!(t.next(&rtt, None), Some(at(7000)));
@@ -323,8 +323,8 @@ mod tests {
         t.poll_expired(at(200), &rtt, None);
         t.poll_expired(at(1000), &rtt, None);
         t.on_sent(at(1001));
-        assert!(t.on_feedback(at(1100), at(0), true), "what was sent before the timeout arrived");
-        assert!(!t.on_feedback(at(1200), at(1001), true), "told once");
+        assert!(t.on_feedback(at(1100), at(0), true), "a packet sent before the timeout arrived");
+        assert!(!t.on_feedback(at(1200), at(1001), true), "reported once");
         assert!(!t.is_backed_off());
         assert_eq!(t.next(&rtt, None), Some(at(1400)));
         assert!(!t.on_feedback(at(1300), at(1001), false));

@@ -1,4 +1,4 @@
-//! The contents of a packet: header and payload.
+//! The header and payload of a packet.
 
 use super::Tx;
 use super::plan::{Contents, PlannedPacket, ReadSegment, Segment, TransmissionKind};
@@ -11,7 +11,7 @@ use spanwire_base::Time;
 use spanwire_wire::{SrDataRepr, SrKind};
 
 impl Tx {
-    /// The header of a packet, the bytes of its payload, and whether it is solicited.
+    /// The header of a packet, its payload bytes, and whether it is solicited.
     #[inline]
     pub(in crate::sr) fn header(
         &self,
@@ -36,7 +36,7 @@ impl Tx {
                         solicited = is_solicited;
                         (header, len)
                     }
-                    // Its bytes are gone: an empty packet frees its number.
+                    // Its payload is not kept: an empty packet completes its number.
                     None => (SrDataRepr::new(SrKind::Send, psn, 0), 0),
                 }
             }
@@ -70,23 +70,29 @@ impl Tx {
         match &planned.contents {
             Contents::Request(segment) => {
                 let bytes = of(self.requester.remaining_data(segment));
-                let whole = Segment { len: bytes, ..*segment };
-                let solicited = self.requester.is_solicited(&whole);
-                if let Some(header) = self.requester.header(&whole, psn) {
+                let block_segment = Segment { len: bytes, ..*segment };
+                let solicited = self.requester.is_solicited(&block_segment);
+                if let Some(header) = self.requester.header(&block_segment, psn) {
                     encoder.open(block, (header, solicited), bytes, (false, segment_bytes));
                 }
             }
             Contents::Read(segment) => {
                 let bytes = of(segment.left);
-                let whole = ReadSegment { len: bytes, last: bytes == segment.left, ..*segment };
-                encoder.open(block, (whole.header(psn), false), bytes, (true, segment_bytes));
+                let block_segment =
+                    ReadSegment { len: bytes, last: bytes == segment.left, ..*segment };
+                encoder.open(
+                    block,
+                    (block_segment.header(psn), false),
+                    bytes,
+                    (true, segment_bytes),
+                );
             }
             Contents::Atomic { .. } | Contents::Parity => {}
         }
     }
 
-    /// Copies the payload of a packet; false when its memory is no longer registered. Source
-    /// packets of a block are added to its parity.
+    /// Copies the payload of a packet; false if its memory is no longer registered. Source packets
+    /// of a block are added to its parity.
     #[inline]
     pub(in crate::sr) fn fill(
         &mut self,
@@ -115,7 +121,7 @@ impl Tx {
     /// message whose memory is no longer registered.
     ///
     /// # Errors
-    /// No such response is awaited.
+    /// No such response is outstanding, or its range does not fit the request.
     pub(in crate::sr) fn place_response(
         &mut self,
         header: &SrDataRepr,
@@ -129,7 +135,7 @@ impl Tx {
         if !self.requester.response_fits(message, header.offset, data.len(), header.last) {
             return Err(DropReason::BadResponseLength);
         }
-        // Verbs hand an atomic's word over as this machine's own.
+        // Verbs deliver the word of an atomic in host byte order.
         let word = header.original.unwrap_or_default().to_ne_bytes();
         let (data, response_bytes) = match header.kind {
             SrKind::AtomicResponse => (Payload::Bytes(&word), 0),
@@ -144,7 +150,7 @@ impl Tx {
     }
 }
 
-/// Copies the payload of a part; false when its memory is no longer registered.
+/// Copies a packet's contents; false if their memory is no longer registered.
 #[inline]
 fn copy(
     requester: &Requester,

@@ -11,7 +11,7 @@ pub(super) struct Block {
     pub(super) first: u64,
     /// The block header of its first packet.
     pub(super) block: BlockRepr,
-    /// Bit i: packet i has arrived, or was recovered before the block was opened once more.
+    /// Bit i: packet i has arrived, or was recovered before this record was opened.
     pub(super) arrived: u64,
     /// Bit i: packet i is usable. Unlike `arrived`, without parity that was dropped, and with
     /// recovered source packets.

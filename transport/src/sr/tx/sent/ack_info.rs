@@ -1,56 +1,56 @@
-//! What an acknowledgement reports, and what it changed.
+//! The content of an ACK, and its effects on the sent packets.
 
 use crate::qp::flow::AtSend;
 use spanwire_base::Time;
 use spanwire_wire::{BlockReport, SackWord};
 
-/// What an acknowledgement says, its numbers not yet unwrapped.
+/// The content of an ACK; its numbers are not unwrapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckInfo<'a> {
     pub(crate) next: u32,
     pub(crate) words: &'a [SackWord],
     pub(crate) newest: u32,
-    /// When the newest was sent.
+    /// The send time of the newest packet.
     pub(crate) echo: Time,
-    /// What is said of blocks.
+    /// Block reports.
     pub(crate) blocks: &'a [BlockReport],
-    /// What was sent no later than this would have arrived.
+    /// Packets sent no later than this are overdue if they have not arrived.
     pub(crate) overdue: Time,
     /// A packet sent later than this cannot have been acknowledged yet.
     pub(crate) latest_ackable: Time,
-    /// Which packets came marked: bit i is the newest less i.
+    /// CE marks: bit i is the newest packet's number minus i.
     pub(crate) marks: u64,
 }
 
-/// What an acknowledgement changed.
+/// The effects of an ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Acked {
-    /// Packets that had not been known to have arrived.
+    /// Newly acknowledged packets.
     pub(crate) pkts: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// The newest arrival had been overtaken by something sent after it.
+    /// The newest arrival was overtaken by a packet sent after it.
     pub(crate) is_reordered: bool,
-    /// It was known to have arrived: either it is a duplicate, or this acknowledgement is stale.
+    /// The newest arrival was already acknowledged: it is a duplicate, or this ACK is stale.
     pub(crate) is_duplicate: bool,
-    /// The newest arrival's number.
+    /// The number of the newest arrival.
     pub(crate) newest: u64,
-    /// It was a retransmission of what was lost.
+    /// The newest arrival was a retransmission of a lost packet.
     pub(crate) was_lost: bool,
-    /// What was delivered when it left; none if it is known from before, or of another transmission
-    /// than the last.
+    /// The flow's delivery state at its send time. None if it was already acknowledged, or if the
+    /// ACK is of an earlier transmission.
     pub(crate) at_send: Option<AtSend>,
-    /// Packets of blocks that the peer is short of, and that had not been known to be lost.
+    /// Packets newly found lost by block NACKs.
     pub(crate) nacked: NewlyLost,
-    /// Packets that are lost and not needed, and had not been known to be lost.
+    /// Packets newly reported as lost and not needed.
     pub(crate) settled: NewlyLost,
 }
 
-/// An acknowledgement of what was not sent, or of what lies too far in the past.
+/// The ACK acknowledges packets that were not sent, or is of too old packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BeyondSent;
 
-/// Packets that had not been known to be lost.
+/// Packets newly found lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct NewlyLost {
     pub(crate) pkts: u64,
@@ -64,39 +64,39 @@ impl NewlyLost {
     }
 }
 
-/// What happened to packets that were sent by one path.
+/// An event of packets sent by one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PathEvent {
-    /// The path, as [`Sent::push`] was told.
+    /// The path, as given to [`super::Sent::push`].
     pub(crate) path: u16,
     pub(crate) pkts: u32,
     pub(crate) bytes: u64,
-    /// Of those that arrived, packets that came marked.
+    /// CE-marked packets among those that arrived.
     pub(crate) marked: u32,
-    /// When the one of them was sent that was sent latest.
+    /// The send time of the latest-sent packet.
     pub(crate) sent_at: Time,
     pub(crate) outcome: PacketOutcome,
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PacketOutcome {
     Arrived,
-    /// Found lost, by time or because its block is short.
+    /// Presumed lost, by time or by a block NACK.
     Lost,
     /// Lost, and not needed any more.
     Settled,
 }
 
-/// What was found lost.
+/// Packets newly found lost by time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DetectedLoss {
     pub(crate) pkts: u64,
-    /// Bytes of packets that are in no block.
+    /// Bytes of packets outside of blocks.
     pub(crate) bytes: u64,
     /// Packets of blocks, and their bytes.
     pub(crate) coded_pkts: u64,
     pub(crate) coded_bytes: u64,
-    /// When to look again.
+    /// When the next packet may become overdue.
     pub(crate) loss_timer: Option<Time>,
 }

@@ -1,4 +1,4 @@
-//! What an acknowledgement changes of what was sent: what has arrived, what is lost.
+//! The effects of an ACK on the sent packets.
 
 use super::Sent;
 use super::ack_info::{AckInfo, Acked, BeyondSent};
@@ -9,11 +9,11 @@ use spanwire_base::Time;
 use spanwire_wire::{BlockWord, SackWord};
 
 impl<T: Copy> Sent<T> {
-    /// Applies an acknowledgement.
+    /// Applies an ACK.
     ///
     /// # Errors
-    /// It names packets that were not sent, or that are too far in the past; nothing has changed
-    /// then. Nearly every guess of an off-path attacker is such.
+    /// The ACK is of packets that were not sent, or that are too far in the past; it changes
+    /// nothing then. Nearly every guess of an off-path attacker fails here.
     pub(crate) fn on_ack(&mut self, info: &AckInfo<'_>) -> Result<Acked, BeyondSent> {
         let next = unwrap(self.una, info.next);
         let end = self.next();
@@ -21,7 +21,7 @@ impl<T: Copy> Sent<T> {
             |w: &SackWord| unwrap(self.una, w.base) + 64 - u64::from(w.bits.leading_zeros());
         let newest = unwrap(self.una, info.newest);
         let is_old = next.min(newest) + PAST_PKTS < self.una;
-        // Parity of a block that has begun may be settled before it has left.
+        // Parity of an open block may be settled before it is sent.
         let named_end = end + self.unsent_of_block;
         let is_beyond =
             next > named_end || newest >= end || info.words.iter().any(|w| word_end(w) > named_end);
@@ -60,7 +60,7 @@ impl<T: Copy> Sent<T> {
         Ok(acked)
     }
 
-    /// The echo says which transmission of the newest arrival it was.
+    /// Finds by the echo which transmission of the newest packet has arrived.
     fn on_echo(&mut self, newest: u64, echo: Time, acked: &mut Acked) {
         let arrived = Some((echo, newest));
         let overtaken = arrived < self.delivered;
@@ -104,5 +104,5 @@ impl<T: Copy> Sent<T> {
     }
 }
 
-/// How far behind an acknowledgement may be: a window of the default size that is late.
+/// How far an ACK may be behind: one window of the default size.
 const PAST_PKTS: u64 = 1 << 16;

@@ -1,4 +1,4 @@
-//! Packets of blocks: what is lost of one is sent again only if its parity cannot make up for it
+//! Lost packets of FEC blocks: they are retransmitted only if parity cannot recover them
 //! (docs/protocol/sr.md, "Blocks", 6 and 8).
 
 use super::Sent;
@@ -10,12 +10,12 @@ use spanwire_base::{Time, u64_from};
 use spanwire_wire::BlockReport;
 
 impl<T: Copy> Sent<T> {
-    /// Where a packet stands in a block, while it is not acknowledged.
+    /// The position of a packet in its block, while it is unacknowledged.
     pub(crate) fn position(&self, number: u64) -> BlockPosition {
         self.entry(number).map_or(BlockPosition::NONE, |e| e.position)
     }
 
-    /// The highest data packet that has not arrived of the block of a parity packet.
+    /// The highest missing source packet of a parity packet's block.
     pub(super) fn missing_data(&self, number: u64) -> Option<u64> {
         let position = self.position(number);
         let first = number.saturating_sub(position.index.into());
@@ -24,7 +24,7 @@ impl<T: Copy> Sent<T> {
         data.take_while(|n| *n < number).filter(is_missing).last()
     }
 
-    /// Moves `due` over what has arrived and over parity.
+    /// Advances `data_una` past arrived packets and parity.
     #[inline]
     pub(super) fn skip_parity(&mut self) {
         while self.is_skipped(self.data_una) {
@@ -32,7 +32,7 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Only parity is unacknowledged, including what was sent since the last ACK.
+    /// Only parity is unacknowledged, including packets sent since the last ACK.
     pub(crate) fn has_only_parity(&self) -> bool {
         (self.data_una..self.next()).all(|number| self.is_skipped(number))
     }
@@ -41,17 +41,19 @@ impl<T: Copy> Sent<T> {
         self.entry(number).is_some_and(|e| e.state == State::Arrived || e.position.is_parity())
     }
 
-    /// A packet of a block was lost. If the packets of the block that have arrived, are in flight
-    /// or are still to leave for the first time suffice to recover the rest, nothing is
-    /// retransmitted. Else parity is of no use to this block any more, and all its lost data are.
+    /// Handles the loss of a block's packet.
+    ///
+    /// If the packets that have arrived, are in flight or are still unsent suffice to recover the
+    /// rest, nothing is retransmitted. Otherwise all lost source packets of the block are, and its
+    /// parity is not used.
     ///
     /// A retransmission takes no part in recovery: it reads memory again, which may have changed
-    /// since parity was computed over the first transmission. A sum of both would be neither.
+    /// since parity was computed over the first transmission. A sum of both would be of neither.
     #[inline(never)]
     pub(super) fn on_block_loss(&mut self, number: u64, position: BlockPosition) {
         let first = number.saturating_sub(position.index.into());
         let counts = |n: u64| match self.entry(n) {
-            // Below: acknowledged. Beyond: not sent yet.
+            // Below the ring: acknowledged. Above: not sent yet.
             None => true,
             Some(e) => match e.state {
                 State::Arrived => !e.position.is_discarded,
@@ -65,8 +67,8 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Retransmits the data that are lost, now and from now on, of the block in which the packet
-    /// `number` has this place.
+    /// Retransmits the lost source packets, from now on, of the block in which the packet `number`
+    /// has this position.
     #[inline(never)]
     pub(super) fn retransmit_block(&mut self, number: u64, position: BlockPosition) {
         let first = number.saturating_sub(position.index.into());
@@ -80,8 +82,8 @@ impl<T: Copy> Sent<T> {
         self.open_block_retransmits |= first + position.pkts() > self.next();
     }
 
-    /// Retransmits the lost data of the oldest unacknowledged packet's block, if their recovery is
-    /// left to parity: its block NACKs may all have been lost.
+    /// Retransmits the lost source packets of the oldest unacknowledged packet's block, if their
+    /// recovery is left to parity. Its block NACKs may all have been lost.
     pub(crate) fn retransmit_oldest_block(&mut self) {
         let oldest =
             self.entry(self.una).filter(|e| e.state == State::Lost && e.position.is_coded());
@@ -90,8 +92,8 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// The peer is short of data of a block: what was sent of it no later than `until`, a time and
-    /// a number among those of one time, and does not count is lost.
+    /// Applies a block NACK: packets of the block that the peer cannot use are lost if they were
+    /// sent no later than `until`, a time and a number among packets of one time.
     #[inline(never)]
     pub(super) fn on_block_nack(&mut self, report: &BlockReport, until: (Time, u64)) -> NewlyLost {
         let mut nacked = NewlyLost::default();
@@ -115,8 +117,8 @@ impl<T: Copy> Sent<T> {
         nacked
     }
 
-    /// Packets of a block were rebuilt: nobody waits for them any more. Whether they were lost is
-    /// told when they are settled.
+    /// Applies a report of recovered packets: they are acknowledged. Whether they were lost is
+    /// known once they are settled.
     #[inline(never)]
     pub(super) fn on_block_recovered(&mut self, report: &BlockReport) {
         let Some((first, position)) = self.block(report) else { return };
@@ -140,10 +142,12 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Packets of a block did not arrive and are not needed any more.
+    /// Applies a report of settled packets: they were lost and are not needed. Returns those that
+    /// were not known to be lost.
     #[inline(never)]
     pub(super) fn on_block_settled(&mut self, report: &BlockReport) -> NewlyLost {
-        // What was not rebuilt before is taken for that first: then all of it is there to be told.
+        // Packets that were not reported as recovered are treated as such first, so that all lost
+        // packets are in `peer_recovered`.
         self.on_block_recovered(report);
         let mut lost = NewlyLost::default();
         let first = unwrap(self.una, report.first);
@@ -164,8 +168,8 @@ impl<T: Copy> Sent<T> {
         lost
     }
 
-    /// The block that a report is of, if something of it is not acknowledged: its first number, and
-    /// the place of its first packet.
+    /// The block of a report, if one of its packets is unacknowledged: its first number, and the
+    /// position of its first packet.
     fn block(&self, report: &BlockReport) -> Option<(u64, BlockPosition)> {
         let first = unwrap(self.una, report.first);
         let at = |i: u64| self.entry(first + i).map(|e| (i, e.position));
@@ -175,8 +179,8 @@ impl<T: Copy> Sent<T> {
     }
 }
 
-/// What is remembered of packets that were rebuilt: two of each of the last hundred blocks that
-/// lost any. Of what is older nobody is told.
+/// The most recovered packets to keep: two of each of about a hundred blocks. The losses of older
+/// ones are not reported.
 const REBUILT_MAX: usize = 256;
 
 #[cfg(test)]
@@ -198,8 +202,8 @@ mod tests {
         rtt
     }
 
-    /// Blocks of four data and two parity packets, a packet each microsecond, the six of a block by
-    /// paths 1 to 6.
+    /// Blocks of four source and two parity packets, one packet each microsecond. The six packets
+    /// of a block take paths 1 to 6.
     fn blocks(count: u8) -> Sent<u64> {
         let mut s = Sent::new(0);
         s.track_paths();
@@ -232,18 +236,18 @@ mod tests {
         BlockReport { first, word, data: 4, bits }
     }
 
-    /// What is to be sent again, without sending it.
-    fn again(s: &mut Sent<u64>) -> Vec<u64> {
+    /// Retransmits all queued packets; returns their contents.
+    fn retransmit_all(s: &mut Sent<u64>) -> Vec<u64> {
         let mut all = Vec::new();
-        while let Some((number, what)) = s.next_lost(|_| true) {
+        while let Some((number, contents)) = s.next_lost(|_| true) {
             s.on_retransmitted(at(999), number, 9);
-            all.push(what);
+            all.push(contents);
         }
         all
     }
 
-    /// Data of a block are acknowledged before its parity has left. No acknowledgement follows, for
-    /// the peer is gone: it need not be given up for that.
+    /// If all data of a block are acknowledged before its parity is sent, and the peer has closed,
+    /// no ACK of the parity follows. The queue pair must not fail because of that.
     #[test]
     fn has_only_parity__counts_packets_sent_since_the_last_ack() {
         let mut s = Sent::new(0);
@@ -255,8 +259,8 @@ mod tests {
         (4..6).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
         assert!(s.has_only_parity() && !s.is_empty());
         s.abandon_all();
-        assert!(s.in_flight_pkts() == 0 && !s.has_lost(), "no place in the window");
-        assert_eq!(again(&mut s), []);
+        assert!(s.in_flight_pkts() == 0 && !s.has_lost(), "parity takes no room in the window");
+        assert_eq!(retransmit_all(&mut s), []);
         s.push(at(6), 6, 100, BlockPosition::NONE, 1);
         assert!(!s.has_only_parity());
     }
@@ -267,9 +271,13 @@ mod tests {
         s.on_ack(&info(&[word(&[1, 3, 4, 5, 6, 7, 8, 9])], 9, &[])).unwrap();
         let found = s.detect(at(200), &rtt());
         assert_eq!((found.pkts, found.bytes, found.coded_bytes), (2, 0, 200));
-        assert_eq!(again(&mut s), [], "0 and 2 are rebuilt there");
+        assert_eq!(retransmit_all(&mut s), [], "the peer recovers 0 and 2");
         assert!(!s.has_lost() && !s.is_empty());
-        assert_eq!((s.in_flight_pkts(), s.in_flight_bytes()), (2, 200), "the parity behind");
+        assert_eq!(
+            (s.in_flight_pkts(), s.in_flight_bytes()),
+            (2, 200),
+            "the parity of the second block"
+        );
     }
 
     #[test]
@@ -277,12 +285,12 @@ mod tests {
         let mut s = blocks(2);
         s.on_ack(&info(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
         s.detect(at(200), &rtt());
-        assert_eq!(again(&mut s), [0, 1, 2], "of 0, 1, 2 and the parity 4");
-        // One of them is lost once more.
+        assert_eq!(retransmit_all(&mut s), [0, 1, 2], "0, 1, 2 and the parity 4 are lost");
+        // One retransmission is lost too.
         s.on_ack(&info(&[word(&[1, 3, 5, 6, 7, 8, 9, 10, 11])], 11, &[])).unwrap();
         s.delivered = Some((at(1200), 0));
         s.detect(at(2000), &rtt());
-        assert_eq!(again(&mut s), [0, 2], "a retransmission is no part of recovery");
+        assert_eq!(retransmit_all(&mut s), [0, 2], "a retransmission is no part of recovery");
     }
 
     #[test]
@@ -290,20 +298,20 @@ mod tests {
         let mut s = blocks(2);
         s.on_ack(&info(&[word(&[2, 5])], 5, &[])).unwrap();
         s.mark_all_lost();
-        assert_eq!(again(&mut s), [0, 1, 3, 6, 7, 8, 9]);
+        assert_eq!(retransmit_all(&mut s), [0, 1, 3, 6, 7, 8, 9]);
     }
 
     #[test]
     fn on_block_nack__packets_sent_before_the_echo_are_lost() {
         let mut s = blocks(1);
-        // 4 has arrived and was not kept; 5 left after what is echoed.
+        // 4 has arrived and was dropped; 5 was sent after the echoed packet.
         let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
         let acked =
             s.on_ack(&AckInfo { echo: at(4), ..info(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
         assert_eq!((acked.pkts, acked.nacked), (3, NewlyLost { pkts: 2, bytes: 200 }));
-        assert_eq!(again(&mut s), [2, 3], "5, which is on its way, recovers one of them only");
+        assert_eq!(retransmit_all(&mut s), [2, 3], "5, in flight, can recover one of them only");
         s.on_ack(&info(&[word(&[0, 1, 4])], 4, &nack)).unwrap();
-        assert_eq!(again(&mut s), [], "what is on its way is not asked for twice");
+        assert_eq!(retransmit_all(&mut s), [], "packets in flight are not retransmitted");
     }
 
     #[test]
@@ -311,13 +319,13 @@ mod tests {
         let mut s = blocks(1);
         let nack = [report(BlockWord::Nack, 0, 0b11_0001)];
         s.on_ack(&info(&[word(&[0, 4, 5])], 5, &nack)).unwrap();
-        assert_eq!(again(&mut s), [1, 2, 3], "sent at 999 us");
+        assert_eq!(retransmit_all(&mut s), [1, 2, 3], "retransmitted at 999 us");
         let words = [word(&[0, 4, 5])];
         let info = info(&words, 5, &nack);
         s.on_ack(&AckInfo { overdue: at(998), ..info }).unwrap();
-        assert_eq!(again(&mut s), []);
+        assert_eq!(retransmit_all(&mut s), []);
         s.on_ack(&AckInfo { overdue: at(999), ..info }).unwrap();
-        assert_eq!(again(&mut s), [1, 2, 3], "lost once more: all that is missing");
+        assert_eq!(retransmit_all(&mut s), [1, 2, 3], "all missing source packets are lost again");
     }
 
     #[test]
@@ -325,9 +333,9 @@ mod tests {
         let mut s = blocks(1);
         let nack = [report(BlockWord::Nack, 0, 0b00_0111)];
         s.on_ack(&AckInfo { echo: at(5), ..info(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
-        assert_eq!(again(&mut s), [3]);
+        assert_eq!(retransmit_all(&mut s), [3]);
         s.on_ack(&AckInfo { echo: at(3), ..info(&[word(&[3])], 3, &[]) }).unwrap();
-        assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (1, 1));
+        assert_eq!((s.counters().spurious_retransmits, s.reorder.reo_wnd_mult), (1, 1));
     }
 
     #[test]
@@ -338,7 +346,7 @@ mod tests {
         };
         let mut s = Sent::new(0);
         (0..2).for_each(|i| push(&mut s, i));
-        // 0 is lost and retransmitted; both arrive, so nothing of the block is in the ring.
+        // 0 is lost and retransmitted; both source packets arrive, so the ring is empty.
         s.on_retransmitted(at(50), s.una(), 1);
         s.on_ack(&AckInfo { next: 2, ..info(&[], 1, &[]) }).unwrap();
         assert!(s.is_empty());
@@ -346,7 +354,7 @@ mod tests {
         s.on_ack(&AckInfo { next: 2, ..info(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
         s.detect(at(300), &rtt());
         // Parity of 4 and 5 cannot recover 0, 2 and 3; that of the next block recovers 6 and 7.
-        assert_eq!(again(&mut s), [2, 3]);
+        assert_eq!(retransmit_all(&mut s), [2, 3]);
     }
 
     #[test]
@@ -354,16 +362,16 @@ mod tests {
         let mut s = blocks(2);
         s.on_ack(&info(&[word(&[2, 6, 7])], 7, &[])).unwrap();
         s.detect(at(200), &rtt());
-        let (number, what) = s.newest().unwrap();
-        assert_eq!((again(&mut s), what), (vec![0, 1, 3], 9));
+        let (number, contents) = s.newest().unwrap();
+        assert_eq!((retransmit_all(&mut s), contents), (vec![0, 1, 3], 9));
         let mut s = blocks(1);
         s.on_ack(&AckInfo { echo: at(1), ..info(&[word(&[1])], 1, &[]) }).unwrap();
         s.detect(at(126), &rtt());
-        assert_eq!((lost_numbers(&s), again(&mut s)), (vec![0], vec![]));
-        let (probed, what) = s.newest().unwrap();
-        assert_eq!((probed, what), (number - 6, 3));
+        assert_eq!((lost_numbers(&s), retransmit_all(&mut s)), (vec![0], vec![]));
+        let (probed, contents) = s.newest().unwrap();
+        assert_eq!((probed, contents), (number - 6, 3));
         s.on_retransmitted(at(300), probed, 9);
-        assert_eq!(again(&mut s), [0], "3 may have been lost as well, and is no part of recovery");
+        assert_eq!(retransmit_all(&mut s), [0], "the TLP of 3 takes no part in recovery");
     }
 
     fn lost_numbers(s: &Sent<u64>) -> Vec<u64> {
@@ -391,7 +399,7 @@ mod tests {
             let mut s = blocks(2);
             let acked = s.on_ack(&info(&[word(&[0])], 0, &[nack])).unwrap();
             assert_eq!(acked.nacked, NewlyLost::default(), "{nack:?}");
-            assert_eq!((again(&mut s), s.in_flight_pkts()), (vec![], 11));
+            assert_eq!((retransmit_all(&mut s), s.in_flight_pkts()), (vec![], 11));
         }
     }
 
@@ -415,7 +423,7 @@ mod tests {
         assert_eq!(s.on_ack(&info(&[], 4, &[])).map(|a| a.settled), Ok(NewlyLost::default()));
     }
 
-    /// The windows may hold parity back for longer than the peer waits for it.
+    /// The windows may delay parity for longer than the peer waits for it.
     #[test]
     fn on_ack__only_parity_may_be_settled_before_it_is_sent() {
         let push = |s: &mut Sent<u64>, i: u8| {
@@ -429,14 +437,17 @@ mod tests {
             assert!(s.on_ack(&AckInfo { next, ..info(&[], 3, &settled) }).is_err(), "{next}");
         }
         assert!(s.on_ack(&info(&[word(&[2, 6])], 3, &settled)).is_err());
-        assert!(s.on_ack(&info(&[word(&[2])], 4, &settled)).is_err(), "4 cannot have come");
+        assert!(s.on_ack(&info(&[word(&[2])], 4, &settled)).is_err(), "4 was not sent");
         assert_eq!(s.on_ack(&info(&[word(&[2, 5])], 3, &settled)).map(|a| a.pkts), Ok(1));
         assert_eq!(s.on_ack(&AckInfo { next: 6, ..info(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
         assert!(s.is_empty() && s.next() & 0xffff_ffff == 4);
         (4..6).for_each(|i| push(&mut s, i));
-        assert_eq!(s.in_flight_pkts(), 2, "they leave all the same");
+        assert_eq!(s.in_flight_pkts(), 2, "settled parity is sent all the same");
         assert_eq!(s.on_ack(&AckInfo { next: 6, ..info(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
-        assert!(s.on_ack(&AckInfo { next: 7, ..info(&[], 3, &[]) }).is_err(), "the block is over");
+        assert!(
+            s.on_ack(&AckInfo { next: 7, ..info(&[], 3, &[]) }).is_err(),
+            "the block has ended"
+        );
     }
 
     #[test]
@@ -447,12 +458,12 @@ mod tests {
         let acked = s.on_ack(&info(&words, 4, &rebuilt)).unwrap();
         assert_eq!((acked.pkts, acked.settled), (3, NewlyLost::default()));
         let paths: Vec<u16> = s.take_path_events().iter().map(|event| event.path).collect();
-        assert_eq!(paths, [1, 4, 5], "of the ways of 1 and 2 nothing is known");
-        // 1 came late; 2 and the parity 5 never.
+        assert_eq!(paths, [1, 4, 5], "no event of the paths of 1 and 2");
+        // The original of 1 arrives late; 2 and the parity 5 never arrive.
         let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
         for want in [200, 0] {
             let acked = s.on_ack(&info(&words, 4, &settled)).unwrap();
-            assert_eq!(acked.settled.bytes, want, "told once");
+            assert_eq!(acked.settled.bytes, want, "reported once");
         }
         let outcomes: Vec<_> =
             s.take_path_events().iter().map(|event| (event.path, event.outcome)).collect();

@@ -1,4 +1,4 @@
-//! One packet that was sent, and its transmissions.
+//! A sent packet and its transmissions.
 
 use crate::qp::flow::AtSend;
 use crate::sr::tx::place::BlockPosition;
@@ -9,23 +9,23 @@ use spanwire_base::Time;
 pub(in crate::sr::tx) struct Entry<T> {
     pub(super) contents: T,
     pub(super) bytes: u32,
-    /// When it was sent last.
+    /// The time of the last transmission.
     pub(super) sent_at: Time,
-    /// The last transmission before this one was found lost.
+    /// The transmission before the last one was found lost.
     pub(super) was_lost: bool,
     /// It was sent more than once.
     pub(super) is_retransmitted: bool,
-    /// That it was lost was found by time.
+    /// Its loss was detected by time.
     pub(super) lost_by_time: bool,
     /// A transmission of it is presumed lost, and none of it is known to have arrived.
     pub(super) is_presumed_lost: bool,
-    /// What its flow had delivered then.
+    /// The flow's delivery state at the last transmission.
     pub(super) at_send: AtSend,
-    /// The path it was sent by last; 0 if nobody chose.
+    /// The path of the last transmission; 0 without a load balancer.
     pub(super) path: u16,
-    /// Where it stands in a block, if it is in one.
+    /// Its position in a block, if it is in one.
     pub(super) position: BlockPosition,
-    /// It stands in `lost`.
+    /// It is in `lost`.
     pub(super) is_queued: bool,
     pub(super) state: State,
 }
@@ -43,7 +43,7 @@ pub(in crate::sr::tx) struct Transmission {
     pub(super) at: Time,
 }
 
-/// A packet that the peer has rebuilt while it was on its way, for all we knew.
+/// A packet that the peer has recovered while it was presumed in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovered {
     pub(super) number: u64,

@@ -1,4 +1,4 @@
-//! Which packets are lost: those that are overdue, or all of them.
+//! Loss detection by time (RACK), and after an RTO.
 
 use super::Sent;
 use super::ack_info::{AckInfo, DetectedLoss, PacketOutcome, PathEvent};
@@ -9,18 +9,19 @@ use crate::sr::tx::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
 impl<T: Copy> Sent<T> {
-    /// For how long a packet is not missed; none before a round trip is known.
+    /// The time after which a packet is overdue: the RTT and the reordering window. None before the
+    /// first RTT sample.
     pub(crate) fn loss_delay(&self, rtt: &Rtt) -> Option<Dur> {
         let window = self.reorder.reo_wnd(rtt.min_rtt(), rtt.srtt()?);
         Some(rtt.latest_rtt().max(rtt.min_rtt()) + window)
     }
 
-    /// When what is in flight longest was sent, or a little before.
+    /// The send time of the oldest packet in flight, or a little earlier.
     pub(crate) fn oldest_at(&self) -> Option<Time> {
         self.order.front().map(|transmission| transmission.at)
     }
 
-    /// Finds what is lost by `now`, and when to look again.
+    /// Finds the packets that are lost by `now`, and when the next one may be.
     pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> DetectedLoss {
         let mut found = DetectedLoss::default();
         let (Some(delivered), Some(overdue)) = (self.delivered, self.loss_delay(rtt)) else {
@@ -54,7 +55,7 @@ impl<T: Copy> Sent<T> {
         found
     }
 
-    /// Presumes everything in flight lost, after a retransmission timeout.
+    /// Presumes everything in flight lost, after an RTO.
     pub(crate) fn mark_all_lost(&mut self) {
         while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
@@ -65,7 +66,7 @@ impl<T: Copy> Sent<T> {
 
     /// Takes everything out of flight without retransmitting it.
     pub(crate) fn abandon_all(&mut self) {
-        // No loss, so no path is charged with one.
+        // This is no loss, so no path event is recorded.
         let events = self.path_events.take();
         while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
@@ -75,7 +76,7 @@ impl<T: Copy> Sent<T> {
         self.path_events = events;
     }
 
-    /// The loss of everything was a mistake: what was not sent again is in flight after all.
+    /// Undoes a spurious timeout: packets that were not retransmitted are in flight again.
     pub(crate) fn undo_timeout(&mut self) {
         while let Some(number) = self.lost.pop_queue() {
             let Some(entry) = self.entry_mut(number) else { continue };
@@ -90,23 +91,24 @@ impl<T: Copy> Sent<T> {
                 self.order.push_back(Transmission { number, at });
             }
         }
-        // By time again: they were sent before everything that was sent since.
+        // Sorted by time again, since these were sent before all packets sent since the timeout.
         self.order.make_contiguous().sort_unstable_by_key(|t| (t.at, t.number));
     }
 
-    /// A packet that others had overtaken came `by` later than the fastest.
+    /// An overtaken packet arrived `by` later than the minimum RTT.
     pub(crate) fn on_reordering(&mut self, by: Dur) {
         self.reorder.on_reordering(by);
     }
 
-    /// A recovery is over: everything that was lost has arrived.
+    /// A recovery ended: every packet lost in it has arrived.
     pub(crate) fn on_recovery_end(&mut self) {
         self.reorder.on_recovery_end();
     }
 
-    /// The peer had the packet `psn` sent at `sent` in its hands and did not take it, nor any sent
-    /// until then that `waits` names: they are not in flight any more. No loss: nothing but the
-    /// peer is to blame. Of those sent until `since` it was asked before.
+    /// The peer rejected the packet `psn`, sent at `sent`, for lack of a receive request, and all
+    /// packets sent until then that `waits` selects. They leave flight and are retransmitted later.
+    /// This is no loss, since only the peer's receive queue caused it. Packets sent until `since`
+    /// were handled before.
     pub(crate) fn on_no_receive(
         &mut self,
         psn: u32,
@@ -128,7 +130,7 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Something in flight is lost: it is to be sent again, unless its block can do without.
+    /// Marks a packet in flight as lost. It is retransmitted unless parity can recover it.
     pub(super) fn mark_lost(&mut self, number: u64) {
         let Some(position) = self.take_out_of_flight(number) else { return };
         if let Some(entry) = self.entry_mut(number) {
@@ -146,9 +148,9 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// A packet of which a transmission was presumed lost has arrived; it was in the state `was`.
-    /// Counts the presumption as spurious if a later transmission cannot be what arrived: there is
-    /// none, or the echo or the smallest round trip excludes it.
+    /// Handles the arrival of a packet that was presumed lost and in the state `was`. The
+    /// presumption was spurious if a later transmission cannot be the one that arrived: there is
+    /// none, or the echo or the minimum RTT excludes it.
     #[inline(never)]
     pub(super) fn detect_spurious_loss(
         &mut self,
@@ -165,11 +167,11 @@ impl<T: Copy> Sent<T> {
             _ => info.latest_ackable < entry.sent_at,
         };
         self.counters.spurious_lost += u64::from(is_first);
-        self.counters.spurious += u64::from(is_first && was == State::InFlight);
+        self.counters.spurious_retransmits += u64::from(is_first && was == State::InFlight);
     }
 
-    /// Something in flight was turned away: it is to be sent again, whatever its block can do
-    /// without, and no path is to blame.
+    /// Queues a rejected packet for retransmission, whatever parity could recover, and without a
+    /// path event.
     fn requeue_rejected(&mut self, number: u64) {
         let events = self.path_events.take();
         self.take_out_of_flight(number);
@@ -180,7 +182,7 @@ impl<T: Copy> Sent<T> {
         self.queue(number);
     }
 
-    /// Something in flight is lost. Returns its place in its block.
+    /// Takes a lost packet out of flight. Returns its position in its block.
     pub(super) fn take_out_of_flight(&mut self, number: u64) -> Option<BlockPosition> {
         let entry = self.entry_mut(number)?;
         entry.state = State::Lost;
@@ -201,7 +203,7 @@ impl<T: Copy> Sent<T> {
         Some(position)
     }
 
-    /// Queues a lost packet for retransmission, and all lost data of its block.
+    /// Queues a lost packet for retransmission, and all lost source packets of its block.
     pub(super) fn queue(&mut self, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
         let position = entry.position;

@@ -1,34 +1,35 @@
-//! What becomes of packets on their ways, for whoever chooses the ways.
+//! Events of packets by path, for the load balancer.
 
 use super::Sent;
 use super::ack_info::{AckInfo, PacketOutcome, PathEvent};
 use super::entry::Entry;
 
 impl<T: Copy> Sent<T> {
-    /// From now on tells of paths with [`Sent::take_path_events`].
+    /// Records path events from now on, for [`Sent::take_path_events`].
     pub(crate) fn track_paths(&mut self) {
         self.path_events.get_or_insert_default();
     }
 
-    /// The path that a packet was sent by last, while it is not acknowledged.
+    /// The path of a packet's last transmission, while it is unacknowledged.
     pub(crate) fn path(&self, number: u64) -> Option<u16> {
         self.entry(number).map(|e| e.path)
     }
 
-    /// What has happened to packets on their ways since the last time.
+    /// The path events since the last call.
     pub(crate) fn take_path_events(&mut self) -> Vec<PathEvent> {
         self.path_events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Gives an empty list back, whose memory is used again.
+    /// Returns an empty list for reuse of its memory.
     pub(crate) fn recycle_path_events(&mut self, list: Vec<PathEvent>) {
         if let Some(path_events) = self.path_events.as_mut().filter(|old| old.is_empty()) {
             *path_events = list;
         }
     }
 
-    /// The packet `number` has arrived. Of what was sent twice the first may have, by a path that
-    /// is forgotten: the second one's path has brought nothing then.
+    /// Records the arrival of the packet `number`. If it was retransmitted, the arrival may be of
+    /// the first transmission, whose path is not kept. In that case nothing is recorded for the
+    /// last path.
     pub(super) fn push_path_arrival(&mut self, number: u64, newest: u64, info: &AckInfo<'_>) {
         let Some(&Entry { path, sent_at, bytes, is_retransmitted, .. }) = self.entry(number) else {
             return;

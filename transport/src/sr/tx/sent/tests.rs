@@ -51,8 +51,8 @@ fn on_ack__counts_each_arrival_once() {
     let words = [word(&[5, 7])];
     let first = s.on_ack(&info(3, &words, 7, 7)).unwrap();
     assert_eq!((first.pkts, first.bytes, s.in_flight_pkts()), (5, 500, 5));
-    let again = s.on_ack(&info(3, &words, 7, 7)).unwrap();
-    assert_eq!((again.pkts, s.in_flight_bytes()), (0, 500));
+    let repeated = s.on_ack(&info(3, &words, 7, 7)).unwrap();
+    assert_eq!((repeated.pkts, s.in_flight_bytes()), (0, 500));
     let rest = s.on_ack(&info(10, &[], 9, 9)).unwrap();
     assert_eq!((rest.pkts, s.is_empty()), (5, true));
     assert_eq!(wrap(s.una()), 10);
@@ -85,7 +85,7 @@ fn detect__waits_for_the_reordering_window() {
     // 0 and 1 are missing; 9, sent at 9 us, has arrived at 109 us.
     let words = [word(&[2, 3, 4, 5, 6, 7, 8, 9])];
     s.on_ack(&info(0, &words, 9, 9)).unwrap();
-    // Overdue 100 us and a quarter of that after each was sent.
+    // Each is overdue after 100 us and a reordering window of a quarter of that.
     assert_eq!(found(&mut s, at(109), &rtt), (0, Some(at(125))));
     assert_eq!(found(&mut s, at(125), &rtt), (1, Some(at(126))));
     assert_eq!(found(&mut s, at(126), &rtt), (1, None));
@@ -104,7 +104,7 @@ fn detect__orders_packets_of_one_time_by_number() {
     assert_eq!(found(&mut s, at(100), &rtt), (0, Some(at(125))));
     assert_eq!(found(&mut s, at(125), &rtt), (1, None), "7 to 9 were sent after what has arrived");
     assert_eq!(lost(&s), [2]);
-    // One of the same time that was overtaken counts as late.
+    // An overtaken packet of the same send time counts as reordered.
     let late = s.on_ack(&info(2, &[word(&[3, 4, 5, 6, 8])], 8, 0)).unwrap().is_reordered;
     assert!(!late && s.on_ack(&info(2, &[word(&[3, 4, 5, 6, 7, 8])], 7, 0)).unwrap().is_reordered);
 }
@@ -113,7 +113,7 @@ fn detect__orders_packets_of_one_time_by_number() {
 fn detect__leaves_the_tail_to_a_probe() {
     let mut s = ten();
     s.on_ack(&info(9, &[], 8, 8)).unwrap();
-    assert_eq!(found(&mut s, at(1_000_000), &rtt(100)), (0, None), "a probe has to ask about 9");
+    assert_eq!(found(&mut s, at(1_000_000), &rtt(100)), (0, None), "9 is left to a TLP");
     assert_eq!(s.newest(), Some((s.una(), 9)));
 }
 
@@ -139,10 +139,10 @@ fn on_echo__a_spurious_retransmission_widens_reo_wnd() {
     s.detect(at(200), &rtt);
     let (number, _) = s.next_lost(|_| true).unwrap();
     s.on_retransmitted(at(200), number, 0);
-    // The first transmission of 0, sent at 0 us, was only late.
+    // The first transmission of 0, sent at 0 us, was only reordered.
     let acked = s.on_ack(&info(4, &[], 0, 0)).unwrap();
     assert!(acked.is_reordered);
-    assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (1, 2));
+    assert_eq!((s.counters().spurious_retransmits, s.reorder.reo_wnd_mult), (1, 2));
     for left in (0..16).rev() {
         s.on_recovery_end();
         assert_eq!(s.reorder.reo_wnd_mult, if left == 0 { 1 } else { 2 });
@@ -157,12 +157,13 @@ fn on_echo__an_original_after_its_copy_is_reordered() {
         s.detect(at(200), &rtt);
         let (number, _) = s.next_lost(|_| true).unwrap();
         s.on_retransmitted(at(200), number, 0);
-        // The copy arrives, and then the first transmission: 0 is over, or others wait for it.
+        // The retransmission arrives, then the original: 0 is acknowledged, or only its SACK bit is
+        // set.
         let copy = s.on_ack(&info(next, &[word(&[0, 1, 2, 3])], 0, 200)).unwrap();
         assert_eq!((copy.is_reordered, copy.is_duplicate), (false, false));
         let first = s.on_ack(&info(next, &[], 0, 0)).unwrap();
         assert_eq!((first.is_reordered, first.is_duplicate, first.pkts), (true, true, 0));
-        assert_eq!(s.counters().spurious, 0, "as far as its echo tells it may be a duplicate");
+        assert_eq!(s.counters().spurious_retransmits, 0, "by its echo it may be a duplicate");
     }
 }
 
@@ -172,12 +173,12 @@ fn on_echo__a_probe_is_not_a_loss() {
     let (number, _) = s.newest().unwrap();
     s.on_retransmitted(at(300), number, 0);
     s.on_ack(&info(10, &[], 9, 9)).unwrap();
-    assert_eq!((s.counters().spurious, s.reorder.reo_wnd_mult), (0, 1));
+    assert_eq!((s.counters().spurious_retransmits, s.reorder.reo_wnd_mult), (0, 1));
 }
 
 #[test]
 fn push_path_arrival__a_probe_does_not_prove_its_path() {
-    // 9 leaves again by another path, at 300; its first transmission arrives all the same.
+    // 9 is retransmitted by another path at 300 us; its first transmission arrives too.
     for (newest, echo, latest_ackable, paths) in
         [(9, 9, 310, &[1][..]), (9, 300, 310, &[1, 2]), (8, 8, 299, &[1]), (8, 8, 300, &[1, 2])]
     {
@@ -205,7 +206,7 @@ fn on_reordering__widens_reo_wnd_to_the_observed_delay() {
     s.on_ack(&info(0, &[word(&[1])], 1, 1)).unwrap();
     assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 1250))));
     s.on_reordering(Dur::from_us(1_000_000));
-    assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 4000))), "not for ever");
+    assert_eq!(found(&mut s, at(21), &rtt), (0, Some(at(20 + 4000))), "limited");
     for _ in 0..16 {
         s.on_recovery_end();
     }
@@ -216,16 +217,20 @@ fn on_reordering__widens_reo_wnd_to_the_observed_delay() {
 fn on_no_receive__retransmits_without_a_loss() {
     let mut s = ten();
     s.on_no_receive(4, at(3), None, |_| false);
-    assert_eq!(s.in_flight_pkts(), 10, "that was an earlier transmission");
-    s.on_no_receive(4, at(4), None, |what| matches!(what, 2 | 9));
+    assert_eq!(s.in_flight_pkts(), 10, "the refusal is of an earlier transmission");
+    s.on_no_receive(4, at(4), None, |contents| matches!(contents, 2 | 9));
     assert_eq!((s.in_flight_pkts(), s.counters().presumed_lost), (8, 0), "9 was sent later");
-    s.on_no_receive(5, at(7), Some(at(4)), |what| matches!(what, 0 | 6));
-    assert_eq!(s.in_flight_pkts(), 7, "of 0 it was known, 5 was not sent then");
+    s.on_no_receive(5, at(7), Some(at(4)), |contents| matches!(contents, 0 | 6));
+    assert_eq!(s.in_flight_pkts(), 7, "0 was checked before, and 5 was not sent at that time");
     s.on_retransmitted(at(15), s.una() + 6, 0);
-    assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(2));
+    assert_eq!(s.next_lost(|_| true).map(|(_, contents)| contents), Some(2));
     s.on_retransmitted(at(20), s.una() + 2, 0);
-    assert_eq!(s.next_lost(|what| *what != 4), None, "it may not leave");
-    assert_eq!(s.next_lost(|_| true).map(|(_, what)| what), Some(4));
+    assert_eq!(
+        s.next_lost(|contents| *contents != 4),
+        None,
+        "the oldest blocked packet blocks those above"
+    );
+    assert_eq!(s.next_lost(|_| true).map(|(_, contents)| contents), Some(4));
     assert_eq!((s.contents(4), s.contents(10)), (Some(4), None));
 }
 
@@ -242,8 +247,8 @@ fn undo_timeout__returns_packets_to_flight() {
     s.on_ack(&info(2, &[], 1, 1)).unwrap();
     s.mark_all_lost();
     assert_eq!(s.in_flight_pkts(), 0);
-    let (number, what) = s.next_lost(|_| true).unwrap();
-    assert_eq!(what, 2);
+    let (number, contents) = s.next_lost(|_| true).unwrap();
+    assert_eq!(contents, 2);
     s.on_retransmitted(at(5000), number, 0);
     s.undo_timeout();
     assert_eq!(s.in_flight_pkts(), 8);
@@ -252,8 +257,8 @@ fn undo_timeout__returns_packets_to_flight() {
 }
 
 proptest! {
-    /// Over a wire that loses, duplicates and reorders, everything arrives, no account goes wrong,
-    /// and what is taken off has arrived.
+    /// Over a wire that loses, duplicates and reorders, every packet arrives, the counts stay
+    /// consistent, and only arrived packets are acknowledged.
     #[test]
     fn sent__agrees_with_the_receiver(
         seed in any::<u64>(),
@@ -269,10 +274,10 @@ proptest! {
         let mut silent = 0;
         for _ in 0..20_000 {
             now += Dur::from_us(1);
-            let again = sent.next_lost(|_| true);
-            let number = match again {
-                Some((number, what)) => {
-                    prop_assert_eq!(base + what, number);
+            let lost = sent.next_lost(|_| true);
+            let number = match lost {
+                Some((number, contents)) => {
+                    prop_assert_eq!(base + contents, number);
                     sent.on_retransmitted(now, number, 0);
                     Some(number)
                 }
