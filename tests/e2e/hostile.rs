@@ -2,8 +2,8 @@
 //! ends broken, forged, misplaced and unsolicited packets. The only effect must be on named
 //! counters.
 //!
-//! It does not send what RoCE permits to anyone who knows the numbers: a packet at the expected PSN
-//! counts as the peer's (docs/PROTOCOL.md, "Security").
+//! Packets at the expected PSN are not sent: RoCE authenticates no packet, so these count as the
+//! peer's (docs/PROTOCOL.md, "Security").
 
 mod floods;
 mod sr;
