@@ -133,7 +133,7 @@ class Lab:
         return {port["name"]: port["line_counters"]["frames"] for port in shown["ports"][1:]}
 
     def links_of_tcp(self, port):
-        """The links that TCP from a to b takes, there and back. It has one source port here."""
+        """The links of TCP from a to b, in both directions. It has one source port here."""
         call("ip", "netns", "exec", self.ns("a"), "sysctl", "-qw",
              f"net.ipv4.ip_local_port_range={TCP_PORT} {TCP_PORT}")
         before = [self.frames(side) for side in ("a", "b")]
@@ -180,7 +180,7 @@ def dead(args):
 
 
 def dead_once(lab, args, way):
-    """None if all traffic takes a link that TCP takes too, which must not fail."""
+    """None if all traffic uses a link that TCP uses too, which must not fail."""
     shm = tempfile.mkdtemp(prefix="spanwire-paths-", dir="/dev/shm")
     try:
         source, into = os.path.join(shm, "file"), os.path.join(shm, "into")
@@ -349,7 +349,7 @@ def ask(port, size, seconds):
             time.sleep(0.05)
     with stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Its port is to be had again at once.
+        # Reset on close: the port is reusable immediately, without TIME_WAIT.
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         stream.sendall(struct.pack("!Q", size))
         message, end = bytes(size), time.monotonic() + seconds
@@ -360,7 +360,7 @@ def ask(port, size, seconds):
                 if stream.recv(1) != b"!":
                     raise RuntimeError("no answer")
             except TimeoutError:
-                # It stands still; so long at least.
+                # The connection stalled; its time is a lower bound.
                 end = began
             times.append(time.monotonic() - began)
     print(json.dumps(times))
@@ -397,7 +397,8 @@ def main():
     parser.add_argument("--keep", help="folder for reports")
     args = parser.parse_args()
     args.spanwire = os.path.abspath(args.spanwire)
-    # Four processes share two cores: at more they are late by more than what is to be seen here.
+    # Four processes share two cores: at higher rates their scheduling delay exceeds the measured
+    # effect.
     args.mbit = args.mbit or {"dead": 100, "loss": 200}[args.what]
     args.cc = args.cc or f"--window {args.mbit * 6 // 5}"
     return {"dead": dead, "loss": loss}[args.what](args)

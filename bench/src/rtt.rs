@@ -60,7 +60,7 @@ pub fn ping_pong(
     let (client_result, server_result) = std::thread::scope(|scope| {
         let client_thread = scope.spawn(|| {
             let client_result = watched(cores[0], || run_client(&mut a, &there, time));
-            // Also after an error, or the other side would wait for ever.
+            // Also after an error; otherwise the other side would wait indefinitely.
             stop.store(true, Ordering::Relaxed);
             client_result
         });

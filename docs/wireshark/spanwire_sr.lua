@@ -1,8 +1,8 @@
 -- Wireshark and TShark: SR, Spanwire's second wire mode (docs/protocol/sr.md, "Packets").
 --
--- Wireshark's own RoCE dissector reads Ethernet, IP, UDP and the BTH and stops there, since the
--- opcodes 0xC0 to 0xC2 are a manufacturer's. This goes on behind the BTH, as a post-dissector:
--- every field is found again under its name (spanwire.sr.psn, spanwire.sr.ack.next, ...).
+-- Wireshark's own RoCE dissector decodes Ethernet, IP, UDP and the BTH and stops there, because the
+-- opcodes 0xC0 to 0xC2 are manufacturer-defined. This post-dissector continues after the BTH: every
+-- field has a filter name (spanwire.sr.psn, spanwire.sr.ack.next, ...).
 
 local sr = Proto("spanwire_sr", "Spanwire Selective Repeat")
 
@@ -72,8 +72,8 @@ local f = {
   word = ProtoField.bytes("spanwire.sr.ack.word", "Bitmap word"),
   word_base = ProtoField.uint32("spanwire.sr.ack.word.base", "Base PSN", base.DEC),
   word_bits = ProtoField.uint64("spanwire.sr.ack.word.bits", "Arrived", base.HEX),
-  arrived = ProtoField.uint32("spanwire.sr.ack.arrived", "Arrived beyond next, as told", base.DEC),
-  missing = ProtoField.uint32("spanwire.sr.ack.missing", "Missing below those, in the words told", base.DEC),
+  arrived = ProtoField.uint32("spanwire.sr.ack.arrived", "Arrived beyond next, as reported", base.DEC),
+  missing = ProtoField.uint32("spanwire.sr.ack.missing", "Missing below those, in the reported words", base.DEC),
   refused_psn = ProtoField.uint32("spanwire.sr.ack.refused.psn", "Refused PSN", base.DEC),
   refused_code = ProtoField.uint8("spanwire.sr.ack.refused.code", "NAK code", base.DEC, CODES),
   int_hops = ProtoField.uint8("spanwire.sr.ack.int.hops", "Hops of the newest", base.DEC),
@@ -126,7 +126,8 @@ local BLOCKS, REPORT_LEN, REPORTS_MAX = 4, 16, 4
 local MARKS, MARKS_LEN = 8, 8
 local BLOCK, BLOCK_PKTS_MAX = 0x100, 64
 
--- The optional parts of data, in the order of the presence bits: bytes, and where each field lies.
+-- The optional parts of data, in the order of the presence bits: bytes, and the offset of each
+-- field.
 local PARTS = {
   { 16, { f.reth_va, 0, 8 }, { f.reth_rkey, 8, 4 }, { f.reth_len, 12, 4 } },
   { 28, { f.atomic_va, 0, 8 }, { f.atomic_rkey, 8, 4 }, { f.atomic_operand, 12, 8 }, { f.atomic_compare, 20, 8 } },
@@ -135,7 +136,7 @@ local PARTS = {
   { 4, { f.receive, 0, 4 } },
   { 4, { f.answers, 0, 4 } },
   { 8, { f.original, 0, 8 } },
-  {}, -- MLCC, which there is not yet
+  {}, -- MLCC, not implemented yet
   { 4, { f.block_index, 0, 1 }, { f.block_data, 1, 1 }, { f.block_parity, 2, 1 }, { f.block_scheme, 3, 1 } },
   { 4, { f.block_bytes, 0, 4 } },
 }
@@ -143,14 +144,14 @@ local KNOWN = 0x037f
 
 local opcode_of = Field.new("infiniband.bth.opcode")
 
--- What was seen of each stream: the frame of each PSN, and the frame and time of each time sent.
+-- Frames seen of each stream: the frame of each PSN, and the frame and time of each send timestamp.
 local psns, times, again_in, echo_of = {}, {}, {}, {}
 function sr.init()
   psns, times, again_in, echo_of = {}, {}, {}, {}
 end
 
--- The tree of one packet and the bytes of its header; what is read beyond them is an error that
--- ends the reading.
+-- The tree of one packet and the bytes of its header; a read beyond them is an error that ends the
+-- dissection.
 local Reader = {}
 Reader.__index = Reader
 
@@ -186,8 +187,8 @@ local function psn_of(reader, range)
   return range:uint() * 0x1000000 + reader.psn_low
 end
 
--- Streams are told apart by where their packets go. What an acknowledgement tells of goes where it
--- came from, so those of both directions are found by addresses alone; the times are exact.
+-- A stream is identified by the destination of its packets. An ACK reports on packets sent to its
+-- source, so both directions are matched by addresses alone; the timestamps match exactly.
 local function stream(from, to)
   return tostring(from) .. ">" .. tostring(to)
 end
@@ -287,8 +288,8 @@ local function dissect_data(reader, pinfo)
   return bytes > 0 and string.format("%s +%d, %d bytes", info, fixed(20, 4):uint(), bytes) or info
 end
 
--- Bits of a word, base first, that are set at or above `next`; and the clear ones between `next` and
--- the highest of them, `highest` being that of all words.
+-- Bits of a word, base first: those set at or above `next`, and the clear ones between `next` and
+-- `highest`, the highest set bit of all words.
 local function add_word(reader, range, next)
   local tree = reader.tree:add(f.word, range)
   local base_psn = range(0, 4):uint()
@@ -299,7 +300,7 @@ local function add_word(reader, range, next)
   end
   local told = {}
   for i = 0, 63 do
-    -- The bits stand most significant first on the wire; bit i is base + i.
+    -- The most significant bit is first on the wire; bit i is base + i.
     local is_set = range(4, 8):bitfield(63 - i, 1) == 1
     local ahead = (base_psn + i - next) % 0x100000000
     if ahead < 0x80000000 then
@@ -327,8 +328,8 @@ local function add_counts(reader, told)
   return missing
 end
 
--- A list behind a head with the number of its entries, which stands in `field` and is `most` at
--- most: `add` is given each entry's bytes. False if it cannot be read, or `add` says so.
+-- A list after a head with the number of its entries, which `field` shows and `most` limits. `add`
+-- receives each entry's bytes. False if the list is truncated or `add` returns false.
 local function add_list(reader, field, most, entry_len, add)
   local head = reader:take(LIST_LEN)
   if not head then
@@ -360,7 +361,7 @@ local function add_hop(reader, range)
   return true
 end
 
--- What an acknowledgement says of a block; false if it cannot be.
+-- An acknowledgement's report on a block; false if it is invalid.
 local function add_report(reader, range)
   local report = reader.tree:add(f.report, range)
   report:add(f.report_first, range(0, 4))
@@ -468,7 +469,7 @@ function sr.dissector(buffer, pinfo, tree)
   if bth < UDP_LEN or bth + BTH_LEN > buffer:len() then
     return
   end
-  -- The UDP length says where the packet ends, in the frame or beyond what was captured of it.
+  -- The UDP length determines the end of the packet, which may be beyond the captured bytes.
   local pad = buffer(bth + 1, 1):bitfield(2, 2)
   local said = bth - UDP_LEN + buffer(bth - 4, 2):uint() - ICRC_LEN - pad
   local stop = math.min(said, buffer:len())

@@ -97,8 +97,8 @@ impl ModeChoice {
         }
     }
 
-    /// What an end at address `ip` offers: its engine has `config`, its port carries IP packets of
-    /// `ip_bytes`, and SR packets shall carry `segment_bytes_max` at most.
+    /// The offer of an end at address `ip`: its engine has `config`, its port carries IP packets of
+    /// `ip_bytes`, and its SR packets carry at most `segment_bytes_max`.
     #[must_use]
     pub fn offer(
         self,

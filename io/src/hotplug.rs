@@ -69,8 +69,7 @@ impl<P: Reopen> HotplugPort<P> {
     /// Opens the port; its interface must be there now. `open` runs again, on another thread of
     /// the same network namespace, whenever the interface has gone.
     ///
-    /// # Errors
-    /// What `open` says, or there are no descriptors left.
+    /// # Errors An error of `open`, or there are no descriptors left.
     pub fn new(device: &str, open: Open<P>) -> Result<Self, OpenError> {
         let port = open()?;
         Ok(Self {

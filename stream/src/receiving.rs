@@ -43,7 +43,7 @@ impl Receiving {
     pub(crate) fn try_message(&mut self, into: &mut Vec<u8>) -> Result<bool, Error> {
         debug_assert_eq!(self.shared.kind, Kind::Messages, "a byte stream has no messages");
         let Some(message) = self.pop()? else { return Ok(false) };
-        // `resize` only truncates or extends, so that no byte is cleared in vain.
+        // `resize` only truncates or extends, so that no byte is cleared unnecessarily.
         into.resize(usize_from(message.bytes.into()), 0);
         self.copy_out(into);
         self.fragments += u64::from(message.fragments);

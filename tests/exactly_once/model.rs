@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Expected state of both sides' memory and queue pairs.
 pub(crate) struct Model {
     pub(crate) mtu: usize,
-    /// Both sides speak SR, so each message has one number, regardless of its packets.
+    /// Both sides use SR, so each message has one number, regardless of its packets.
     sr: bool,
     /// The RNR retry count of all queue pairs; 7 retries forever.
     rnr_retry: u8,
@@ -392,8 +392,8 @@ impl Model {
 
     /// An SR responder also fails if its peer sends nothing.
     ///
-    /// # Panics
-    /// If it waits for something else, which must fail then, or has executed nothing.
+    /// # Panics If it is not SR, has an outstanding request (which must fail instead), or has
+    /// executed no READ or atomic.
     pub(crate) fn fail_responder(&mut self, side: usize, qp: usize) {
         let is_busy = self.is_busy(side, qp);
         let q = &mut self.sides[side].qps[qp];

@@ -4,9 +4,9 @@
 # OUTDIR/build; nothing is installed.
 #
 #   build-guest.sh OUTDIR      writes OUTDIR/{vmlinuz,vmlinux,initramfs.img,kernel-version}
-#   build-guest.sh --kernel    prints the kernel package it would use; nothing if apt knows none
+#   build-guest.sh --kernel    prints the kernel package it would use; nothing if apt has none
 #
-# KPKG chooses another kernel package than the one linux-image-amd64 stands for. KEEP_BUILD=1 keeps
+# KPKG selects another kernel package than the one linux-image-amd64 depends on. KEEP_BUILD=1 keeps
 # the half gigabyte of OUTDIR/build.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A Linux rdma_rxe (Soft-RoCE) host with Debian's perftest, emulated by QEMU: the RoCEv2 peer of the
-# interoperation tests, and of anyone who wants one by hand.
+# interoperation tests, also for manual use.
 #
 #   rxe-peer.sh build
 #       Prints the folder of the guest image; builds the image first when it is not cached.
@@ -34,8 +34,8 @@ die() {
   exit 2
 }
 
-# What the image is made from decides its name, so that a changed script or a new kernel is a new
-# image. Without package lists (offline) any image of these scripts will do.
+# The image's name is a hash of its inputs, so a changed script or a new kernel causes a new image.
+# Without package lists (offline) any image of these scripts is used.
 image() {
   local scripts kernel path
   scripts=$(cd "$here" && cat build-guest.sh vprobe.c guest-init guest-agent | sha256sum)
@@ -56,14 +56,14 @@ build() {
   local dir part
   mkdir -p "$cache"
   dir=$(image)
-  # One builder at a time; the others find its image when they get their turn.
+  # One builder at a time; waiting builders find its image when they acquire the lock.
   exec 9>"$cache/lock"
   flock 9
   if [ ! -s "$dir/initramfs.img" ]; then
     part="$cache/part"
     rm -rf "$part"
     "$here/build-guest.sh" "$part" >&2 || die "cannot build the guest image"
-    # Images of other scripts or kernels are some 90 MB each, and nobody will ask for them again.
+    # Images of other scripts or kernels are some 90 MB each, and are not used again.
     rm -rf "$cache"/????????????????-*/
     mv "$part" "$dir"
   fi
@@ -97,7 +97,7 @@ boot() {
     ip link show "$tap" >/dev/null 2>&1 || ip tuntap add dev "$tap" mode tap
     ip link set "$tap" mtu "$mtu" up
     args+=(-netdev "tap,id=n$n,ifname=$tap,script=no,downscript=no,vhost=off")
-    # Every offload is off: what is on the tap is what a wire would carry.
+    # All offloads are off, so that the frames on the tap are those of a wire.
     local off=csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off
     off+=,guest_ecn=off,host_tso4=off,host_tso6=off,host_ufo=off,host_ecn=off,romfile=
     args+=(-device "virtio-net-pci,netdev=n$n,mac=$mac,host_mtu=$mtu,$off")

@@ -3,13 +3,13 @@
 use crate::Finding;
 use crate::scan::{Source, has_word};
 
-/// Crates that may hold `unsafe`: the kernel's rings, memory that others write, system calls,
-/// vector instructions.
+/// Crates that may contain `unsafe`: the kernel's rings, memory that the network writes, system
+/// calls, vector instructions.
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
-/// Crates on the machine's side: clocks, threads and the environment are theirs.
+/// Crates that may use clocks, threads and the environment.
 const MACHINE: &[&str] =
     &["af_xdp", "io", "host", "stream", "copy", "lab", "bins", "bench", "tests", "fuzz"];
-/// Crates that others link: they do not write to the terminal and do not unwrap.
+/// Library crates: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &[
     "af_xdp",
     "base",
@@ -30,7 +30,7 @@ const LIBRARIES: &[&str] = &[
     "lab",
 ];
 
-/// A word that must not stand in code.
+/// A word that must not occur in code.
 struct Ban {
     words: &'static [&'static str],
     applies: fn(&str) -> bool,
@@ -108,7 +108,7 @@ pub(crate) fn check_words(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Crates without `unsafe` say so to the compiler.
+/// Crates without `unsafe` have `#![forbid(unsafe_code)]`.
 pub(crate) fn check_forbid(sources: &[Source]) -> Vec<Finding> {
     sources
         .iter()

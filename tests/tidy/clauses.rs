@@ -1,4 +1,5 @@
-//! References to the rules of others: one form in code, and none that is only in a document.
+//! References to rules of other specifications: one form in code, and none that is only in a
+//! document.
 //!
 //! The form is a name and a number: `IBTA C9-92`, `RFC 8985 6.2`, `Uno 4.1.2`.
 
@@ -37,7 +38,7 @@ pub(crate) fn check_cited(document: &str, sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// True when `rule` stands in `comments`, and not as the beginning of a longer number.
+/// True if `rule` occurs in `comments`, and not as the beginning of a longer number.
 fn cites(comments: &str, rule: &str) -> bool {
     comments.match_indices(rule).any(|(at, _)| {
         let before = comments[..at].bytes().next_back();

@@ -1,22 +1,22 @@
-//! Files that cannot be read without each other, and who may know which engine a queue pair has.
+//! Import cycles between files, and the files that may match on the engine of a queue pair.
 
 use crate::Finding;
 use crate::imports::{Import, imports};
 use crate::scan::{Source, has_word};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Folders whose files are looked at.
+/// Folders whose files are checked.
 const FOLDERS: &[&str] = &["transport/src"];
-/// The cycles that there are today.
+/// The existing cycles.
 pub(crate) const RATCHET: &str = "tests/tidy/cycles.txt";
 
-/// Import cycles: strongly connected components of the graph of files ([`imports`] says what an
-/// edge is) with more than one member. A parent may use its children; it is a cycle only if one of
-/// them uses an item that the parent defines as well.
+/// Import cycles: strongly connected components of the graph of files ([`imports`] defines an edge)
+/// with more than one member. A parent may use its children; it is a cycle only if one of them uses
+/// an item that the parent defines as well.
 ///
-/// `ratchet` has a line for each cycle that is known: its files below the folder, sorted, with
-/// blanks between; `#` at the start of a line comments. A cycle may only lose members, and then its
-/// line says so.
+/// `ratchet` has a line for each known cycle: its files below the folder, sorted, separated by
+/// blanks; `#` at the start of a line comments. A cycle may only lose members, and its line must
+/// then be shortened.
 pub(crate) fn check(sources: &[Source], ratchet: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let known = (1..).zip(ratchet.lines());
@@ -90,9 +90,9 @@ fn reachable<'a>(from: &str, next: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTr
     found
 }
 
-/// How code asks which engine a queue pair has.
+/// Code that tests which engine a queue pair has.
 const ENGINE_KIND: &[&str] = &["Engine::Rc", "Engine::Sr", "self.selective"];
-/// The folder that may ask; everything else calls a method of the queue pair.
+/// The folder that may test it; all other code calls a method of the queue pair.
 const ENGINE_HOME: &str = "transport/src/qp/";
 
 /// No file outside the queue pair's folder matches on the kind of engine.

@@ -7,7 +7,7 @@ struct Allowed {
     krate: &'static str,
     /// Crates of this workspace, without `spanwire-`.
     ours: &'static [&'static str],
-    /// Crates of others.
+    /// External crates.
     theirs: &'static [&'static str],
 }
 
@@ -69,9 +69,9 @@ const ALLOWED: &[Allowed] = &[
             "rustix",
             "serde",
             "serde_json",
-            // What a transfer moved, on both ends.
+            // Hashes of a transfer's data, on both ends.
             "sha2",
-            // Sockets tied to an interface, and keepalive.
+            // Sockets bound to an interface, and keepalive.
             "socket2",
             "tracing",
         ],
@@ -94,7 +94,7 @@ const ALLOWED: &[Allowed] = &[
         ours: &["base", "host", "stream"],
         theirs: &[
             "hdrhistogram",
-            // openat and its family, which keep a receiver inside the directory it was given.
+            // openat and its family, which confine a receiver to its directory.
             "rustix",
             "serde",
             "serde_json",
@@ -106,8 +106,8 @@ const ALLOWED: &[Allowed] = &[
         krate: "pcap",
         ours: &["wire"],
         theirs: &[
-            // pcap and pcapng, the latter with many block types, of which hostile ones must not
-            // crash us: the parser of the Rusticata project knows them.
+            // pcap and pcapng. The latter has many block types, and a hostile file must not cause a
+            // crash: the parser of the Rusticata project supports them.
             "pcap-parser",
             "serde",
         ],
@@ -123,7 +123,7 @@ const ALLOWED: &[Allowed] = &[
         krate: "lab",
         ours: &["io", "host"],
         theirs: &[
-            // pidfd_open, so that no other process is ended than the one that was meant.
+            // pidfd_open, so that a signal cannot reach another process that reuses the process id.
             "rustix",
             "serde",
             "serde_json",
@@ -181,12 +181,12 @@ const ALLOWED: &[Allowed] = &[
             "clap",
             "hdrhistogram",
             "libc",
-            // What others make of erasure coding, to be measured beside ours.
+            // Other implementations of erasure coding, as references of the benchmark.
             "reed-solomon-erasure",
             "reed-solomon-simd",
             "serde",
             "serde_json",
-            // Chooses the congestion control of the TCP that we compare with.
+            // Selects the congestion control of the reference TCP.
             "socket2",
         ],
     },
@@ -231,21 +231,21 @@ const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
 
 /// Crates that dev-dependencies may add to one crate: (crate, dependency).
 const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
-    // The reader of captures, for the replay of perftest's conversations.
+    // The reader of captures, for the replay of perftest's exchanges.
     ("host", "spanwire-tests"),
-    // Another implementation of the same mathematics to hold ours against.
+    // Another implementation of the same codes, as an oracle.
     ("erasure", "reed-solomon-erasure"),
     // Proves that the engine allocates nothing in steady state.
     ("tests", "allocation-counter"),
-    // Peers that are strange on purpose.
+    // Deliberately misbehaving peers.
     ("stream", "socket2"),
     // Configurations and counters as text.
     ("switch", "serde_json"),
-    // Reads the figures back: whether they are XML, and what they show.
+    // Parses the figures: they must be valid XML with the expected content.
     ("plot", "roxmltree"),
     ("bins", "roxmltree"),
-    // Hashes of files that `spanwire copy` has moved; signals, capabilities of a file and strange
-    // sockets at the command.
+    // Hashes of files that `spanwire copy` has transferred; signals, file capabilities and
+    // misbehaving sockets in tests of the command.
     ("bins", "sha2"),
     ("bins", "libc"),
     ("bins", "rustix"),

@@ -4,7 +4,8 @@ use crate::Finding;
 use crate::refs::prose;
 use std::collections::BTreeSet;
 
-/// Relative links in Markdown; `exists` answers for a path from the root of the workspace.
+/// Relative links in Markdown; `exists` is true for an existing path from the root of the
+/// workspace.
 pub(crate) fn check_links(
     texts: &[(String, String)],
     exists: impl Fn(&str) -> bool,
@@ -35,11 +36,11 @@ pub(crate) fn targets(line: &str) -> impl Iterator<Item = &str> {
 
 const LINE_MAX: usize = 100;
 
-/// Documents that tests read line by line, so that theirs are as long as what they say.
+/// Documents that tests parse line by line, so their lines may have any length.
 const READ_BY_LINE: &[&str] = &["tests/golden/rxe/captures.md"];
 
-/// Lines of Markdown: none longer than 100 characters, but for rows of tables, fenced code, and a
-/// line that is one word (an address, a link's end).
+/// Lines of Markdown have at most 100 characters, except rows of tables, fenced code, and a line
+/// that is one word (an address, a link's end).
 pub(crate) fn check_widths(texts: &[(String, String)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let documents = texts.iter().filter(|(path, _)| path.ends_with(".md"));

@@ -1,4 +1,4 @@
-//! Sizes of each crate in one table, to be compared with other code bases.
+//! Sizes of each crate in one table, for comparison with other code bases.
 
 use crate::scan::{Source, has_word};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const ASSERTS: &[&str] = &[
 #[derive(Default)]
 struct Counts {
     file_lines: Vec<usize>,
-    /// Of functions that ship, lines between their braces.
+    /// Lines between the braces of functions that ship.
     function_lines: Vec<usize>,
     comment_lines: usize,
     test_lines: usize,
@@ -109,7 +109,7 @@ impl Counts {
     }
 }
 
-/// The smallest value that `percent` of the sorted values do not exceed; 0 of none.
+/// The smallest value that `percent` of the sorted values do not exceed; 0 if there are none.
 fn quantile(sorted: &[usize], percent: usize) -> usize {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)

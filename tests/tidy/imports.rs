@@ -1,8 +1,8 @@
-//! Which file of a crate names items of which: paths in code, resolved through re-exports.
+//! Imports between the files of a crate: paths in code, resolved through re-exports.
 //!
-//! Not a compiler: it knows `use` trees, `crate::`, `super::` and `self::` paths, and paths that
-//! begin with a module declared in the same file. A call of a method names no file, so an `impl` of
-//! a parent's type in a child is seen as the child's import of that type and nothing else.
+//! The parser handles only `use` trees, `crate::`, `super::` and `self::` paths, and paths that
+//! begin with a module declared in the same file. A method call names no file, so an `impl` of a
+//! parent's type in a child counts only as the child's import of that type.
 
 use crate::scan::{Source, is_word};
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ pub(crate) struct Import {
 /// The imports between the files below `folder` (`crate/src`), one for each pair, without tests.
 ///
 /// `mod child;` is no import, and neither is `pub use child::X` of a file's own descendant: an
-/// import of a re-exported item leads to the file that defines it. Every other mention counts, of a
-/// parent by its child and of a child by its parent, too.
+/// import of a re-exported item is resolved to the file that defines it. Every other mention
+/// counts, including those of a parent by its child and of a child by its parent.
 pub(crate) fn imports(sources: &[Source], folder: &str) -> Vec<Import> {
     let shipped = |s: &&Source| s.path.starts_with(&format!("{folder}/")) && !s.is_test_file();
     let files: Vec<File> =
@@ -64,8 +64,8 @@ struct Mention {
     reexport: bool,
 }
 
-/// The file that defines what `path` names: of the longest prefix that is a module, or, if that
-/// module has it from elsewhere by a `use`, from there.
+/// The file that defines the item at `path`: that of the longest prefix that is a module, or, if
+/// that module imports the item by a `use`, the source of that import.
 fn resolve<'a>(
     path: &[String],
     modules: &BTreeMap<&[String], &'a File>,
@@ -179,12 +179,12 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// `#[cfg(test)]`: what follows does not ship.
+    /// `#[cfg(test)]`: the following code does not ship.
     fn is_test_attribute(&self) -> bool {
         (1..=5).map(|ahead| self.peek(ahead)).eq(["[", "cfg", "(", "test", ")"])
     }
 
-    /// To the end of the item behind an attribute: its `;` or its closing brace.
+    /// Skips to the end of the item after an attribute: its `;` or its closing brace.
     fn skip_item(&mut self) {
         let mut depth = 0;
         while self.at < self.tokens.len() {
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `(crate)`, `(in crate::qp)`: behind a `pub`.
+    /// `(crate)`, `(in crate::qp)`: after a `pub`.
     fn skip_group(&mut self) {
         if self.peek(0) == "(" && matches!(self.peek(1), "crate" | "super" | "self" | "in") {
             while !matches!(self.peek(0), ")" | "") {
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The words of `a::b::C`; stands on the last of them afterwards.
+    /// The words of `a::b::C`; the position afterwards is that of the last word.
     fn path(&mut self) -> Vec<&'a str> {
         let mut words = vec![self.peek(0)];
         while self.peek(1) == "::" && self.peek(2).bytes().next().is_some_and(is_word) {
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// From the crate's root; `None` for what belongs to another crate or is no module's.
+    /// The path from the crate's root; `None` for an item of another crate or of no module.
     fn absolute(&self, path: &[&str]) -> Option<Vec<String>> {
         let mut base = self.module.to_vec();
         let mut rest = path;

@@ -1,7 +1,7 @@
-//! The worst of private language: counted for each crate, and a count may only fall.
+//! Patterns of private language, counted for each crate; a count may only fall.
 //!
-//! CONTRIBUTING.md has the rules and the glossary. A small part of them is visible to a machine and
-//! counted here.
+//! CONTRIBUTING.md has the rules and the glossary. This test detects a small part of the
+//! violations.
 
 use crate::Finding;
 use crate::refs::prose;
@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 /// Counts today.
 pub(crate) const RATCHET: &str = "tests/tidy/language.txt";
 
-/// How no doc comment begins: its first word is the noun of the thing.
+/// Forbidden beginnings of doc comments: the first word should be the noun of the item.
 const BEGINNINGS: &[&str] = &["What ", "Who "];
-/// Words that hide the subject of a sentence or give packets a social life.
+/// Words that hide the subject of a sentence or personify packets.
 const WORDS: &[&str] = &["nobody", "whoever", "somebody", "weather", "told"];
 /// Documents that keep their words: dated entries and past releases.
 const AS_WRITTEN: &[&str] = &["docs/perf/", "CHANGELOG.md"];
@@ -75,7 +75,7 @@ pub(crate) fn tightened(
     (found <= allowed.sum()).then(|| lines.map(|line| line + "\n").collect())
 }
 
-/// The last places of a list: in a file that grew they are often the new ones.
+/// The last places of a list, because new lines are often at the end of a file.
 fn examples(places: &[Place<'_>]) -> String {
     let last = places.iter().rev().take(3).rev();
     let shown: Vec<String> =

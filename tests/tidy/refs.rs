@@ -92,7 +92,7 @@ fn anchors(text: &str) -> Vec<String> {
     found
 }
 
-/// Small letters, digits, `-` and `_`; a blank is a hyphen, anything else is left out.
+/// Lower-case letters, digits, `-` and `_`; a blank becomes a hyphen, anything else is dropped.
 fn slug(heading: &str) -> String {
     let keep = |c: char| match c {
         ' ' => Some('-'),
@@ -115,8 +115,7 @@ struct Reference {
     section: Option<String>,
 }
 
-/// Comments as one line, without the signs at the beginnings of theirs, so that a reference may be
-/// broken anywhere.
+/// Comments joined to one line, without their markers, so that a reference may be broken anywhere.
 struct Flat {
     text: String,
     /// Where each line begins in the text.

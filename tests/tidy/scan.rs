@@ -1,19 +1,19 @@
-//! Reads Rust far enough to tell code from comments and literals, and functions from each other.
+//! A scanner of Rust that separates code, comments and literals, and finds functions.
 //!
-//! Not a parser: it knows strings, raw strings, characters, lifetimes, nested comments and braces,
-//! which is all that the rules need, and it costs microseconds a file.
+//! It handles strings, raw strings, characters, lifetimes, nested comments and braces. The rules
+//! need no full parser, and a scan takes microseconds a file.
 
-/// One Rust file, cut into what is code and what is comment.
+/// One Rust file, split into code and comments.
 pub(crate) struct Source {
     /// From the root of the workspace, with `/`.
     pub(crate) path: String,
-    /// As it stands in the file.
+    /// The unmodified text.
     pub(crate) text: String,
-    /// The text with comments and the insides of literals blanked: same length, same lines.
+    /// The text with comments and the contents of literals blanked: same length, same lines.
     pub(crate) code: String,
     /// The text with everything but comments blanked: same length, same lines.
     pub(crate) comments: String,
-    /// Lines above the `#[cfg(test)]` module at the bottom; all lines when there is none.
+    /// Lines above the `#[cfg(test)]` module at the bottom; all lines if there is none.
     pub(crate) body_lines: usize,
 }
 
@@ -39,8 +39,8 @@ impl Source {
         self.path.split('/').next().unwrap_or_default()
     }
 
-    /// True when nothing in the file ships: a folder `tests`, `benches` or
-    /// `examples`, a file `tests.rs` or `testing.rs`.
+    /// True if nothing in the file ships: a folder `tests`, `benches` or `examples`, a file
+    /// `tests.rs` or `testing.rs`.
     pub(crate) fn is_test_file(&self) -> bool {
         let mut parts = self.path.split('/');
         parts.next() == Some("tests")
@@ -99,8 +99,8 @@ enum Kind {
     Literal,
 }
 
-/// The end of the token that begins at `at`, and what it is. Words are taken whole, so that the
-/// `r` of `for"` or the `b` of `sub'` opens nothing.
+/// The end and the kind of the token that begins at `at`. A word is one token, so that the `r` of
+/// `for"` or the `b` of `sub'` does not begin a literal.
 fn token(bytes: &[u8], at: usize) -> (usize, Kind) {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {
@@ -176,7 +176,7 @@ fn char_literal(rest: &[u8]) -> Option<usize> {
     (rest.get(1 + width) == Some(&b'\'')).then_some(width + 2)
 }
 
-/// The length of `#*".."#*`, or `None` when that is not what follows (`r#fn`).
+/// The length of `#*".."#*`, or `None` if something else follows (`r#fn`).
 fn raw_string(after: &[u8]) -> Option<usize> {
     let hashes = after.iter().take_while(|b| **b == b'#').count();
     if after.get(hashes) != Some(&b'"') {
@@ -196,8 +196,8 @@ pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// True when `word` stands in `line` by itself. A `word` may begin or end with signs, which then
-/// bound it on that side: `f32`, `.unwrap()`, `thread::`.
+/// True if `word` occurs in `line` as a whole word. A `word` may begin or end with punctuation,
+/// which then is its boundary on that side: `f32`, `.unwrap()`, `thread::`.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     let (bytes, wanted) = (line.as_bytes(), word.as_bytes());
     let open = |at: Option<&u8>, edge: u8| !is_word(edge) || at.is_none_or(|b| !is_word(*b));
@@ -207,7 +207,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// How many lines stand above the test module at the bottom.
+/// Number of lines above the test module at the bottom.
 fn test_module_line(code: &str) -> Option<usize> {
     let lines: Vec<&str> = code.lines().collect();
     let at = lines.iter().rposition(|line| *line == "#[cfg(test)]")?;

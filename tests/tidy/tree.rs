@@ -1,4 +1,4 @@
-//! Files: each is compiled, has clean lines, and contains no path of one machine.
+//! Files: each is compiled, has clean lines, and contains no machine-specific path.
 
 use crate::Finding;
 use crate::docs::resolve;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const LINE_MAX: usize = 100;
 
-/// Paths of one machine, in halves so that this file does not contain them.
+/// Machine-specific paths, in halves so that this file does not contain them.
 const DENIED: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
 /// Files that no Cargo target reaches are never compiled.
@@ -35,7 +35,7 @@ fn is_root(path: &str, known: &BTreeSet<&str>, manifests: &[(String, String)]) -
     roots(known, manifests).iter().any(|root| root == path)
 }
 
-/// The files that Cargo compiles by themselves: by their place, or by a `path` in the manifest.
+/// The root files of Cargo targets: by their location, or by a `path` in the manifest.
 fn roots(known: &BTreeSet<&str>, manifests: &[(String, String)]) -> Vec<String> {
     let mut roots = Vec::new();
     for (manifest, text) in manifests {
@@ -97,12 +97,12 @@ fn declared(line: &str) -> Option<&str> {
     (visibility.is_empty() || visibility.starts_with("pub")).then_some(name.trim())
 }
 
-/// Lines of Rust: not too long, no tabs, nothing behind them, an end at the end.
+/// Lines of Rust: limited length, no tabs, no trailing blanks, a newline at the end of the file.
 pub(crate) fn check_lines(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
         let mut add = |line, what: &str| findings.push(Finding::new(&source.path, line, what));
-        // A table that rustfmt is told to leave alone may be as wide as its rows.
+        // A table that rustfmt skips may be as wide as its rows.
         let mut table = false;
         for (number, line) in (1..).zip(source.text.split('\n')) {
             table = line == "#[rustfmt::skip]" || table && !line.starts_with([']', '}']);
@@ -124,7 +124,7 @@ pub(crate) fn check_lines(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Words of one machine in any text of the tree; `texts` are (path, text).
+/// Machine-specific words in any text of the tree; `texts` are (path, text).
 pub(crate) fn check_denied(texts: &[(String, String)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in texts {

@@ -1,9 +1,9 @@
-//! The map leads through code that exists: files and functions named in docs/ARCHITECTURE.md.
+//! Files and functions named in docs/ARCHITECTURE.md must exist.
 
 use crate::Finding;
 use crate::scan::{Source, has_word, is_word};
 
-/// The map.
+/// The checked document.
 pub(crate) const MAP: &str = "docs/ARCHITECTURE.md";
 /// The head of a table of files; the first cell of each row names some, in backticks.
 const TABLE_HEAD: &str = "| file in ";
@@ -43,7 +43,7 @@ pub(crate) fn check(document: &str, sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Each path `crate/src/..rs` of a line, and what stands behind it.
+/// Each path `crate/src/..rs` of a line, and the text after it.
 fn paths(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let part = |c: char| c.is_ascii_alphanumeric() || "_/.-".contains(c);
     line.match_indices("/src/").filter_map(move |(at, _)| {
@@ -62,13 +62,13 @@ fn step(after: &str) -> Option<&str> {
     rest[..len].strip_suffix(':')?.rsplit(':').next().filter(|name| !name.is_empty())
 }
 
-/// True when a type of this name is declared in the line.
+/// True if a type of this name is declared in the line.
 fn is_type(code: &str, name: &str) -> bool {
     ["struct", "enum", "trait"].iter().any(|kind| has_word(code, &format!("{kind} {name}")))
 }
 
-/// Files named in a cell that do not exist. One without a folder is beside the one before it, if it
-/// is there; `x/*` is a folder with files.
+/// Files named in a cell that do not exist. A file without a folder is beside the preceding one, if
+/// it exists there; `x/*` is a folder with files.
 fn rows(folder: &str, cell: &str, sources: &[Source]) -> Vec<String> {
     let exists = |path: &str| match path.strip_suffix('*') {
         Some(prefix) => sources.iter().any(|source| source.path.starts_with(prefix)),

@@ -7,7 +7,7 @@ use spanwire_base::u64_from;
 use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrAckRepr, SrDataRepr};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The part after the BTH of an SR packet, parsed once more from the frame.
+/// The part after the BTH of an SR packet, parsed again from the frame.
 pub(super) enum Inside {
     /// Data or parity.
     Data(Box<SrDataRepr>, Vec<u8>),

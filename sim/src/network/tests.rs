@@ -84,7 +84,8 @@ fn new__hosts_that_have_no_wire_mode_in_common_are_named() {
 fn run__hosts_of_both_modes_share_a_network() {
     for op in [FlowOp::Write, FlowOp::Send, FlowOp::Read, FlowOp::Mix] {
         let topology = Topology::star(3, Rate::from_gbps(10), Dur::from_us(1));
-        // 0 speaks SR to 1 in 1000 bytes and RC to 2; 3 speaks SR to 0 in 9000.
+        // Host 0 uses SR with segments of 1000 bytes to host 1, and RC to host 2; host 3 uses SR
+        // with segments of 9000 bytes to host 0.
         let sr = |segment| Offer::of(&Config::default(), Some(segment));
         let other_offers = [(1, sr(1000)), (2, Offer::SILENT)].into();
         let setup = Setup { offer: sr(9000), other_offers, ..Setup::default() };

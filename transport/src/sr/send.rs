@@ -54,8 +54,9 @@ impl Sr {
                         return sent;
                     }
                 }
-                // Earlier responses cannot be sent before the peer acknowledges. The refusal does
-                // not wait for them: its ACK also acknowledges the peer's packets.
+                // A refusal normally follows the responses to all earlier requests. These responses
+                // are blocked until the peer receives an ACK, and the refusal's packet carries that
+                // ACK. The refusal therefore leaves first.
                 Choice::Idle if refusal_pending => return self.send_ack(qp, now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
