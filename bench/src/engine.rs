@@ -1,6 +1,7 @@
 //! The engine: two hosts, as `spanwire demo` runs them, each on its core.
 
 use crate::quiet::{StealWatch, Stolen};
+use crate::raw::both_sides;
 use crate::sample::{Error, Latency, Rate, Reading, Sample};
 use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_host::oob::{Job, JobKind, ModeChoice, Oob, Op};
@@ -43,30 +44,26 @@ pub(crate) fn exchange(
     client: impl FnOnce(&Host) -> Result<JobRunner, Error> + Send,
 ) -> Result<(JobReport, u64, [Stolen; 2]), Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
-    let (client_result, server_result) = std::thread::scope(|scope| {
-        let server_thread = scope.spawn(move || -> Result<Stolen, Error> {
-            affinity::pin(cores[1])?;
-            // Sockets belong to the namespace they are created in; the thread stays in it.
-            let _entered = hosts.b.ns.enter()?;
-            let mut station = station(&hosts.b)?;
-            let watch = StealWatch::start()?;
-            station.serve(server_oob, || false, |_| {})?;
-            watch.end()
-        });
-        let client_thread = scope.spawn(move || -> Result<(JobReport, u64, Stolen), Error> {
-            affinity::pin(cores[0])?;
-            let _entered = hosts.a.ns.enter()?;
-            let mut station = client(&hosts.a)?;
-            station.handshake(&mut client_oob)?;
-            let watch = StealWatch::start()?;
-            let report = station.run(&mut client_oob, job, |_| false)?;
-            let stolen = watch.end()?;
-            Ok((report, retransmitted(&station), stolen))
-        });
-        let client_result = client_thread.join().expect("the client does not panic");
-        let server_result = server_thread.join().expect("the server does not panic");
-        (client_result, server_result)
-    });
+    let serve = move || -> Result<Stolen, Error> {
+        affinity::pin(cores[1])?;
+        // Sockets belong to the namespace they are created in; the thread stays in it.
+        let _entered = hosts.b.ns.enter()?;
+        let mut station = station(&hosts.b)?;
+        let watch = StealWatch::start()?;
+        station.serve(server_oob, || false, |_| {})?;
+        watch.end()
+    };
+    let run = move || -> Result<(JobReport, u64, Stolen), Error> {
+        affinity::pin(cores[0])?;
+        let _entered = hosts.a.ns.enter()?;
+        let mut station = client(&hosts.a)?;
+        station.handshake(&mut client_oob)?;
+        let watch = StealWatch::start()?;
+        let report = station.run(&mut client_oob, job, |_| false)?;
+        let stolen = watch.end()?;
+        Ok((report, retransmitted(&station), stolen))
+    };
+    let (client_result, server_result) = both_sides(run, serve);
     // The server's own error explains more than the client's "the peer went away".
     let stolen_b = server_result?;
     let (report, retransmitted, stolen_a) = client_result?;

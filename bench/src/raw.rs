@@ -158,6 +158,21 @@ pub fn blast(hosts: &TwoHosts, cores: [usize; 2], blast: Blast) -> Result<Sample
     Ok(Sample { reading: Reading::Rate(rate), stolen: [stolen_a, stolen_b] })
 }
 
+/// Runs both sides of a measurement, each in a thread of its own.
+///
+/// # Panics
+/// If one of them does.
+pub fn both_sides<A: Send, B: Send>(
+    client: impl FnOnce() -> A + Send,
+    server: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    std::thread::scope(|scope| {
+        let (client, server) = (scope.spawn(client), scope.spawn(server));
+        let client = client.join().expect("the client does not panic");
+        (client, server.join().expect("the server does not panic"))
+    })
+}
+
 /// Runs `work` on a core in a thread of its own and returns its steal as well.
 ///
 /// # Errors

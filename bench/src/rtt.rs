@@ -1,6 +1,6 @@
 //! Raw AF_XDP round trips: the lower bound of a message and its reply over these ports.
 
-use crate::raw::{Frames, number_of, open_ports, watched};
+use crate::raw::{Frames, both_sides, number_of, open_ports, watched};
 use crate::sample::{Error, Latency, Reading, Sample};
 use hdrhistogram::Histogram;
 use spanwire_base::Time;
@@ -57,18 +57,14 @@ pub fn ping_pong(
     let back = Frames::new(&hosts.b, &hosts.a, payload)?;
     let [mut a, mut b] = open_ports(hosts, side_poll)?;
     let stop = AtomicBool::new(false);
-    let (client_result, server_result) = std::thread::scope(|scope| {
-        let client_thread = scope.spawn(|| {
-            let client_result = watched(cores[0], || run_client(&mut a, &there, time));
-            // Also after an error; otherwise the other side would wait indefinitely.
-            stop.store(true, Ordering::Relaxed);
-            client_result
-        });
-        let server_thread = scope.spawn(|| watched(cores[1], || run_server(&mut b, &back, &stop)));
-        let client_result = client_thread.join().expect("the client does not panic");
-        let server_result = server_thread.join().expect("the server does not panic");
-        (client_result, server_result)
-    });
+    let client = || {
+        let client_result = watched(cores[0], || run_client(&mut a, &there, time));
+        // Also after an error; otherwise the other side would wait indefinitely.
+        stop.store(true, Ordering::Relaxed);
+        client_result
+    };
+    let server = || watched(cores[1], || run_server(&mut b, &back, &stop));
+    let (client_result, server_result) = both_sides(client, server);
     let (trips, stolen_a) = client_result?;
     let ((), stolen_b) = server_result?;
     Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })

@@ -1,7 +1,7 @@
 //! Kernel TCP between two hosts of its own, which never get an XDP program: attaching one to a
 //! veth disables the segmentation offload of its peer, which TCP needs.
 
-use crate::raw::watched;
+use crate::raw::{both_sides, watched};
 use crate::rtt::Trips;
 use crate::sample::{Error, Rate, Reading, Sample};
 use spanwire_io::net::{Ethtool, Host, Offloads, TwoHosts};
@@ -29,13 +29,10 @@ pub fn stream(
     time: Duration,
 ) -> Result<Sample, Error> {
     let [client, server] = connect(hosts, offloads)?;
-    let (written, read) = std::thread::scope(|scope| {
-        let writer = scope.spawn(move || watched(cores[0], || write_for(client, time)));
-        let reader = scope.spawn(move || watched(cores[1], || read_all(server)));
-        let written = writer.join().expect("the writer does not panic");
-        let read = reader.join().expect("the reader does not panic");
-        (written, read)
-    });
+    let (written, read) = both_sides(
+        || watched(cores[0], || write_for(client, time)),
+        || watched(cores[1], || read_all(server)),
+    );
     let ((), stolen_a) = written?;
     let (goodput_gbps, stolen_b) = read?;
     Ok(Sample {
@@ -60,14 +57,10 @@ pub fn ping_pong(
         end.set_nodelay(true)?;
         end.set_nonblocking(wait == Wait::Spin)?;
     }
-    let (client_result, server_result) = std::thread::scope(|scope| {
-        let client_thread =
-            scope.spawn(move || watched(cores[0], || run_client(client, bytes, time)));
-        let server_thread = scope.spawn(move || watched(cores[1], || run_server(server, bytes)));
-        let client_result = client_thread.join().expect("the client does not panic");
-        let server_result = server_thread.join().expect("the server does not panic");
-        (client_result, server_result)
-    });
+    let (client_result, server_result) = both_sides(
+        || watched(cores[0], || run_client(client, bytes, time)),
+        || watched(cores[1], || run_server(server, bytes)),
+    );
     let (trips, stolen_a) = client_result?;
     let ((), stolen_b) = server_result?;
     Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })

@@ -46,15 +46,12 @@ impl Side {
     fn connect(&mut self, peer_number: u8, peer: Qpn) -> Result<(), Box<dyn Error>> {
         let mac = |n| MacAddr::new([2, 0, 0, 0, 0, n]);
         let ip = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
-        let av = AddressVector {
-            src_mac: mac(self.number),
-            dst_mac: mac(peer_number),
-            src_ip: ip(self.number),
-            dst_ip: ip(peer_number),
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
+        let av = AddressVector::new(
+            mac(self.number),
+            mac(peer_number),
+            ip(self.number),
+            ip(peer_number),
+        );
         let start = Psn::new(0);
         self.endpoint.modify_qp(self.qpn, &QpAttr::rtr(peer, start, Mtu::B1024, av))?;
         self.endpoint.modify_qp(self.qpn, &QpAttr::rts(start))?;

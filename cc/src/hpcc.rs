@@ -5,7 +5,7 @@
 
 use crate::params::params;
 use crate::round::{Base, Round};
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Change, Telemetry};
 use crate::units::{rate, whole};
 use crate::{Ack, Controller, Hop, Loss, LossKind, Path};
 use spanwire_base::{Dur, Rate, Time};
@@ -78,14 +78,8 @@ impl Hpcc {
 
     /// The utilisation of the busiest hop and the time it covers; none without new telemetry.
     fn utilisation(&mut self, a: &Ack<'_>, t: f64) -> Option<(f64, f64)> {
-        let mut busiest: Option<(f64, f64)> = None;
-        let compared = self.telemetry.on_ack(a, |c| {
-            let u = c.queue.min(c.queue_before) / (c.rate * t) + c.tx / c.rate;
-            if busiest.is_none_or(|(most, _)| u > most) {
-                busiest = Some((u, c.span));
-            }
-        });
-        busiest.filter(|_| compared)
+        let utilisation = |c: &Change| c.queue.min(c.queue_before) / (c.rate * t) + c.tx / c.rate;
+        self.telemetry.busiest(a, utilisation)
     }
 }
 

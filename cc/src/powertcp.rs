@@ -86,17 +86,12 @@ impl PowerTcp {
 
     /// Normalised power by telemetry and the time it covers, ns.
     fn by_telemetry(&mut self, a: &Ack<'_>, tau: f64) -> Option<(f64, f64)> {
-        let mut most: Option<(f64, f64)> = None;
-        let compared = self.telemetry.on_ack(a, |c| {
+        self.telemetry.busiest(a, |c| {
             // The arrival rate is the departure rate plus the growth of the queue.
             let current = (c.tx + (c.queue - c.queue_before) / c.span).max(0.0);
             let voltage = c.queue + c.rate * tau;
-            let power = current * voltage / (c.rate * c.rate * tau);
-            if most.is_none_or(|(p, _)| power > p) {
-                most = Some((power, c.span));
-            }
-        });
-        most.filter(|_| compared)
+            current * voltage / (c.rate * c.rate * tau)
+        })
     }
 
     /// Normalised power by the round trip and the time it covers, ns.

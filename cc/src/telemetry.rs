@@ -28,12 +28,16 @@ pub(crate) struct Change {
 }
 
 impl Telemetry {
-    /// Calls `each` with the difference of each hop, and returns true. Returns false without a
-    /// previous record to compare with: for the first telemetry, or after a path change. Records
-    /// that are not newer than the previous ones are skipped.
-    pub(crate) fn on_ack(&mut self, a: &Ack<'_>, mut each: impl FnMut(&Change)) -> bool {
+    /// The load of the busiest hop, with `load` of each hop's difference, and the time it covers
+    /// in nanoseconds. `None` without a previous record to compare with: for the first telemetry,
+    /// or after a path change. Records that are not newer than the previous ones are skipped.
+    pub(crate) fn busiest(
+        &mut self,
+        a: &Ack<'_>,
+        mut load: impl FnMut(&Change) -> f64,
+    ) -> Option<(f64, f64)> {
         if a.int.is_empty() {
-            return false;
+            return None;
         }
         let int = &a.int[..a.int.len().min(MAX_HOPS)];
         if int.len() != self.count || a.path != self.path {
@@ -41,23 +45,25 @@ impl Telemetry {
             for (known, hop) in self.hops.iter_mut().zip(int) {
                 *known = Some(*hop);
             }
-            return false;
+            return None;
         }
-        let mut compared = false;
+        let mut busiest: Option<(f64, f64)> = None;
         for (known, hop) in self.hops.iter_mut().zip(int) {
             let Some(last) = known.filter(|last| hop.at > last.at) else { continue };
             *known = Some(*hop);
             let span = ns(hop.at.since(last.at));
-            compared = true;
-            each(&Change {
+            let load = load(&Change {
                 rate: bytes_per_ns(hop.rate),
                 tx: float(hop.tx_bytes.saturating_sub(last.tx_bytes)) / span,
                 queue_before: float(last.queue_bytes),
                 queue: float(hop.queue_bytes),
                 span,
             });
+            if busiest.is_none_or(|(most, _)| load > most) {
+                busiest = Some((load, span));
+            }
         }
-        compared
+        busiest
     }
 
     /// Discards all records.
@@ -83,12 +89,15 @@ mod tests {
     fn differences(t: &mut Telemetry, int: &[Hop], path: u16) -> (bool, Vec<Change>) {
         let mut changes = Vec::new();
         let ack = Ack { int, path, ..Ack::default() };
-        let compared = t.on_ack(&ack, |c| changes.push(*c));
-        (compared, changes)
+        let busiest = t.busiest(&ack, |c| {
+            changes.push(*c);
+            c.tx
+        });
+        (busiest.is_some(), changes)
     }
 
     #[test]
-    fn on_ack__compares_hop_by_hop_and_restarts_on_another_path() {
+    fn busiest__compares_hop_by_hop_and_restarts_on_another_path() {
         let mut t = Telemetry::default();
         assert_eq!(differences(&mut t, &[], 0), (false, vec![]));
         assert!(!differences(&mut t, &[hop(at(0), 0, 10)], 1).0);
@@ -106,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn on_ack__skips_records_that_are_not_newer() {
+    fn busiest__skips_records_that_are_not_newer() {
         let mut t = Telemetry::default();
         differences(&mut t, &[hop(at(10), 0, 0)], 0);
         assert!(!differences(&mut t, &[hop(at(10), 9, 9)], 0).0);

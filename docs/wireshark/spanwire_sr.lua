@@ -174,13 +174,24 @@ function Reader:reserved(range)
   end
 end
 
-local function version_is_known(reader, range)
-  local item = reader.tree:add(f.version, range)
-  if range:bitfield(0, 4) == VERSION then
-    return true
+-- Adds a field, with expert information unless its value `is_valid`; returns `is_valid`.
+local function add_checked(tree, field, range, is_valid, expert_info)
+  local item = tree:add(field, range)
+  if not is_valid then
+    item:add_proto_expert_info(expert_info)
   end
-  item:add_proto_expert_info(e.version)
-  return false
+  return is_valid
+end
+
+local function version_is_known(reader, range)
+  return add_checked(reader.tree, f.version, range, range:bitfield(0, 4) == VERSION, e.version)
+end
+
+-- The presence bits; nil if there are others than `known`.
+local function add_presence(reader, field, range, known)
+  local presence = range:uint()
+  local is_known = bit.band(presence, bit.bnot(known)) == 0
+  return add_checked(reader.tree, field, range, is_known, e.feature) and presence or nil
 end
 
 local function psn_of(reader, range)
@@ -239,17 +250,13 @@ local function dissect_data(reader, pinfo)
     return "SR data?"
   end
   local kind = fixed:bitfield(4, 4)
-  local item = tree:add(f.kind, fixed(0, 1))
-  if not KINDS[kind] then
-    item:add_proto_expert_info(e.kind)
+  if not add_checked(tree, f.kind, fixed(0, 1), KINDS[kind] ~= nil, e.kind) then
     return "SR data?"
   end
   local psn = psn_of(reader, fixed(1, 1))
   tree:add(f.psn, fixed(1, 1), psn)
-  local presence = fixed(2, 2):uint()
-  item = tree:add(f.presence, fixed(2, 2))
-  if bit.band(presence, bit.bnot(KNOWN)) ~= 0 then
-    item:add_proto_expert_info(e.feature)
+  local presence = add_presence(reader, f.presence, fixed(2, 2), KNOWN)
+  if not presence then
     return "SR " .. KINDS[kind]
   end
   tree:add(f.first, fixed(4, 1))
@@ -288,17 +295,13 @@ local function dissect_data(reader, pinfo)
   return bytes > 0 and string.format("%s +%d, %d bytes", info, fixed(20, 4):uint(), bytes) or info
 end
 
--- Bits of a word, base first: those set at or above `next`, and the clear ones between `next` and
--- `highest`, the highest set bit of all words.
-local function add_word(reader, range, next)
+-- Bits of a word, base first. Appends each packet at or above `next` to `told`: how far it is ahead of
+-- `next`, and whether it has arrived.
+local function add_word(reader, range, next, told)
   local tree = reader.tree:add(f.word, range)
   local base_psn = range(0, 4):uint()
-  local base_item = tree:add(f.word_base, range(0, 4))
+  add_checked(tree, f.word_base, range(0, 4), base_psn % 64 == 0, e.base)
   tree:add(f.word_bits, range(4, 8))
-  if base_psn % 64 ~= 0 then
-    base_item:add_proto_expert_info(e.base)
-  end
-  local told = {}
   for i = 0, 63 do
     -- The most significant bit is first on the wire; bit i is base + i.
     local is_set = range(4, 8):bitfield(63 - i, 1) == 1
@@ -307,7 +310,6 @@ local function add_word(reader, range, next)
       told[#told + 1] = { ahead, is_set }
     end
   end
-  return told
 end
 
 local function add_counts(reader, told)
@@ -328,27 +330,31 @@ local function add_counts(reader, told)
   return missing
 end
 
--- A list after a head with the number of its entries, which `field` shows and `most` limits. `add`
--- receives each entry's bytes. False if the list is truncated or `add` returns false.
+-- `count` entries of the same length. `add` receives each entry's bytes. False if the packet is
+-- truncated or `add` returns false.
+local function add_entries(reader, count, entry_len, add)
+  for _ = 1, count do
+    local range = reader:take(entry_len)
+    if not range or add(reader, range) == false then
+      return false
+    end
+  end
+  return true
+end
+
+-- A list after a head with the number of its entries, which `field` shows and `most` limits. False if
+-- the head is truncated or [add_entries] returns false.
 local function add_list(reader, field, most, entry_len, add)
   local head = reader:take(LIST_LEN)
   if not head then
     return false
   end
   local count = head(0, 1):uint()
-  local item = reader.tree:add(field, head(0, 1))
-  if count < 1 or count > most then
-    item:add_proto_expert_info(e.kind)
+  if not add_checked(reader.tree, field, head(0, 1), count >= 1 and count <= most, e.kind) then
     return false
   end
   reader:reserved(head(1, 3))
-  for _ = 1, count do
-    local range = reader:take(entry_len)
-    if not range or not add(reader, range) then
-      return false
-    end
-  end
-  return true
+  return add_entries(reader, count, entry_len, add)
 end
 
 -- The telemetry of a switch that an acknowledgement echoes.
@@ -358,27 +364,20 @@ local function add_hop(reader, range)
   hop:add(f.int_tx_bytes, range(8, 8))
   hop:add(f.int_queue_bytes, range(16, 4))
   hop:add(f.int_rate, range(20, 4))
-  return true
 end
 
 -- An acknowledgement's report on a block; false if it is invalid.
 local function add_report(reader, range)
   local report = reader.tree:add(f.report, range)
   report:add(f.report_first, range(0, 4))
-  local item = report:add(f.report_word, range(4, 1))
-  if not WORDS[range(4, 1):uint()] then
-    item:add_proto_expert_info(e.kind)
-    return false
-  end
-  local data = range(5, 1):uint()
-  item = report:add(f.report_data, range(5, 1))
-  if data < 1 or data >= BLOCK_PKTS_MAX then
-    item:add_proto_expert_info(e.kind)
+  local word, data = range(4, 1), range(5, 1)
+  local is_block = data:uint() >= 1 and data:uint() < BLOCK_PKTS_MAX
+  if not add_checked(report, f.report_word, word, WORDS[word:uint()] ~= nil, e.kind)
+      or not add_checked(report, f.report_data, data, is_block, e.kind) then
     return false
   end
   reader:reserved(range(6, 2))
   report:add(f.report_bits, range(8, 8))
-  return true
 end
 
 local function dissect_ack(reader, pinfo)
@@ -389,18 +388,14 @@ local function dissect_ack(reader, pinfo)
   tree:add(f.ack_words, fixed(0, 1))
   local next = psn_of(reader, fixed(1, 1))
   tree:add(f.ack_next, fixed(1, 1), next)
-  local item = tree:add(f.ack_presence, fixed(2, 2))
-  local presence = fixed(2, 2):uint()
-  if bit.band(presence, bit.bnot(INT + BLOCKS + MARKS)) ~= 0 then
-    item:add_proto_expert_info(e.feature)
+  local presence = add_presence(reader, f.ack_presence, fixed(2, 2), INT + BLOCKS + MARKS)
+  if not presence then
     return "SR ACK"
   end
   tree:add(f.ack_newest, fixed(4, 4))
   tree:add(f.ack_path, fixed(8, 2))
   local reason = fixed(10, 1):uint()
-  item = tree:add(f.ack_reason, fixed(10, 1))
-  if not REASONS[reason] then
-    item:add_proto_expert_info(e.kind)
+  if not add_checked(tree, f.ack_reason, fixed(10, 1), REASONS[reason] ~= nil, e.kind) then
     return "SR ACK"
   end
   tree:add(f.ack_hop_limit, fixed(11, 1))
@@ -414,14 +409,11 @@ local function dissect_ack(reader, pinfo)
   tree:add(f.ack_psn_limit, fixed(52, 4))
   tree:add(f.ack_receive_limit, fixed(56, 4))
   local told = {}
-  for _ = 1, fixed:bitfield(4, 4) do
-    local range = reader:take(WORD_LEN)
-    if not range then
-      return "SR ACK"
-    end
-    for _, packet in ipairs(add_word(reader, range, next)) do
-      told[#told + 1] = packet
-    end
+  local function add_to_told(_, range)
+    add_word(reader, range, next, told)
+  end
+  if not add_entries(reader, fixed:bitfield(4, 4), WORD_LEN, add_to_told) then
+    return "SR ACK"
   end
   local missing = add_counts(reader, told)
   local info = string.format("SR ACK %s, next %d", REASONS[reason], next)
@@ -434,7 +426,7 @@ local function dissect_ack(reader, pinfo)
       return info
     end
     tree:add(f.refused_psn, range(0, 4))
-    item = tree:add(f.refused_code, range(4, 1))
+    local item = tree:add(f.refused_code, range(4, 1))
     item:add_proto_expert_info(CODES[range(4, 1):uint()] and e.refused or e.kind)
     reader:reserved(range(5, 3))
     info = string.format("%s, PSN %d refused", info, range(0, 4):uint())

@@ -387,24 +387,10 @@ mod tests {
         let pd = ep.alloc_pd().unwrap();
         let mr = ep.reg_mr(pd, Region::zeroed(4096), Access::LOCAL_WRITE, None).unwrap();
         let cq = ep.create_cq(64).unwrap();
-        let caps = QpCaps {
-            max_send_wr: depth,
-            max_recv_wr: 1,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
+        let caps = QpCaps { max_send_wr: depth, max_recv_wr: 1, ..QpCaps::default() };
         let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();
         let mac = MacAddr::new([2, 0, 0, 0, 0, 1]);
-        let av = AddressVector {
-            src_mac: mac,
-            dst_mac: mac,
-            src_ip: [10, 0, 0, 1].into(),
-            dst_ip: [10, 0, 0, 2].into(),
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
+        let av = AddressVector::new(mac, mac, [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         ep.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
         ep.modify_qp(qpn, &QpAttr::rtr(Qpn::new(9), Psn::new(1), Mtu::B1024, av)).unwrap();
         ep.modify_qp(qpn, &QpAttr::rts(Psn::new(1))).unwrap();

@@ -1,7 +1,7 @@
 //! Limits and defaults of a network and its connections, with their reasons.
 
+pub use spanwire_transport::ConfigError;
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding};
-use std::fmt;
 use std::time::Duration;
 
 /// Limits and defaults of a [`Network`](crate::Network). Turn it into a [`ValidConfig`] to use it.
@@ -69,19 +69,6 @@ pub struct Config {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ValidConfig(Config);
 
-/// A limit outside its range.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigError {
-    /// The field.
-    pub field: &'static str,
-    /// Its value.
-    pub value: u64,
-    /// Smallest value allowed, given the other fields.
-    pub min: u64,
-    /// Largest value allowed, given the other fields.
-    pub max: u64,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -114,6 +101,7 @@ impl Config {
     pub fn validate(self) -> Result<ValidConfig, ConfigError> {
         let shape = Shape::wanted(&self);
         shape.validate()?;
+        let within = ConfigError::check;
         within("max_connections", self.max_connections.into(), 1, 1000)?;
         within("max_connections_per_peer", self.max_connections_per_peer.into(), 1, 1000)?;
         within("max_half_open", self.max_half_open.into(), 1, 1000)?;
@@ -152,15 +140,6 @@ impl Default for ValidConfig {
     }
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, value, min, max } = self;
-        write!(f, "{field} is {value}, but must be between {min} and {max}")
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 /// The limits of one connection, the same in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
@@ -194,6 +173,7 @@ impl Shape {
     }
 
     fn validate(self) -> Result<(), ConfigError> {
+        let within = ConfigError::check;
         within("ring_bytes", self.ring_bytes.into(), 4096, 1 << 30)?;
         let fragment_max = self.ring_bytes / QUARTERS;
         within("fragment_bytes", self.fragment_bytes.into(), 64, fragment_max.into())?;
@@ -225,13 +205,6 @@ impl Shape {
     pub(crate) fn to_end(self, position: u64) -> u64 {
         u64::from(self.ring_bytes) - self.offset(position)
     }
-}
-
-fn within(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError { field, value, min, max })
 }
 
 fn ms(duration: Duration) -> u64 {

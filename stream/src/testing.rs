@@ -201,15 +201,7 @@ impl End {
 fn route(mode: WireMode, me: usize) -> Route {
     let ip = |i: usize| [10, 0, 0, 1 + u8::try_from(i).unwrap()].into();
     let mac = |i: usize| MacAddr::new([2, 0, 0, 0, 0, u8::try_from(i).unwrap()]);
-    let av = AddressVector {
-        src_mac: mac(me),
-        dst_mac: mac(1 - me),
-        src_ip: ip(me),
-        dst_ip: ip(1 - me),
-        udp_src_port: None,
-        traffic_class: 0,
-        hop_limit: 64,
-    };
+    let av = AddressVector::new(mac(me), mac(1 - me), ip(me), ip(1 - me));
     let offer = Offer::of(&ValidConfig::default(), Some(300)).only(mode);
     let agreed = agree(&offer, &offer).expect("the same with itself");
     Route { av, path_mtu: Mtu::B256, agreed }

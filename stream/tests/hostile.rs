@@ -78,15 +78,7 @@ impl HostilePeer {
         let modes: Modes = serde_json::from_value(theirs["modes"].clone()).unwrap();
         let agreed = settle(&offer, &Offer::from(&modes)).unwrap();
         let mac = |n| MacAddr::new([2, 0x53, 0x57, 0, 0, n]);
-        let av = AddressVector {
-            src_mac: mac(2),
-            dst_mac: mac(1),
-            src_ip: LOCALHOST,
-            dst_ip: LOCALHOST,
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
+        let av = AddressVector::new(mac(2), mac(1), LOCALHOST, LOCALHOST);
         let word = |pointer: &str| u32::try_from(number(pointer)).unwrap();
         let (their_qpn, psn) = (Qpn::new(word("/qp/qpn")), Psn::new(word("/qp/psn")));
         let rtr = agreed.apply_to(QpAttr::rtr(their_qpn, psn, Mtu::B1024, av));

@@ -73,15 +73,7 @@ impl Scene {
         let mut ends = [1, 2].map(End::new);
         let qpns = [ends[0].qpn, ends[1].qpn];
         for (me, peer) in [(0, 1), (1, 0)] {
-            let av = AddressVector {
-                src_mac: mac(me),
-                dst_mac: mac(peer),
-                src_ip: ip(me),
-                dst_ip: ip(peer),
-                udp_src_port: None,
-                traffic_class: 0,
-                hop_limit: 64,
-            };
+            let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
             let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
             if mode == WireMode::Sr {
                 (rtr.wire_mode, rtr.segment_bytes) = (Some(mode), Some(64));

@@ -6,9 +6,11 @@
 //! peer's (docs/PROTOCOL.md, "Security").
 
 mod floods;
+mod forge;
 mod sr;
 
 use super::lab::Lab;
+use forge::{ACK, Attack, BTH, Forge, counted};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use spanwire_base::{Time, TxMeta};
@@ -16,8 +18,8 @@ use spanwire_io::net::Host;
 use spanwire_io::packet::PacketPort;
 use spanwire_io::port::Port;
 use spanwire_wire::{
-    AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
-    Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, RethRepr, Syndrome, UdpRepr, icrc, seal,
+    AethRepr, AtomicAckEthRepr, AtomicEthRepr, ExtHeaders, NakCode, Opcode, Psn, Qpn, RethRepr,
+    Syndrome,
 };
 use std::io::Read;
 use std::net::TcpStream;
@@ -189,84 +191,6 @@ impl Injector {
     }
 }
 
-/// One forged frame.
-struct Attack {
-    name: &'static str,
-    frame: Vec<u8>,
-    /// Its counter; `None` if the steering program passes it to the kernel.
-    counter: Option<&'static str>,
-}
-
-/// Builds frames that appear to be from one host to the other.
-struct Forge {
-    headers: Headers,
-}
-
-impl Forge {
-    fn new(from: &Host, to: &Host, qpn: Qpn) -> Self {
-        Self {
-            headers: Headers {
-                eth: EthernetRepr {
-                    dst: MacAddr::new(to.mac),
-                    src: MacAddr::new(from.mac),
-                    ethertype: EthernetRepr::IPV4,
-                },
-                ip: IpRepr::new(from.v4.into(), to.v4.into()).expect("one version"),
-                udp: UdpRepr::new(0xc0de),
-                bth: BthRepr::new(Opcode::RcSendOnly, qpn, Psn::new(0)),
-                ext: ExtHeaders::NONE,
-            },
-        }
-    }
-
-    fn packet(&self, opcode: Opcode, psn: Psn, ext: ExtHeaders, len: usize) -> Vec<u8> {
-        let bth = BthRepr { opcode, psn, ack_req: true, ..self.headers.bth };
-        emit(&Headers { bth, ext, ..self.headers }, len)
-    }
-
-    /// A valid SEND at `psn` with one `change`, with recomputed IPv4 checksum and ICRC.
-    fn resealed_with(&self, psn: Psn, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        resealed_with(self.packet(Opcode::RcSendOnly, psn, ExtHeaders::NONE, 64), change)
-    }
-
-    /// A datagram to RoCE's port with this payload.
-    fn datagram(&self, inside: &[u8]) -> Vec<u8> {
-        self.resealed_with(Psn::new(0), |f| {
-            f.truncate(42);
-            f.extend(inside);
-            let total = u16::try_from(f.len() - 14).expect("short");
-            f[16..18].copy_from_slice(&total.to_be_bytes());
-            f[38..40].copy_from_slice(&(total - 20).to_be_bytes());
-            // `resealed_with` seals frames that are long enough for an ICRC.
-        })
-    }
-}
-
-/// A frame over IPv4 with a change, and recomputed checksum and ICRC.
-fn resealed_with(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    change(&mut frame);
-    frame[24..26].fill(0);
-    let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-    let sum: u32 = words.sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let folded = u16::try_from((folded & 0xffff) + (folded >> 16)).expect("folded twice");
-    frame[24..26].copy_from_slice(&(!folded).to_be_bytes());
-    let len = frame.len();
-    if icrc(&frame[14..len - 4]).is_some() {
-        seal(&mut frame, len);
-    }
-    frame
-}
-
-fn emit(headers: &Headers, len: usize) -> Vec<u8> {
-    let mut frame = vec![0; headers.frame_len(len)];
-    let at = headers.emit(&mut frame, len).expect("as long as it says");
-    frame[at].fill(0x66);
-    let len = frame.len();
-    seal(&mut frame, len);
-    frame
-}
-
 impl Numbers {
     /// The client sends at most 2^20 packets from `client_psn` on. This PSN is before all of them,
     /// `future` is after them, and both are always within half of the PSN space.
@@ -344,45 +268,39 @@ impl Numbers {
     fn misplaced(&self, forge: &Forge) -> Vec<Attack> {
         let past = self.past();
         let resealed_with = |change: fn(&mut Vec<u8>)| forge.resealed_with(past, change);
-        let alien = |opcode: Opcode| {
-            let deth = DethRepr { qkey: 0x1111_1111, src_qp: Qpn::GSI };
-            let deth = opcode.props().deth.then_some(deth);
-            forge.packet(opcode, past, ExtHeaders { deth, ..ExtHeaders::NONE }, 64)
-        };
         // A wrong UDP checksum is ignored: the ICRC decides, and the PSN.
         let mut udp_checksum = self.ack(forge, Psn::new(self.server_psn).plus(9), ACK);
         udp_checksum[40..42].copy_from_slice(&[0xba, 0xad]);
-        let mut unsealed = resealed_with(|f| f[BTH + 5] ^= 0x40);
-        unsealed[BTH + 20] ^= 1;
         let rows = [
-            ("a wrong QPN", resealed_with(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
-            ("a wrong QPN without an ICRC", unsealed, "drop_unknown_qpn"),
             (
                 "the management QP",
                 resealed_with(|f| f[BTH + 5..BTH + 8].copy_from_slice(&[0, 0, 1])),
                 "drop_unknown_qpn",
             ),
-            ("another source", resealed_with(|f| f[29] ^= 0x40), "drop_wrong_peer"),
-            ("another partition", resealed_with(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
-            ("UC", alien(Opcode::UcSendOnly), "drop_wrong_service"),
-            ("UD", alien(Opcode::UdSendOnly), "drop_wrong_service"),
             ("a CNP", forge.packet(Opcode::Cnp, past, ExtHeaders::NONE, 0), "rp_cnp_handled"),
             ("an ACK of nothing, wrong UDP checksum", udp_checksum, "drop_response_beyond_sent"),
         ];
-        rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
+        let rows = rows.map(|(name, frame, counter)| counted(name, frame, counter));
+        let mut attacks = forge.misplaced(&resealed_with(|_| {}), past);
+        attacks.extend(rows);
+        attacks
     }
 
-    /// Requests for memory, before and after the expected PSN.
-    fn requests(&self, forge: &Forge) -> Vec<Attack> {
-        let targets = [
+    /// Ranges of the server's memory: name, address, rkey.
+    fn targets(&self) -> [(&'static str, u64, u32); 5] {
+        [
             ("a bad rkey", self.va, self.rkey ^ 1),
             ("out of bounds", self.va + self.len, self.rkey),
             ("across the end", self.va + self.len - 63, self.rkey),
             ("a wrapping address", u64::MAX - 10, self.rkey),
             ("a right address", self.va, self.rkey),
-        ];
+        ]
+    }
+
+    /// Requests for memory, before and after the expected PSN.
+    fn requests(&self, forge: &Forge) -> Vec<Attack> {
         let mut attacks = Vec::new();
-        for (name, va, rkey) in targets {
+        for (name, va, rkey) in self.targets() {
             let reth = Some(RethRepr { va, rkey, dma_len: 64 });
             let reth = ExtHeaders { reth, ..ExtHeaders::NONE };
             let atomic = AtomicEthRepr { va, rkey, swap_or_add: 1, compare: 0 };
@@ -433,11 +351,3 @@ impl Numbers {
         forge.packet(Opcode::RcAck, psn, ExtHeaders { aeth, ..ExtHeaders::NONE }, 0)
     }
 }
-
-fn counted(name: &'static str, frame: Vec<u8>, counter: &'static str) -> Attack {
-    Attack { name, frame, counter: Some(counter) }
-}
-
-const ACK: Syndrome = Syndrome::Ack { credits: 31 };
-/// Offset of the BTH in a frame over IPv4.
-const BTH: usize = 14 + 20 + 8;

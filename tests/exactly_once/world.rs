@@ -194,15 +194,8 @@ impl World {
             let peer = 1 - me;
             self.model.sides[me].qps[q].first_psn = psns[me];
             let ip = |i: usize| [10, 0, 0, u8::try_from(i + 1).expect("two sides")].into();
-            let av = AddressVector {
-                src_mac: MacAddr::new([2; 6]),
-                dst_mac: MacAddr::new([2; 6]),
-                src_ip: ip(me),
-                dst_ip: ip(peer),
-                udp_src_port: None,
-                traffic_class: 0,
-                hop_limit: 64,
-            };
+            let av =
+                AddressVector::new(MacAddr::new([2; 6]), MacAddr::new([2; 6]), ip(me), ip(peer));
             let rtr = QpAttr {
                 max_dest_rd_atomic: Some(rd_atomic),
                 min_rnr_timer: Some(3),

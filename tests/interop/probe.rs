@@ -142,15 +142,12 @@ impl Probe {
     fn make_ready(&mut self, setup: &Setup) -> Result<(), ProbeError> {
         let ifindex = Netlink::open()?.ifindex(DEVICE)?;
         let hop = resolve(setup.theirs, Some(ifindex))?;
-        let av = AddressVector {
-            src_mac: MacAddr::new(hop.src_mac),
-            dst_mac: MacAddr::new(hop.dst_mac),
-            src_ip: setup.ours,
-            dst_ip: setup.theirs,
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
+        let av = AddressVector::new(
+            MacAddr::new(hop.src_mac),
+            MacAddr::new(hop.dst_mac),
+            setup.ours,
+            setup.theirs,
+        );
         let mut attr = QpAttr::rtr(self.peer.qpn, self.peer.psn, setup.mtu, av);
         attr.max_dest_rd_atomic = Some(setup.rd_atomic);
         self.endpoint.modify_qp(self.qpn, &attr)?;

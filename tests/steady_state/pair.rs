@@ -75,15 +75,7 @@ impl End {
     fn connect(&mut self, [me, peer]: [u8; 2], peer_qpn: Qpn, plan: &Plan) {
         let mac = |n| MacAddr::new([2, 0, 0, 0, 0, n]);
         let ip = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
-        let av = AddressVector {
-            src_mac: mac(me),
-            dst_mac: mac(peer),
-            src_ip: ip(me),
-            dst_ip: ip(peer),
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
+        let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
         // Short, so that timeouts and RNR waits occur within 3,000 calls.
         let mut rtr = QpAttr::rtr(peer_qpn, Psn::new(7), Mtu::B1024, av);
         (rtr.wire_mode, rtr.min_rnr_timer) = (Some(plan.mode), Some(1));

@@ -218,6 +218,14 @@ impl Mtu {
 }
 
 impl AddressVector {
+    /// The path between these addresses with common values: traffic class 0, 64 hops, and the UDP
+    /// source port of both QPNs.
+    #[must_use]
+    pub fn new(src_mac: MacAddr, dst_mac: MacAddr, src_ip: IpAddr, dst_ip: IpAddr) -> Self {
+        let (udp_src_port, traffic_class, hop_limit) = (None, 0, 64);
+        Self { src_mac, dst_mac, src_ip, dst_ip, udp_src_port, traffic_class, hop_limit }
+    }
+
     pub(crate) fn ethernet(&self) -> EthernetRepr {
         let v4 = self.src_ip.is_ipv4();
         let ethertype = if v4 { EthernetRepr::IPV4 } else { EthernetRepr::IPV6 };

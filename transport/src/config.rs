@@ -76,7 +76,7 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct ValidConfig(Config);
 
-/// A field outside its range.
+/// A field of a configuration outside its range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
     /// The field.
@@ -123,11 +123,7 @@ impl Config {
     /// The first field that is outside its range.
     pub fn validate(self) -> Result<ValidConfig, ConfigError> {
         let range = |field, value: u32, min: u32, max: u32| {
-            if (min..=max).contains(&value) {
-                return Ok(());
-            }
-            let (value, min, max) = (value.into(), min.into(), max.into());
-            Err(ConfigError { field, value, min, max })
+            ConfigError::check(field, value.into(), min.into(), max.into())
         };
         range("max_qps", self.max_qps, 1, MAX_QPS)?;
         range("max_cqs", self.max_cqs, 1, 1 << 16)?;
@@ -168,6 +164,19 @@ impl std::ops::Deref for ValidConfig {
 impl Default for ValidConfig {
     fn default() -> Self {
         Config::default().validate().expect("the defaults are inside their ranges, tested below")
+    }
+}
+
+impl ConfigError {
+    /// Checks that `value` is in `min..=max`.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Self> {
+        if (min..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(Self { field, value, min, max })
     }
 }
 

@@ -141,15 +141,7 @@ impl Pair {
     fn connect(&mut self, q: usize, c: &PairConfig) {
         let qpns = [self.ends[0].qpns[q], self.ends[1].qpns[q]];
         for (me, peer) in [(0, 1), (1, 0)] {
-            let av = AddressVector {
-                src_mac: mac(me),
-                dst_mac: mac(peer),
-                src_ip: c.ips[me],
-                dst_ip: c.ips[peer],
-                udp_src_port: None,
-                traffic_class: 0,
-                hop_limit: 64,
-            };
+            let av = AddressVector::new(mac(me), mac(peer), c.ips[me], c.ips[peer]);
             let mut rtr = QpAttr::rtr(qpns[peer], Psn::new(c.psns[peer]), c.mtu, av);
             rtr.wire_mode = Some(c.mode);
             (c.rtr)(&mut rtr);

@@ -167,9 +167,12 @@ mod tests {
         (Template::new(eth, ip, 0xc001), h)
     }
 
+    /// Source and destination: IPv4, IPv6.
+    const VERSIONS: [(&str, &str); 2] = [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")];
+
     #[test]
     fn set_src_port__changes_only_the_port() {
-        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+        for (src, dst) in VERSIONS {
             let (mut t, mut h) = both(src, dst);
             t.set_src_port(0xdfff);
             h.udp.src_port = 0xdfff;
@@ -182,7 +185,7 @@ mod tests {
 
     #[test]
     fn emit__rejects_every_shorter_buffer() {
-        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+        for (src, dst) in VERSIONS {
             let (t, h) = both(src, dst);
             let len = h.frame_len(3);
             let start = t.header_len(&h.bth);

@@ -71,15 +71,12 @@ impl Pair {
         let mut ends = [End::new(1, config.clone())?, End::new(2, config)?];
         let qpns = [ends[0].qpn, ends[1].qpn];
         for (me, peer) in [(0, 1), (1, 0)] {
-            let av = AddressVector {
-                src_mac: MacAddr::new([2, 0, 0, 0, 0, me]),
-                dst_mac: MacAddr::new([2, 0, 0, 0, 0, peer]),
-                src_ip: [10, 0, 0, me].into(),
-                dst_ip: [10, 0, 0, peer].into(),
-                udp_src_port: None,
-                traffic_class: 0,
-                hop_limit: 64,
-            };
+            let av = AddressVector::new(
+                MacAddr::new([2, 0, 0, 0, 0, me]),
+                MacAddr::new([2, 0, 0, 0, 0, peer]),
+                [10, 0, 0, me].into(),
+                [10, 0, 0, peer].into(),
+            );
             let end = &mut ends[usize::from(me)];
             let mut rtr = QpAttr::rtr(qpns[usize::from(peer)], Psn::new(0), mtu, av);
             mode(&mut rtr);

@@ -44,15 +44,12 @@ impl Flows {
         for q in 0..usize::try_from(qps)? {
             let qpns = [ends[0].qpns[q], ends[1].qpns[q]];
             for (me, peer) in [(0_u8, 1_u8), (1, 0)] {
-                let av = AddressVector {
-                    src_mac: MacAddr::new([2, 0, 0, 0, 0, me]),
-                    dst_mac: MacAddr::new([2, 0, 0, 0, 0, peer]),
-                    src_ip: [10, 0, 0, me].into(),
-                    dst_ip: [10, 0, 0, peer].into(),
-                    udp_src_port: None,
-                    traffic_class: 0,
-                    hop_limit: 64,
-                };
+                let av = AddressVector::new(
+                    MacAddr::new([2, 0, 0, 0, 0, me]),
+                    MacAddr::new([2, 0, 0, 0, 0, peer]),
+                    [10, 0, 0, me].into(),
+                    [10, 0, 0, peer].into(),
+                );
                 let [mine, theirs] = [me, peer].map(usize::from);
                 let rtr = QpAttr::rtr(qpns[theirs], Psn::new(0), Mtu::B1024, av);
                 let mut rts = QpAttr::rts(Psn::new(0));
@@ -147,13 +144,7 @@ impl End {
         let cq = ep.create_cq(2 * qps.max(32))?;
         let region = spanwire_mem::Region::zeroed(usize::try_from(MESSAGE_BYTES)?);
         let mr = ep.reg_mr(pd, region, Access::ALL, Some(1 << 20))?;
-        let caps = QpCaps {
-            max_send_wr: 2,
-            max_recv_wr: 0,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
+        let caps = QpCaps { max_send_wr: 2, max_recv_wr: 0, ..QpCaps::default() };
         let qpns = (0..qps)
             .map(|_| ep.create_qp(&QpInit::new(pd, cq, cq, caps)))
             .collect::<Result<_, _>>()?;

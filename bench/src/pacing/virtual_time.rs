@@ -32,23 +32,9 @@ fn paced(qps: u32) -> Endpoint {
     let region = Region::zeroed(usize::try_from(BYTES).unwrap());
     let mr = ep.reg_mr(pd, region, Access::LOCAL_WRITE, None).unwrap();
     let cq = ep.create_cq(64).unwrap();
-    let caps = QpCaps {
-        max_send_wr: 1,
-        max_recv_wr: 0,
-        max_send_sge: 1,
-        max_recv_sge: 1,
-        max_inline_data: 0,
-    };
+    let caps = QpCaps { max_send_wr: 1, max_recv_wr: 0, ..QpCaps::default() };
     let mac = MacAddr::new([2, 0, 0, 0, 0, 1]);
-    let av = AddressVector {
-        src_mac: mac,
-        dst_mac: mac,
-        src_ip: [10, 0, 0, 1].into(),
-        dst_ip: [10, 0, 0, 2].into(),
-        udp_src_port: None,
-        traffic_class: 0,
-        hop_limit: 64,
-    };
+    let av = AddressVector::new(mac, mac, [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     let mut algorithm = Algorithm::named("fixed").unwrap();
     algorithm.set("window_pkts", "8192").unwrap();
     algorithm.set("rate_mbps", &(MBIT / f64::from(qps)).to_string()).unwrap();

@@ -106,15 +106,12 @@ impl Setup {
 
     /// Takes a queue pair from RESET to RTS, or to RTR.
     pub(super) fn bring_up(&self, ep: &mut Endpoint, qpn: Qpn) {
-        let av = AddressVector {
-            src_mac: MacAddr::new([2, 0, 0, 0, 0, 1]),
-            dst_mac: MacAddr::new([2, 0, 0, 0, 0, 2]),
-            src_ip: OUR_IP,
-            dst_ip: PEER_IP,
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
+        let av = AddressVector::new(
+            MacAddr::new([2, 0, 0, 0, 0, 1]),
+            MacAddr::new([2, 0, 0, 0, 0, 2]),
+            OUR_IP,
+            PEER_IP,
+        );
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(self.max_dest_rd_atomic),
             wire_mode: self.is_sr.then_some(WireMode::Sr),

@@ -83,9 +83,7 @@ impl JobRunner {
         let caps = QpCaps {
             max_send_wr: if is_ping_pong { PING_PONG_SENDS } else { job.depth },
             max_recv_wr: if is_ping_pong { job.depth } else { 0 },
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
+            ..QpCaps::default()
         };
         // The peer needs no access: it only responds.
         let access = Access::LOCAL_WRITE;

@@ -147,9 +147,7 @@ impl JobRunner {
         let caps = QpCaps {
             max_send_wr: (depth * 2).max(PING_PONG_SENDS),
             max_recv_wr: Target::receives(&job),
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
+            ..QpCaps::default()
         };
         let peer_acts = !s.exchange.is_client() || s.test.is_active(false);
         let access = if peer_acts { access(op) } else { Access::LOCAL_WRITE };

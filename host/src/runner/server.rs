@@ -104,9 +104,7 @@ impl JobRunner {
         let caps = QpCaps {
             max_send_wr: (job.depth * 2).max(PING_PONG_SENDS),
             max_recv_wr: receives,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
+            ..QpCaps::default()
         };
         let (bytes, access) = (region_bytes(&job), access(job.op));
         let needs = Needs { bytes, caps, access, receives_apart: false };

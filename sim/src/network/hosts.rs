@@ -207,15 +207,10 @@ fn connect(
     let balances = sends.iter().any(|s| s.balance.is_some()) && agreed.mode() == WireMode::Sr;
     let seed = if balances { rng.next_u64() } else { 0 };
     for (me, peer) in [(0, 1), (1, 0)] {
-        let av = AddressVector {
-            src_mac: Topology::host_mac(ends[me]),
-            dst_mac: Topology::host_mac(ends[peer]),
-            src_ip: setup.host_ip(ends[me]),
-            dst_ip: setup.host_ip(ends[peer]),
-            udp_src_port: None,
-            traffic_class: setup.traffic_class(),
-            hop_limit: 64,
-        };
+        let [src_mac, dst_mac] = [me, peer].map(|end| Topology::host_mac(ends[end]));
+        let [src_ip, dst_ip] = [me, peer].map(|end| setup.host_ip(ends[end]));
+        let direct = AddressVector::new(src_mac, dst_mac, src_ip, dst_ip);
+        let av = AddressVector { traffic_class: setup.traffic_class(), ..direct };
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(setup.rd_atomic),
             min_rnr_timer: Some(RNR_TIMER),

@@ -1,6 +1,7 @@
 //! Floods by a blind third party, without knowledge of the PSNs: CNPs, and requests of any PSN.
 
-use super::{Forge, Injector, Lab, Numbers, Tap, await_server};
+use super::forge::Forge;
+use super::{Injector, Lab, Numbers, Tap, await_server};
 use crate::lab::Running;
 use serde_json::Value;
 use spanwire_base::Rng;

@@ -1,13 +1,11 @@
 //! The same in SR, whose windows are wide and whose keys are checked out of order.
 
-use super::{
-    ACK, Attack, BTH, Forge, Injector, Lab, Numbers, Tap, await_server, counted, resealed_with,
-    under_attack,
-};
+use super::forge::{Attack, Forge, INSIDE, counted, resealed_with};
+use super::{Injector, Lab, Numbers, Tap, await_server, under_attack};
 use serde_json::Value;
 use spanwire_wire::{
-    AckReason, AethRepr, AtomicEthRepr, BlockRepr, DethRepr, ExtHeaders, NakCode, Opcode, Psn, Qpn,
-    Refusal, RethRepr, SrAckRepr, SrDataRepr, SrKind,
+    AckReason, AtomicEthRepr, BlockRepr, NakCode, Opcode, Psn, Refusal, RethRepr, SrAckRepr,
+    SrDataRepr, SrKind,
 };
 use std::time::Duration;
 
@@ -51,24 +49,6 @@ fn hostile__a_wrong_key_in_sr_ends_the_connection() {
     );
 }
 
-impl Forge {
-    fn sr(&self, header: &SrDataRepr, len: usize) -> Vec<u8> {
-        let is_parity = header.block.is_some_and(|block| block.is_parity());
-        let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
-        let (psn, len) = (Psn::new(header.psn), header.header_len() + len);
-        resealed_with(self.packet(opcode, psn, ExtHeaders::NONE, len), |f| {
-            header.emit(&mut f[INSIDE..]).expect("as long as it says");
-        })
-    }
-
-    fn sr_ack(&self, ack: &SrAckRepr<'_>) -> Vec<u8> {
-        let (psn, len) = (Psn::new(ack.next), ack.header_len());
-        resealed_with(self.packet(Opcode::SrAck, psn, ExtHeaders::NONE, len), |f| {
-            ack.emit(&mut f[INSIDE..]).expect("as long as it says");
-        })
-    }
-}
-
 impl Numbers {
     /// The number of the client's first packet. It sends fewer than 2^20.
     fn first(&self) -> u32 {
@@ -92,44 +72,25 @@ impl Numbers {
     fn sr_misplaced(&self, forge: &Forge, psn: u32) -> Vec<Attack> {
         let right = forge.sr(&self.sr_write(psn, self.va, self.rkey), 64);
         let resealed_with = |change: fn(&mut Vec<u8>)| resealed_with(right.clone(), change);
-        let mut unsealed = resealed_with(|f| f[BTH + 5] ^= 0x40);
-        unsealed[BTH + 30] ^= 1;
-        let rc = |opcode: Opcode| {
-            let deth = DethRepr { qkey: 0x1111_1111, src_qp: Qpn::GSI };
-            let deth = opcode.props().deth.then_some(deth);
-            let aeth = opcode.props().aeth.then_some(AethRepr { syndrome: ACK, msn: 1 });
-            let ext = ExtHeaders { deth, aeth, ..ExtHeaders::NONE };
-            let len = if opcode.props().payload { 64 } else { 0 };
-            forge.packet(opcode, Psn::new(psn), ext, len)
-        };
+        let rc = |opcode: Opcode| forge.plain(opcode, Psn::new(psn));
         let rows = [
-            ("a wrong QPN", resealed_with(|f| f[BTH + 5] ^= 0x40), "drop_unknown_qpn"),
-            ("a wrong QPN without an ICRC", unsealed, "drop_unknown_qpn"),
-            ("another source", resealed_with(|f| f[29] ^= 0x40), "drop_wrong_peer"),
-            ("another partition", resealed_with(|f| f[BTH + 2] = 0x12), "drop_bad_pkey"),
             ("a SEND of RC", rc(Opcode::RcSendOnly), "drop_wrong_service"),
             ("an ACK of RC", rc(Opcode::RcAck), "drop_wrong_service"),
-            ("UC", rc(Opcode::UcSendOnly), "drop_wrong_service"),
-            ("UD", rc(Opcode::UdSendOnly), "drop_wrong_service"),
             ("a CNP", rc(Opcode::Cnp), "drop_ignored_cnp"),
             ("a later version", resealed_with(|f| f[INSIDE] = 2 << 4 | 1), "drop_sr_version"),
             ("a kind of no meaning", resealed_with(|f| f[INSIDE] = 1 << 4 | 9), "drop_sr_kind"),
             ("a part from the future", resealed_with(|f| f[INSIDE + 2] = 0x80), "drop_sr_feature"),
         ];
-        rows.map(|(name, frame, counter)| counted(name, frame, counter)).into()
+        let rows = rows.map(|(name, frame, counter)| counted(name, frame, counter));
+        let mut attacks = forge.misplaced(&right, Psn::new(psn));
+        attacks.extend(rows);
+        attacks
     }
 
     /// Requests for memory, behind and ahead of the window.
     fn sr_requests(&self, forge: &Forge) -> Vec<Attack> {
-        let targets = [
-            ("a bad rkey", self.va, self.rkey ^ 1),
-            ("out of bounds", self.va + self.len, self.rkey),
-            ("across the end", self.va + self.len - 63, self.rkey),
-            ("a wrapping address", u64::MAX - 10, self.rkey),
-            ("a right address", self.va, self.rkey),
-        ];
         let mut attacks = Vec::new();
-        for (name, va, rkey) in targets {
+        for (name, va, rkey) in self.targets() {
             for (psn, counter) in [
                 (self.first().wrapping_sub(1 << 20), "drop_old_packet"),
                 (self.first().wrapping_add(3 << 20), "drop_beyond_psn_limit"),
@@ -183,6 +144,3 @@ impl Numbers {
         attacks
     }
 }
-
-/// Offset of SR's header.
-const INSIDE: usize = BTH + 12;

@@ -1,6 +1,7 @@
 //! The engine of a queue pair, RC or SR. No other file distinguishes them.
 
 use super::common::{Common, Shared, Transmit};
+use super::fail::Fail;
 use super::state::ModifyError;
 use crate::attr::{Balance, QpAttr, WireMode};
 use crate::blocks::BlockMemory;

@@ -8,6 +8,7 @@ pub(crate) mod common;
 pub(crate) mod complete;
 pub(crate) mod congestion;
 pub(crate) mod engine;
+pub(crate) mod fail;
 pub(crate) mod flow;
 mod invariants;
 mod modify;

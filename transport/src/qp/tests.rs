@@ -80,10 +80,15 @@ fn handle_packet__every_operation_at_the_boundaries_of_every_mtu() {
     }
 }
 
+/// Addresses of both sides: IPv4, IPv6.
+fn versions() -> [[std::net::IpAddr; 2]; 2] {
+    [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"]].map(|ips| ips.map(|ip| ip.parse().unwrap()))
+}
+
 #[test]
 fn handle_packet__ipv6_moves_the_same_bytes() {
     for mode in MODES {
-        let ips = ["fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()];
+        let [_, ips] = versions();
         let mut p = Pair::with(&PairConfig { ips, mode, ..PairConfig::default() });
         let want = p.ends[0].fill(0, 5000, 1);
         p.post(0, 1, Op::Write, 0, 5000);

@@ -208,15 +208,12 @@ mod tests {
     use spanwire_wire::{MacAddr, Psn, Qpn};
 
     fn rtr() -> QpAttr {
-        let av = AddressVector {
-            src_mac: MacAddr::new([2; 6]),
-            dst_mac: MacAddr::new([4; 6]),
-            src_ip: [10, 0, 0, 1].into(),
-            dst_ip: [10, 0, 0, 2].into(),
-            udp_src_port: None,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
+        let av = AddressVector::new(
+            MacAddr::new([2; 6]),
+            MacAddr::new([4; 6]),
+            [10, 0, 0, 1].into(),
+            [10, 0, 0, 2].into(),
+        );
         QpAttr::rtr(Qpn::new(9), Psn::new(0), Mtu::B1024, av)
     }
 

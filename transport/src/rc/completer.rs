@@ -164,21 +164,16 @@ mod tests {
         for (op, len) in [(WrOp::Send, 512), (WrOp::Read { remote }, 600), (WrOp::Send, 1)] {
             r.post(&WorkRequest::new(0, op, &[]), len, MTU);
         }
-        let may = Allowance {
-            qp_pkts: 99,
-            endpoint_pkts: 99,
-            no_ack_req_pkts: 99,
-            mtu: MTU,
-            max_rd_atomic: 4,
-            read_chunk_pkts: 32,
-            ack_req_interval_pkts: 16,
-            new_requests: true,
-        };
-        while let Next::Segment(s) = r.next(&may) {
-            r.advance(&s);
-        }
+        send_posted(&mut r);
         r.post(&WorkRequest::new(0, WrOp::Send, &[]), 1, MTU);
         r
+    }
+
+    /// Sends everything posted.
+    fn send_posted(r: &mut Requester) {
+        while let Next::Segment(s) = r.next(&Allowance::wide()) {
+            r.advance(&s);
+        }
     }
 
     fn ack(psn: u32, syndrome: Syndrome) -> AckOutcome {
@@ -266,19 +261,7 @@ mod tests {
         for op in [WrOp::FetchAdd { remote, add: 1 }, WrOp::Read { remote }] {
             r.post(&WorkRequest::new(0, op, &[]), 8, MTU);
         }
-        let may = Allowance {
-            qp_pkts: 99,
-            endpoint_pkts: 99,
-            no_ack_req_pkts: 99,
-            mtu: MTU,
-            max_rd_atomic: 4,
-            read_chunk_pkts: 32,
-            ack_req_interval_pkts: 16,
-            new_requests: true,
-        };
-        while let Next::Segment(s) = r.next(&may) {
-            r.advance(&s);
-        }
+        send_posted(&mut r);
         let at = |r: &Requester, psn| check_atomic_ack(r, Psn::new(psn), ACK);
         assert_eq!(at(&r, 17), Gap { from: 2 }, "the READ before it comes first");
         r.acknowledge(5);

@@ -24,8 +24,9 @@ mod timing;
 
 use crate::attr::{QpAttr, QpCaps};
 use crate::qp::common::{Common, Shared, Transmit};
-use crate::qp::complete::CqOverrun;
+use crate::qp::fail::Fail;
 use crate::qp::flow::FlowLimit;
+use crate::qp::outcome::Completed;
 use crate::schedule::Room;
 use crate::wc::WcStatus;
 use ack::Acks;
@@ -242,15 +243,6 @@ impl Rc {
         }
     }
 
-    /// Fails the oldest request with `status`, then the queue pair.
-    fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
-        if let Some(request) = self.requester.pop_any() {
-            let completed = qp.complete_send(&request.wqe.completed(), status, sh);
-            self.fail_if_overrun(qp, completed, sh);
-        }
-        self.fail(qp, sh);
-    }
-
     /// Fails the request at `snd_nxt`, which has a local error, with its own status. Earlier
     /// requests are flushed without waiting for their ACKs.
     fn fail_at_snd_nxt(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
@@ -260,45 +252,20 @@ impl Rc {
         }
         self.fail_oldest(qp, status, sh);
     }
+}
 
-    /// Stops responding and goes to the error state.
-    pub(crate) fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+impl Fail for Rc {
+    fn stop_responding(&mut self) {
         self.responder.stop();
-        self.enter_error(qp, sh);
     }
 
-    /// Goes to the error state, once: flushes both queues, oldest first, and stops all timers.
-    fn enter_error(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
-        if !qp.enter_error() {
-            return;
-        }
+    fn stop_sending(&mut self, _: &mut Shared<'_>) {
         self.loss.stop();
-        while self.flush_one(qp, sh) {}
-        qp.flush_receives(sh);
         self.requester.reset();
     }
 
-    fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared<'_>) -> bool {
-        let Some(request) = self.requester.pop_any() else {
-            return false;
-        };
-        let status = WcStatus::WrFlushErr;
-        let completed = qp.complete_send(&request.wqe.completed(), status, sh);
-        self.fail_if_overrun(qp, completed, sh);
-        true
-    }
-
-    /// Fails the queue pair if a completion was lost.
-    #[inline]
-    fn fail_if_overrun(
-        &mut self,
-        qp: &mut Common,
-        completed: Result<(), CqOverrun>,
-        sh: &mut Shared<'_>,
-    ) {
-        if completed.is_err() {
-            self.fail(qp, sh);
-        }
+    fn pop_oldest(&mut self) -> Option<Completed> {
+        self.requester.pop_any().map(|request| request.wqe.completed())
     }
 }
 

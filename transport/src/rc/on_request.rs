@@ -7,6 +7,7 @@ use super::responder::Context;
 use crate::drop::DropReason;
 use crate::event::AsyncEvent;
 use crate::qp::common::{Common, Shared};
+use crate::qp::fail::Fail;
 use crate::wc::WcOpcode;
 use spanwire_wire::{NakCode, Packet, Syndrome};
 

@@ -7,6 +7,7 @@ use super::loss::TimerEvent;
 use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
+use crate::qp::fail::Fail;
 use crate::wc::WcStatus;
 use spanwire_base::Time;
 use spanwire_cc::LossKind;

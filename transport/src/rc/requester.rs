@@ -357,6 +357,23 @@ impl Requester {
 }
 
 #[cfg(test)]
+impl Allowance {
+    /// An allowance that limits no test which does not narrow it.
+    pub(super) fn wide() -> Self {
+        Self {
+            qp_pkts: 128,
+            endpoint_pkts: 128,
+            no_ack_req_pkts: 128,
+            mtu: Mtu::B256,
+            max_rd_atomic: 4,
+            read_chunk_pkts: 4,
+            ack_req_interval_pkts: 16,
+            new_requests: true,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::verbs::{RemoteAddr, WrOp};
@@ -366,16 +383,7 @@ mod tests {
     const READ: WrOp = WrOp::Read { remote: REMOTE };
 
     fn may() -> Allowance {
-        Allowance {
-            qp_pkts: 128,
-            endpoint_pkts: 128,
-            no_ack_req_pkts: 128,
-            mtu: Mtu::B256,
-            max_rd_atomic: 2,
-            read_chunk_pkts: 4,
-            ack_req_interval_pkts: 16,
-            new_requests: true,
-        }
+        Allowance { max_rd_atomic: 2, ..Allowance::wide() }
     }
 
     fn requester() -> Requester {

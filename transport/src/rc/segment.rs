@@ -137,19 +137,6 @@ mod tests {
 
     const REMOTE: RemoteAddr = RemoteAddr { va: 0x1000, rkey: 5 };
 
-    fn may() -> Allowance {
-        Allowance {
-            qp_pkts: 128,
-            endpoint_pkts: 128,
-            no_ack_req_pkts: 128,
-            mtu: Mtu::B256,
-            max_rd_atomic: 4,
-            read_chunk_pkts: 4,
-            ack_req_interval_pkts: 16,
-            new_requests: true,
-        }
-    }
-
     fn segments(op: WrOp, len: u32) -> Vec<Segment> {
         let mut r = Requester::new(4, 1, 0);
         r.start(Psn::new(0xff_ffff), 4);
@@ -157,7 +144,7 @@ mod tests {
         let wr = WorkRequest { solicited: true, ..WorkRequest::new(1, op, &sges) };
         r.post(&wr, len, Mtu::B256);
         let mut out = Vec::new();
-        while let Next::Segment(s) = r.next(&may()) {
+        while let Next::Segment(s) = r.next(&Allowance::wide()) {
             r.advance(&s);
             out.push(s);
         }

@@ -7,6 +7,7 @@ use super::{Rc, ack};
 use crate::drop::DropReason;
 use crate::payload::PayloadMut;
 use crate::qp::common::{Common, Shared, Transmit};
+use crate::qp::fail::Fail;
 use crate::qp::state::QpState;
 use crate::qp::write::NotWritten;
 use crate::wc::WcStatus;

@@ -27,7 +27,8 @@ use crate::config::Config;
 use crate::drop::DropReason;
 use crate::event::AsyncEvent;
 use crate::qp::common::{Common, Shared};
-use crate::qp::complete::CqOverrun;
+use crate::qp::fail::Fail;
+use crate::qp::outcome::Completed;
 use crate::qp::state::QpState;
 use crate::timer::earlier;
 use crate::wc::WcStatus;
@@ -148,15 +149,6 @@ impl Sr {
         }
     }
 
-    /// Fails the oldest request with `status`, then the queue pair.
-    fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
-        if let Some(oldest) = self.tx.requester.pop_oldest() {
-            let completed = qp.complete_send(&oldest, status, sh);
-            self.fail_if_overrun(qp, completed, sh);
-        }
-        self.fail(qp, sh);
-    }
-
     /// Fails a message with its own status, and the queue pair. Incomplete requests before it are
     /// flushed.
     fn fail_message(
@@ -171,43 +163,19 @@ impl Sr {
         }
         self.fail_oldest(qp, status, sh);
     }
+}
 
-    /// Stops responding and enters the error state.
-    pub(crate) fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+impl Fail for Sr {
+    fn stop_responding(&mut self) {
         self.tx.stop_responding();
-        self.enter_error(qp, sh);
     }
 
-    /// Enters the error state once: flushes both queues, oldest first, and stops all timers.
-    fn enter_error(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
-        if !qp.enter_error() {
-            return;
-        }
+    fn stop_sending(&mut self, sh: &mut Shared<'_>) {
         self.tx.stop();
         self.rx.forget_blocks(sh.block_memory);
-        while self.flush_one(qp, sh) {}
-        qp.flush_receives(sh);
     }
 
-    fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared<'_>) -> bool {
-        let Some(oldest) = self.tx.requester.pop_oldest() else {
-            return false;
-        };
-        let completed = qp.complete_send(&oldest, WcStatus::WrFlushErr, sh);
-        self.fail_if_overrun(qp, completed, sh);
-        true
-    }
-
-    /// Fails the queue pair if a completion was lost.
-    #[inline]
-    fn fail_if_overrun(
-        &mut self,
-        qp: &mut Common,
-        completed: Result<(), CqOverrun>,
-        sh: &mut Shared<'_>,
-    ) {
-        if completed.is_err() {
-            self.fail(qp, sh);
-        }
+    fn pop_oldest(&mut self) -> Option<Completed> {
+        self.tx.requester.pop_oldest()
     }
 }

@@ -3,6 +3,7 @@
 use super::Sr;
 use crate::drop::DropReason;
 use crate::qp::common::{Common, Shared};
+use crate::qp::fail::Fail;
 use crate::wc::WcStatus;
 use spanwire_base::Time;
 use spanwire_wire::{NakCode, Packet, SrAckRepr};

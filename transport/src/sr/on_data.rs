@@ -7,6 +7,7 @@ use super::rx::responder::{Context, InOrderAction, ReceivedPacket, Rejection};
 use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
+use crate::qp::fail::Fail;
 use crate::wc::{WcOpcode, WcStatus};
 use spanwire_base::{Time, u32_from};
 use spanwire_wire::{NakCode, OpKind, Packet, Refusal, SrDataRepr, SrKind};

@@ -10,6 +10,7 @@ use crate::event::AsyncEvent;
 use crate::payload::PayloadMut;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
+use crate::qp::fail::Fail;
 use crate::qp::state::QpState;
 use crate::qp::write::{ICRC_BYTES, NotWritten};
 use crate::schedule::Room;

@@ -64,7 +64,7 @@ fn pick_path__the_packets_of_a_block_take_different_paths() {
 
 #[test]
 fn set_path__an_ack_takes_the_path_of_the_data() {
-    for ips in [PairConfig::default().ips, ["fd00::1", "fd00::2"].map(|ip| ip.parse().unwrap())] {
+    for ips in versions() {
         let mut p = Pair::with(&PairConfig { ips, ..with("rps") });
         let newest = Rc::new(RefCell::new(0));
         let acks = Rc::new(RefCell::new(0));

@@ -41,10 +41,6 @@ fn half_open_with(c: &PairConfig) -> (Pair, Rc<RefCell<[u64; 2]>>) {
     (p, sent)
 }
 
-fn versions() -> [[std::net::IpAddr; 2]; 2] {
-    [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"]].map(|ips| ips.map(|ip| ip.parse().unwrap()))
-}
-
 #[test]
 fn words_allowed__sends_no_more_bytes_than_received() {
     for ips in versions() {

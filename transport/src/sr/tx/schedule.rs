@@ -155,12 +155,7 @@ impl Tx {
         if let Some(planned) = self.next_of_block(number, limits, window_left) {
             return (Some(planned), false);
         }
-        let allowance = Allowance {
-            segment_bytes: self.segment_bytes,
-            max_rd_atomic: self.max_rd_atomic,
-            receive_limit: self.credit.receive_limit(),
-            begins_requests: limits.begins_requests,
-        };
+        let allowance = self.allowance(limits);
         let next = if limits.sends_requests { self.requester.next(&allowance) } else { Next::Idle };
         let response = self.responses.next(self.segment_bytes);
         let responses_first = self.responses_in_a_row < RESPONSES_IN_A_ROW_MAX;
@@ -196,6 +191,17 @@ impl Tx {
             }),
             false,
         )
+    }
+
+    /// The limits of the next request's segment, outside of a block.
+    #[inline]
+    fn allowance(&self, limits: &Limits) -> Allowance {
+        Allowance {
+            segment_bytes: self.segment_bytes,
+            max_rd_atomic: self.max_rd_atomic,
+            receive_limit: self.credit.receive_limit(),
+            begins_requests: limits.begins_requests,
+        }
     }
 
     /// The next packet of the open block. Packets of a block have consecutive numbers, so nothing
@@ -315,12 +321,7 @@ impl Tx {
                 if let Some((number, contents)) = self.sent.next_lost(|_| true) {
                     return Some(self.retransmission(number, contents));
                 }
-                let allowance = Allowance {
-                    segment_bytes: self.segment_bytes,
-                    max_rd_atomic: self.max_rd_atomic,
-                    receive_limit: self.credit.receive_limit(),
-                    begins_requests: limits.begins_requests,
-                };
+                let allowance = self.allowance(limits);
                 match self.requester.next(&allowance) {
                     Next::NoReceive(segment) if self.sent.next() < self.psn_limit() => {
                         let (number, contents) = (self.sent.next(), Contents::Request(segment));

@@ -196,15 +196,12 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
         let qpn = end.ep.create_qp(&init).unwrap();
         end.ep.modify_qp(qpn, &QpAttr::init(Access::ALL)).unwrap();
         if rtr {
-            let av = crate::AddressVector {
-                src_mac: wire::MacAddr::new([2, 0, 0, 0, 0, 0]),
-                dst_mac: wire::MacAddr::new([2, 0, 0, 0, 0, 1]),
-                src_ip: [10, 0, 0, 1].into(),
-                dst_ip: [10, 0, 0, 2].into(),
-                udp_src_port: None,
-                traffic_class: 0,
-                hop_limit: 64,
-            };
+            let av = crate::AddressVector::new(
+                wire::MacAddr::new([2, 0, 0, 0, 0, 0]),
+                wire::MacAddr::new([2, 0, 0, 0, 0, 1]),
+                [10, 0, 0, 1].into(),
+                [10, 0, 0, 2].into(),
+            );
             let attr = QpAttr::rtr(Qpn::new(5), Psn::new(EPSN), crate::Mtu::B256, av);
             end.ep.modify_qp(qpn, &attr).unwrap();
         }
