@@ -295,8 +295,8 @@ local function dissect_data(reader, pinfo)
   return bytes > 0 and string.format("%s +%d, %d bytes", info, fixed(20, 4):uint(), bytes) or info
 end
 
--- Bits of a word, base first. Appends each packet at or above `next` to `told`: how far it is ahead of
--- `next`, and whether it has arrived.
+-- Bits of a word, base first. Appends each packet at or above `next` to `told`: how far it is
+-- ahead of `next`, and whether it has arrived.
 local function add_word(reader, range, next, told)
   local tree = reader.tree:add(f.word, range)
   local base_psn = range(0, 4):uint()
@@ -342,8 +342,8 @@ local function add_entries(reader, count, entry_len, add)
   return true
 end
 
--- A list after a head with the number of its entries, which `field` shows and `most` limits. False if
--- the head is truncated or [add_entries] returns false.
+-- A list after a head with the number of its entries, which `field` shows and `most` limits.
+-- False if the head is truncated or [add_entries] returns false.
 local function add_list(reader, field, most, entry_len, add)
   local head = reader:take(LIST_LEN)
   if not head then
