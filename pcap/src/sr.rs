@@ -2,7 +2,7 @@
 
 use crate::line::nak_name;
 use spanwire_wire::{
-    AckReason, BlockWord, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
+    AckReason, BlockReportKind, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -85,7 +85,7 @@ fn write_data(f: &mut Formatter<'_>, h: &SrDataRepr) -> fmt::Result {
     if let Some(receive) = h.receive {
         write!(f, "  receive {receive}")?;
     }
-    if let Some(message) = h.answers {
+    if let Some(message) = h.response_to {
         write!(f, "  answers {message}")?;
     }
     if let Some(original) = h.original {
@@ -116,12 +116,12 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
         write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
     }
     for report in ack.blocks.as_slice() {
-        let word = match report.word {
-            BlockWord::Nack => "SHORT, counts",
-            BlockWord::Settled => "settled",
-            BlockWord::Rebuilt => "rebuilt",
+        let kind = match report.kind {
+            BlockReportKind::Nack => "SHORT, counts",
+            BlockReportKind::Settled => "settled",
+            BlockReportKind::Recovered => "rebuilt",
         };
-        write!(f, "  block {:#010x} {word} {:#x}", report.first, report.bits)?;
+        write!(f, "  block {:#010x} {kind} {:#x}", report.first, report.bits)?;
     }
     match &ack.refusal {
         Some(refusal) => write!(f, "  REFUSES {:#010x}: {}", refusal.psn, nak_name(refusal.code)),
@@ -146,7 +146,7 @@ fn reason_name(reason: AckReason) -> &'static str {
         AckReason::Count => "count",
         AckReason::Time => "time",
         AckReason::Gap => "gap",
-        AckReason::Asked => "asked",
+        AckReason::Requested => "asked",
         AckReason::Limit => "limit moved",
         AckReason::Refused => "refused",
         AckReason::Block => "block",
@@ -210,8 +210,8 @@ mod tests {
         let empty = SrDataRepr { block_bytes: None, ..row };
         assert!(shown(empty).ends_with("  block 0x00000100 parity given up"));
         let mut ack = SrAckRepr::default();
-        for word in [BlockWord::Nack, BlockWord::Settled] {
-            ack.blocks.push(BlockReport { first: 0x100, word, data: 8, bits: 0x2ff });
+        for kind in [BlockReportKind::Nack, BlockReportKind::Settled] {
+            ack.blocks.push(BlockReport { first: 0x100, kind, data: 8, bits: 0x2ff });
         }
         let expected = "  block 0x00000100 SHORT, counts 0x2ff  block 0x00000100 settled 0x2ff";
         assert!(Sr::Ack(ack).to_string().ends_with(expected));

@@ -118,7 +118,7 @@ fn put_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len:
         ("spanwire.sr.imm", h.imm),
         ("spanwire.sr.ieth", h.ieth),
         ("spanwire.sr.receive", h.receive),
-        ("spanwire.sr.answers", h.answers),
+        ("spanwire.sr.answers", h.response_to),
     ] {
         if let Some(value) = value {
             put(name, value.into());
@@ -194,7 +194,7 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     list("spanwire.sr.ack.int.queue_bytes", &mut hops.iter().map(|hop| hop.queue_bytes.into()));
     list("spanwire.sr.ack.int.rate", &mut hops.iter().map(|hop| hop.link_rate_mbps.into()));
     list("spanwire.sr.ack.block.first", &mut blocks.iter().map(|block| block.first.into()));
-    list("spanwire.sr.ack.block.word", &mut blocks.iter().map(|block| block.word as u64));
+    list("spanwire.sr.ack.block.kind", &mut blocks.iter().map(|block| block.kind as u64));
     list("spanwire.sr.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
     list("spanwire.sr.ack.block.bits", &mut blocks.iter().map(|block| block.bits));
     if ack.refusal.is_some() {

@@ -88,7 +88,7 @@ mod udp;
 pub use aeth::{Aeth, AethRepr, NakCode, Syndrome};
 pub use atomic::{AtomicAckEth, AtomicAckEthRepr, AtomicEth, AtomicEthRepr};
 pub use block::{
-    BLOCK_PKTS_MAX, BLOCK_REPORTS_MAX, BlockReport, BlockReports, BlockRepr, BlockWord,
+    BLOCK_PKTS_MAX, BLOCK_REPORTS_MAX, BlockReport, BlockReportKind, BlockReports, BlockRepr,
 };
 pub use bth::{Bth, BthRepr};
 pub use deth::{Deth, DethRepr};

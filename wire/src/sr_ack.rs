@@ -58,7 +58,7 @@ pub enum AckReason {
     /// A gap, a duplicate or a CE mark.
     Gap,
     /// The sender requested it.
-    Asked,
+    Requested,
     /// A limit that the sender had reached has advanced.
     Limit,
     /// A request was rejected.
@@ -306,7 +306,7 @@ impl AckReason {
         Self::Count,
         Self::Time,
         Self::Gap,
-        Self::Asked,
+        Self::Requested,
         Self::Limit,
         Self::Refused,
         Self::Block,
@@ -338,7 +338,7 @@ const MARKS_LEN: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlockReport, BlockWord};
+    use crate::{BlockReport, BlockReportKind};
     use proptest::prelude::*;
 
     fn sample(words: u32, refusal: Option<Refusal>) -> SrAckRepr<'static> {
@@ -379,7 +379,7 @@ mod tests {
                     let mut blocks = BlockReports::default();
                     blocks.push(BlockReport {
                         first: 9,
-                        word: BlockWord::Settled,
+                        kind: BlockReportKind::Settled,
                         data: 8,
                         bits: 5,
                     });

@@ -174,7 +174,7 @@ impl Numbers {
         }
         let ahead = theirs.wrapping_add(5);
         let answer = SrDataRepr::new(SrKind::ReadResponse, ahead, 0);
-        let answer = SrDataRepr { answers: Some(1 << 30), ..answer };
+        let answer = SrDataRepr { response_to: Some(1 << 30), ..answer };
         let nothing = forge.sr(&answer, 64);
         attacks.push(counted("a READ response", nothing, "drop_response_to_nothing"));
         // The client grants no remote access, regardless of a gap before the packet.

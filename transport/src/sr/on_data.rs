@@ -188,7 +188,7 @@ impl Sr {
         header: &SrDataRepr,
         sh: &mut Shared<'_>,
     ) {
-        if header.answers.is_none() {
+        if header.response_to.is_none() {
             return;
         }
         if self.tx.sent.is_empty() {

@@ -92,7 +92,7 @@ fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, position: Option<Po
         imm: (has_imm && takes_receive).then_some(7),
         ieth: (shape & 0x20 != 0 && last && !has_imm && kind == SrKind::Send).then_some(rkey),
         receive: takes_receive.then_some(u32::from(value & 0xf)),
-        answers: kind_answers(kind).then_some(value.into()),
+        response_to: is_response(kind).then_some(value.into()),
         original: (kind == SrKind::AtomicResponse).then_some(len.into()),
         block: position.map(|s| s.place),
         block_bytes: position.filter(|s| s.place.is_parity()).map(|s| s.block_bytes(dma)),
@@ -170,7 +170,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
 /// Telemetry of a port with every bit set.
 const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[0xff; INT_HOP_LEN]; 16];
 
-fn kind_answers(kind: SrKind) -> bool {
+fn is_response(kind: SrKind) -> bool {
     matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse)
 }
 

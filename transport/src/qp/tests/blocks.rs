@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::Filter;
 use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding, QpAttr};
 use spanwire_base::{Node, PortId};
-use spanwire_wire::{BlockWord, Packet, SrAckRepr, SrDataRepr};
+use spanwire_wire::{BlockReportKind, Packet, SrAckRepr, SrDataRepr};
 
 /// Both sides send blocks of eight source and two parity packets.
 fn coded() -> PairConfig {
@@ -128,7 +128,7 @@ fn overdue__the_receiver_sends_a_block_nack() {
     p.filter = Box::new(move |side, packet| {
         if packet.bth.opcode == Opcode::SrAck {
             let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
-            let short = ack.blocks.as_slice().iter().filter(|r| r.word == BlockWord::Nack);
+            let short = ack.blocks.as_slice().iter().filter(|r| r.kind == BlockReportKind::Nack);
             for report in short {
                 assert_eq!((report.data, report.bits), (8, 0b00_0111_1111), "7 and all parity");
             }

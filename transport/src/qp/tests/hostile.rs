@@ -126,7 +126,7 @@ impl Forger {
         let last = single || self.rng.below(2) == 0;
         let imm = (last && self.rng.below(3) == 0).then_some(7);
         let receives = kind == SrKind::Send || kind == SrKind::Write && imm.is_some();
-        let answers = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
+        let is_response = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
         let atomic = AtomicEthRepr {
             va: reth.va,
             rkey: reth.rkey,
@@ -142,7 +142,7 @@ impl Forger {
             atomic: matches!(kind, SrKind::FetchAdd | SrKind::CmpSwap).then_some(atomic),
             imm: imm.filter(|_| receives),
             receive: receives.then(|| small(&mut self.rng)),
-            answers: answers.then(|| small(&mut self.rng)),
+            response_to: is_response.then(|| small(&mut self.rng)),
             original: (kind == SrKind::AtomicResponse).then_some(3),
             ..SrDataRepr::new(kind, psn, small(&mut self.rng))
         };

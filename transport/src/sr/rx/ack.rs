@@ -113,7 +113,7 @@ impl AckState {
         self.unacked_pkts += 1;
         self.delayed_until.get_or_insert(now + delay.time);
         if p.bth.ack_req {
-            self.request_ack(AckReason::Asked);
+            self.request_ack(AckReason::Requested);
         } else if (is_out_of_order || ce_changed)
             && (is_same_path || self.unacked_pkts >= MULTIPATH_ACK_PKTS)
         {
@@ -133,7 +133,7 @@ impl AckState {
             self.pending_ack_req = self.pending_ack_req.max(Some(number));
         } else if self.pending_ack_req.is_some_and(|pending_ack_req| pending_ack_req < data_next) {
             self.pending_ack_req = None;
-            self.request_ack(AckReason::Asked);
+            self.request_ack(AckReason::Requested);
         }
     }
 

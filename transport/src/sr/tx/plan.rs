@@ -46,7 +46,7 @@ impl ReadSegment {
             first: self.offset == 0,
             last: self.last,
             offset: self.offset,
-            answers: Some(self.response_to),
+            response_to: Some(self.response_to),
             ..SrDataRepr::new(SrKind::ReadResponse, psn, self.response_to)
         }
     }

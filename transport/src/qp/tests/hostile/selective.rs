@@ -181,13 +181,13 @@ fn requests(s: &Scene) -> Vec<Class> {
 
 fn responses(s: &Scene) -> Vec<Class> {
     let read = |psn, message| {
-        let answers = Some(message);
-        SrDataRepr { answers, ..SrDataRepr::new(SrKind::ReadResponse, psn, message) }
+        let response_to = Some(message);
+        SrDataRepr { response_to, ..SrDataRepr::new(SrKind::ReadResponse, psn, message) }
     };
     let atomic = |psn, message| {
-        let (answers, original) = (Some(message), Some(7));
+        let (response_to, original) = (Some(message), Some(7));
         let plain = SrDataRepr::new(SrKind::AtomicResponse, psn, message);
-        SrDataRepr { answers, original, ..plain }
+        SrDataRepr { response_to, original, ..plain }
     };
     let mut rows = Vec::new();
     for psn in [NEXT, NEXT + 1] {
@@ -273,7 +273,7 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
         1 => frame(s, &SrDataRepr { reth, ..header(SrKind::ReadRequest) }, 0),
         2 => frame(s, &send, 64),
         3 => frame(s, &SrDataRepr { atomic: Some(atomic), ..header(SrKind::FetchAdd) }, 0),
-        4 => frame(s, &SrDataRepr { answers: Some(2), ..header(SrKind::ReadResponse) }, 256),
+        4 => frame(s, &SrDataRepr { response_to: Some(2), ..header(SrKind::ReadResponse) }, 256),
         _ => {
             let refusal = Refusal { psn: other, code: NakCode::RemoteAccess };
             let refusal = (other % 7 == 5).then_some(refusal);

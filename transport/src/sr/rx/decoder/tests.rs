@@ -118,7 +118,8 @@ fn overdue__reports_a_nack_then_recovery_then_settled() {
     assert_eq!(r.overdue(due - spanwire_base::Dur::from_ns(1), &mut memory), None);
     assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Nack));
     assert_eq!(r.overdue(due, &mut memory), None);
-    let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b10_0011_0111 };
+    let nack =
+        BlockReport { first: 1000, kind: BlockReportKind::Nack, data: 8, bits: 0b10_0011_0111 };
     assert_eq!(r.reports().as_slice(), [nack]);
     assert!(r.next_deadline().unwrap() > due, "another NACK follows");
     // Two of the three arrive, and the third is recovered.
@@ -126,12 +127,12 @@ fn overdue__reports_a_nack_then_recovery_then_settled() {
     assert_eq!(s.send(&mut r, &mut memory, 7), BlockState::Recoverable);
     assert_eq!(r.recover(FIRST).len(), 1);
     assert_eq!(r.on_recovered(FIRST, &mut memory), FIRST + 8..FIRST + 10);
-    let rebuilt = BlockReport { word: BlockWord::Rebuilt, bits: 1 << 6, ..nack };
-    assert_eq!(r.reports().as_slice(), [nack, rebuilt], "in two ACKs each");
+    let recovered = BlockReport { kind: BlockReportKind::Recovered, bits: 1 << 6, ..nack };
+    assert_eq!(r.reports().as_slice(), [nack, recovered], "in two ACKs each");
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
     assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Settle(FIRST + 8..FIRST + 10)));
-    let settled = BlockReport { word: BlockWord::Settled, bits: 0b1_0100_0000, ..nack };
-    assert_eq!(r.reports().as_slice(), [rebuilt, settled]);
+    let settled = BlockReport { kind: BlockReportKind::Settled, bits: 0b1_0100_0000, ..nack };
+    assert_eq!(r.reports().as_slice(), [recovered, settled]);
     assert_eq!(r.reports().as_slice(), [settled]);
     assert_eq!(r.reports().as_slice(), []);
     assert!(memory.is_unused() && r.overdue(Time::MAX, &mut memory).is_none());
@@ -175,10 +176,11 @@ fn on_duplicate__a_late_source_packet_is_not_settled() {
     r.on_recovered(FIRST, &mut memory);
     r.on_duplicate(FIRST, &BlockRepr { index: 0, ..s.place });
     assert_eq!(s.send(&mut r, &mut memory, 9), BlockState::Complete(FIRST + 8..FIRST + 10));
-    let words: Vec<BlockWord> = r.reports().as_slice().iter().map(|report| report.word).collect();
+    let kinds: Vec<BlockReportKind> =
+        r.reports().as_slice().iter().map(|report| report.kind).collect();
     assert_eq!(
-        (words, r.open.len()),
-        (vec![BlockWord::Rebuilt], 0),
+        (kinds, r.open.len()),
+        (vec![BlockReportKind::Recovered], 0),
         "all its packets have arrived"
     );
 }
@@ -261,7 +263,7 @@ fn on_packet__dropped_sums_make_parity_unusable() {
     assert_eq!(r.on_packet(at(11), packet, parity, |_| 0, &mut memory), BlockState::Incomplete);
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
     assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Nack));
-    let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b11_1111 };
+    let nack = BlockReport { first: 1000, kind: BlockReportKind::Nack, data: 8, bits: 0b11_1111 };
     assert_eq!(r.reports().as_slice(), [nack], "two more are needed");
 }
 
@@ -305,7 +307,7 @@ fn on_rejected__placed_segments_are_not_nacked() {
         }
         r.on_rejected(FIRST, FIRST + refused, &mut memory);
         let reports = r.reports();
-        let short = reports.as_slice().iter().find(|report| report.word == BlockWord::Nack);
+        let short = reports.as_slice().iter().find(|report| report.kind == BlockReportKind::Nack);
         assert_eq!(short.map(|report| !report.bits & 0b1111), Some(nacks));
         let arrived =
             (1..4).filter(|i| nacks >> i & 1 != 0).map(|i| s.send(&mut r, &mut memory, i));

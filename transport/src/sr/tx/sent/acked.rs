@@ -6,7 +6,7 @@ use super::entry::State;
 use crate::sr::number::unwrap;
 use crate::sr::tx::bits::numbers;
 use spanwire_base::Time;
-use spanwire_wire::{BlockWord, SackWord};
+use spanwire_wire::{BlockReportKind, SackWord};
 
 impl<T: Copy> Sent<T> {
     /// Applies an ACK.
@@ -31,10 +31,10 @@ impl<T: Copy> Sent<T> {
         let mut acked = Acked::default();
         self.on_echo(newest, info.echo, &mut acked);
         for report in info.blocks {
-            match report.word {
-                BlockWord::Settled => acked.settled.add(self.on_block_settled(report)),
-                BlockWord::Rebuilt => self.on_block_recovered(report),
-                BlockWord::Nack => {}
+            match report.kind {
+                BlockReportKind::Settled => acked.settled.add(self.on_block_settled(report)),
+                BlockReportKind::Recovered => self.on_block_recovered(report),
+                BlockReportKind::Nack => {}
             }
         }
         for number in self.una..next.min(end) {
@@ -46,7 +46,7 @@ impl<T: Copy> Sent<T> {
                 self.arrived(number, info, &mut acked);
             }
         }
-        for report in info.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
+        for report in info.blocks.iter().filter(|report| report.kind == BlockReportKind::Nack) {
             let until = (info.echo, newest).max((info.overdue, u64::MAX));
             acked.nacked.add(self.on_block_nack(report, until));
         }
