@@ -108,7 +108,7 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     for word in ack.words.as_slice() {
         write!(f, " {:#010x}:{:016x}", word.base, word.bits)?;
     }
-    write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.hold_ns)?;
+    write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.ack_delay_ns)?;
     write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
     write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
     for hop in ack.int.iter().map(IntHop::parse) {

@@ -151,8 +151,8 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     put("spanwire.sr.ack.reason", ack.reason as u64);
     put("spanwire.sr.ack.hop_limit", ack.hop_limit.into());
     put("spanwire.sr.ack.echo", ack.echo_ps);
-    put("spanwire.sr.ack.hold", ack.hold_ns.into());
-    put("spanwire.sr.ack.delay", ack.delay_ns.into());
+    put("spanwire.sr.ack.hold", ack.ack_delay_ns.into());
+    put("spanwire.sr.ack.delay", ack.rx_delay_ns.into());
     put("spanwire.sr.ack.rx_pkts", ack.rx_pkts.into());
     put("spanwire.sr.ack.ce_pkts", ack.ce_pkts.into());
     put("spanwire.sr.ack.rx_bytes", ack.rx_bytes);

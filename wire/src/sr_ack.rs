@@ -94,9 +94,9 @@ pub struct SrAckRepr<'a> {
     /// The newest packet's time sent, echoed.
     pub echo_ps: u64,
     /// From its arrival to this acknowledgement, ns; saturates.
-    pub hold_ns: u32,
+    pub ack_delay_ns: u32,
     /// From the receiver's port to its engine, ns; saturates.
-    pub delay_ns: u32,
+    pub rx_delay_ns: u32,
     /// Packets received since the connection began, duplicates included, modulo 2^32.
     pub rx_pkts: u32,
     /// Of those marked CE.
@@ -194,8 +194,8 @@ impl<'a> SrAckRepr<'a> {
             reason,
             hop_limit: fixed[11],
             echo_ps: be::u64_at(fixed, 12),
-            hold_ns: be::u32_at(fixed, 20),
-            delay_ns: be::u32_at(fixed, 24),
+            ack_delay_ns: be::u32_at(fixed, 20),
+            rx_delay_ns: be::u32_at(fixed, 24),
             rx_pkts: be::u32_at(fixed, 28),
             ce_pkts: be::u32_at(fixed, 32),
             rx_bytes: be::u64_at(fixed, 36),
@@ -254,8 +254,8 @@ impl<'a> SrAckRepr<'a> {
         be::put(fixed, 8, self.path.to_be_bytes());
         be::put(fixed, 10, [reason.to_u8(), self.hop_limit]);
         be::put(fixed, 12, self.echo_ps.to_be_bytes());
-        be::put(fixed, 20, self.hold_ns.to_be_bytes());
-        be::put(fixed, 24, self.delay_ns.to_be_bytes());
+        be::put(fixed, 20, self.ack_delay_ns.to_be_bytes());
+        be::put(fixed, 24, self.rx_delay_ns.to_be_bytes());
         be::put(fixed, 28, self.rx_pkts.to_be_bytes());
         be::put(fixed, 32, self.ce_pkts.to_be_bytes());
         be::put(fixed, 36, self.rx_bytes.to_be_bytes());
@@ -349,8 +349,8 @@ mod tests {
             reason: if refusal.is_some() { AckReason::Refused } else { AckReason::Gap },
             hop_limit: 61,
             echo_ps: 1 << 60,
-            hold_ns: 3,
-            delay_ns: 4,
+            ack_delay_ns: 3,
+            rx_delay_ns: 4,
             rx_pkts: 5,
             ce_pkts: 6,
             rx_bytes: 7 << 40,

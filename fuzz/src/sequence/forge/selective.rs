@@ -124,7 +124,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
             6 => 0,
             _ => view.now_ps.saturating_sub(u64::from(at) << 24),
         },
-        hold_ns: if at & 0x80 == 0 { 0 } else { u32::MAX >> (at & 0x1f) },
+        ack_delay_ns: if at & 0x80 == 0 { 0 } else { u32::MAX >> (at & 0x1f) },
         rx_pkts: u32::from(limits >> 3),
         ce_pkts: if knows_paths { u32::from(limits >> 3) >> (limits >> 6) } else { 0 },
         marks: knows_paths.then(|| 1 | u64::from_ne_bytes([len; 8]).rotate_right(words.into())),

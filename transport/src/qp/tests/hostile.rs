@@ -165,7 +165,7 @@ impl Forger {
             newest: near(&mut self.rng),
             reason,
             echo_ps: self.rng.below(now.as_ps() + 2),
-            hold_ns: self.u32(),
+            ack_delay_ns: self.u32(),
             rx_pkts: self.u32(),
             psn_limit: psn.wrapping_add(self.u32() >> self.rng.below(32)),
             receive_limit: self.u32() >> self.rng.below(32),

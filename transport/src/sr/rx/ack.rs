@@ -242,7 +242,7 @@ impl AckState {
         ack.path = self.newest.path;
         ack.hop_limit = self.newest.hop_limit;
         ack.echo_ps = self.newest.echo_ps;
-        ack.hold_ns = u32::try_from(held).unwrap_or(u32::MAX);
+        ack.ack_delay_ns = u32::try_from(held).unwrap_or(u32::MAX);
         (ack.rx_pkts, ack.ce_pkts) = (self.rx_pkts, self.ce_pkts);
         (ack.rx_bytes, ack.ce_bytes) = (self.rx_bytes, self.ce_bytes);
         let is_mixed = self.unacked_ce_pkts > 0 && self.unacked_ce_pkts < self.unacked_pkts;

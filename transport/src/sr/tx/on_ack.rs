@@ -38,18 +38,18 @@ impl Tx {
         let before = *self.sent.counters();
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&info).map_err(|_| DropReason::ResponseBeyondSent)?;
-        if ack.hold_ns != u32::MAX {
-            let (rtt, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
+        if ack.ack_delay_ns != u32::MAX {
+            let (rtt, ack_delay) = (now.since(echo), Dur::from_ns(ack.ack_delay_ns.into()));
             // Ignore the lateness of a duplicate unless the ACK's received-packet count advanced:
             // otherwise the ACK itself is late.
             if acked.is_reordered && (!acked.is_duplicate || self.credit.is_newer(ack.rx_pkts)) {
-                let late_by = Dur::from_ps(rtt.as_ps().saturating_sub(hold.as_ps()));
+                let late_by = Dur::from_ps(rtt.as_ps().saturating_sub(ack_delay.as_ps()));
                 let fastest = self.rtt.min_rtt().as_ps();
                 self.sent.on_reordering(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
             }
             // An ACK of nothing new may have been held for any time, so it gives no RTT sample.
             if acked.pkts > 0 {
-                self.rtt.sample(rtt, hold);
+                self.rtt.sample(rtt, ack_delay);
             }
         }
         if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
@@ -166,8 +166,8 @@ impl Tx {
             acked_bytes: acked.bytes,
             acked_pkts: acked.pkts,
             marked_bytes: u64::try_from(marked).unwrap_or(acked.bytes),
-            rtt: (ack.hold_ns != u32::MAX).then(|| now.since(echo)),
-            ack_delay: Dur::from_ns(ack.hold_ns.into()),
+            rtt: (ack.ack_delay_ns != u32::MAX).then(|| now.since(echo)),
+            ack_delay: Dur::from_ns(ack.ack_delay_ns.into()),
             sent_at: echo,
             number: acked.newest,
             una: self.sent.una(),
