@@ -4,7 +4,7 @@
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockReport, BlockReportKind, BlockRepr, DropReason, EthernetRepr,
     Headers, INT_HOP_LEN, INT_MAX_HOPS, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode,
-    Opcode, Packet, Psn, Refusal, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, Template,
+    Opcode, Packet, Psn, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, Template,
     UdpRepr, seal,
 };
 
@@ -136,10 +136,10 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     }
     for (words, is_refused, hops) in [(0, false, 0), (1, true, 1), (15, false, 16)] {
         let none = SrAckRepr::default();
-        let refusal = Refusal { psn: 1, code: NakCode::RemoteAccess };
-        let refusal = is_refused.then_some(refusal);
-        let reason = if is_refused { AckReason::Refused } else { AckReason::Gap };
-        let mut ack = SrAckRepr { refusal, reason, int: &RECORDS[..hops], ..none };
+        let nak = SrNak { psn: 1, code: NakCode::RemoteAccess };
+        let nak = is_refused.then_some(nak);
+        let reason = if is_refused { AckReason::Nak } else { AckReason::Gap };
+        let mut ack = SrAckRepr { nak, reason, int: &RECORDS[..hops], ..none };
         for i in 0..hops.min(4) {
             let first = u32::try_from(i).expect("a few");
             let kind =

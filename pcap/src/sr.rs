@@ -123,8 +123,8 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
         };
         write!(f, "  block {:#010x} {kind} {:#x}", report.first, report.bits)?;
     }
-    match &ack.refusal {
-        Some(refusal) => write!(f, "  REFUSES {:#010x}: {}", refusal.psn, nak_name(refusal.code)),
+    match &ack.nak {
+        Some(nak) => write!(f, "  REFUSES {:#010x}: {}", nak.psn, nak_name(nak.code)),
         None => Ok(()),
     }
 }
@@ -148,7 +148,7 @@ fn reason_name(reason: AckReason) -> &'static str {
         AckReason::Gap => "gap",
         AckReason::Requested => "asked",
         AckReason::Limit => "limit moved",
-        AckReason::Refused => "refused",
+        AckReason::Nak => "refused",
         AckReason::Block => "block",
         AckReason::NoReceive => "no receive request",
     }
@@ -157,7 +157,7 @@ fn reason_name(reason: AckReason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_wire::{BlockReport, BlockRepr, NakCode, Refusal, RethRepr, SackWord};
+    use spanwire_wire::{BlockReport, BlockRepr, NakCode, RethRepr, SackWord, SrNak};
 
     #[test]
     fn display__of_data_and_acknowledgements() {
@@ -176,8 +176,8 @@ mod tests {
         let mut ack = SrAckRepr {
             next: 0x100,
             newest: 0x102,
-            reason: AckReason::Refused,
-            refusal: Some(Refusal { psn: 0x100, code: NakCode::RemoteAccess }),
+            reason: AckReason::Nak,
+            nak: Some(SrNak { psn: 0x100, code: NakCode::RemoteAccess }),
             ..SrAckRepr::default()
         };
         ack.words.push(SackWord { base: 0x100, bits: 4 });

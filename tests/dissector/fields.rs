@@ -161,9 +161,9 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     put("spanwire.sr.ack.receive_limit", ack.receive_limit.into());
     put("spanwire.sr.ack.arrived", arrived);
     put("spanwire.sr.ack.missing", missing);
-    if let Some(refusal) = ack.refusal {
-        put("spanwire.sr.ack.refused.psn", refusal.psn.into());
-        let code = match refusal.code {
+    if let Some(nak) = ack.nak {
+        put("spanwire.sr.ack.refused.psn", nak.psn.into());
+        let code = match nak.code {
             NakCode::SequenceError => 0,
             NakCode::InvalidRequest => 1,
             NakCode::RemoteAccess => 2,
@@ -197,7 +197,7 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     list("spanwire.sr.ack.block.kind", &mut blocks.iter().map(|block| block.kind as u64));
     list("spanwire.sr.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
     list("spanwire.sr.ack.block.bits", &mut blocks.iter().map(|block| block.bits));
-    if ack.refusal.is_some() {
+    if ack.nak.is_some() {
         want.insert("spanwire.sr.expert.refused", "1".to_owned());
     }
 }

@@ -112,7 +112,7 @@ pub use pfc::PfcFrame;
 pub use psn::Psn;
 pub use qpn::Qpn;
 pub use reth::{Reth, RethRepr};
-pub use sr_ack::{AckReason, Refusal, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr};
+pub use sr_ack::{AckReason, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr, SrNak};
 pub use sr_data::{SrDataRepr, SrKind};
 pub use template::Template;
 pub use trim::{is_trimmed, trim};

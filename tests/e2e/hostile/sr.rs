@@ -7,7 +7,7 @@ use super::{
 use serde_json::Value;
 use spanwire_wire::{
     AckReason, AethRepr, AtomicEthRepr, BlockRepr, DethRepr, ExtHeaders, NakCode, Opcode, Psn, Qpn,
-    Refusal, RethRepr, SrAckRepr, SrDataRepr, SrKind,
+    RethRepr, SrAckRepr, SrDataRepr, SrKind, SrNak,
 };
 use std::time::Duration;
 
@@ -165,8 +165,8 @@ impl Numbers {
             ("an ACK beyond", self.first().wrapping_add(3 << 20)),
         ] {
             let plain = SrAckRepr { next, newest: next, ..SrAckRepr::default() };
-            let refusal = Some(Refusal { psn: self.first(), code });
-            let refused = SrAckRepr { refusal, reason: AckReason::Refused, ..plain };
+            let nak = Some(SrNak { psn: self.first(), code });
+            let refused = SrAckRepr { nak, reason: AckReason::Nak, ..plain };
             let future = SrAckRepr { echo_ps: u64::MAX, ..plain };
             for ack in [plain, refused, future] {
                 attacks.push(counted(name, forge.sr_ack(&ack), "drop_response_beyond_sent"));

@@ -91,7 +91,7 @@ impl Sr {
             }
             Err(reason) => {
                 if reason == DropReason::QpNotReceiving {
-                    self.rx.repeat_refusal(now, self.tx.ack_delay());
+                    self.rx.repeat_nak(now, self.tx.ack_delay());
                 }
                 sh.counters.drop(reason);
             }
@@ -133,7 +133,7 @@ impl Sr {
         self.rx.responder.rd_atomic_pending() + self.tx.responding()
     }
 
-    /// An ACK is due and may be sent. A refusal waits for the responses to all earlier requests.
+    /// An ACK is due and may be sent. A NAK waits for the responses to all earlier requests.
     #[inline]
     pub(crate) fn is_ack_due(&self, state: QpState) -> bool {
         let responses_first =

@@ -17,7 +17,7 @@ use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrAckRepr, SrDataRepr, int_request,
+    BthRepr, ExtHeaders, NakCode, Opcode, Psn, SrAckRepr, SrDataRepr, SrNak, int_request,
 };
 
 impl Sr {
@@ -43,7 +43,7 @@ impl Sr {
                 room_pkts: room.pkts,
             };
             let failed = qp.state == QpState::Err && self.rx.is_peer_valid();
-            let refusal_pending = self.rx.ack.is_due() && !self.is_ack_due(qp.state);
+            let nak_pending = self.rx.ack.is_due() && !self.is_ack_due(qp.state);
             let choice = match limits.sends_requests || failed {
                 true => self.tx.choose(now, &limits, qp.flow.as_deref_mut()),
                 false => Choice::Idle,
@@ -54,9 +54,9 @@ impl Sr {
                         return sent;
                     }
                 }
-                // Earlier responses cannot be sent before the peer acknowledges. The refusal does
+                // Earlier responses cannot be sent before the peer acknowledges. The NAK does
                 // not wait for them: its ACK also acknowledges the peer's packets.
-                Choice::Idle if refusal_pending => return self.send_ack(qp, now, frame, sh),
+                Choice::Idle if nak_pending => return self.send_ack(qp, now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
                 Choice::Paced(at) => return Transmit::Paced(at),
@@ -126,7 +126,7 @@ impl Sr {
             (Contents::Read(segment), TransmissionKind::Retransmission) => {
                 // The peer may have received this response and invalidated the rkey since. If so,
                 // it acknowledges the response; otherwise its request fails.
-                self.rx.ack.refuse_once(Refusal { psn: segment.request_psn, code });
+                self.rx.ack.nak_once(SrNak { psn: segment.request_psn, code });
                 self.tx.on_sent(now, planned, (segment.len, 0), 0, None);
             }
             (contents, _) => {
@@ -136,11 +136,11 @@ impl Sr {
                         wrap(planned.number)
                     }
                 };
-                // This refusal replaces that of a later request, because the peer processes
-                // refusals in the order of its requests.
+                // This NAK replaces that of a later request, because the peer processes
+                // NAKs in the order of its requests.
                 match qp.state {
-                    QpState::Err => self.rx.ack.refuse(Refusal { psn: request_psn, code }),
-                    _ => self.refuse_message(qp, request_psn, code, None, sh),
+                    QpState::Err => self.rx.ack.nak(SrNak { psn: request_psn, code }),
+                    _ => self.reject_message(qp, request_psn, code, None, sh),
                 }
                 self.fail(qp, sh);
             }
@@ -181,7 +181,7 @@ impl Sr {
         let len = end + ICRC_BYTES;
         set_path(qp, frame, ack.path);
         spanwire_wire::seal(frame, len);
-        sh.counters.tx_acks += u64::from(ack.refusal.is_none());
+        sh.counters.tx_acks += u64::from(ack.nak.is_none());
         qp.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
     }
 

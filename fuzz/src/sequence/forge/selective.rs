@@ -4,8 +4,8 @@ use super::blocks::{Position, reports};
 use super::{STEP_LEN, View, dma_len, target};
 use spanwire_base::u32_from;
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, Opcode, Refusal, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind,
+    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, Opcode, RethRepr, SackWord,
+    SrAckRepr, SrDataRepr, SrKind, SrNak,
 };
 
 /// The part after the BTH: the low bits of the PSN, the header, and bytes of data.
@@ -160,7 +160,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     let code = [NakCode::InvalidRequest, NakCode::RemoteAccess, NakCode::SequenceError];
     if refused & 3 == 3 {
         let psn = view.sr_snd_una.wrapping_add(u32::from(refused >> 4));
-        ack.refusal = Some(Refusal { psn, code: code[usize::from(op) % code.len()] });
+        ack.nak = Some(SrNak { psn, code: code[usize::from(op) % code.len()] });
     }
     let mut header = vec![0; ack.header_len()];
     ack.emit(&mut header).expect("the buffer has the reported length");

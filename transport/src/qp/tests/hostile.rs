@@ -13,8 +13,8 @@ use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_wire::{
     AckReason, AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr,
-    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, Refusal, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind, Syndrome, UdpRepr,
+    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, RethRepr, SackWord, SrAckRepr,
+    SrDataRepr, SrKind, SrNak, Syndrome, UdpRepr,
 };
 
 /// The forger's knowledge of its victim, side 0.
@@ -158,8 +158,8 @@ impl Forger {
     fn sr_ack(&mut self, psn: u32, now: Time) -> Vec<u8> {
         let near = |rng: &mut Rng| psn.wrapping_sub(u32::try_from(rng.below(70)).unwrap());
         let code = [NakCode::RemoteAccess, NakCode::SequenceError][usize_from(self.rng.below(2))];
-        let refusal = (self.rng.below(20) == 0).then(|| Refusal { psn: near(&mut self.rng), code });
-        let reason = if refusal.is_some() { AckReason::Refused } else { AckReason::Time };
+        let nak = (self.rng.below(20) == 0).then(|| SrNak { psn: near(&mut self.rng), code });
+        let reason = if nak.is_some() { AckReason::Nak } else { AckReason::Time };
         let mut ack = SrAckRepr {
             next: psn,
             newest: near(&mut self.rng),
@@ -169,7 +169,7 @@ impl Forger {
             rx_pkts: self.u32(),
             psn_limit: psn.wrapping_add(self.u32() >> self.rng.below(32)),
             receive_limit: self.u32() >> self.rng.below(32),
-            refusal,
+            nak,
             ..SrAckRepr::default()
         };
         for _ in 0..self.rng.below(4) {

@@ -125,9 +125,9 @@ impl Rx {
         }
     }
 
-    /// Repeats a refusal if the peer continues to send: the ACK with it may have been lost.
-    pub(super) fn repeat_refusal(&mut self, now: Time, delay: AckDelay) {
-        if self.ack.may_repeat_refusal() {
+    /// Repeats a NAK if the peer continues to send: the ACK with it may have been lost.
+    pub(super) fn repeat_nak(&mut self, now: Time, delay: AckDelay) {
+        if self.ack.may_repeat_nak() {
             self.ack.request_ack_limited(now, delay);
         }
     }

@@ -217,7 +217,7 @@ fn on_reordering__widens_reo_wnd_to_the_observed_delay() {
 fn on_no_receive__retransmits_without_a_loss() {
     let mut s = ten();
     s.on_no_receive(4, at(3), None, |_| false);
-    assert_eq!(s.in_flight_pkts(), 10, "the refusal is of an earlier transmission");
+    assert_eq!(s.in_flight_pkts(), 10, "the RNR NAK is of an earlier transmission");
     s.on_no_receive(4, at(4), None, |contents| matches!(contents, 2 | 9));
     assert_eq!((s.in_flight_pkts(), s.counters().presumed_lost), (8, 0), "9 was sent later");
     s.on_no_receive(5, at(7), Some(at(4)), |contents| matches!(contents, 0 | 6));
