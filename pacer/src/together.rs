@@ -40,7 +40,7 @@ impl Host {
     fn set_rate(&mut self, now: Time, slot: u32, rate: Rate) {
         let clock = &mut self.qps[slot as usize].clock;
         clock.set_rate(now, Some(rate));
-        if !self.drr.stands(slot) {
+        if !self.drr.is_active(slot) {
             self.wheel.insert(slot, clock.next());
         }
     }
@@ -49,15 +49,15 @@ impl Host {
     fn send(&mut self, now: Time) -> Option<u32> {
         while let Some(slot) = self.wheel.pop_due(now) {
             assert!(
-                !self.drr.stands(slot),
+                !self.drr.is_active(slot),
                 "a slot is in the wheel or active in the round robin, never both"
             );
-            self.drr.enter(slot);
+            self.drr.activate(slot);
         }
         while let Some(slot) = self.drr.head() {
             let qp = &mut self.qps[slot as usize];
             if !qp.clock.is_due(now) {
-                self.drr.leave(slot);
+                self.drr.deactivate(slot);
                 self.wheel.insert(slot, qp.clock.next());
                 continue;
             }

@@ -75,18 +75,18 @@ impl Schedule {
     /// Appends a queue pair to a list, unless it is in it.
     #[inline]
     pub(crate) fn activate(&mut self, list: ActiveList, slot: u32) {
-        self.list(list).enter(slot);
+        self.list(list).activate(slot);
     }
 
     /// Removes a queue pair from a list: it has nothing to send for now.
     #[inline]
     pub(crate) fn deactivate(&mut self, list: ActiveList, slot: u32) {
-        self.list(list).leave(slot);
+        self.list(list).deactivate(slot);
     }
 
     /// The queue pair is ready or waits for the endpoint's window.
     pub(crate) fn is_active(&self, slot: u32) -> bool {
-        self.ready.stands(slot) || self.blocked.stands(slot)
+        self.ready.is_active(slot) || self.blocked.is_active(slot)
     }
 
     /// Sets the weight of a queue pair: its quantum is 1..=255 times `turn_bytes`.
@@ -125,7 +125,7 @@ impl Schedule {
     pub(crate) fn remove(&mut self, slot: u32, in_flight: InFlight) {
         self.on_in_flight_changed(in_flight, InFlight::default());
         for list in [ActiveList::Control, ActiveList::Ready, ActiveList::Blocked] {
-            self.list(list).forget(slot);
+            self.list(list).remove(slot);
         }
         self.wake_driver();
     }

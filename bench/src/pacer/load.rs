@@ -37,7 +37,7 @@ impl Load {
     pub(super) fn decide(&mut self) -> u32 {
         loop {
             while let Some(slot) = self.wheel.pop_due(self.now) {
-                self.drr.enter(slot);
+                self.drr.activate(slot);
             }
             while let Some(slot) = self.drr.head() {
                 let clock = &mut self.clocks[slot as usize];
@@ -46,7 +46,7 @@ impl Load {
                     self.drr.charge(PACKET_BYTES);
                     return slot;
                 }
-                self.drr.leave(slot);
+                self.drr.deactivate(slot);
                 self.wheel.insert(slot, clock.next());
             }
             self.now = self.wheel.next().map_or(self.now, |next| next.max(self.now));

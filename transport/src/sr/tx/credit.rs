@@ -24,7 +24,7 @@ pub(super) struct Credit {
     /// Rounds refused for lack of a receive request, since the limit last changed.
     rnr_rounds: u32,
     round_is_counted: bool,
-    /// When the last probe was due. An RNR NAK of an older transmission belongs to an earlier round.
+    /// When the last probe was due. An RNR NAK of an older transmission is of an earlier round.
     last_probe_at: Time,
     /// The send time of the packet whose RNR NAK was counted last.
     last_rnr_sent_at: Option<Time>,
