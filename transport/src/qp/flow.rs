@@ -5,14 +5,14 @@ use crate::attr::CongestionControl;
 use crate::config::Config;
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
-use spanwire_pacer::TokenClock;
+use spanwire_pacer::TokenBucket;
 use spanwire_wire::{INT_HOP_LEN, INT_MAX_HOPS, IntHop};
 
 /// The data flow of one queue pair to its peer.
 #[derive(Debug)]
 pub(crate) struct Flow {
     cc: Cc,
-    clock: TokenClock,
+    bucket: TokenBucket,
     mtu_bytes: u32,
     /// The congestion window or the pacer limited the flow since the last ACK (`cwnd_limited` or
     /// `pacing_limited`). Congestion control must not grow an unused window (RFC 9002 7.8).
@@ -124,11 +124,11 @@ impl Flow {
         let path = Path { mtu_bytes, line_rate, base_rtt };
         let burst_bytes = BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES);
         let cc = choice.algorithm.start(&path);
-        let mut clock = TokenClock::new(burst_bytes, config.catch_up);
-        clock.set_rate(Time::ZERO, cc.rate());
+        let mut bucket = TokenBucket::new(burst_bytes, config.catch_up);
+        bucket.set_rate(Time::ZERO, cc.rate());
         Self {
             cc,
-            clock,
+            bucket,
             mtu_bytes: mtu_bytes.max(1),
             is_cwnd_limited: false,
             has_new_path: false,
@@ -169,11 +169,11 @@ impl Flow {
     /// ready, so the flow does not become cwnd-limited.
     #[inline]
     pub(crate) fn probe_paced_until(&mut self, now: Time) -> Option<Time> {
-        if self.clock.is_due(now) {
+        if self.bucket.is_due(now) {
             return None;
         }
         self.set_limit(now, FlowLimit::Pacer);
-        Some(self.clock.next())
+        Some(self.bucket.next())
     }
 
     /// An attempt to send ended without a packet, because of `limit`.
@@ -211,10 +211,10 @@ impl Flow {
         self.cc.on_sent(now, &sent);
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
-        self.clock.on_sent(now, wire_bytes);
+        self.bucket.on_sent(now, wire_bytes);
         let gap = self.cc.min_gap();
         if gap > Dur::ZERO {
-            self.clock.hold(now, gap);
+            self.bucket.hold(now, gap);
         }
         AtSend {
             delivered_bytes: self.delivered_bytes,
@@ -346,11 +346,11 @@ impl Flow {
     }
 
     fn update_rate(&mut self, now: Time) {
-        self.clock.set_rate(now, self.cc.rate());
+        self.bucket.set_rate(now, self.cc.rate());
     }
 }
 
-/// Burst of the token clock: packets that may leave at once after a pause, beside the one that is
+/// Burst of the token bucket: packets that may leave at once after a pause, beside the one that is
 /// due.
 const BURST_PKTS: u32 = 2;
 /// Preamble, frame check sequence and inter-packet gap of Ethernet.
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn on_cnp__and_timers_reach_the_algorithm_and_the_clock() {
+    fn on_cnp__and_timers_reach_the_algorithm_and_the_bucket() {
         let mut f = flow("dcqcn", &[]);
         f.on_cnp(at(10));
         assert_eq!(f.info().rate, Some(Rate::from_gbps(5)));
