@@ -219,7 +219,7 @@ impl Tx {
     ) -> bool {
         if self.loss_timer.is_some_and(|at| at <= now) {
             self.detect_lost(now, counters, flow.as_deref_mut());
-            self.report_to_balancer(now, None, lb::LossKind::Overdue);
+            self.report_to_balancer(now, None, lb::LossKind::Rack);
         }
         if self.credit.handle_timeout(now) {
             counters.receive_limit_probes += 1;

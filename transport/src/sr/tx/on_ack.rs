@@ -78,7 +78,7 @@ impl Tx {
             self.timers.stop();
         }
         self.detect_lost(now, counters, flow);
-        self.report_to_balancer(now, Some(Echo::of(now, ack)), lb::LossKind::Overdue);
+        self.report_to_balancer(now, Some(Echo::of(now, ack)), lb::LossKind::Rack);
         if self.recovery_end.is_some_and(|end| self.sent.una() >= end) {
             self.recovery_end = None;
             self.sent.on_recovery_end();
