@@ -199,11 +199,11 @@ impl Engine {
 
     /// Applies `given`, attributes that only a drained send queue may change. `all` are those in
     /// force afterwards.
-    pub(super) fn change(&mut self, given: &QpAttr, all: &QpAttr) {
+    pub(super) fn modify(&mut self, given: &QpAttr, all: &QpAttr) {
         match self {
             Self::Unconnected => {}
-            Self::Rc(rc) => rc.change(given),
-            Self::Sr(sr) => sr.change(all),
+            Self::Rc(rc) => rc.modify(given),
+            Self::Sr(sr) => sr.modify(all),
         }
     }
 
@@ -283,9 +283,9 @@ impl Engine {
         }
     }
 
-    pub(super) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+    pub(super) fn free_blocks(&mut self, memory: &mut BlockMemory) {
         if let Self::Sr(sr) = self {
-            sr.rx.forget_blocks(memory);
+            sr.rx.free_blocks(memory);
         }
     }
 

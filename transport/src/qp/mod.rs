@@ -204,8 +204,8 @@ impl QueuePair {
     }
 
     /// Frees the memory of FEC blocks. Nothing is received afterwards.
-    pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
-        self.engine.forget_blocks(memory);
+    pub(crate) fn free_blocks(&mut self, memory: &mut BlockMemory) {
+        self.engine.free_blocks(memory);
     }
 
     /// Drops the receive requests without completions. Those taken from a shared queue return to

@@ -74,11 +74,11 @@ impl Rc {
     }
 
     /// Applies attributes that a drained send queue may change; `None` keeps one.
-    pub(crate) fn change(&mut self, attr: &QpAttr) {
+    pub(crate) fn modify(&mut self, attr: &QpAttr) {
         if attr.av.is_some() {
             self.rtt = RttTimer::default();
         }
-        self.loss.change(attr);
+        self.loss.modify(attr);
     }
 
     /// Handles a packet. Its headers and ICRC have been checked.

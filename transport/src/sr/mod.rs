@@ -57,9 +57,9 @@ impl Sr {
     }
 
     /// Applies the attributes that may change in SQD; `attr` holds all attributes in force.
-    pub(crate) fn change(&mut self, attr: &QpAttr) {
-        self.tx.change(attr);
-        self.rx.change(attr);
+    pub(crate) fn modify(&mut self, attr: &QpAttr) {
+        self.tx.modify(attr);
+        self.rx.modify(attr);
     }
 
     /// Processes a received packet whose bytes have passed the checks of `wire`.
@@ -184,7 +184,7 @@ impl Sr {
             return;
         }
         self.tx.stop();
-        self.rx.forget_blocks(sh.block_memory);
+        self.rx.free_blocks(sh.block_memory);
         while self.flush_one(qp, sh) {}
         qp.flush_receives(sh);
     }

@@ -165,7 +165,7 @@ impl Sr {
         if let Some(srq) = qp.receive.srq()
             && self.rx.peer_may_lack_credit()
         {
-            sh.srqs.want(srq);
+            sh.srqs.request_credit_update(srq);
         }
         let blocks = self.rx.block_reports();
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.

@@ -56,7 +56,7 @@ impl Rx {
     }
 
     /// Applies the attributes that may change in SQD.
-    pub(super) fn change(&mut self, attr: &QpAttr) {
+    pub(super) fn modify(&mut self, attr: &QpAttr) {
         self.responder.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
     }
 
@@ -157,7 +157,7 @@ impl Rx {
     }
 
     /// Frees the memory of FEC blocks, after the last packet was received.
-    pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+    pub(crate) fn free_blocks(&mut self, memory: &mut BlockMemory) {
         self.decoder.clear(memory);
     }
 

@@ -52,11 +52,11 @@ impl Credit {
             rnr_timer: Dur::ZERO,
             rnr_retry: 0,
         };
-        this.change(attr);
+        this.modify(attr);
         this
     }
 
-    pub(super) fn change(&mut self, attr: &QpAttr) {
+    pub(super) fn modify(&mut self, attr: &QpAttr) {
         // The peer's timer is not known; both ends usually have the same.
         self.rnr_timer = rnr_wait(attr.min_rnr_timer.unwrap_or_default());
         self.rnr_retry = attr.rnr_retry.unwrap_or(RNR_RETRY_INFINITE);

@@ -134,11 +134,11 @@ impl Tx {
     }
 
     /// Applies the attributes that may change in SQD; `attr` holds all attributes in force.
-    pub(super) fn change(&mut self, attr: &QpAttr) {
+    pub(super) fn modify(&mut self, attr: &QpAttr) {
         if !self.waits_for_peer() {
             self.timers = timers(attr);
         }
-        self.credit.change(attr);
+        self.credit.modify(attr);
         self.hop_limit = hop_limit(attr);
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
     }
@@ -320,10 +320,10 @@ impl Tx {
         AckDelay { pkts: ACK_PKTS, time }
     }
 
-    /// Stops all timers and forgets sent packets: the queue pair has failed.
+    /// Stops all timers and discards sent packets: the queue pair has failed.
     pub(super) fn stop(&mut self) {
         self.timers.stop();
-        self.sent.forget();
+        self.sent.clear();
         if let Some(encoder) = &mut self.encoder {
             encoder.abandon();
         }

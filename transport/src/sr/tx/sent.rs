@@ -91,8 +91,8 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Forgets all sent packets.
-    pub(crate) fn forget(&mut self) {
+    /// Discards all sent packets.
+    pub(crate) fn clear(&mut self) {
         let (una, counters) = (self.next(), self.counters);
         *self = Self { una, data_una: una, arrived: Bits::new(una), counters, ..Self::new(0) };
     }

@@ -54,7 +54,7 @@ impl<T: Copy> Sent<T> {
             self.ring.pop_front();
             self.una += 1;
         }
-        self.arrived.forget_below(self.una);
+        self.arrived.clear_below(self.una);
         self.data_una = self.data_una.max(self.una);
         self.skip_parity();
         Ok(acked)

@@ -235,9 +235,9 @@ fn on_no_receive__retransmits_without_a_loss() {
 }
 
 #[test]
-fn forget__continues_with_the_next_number() {
+fn clear__continues_with_the_next_number() {
     let mut s = ten();
-    s.forget();
+    s.clear();
     assert_eq!((s.is_empty(), s.in_flight_pkts(), wrap(s.next())), (true, 0, 10));
 }
 
