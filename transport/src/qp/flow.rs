@@ -33,7 +33,7 @@ pub(crate) struct Flow {
     app_limited_until_bytes: u64,
     marked_bytes: u64,
     /// Delivery state of the timed packet, for RC, whose ACKs echo no timestamp.
-    timed: Option<AtSend>,
+    timed: Option<SendTimeState>,
 }
 
 /// The limit of a flow at its last attempt to send.
@@ -107,10 +107,10 @@ impl FlowInfo {
     }
 }
 
-/// State at the departure of a packet, from which its ACK yields a delivery rate sample
+/// The delivery state when a packet was sent, from which its ACK yields a delivery rate sample
 /// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct AtSend {
+pub(crate) struct SendTimeState {
     delivered_bytes: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -198,7 +198,7 @@ impl Flow {
     }
 
     /// A packet left; `inflight_bytes` includes it.
-    pub(crate) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> AtSend {
+    pub(crate) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> SendTimeState {
         if sent.inflight_bytes <= u64::from(sent.bytes) {
             // Nothing else was in flight, so the sample begins now, not before the pause.
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -216,7 +216,7 @@ impl Flow {
         if gap > Dur::ZERO {
             self.bucket.hold(now, gap);
         }
-        AtSend {
+        SendTimeState {
             delivered_bytes: self.delivered_bytes,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
@@ -227,28 +227,28 @@ impl Flow {
     }
 
     /// The packet that just left is the timed one.
-    pub(crate) fn set_timed(&mut self, at_send: AtSend) {
-        self.timed = Some(at_send);
+    pub(crate) fn set_timed(&mut self, send_state: SendTimeState) {
+        self.timed = Some(send_state);
     }
 
     /// The state at the departure of the timed packet.
-    pub(crate) fn take_timed(&mut self) -> Option<AtSend> {
+    pub(crate) fn take_timed(&mut self) -> Option<SendTimeState> {
         self.timed.take()
     }
 
     /// Handles an acknowledgement. The engine sets what it measures in `ack`. The flow adds whether
-    /// it was limited, the delivery rate since `at_send`, when the newest packet left, and the
+    /// it was limited, the delivery rate since `send_state`, when the newest packet left, and the
     /// telemetry `int` of that packet, as switches wrote it.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
         mut ack: Ack<'_>,
-        at_send: Option<AtSend>,
+        send_state: Option<SendTimeState>,
         int: &[[u8; INT_HOP_LEN]],
     ) {
         self.delivered_bytes += ack.acked_bytes;
         self.marked_bytes += ack.marked_bytes;
-        ack.delivery = at_send.filter(|_| ack.acked_bytes > 0).map(|at| {
+        ack.delivery = send_state.filter(|_| ack.acked_bytes > 0).map(|at| {
             let sending = ack.sent_at.since(at.first_sent_at);
             let acking = now.since(at.delivered_at);
             self.first_sent_at = ack.sent_at;
@@ -431,7 +431,7 @@ mod tests {
         for n in 0..200_u64 {
             out.push_back((now, f.on_sent(now, sent(1000, 10_000), 1076)));
             if n >= 10 {
-                let (sent_at, at_send) = out.pop_front().unwrap();
+                let (sent_at, send_state) = out.pop_front().unwrap();
                 let ack = Ack {
                     acked_bytes: 1000,
                     acked_pkts: 1,
@@ -440,7 +440,7 @@ mod tests {
                     inflight_bytes: 10_000,
                     ..Ack::default()
                 };
-                f.on_ack(now, ack, Some(at_send), &[]);
+                f.on_ack(now, ack, Some(send_state), &[]);
             }
             now += Dur::from_us(10);
         }

@@ -104,9 +104,9 @@ impl Rc {
         };
         let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
         let responses = spanwire_base::usize_from(response_bytes.into());
-        let at_send = flow.on_sent(now, sent, frame_bytes + responses);
+        let send_state = flow.on_sent(now, sent, frame_bytes + responses);
         if is_timed {
-            flow.set_timed(at_send);
+            flow.set_timed(send_state);
         }
     }
 
@@ -123,7 +123,7 @@ impl Rc {
     ) {
         let mtu = u64::from(mtu.bytes());
         let acked_pkts = upto - una;
-        let at_send = timed.and_then(|_| flow.take_timed());
+        let send_state = timed.and_then(|_| flow.take_timed());
         let ack = Ack {
             acked_bytes: acked_pkts * mtu,
             acked_pkts,
@@ -136,7 +136,7 @@ impl Rc {
             inflight_bytes: inflight_pkts * mtu,
             ..Ack::default()
         };
-        flow.on_ack(now, ack, at_send, &[]);
+        flow.on_ack(now, ack, send_state, &[]);
     }
 
     /// Reports the loss of everything from `from` on.

@@ -59,7 +59,7 @@ pub(in crate::sr) enum BlockState {
 
 /// The action for a block whose deadline has expired.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::sr) enum Overdue {
+pub(in crate::sr) enum ExpiredBlock {
     /// All its source packets are here. Its missing parity, of these numbers, is taken for lost.
     Settle(Range<u64>),
     /// It cannot be recovered. A block NACK is among the reports.
@@ -235,11 +235,11 @@ impl Decoder {
     }
 
     /// The action for a block whose deadline has expired at `now`. Settling closes the block.
-    pub(in crate::sr) fn overdue(
+    pub(in crate::sr) fn pop_expired(
         &mut self,
         now: Time,
         memory: &mut BlockMemory,
-    ) -> Option<Overdue> {
+    ) -> Option<ExpiredBlock> {
         let slot = self.open.pop_due(now)?;
         let b = &mut self.open[slot];
         if b.has_all_data() {
@@ -247,14 +247,14 @@ impl Decoder {
             let missing = ones(b.block.pkts()) & !b.arrived;
             self.push_report(slot, BlockReportKind::Settled, missing);
             self.close(slot, memory);
-            return Some(Overdue::Settle(parity));
+            return Some(ExpiredBlock::Settle(parity));
         }
         b.nacks += 1;
         let wait = self.timing.reordering_allowance() * (1 << b.nacks);
         b.deadline = (b.nacks < NACKS_MAX).then_some(now + wait);
         self.open.arm(slot);
         self.nack(slot);
-        Some(Overdue::Nack)
+        Some(ExpiredBlock::Nack)
     }
 
     /// The block reports of the next ACK.

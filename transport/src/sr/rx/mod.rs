@@ -16,7 +16,7 @@ use crate::sr::crossing::AckDelay;
 use crate::sr::number::{first_number, wrap};
 use crate::timer::earlier;
 use ack::AckState;
-use decoder::{Decoder, Overdue};
+use decoder::{Decoder, ExpiredBlock};
 use received::Received;
 use responder::Responder;
 use spanwire_base::{Time, u64_from, usize_from};
@@ -141,14 +141,14 @@ impl Rx {
     /// Handles the timers that are due at `now`: block deadlines and delayed ACKs.
     pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
         if self.decoder.next_deadline().is_some_and(|at| at <= now) {
-            self.blocks_overdue(now, sh);
+            self.on_block_deadline(now, sh);
         }
         self.ack.handle_timeout(now);
     }
 
-    fn blocks_overdue(&mut self, now: Time, sh: &mut Shared<'_>) {
-        while let Some(overdue) = self.decoder.overdue(now, sh.block_memory) {
-            if let Overdue::Settle(numbers) = overdue {
+    fn on_block_deadline(&mut self, now: Time, sh: &mut Shared<'_>) {
+        while let Some(expired) = self.decoder.pop_expired(now, sh.block_memory) {
+            if let ExpiredBlock::Settle(numbers) = expired {
                 self.received.settle(numbers);
             }
             self.ack.request_ack(AckReason::Block);

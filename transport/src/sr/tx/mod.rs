@@ -3,6 +3,7 @@
 
 mod balance;
 mod bits;
+mod block_position;
 mod credit;
 mod encoder;
 mod invariants;
@@ -10,7 +11,6 @@ mod lost;
 mod margin;
 pub(crate) mod on_ack;
 mod paths;
-mod place;
 pub(crate) mod plan;
 mod reorder;
 pub(crate) mod requester;

@@ -32,9 +32,10 @@ impl Tx {
         let marks = self.marks(ack);
         let (next, newest) = (ack.next, ack.newest);
         let loss_delay = self.sent.loss_delay(&self.rtt).filter(|_| !blocks.is_empty());
-        let overdue = loss_delay.map_or(Time::ZERO, |loss_delay| now - loss_delay);
+        let lost_send_time = loss_delay.map_or(Time::ZERO, |loss_delay| now - loss_delay);
         let latest_ackable = now - self.rtt.min_rtt();
-        let info = AckInfo { next, words, newest, echo, blocks, overdue, latest_ackable, marks };
+        let info =
+            AckInfo { next, words, newest, echo, blocks, lost_send_time, latest_ackable, marks };
         let before = *self.sent.counters();
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&info).map_err(|_| DropReason::ResponseBeyondSent)?;
@@ -183,7 +184,7 @@ impl Tx {
         };
         // Telemetry that was not requested has not been agreed on.
         let int = if self.int_hops > 0 { ack.int } else { &[] };
-        flow.on_ack(now, sample, acked.at_send, int);
+        flow.on_ack(now, sample, acked.send_state, int);
     }
 
     /// All lost packets lack receive credit, so the timers must not run: the peer is not

@@ -1,6 +1,6 @@
 //! The contents of a packet: enough to write it again.
 
-use super::place::BlockPosition;
+use super::block_position::BlockPosition;
 use spanwire_wire::{SrDataRepr, SrKind};
 
 /// The contents of a packet.

@@ -1,8 +1,8 @@
 //! The choice of the next packet, and whether it may be sent: windows, the peer's limits,
 //! alternation of requests and responses.
 
+use super::block_position::BlockPosition;
 use super::encoder::NextInBlock;
-use super::place::BlockPosition;
 use super::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::requester::{Allowance, Next};
 use super::{Probe, Tx};
@@ -141,8 +141,8 @@ impl Tx {
             let is_retransmission = planned.kind != TransmissionKind::First;
             let inflight_bytes = self.sent.in_flight_bytes();
             let sent = Sent { bytes, inflight_bytes, is_retransmission };
-            let at_send = flow.on_sent(now, sent, frame_bytes);
-            self.sent.set_at_send(planned.number, at_send);
+            let send_state = flow.on_sent(now, sent, frame_bytes);
+            self.sent.set_send_state(planned.number, send_state);
         }
     }
 

@@ -47,7 +47,7 @@ impl<T: Copy> Sent<T> {
             }
         }
         for report in info.blocks.iter().filter(|report| report.kind == BlockReportKind::Nack) {
-            let until = (info.echo, newest).max((info.overdue, u64::MAX));
+            let until = (info.echo, newest).max((info.lost_send_time, u64::MAX));
             acked.nacked.add(self.on_block_nack(report, until));
         }
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
@@ -71,7 +71,7 @@ impl<T: Copy> Sent<T> {
             return;
         };
         acked.was_lost = entry.was_lost;
-        acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
+        acked.send_state = (entry.sent_at == echo).then_some(entry.send_state);
         if entry.was_lost && echo < entry.sent_at {
             // A premature block NACK must not widen `reo_wnd`.
             if entry.lost_by_time {

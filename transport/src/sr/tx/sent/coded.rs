@@ -5,7 +5,7 @@ use super::Sent;
 use super::ack_info::{NewlyLost, PacketOutcome, PathEvent};
 use super::entry::{Recovered, State};
 use crate::sr::number::unwrap;
-use crate::sr::tx::place::BlockPosition;
+use crate::sr::tx::block_position::BlockPosition;
 use spanwire_base::{Time, u64_from};
 use spanwire_wire::BlockReport;
 
@@ -226,7 +226,7 @@ mod tests {
             newest,
             echo: at(newest.into()),
             blocks,
-            overdue: Time::ZERO,
+            lost_send_time: Time::ZERO,
             latest_ackable: Time::MAX,
             marks: 0,
         }
@@ -322,9 +322,9 @@ mod tests {
         assert_eq!(retransmit_all(&mut s), [1, 2, 3], "retransmitted at 999 us");
         let words = [word(&[0, 4, 5])];
         let info = info(&words, 5, &nack);
-        s.on_ack(&AckInfo { overdue: at(998), ..info }).unwrap();
+        s.on_ack(&AckInfo { lost_send_time: at(998), ..info }).unwrap();
         assert_eq!(retransmit_all(&mut s), []);
-        s.on_ack(&AckInfo { overdue: at(999), ..info }).unwrap();
+        s.on_ack(&AckInfo { lost_send_time: at(999), ..info }).unwrap();
         assert_eq!(retransmit_all(&mut s), [1, 2, 3], "all missing source packets are lost again");
     }
 

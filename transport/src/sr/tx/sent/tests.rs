@@ -32,8 +32,8 @@ fn word(numbers: &[u64]) -> SackWord {
 }
 
 fn info<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> AckInfo<'a> {
-    let (echo, overdue, latest_ackable) = (at(echo), Time::ZERO, Time::MAX);
-    AckInfo { next, words, newest, echo, blocks: &[], overdue, latest_ackable, marks: 0 }
+    let (echo, lost_send_time, latest_ackable) = (at(echo), Time::ZERO, Time::MAX);
+    AckInfo { next, words, newest, echo, blocks: &[], lost_send_time, latest_ackable, marks: 0 }
 }
 
 fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
@@ -311,14 +311,14 @@ proptest! {
                     let words = received.words();
                     let (next, newest) = (wrap(received.next()), wrap(newest));
                     let (words, blocks, marks) = (words.as_slice(), &[][..], 0);
-                    let (overdue, latest_ackable) = (Time::ZERO, Time::MAX);
+                    let (lost_send_time, latest_ackable) = (Time::ZERO, Time::MAX);
                     let info = AckInfo {
                         next,
                         words,
                         newest,
                         echo,
                         blocks,
-                        overdue,
+                        lost_send_time,
                         latest_ackable,
                         marks,
                     };
