@@ -75,7 +75,7 @@ impl ClientReport {
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
         let failure = report.progress.failure.map(|failure| match failure {
-            Failure::NothingHeard => format!("{failure} (here: {})", args.common.queue_text()),
+            Failure::NoResponse => format!("{failure} (here: {})", args.common.queue_text()),
             _ => failure.to_string(),
         });
         let error = failure.or_else(|| {
@@ -159,7 +159,7 @@ fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
     let differs = report.sha256.as_ref().is_some_and(|(ours, theirs)| ours != theirs);
     match report.progress.failure {
         _ if differs || !report.atomics_agree() => Exit::TransferWrong,
-        Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NothingHeard) => {
+        Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NoResponse) => {
             Exit::PeerUnreachable
         }
         _ if !report.is_ok() => Exit::Failure,

@@ -142,7 +142,7 @@ impl JobRunner {
             is_done
         })?;
         if self.packets_received() == heard {
-            app.note_nothing_heard();
+            app.note_no_response();
         }
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
