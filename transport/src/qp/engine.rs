@@ -7,7 +7,7 @@ use crate::blocks::BlockMemory;
 use crate::coding::ErasureCoding;
 use crate::config::Config;
 use crate::rc::Rc;
-use crate::schedule::Room;
+use crate::schedule::WindowSpace;
 use crate::sr::Sr;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
@@ -61,14 +61,14 @@ impl Engine {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
         match self {
             Self::Unconnected => Transmit::Idle,
-            Self::Rc(rc) => rc.poll_transmit(qp, now, room, frame, sh),
-            Self::Sr(sr) => sr.poll_transmit(qp, now, room, frame, sh),
+            Self::Rc(rc) => rc.poll_transmit(qp, now, space, frame, sh),
+            Self::Sr(sr) => sr.poll_transmit(qp, now, space, frame, sh),
         }
     }
 

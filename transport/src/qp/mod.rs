@@ -30,7 +30,7 @@ use crate::blocks::BlockMemory;
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use crate::mr::PdId;
-use crate::schedule::{InFlight, Room};
+use crate::schedule::{InFlight, WindowSpace};
 use crate::srq::SrqTable;
 use common::{Common, Shared, Transmit};
 use engine::Engine;
@@ -80,11 +80,11 @@ impl QueuePair {
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        let sent = self.engine.poll_transmit(&mut self.common, now, room, frame, sh);
+        let sent = self.engine.poll_transmit(&mut self.common, now, space, frame, sh);
         self.check_invariants();
         sent
     }

@@ -26,7 +26,7 @@ use crate::attr::{QpAttr, QpCaps};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::complete::CqOverrun;
 use crate::qp::flow::FlowLimit;
-use crate::schedule::Room;
+use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use ack::Acks;
 use cnp::Cnps;
@@ -147,7 +147,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -156,7 +156,7 @@ impl Rc {
         while !self.responder.resources.is_idle() {
             if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
                 self.responses_in_a_row = 0;
-                let sent = self.send_request(qp, now, room, frame, sh);
+                let sent = self.send_request(qp, now, space, frame, sh);
                 if matches!(sent, Transmit::Sent(_)) {
                     return sent;
                 }
@@ -166,7 +166,7 @@ impl Rc {
                 return sent;
             }
         }
-        self.send_request(qp, now, room, frame, sh)
+        self.send_request(qp, now, space, frame, sh)
     }
 
     /// Writes the next packet of a request, if the windows and the pacer allow it.
@@ -175,7 +175,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -185,7 +185,7 @@ impl Rc {
         if self.loss.is_rnr_waiting() {
             return self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle);
         }
-        match self.requester.next(&self.allowance(qp, room, sh.config)) {
+        match self.requester.next(&self.allowance(qp, space, sh.config)) {
             Next::Segment(segment) => match qp.paced_until(now) {
                 Some(at) => Transmit::Paced(at),
                 None => self.send_segment(qp, now, &segment, frame, sh),

@@ -12,7 +12,7 @@ use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
 use crate::qp::state::QpState;
 use crate::qp::write::{ICRC_BYTES, NotWritten};
-use crate::schedule::Room;
+use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
@@ -28,7 +28,7 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -40,7 +40,7 @@ impl Sr {
                 begins_requests: qp.state == QpState::Rts,
                 window_pkts,
                 ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
-                room_pkts: room.pkts,
+                space_pkts: space.pkts,
             };
             let failed = qp.state == QpState::Err && self.rx.is_peer_valid();
             let nak_pending = self.rx.ack.is_due() && !self.is_ack_due(qp.state);

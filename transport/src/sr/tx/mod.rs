@@ -147,14 +147,14 @@ impl Tx {
     /// packet: `full_bytes` less the room for telemetry, and for a block's header if data are
     /// coded.
     pub(crate) fn request_int(&mut self, hops: u8, full_bytes: u32) -> u32 {
-        let room = match hops {
+        let overhead = match hops {
             0 => 0,
             n => u32_from(INT_HEADER_LEN + usize::from(n) * INT_HOP_LEN),
         };
-        let room = room + if self.encoder.is_some() { BLOCK_BYTES } else { 0 };
+        let overhead = overhead + if self.encoder.is_some() { BLOCK_BYTES } else { 0 };
         self.int_hops = hops;
         let least = full_bytes.min(*SEGMENT_BYTES.start());
-        self.segment_bytes = full_bytes.saturating_sub(room).max(least);
+        self.segment_bytes = full_bytes.saturating_sub(overhead).max(least);
         self.segment_bytes
     }
 

@@ -22,7 +22,7 @@ pub(in crate::sr) struct Limits {
     /// New packets request an ACK at least this often.
     pub(in crate::sr) ack_interval_pkts: u32,
     /// Packets that the endpoint's window allows.
-    pub(in crate::sr) room_pkts: u32,
+    pub(in crate::sr) space_pkts: u32,
 }
 
 /// The result of choosing a packet.
@@ -82,7 +82,7 @@ impl Tx {
                 FlowLimit::Receiver
             }
             None => FlowLimit::Application,
-            Some(_) if limits.room_pkts == 0 => FlowLimit::Endpoint,
+            Some(_) if limits.space_pkts == 0 => FlowLimit::Endpoint,
             Some(planned) => match flow.and_then(|flow| flow.paced_until(now)) {
                 Some(at) => return self.wait_for_pacer(at),
                 None => return Choice::Send(planned),
