@@ -88,7 +88,7 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         };
         // A connection closed without a request is a port probe, not a client: `--one-off`
         // does not count it.
-        let was_client = client.has_spoken();
+        let was_client = client.has_sent();
         match end {
             Ok(()) => {}
             Err(e) if args.one_off && was_client || runner.port_is_gone() => return Err(e),

@@ -10,7 +10,7 @@ use crate::signals::Interrupt;
 use spanwire_host::dial::accept;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::perftest::{Exchange, PerftestError, Report, Test};
-use spanwire_host::runner::{JobRunner, PerftestOutcome, PerftestPeer, STOP_SEEN_WITHIN};
+use spanwire_host::runner::{JobRunner, PerftestOutcome, PerftestPeer, STOP_POLL_INTERVAL};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -28,7 +28,7 @@ pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exi
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
-            std::thread::sleep(STOP_SEEN_WITHIN / 5);
+            std::thread::sleep(STOP_POLL_INTERVAL / 5);
             continue;
         };
         let peer = from.ip().to_canonical();

@@ -324,11 +324,11 @@ fn cannot_write__parity_of_a_response_after_a_refusal_ends_the_responses() {
 fn parity__a_closed_peer_with_only_parity_unacknowledged_causes_no_failure() {
     let rts = |a: &mut QpAttr| (a.timeout, a.retry_cnt) = (Some(8), Some(1));
     let mut p = warm(&PairConfig { rts, ..coded() });
-    let mut heard = false;
+    let mut acked = false;
     p.filter = Box::new(move |side, packet| match (side, packet.bth.opcode) {
         (0, Opcode::SrParity) => Fate::Drop,
         (0, _) => Fate::Pass,
-        _ if std::mem::replace(&mut heard, true) => Fate::Drop,
+        _ if std::mem::replace(&mut acked, true) => Fate::Drop,
         _ => Fate::Pass,
     });
     p.post(0, 1, Op::Write, 0, 200);
