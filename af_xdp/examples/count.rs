@@ -22,15 +22,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let ifindex = af_xdp::interface_index(&ifname)?;
     let config = SteeringConfig { slots: queue + 1, ..SteeringConfig::new(ifindex) };
-    let (steering, refused) = Steering::attach(&config)?;
+    let (steering, rejected) = Steering::attach(&config)?;
     steering.set_addresses([address.parse()?])?;
-    for refusal in refused {
-        eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
+    for tried in rejected {
+        eprintln!("not {}: {}", tried.mode.as_str(), tried.error);
     }
     let (umem, mut free) = Umem::with_frames(256, 4096)?;
-    let (mut socket, refused) = Socket::bind(&umem, &SocketConfig::new(ifindex, queue))?;
-    for refusal in refused {
-        eprintln!("not {:?}: {}", refusal.mode, refusal.error);
+    let (mut socket, rejected) = Socket::bind(&umem, &SocketConfig::new(ifindex, queue))?;
+    for tried in rejected {
+        eprintln!("not {:?}: {}", tried.mode, tried.error);
     }
     fill(&mut socket, &mut free)?;
     steering.register(queue, &socket)?;

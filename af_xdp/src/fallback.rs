@@ -4,7 +4,7 @@ use crate::error::Error;
 
 /// A mode that was refused before another one succeeded.
 #[derive(Debug)]
-pub struct Refusal<M> {
+pub struct RejectedMode<M> {
     /// The mode that was tried.
     pub mode: M,
     /// The error that it failed with.
@@ -23,17 +23,17 @@ pub(crate) fn first_mode<T, M: Copy>(
     modes: &[M],
     is_about_the_mode: impl Fn(&Error) -> bool,
     mut attempt: impl FnMut(M) -> Result<T, Error>,
-) -> Result<(T, Vec<Refusal<M>>), Error> {
-    let mut refused = Vec::new();
+) -> Result<(T, Vec<RejectedMode<M>>), Error> {
+    let mut rejected = Vec::new();
     let (last, before) = modes.split_last().expect("validated: there is a mode");
     for mode in before.iter().copied() {
         match attempt(mode) {
-            Ok(done) => return Ok((done, refused)),
-            Err(error) if is_about_the_mode(&error) => refused.push(Refusal { mode, error }),
+            Ok(done) => return Ok((done, rejected)),
+            Err(error) if is_about_the_mode(&error) => rejected.push(RejectedMode { mode, error }),
             Err(error) => return Err(error),
         }
     }
-    attempt(*last).map(|done| (done, refused))
+    attempt(*last).map(|done| (done, rejected))
 }
 
 #[cfg(test)]
@@ -56,8 +56,8 @@ mod tests {
                 works.contains(&mode).then_some(mode).ok_or_else(|| Error::config("m", kind))
             },
         );
-        let modes = |refused: Vec<Refusal<u8>>| refused.iter().map(|r| r.mode).collect();
-        let result = result.map(|(mode, refused)| (mode, modes(refused)));
+        let modes = |rejected: Vec<RejectedMode<u8>>| rejected.iter().map(|r| r.mode).collect();
+        let result = result.map(|(mode, rejected)| (mode, modes(rejected)));
         (result.map_err(|error| error.to_string()), tried)
     }
 

@@ -34,10 +34,10 @@
 //! use af_xdp::{Socket, SocketConfig, Steering, SteeringConfig, Umem};
 //!
 //! let ifindex = af_xdp::interface_index("eth0")?;
-//! let (steering, refused) = Steering::attach(&SteeringConfig::new(ifindex))?;
+//! let (steering, rejected) = Steering::attach(&SteeringConfig::new(ifindex))?;
 //! steering.set_addresses(["192.0.2.1".parse()?])?;
-//! for refusal in refused {
-//!     eprintln!("not {}: {}", refusal.mode.as_str(), refusal.error);
+//! for tried in rejected {
+//!     eprintln!("not {}: {}", tried.mode.as_str(), tried.error);
 //! }
 //!
 //! let (umem, mut frames) = Umem::with_frames(256, 4096)?;
@@ -91,7 +91,7 @@ mod umem;
 
 pub use bpf::{AttachMode, Link, Program, Verdict};
 pub use error::{Error, Place, Step};
-pub use fallback::Refusal;
+pub use fallback::RejectedMode;
 pub use maps::{AddressMap, XskMap};
 pub use ring::{CompletionRing, FillRing, Received, RxRing, ToSend, TxRing};
 pub use socket::{CopyMode, Kick, Socket, SocketConfig, Statistics};

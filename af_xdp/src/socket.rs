@@ -6,7 +6,7 @@ mod rings;
 pub use config::{CopyMode, SocketConfig};
 
 use crate::error::{Error, Place, Step};
-use crate::fallback::{Refusal, first_mode};
+use crate::fallback::{RejectedMode, first_mode};
 use crate::ring::{CompletionRing, FillRing, RxRing, TxRing};
 use crate::sockopt;
 use crate::sys;
@@ -92,7 +92,7 @@ impl Socket {
     pub fn bind(
         umem: &Umem,
         config: &SocketConfig,
-    ) -> Result<(Self, Vec<Refusal<CopyMode>>), Error> {
+    ) -> Result<(Self, Vec<RejectedMode<CopyMode>>), Error> {
         config.check()?;
         first_mode(config.copy_modes, is_about_the_mode, |mode| Self::bind_as(umem, config, mode))
     }

@@ -2,7 +2,7 @@
 
 use crate::bpf::{AttachMode, Link, Program};
 use crate::error::Error;
-use crate::fallback::{Refusal, first_mode};
+use crate::fallback::{RejectedMode, first_mode};
 use crate::maps::{AddressMap, XskMap};
 use crate::socket::{BUSY_TIMEOUT, Socket, while_busy};
 use crate::steer::Traffic;
@@ -79,7 +79,7 @@ impl Steering {
     /// # Errors
     /// [`Error::Config`], or the error of the last mode. An error common to all modes is returned
     /// at once: no privilege, or another program attached for longer than `busy_timeout`.
-    pub fn attach(config: &SteeringConfig) -> Result<(Self, Vec<Refusal<AttachMode>>), Error> {
+    pub fn attach(config: &SteeringConfig) -> Result<(Self, Vec<RejectedMode<AttachMode>>), Error> {
         config.check()?;
         let map = XskMap::new(config.slots)?;
         let (program, addresses) = match config.traffic {
@@ -93,8 +93,8 @@ impl Steering {
             let attach = || program.attach(config.ifindex, mode);
             while_busy(config.busy_timeout, is_busy, attach).map(|link| (mode, link))
         };
-        let ((mode, link), refused) = first_mode(config.modes, is_about_the_mode, attach_in)?;
-        Ok((Self { map, addresses, mode, _link: link, _program: program }, refused))
+        let ((mode, link), rejected) = first_mode(config.modes, is_about_the_mode, attach_in)?;
+        Ok((Self { map, addresses, mode, _link: link, _program: program }, rejected))
     }
 
     /// Steers RoCEv2 to exactly these addresses from the next frame on. Returns how many exceed
@@ -163,7 +163,7 @@ const ADDRESSES_MAX: u32 = 1 << 16;
 mod tests {
     use super::*;
 
-    fn refusal(change: impl FnOnce(&mut SteeringConfig)) -> String {
+    fn error_of(change: impl FnOnce(&mut SteeringConfig)) -> String {
         let mut config = SteeringConfig::new(1);
         change(&mut config);
         config.check().expect_err("refused").to_string()
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn check__names_the_field_and_the_rule() {
         SteeringConfig::new(1).check().expect("defaults are valid");
-        assert!(refusal(|c| c.modes = &[]).starts_with("modes: "));
-        assert!(refusal(|c| c.addresses_max = 0).starts_with("addresses_max: 0 is not in 1..="));
-        assert!(refusal(|c| c.addresses_max = 1 << 17).starts_with("addresses_max: "));
+        assert!(error_of(|c| c.modes = &[]).starts_with("modes: "));
+        assert!(error_of(|c| c.addresses_max = 0).starts_with("addresses_max: 0 is not in 1..="));
+        assert!(error_of(|c| c.addresses_max = 1 << 17).starts_with("addresses_max: "));
     }
 }

@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    fn refusal(memory: Claim, chunk_size: u32) -> String {
+    fn error_of(memory: Claim, chunk_size: u32) -> String {
         Umem::new(memory, chunk_size).expect_err("refused").to_string()
     }
 
@@ -320,13 +320,13 @@ mod tests {
     #[test]
     fn new__rejects_what_the_kernel_would() {
         for chunk_size in [0, 1, 1024, 3000, 8192, u32::MAX] {
-            let text = refusal(Claim(0x10000, 1 << 20), chunk_size);
+            let text = error_of(Claim(0x10000, 1 << 20), chunk_size);
             assert!(text.starts_with("chunk_size: "), "{text}");
         }
-        assert!(refusal(Claim(0x10010, 1 << 20), 2048).contains("page"));
-        assert!(refusal(Claim(0x10000, 5000), 4096).contains("whole number"));
-        assert!(refusal(Claim(0x10000, 0), 4096).contains("whole number"));
-        assert!(refusal(Claim(0x10000, 4096 << 32), 4096).contains("2^32"));
+        assert!(error_of(Claim(0x10010, 1 << 20), 2048).contains("page"));
+        assert!(error_of(Claim(0x10000, 5000), 4096).contains("whole number"));
+        assert!(error_of(Claim(0x10000, 0), 4096).contains("whole number"));
+        assert!(error_of(Claim(0x10000, 4096 << 32), 4096).contains("2^32"));
         assert!(Umem::with_frames(0, 4096).is_err());
     }
 

@@ -31,7 +31,7 @@ pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
 /// # Errors
 /// A port cannot be opened, the exchange fails, or a request fails.
 pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Error> {
-    let (report, retransmitted, stolen) = exchange(hosts, cores, job, station)?;
+    let (report, retransmitted, stolen) = exchange(hosts, cores, job, runner)?;
     Ok(Sample { reading: reading(&report, retransmitted), stolen })
 }
 
@@ -48,20 +48,20 @@ pub(crate) fn exchange(
         affinity::pin(cores[1])?;
         // Sockets belong to the namespace they are created in; the thread stays in it.
         let _entered = hosts.b.ns.enter()?;
-        let mut station = station(&hosts.b)?;
+        let mut runner = runner(&hosts.b)?;
         let watch = StealWatch::start()?;
-        station.serve(server_oob, || false, |_| {})?;
+        runner.serve(server_oob, || false, |_| {})?;
         watch.end()
     };
     let run = move || -> Result<(JobReport, u64, Stolen), Error> {
         affinity::pin(cores[0])?;
         let _entered = hosts.a.ns.enter()?;
-        let mut station = client(&hosts.a)?;
-        station.handshake(&mut client_oob)?;
+        let mut runner = client(&hosts.a)?;
+        runner.handshake(&mut client_oob)?;
         let watch = StealWatch::start()?;
-        let report = station.run(&mut client_oob, job, |_| false)?;
+        let report = runner.run(&mut client_oob, job, |_| false)?;
         let stolen = watch.end()?;
-        Ok((report, retransmitted(&station), stolen))
+        Ok((report, retransmitted(&runner), stolen))
     };
     let (client_result, server_result) = both_sides(run, serve);
     // The server's own error explains more than the client's "the peer went away".
@@ -78,16 +78,16 @@ pub(crate) fn attachment(host: &Host) -> Result<Attachment, Error> {
     Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())
 }
 
-fn station(host: &Host) -> Result<JobRunner, Error> {
-    station_on(attachment(host)?, host)
+fn runner(host: &Host) -> Result<JobRunner, Error> {
+    runner_on(attachment(host)?, host)
 }
 
-/// A station on `host` that spins, in RC mode.
-pub(crate) fn station_on(attachment: Attachment, host: &Host) -> Result<JobRunner, Error> {
-    let mut station = JobRunner::new(attachment, host.v4.into(), Polling::Busy)?;
+/// A runner on `host` that busy-polls, in RC mode.
+pub(crate) fn runner_on(attachment: Attachment, host: &Host) -> Result<JobRunner, Error> {
+    let mut runner = JobRunner::new(attachment, host.v4.into(), Polling::Busy)?;
     // RC, for comparison with raw packets of the same payload.
-    station.set_mode(ModeChoice::Rc, None);
-    Ok(station)
+    runner.set_mode(ModeChoice::Rc, None);
+    Ok(runner)
 }
 
 /// Packets are the goodput over the path MTU: retransmissions, and packets of messages that did not
@@ -108,8 +108,8 @@ fn reading(report: &JobReport, retransmitted: u64) -> Reading {
     })
 }
 
-fn retransmitted(station: &JobRunner) -> u64 {
-    let counters = station.counters();
+fn retransmitted(runner: &JobRunner) -> u64 {
+    let counters = runner.counters();
     let found = counters.iter().find(|(name, _)| name == RETRANSMITTED);
     found.map_or(0, |(_, n)| *n)
 }

@@ -118,9 +118,9 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
     let (_, _, stolen) = engine::exchange(hosts, plan.cores, job, move |host| {
         let mut attachment = engine::attachment(host)?;
         attachment.port = Box::new(Tap::new(attachment.port, attachment.clock, notes));
-        let mut station = engine::station_on(attachment, host)?;
-        station.set_sending(Sending { congestion: Some(congestion), ..Sending::default() });
-        Ok(station)
+        let mut runner = engine::runner_on(attachment, host)?;
+        runner.set_sending(Sending { congestion: Some(congestion), ..Sending::default() });
+        Ok(runner)
     })?;
     let gaps = Gaps::of(&log.take(), rate_of(mbit)).ok_or("too short for two packets each")?;
     Ok((gaps, stolen[0].0.max(stolen[1].0)))

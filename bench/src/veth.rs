@@ -228,7 +228,7 @@ fn settled_distance_ns(plan: &Plan) -> Result<f64, Error> {
         if distance_ns <= plan.limits.distance_ns || waited {
             return Ok(distance_ns);
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -331,7 +331,7 @@ const LATENCIES: [Subject; 6] = [
     Subject::TcpPing(Wait::Block),
 ];
 
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Bytes of a small message.
 pub const PING_BYTES: usize = 64;

@@ -168,16 +168,16 @@ fn run_hosts<G, H>(
         let server_thread = scope.spawn(move || -> Result<(), Error> {
             pin(1)?;
             let (attachment, ip, _entered) = server()?;
-            let mut station = JobRunner::new(attachment, ip, polling)?;
-            station.set_transfer_bytes_max(args.mib << 20);
-            station.serve(server_oob, || interrupt.is_set(), |_| {})
+            let mut runner = JobRunner::new(attachment, ip, polling)?;
+            runner.set_transfer_bytes_max(args.mib << 20);
+            runner.serve(server_oob, || interrupt.is_set(), |_| {})
         });
         let client_thread = scope.spawn(move || -> Result<DemoReport, Error> {
             pin(0)?;
             let (attachment, ip, _entered) = client()?;
-            let mut station = JobRunner::new(attachment, ip, polling)?;
-            station.handshake(&mut client_oob)?;
-            run_jobs(args, interrupt, &mut station, &mut client_oob)
+            let mut runner = JobRunner::new(attachment, ip, polling)?;
+            runner.handshake(&mut client_oob)?;
+            run_jobs(args, interrupt, &mut runner, &mut client_oob)
         });
         // A panic in a worker is a bug: propagate it.
         let client_result = client_thread.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
@@ -194,15 +194,15 @@ fn run_hosts<G, H>(
 fn run_jobs(
     args: &DemoArgs,
     interrupt: &Interrupt,
-    station: &mut JobRunner,
+    runner: &mut JobRunner,
     oob: &mut Oob,
 ) -> Result<DemoReport, Error> {
-    let (fabric, xdp_mode) = (station.attachment().fabric, station.attachment().xdp_mode);
-    let path_mtu = station.path_mtu(None);
+    let (fabric, xdp_mode) = (runner.attachment().fabric, runner.attachment().xdp_mode);
+    let path_mtu = runner.path_mtu(None);
     if !args.json {
         let mode = xdp_mode.map(|m| format!(" ({m})")).unwrap_or_default();
         let name = if fabric == Fabric::AfXdp { "AF_XDP" } else { "an in-process pipe" };
-        let packets = packets(station.agreed(), path_mtu);
+        let packets = packets(runner.agreed(), path_mtu);
         print_text(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
     }
     let mut live = LiveLine::new(!args.json);
@@ -210,7 +210,7 @@ fn run_jobs(
         let (timeout, retry_cnt) = (ACK_TIMEOUT, 7);
         let job = Job { kind, op, size, qps: 1, depth, path_mtu, timeout, retry_cnt };
         let mut shown = Time::ZERO;
-        station.run(oob, job, |watch| {
+        runner.run(oob, job, |watch| {
             let now = watch.now();
             if now.since(shown) >= PROGRESS_INTERVAL {
                 shown = now;
@@ -237,7 +237,7 @@ fn run_jobs(
     }
     live.clear();
     ok &= !interrupt.is_set();
-    let mode = station.agreed().unwrap_or(Agreed::Rc).mode().name();
+    let mode = runner.agreed().unwrap_or(Agreed::Rc).mode().name();
     Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, transfer, perf })
 }
 

@@ -108,7 +108,7 @@ impl Exit {
         } else if let Some(why) = error.downcast_ref::<SetupError>() {
             match why {
                 SetupError::Io(_, e) => is_unreachable(e),
-                SetupError::Silent(_) | SetupError::Closed | SetupError::NoWay(_) => true,
+                SetupError::Silent(_) | SetupError::Closed | SetupError::Unreachable(_) => true,
                 _ => false,
             }
         } else if let Some(NotBegun { end, .. }) = error.downcast_ref::<NotBegun>() {

@@ -10,7 +10,7 @@ use crate::switch::{PORT_FRAME_ROOM, SwitchFile};
 use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_io::net::NetErrorKind;
-use spanwire_lab::{LabError, LabStatus, Made, Spec, SwitchPort, SwitchSpec, down, exec};
+use spanwire_lab::{LabError, LabStatus, Spec, SwitchPort, SwitchSpec, UpReport, down, exec};
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -25,8 +25,8 @@ use std::path::Path;
 pub fn run(args: &LabArgs) -> Result<Exit, Error> {
     match &args.command {
         LabCommand::Up(args) => {
-            let made = up(args).map_err(failed)?;
-            print(args.lab.json, &made, text::up)?;
+            let report = up(args).map_err(failed)?;
+            print(args.lab.json, &report, text::up)?;
             Ok(Exit::Success)
         }
         LabCommand::Down(args) => {
@@ -44,7 +44,7 @@ pub fn run(args: &LabArgs) -> Result<Exit, Error> {
 }
 
 /// Creates the lab that the arguments describe.
-fn up(args: &UpArgs) -> Result<Made, LabError> {
+fn up(args: &UpArgs) -> Result<UpReport, LabError> {
     let UpArgs { mtu, prefix, prefix6, queues, queue_limit, .. } = *args;
     let name = args.lab.name.clone();
     let spec = Spec { name, mtu, prefix, prefix6, queues, queue_limit };

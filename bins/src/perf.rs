@@ -55,45 +55,45 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
     common.check()?;
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let mut station = common.station(unknown)?;
-    station.set_transfer_bytes_max(args.max_transfer);
-    station.set_mode(args.test.mode, None);
+    let mut runner = common.runner(unknown)?;
+    runner.set_transfer_bytes_max(args.max_transfer);
+    runner.set_mode(args.test.mode, None);
     let port = args.test.port();
     if args.test.any_address {
-        station.take_any_address();
+        runner.take_any_address();
     }
-    let mut room = Acceptor::new(listen_on(common, port)?, args.test.address);
+    let mut acceptor = Acceptor::new(listen_on(common, port)?, args.test.address);
     if !common.json {
-        let mode = station.attachment().xdp_mode.unwrap_or("-");
+        let mode = runner.attachment().xdp_mode.unwrap_or("-");
         print_text(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
     }
     while !interrupt.is_set() {
-        let (guest, end) = match room.next(&mut station)? {
+        let (client, end) = match acceptor.next(&mut runner)? {
             None => continue,
-            Some(Event::Closed(guest, end)) => (guest, end),
-            Some(Event::Request(mut guest, request)) => {
-                match station.serve_request(&mut guest, &request, &|| interrupt.is_set()) {
+            Some(Event::Closed(client, end)) => (client, end),
+            Some(Event::Request(mut client, request)) => {
+                match runner.serve_request(&mut client, &request, &|| interrupt.is_set()) {
                     Ok(served) => {
-                        print_served(common, guest.address(), &served);
+                        print_served(common, client.address(), &served);
                         if served.complete {
-                            room.put_back(guest);
+                            acceptor.put_back(client);
                             continue;
                         }
-                        (guest, Ok(()))
+                        (client, Ok(()))
                     }
                     Err(why) if interrupt.is_set() => return Err(why),
-                    Err(why) => (guest, Err(why)),
+                    Err(why) => (client, Err(why)),
                 }
             }
         };
         // A connection closed without a request is a port probe, not a client: `--one-off`
         // does not count it.
-        let was_client = guest.has_spoken();
+        let was_client = client.has_sent();
         match end {
             Ok(()) => {}
-            Err(e) if args.one_off && was_client || station.port_is_gone() => return Err(e),
+            Err(e) if args.one_off && was_client || runner.port_is_gone() => return Err(e),
             // An error of one client must not end the server.
-            Err(e) => eprintln!("client {}: {e}", shown(guest.address())),
+            Err(e) => eprintln!("client {}: {e}", shown(client.address())),
         }
         if args.one_off && was_client {
             break;
@@ -113,26 +113,26 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     common.check()?;
     let stream = args.reach_server("is `spanwire perf server` running there?")?;
     let us = stream.local_addr()?.ip().to_canonical();
-    let mut station = common.station(args.test.address.unwrap_or(us))?;
-    station.set_mode(args.test.mode, args.test.mtu);
+    let mut runner = common.runner(args.test.address.unwrap_or(us))?;
+    runner.set_mode(args.test.mode, args.test.mtu);
     if args.test.any_address {
-        station.take_any_address();
+        runner.take_any_address();
     }
     let mut oob = Oob::tcp(stream)?;
-    station.handshake(&mut oob)?;
-    let job = args.job(&station).map_err(usage)?;
+    runner.handshake(&mut oob)?;
+    let job = args.job(&runner).map_err(usage)?;
     if !common.json {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));
-        let (qps, packets) = (job.qps, packets(station.agreed(), job.path_mtu));
-        let mode = station.attachment().xdp_mode.unwrap_or("-");
+        let (qps, packets) = (job.qps, packets(runner.agreed(), job.path_mtu));
+        let mode = runner.attachment().xdp_mode.unwrap_or("-");
         print_text(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
-    let report = station.run(&mut oob, job, |watch| {
+    let report = runner.run(&mut oob, job, |watch| {
         meter.sample(watch.now(), watch.app().progress(), || Some(watch.flows()));
         interrupt.is_set()
     })?;
-    let report = ClientReport::of(args, &report, &station, meter);
+    let report = ClientReport::of(args, &report, &runner, meter);
     if let Some(path) = &args.plot {
         let json = serde_json::to_string(&report)?;
         let run = rates::Run::parse(&args.server.to_string(), &json);

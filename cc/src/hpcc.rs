@@ -129,12 +129,12 @@ impl Controller for Hpcc {
         if let LossKind::Timeout(_) = loss.kind {
             self.reference = (self.reference / 2.0).max(self.mtu);
             self.cwnd = self.reference;
-            self.telemetry.forget();
+            self.telemetry.clear();
         }
     }
 
     fn on_path_change(&mut self, _now: Time) {
-        self.telemetry.forget();
+        self.telemetry.clear();
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         let quarter = Dur::from_ns(3250);
         // 3.25 us at 12 bytes a nanosecond, and a queue that brings the utilisation to 1.2.
         let queue = 39_000;
-        cc.telemetry.forget();
+        cc.telemetry.clear();
         cc.on_ack(at(1), &ack(&[hop(at(0), 0, queue)], at(0)));
         cc.on_ack(at(30), &ack(&[hop(at(0) + quarter, 39_000, queue)], at(0)));
         assert!(close(cc.u, 1.0125), "{}", cc.u);

@@ -168,13 +168,13 @@ impl Controller for PowerTcp {
         if let LossKind::Timeout(_) = loss.kind {
             self.cwnd = (self.cwnd / 2.0).max(self.mtu);
             (self.old, self.cwnd_at_round_start, self.power) = (self.cwnd, self.cwnd, None);
-            self.telemetry.forget();
+            self.telemetry.clear();
             self.last = None;
         }
     }
 
     fn on_path_change(&mut self, _now: Time) {
-        self.telemetry.forget();
+        self.telemetry.clear();
         self.last = None;
     }
 }

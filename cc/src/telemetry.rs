@@ -67,7 +67,7 @@ impl Telemetry {
     }
 
     /// Discards all records.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::message::{Message, PROTOCOL};
-use crate::session::{End, LOOK_EVERY, Session};
+use crate::session::{End, POLL_INTERVAL, Session};
 use spanwire_host::fabric::Error;
 use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
@@ -114,7 +114,7 @@ impl<'a> SendHalf<'a> {
     fn send_bytes(&self, bytes: &[u8]) -> Result<(), End> {
         loop {
             let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-            match sender.send_timeout(bytes, LOOK_EVERY) {
+            match sender.send_timeout(bytes, POLL_INTERVAL) {
                 Ok(()) => return Ok(()),
                 Err(StreamError::TimedOut(_)) if !self.session.is_over() => {}
                 Err(e) => return Err(e.into()),
@@ -172,7 +172,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Waits for the next control message, at most for `patience`. Calls `watch` meanwhile, which
+    /// Waits for the next control message, at most for `timeout`. Calls `watch` meanwhile, which
     /// may end the session.
     ///
     /// # Errors
@@ -181,11 +181,11 @@ impl ReceiveHalf {
         &mut self,
         session: &Session,
         watch: &mut dyn FnMut(&Session),
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Message, Error> {
         let start = Instant::now();
-        while start.elapsed() < patience {
-            if let Some(message) = self.recv(LOOK_EVERY).map_err(NotBegun::from)? {
+        while start.elapsed() < timeout {
+            if let Some(message) = self.recv(POLL_INTERVAL).map_err(NotBegun::from)? {
                 return Ok(message);
             }
             watch(session);
@@ -193,8 +193,8 @@ impl ReceiveHalf {
                 return Err(NotBegun::from(end).into());
             }
         }
-        let why = format!("the other end said nothing for {patience:?}");
-        Err(NotBegun::new(End::Stalled(patience), why).into())
+        let why = format!("the other end said nothing for {timeout:?}");
+        Err(NotBegun::new(End::Stalled(timeout), why).into())
     }
 
     /// Receives messages and queues them by type, until `session` has ended.
@@ -204,7 +204,7 @@ impl ReceiveHalf {
     pub fn demultiplex(&mut self, queues: &Queues, session: &Session) -> Result<(), End> {
         let mut finish_received = false;
         while !session.is_over() {
-            match self.receiver.recv_into_timeout(&mut self.buffer, LOOK_EVERY) {
+            match self.receiver.recv_into_timeout(&mut self.buffer, POLL_INTERVAL) {
                 Ok(true) => {}
                 // A close after `finish` is valid. The writer knows whether all files are in place.
                 Ok(false) if finish_received => return Ok(()),
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn end__sends_the_reason_without_details_of_this_host() {
-        for (end, told) in [
+        for (end, reason) in [
             (End::Interrupted, "interrupted by its user"),
             (End::Protocol("you lie".into()), "you lie"),
             (End::Failed("/secret is full".into()), "something failed there"),
@@ -342,8 +342,8 @@ mod tests {
             session.end(end);
             let (sender, _receiver) = a.split();
             SendHalf::new(sender, &session).end();
-            let heard = receive_half.recv(FINAL_MESSAGE_TIMEOUT);
-            assert_eq!(heard, Err(End::PeerAborted(told.to_owned())));
+            let received = receive_half.recv(FINAL_MESSAGE_TIMEOUT);
+            assert_eq!(received, Err(End::PeerAborted(reason.to_owned())));
         }
     }
 }

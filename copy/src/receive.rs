@@ -10,7 +10,7 @@ use crate::message::{
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::send::run_part;
-use crate::session::{End, LOOK_EVERY, Session};
+use crate::session::{End, POLL_INTERVAL, Session};
 use crate::sink::{FileWork, Sink, Work};
 use spanwire_host::fabric::Error;
 use spanwire_host::text::bytes;
@@ -82,7 +82,7 @@ pub fn receive(
             if session.stalled_for() >= stall_timeout {
                 session.end(End::Stalled(stall_timeout));
             }
-            thread::park_timeout(LOOK_EVERY / 2);
+            thread::park_timeout(POLL_INTERVAL / 2);
         }
         send_half.end();
     });
@@ -165,7 +165,7 @@ impl EntryReceiver<'_> {
     /// Runs until the sender has sent all entries, or the copy has ended.
     fn run(mut self) -> Result<(), End> {
         while !self.answers.session.is_over() {
-            match self.messages.recv_timeout(LOOK_EVERY) {
+            match self.messages.recv_timeout(POLL_INTERVAL) {
                 Ok(Message::Entry(entry)) => self.on_entry(entry)?,
                 Ok(Message::Hash { index, sha256 }) => self.on_hash(index, sha256)?,
                 Ok(Message::GiveUp { index, reason }) => self.on_give_up(index, &reason)?,

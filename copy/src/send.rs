@@ -3,8 +3,8 @@
 use crate::connection::{CHUNK_BYTES, RECEIVER_REPLY_TIMEOUT, ReceiveHalf, SendHalf, unexpected};
 use crate::message::{Accept, Entry, EntryKind, Message, Name, Request};
 use crate::row::FileRow;
-use crate::session::{End, LOOK_EVERY, Session};
-use crate::source::{FileReader, Job, Notes, Wish};
+use crate::session::{End, POLL_INTERVAL, Session};
+use crate::source::{DataRequest, FileReader, Job, Notes};
 use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;
@@ -64,7 +64,7 @@ pub fn send(
         scope.spawn(|| run_part(session, || entry_sender.run()));
         while !session.is_over() {
             watch(session);
-            thread::park_timeout(LOOK_EVERY / 2);
+            thread::park_timeout(POLL_INTERVAL / 2);
         }
         // Before the other threads drop the connection.
         send_half.end();
@@ -124,7 +124,7 @@ impl EntrySender<'_> {
     fn run(mut self) -> Result<(), End> {
         while !self.session.is_over() {
             self.send_entries()?;
-            if let Some(message) = self.receive_half.recv(LOOK_EVERY)? {
+            if let Some(message) = self.receive_half.recv(POLL_INTERVAL)? {
                 self.on_message(message)?;
             }
         }
@@ -176,8 +176,8 @@ impl EntrySender<'_> {
 
     fn on_message(&mut self, message: Message) -> Result<(), End> {
         match message {
-            Message::Want { index, offset } => self.start(index, Wish::From { offset }),
-            Message::Have { index, bytes } => self.start(index, Wish::Hash { bytes }),
+            Message::Want { index, offset } => self.start(index, DataRequest::From { offset }),
+            Message::Have { index, bytes } => self.start(index, DataRequest::Hash { bytes }),
             Message::Done { index, sha256 } => self.on_done(index, sha256),
             Message::Refused { index, reason } => self.on_refused(index, &reason),
             Message::Finished if self.finish_sent => Err(End::Complete),
@@ -185,21 +185,21 @@ impl EntrySender<'_> {
         }
     }
 
-    fn start(&mut self, index: u64, wish: Wish) -> Result<(), End> {
+    fn start(&mut self, index: u64, request: DataRequest) -> Result<(), End> {
         let open = self.open.get_mut(&index).ok_or_else(|| stray(index))?;
         let EntryKind::File { size, mtime, .. } = open.kind else {
             return Err(stray(index));
         };
-        let (bytes, source) = match wish {
+        let (bytes, source) = match request {
             // Cloned, because the reader opens the file twice, and much time may pass in between.
-            Wish::Hash { bytes } if !open.is_hashed => (bytes, open.source.clone()),
-            Wish::Hash { .. } => return Err(stray(index)),
-            Wish::From { offset } => (offset, open.source.take()),
+            DataRequest::Hash { bytes } if !open.is_hashed => (bytes, open.source.clone()),
+            DataRequest::Hash { .. } => return Err(stray(index)),
+            DataRequest::From { offset } => (offset, open.source.take()),
         };
         let source = source.filter(|_| bytes <= size).ok_or_else(|| stray(index))?;
         open.is_hashed = true;
         let shown = open.shown.clone();
-        let job = Job { index, shown, source, size, mtime, wish };
+        let job = Job { index, shown, source, size, mtime, request };
         // An error means that the reader has ended with the session.
         let _ = self.jobs.send(job);
         Ok(())

@@ -290,7 +290,7 @@ impl fmt::Display for End {
 const FAILURES_KEPT: u64 = 1000;
 
 /// Poll interval at which a blocked thread checks whether the copy has ended.
-pub const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use crate::existing::Named;
 use crate::message::{Message, Mtime, Sha256Hex, printable};
 use crate::partial::Partial;
 use crate::row::FileRow;
-use crate::session::{End, LOOK_EVERY, Session};
+use crate::session::{End, POLL_INTERVAL, Session};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -281,7 +281,7 @@ impl Sink<'_> {
 /// The copy has ended.
 pub(crate) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
     loop {
-        match from.recv_timeout(LOOK_EVERY) {
+        match from.recv_timeout(POLL_INTERVAL) {
             Ok(thing) => return Ok(thing),
             // The other thread has ended and is about to set the cause, which this one does not
             // know.

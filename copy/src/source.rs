@@ -28,12 +28,12 @@ pub struct Job {
     /// Modification time, as in its entry.
     pub mtime: Mtime,
     /// The receiver's request.
-    pub wish: Wish,
+    pub request: DataRequest,
 }
 
 /// The receiver's request for a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum DataRequest {
     /// The receiver has the first `bytes` and requests their hash.
     Hash {
         /// Bytes it has.
@@ -150,9 +150,9 @@ impl FileReader<'_> {
     }
 
     fn send_file(&self, job: &Job) -> Result<(), Stop> {
-        let offset = match job.wish {
-            Wish::Hash { bytes } => return self.send_hash(job, bytes),
-            Wish::From { offset } => offset,
+        let offset = match job.request {
+            DataRequest::Hash { bytes } => return self.send_hash(job, bytes),
+            DataRequest::From { offset } => offset,
         };
         let mut started = false;
         match self.send_from(job, offset, &mut started) {

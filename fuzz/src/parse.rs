@@ -2,10 +2,10 @@
 //! the frame, and an accepted packet can be emitted.
 
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, BlockReport, BlockRepr, BlockWord, DropReason, EthernetRepr, Headers,
-    INT_HOP_LEN, INT_MAX_HOPS, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode, Opcode,
-    Packet, Psn, Refusal, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, Template, UdpRepr,
-    seal,
+    AckReason, AtomicEthRepr, BlockReport, BlockReportKind, BlockRepr, DropReason, EthernetRepr,
+    Headers, INT_HOP_LEN, INT_MAX_HOPS, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode,
+    Opcode, Packet, Psn, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, Template,
+    UdpRepr, seal,
 };
 
 /// Parses `data` as a frame, and as the inner part of a frame with valid outer headers: the headers
@@ -136,14 +136,16 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     }
     for (words, is_refused, hops) in [(0, false, 0), (1, true, 1), (15, false, 16)] {
         let none = SrAckRepr::default();
-        let refusal = Refusal { psn: 1, code: NakCode::RemoteAccess };
-        let refusal = is_refused.then_some(refusal);
-        let reason = if is_refused { AckReason::Refused } else { AckReason::Gap };
-        let mut ack = SrAckRepr { refusal, reason, int: &RECORDS[..hops], ..none };
+        let nak = SrNak { psn: 1, code: NakCode::RemoteAccess };
+        let nak = is_refused.then_some(nak);
+        let reason = if is_refused { AckReason::Nak } else { AckReason::Gap };
+        let mut ack = SrAckRepr { nak, reason, int: &RECORDS[..hops], ..none };
         for i in 0..hops.min(4) {
             let first = u32::try_from(i).expect("a few");
-            let word = [BlockWord::Nack, BlockWord::Settled, BlockWord::Rebuilt][i % 3];
-            ack.blocks.push(BlockReport { first, word, data: 8, bits: 5 });
+            let kind =
+                [BlockReportKind::Nack, BlockReportKind::Settled, BlockReportKind::Recovered]
+                    [i % 3];
+            ack.blocks.push(BlockReport { first, kind, data: 8, bits: 5 });
         }
         ack.marks = is_refused.then_some(6);
         for i in 0..words {
@@ -165,13 +167,13 @@ fn sample(kind: SrKind) -> SrDataRepr {
     let reth = matches!(kind, SrKind::Write | SrKind::ReadRequest);
     let atomic = matches!(kind, SrKind::FetchAdd | SrKind::CmpSwap);
     let receives = matches!(kind, SrKind::Send | SrKind::Write);
-    let answers = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
+    let is_response = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
     SrDataRepr {
         reth: reth.then_some(RethRepr { va, rkey, dma_len: 8 }),
         atomic: atomic.then_some(AtomicEthRepr { va, rkey, swap_or_add: 1, compare: 2 }),
         imm: receives.then_some(3),
         receive: receives.then_some(4),
-        answers: answers.then_some(5),
+        response_to: is_response.then_some(5),
         original: (kind == SrKind::AtomicResponse).then_some(6),
         ..SrDataRepr::new(kind, 7, 8)
     }

@@ -67,9 +67,9 @@ pub enum Failure {
     /// A request completed with this status.
     Completion(WcStatus),
     /// As [`WcStatus::RetryExcErr`], if no packet of the peer was received during the job.
-    NothingHeard,
+    NoResponse,
     /// No message completed before the end of the run.
-    NothingDone,
+    NoCompletion,
     /// The user, or a watcher, ended the job.
     Interrupted,
     /// The peer broke the protocol of the job.
@@ -140,19 +140,19 @@ impl Initiator {
         // The rate is computed from completed messages, over the time until the last of them.
         self.result.finished = self.last_completion.or(Some(now));
         if self.result.messages == 0 {
-            self.result.failure.get_or_insert(Failure::NothingDone);
+            self.result.failure.get_or_insert(Failure::NoCompletion);
         }
     }
 
     /// Records that no packet of the peer was received: a timeout becomes
-    /// [`Failure::NothingHeard`].
-    pub fn note_nothing_heard(&mut self) {
+    /// [`Failure::NoResponse`].
+    pub fn note_no_response(&mut self) {
         let unheard = matches!(
             self.result.failure,
-            Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NothingDone)
+            Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NoCompletion)
         );
         if unheard {
-            self.result.failure = Some(Failure::NothingHeard);
+            self.result.failure = Some(Failure::NoResponse);
         }
     }
 
@@ -331,12 +331,12 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Completion(status) => write!(f, "{}{}", status.name(), advice(*status)),
-            Self::NothingHeard => f.write_str(
+            Self::NoResponse => f.write_str(
                 "RETRY_EXC_ERR: not one packet came back, so packets are lost on the way, or \
                  arrive on a queue that is not served; `spanwire doctor --dev NAME --queue N` \
                  at both ends shows the queues",
             ),
-            Self::NothingDone => f.write_str("no message completed before the time was up"),
+            Self::NoCompletion => f.write_str("no message completed before the time was up"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Protocol(what) => write!(f, "the peer broke the protocol: {what}"),
             Self::Internal(what) => write!(f, "internal: {what}"),
@@ -416,7 +416,7 @@ mod tests {
         app.end_overdue(start + Dur::from_ms(1500));
         let progress = app.progress();
         assert_eq!(progress.finished, Some(start + Dur::from_ms(1500)));
-        assert_eq!((progress.unfinished, progress.failure), (16, Some(Failure::NothingDone)));
+        assert_eq!((progress.unfinished, progress.failure), (16, Some(Failure::NoCompletion)));
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod sending;
 mod server;
 
 pub use crate::queue_pair::Sending;
-pub use acceptor::{Acceptor, Event, STOP_SEEN_WITHIN};
+pub use acceptor::{Acceptor, Event, STOP_POLL_INTERVAL};
 pub use bounds::job_bytes;
 use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};

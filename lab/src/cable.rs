@@ -1,8 +1,8 @@
 //! A lab of two hosts and a cable.
 
 use crate::error::LabError;
-use crate::made::{Made, MadeHost};
 use crate::namespace::NewNamespace;
+use crate::report::{LabHost, UpReport};
 use crate::{CABLE_HOSTS, DEVICE, Spec, mark, namespace};
 use spanwire_io::net::{Host, LabConfig, NetError, Netlink, TwoHosts, format_mac};
 
@@ -10,7 +10,7 @@ use spanwire_io::net::{Host, LabConfig, NetError, Netlink, TwoHosts, format_mac}
 ///
 /// # Errors
 /// As [`super::up`].
-pub(crate) fn up(spec: &Spec) -> Result<Made, LabError> {
+pub(crate) fn up(spec: &Spec) -> Result<UpReport, LabError> {
     let name = spec.name.as_str();
     let refused = |source: NetError| LabError::from_up(name, source);
     let config = LabConfig {
@@ -33,7 +33,7 @@ pub(crate) fn up(spec: &Spec) -> Result<Made, LabError> {
     a.keep();
     b.keep();
     let [host_a, host_b] = CABLE_HOSTS;
-    Ok(Made {
+    Ok(UpReport {
         name: name.to_owned(),
         mtu: spec.mtu,
         hosts: vec![up_host(host_a, name_a, &hosts.a), up_host(host_b, name_b, &hosts.b)],
@@ -41,8 +41,8 @@ pub(crate) fn up(spec: &Spec) -> Result<Made, LabError> {
     })
 }
 
-fn up_host(name: &str, namespace: String, host: &Host) -> MadeHost {
-    MadeHost {
+fn up_host(name: &str, namespace: String, host: &Host) -> LabHost {
+    LabHost {
         host: name.to_owned(),
         namespace,
         device: host.ifname.clone(),

@@ -9,15 +9,15 @@
 
 mod cable;
 mod error;
-mod made;
 mod namespace;
 mod process;
+mod report;
 mod star;
 mod state;
 mod status;
 
 pub use error::LabError;
-pub use made::{Down, Made, MadeHost, MadeSwitch};
+pub use report::{DownReport, LabHost, LabSwitch, UpReport};
 pub use star::{SwitchPort, SwitchSpec};
 pub use status::{HostStatus, LabStatus, LinkStatus, SwitchStatus};
 
@@ -56,7 +56,7 @@ pub type ReadSwitch<'a> = &'a dyn Fn() -> Result<SwitchSpec, String>;
 ///
 /// # Errors
 /// The lab exists, completely or in part; permission denied; invalid name, MTU, prefix or switch.
-pub fn up(spec: &Spec, switch: Option<ReadSwitch<'_>>) -> Result<Made, LabError> {
+pub fn up(spec: &Spec, switch: Option<ReadSwitch<'_>>) -> Result<UpReport, LabError> {
     let name = spec.name.as_str();
     check_name(name)?;
     if StateDir::of(name).exists() {
@@ -73,7 +73,7 @@ pub fn up(spec: &Spec, switch: Option<ReadSwitch<'_>>) -> Result<Made, LabError>
 /// # Errors
 /// A namespace of that name has a device that no lab created (nothing is removed); permission
 /// denied.
-pub fn down(name: &str) -> Result<Down, LabError> {
+pub fn down(name: &str) -> Result<DownReport, LabError> {
     check_name(name)?;
     let refused = |source| LabError::Net { doing: format!("remove the lab {name}"), source };
     let dir = StateDir::of(name);
@@ -92,7 +92,7 @@ pub fn down(name: &str) -> Result<Down, LabError> {
         }
     }
     let mut report =
-        Down { name: name.to_owned(), removed: Vec::new(), ended, processes: Vec::new() };
+        DownReport { name: name.to_owned(), removed: Vec::new(), ended, processes: Vec::new() };
     for part in found {
         if let Some(ns) = &part.ns {
             report.processes.extend(status::processes_in(ns)?);

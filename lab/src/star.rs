@@ -5,9 +5,9 @@
 //! runs.
 
 use crate::error::LabError;
-use crate::made::{Made, MadeHost, MadeSwitch};
 use crate::namespace::NewNamespace;
 use crate::process::Process;
+use crate::report::{LabHost, LabSwitch, UpReport};
 use crate::state::{State, StateDir};
 use crate::{DEVICE, ReadSwitch, SWITCH, Spec, mark, namespace};
 use spanwire_host::control::is_answering;
@@ -48,14 +48,14 @@ pub struct SwitchPort {
 ///
 /// # Errors
 /// As [`super::up`]; the switch's configuration is invalid, or the switch did not start.
-pub(crate) fn up(spec: &Spec, read: ReadSwitch<'_>) -> Result<Made, LabError> {
+pub(crate) fn up(spec: &Spec, read: ReadSwitch<'_>) -> Result<UpReport, LabError> {
     let name = spec.name.as_str();
     let switch = read().map_err(LabError::Switch)?;
     let plans = plan(spec, &switch)?;
     let dir = StateDir::of(name);
     dir.create(name)?;
     match make(spec, &dir, &switch, &plans) {
-        Ok(made) => Ok(made),
+        Ok(report) => Ok(report),
         Err(error) => {
             // The original error is reported, not this one.
             let _ = dir.remove();
@@ -125,7 +125,7 @@ fn make(
     dir: &StateDir,
     switch_spec: &SwitchSpec,
     plans: &[Plan],
-) -> Result<Made, LabError> {
+) -> Result<UpReport, LabError> {
     let name = spec.name.as_str();
     let refused = |source: NetError| LabError::from_up(name, source);
     let mut state = State {
@@ -156,11 +156,11 @@ fn make(
     namespaces.into_iter().for_each(|(new_ns, _)| new_ns.keep());
     let switch_name = switch.name().to_owned();
     switch.keep();
-    Ok(Made {
+    Ok(UpReport {
         name: name.to_owned(),
         mtu: spec.mtu,
         hosts,
-        switch: Some(MadeSwitch {
+        switch: Some(LabSwitch {
             namespace: switch_name,
             pid: process.pid,
             socket: dir.socket(),
@@ -200,9 +200,9 @@ impl Plan {
     }
 
     /// Waits for the carrier and returns the host's device and addresses.
-    fn await_carrier(&self, namespace: &str, ns: &NetNs) -> Result<MadeHost, NetError> {
+    fn await_carrier(&self, namespace: &str, ns: &NetNs) -> Result<LabHost, NetError> {
         let link = Netlink::open_in(ns)?.wait_running(DEVICE, CARRIER_TIMEOUT)?;
-        Ok(MadeHost {
+        Ok(LabHost {
             host: self.host.clone(),
             namespace: namespace.to_owned(),
             device: DEVICE.to_owned(),

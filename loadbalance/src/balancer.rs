@@ -23,12 +23,12 @@ pub struct Balancer {
 
 /// The path of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Picked {
+pub struct SelectedPath {
     /// The path.
     pub entropy: Entropy,
     /// The whole flow changed its path with this packet. The caller informs congestion control
     /// (`Controller::on_path_change`).
-    pub moved: bool,
+    pub rerouted: bool,
 }
 
 /// The counters of a flow.
@@ -64,18 +64,18 @@ impl Balancer {
     }
 
     /// The path of a packet that leaves now.
-    pub fn pick(&mut self, out: &Outgoing) -> Picked {
+    pub fn pick(&mut self, out: &Outgoing) -> SelectedPath {
         let pick = self.policy.pick(out);
-        let moved = pick.replaced.is_some() && self.policy.is_single_path();
+        let rerouted = pick.replaced.is_some() && self.policy.is_single_path();
         self.counters.picks += 1;
         self.counters.retransmits += u64::from(out.retransmit);
-        self.counters.path_changes += u64::from(moved);
+        self.counters.path_changes += u64::from(rerouted);
         if let Some(replaced) = pick.replaced {
             self.counters.reroutes += 1;
             self.paths.on_replaced(replaced);
         }
         self.paths.on_sent(pick.entropy, out.bytes);
-        Picked { entropy: pick.entropy, moved }
+        SelectedPath { entropy: pick.entropy, rerouted }
     }
 
     /// Packets of a path arrived.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     /// Sends a packet at `us` that is acknowledged 100 us later, marked or not.
-    fn acknowledged(lb: &mut Balancer, us: u64, marked: u32) -> Picked {
+    fn acknowledged(lb: &mut Balancer, us: u64, marked: u32) -> SelectedPath {
         let picked = lb.pick(&data(at(us), us));
         let ack = acked(picked.entropy, at(us), 100);
         lb.on_ack(at(us + 100), &PathAck { marked, ..ack });
@@ -150,8 +150,8 @@ mod tests {
             // Sent before the end of the first round at 100: the same round trip.
             assert_eq!(acknowledged(&mut lb, us, 1).entropy, first.entropy);
         }
-        assert!(!acknowledged(&mut lb, 100, 1).moved, "this ends the second round");
-        assert!(acknowledged(&mut lb, 101, 0).moved);
+        assert!(!acknowledged(&mut lb, 100, 1).rerouted, "this ends the second round");
+        assert!(acknowledged(&mut lb, 101, 0).rerouted);
         assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (1, 1));
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let path = acknowledged(&mut lb, 0, 0).entropy;
         lb.on_loss(at(300), &lost(path, 4, at(200)));
         let picked = lb.pick(&data(at(300), 2));
-        assert!(picked.entropy != path && !picked.moved && !lb.is_single_path());
+        assert!(picked.entropy != path && !picked.rerouted && !lb.is_single_path());
         assert_eq!((lb.counters().path_changes, lb.counters().reroutes), (0, 1));
         let report = lb.paths(at(300)).find(|report| report.path == path).unwrap();
         assert_eq!(

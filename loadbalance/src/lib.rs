@@ -32,7 +32,7 @@ mod testing;
 mod tests;
 pub mod unolb;
 
-pub use balancer::{Balancer, Counters, Picked};
+pub use balancer::{Balancer, Counters, SelectedPath};
 pub use choice::{Choice, Policy, table};
 pub use entropy::Entropy;
 pub use paths::PathReport;

@@ -68,8 +68,8 @@ pub struct PathLoss {
 /// How a loss was detected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossKind {
-    /// Packets sent later were acknowledged.
-    Overdue,
+    /// RACK: packets sent later were acknowledged.
+    Rack,
     /// The receiver reported it missing in a block that was recovered without it, or that could not
     /// be recovered.
     Block,

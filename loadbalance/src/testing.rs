@@ -32,5 +32,5 @@ pub(crate) fn acked(path: Entropy, sent_at: Time, rtt_us: u64) -> PathAck {
 /// The loss of `packets` packets, the last of which left at `sent_at`.
 pub(crate) fn lost(path: Entropy, packets: u32, sent_at: Time) -> PathLoss {
     let bytes = u64::from(packets) * 4096;
-    PathLoss { path, packets, bytes, sent_at, kind: LossKind::Overdue }
+    PathLoss { path, packets, bytes, sent_at, kind: LossKind::Rack }
 }

@@ -3,7 +3,9 @@
 mod failure;
 
 use crate::testing::{acked, flow, lost};
-use crate::{Balancer, Choice, Entropy, LossKind, Outgoing, PathAck, PathLoss, PathState, Picked};
+use crate::{
+    Balancer, Choice, Entropy, LossKind, Outgoing, PathAck, PathLoss, PathState, SelectedPath,
+};
 use proptest::prelude::*;
 use spanwire_base::{Dur, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +26,7 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = (u64, Event)> {
-    let kind =
-        prop_oneof![Just(LossKind::Overdue), Just(LossKind::Block), Just(LossKind::Timeout),];
+    let kind = prop_oneof![Just(LossKind::Rack), Just(LossKind::Block), Just(LossKind::Timeout),];
     let what = prop_oneof![
         20 => Just(Event::Send),
         3 => (0..RECENT).prop_map(Event::Retransmit),
@@ -64,7 +65,7 @@ impl Sender {
         self.sent.iter().rev().nth(back).copied()
     }
 
-    fn send(&mut self, lost: Option<(u64, Entropy, Time)>) -> Picked {
+    fn send(&mut self, lost: Option<(u64, Entropy, Time)>) -> SelectedPath {
         let psn = lost.map_or(self.psn, |(psn, ..)| psn);
         let out = Outgoing {
             now: self.now,
@@ -81,7 +82,7 @@ impl Sender {
     }
 
     /// Applies an event; returns the pick, if there was one.
-    fn apply(&mut self, wait_ns: u64, event: &Event) -> Option<Picked> {
+    fn apply(&mut self, wait_ns: u64, event: &Event) -> Option<SelectedPath> {
         self.now += Dur::from_ns(wait_ns);
         let now = self.now;
         match *event {

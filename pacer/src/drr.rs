@@ -24,7 +24,7 @@ pub struct Drr {
 struct Entry {
     left: i64,
     weight: u16,
-    stands: bool,
+    is_active: bool,
 }
 
 impl Drr {
@@ -48,9 +48,9 @@ impl Drr {
 
     /// Appends `slot`, which may send, unless it is active already.
     #[inline]
-    pub fn enter(&mut self, slot: u32) {
-        if !self.stands(slot) {
-            self.entry(slot).stands = true;
+    pub fn activate(&mut self, slot: u32) {
+        if !self.is_active(slot) {
+            self.entry(slot).is_active = true;
             self.links.push_back(&mut self.active, slot);
         }
     }
@@ -58,7 +58,7 @@ impl Drr {
     /// The slot whose turn it is.
     #[inline]
     pub fn head(&mut self) -> Option<u32> {
-        // A turn that has turn_has_begun has bytes left.
+        // A turn that has begun has bytes left.
         if self.turn_has_begun { self.active.head() } else { self.begin() }
     }
 
@@ -89,8 +89,8 @@ impl Drr {
     }
 
     /// Removes `slot`, which cannot send for now.
-    pub fn leave(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.entry(slot).stands, false) {
+    pub fn deactivate(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.entry(slot).is_active, false) {
             return;
         }
         if self.active.head() == Some(slot) {
@@ -102,17 +102,17 @@ impl Drr {
         entry.left = entry.left.min(0);
     }
 
-    /// Resets `slot`, which now belongs to another queue pair.
-    pub fn forget(&mut self, slot: u32) {
-        self.leave(slot);
+    /// Removes `slot` and resets its weight: another queue pair may use it.
+    pub fn remove(&mut self, slot: u32) {
+        self.deactivate(slot);
         *self.entry(slot) = NEW;
     }
 
     /// True if `slot` is active.
     #[inline]
     #[must_use]
-    pub fn stands(&self, slot: u32) -> bool {
-        self.entries.get(slot as usize).is_some_and(|e| e.stands)
+    pub fn is_active(&self, slot: u32) -> bool {
+        self.entries.get(slot as usize).is_some_and(|e| e.is_active)
     }
 
     /// True if no slot is active.
@@ -137,7 +137,7 @@ impl Drr {
     }
 }
 
-const NEW: Entry = Entry { left: 0, weight: 1, stands: false };
+const NEW: Entry = Entry { left: 0, weight: 1, is_active: false };
 
 #[cfg(test)]
 mod tests {
@@ -162,7 +162,7 @@ mod tests {
     fn three() -> Drr {
         let mut drr = Drr::new(4096);
         for slot in 0..3 {
-            drr.enter(slot);
+            drr.activate(slot);
         }
         drr
     }
@@ -190,15 +190,15 @@ mod tests {
     }
 
     #[test]
-    fn leave__discards_credit_and_keeps_debt() {
+    fn deactivate__discards_credit_and_keeps_debt() {
         let mut drr = three();
         assert_eq!(drr.head(), Some(0));
-        drr.leave(0);
-        assert!(!drr.stands(0));
+        drr.deactivate(0);
+        assert!(!drr.is_active(0));
         assert_eq!(drr.head(), Some(1));
         drr.charge(10_000);
-        drr.leave(1);
-        drr.enter(1);
+        drr.deactivate(1);
+        drr.activate(1);
         assert_eq!(drr.head(), Some(2));
         drr.charge(4096);
         // 5904 bytes in excess: its next turn is skipped.
@@ -208,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn enter__twice_is_once() {
+    fn activate__twice_is_once() {
         let mut drr = Drr::new(1);
-        drr.enter(5);
-        drr.enter(5);
-        drr.leave(5);
-        drr.leave(5);
+        drr.activate(5);
+        drr.activate(5);
+        drr.deactivate(5);
+        drr.deactivate(5);
         assert!(drr.is_empty() && drr.head().is_none());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`TokenClock`] | the time of one queue pair's next packet: a rate with a burst limit |
+//! | [`TokenBucket`] | the time of one queue pair's next packet: a rate with a burst limit |
 //! | [`Wheel`] | the queue pairs that may send: a timing wheel of queue pairs, not of packets |
 //! | [`Drr`] | the order among those: deficit round robin with weights |
 //!
@@ -17,13 +17,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
-mod clock;
 mod drr;
 mod links;
 #[cfg(test)]
 mod together;
+mod token_bucket;
 mod wheel;
 
-pub use clock::TokenClock;
 pub use drr::Drr;
+pub use token_bucket::TokenBucket;
 pub use wheel::{Wheel, WheelConfig};

@@ -1,6 +1,6 @@
-//! Tests of clocks, wheel and round robin together, in simulated time.
+//! Tests of buckets, wheel and round robin together, in simulated time.
 
-use crate::{Drr, TokenClock, Wheel, WheelConfig};
+use crate::{Drr, TokenBucket, Wheel, WheelConfig};
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rate, Time};
 
@@ -12,7 +12,7 @@ struct Host {
 }
 
 struct Qp {
-    clock: TokenClock,
+    bucket: TokenBucket,
     packet_bytes: u32,
     sent_bytes: u64,
     first: Option<Time>,
@@ -26,22 +26,22 @@ impl Host {
 
     /// Adds a queue pair of `packet_bytes`, with the burst limit of endpoints.
     fn add(&mut self, now: Time, rate: Rate, packet_bytes: u32) {
-        let mut clock = TokenClock::new(2 * packet_bytes, CATCH_UP);
-        clock.set_rate(now, Some(rate));
+        let mut bucket = TokenBucket::new(2 * packet_bytes, CATCH_UP);
+        bucket.set_rate(now, Some(rate));
         // Spend the burst accumulated before it was added.
-        while clock.is_due(now) {
-            clock.on_sent(now, packet_bytes);
+        while bucket.is_due(now) {
+            bucket.on_sent(now, packet_bytes);
         }
         let slot = u32::try_from(self.qps.len()).unwrap();
-        self.wheel.insert(slot, clock.next());
-        self.qps.push(Qp { clock, packet_bytes, sent_bytes: 0, first: None, last: now });
+        self.wheel.insert(slot, bucket.next());
+        self.qps.push(Qp { bucket, packet_bytes, sent_bytes: 0, first: None, last: now });
     }
 
     fn set_rate(&mut self, now: Time, slot: u32, rate: Rate) {
-        let clock = &mut self.qps[slot as usize].clock;
-        clock.set_rate(now, Some(rate));
-        if !self.drr.stands(slot) {
-            self.wheel.insert(slot, clock.next());
+        let bucket = &mut self.qps[slot as usize].bucket;
+        bucket.set_rate(now, Some(rate));
+        if !self.drr.is_active(slot) {
+            self.wheel.insert(slot, bucket.next());
         }
     }
 
@@ -49,19 +49,19 @@ impl Host {
     fn send(&mut self, now: Time) -> Option<u32> {
         while let Some(slot) = self.wheel.pop_due(now) {
             assert!(
-                !self.drr.stands(slot),
+                !self.drr.is_active(slot),
                 "a slot is in the wheel or active in the round robin, never both"
             );
-            self.drr.enter(slot);
+            self.drr.activate(slot);
         }
         while let Some(slot) = self.drr.head() {
             let qp = &mut self.qps[slot as usize];
-            if !qp.clock.is_due(now) {
-                self.drr.leave(slot);
-                self.wheel.insert(slot, qp.clock.next());
+            if !qp.bucket.is_due(now) {
+                self.drr.deactivate(slot);
+                self.wheel.insert(slot, qp.bucket.next());
                 continue;
             }
-            qp.clock.on_sent(now, qp.packet_bytes);
+            qp.bucket.on_sent(now, qp.packet_bytes);
             qp.sent_bytes += u64::from(qp.packet_bytes);
             qp.first = qp.first.or(Some(now));
             qp.last = now;

@@ -161,7 +161,7 @@ impl Flow {
             }
         }
         match &packet.sr_header {
-            Some(Sr::Ack(ack)) if ack.refusal.is_some() => self.naks += 1,
+            Some(Sr::Ack(ack)) if ack.nak.is_some() => self.naks += 1,
             Some(Sr::Ack(_)) => self.acks += 1,
             Some(Sr::Data(header)) => match self.sr_highest_psn {
                 Some(highest_psn) if header.psn.wrapping_sub(highest_psn).cast_signed() <= 0 => {

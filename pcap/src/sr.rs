@@ -2,7 +2,7 @@
 
 use crate::line::nak_name;
 use spanwire_wire::{
-    AckReason, BlockWord, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
+    AckReason, BlockReportKind, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -85,7 +85,7 @@ fn write_data(f: &mut Formatter<'_>, h: &SrDataRepr) -> fmt::Result {
     if let Some(receive) = h.receive {
         write!(f, "  receive {receive}")?;
     }
-    if let Some(message) = h.answers {
+    if let Some(message) = h.response_to {
         write!(f, "  answers {message}")?;
     }
     if let Some(original) = h.original {
@@ -108,7 +108,7 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     for word in ack.words.as_slice() {
         write!(f, " {:#010x}:{:016x}", word.base, word.bits)?;
     }
-    write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.hold_ns)?;
+    write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.ack_delay_ns)?;
     write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
     write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
     for hop in ack.int.iter().map(IntHop::parse) {
@@ -116,15 +116,15 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
         write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
     }
     for report in ack.blocks.as_slice() {
-        let word = match report.word {
-            BlockWord::Nack => "SHORT, counts",
-            BlockWord::Settled => "settled",
-            BlockWord::Rebuilt => "rebuilt",
+        let kind = match report.kind {
+            BlockReportKind::Nack => "SHORT, counts",
+            BlockReportKind::Settled => "settled",
+            BlockReportKind::Recovered => "rebuilt",
         };
-        write!(f, "  block {:#010x} {word} {:#x}", report.first, report.bits)?;
+        write!(f, "  block {:#010x} {kind} {:#x}", report.first, report.bits)?;
     }
-    match &ack.refusal {
-        Some(refusal) => write!(f, "  REFUSES {:#010x}: {}", refusal.psn, nak_name(refusal.code)),
+    match &ack.nak {
+        Some(nak) => write!(f, "  REFUSES {:#010x}: {}", nak.psn, nak_name(nak.code)),
         None => Ok(()),
     }
 }
@@ -146,9 +146,9 @@ fn reason_name(reason: AckReason) -> &'static str {
         AckReason::Count => "count",
         AckReason::Time => "time",
         AckReason::Gap => "gap",
-        AckReason::Asked => "asked",
+        AckReason::Requested => "asked",
         AckReason::Limit => "limit moved",
-        AckReason::Refused => "refused",
+        AckReason::Nak => "refused",
         AckReason::Block => "block",
         AckReason::NoReceive => "no receive request",
     }
@@ -157,7 +157,7 @@ fn reason_name(reason: AckReason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_wire::{BlockReport, BlockRepr, NakCode, Refusal, RethRepr, SackWord};
+    use spanwire_wire::{BlockReport, BlockRepr, NakCode, RethRepr, SackWord, SrNak};
 
     #[test]
     fn display__of_data_and_acknowledgements() {
@@ -176,8 +176,8 @@ mod tests {
         let mut ack = SrAckRepr {
             next: 0x100,
             newest: 0x102,
-            reason: AckReason::Refused,
-            refusal: Some(Refusal { psn: 0x100, code: NakCode::RemoteAccess }),
+            reason: AckReason::Nak,
+            nak: Some(SrNak { psn: 0x100, code: NakCode::RemoteAccess }),
             ..SrAckRepr::default()
         };
         ack.words.push(SackWord { base: 0x100, bits: 4 });
@@ -210,8 +210,8 @@ mod tests {
         let empty = SrDataRepr { block_bytes: None, ..row };
         assert!(shown(empty).ends_with("  block 0x00000100 parity given up"));
         let mut ack = SrAckRepr::default();
-        for word in [BlockWord::Nack, BlockWord::Settled] {
-            ack.blocks.push(BlockReport { first: 0x100, word, data: 8, bits: 0x2ff });
+        for kind in [BlockReportKind::Nack, BlockReportKind::Settled] {
+            ack.blocks.push(BlockReport { first: 0x100, kind, data: 8, bits: 0x2ff });
         }
         let expected = "  block 0x00000100 SHORT, counts 0x2ff  block 0x00000100 settled 0x2ff";
         assert!(Sr::Ack(ack).to_string().ends_with(expected));

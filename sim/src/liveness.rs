@@ -146,10 +146,10 @@ impl Liveness {
             self.received_at.get(&(host, state.qpn.get())).map_or(started, |at| started.max(*at));
         let flow = &network.flows()[i];
         let is_sr = setup.sr_segment([flow.src, flow.dst]).is_some();
-        let (silence, most) = (now.since(received_at), self.failure_detection_max(is_sr));
-        if silence > most {
+        let (idle, most) = (now.since(received_at), self.failure_detection_max(is_sr));
+        if idle > most {
             return Some(format!(
-                "flow {i} has received nothing for {silence:?} and has not failed; at most {most:?}"
+                "flow {i} has received nothing for {idle:?} and has not failed; at most {most:?}"
             ));
         }
         let (stalled, most) = (now.since(progress_at), self.progress(setup, is_sr));

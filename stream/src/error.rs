@@ -72,7 +72,7 @@ pub enum SetupError {
     /// The ends have no wire mode in common.
     Mode(String),
     /// The path to the other end could not be resolved: no route, or no neighbour.
-    NoWay(String),
+    Unreachable(String),
     /// The limit of connections in the configuration is reached; the field's name.
     Limit(&'static str),
     /// The interface cannot be used.
@@ -199,7 +199,7 @@ impl fmt::Display for SetupError {
                  the same program, of the same version?"
             ),
             Self::Mode(what) => f.write_str(what),
-            Self::NoWay(what) => write!(f, "no way to the other end: {what}"),
+            Self::Unreachable(what) => write!(f, "no way to the other end: {what}"),
             Self::Limit(field) => {
                 write!(f, "no more than {field} may exist: raise it in the configuration")
             }

@@ -87,10 +87,10 @@ impl Incoming {
     /// too: this end has finished, and may close before a quarter is taken.
     pub(crate) fn credit(&mut self, taken: Taken, at_once: bool) -> Option<u64> {
         let (bytes, fragments) = self.shape.credit_after();
-        let owes = taken.bytes - self.credited.bytes >= bytes
+        let is_due = taken.bytes - self.credited.bytes >= bytes
             || taken.fragments - self.credited.fragments >= fragments
             || at_once && taken.fragments > self.credited.fragments;
-        if !owes || self.finished {
+        if !is_due || self.finished {
             return None;
         }
         self.credited = taken;

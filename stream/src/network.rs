@@ -273,7 +273,7 @@ pub(crate) fn start(
 
 impl From<FabricError> for SetupError {
     fn from(e: FabricError) -> Self {
-        Self::NoWay(e.to_string())
+        Self::Unreachable(e.to_string())
     }
 }
 

@@ -115,12 +115,12 @@ impl Receiving {
         self.shared.taken_bytes.store(self.bytes, Ordering::SeqCst);
         self.shared.taken.store(self.fragments, Ordering::SeqCst);
         let (bytes, fragments) = self.shared.shape.credit_after();
-        let owes =
+        let is_due =
             self.bytes - self.notified.0 >= bytes || self.fragments - self.notified.1 >= fragments;
         // The worker marks the end before it reads the counts, so one of both sees the other's
         // change.
         let ends = self.shared.has(Milestone::PeerFinished) || self.shared.has(Milestone::Finished);
-        if owes || ends {
+        if is_due || ends {
             self.notified = (self.bytes, self.fragments);
             self.shared.notify_worker();
         }

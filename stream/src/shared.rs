@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn tell_worker__queues_a_channel_once() {
+    fn notify_worker__queues_a_channel_once() {
         let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
         let channel = shared(&ready_queue, 0);
         channel.notify_worker();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn tell_worker__a_full_queue_makes_the_worker_visit_all() {
+    fn notify_worker__a_full_queue_makes_the_worker_visit_all() {
         let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
         let channels = [0; 3].map(|slot| shared(&ready_queue, slot));
         for channel in &channels {

@@ -126,8 +126,8 @@ impl Forwarder {
     }
 
     fn switch(&mut self, now: Time, ingress: u8, seen: &ParsedFrame) -> Decision {
-        let station = self.static_macs.binary_search_by_key(&seen.dst, |(mac, _)| *mac);
-        let port = match station {
+        let entry = self.static_macs.binary_search_by_key(&seen.dst, |(mac, _)| *mac);
+        let port = match entry {
             Ok(at) => Some(self.choose(self.static_macs[at].1, seen).port),
             Err(_) => self.learned.as_ref().and_then(|table| table.lookup(now, seen.dst)),
         };
@@ -175,10 +175,10 @@ impl Forwarder {
             let is_new = self.routes.insert(route.to, group);
             debug_assert!(is_new, "validation rejects a repeated network");
         }
-        for station in &config.macs {
-            let hops = station.ports.iter().map(|port| Hop::port(*port)).collect();
-            let group = self.add_group(hops, station.spread);
-            self.static_macs.push((station.mac, group));
+        for entry in &config.macs {
+            let hops = entry.ports.iter().map(|port| Hop::port(*port)).collect();
+            let group = self.add_group(hops, entry.spread);
+            self.static_macs.push((entry.mac, group));
         }
         self.static_macs.sort_unstable();
     }
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn decide__prefers_static_addresses() {
-        let station = StaticMac { mac: mac(1), ports: vec![7], spread: Spread::Hash };
-        let config = ForwardingConfig { macs: vec![station], ..ForwardingConfig::default() };
+        let entry = StaticMac { mac: mac(1), ports: vec![7], spread: Spread::Hash };
+        let config = ForwardingConfig { macs: vec![entry], ..ForwardingConfig::default() };
         let mut f = Forwarder::new(&config, 0);
         decide(&mut f, &to_mac(MacAddr::BROADCAST, mac(1)));
         assert_eq!(decide(&mut f, &to_mac(mac(1), mac(2))), Decision::Switched(7));

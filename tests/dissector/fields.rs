@@ -118,7 +118,7 @@ fn put_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len:
         ("spanwire.sr.imm", h.imm),
         ("spanwire.sr.ieth", h.ieth),
         ("spanwire.sr.receive", h.receive),
-        ("spanwire.sr.answers", h.answers),
+        ("spanwire.sr.answers", h.response_to),
     ] {
         if let Some(value) = value {
             put(name, value.into());
@@ -151,8 +151,8 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     put("spanwire.sr.ack.reason", ack.reason as u64);
     put("spanwire.sr.ack.hop_limit", ack.hop_limit.into());
     put("spanwire.sr.ack.echo", ack.echo_ps);
-    put("spanwire.sr.ack.hold", ack.hold_ns.into());
-    put("spanwire.sr.ack.delay", ack.delay_ns.into());
+    put("spanwire.sr.ack.hold", ack.ack_delay_ns.into());
+    put("spanwire.sr.ack.delay", ack.rx_delay_ns.into());
     put("spanwire.sr.ack.rx_pkts", ack.rx_pkts.into());
     put("spanwire.sr.ack.ce_pkts", ack.ce_pkts.into());
     put("spanwire.sr.ack.rx_bytes", ack.rx_bytes);
@@ -161,9 +161,9 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     put("spanwire.sr.ack.receive_limit", ack.receive_limit.into());
     put("spanwire.sr.ack.arrived", arrived);
     put("spanwire.sr.ack.missing", missing);
-    if let Some(refusal) = ack.refusal {
-        put("spanwire.sr.ack.refused.psn", refusal.psn.into());
-        let code = match refusal.code {
+    if let Some(nak) = ack.nak {
+        put("spanwire.sr.ack.refused.psn", nak.psn.into());
+        let code = match nak.code {
             NakCode::SequenceError => 0,
             NakCode::InvalidRequest => 1,
             NakCode::RemoteAccess => 2,
@@ -194,10 +194,10 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     list("spanwire.sr.ack.int.queue_bytes", &mut hops.iter().map(|hop| hop.queue_bytes.into()));
     list("spanwire.sr.ack.int.rate", &mut hops.iter().map(|hop| hop.link_rate_mbps.into()));
     list("spanwire.sr.ack.block.first", &mut blocks.iter().map(|block| block.first.into()));
-    list("spanwire.sr.ack.block.word", &mut blocks.iter().map(|block| block.word as u64));
+    list("spanwire.sr.ack.block.kind", &mut blocks.iter().map(|block| block.kind as u64));
     list("spanwire.sr.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
     list("spanwire.sr.ack.block.bits", &mut blocks.iter().map(|block| block.bits));
-    if ack.refusal.is_some() {
+    if ack.nak.is_some() {
         want.insert("spanwire.sr.expert.refused", "1".to_owned());
     }
 }

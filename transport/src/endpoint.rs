@@ -174,7 +174,7 @@ impl Endpoint {
         }
         let len = check_sges(&self.mrs, q.pd, wr.sges, Access::LOCAL_WRITE, u32::MAX)?;
         q.post(wr, len);
-        if q.take_wanted() {
+        if q.take_credit_update() {
             self.on_srq_posted(srq);
         }
         Ok(())
@@ -269,7 +269,7 @@ impl Endpoint {
     fn on_srq_returned(&mut self, srq: Option<SrqId>) {
         let Some(srq) = srq else { return };
         let q = self.srqs.queues.at_mut(srq.0);
-        if q.is_some_and(|q| q.queue.len() > 0 && q.take_wanted()) {
+        if q.is_some_and(|q| q.queue.len() > 0 && q.take_credit_update()) {
             self.on_srq_posted(srq);
         }
     }

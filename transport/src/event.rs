@@ -82,7 +82,7 @@ impl Events {
     }
 
     /// Removes the events of a destroyed object, whose number may be reused.
-    pub(crate) fn forget(&mut self, gone: impl Fn(AsyncEvent) -> bool) {
+    pub(crate) fn remove(&mut self, gone: impl Fn(AsyncEvent) -> bool) {
         self.queue.retain(|event| !gone(*event));
     }
 

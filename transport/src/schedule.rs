@@ -24,9 +24,9 @@ pub(crate) struct Schedule {
     wake: bool,
 }
 
-/// The room in the endpoint's windows.
+/// The space in the endpoint's windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
+pub(crate) struct WindowSpace {
     /// Request packets.
     pub(crate) pkts: u32,
     /// Request packets without AckReq.
@@ -75,18 +75,18 @@ impl Schedule {
     /// Appends a queue pair to a list, unless it is in it.
     #[inline]
     pub(crate) fn activate(&mut self, list: ActiveList, slot: u32) {
-        self.list(list).enter(slot);
+        self.list(list).activate(slot);
     }
 
     /// Removes a queue pair from a list: it has nothing to send for now.
     #[inline]
     pub(crate) fn deactivate(&mut self, list: ActiveList, slot: u32) {
-        self.list(list).leave(slot);
+        self.list(list).deactivate(slot);
     }
 
     /// The queue pair is ready or waits for the endpoint's window.
     pub(crate) fn is_active(&self, slot: u32) -> bool {
-        self.ready.stands(slot) || self.blocked.stands(slot)
+        self.ready.is_active(slot) || self.blocked.is_active(slot)
     }
 
     /// Sets the weight of a queue pair: its quantum is 1..=255 times `turn_bytes`.
@@ -125,18 +125,18 @@ impl Schedule {
     pub(crate) fn remove(&mut self, slot: u32, in_flight: InFlight) {
         self.on_in_flight_changed(in_flight, InFlight::default());
         for list in [ActiveList::Control, ActiveList::Ready, ActiveList::Blocked] {
-            self.list(list).forget(slot);
+            self.list(list).remove(slot);
         }
         self.wake_driver();
     }
 
-    /// The room in the windows for the head of a list.
+    /// The space in the windows for the head of a list.
     ///
     /// Not every packet has AckReq, and a window full of packets without it would stay full until a
-    /// timer expires. Packets without AckReq may therefore only fill the window up to the room of
-    /// the largest unit that may wait: a chunk of a READ.
+    /// timer expires. Packets without AckReq therefore leave space for the largest unit that may
+    /// wait: a chunk of a READ.
     #[inline]
-    pub(crate) fn room(&self, list: ActiveList, config: &Config) -> Room {
+    pub(crate) fn window_space(&self, list: ActiveList, config: &Config) -> WindowSpace {
         let pkts = match list {
             // Queue pairs that wait for the window go first: no request overtakes them.
             ActiveList::Ready if !self.blocked.is_empty() => 0,
@@ -144,7 +144,7 @@ impl Schedule {
         };
         let no_ack_req = config.endpoint_window_pkts - config.read_chunk_pkts;
         let no_ack_req_pkts = remaining(no_ack_req, self.in_flight.no_ack_req_pkts);
-        Room { pkts, no_ack_req_pkts }
+        WindowSpace { pkts, no_ack_req_pkts }
     }
 
     /// The packets in flight of one queue pair have changed.
@@ -265,18 +265,18 @@ mod tests {
     fn room__is_the_window_without_packets_in_flight_and_waiting_requests() {
         let config = Config::default();
         let mut s = schedule(&[]);
-        let room = |s: &Schedule, list| {
-            let Room { pkts, no_ack_req_pkts } = s.room(list, &config);
+        let space = |s: &Schedule, list| {
+            let WindowSpace { pkts, no_ack_req_pkts } = s.window_space(list, &config);
             (pkts, no_ack_req_pkts)
         };
-        assert_eq!(room(&s, ActiveList::Ready), (224, 192));
+        assert_eq!(space(&s, ActiveList::Ready), (224, 192));
         s.on_in_flight_changed(in_flight(0, 0), in_flight(100, 90));
-        assert_eq!(room(&s, ActiveList::Ready), (124, 102));
+        assert_eq!(space(&s, ActiveList::Ready), (124, 102));
         s.on_in_flight_changed(in_flight(100, 90), in_flight(300, 290));
-        assert_eq!(room(&s, ActiveList::Blocked), (0, 0), "never negative");
+        assert_eq!(space(&s, ActiveList::Blocked), (0, 0), "never negative");
         s.on_in_flight_changed(in_flight(300, 290), in_flight(10, 0));
         s.activate(ActiveList::Blocked, 7);
-        assert_eq!(room(&s, ActiveList::Ready).0, 0, "a waiting request is not overtaken");
-        assert_eq!(room(&s, ActiveList::Blocked).0, 214);
+        assert_eq!(space(&s, ActiveList::Ready).0, 0, "a waiting request is not overtaken");
+        assert_eq!(space(&s, ActiveList::Blocked).0, 214);
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct SharedReceiveQueue {
     /// One event if fewer requests than this are left; 0 if not armed.
     limit: u32,
     /// A peer may need a receive request.
-    is_wanted: bool,
+    needs_credit_update: bool,
 }
 
 /// All shared receive queues of an endpoint. Passed to queue pairs, never stored in one.
@@ -67,7 +67,7 @@ impl SharedReceiveQueue {
     pub(crate) fn new(init: &SrqInit) -> Self {
         let &SrqInit { pd, max_wr, max_sge } = init;
         let queue = WorkQueue::new(max_wr, max_sge, 0);
-        Self { pd, queue, max_wr, taken: 0, limit: 0, is_wanted: false }
+        Self { pd, queue, max_wr, taken: 0, limit: 0, needs_credit_update: false }
     }
 
     /// The queue is full. A request in use keeps its slot until it completes.
@@ -80,9 +80,9 @@ impl SharedReceiveQueue {
         self.queue.push(Rwqe { wr_id: wr.wr_id, len }, wr.sges, &[]);
     }
 
-    /// A peer may need a receive request since the last call ([`SrqTable::want`]).
-    pub(crate) fn take_wanted(&mut self) -> bool {
-        std::mem::take(&mut self.is_wanted)
+    /// A peer may need a receive request since the last call ([`SrqTable::request_credit_update`]).
+    pub(crate) fn take_credit_update(&mut self) -> bool {
+        std::mem::take(&mut self.needs_credit_update)
     }
 
     /// Arms the limit: one event when fewer than `limit` requests are left. 0 disarms it.
@@ -110,9 +110,9 @@ impl SrqTable {
     }
 
     /// A peer may need a request of this queue: the next one posted must be advertised.
-    pub(crate) fn want(&mut self, srq: SrqId) {
+    pub(crate) fn request_credit_update(&mut self, srq: SrqId) {
         if let Some(q) = self.queues.at_mut(srq.0) {
-            q.is_wanted = true;
+            q.needs_credit_update = true;
         }
     }
 

@@ -63,7 +63,7 @@ pub(crate) struct KeyTable {
 }
 
 impl KeyTable {
-    /// Room for `capacity` keys (1..=2^20).
+    /// WindowSpace for `capacity` keys (1..=2^20).
     pub(crate) fn new(capacity: u32) -> Self {
         let slots = (capacity * 2).next_power_of_two();
         Self { slots: vec![None; slots as usize].into_boxed_slice(), mask: slots - 1 }

@@ -31,14 +31,14 @@ pub struct BlockRepr {
 
 /// The kind of a report by the receiver of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum BlockWord {
+pub enum BlockReportKind {
     /// Too few packets arrived and no more are expected: `bits` are the packets that count.
     #[default]
     Nack,
     /// The packets `bits` did not arrive and are no longer needed.
     Settled,
     /// The packets `bits` were recovered by decoding. They may still arrive.
-    Rebuilt,
+    Recovered,
 }
 
 /// A report of one block.
@@ -46,8 +46,8 @@ pub enum BlockWord {
 pub struct BlockReport {
     /// The block's first PSN.
     pub first: u32,
-    /// The kind.
-    pub word: BlockWord,
+    /// The kind of report.
+    pub kind: BlockReportKind,
     /// Data packets of the block.
     pub data: u8,
     /// Packets: bit i is `first + i`.
@@ -124,17 +124,17 @@ impl BlockReports {
         let mut list = Self::default();
         for _ in 0..count {
             let report: &[u8; REPORT_LEN] = take(rest)?;
-            let word = match report[4] {
-                0 => BlockWord::Nack,
-                1 => BlockWord::Settled,
-                2 => BlockWord::Rebuilt,
+            let kind = match report[4] {
+                0 => BlockReportKind::Nack,
+                1 => BlockReportKind::Settled,
+                2 => BlockReportKind::Recovered,
                 _ => return Err(DropReason::SrKind),
             };
             let (first, data) = (be::u32_at(report, 0), report[5]);
             if !(1..BLOCK_PKTS_MAX).contains(&data) {
                 return Err(DropReason::SrKind);
             }
-            list.push(BlockReport { first, word, data, bits: be::u64_at(report, 8) });
+            list.push(BlockReport { first, kind, data, bits: be::u64_at(report, 8) });
         }
         Ok(list)
     }
@@ -144,7 +144,7 @@ impl BlockReports {
         for report in self.as_slice() {
             let out: &mut [u8; REPORT_LEN] = take_mut(rest)?;
             be::put(out, 0, report.first.to_be_bytes());
-            be::put(out, 4, [report.word as u8, report.data, 0, 0]);
+            be::put(out, 4, [report.kind as u8, report.data, 0, 0]);
             be::put(out, 8, report.bits.to_be_bytes());
         }
         Ok(())
@@ -175,10 +175,13 @@ mod tests {
     #[test]
     fn take__parses_what_emit_wrote_and_rejects_the_rest() {
         let mut list = BlockReports::default();
-        for (i, word) in
-            [BlockWord::Nack, BlockWord::Settled].into_iter().cycle().take(5).enumerate()
+        for (i, kind) in [BlockReportKind::Nack, BlockReportKind::Settled]
+            .into_iter()
+            .cycle()
+            .take(5)
+            .enumerate()
         {
-            let report = BlockReport { first: 7 << i, word, data: 8, bits: 0x2ff >> i };
+            let report = BlockReport { first: 7 << i, kind, data: 8, bits: 0x2ff >> i };
             assert_eq!(list.push(report), i < BLOCK_REPORTS_MAX);
         }
         let mut bytes = vec![0; list.wire_len()];

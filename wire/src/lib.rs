@@ -88,7 +88,7 @@ mod udp;
 pub use aeth::{Aeth, AethRepr, NakCode, Syndrome};
 pub use atomic::{AtomicAckEth, AtomicAckEthRepr, AtomicEth, AtomicEthRepr};
 pub use block::{
-    BLOCK_PKTS_MAX, BLOCK_REPORTS_MAX, BlockReport, BlockReports, BlockRepr, BlockWord,
+    BLOCK_PKTS_MAX, BLOCK_REPORTS_MAX, BlockReport, BlockReportKind, BlockReports, BlockRepr,
 };
 pub use bth::{Bth, BthRepr};
 pub use deth::{Deth, DethRepr};
@@ -112,7 +112,7 @@ pub use pfc::PfcFrame;
 pub use psn::Psn;
 pub use qpn::Qpn;
 pub use reth::{Reth, RethRepr};
-pub use sr_ack::{AckReason, Refusal, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr};
+pub use sr_ack::{AckReason, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr, SrNak};
 pub use sr_data::{SrDataRepr, SrKind};
 pub use template::Template;
 pub use trim::{is_trimmed, trim};

@@ -58,20 +58,20 @@ pub enum AckReason {
     /// A gap, a duplicate or a CE mark.
     Gap,
     /// The sender requested it.
-    Asked,
+    Requested,
     /// A limit that the sender had reached has advanced.
     Limit,
     /// A request was rejected.
-    Refused,
+    Nak,
     /// A block was recovered, or lacks packets.
     Block,
     /// The newest packet was discarded, because no receive request was posted.
     NoReceive,
 }
 
-/// The rejection of a request.
+/// A negative acknowledgement (NAK): a request was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct SrNak {
     /// The PSN of its packet.
     pub psn: u32,
     /// The reason.
@@ -94,9 +94,9 @@ pub struct SrAckRepr<'a> {
     /// The newest packet's time sent, echoed.
     pub echo_ps: u64,
     /// From its arrival to this acknowledgement, ns; saturates.
-    pub hold_ns: u32,
+    pub ack_delay_ns: u32,
     /// From the receiver's port to its engine, ns; saturates.
-    pub delay_ns: u32,
+    pub rx_delay_ns: u32,
     /// Packets received since the connection began, duplicates included, modulo 2^32.
     pub rx_pkts: u32,
     /// Of those marked CE.
@@ -111,8 +111,8 @@ pub struct SrAckRepr<'a> {
     pub receive_limit: u32,
     /// Arrivals above `next`, as far as they fit.
     pub words: SackWords,
-    /// A rejection; present if and only if the reason is [`AckReason::Refused`].
-    pub refusal: Option<Refusal>,
+    /// A NAK; present if and only if the reason is [`AckReason::Nak`].
+    pub nak: Option<SrNak>,
     /// The records of switches that followed the newest ([`IntHop`](crate::IntHop)), nearest the
     /// sender first. Those beyond [`INT_MAX_HOPS`] are not written.
     pub int: &'a [[u8; INT_HOP_LEN]],
@@ -152,18 +152,18 @@ impl SackWords {
 
 impl<'a> SrAckRepr<'a> {
     /// The most bytes of a header without bitmap words, telemetry and reports.
-    pub const WORDLESS_LEN: usize = FIXED_LEN + REFUSAL_LEN;
+    pub const WORDLESS_LEN: usize = FIXED_LEN + NAK_LEN;
 
     /// Bytes of the header, 60..=712.
     #[must_use]
     pub fn header_len(&self) -> usize {
-        let refusal = if self.refusal.is_some() { REFUSAL_LEN } else { 0 };
+        let nak = if self.nak.is_some() { NAK_LEN } else { 0 };
         let marks = if self.marks.is_some() { MARKS_LEN } else { 0 };
         let int = match self.records() {
             [] => 0,
             records => INT_LEN + records.len() * INT_HOP_LEN,
         };
-        FIXED_LEN + self.words.len * WORD_LEN + refusal + int + self.blocks.wire_len() + marks
+        FIXED_LEN + self.words.len * WORD_LEN + nak + int + self.blocks.wire_len() + marks
     }
 
     fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
@@ -194,8 +194,8 @@ impl<'a> SrAckRepr<'a> {
             reason,
             hop_limit: fixed[11],
             echo_ps: be::u64_at(fixed, 12),
-            hold_ns: be::u32_at(fixed, 20),
-            delay_ns: be::u32_at(fixed, 24),
+            ack_delay_ns: be::u32_at(fixed, 20),
+            rx_delay_ns: be::u32_at(fixed, 24),
             rx_pkts: be::u32_at(fixed, 28),
             ce_pkts: be::u32_at(fixed, 32),
             rx_bytes: be::u64_at(fixed, 36),
@@ -212,10 +212,10 @@ impl<'a> SrAckRepr<'a> {
             }
             this.words.push(SackWord { base, bits });
         }
-        if reason == AckReason::Refused {
-            let refusal: &[u8; REFUSAL_LEN] = take(&mut rest)?;
-            let code = NakCode::from_u8(refusal[4]).ok_or(DropReason::SrKind)?;
-            this.refusal = Some(Refusal { psn: be::u32_at(refusal, 0), code });
+        if reason == AckReason::Nak {
+            let nak: &[u8; NAK_LEN] = take(&mut rest)?;
+            let code = NakCode::from_u8(nak[4]).ok_or(DropReason::SrKind)?;
+            this.nak = Some(SrNak { psn: be::u32_at(nak, 0), code });
         }
         if presence & INT != 0 {
             this.int = take_records(&mut rest)?;
@@ -241,8 +241,8 @@ impl<'a> SrAckRepr<'a> {
         let words = u8::try_from(self.words.len).map_err(|_| BufferTooShort)?;
         let records = self.records();
         let [next_hi, ..] = self.next.to_be_bytes();
-        let reason = match self.refusal {
-            Some(_) => AckReason::Refused,
+        let reason = match self.nak {
+            Some(_) => AckReason::Nak,
             None => self.reason,
         };
         be::put(fixed, 0, [VERSION << 4 | words, next_hi]);
@@ -254,8 +254,8 @@ impl<'a> SrAckRepr<'a> {
         be::put(fixed, 8, self.path.to_be_bytes());
         be::put(fixed, 10, [reason.to_u8(), self.hop_limit]);
         be::put(fixed, 12, self.echo_ps.to_be_bytes());
-        be::put(fixed, 20, self.hold_ns.to_be_bytes());
-        be::put(fixed, 24, self.delay_ns.to_be_bytes());
+        be::put(fixed, 20, self.ack_delay_ns.to_be_bytes());
+        be::put(fixed, 24, self.rx_delay_ns.to_be_bytes());
         be::put(fixed, 28, self.rx_pkts.to_be_bytes());
         be::put(fixed, 32, self.ce_pkts.to_be_bytes());
         be::put(fixed, 36, self.rx_bytes.to_be_bytes());
@@ -267,10 +267,10 @@ impl<'a> SrAckRepr<'a> {
             be::put(out, 0, word.base.to_be_bytes());
             be::put(out, 4, word.bits.to_be_bytes());
         }
-        if let Some(refusal) = &self.refusal {
-            let out: &mut [u8; REFUSAL_LEN] = take_mut(&mut rest)?;
-            be::put(out, 0, refusal.psn.to_be_bytes());
-            be::put(out, 4, [refusal.code.to_u8(), 0, 0, 0]);
+        if let Some(nak) = &self.nak {
+            let out: &mut [u8; NAK_LEN] = take_mut(&mut rest)?;
+            be::put(out, 0, nak.psn.to_be_bytes());
+            be::put(out, 4, [nak.code.to_u8(), 0, 0, 0]);
         }
         if !records.is_empty() {
             let out: &mut [u8; INT_LEN] = take_mut(&mut rest)?;
@@ -306,9 +306,9 @@ impl AckReason {
         Self::Count,
         Self::Time,
         Self::Gap,
-        Self::Asked,
+        Self::Requested,
         Self::Limit,
-        Self::Refused,
+        Self::Nak,
         Self::Block,
         Self::NoReceive,
     ];
@@ -324,7 +324,7 @@ impl AckReason {
 
 const FIXED_LEN: usize = 60;
 const WORD_LEN: usize = 12;
-const REFUSAL_LEN: usize = 8;
+const NAK_LEN: usize = 8;
 /// Bytes of the record count.
 const INT_LEN: usize = 4;
 /// Presence bit: records of switches follow.
@@ -338,26 +338,26 @@ const MARKS_LEN: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlockReport, BlockWord};
+    use crate::{BlockReport, BlockReportKind};
     use proptest::prelude::*;
 
-    fn sample(words: u32, refusal: Option<Refusal>) -> SrAckRepr<'static> {
+    fn sample(words: u32, nak: Option<SrNak>) -> SrAckRepr<'static> {
         let mut repr = SrAckRepr {
             next: 0xab12_3456,
             newest: 0xab12_4000,
             path: 7,
-            reason: if refusal.is_some() { AckReason::Refused } else { AckReason::Gap },
+            reason: if nak.is_some() { AckReason::Nak } else { AckReason::Gap },
             hop_limit: 61,
             echo_ps: 1 << 60,
-            hold_ns: 3,
-            delay_ns: 4,
+            ack_delay_ns: 3,
+            rx_delay_ns: 4,
             rx_pkts: 5,
             ce_pkts: 6,
             rx_bytes: 7 << 40,
             ce_bytes: 8 << 40,
             psn_limit: 9,
             receive_limit: 10,
-            refusal,
+            nak,
             ..SrAckRepr::default()
         };
         for i in 0..words {
@@ -369,23 +369,23 @@ mod tests {
     const RECORDS: [[u8; INT_HOP_LEN]; 17] = [[0x5a; INT_HOP_LEN]; 17];
 
     fn samples() -> Vec<SrAckRepr<'static>> {
-        let refusal = Refusal { psn: 0xab12_3456, code: NakCode::RemoteAccess };
+        let nak = SrNak { psn: 0xab12_3456, code: NakCode::RemoteAccess };
         let mut all = Vec::new();
         for words in [0, 1, 15] {
             for hops in [0, 1, 16] {
-                for refusal in [None, Some(refusal)] {
+                for nak in [None, Some(nak)] {
                     let int = &RECORDS[..hops];
-                    all.push(SrAckRepr { int, ..sample(words, refusal) });
+                    all.push(SrAckRepr { int, ..sample(words, nak) });
                     let mut blocks = BlockReports::default();
                     blocks.push(BlockReport {
                         first: 9,
-                        word: BlockWord::Settled,
+                        kind: BlockReportKind::Settled,
                         data: 8,
                         bits: 5,
                     });
-                    all.push(SrAckRepr { int, blocks, ..sample(words, refusal) });
+                    all.push(SrAckRepr { int, blocks, ..sample(words, nak) });
                     let marks = Some(0x8000_0000_0000_0005);
-                    all.push(SrAckRepr { int, blocks, marks, ..sample(words, refusal) });
+                    all.push(SrAckRepr { int, blocks, marks, ..sample(words, nak) });
                 }
             }
         }

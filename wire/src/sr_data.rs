@@ -72,7 +72,7 @@ pub struct SrDataRepr {
     /// the last segment of a WRITE with immediate.
     pub receive: Option<u32>,
     /// Response: the number of the request message.
-    pub answers: Option<u32>,
+    pub response_to: Option<u32>,
     /// Atomic response: the word before the operation.
     pub original: Option<u64>,
     /// The packet's place in a block of an erasure code: only with payload.
@@ -101,7 +101,7 @@ impl SrDataRepr {
             imm: None,
             ieth: None,
             receive: None,
-            answers: None,
+            response_to: None,
             original: None,
             block: None,
             block_bytes: None,
@@ -112,9 +112,9 @@ impl SrDataRepr {
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
-        let [reth, atomic, imm, ieth, receive, answers, original, _, block, block_bytes] =
+        let [reth, atomic, imm, ieth, receive, response_to, original, _, block, block_bytes] =
             self.parts().map(usize::from);
-        let words = imm + ieth + receive + answers + block + block_bytes;
+        let words = imm + ieth + receive + response_to + block + block_bytes;
         FIXED_LEN + reth * reth::LEN + atomic * atomic::LEN + words * 4 + original * 8
     }
 
@@ -169,7 +169,7 @@ impl SrDataRepr {
             (IMM, &mut this.imm),
             (IETH, &mut this.ieth),
             (RECEIVE, &mut this.receive),
-            (ANSWERS, &mut this.answers),
+            (RESPONSE_TO, &mut this.response_to),
         ] {
             if bits & bit != 0 {
                 *field = Some(be::u32_at(take::<4>(&mut rest)?, 0));
@@ -214,7 +214,7 @@ impl SrDataRepr {
         if let Some(atomic) = &self.atomic {
             atomic.emit(take_mut(&mut rest)?);
         }
-        for field in [self.imm, self.ieth, self.receive, self.answers].into_iter().flatten() {
+        for field in [self.imm, self.ieth, self.receive, self.response_to].into_iter().flatten() {
             *take_mut(&mut rest)? = field.to_be_bytes();
         }
         if let Some(original) = self.original {
@@ -251,7 +251,7 @@ impl SrDataRepr {
             self.imm.is_some(),
             self.ieth.is_some(),
             self.receive.is_some(),
-            self.answers.is_some(),
+            self.response_to.is_some(),
             self.original.is_some(),
             false,
             self.block.is_some(),
@@ -292,9 +292,9 @@ impl SrDataRepr {
                 with_imm => with_imm == IMM | RECEIVE && bits & RETH != 0 && self.last,
             },
             SrKind::ReadRequest => bits == RETH && single,
-            SrKind::ReadResponse => bits == ANSWERS,
+            SrKind::ReadResponse => bits == RESPONSE_TO,
             SrKind::FetchAdd | SrKind::CmpSwap => bits == ATOMIC && single,
-            SrKind::AtomicResponse => bits == ANSWERS | ORIGINAL && single,
+            SrKind::AtomicResponse => bits == RESPONSE_TO | ORIGINAL && single,
         }
     }
 }
@@ -348,7 +348,7 @@ const ATOMIC: u16 = 1 << 1;
 const IMM: u16 = 1 << 2;
 const IETH: u16 = 1 << 3;
 const RECEIVE: u16 = 1 << 4;
-const ANSWERS: u16 = 1 << 5;
+const RESPONSE_TO: u16 = 1 << 5;
 const ORIGINAL: u16 = 1 << 6;
 const BLOCK: u16 = 1 << 8;
 const BLOCK_BYTES: u16 = 1 << 9;
@@ -382,16 +382,20 @@ mod tests {
             SrDataRepr { first: false, last: false, offset: 1, ..write },
             SrDataRepr { imm: Some(7), receive: Some(0), ..write },
             SrDataRepr { reth: Some(RETH_REPR), ..base(SrKind::ReadRequest) },
-            SrDataRepr { answers: Some(3), first: false, ..base(SrKind::ReadResponse) },
+            SrDataRepr { response_to: Some(3), first: false, ..base(SrKind::ReadResponse) },
             atomic(SrKind::FetchAdd),
             atomic(SrKind::CmpSwap),
-            SrDataRepr { answers: Some(4), original: Some(6), ..base(SrKind::AtomicResponse) },
+            SrDataRepr { response_to: Some(4), original: Some(6), ..base(SrKind::AtomicResponse) },
             SrDataRepr { block: Some(BLOCK_REPR), ..send },
             SrDataRepr { block: Some(BLOCK_REPR), imm: Some(1), ..send },
             SrDataRepr { block: Some(BLOCK_REPR), ieth: Some(1), ..send },
             SrDataRepr { block: Some(BLOCK_REPR), first: false, ..write },
             SrDataRepr { block: Some(BLOCK_REPR), imm: Some(7), receive: Some(0), ..write },
-            SrDataRepr { block: Some(BLOCK_REPR), answers: Some(3), ..base(SrKind::ReadResponse) },
+            SrDataRepr {
+                block: Some(BLOCK_REPR),
+                response_to: Some(3),
+                ..base(SrKind::ReadResponse)
+            },
         ]
     }
 

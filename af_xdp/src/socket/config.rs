@@ -103,7 +103,7 @@ const RING_SIZE_MAX: u32 = 1 << 16;
 mod tests {
     use super::*;
 
-    fn refusal(change: impl FnOnce(&mut SocketConfig)) -> String {
+    fn error_of(change: impl FnOnce(&mut SocketConfig)) -> String {
         let mut config = SocketConfig::new(1, 0);
         change(&mut config);
         config.check().expect_err("refused").to_string()
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn check__names_the_field_and_the_rule() {
         SocketConfig::new(1, 0).check().expect("defaults are valid");
-        assert!(refusal(|c| c.fill_size = 0).starts_with("fill_size: 0 is not"));
-        assert!(refusal(|c| c.rx_size = 100).starts_with("rx_size: 100"));
-        assert!(refusal(|c| c.tx_size = 1 << 17).starts_with("tx_size: "));
-        assert!(refusal(|c| c.copy_modes = &[]).starts_with("copy_modes: "));
-        assert!(refusal(|c| c.tx_budget = Some(31)).contains("32..=256"));
-        assert!(refusal(|c| c.tx_budget = Some(257)).contains("32..=256"));
+        assert!(error_of(|c| c.fill_size = 0).starts_with("fill_size: 0 is not"));
+        assert!(error_of(|c| c.rx_size = 100).starts_with("rx_size: 100"));
+        assert!(error_of(|c| c.tx_size = 1 << 17).starts_with("tx_size: "));
+        assert!(error_of(|c| c.copy_modes = &[]).starts_with("copy_modes: "));
+        assert!(error_of(|c| c.tx_budget = Some(31)).contains("32..=256"));
+        assert!(error_of(|c| c.tx_budget = Some(257)).contains("32..=256"));
     }
 }

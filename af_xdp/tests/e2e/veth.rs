@@ -28,8 +28,8 @@ impl End {
             AttachMode::Generic => &[AttachMode::Generic],
         };
         let steering = SteeringConfig { modes, ..SteeringConfig::new(ifindex) };
-        let (steering, refused) = Steering::attach(&steering).expect("attach");
-        assert!(refused.is_empty());
+        let (steering, rejected) = Steering::attach(&steering).expect("attach");
+        assert!(rejected.is_empty());
         assert_eq!(steering.set_addresses([TO]).expect("one address"), 0);
         let mut config = SocketConfig::new(ifindex, 0);
         change(&mut config);
@@ -205,11 +205,11 @@ fn bind__zero_copy_fails_on_veth_and_is_reported() {
     pair.a.run(|| {
         let ifindex = af_xdp::interface_index("va").expect("va");
         let (umem, _frames) = Umem::with_frames(64, 2048).expect("memory");
-        let (_socket, refused) =
+        let (_socket, rejected) =
             Socket::bind(&umem, &SocketConfig::new(ifindex, 0)).expect("copy mode");
-        assert_eq!(refused.len(), 1);
-        assert_eq!(refused[0].mode, CopyMode::ZeroCopy);
-        let text = refused[0].error.to_string();
+        assert_eq!(rejected.len(), 1);
+        assert_eq!(rejected[0].mode, CopyMode::ZeroCopy);
+        let text = rejected[0].error.to_string();
         assert!(text.contains("on va queue 0") && text.contains("zero-copy"), "{text}");
 
         let missing = SocketConfig::new(ifindex, 7);
@@ -269,8 +269,8 @@ fn attach__waits_for_the_program_of_an_ending_owner() {
             std::thread::sleep(Duration::from_millis(100));
             drop(going);
         });
-        let (_steering, refused) = Steering::attach(&config).expect("attach after the owner");
-        assert!(refused.is_empty(), "the first mode, not another one: {refused:?}");
+        let (_steering, rejected) = Steering::attach(&config).expect("attach after the owner");
+        assert!(rejected.is_empty(), "the first mode, not another one: {rejected:?}");
         owner.join().expect("no panic");
     });
 }

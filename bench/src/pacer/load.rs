@@ -2,13 +2,13 @@
 
 use super::CATCH_UP;
 use spanwire_base::{Rate, Time};
-use spanwire_pacer::{Drr, TokenClock, Wheel, WheelConfig};
+use spanwire_pacer::{Drr, TokenBucket, Wheel, WheelConfig};
 
 /// The queue pairs, scheduled as in an endpoint.
 pub(super) struct Load {
     wheel: Wheel,
     drr: Drr,
-    clocks: Vec<TokenClock>,
+    buckets: Vec<TokenBucket>,
     now: Time,
 }
 
@@ -19,16 +19,16 @@ impl Load {
         let mut load = Self {
             wheel: Wheel::new(WheelConfig::default()),
             drr: Drr::new(PACKET_BYTES),
-            clocks: Vec::new(),
+            buckets: Vec::new(),
             now: Time::ZERO,
         };
         for slot in 0..qps {
-            let mut clock = TokenClock::new(2 * PACKET_BYTES, CATCH_UP);
+            let mut bucket = TokenBucket::new(2 * PACKET_BYTES, CATCH_UP);
             let begin = Time::ZERO + total.time_for(u64::from(PACKET_BYTES)) * u64::from(slot);
-            clock.set_rate(begin, Some(rate));
-            clock.hold(Time::ZERO, begin.since(Time::ZERO));
+            bucket.set_rate(begin, Some(rate));
+            bucket.hold(Time::ZERO, begin.since(Time::ZERO));
             load.wheel.insert(slot, begin);
-            load.clocks.push(clock);
+            load.buckets.push(bucket);
         }
         load
     }
@@ -37,17 +37,17 @@ impl Load {
     pub(super) fn decide(&mut self) -> u32 {
         loop {
             while let Some(slot) = self.wheel.pop_due(self.now) {
-                self.drr.enter(slot);
+                self.drr.activate(slot);
             }
             while let Some(slot) = self.drr.head() {
-                let clock = &mut self.clocks[slot as usize];
-                if clock.is_due(self.now) {
-                    clock.on_sent(self.now, PACKET_BYTES);
+                let bucket = &mut self.buckets[slot as usize];
+                if bucket.is_due(self.now) {
+                    bucket.on_sent(self.now, PACKET_BYTES);
                     self.drr.charge(PACKET_BYTES);
                     return slot;
                 }
-                self.drr.leave(slot);
-                self.wheel.insert(slot, clock.next());
+                self.drr.deactivate(slot);
+                self.wheel.insert(slot, bucket.next());
             }
             self.now = self.wheel.next().map_or(self.now, |next| next.max(self.now));
         }

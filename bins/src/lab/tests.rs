@@ -1,7 +1,7 @@
 use super::*;
 use clap::Parser;
 use spanwire_io::net::{LabConfig, NetNs, Netlink};
-use spanwire_lab::{CABLE_HOSTS, DEFAULT_NAME, DEVICE, MadeHost, check_name, namespace};
+use spanwire_lab::{CABLE_HOSTS, DEFAULT_NAME, DEVICE, LabHost, check_name, namespace};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::ExitStatusExt;
@@ -45,7 +45,7 @@ impl Lab {
         Self(format!("swt{}-{number}", std::process::id()))
     }
 
-    fn up(&self, words: &[&str]) -> Result<Made, LabError> {
+    fn up(&self, words: &[&str]) -> Result<UpReport, LabError> {
         let words: Vec<_> = ["--name", &self.0].iter().chain(words).copied().collect();
         up(&parse_up(&words))
     }
@@ -91,14 +91,14 @@ fn up__status_down_and_again() {
 
         let status = LabStatus::read(&lab.0).expect("privileged");
         assert!(status.up, "{status:?}");
-        for (host, made) in status.hosts.iter().zip(&report.hosts) {
+        for (host, created) in status.hosts.iter().zip(&report.hosts) {
             let link = host.link.as_ref().expect("made");
-            assert_eq!(link.mac.as_ref(), Some(&made.mac));
+            assert_eq!(link.mac.as_ref(), Some(&created.mac));
             assert_eq!((link.mtu, link.rx_queues), (9000, 1));
             assert_eq!(link.qdisc.as_deref(), Some("pfifo"));
             assert_eq!(link.xdp, None);
-            assert!(link.addresses.contains(&format!("{}/30", made.v4)));
-            assert!(link.addresses.contains(&format!("{}/64", made.v6)));
+            assert!(link.addresses.contains(&format!("{}/30", created.v4)));
+            assert!(link.addresses.contains(&format!("{}/64", created.v6)));
             assert_eq!(host.processes, Vec::<u32>::new());
         }
 
@@ -292,7 +292,7 @@ fn lab_args__bad_prefix_is_refused_with_an_example() {
 
 #[test]
 fn up_report__text_is_ready_to_paste_and_json_is_complete() {
-    let host = |name: &str, number: u16| MadeHost {
+    let host = |name: &str, number: u16| LabHost {
         host: name.to_owned(),
         namespace: format!("x-{number}"),
         device: "sw0".to_owned(),
@@ -301,7 +301,7 @@ fn up_report__text_is_ready_to_paste_and_json_is_complete() {
         v6: std::net::Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number),
     };
     let hosts = vec![host("a", 1), host("b", 2)];
-    let report = Made { name: "x".to_owned(), mtu: 1500, hosts, switch: None };
+    let report = UpReport { name: "x".to_owned(), mtu: 1500, hosts, switch: None };
     let text = text::up(&report);
     assert!(
         text.contains("  spanwire lab exec --name x a -- spanwire perf server --dev sw0\n"),

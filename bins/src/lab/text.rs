@@ -1,29 +1,30 @@
 //! The reports of `spanwire lab` as text.
 
 use spanwire_lab::{
-    DEFAULT_NAME, DEVICE, Down, HostStatus, LabStatus, Made, MadeHost, MadeSwitch, SwitchStatus,
+    DEFAULT_NAME, DEVICE, DownReport, HostStatus, LabHost, LabStatus, LabSwitch, SwitchStatus,
+    UpReport,
 };
 use std::fmt::{Display, Write as _};
 
 /// The report of `up`, with the commands to use the lab.
-pub(super) fn up(made: &Made) -> String {
-    let lab = match made.name.as_str() {
+pub(super) fn up(report: &UpReport) -> String {
+    let lab = match report.name.as_str() {
         DEFAULT_NAME => String::new(),
         name => format!(" --name {name}"),
     };
-    let mut text = format!("lab {} is up, MTU {}\n", made.name, made.mtu);
-    let width = made.hosts.iter().map(|host| host.host.len()).max().unwrap_or(0);
-    for host in &made.hosts {
-        let MadeHost { host, namespace, device, mac, v4, v6 } = host;
+    let mut text = format!("lab {} is up, MTU {}\n", report.name, report.mtu);
+    let width = report.hosts.iter().map(|host| host.host.len()).max().unwrap_or(0);
+    for host in &report.hosts {
+        let LabHost { host, namespace, device, mac, v4, v6 } = host;
         // Writing to a String cannot fail.
         let _ =
             writeln!(text, "  {host:<width$}  namespace {namespace}  {device} {mac}  {v4}  {v6}");
     }
-    if let Some(MadeSwitch { namespace, pid, log, .. }) = &made.switch {
+    if let Some(LabSwitch { namespace, pid, log, .. }) = &report.switch {
         let log = log.display();
         let _ = writeln!(text, "  switch in namespace {namespace}, pid {pid}, log {log}");
     }
-    if let [a, b, ..] = made.hosts.as_slice() {
+    if let [a, b, ..] = report.hosts.as_slice() {
         let (device, v4) = (&a.device, a.v4);
         let _ = write!(
             text,
@@ -33,14 +34,14 @@ pub(super) fn up(made: &Made) -> String {
             a.host, b.host
         );
     }
-    if let Some(switch) = &made.switch {
+    if let Some(switch) = &report.switch {
         let _ = write!(
             text,
             "Look into the switch, and change it:\n\
              \x20 spanwire switch ctl --socket {socket} show\n\
              \x20 spanwire switch ctl --socket {socket} set port.{port}.delay=10ms\n",
             socket = switch.socket.display(),
-            port = made.hosts.first().map_or("a", |host| &host.host),
+            port = report.hosts.first().map_or("a", |host| &host.host),
         );
     }
     let _ = write!(
@@ -53,7 +54,7 @@ pub(super) fn up(made: &Made) -> String {
 }
 
 /// The report of `down`.
-pub(super) fn down(done: &Down) -> String {
+pub(super) fn down(done: &DownReport) -> String {
     if done.removed.is_empty() {
         return format!("lab {} was not up\n", done.name);
     }
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn up__a_switch_comes_with_its_commands() {
-        let host = |name: &str, n: u16| MadeHost {
+        let host = |name: &str, n: u16| LabHost {
             host: name.to_owned(),
             namespace: format!("sw-{name}"),
             device: "sw0".to_owned(),
@@ -156,11 +157,11 @@ mod tests {
             v4: Ipv4Addr::new(10, 77, 0, 1),
             v6: Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, n),
         };
-        let report = Made {
+        let report = UpReport {
             name: "sw".to_owned(),
             mtu: 1500,
             hosts: vec![host("left", 1), host("right", 2)],
-            switch: Some(MadeSwitch {
+            switch: Some(LabSwitch {
                 namespace: "sw-switch".to_owned(),
                 pid: 77,
                 socket: "/run/x.sock".into(),
@@ -179,8 +180,12 @@ mod tests {
 
     #[test]
     fn down__reports_the_ended_switch() {
-        let mut report =
-            Down { name: "sw".to_owned(), removed: Vec::new(), ended: None, processes: Vec::new() };
+        let mut report = DownReport {
+            name: "sw".to_owned(),
+            removed: Vec::new(),
+            ended: None,
+            processes: Vec::new(),
+        };
         assert_eq!(down(&report), "lab sw was not up\n");
         report.removed = vec!["sw-a".to_owned(), "sw-switch".to_owned()];
         report.ended = Some(77);

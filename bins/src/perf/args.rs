@@ -143,8 +143,8 @@ impl CommonArgs {
         self.port.erasure().map(|_| ())
     }
 
-    /// The worker that these arguments describe, at address `ip`.
-    pub(super) fn station(&self, ip: IpAddr) -> Result<JobRunner, Error> {
+    /// The runner that these arguments describe, at address `ip`.
+    pub(super) fn runner(&self, ip: IpAddr) -> Result<JobRunner, Error> {
         if let Some(core) = self.port.core {
             affinity::pin(core)?;
         }
@@ -162,9 +162,9 @@ impl CommonArgs {
             balance: self.port.balance()?,
         };
         let attachment = self.port.attach(self.dev(), self.faults()?)?;
-        let mut station = JobRunner::with_config(attachment, ip, polling, config)?;
-        station.set_sending(sending);
-        Ok(station)
+        let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
+        runner.set_sending(sending);
+        Ok(runner)
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {
@@ -201,7 +201,7 @@ impl ClientArgs {
     }
 
     /// The job to request.
-    pub(super) fn job(&self, station: &JobRunner) -> Result<Job, Error> {
+    pub(super) fn job(&self, runner: &JobRunner) -> Result<Job, Error> {
         let duration_ms = milliseconds(self.seconds.unwrap_or(5.0))?;
         let TestArgs { lat, depth, .. } = self.test;
         let kind = match (self.transfer, lat) {
@@ -215,7 +215,7 @@ impl ClientArgs {
             size: self.test.size_or(if lat { 64 } else { 1 << 16 })?,
             qps: self.test.qps(),
             depth: if lat { 1 } else { depth.unwrap_or(16) },
-            path_mtu: self.path_mtu(station)?,
+            path_mtu: self.path_mtu(runner)?,
             timeout: self.test.timeout(),
             retry_cnt: self.test.retry(),
         })
@@ -225,14 +225,14 @@ impl ClientArgs {
     ///
     /// # Errors
     /// `--mtu` is not a path MTU, or exceeds that of the path.
-    fn path_mtu(&self, station: &JobRunner) -> Result<u32, Error> {
-        let largest = station.path_mtu(None);
+    fn path_mtu(&self, runner: &JobRunner) -> Result<u32, Error> {
+        let largest = runner.path_mtu(None);
         let Some(wanted) = self.test.mtu else { return Ok(largest) };
         if Mtu::from_bytes(wanted).is_none() {
             let why = format!("--mtu {wanted} is no path MTU (256, 512, 1024, 2048, 4096)");
             return Err(why.into());
         }
-        let (mode, most) = match station.agreed() {
+        let (mode, most) = match runner.agreed() {
             Some(Agreed::Sr(terms)) => ("SR", terms.segment_bytes),
             Some(Agreed::Rc) | None => ("RC", largest),
         };

@@ -10,7 +10,7 @@ use crate::signals::Interrupt;
 use spanwire_host::dial::accept;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::perftest::{Exchange, PerftestError, Report, Test};
-use spanwire_host::runner::{JobRunner, PerftestOutcome, PerftestPeer, STOP_SEEN_WITHIN};
+use spanwire_host::runner::{JobRunner, PerftestOutcome, PerftestPeer, STOP_POLL_INTERVAL};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,30 +18,30 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
     let test = args.test.perftest().map_err(usage)?;
-    let mut station = common.station(IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
-    station.set_transfer_bytes_max(args.max_transfer);
+    let mut runner = common.runner(IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+    runner.set_transfer_bytes_max(args.max_transfer);
     let (port, tool) = (args.test.port(), test.tool());
     let listener = listen_on(common, port)?;
     if !common.json {
-        let mode = station.attachment().xdp_mode.unwrap_or("-");
+        let mode = runner.attachment().xdp_mode.unwrap_or("-");
         print_text(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev()));
     }
     while !interrupt.is_set() {
         let Some((stream, from)) = accept(&listener)? else {
-            std::thread::sleep(STOP_SEEN_WITHIN / 5);
+            std::thread::sleep(STOP_POLL_INTERVAL / 5);
             continue;
         };
         let peer = from.ip().to_canonical();
         let us = stream.local_addr()?.ip().to_canonical();
-        station.set_ip(args.test.address.unwrap_or(us));
+        runner.set_ip(args.test.address.unwrap_or(us));
         let exchange = Exchange::tcp(stream, false)?;
-        let outcome = station.perftest(exchange, test, &|| interrupt.is_set(), &mut |_, _| {});
-        let served = outcome.map(|outcome| print_served(common, peer, &test, &outcome, &station));
+        let outcome = runner.perftest(exchange, test, &|| interrupt.is_set(), &mut |_, _| {});
+        let served = outcome.map(|outcome| print_served(common, peer, &test, &outcome, &runner));
         match served {
             Ok(()) => {}
             // The signal ended the job.
             Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
-            Err(e) if args.one_off || station.port_is_gone() => return Err(e),
+            Err(e) if args.one_off || runner.port_is_gone() => return Err(e),
             // An error of one client must not end the server.
             Err(e) => eprintln!("client {peer}: {e}"),
         }
@@ -59,16 +59,16 @@ pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exi
     let test = args.test.perftest().map_err(usage)?;
     let stream = args.reach_server(&format!("is {} running there?", test.tool()))?;
     let us = stream.local_addr()?.ip().to_canonical();
-    let mut station = common.station(args.test.address.unwrap_or(us))?;
+    let mut runner = common.runner(args.test.address.unwrap_or(us))?;
     let exchange = Exchange::tcp(stream, true)?;
     if !common.json {
         let (tool, size) = (test.tool(), bytes(test.size.into()));
         let (n, qps) = (test.iterations, test.qps);
-        let mode = station.attachment().xdp_mode.unwrap_or("-");
+        let mode = runner.attachment().xdp_mode.unwrap_or("-");
         print_text(&format!("{tool}: {n} of {size} on {qps} qp to {}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
-    let outcome = station.perftest(exchange, test, &|| interrupt.is_set(), &mut |now, app| {
+    let outcome = runner.perftest(exchange, test, &|| interrupt.is_set(), &mut |now, app| {
         meter.sample(now, app.progress(), || None);
     });
     let outcome = match outcome {
@@ -80,7 +80,7 @@ pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exi
     };
     let report = outcome.report.as_ref().ok_or("a client always measures")?;
     let report =
-        ClientReport::of(args, report, &station, meter).against(outcome.peer.clone(), test.tool());
+        ClientReport::of(args, report, &runner, meter).against(outcome.peer.clone(), test.tool());
     if common.json {
         print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
@@ -95,7 +95,7 @@ fn print_served(
     peer: IpAddr,
     test: &Test,
     outcome: &PerftestOutcome,
-    station: &JobRunner,
+    runner: &JobRunner,
 ) {
     let PerftestOutcome { report, peer: peer_info, path_mtu, messages, complete } = outcome;
     let rows: Vec<PerfRow> = report.iter().map(PerfRow::of).collect();
@@ -104,7 +104,7 @@ fn print_served(
             "client": peer, "tool": test.tool(), "peer": peer_info, "size": test.size,
             "qps": test.qps, "iterations": test.iterations, "path_mtu": path_mtu,
             "messages": messages, "complete": complete, "perf": rows,
-            "counters": nonzero(&station.counters()),
+            "counters": nonzero(&runner.counters()),
         });
         print_text(&format!("{line}\n"));
         return;

@@ -68,14 +68,14 @@ impl ClientReport {
     pub(super) fn of(
         args: &ClientArgs,
         report: &JobReport,
-        station: &JobRunner,
+        runner: &JobRunner,
         meter: Meter,
     ) -> Self {
         let transfer = args.transfer.map(|_| TransferRow::of(report));
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
         let failure = report.progress.failure.map(|failure| match failure {
-            Failure::NothingHeard => format!("{failure} (here: {})", args.common.queue_text()),
+            Failure::NoResponse => format!("{failure} (here: {})", args.common.queue_text()),
             _ => failure.to_string(),
         });
         let error = failure.or_else(|| {
@@ -83,17 +83,17 @@ impl ClientReport {
             let completed = report.progress.messages;
             Some(format!("{completed} atomics completed, and {n} were carried out"))
         });
-        let agreed = station.agreed().unwrap_or(Agreed::Rc);
+        let agreed = runner.agreed().unwrap_or(Agreed::Rc);
         let segment_bytes = match agreed {
             Agreed::Rc => report.job.path_mtu,
             Agreed::Sr(terms) => terms.segment_bytes,
         };
         Self {
             fabric: "af_xdp",
-            xdp_mode: station.attachment().xdp_mode,
+            xdp_mode: runner.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,
-            congestion: station.sending().congestion.as_ref().map(Congestion::from),
+            congestion: runner.sending().congestion.as_ref().map(Congestion::from),
             paths: report.paths.as_ref().map(PathsReport::from).unwrap_or_default(),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
             exit: exit(report, &thresholds),
@@ -101,12 +101,12 @@ impl ClientReport {
             thresholds,
             transfer,
             perf,
-            start_unix_s: meter.started.map(|at| unix_seconds(station, at)),
+            start_unix_s: meter.started.map(|at| unix_seconds(runner, at)),
             intervals: meter.intervals,
             flow: report.flow,
             atomics_carried_out: report.peer_atomics,
             perftest: None,
-            counters: nonzero(&station.counters()),
+            counters: nonzero(&runner.counters()),
         }
     }
 
@@ -148,9 +148,9 @@ pub(super) fn text(r: &ClientReport) -> String {
     out
 }
 
-/// Converts a time of the station's clock to seconds since 1970.
-fn unix_seconds(station: &JobRunner, at: Time) -> f64 {
-    let start = station.attachment().clock.wall_start().duration_since(UNIX_EPOCH);
+/// Converts a time of the runner's clock to seconds since 1970.
+fn unix_seconds(runner: &JobRunner, at: Time) -> f64 {
+    let start = runner.attachment().clock.wall_start().duration_since(UNIX_EPOCH);
     start.unwrap_or_default().as_secs_f64() + seconds(at.since(Time::ZERO))
 }
 
@@ -159,7 +159,7 @@ fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
     let differs = report.sha256.as_ref().is_some_and(|(ours, theirs)| ours != theirs);
     match report.progress.failure {
         _ if differs || !report.atomics_agree() => Exit::TransferWrong,
-        Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NothingHeard) => {
+        Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NoResponse) => {
             Exit::PeerUnreachable
         }
         _ if !report.is_ok() => Exit::Failure,

@@ -159,10 +159,10 @@ fn take_switch(
     mut table: Table,
     ports: Vec<spanwire_switch::PortConfig>,
 ) -> Result<SwitchConfig, KeyError> {
-    let room = i64::from(PORT_FRAME_ROOM);
-    let longest = table.entry("max_frame_bytes").or_insert(Value::Integer(room));
-    if let Some(bytes) = longest.as_integer().filter(|bytes| *bytes > room) {
-        let what = format!("is {bytes}; the ports carry at most {room}");
+    let frame_max = i64::from(PORT_FRAME_ROOM);
+    let longest = table.entry("max_frame_bytes").or_insert(Value::Integer(frame_max));
+    if let Some(bytes) = longest.as_integer().filter(|bytes| *bytes > frame_max) {
+        let what = format!("is {bytes}; the ports carry at most {frame_max}");
         return Err(KeyError::new("max_frame_bytes", what));
     }
     table.insert("ports".to_owned(), Value::Array(Vec::new()));

@@ -42,7 +42,7 @@ impl Last {
         pairs
     }
 
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 }
@@ -89,12 +89,12 @@ impl Oracle for Hpcc {
         if matches!(kind, LossKind::Timeout(_)) {
             self.wc = (self.wc / 2.0).max(self.path.mtu);
             self.w = self.wc;
-            self.last.forget();
+            self.last.clear();
         }
     }
 
     fn path_change(&mut self) {
-        self.last.forget();
+        self.last.clear();
     }
 
     fn window(&self) -> f64 {

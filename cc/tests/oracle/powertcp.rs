@@ -101,7 +101,7 @@ impl Oracle for PowerTcp {
     }
 
     fn path_change(&mut self) {
-        self.last.forget();
+        self.last.clear();
         self.rtt_prev = None;
     }
 

@@ -71,7 +71,7 @@ impl UnoCc {
         self.cwnd -= self.cwnd * self.ewma * md * scale;
     }
 
-    fn forget_epoch(&mut self) {
+    fn clear_epoch(&mut self) {
         (self.acked, self.marked, self.rtt_min) = (0.0, 0.0, f64::INFINITY);
     }
 
@@ -101,7 +101,7 @@ impl Oracle for UnoCc {
         let start = *self.epoch_start.get_or_insert(now);
         if self.skip_until.is_some_and(|until| a.sent_at >= until) {
             self.skip_until = None;
-            self.forget_epoch();
+            self.clear_epoch();
         }
         self.acked += a.acked;
         self.marked += a.marked;
@@ -119,7 +119,7 @@ impl Oracle for UnoCc {
             if self.acked > 0.0 {
                 self.md();
             }
-            self.forget_epoch();
+            self.clear_epoch();
             // Whole periods, until the end lies beyond the send time.
             let mut next = start;
             while next <= a.sent_at {

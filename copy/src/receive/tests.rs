@@ -226,19 +226,19 @@ fn receive__does_not_disclose_the_hash_of_a_file() {
     for overwrite in [false, true] {
         put(into.path(), "f", secret);
         put(into.path(), ".g.spanwire-partial", begun);
-        let mut heard = String::new();
+        let mut messages = String::new();
         against(into.path(), overwrite, |sender| {
             for (index, name, size) in [(0, "f", 6), (1, "g", 100)] {
                 let answer = sender.send_and_recv(file(name, size));
-                heard += &serde_json::to_string(&answer).unwrap();
+                messages += &serde_json::to_string(&answer).unwrap();
                 let guess = Message::Hash { index, sha256: hash_of_bytes(b"guess") };
                 sender.send_half.send(&guess).unwrap();
-                heard += &serde_json::to_string(&sender.recv()).unwrap();
+                messages += &serde_json::to_string(&sender.recv()).unwrap();
             }
         });
         for bytes in [secret, begun] {
             let hash = hash_of_bytes(bytes).to_string();
-            assert!(!heard.contains(&hash), "{heard}");
+            assert!(!messages.contains(&hash), "{messages}");
         }
         assert_eq!(fs::read(into.path().join("f")).unwrap(), secret);
     }

@@ -71,9 +71,9 @@ impl Bench {
         if result.is_ok() {
             assert_eq!(spare_out.try_iter().count(), chunks.len(), "all memory is given back");
         }
-        let said = receive_half.recv(LOOK_EVERY).unwrap();
+        let said = receive_half.recv(POLL_INTERVAL).unwrap();
         if said.is_some() {
-            assert_eq!(receive_half.recv(LOOK_EVERY).unwrap(), None, "answered once");
+            assert_eq!(receive_half.recv(POLL_INTERVAL).unwrap(), None, "answered once");
         }
         (result, said)
     }

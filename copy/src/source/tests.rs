@@ -5,10 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
-fn job(path: PathBuf, wish: Wish) -> Job {
+fn job(path: PathBuf, request: DataRequest) -> Job {
     let stat = rustix::fs::stat(&path).unwrap();
     let (size, mtime) = (u64::try_from(stat.st_size).unwrap(), mtime(&stat));
-    Job { index: 5, shown: "f".into(), source: Source::Root(path), size, mtime, wish }
+    Job { index: 5, shown: "f".into(), source: Source::Root(path), size, mtime, request }
 }
 
 /// A control message, or a chunk's header and data.
@@ -64,7 +64,7 @@ fn hash(data: &[u8]) -> Sha256Hex {
     Sha256Hex(Sha256::digest(data).into())
 }
 
-const FRESH: Wish = Wish::From { offset: 0 };
+const FRESH: DataRequest = DataRequest::From { offset: 0 };
 
 #[test]
 fn send_file__in_pieces_with_the_hash_at_the_end() {
@@ -94,19 +94,19 @@ fn send_file__resumes_only_after_a_prefix_whose_hash_was_sent() {
     for (bytes, rest) in [(9, &b"bc"[..]), (11, b"")] {
         let beginning = Message::Hash { index: 5, sha256: hash(&b"12345678abc"[..bytes]) };
         let bytes = u64::try_from(bytes).unwrap();
-        assert_eq!(word(&job(path.clone(), Wish::Hash { bytes }), &notes), beginning);
-        let sent = chunks(&job(path.clone(), Wish::From { offset: bytes }), &notes, 8);
+        assert_eq!(word(&job(path.clone(), DataRequest::Hash { bytes }), &notes), beginning);
+        let sent = chunks(&job(path.clone(), DataRequest::From { offset: bytes }), &notes, 8);
         assert_eq!(sent.len(), 1);
         assert_eq!((sent[0].0.flags, sent[0].0.offset, &*sent[0].1), (FIRST | LAST, bytes, rest));
         assert_eq!(sent[0].0.sha256, hash(b"12345678abc"), "of all of it");
         let read = notes.take(5).unwrap();
         assert_eq!((read.resumed, read.same), (bytes, false));
     }
-    word(&job(path.clone(), Wish::Hash { bytes: 9 }), &notes);
+    word(&job(path.clone(), DataRequest::Hash { bytes: 9 }), &notes);
     let over = chunks(&job(path.clone(), FRESH), &notes, 8);
     assert_eq!((over.len(), over[0].0.offset), (2, 0), "the receiver wants it from the beginning");
     for offset in [8, 9, 11] {
-        let (end, said) = said(&job(path.clone(), Wish::From { offset }), &notes, 8);
+        let (end, said) = said(&job(path.clone(), DataRequest::From { offset }), &notes, 8);
         assert!(matches!(end, Err(End::Protocol(_))) && said.is_empty(), "{offset}: {end:?}");
     }
 }
@@ -118,10 +118,10 @@ fn send_file__hashes_and_does_not_send_an_existing_file() {
     fs::write(&path, "abc").unwrap();
     let notes = Notes::default();
     let whole = Message::Hash { index: 5, sha256: hash(b"abc") };
-    assert_eq!(word(&job(path.clone(), Wish::Hash { bytes: 3 }), &notes), whole);
+    assert_eq!(word(&job(path.clone(), DataRequest::Hash { bytes: 3 }), &notes), whole);
     let same = ReadResult { sha256: hash(b"abc"), resumed: 3, same: true };
     assert_eq!(notes.take(5), Some(same));
-    let announced = job(path.clone(), Wish::Hash { bytes: 3 });
+    let announced = job(path.clone(), DataRequest::Hash { bytes: 3 });
     fs::remove_file(path).unwrap();
     let given_up = word(&announced, &notes);
     assert!(matches!(&given_up, Message::GiveUp { index: 5, reason } if reason.contains("cannot")));

@@ -2,7 +2,7 @@
 
 use spanwire_base::{u32_from, usize_from};
 use spanwire_erasure::{Code, Columns, Scheme, Source};
-use spanwire_wire::{BlockReport, BlockRepr, BlockWord, RethRepr, SrDataRepr};
+use spanwire_wire::{BlockReport, BlockReportKind, BlockRepr, RethRepr, SrDataRepr};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -145,15 +145,15 @@ impl Incoming {
         let pkts = pkts.unwrap_or_else(|| panic!("{r:?} of an unknown block"));
         let named = (0..64).filter(|i| r.bits >> i & 1 != 0);
         for (i, number) in named.map(|i| (i, first + i)) {
-            let is_right = match r.word {
-                BlockWord::Nack => has(number),
-                BlockWord::Settled => has(number) || self.may_be_settled(number),
-                BlockWord::Rebuilt => i < r.data.into() && self.recovered.contains(&number),
+            let is_right = match r.kind {
+                BlockReportKind::Nack => has(number),
+                BlockReportKind::Settled => has(number) || self.may_be_settled(number),
+                BlockReportKind::Recovered => i < r.data.into() && self.recovered.contains(&number),
             };
             assert!(is_right && i < pkts.into(), "{r:?} names {i}");
         }
         let is_short = r.bits.count_ones() < r.data.into();
-        assert!(r.word != BlockWord::Nack || is_short, "{r:?} of a complete block");
+        assert!(r.kind != BlockReportKind::Nack || is_short, "{r:?} of a complete block");
     }
 }
 

@@ -230,7 +230,7 @@ impl World {
     fn check_data_sent(&mut self, p: &Packet<'_>, h: &SrDataRepr, data: &[u8], state: QpState) {
         let len = u32_from(data.len());
         assert!(len <= self.streams.segment_bytes, "{h:?} carries {len} bytes");
-        let is_answer = h.answers.is_some();
+        let is_answer = h.response_to.is_some();
         let is_parity = h.block.is_some_and(|block| block.is_parity());
         let sends = matches!(state, QpState::Rts | QpState::Sqd);
         let ahead = h.psn.wrapping_sub(self.streams.snd_nxt).cast_signed();

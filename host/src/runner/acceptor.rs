@@ -34,7 +34,7 @@ impl Acceptor {
         Self { listener, clients: VecDeque::new(), address }
     }
 
-    /// Waits for the next event, at most [`STOP_SEEN_WITHIN`].
+    /// Waits for the next event, at most [`STOP_POLL_INTERVAL`].
     ///
     /// # Errors
     /// The listener is broken.
@@ -115,14 +115,14 @@ impl Acceptor {
     fn wait(&self) {
         let mut all: Vec<_> = vec![PollFd::new(&self.listener, PollFlags::IN)];
         all.extend(self.clients.iter().map(|g| PollFd::new(g, PollFlags::IN)));
-        let timeout = Timespec::try_from(STOP_SEEN_WITHIN).ok();
+        let timeout = Timespec::try_from(STOP_POLL_INTERVAL).ok();
         // A signal is no error, and an error of a connection is reported by the following read.
         let _ = poll(&mut all, timeout.as_ref());
     }
 }
 
-/// How soon a waiting server checks whether it should stop.
-pub const STOP_SEEN_WITHIN: Duration = Duration::from_millis(100);
+/// Interval at which a waiting server checks whether it should stop.
+pub const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Limit of pending clients; each may occupy up to 1 MiB with a message.
 const PENDING_MAX: usize = 64;
@@ -225,7 +225,7 @@ mod tests {
         let elsewhere = Ipv4Addr::new(10, 77, 0, 9).into();
         let mut client = rig.connect();
         client.send(&hello(elsewhere)).unwrap();
-        assert!(matches!(rig.event(), Some(Event::Closed(client, Err(_))) if client.has_spoken()));
+        assert!(matches!(rig.event(), Some(Event::Closed(client, Err(_))) if client.has_sent()));
         assert!(is_refused(&mut client, "connected from 127.0.0.1 wants its packets at 10.77.0.9"));
         rig.runner.take_any_address();
         let mut client = rig.connect();
@@ -244,7 +244,7 @@ mod tests {
         });
         let Some(Event::Closed(client, Err(why))) = rig.event() else { panic!("not rejected") };
         assert!(why.to_string().contains("a line above 16384 bytes"), "{why}");
-        assert!(client.has_spoken() && !client.is_known());
+        assert!(client.has_sent() && !client.is_known());
         drop(client);
         flood.join().unwrap();
     }
@@ -253,6 +253,6 @@ mod tests {
     fn next__a_client_that_only_connects_has_sent_nothing() {
         let mut rig = Rig::new();
         drop(rig.connect());
-        assert!(matches!(rig.event(), Some(Event::Closed(client, Err(_))) if !client.has_spoken()));
+        assert!(matches!(rig.event(), Some(Event::Closed(client, Err(_))) if !client.has_sent()));
     }
 }

@@ -124,7 +124,7 @@ impl JobRunner {
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
-        let heard = self.packets_received();
+        let packets_before = self.packets_received();
         let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
             let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
@@ -139,8 +139,8 @@ impl JobRunner {
             host.app_mut().end_overdue(now);
             is_done
         })?;
-        if self.packets_received() == heard {
-            app.note_nothing_heard();
+        if self.packets_received() == packets_before {
+            app.note_no_response();
         }
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);

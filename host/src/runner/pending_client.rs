@@ -17,7 +17,7 @@ pub struct PendingClient {
     pub(super) us: IpAddr,
     /// The peer, once its hello has been accepted.
     pub(super) peer: Option<Peer>,
-    has_spoken: bool,
+    has_sent: bool,
     /// Start of the current wait.
     since: Instant,
 }
@@ -38,7 +38,7 @@ impl PendingClient {
     pub fn new(mut oob: Oob, us: IpAddr) -> Self {
         // Before its hello, a client can occupy only the memory of a hello.
         oob.set_line_max(HELLO_BYTES_MAX);
-        Self { oob, us, peer: None, has_spoken: false, since: Instant::now() }
+        Self { oob, us, peer: None, has_sent: false, since: Instant::now() }
     }
 
     /// True once its hello has been accepted.
@@ -49,8 +49,8 @@ impl PendingClient {
 
     /// True once it has sent anything.
     #[must_use]
-    pub fn has_spoken(&self) -> bool {
-        self.has_spoken
+    pub fn has_sent(&self) -> bool {
+        self.has_sent
     }
 
     /// Its address on the side connection; `None` inside one process.
@@ -99,12 +99,12 @@ impl JobRunner {
     /// # Errors
     /// The client violates the exchange or has exceeded its time limit. It was sent the reason.
     pub fn poll_client(&mut self, client: &mut PendingClient) -> Result<ClientPoll, Error> {
-        let heard = self.poll_message(client);
-        if let Err(why) = &heard {
+        let polled = self.poll_message(client);
+        if let Err(why) = &polled {
             // The reason is sent in any case; it fails if the client has gone.
             let _ = client.oob.send(&Message::Reject { reason: why.to_string() });
         }
-        heard
+        polled
     }
 
     fn poll_message(&mut self, client: &mut PendingClient) -> Result<ClientPoll, Error> {
@@ -116,11 +116,11 @@ impl JobRunner {
             Ok(None) => return Err(OobError::Silent(client.timeout()).into()),
             Err(e) if client.is_known() && is_gone(&e) => return Ok(ClientPoll::Closed),
             Err(e) => {
-                client.has_spoken |= !is_gone(&e);
+                client.has_sent |= !is_gone(&e);
                 return Err(e.into());
             }
         };
-        client.has_spoken = true;
+        client.has_sent = true;
         match message {
             Message::Hello(hello) if !client.is_known() => {
                 self.answer_hello(client, &hello)?;

@@ -1,6 +1,6 @@
 //! The server side of the job runner.
 
-use super::acceptor::STOP_SEEN_WITHIN;
+use super::acceptor::STOP_POLL_INTERVAL;
 use super::pending_client::is_gone;
 use super::{
     ClientPoll, JobRunner, Needs, PendingClient, RD_ATOMIC, Setup, access, job_bytes, region_bytes,
@@ -48,7 +48,7 @@ impl JobRunner {
         let mut client = PendingClient::new(oob, self.ip);
         while !stop() {
             match self.poll_client(&mut client)? {
-                ClientPoll::Pending => client.wait(STOP_SEEN_WITHIN),
+                ClientPoll::Pending => client.wait(STOP_POLL_INTERVAL),
                 ClientPoll::Closed => return Ok(()),
                 ClientPoll::Request(request) => {
                     let served = self.serve_request(&mut client, &request, &stop)?;

@@ -2,7 +2,7 @@
 
 use super::error::{NetError, NetErrorKind};
 use super::link::check_name;
-use super::netlink::{Netlink, Refusal};
+use super::netlink::{Netlink, RequestError};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage,
@@ -115,7 +115,7 @@ impl Netlink {
     /// # Errors
     /// No such interface, no CAP_NET_ADMIN, or the interface already has the address.
     pub fn add_address(&mut self, name: &str, prefix: IpPrefix) -> Result<(), NetError> {
-        let asked = format!("add the address {prefix}");
+        let operation = format!("add the address {prefix}");
         let mut message = AddressMessage::default();
         message.header.family = family(&prefix.addr);
         message.header.prefix_len = prefix.len;
@@ -126,7 +126,7 @@ impl Netlink {
         message.attributes =
             vec![AddressAttribute::Local(prefix.addr), AddressAttribute::Address(prefix.addr)];
         self.request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
-            .map_err(|r| r.asked(asked).on(name))?;
+            .map_err(|r| r.during(operation).on(name))?;
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Netlink {
                 Ok(_) => flushed += 1,
                 // Removing a primary IPv4 address also removes its secondaries.
                 Err(r) if r.errno() == Some(libc::EADDRNOTAVAIL) => flushed += 1,
-                Err(r) => return Err(r.asked("remove an address").on(name)),
+                Err(r) => return Err(r.during("remove an address").on(name)),
             }
         }
         Ok(flushed)
@@ -162,7 +162,7 @@ impl Netlink {
     /// # Errors
     /// The kernel does not reply.
     pub fn all_addresses(&mut self) -> Result<Vec<(u32, InterfaceAddress)>, NetError> {
-        let messages = self.dump_addresses(0).map_err(|r| r.asked("list the addresses"))?;
+        let messages = self.dump_addresses(0).map_err(|r| r.during("list the addresses"))?;
         let of = |message: &AddressMessage| Some((message.header.index, address_of(message)?));
         Ok(messages.iter().filter_map(of).collect())
     }
@@ -171,13 +171,13 @@ impl Netlink {
         check_name(name)?;
         let ifindex = self.ifindex(name)?;
         let mut found =
-            self.dump_addresses(ifindex).map_err(|r| r.asked("list the addresses").on(name))?;
+            self.dump_addresses(ifindex).map_err(|r| r.during("list the addresses").on(name))?;
         found.retain(|message| message.header.index == ifindex);
         Ok(found)
     }
 
     /// The addresses of one interface, or of all with index 0, IPv4 first.
-    fn dump_addresses(&mut self, ifindex: u32) -> Result<Vec<AddressMessage>, Refusal> {
+    fn dump_addresses(&mut self, ifindex: u32) -> Result<Vec<AddressMessage>, RequestError> {
         let mut found = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut query = AddressMessage::default();

@@ -13,7 +13,7 @@ pub struct NetError(Box<Cause>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cause {
     kind: NetErrorKind,
-    asked: String,
+    operation: String,
     interface: Option<String>,
     errno: Option<i32>,
     detail: Option<String>,
@@ -59,10 +59,10 @@ pub enum NetErrorKind {
 impl NetError {
     /// An error with this cause and its usual advice.
     #[must_use]
-    pub(crate) fn new(kind: NetErrorKind, asked: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: NetErrorKind, operation: impl Into<String>) -> Self {
         Self(Box::new(Cause {
             kind,
-            asked: asked.into(),
+            operation: operation.into(),
             interface: None,
             errno: None,
             detail: None,
@@ -72,18 +72,18 @@ impl NetError {
 
     /// An error from the `errno` (positive) of a system call.
     #[must_use]
-    pub(crate) fn from_errno(asked: impl Into<String>, errno: i32) -> Self {
-        let mut error = Self::new(kind_of(errno), asked);
+    pub(crate) fn from_errno(operation: impl Into<String>, errno: i32) -> Self {
+        let mut error = Self::new(kind_of(errno), operation);
         error.0.errno = Some(errno);
         error
     }
 
     /// An error of the standard library.
     #[must_use]
-    pub(crate) fn from_io(asked: impl Into<String>, error: &io::Error) -> Self {
+    pub(crate) fn from_io(operation: impl Into<String>, error: &io::Error) -> Self {
         match error.raw_os_error() {
-            Some(errno) => Self::from_errno(asked, errno),
-            None => Self::new(NetErrorKind::Kernel, asked).detail(error.to_string()),
+            Some(errno) => Self::from_errno(operation, errno),
+            None => Self::new(NetErrorKind::Kernel, operation).detail(error.to_string()),
         }
     }
 
@@ -135,7 +135,7 @@ impl NetError {
 
 impl fmt::Display for NetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}", self.0.asked)?;
+        write!(f, "cannot {}", self.0.operation)?;
         if let Some(interface) = &self.0.interface {
             write!(f, " on {interface}")?;
         }

@@ -132,8 +132,8 @@ impl Plan {
                 .advise(what.to_owned())
         };
         if !(MIN_MTU..=MAX_MTU).contains(&config.mtu) {
-            let asked = format!("use an MTU of {}", config.mtu);
-            return Err(NetError::new(NetErrorKind::Invalid, asked)
+            let operation = format!("use an MTU of {}", config.mtu);
+            return Err(NetError::new(NetErrorKind::Invalid, operation)
                 .advise("use 1280..=65535 bytes (IPv6 needs 1280)"));
         }
         let v4 = match config.v4.host(u32::from(number)) {

@@ -1,7 +1,7 @@
 //! Network interfaces as the kernel reports them.
 
 use super::error::{NetError, NetErrorKind};
-use super::netlink::{Netlink, Refusal};
+use super::netlink::{Netlink, RequestError};
 use super::sys::IFNAMSIZ;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
@@ -108,7 +108,7 @@ impl Netlink {
     pub fn link(&mut self, name: &str) -> Result<LinkInfo, NetError> {
         check_name(name)?;
         let query = named(name, Vec::new());
-        self.one_link(query).map_err(|r| r.asked("find the interface").on(name))
+        self.one_link(query).map_err(|r| r.during("find the interface").on(name))
     }
 
     /// Looks an interface up by index.
@@ -119,7 +119,7 @@ impl Netlink {
         let mut query = LinkMessage::default();
         query.header.index = ifindex;
         self.one_link(query)
-            .map_err(|r| r.asked("find the interface").on(format!("index {ifindex}")))
+            .map_err(|r| r.during("find the interface").on(format!("index {ifindex}")))
     }
 
     /// All interfaces of the namespace, in the order of their indices.
@@ -127,14 +127,14 @@ impl Netlink {
     /// # Errors
     /// The kernel does not reply.
     pub fn links(&mut self) -> Result<Vec<LinkInfo>, NetError> {
-        let asked = "list the interfaces";
+        let operation = "list the interfaces";
         let answers = self
             .dump(&RouteNetlinkMessage::GetLink(LinkMessage::default()))
-            .map_err(|r| r.asked(asked))?;
+            .map_err(|r| r.during(operation))?;
         let mut links = Vec::with_capacity(answers.len());
         for answer in &answers {
             if let RouteNetlinkMessage::NewLink(message) = answer {
-                links.push(link_of(message).map_err(|r| r.asked(asked))?);
+                links.push(link_of(message).map_err(|r| r.during(operation))?);
             }
         }
         links.sort_unstable_by_key(|link| link.ifindex);
@@ -170,11 +170,11 @@ impl Netlink {
         }
     }
 
-    fn one_link(&mut self, query: LinkMessage) -> Result<LinkInfo, Refusal> {
+    fn one_link(&mut self, query: LinkMessage) -> Result<LinkInfo, RequestError> {
         let answers = self.request(0, RouteNetlinkMessage::GetLink(query))?;
         match answers.first() {
             Some(RouteNetlinkMessage::NewLink(message)) => link_of(message),
-            _ => Err(Refusal::Unreadable("the reply is not a link".to_owned())),
+            _ => Err(RequestError::Unreadable("the reply is not a link".to_owned())),
         }
     }
 }
@@ -230,7 +230,7 @@ pub(super) fn named(name: &str, mut attributes: Vec<LinkAttribute>) -> LinkMessa
 }
 
 /// Parses a link message. Only name and index are required.
-fn link_of(message: &LinkMessage) -> Result<LinkInfo, Refusal> {
+fn link_of(message: &LinkMessage) -> Result<LinkInfo, RequestError> {
     let flags = message.header.flags;
     let ethernet = message.header.link_layer_type == LinkLayerType::Ether;
     let mut link = LinkInfo {
@@ -255,7 +255,7 @@ fn link_of(message: &LinkMessage) -> Result<LinkInfo, Refusal> {
         read_attribute(&mut link, attribute);
     }
     if link.name.is_empty() || link.ifindex == 0 {
-        return Err(Refusal::Unreadable("a link without name or index".to_owned()));
+        return Err(RequestError::Unreadable("a link without name or index".to_owned()));
     }
     Ok(link)
 }

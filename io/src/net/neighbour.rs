@@ -4,7 +4,7 @@
 use super::address::family;
 use super::error::{NetError, NetErrorKind};
 use super::link::LinkInfo;
-use super::netlink::{Netlink, Refusal};
+use super::netlink::{Netlink, RequestError};
 use super::route::reach;
 use super::sys;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -32,7 +32,7 @@ impl Netlink {
         let mut unsent = None;
         loop {
             let neighbour = self.neighbour(next_hop, link.ifindex).map_err(|r| {
-                r.asked(format!("look up the neighbour {next_hop}")).on(link.name.as_str())
+                r.during(format!("look up the neighbour {next_hop}")).on(link.name.as_str())
             })?;
             if let Some(mac) = neighbour.usable_mac() {
                 return Ok(mac);
@@ -54,7 +54,7 @@ impl Netlink {
     }
 
     /// The kernel's neighbour entry; one without state if there is none.
-    fn neighbour(&mut self, addr: IpAddr, ifindex: u32) -> Result<Neighbour, Refusal> {
+    fn neighbour(&mut self, addr: IpAddr, ifindex: u32) -> Result<Neighbour, RequestError> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(&addr);
         message.header.ifindex = ifindex;
@@ -67,7 +67,7 @@ impl Netlink {
         };
         match answers.first() {
             Some(RouteNetlinkMessage::NewNeighbour(message)) => Ok(neighbour_of(message)),
-            _ => Err(Refusal::Unreadable("the reply is not a neighbour".to_owned())),
+            _ => Err(RequestError::Unreadable("the reply is not a neighbour".to_owned())),
         }
     }
 }

@@ -35,9 +35,9 @@ impl fmt::Debug for Netlink {
     }
 }
 
-/// The cause of a failed request; [`Refusal::asked`] adds the request and makes it an error.
+/// The cause of a failed request; [`RequestError::during`] adds the operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RequestError {
     /// The kernel returned an error number, possibly with a message.
     Errno { errno: i32, text: Option<String> },
     /// The kernel did not reply within [`RECEIVE_TIMEOUT`].
@@ -84,7 +84,7 @@ impl Netlink {
         &mut self,
         flags: u16,
         message: RouteNetlinkMessage,
-    ) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
+    ) -> Result<Vec<RouteNetlinkMessage>, RequestError> {
         self.send(NLM_F_REQUEST | NLM_F_ACK | flags, message)?;
         Ok(self.receive_all()?.messages)
     }
@@ -93,7 +93,7 @@ impl Netlink {
     pub(super) fn dump(
         &mut self,
         message: &RouteNetlinkMessage,
-    ) -> Result<Vec<RouteNetlinkMessage>, Refusal> {
+    ) -> Result<Vec<RouteNetlinkMessage>, RequestError> {
         for _ in 0..DUMP_ATTEMPTS {
             self.send(NLM_F_REQUEST | NLM_F_DUMP, message.clone())?;
             let answers = self.receive_all()?;
@@ -101,13 +101,13 @@ impl Netlink {
                 return Ok(answers.messages);
             }
         }
-        Err(Refusal::Errno {
+        Err(RequestError::Errno {
             errno: libc::EAGAIN,
             text: Some("the table kept changing during the dump".to_owned()),
         })
     }
 
-    fn send(&mut self, flags: u16, message: RouteNetlinkMessage) -> Result<(), Refusal> {
+    fn send(&mut self, flags: u16, message: RouteNetlinkMessage) -> Result<(), RequestError> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = flags;
@@ -116,22 +116,22 @@ impl Netlink {
         packet.finalize();
         let mut bytes = vec![0; packet.buffer_len()];
         packet.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).map_err(|e| Refusal::from(&e))?;
+        self.socket.send(&bytes, 0).map_err(|e| RequestError::from(&e))?;
         Ok(())
     }
 
     /// Receives until the acknowledgement or the end of the dump of the current request.
-    fn receive_all(&mut self) -> Result<Answers, Refusal> {
-        let mut answers = Answers::default();
+    fn receive_all(&mut self) -> Result<Replies, RequestError> {
+        let mut answers = Replies::default();
         loop {
             self.buffer.clear();
             let length = match self.socket.recv(&mut self.buffer, libc::MSG_TRUNC) {
                 Ok(length) => length,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(Refusal::from(&e)),
+                Err(e) => return Err(RequestError::from(&e)),
             };
             if length > self.buffer.len() {
-                return Err(Refusal::Unreadable(format!(
+                return Err(RequestError::Unreadable(format!(
                     "a reply of {length} bytes exceeds {RECEIVE_BYTES}"
                 )));
             }
@@ -144,16 +144,16 @@ impl Netlink {
 
 /// Replies received for one request.
 #[derive(Debug, Default)]
-struct Answers {
+struct Replies {
     messages: Vec<RouteNetlinkMessage>,
     /// The table changed while the kernel dumped it (`NLM_F_DUMP_INTR`).
     interrupted: bool,
 }
 
-impl Answers {
+impl Replies {
     /// Parses one datagram of one or more messages; returns true if the request is complete.
     /// Messages of another sequence number belong to an abandoned request and are ignored.
-    fn take(&mut self, mut datagram: &[u8], sequence: u32) -> Result<bool, Refusal> {
+    fn take(&mut self, mut datagram: &[u8], sequence: u32) -> Result<bool, RequestError> {
         while datagram.len() >= HEADER_BYTES {
             let length = usize_from(u64::from(u32::from_ne_bytes([
                 datagram[0],
@@ -162,7 +162,7 @@ impl Answers {
                 datagram[3],
             ])));
             if length < HEADER_BYTES || length > datagram.len() {
-                return Err(Refusal::Unreadable(format!(
+                return Err(RequestError::Unreadable(format!(
                     "a message of {length} bytes in {} bytes",
                     datagram.len()
                 )));
@@ -178,9 +178,9 @@ impl Answers {
         Ok(false)
     }
 
-    fn take_one(&mut self, bytes: &[u8]) -> Result<bool, Refusal> {
+    fn take_one(&mut self, bytes: &[u8]) -> Result<bool, RequestError> {
         let packet = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)
-            .map_err(|e| Refusal::Unreadable(e.to_string()))?;
+            .map_err(|e| RequestError::Unreadable(e.to_string()))?;
         self.interrupted |= packet.header.flags & NLM_F_DUMP_INTR != 0;
         match packet.payload {
             NetlinkPayload::InnerMessage(message) => {
@@ -189,24 +189,24 @@ impl Answers {
             }
             NetlinkPayload::Error(error) => match error.code {
                 None => Ok(true),
-                Some(code) => Err(Refusal::Errno {
+                Some(code) => Err(RequestError::Errno {
                     errno: code.get().saturating_abs(),
                     text: kernel_text(packet.header.flags, &error),
                 }),
             },
             NetlinkPayload::Done(done) if done.code < 0 => {
-                Err(Refusal::Errno { errno: done.code.saturating_abs(), text: None })
+                Err(RequestError::Errno { errno: done.code.saturating_abs(), text: None })
             }
             NetlinkPayload::Done(_) => Ok(true),
             NetlinkPayload::Overrun(_) => {
-                Err(Refusal::Unreadable("the kernel lost data".to_owned()))
+                Err(RequestError::Unreadable("the kernel lost data".to_owned()))
             }
             _ => Ok(false),
         }
     }
 }
 
-impl Refusal {
+impl RequestError {
     /// The error number, if the kernel gave one.
     pub(super) fn errno(&self) -> Option<i32> {
         match self {
@@ -215,24 +215,24 @@ impl Refusal {
         }
     }
 
-    /// The error of a caller's request: `asked` continues the sentence "cannot ...".
-    pub(super) fn asked(self, asked: impl Into<String>) -> NetError {
+    /// The error of a caller's request: `operation` continues the sentence "cannot ...".
+    pub(super) fn during(self, operation: impl Into<String>) -> NetError {
         match self {
             Self::Errno { errno, text } => {
-                let error = NetError::from_errno(asked, errno);
+                let error = NetError::from_errno(operation, errno);
                 match text {
                     Some(text) => error.detail(text),
                     None => error,
                 }
             }
-            Self::Timeout => NetError::new(NetErrorKind::Timeout, asked)
+            Self::Timeout => NetError::new(NetErrorKind::Timeout, operation)
                 .detail(format!("no reply within {RECEIVE_TIMEOUT:?}")),
-            Self::Unreadable(text) => NetError::new(NetErrorKind::Protocol, asked).detail(text),
+            Self::Unreadable(text) => NetError::new(NetErrorKind::Protocol, operation).detail(text),
         }
     }
 }
 
-impl From<&io::Error> for Refusal {
+impl From<&io::Error> for RequestError {
     fn from(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Self::Timeout,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// An NLMSG_ERROR payload: code, echoed header, and the text as an attribute.
-    fn refusal(errno: i32, text: &str) -> Vec<u8> {
+    fn error_reply(errno: i32, text: &str) -> Vec<u8> {
         let mut payload = (-errno).to_ne_bytes().to_vec();
         payload.extend_from_slice(&[0; HEADER_BYTES]);
         let length = u16::try_from(4 + text.len() + 1).expect("short");
@@ -329,44 +329,47 @@ mod tests {
         let mut netlink = Netlink::open().expect("netlink needs no privilege");
         let mut query = LinkMessage::default();
         query.header.index = 0x7fff_fff0;
-        let refusal =
+        let error =
             netlink.request(0, RouteNetlinkMessage::GetLink(query)).expect_err("no such interface");
-        assert_eq!(refusal.errno(), Some(libc::ENODEV));
+        assert_eq!(error.errno(), Some(libc::ENODEV));
     }
 
     #[test]
     fn take__acknowledgement_completes() {
         let datagram = message(2, 0, 7, &[0; 4 + HEADER_BYTES]);
-        assert_eq!(Answers::default().take(&datagram, 7), Ok(true));
+        assert_eq!(Replies::default().take(&datagram, 7), Ok(true));
     }
 
     #[test]
     fn take__another_sequence_is_ignored() {
-        let mut datagram = message(2, 0, 6, &refusal(libc::EPERM, "old"));
-        assert_eq!(Answers::default().take(&datagram, 7), Ok(false));
+        let mut datagram = message(2, 0, 6, &error_reply(libc::EPERM, "old"));
+        assert_eq!(Replies::default().take(&datagram, 7), Ok(false));
         datagram.extend_from_slice(&message(3, 0, 7, &[0; 4]));
-        assert_eq!(Answers::default().take(&datagram, 7), Ok(true));
+        assert_eq!(Replies::default().take(&datagram, 7), Ok(true));
     }
 
     #[test]
     fn take__an_error_has_the_kernels_message() {
-        let datagram = message(2, NLM_F_CAPPED, 7, &refusal(libc::EINVAL, "mtu too small"));
+        let datagram = message(2, NLM_F_CAPPED, 7, &error_reply(libc::EINVAL, "mtu too small"));
         assert_eq!(
-            Answers::default().take(&datagram, 7),
-            Err(Refusal::Errno { errno: libc::EINVAL, text: Some("mtu too small".to_owned()) })
+            Replies::default().take(&datagram, 7),
+            Err(RequestError::Errno {
+                errno: libc::EINVAL,
+                text: Some("mtu too small".to_owned())
+            })
         );
     }
 
     #[test]
     fn take__failed_dump_is_an_error() {
         let datagram = message(3, 0, 1, &(-libc::ENODEV).to_ne_bytes());
-        let refusal = Answers::default().take(&datagram, 1).expect_err("done with an error");
-        assert_eq!(refusal.errno(), Some(libc::ENODEV));
+        let error = Replies::default().take(&datagram, 1).expect_err("done with an error");
+        assert_eq!(error.errno(), Some(libc::ENODEV));
     }
 
     #[test]
     fn take__interrupted_dump_is_remembered() {
-        let mut answers = Answers::default();
+        let mut answers = Replies::default();
         let datagram = message(3, NLM_F_DUMP_INTR, 1, &[0; 4]);
         assert_eq!(answers.take(&datagram, 1), Ok(true));
         assert!(answers.interrupted);
@@ -377,13 +380,16 @@ mod tests {
         for length in [0_u32, 15, 4000] {
             let mut datagram = message(3, 0, 1, &[0; 4]);
             datagram[..4].copy_from_slice(&length.to_ne_bytes());
-            assert!(matches!(Answers::default().take(&datagram, 1), Err(Refusal::Unreadable(_))));
+            assert!(matches!(
+                Replies::default().take(&datagram, 1),
+                Err(RequestError::Unreadable(_))
+            ));
         }
     }
 
     #[test]
     fn kernel_text__truncated_answers_have_none() {
-        let whole = refusal(libc::EINVAL, "why");
+        let whole = error_reply(libc::EINVAL, "why");
         for cut in 4..whole.len() - 4 {
             let mut error = ErrorMessage::default();
             error.header = whole[4..cut].to_vec();

@@ -49,12 +49,12 @@ impl NetNs {
     /// # Errors
     /// No CAP_SYS_ADMIN.
     pub fn new_anonymous() -> Result<Self, NetError> {
-        let asked = "make a network namespace";
+        let operation = "make a network namespace";
         let file = in_fresh_thread(|| {
             sys::unshare(libc::CLONE_NEWNET)?;
             open_current()
         })
-        .map_err(|e| NetError::from_io(asked, &e))?;
+        .map_err(|e| NetError::from_io(operation, &e))?;
         let ns = Self { fd: file.into(), name: None };
         Netlink::open_in(&ns)?.set_up("lo")?;
         Ok(ns)
@@ -66,9 +66,9 @@ impl NetNs {
     /// # Errors
     /// No CAP_SYS_ADMIN, an invalid file name, or one that already exists.
     pub fn create_named(name: &str) -> Result<Self, NetError> {
-        let asked = format!("create the network namespace {name}");
-        let path = path_of(name).map_err(|e| e.refused(&asked))?;
-        let wrap = |e: io::Error| NetError::from_io(asked.as_str(), &e);
+        let operation = format!("create the network namespace {name}");
+        let path = path_of(name).map_err(|e| e.during(&operation))?;
+        let wrap = |e: io::Error| NetError::from_io(operation.as_str(), &e);
         // The lock prevents two creators from stacking two mounts on the directory; `ip netns` uses
         // the same one.
         let _lock = prepare_directory().map_err(wrap)?;
@@ -110,12 +110,12 @@ impl NetNs {
     /// There is none of that name, or the file is not a network namespace (a creator that was
     /// killed leaves an empty file).
     pub fn open_named(name: &str) -> Result<Self, NetError> {
-        let asked = format!("open the network namespace {name}");
-        let path = path_of(name).map_err(|e| e.refused(&asked))?;
-        let file = File::open(path).map_err(|e| NetError::from_io(asked.as_str(), &e))?;
+        let operation = format!("open the network namespace {name}");
+        let path = path_of(name).map_err(|e| e.during(&operation))?;
+        let file = File::open(path).map_err(|e| NetError::from_io(operation.as_str(), &e))?;
         match sys::namespace_type(file.as_fd()) {
             Ok(libc::CLONE_NEWNET) => Ok(Self { fd: file.into(), name: Some(name.to_owned()) }),
-            _ => Err(NetError::new(NetErrorKind::Invalid, asked)
+            _ => Err(NetError::new(NetErrorKind::Invalid, operation)
                 .detail("the file of that name is not a network namespace")
                 .advise(format!("remove it with `ip netns delete {name}`"))),
         }
@@ -127,9 +127,9 @@ impl NetNs {
     /// # Errors
     /// There is none of that name, or no CAP_SYS_ADMIN.
     pub fn delete_named(name: &str) -> Result<(), NetError> {
-        let asked = format!("delete the network namespace {name}");
-        let path = path_of(name).map_err(|e| e.refused(&asked))?;
-        let wrap = |e: io::Error| NetError::from_io(asked.as_str(), &e);
+        let operation = format!("delete the network namespace {name}");
+        let path = path_of(name).map_err(|e| e.during(&operation))?;
+        let wrap = |e: io::Error| NetError::from_io(operation.as_str(), &e);
         let target = c_path(&path).map_err(wrap)?;
         match sys::unmount_detach(&target) {
             Ok(()) => {}
@@ -320,8 +320,8 @@ fn prepare_directory() -> io::Result<File> {
 struct BadName(&'static str);
 
 impl BadName {
-    fn refused(self, asked: &str) -> NetError {
-        NetError::new(NetErrorKind::Invalid, asked)
+    fn during(self, operation: &str) -> NetError {
+        NetError::new(NetErrorKind::Invalid, operation)
             .detail(self.0)
             .advise("use a short name of letters, digits, '-' and '_'")
     }

@@ -144,8 +144,8 @@ impl Ethtool {
             Ok(_) => Ok(()),
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Err(refused(feature, on, name)),
             Err(e) => {
-                let asked = format!("switch {} {}", feature.name, on_off(on));
-                Err(NetError::from_io(asked, &e).on(name))
+                let operation = format!("switch {} {}", feature.name, on_off(on));
+                Err(NetError::from_io(operation, &e).on(name))
             }
         }
     }
@@ -214,8 +214,8 @@ impl Default for DriverInfo {
 }
 
 fn refused(feature: &Feature, on: bool, name: &str) -> NetError {
-    let asked = format!("switch {} {}", feature.name, on_off(on));
-    NetError::new(NetErrorKind::Unsupported, asked)
+    let operation = format!("switch {} {}", feature.name, on_off(on));
+    NetError::new(NetErrorKind::Unsupported, operation)
         .on(name)
         .detail("the driver does not change it")
         .advise("detach XDP programs from the interface and its peer, then try again")

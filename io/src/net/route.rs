@@ -3,7 +3,7 @@
 
 use super::address::{IpPrefix, family, width};
 use super::error::{NetError, NetErrorKind};
-use super::netlink::{Netlink, Refusal};
+use super::netlink::{Netlink, RequestError};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
@@ -106,7 +106,7 @@ impl Netlink {
         gateway: IpAddr,
         name: &str,
     ) -> Result<(), NetError> {
-        let asked = format!("add a route to {network} through {gateway}");
+        let operation = format!("add a route to {network} through {gateway}");
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
             address_family: family(&network.addr()),
@@ -123,7 +123,7 @@ impl Netlink {
             RouteAttribute::Oif(self.ifindex(name)?),
         ];
         self.request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRoute(message))
-            .map_err(|r| r.asked(asked).on(name))?;
+            .map_err(|r| r.during(operation).on(name))?;
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl Netlink {
         let Some(oif) = oif else {
             return self
                 .query_route(dst, None, RouteFlags::empty())
-                .map_err(|r| r.asked(reach(dst)));
+                .map_err(|r| r.during(reach(dst)));
         };
         let name = self.link_by_index(oif)?.name;
         // For an interface without a route to the destination, IPv4 assumes that the destination is
@@ -144,23 +144,23 @@ impl Netlink {
         match real.and_then(|()| self.query_route(dst, Some(oif), RouteFlags::empty())) {
             Ok(route) if route.local || route.ifindex == oif => Ok(route),
             Ok(route) => Err(self.other_interface(dst, &name, &route)),
-            Err(refusal) => match self.query_route(dst, None, RouteFlags::empty()) {
+            Err(error) => match self.query_route(dst, None, RouteFlags::empty()) {
                 Ok(route) if route.local => Ok(route),
                 Ok(route) if route.ifindex != oif => Err(self.other_interface(dst, &name, &route)),
-                _ => Err(refusal.asked(reach(dst)).on(name)),
+                _ => Err(error.during(reach(dst)).on(name)),
             },
         }
     }
 
-    fn other_interface(&mut self, dst: IpAddr, asked: &str, route: &Route) -> NetError {
+    fn other_interface(&mut self, dst: IpAddr, requested: &str, route: &Route) -> NetError {
         let actual = match self.link_by_index(route.ifindex) {
             Ok(link) => link.name,
             Err(_) => format!("index {}", route.ifindex),
         };
         NetError::new(NetErrorKind::OtherInterface, reach(dst))
-            .on(asked)
+            .on(requested)
             .detail(format!("it is {actual}"))
-            .advise(format!("use {actual}, or add a route through {asked}"))
+            .advise(format!("use {actual}, or add a route through {requested}"))
     }
 
     fn query_route(
@@ -168,7 +168,7 @@ impl Netlink {
         dst: IpAddr,
         oif: Option<u32>,
         flags: RouteFlags,
-    ) -> Result<Route, Refusal> {
+    ) -> Result<Route, RequestError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(&dst);
         message.header.destination_prefix_length = width(&dst);
@@ -180,7 +180,7 @@ impl Netlink {
         let answers = self.request(0, RouteNetlinkMessage::GetRoute(message))?;
         match answers.first() {
             Some(RouteNetlinkMessage::NewRoute(message)) => route_of(message),
-            _ => Err(Refusal::Unreadable("the reply is not a route".to_owned())),
+            _ => Err(RequestError::Unreadable("the reply is not a route".to_owned())),
         }
     }
 }
@@ -217,7 +217,7 @@ fn check_destination(dst: IpAddr, oif: Option<u32>) -> Result<(), NetError> {
 }
 
 /// Parses the reply to a route lookup.
-fn route_of(message: &RouteMessage) -> Result<Route, Refusal> {
+fn route_of(message: &RouteMessage) -> Result<Route, RequestError> {
     let errno = match message.header.kind {
         RouteType::Unicast | RouteType::Local | RouteType::Anycast => None,
         RouteType::BlackHole | RouteType::Unreachable | RouteType::Throw => {
@@ -227,7 +227,7 @@ fn route_of(message: &RouteMessage) -> Result<Route, Refusal> {
         _ => Some(libc::EADDRNOTAVAIL),
     };
     if let Some(errno) = errno {
-        return Err(Refusal::Errno {
+        return Err(RequestError::Errno {
             errno,
             text: Some(format!("the route is of type {:?}", message.header.kind)),
         });

@@ -71,7 +71,7 @@ impl Netlink {
     pub fn delete_link(&mut self, name: &str) -> Result<(), NetError> {
         check_name(name)?;
         self.request(0, RouteNetlinkMessage::DelLink(named(name, Vec::new())))
-            .map_err(|r| r.asked("delete the interface").on(name))?;
+            .map_err(|r| r.during("delete the interface").on(name))?;
         Ok(())
     }
 
@@ -83,10 +83,10 @@ impl Netlink {
     /// # Errors
     /// No CAP_NET_ADMIN, or a kernel without `sch_fifo`.
     pub fn set_pfifo(&mut self, name: &str, limit: u32) -> Result<(), NetError> {
-        let asked = format!("set the queueing discipline pfifo limit {limit}");
+        let operation = format!("set the queueing discipline pfifo limit {limit}");
         let ifindex = self.ifindex(name)?;
         let index = i32::try_from(ifindex).map_err(|_| {
-            NetError::new(NetErrorKind::Protocol, asked.as_str())
+            NetError::new(NetErrorKind::Protocol, operation.as_str())
                 .on(name)
                 .detail(format!("index {ifindex}"))
         })?;
@@ -100,14 +100,14 @@ impl Netlink {
             NLM_F_CREATE | NLM_F_REPLACE,
             RouteNetlinkMessage::NewQueueDiscipline(message),
         )
-        .map_err(|r| r.asked(asked).on(name))?;
+        .map_err(|r| r.during(operation).on(name))?;
         Ok(())
     }
 
-    fn set(&mut self, message: LinkMessage, asked: String, name: &str) -> Result<(), NetError> {
+    fn set(&mut self, message: LinkMessage, operation: String, name: &str) -> Result<(), NetError> {
         check_name(name)?;
         self.request(0, RouteNetlinkMessage::SetLink(message))
-            .map_err(|r| r.asked(asked).on(name))?;
+            .map_err(|r| r.during(operation).on(name))?;
         Ok(())
     }
 }

@@ -42,9 +42,9 @@ impl VethSpec<'_> {
     pub fn create(&self) -> Result<(), NetError> {
         check_name(self.a.name)?;
         check_name(self.b.name)?;
-        let asked = format!("create a veth pair of {} and {}", self.a.name, self.b.name);
+        let operation = format!("create a veth pair of {} and {}", self.a.name, self.b.name);
         if !(1..=MAX_QUEUES).contains(&self.queues) {
-            return Err(NetError::new(NetErrorKind::Invalid, asked)
+            return Err(NetError::new(NetErrorKind::Invalid, operation)
                 .detail(format!("{} queues", self.queues))
                 .advise(format!("use 1..={MAX_QUEUES} queues")));
         }
@@ -61,7 +61,7 @@ impl VethSpec<'_> {
         let mut netlink = Netlink::open_in(self.a.ns)?;
         netlink
             .request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message))
-            .map_err(|r| r.asked(asked))?;
+            .map_err(|r| r.during(operation))?;
         Ok(())
     }
 

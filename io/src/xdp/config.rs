@@ -211,7 +211,7 @@ const FRAMES_MAX: u32 = 1 << 20;
 mod tests {
     use super::*;
 
-    fn refusal(change: impl FnOnce(&mut XdpConfig)) -> String {
+    fn error_of(change: impl FnOnce(&mut XdpConfig)) -> String {
         let mut config = XdpConfig::new("sw0");
         change(&mut config);
         config.validate().expect_err("refused").to_string()
@@ -224,16 +224,16 @@ mod tests {
 
     #[test]
     fn validate__names_the_field_and_the_rule() {
-        assert!(refusal(|c| c.queue = 4096).starts_with("queue: "));
-        assert!(refusal(|c| c.chunk = 1024).starts_with("chunk: "));
-        assert!(refusal(|c| c.fill_size = 8).starts_with("fill_size: "));
-        assert!(refusal(|c| c.fill_size = 300).starts_with("fill_size: "));
-        assert!(refusal(|c| c.rx_size = 128).starts_with("rx_size: 128 is not"));
-        assert!(refusal(|c| c.tx_size = 1 << 20).starts_with("tx_size: "));
-        assert!(refusal(|c| c.completion_size = 128).starts_with("completion_size: "));
-        assert!(refusal(|c| c.frames = 287).starts_with("frames: 287 is not in 288..="));
-        assert!(refusal(|c| c.frames = u32::MAX).starts_with("frames: "));
-        assert!(refusal(|c| c.tx_budget = Some(31)).starts_with("tx_budget: "));
+        assert!(error_of(|c| c.queue = 4096).starts_with("queue: "));
+        assert!(error_of(|c| c.chunk = 1024).starts_with("chunk: "));
+        assert!(error_of(|c| c.fill_size = 8).starts_with("fill_size: "));
+        assert!(error_of(|c| c.fill_size = 300).starts_with("fill_size: "));
+        assert!(error_of(|c| c.rx_size = 128).starts_with("rx_size: 128 is not"));
+        assert!(error_of(|c| c.tx_size = 1 << 20).starts_with("tx_size: "));
+        assert!(error_of(|c| c.completion_size = 128).starts_with("completion_size: "));
+        assert!(error_of(|c| c.frames = 287).starts_with("frames: 287 is not in 288..="));
+        assert!(error_of(|c| c.frames = u32::MAX).starts_with("frames: "));
+        assert!(error_of(|c| c.tx_budget = Some(31)).starts_with("tx_budget: "));
     }
 
     #[test]

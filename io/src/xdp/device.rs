@@ -57,12 +57,12 @@ impl XdpDevice {
             modes: preference.attach_modes(),
             ..SteeringConfig::new(link.ifindex)
         };
-        let (steering, refused) = Steering::attach(&config)?;
-        for refusal in refused {
+        let (steering, rejected) = Steering::attach(&config)?;
+        for tried in rejected {
             tracing::warn!(
                 interface = ifname,
-                mode = refusal.mode.as_str(),
-                reason = %refusal.error,
+                mode = tried.mode.as_str(),
+                reason = %tried.error,
                 "XDP attach mode refused, trying the next"
             );
         }

@@ -37,14 +37,14 @@ impl XdpPort {
             tx_budget: config.tx_budget,
             ..SocketConfig::new(device.ifindex(), config.queue)
         };
-        let (socket, refused) = Socket::bind(&umem, &socket_config)?;
-        for refusal in refused {
+        let (socket, rejected) = Socket::bind(&umem, &socket_config)?;
+        for tried in rejected {
             // Most drivers have no zero-copy, so this is no warning.
             tracing::info!(
                 interface = device.ifname(),
                 queue = config.queue,
-                mode = XdpMode::of(device.attach_mode(), refusal.mode).as_str(),
-                reason = %refusal.error,
+                mode = XdpMode::of(device.attach_mode(), tried.mode).as_str(),
+                reason = %tried.error,
                 "AF_XDP mode refused, trying the next"
             );
         }

@@ -130,7 +130,7 @@ impl Net {
     fn find_losses(&mut self) {
         let arrived = self.feedback_us.saturating_sub(RTT_US);
         while let Some(packet) = self.missing.pop_front_if(|p| p.sent_us + 10 <= arrived) {
-            self.lose(packet, LossKind::Overdue);
+            self.lose(packet, LossKind::Rack);
         }
     }
 

@@ -127,11 +127,11 @@ impl ForwardingConfig {
                 return Err(ConfigError::new(format!("routes[{i}].to"), what));
             }
         }
-        for (i, station) in self.macs.iter().enumerate() {
-            check_ports(format!("macs[{i}].ports"), &mut station.ports.iter().copied())?;
-            let twice = self.macs[..i].iter().any(|s| s.mac == station.mac);
-            if twice || station.mac.is_multicast() {
-                let what = format!("{} repeats another entry or is a group's", station.mac);
+        for (i, entry) in self.macs.iter().enumerate() {
+            check_ports(format!("macs[{i}].ports"), &mut entry.ports.iter().copied())?;
+            let twice = self.macs[..i].iter().any(|s| s.mac == entry.mac);
+            if twice || entry.mac.is_multicast() {
+                let what = format!("{} repeats another entry or is a group's", entry.mac);
                 return Err(ConfigError::new(format!("macs[{i}].mac"), what));
             }
         }

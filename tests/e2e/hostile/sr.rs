@@ -4,8 +4,8 @@ use super::forge::{Attack, Forge, INSIDE, counted, resealed_with};
 use super::{Injector, Lab, Numbers, Tap, await_server, under_attack};
 use serde_json::Value;
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, BlockRepr, NakCode, Opcode, Psn, Refusal, RethRepr, SrAckRepr,
-    SrDataRepr, SrKind,
+    AckReason, AtomicEthRepr, BlockRepr, NakCode, Opcode, Psn, RethRepr, SrAckRepr, SrDataRepr,
+    SrKind, SrNak,
 };
 use std::time::Duration;
 
@@ -126,8 +126,8 @@ impl Numbers {
             ("an ACK beyond", self.first().wrapping_add(3 << 20)),
         ] {
             let plain = SrAckRepr { next, newest: next, ..SrAckRepr::default() };
-            let refusal = Some(Refusal { psn: self.first(), code });
-            let refused = SrAckRepr { refusal, reason: AckReason::Refused, ..plain };
+            let nak = Some(SrNak { psn: self.first(), code });
+            let refused = SrAckRepr { nak, reason: AckReason::Nak, ..plain };
             let future = SrAckRepr { echo_ps: u64::MAX, ..plain };
             for ack in [plain, refused, future] {
                 attacks.push(counted(name, forge.sr_ack(&ack), "drop_response_beyond_sent"));
@@ -135,7 +135,7 @@ impl Numbers {
         }
         let ahead = theirs.wrapping_add(5);
         let answer = SrDataRepr::new(SrKind::ReadResponse, ahead, 0);
-        let answer = SrDataRepr { answers: Some(1 << 30), ..answer };
+        let answer = SrDataRepr { response_to: Some(1 << 30), ..answer };
         let nothing = forge.sr(&answer, 64);
         attacks.push(counted("a READ response", nothing, "drop_response_to_nothing"));
         // The client grants no remote access, regardless of a gap before the packet.

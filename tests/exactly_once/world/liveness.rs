@@ -96,10 +96,10 @@ impl World {
                     (progress.received_at.max(busy), progress.completed_at.max(faults_end));
                 let what =
                     || format!("queue pair {q} of side {side}, {completed} of {posted} completed");
-                let silence = now.since(received_at);
+                let idle = now.since(received_at);
                 assert!(
-                    silence <= bounds.failure_detection_max(),
-                    "{}: has received nothing for {silence:?} and has not failed: {bounds:?}",
+                    idle <= bounds.failure_detection_max(),
+                    "{}: has received nothing for {idle:?} and has not failed: {bounds:?}",
                     what()
                 );
                 let stalled = now.since(completed_at);

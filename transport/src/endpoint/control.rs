@@ -141,13 +141,13 @@ impl Endpoint {
         let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;
         };
-        entry.qp.forget_blocks(&mut self.block_memory);
+        entry.qp.free_blocks(&mut self.block_memory);
         entry.qp.return_receives(&mut self.srqs);
         let srq = entry.qp.init().srq;
         self.schedule.remove(slot, entry.in_flight);
         self.timers.cancel(slot);
         self.pacer.remove(slot);
-        self.events.forget(|event| event.qpn() == Some(qpn));
+        self.events.remove(|event| event.qpn() == Some(qpn));
         self.qps.remove(slot);
         self.on_srq_returned(srq);
         true
@@ -158,7 +158,7 @@ impl Endpoint {
         let used = self.qps.iter().any(|(_, e)| e.qp.uses_cq(cq));
         let removed = !used && self.cqs.remove(cq);
         if removed {
-            self.events.forget(|event| event == AsyncEvent::CqErr(cq));
+            self.events.remove(|event| event == AsyncEvent::CqErr(cq));
         }
         removed
     }
@@ -172,7 +172,7 @@ impl Endpoint {
             return Err(SrqError::InUse);
         }
         self.srqs.queues.remove(srq.0).ok_or(SrqError::Unknown)?;
-        self.events.forget(|event| event == AsyncEvent::SrqLimitReached(srq));
+        self.events.remove(|event| event == AsyncEvent::SrqLimitReached(srq));
         Ok(())
     }
 

@@ -93,8 +93,8 @@ impl Endpoint {
             self.schedule.deactivate(from, slot);
             return HeadOutcome::Removed;
         };
-        let room = cx.schedule.room(from, cx.shared.config);
-        let sent = cx.entry.qp.poll_transmit(now, room, frame, &mut cx.shared);
+        let space = cx.schedule.window_space(from, cx.shared.config);
+        let sent = cx.entry.qp.poll_transmit(now, space, frame, &mut cx.shared);
         cx.entry.update_in_flight(cx.schedule);
         if cx.entry.qp.is_control_due() {
             // The last response has left, or a response failed: an ACK or NAK is due now.

@@ -132,7 +132,7 @@ impl Common {
     }
 
     /// The asynchronous event of our own side for a fatal NAK that the peer gets.
-    pub(crate) fn refusal_event(&self, code: NakCode) -> AsyncEvent {
+    pub(crate) fn nak_event(&self, code: NakCode) -> AsyncEvent {
         match code {
             NakCode::InvalidRequest => AsyncEvent::QpReqErr(self.qpn),
             NakCode::RemoteAccess => AsyncEvent::QpAccessErr(self.qpn),

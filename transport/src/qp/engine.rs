@@ -8,7 +8,7 @@ use crate::blocks::BlockMemory;
 use crate::coding::ErasureCoding;
 use crate::config::Config;
 use crate::rc::Rc;
-use crate::schedule::Room;
+use crate::schedule::WindowSpace;
 use crate::sr::Sr;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
@@ -62,14 +62,14 @@ impl Engine {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
         match self {
             Self::Unconnected => Transmit::Idle,
-            Self::Rc(rc) => rc.poll_transmit(qp, now, room, frame, sh),
-            Self::Sr(sr) => sr.poll_transmit(qp, now, room, frame, sh),
+            Self::Rc(rc) => rc.poll_transmit(qp, now, space, frame, sh),
+            Self::Sr(sr) => sr.poll_transmit(qp, now, space, frame, sh),
         }
     }
 
@@ -200,11 +200,11 @@ impl Engine {
 
     /// Applies `given`, attributes that only a drained send queue may change. `all` are those in
     /// force afterwards.
-    pub(super) fn change(&mut self, given: &QpAttr, all: &QpAttr) {
+    pub(super) fn modify(&mut self, given: &QpAttr, all: &QpAttr) {
         match self {
             Self::Unconnected => {}
-            Self::Rc(rc) => rc.change(given),
-            Self::Sr(sr) => sr.change(all),
+            Self::Rc(rc) => rc.modify(given),
+            Self::Sr(sr) => sr.modify(all),
         }
     }
 
@@ -284,9 +284,9 @@ impl Engine {
         }
     }
 
-    pub(super) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+    pub(super) fn free_blocks(&mut self, memory: &mut BlockMemory) {
         if let Self::Sr(sr) = self {
-            sr.rx.forget_blocks(memory);
+            sr.rx.free_blocks(memory);
         }
     }
 

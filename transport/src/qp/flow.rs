@@ -5,14 +5,14 @@ use crate::attr::CongestionControl;
 use crate::config::Config;
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
-use spanwire_pacer::TokenClock;
+use spanwire_pacer::TokenBucket;
 use spanwire_wire::{INT_HOP_LEN, INT_MAX_HOPS, IntHop};
 
 /// The data flow of one queue pair to its peer.
 #[derive(Debug)]
 pub(crate) struct Flow {
     cc: Cc,
-    clock: TokenClock,
+    bucket: TokenBucket,
     mtu_bytes: u32,
     /// The congestion window or the pacer limited the flow since the last ACK (`cwnd_limited` or
     /// `pacing_limited`). Congestion control must not grow an unused window (RFC 9002 7.8).
@@ -33,7 +33,7 @@ pub(crate) struct Flow {
     app_limited_until_bytes: u64,
     marked_bytes: u64,
     /// Delivery state of the timed packet, for RC, whose ACKs echo no timestamp.
-    timed: Option<AtSend>,
+    timed: Option<SendTimeState>,
 }
 
 /// The limit of a flow at its last attempt to send.
@@ -107,10 +107,10 @@ impl FlowInfo {
     }
 }
 
-/// State at the departure of a packet, from which its ACK yields a delivery rate sample
+/// The delivery state when a packet was sent, from which its ACK yields a delivery rate sample
 /// (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct AtSend {
+pub(crate) struct SendTimeState {
     delivered_bytes: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -124,11 +124,11 @@ impl Flow {
         let path = Path { mtu_bytes, line_rate, base_rtt };
         let burst_bytes = BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES);
         let cc = choice.algorithm.start(&path);
-        let mut clock = TokenClock::new(burst_bytes, config.catch_up);
-        clock.set_rate(Time::ZERO, cc.rate());
+        let mut bucket = TokenBucket::new(burst_bytes, config.catch_up);
+        bucket.set_rate(Time::ZERO, cc.rate());
         Self {
             cc,
-            clock,
+            bucket,
             mtu_bytes: mtu_bytes.max(1),
             is_cwnd_limited: false,
             has_new_path: false,
@@ -169,11 +169,11 @@ impl Flow {
     /// ready, so the flow does not become cwnd-limited.
     #[inline]
     pub(crate) fn probe_paced_until(&mut self, now: Time) -> Option<Time> {
-        if self.clock.is_due(now) {
+        if self.bucket.is_due(now) {
             return None;
         }
         self.set_limit(now, FlowLimit::Pacer);
-        Some(self.clock.next())
+        Some(self.bucket.next())
     }
 
     /// An attempt to send ended without a packet, because of `limit`.
@@ -198,7 +198,7 @@ impl Flow {
     }
 
     /// A packet left; `inflight_bytes` includes it.
-    pub(crate) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> AtSend {
+    pub(crate) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> SendTimeState {
         if sent.inflight_bytes <= u64::from(sent.bytes) {
             // Nothing else was in flight, so the sample begins now, not before the pause.
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -211,12 +211,12 @@ impl Flow {
         self.cc.on_sent(now, &sent);
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
-        self.clock.on_sent(now, wire_bytes);
+        self.bucket.on_sent(now, wire_bytes);
         let gap = self.cc.min_gap();
         if gap > Dur::ZERO {
-            self.clock.hold(now, gap);
+            self.bucket.hold(now, gap);
         }
-        AtSend {
+        SendTimeState {
             delivered_bytes: self.delivered_bytes,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
@@ -227,28 +227,28 @@ impl Flow {
     }
 
     /// The packet that just left is the timed one.
-    pub(crate) fn set_timed(&mut self, at_send: AtSend) {
-        self.timed = Some(at_send);
+    pub(crate) fn set_timed(&mut self, send_state: SendTimeState) {
+        self.timed = Some(send_state);
     }
 
     /// The state at the departure of the timed packet.
-    pub(crate) fn take_timed(&mut self) -> Option<AtSend> {
+    pub(crate) fn take_timed(&mut self) -> Option<SendTimeState> {
         self.timed.take()
     }
 
     /// Handles an acknowledgement. The engine sets what it measures in `ack`. The flow adds whether
-    /// it was limited, the delivery rate since `at_send`, when the newest packet left, and the
+    /// it was limited, the delivery rate since `send_state`, when the newest packet left, and the
     /// telemetry `int` of that packet, as switches wrote it.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
         mut ack: Ack<'_>,
-        at_send: Option<AtSend>,
+        send_state: Option<SendTimeState>,
         int: &[[u8; INT_HOP_LEN]],
     ) {
         self.delivered_bytes += ack.acked_bytes;
         self.marked_bytes += ack.marked_bytes;
-        ack.delivery = at_send.filter(|_| ack.acked_bytes > 0).map(|at| {
+        ack.delivery = send_state.filter(|_| ack.acked_bytes > 0).map(|at| {
             let sending = ack.sent_at.since(at.first_sent_at);
             let acking = now.since(at.delivered_at);
             self.first_sent_at = ack.sent_at;
@@ -346,11 +346,11 @@ impl Flow {
     }
 
     fn update_rate(&mut self, now: Time) {
-        self.clock.set_rate(now, self.cc.rate());
+        self.bucket.set_rate(now, self.cc.rate());
     }
 }
 
-/// Burst of the token clock: packets that may leave at once after a pause, beside the one that is
+/// Burst of the token bucket: packets that may leave at once after a pause, beside the one that is
 /// due.
 const BURST_PKTS: u32 = 2;
 /// Preamble, frame check sequence and inter-packet gap of Ethernet.
@@ -431,7 +431,7 @@ mod tests {
         for n in 0..200_u64 {
             out.push_back((now, f.on_sent(now, sent(1000, 10_000), 1076)));
             if n >= 10 {
-                let (sent_at, at_send) = out.pop_front().unwrap();
+                let (sent_at, send_state) = out.pop_front().unwrap();
                 let ack = Ack {
                     acked_bytes: 1000,
                     acked_pkts: 1,
@@ -440,7 +440,7 @@ mod tests {
                     inflight_bytes: 10_000,
                     ..Ack::default()
                 };
-                f.on_ack(now, ack, Some(at_send), &[]);
+                f.on_ack(now, ack, Some(send_state), &[]);
             }
             now += Dur::from_us(10);
         }
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn on_cnp__and_timers_reach_the_algorithm_and_the_clock() {
+    fn on_cnp__and_timers_reach_the_algorithm_and_the_bucket() {
         let mut f = flow("dcqcn", &[]);
         f.on_cnp(at(10));
         assert_eq!(f.info().rate, Some(Rate::from_gbps(5)));

@@ -31,7 +31,7 @@ use crate::blocks::BlockMemory;
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use crate::mr::PdId;
-use crate::schedule::{InFlight, Room};
+use crate::schedule::{InFlight, WindowSpace};
 use crate::srq::SrqTable;
 use common::{Common, Shared, Transmit};
 use engine::Engine;
@@ -81,11 +81,11 @@ impl QueuePair {
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
-        let sent = self.engine.poll_transmit(&mut self.common, now, room, frame, sh);
+        let sent = self.engine.poll_transmit(&mut self.common, now, space, frame, sh);
         self.check_invariants();
         sent
     }
@@ -205,8 +205,8 @@ impl QueuePair {
     }
 
     /// Frees the memory of FEC blocks. Nothing is received afterwards.
-    pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
-        self.engine.forget_blocks(memory);
+    pub(crate) fn free_blocks(&mut self, memory: &mut BlockMemory) {
+        self.engine.free_blocks(memory);
     }
 
     /// Drops the receive requests without completions. Those taken from a shared queue return to

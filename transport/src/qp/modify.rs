@@ -17,7 +17,7 @@ impl QueuePair {
         let from = self.common.state;
         let to = check_modify(from, attr)?;
         if (from, to) == (QpState::Sqd, QpState::Sqd) {
-            self.change_drained(attr)?;
+            self.modify_drained(attr)?;
         }
         let takes = self.engine.takes_erasure_and_balance();
         for (name, given) in
@@ -40,7 +40,7 @@ impl QueuePair {
         }
         match (from, to) {
             (_, QpState::Reset) => {
-                self.forget_blocks(sh.block_memory);
+                self.free_blocks(sh.block_memory);
                 self.return_receives(sh.srqs);
                 self.reset();
             }
@@ -67,7 +67,7 @@ impl QueuePair {
 
     /// Applies attributes that only a drained send queue may change, because no packet in flight
     /// depends on them then.
-    fn change_drained(&mut self, attr: &QpAttr) -> Result<(), ModifyError> {
+    fn modify_drained(&mut self, attr: &QpAttr) -> Result<(), ModifyError> {
         let given = [
             ("av", attr.av.is_some()),
             ("max_rd_atomic", attr.max_rd_atomic.is_some()),
@@ -98,7 +98,7 @@ impl QueuePair {
         common.max_rd_atomic = attr.max_rd_atomic.unwrap_or(common.max_rd_atomic);
         let mut all = common.attr;
         all.merge(attr);
-        self.engine.change(attr, &all);
+        self.engine.modify(attr, &all);
         Ok(())
     }
 

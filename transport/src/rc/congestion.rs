@@ -11,7 +11,7 @@ use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
 use crate::qp::flow::{Flow, FlowLimit};
 use crate::qp::state::QpState;
-use crate::schedule::Room;
+use crate::schedule::WindowSpace;
 use spanwire_base::{Time, TxMeta};
 use spanwire_cc::{Ack, LossKind, Sent};
 
@@ -61,7 +61,7 @@ impl Rc {
         Ok(())
     }
 
-    pub(super) fn allowance(&self, qp: &Common, room: Room, config: &Config) -> Allowance {
+    pub(super) fn allowance(&self, qp: &Common, space: WindowSpace, config: &Config) -> Allowance {
         let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts());
         let full = config.qp_window_pkts.min(flow);
         let window = if self.loss.is_probing() { 1 } else { full };
@@ -70,8 +70,8 @@ impl Rc {
         let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),
-            endpoint_pkts: room.pkts,
-            no_ack_req_pkts: room.no_ack_req_pkts,
+            endpoint_pkts: space.pkts,
+            no_ack_req_pkts: space.no_ack_req_pkts,
             mtu: qp.mtu,
             max_rd_atomic: qp.max_rd_atomic,
             read_chunk_pkts: config.read_chunk_pkts,
@@ -104,9 +104,9 @@ impl Rc {
         };
         let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
         let responses = spanwire_base::usize_from(response_bytes.into());
-        let at_send = flow.on_sent(now, sent, frame_bytes + responses);
+        let send_state = flow.on_sent(now, sent, frame_bytes + responses);
         if is_timed {
-            flow.set_timed(at_send);
+            flow.set_timed(send_state);
         }
     }
 
@@ -123,7 +123,7 @@ impl Rc {
     ) {
         let mtu = u64::from(mtu.bytes());
         let acked_pkts = upto - una;
-        let at_send = timed.and_then(|_| flow.take_timed());
+        let send_state = timed.and_then(|_| flow.take_timed());
         let ack = Ack {
             acked_bytes: acked_pkts * mtu,
             acked_pkts,
@@ -136,7 +136,7 @@ impl Rc {
             inflight_bytes: inflight_pkts * mtu,
             ..Ack::default()
         };
-        flow.on_ack(now, ack, at_send, &[]);
+        flow.on_ack(now, ack, send_state, &[]);
     }
 
     /// Reports the loss of everything from `from` on.

@@ -65,7 +65,7 @@ impl Loss {
     }
 
     /// Applies attributes that a drained send queue may change; `None` keeps one.
-    pub(crate) fn change(&mut self, attr: &QpAttr) {
+    pub(crate) fn modify(&mut self, attr: &QpAttr) {
         if let Some(exponent) = attr.timeout {
             self.timeout = (exponent > 0).then(|| ack_timeout(exponent));
         }

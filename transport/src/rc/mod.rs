@@ -27,7 +27,7 @@ use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::fail::Fail;
 use crate::qp::flow::FlowLimit;
 use crate::qp::outcome::Completed;
-use crate::schedule::Room;
+use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use ack::Acks;
 use cnp::Cnps;
@@ -75,11 +75,11 @@ impl Rc {
     }
 
     /// Applies attributes that a drained send queue may change; `None` keeps one.
-    pub(crate) fn change(&mut self, attr: &QpAttr) {
+    pub(crate) fn modify(&mut self, attr: &QpAttr) {
         if attr.av.is_some() {
             self.rtt = RttTimer::default();
         }
-        self.loss.change(attr);
+        self.loss.modify(attr);
     }
 
     /// Handles a packet. Its headers and ICRC have been checked.
@@ -148,7 +148,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -157,7 +157,7 @@ impl Rc {
         while !self.responder.resources.is_idle() {
             if self.responses_in_a_row >= RESPONSES_IN_A_ROW_MAX {
                 self.responses_in_a_row = 0;
-                let sent = self.send_request(qp, now, room, frame, sh);
+                let sent = self.send_request(qp, now, space, frame, sh);
                 if matches!(sent, Transmit::Sent(_)) {
                     return sent;
                 }
@@ -167,7 +167,7 @@ impl Rc {
                 return sent;
             }
         }
-        self.send_request(qp, now, room, frame, sh)
+        self.send_request(qp, now, space, frame, sh)
     }
 
     /// Writes the next packet of a request, if the windows and the pacer allow it.
@@ -176,7 +176,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -186,7 +186,7 @@ impl Rc {
         if self.loss.is_rnr_waiting() {
             return self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle);
         }
-        match self.requester.next(&self.allowance(qp, room, sh.config)) {
+        match self.requester.next(&self.allowance(qp, space, sh.config)) {
             Next::Segment(segment) => match qp.paced_until(now) {
                 Some(at) => Transmit::Paced(at),
                 None => self.send_segment(qp, now, &segment, frame, sh),

@@ -60,7 +60,7 @@ impl Rc {
             }
             RequestOutcome::Refused { reply, recv } => {
                 sh.counters.tx_fatal_naks += 1;
-                sh.events.push(refusal_event(qp, reply.syndrome));
+                sh.events.push(nak_event(qp, reply.syndrome));
                 self.acks.schedule(reply);
                 if let Some((wr_id, status)) = recv {
                     let wc = qp.wc(wr_id, status, WcOpcode::Recv);
@@ -77,9 +77,9 @@ impl Rc {
 }
 
 /// The asynchronous event of our own side for a fatal NAK.
-pub(super) fn refusal_event(qp: &Common, syndrome: Syndrome) -> AsyncEvent {
+pub(super) fn nak_event(qp: &Common, syndrome: Syndrome) -> AsyncEvent {
     match syndrome {
-        Syndrome::Nak(code) => qp.refusal_event(code),
+        Syndrome::Nak(code) => qp.nak_event(code),
         _ => AsyncEvent::QpFatal(qp.qpn),
     }
 }

@@ -51,9 +51,9 @@ struct RdAtomicOut {
 /// The limits on the next packet: windows and attributes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
-    /// Room in the queue pair's window, in packets.
+    /// Space in the queue pair's window, in packets.
     pub(crate) qp_pkts: u32,
-    /// Room in the endpoint's window, in packets.
+    /// Space in the endpoint's window, in packets.
     pub(crate) endpoint_pkts: u32,
     /// Packets without AckReq that the endpoint may still send.
     pub(crate) no_ack_req_pkts: u32,

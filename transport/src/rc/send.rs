@@ -1,6 +1,6 @@
 //! The packets of RC: request segments, responses, acknowledgements.
 
-use super::on_request::refusal_event;
+use super::on_request::nak_event;
 use super::resources::{Body, Response};
 use super::segment::Segment;
 use super::{Rc, ack};
@@ -124,7 +124,7 @@ impl Rc {
         self.acks.schedule(ack::PendingAck::nak(r.psn, code, r.msn));
         if qp.state != QpState::Err {
             sh.counters.tx_fatal_naks += 1;
-            sh.events.push(refusal_event(qp, Syndrome::Nak(code)));
+            sh.events.push(nak_event(qp, Syndrome::Nak(code)));
         }
         self.fail(qp, sh);
     }

@@ -58,9 +58,9 @@ impl Sr {
     }
 
     /// Applies the attributes that may change in SQD; `attr` holds all attributes in force.
-    pub(crate) fn change(&mut self, attr: &QpAttr) {
-        self.tx.change(attr);
-        self.rx.change(attr);
+    pub(crate) fn modify(&mut self, attr: &QpAttr) {
+        self.tx.modify(attr);
+        self.rx.modify(attr);
     }
 
     /// Processes a received packet whose bytes have passed the checks of `wire`.
@@ -92,7 +92,7 @@ impl Sr {
             }
             Err(reason) => {
                 if reason == DropReason::QpNotReceiving {
-                    self.rx.repeat_refusal(now, self.tx.ack_delay());
+                    self.rx.repeat_nak(now, self.tx.ack_delay());
                 }
                 sh.counters.drop(reason);
             }
@@ -134,7 +134,7 @@ impl Sr {
         self.rx.responder.rd_atomic_pending() + self.tx.responding()
     }
 
-    /// An ACK is due and may be sent. A refusal waits for the responses to all earlier requests.
+    /// An ACK is due and may be sent. A NAK waits for the responses to all earlier requests.
     #[inline]
     pub(crate) fn is_ack_due(&self, state: QpState) -> bool {
         let responses_first =
@@ -172,7 +172,7 @@ impl Fail for Sr {
 
     fn stop_sending(&mut self, sh: &mut Shared<'_>) {
         self.tx.stop();
-        self.rx.forget_blocks(sh.block_memory);
+        self.rx.free_blocks(sh.block_memory);
     }
 
     fn pop_oldest(&mut self) -> Option<Completed> {

@@ -21,7 +21,7 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
-        let refused = match ack.refusal {
+        let refused = match ack.nak {
             None => None,
             // Looked up before the ACK is applied, which removes acknowledged packets.
             Some(r) => Some((self.tx.message_of(r.psn), status_of(r.code)?)),

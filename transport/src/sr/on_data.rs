@@ -10,7 +10,7 @@ use crate::qp::common::{Common, Shared};
 use crate::qp::fail::Fail;
 use crate::wc::{WcOpcode, WcStatus};
 use spanwire_base::{Time, u32_from};
-use spanwire_wire::{NakCode, OpKind, Packet, Refusal, SrDataRepr, SrKind};
+use spanwire_wire::{NakCode, OpKind, Packet, SrDataRepr, SrKind, SrNak};
 
 impl Sr {
     /// Processes a source or parity packet. Returns its payload bytes.
@@ -99,7 +99,7 @@ impl Sr {
             }
             Placed::No(Rejection::Refused(code, recv)) => {
                 self.rx.ack.on_data(now, p, header, false, delay);
-                self.refuse_message(qp, header.psn, code, recv, sh);
+                self.reject_message(qp, header.psn, code, recv, sh);
             }
         }
         Ok(false)
@@ -141,7 +141,7 @@ impl Sr {
                     sh.counters.rx_atomic_requests += 1;
                 }
                 InOrderAction::Refused(code) => {
-                    self.refuse_message(qp, wrap(number), code, None, sh);
+                    self.reject_message(qp, wrap(number), code, None, sh);
                 }
                 InOrderAction::Deliver(message) => {
                     sh.counters.rx_messages += 1;
@@ -151,16 +151,16 @@ impl Sr {
                         // The completion was lost, so the message must not be acknowledged.
                         sh.counters.tx_fatal_naks += 1;
                         let code = NakCode::RemoteOperational;
-                        self.rx.ack.refuse(Refusal { psn: wrap(number), code });
+                        self.rx.ack.nak(SrNak { psn: wrap(number), code });
                     }
                 }
             }
         }
     }
 
-    /// Refuses a request of the peer and fails the queue pair. If there is a status, the oldest
+    /// Rejects a request of the peer and fails the queue pair. If there is a status, the oldest
     /// receive request fails with it.
-    pub(super) fn refuse_message(
+    pub(super) fn reject_message(
         &mut self,
         qp: &mut Common,
         psn: u32,
@@ -169,15 +169,15 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) {
         sh.counters.tx_fatal_naks += 1;
-        sh.events.push(qp.refusal_event(code));
-        self.rx.ack.refuse(Refusal { psn, code });
+        sh.events.push(qp.nak_event(code));
+        self.rx.ack.nak(SrNak { psn, code });
         let rwqe = recv.and_then(|status| Some((qp.receive.pop(sh.srqs)?, status)));
         if let Some((rwqe, status)) = rwqe {
             let wc = qp.wc(rwqe.wr_id, status, WcOpcode::Recv);
             let completed = qp.complete(qp.recv_cq, wc, sh);
             self.fail_if_overrun(qp, completed, sh);
         }
-        // Responses to earlier requests are sent first, then the refusal.
+        // Responses to earlier requests are sent first, then the NAK.
         self.enter_error(qp, sh);
     }
 
@@ -189,7 +189,7 @@ impl Sr {
         header: &SrDataRepr,
         sh: &mut Shared<'_>,
     ) {
-        if header.answers.is_none() {
+        if header.response_to.is_none() {
             return;
         }
         if self.tx.sent.is_empty() {

@@ -64,7 +64,7 @@ impl Sr {
                 Ok(Placed::Yes) => self.rx.received.insert(number),
                 Ok(Placed::Failed) => return,
                 Ok(Placed::No(Rejection::Refused(code @ NakCode::RemoteAccess, _))) => {
-                    return self.refuse_message(qp, header.psn, code, None, sh);
+                    return self.reject_message(qp, header.psn, code, None, sh);
                 }
                 // The original would be rejected as well. A block NACK makes the sender retransmit
                 // it, and the retransmission is answered as usual.

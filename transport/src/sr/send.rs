@@ -13,12 +13,12 @@ use crate::qp::congestion::ack_interval;
 use crate::qp::fail::Fail;
 use crate::qp::state::QpState;
 use crate::qp::write::{ICRC_BYTES, NotWritten};
-use crate::schedule::Room;
+use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    BthRepr, ExtHeaders, NakCode, Opcode, Psn, Refusal, SrAckRepr, SrDataRepr, int_request,
+    BthRepr, ExtHeaders, NakCode, Opcode, Psn, SrAckRepr, SrDataRepr, SrNak, int_request,
 };
 
 impl Sr {
@@ -29,7 +29,7 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        room: Room,
+        space: WindowSpace,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -41,10 +41,10 @@ impl Sr {
                 begins_requests: qp.state == QpState::Rts,
                 window_pkts,
                 ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
-                room_pkts: room.pkts,
+                space_pkts: space.pkts,
             };
             let failed = qp.state == QpState::Err && self.rx.is_peer_valid();
-            let refusal_pending = self.rx.ack.is_due() && !self.is_ack_due(qp.state);
+            let nak_pending = self.rx.ack.is_due() && !self.is_ack_due(qp.state);
             let choice = match limits.sends_requests || failed {
                 true => self.tx.choose(now, &limits, qp.flow.as_deref_mut()),
                 false => Choice::Idle,
@@ -55,10 +55,10 @@ impl Sr {
                         return sent;
                     }
                 }
-                // A refusal normally follows the responses to all earlier requests. These responses
-                // are blocked until the peer receives an ACK, and the refusal's packet carries that
-                // ACK. The refusal therefore leaves first.
-                Choice::Idle if refusal_pending => return self.send_ack(qp, now, frame, sh),
+                // A NAK normally follows the responses to all earlier requests. These responses are
+                // blocked until the peer receives an ACK, and the NAK's packet carries that ACK.
+                // The NAK therefore leaves first.
+                Choice::Idle if nak_pending => return self.send_ack(qp, now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
                 Choice::Blocked => return Transmit::Blocked,
                 Choice::Paced(at) => return Transmit::Paced(at),
@@ -128,7 +128,7 @@ impl Sr {
             (Contents::Read(segment), TransmissionKind::Retransmission) => {
                 // The peer may have received this response and invalidated the rkey since. If so,
                 // it acknowledges the response; otherwise its request fails.
-                self.rx.ack.refuse_once(Refusal { psn: segment.request_psn, code });
+                self.rx.ack.nak_once(SrNak { psn: segment.request_psn, code });
                 self.tx.on_sent(now, planned, (segment.len, 0), 0, None);
             }
             (contents, _) => {
@@ -138,11 +138,11 @@ impl Sr {
                         wrap(planned.number)
                     }
                 };
-                // This refusal replaces that of a later request, because the peer processes
-                // refusals in the order of its requests.
+                // This NAK replaces that of a later request, because the peer processes
+                // NAKs in the order of its requests.
                 match qp.state {
-                    QpState::Err => self.rx.ack.refuse(Refusal { psn: request_psn, code }),
-                    _ => self.refuse_message(qp, request_psn, code, None, sh),
+                    QpState::Err => self.rx.ack.nak(SrNak { psn: request_psn, code }),
+                    _ => self.reject_message(qp, request_psn, code, None, sh),
                 }
                 self.fail(qp, sh);
             }
@@ -167,7 +167,7 @@ impl Sr {
         if let Some(srq) = qp.receive.srq()
             && self.rx.peer_may_lack_credit()
         {
-            sh.srqs.want(srq);
+            sh.srqs.request_credit_update(srq);
         }
         let blocks = self.rx.block_reports();
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
@@ -183,7 +183,7 @@ impl Sr {
         let len = end + ICRC_BYTES;
         set_path(qp, frame, ack.path);
         spanwire_wire::seal(frame, len);
-        sh.counters.tx_acks += u64::from(ack.refusal.is_none());
+        sh.counters.tx_acks += u64::from(ack.nak.is_none());
         qp.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{STEP_LEN, View};
 use spanwire_base::{u32_from, usize_from};
-use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord};
+use spanwire_wire::{BlockReport, BlockReportKind, BlockReports, BlockRepr};
 
 /// A packet's position in a block, and the segment lengths of the block.
 #[derive(Clone, Copy)]
@@ -84,10 +84,10 @@ pub(super) fn reports(step: &[u8; STEP_LEN], view: &View<'_>) -> BlockReports {
         return reports;
     }
     for i in 0..=base >> 4 & 3 {
-        let word = match (op >> (2 * i) & 3, at & 1) {
-            (0, _) | (3, 0) => BlockWord::Nack,
-            (1, _) | (3, _) => BlockWord::Settled,
-            _ => BlockWord::Rebuilt,
+        let kind = match (op >> (2 * i) & 3, at & 1) {
+            (0, _) | (3, 0) => BlockReportKind::Nack,
+            (1, _) | (3, _) => BlockReportKind::Settled,
+            _ => BlockReportKind::Recovered,
         };
         let near = i32::from(near.cast_signed() >> 2) + 8 * i32::from(i);
         let psn = view.sr_snd_una.wrapping_add_signed(near);
@@ -105,7 +105,7 @@ pub(super) fn reports(step: &[u8; STEP_LEN], view: &View<'_>) -> BlockReports {
         };
         let bits = u64::from_ne_bytes([len; 8]).rotate_left((words & 0x3f).into());
         let bits = if words & 0x40 == 0 { bits >> (8 * i) } else { bits & 0xff };
-        reports.push(BlockReport { first, word, data, bits });
+        reports.push(BlockReport { first, kind, data, bits });
     }
     reports
 }

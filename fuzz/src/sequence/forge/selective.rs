@@ -4,8 +4,8 @@ use super::blocks::{Position, reports};
 use super::{STEP_LEN, View, dma_len, target};
 use spanwire_base::u32_from;
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, Opcode, Refusal, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind,
+    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, Opcode, RethRepr, SackWord,
+    SrAckRepr, SrDataRepr, SrKind, SrNak,
 };
 
 /// The part after the BTH: the low bits of the PSN, the header, and bytes of data.
@@ -92,7 +92,7 @@ fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, position: Option<Po
         imm: (has_imm && takes_receive).then_some(7),
         ieth: (shape & 0x20 != 0 && last && !has_imm && kind == SrKind::Send).then_some(rkey),
         receive: takes_receive.then_some(u32::from(value & 0xf)),
-        answers: kind_answers(kind).then_some(value.into()),
+        response_to: is_response(kind).then_some(value.into()),
         original: (kind == SrKind::AtomicResponse).then_some(len.into()),
         block: position.map(|s| s.place),
         block_bytes: position.filter(|s| s.place.is_parity()).map(|s| s.block_bytes(dma)),
@@ -124,7 +124,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
             6 => 0,
             _ => view.now_ps.saturating_sub(u64::from(at) << 24),
         },
-        hold_ns: if at & 0x80 == 0 { 0 } else { u32::MAX >> (at & 0x1f) },
+        ack_delay_ns: if at & 0x80 == 0 { 0 } else { u32::MAX >> (at & 0x1f) },
         rx_pkts: u32::from(limits >> 3),
         ce_pkts: if knows_paths { u32::from(limits >> 3) >> (limits >> 6) } else { 0 },
         marks: knows_paths.then(|| 1 | u64::from_ne_bytes([len; 8]).rotate_right(words.into())),
@@ -160,7 +160,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     let code = [NakCode::InvalidRequest, NakCode::RemoteAccess, NakCode::SequenceError];
     if refused & 3 == 3 {
         let psn = view.sr_snd_una.wrapping_add(u32::from(refused >> 4));
-        ack.refusal = Some(Refusal { psn, code: code[usize::from(op) % code.len()] });
+        ack.nak = Some(SrNak { psn, code: code[usize::from(op) % code.len()] });
     }
     let mut header = vec![0; ack.header_len()];
     ack.emit(&mut header).expect("the buffer has the reported length");
@@ -170,7 +170,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
 /// Telemetry of a port with every bit set.
 const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[0xff; INT_HOP_LEN]; 16];
 
-fn kind_answers(kind: SrKind) -> bool {
+fn is_response(kind: SrKind) -> bool {
     matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse)
 }
 

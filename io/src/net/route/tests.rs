@@ -261,7 +261,7 @@ fn route_of__unreachable_routes_are_errors() {
     for (kind, errno) in cases {
         let mut message = RouteMessage::default();
         message.header.kind = kind;
-        let refusal = route_of(&message).expect_err("no route");
-        assert_eq!(refusal.errno(), Some(errno));
+        let error = route_of(&message).expect_err("no route");
+        assert_eq!(error.errno(), Some(errno));
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::Filter;
 use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding, QpAttr};
 use spanwire_base::{Node, PortId};
-use spanwire_wire::{BlockWord, Packet, SrAckRepr, SrDataRepr};
+use spanwire_wire::{BlockReportKind, Packet, SrAckRepr, SrDataRepr};
 
 /// Both sides send blocks of eight source and two parity packets.
 fn coded() -> PairConfig {
@@ -128,7 +128,7 @@ fn overdue__the_receiver_sends_a_block_nack() {
     p.filter = Box::new(move |side, packet| {
         if packet.bth.opcode == Opcode::SrAck {
             let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
-            let short = ack.blocks.as_slice().iter().filter(|r| r.word == BlockWord::Nack);
+            let short = ack.blocks.as_slice().iter().filter(|r| r.kind == BlockReportKind::Nack);
             for report in short {
                 assert_eq!((report.data, report.bits), (8, 0b00_0111_1111), "7 and all parity");
             }
@@ -324,11 +324,11 @@ fn cannot_write__parity_of_a_response_after_a_refusal_ends_the_responses() {
 fn parity__a_closed_peer_with_only_parity_unacknowledged_causes_no_failure() {
     let rts = |a: &mut QpAttr| (a.timeout, a.retry_cnt) = (Some(8), Some(1));
     let mut p = warm(&PairConfig { rts, ..coded() });
-    let mut heard = false;
+    let mut acked = false;
     p.filter = Box::new(move |side, packet| match (side, packet.bth.opcode) {
         (0, Opcode::SrParity) => Fate::Drop,
         (0, _) => Fate::Pass,
-        _ if std::mem::replace(&mut heard, true) => Fate::Drop,
+        _ if std::mem::replace(&mut acked, true) => Fate::Drop,
         _ => Fate::Pass,
     });
     p.post(0, 1, Op::Write, 0, 200);

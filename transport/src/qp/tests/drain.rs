@@ -51,7 +51,7 @@ fn drain__retransmits_a_packet_sent_without_ack_req() {
 }
 
 #[test]
-fn change_drained__accepts_only_feasible_values() {
+fn modify_drained__accepts_only_feasible_values() {
     let mut p = Pair::new();
     let qpn = p.ends[0].qpns[0];
     to_state(&mut p, 0, QpState::Sqd).unwrap();

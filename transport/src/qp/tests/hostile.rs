@@ -13,8 +13,8 @@ use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_wire::{
     AckReason, AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr,
-    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, Refusal, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind, Syndrome, UdpRepr,
+    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, RethRepr, SackWord, SrAckRepr,
+    SrDataRepr, SrKind, SrNak, Syndrome, UdpRepr,
 };
 
 /// The forger's knowledge of its victim, side 0.
@@ -126,7 +126,7 @@ impl Forger {
         let last = single || self.rng.below(2) == 0;
         let imm = (last && self.rng.below(3) == 0).then_some(7);
         let receives = kind == SrKind::Send || kind == SrKind::Write && imm.is_some();
-        let answers = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
+        let is_response = matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse);
         let atomic = AtomicEthRepr {
             va: reth.va,
             rkey: reth.rkey,
@@ -142,7 +142,7 @@ impl Forger {
             atomic: matches!(kind, SrKind::FetchAdd | SrKind::CmpSwap).then_some(atomic),
             imm: imm.filter(|_| receives),
             receive: receives.then(|| small(&mut self.rng)),
-            answers: answers.then(|| small(&mut self.rng)),
+            response_to: is_response.then(|| small(&mut self.rng)),
             original: (kind == SrKind::AtomicResponse).then_some(3),
             ..SrDataRepr::new(kind, psn, small(&mut self.rng))
         };
@@ -158,18 +158,18 @@ impl Forger {
     fn sr_ack(&mut self, psn: u32, now: Time) -> Vec<u8> {
         let near = |rng: &mut Rng| psn.wrapping_sub(u32::try_from(rng.below(70)).unwrap());
         let code = [NakCode::RemoteAccess, NakCode::SequenceError][usize_from(self.rng.below(2))];
-        let refusal = (self.rng.below(20) == 0).then(|| Refusal { psn: near(&mut self.rng), code });
-        let reason = if refusal.is_some() { AckReason::Refused } else { AckReason::Time };
+        let nak = (self.rng.below(20) == 0).then(|| SrNak { psn: near(&mut self.rng), code });
+        let reason = if nak.is_some() { AckReason::Nak } else { AckReason::Time };
         let mut ack = SrAckRepr {
             next: psn,
             newest: near(&mut self.rng),
             reason,
             echo_ps: self.rng.below(now.as_ps() + 2),
-            hold_ns: self.u32(),
+            ack_delay_ns: self.u32(),
             rx_pkts: self.u32(),
             psn_limit: psn.wrapping_add(self.u32() >> self.rng.below(32)),
             receive_limit: self.u32() >> self.rng.below(32),
-            refusal,
+            nak,
             ..SrAckRepr::default()
         };
         for _ in 0..self.rng.below(4) {

@@ -104,8 +104,8 @@ fn full_packets__are_shorter_by_the_room_for_telemetry() {
     // SR's header with a RETH has 40 bytes.
     let header = 24 + 16;
     assert_eq!(window(&mut p, "dctcp"), 1400 + header);
-    let room = INT_HEADER_LEN + 8 * INT_HOP_LEN;
-    assert_eq!(window(&mut p, "hpcc"), 1400 - room + header);
+    let overhead = INT_HEADER_LEN + 8 * INT_HOP_LEN;
+    assert_eq!(window(&mut p, "hpcc"), 1400 - overhead + header);
     assert_eq!(window(&mut p, "theta-powertcp"), 1400 + header, "and back");
 }
 

@@ -318,9 +318,9 @@ fn post_srq(p: &mut Pair, srq: SrqId, wr_id: u64) {
 }
 
 #[test]
-fn refuse__a_lost_refusal_is_repeated() {
+fn nak__a_lost_nak_is_repeated() {
     let mut p = warm();
-    p.filter = drop_one(0, |_, packet| ack(packet).is_some_and(|ack| ack.refusal.is_some()));
+    p.filter = drop_one(0, |_, packet| ack(packet).is_some_and(|ack| ack.nak.is_some()));
     let remote = RemoteAddr { rkey: 1, ..p.ends[1].remote(0) };
     let (sge, qpn) = (p.ends[0].sge(0, 10), p.ends[0].qpns[0]);
     let wr = WorkRequest::new(1, WrOp::Write { remote }, std::slice::from_ref(&sge));

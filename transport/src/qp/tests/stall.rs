@@ -7,7 +7,7 @@ use crate::{
     WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta};
-use spanwire_wire::{BlockReport, BlockWord, Opcode, SrAckRepr, Syndrome};
+use spanwire_wire::{BlockReport, BlockReportKind, Opcode, SrAckRepr, Syndrome};
 
 #[test]
 fn send_read_response__a_region_deregistered_before_the_response() {
@@ -209,7 +209,7 @@ fn handle_timeout__data_left_to_parity_do_not_wait_for_a_receive_request() {
     p.filter = Box::new(move |side, packet| match packet.bth.opcode {
         Opcode::SrAck => {
             let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
-            let is_nack = |r: &BlockReport| r.word == BlockWord::Nack;
+            let is_nack = |r: &BlockReport| r.kind == BlockReportKind::Nack;
             if ack.blocks.as_slice().iter().any(is_nack) { Fate::Drop } else { Fate::Pass }
         }
         Opcode::SrData if side == 0 && lost > 0 => {

@@ -6,7 +6,7 @@ use crate::sr::crossing::AckDelay;
 use spanwire_base::{Time, u64_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, Refusal, SrAckRepr, SrDataRepr,
+    AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, SrAckRepr, SrDataRepr, SrNak,
 };
 
 /// The receiver's counters of a stream, and the state of delayed and immediate ACKs.
@@ -34,11 +34,11 @@ pub(in crate::sr) struct AckState {
     last_ce: bool,
     /// The highest out-of-order packet with an AckReq, until the gap before it is filled.
     pending_ack_req: Option<u64>,
-    refusal: Option<Refusal>,
-    /// The refusal is of one retransmitted response, and the connection continues.
-    is_refused_once: bool,
-    /// ACKs sent with a refusal that ends the connection.
-    refusals: u32,
+    nak: Option<SrNak>,
+    /// The NAK is of one retransmitted response, and the connection continues.
+    is_nak_once: bool,
+    /// ACKs sent with a NAK that ends the connection.
+    naks: u32,
     /// When the last ACK was sent.
     last_ack_at: Option<Time>,
 }
@@ -70,9 +70,9 @@ impl AckState {
             due_reason: None,
             last_ce: false,
             pending_ack_req: None,
-            refusal: None,
-            is_refused_once: false,
-            refusals: 0,
+            nak: None,
+            is_nak_once: false,
+            naks: 0,
             last_ack_at: None,
         }
     }
@@ -113,7 +113,7 @@ impl AckState {
         self.unacked_pkts += 1;
         self.delayed_until.get_or_insert(now + delay.time);
         if p.bth.ack_req {
-            self.request_ack(AckReason::Asked);
+            self.request_ack(AckReason::Requested);
         } else if (is_out_of_order || ce_changed)
             && (is_same_path || self.unacked_pkts >= MULTIPATH_ACK_PKTS)
         {
@@ -133,7 +133,7 @@ impl AckState {
             self.pending_ack_req = self.pending_ack_req.max(Some(number));
         } else if self.pending_ack_req.is_some_and(|pending_ack_req| pending_ack_req < data_next) {
             self.pending_ack_req = None;
-            self.request_ack(AckReason::Asked);
+            self.request_ack(AckReason::Requested);
         }
     }
 
@@ -177,7 +177,7 @@ impl AckState {
 
     /// Requests an ACK, at most one each `delay.time`.
     ///
-    /// Duplicates and packets after a refusal cause such ACKs. An attacker can forge them at any
+    /// Duplicates and packets after a NAK cause such ACKs. An attacker can forge them at any
     /// rate, which must not cause as many ACKs.
     pub(in crate::sr) fn request_ack_limited(&mut self, now: Time, delay: AckDelay) {
         let earliest = self.last_ack_at.map_or(now, |at| at + delay.time);
@@ -188,30 +188,30 @@ impl AckState {
         }
     }
 
-    /// Refuses the request of this packet. Every ACK carries the refusal from now on.
-    pub(in crate::sr) fn refuse(&mut self, refusal: Refusal) {
-        (self.refusal, self.is_refused_once) = (Some(refusal), false);
-        self.due_reason = Some(AckReason::Refused);
+    /// Rejects the request of this packet. Every ACK carries the NAK from now on.
+    pub(in crate::sr) fn nak(&mut self, nak: SrNak) {
+        (self.nak, self.is_nak_once) = (Some(nak), false);
+        self.due_reason = Some(AckReason::Nak);
     }
 
-    /// Refuses to retransmit the response to the request of this packet. One ACK carries it.
-    pub(in crate::sr) fn refuse_once(&mut self, refusal: Refusal) {
-        if self.refusal.is_none() {
-            (self.refusal, self.is_refused_once) = (Some(refusal), true);
-            self.due_reason = Some(AckReason::Refused);
+    /// Rejects the repeated response to the request of this packet. One ACK carries the NAK.
+    pub(in crate::sr) fn nak_once(&mut self, nak: SrNak) {
+        if self.nak.is_none() {
+            (self.nak, self.is_nak_once) = (Some(nak), true);
+            self.due_reason = Some(AckReason::Nak);
         }
     }
 
-    /// A refusal was sent, and may be repeated for a peer that continues to send.
+    /// A NAK was sent, and may be repeated for a peer that continues to send.
     ///
-    /// The number of repetitions is limited: the refusal of a forged packet matches no request of
+    /// The number of repetitions is limited: the NAK of a forged packet matches no request of
     /// the peer, which then fails only by its own retry limit.
-    pub(in crate::sr) fn may_repeat_refusal(&self) -> bool {
-        self.has_refused() && self.refusals < REFUSALS_MAX
+    pub(in crate::sr) fn may_repeat_nak(&self) -> bool {
+        self.has_nak() && self.naks < NAKS_MAX
     }
 
-    fn has_refused(&self) -> bool {
-        self.refusal.is_some() && !self.is_refused_once
+    fn has_nak(&self) -> bool {
+        self.nak.is_some() && !self.is_nak_once
     }
 
     /// Makes a delayed ACK due if its time has passed.
@@ -242,15 +242,15 @@ impl AckState {
         ack.path = self.newest.path;
         ack.hop_limit = self.newest.hop_limit;
         ack.echo_ps = self.newest.echo_ps;
-        ack.hold_ns = u32::try_from(held).unwrap_or(u32::MAX);
+        ack.ack_delay_ns = u32::try_from(held).unwrap_or(u32::MAX);
         (ack.rx_pkts, ack.ce_pkts) = (self.rx_pkts, self.ce_pkts);
         (ack.rx_bytes, ack.ce_bytes) = (self.rx_bytes, self.ce_bytes);
         let is_mixed = self.unacked_ce_pkts > 0 && self.unacked_ce_pkts < self.unacked_pkts;
         ack.marks = Some(self.marks).filter(|_| is_mixed);
-        ack.refusal = self.refusal;
-        self.refusals += u32::from(self.has_refused());
-        if std::mem::take(&mut self.is_refused_once) {
-            self.refusal = None;
+        ack.nak = self.nak;
+        self.naks += u32::from(self.has_nak());
+        if std::mem::take(&mut self.is_nak_once) {
+            self.nak = None;
         }
         (self.unacked_pkts, self.unacked_ce_pkts) = (0, 0);
         (self.delayed_until, self.last_ack_at) = (None, Some(now));
@@ -268,9 +268,9 @@ impl AckState {
     }
 }
 
-/// ACKs that carry a refusal. If a path loses half of its packets, the probability that all of them
+/// ACKs that carry a NAK. If a path loses half of its packets, the probability that all of them
 /// are lost is 2^-64.
-const REFUSALS_MAX: u32 = 64;
+const NAKS_MAX: u32 = 64;
 /// Packets of different paths that one immediate ACK acknowledges: a quarter of a full delayed ACK.
 const MULTIPATH_ACK_PKTS: u32 = 4;
 

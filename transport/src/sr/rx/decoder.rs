@@ -16,7 +16,7 @@ use memory::Memory;
 use open::{OpenBlocks, Slot};
 use spanwire_base::{Time, usize_from};
 use spanwire_erasure::Source;
-use spanwire_wire::{BlockReport, BlockReports, BlockRepr, BlockWord, SrDataRepr};
+use spanwire_wire::{BlockReport, BlockReportKind, BlockReports, BlockRepr, SrDataRepr};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -59,7 +59,7 @@ pub(in crate::sr) enum BlockState {
 
 /// The action for a block whose deadline has expired.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::sr) enum Overdue {
+pub(in crate::sr) enum ExpiredBlock {
     /// All its source packets are here. Its missing parity, of these numbers, is taken for lost.
     Settle(Range<u64>),
     /// It cannot be recovered. A block NACK is among the reports.
@@ -186,7 +186,7 @@ impl Decoder {
         b.usable |= data;
         let parity = b.parity_numbers();
         self.counters.recovered += 1;
-        self.push_report(slot, BlockWord::Rebuilt, recovered);
+        self.push_report(slot, BlockReportKind::Recovered, recovered);
         self.evaluate(slot, memory);
         parity
     }
@@ -206,7 +206,7 @@ impl Decoder {
         let before = refused.saturating_sub(first).min(b.block.data.into());
         let placed = ((1 << before) - 1) & !b.usable;
         b.usable = (b.usable | placed) & ones(b.block.data);
-        self.push_report(slot, BlockWord::Rebuilt, placed);
+        self.push_report(slot, BlockReportKind::Recovered, placed);
         self.nack(slot);
     }
 
@@ -235,26 +235,26 @@ impl Decoder {
     }
 
     /// The action for a block whose deadline has expired at `now`. Settling closes the block.
-    pub(in crate::sr) fn overdue(
+    pub(in crate::sr) fn pop_expired(
         &mut self,
         now: Time,
         memory: &mut BlockMemory,
-    ) -> Option<Overdue> {
+    ) -> Option<ExpiredBlock> {
         let slot = self.open.pop_due(now)?;
         let b = &mut self.open[slot];
         if b.has_all_data() {
             let parity = b.parity_numbers();
             let missing = ones(b.block.pkts()) & !b.arrived;
-            self.push_report(slot, BlockWord::Settled, missing);
+            self.push_report(slot, BlockReportKind::Settled, missing);
             self.close(slot, memory);
-            return Some(Overdue::Settle(parity));
+            return Some(ExpiredBlock::Settle(parity));
         }
         b.nacks += 1;
         let wait = self.timing.reordering_allowance() * (1 << b.nacks);
         b.deadline = (b.nacks < NACKS_MAX).then_some(now + wait);
         self.open.arm(slot);
         self.nack(slot);
-        Some(Overdue::Nack)
+        Some(ExpiredBlock::Nack)
     }
 
     /// The block reports of the next ACK.
@@ -331,17 +331,17 @@ impl Decoder {
     /// Queues a block NACK.
     fn nack(&mut self, slot: Slot) {
         self.counters.nacks += 1;
-        self.push_report(slot, BlockWord::Nack, self.open[slot].usable);
+        self.push_report(slot, BlockReportKind::Nack, self.open[slot].usable);
     }
 
-    fn push_report(&mut self, slot: Slot, word: BlockWord, bits: u64) {
+    fn push_report(&mut self, slot: Slot, kind: BlockReportKind, bits: u64) {
         let b = &self.open[slot];
-        let report = BlockReport { first: wrap(b.first), word, data: b.block.data, bits };
-        if bits == 0 && word != BlockWord::Nack {
+        let report = BlockReport { first: wrap(b.first), kind, data: b.block.data, bits };
+        if bits == 0 && kind != BlockReportKind::Nack {
             return;
         }
-        if word == BlockWord::Nack {
-            self.reports.retain(|(old, _)| (old.word, old.first) != (word, report.first));
+        if kind == BlockReportKind::Nack {
+            self.reports.retain(|(old, _)| (old.kind, old.first) != (kind, report.first));
         }
         if self.reports.len() >= REPORTS_MAX {
             self.reports.pop_front();

@@ -16,7 +16,7 @@ use crate::sr::crossing::AckDelay;
 use crate::sr::number::{first_number, wrap};
 use crate::timer::earlier;
 use ack::AckState;
-use decoder::{Decoder, Overdue};
+use decoder::{Decoder, ExpiredBlock};
 use received::Received;
 use responder::Responder;
 use spanwire_base::{Time, u64_from, usize_from};
@@ -56,7 +56,7 @@ impl Rx {
     }
 
     /// Applies the attributes that may change in SQD.
-    pub(super) fn change(&mut self, attr: &QpAttr) {
+    pub(super) fn modify(&mut self, attr: &QpAttr) {
         self.responder.set_rd_atomic_max(attr.max_dest_rd_atomic.unwrap_or(0));
     }
 
@@ -125,9 +125,9 @@ impl Rx {
         }
     }
 
-    /// Repeats a refusal if the peer continues to send: the ACK with it may have been lost.
-    pub(super) fn repeat_refusal(&mut self, now: Time, delay: AckDelay) {
-        if self.ack.may_repeat_refusal() {
+    /// Repeats a NAK if the peer continues to send: the ACK with it may have been lost.
+    pub(super) fn repeat_nak(&mut self, now: Time, delay: AckDelay) {
+        if self.ack.may_repeat_nak() {
             self.ack.request_ack_limited(now, delay);
         }
     }
@@ -141,14 +141,14 @@ impl Rx {
     /// Handles the timers that are due at `now`: block deadlines and delayed ACKs.
     pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
         if self.decoder.next_deadline().is_some_and(|at| at <= now) {
-            self.blocks_overdue(now, sh);
+            self.on_block_deadline(now, sh);
         }
         self.ack.handle_timeout(now);
     }
 
-    fn blocks_overdue(&mut self, now: Time, sh: &mut Shared<'_>) {
-        while let Some(overdue) = self.decoder.overdue(now, sh.block_memory) {
-            if let Overdue::Settle(numbers) = overdue {
+    fn on_block_deadline(&mut self, now: Time, sh: &mut Shared<'_>) {
+        while let Some(expired) = self.decoder.pop_expired(now, sh.block_memory) {
+            if let ExpiredBlock::Settle(numbers) = expired {
                 self.received.settle(numbers);
             }
             self.ack.request_ack(AckReason::Block);
@@ -157,7 +157,7 @@ impl Rx {
     }
 
     /// Frees the memory of FEC blocks, after the last packet was received.
-    pub(crate) fn forget_blocks(&mut self, memory: &mut BlockMemory) {
+    pub(crate) fn free_blocks(&mut self, memory: &mut BlockMemory) {
         self.decoder.clear(memory);
     }
 

@@ -30,7 +30,7 @@ impl Tx {
             lost_on: lost_on.map(Entropy::from_port),
             in_flight_bytes: self.sent.in_flight_bytes(),
         });
-        if let Some(flow) = flow.filter(|_| picked.moved) {
+        if let Some(flow) = flow.filter(|_| picked.rerouted) {
             flow.on_path_change();
         }
         Some(picked.entropy.port())

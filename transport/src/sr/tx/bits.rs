@@ -58,7 +58,7 @@ impl Bits {
     }
 
     /// Drops whole words below `number`.
-    pub(crate) fn forget_below(&mut self, number: u64) {
+    pub(crate) fn clear_below(&mut self, number: u64) {
         while self.base + 64 <= number && self.words.pop_front().is_some() {
             self.base += 64;
         }
@@ -110,7 +110,7 @@ mod tests {
                     }
                     2 if rng.below(8) == 0 => {
                         low += rng.below(end - low + 1);
-                        bits.forget_below(low);
+                        bits.clear_below(low);
                         assert!(u64_from(bits.words.len()) <= (end - low) / 64 + 2);
                     }
                     _ => {

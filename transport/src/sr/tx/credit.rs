@@ -24,9 +24,9 @@ pub(super) struct Credit {
     /// Rounds refused for lack of a receive request, since the limit last changed.
     rnr_rounds: u32,
     round_is_counted: bool,
-    /// When the last probe was due. A refusal of an older transmission belongs to an earlier round.
+    /// When the last probe was due. An RNR NAK of an older transmission is of an earlier round.
     last_probe_at: Time,
-    /// The send time of the packet whose refusal was counted last.
+    /// The send time of the packet whose RNR NAK was counted last.
     last_rnr_sent_at: Option<Time>,
     /// One past that packet's number.
     last_rnr_end: u64,
@@ -52,11 +52,11 @@ impl Credit {
             rnr_timer: Dur::ZERO,
             rnr_retry: 0,
         };
-        this.change(attr);
+        this.modify(attr);
         this
     }
 
-    pub(super) fn change(&mut self, attr: &QpAttr) {
+    pub(super) fn modify(&mut self, attr: &QpAttr) {
         // The peer's timer is not known; both ends usually have the same.
         self.rnr_timer = rnr_wait(attr.min_rnr_timer.unwrap_or_default());
         self.rnr_retry = attr.rnr_retry.unwrap_or(RNR_RETRY_INFINITE);
@@ -102,7 +102,7 @@ impl Credit {
         ahead > 0 && ahead < 1 << 31
     }
 
-    /// The refusal of a packet sent at `sent` begins a new round: it is the first since the last
+    /// The RNR NAK of a packet sent at `sent` begins a new round: it is the first since the last
     /// probe or limit change, and its acknowledgement is neither a duplicate nor stale.
     pub(super) fn is_new_round(&self, sent: Time) -> bool {
         let is_old =
@@ -252,10 +252,10 @@ mod tests {
         }
     }
 
-    /// A duplicate or stale acknowledgement reports the same refusal. If it counted again after
+    /// A duplicate or stale acknowledgement reports the same RNR NAK. If it counted again after
     /// each probe, the queue pair would fail after fewer rounds than `rnr_retry` allows.
     #[test]
-    fn on_rnr__a_duplicate_or_stale_report_is_one_refusal() {
+    fn on_rnr__a_duplicate_or_stale_report_counts_once() {
         let at = |us| Time::ZERO + Dur::from_us(us);
         let mut c = credit(1);
         assert!(c.is_new_round(at(5)) && !c.on_rnr(at(5), 8, 7));

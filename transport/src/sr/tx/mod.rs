@@ -3,6 +3,7 @@
 
 mod balance;
 mod bits;
+mod block_position;
 mod credit;
 mod encoder;
 mod invariants;
@@ -10,7 +11,6 @@ mod lost;
 mod margin;
 pub(crate) mod on_ack;
 mod paths;
-mod place;
 pub(crate) mod plan;
 mod reorder;
 pub(crate) mod requester;
@@ -134,11 +134,11 @@ impl Tx {
     }
 
     /// Applies the attributes that may change in SQD; `attr` holds all attributes in force.
-    pub(super) fn change(&mut self, attr: &QpAttr) {
+    pub(super) fn modify(&mut self, attr: &QpAttr) {
         if !self.waits_for_peer() {
             self.timers = timers(attr);
         }
-        self.credit.change(attr);
+        self.credit.modify(attr);
         self.hop_limit = hop_limit(attr);
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
     }
@@ -147,14 +147,14 @@ impl Tx {
     /// packet: `full_bytes` less the room for telemetry, and for a block's header if data are
     /// coded.
     pub(crate) fn request_int(&mut self, hops: u8, full_bytes: u32) -> u32 {
-        let room = match hops {
+        let overhead = match hops {
             0 => 0,
             n => u32_from(INT_HEADER_LEN + usize::from(n) * INT_HOP_LEN),
         };
-        let room = room + if self.encoder.is_some() { BLOCK_BYTES } else { 0 };
+        let overhead = overhead + if self.encoder.is_some() { BLOCK_BYTES } else { 0 };
         self.int_hops = hops;
         let least = full_bytes.min(*SEGMENT_BYTES.start());
-        self.segment_bytes = full_bytes.saturating_sub(room).max(least);
+        self.segment_bytes = full_bytes.saturating_sub(overhead).max(least);
         self.segment_bytes
     }
 
@@ -219,7 +219,7 @@ impl Tx {
     ) -> bool {
         if self.loss_timer.is_some_and(|at| at <= now) {
             self.detect_lost(now, counters, flow.as_deref_mut());
-            self.report_to_balancer(now, None, lb::LossKind::Overdue);
+            self.report_to_balancer(now, None, lb::LossKind::Rack);
         }
         if self.credit.handle_timeout(now) {
             counters.receive_limit_probes += 1;
@@ -320,10 +320,10 @@ impl Tx {
         AckDelay { pkts: ACK_PKTS, time }
     }
 
-    /// Stops all timers and forgets sent packets: the queue pair has failed.
+    /// Stops all timers and discards sent packets: the queue pair has failed.
     pub(super) fn stop(&mut self) {
         self.timers.stop();
-        self.sent.forget();
+        self.sent.clear();
         if let Some(encoder) = &mut self.encoder {
             encoder.abandon();
         }

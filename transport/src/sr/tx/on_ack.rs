@@ -32,24 +32,25 @@ impl Tx {
         let marks = self.marks(ack);
         let (next, newest) = (ack.next, ack.newest);
         let loss_delay = self.sent.loss_delay(&self.rtt).filter(|_| !blocks.is_empty());
-        let overdue = loss_delay.map_or(Time::ZERO, |loss_delay| now - loss_delay);
+        let lost_send_time = loss_delay.map_or(Time::ZERO, |loss_delay| now - loss_delay);
         let latest_ackable = now - self.rtt.min_rtt();
-        let info = AckInfo { next, words, newest, echo, blocks, overdue, latest_ackable, marks };
+        let info =
+            AckInfo { next, words, newest, echo, blocks, lost_send_time, latest_ackable, marks };
         let before = *self.sent.counters();
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&info).map_err(|_| DropReason::ResponseBeyondSent)?;
-        if ack.hold_ns != u32::MAX {
-            let (rtt, hold) = (now.since(echo), Dur::from_ns(ack.hold_ns.into()));
+        if ack.ack_delay_ns != u32::MAX {
+            let (rtt, ack_delay) = (now.since(echo), Dur::from_ns(ack.ack_delay_ns.into()));
             // Ignore the lateness of a duplicate unless the ACK's received-packet count advanced:
             // otherwise the ACK itself is late.
             if acked.is_reordered && (!acked.is_duplicate || self.credit.is_newer(ack.rx_pkts)) {
-                let late_by = Dur::from_ps(rtt.as_ps().saturating_sub(hold.as_ps()));
+                let late_by = Dur::from_ps(rtt.as_ps().saturating_sub(ack_delay.as_ps()));
                 let fastest = self.rtt.min_rtt().as_ps();
                 self.sent.on_reordering(Dur::from_ps(late_by.as_ps().saturating_sub(fastest)));
             }
             // An ACK of nothing new may have been held for any time, so it gives no RTT sample.
             if acked.pkts > 0 {
-                self.rtt.sample(rtt, hold);
+                self.rtt.sample(rtt, ack_delay);
             }
         }
         if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
@@ -78,7 +79,7 @@ impl Tx {
             self.timers.stop();
         }
         self.detect_lost(now, counters, flow);
-        self.report_to_balancer(now, Some(Echo::of(now, ack)), lb::LossKind::Overdue);
+        self.report_to_balancer(now, Some(Echo::of(now, ack)), lb::LossKind::Rack);
         if self.recovery_end.is_some_and(|end| self.sent.una() >= end) {
             self.recovery_end = None;
             self.sent.on_recovery_end();
@@ -166,8 +167,8 @@ impl Tx {
             acked_bytes: acked.bytes,
             acked_pkts: acked.pkts,
             marked_bytes: u64::try_from(marked).unwrap_or(acked.bytes),
-            rtt: (ack.hold_ns != u32::MAX).then(|| now.since(echo)),
-            ack_delay: Dur::from_ns(ack.hold_ns.into()),
+            rtt: (ack.ack_delay_ns != u32::MAX).then(|| now.since(echo)),
+            ack_delay: Dur::from_ns(ack.ack_delay_ns.into()),
             sent_at: echo,
             number: acked.newest,
             una: self.sent.una(),
@@ -183,7 +184,7 @@ impl Tx {
         };
         // Telemetry that was not requested has not been agreed on.
         let int = if self.int_hops > 0 { ack.int } else { &[] };
-        flow.on_ack(now, sample, acked.at_send, int);
+        flow.on_ack(now, sample, acked.send_state, int);
     }
 
     /// All lost packets lack receive credit, so the timers must not run: the peer is not

@@ -1,6 +1,6 @@
 //! The contents of a packet: enough to write it again.
 
-use super::place::BlockPosition;
+use super::block_position::BlockPosition;
 use spanwire_wire::{SrDataRepr, SrKind};
 
 /// The contents of a packet.
@@ -46,7 +46,7 @@ impl ReadSegment {
             first: self.offset == 0,
             last: self.last,
             offset: self.offset,
-            answers: Some(self.response_to),
+            response_to: Some(self.response_to),
             ..SrDataRepr::new(SrKind::ReadResponse, psn, self.response_to)
         }
     }

@@ -1,8 +1,8 @@
 //! The choice of the next packet, and whether it may be sent: windows, the peer's limits,
 //! alternation of requests and responses.
 
+use super::block_position::BlockPosition;
 use super::encoder::NextInBlock;
-use super::place::BlockPosition;
 use super::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::requester::{Allowance, Next};
 use super::{Probe, Tx};
@@ -22,7 +22,7 @@ pub(in crate::sr) struct Limits {
     /// New packets request an ACK at least this often.
     pub(in crate::sr) ack_interval_pkts: u32,
     /// Packets that the endpoint's window allows.
-    pub(in crate::sr) room_pkts: u32,
+    pub(in crate::sr) space_pkts: u32,
 }
 
 /// The result of choosing a packet.
@@ -82,7 +82,7 @@ impl Tx {
                 FlowLimit::Receiver
             }
             None => FlowLimit::Application,
-            Some(_) if limits.room_pkts == 0 => FlowLimit::Endpoint,
+            Some(_) if limits.space_pkts == 0 => FlowLimit::Endpoint,
             Some(planned) => match flow.and_then(|flow| flow.paced_until(now)) {
                 Some(at) => return self.wait_for_pacer(at),
                 None => return Choice::Send(planned),
@@ -141,8 +141,8 @@ impl Tx {
             let is_retransmission = planned.kind != TransmissionKind::First;
             let inflight_bytes = self.sent.in_flight_bytes();
             let sent = Sent { bytes, inflight_bytes, is_retransmission };
-            let at_send = flow.on_sent(now, sent, frame_bytes);
-            self.sent.set_at_send(planned.number, at_send);
+            let send_state = flow.on_sent(now, sent, frame_bytes);
+            self.sent.set_send_state(planned.number, send_state);
         }
     }
 

@@ -7,14 +7,14 @@ mod acked;
 mod coded;
 mod entry;
 mod invariants;
-mod overdue;
+mod loss_detection;
 mod paths;
 
 use super::bits::Bits;
+use super::block_position::BlockPosition;
 use super::lost::Lost;
-use super::place::BlockPosition;
 use super::reorder::ReorderWindow;
-use crate::qp::flow::AtSend;
+use crate::qp::flow::SendTimeState;
 use crate::sr::number::{unwrap, wrap};
 use ack_info::PathEvent;
 use entry::{Entry, Recovered, State, Transmission};
@@ -91,8 +91,8 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Forgets all sent packets.
-    pub(crate) fn forget(&mut self) {
+    /// Discards all sent packets.
+    pub(crate) fn clear(&mut self) {
         let (una, counters) = (self.next(), self.counters);
         *self = Self { una, data_una: una, arrived: Bits::new(una), counters, ..Self::new(0) };
     }
@@ -156,7 +156,7 @@ impl<T: Copy> Sent<T> {
             is_retransmitted: false,
             lost_by_time: false,
             is_presumed_lost: false,
-            at_send: AtSend::default(),
+            send_state: SendTimeState::default(),
             path,
             position,
             is_queued: false,
@@ -228,9 +228,9 @@ impl<T: Copy> Sent<T> {
     }
 
     /// Sets the flow's delivery state at the send time of packet `number`, which was just sent.
-    pub(crate) fn set_at_send(&mut self, number: u64, at_send: AtSend) {
+    pub(crate) fn set_send_state(&mut self, number: u64, send_state: SendTimeState) {
         if let Some(entry) = self.entry_mut(number) {
-            entry.at_send = at_send;
+            entry.send_state = send_state;
         }
     }
 

@@ -42,8 +42,8 @@ impl Tx {
             }
             &Contents::Atomic { response_to, original } => {
                 let header = SrDataRepr::new(SrKind::AtomicResponse, psn, response_to);
-                let (answers, original) = (Some(response_to), Some(original));
-                (SrDataRepr { answers, original, ..header }, 0)
+                let (response_to, original) = (Some(response_to), Some(original));
+                (SrDataRepr { response_to, original, ..header }, 0)
             }
         };
         header.is_retransmission = planned.kind != TransmissionKind::First;
@@ -128,7 +128,7 @@ impl Tx {
         data: Payload<'_>,
         (pd, mrs): (PdId, &MrTable),
     ) -> Result<Result<(), u32>, DropReason> {
-        let message = header.answers.ok_or(DropReason::ResponseToNothing)?;
+        let message = header.response_to.ok_or(DropReason::ResponseToNothing)?;
         if !self.requester.expects_response(message, header.kind) {
             return Err(DropReason::ResponseToNothing);
         }

@@ -101,13 +101,18 @@ fn gaps__packets_far_ahead_cause_no_retransmission() {
 /// An ACK with an RTT of a thousand seconds in its echo does not extend the timeout.
 #[test]
 fn echo__of_an_impossible_time_does_not_extend_the_timeout() {
-    for hold_ns in [0, u32::MAX - 1] {
+    for ack_delay_ns in [0, u32::MAX - 1] {
         // Four timeouts of this length fit into the time that the forged echo must not add.
         let rts: fn(&mut QpAttr) = |a| a.timeout = Some(10);
         let mut s = Scene::of(Pair::with(&PairConfig { rts, ..PairConfig::sr() }));
         s.pair.now += Dur::from_secs(1000);
-        let lie =
-            SrAckRepr { next: FIRST + 2, newest: FIRST + 1, echo_ps: 0, hold_ns, ..right_ack(&s) };
+        let lie = SrAckRepr {
+            next: FIRST + 2,
+            newest: FIRST + 1,
+            echo_ps: 0,
+            ack_delay_ns,
+            ..right_ack(&s)
+        };
         let frame = ack(&s, &lie);
         s.pair.inject(0, &frame);
         let timeouts = |s: &Scene| s.pair.ends[0].ep.counters().local_ack_timeout_err;

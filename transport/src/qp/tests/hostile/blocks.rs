@@ -7,7 +7,8 @@ use crate::testing::{Pair, PairConfig};
 use crate::{Config, Counters, ErasureCoding, QpAttr, QpState};
 use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
-    BlockReport, BlockReports, BlockRepr, BlockWord, Opcode, Psn, RethRepr, SrAckRepr, SrDataRepr,
+    BlockReport, BlockReportKind, BlockReports, BlockRepr, Opcode, Psn, RethRepr, SrAckRepr,
+    SrDataRepr,
 };
 
 /// A packet of a block that begins at `first`: 64 bytes of data for `va`, or parity.
@@ -50,7 +51,7 @@ fn parity__that_is_forged_writes_nothing_that_data_could_not() {
     let plain = scene(Config::default());
     let (va, rkey) = (plain.va, plain.rkey);
     let end = va + u64::try_from(REGION).unwrap();
-    for (name, at, key, rebuilt) in [
+    for (name, at, key, recovered) in [
         ("right", va + 0x1000, rkey, 1),
         ("another key", va + 0x1000, rkey ^ 1, 0),
         ("across the end", end - 64 - 63, rkey, 0),
@@ -67,13 +68,13 @@ fn parity__that_is_forged_writes_nothing_that_data_could_not() {
         inject(&mut s, &SrDataRepr { reth, ..parity });
         let c = s.pair.ends[0].ep.counters();
         // An invalid key fails the queue pair, as that of a received WRITE would.
-        let (is_right, failed) = (rebuilt > 0, QpState::Err);
-        assert_eq!((c.ec_rebuilt_packets, c.tx_fatal_naks), (rebuilt, 1 - rebuilt), "{name}");
+        let (is_right, failed) = (recovered > 0, QpState::Err);
+        assert_eq!((c.ec_rebuilt_packets, c.tx_fatal_naks), (recovered, 1 - recovered), "{name}");
         let state = s.pair.ends[0].ep.query_qp(s.qpn).unwrap().state;
         assert_eq!(state == failed, !is_right, "{name}");
         let after = s.pair.ends[0].bytes(0, REGION);
         let changed = (0..REGION).filter(|i| before[*i] != after[*i]);
-        let may = 0x1000..0x1000 + if rebuilt > 0 { 128 } else { 64 };
+        let may = 0x1000..0x1000 + if recovered > 0 { 128 } else { 64 };
         assert!(changed.into_iter().all(|i| may.contains(&i)), "{name}");
     }
 }
@@ -136,11 +137,11 @@ fn reports__of_unsent_packets_change_nothing() {
     let before = in_flight(&s);
     for _ in 0..1_000 {
         let mut blocks = BlockReports::default();
-        for word in [BlockWord::Nack, BlockWord::Settled, BlockWord::Rebuilt] {
+        for kind in [BlockReportKind::Nack, BlockReportKind::Settled, BlockReportKind::Recovered] {
             let near = u32::try_from(rng.below(200)).unwrap();
             let first = right_ack(&s).next.wrapping_sub(100).wrapping_add(near);
             let data = u8::try_from(1 + rng.below(63)).unwrap();
-            blocks.push(BlockReport { first, word, data, bits: rng.next_u64() });
+            blocks.push(BlockReport { first, kind, data, bits: rng.next_u64() });
         }
         let frame = ack(&s, &SrAckRepr { blocks, ..right_ack(&s) });
         s.pair.inject(0, &frame);
@@ -183,7 +184,7 @@ fn reports__of_invalid_blocks_change_nothing() {
     let mut s = coded_scene(Config::default());
     let before = losses(&s);
     assert_eq!(before, ([0; 3], 7, 0), "three data and two parity packets, a READ and an atomic");
-    for word in [BlockWord::Nack, BlockWord::Settled, BlockWord::Rebuilt] {
+    for kind in [BlockReportKind::Nack, BlockReportKind::Settled, BlockReportKind::Recovered] {
         for (first, data) in [
             (BLOCK - 1, 3),
             (BLOCK + 1, 3),
@@ -199,8 +200,8 @@ fn reports__of_invalid_blocks_change_nothing() {
             (BLOCK.wrapping_sub(1 << 30), 3),
         ] {
             for bits in [0, 1, 0b1_1111, u64::MAX] {
-                report(&mut s, BlockReport { first, word, data, bits });
-                assert_eq!(losses(&s), before, "{word:?} {first:#x} {data} {bits:b}");
+                report(&mut s, BlockReport { first, kind, data, bits });
+                assert_eq!(losses(&s), before, "{kind:?} {first:#x} {data} {bits:b}");
             }
         }
     }
@@ -215,7 +216,7 @@ fn reports__that_are_repeated_request_nothing_twice() {
     let mut s = coded_scene(Config::default());
     // The echo is of a packet sent after the block, not at the same time.
     s.pair.now += Dur::from_ns(1);
-    let nack = BlockReport { first: BLOCK, word: BlockWord::Nack, data: 3, bits: !0b1_1111 };
+    let nack = BlockReport { first: BLOCK, kind: BlockReportKind::Nack, data: 3, bits: !0b1_1111 };
     let old = s.pair.now;
     for _ in 0..50 {
         s.pair.now = old;
@@ -237,19 +238,24 @@ fn reports__that_are_repeated_request_nothing_twice() {
 /// WRITE completes. A peer that misreports its memory affects only its own data.
 #[test]
 fn reports__of_settled_packets_count_once() {
-    for first_word in [BlockWord::Settled, BlockWord::Rebuilt] {
+    for first_kind in [BlockReportKind::Settled, BlockReportKind::Recovered] {
         let mut s = coded_scene(Config::default());
-        for (i, word) in [first_word, BlockWord::Settled, BlockWord::Rebuilt, BlockWord::Nack]
-            .into_iter()
-            .cycle()
-            .take(40)
-            .enumerate()
+        for (i, kind) in [
+            first_kind,
+            BlockReportKind::Settled,
+            BlockReportKind::Recovered,
+            BlockReportKind::Nack,
+        ]
+        .into_iter()
+        .cycle()
+        .take(40)
+        .enumerate()
         {
-            report(&mut s, BlockReport { first: BLOCK, word, data: 3, bits: u64::MAX });
+            report(&mut s, BlockReport { first: BLOCK, kind, data: 3, bits: u64::MAX });
             s.pair.step(0);
-            let settled = if i == 0 && word == BlockWord::Rebuilt { 0 } else { 5 };
+            let settled = if i == 0 && kind == BlockReportKind::Recovered { 0 } else { 5 };
             let want = ([settled, settled, 0], 2, 0);
-            assert_eq!(losses(&s), want, "{first_word:?}, then {word:?}");
+            assert_eq!(losses(&s), want, "{first_kind:?}, then {kind:?}");
         }
         let ended: Vec<u64> = s.pair.ends[0].wcs.iter().map(|wc| wc.wr_id).collect();
         assert_eq!(ended, [2], "neither the READ nor the atomic");
@@ -275,7 +281,8 @@ fn reports__of_unsent_packets_of_a_block_remove_none() {
     let frame = ack(&s, &SrAckRepr { next: BLOCK + 6, newest: BLOCK + 1, ..right });
     s.pair.inject(0, &frame);
     assert_eq!((losses(&s), beyond(&s)), (([0; 3], 2, 0), 1));
-    let settled = BlockReport { first: BLOCK, word: BlockWord::Settled, data: 3, bits: u64::MAX };
+    let settled =
+        BlockReport { first: BLOCK, kind: BlockReportKind::Settled, data: 3, bits: u64::MAX };
     report(&mut s, settled);
     assert_eq!((losses(&s), beyond(&s)), (([2, 2, 0], 0, 0), 1));
     // A packet reported before it was sent is sent all the same and must be acknowledged.

@@ -96,7 +96,7 @@ fn keys__of_duplicates_are_not_checked() {
 }
 
 /// A forger fails side 0's queue pair by a packet that side 1 never sent, or by a forged response.
-/// The refusal is of no request of side 1, and side 1 fails as well, within its retries.
+/// The NAK is of no request of side 1, and side 1 fails as well, within its retries.
 #[test]
 fn keys__the_peer_of_a_queue_pair_that_a_forger_failed_fails_too() {
     for (ahead, op) in [(0, Op::Write), (5, Op::Write), (300, Op::Write), (0, Op::Read)] {

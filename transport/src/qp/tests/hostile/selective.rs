@@ -6,8 +6,8 @@ use super::seal;
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, NakCode, Opcode, Psn, Refusal, RethRepr, SackWord, SrAckRepr,
-    SrDataRepr, SrKind,
+    AckReason, AtomicEthRepr, NakCode, Opcode, Psn, RethRepr, SackWord, SrAckRepr, SrDataRepr,
+    SrKind, SrNak,
 };
 
 /// As for RC. Of side 0's packets, [`FIRST`] is acknowledged; the three after it (a WRITE), the
@@ -120,20 +120,20 @@ fn acks(s: &Scene) -> Vec<Class> {
     ];
     let mut rows: Vec<Class> =
         beyond.map(|(name, a)| dropped(name, ack(s, &a), "drop_response_beyond_sent")).into();
-    let refusal = |psn, code| {
-        let (refusal, reason) = (Some(Refusal { psn, code }), AckReason::Refused);
-        ack(s, &SrAckRepr { refusal, reason, ..right_ack(s) })
+    let nak = |psn, code| {
+        let (nak, reason) = (Some(SrNak { psn, code }), AckReason::Nak);
+        ack(s, &SrAckRepr { nak, reason, ..right_ack(s) })
     };
     let code = NakCode::SequenceError;
-    rows.push(dropped("an undefined refusal", refusal(FIRST + 1, code), "drop_bad_syndrome"));
+    rows.push(dropped("an undefined NAK", nak(FIRST + 1, code), "drop_bad_syndrome"));
     const TAKEN: &[&str] = &["rx_packets"];
     let stale =
         SrAckRepr { next: FIRST - 100, newest: FIRST - 101, psn_limit: 0, echo_ps: 0, ..right };
     rows.push(counted("an old ACK", ack(s, &stale), TAKEN));
     for psn in [FIRST, FIRST + 6, 1 << 30] {
         // The sender may have missed the ACK, so another is sent.
-        let frame = refusal(psn, NakCode::RemoteAccess);
-        let class = counted("a refusal of a completed or unsent request", frame, TAKEN);
+        let frame = nak(psn, NakCode::RemoteAccess);
+        let class = counted("a NAK of a completed or unsent request", frame, TAKEN);
         rows.push(class.with_ack());
     }
     rows
@@ -181,13 +181,13 @@ fn requests(s: &Scene) -> Vec<Class> {
 
 fn responses(s: &Scene) -> Vec<Class> {
     let read = |psn, message| {
-        let answers = Some(message);
-        SrDataRepr { answers, ..SrDataRepr::new(SrKind::ReadResponse, psn, message) }
+        let response_to = Some(message);
+        SrDataRepr { response_to, ..SrDataRepr::new(SrKind::ReadResponse, psn, message) }
     };
     let atomic = |psn, message| {
-        let (answers, original) = (Some(message), Some(7));
+        let (response_to, original) = (Some(message), Some(7));
         let plain = SrDataRepr::new(SrKind::AtomicResponse, psn, message);
-        SrDataRepr { answers, original, ..plain }
+        SrDataRepr { response_to, original, ..plain }
     };
     let mut rows = Vec::new();
     for psn in [NEXT, NEXT + 1] {
@@ -273,15 +273,15 @@ fn spray(s: &Scene, psn: u32, other: u32) -> Vec<u8> {
         1 => frame(s, &SrDataRepr { reth, ..header(SrKind::ReadRequest) }, 0),
         2 => frame(s, &send, 64),
         3 => frame(s, &SrDataRepr { atomic: Some(atomic), ..header(SrKind::FetchAdd) }, 0),
-        4 => frame(s, &SrDataRepr { answers: Some(2), ..header(SrKind::ReadResponse) }, 256),
+        4 => frame(s, &SrDataRepr { response_to: Some(2), ..header(SrKind::ReadResponse) }, 256),
         _ => {
-            let refusal = Refusal { psn: other, code: NakCode::RemoteAccess };
-            let refusal = (other % 7 == 5).then_some(refusal);
+            let nak = SrNak { psn: other, code: NakCode::RemoteAccess };
+            let nak = (other % 7 == 5).then_some(nak);
             // Its content would stop the sender if it were accepted.
             let (psn_limit, receive_limit, rx_pkts) = (psn, 0, other);
             let right = right_ack(s);
             let newest = other;
-            let stops = SrAckRepr { psn_limit, receive_limit, rx_pkts, refusal, ..right };
+            let stops = SrAckRepr { psn_limit, receive_limit, rx_pkts, nak, ..right };
             ack(s, &SrAckRepr { next: psn, newest, ..stops })
         }
     }

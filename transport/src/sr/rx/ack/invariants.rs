@@ -11,9 +11,6 @@ impl AckState {
     pub(in crate::sr) fn check_invariants(&self) {
         debug_assert!(self.unacked_ce_pkts <= self.unacked_pkts, "marked packets are packets");
         debug_assert!(self.int.len() <= usize::from(INT_MAX_HOPS), "telemetry is bounded");
-        debug_assert!(
-            !self.is_refused_once || self.refusal.is_some(),
-            "there is a refusal to send"
-        );
+        debug_assert!(!self.is_nak_once || self.nak.is_some(), "there is a NAK to send");
     }
 }

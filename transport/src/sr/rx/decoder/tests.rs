@@ -108,17 +108,18 @@ fn recover__every_pair_of_lost_packets() {
 }
 
 #[test]
-fn overdue__reports_a_nack_then_recovery_then_settled() {
+fn pop_expired__reports_a_nack_then_recovery_then_settled() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     for i in [0, 1, 2, 4, 5, 9] {
         assert_eq!(s.send(&mut r, &mut memory, i), BlockState::Incomplete);
     }
     let due = r.next_deadline().unwrap();
-    assert_eq!(r.overdue(due - spanwire_base::Dur::from_ns(1), &mut memory), None);
-    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Nack));
-    assert_eq!(r.overdue(due, &mut memory), None);
-    let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b10_0011_0111 };
+    assert_eq!(r.pop_expired(due - spanwire_base::Dur::from_ns(1), &mut memory), None);
+    assert_eq!(r.pop_expired(due, &mut memory), Some(ExpiredBlock::Nack));
+    assert_eq!(r.pop_expired(due, &mut memory), None);
+    let nack =
+        BlockReport { first: 1000, kind: BlockReportKind::Nack, data: 8, bits: 0b10_0011_0111 };
     assert_eq!(r.reports().as_slice(), [nack]);
     assert!(r.next_deadline().unwrap() > due, "another NACK follows");
     // Two of the three arrive, and the third is recovered.
@@ -126,15 +127,15 @@ fn overdue__reports_a_nack_then_recovery_then_settled() {
     assert_eq!(s.send(&mut r, &mut memory, 7), BlockState::Recoverable);
     assert_eq!(r.recover(FIRST).len(), 1);
     assert_eq!(r.on_recovered(FIRST, &mut memory), FIRST + 8..FIRST + 10);
-    let rebuilt = BlockReport { word: BlockWord::Rebuilt, bits: 1 << 6, ..nack };
-    assert_eq!(r.reports().as_slice(), [nack, rebuilt], "in two ACKs each");
+    let recovered = BlockReport { kind: BlockReportKind::Recovered, bits: 1 << 6, ..nack };
+    assert_eq!(r.reports().as_slice(), [nack, recovered], "in two ACKs each");
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
-    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Settle(FIRST + 8..FIRST + 10)));
-    let settled = BlockReport { word: BlockWord::Settled, bits: 0b1_0100_0000, ..nack };
-    assert_eq!(r.reports().as_slice(), [rebuilt, settled]);
+    assert_eq!(r.pop_expired(due, &mut memory), Some(ExpiredBlock::Settle(FIRST + 8..FIRST + 10)));
+    let settled = BlockReport { kind: BlockReportKind::Settled, bits: 0b1_0100_0000, ..nack };
+    assert_eq!(r.reports().as_slice(), [recovered, settled]);
     assert_eq!(r.reports().as_slice(), [settled]);
     assert_eq!(r.reports().as_slice(), []);
-    assert!(memory.is_unused() && r.overdue(Time::MAX, &mut memory).is_none());
+    assert!(memory.is_unused() && r.pop_expired(Time::MAX, &mut memory).is_none());
     assert_eq!(r.next_deadline(), None);
 }
 
@@ -153,14 +154,14 @@ fn on_packet__after_a_nack_shortens_the_deadline() {
     let mut nacks = 0;
     while nacks < 5 {
         let due = r.next_deadline().unwrap();
-        nacks += u32::from(r.overdue(due, &mut none) == Some(Overdue::Nack));
+        nacks += u32::from(r.pop_expired(due, &mut none) == Some(ExpiredBlock::Nack));
     }
     assert!(
         r.open.oldest().deadline.unwrap() > at(50_000),
         "the deadline covers the round trip of the NACK"
     );
     send(&mut r, 5, 30_000);
-    assert!(r.overdue(at(30_010), &mut none).is_none());
+    assert!(r.pop_expired(at(30_010), &mut none).is_none());
     let due = r.open.oldest().deadline.unwrap().since(at(30_010));
     assert!(due <= soon + soon / 4, "{due:?} {soon:?}");
 }
@@ -175,28 +176,29 @@ fn on_duplicate__a_late_source_packet_is_not_settled() {
     r.on_recovered(FIRST, &mut memory);
     r.on_duplicate(FIRST, &BlockRepr { index: 0, ..s.place });
     assert_eq!(s.send(&mut r, &mut memory, 9), BlockState::Complete(FIRST + 8..FIRST + 10));
-    let words: Vec<BlockWord> = r.reports().as_slice().iter().map(|report| report.word).collect();
+    let kinds: Vec<BlockReportKind> =
+        r.reports().as_slice().iter().map(|report| report.kind).collect();
     assert_eq!(
-        (words, r.open.len()),
-        (vec![BlockWord::Rebuilt], 0),
+        (kinds, r.open.len()),
+        (vec![BlockReportKind::Recovered], 0),
         "all its packets have arrived"
     );
 }
 
 #[test]
-fn overdue__limits_the_nacks_of_a_block() {
+fn pop_expired__limits_the_nacks_of_a_block() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
     let mut events = Vec::new();
     while let Some(due) = r.next_deadline() {
-        events.extend(r.overdue(due, &mut memory));
+        events.extend(r.pop_expired(due, &mut memory));
         assert!(events.len() <= 8);
-        if r.overdue(due, &mut memory).is_none() && events.len() == 8 {
+        if r.pop_expired(due, &mut memory).is_none() && events.len() == 8 {
             break;
         }
     }
-    assert_eq!(r.overdue(Time::MAX, &mut memory), None);
+    assert_eq!(r.pop_expired(Time::MAX, &mut memory), None);
     assert_eq!(r.next_deadline(), None);
     assert_eq!(events.len(), 8);
     s.send(&mut r, &mut memory, 1);
@@ -260,8 +262,8 @@ fn on_packet__dropped_sums_make_parity_unusable() {
     let parity = Payload::Bytes(s.payload(8));
     assert_eq!(r.on_packet(at(11), packet, parity, |_| 0, &mut memory), BlockState::Incomplete);
     let due = r.next_deadline().unwrap() + spanwire_base::Dur::from_ms(10);
-    assert_eq!(r.overdue(due, &mut memory), Some(Overdue::Nack));
-    let nack = BlockReport { first: 1000, word: BlockWord::Nack, data: 8, bits: 0b11_1111 };
+    assert_eq!(r.pop_expired(due, &mut memory), Some(ExpiredBlock::Nack));
+    let nack = BlockReport { first: 1000, kind: BlockReportKind::Nack, data: 8, bits: 0b11_1111 };
     assert_eq!(r.reports().as_slice(), [nack], "two more are needed");
 }
 
@@ -305,7 +307,7 @@ fn on_rejected__placed_segments_are_not_nacked() {
         }
         r.on_rejected(FIRST, FIRST + refused, &mut memory);
         let reports = r.reports();
-        let short = reports.as_slice().iter().find(|report| report.word == BlockWord::Nack);
+        let short = reports.as_slice().iter().find(|report| report.kind == BlockReportKind::Nack);
         assert_eq!(short.map(|report| !report.bits & 0b1111), Some(nacks));
         let arrived =
             (1..4).filter(|i| nacks >> i & 1 != 0).map(|i| s.send(&mut r, &mut memory, i));
@@ -344,7 +346,7 @@ type Order = (&'static str, fn(u64) -> u64);
 /// With the most open blocks, begun in any order and due at once, each deadline timer fires once
 /// per block NACK.
 #[test]
-fn overdue__each_of_many_blocks_expires_once() {
+fn pop_expired__each_of_many_blocks_expires_once() {
     const BLOCKS: u64 = 4096;
     let orders: [Order; 4] = [
         ("ascending", |i| i),
@@ -368,7 +370,7 @@ fn overdue__each_of_many_blocks_expires_once() {
         assert_eq!((r.open.len(), r.open.expirations), (4096, 0), "{name}");
         for round in 1..=u64::from(NACKS_MAX) {
             let mut short = 0;
-            while r.overdue(at(1_000_000_000 * round), &mut memory).is_some() {
+            while r.pop_expired(at(1_000_000_000 * round), &mut memory).is_some() {
                 short += 1;
             }
             assert_eq!(short, BLOCKS, "{name}");
@@ -386,7 +388,7 @@ fn overdue__each_of_many_blocks_expires_once() {
 
 /// The timer of a postponed deadline fires at the old time, and reports the block at the new time.
 #[test]
-fn overdue__a_postponed_deadline_expires_at_its_new_time() {
+fn pop_expired__a_postponed_deadline_expires_at_its_new_time() {
     let s = Requester::new(8, 2);
     let (mut r, mut memory) = both();
     s.send(&mut r, &mut memory, 0);
@@ -394,8 +396,8 @@ fn overdue__a_postponed_deadline_expires_at_its_new_time() {
     let later = (FIRST + 1, &s.header(1), false);
     let data = Payload::Bytes(s.payload(1));
     r.on_packet(first, later, data, |_| 0, &mut memory);
-    assert_eq!(r.overdue(first, &mut memory), None);
+    assert_eq!(r.pop_expired(first, &mut memory), None);
     let postponed = r.next_deadline().unwrap();
     assert!(postponed > first);
-    assert_eq!(r.overdue(postponed, &mut memory), Some(Overdue::Nack));
+    assert_eq!(r.pop_expired(postponed, &mut memory), Some(ExpiredBlock::Nack));
 }

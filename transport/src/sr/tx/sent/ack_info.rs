@@ -1,6 +1,6 @@
 //! The content of an ACK, and its effects on the sent packets.
 
-use crate::qp::flow::AtSend;
+use crate::qp::flow::SendTimeState;
 use spanwire_base::Time;
 use spanwire_wire::{BlockReport, SackWord};
 
@@ -14,8 +14,8 @@ pub(crate) struct AckInfo<'a> {
     pub(crate) echo: Time,
     /// Block reports.
     pub(crate) blocks: &'a [BlockReport],
-    /// Packets sent no later than this are overdue if they have not arrived.
-    pub(crate) overdue: Time,
+    /// Packets sent no later than this are lost if they have not arrived.
+    pub(crate) lost_send_time: Time,
     /// A packet sent later than this cannot have been acknowledged yet.
     pub(crate) latest_ackable: Time,
     /// CE marks: bit i is the newest packet's number minus i.
@@ -39,7 +39,7 @@ pub(crate) struct Acked {
     pub(crate) was_lost: bool,
     /// The flow's delivery state at its send time. None if it was already acknowledged, or if the
     /// ACK is of an earlier transmission.
-    pub(crate) at_send: Option<AtSend>,
+    pub(crate) send_state: Option<SendTimeState>,
     /// Packets newly found lost by block NACKs.
     pub(crate) nacked: NewlyLost,
     /// Packets newly reported as lost and not needed.

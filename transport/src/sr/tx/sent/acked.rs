@@ -6,7 +6,7 @@ use super::entry::State;
 use crate::sr::number::unwrap;
 use crate::sr::tx::bits::numbers;
 use spanwire_base::Time;
-use spanwire_wire::{BlockWord, SackWord};
+use spanwire_wire::{BlockReportKind, SackWord};
 
 impl<T: Copy> Sent<T> {
     /// Applies an ACK.
@@ -31,10 +31,10 @@ impl<T: Copy> Sent<T> {
         let mut acked = Acked::default();
         self.on_echo(newest, info.echo, &mut acked);
         for report in info.blocks {
-            match report.word {
-                BlockWord::Settled => acked.settled.add(self.on_block_settled(report)),
-                BlockWord::Rebuilt => self.on_block_recovered(report),
-                BlockWord::Nack => {}
+            match report.kind {
+                BlockReportKind::Settled => acked.settled.add(self.on_block_settled(report)),
+                BlockReportKind::Recovered => self.on_block_recovered(report),
+                BlockReportKind::Nack => {}
             }
         }
         for number in self.una..next.min(end) {
@@ -46,15 +46,15 @@ impl<T: Copy> Sent<T> {
                 self.arrived(number, info, &mut acked);
             }
         }
-        for report in info.blocks.iter().filter(|report| report.word == BlockWord::Nack) {
-            let until = (info.echo, newest).max((info.overdue, u64::MAX));
+        for report in info.blocks.iter().filter(|report| report.kind == BlockReportKind::Nack) {
+            let until = (info.echo, newest).max((info.lost_send_time, u64::MAX));
             acked.nacked.add(self.on_block_nack(report, until));
         }
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
             self.ring.pop_front();
             self.una += 1;
         }
-        self.arrived.forget_below(self.una);
+        self.arrived.clear_below(self.una);
         self.data_una = self.data_una.max(self.una);
         self.skip_parity();
         Ok(acked)
@@ -71,7 +71,7 @@ impl<T: Copy> Sent<T> {
             return;
         };
         acked.was_lost = entry.was_lost;
-        acked.at_send = (entry.sent_at == echo).then_some(entry.at_send);
+        acked.send_state = (entry.sent_at == echo).then_some(entry.send_state);
         if entry.was_lost && echo < entry.sent_at {
             // A premature block NACK must not widen `reo_wnd`.
             if entry.lost_by_time {

@@ -5,7 +5,7 @@ use super::Sent;
 use super::ack_info::{NewlyLost, PacketOutcome, PathEvent};
 use super::entry::{Recovered, State};
 use crate::sr::number::unwrap;
-use crate::sr::tx::place::BlockPosition;
+use crate::sr::tx::block_position::BlockPosition;
 use spanwire_base::{Time, u64_from};
 use spanwire_wire::BlockReport;
 
@@ -190,7 +190,7 @@ mod tests {
     use crate::sr::tx::sent::ack_info::AckInfo;
     use spanwire_base::Dur;
     use spanwire_wire::BlockRepr;
-    use spanwire_wire::{BlockWord, SackWord};
+    use spanwire_wire::{BlockReportKind, SackWord};
 
     fn at(us: u64) -> Time {
         Time::ZERO + Dur::from_us(us)
@@ -226,14 +226,14 @@ mod tests {
             newest,
             echo: at(newest.into()),
             blocks,
-            overdue: Time::ZERO,
+            lost_send_time: Time::ZERO,
             latest_ackable: Time::MAX,
             marks: 0,
         }
     }
 
-    fn report(word: BlockWord, first: u32, bits: u64) -> BlockReport {
-        BlockReport { first, word, data: 4, bits }
+    fn report(kind: BlockReportKind, first: u32, bits: u64) -> BlockReport {
+        BlockReport { first, kind, data: 4, bits }
     }
 
     /// Retransmits all queued packets; returns their contents.
@@ -305,7 +305,7 @@ mod tests {
     fn on_block_nack__packets_sent_before_the_echo_are_lost() {
         let mut s = blocks(1);
         // 4 has arrived and was dropped; 5 was sent after the echoed packet.
-        let nack = [report(BlockWord::Nack, 0, 0b00_0011)];
+        let nack = [report(BlockReportKind::Nack, 0, 0b00_0011)];
         let acked =
             s.on_ack(&AckInfo { echo: at(4), ..info(&[word(&[0, 1, 4])], 4, &nack) }).unwrap();
         assert_eq!((acked.pkts, acked.nacked), (3, NewlyLost { pkts: 2, bytes: 200 }));
@@ -317,21 +317,21 @@ mod tests {
     #[test]
     fn on_block_nack__overdue_packets_are_lost_without_a_newer_arrival() {
         let mut s = blocks(1);
-        let nack = [report(BlockWord::Nack, 0, 0b11_0001)];
+        let nack = [report(BlockReportKind::Nack, 0, 0b11_0001)];
         s.on_ack(&info(&[word(&[0, 4, 5])], 5, &nack)).unwrap();
         assert_eq!(retransmit_all(&mut s), [1, 2, 3], "retransmitted at 999 us");
         let words = [word(&[0, 4, 5])];
         let info = info(&words, 5, &nack);
-        s.on_ack(&AckInfo { overdue: at(998), ..info }).unwrap();
+        s.on_ack(&AckInfo { lost_send_time: at(998), ..info }).unwrap();
         assert_eq!(retransmit_all(&mut s), []);
-        s.on_ack(&AckInfo { overdue: at(999), ..info }).unwrap();
+        s.on_ack(&AckInfo { lost_send_time: at(999), ..info }).unwrap();
         assert_eq!(retransmit_all(&mut s), [1, 2, 3], "all missing source packets are lost again");
     }
 
     #[test]
     fn on_block_nack__a_premature_nack_does_not_widen_reo_wnd() {
         let mut s = blocks(1);
-        let nack = [report(BlockWord::Nack, 0, 0b00_0111)];
+        let nack = [report(BlockReportKind::Nack, 0, 0b00_0111)];
         s.on_ack(&AckInfo { echo: at(5), ..info(&[word(&[0, 1, 2, 5])], 5, &nack) }).unwrap();
         assert_eq!(retransmit_all(&mut s), [3]);
         s.on_ack(&AckInfo { echo: at(3), ..info(&[word(&[3])], 3, &[]) }).unwrap();
@@ -391,10 +391,10 @@ mod tests {
     #[test]
     fn on_block_nack__of_an_unknown_block_changes_nothing() {
         for nack in [
-            report(BlockWord::Nack, 1, 0),
-            report(BlockWord::Nack, 0x8000_0000, 0),
-            BlockReport { data: 5, ..report(BlockWord::Nack, 0, 0) },
-            report(BlockWord::Nack, 700, 0),
+            report(BlockReportKind::Nack, 1, 0),
+            report(BlockReportKind::Nack, 0x8000_0000, 0),
+            BlockReport { data: 5, ..report(BlockReportKind::Nack, 0, 0) },
+            report(BlockReportKind::Nack, 700, 0),
         ] {
             let mut s = blocks(2);
             let acked = s.on_ack(&info(&[word(&[0])], 0, &[nack])).unwrap();
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn on_block_settled__undetected_losses_leave_flight() {
         let mut s = blocks(1);
-        let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
+        let settled = [report(BlockReportKind::Settled, 0, 0b10_0100)];
         let acked = s.on_ack(&info(&[word(&[0, 1, 2, 3, 4])], 4, &settled)).unwrap();
         assert_eq!((acked.pkts, acked.bytes, acked.settled.bytes), (4, 400, 200));
         assert!(s.is_empty() && s.in_flight_pkts() == 0);
@@ -432,7 +432,7 @@ mod tests {
         };
         let mut s = Sent::new(0);
         (0..4).for_each(|i| push(&mut s, i));
-        let settled = [report(BlockWord::Settled, 0, 0b11_0000)];
+        let settled = [report(BlockReportKind::Settled, 0, 0b11_0000)];
         for next in [7, 1000] {
             assert!(s.on_ack(&AckInfo { next, ..info(&[], 3, &settled) }).is_err(), "{next}");
         }
@@ -453,14 +453,14 @@ mod tests {
     #[test]
     fn on_block_recovered__is_neither_loss_nor_arrival_until_settled() {
         let mut s = blocks(2);
-        let rebuilt = [report(BlockWord::Rebuilt, 0, 0b110)];
+        let recovered = [report(BlockReportKind::Recovered, 0, 0b110)];
         let words = [word(&[0, 1, 2, 3, 4])];
-        let acked = s.on_ack(&info(&words, 4, &rebuilt)).unwrap();
+        let acked = s.on_ack(&info(&words, 4, &recovered)).unwrap();
         assert_eq!((acked.pkts, acked.settled), (3, NewlyLost::default()));
         let paths: Vec<u16> = s.take_path_events().iter().map(|event| event.path).collect();
         assert_eq!(paths, [1, 4, 5], "no event of the paths of 1 and 2");
         // The original of 1 arrives late; 2 and the parity 5 never arrive.
-        let settled = [report(BlockWord::Settled, 0, 0b10_0100)];
+        let settled = [report(BlockReportKind::Settled, 0, 0b10_0100)];
         for want in [200, 0] {
             let acked = s.on_ack(&info(&words, 4, &settled)).unwrap();
             assert_eq!(acked.settled.bytes, want, "reported once");
@@ -475,7 +475,7 @@ mod tests {
         let mut s = blocks(2);
         s.on_ack(&info(&[word(&[0, 1, 3, 4, 5, 6])], 6, &[])).unwrap();
         assert_eq!(s.detect(at(300), &rtt()).coded_bytes, 100);
-        let settled = [report(BlockWord::Settled, 0, 0b100)];
+        let settled = [report(BlockReportKind::Settled, 0, 0b100)];
         let acked = s.on_ack(&AckInfo { next: 7, ..info(&[], 6, &settled) }).unwrap();
         assert_eq!((acked.pkts, acked.settled.pkts), (0, 0));
         assert_eq!(s.una() & 0xffff_ffff, 7);

@@ -1,7 +1,7 @@
 //! A sent packet and its transmissions.
 
-use crate::qp::flow::AtSend;
-use crate::sr::tx::place::BlockPosition;
+use crate::qp::flow::SendTimeState;
+use crate::sr::tx::block_position::BlockPosition;
 use spanwire_base::Time;
 
 /// A packet from its first transmission until it is acknowledged. `T` is its contents.
@@ -20,7 +20,7 @@ pub(in crate::sr::tx) struct Entry<T> {
     /// A transmission of it is presumed lost, and none of it is known to have arrived.
     pub(super) is_presumed_lost: bool,
     /// The flow's delivery state at the last transmission.
-    pub(super) at_send: AtSend,
+    pub(super) send_state: SendTimeState,
     /// The path of the last transmission; 0 without a load balancer.
     pub(super) path: u16,
     /// Its position in a block, if it is in one.

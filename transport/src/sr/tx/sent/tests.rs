@@ -32,8 +32,8 @@ fn word(numbers: &[u64]) -> SackWord {
 }
 
 fn info<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> AckInfo<'a> {
-    let (echo, overdue, latest_ackable) = (at(echo), Time::ZERO, Time::MAX);
-    AckInfo { next, words, newest, echo, blocks: &[], overdue, latest_ackable, marks: 0 }
+    let (echo, lost_send_time, latest_ackable) = (at(echo), Time::ZERO, Time::MAX);
+    AckInfo { next, words, newest, echo, blocks: &[], lost_send_time, latest_ackable, marks: 0 }
 }
 
 fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
@@ -217,7 +217,7 @@ fn on_reordering__widens_reo_wnd_to_the_observed_delay() {
 fn on_no_receive__retransmits_without_a_loss() {
     let mut s = ten();
     s.on_no_receive(4, at(3), None, |_| false);
-    assert_eq!(s.in_flight_pkts(), 10, "the refusal is of an earlier transmission");
+    assert_eq!(s.in_flight_pkts(), 10, "the RNR NAK is of an earlier transmission");
     s.on_no_receive(4, at(4), None, |contents| matches!(contents, 2 | 9));
     assert_eq!((s.in_flight_pkts(), s.counters().presumed_lost), (8, 0), "9 was sent later");
     s.on_no_receive(5, at(7), Some(at(4)), |contents| matches!(contents, 0 | 6));
@@ -235,9 +235,9 @@ fn on_no_receive__retransmits_without_a_loss() {
 }
 
 #[test]
-fn forget__continues_with_the_next_number() {
+fn clear__continues_with_the_next_number() {
     let mut s = ten();
-    s.forget();
+    s.clear();
     assert_eq!((s.is_empty(), s.in_flight_pkts(), wrap(s.next())), (true, 0, 10));
 }
 
@@ -311,14 +311,14 @@ proptest! {
                     let words = received.words();
                     let (next, newest) = (wrap(received.next()), wrap(newest));
                     let (words, blocks, marks) = (words.as_slice(), &[][..], 0);
-                    let (overdue, latest_ackable) = (Time::ZERO, Time::MAX);
+                    let (lost_send_time, latest_ackable) = (Time::ZERO, Time::MAX);
                     let info = AckInfo {
                         next,
                         words,
                         newest,
                         echo,
                         blocks,
-                        overdue,
+                        lost_send_time,
                         latest_ackable,
                         marks,
                     };

@@ -4,7 +4,7 @@ use super::Sent;
 use super::ack_info::{AckInfo, DetectedLoss, PacketOutcome, PathEvent};
 use super::entry::{State, Transmission};
 use crate::sr::number::unwrap;
-use crate::sr::tx::place::BlockPosition;
+use crate::sr::tx::block_position::BlockPosition;
 use crate::sr::tx::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
@@ -24,7 +24,7 @@ impl<T: Copy> Sent<T> {
     /// Finds the packets that are lost by `now`, and when the next one may be.
     pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> DetectedLoss {
         let mut found = DetectedLoss::default();
-        let (Some(delivered), Some(overdue)) = (self.delivered, self.loss_delay(rtt)) else {
+        let (Some(delivered), Some(loss_delay)) = (self.delivered, self.loss_delay(rtt)) else {
             return found;
         };
         while let Some(first) = self.order.front().copied() {
@@ -35,7 +35,7 @@ impl<T: Copy> Sent<T> {
             if (first.at, first.number) >= delivered {
                 return found;
             }
-            let due = first.at + overdue;
+            let due = first.at + loss_delay;
             if due > now {
                 return DetectedLoss { loss_timer: Some(due), ..found };
             }

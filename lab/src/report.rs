@@ -4,22 +4,22 @@ use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-/// The lab that `up` has created.
+/// The result of `up`: the lab that it has created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Made {
+pub struct UpReport {
     /// The lab's name.
     pub name: String,
     /// The MTU of every end in bytes.
     pub mtu: u32,
     /// The hosts: a and b, or one for each port of the switch.
-    pub hosts: Vec<MadeHost>,
+    pub hosts: Vec<LabHost>,
     /// The switch between them; null in a lab with a cable.
-    pub switch: Option<MadeSwitch>,
+    pub switch: Option<LabSwitch>,
 }
 
 /// A host that `up` has created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct MadeHost {
+pub struct LabHost {
     /// Its name in the lab, as in `spanwire lab exec HOST`.
     pub host: String,
     /// Its namespace, as in `ip netns exec NAMESPACE`.
@@ -36,7 +36,7 @@ pub struct MadeHost {
 
 /// The switch that `up` has started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct MadeSwitch {
+pub struct LabSwitch {
     /// Its namespace, with a device for each port.
     pub namespace: String,
     /// Its process.
@@ -49,7 +49,7 @@ pub struct MadeSwitch {
 
 /// The result of `down`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Down {
+pub struct DownReport {
     /// The lab's name.
     pub name: String,
     /// The namespaces removed.

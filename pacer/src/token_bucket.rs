@@ -15,7 +15,7 @@ use spanwire_base::{Dur, Rate, Time};
 /// The caller counts bytes on the wire: preamble, frame check and gap included (24 bytes in
 /// addition to the frame), as for an Ethernet link rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TokenClock {
+pub struct TokenBucket {
     /// The earliest time of the next packet, ps times 2^32.
     next: u128,
     /// The transmission time of a byte, ps times 2^32; 0 without a rate.
@@ -26,8 +26,8 @@ pub struct TokenClock {
     catch_up_ps: u32,
 }
 
-impl TokenClock {
-    /// A clock without a rate: a packet may leave at any time.
+impl TokenBucket {
+    /// A bucket without a rate: a packet may leave at any time.
     ///
     /// After a pause, the packet that is due and a burst may leave at once. The burst limit is
     /// `burst_bytes` (at least 1), or the bytes of `catch_up` (at most 4 ms) at the rate if that is
@@ -147,15 +147,15 @@ mod tests {
     const LEN: u32 = 4190;
 
     /// 100 Gbit/s with a burst of `burst_ns` nanoseconds.
-    fn clock(burst_ns: u32) -> TokenClock {
-        let mut c = TokenClock::new(burst_ns * 25 / 2, Dur::ZERO);
+    fn bucket(burst_ns: u32) -> TokenBucket {
+        let mut c = TokenBucket::new(burst_ns * 25 / 2, Dur::ZERO);
         c.set_rate(at_ps(1_000_000), Some(Rate::from_gbps(100)));
         c
     }
 
     #[test]
     fn on_sent__advances_by_the_transmission_time() {
-        let mut c = clock(700);
+        let mut c = bucket(700);
         let mut times = Vec::new();
         for _ in 0..3 {
             let now = c.next();
@@ -171,7 +171,7 @@ mod tests {
         for (burst_ns, want) in
             [(700, [9_635_200, 9_970_400, 10_305_600]), (600, [9_735_200, 10_070_400, 0])]
         {
-            let mut c = clock(burst_ns);
+            let mut c = bucket(burst_ns);
             let now = at_ps(10_000_000);
             let mut times = Vec::new();
             while c.is_due(now) {
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn set_rate__applies_at_once() {
-        let mut c = clock(1);
+        let mut c = bucket(1);
         c.on_sent(at_ps(1_000_000), LEN);
         c.set_rate(at_ps(1_000_000), Some(Rate::from_gbps(50)));
         assert_eq!(c.next(), at_ps(1_670_400), "twice the wait");
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn hold__keeps_a_gap() {
-        let mut c = clock(700);
+        let mut c = bucket(700);
         c.hold(at_ps(2_000_000), Dur::from_us(125));
         assert_eq!(c.next(), at_ps(127_000_000));
         c.hold(at_ps(2_000_000), Dur::from_us(1));
@@ -210,7 +210,7 @@ mod tests {
     fn new__the_burst_limit_is_the_larger_of_bytes_and_time() {
         // 4 us at 400 Gbit/s are 200,000 bytes; at 1 Gbit/s they are 500.
         for (gbps, want) in [(400, 200_000_u64), (1, 3000)] {
-            let mut c = TokenClock::new(3000, Dur::from_us(4));
+            let mut c = TokenBucket::new(3000, Dur::from_us(4));
             c.set_rate(Time::ZERO, Some(Rate::from_gbps(gbps)));
             let (now, mut sent) = (Time::ZERO + Dur::from_ms(1), 0);
             while c.is_due(now) {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn set_rate__keeps_accumulated_burst_bytes() {
-        let mut c = TokenClock::new(100_000, Dur::ZERO);
+        let mut c = TokenBucket::new(100_000, Dur::ZERO);
         c.set_rate(Time::ZERO, Some(Rate::from_gbps(1)));
         // 8 us idle: 1000 bytes.
         let now = at_ps(8_000_000);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn set_rate__between_the_slowest_rates_no_wait_is_lost() {
-        let mut c = TokenClock::new(1, Dur::ZERO);
+        let mut c = TokenBucket::new(1, Dur::ZERO);
         c.set_rate(Time::ZERO, Some(Rate::from_bps(1)));
         c.on_sent(Time::ZERO, 9000);
         assert_eq!(c.next(), Time::ZERO + Dur::from_secs(72_000));
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn is_due__at_the_end_of_time() {
-        let mut c = TokenClock::new(1, Dur::ZERO);
+        let mut c = TokenBucket::new(1, Dur::ZERO);
         c.set_rate(Time::MAX, Some(Rate::from_bps(1)));
         for _ in 0..3 {
             assert!(c.is_due(Time::MAX));
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn hold__is_independent_of_the_rate() {
-        let mut c = clock(700);
+        let mut c = bucket(700);
         c.hold(at_ps(2_000_000), Dur::from_us(100));
         c.set_rate(at_ps(3_000_000), Some(Rate::from_gbps(400)));
         c.set_rate(at_ps(3_000_000), None);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn rates__are_exact_over_a_second_from_1_mbit_to_400_gbit() {
         for bps in [1_000_000, 3_333_333, 999_999_937, 25_000_000_000, 399_999_999_989] {
-            let mut c = TokenClock::new(1, Dur::ZERO);
+            let mut c = TokenBucket::new(1, Dur::ZERO);
             c.set_rate(Time::ZERO, Some(Rate::from_bps(bps)));
             let (mut sent, end) = (0_u64, Time::ZERO + Dur::from_secs(1));
             let len = if bps > 1_000_000_000 { 65_536 } else { 1_538 };
@@ -303,7 +303,7 @@ mod tests {
             catch_up_ns in 0..5_000_u64,
         ) {
             const BYTE: i128 = 8_000_000_000_000;
-            let mut c = TokenClock::new(burst, Dur::from_ns(catch_up_ns));
+            let mut c = TokenBucket::new(burst, Dur::from_ns(catch_up_ns));
             let mut now = Time::ZERO + Dur::from_secs(1);
             let mut bps = 1_000_000_u64;
             c.set_rate(Time::ZERO, Some(Rate::from_bps(bps)));
