@@ -13,7 +13,7 @@ local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "ref
   "no receive request" }
 local REFUSED = 5
 local SCHEMES = { [1] = "P and Q", "Cauchy" }
-local WORDS = { [0] = "short", "settled", "rebuilt" }
+local REPORTS = { [0] = "short", "settled", "recovered" }
 -- The NAK codes of the InfiniBand specification.
 local CODES = {
   [0] = "PSN sequence error", "invalid request", "remote access error", "remote operational error",
@@ -85,7 +85,7 @@ local f = {
   blocks = ProtoField.uint8("spanwire.sr.ack.blocks", "Block reports", base.DEC),
   report = ProtoField.bytes("spanwire.sr.ack.block", "Block report"),
   report_first = ProtoField.uint32("spanwire.sr.ack.block.first", "First PSN of the block", base.DEC),
-  report_word = ProtoField.uint8("spanwire.sr.ack.block.word", "What is said", base.DEC, WORDS),
+  report_kind = ProtoField.uint8("spanwire.sr.ack.block.kind", "Kind of the report", base.DEC, REPORTS),
   report_data = ProtoField.uint8("spanwire.sr.ack.block.data", "Data packets of the block", base.DEC),
   report_bits = ProtoField.uint64("spanwire.sr.ack.block.bits", "Packets", base.HEX),
   marks = ProtoField.uint64("spanwire.sr.ack.marks", "Marked CE, the newest first", base.HEX),
@@ -370,9 +370,9 @@ end
 local function add_report(reader, range)
   local report = reader.tree:add(f.report, range)
   report:add(f.report_first, range(0, 4))
-  local word, data = range(4, 1), range(5, 1)
+  local kind, data = range(4, 1), range(5, 1)
   local is_block = data:uint() >= 1 and data:uint() < BLOCK_PKTS_MAX
-  if not add_checked(report, f.report_word, word, WORDS[word:uint()] ~= nil, e.kind)
+  if not add_checked(report, f.report_kind, kind, REPORTS[kind:uint()] ~= nil, e.kind)
       or not add_checked(report, f.report_data, data, is_block, e.kind) then
     return false
   end

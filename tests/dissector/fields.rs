@@ -254,7 +254,7 @@ pub(crate) const PRESENT: &[&str] = &[
     "spanwire.sr.ack.path",
     "spanwire.sr.ack.blocks",
     "spanwire.sr.ack.block.first",
-    "spanwire.sr.ack.block.word",
+    "spanwire.sr.ack.block.kind",
     "spanwire.sr.ack.block.data",
     "spanwire.sr.ack.block.bits",
     "spanwire.sr.ack.marks",
