@@ -52,7 +52,7 @@ pub struct PendingRequest {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    asked: Receiver<PendingRequest>,
+    requests: Receiver<PendingRequest>,
 }
 
 impl PendingRequest {
@@ -80,23 +80,23 @@ impl Control {
             Ok(UnixListener::from(OwnedFd::from(socket)))
         };
         let listener = bind().map_err(|e: io::Error| format!("--socket {shown}: {e}"))?;
-        let (requests, asked) = sync_channel(1);
+        let (sender, requests) = sync_channel(1);
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
                 // A client with an invalid request gets no reply. The timeouts of `serve` bound how
                 // long it delays the next client.
-                if let Err(e) = serve(&stream, &requests) {
+                if let Err(e) = serve(&stream, &sender) {
                     tracing::debug!("control connection: {e}");
                 }
             }
         })?;
-        Ok(Self { path: path.to_owned(), asked })
+        Ok(Self { path: path.to_owned(), requests })
     }
 
     /// The next request, if one is pending. If none is, the cost is one poll of a channel.
     #[must_use]
     pub fn poll(&self) -> Option<PendingRequest> {
-        self.asked.try_recv().ok()
+        self.requests.try_recv().ok()
     }
 }
 
@@ -204,14 +204,14 @@ mod tests {
     fn answer(control: Control, count: usize) -> std::thread::JoinHandle<Control> {
         std::thread::spawn(move || {
             for _ in 0..count {
-                let asked = loop {
+                let pending = loop {
                     match control.poll() {
-                        Some(asked) => break asked,
+                        Some(pending) => break pending,
                         None => std::thread::sleep(Duration::from_millis(1)),
                     }
                 };
-                let text = format!("{:?}", asked.request);
-                asked.answer(Reply { text, ..Reply::default() });
+                let text = format!("{:?}", pending.request);
+                pending.answer(Reply { text, ..Reply::default() });
             }
             control
         })

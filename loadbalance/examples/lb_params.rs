@@ -5,9 +5,9 @@
 use spanwire_loadbalance::{Choice, table};
 
 fn main() -> Result<(), spanwire_loadbalance::params::ParamError> {
-    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let names: Vec<String> = std::env::args().skip(1).collect();
     let all = Choice::NAMES.iter().map(|name| (*name).to_owned()).collect();
-    for name in if asked.is_empty() { all } else { asked } {
+    for name in if names.is_empty() { all } else { names } {
         println!("{name}\n\n{}", table(&Choice::named(&name)?));
     }
     Ok(())

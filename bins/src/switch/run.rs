@@ -129,14 +129,14 @@ impl Session {
         let mut before = self.report();
         let mut next = every.map(|every| clock.now() + every);
         while !interrupt.is_set() {
-            let mut asked = None;
+            let mut pending = None;
             let Self { driver, shaped, ports, control, .. } = self;
             driver.run_ports_until(shaped, ports, |_| {
-                asked = control.as_ref().and_then(Control::poll);
-                asked.is_some() || interrupt.is_set() || next.is_some_and(|at| clock.now() >= at)
+                pending = control.as_ref().and_then(Control::poll);
+                pending.is_some() || interrupt.is_set() || next.is_some_and(|at| clock.now() >= at)
             })?;
-            if let Some(asked) = asked {
-                self.handle_request(asked);
+            if let Some(pending) = pending {
+                self.handle_request(pending);
             }
             if let (Some(at), Some(every)) = (next, every)
                 && clock.now() >= at
@@ -153,8 +153,8 @@ impl Session {
         Ok(())
     }
 
-    fn handle_request(&mut self, asked: PendingRequest) {
-        let reply = match &asked.request {
+    fn handle_request(&mut self, pending: PendingRequest) {
+        let reply = match &pending.request {
             Request::Show {} => {
                 let report = self.report();
                 Reply { text: report.to_text(), report: to_json(&report), error: None }
@@ -167,7 +167,7 @@ impl Session {
                 }
             }
         };
-        asked.answer(reply);
+        pending.answer(reply);
     }
 
     fn report(&self) -> SwitchReport {

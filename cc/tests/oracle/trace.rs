@@ -351,11 +351,11 @@ impl<O: Oracle> Both<O> {
             interval: Dur::from_ns(interval_ns),
             app_limited: e.app_limited && e.back % 4 == 1,
         };
-        let hold_ns = u64::from(e.ends_ns);
+        let ack_delay_ns = u64::from(e.ends_ns);
         // In two steps, so that a new field of `Ack` keeps its default.
         let newest = Ack {
             rtt: rtt_ns.map(Dur::from_ns),
-            ack_delay: Dur::from_ns(hold_ns),
+            ack_delay: Dur::from_ns(ack_delay_ns),
             sent_at: time(sent_ns),
             number,
             is_retransmission: e.is_retransmission,
@@ -381,7 +381,7 @@ impl<O: Oracle> Both<O> {
             pkts: f64::from(e.pkts),
             marked: float(marked),
             rtt: rtt_ns.map(float),
-            ends: float(hold_ns),
+            ends: float(ack_delay_ns),
             sent_at: float(sent_ns),
             number: float(number),
             is_retransmission: e.is_retransmission,

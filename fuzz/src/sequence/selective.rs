@@ -128,8 +128,8 @@ impl World {
                 explained.extend(self.sends.written());
             }
             SrKind::ReadRequest => {
-                let asked = h.reth.map_or(0, |r| r.dma_len);
-                let parts = asked.div_ceil(self.streams.segment_bytes).max(1);
+                let dma_len = h.reth.map_or(0, |r| r.dma_len);
+                let parts = dma_len.div_ceil(self.streams.segment_bytes).max(1);
                 self.streams.responses_left += u64::from(parts);
             }
             SrKind::FetchAdd | SrKind::CmpSwap => self.streams.responses_left += 1,
@@ -230,12 +230,12 @@ impl World {
     fn check_data_sent(&mut self, p: &Packet<'_>, h: &SrDataRepr, data: &[u8], state: QpState) {
         let len = u32_from(data.len());
         assert!(len <= self.streams.segment_bytes, "{h:?} carries {len} bytes");
-        let is_answer = h.response_to.is_some();
+        let is_response = h.response_to.is_some();
         let is_parity = h.block.is_some_and(|block| block.is_parity());
         let sends = matches!(state, QpState::Rts | QpState::Sqd);
         let ahead = h.psn.wrapping_sub(self.streams.snd_nxt).cast_signed();
         assert!(ahead <= 0, "{h:?} leaves a gap");
-        assert!(sends || is_answer && state == QpState::Err, "{h:?} while {state:?}");
+        assert!(sends || is_response && state == QpState::Err, "{h:?} while {state:?}");
         // It may have failed before this packet was written.
         let now = self.ep.query_qp(self.qpn).expect("the queue pair exists").state;
         if now == QpState::Err {
@@ -244,7 +244,7 @@ impl World {
         self.streams.outgoing.check(p, h, data, ahead == 0);
         if ahead == 0 {
             self.streams.snd_nxt = self.streams.snd_nxt.wrapping_add(1);
-            if is_answer && !is_parity {
+            if is_response && !is_parity {
                 let left = self.streams.responses_left.checked_sub(1);
                 self.streams.responses_left = left.expect("a response without a request");
             }

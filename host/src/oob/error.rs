@@ -35,7 +35,7 @@ pub enum OobError {
         /// The address of its TCP connection.
         shown: IpAddr,
         /// The RoCE address in its hello.
-        said: IpAddr,
+        claimed: IpAddr,
     },
 }
 
@@ -84,9 +84,9 @@ impl fmt::Display for OobError {
                  use the same spanwire on both ends"
             ),
             Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
-            Self::ForeignAddress { shown, said } => write!(
+            Self::ForeignAddress { shown, claimed } => write!(
                 f,
-                "a peer connected from {shown} wants its packets at {said}: not without \
+                "a peer connected from {shown} wants its packets at {claimed}: not without \
                  --any-address"
             ),
         }

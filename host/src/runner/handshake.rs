@@ -49,7 +49,7 @@ impl JobRunner {
         // verified to be the peer's; any other might be that of a third party.
         match oob.peer_ip() {
             Some(shown) if shown != theirs.ip && !self.takes_any_address => {
-                return Err(OobError::ForeignAddress { shown, said: theirs.ip }.into());
+                return Err(OobError::ForeignAddress { shown, claimed: theirs.ip }.into());
             }
             _ => {}
         }

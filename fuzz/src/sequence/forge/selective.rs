@@ -71,12 +71,12 @@ fn segment(step: &[u8; STEP_LEN], view: &View<'_>, psn: u32, position: Option<Po
     let last = shape & 8 == 0 && position.is_none_or(|s| s.is_last());
     let (va, rkey) = target(view.memory, plot, at);
     let va = va.wrapping_add(before.into());
-    let asked = match (kind, dma, &position) {
+    let requested = match (kind, dma, &position) {
         (SrKind::Write, _, Some(position)) => position.dma_len(dma),
         (SrKind::Write, 0..0xf0, None) => u32_from(payload_len),
         _ => dma_len(Opcode::RcReadRequest.props(), dma, 0, len),
     };
-    let reth = RethRepr { va, rkey, dma_len: asked };
+    let reth = RethRepr { va, rkey, dma_len: requested };
     let compare = if len & 1 == 0 { u64::from_ne_bytes([0x11; 8]) } else { 0 };
     let atomic = AtomicEthRepr { va, rkey, swap_or_add: len.into(), compare };
     let has_imm = shape & 0x10 != 0 && last;

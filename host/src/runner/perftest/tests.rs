@@ -47,8 +47,8 @@ fn run(client: Test, server: Test, wrap: &Wrap) -> [Result<PerftestOutcome, Erro
         runner(far, SERVER).perftest(exchange, server, &|| false, &mut |_, _| {})
     });
     let exchange = Exchange::tcp(to_server, true).unwrap();
-    let asked = runner(near, CLIENT).perftest(exchange, client, &|| false, &mut |_, _| {});
-    [asked, serve.join().unwrap()]
+    let ran = runner(near, CLIENT).perftest(exchange, client, &|| false, &mut |_, _| {});
+    [ran, serve.join().unwrap()]
 }
 
 /// Every tool in every direction.
@@ -105,15 +105,15 @@ fn perftest__completes_despite_loss() {
 #[test]
 fn perftest__different_tests_are_an_error() {
     let (write, read) = (test(Op::Write, false, false), test(Op::Read, false, false));
-    let [asked, _] = run(read, write, &Wrap::default());
+    let [client, _] = run(read, write, &Wrap::default());
     // The server's queue pairs permit no READ.
-    let failure = asked.unwrap().report.unwrap().progress.failure.unwrap();
+    let failure = client.unwrap().report.unwrap().progress.failure.unwrap();
     assert!(failure.to_string().starts_with("REM_INV_REQ_ERR"), "{failure}");
     let shorter = Test { iterations: 50, ..test(Op::Write, true, false) };
     let longer = Test { iterations: 300, ..shorter };
-    let [asked, served] = run(longer, shorter, &Wrap::default());
+    let [client, served] = run(longer, shorter, &Wrap::default());
     assert!(served.unwrap().complete);
-    let failed = match asked {
+    let failed = match client {
         Err(e) => e.to_string(),
         Ok(outcome) => outcome.report.unwrap().progress.failure.unwrap().to_string(),
     };
@@ -129,8 +129,8 @@ fn perftest__rejects_a_test_out_of_bounds() {
         (Test { op: Op::FetchAdd, ..good }, "size of an atomic"),
         (Test { size: 1 << 30, ..good }, "bytes of memory"),
     ] {
-        let [asked, served] = run(bad, good, &Wrap::default());
-        let why = asked.err().expect("it is refused").to_string();
+        let [client, served] = run(bad, good, &Wrap::default());
+        let why = client.err().expect("it is refused").to_string();
         assert!(why.contains(word), "{bad:?}: {why}");
         assert!(served.is_err());
     }
