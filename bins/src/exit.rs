@@ -72,7 +72,7 @@ impl Exit {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Success => "done, and right",
-            Self::Failure => "it could not run, or what it looked at is not in order",
+            Self::Failure => "it could not run, or a check failed",
             Self::Usage => "wrong usage: the command line, or a file that it names",
             Self::ThresholdMissed => "a threshold was missed",
             Self::PeerUnreachable => "the peer does not answer, or stopped answering",
