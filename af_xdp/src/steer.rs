@@ -20,8 +20,8 @@ pub enum Traffic {
 /// The UDP destination port that is steered to the sockets: RoCEv2's, assigned by IANA.
 pub const STEER_PORT: u16 = 4791;
 
-/// The mark before the arrival time in the metadata that the programs write before a frame. Both are
-/// eight bytes in the machine's byte order.
+/// The mark before the arrival time in the metadata that the programs write before a frame. Both
+/// are eight bytes in the machine's byte order.
 pub const ARRIVAL_MARK: [u8; 8] = *b"arrival\0";
 
 /// The instructions of the steering program, each as the little-endian word of `struct bpf_insn`

@@ -204,8 +204,8 @@ fn arrival_ns__is_when_the_frame_reached_the_interface_not_when_it_was_taken() {
             let before = monotonic_ns();
             a.send(&buffer[..len]);
             a.drain();
-            // The sleep is the lateness of a receiver. The frame arrives before its half has passed,
-            // unless this machine stops for as long.
+            // The sleep is the lateness of a receiver. The frame arrives before its half has
+            // passed, unless this machine stops for as long.
             std::thread::sleep(Duration::from_millis(200));
             let after = monotonic_ns();
             let piece = b.socket.rx.pop().expect("one frame");
