@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 /// The timing of a host's driver.
 ///
 /// A step receives up to `batch` frames, handles timers and sends up to `batch` frames. It costs
-/// CPU time; its frames leave when it ends. An idle host spins, then sleeps until a frame arrives or
-/// its timer is due, and wakes late.
+/// CPU time; its frames leave when it ends. An idle host spins, then sleeps until a frame arrives
+/// or its timer is due, and wakes late.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostModel {
     /// CPU time of a step without frames.
@@ -114,8 +114,8 @@ enum State {
 }
 
 impl<N: Node> PolledHost<N> {
-    /// A node behind a driver; without a model, frames and timers reach it at once. `frame_bytes` is
-    /// the longest frame that the node writes.
+    /// A node behind a driver; without a model, frames and timers reach it at once. `frame_bytes`
+    /// is the longest frame that the node writes.
     pub fn new(node: N, model: Option<&HostModel>, seed: u64, frame_bytes: usize) -> Self {
         let driver = model.map(|model| Box::new(Driver::new(model, seed, frame_bytes)));
         Self { node, driver }

@@ -36,7 +36,7 @@ impl HostModel {
             wakeup: quantiles(&[5, 40, 80, 250, 1_500, 5_000]),
             stall_interval: Dur::from_ms(20),
             stall: quantiles(&[100, 200, 600, 2_000, 5_000, 10_000]),
-            timestamps: false,
+            timestamps: true,
         }
     }
 
