@@ -308,9 +308,10 @@ impl Driver {
             true => deadline,
             false => Some(deadline.map_or(end + PENDING_POLL, |at| at.min(end + PENDING_POLL))),
         };
-        let next = deadline.map(|at| match at < sleeps_at {
-            true => at.max(end),
-            false => at + self.wakeup(),
+        let next = deadline.map(|at| {
+            let late = if at < sleeps_at { Dur::ZERO } else { self.wakeup() };
+            // A stall may have outlasted the spin.
+            (at + late).max(end)
         });
         State::Idle { sleeps_at, next }
     }

@@ -133,6 +133,11 @@ fn common() -> Params {
             Value::Word { word: "ideal".to_owned(), of: HostModel::NAMES.to_vec() },
             "timing of hosts: ideal, or as drivers on veth pairs, or beside busy processes",
         )
+        .with(
+            "timestamps",
+            Value::Flag(true),
+            "hosts date arrivals by the kernel's timestamps, if they are not ideal",
+        )
         .with("sample", Value::Time(Dur::from_us(10)), "time from one sample to the next")
 }
 
@@ -158,7 +163,8 @@ fn setup(params: &Params, seed: u64) -> Setup {
         erasure: params.ec("ec").0,
         timeout: params.time("timeout"),
         buffer_bytes: params.bytes("buffer"),
-        host: HostModel::named(params.word("host")),
+        host: HostModel::named(params.word("host"))
+            .map(|host| HostModel { timestamps: params.flag("timestamps"), ..host }),
         ..Setup::default()
     };
     // Scenarios with one message at a time set its length themselves.
