@@ -137,6 +137,8 @@ controllers! {
         fn handle_timeout(&mut self, now: Time) {}
     }
 
+    /// For any path, without tuning.
+    Auto = "auto" in auto;
     /// A constant window and rate.
     Fixed = "fixed" in fixed;
     /// The congestion control of Uno.
