@@ -11,6 +11,7 @@
 //! Both write a shared cache line, so call them at the end of a batch.
 
 use crate::cursor::Cursor;
+use crate::steer;
 use crate::umem::{Frame, Holder, Umem};
 
 /// The fill ring: empty chunks for reception.
@@ -321,6 +322,20 @@ impl Received {
     pub fn bytes<'a>(&'a self, umem: &'a Umem) -> &'a [u8] {
         let start = self.offset as usize;
         &umem.bytes(&self.frame)[start..start + self.len as usize]
+    }
+
+    /// When the packet reached the steering program, in nanoseconds of `CLOCK_MONOTONIC`; none if
+    /// the driver supports no metadata, or the packet came through another program.
+    ///
+    /// # Panics
+    /// If the descriptor belongs to another UMEM.
+    #[must_use]
+    #[inline]
+    pub fn arrival_ns(&self, umem: &Umem) -> Option<u64> {
+        let chunk = umem.bytes(&self.frame);
+        let metadata = chunk.get(..self.offset as usize)?.last_chunk::<16>()?;
+        let (mark, ns) = (metadata.first_chunk::<8>()?, metadata.last_chunk::<8>()?);
+        (*mark == steer::ARRIVAL_MARK).then(|| u64::from_ne_bytes(*ns))
     }
 
     /// True if the packet continues in the next descriptor.

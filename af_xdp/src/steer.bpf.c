@@ -35,10 +35,42 @@ struct xdp_md {
 };
 
 enum { XDP_PASS = 2 };
-enum { HELPER_MAP_LOOKUP_ELEM = 1, HELPER_REDIRECT_MAP = 51 };
+enum {
+	HELPER_MAP_LOOKUP_ELEM = 1,
+	HELPER_KTIME_GET_NS = 5,
+	HELPER_REDIRECT_MAP = 51,
+	HELPER_XDP_ADJUST_META = 54,
+};
 
 static void *(*map_lookup_elem)(void *map, const void *key) = (void *)HELPER_MAP_LOOKUP_ELEM;
+static u64 (*ktime_get_ns)(void) = (void *)HELPER_KTIME_GET_NS;
 static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)HELPER_REDIRECT_MAP;
+static long (*adjust_meta)(struct xdp_md *ctx, int delta) = (void *)HELPER_XDP_ADJUST_META;
+
+/* Metadata directly before the frame, which the socket copies with it. */
+struct arrival {
+	u64 mark;
+	u64 monotonic_ns; /* CLOCK_MONOTONIC */
+};
+
+#define ARRIVAL_MARK 0x006c617669727261ULL
+
+/*
+ * Writes the arrival time before the frame. A driver without metadata refuses, and the frame is
+ * redirected without it. Pointers into the frame are invalid afterwards.
+ */
+static inline __attribute__((always_inline)) void write_arrival(struct xdp_md *ctx)
+{
+	struct arrival *arrival;
+
+	if (adjust_meta(ctx, -(int)sizeof(*arrival)))
+		return;
+	arrival = (struct arrival *)(long)ctx->data_meta;
+	if ((void *)(arrival + 1) > (void *)(long)ctx->data)
+		return;
+	arrival->mark = ARRIVAL_MARK;
+	arrival->monotonic_ns = ktime_get_ns();
+}
 
 #define BE16(host) __builtin_bswap16(host)
 #define BE32(host) __builtin_bswap32(host)
@@ -137,6 +169,7 @@ __attribute__((section("xdp.frags"), used)) int steer(struct xdp_md *ctx)
 	if (!map_lookup_elem(&addresses, &to))
 		return XDP_PASS;
 
+	write_arrival(ctx);
 	/* The low bits of the flags are the verdict for an empty slot. */
 	return redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
 }

@@ -13,9 +13,13 @@ pub struct PortMask(u128);
 /// The metadata of a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RxMeta {
-    /// The arrival time of the frame: the hardware's timestamp if there is one, else the time it
-    /// was taken from the ring. Never later than the `now` of the call.
+    /// The arrival time of the frame: the timestamp of the hardware or of the kernel if there is
+    /// one, else a time between its arrival and its delivery. Never earlier than the arrival, and
+    /// never later than the `now` of the call.
     pub at: Time,
+    /// A time before the arrival: when the ring was last seen empty. Equal to `at` if that is a
+    /// timestamp.
+    pub earliest: Time,
     /// Payload bytes that the frame has on the wire but not in the slice: see [`TxMeta`]. Always 0
     /// except on simulated links.
     pub elided_bytes: u32,
@@ -86,7 +90,13 @@ impl RxMeta {
     /// The metadata of a complete frame, received at `at`.
     #[must_use]
     pub const fn whole(at: Time) -> Self {
-        Self { at, elided_bytes: 0 }
+        Self { at, earliest: at, elided_bytes: 0 }
+    }
+
+    /// The metadata of a complete frame that arrived after `earliest` and not after `at`.
+    #[must_use]
+    pub fn between(earliest: Time, at: Time) -> Self {
+        Self { at, earliest: earliest.min(at), elided_bytes: 0 }
     }
 }
 

@@ -194,7 +194,7 @@ fn send(port: &mut XdpPort, frames: &Frames, blast: Blast, stop: &AtomicBool) ->
     let mut last_progress = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let mut latest = acked;
-        port.rx_burst(Time::ZERO, BATCH, &mut |frame, _| {
+        port.rx_burst(&Time::ZERO, BATCH, &mut |frame, _| {
             latest = latest.max(number_of(frame).unwrap_or(0).min(next));
         });
         let mut sent = 0;
@@ -233,7 +233,7 @@ fn receive(
     let (mut count, mut next, mut owed, mut idle) = (0u64, 0u64, 0u64, 0u32);
     let mut started = None;
     while !stop.load(Ordering::Relaxed) {
-        let got = port.rx_burst(Time::ZERO, BATCH, &mut |frame, _| {
+        let got = port.rx_burst(&Time::ZERO, BATCH, &mut |frame, _| {
             let Some(number) = number_of(frame) else {
                 return;
             };

@@ -82,7 +82,7 @@ fn run_client(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Tri
         let mut came_back = false;
         while !came_back && sent_at.elapsed() < LOST_AFTER {
             port.flush(Time::ZERO)?;
-            port.rx_burst(Time::ZERO, 1, &mut |frame, _| {
+            port.rx_burst(&Time::ZERO, 1, &mut |frame, _| {
                 came_back |= number_of(frame) == Some(number);
             });
         }
@@ -97,7 +97,7 @@ fn run_client(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Tri
 fn run_server(port: &mut XdpPort, frames: &Frames, stop: &AtomicBool) -> Result<(), Error> {
     while !stop.load(Ordering::Relaxed) {
         let mut number = None;
-        port.rx_burst(Time::ZERO, 1, &mut |frame, _| number = number_of(frame));
+        port.rx_burst(&Time::ZERO, 1, &mut |frame, _| number = number_of(frame));
         if let Some(number) = number {
             frames.commit(port, number, None);
         }

@@ -76,8 +76,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let clock = Clock::start();
     let wc = loop {
         let budget = Budget::default();
-        step(clock.now(), &mut alice.endpoint, &mut port_a, &mut left_a, budget)?;
-        step(clock.now(), &mut bob.endpoint, &mut port_b, &mut left_b, budget)?;
+        step(&clock, &mut alice.endpoint, &mut port_a, &mut left_a, budget)?;
+        step(&clock, &mut bob.endpoint, &mut port_b, &mut left_b, budget)?;
         if let Some(wc) = alice.endpoint.poll_cq(alice.cq)? {
             break wc;
         }

@@ -112,6 +112,9 @@ controllers! {
         /// A packet left.
         fn on_sent(&mut self, now: Time, sent: &Sent) {}
 
+        /// The timeouts since the last acknowledgement were spurious: nothing was lost.
+        fn on_spurious_timeout(&mut self, now: Time) {}
+
         /// A congestion notification packet arrived, from the peer or from a switch.
         fn on_cnp(&mut self, now: Time) {}
 
@@ -134,6 +137,8 @@ controllers! {
         fn handle_timeout(&mut self, now: Time) {}
     }
 
+    /// For any path, without tuning.
+    Auto = "auto" in auto;
     /// A constant window and rate.
     Fixed = "fixed" in fixed;
     /// The congestion control of Uno.

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod auto;
 pub mod bbr;
 mod controller;
 pub mod dcqcn;

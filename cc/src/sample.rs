@@ -34,12 +34,20 @@ pub struct Ack<'a> {
     pub acked_bytes: u64,
     /// Packets newly acknowledged.
     pub acked_pkts: u64,
+    /// Payload bytes lost since the last acknowledgement: all that were, not only those that begin
+    /// a recovery period. Coded packets, which need no retransmission, are not counted.
+    pub lost_bytes: u64,
     /// Bytes of `acked_bytes` that arrived marked CE.
     pub marked_bytes: u64,
     /// From sending the newest packet to now. None if the echoed time was not usable.
     pub rtt: Option<Dur>,
     /// The time the peer held the acknowledgement (ACK delay).
     pub ack_delay: Dur,
+    /// From the acknowledgement's arrival to its processing here: our own host was late.
+    pub rx_delay: Dur,
+    /// How much of `rtt - ack_delay` the hosts may have added: the packet or the acknowledgement
+    /// may have waited for so long in a receive ring without a timestamp.
+    pub rtt_slack: Dur,
     /// The last time the newest covered packet was sent. It delimits rounds, because packet numbers
     /// are out of order on sprayed paths.
     pub sent_at: Time,

@@ -125,7 +125,7 @@ fn send(port: &mut XdpPort, to: Ipv4Addr, variant: Variant, stop: &AtomicBool) -
     let (mut next, mut acked) = (0u64, 0u64);
     let mut last_progress = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        let got = port.rx_burst(Time::ZERO, BATCH, &mut |frame, _| {
+        let got = port.rx_burst(&Time::ZERO, BATCH, &mut |frame, _| {
             acked = acked.max(number_of(frame).min(next));
         });
         for _ in 0..BATCH {
@@ -155,7 +155,7 @@ fn receive(port: &mut XdpPort, to: Ipv4Addr, stop: &AtomicBool) -> Fallible<f64>
     let (mut frames, mut next, mut owed, mut idle) = (0u64, 0u64, 0u64, 0u32);
     let mut started = None;
     while !stop.load(Ordering::Relaxed) {
-        let got = port.rx_burst(Time::ZERO, BATCH, &mut |frame, _| {
+        let got = port.rx_burst(&Time::ZERO, BATCH, &mut |frame, _| {
             next = number_of(frame) + 1;
             frames += 1;
             owed += 1;

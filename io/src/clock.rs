@@ -23,6 +23,16 @@ pub struct Clock {
     wall_start: SystemTime,
 }
 
+/// A source of the time for drivers and ports. A [`Time`] is a clock that stands still, for tests.
+pub trait TimeSource {
+    /// The present time, never less than any earlier reading.
+    fn now(&self) -> Time;
+
+    /// A time of `CLOCK_MONOTONIC` in nanoseconds, the timestamps of the kernel; none if the source
+    /// has no relation to it.
+    fn of_monotonic_ns(&self, ns: u64) -> Option<Time>;
+}
+
 /// The source of the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockSource {
@@ -71,6 +81,30 @@ impl Clock {
     #[must_use]
     pub fn wall_start(&self) -> SystemTime {
         self.wall_start
+    }
+}
+
+impl TimeSource for Clock {
+    #[inline]
+    fn now(&self) -> Time {
+        self.now()
+    }
+
+    /// Exact to the difference of the two clocks, usually less than a microsecond.
+    #[inline]
+    fn of_monotonic_ns(&self, ns: u64) -> Option<Time> {
+        let since_start = ns.saturating_sub(self.source.counter().start_ns());
+        Some(Time::from_ps(since_start.saturating_mul(1_000).saturating_sub(self.start_ps)))
+    }
+}
+
+impl TimeSource for Time {
+    fn now(&self) -> Time {
+        *self
+    }
+
+    fn of_monotonic_ns(&self, _: u64) -> Option<Time> {
+        None
     }
 }
 

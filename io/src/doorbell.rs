@@ -1,9 +1,10 @@
 //! Wakeup of a worker by another thread: an [`EventFd`]; the [`Doorbell`] on it, which costs one
 //! atomic operation while the worker is awake; and [`BellPort`], which sleeps on a port and a bell.
 
+use crate::clock::TimeSource;
 use crate::poll::poll;
 use crate::port::{Port, SlotToken, slots_of_inner};
-use spanwire_base::{RxMeta, Time, TxMeta};
+use spanwire_base::{RxMeta, TxMeta};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -135,8 +136,13 @@ impl<P> BellPort<P> {
 }
 
 impl<P: Port> Port for BellPort<P> {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
-        self.inner.rx_burst(now, max, each)
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        self.inner.rx_burst(clock, max, each)
     }
 
     slots_of_inner!();

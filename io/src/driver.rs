@@ -8,7 +8,7 @@ mod ports;
 
 pub use ports::step_ports;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, TimeSource};
 use crate::port::{Port, reserve};
 use spanwire_base::{Dur, Node, PortId, PortMask, Time};
 use std::io;
@@ -102,6 +102,8 @@ impl Progress {
 
 /// One iteration: receive, timers, transmit, flush. The order is [`Node`]'s contract.
 ///
+/// The clock is read before the frames are received, and again before timers and transmission.
+///
 /// `unfinished` is the caller's state between steps, empty at first. A node reports a port ready
 /// only once, so a port that ran out of buffers or of `budget.tx` stays in it and is polled again.
 ///
@@ -111,18 +113,20 @@ impl Progress {
 /// # Panics
 /// If the node returns a frame longer than its buffer, or elides payload.
 pub fn step(
-    now: Time,
+    clock: &dyn TimeSource,
     node: &mut dyn Node,
     port: &mut dyn Port,
     unfinished: &mut PortMask,
     budget: Budget,
 ) -> io::Result<Progress> {
-    let mut progress = Progress {
-        rx: port.rx_burst(now, budget.rx, &mut |frame, meta| {
-            node.handle_packet(now, PortId::HOST, frame, meta);
-        }),
-        ..Progress::default()
-    };
+    let mut now = clock.now();
+    let rx = port.rx_burst(clock, budget.rx, &mut |frame, meta| {
+        now = now.max(meta.at);
+        node.handle_packet(now, PortId::HOST, frame, meta);
+    });
+    // Reading the ring took time. Departures must not be dated before their frames are written.
+    let now = clock.now();
+    let mut progress = Progress { rx, ..Progress::default() };
     if node.poll_timeout().is_some_and(|at| at <= now) {
         node.handle_timeout(now);
         progress.timeout = true;
@@ -212,12 +216,11 @@ impl Driver {
         mut stop: impl FnMut(&mut N, &DriverCounters) -> bool,
     ) -> io::Result<()> {
         while !stop(node, &self.counters) {
-            // Read once: all events of a step have one time.
             let now = self.clock.now();
             if let Some(since) = self.full_since.take() {
                 self.counters.port_full = self.counters.port_full + now.since(since);
             }
-            let progress = step(now, node, port, &mut self.unfinished, self.budget)?;
+            let progress = step(&self.clock, node, port, &mut self.unfinished, self.budget)?;
             self.full_since = progress.port_full.then_some(now);
             self.count(progress);
             if progress.is_idle() {

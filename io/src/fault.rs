@@ -7,6 +7,7 @@ mod config;
 
 pub use config::{FaultConfig, FaultConfigError};
 
+use crate::clock::TimeSource;
 use crate::port::{Port, SlotToken, slots_of_inner};
 use spanwire_base::{Rng, RxMeta, Time, TxMeta, u64_from, usize_from};
 use std::collections::VecDeque;
@@ -261,8 +262,14 @@ fn flip_bit(bytes: &mut [u8], rng: &mut Rng) {
 }
 
 impl<P: Port> Port for FaultPort<P> {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
         let Self { inner, faults } = self;
+        let now = clock.now();
         faults.now = now;
         let mut sink = Sink { left: max, handed: 0, each };
         if faults.blackhole {
@@ -271,7 +278,7 @@ impl<P: Port> Port for FaultPort<P> {
         faults.deliver_backlog(&mut sink);
         faults.release(&mut sink, |delayed| delayed.until <= now);
         // No more than fits: the surplus of a burst is its duplicates and released frames.
-        inner.rx_burst(now, sink.left, &mut |frame, meta| {
+        inner.rx_burst(clock, sink.left, &mut |frame, meta| {
             faults.on_frame(frame, meta, &mut sink);
         });
         faults.counters.delivered += u64_from(sink.handed);

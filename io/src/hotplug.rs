@@ -5,6 +5,7 @@
 //! the interface of the same name as soon as there is one: both take the kernel some tens of
 //! milliseconds, for which the other ports must not wait.
 
+use crate::clock::TimeSource;
 use crate::doorbell::EventFd;
 use crate::port::{Port, SlotToken};
 use crate::xdp::XdpPort;
@@ -180,9 +181,14 @@ fn sum(
 }
 
 impl<P: Reopen> Port for HotplugPort<P> {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
         match &mut self.state {
-            State::Open(port) => port.rx_burst(now, max, each),
+            State::Open(port) => port.rx_burst(clock, max, each),
             State::Gone(reopened) => {
                 if let Ok(port) = reopened.try_recv() {
                     self.come_back(port);

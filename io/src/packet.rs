@@ -12,6 +12,7 @@
 
 mod sys;
 
+use crate::clock::TimeSource;
 use crate::net::{NetError, Netlink};
 use crate::port::{Port, SlotToken};
 use af_xdp::steer::STEER_PORT;
@@ -42,6 +43,8 @@ pub struct PacketPort {
     received: Box<[u8]>,
     /// An error that shows that the interface was removed; [`Port::flush`] reports it.
     gone: Option<io::Error>,
+    /// A time after which the socket was seen empty.
+    empty_at: Time,
     counters: PacketCounters,
 }
 
@@ -102,6 +105,7 @@ impl PacketPort {
             queued: VecDeque::with_capacity(SLOTS),
             received: vec![0; room].into(),
             gone: None,
+            empty_at: Time::ZERO,
             counters: PacketCounters::default(),
         })
     }
@@ -148,7 +152,13 @@ impl PacketPort {
 }
 
 impl Port for PacketPort {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        let began = clock.now();
         let mut count = 0;
         while count < max {
             match sys::receive(&self.socket, &mut self.received) {
@@ -156,10 +166,14 @@ impl Port for PacketPort {
                 Ok(len) => {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += u64_from(len);
-                    each(&self.received[..len], RxMeta::whole(now));
+                    let meta = RxMeta::between(self.empty_at, clock.now());
+                    each(&self.received[..len], meta);
                     count += 1;
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.empty_at = began;
+                    break;
+                }
                 Err(e) => {
                     self.gone = self.check(&e).err();
                     break;

@@ -1,5 +1,6 @@
 //! Packet capture: the frames that a port receives and sends, in a pcap file.
 
+use crate::clock::TimeSource;
 use crate::clock::unix_ns;
 use crate::port::{Port, SlotToken, slots_of_inner};
 use spanwire_base::{RxMeta, Time, TxMeta};
@@ -197,10 +198,15 @@ impl<W: Write> Drop for Capture<W> {
 }
 
 impl<P: Port, W: Write> Port for PcapPort<P, W> {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
-        self.now = now;
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        self.now = clock.now();
         let capture = &mut self.capture;
-        self.inner.rx_burst(now, max, &mut |frame, meta| {
+        self.inner.rx_burst(clock, max, &mut |frame, meta| {
             capture.record(meta.at, frame);
             each(frame, meta);
         })

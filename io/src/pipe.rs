@@ -6,6 +6,7 @@
 
 mod doorbell;
 
+use crate::clock::TimeSource;
 use crate::port::{Port, SlotToken};
 use crossbeam_queue::ArrayQueue;
 use doorbell::{Doorbell, Wants};
@@ -67,6 +68,8 @@ pub struct PipePort {
     frame_room: usize,
     /// The last [`Port::slot_take`] found no buffer: a wait ends when one is returned.
     starved: bool,
+    /// A time after which the ring was seen empty.
+    empty_at: Time,
     counters: PipeCounters,
 }
 
@@ -147,6 +150,7 @@ impl PipePort {
             scrap,
             frame_room: cfg.frame_room,
             starved: false,
+            empty_at: Time::ZERO,
             counters: PipeCounters::default(),
         }
     }
@@ -213,14 +217,23 @@ impl PipePort {
 }
 
 impl Port for PipePort {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        let began = clock.now();
         let mut count = 0;
         while count < max
             && let Some(frame) = self.incoming().full.pop()
         {
-            each(&frame.bytes[..frame.len], RxMeta::whole(now));
+            each(&frame.bytes[..frame.len], RxMeta::between(self.empty_at, clock.now()));
             put(&self.incoming().free, frame);
             count += 1;
+        }
+        if count < max {
+            self.empty_at = began;
         }
         if count > 0 {
             self.counters.rx_frames += u64_from(count);

@@ -1,6 +1,7 @@
 //! The packet port: reception and transmission of frames. Everything that moves frames implements
 //! [`Port`]; faults and captures wrap a port, and are never flags inside an engine.
 
+use crate::clock::TimeSource;
 use spanwire_base::{RxMeta, Time, TxMeta};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -34,8 +35,14 @@ pub trait Port {
     /// Passes up to `max` received frames to `each`, oldest first, and frees the buffers
     /// afterwards: no reference outlives the call. Returns the number of frames.
     ///
-    /// `now` is the time stamp of frames without one of their own.
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize;
+    /// The port reads `clock` after it has looked into its ring, so that no frame is dated before
+    /// its arrival.
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize;
 
     /// Takes a transmit buffer, or `None` if all are in flight. Prefer [`reserve`], which cannot
     /// leak the token.
@@ -116,8 +123,13 @@ pub(crate) use slots_of_inner;
 
 /// A port selected at run time (with or without capture or faults) is a port.
 impl<P: Port + ?Sized> Port for Box<P> {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
-        (**self).rx_burst(now, max, each)
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        (**self).rx_burst(clock, max, each)
     }
 
     fn slot_take(&mut self) -> Option<SlotToken> {

@@ -115,6 +115,11 @@ impl<C: Counter> Steered<C> {
         }
     }
 
+    /// The source of ticks.
+    pub(crate) fn counter(&self) -> &C {
+        &self.counter
+    }
+
     /// True if it reads the counter instead of the monotonic clock.
     pub(crate) fn counts_ticks(&self) -> bool {
         self.piece().1.slope != 0

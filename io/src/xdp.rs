@@ -27,6 +27,7 @@ pub use side_poll::SidePoll;
 
 pub use af_xdp::Traffic;
 
+use crate::clock::TimeSource;
 use crate::poll::poll;
 use crate::port::{Port, SlotToken};
 use af_xdp::{Frame, Kick, Socket, ToSend, Umem};
@@ -63,6 +64,8 @@ pub struct XdpPort {
     taken_count: u32,
     /// Consecutive calls of `flush` without frames to send.
     quiet_flushes: u32,
+    /// A time after which the ring was seen empty.
+    empty_at: Time,
     counters: XdpCounters,
 }
 
@@ -128,11 +131,20 @@ impl XdpPort {
     }
 
     /// Delivers up to `max` frames of the RX ring.
-    fn take(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn take(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        let began = clock.now();
+        let mut now = began;
         let mut count = 0;
         let mut in_pieces = false;
         while count < max {
             let Some(received) = self.socket.rx.pop() else {
+                // The ring was seen empty after this reading.
+                self.empty_at = now;
                 break;
             };
             // The socket was bound without multi-buffer, so the kernel must not send such
@@ -143,7 +155,17 @@ impl XdpPort {
             } else {
                 let bytes = received.bytes(&self.umem);
                 self.counters.rx_bytes += u64_from(bytes.len());
-                each(bytes, RxMeta::whole(now));
+                let stamp = received.arrival_ns(&self.umem);
+                let stamp = stamp.and_then(|ns| clock.of_monotonic_ns(ns));
+                if stamp.is_none_or(|at| at > now) {
+                    now = clock.now();
+                }
+                each(
+                    bytes,
+                    stamp.map_or(RxMeta::between(self.empty_at, now), |at| {
+                        RxMeta::whole(at.min(now))
+                    }),
+                );
                 count += 1;
             }
             self.unfilled.push(received.into_frame());
@@ -210,10 +232,15 @@ impl XdpPort {
 }
 
 impl Port for XdpPort {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
         self.reap();
         if self.side_poll.is_none() {
-            return self.take(now, max, each);
+            return self.take(clock, max, each);
         }
         let just_sent = std::mem::take(&mut self.just_sent);
         let mut polls = self.rx_is_busy;
@@ -222,7 +249,7 @@ impl Port for XdpPort {
             if polls {
                 self.run_side_poll();
             }
-            let taken = self.take(now, SIDE_POLL_BATCH.min(max - count), each);
+            let taken = self.take(clock, SIDE_POLL_BATCH.min(max - count), each);
             count += taken;
             let is_empty = count == 0 && !polls && !just_sent;
             if taken < SIDE_POLL_BATCH && !is_empty {

@@ -3,7 +3,8 @@
 //! if SPANWIRE_REQUIRE_E2E=1.
 #![expect(non_snake_case, reason = "tests are named subject__case")]
 
-use spanwire_base::{Time, TxMeta};
+use spanwire_base::{Dur, Time, TxMeta};
+use spanwire_io::clock::Clock;
 use spanwire_io::net::{Host, IpPrefix, LabConfig, NetNs, Netlink, TwoHosts, VethEnd, VethSpec};
 use spanwire_io::port::{Port, reserve};
 use spanwire_io::xdp::{SidePoll, Traffic, XdpConfig, XdpDevice, XdpMode, XdpPort, XdpPreference};
@@ -90,13 +91,13 @@ fn cross(a: &mut XdpPort, b: &mut XdpPort, count: u64, max: usize, window: u64) 
             sent += 1;
         }
         a.flush(Time::ZERO).expect("a is there");
-        b.rx_burst(Time::ZERO, 64, &mut |bytes, _| {
+        b.rx_burst(&Time::ZERO, 64, &mut |bytes, _| {
             let len = write_frame(received, max, &mut expected);
             assert!(bytes == &expected[..len], "frame {received} differs");
             received += 1;
         });
         b.flush(Time::ZERO).expect("b is there");
-        a.rx_burst(Time::ZERO, 64, &mut |_, _| panic!("no frame is sent to a"));
+        a.rx_burst(&Time::ZERO, 64, &mut |_, _| panic!("no frame is sent to a"));
         assert!(Instant::now() < deadline, "{received} of {count} arrived");
     }
 }
@@ -105,7 +106,7 @@ fn assert_all_home(port: &mut XdpPort) {
     let deadline = Instant::now() + Duration::from_secs(5);
     while port.free_slots() < SLOTS {
         port.flush(Time::ZERO).expect("there");
-        port.rx_burst(Time::ZERO, 0, &mut |_, _| ());
+        port.rx_burst(&Time::ZERO, 0, &mut |_, _| ());
         assert!(Instant::now() < deadline, "{} slots", port.free_slots());
     }
 }
@@ -191,7 +192,7 @@ fn port__a_busy_ring_runs_out_of_slots_and_recovers() {
     let deadline = Instant::now() + Duration::from_secs(5);
     while a.tx_pending() > 0 {
         a.flush(Time::ZERO).expect("there");
-        a.rx_burst(Time::ZERO, 1, &mut |_, _| ());
+        a.rx_burst(&Time::ZERO, 1, &mut |_, _| ());
         assert!(Instant::now() < deadline, "stuck with {}", a.tx_pending());
     }
     assert_all_home(&mut a);
@@ -216,7 +217,7 @@ fn port__frames_longer_than_the_mtu_are_dropped_counted_and_completed() {
     a.flush(Time::ZERO).expect("there");
     assert_all_home(&mut a);
     assert_eq!(a.counters().tx_busy_drops, 3);
-    assert_eq!(b.rx_burst(Time::ZERO, 8, &mut |_, _| ()), 0);
+    assert_eq!(b.rx_burst(&Time::ZERO, 8, &mut |_, _| ()), 0);
     cross(&mut a, &mut b, 100, 1400, 32);
 }
 
@@ -241,7 +242,32 @@ fn wait__ends_with_a_frame_or_the_timeout() {
         b.wait(Duration::from_secs(5)).expect("there");
         assert!(start.elapsed() < Duration::from_secs(4));
     });
-    assert_eq!(b.rx_burst(Time::ZERO, 8, &mut |_, _| ()), 1);
+    assert_eq!(b.rx_burst(&Time::ZERO, 8, &mut |_, _| ()), 1);
+}
+
+#[test]
+fn rx_burst__dates_frames_by_their_arrival_not_by_the_poll() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else {
+        return;
+    };
+    let mut b = open(&hosts.b, XdpPreference::Auto);
+    let mut a = open(&hosts.a, XdpPreference::Auto);
+    let clock = Clock::start();
+    let (before, late) = (clock.now(), Dur::from_ms(200));
+    assert!(send(&mut a, 0, 1400));
+    a.flush(before).expect("there");
+    std::thread::sleep(Duration::from_nanos(late.as_ns()));
+    let mut metas = Vec::new();
+    assert_eq!(b.rx_burst(&clock, 8, &mut |_, meta| metas.push(meta)), 1);
+    let (meta, now) = (metas[0], clock.now());
+    // Both clocks differ by less than a millisecond. The frame arrives while the receiver sleeps,
+    // in the first half of the sleep unless the machine stops for as long.
+    assert!(
+        meta.at + Dur::from_ms(1) >= before && now.since(meta.at) > late / 2,
+        "{meta:?} {now:?}"
+    );
+    assert_eq!(meta.earliest, meta.at, "the kernel's timestamp is exact");
 }
 
 #[test]
@@ -394,7 +420,7 @@ fn port__the_queue_of_a_killed_process_can_be_reopened() {
         // Frames of the child may still be in flight.
         let drained = Instant::now() + Duration::from_millis(50);
         while Instant::now() < drained {
-            b.rx_burst(Time::ZERO, 64, &mut |_, _| ());
+            b.rx_burst(&Time::ZERO, 64, &mut |_, _| ());
         }
         cross(&mut a, &mut b, 1_000, 1400, 64);
         assert_all_home(&mut a);
@@ -419,7 +445,7 @@ fn port__receives_roce_to_the_present_addresses_of_the_host() {
         });
         sent.expect("namespace").expect("sent");
         for _ in 0..20 {
-            b.rx_burst(Time::ZERO, 64, &mut |_, _| count += 1);
+            b.rx_burst(&Time::ZERO, 64, &mut |_, _| count += 1);
             b.flush(Time::ZERO).expect("there");
             b.wait(Duration::from_millis(1)).expect("there");
         }
@@ -487,7 +513,7 @@ fn port__leaves_bridged_roce_to_the_kernel() {
     let deadline = Instant::now() + Duration::from_secs(30);
     while taken.is_empty() {
         port.wait(Duration::from_millis(10)).expect("there");
-        port.rx_burst(Time::ZERO, 64, &mut |frame, _| taken.push(frame[42..47].to_vec()));
+        port.rx_burst(&Time::ZERO, 64, &mut |frame, _| taken.push(frame[42..47].to_vec()));
         port.flush(Time::ZERO).expect("there");
         assert!(Instant::now() < deadline, "nothing for b");
     }
@@ -522,7 +548,7 @@ fn open__all_traffic_goes_to_the_port() {
     let tried = hosts.b.ns.run(connect).expect("namespace");
     assert!(tried.is_err());
     let mut types = Vec::new();
-    port.rx_burst(Time::ZERO, 64, &mut |frame, _| {
+    port.rx_burst(&Time::ZERO, 64, &mut |frame, _| {
         types.push(u16::from_be_bytes([frame[12], frame[13]]));
     });
     assert!(types.contains(&0x0806), "no ARP among {types:x?}");

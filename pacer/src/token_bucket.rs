@@ -24,6 +24,8 @@ pub struct TokenBucket {
     held_until: Time,
     burst_bytes: u32,
     catch_up_ps: u32,
+    /// A packet waits for `next`.
+    is_awaited: bool,
 }
 
 impl TokenBucket {
@@ -38,7 +40,14 @@ impl TokenBucket {
     pub fn new(burst_bytes: u32, catch_up: Dur) -> Self {
         let catch_up_ps = u32::try_from(catch_up.as_ps()).unwrap_or(u32::MAX).min(CATCH_UP_MAX_PS);
         let burst_bytes = burst_bytes.max(1);
-        Self { next: 0, per_byte: 0, held_until: Time::ZERO, burst_bytes, catch_up_ps }
+        Self {
+            next: 0,
+            per_byte: 0,
+            held_until: Time::ZERO,
+            burst_bytes,
+            catch_up_ps,
+            is_awaited: false,
+        }
     }
 
     /// Changes the rate; `None` is unlimited. It applies at once: a remaining wait is scaled to the
@@ -77,6 +86,18 @@ impl TokenBucket {
         self.next() <= now
     }
 
+    /// A packet waits for [`TokenBucket::next`]. If the caller is late, all packets that became due
+    /// meanwhile may leave at once, those of 10 ms at most: the rate is kept on a host that lost
+    /// its core.
+    pub fn set_awaited(&mut self) {
+        self.is_awaited = true;
+    }
+
+    /// No packet waits, so time that passes is a pause and earns a burst at most.
+    pub fn set_idle(&mut self) {
+        self.is_awaited = false;
+    }
+
     /// A packet of `wire_bytes` left.
     pub fn on_sent(&mut self, now: Time, wire_bytes: u32) {
         let earliest = fixed(now).saturating_sub(self.depth());
@@ -91,7 +112,10 @@ impl TokenBucket {
 
     /// The longest delay that is caught up, ps times 2^32.
     fn depth(&self) -> u128 {
-        let catch_up = u128::from(self.catch_up_ps) << FRACTION_BITS;
+        let catch_up = u128::from(match self.is_awaited {
+            true => LATENESS_MAX_PS,
+            false => self.catch_up_ps.into(),
+        }) << FRACTION_BITS;
         (u128::from(self.burst_bytes) * self.per_byte).max(catch_up)
     }
 }
@@ -129,6 +153,9 @@ fn scaled(time: u128, new: u128, old: u128, rounding: Rounding) -> u128 {
     whole.saturating_mul(new).saturating_add(part)
 }
 
+/// The longest time that a core is away, as measured on shared hosts.
+const LATENESS_MAX: Dur = Dur::from_ms(10);
+const LATENESS_MAX_PS: u64 = LATENESS_MAX.as_ps();
 const FRACTION_BITS: u32 = 32;
 const PS_PER_S: u128 = 1_000_000_000_000;
 /// Below the range of the field, and longer than any catch-up that is not a burst.

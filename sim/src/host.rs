@@ -2,6 +2,7 @@
 //! card also sends them continuously.
 
 use crate::app::Traffic;
+use crate::host_model::{HostCounters, PolledHost};
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_switch::PfcGate;
 use spanwire_transport::Host;
@@ -10,7 +11,7 @@ use spanwire_wire::{MacAddr, PfcFrame};
 /// A simulated host.
 #[derive(Debug)]
 pub struct SimHost {
-    gate: PfcGate<Host<Traffic>>,
+    gate: PfcGate<PolledHost<Host<Traffic>>>,
     storm: Option<Storm>,
     /// The storm has a frame that `take_ready` has not reported.
     has_unreported_frame: bool,
@@ -69,24 +70,30 @@ impl Storm {
 }
 
 impl SimHost {
-    pub(crate) fn new(gate: PfcGate<Host<Traffic>>) -> Self {
+    pub(crate) fn new(gate: PfcGate<PolledHost<Host<Traffic>>>) -> Self {
         Self { gate, storm: None, has_unreported_frame: false }
     }
 
     /// The engine and its application.
     #[must_use]
     pub fn host(&self) -> &Host<Traffic> {
-        self.gate.node()
+        self.gate.node().node()
     }
 
     /// The engine and its application, mutable.
     pub fn host_mut(&mut self) -> &mut Host<Traffic> {
-        self.gate.node_mut()
+        self.gate.node_mut().node_mut()
+    }
+
+    /// The counters of the host's driver.
+    #[must_use]
+    pub fn driver_counters(&self) -> HostCounters {
+        self.gate.node().counters()
     }
 
     /// The port that obeys pause frames.
     #[must_use]
-    pub fn gate(&self) -> &PfcGate<Host<Traffic>> {
+    pub fn gate(&self) -> &PfcGate<PolledHost<Host<Traffic>>> {
         &self.gate
     }
 

@@ -6,6 +6,7 @@ mod sharing;
 mod uno;
 
 use crate::congestion::Congestion;
+use crate::host_model::HostModel;
 use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
@@ -127,6 +128,16 @@ fn common() -> Params {
         .with("queue", Value::Bytes(1 << 20), "limit of each switch queue when not lossless")
         .with("buffer", Value::Bytes(32_000_000), "buffer that the ports of a switch share")
         .with("pfc", Value::Flag(false), "lossless: switches pause, hosts obey")
+        .with(
+            "host",
+            Value::Word { word: "ideal".to_owned(), of: HostModel::NAMES.to_vec() },
+            "timing of hosts: ideal, or as drivers on veth pairs, or beside busy processes",
+        )
+        .with(
+            "timestamps",
+            Value::Flag(true),
+            "hosts date arrivals by the kernel's timestamps, if they are not ideal",
+        )
         .with("sample", Value::Time(Dur::from_us(10)), "time from one sample to the next")
 }
 
@@ -152,6 +163,8 @@ fn setup(params: &Params, seed: u64) -> Setup {
         erasure: params.ec("ec").0,
         timeout: params.time("timeout"),
         buffer_bytes: params.bytes("buffer"),
+        host: HostModel::named(params.word("host"))
+            .map(|host| HostModel { timestamps: params.flag("timestamps"), ..host }),
         ..Setup::default()
     };
     // Scenarios with one message at a time set its length themselves.

@@ -1,6 +1,7 @@
 //! Settings of a network's hosts, queue pairs and switches.
 
 use crate::congestion::Congestion;
+use crate::host_model::HostModel;
 use crate::params::EcBlocks;
 use crate::topology::{PathInfo, Topology};
 use spanwire_base::{Dur, Rate, Time, u32_from};
@@ -86,6 +87,8 @@ pub struct Setup {
     pub host_pfc: bool,
     /// Bytes of preamble, FCS and inter-frame gap per frame.
     pub overhead_bytes: u32,
+    /// The timing of hosts' drivers. Default none: frames and timers reach the engine at once.
+    pub host: Option<HostModel>,
 }
 
 /// Periodic draining of send queues: a queue pair goes to SQD, and back to RTS on `SQ_DRAINED`.
@@ -143,6 +146,7 @@ impl Default for Setup {
             spread: Spread::Hash,
             host_pfc: false,
             overhead_bytes: 24,
+            host: None,
         }
     }
 }

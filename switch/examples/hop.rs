@@ -134,7 +134,12 @@ fn report(name: &str, switch: &mut Switch, mut frame: Vec<u8>, elided_bytes: u32
                 frame[24..26].copy_from_slice(&checksum(sum, was, host).to_be_bytes());
                 frame[35] = frame[35].wrapping_add(1);
                 now += Dur::from_ps(20_000);
-                switch.handle_packet(now, PortId::HOST, &frame, RxMeta { at: now, elided_bytes });
+                switch.handle_packet(
+                    now,
+                    PortId::HOST,
+                    &frame,
+                    RxMeta { elided_bytes, ..RxMeta::whole(now) },
+                );
             }
             let mut ready = switch.take_ready();
             while let Some(port) = ready.pop() {

@@ -2,6 +2,7 @@
 //! ones.
 
 use spanwire_base::{Rng, RxMeta, Time, TxMeta};
+use spanwire_io::clock::TimeSource;
 use spanwire_io::fault::{FaultConfig, FaultPort};
 use spanwire_io::port::{Port, SlotToken};
 use std::io;
@@ -37,8 +38,13 @@ impl<P: Port> BadWire<P> {
 }
 
 impl<P: Port> Port for BadWire<P> {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
-        self.inner.rx_burst(now, max, each)
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        self.inner.rx_burst(clock, max, each)
     }
 
     fn slot_take(&mut self) -> Option<SlotToken> {

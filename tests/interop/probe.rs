@@ -339,7 +339,7 @@ impl Probe {
         while !is_done(self)? {
             let now = self.clock.now();
             let Self { endpoint, port, unfinished, .. } = self;
-            let progress = step(now, endpoint, port, unfinished, Budget::default())?;
+            let progress = step(&self.clock, endpoint, port, unfinished, Budget::default())?;
             if progress.is_idle() {
                 let due = time_left(self.endpoint.poll_timeout(), now);
                 self.port.wait(due.min(NAP))?;

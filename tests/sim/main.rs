@@ -4,6 +4,7 @@
 
 mod cc;
 mod directed;
+mod late_hosts;
 mod loss_sweep;
 mod outsider;
 mod sharing;

@@ -45,6 +45,8 @@ fn solo__reaches_its_design_utilisation_and_queue() {
             // An increase of a tenth of its host's bandwidth-delay product, 35 kB.
             "powertcp" | "theta-powertcp" => 5_000.0..60_000.0,
             "bbr" => 0.0..30_000.0,
+            // 50 us, scaled to 27 by the rate.
+            "auto" => 250_000.0..450_000.0,
             // Ten microseconds, and one for each of a few hops.
             "swift" => 100_000.0..200_000.0,
             // A quarter above the low threshold: its increase by the amount that it decreases.
@@ -85,7 +87,9 @@ fn fairness__flows_with_staggered_starts_converge_to_equal_shares() {
 
 #[test]
 fn fairness__of_sixteen() {
-    for cc in ["unocc", "swift", "timely", "dcqcn", "hpcc", "powertcp", "theta-powertcp", "dctcp"] {
+    for cc in
+        ["auto", "unocc", "swift", "timely", "dcqcn", "hpcc", "powertcp", "theta-powertcp", "dctcp"]
+    {
         let set = [("flows", "16"), ("stagger", "500us"), ("time", "30ms")];
         let (s, _) = run("cc-fairness", cc, &set);
         assert!(s.jain.is_some_and(|jain| jain > 0.95), "{cc}: {s:?}");

@@ -54,6 +54,7 @@ const ALLOWED: &[Allowed] = &[
             "netlink-packet-core",
             "netlink-packet-route",
             "netlink-sys",
+            "rustix",
             "tracing",
         ],
     },

@@ -349,7 +349,7 @@ impl Node for Endpoint {
             Ok(unverified) => {
                 // The ICRC check costs more than parsing, so the QPN is looked up first.
                 let handle = |qp: &mut QueuePair, sh: &mut Shared<'_>| match unverified.verify() {
-                    Ok(packet) => qp.handle_packet(now, packet, sh),
+                    Ok(packet) => qp.handle_packet(now, meta, packet, sh),
                     Err(reason) => sh.counters.drop(DropReason::Wire(reason)),
                 };
                 if self.with_qp(unverified.dest_qp(), handle).is_none() {

@@ -210,7 +210,7 @@ impl Pair {
     pub(crate) fn receive(&mut self, side: usize) {
         let now = self.now;
         while let Some((frame, elided_bytes)) = self.ends[side].pop_due(now) {
-            let meta = RxMeta { at: now, elided_bytes };
+            let meta = RxMeta { elided_bytes, ..RxMeta::whole(now) };
             self.ends[side].ep.handle_packet(now, PortId::HOST, &frame, meta);
         }
     }

@@ -95,7 +95,8 @@ pub struct SrAckRepr<'a> {
     pub echo_ps: u64,
     /// From its arrival to this acknowledgement, ns; saturates.
     pub ack_delay_ns: u32,
-    /// From the receiver's port to its engine, ns; saturates.
+    /// It may have arrived earlier by so much, ns; saturates: the wait in a receive ring without
+    /// timestamps.
     pub rx_delay_ns: u32,
     /// Packets received since the connection began, duplicates included, modulo 2^32.
     pub rx_pkts: u32,

@@ -181,6 +181,43 @@ fn socket__ten_thousand_frames_cross_in_order_and_no_frame_leaks() {
     }
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `now`, which is borrowed mutably for it.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    assert_eq!(result, 0);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).expect("after boot")
+}
+
+#[test]
+fn arrival_ns__is_when_the_frame_reached_the_interface_not_when_it_was_taken() {
+    let _turn = turn();
+    for attach in [AttachMode::Native, AttachMode::Generic] {
+        let Some(pair) = pair_or_skip(3506, 1) else {
+            return;
+        };
+        let (mut a, mut b) = ends(&pair, attach, |_| ());
+        let mut buffer = vec![0; 4096];
+        let len = roce_frame(&payload(1, 100), &mut buffer);
+        for _ in 0..3 {
+            let before = monotonic_ns();
+            a.send(&buffer[..len]);
+            a.drain();
+            // The sleep is the lateness of a receiver. The frame arrives before its half has
+            // passed, unless this machine stops for as long.
+            std::thread::sleep(Duration::from_millis(200));
+            let after = monotonic_ns();
+            let piece = b.socket.rx.pop().expect("one frame");
+            let arrival = piece.arrival_ns(&b.umem).expect("veth supports metadata");
+            assert!(before <= arrival && arrival < after - 100_000_000, "{attach:?}");
+            b.free.push(piece.into_frame());
+            b.socket.rx.release();
+            b.refill(1);
+        }
+    }
+}
+
 #[test]
 fn socket__packets_of_several_pieces_cross() {
     let _turn = turn();

@@ -159,7 +159,7 @@ impl Pair {
             while let Some(meta) =
                 self.ends[from].ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
             {
-                let rx = RxMeta { at: self.now, elided_bytes: meta.elided_bytes };
+                let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(self.now) };
                 let frame = &self.frame[..meta.len];
                 self.ends[to].ep.handle_packet(self.now, PortId::HOST, frame, rx);
             }
@@ -179,7 +179,7 @@ impl Pair {
             if self.sent.is_multiple_of(lost_one_in) {
                 continue;
             }
-            let rx = RxMeta { at: self.now, elided_bytes: meta.elided_bytes };
+            let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(self.now) };
             receiver.ep.handle_packet(self.now, PortId::HOST, &self.frame[..meta.len], rx);
             while let Some(ack) = receiver.ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
             {

@@ -185,7 +185,7 @@ fn switch_hop(ops: u64) -> Result<(), Error> {
     let mut switch = Switch::new(config)?;
     let (mut frame, mut out) = (vec![0; 2048], vec![0; 2048]);
     let len = write_frame(&mut frame, 0)? - 1024;
-    let meta = RxMeta { at: Time::ZERO, elided_bytes: 1024 };
+    let meta = RxMeta { elided_bytes: 1024, ..RxMeta::whole(Time::ZERO) };
     for i in 0..ops {
         let now = Time::from_ns(i);
         switch.handle_packet(now, PortId::HOST, &frame[..len], meta);

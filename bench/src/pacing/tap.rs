@@ -3,6 +3,7 @@
 use spanwire_base::{RxMeta, Time, TxMeta};
 use spanwire_host::fabric::Link;
 use spanwire_io::clock::Clock;
+use spanwire_io::clock::TimeSource;
 use spanwire_io::port::{Port, SlotToken};
 use spanwire_wire::{Packet, Qpn};
 use std::io;
@@ -51,8 +52,13 @@ impl<P: Port> Tap<P> {
 }
 
 impl<P: Port> Port for Tap<P> {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
-        self.inner.rx_burst(now, max, each)
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        self.inner.rx_burst(clock, max, each)
     }
 
     fn slot_take(&mut self) -> Option<SlotToken> {

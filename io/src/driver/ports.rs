@@ -1,6 +1,7 @@
 //! The event loop of a node with several ports: port number n of the node is entry n of a slice.
 
 use super::{Budget, Driver, Progress};
+use crate::clock::TimeSource;
 use crate::poll::poll;
 use crate::port::{Port, reserve};
 use spanwire_base::{Dur, Node, PortId, PortMask, Time};
@@ -22,19 +23,22 @@ use std::time::Duration;
 /// If there are more ports than [`PortMask::BITS`], or if the node returns a frame longer than its
 /// buffer.
 pub fn step_ports<P: Port>(
-    now: Time,
+    clock: &dyn TimeSource,
     node: &mut dyn Node,
     ports: &mut [P],
     unfinished: &mut PortMask,
     budget: Budget,
 ) -> io::Result<Progress> {
     let mut progress = Progress::default();
+    let mut now = clock.now();
     for (n, port) in ports.iter_mut().enumerate() {
         let id = port_id(n);
-        progress.rx += port.rx_burst(now, budget.rx, &mut |frame, meta| {
+        progress.rx += port.rx_burst(clock, budget.rx, &mut |frame, meta| {
+            now = now.max(meta.at);
             node.handle_packet(now, id, frame, meta);
         });
     }
+    let now = clock.now();
     if node.poll_timeout().is_some_and(|at| at <= now) {
         node.handle_timeout(now);
         progress.timeout = true;
@@ -92,7 +96,7 @@ impl Driver {
         let mut alarm = Alarm::default();
         while !stop(node) {
             let now = self.clock.now();
-            let progress = step_ports(now, node, ports, &mut self.unfinished, self.budget)?;
+            let progress = step_ports(&self.clock, node, ports, &mut self.unfinished, self.budget)?;
             self.count(progress);
             if progress.is_idle() {
                 // A port without free buffers counts as pending, because no descriptor reports when

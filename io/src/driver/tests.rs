@@ -88,7 +88,13 @@ struct FakePort {
 }
 
 impl Port for FakePort {
-    fn rx_burst(&mut self, now: Time, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        let now = clock.now();
         assert!(now >= self.last_rx, "now must never decrease");
         self.last_rx = now;
         self.log.borrow_mut().push(RxBurst);
@@ -166,7 +172,7 @@ fn at(us: u64) -> Time {
 }
 
 fn run_step(node: &mut FakeNode, port: &mut FakePort, left: &mut PortMask) -> Progress {
-    step(at(10), node, port, left, Budget::default()).unwrap()
+    step(&at(10), node, port, left, Budget::default()).unwrap()
 }
 
 fn waits(log: &Log) -> Vec<Duration> {
@@ -206,6 +212,33 @@ fn step__keeps_the_order_of_the_node_contract() {
     assert!(left.is_empty());
     assert_eq!((port.taken, port.slots), (0, 999), "no slot leaks");
     assert!(node.seen.iter().all(|now| *now == at(10)), "one now a step");
+}
+
+/// A clock that advances by a microsecond with each reading.
+#[derive(Default)]
+struct Ticking(std::cell::Cell<u64>);
+
+impl TimeSource for Ticking {
+    fn now(&self) -> Time {
+        self.0.set(self.0.get() + 1);
+        at(self.0.get())
+    }
+
+    fn of_monotonic_ns(&self, _: u64) -> Option<Time> {
+        None
+    }
+}
+
+#[test]
+fn step__dates_no_frame_before_its_arrival_and_no_departure_before_the_frames_before_it() {
+    let (mut node, mut port, _log) = pair();
+    port.arrived.extend([1, 2]);
+    (node.ready, node.to_send) = (true, 1);
+    let clock = Ticking::default();
+    step(&clock, &mut node, &mut port, &mut PortMask::default(), Budget::default()).unwrap();
+    // The port took the frames at 2 us, after the step had begun at 1 us.
+    assert_eq!(port.last_rx, at(2));
+    assert_eq!(node.seen, [at(2), at(2), at(3), at(3)]);
 }
 
 #[test]
@@ -287,7 +320,7 @@ fn step__reports_a_failed_port() {
     let (mut node, mut port, _log) = pair();
     port.broken = true;
     let mut left = PortMask::EMPTY;
-    let result = step(at(1), &mut node, &mut port, &mut left, Budget::default());
+    let result = step(&at(1), &mut node, &mut port, &mut left, Budget::default());
     assert_eq!(result.unwrap_err().kind(), io::ErrorKind::NotConnected);
 }
 

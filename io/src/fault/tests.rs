@@ -39,7 +39,7 @@ impl Rig {
     fn receive(&mut self, max: usize) -> usize {
         let (now, got) = (self.now, &mut self.got);
         let before = got.len();
-        let count = self.right.rx_burst(now, max, &mut |frame, meta| {
+        let count = self.right.rx_burst(&now, max, &mut |frame, meta| {
             assert!(meta.at <= now);
             got.push(frame.to_vec());
         });
@@ -298,7 +298,7 @@ fn slot_take__sends_frames_unchanged() {
     slot.commit(TxMeta::whole(LEN));
     assert_eq!(rig.right.tx_pending(), 1);
     rig.right.flush(Time::ZERO).unwrap();
-    let count = rig.left.rx_burst(Time::ZERO, 64, &mut |frame, _| {
+    let count = rig.left.rx_burst(&Time::ZERO, 64, &mut |frame, _| {
         assert_eq!(frame, numbered(8));
     });
     assert_eq!(count, 1);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::clock::TimeSource;
 use crate::port::reserve;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -18,7 +19,13 @@ struct FakePort {
 }
 
 impl Port for FakePort {
-    fn rx_burst(&mut self, now: Time, _: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        _: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        let now = clock.now();
         each(b"received", RxMeta::whole(now));
         1
     }
@@ -93,7 +100,7 @@ fn send(port: &mut HotplugPort<FakePort>, count: usize) {
 }
 
 fn receives(port: &mut HotplugPort<FakePort>) -> usize {
-    port.rx_burst(Time::ZERO, 8, &mut |_, _| ())
+    port.rx_burst(&Time::ZERO, 8, &mut |_, _| ())
 }
 
 /// Waits until the port is open again.

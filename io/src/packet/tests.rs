@@ -68,7 +68,7 @@ fn send(port: &mut PacketPort, frame: &[u8]) {
 fn receive(port: &mut PacketPort) -> Vec<Vec<u8>> {
     port.wait(Duration::from_secs(2)).expect("the socket is there");
     let mut frames = Vec::new();
-    port.rx_burst(Time::ZERO, 64, &mut |frame, _| frames.push(frame.to_vec()));
+    port.rx_burst(&Time::ZERO, 64, &mut |frame, _| frames.push(frame.to_vec()));
     frames
 }
 
@@ -106,7 +106,7 @@ fn rx_burst__roce_of_any_length_crosses_and_nothing_else() {
     }
     assert_eq!(receive(&mut b), sent);
     // Frames of another sender are not received as b's, and a does not receive its own.
-    assert_eq!(a.rx_burst(Time::ZERO, 64, &mut |_, _| {}), 0);
+    assert_eq!(a.rx_burst(&Time::ZERO, 64, &mut |_, _| {}), 0);
     assert_eq!((a.counters().tx_frames, b.counters().rx_frames), (11, 8));
     assert_eq!((a.tx_pending(), a.counters().tx_dropped), (0, 0));
 }
@@ -166,11 +166,11 @@ fn flush__reports_a_removed_interface_and_only_counts_one_that_is_down() {
     assert_eq!(a.counters().tx_dropped, 1);
     netlink.set_up("sw0").unwrap();
     netlink.wait_running("sw0", Duration::from_secs(5)).unwrap();
-    a.rx_burst(Time::ZERO, 1, &mut |_, _| {});
+    a.rx_burst(&Time::ZERO, 1, &mut |_, _| {});
     send(&mut a, &frame);
     assert_eq!(a.counters().tx_frames, 1);
     netlink.delete_link("sw0").unwrap();
-    a.rx_burst(Time::ZERO, 1, &mut |_, _| {});
+    a.rx_burst(&Time::ZERO, 1, &mut |_, _| {});
     let error = a.flush(Time::ZERO).expect_err("the interface is gone");
     assert!(error.to_string().contains("sw0 is gone"), "{error}");
 }
@@ -184,5 +184,5 @@ fn wait__ends_at_its_timeout_and_at_a_frame() {
     assert!(begun.elapsed() >= Duration::from_millis(20));
     send(&mut a, &frame_v4(&hosts, 4791, 100));
     b.wait(Duration::from_secs(600)).unwrap();
-    assert_eq!(b.rx_burst(Time::ZERO, 64, &mut |_, _| {}), 1);
+    assert_eq!(b.rx_burst(&Time::ZERO, 64, &mut |_, _| {}), 1);
 }

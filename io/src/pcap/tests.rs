@@ -118,7 +118,7 @@ fn pcap_port__records_both_directions_with_the_nodes_time() {
     peer.flush(Time::ZERO).unwrap();
 
     let mut seen = 0;
-    port.rx_burst(Time::from_ns(5_000_000_007), 64, &mut |frame, _| {
+    port.rx_burst(&Time::from_ns(5_000_000_007), 64, &mut |frame, _| {
         assert_eq!(frame, [1; 60]);
         seen += 1;
     });
@@ -132,7 +132,7 @@ fn pcap_port__records_both_directions_with_the_nodes_time() {
     port.flush_capture();
     let got = records(&disk.bytes.borrow());
     assert_eq!(got, [(5, 7, vec![1; 60]), (5, 7, vec![2; 70])]);
-    assert_eq!(peer.rx_burst(Time::ZERO, 64, &mut |_, _| ()), 1);
+    assert_eq!(peer.rx_burst(&Time::ZERO, 64, &mut |_, _| ()), 1);
 }
 
 #[test]
@@ -159,6 +159,6 @@ fn pcap_port__continues_when_the_disk_is_full() {
     let c = port.counters();
     assert_eq!(c.recorded + c.unrecorded, 20);
     assert!(c.unrecorded > 0);
-    assert_eq!(peer.rx_burst(Time::ZERO, 64, &mut |_, _| ()), 20);
+    assert_eq!(peer.rx_burst(&Time::ZERO, 64, &mut |_, _| ()), 20);
     assert_eq!(port.inner().counters().tx_frames, 20);
 }

@@ -23,7 +23,7 @@ fn send(port: &mut PipePort, tag: u8, len: usize) -> bool {
 
 fn receive(port: &mut PipePort, max: usize) -> Vec<(u8, usize)> {
     let mut got = Vec::new();
-    let count = port.rx_burst(NOW, max, &mut |frame, meta| {
+    let count = port.rx_burst(&NOW, max, &mut |frame, meta| {
         assert_eq!(meta.at, NOW);
         assert!(frame.iter().all(|b| *b == frame[0]));
         got.push((frame[0], frame.len()));
@@ -227,7 +227,7 @@ fn pipe__keeps_every_frame_between_two_threads_that_sleep() {
         });
         let mut next = 0;
         while next < FRAMES {
-            let count = b.rx_burst(NOW, 64, &mut |frame, _| {
+            let count = b.rx_burst(&NOW, 64, &mut |frame, _| {
                 assert_eq!(frame[..8], next.to_be_bytes());
                 next += 1;
             });

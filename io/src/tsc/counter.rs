@@ -1,18 +1,31 @@
 //! The processor's time-stamp counter (TSC), and whether it is trustworthy.
 
 use super::Counter;
-use std::time::Instant;
+use rustix::time::{ClockId, clock_gettime};
 
 /// This machine's TSC and monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    start: Instant,
+    /// `CLOCK_MONOTONIC` at the start, ns.
+    start_ns: u64,
 }
 
 impl Machine {
     pub(crate) fn start() -> Self {
-        Self { start: Instant::now() }
+        Self { start_ns: monotonic_ns() }
     }
+
+    /// The start as a time of `CLOCK_MONOTONIC`, ns.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+}
+
+/// `CLOCK_MONOTONIC`, ns.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let [s, ns] = [now.tv_sec, now.tv_nsec].map(|n| u64::try_from(n).unwrap_or(0));
+    s.saturating_mul(1_000_000_000).saturating_add(ns)
 }
 
 impl Counter for Machine {
@@ -36,8 +49,7 @@ impl Counter for Machine {
     }
 
     fn monotonic_ps(&self) -> u64 {
-        let ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        ns.saturating_mul(1000)
+        monotonic_ns().saturating_sub(self.start_ns).saturating_mul(1000)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{XdpConfig, XdpCounters, XdpDevice, XdpError, XdpMode, XdpPort};
 use crate::port::Port;
 use af_xdp::{Socket, SocketConfig, Umem};
-use spanwire_base::usize_from;
+use spanwire_base::{Time, usize_from};
 use std::sync::Arc;
 
 impl XdpPort {
@@ -64,6 +64,7 @@ impl XdpPort {
             free,
             taken_count: 0,
             quiet_flushes: 0,
+            empty_at: Time::ZERO,
             counters: XdpCounters::default(),
         };
         port.refill();

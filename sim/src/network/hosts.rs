@@ -7,6 +7,7 @@ use crate::app::{
     Traffic,
 };
 use crate::host::SimHost;
+use crate::host_model::PolledHost;
 use crate::setup::Setup;
 use crate::topology::{Port, Routes, Topology};
 use crate::workload::{Flow, FlowOp};
@@ -99,10 +100,13 @@ pub(super) fn build(
         }
     }
     let obeyed = if setup.host_pfc { 1 << (setup.dscp / 8) } else { 0 };
-    let sim_host = |(m, ports): (HostBuild, &Vec<Port>)| {
-        SimHost::new(PfcGate::new(Host::new(m.endpoint, m.traffic), rate_of(ports), obeyed))
+    let sim_host = |((m, ports), host): ((HostBuild, &Vec<Port>), u64)| {
+        let seed = setup.seed.wrapping_mul(DRIVER_SEEDS) ^ host;
+        let engine = Host::new(m.endpoint, m.traffic);
+        let polled = PolledHost::new(engine, setup.host.as_ref(), seed, setup.frame_buffer_bytes());
+        SimHost::new(PfcGate::new(polled, rate_of(ports), obeyed))
     };
-    Ok(made.into_iter().zip(&ports).map(sim_host).collect())
+    Ok(made.into_iter().zip(&ports).zip(0..).map(sim_host).collect())
 }
 
 /// Allocates a flow's buffers at both ends.
@@ -306,5 +310,7 @@ fn engine(e: String) -> NetworkError {
 const IOVA: u64 = 1 << 40;
 /// IBTA's code for 20 us.
 const RNR_TIMER: u8 = 2;
+/// Separates the draws of drivers from others.
+const DRIVER_SEEDS: u64 = 0x6472_6976_6572_7321;
 /// Separates the draws of this module from others.
 const HOST_SEEDS: u64 = 0x686f_7374_735f_6f66;

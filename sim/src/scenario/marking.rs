@@ -67,6 +67,7 @@ impl Marks {
             | Algorithm::Swift(_)
             | Algorithm::Timely(_)
             | Algorithm::Bbr(_)
+            | Algorithm::Auto(_)
             | Algorithm::Fixed(_) => Self::None,
         }
     }

@@ -31,7 +31,7 @@ impl<N: Node> World<N> {
         self.counters.events += 1;
         let (node, port) = link.to;
         let frame = &self.frames.at(flight.frame)[..flight.len as usize];
-        let meta = RxMeta { at: self.now, elided_bytes: flight.elided_bytes };
+        let meta = RxMeta { elided_bytes: flight.elided_bytes, ..RxMeta::whole(self.now) };
         self.hash.on_frame(self.now, node.0, port.index(), frame);
         observer.on_arrived(self.now, id, frame, meta);
         self.nodes[node.index()].node.handle_packet(self.now, port, frame, meta);

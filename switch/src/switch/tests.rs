@@ -99,7 +99,7 @@ fn handle_packet__counts_elided_bytes_against_every_limit() {
     let queue = QueueConfig { limit_bytes: 3_300, ..QueueConfig::default() };
     let ports = vec![PortConfig { queues: vec![queue], ..PortConfig::default() }; 2];
     let mut s = Switch::new(routed(ports)).unwrap();
-    let meta = RxMeta { at: Time::ZERO, elided_bytes: elided };
+    let meta = RxMeta { elided_bytes: elided, ..RxMeta::whole(Time::ZERO) };
     for _ in 0..5 {
         s.handle_packet(Time::ZERO, port(0), &frame, meta);
     }
@@ -109,7 +109,7 @@ fn handle_packet__counts_elided_bytes_against_every_limit() {
     let mut out = [0; 200];
     let tx = s.poll_transmit(Time::ZERO, port(1), &mut out).unwrap();
     assert_eq!((tx.len, tx.elided_bytes, tx.wire_len()), (frame.len(), elided, 1_074));
-    let huge = RxMeta { at: Time::ZERO, elided_bytes: 9_200 };
+    let huge = RxMeta { elided_bytes: 9_200, ..RxMeta::whole(Time::ZERO) };
     s.handle_packet(Time::ZERO, port(0), &frame, huge);
     assert_eq!(s.counters().ports[0].drop_too_long, 1);
 }
@@ -141,7 +141,7 @@ fn handle_packet__counts_or_forwards_random_bytes() {
                 }
                 frame.truncate(usize_from(rng.below(u64_from(frame.len() + 1))));
                 let elided = u32::try_from(rng.below(3) * 100).unwrap();
-                let meta = RxMeta { at: Time::ZERO, elided_bytes: elided };
+                let meta = RxMeta { elided_bytes: elided, ..RxMeta::whole(Time::ZERO) };
                 s.handle_packet(Time::ZERO, port(0), &frame, meta);
                 for out in 0..3 {
                     while pull(&mut s, out).is_some() {}

@@ -14,7 +14,7 @@ use crate::drop::DropReason;
 use crate::event::{AsyncEvent, Events};
 use crate::mr::{Access, MrTable, PdId};
 use crate::srq::SrqTable;
-use spanwire_base::{Time, TxMeta};
+use spanwire_base::{RxMeta, Time, TxMeta};
 use spanwire_wire::{NakCode, OpClass, Packet, Qpn, Service};
 
 /// The state that an engine uses beside its own.
@@ -40,6 +40,8 @@ pub(crate) struct Common {
     pub(crate) is_draining: bool,
     /// A request of the peer has arrived.
     pub(crate) is_established: bool,
+    /// When the packet being processed arrived.
+    pub(crate) arrival: RxMeta,
     /// Congestion control and pacer, if any.
     pub(crate) flow: Option<Box<Flow>>,
 }
@@ -91,6 +93,7 @@ impl Common {
             receive,
             is_draining: false,
             is_established: false,
+            arrival: RxMeta::whole(Time::ZERO),
             flow: None,
         }
     }

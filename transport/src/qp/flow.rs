@@ -32,6 +32,8 @@ pub(crate) struct Flow {
     /// application, not the path.
     app_limited_until_bytes: u64,
     marked_bytes: u64,
+    /// Bytes lost since the last acknowledgement.
+    lost_bytes: u64,
     /// Delivery state of the timed packet, for RC, whose ACKs echo no timestamp.
     timed: Option<SendTimeState>,
 }
@@ -140,6 +142,7 @@ impl Flow {
             first_sent_at: Time::ZERO,
             app_limited_until_bytes: 0,
             marked_bytes: 0,
+            lost_bytes: 0,
             timed: None,
         }
     }
@@ -173,11 +176,13 @@ impl Flow {
             return None;
         }
         self.set_limit(now, FlowLimit::Pacer);
+        self.bucket.set_awaited();
         Some(self.bucket.next())
     }
 
     /// An attempt to send ended without a packet, because of `limit`.
     pub(crate) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
+        self.bucket.set_idle();
         if limit == FlowLimit::Application {
             self.app_limited_until_bytes = (self.delivered_bytes + inflight_bytes).max(1);
         }
@@ -187,6 +192,7 @@ impl Flow {
     /// The window is full. The flow is cwnd-limited only if the congestion window is not wider than
     /// `own_pkts`, the queue pair's own window.
     pub(crate) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
+        self.bucket.set_idle();
         self.is_cwnd_limited |= self.window_pkts() <= own_pkts;
         self.set_limit(now, FlowLimit::Window);
     }
@@ -194,6 +200,7 @@ impl Flow {
     /// The window is full and nothing is left to send: the flow is limited by its application.
     /// Delivery rate samples stay valid, because the window was fully used.
     pub(crate) fn on_window_full_and_idle(&mut self, now: Time) {
+        self.bucket.set_idle();
         self.set_limit(now, FlowLimit::Application);
     }
 
@@ -262,6 +269,7 @@ impl Flow {
         if ack.acked_bytes > 0 {
             self.delivered_at = now;
         }
+        ack.lost_bytes = std::mem::take(&mut self.lost_bytes);
         ack.cwnd_limited = std::mem::take(&mut self.is_cwnd_limited);
         match int {
             [] => self.cc.on_ack(now, &ack),
@@ -295,6 +303,17 @@ impl Flow {
     /// Reports the loss of packets of `bytes`.
     pub(crate) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
         self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes });
+        self.update_rate(now);
+    }
+
+    /// Packets of `bytes` were lost, within a recovery period or at its start.
+    pub(crate) fn count_lost(&mut self, bytes: u64) {
+        self.lost_bytes += bytes;
+    }
+
+    /// The last timeout was spurious: nothing was lost.
+    pub(crate) fn on_spurious_timeout(&mut self, now: Time) {
+        self.cc.on_spurious_timeout(now);
         self.update_rate(now);
     }
 

@@ -36,7 +36,7 @@ use crate::srq::SrqTable;
 use common::{Common, Shared, Transmit};
 use engine::Engine;
 use flow::FlowInfo;
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, RxMeta, Time};
 use spanwire_loadbalance::Balancer;
 use spanwire_wire::{Packet, Qpn};
 use state::QpState;
@@ -54,7 +54,14 @@ impl QueuePair {
     }
 
     /// Handles a packet addressed to this queue pair. Its headers and ICRC have been checked.
-    pub(crate) fn handle_packet(&mut self, now: Time, p: &Packet<'_>, sh: &mut Shared<'_>) {
+    pub(crate) fn handle_packet(
+        &mut self,
+        now: Time,
+        arrival: RxMeta,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) {
+        self.common.arrival = arrival;
         self.engine.handle_packet(&mut self.common, now, p, sh);
         self.check_invariants();
     }

@@ -12,7 +12,7 @@ use crate::qp::congestion::ack_interval;
 use crate::qp::flow::{Flow, FlowLimit};
 use crate::qp::state::QpState;
 use crate::schedule::WindowSpace;
-use spanwire_base::{Time, TxMeta};
+use spanwire_base::{RxMeta, Time, TxMeta};
 use spanwire_cc::{Ack, LossKind, Sent};
 
 impl Rc {
@@ -116,7 +116,7 @@ impl Rc {
         &self,
         flow: &mut Flow,
         mtu: Mtu,
-        now: Time,
+        (now, arrival): (Time, RxMeta),
         (una, upto): (u64, u64),
         inflight_pkts: u64,
         timed: Option<Time>,
@@ -127,7 +127,9 @@ impl Rc {
         let ack = Ack {
             acked_bytes: acked_pkts * mtu,
             acked_pkts,
-            rtt: timed.map(|sent_at| now.since(sent_at)),
+            rtt: timed.map(|sent_at| arrival.at.since(sent_at)),
+            rx_delay: now.since(arrival.at),
+            rtt_slack: arrival.at.since(arrival.earliest),
             // A sample exists only for a timed packet; the send time of others is unknown.
             sent_at: timed.unwrap_or(Time::ZERO),
             number: upto - 1,

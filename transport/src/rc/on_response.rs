@@ -149,9 +149,10 @@ impl Rc {
         let (before, una) = (self.requester.in_flight_pkts(), self.requester.snd_una());
         self.requester.acknowledge(upto);
         self.loss.on_progress(now, self.requester.has_outstanding());
-        let timed = self.rtt.on_acked(now, upto);
+        let arrival = qp.arrival;
+        let timed = self.rtt.on_acked(arrival.at, upto);
         if let Some(flow) = qp.flow.as_deref_mut() {
-            self.report_ack(flow, qp.mtu, now, (una, upto), before, timed);
+            self.report_ack(flow, qp.mtu, (now, arrival), (una, upto), before, timed);
         }
         while let Some(request) = self.requester.pop_acked() {
             if request.wqe.signaled {

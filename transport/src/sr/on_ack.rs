@@ -26,7 +26,8 @@ impl Sr {
             // Looked up before the ACK is applied, which removes acknowledged packets.
             Some(r) => Some((self.tx.message_of(r.psn), status_of(r.code)?)),
         };
-        let is_rnr_exhausted = self.tx.on_ack(now, &ack, sh.counters, qp.flow.as_deref_mut())?;
+        let is_rnr_exhausted =
+            self.tx.on_ack((now, qp.arrival), &ack, sh.counters, qp.flow.as_deref_mut())?;
         match refused {
             Some((Some(message), status)) => {
                 self.finish_requests(qp, Some(message), sh);

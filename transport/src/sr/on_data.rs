@@ -37,7 +37,7 @@ impl Sr {
                 if let Some(block) = &header.block {
                     rx.decoder.on_duplicate(unwrap(rx.received.next(), header.psn), block);
                 }
-                rx.ack.on_data(now, p, &header, false, delay);
+                rx.ack.on_data((now, qp.arrival), p, &header, false, delay);
                 rx.ack.request_ack_limited(now, delay);
                 return Ok(data.len());
             }
@@ -58,7 +58,7 @@ impl Sr {
         let is_out_of_order = number != rx.received.end();
         sh.counters.out_of_sequence += u64::from(number > rx.received.end());
         rx.received.insert(number);
-        rx.ack.on_data(now, p, &header, is_out_of_order, delay);
+        rx.ack.on_data((now, qp.arrival), p, &header, is_out_of_order, delay);
         rx.ack.track_ack_req(number, p.bth.ack_req, rx.received.data_next());
         sh.counters.rx_messages += u64::from(!is_parity && ends_write(&header));
         if header.block.is_some() {
@@ -87,7 +87,7 @@ impl Sr {
             Placed::Failed => return Ok(false),
             Placed::No(Rejection::NoReceive) => {
                 sh.counters.out_of_buffer += 1;
-                self.rx.ack.on_data(now, p, header, false, delay);
+                self.rx.ack.on_data((now, qp.arrival), p, header, false, delay);
                 self.rx.ack.on_no_receive();
             }
             // A wrong rkey ends the connection even behind a gap. If it were dropped, an attacker
@@ -98,7 +98,7 @@ impl Sr {
                 return Err(DropReason::RefusedAhead);
             }
             Placed::No(Rejection::Refused(code, recv)) => {
-                self.rx.ack.on_data(now, p, header, false, delay);
+                self.rx.ack.on_data((now, qp.arrival), p, header, false, delay);
                 self.reject_message(qp, header.psn, code, recv, sh);
             }
         }

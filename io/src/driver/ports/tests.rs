@@ -78,12 +78,12 @@ fn send(port: &mut PipePort, tag: u8) {
 
 fn received(port: &mut PipePort) -> Vec<u8> {
     let mut tags = Vec::new();
-    port.rx_burst(Time::ZERO, usize::MAX, &mut |frame, _| tags.push(frame[0]));
+    port.rx_burst(&Time::ZERO, usize::MAX, &mut |frame, _| tags.push(frame[0]));
     tags
 }
 
 fn step_of(hub: &mut Hub, ports: &mut [PipePort], left: &mut PortMask, budget: Budget) -> Progress {
-    step_ports(Time::ZERO, hub, ports, left, budget).expect("pipes stay")
+    step_ports(&Time::ZERO, hub, ports, left, budget).expect("pipes stay")
 }
 
 #[test]

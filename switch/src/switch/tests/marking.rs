@@ -197,7 +197,7 @@ fn handle_packet__trims_frames_without_room_and_sends_headers_first() {
 fn handle_packet__trims_elided_frames_and_drops_untrimmable_ones() {
     let mut s = trimming();
     let (frame, elided_bytes) = roce_frame_elided(1, 1_000);
-    let meta = RxMeta { at: Time::ZERO, elided_bytes };
+    let meta = RxMeta { elided_bytes, ..RxMeta::whole(Time::ZERO) };
     for _ in 0..4 {
         s.handle_packet(Time::ZERO, port(0), &frame, meta);
     }
@@ -251,7 +251,12 @@ fn poll_transmit__stamps_elided_frames_after_the_bytes_present() {
     let (mut frame, elided_bytes) = roce_frame_elided(1, 1_000);
     frame.resize(frame.len() + 8, 0);
     int_request(&mut frame, 74, 5).unwrap();
-    s.handle_packet(Time::ZERO, port(0), &frame, RxMeta { at: Time::ZERO, elided_bytes });
+    s.handle_packet(
+        Time::ZERO,
+        port(0),
+        &frame,
+        RxMeta { elided_bytes, ..RxMeta::whole(Time::ZERO) },
+    );
     let mut out = [0; 200];
     let tx = s.poll_transmit(Time::ZERO, port(1), &mut out).unwrap();
     assert_eq!((tx.len, tx.elided_bytes, tx.wire_len()), (74 + 32, 1_000, 1_106));

@@ -3,7 +3,7 @@
 mod invariants;
 
 use crate::sr::crossing::AckDelay;
-use spanwire_base::{Time, u64_from};
+use spanwire_base::{Dur, RxMeta, Time, u64_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
     AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, SrAckRepr, SrDataRepr, SrNak,
@@ -50,6 +50,8 @@ struct Newest {
     hop_limit: u8,
     echo_ps: u64,
     at: Time,
+    /// It may have arrived earlier than `at` by so much.
+    rx_delay: Dur,
     /// It was not accepted, because no receive request was posted for it.
     found_no_receive: bool,
 }
@@ -77,7 +79,8 @@ impl AckState {
         }
     }
 
-    /// Counts a source or parity packet that arrived at `now`.
+    /// Counts a source or parity packet that is processed at `times.0` and arrived as `times.1`
+    /// says.
     ///
     /// A packet that opens or fills a gap, and a change of the CE mark, are acknowledged at once.
     /// If the packet took another path than the one before, a few are acknowledged together,
@@ -85,12 +88,13 @@ impl AckState {
     #[inline]
     pub(in crate::sr) fn on_data(
         &mut self,
-        now: Time,
+        times: (Time, RxMeta),
         p: &Packet<'_>,
         header: &SrDataRepr,
         is_out_of_order: bool,
         delay: AckDelay,
     ) {
+        let (now, arrival) = times;
         let bytes = ip_bytes(p);
         let is_ce = p.ip.ecn() == Ecn::Ce;
         self.rx_pkts = self.rx_pkts.wrapping_add(1);
@@ -105,7 +109,15 @@ impl AckState {
         let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
         let is_same_path = path == self.newest.path;
         let hop_limit = p.ip.hop_limit();
-        self.newest = Newest { psn, path, hop_limit, echo_ps, at: now, found_no_receive: false };
+        self.newest = Newest {
+            psn,
+            path,
+            hop_limit,
+            echo_ps,
+            at: arrival.at,
+            rx_delay: arrival.at.since(arrival.earliest),
+            found_no_receive: false,
+        };
         self.int.clear();
         if !p.trailer.is_empty() {
             self.store_int(p.trailer);
@@ -243,6 +255,8 @@ impl AckState {
         ack.hop_limit = self.newest.hop_limit;
         ack.echo_ps = self.newest.echo_ps;
         ack.ack_delay_ns = u32::try_from(held).unwrap_or(u32::MAX);
+        let rx_delay_ns = self.newest.rx_delay.as_ns();
+        ack.rx_delay_ns = u32::try_from(rx_delay_ns).unwrap_or(u32::MAX);
         (ack.rx_pkts, ack.ce_pkts) = (self.rx_pkts, self.ce_pkts);
         (ack.rx_bytes, ack.ce_bytes) = (self.rx_bytes, self.ce_bytes);
         let is_mixed = self.unacked_ce_pkts > 0 && self.unacked_ce_pkts < self.unacked_pkts;

@@ -10,20 +10,22 @@ use crate::counters::Counters;
 use crate::drop::DropReason;
 use crate::qp::flow::Flow;
 use crate::sr::number::unwrap;
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, RxMeta, Time};
 use spanwire_cc::{Ack, LossKind};
 use spanwire_loadbalance as lb;
 use spanwire_wire::{AckReason, SrAckRepr};
 
 impl Tx {
-    /// Applies an ACK. True if `rnr_retry` is exceeded.
+    /// Applies an ACK that is processed at `times.0` and arrived as `times.1` says. True if
+    /// `rnr_retry` is exceeded.
     pub(in crate::sr) fn on_ack(
         &mut self,
-        now: Time,
+        times: (Time, RxMeta),
         ack: &SrAckRepr<'_>,
         counters: &mut Counters,
         mut flow: Option<&mut Flow>,
     ) -> Result<bool, DropReason> {
+        let (now, arrival) = times;
         let echo = Time::from_ps(ack.echo_ps);
         if echo > now {
             return Err(DropReason::ResponseBeyondSent);
@@ -40,7 +42,7 @@ impl Tx {
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&info).map_err(|_| DropReason::ResponseBeyondSent)?;
         if ack.ack_delay_ns != u32::MAX {
-            let (rtt, ack_delay) = (now.since(echo), Dur::from_ns(ack.ack_delay_ns.into()));
+            let (rtt, ack_delay) = (arrival.at.since(echo), Dur::from_ns(ack.ack_delay_ns.into()));
             // Ignore the lateness of a duplicate unless the ACK's received-packet count advanced:
             // otherwise the ACK itself is late.
             if acked.is_reordered && (!acked.is_duplicate || self.credit.is_newer(ack.rx_pkts)) {
@@ -54,7 +56,7 @@ impl Tx {
             }
         }
         if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
-            self.report_to_flow(now, ack, &acked, inflight_bytes, flow);
+            self.report_to_flow(times, ack, &acked, inflight_bytes, flow);
         }
         if !blocks.is_empty() {
             self.apply_block_reports(now, &acked, counters, flow.as_deref_mut());
@@ -69,6 +71,9 @@ impl Tx {
         self.timers.margin.on_ack(now, &self.rtt, &arrivals);
         if self.timers.on_feedback(now, echo, true) {
             self.sent.undo_timeout();
+            if let Some(flow) = flow.as_deref_mut() {
+                flow.on_spurious_timeout(now);
+            }
             counters.spurious_timeouts += 1;
         }
         let found = *self.sent.counters();
@@ -79,7 +84,7 @@ impl Tx {
             self.timers.stop();
         }
         self.detect_lost(now, counters, flow);
-        self.report_to_balancer(now, Some(Echo::of(now, ack)), lb::LossKind::Rack);
+        self.report_to_balancer(now, Some(Echo::of(arrival.at, ack)), lb::LossKind::Rack);
         if self.recovery_end.is_some_and(|end| self.sent.una() >= end) {
             self.recovery_end = None;
             self.sent.on_recovery_end();
@@ -97,6 +102,9 @@ impl Tx {
         let found = self.sent.detect(now, &self.rtt);
         self.loss_timer = found.loss_timer;
         counters.presumed_lost_packets += found.pkts;
+        if let Some(flow) = flow.as_deref_mut().filter(|_| found.bytes > 0) {
+            flow.count_lost(found.bytes);
+        }
         self.on_coded_loss(now, found.coded_pkts, found.coded_bytes, flow.as_deref_mut());
         if found.pkts > found.coded_pkts && self.recovery_end.is_none() {
             self.recovery_end = Some(self.sent.next());
@@ -148,12 +156,13 @@ impl Tx {
     #[inline(never)]
     fn report_to_flow(
         &mut self,
-        now: Time,
+        times: (Time, RxMeta),
         ack: &SrAckRepr<'_>,
         acked: &Acked,
         inflight_bytes: u64,
         flow: &mut Flow,
     ) {
+        let (now, arrival) = times;
         let (rx, ce) = std::mem::replace(&mut self.peer_counts, (ack.rx_bytes, ack.ce_bytes));
         let (rx, ce) = (ack.rx_bytes.wrapping_sub(rx), ack.ce_bytes.wrapping_sub(ce));
         // A stale ACK counts backwards, and a misbehaving peer may send any counts.
@@ -167,8 +176,10 @@ impl Tx {
             acked_bytes: acked.bytes,
             acked_pkts: acked.pkts,
             marked_bytes: u64::try_from(marked).unwrap_or(acked.bytes),
-            rtt: (ack.ack_delay_ns != u32::MAX).then(|| now.since(echo)),
+            rtt: (ack.ack_delay_ns != u32::MAX).then(|| arrival.at.since(echo)),
             ack_delay: Dur::from_ns(ack.ack_delay_ns.into()),
+            rx_delay: now.since(arrival.at),
+            rtt_slack: Dur::from_ns(ack.rx_delay_ns.into()) + arrival.at.since(arrival.earliest),
             sent_at: echo,
             number: acked.newest,
             una: self.sent.una(),

@@ -61,10 +61,10 @@ impl Paths {
 }
 
 impl Echo {
-    /// The echo of `ack`, which arrived at `now`.
-    pub(super) fn of(now: Time, ack: &SrAckRepr<'_>) -> Self {
+    /// The echo of `ack`, which arrived at `arrived_at`.
+    pub(super) fn of(arrived_at: Time, ack: &SrAckRepr<'_>) -> Self {
         let sent_at = Time::from_ps(ack.echo_ps);
-        let rtt = (ack.ack_delay_ns != u32::MAX).then(|| now.since(sent_at));
+        let rtt = (ack.ack_delay_ns != u32::MAX).then(|| arrived_at.since(sent_at));
         Self { path: ack.path, rtt }
     }
 }

@@ -1,0 +1,356 @@
+//! `auto`: a window for any path, calibrated by what the path and the hosts show.
+//!
+//! The queueing delay of a decision interval is compared with a target. The interval is a round
+//! trip or, on hosts that are late, as many as span their lateness. Its *minimum* delay counts:
+//! lateness and bursts delay some packets, a standing queue delays all. The target is larger for
+//! slow flows, so that flows with one bottleneck converge, and larger on noisy paths and late
+//! hosts, whose delays are no congestion. The base round trip is kept true by short drains, which
+//! synchronise among flows as in BBR. Marks act as in DCTCP. Losses count above a rate that no
+//! queue of ours explains.
+//!
+//! # Source
+//! Delay target and scaling with the rate: Swift (SIGCOMM'20). Drains: ProbeRTT of BBR
+//! (draft-cardwell-iccrg-bbr-congestion-control) and LEDBAT++. Marks: RFC 8257. Acceleration with
+//! the time since the last decrease: H-TCP. docs/decisions/0022 has the reasons and measurements.
+
+mod base;
+mod interval;
+
+use crate::params::params;
+use crate::units::{bytes_per_ns, float, ns, rate, whole};
+use crate::{Ack, Controller, Loss, LossKind, Path};
+use base::BaseRtt;
+use interval::Interval;
+use spanwire_base::{Rate, Time};
+
+params! {
+    /// Parameters of `auto`. No path needs them; they are for experiments.
+    struct Params of f64;
+    /// Initial window in packets.
+    ///
+    /// RFC 6928.
+    initial_pkts = 10.0 in 1.0..=1e5;
+    /// Minimum window in packets.
+    ///
+    /// RFC 8257: with one packet an ACK delay would stop the flow.
+    min_pkts = 2.0 in 1.0..=100.0;
+    /// Minimum delay target in microseconds, before scaling with the rate.
+    target_us = 50.0 in 1.0..=1e6;
+    /// The delay target in base round trips, up to `target_max_us`.
+    target_rtts = 0.5 in 0.0..=10.0;
+    /// Maximum of the part of the target that follows from the base round trip, in microseconds.
+    /// Flows with longer round trips have this target, so that they can share a queue.
+    target_max_us = 1000.0 in 1.0..=1e6;
+    /// Scaling of the target with the rate: its factor is a half plus this, divided by the square
+    /// root of the rate in units of 10 Mbit/s, at most 3.
+    scaling = 1.5 in 0.0..=100.0;
+    /// The target in mean differences between consecutive delays: noise of the path.
+    noise = 3.0 in 0.0..=100.0;
+    /// The target in mean latenesses of this host, up to 4 ms. A path has several hosts that wake
+    /// up, and a busy one needs a queue while it is away.
+    lateness = 30.0 in 0.0..=1e3;
+    /// Additive increase in a round trip, in square roots of the window in packets.
+    increase = 0.5 in 0.01..=100.0;
+    /// The decrease for a delay above the target.
+    ///
+    /// Swift.
+    beta = 0.8 in 0.01..=1.0;
+    /// Milliseconds, at least 30 round trips, after the lowest delay was last seen, when the window
+    /// is halved for a round trip to measure the base round trip anew.
+    drain_ms = 2000.0 in 1.0..=1e6;
+    /// The part of packets lost that counts as congestion.
+    loss = 0.05 in 0.001..=1.0;
+    /// Gain of the average of the marked fraction.
+    ///
+    /// RFC 8257 4.2.
+    g = 0.0625 in 0.001..=1.0;
+}
+
+/// The controller of one flow. Bytes and nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Auto {
+    p: Params,
+    mtu: f64,
+    line: f64,
+    base: BaseRtt,
+    state: State,
+    cwnd: f64,
+    srtt: Option<f64>,
+    interval: Interval,
+    last_delay: Option<f64>,
+    /// Half of the mean difference between consecutive delays.
+    noise: f64,
+    /// Mean delay added by both hosts: ACK delay, and waits before processing.
+    host_delay: f64,
+    /// Mean wait of ACKs before this host processed them.
+    lateness: f64,
+    /// The last decrease. Packets sent before it do not count.
+    changed_at: Option<Time>,
+    /// The lowest delay since the last drain, and when it was last seen.
+    low: f64,
+    low_at: Option<Time>,
+    loss_rate: f64,
+    /// Average of the marked fraction.
+    alpha: f64,
+    /// Delivery rate of the last interval, and the best in startup.
+    rate: f64,
+    best_rate: f64,
+    intervals_without_growth: u32,
+    delays_above_target: u32,
+    /// Factor of the target, above 1 if other traffic keeps a queue while this flow drains.
+    pressure: f64,
+    before_timeout: Option<(f64, State)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    /// The window doubles in a round trip until a queue builds up.
+    Startup,
+    Avoidance,
+    /// The window is small for a round trip.
+    Drain {
+        since: Time,
+        /// The window and the delivery rate before.
+        cwnd: f64,
+        rate: f64,
+    },
+}
+
+impl Auto {
+    /// The controller of one flow.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        let mtu = f64::from(path.mtu_bytes);
+        Self {
+            p: *params,
+            mtu,
+            line: bytes_per_ns(path.line_rate),
+            base: BaseRtt::new(path.base_rtt.map(ns)),
+            state: State::Startup,
+            cwnd: params.initial_pkts * mtu,
+            srtt: None,
+            interval: Interval::default(),
+            last_delay: None,
+            noise: 0.0,
+            host_delay: 0.0,
+            lateness: 0.0,
+            changed_at: None,
+            low: f64::MAX,
+            low_at: None,
+            loss_rate: 0.0,
+            alpha: 1.0,
+            rate: 0.0,
+            best_rate: 0.0,
+            intervals_without_growth: 0,
+            delays_above_target: 0,
+            pressure: 1.0,
+            before_timeout: None,
+        }
+    }
+
+    /// The queueing delay that counts as congestion.
+    fn target(&self, base: f64) -> f64 {
+        let p = &self.p;
+        let of_path = (base * p.target_rtts).min(p.target_max_us * 1e3).max(p.target_us * 1e3);
+        let of_noise = p.noise * self.noise.min(NOISE_MAX);
+        let of_hosts = (p.lateness * self.lateness).min(LATENESS_MAX);
+        let units = (self.rate / RATE_UNIT).max(0.1);
+        let factor = (0.5 + p.scaling / units.sqrt()).min(3.0);
+        let target = of_path.max(of_noise).max(of_hosts) * factor;
+        (target * self.pressure).min(target.max(base))
+    }
+
+    /// The minimum length of an interval.
+    fn interval_min(&self) -> f64 {
+        (8.0 * self.noise).max(2.0 * self.host_delay).min(INTERVAL_MAX)
+    }
+
+    /// Bytes by which the window grows in a round trip.
+    fn increase(&self, now: Time) -> f64 {
+        let pkts = (self.cwnd / self.mtu).max(1.0);
+        let since = self.changed_at.map_or(0.0, |at| ns(now.since(at)));
+        let periods = since / (10.0 * self.srtt.unwrap_or(0.0)).max(PERIOD_MIN);
+        let bytes = self.p.increase * pkts.sqrt() * (1.0 + periods * periods) * self.mtu;
+        bytes.min(self.cwnd / 2.0).max(self.mtu / 2.0)
+    }
+
+    /// Applies the delay of an acknowledgement.
+    fn on_delay(&mut self, a: &Ack<'_>, delay: f64) {
+        self.srtt = Some(self.srtt.map_or(delay, |s| s + (delay - s) / 8.0));
+        if let Some(last) = self.last_delay.replace(delay) {
+            self.noise += ((delay - last).abs() / 2.0 - self.noise) / 16.0;
+        }
+        let late = ns(a.rx_delay) + ns(a.rtt_slack);
+        self.lateness += (late - self.lateness) / 16.0;
+        self.host_delay += (ns(a.ack_delay) + late - self.host_delay) / 16.0;
+        let Some(base) = self.base.ns() else { return };
+        let is_above = delay - base > self.target(base).max(4.0 * self.noise);
+        self.delays_above_target = if is_above { self.delays_above_target + 1 } else { 0 };
+    }
+
+    /// Decides at the end of an interval.
+    fn on_interval(&mut self, now: Time) {
+        let i = self.interval;
+        let (Some(began), Some(min)) = (i.began(), i.min_delay()) else { return };
+        let base = self.base.on_interval(now, min);
+        self.rate = i.rate(now);
+        let target = self.target(base);
+        let queue = (min - base).max(0.0);
+        if min <= self.low + (target / 16.0).max(2.0 * self.noise.min(1e6)) {
+            (self.low, self.low_at) = (self.low.min(min), Some(now));
+        }
+        if let Some((fraction, weight)) = i.loss(self.mtu) {
+            self.loss_rate += (fraction - self.loss_rate) * weight;
+        }
+        let marked = i.marked_fraction();
+        match self.state {
+            State::Startup => self.on_startup_interval(now, base, queue > target / 2.0),
+            State::Drain { since, cwnd, rate } => {
+                if began >= since {
+                    self.end_drain(now, min, target, (rate * base).min(cwnd).max(cwnd / 4.0));
+                }
+            }
+            State::Avoidance => {
+                let age = ns(now.since(self.low_at.unwrap_or(now)));
+                if age > (self.p.drain_ms * 1e6).max(30.0 * base) {
+                    self.drain(now, self.cwnd, (self.rate * base).min(self.cwnd) / 2.0);
+                } else if self.changed_at.is_none_or(|at| began >= at) {
+                    self.decrease(now, min, queue - target, marked);
+                }
+            }
+        }
+        self.alpha += (marked - self.alpha) * self.p.g;
+        self.cwnd = self.cwnd.max(self.p.min_pkts * self.mtu);
+    }
+
+    fn on_startup_interval(&mut self, now: Time, base: f64, has_queue: bool) {
+        if self.rate > self.best_rate * 1.25 {
+            (self.best_rate, self.intervals_without_growth) = (self.rate, 0);
+        } else if self.interval.is_limited() {
+            self.intervals_without_growth += 1;
+        }
+        let is_congested = has_queue
+            || self.interval.marked_fraction() > 0.0
+            || self.loss_rate > self.p.loss
+            || self.intervals_without_growth >= 3;
+        if is_congested {
+            let cwnd = (self.rate * base).max(self.cwnd / 4.0).min(self.cwnd);
+            self.drain(now, cwnd, DRAINED_PKTS * self.mtu);
+        }
+    }
+
+    /// Leaves startup within a round, once several delays in a row are above the target.
+    fn exit_startup(&mut self, now: Time) {
+        let (Some(base), Some(delay)) = (self.base.ns(), self.last_delay) else { return };
+        if self.state == State::Startup && self.delays_above_target >= 8 {
+            self.rate = self.rate.max(self.interval.rate(now));
+            let cwnd = self.cwnd * (base / delay).max(0.25);
+            self.drain(now, cwnd, DRAINED_PKTS * self.mtu);
+        }
+    }
+
+    /// Reduces the window to `to` for a round trip; `cwnd` is the window after it.
+    fn drain(&mut self, now: Time, cwnd: f64, to: f64) {
+        self.state = State::Drain { since: now, cwnd, rate: self.rate };
+        self.cwnd = to.max(self.p.min_pkts * self.mtu);
+    }
+
+    fn end_drain(&mut self, now: Time, min: f64, target: f64, cwnd: f64) {
+        let residual = min - self.base.ns().unwrap_or(min);
+        if residual > target {
+            self.pressure = (self.pressure * 2.0).min(64.0);
+        } else if residual < target / 4.0 {
+            self.pressure = (self.pressure / 2.0).max(1.0);
+        }
+        (self.low, self.low_at, self.changed_at) = (min, Some(now), Some(now));
+        (self.cwnd, self.state) = (cwnd, State::Avoidance);
+    }
+
+    /// Applies losses, marks, and a delay of `excess` above the target.
+    fn decrease(&mut self, now: Time, delay: f64, excess: f64, marked: f64) {
+        let is_lossy = self.loss_rate > self.p.loss;
+        let by_delay = (self.p.beta * excess / delay.max(1.0)).clamp(0.0, 0.5);
+        let by_marks = if marked > 0.0 { self.alpha.max(marked) / 2.0 } else { 0.0 };
+        let by_loss = if is_lossy { 0.3 } else { 0.0 };
+        let by = by_delay.max(by_marks).max(by_loss);
+        if by > 0.0 {
+            self.changed_at = Some(now);
+            self.cwnd *= 1.0 - by;
+        }
+        if is_lossy {
+            self.loss_rate = 0.0;
+        }
+    }
+}
+
+impl Controller for Auto {
+    fn cwnd_bytes(&self) -> u64 {
+        whole(self.cwnd)
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        let gain = if self.state == State::Startup { 2.0 } else { 1.25 };
+        Some(rate((gain * self.cwnd / self.srtt?.max(1.0)).min(self.line)))
+    }
+
+    fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
+        let is_limited = a.is_limited(self.cwnd, self.mtu);
+        if let Some(delay) = a.fabric_rtt().map(ns) {
+            self.on_delay(a, delay);
+        }
+        self.interval.add(a, is_limited);
+        if is_limited {
+            let acked = float(a.acked_bytes.saturating_sub(a.marked_bytes));
+            match self.state {
+                State::Startup => self.cwnd += acked,
+                State::Avoidance => self.cwnd += self.increase(now) * acked / self.cwnd,
+                State::Drain { .. } => {}
+            }
+            let most = self.line * self.srtt.unwrap_or(UNKNOWN_RTT) * 2.0;
+            self.cwnd = self.cwnd.min(most.max(self.p.initial_pkts * self.mtu));
+        }
+        self.exit_startup(now);
+        if self.interval.ends(now, a.sent_at, self.interval_min()) {
+            self.on_interval(now);
+            self.interval.restart(now);
+        }
+    }
+
+    fn on_spurious_timeout(&mut self, _now: Time) {
+        if let Some((cwnd, state)) = self.before_timeout.take() {
+            (self.cwnd, self.state) = (self.cwnd.max(cwnd), state);
+        }
+    }
+
+    fn on_loss(&mut self, now: Time, loss: &Loss) {
+        // Other losses are counted in acknowledgements, all of them.
+        if let LossKind::Timeout(count) = loss.kind {
+            if count <= 1 || self.before_timeout.is_none() {
+                self.before_timeout = Some((self.cwnd, self.state));
+            }
+            (self.state, self.changed_at) = (State::Avoidance, Some(now));
+            self.cwnd = (self.cwnd / 2.0).max(self.p.min_pkts * self.mtu);
+        }
+    }
+
+    fn on_path_change(&mut self, _now: Time) {
+        self.base.forget();
+        (self.low, self.low_at) = (f64::MAX, None);
+    }
+}
+
+/// 10 Mbit/s in bytes per nanosecond.
+const RATE_UNIT: f64 = 0.001_25;
+/// Longest times that count as noise and as lateness, ns: rarer ones are no reason for a queue.
+const NOISE_MAX: f64 = 10e6;
+const LATENESS_MAX: f64 = 4e6;
+const INTERVAL_MAX: f64 = 10e6;
+/// Minimum period of the acceleration, ns.
+const PERIOD_MIN: f64 = 10e6;
+/// A round trip longer than any, ns.
+const UNKNOWN_RTT: f64 = 1e9;
+/// The window while the queue of the startup drains, in packets.
+const DRAINED_PKTS: f64 = 4.0;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use super::*;
+use crate::testing::{at, path};
+use spanwire_base::Dur;
+
+const MTU: u64 = 1000;
+
+/// A flow on a path whose delays the test chooses.
+struct Flow {
+    cc: Auto,
+    now_us: u64,
+    /// Of each acknowledgement.
+    ack: Ack<'static>,
+}
+
+impl Flow {
+    fn new() -> Self {
+        let cc = Auto::new(&Params::default(), &path(1000, 10, None));
+        let ack = Ack { acked_bytes: MTU, acked_pkts: 1, cwnd_limited: true, ..Ack::default() };
+        Self { cc, now_us: 1_000_000, ack }
+    }
+
+    /// As [`Flow::new`], on a path of 2 ms, in avoidance with a window of 50 packets.
+    fn in_avoidance() -> Self {
+        let mut flow = Self::new();
+        flow.round(2_000, 20);
+        flow.round(2_000, 20);
+        flow.cc.state = State::Avoidance;
+        flow.cc.cwnd = 50_000.0;
+        flow
+    }
+
+    /// A round trip of `us` with `pkts` acknowledgements, all as late as the round trip is long.
+    fn round(&mut self, us: u64, pkts: u64) {
+        let began = self.now_us;
+        for n in 1..=pkts {
+            let now = began + us * n / pkts;
+            let sent_at = at(now - us);
+            let rtt = Some(Dur::from_us(us));
+            self.cc.on_ack(at(now), &Ack { rtt, sent_at, ..self.ack });
+        }
+        self.now_us = began + us;
+    }
+
+    fn window(&self) -> u64 {
+        self.cc.cwnd_bytes() / MTU
+    }
+}
+
+#[test]
+fn on_ack__startup_doubles_and_ends_with_a_drain_when_a_queue_builds_up() {
+    let mut flow = Flow::new();
+    assert_eq!(flow.window(), 10);
+    flow.round(2_000, 10);
+    assert_eq!(flow.window(), 20);
+    flow.round(2_000, 20);
+    assert_eq!(flow.window(), 40);
+    flow.round(6_000, 40);
+    assert!(matches!(flow.cc.state, State::Drain { .. }), "{:?}", flow.cc.state);
+    assert_eq!(flow.window(), 4);
+    flow.round(2_000, 4);
+    flow.round(2_000, 4);
+    assert_eq!(flow.cc.state, State::Avoidance);
+    assert!((8..=40).contains(&flow.window()), "{}", flow.window());
+}
+
+#[test]
+fn on_ack__grows_below_the_target_and_decreases_above() {
+    let mut flow = Flow::in_avoidance();
+    (0..5).for_each(|_| flow.round(2_200, 50));
+    let grown = flow.window();
+    assert!((55..80).contains(&grown), "{grown}");
+    (0..5).for_each(|_| flow.round(8_000, 50));
+    assert!(flow.window() < grown * 2 / 3, "{}", flow.window());
+}
+
+#[test]
+fn on_ack__delays_of_some_packets_are_no_queue() {
+    let mut flow = Flow::in_avoidance();
+    for _ in 0..10 {
+        // Most packets of each round are 20 ms late, by a sleeping host.
+        flow.round(22_000, 40);
+        flow.round(2_000, 10);
+    }
+    assert!(flow.window() >= 50, "{}", flow.window());
+}
+
+#[test]
+fn target__is_larger_on_late_hosts_and_for_slow_flows() {
+    let mut flow = Flow::in_avoidance();
+    let calm = flow.cc.target(2e6);
+    flow.ack.rx_delay = Dur::from_us(100);
+    (0..5).for_each(|_| flow.round(2_000, 50));
+    assert!(flow.cc.target(2e6) > 2.0 * calm, "{} {calm}", flow.cc.target(2e6));
+    flow.cc.lateness = 0.0;
+    let target = |flow: &mut Flow, mbps: f64| {
+        flow.cc.rate = mbps / 8e3;
+        flow.cc.target(2e6)
+    };
+    let [slow, fast] = [1.0, 1000.0].map(|mbps| target(&mut flow, mbps));
+    assert!(slow > 3.0 * fast, "{slow} {fast}");
+}
+
+#[test]
+fn on_ack__drains_after_two_seconds_without_the_lowest_delay() {
+    let mut flow = Flow::in_avoidance();
+    let drained = |flow: &Flow| matches!(flow.cc.state, State::Drain { .. });
+    let began = flow.now_us;
+    while !drained(&flow) && flow.now_us < began + 3_000_000 {
+        flow.round(2_400, 20);
+    }
+    let after_ms = (flow.now_us - began) / 1000;
+    assert!(drained(&flow) && (2_000..2_100).contains(&after_ms), "{after_ms}");
+    // The lowest delay, seen from time to time, makes that unnecessary.
+    let mut flow = Flow::in_avoidance();
+    for _ in 0..100 {
+        flow.round(2_000, 20);
+        (0..10).for_each(|_| flow.round(2_400, 20));
+        assert!(!drained(&flow));
+    }
+}
+
+#[test]
+fn end_drain__other_traffic_that_keeps_a_queue_raises_the_target_to_a_round_trip() {
+    let mut flow = Flow::in_avoidance();
+    let (base, calm) = (2e6, flow.cc.target(2e6));
+    for _ in 0..10 {
+        flow.cc.end_drain(at(1), base + 1.5 * flow.cc.target(base), flow.cc.target(base), 1e5);
+    }
+    assert!(flow.cc.target(base) >= base.min(2.0 * calm), "{} {calm}", flow.cc.target(base));
+    for _ in 0..10 {
+        flow.cc.end_drain(at(1), base, flow.cc.target(base), 1e5);
+    }
+    assert!((flow.cc.target(base) - calm).abs() < 1.0);
+}
+
+#[test]
+fn on_ack__random_losses_are_no_congestion_and_many_losses_are() {
+    for (lost_of_50, is_cut) in [(0, false), (1, false), (8, true)] {
+        let mut flow = Flow::in_avoidance();
+        for _ in 0..20 {
+            flow.round(2_000, 49);
+            flow.ack.lost_bytes = lost_of_50 * MTU;
+            flow.round(2_000, 1);
+            flow.ack.lost_bytes = 0;
+        }
+        assert_eq!(flow.window() < 50, is_cut, "{lost_of_50} of 50: {}", flow.window());
+    }
+}
+
+#[test]
+fn on_ack__marks_decrease_as_in_dctcp() {
+    let mut flow = Flow::in_avoidance();
+    flow.ack.marked_bytes = MTU;
+    flow.round(2_000, 50);
+    assert!((25..=26).contains(&flow.window()), "all marked: half, once: {}", flow.window());
+    let mut flow = Flow::in_avoidance();
+    flow.cc.alpha = 0.1;
+    flow.round(2_000, 49);
+    flow.ack.marked_bytes = MTU / 10;
+    flow.round(2_000, 1);
+    flow.ack.marked_bytes = 0;
+    flow.round(2_000, 50);
+    assert!((44..=56).contains(&flow.window()), "{}", flow.window());
+}
+
+#[test]
+fn on_loss__a_spurious_timeout_is_undone() {
+    let mut flow = Flow::in_avoidance();
+    let timeout = |flow: &mut Flow, count| {
+        let loss = Loss { kind: LossKind::Timeout(count), bytes: 1, inflight_bytes: 0 };
+        flow.cc.on_loss(at(flow.now_us), &loss);
+    };
+    timeout(&mut flow, 1);
+    timeout(&mut flow, 2);
+    assert_eq!(flow.window(), 12);
+    flow.cc.on_spurious_timeout(at(flow.now_us));
+    assert_eq!(flow.window(), 50);
+    timeout(&mut flow, 1);
+    flow.round(2_000, 2);
+    flow.cc.on_spurious_timeout(at(flow.now_us));
+    assert!(flow.window() >= 50);
+}
