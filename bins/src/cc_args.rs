@@ -3,6 +3,7 @@
 use spanwire_base::{Dur, Rate};
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::algorithm;
+use spanwire_host::window::CC_WINDOW_PKTS;
 use spanwire_io::net::Ethtool;
 use spanwire_switch::Human;
 use spanwire_transport::{Config, CongestionControl};
@@ -10,7 +11,8 @@ use spanwire_transport::{Config, CongestionControl};
 /// Congestion control of every queue pair.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct CcArgs {
-    /// Congestion control by name (docs/cc.md); without it only --window limits bytes in flight
+    /// Congestion control by name (docs/cc.md); none: only --window limits packets in flight
+    /// [default: auto]
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
     /// Set a parameter of the congestion control; repeatable
@@ -26,7 +28,7 @@ pub(crate) struct CcArgs {
 }
 
 impl CcArgs {
-    /// The congestion control of `--cc`, if given.
+    /// The congestion control of `--cc`; `None` for the default.
     ///
     /// # Errors
     /// The algorithm is unknown, or a parameter is invalid.
@@ -54,19 +56,15 @@ impl CcArgs {
         self.line_rate.or_else(link_speed).unwrap_or(Config::default().line_rate)
     }
 
-    /// The default of `--window` with congestion control: large enough not to limit it.
+    /// The default of `--window`: with congestion control, large enough not to limit it.
     pub(crate) fn window(&self) -> Option<u32> {
-        self.cc.as_ref().map(|_| WINDOW_PKTS)
+        (self.cc.as_deref() != Some("none")).then_some(CC_WINDOW_PKTS)
     }
 }
 
 fn human<T: Human>(text: &str) -> Result<T, String> {
     T::parse(text).ok_or_else(|| format!("expected {}", T::EXPECTED))
 }
-
-/// Window in packets with congestion control: above what an algorithm should use, and bounded by
-/// memory. It is 23 MB in packets of 1400 bytes, which is 10 Gbit/s over 18 ms.
-const WINDOW_PKTS: u32 = 16_384;
 
 #[cfg(test)]
 mod tests {
@@ -89,10 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn choice__is_none_without_a_name() {
-        let args = args(&[]);
-        assert_eq!(args.choice().unwrap(), None);
-        assert_eq!(args.window(), None);
+    fn choice__is_the_default_without_a_name_and_nothing_with_none() {
+        let default = args(&[]);
+        assert_eq!(default.choice().unwrap(), None);
+        assert_eq!(default.window(), Some(CC_WINDOW_PKTS));
+        let none = args(&["--cc", "none"]);
+        assert_eq!(none.choice().unwrap(), Some(CongestionControl::NONE));
+        assert_eq!(none.window(), None);
+        assert!(refused(&["--cc", "none", "--cc-set", "x=1"]).contains("no parameters"));
         assert!(Line::try_parse_from(["x", "--cc-set", "alpha=1"]).is_err());
         assert!(Line::try_parse_from(["x", "--cc-rtt", "1ms"]).is_err());
     }
@@ -105,8 +107,11 @@ mod tests {
         let mut algorithm = Algorithm::named("unocc").unwrap();
         algorithm.set("alpha", "0.01").unwrap();
         algorithm.set("quick_adapt", "0").unwrap();
-        assert_eq!(choice, CongestionControl { algorithm, base_rtt: Some(Dur::from_ms(4)) });
-        assert_eq!(args.window(), Some(WINDOW_PKTS));
+        assert_eq!(
+            choice,
+            CongestionControl { algorithm: Some(algorithm), base_rtt: Some(Dur::from_ms(4)) }
+        );
+        assert_eq!(args.window(), Some(CC_WINDOW_PKTS));
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub(crate) struct PortArgs {
     /// XDP attach mode: native, copy or skb; auto tries native zero-copy, native copy, then generic
     #[arg(long, default_value = "auto", value_parser = preference)]
     xdp: XdpPreference,
-    /// Window: packets in flight; without --cc a long path needs rate x RTT, at both ends
-    /// [default: 192, with --cc 16384]
+    /// Window: packets in flight; with --cc none a long path needs rate x RTT, at both ends
+    /// [default: 16384, with --cc none 192]
     #[arg(long, value_name = "PKTS")]
     window: Option<u32>,
     #[command(flatten)]
@@ -46,7 +46,7 @@ impl PortArgs {
         window::config(self.window(), self.cc.line_rate(dev)).map_err(usage)
     }
 
-    /// The congestion control of `--cc`, if given.
+    /// The congestion control of `--cc`; `None` for the default.
     ///
     /// # Errors
     /// The algorithm is unknown, or a parameter is invalid.

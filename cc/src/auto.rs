@@ -18,10 +18,10 @@ mod interval;
 
 use crate::params::params;
 use crate::units::{bytes_per_ns, float, ns, rate, whole};
-use crate::{Ack, Controller, Loss, LossKind, Path};
+use crate::{Ack, Controller, Loss, LossKind, Path, Status};
 use base::BaseRtt;
 use interval::Interval;
-use spanwire_base::{Rate, Time};
+use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// Parameters of `auto`. No path needs them; they are for experiments.
@@ -80,8 +80,11 @@ pub struct Auto {
     last_delay: Option<f64>,
     /// Half of the mean difference between consecutive delays.
     noise: f64,
-    /// Mean delay added by both hosts: ACK delay, and waits before processing.
+    /// Mean over intervals of the longest delay that both hosts added: ACK delay, and waits before
+    /// processing.
     host_delay: f64,
+    /// Mean over intervals of the longest wait of an ACK before this host processed it.
+    stall: f64,
     /// Mean wait of ACKs before this host processed them.
     lateness: f64,
     /// The last decrease. Packets sent before it do not count.
@@ -100,6 +103,9 @@ pub struct Auto {
     /// Factor of the target, above 1 if other traffic keeps a queue while this flow drains.
     pressure: f64,
     before_timeout: Option<(f64, State)>,
+    /// Marks, and losses above the threshold, were seen.
+    has_marks: bool,
+    has_losses: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -133,6 +139,7 @@ impl Auto {
             last_delay: None,
             noise: 0.0,
             host_delay: 0.0,
+            stall: 0.0,
             lateness: 0.0,
             changed_at: None,
             low: f64::MAX,
@@ -145,6 +152,8 @@ impl Auto {
             delays_above_target: 0,
             pressure: 1.0,
             before_timeout: None,
+            has_marks: false,
+            has_losses: false,
         }
     }
 
@@ -160,9 +169,13 @@ impl Auto {
         (target * self.pressure).min(target.max(base))
     }
 
-    /// The minimum length of an interval.
+    /// The minimum length of an interval: several times what hosts add, so that its smallest delay
+    /// is that of a host that was not late. Startup needs a decision each round trip.
     fn interval_min(&self) -> f64 {
-        (8.0 * self.noise).max(2.0 * self.host_delay).min(INTERVAL_MAX)
+        if self.state == State::Startup {
+            return 0.0;
+        }
+        (8.0 * self.noise).max(4.0 * self.host_delay).min(INTERVAL_MAX)
     }
 
     /// Bytes by which the window grows in a round trip.
@@ -182,7 +195,6 @@ impl Auto {
         }
         let late = ns(a.rx_delay) + ns(a.rtt_slack);
         self.lateness += (late - self.lateness) / 16.0;
-        self.host_delay += (ns(a.ack_delay) + late - self.host_delay) / 16.0;
         let Some(base) = self.base.ns() else { return };
         let is_above = delay - base > self.target(base).max(4.0 * self.noise);
         self.delays_above_target = if is_above { self.delays_above_target + 1 } else { 0 };
@@ -194,6 +206,8 @@ impl Auto {
         let (Some(began), Some(min)) = (i.began(), i.min_delay()) else { return };
         let base = self.base.on_interval(now, min);
         self.rate = i.rate(now);
+        self.stall += (i.wait() - self.stall) / 8.0;
+        self.host_delay += (i.host_delay() - self.host_delay) / 8.0;
         let target = self.target(base);
         let queue = (min - base).max(0.0);
         if min <= self.low + (target / 16.0).max(2.0 * self.noise.min(1e6)) {
@@ -203,6 +217,8 @@ impl Auto {
             self.loss_rate += (fraction - self.loss_rate) * weight;
         }
         let marked = i.marked_fraction();
+        self.has_marks |= marked > 0.0;
+        self.has_losses |= self.loss_rate > self.p.loss;
         match self.state {
             State::Startup => self.on_startup_interval(now, base, queue > target / 2.0),
             State::Drain { since, cwnd, rate } => {
@@ -289,8 +305,29 @@ impl Controller for Auto {
     }
 
     fn rate(&self) -> Option<Rate> {
-        let gain = if self.state == State::Startup { 2.0 } else { 1.25 };
-        Some(rate((gain * self.cwnd / self.srtt?.max(1.0)).min(self.line)))
+        let srtt = self.srtt?.max(1.0);
+        let gain = match self.state {
+            State::Startup => 2.0,
+            _ => (1.25 + self.stall / srtt).min(PACING_GAIN_MAX),
+        };
+        Some(rate((gain * self.cwnd / srtt).min(self.line)))
+    }
+
+    fn status(&self) -> Option<Status> {
+        let (chosen, reason) = match self {
+            Self { has_marks: true, .. } => ("delay, marks", "packets arrive marked CE"),
+            Self { has_losses: true, .. } => {
+                ("delay, loss", "more packets were lost than the path loses by itself")
+            }
+            Self { pressure, .. } if *pressure > 1.0 => {
+                ("delay", "other traffic keeps a queue, so the target is longer")
+            }
+            _ => ("delay", "no packet was marked"),
+        };
+        let base = self.base.ns();
+        let target = base.map(|base| Dur::from_ns(whole(self.target(base))));
+        let base_rtt = base.map(|ns| Dur::from_ns(whole(ns)));
+        Some(Status { chosen, reason, base_rtt, target })
     }
 
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
@@ -344,7 +381,9 @@ const RATE_UNIT: f64 = 0.001_25;
 /// Longest times that count as noise and as lateness, ns: rarer ones are no reason for a queue.
 const NOISE_MAX: f64 = 10e6;
 const LATENESS_MAX: f64 = 4e6;
-const INTERVAL_MAX: f64 = 10e6;
+const INTERVAL_MAX: f64 = 40e6;
+/// Maximum pacing gain of a host that is late: it catches up with what it did not send in time.
+const PACING_GAIN_MAX: f64 = 3.0;
 /// Minimum period of the acceleration, ns.
 const PERIOD_MIN: f64 = 10e6;
 /// A round trip longer than any, ns.

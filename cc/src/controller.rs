@@ -1,6 +1,7 @@
 //! The [`Controller`] trait, and every algorithm by name.
 
 use crate::sample::{Ack, Hop, Loss, Path, PseudoAck, Sent};
+use crate::status::Status;
 use crate::{gemini, powertcp, timely};
 use spanwire_base::{Dur, Rate, Time};
 
@@ -104,6 +105,11 @@ controllers! {
             Dur::ZERO
         }
 
+        /// The signals that the algorithm has chosen, and why; `None` if it has no choice.
+        fn status(&self) -> Option<Status> {
+            None
+        }
+
         /// The algorithm uses in-band telemetry ([`Ack::int`]): packets request it.
         fn wants_int(&self) -> bool {
             false
@@ -166,6 +172,13 @@ controllers! {
     "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: true, ..Default::default() });
     "timely-classic" = Self::Timely(timely::Params { patched: false, ..Default::default() });
     "gemini-paper" = Self::Gemini(gemini::Params::paper());
+}
+
+/// `auto`, which suits any path.
+impl Default for Algorithm {
+    fn default() -> Self {
+        Self::Auto(crate::auto::Params::default())
+    }
 }
 
 /// The parameters as a table of Markdown: name, default, range, meaning with the source of the

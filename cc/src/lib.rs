@@ -32,6 +32,7 @@ pub mod powertcp;
 mod properties;
 mod round;
 mod sample;
+mod status;
 pub mod swift;
 mod telemetry;
 #[cfg(test)]
@@ -43,3 +44,4 @@ pub mod unocc;
 pub use controller::{Algorithm, Cc, Controller, table};
 pub use sample::{Ack, Delivery, Hop, Loss, LossKind, Path, PseudoAck, Sent};
 pub use spanwire_params as params;
+pub use status::Status;

@@ -19,13 +19,15 @@ pub struct Congestion {
 impl Congestion {
     /// The congestion control of a queue pair whose base RTT is `base_rtt`.
     #[must_use]
-    pub fn of(&self, base_rtt: Dur) -> Option<CongestionControl> {
+    pub fn of(&self, base_rtt: Dur) -> CongestionControl {
         let far = self.far.filter(|(from, _)| base_rtt > *from).map(|(_, algorithm)| algorithm);
-        let algorithm = far.or(self.algorithm)?;
-        Some(CongestionControl {
-            algorithm,
-            base_rtt: Some(base_rtt).filter(|_| !self.measures_rtt),
-        })
+        match far.or(self.algorithm) {
+            None => CongestionControl::NONE,
+            algorithm => CongestionControl {
+                algorithm,
+                base_rtt: Some(base_rtt).filter(|_| !self.measures_rtt),
+            },
+        }
     }
 
     /// True if any queue pair has congestion control.
@@ -43,7 +45,7 @@ mod tests {
     fn of__selects_by_distance_and_sets_base_rtt_unless_it_is_measured() {
         let named = |name| Algorithm::named(name).unwrap();
         let (near, far) = (Dur::from_us(14), Dur::from_ms(2));
-        assert_eq!(Congestion::default().of(near), None);
+        assert_eq!(Congestion::default().of(near), CongestionControl::NONE);
         assert!(!Congestion::default().is_on());
         let algorithm = Some(named("mprdma"));
         let all = Congestion {
@@ -52,11 +54,11 @@ mod tests {
             ..Congestion::default()
         };
         for (rtt, name) in [(near, "mprdma"), (far, "bbr")] {
-            let of = all.of(rtt).unwrap();
-            assert_eq!((of.algorithm.name(), of.base_rtt), (name, Some(rtt)));
+            let of = all.of(rtt);
+            assert_eq!((of.algorithm.unwrap().name(), of.base_rtt), (name, Some(rtt)));
         }
         let some = Congestion { algorithm: None, measures_rtt: true, ..all };
-        assert_eq!(some.of(near), None);
-        assert!(some.is_on() && some.of(far).unwrap().base_rtt.is_none());
+        assert_eq!(some.of(near), CongestionControl::NONE);
+        assert!(some.is_on() && some.of(far).base_rtt.is_none());
     }
 }

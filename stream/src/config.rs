@@ -54,9 +54,8 @@ pub struct Config {
     /// Retransmissions without an ACK before the peer is considered dead, 1..=7. Default 7: 1.8 s
     /// with the timeout above.
     pub retry_cnt: u8,
-    /// Congestion control of each connection. Default none: only the engine's window applies
-    /// (`NetworkOptions::engine`), which is 192 packets. With congestion control, configure the
-    /// engine with a larger window and the port's line rate.
+    /// Congestion control of each connection; `None` for the default, `auto`.
+    /// [`CongestionControl::NONE`] leaves the engine's window alone (`NetworkOptions::engine`).
     pub congestion: Option<CongestionControl>,
     /// Erasure coding of each connection, used if both ends support SR with blocks
     /// ([`About::agreed`](crate::About::agreed) shows it). Default none.

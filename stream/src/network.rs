@@ -17,11 +17,11 @@ use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, HopResolver, Wrap};
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::paths::ConnectionPaths;
-use spanwire_host::{seed, worker};
+use spanwire_host::{seed, window, worker};
 use spanwire_io::doorbell::Doorbell;
 use spanwire_io::driver::Polling;
-use spanwire_io::xdp::XdpConfig;
-use spanwire_transport::{Mtu, Offer};
+use spanwire_io::xdp::XdpPreference;
+use spanwire_transport::{Config as EngineConfig, Mtu, Offer};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -38,16 +38,25 @@ pub struct Network {
 }
 
 /// Options of a network.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct NetworkOptions {
     /// Limits of connections.
     pub config: ValidConfig,
-    /// Limits of the engine.
+    /// Limits of the engine. Default: a window that does not limit congestion control.
     pub engine: spanwire_transport::ValidConfig,
     /// Polling mode of the worker. Default: adaptive, spinning 50 us, about a round trip.
     pub polling: Option<Polling>,
     /// The core that the worker is pinned to. Default: any.
     pub core: Option<usize>,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> Self {
+        let line_rate = EngineConfig::default().line_rate;
+        let engine = window::config(Some(window::CC_WINDOW_PKTS), line_rate);
+        let engine = engine.expect("the window is in its range");
+        Self { config: ValidConfig::default(), engine, polling: None, core: None }
+    }
 }
 
 /// Options of a connection or listener.
@@ -87,7 +96,10 @@ impl Network {
     /// # Errors
     /// No such interface, no privilege, or the queue is taken; the message names a remedy.
     pub fn open(ifname: &str, options: NetworkOptions) -> Result<Self, SetupError> {
-        let attachment = Attachment::xdp_with(&XdpConfig::new(ifname), &Wrap::default());
+        let attachment = Attachment::xdp_with(
+            &window::port(ifname, 0, XdpPreference::Auto, Some(options.engine.qp_window_pkts)),
+            &Wrap::default(),
+        );
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
         Self::over(attachment, ifname, options)
     }

@@ -82,7 +82,7 @@ impl Scene {
             let algorithm = Algorithm::named("hpcc").expect("there is one");
             let base_rtt = Some(Dur::from_us(20));
             let mut rts = QpAttr::rts(PSNS[me]);
-            rts.congestion = Some(CongestionControl { algorithm, base_rtt });
+            rts.congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt });
             if me == 0 && mode == WireMode::Sr {
                 // Its responses use the default path.
                 let choice = Choice::named("unolb").expect("there is one");

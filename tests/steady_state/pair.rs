@@ -3,8 +3,9 @@
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Config, CqId, Endpoint, ErasureCoding, MemoryRegion, Mtu, QpAttr,
-    QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, ErasureCoding, MemoryRegion,
+    Mtu, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest,
+    WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 use std::collections::VecDeque;
@@ -80,6 +81,8 @@ impl End {
         let mut rtr = QpAttr::rtr(peer_qpn, Psn::new(7), Mtu::B1024, av);
         (rtr.wire_mode, rtr.min_rnr_timer) = (Some(plan.mode), Some(1));
         let mut rts = QpAttr::rts(Psn::new(7));
+        // A window that still grows allocates the records of more packets.
+        rts.congestion = Some(CongestionControl::NONE);
         (rts.erasure, rts.timeout) = (plan.code, Some(8));
         for attr in [QpAttr::init(Access::ALL), rtr, rts] {
             self.endpoint.modify_qp(self.qpn, &attr).expect("the usual transitions");

@@ -85,8 +85,7 @@ pub struct QpAttr {
     /// the first ACK. By default 256; a lower value than the peer's costs a round trip. Not for
     /// [`WireMode::Rc`].
     pub peer_reorder_pkts: Option<u32>,
-    /// Congestion control: window and rate. By default only the windows of
-    /// [`Config`](crate::Config) apply.
+    /// Congestion control: window and rate; [`CongestionControl::default`] by default.
     pub congestion: Option<CongestionControl>,
     /// Weight in deficit round robin among the queue pairs of the endpoint, by bytes, 1..=255; 1 by
     /// default. Control packets are not counted.
@@ -112,10 +111,24 @@ pub struct Balance {
 /// Congestion control of one queue pair.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CongestionControl {
-    /// The algorithm with its parameters.
-    pub algorithm: Algorithm,
+    /// The algorithm with its parameters; `None` for none: only the windows of
+    /// [`Config`](crate::Config) limit the packets in flight.
+    pub algorithm: Option<Algorithm>,
     /// Base RTT, without queues; by default the minimum RTT measured.
     pub base_rtt: Option<Dur>,
+}
+
+impl CongestionControl {
+    /// No congestion control: only the windows of [`Config`](crate::Config) limit the packets in
+    /// flight. For links that the queue pair has to itself, and for measurements.
+    pub const NONE: Self = Self { algorithm: None, base_rtt: None };
+}
+
+/// `auto` with its defaults, which suits any path, and a measured base RTT.
+impl Default for CongestionControl {
+    fn default() -> Self {
+        Self { algorithm: Some(Algorithm::default()), base_rtt: None }
+    }
 }
 
 /// Wire protocol of a connection: packet format and loss recovery. Both ends must agree on it

@@ -94,7 +94,7 @@ impl Default for PairConfig {
             rts: |_| {},
             erasure: None,
             balance: None,
-            congestion: None,
+            congestion: Some(CongestionControl::NONE),
             ips: [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
         }
     }

@@ -61,7 +61,7 @@ impl Pair {
     /// The engine rejects it.
     pub fn paced(mut self, algorithm: Algorithm) -> Result<Self, Error> {
         let base_rtt = Some(Dur::from_us(10));
-        let congestion = Some(CongestionControl { algorithm, base_rtt });
+        let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt });
         let [first, _] = &mut self.ends;
         first.ep.modify_qp(first.qpn, &QpAttr { congestion, ..QpAttr::default() })?;
         Ok(Self { is_paced: true, ..self })
@@ -80,7 +80,10 @@ impl Pair {
             let end = &mut ends[usize::from(me)];
             let mut rtr = QpAttr::rtr(qpns[usize::from(peer)], Psn::new(0), mtu, av);
             mode(&mut rtr);
-            for attr in [QpAttr::init(Access::ALL), rtr, QpAttr::rts(Psn::new(0))] {
+            // The rows without pacing measure the engine alone.
+            let congestion = Some(CongestionControl::NONE);
+            let rts = QpAttr { congestion, ..QpAttr::rts(Psn::new(0)) };
+            for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 end.ep.modify_qp(end.qpn, &attr)?;
             }
         }

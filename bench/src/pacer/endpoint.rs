@@ -39,7 +39,8 @@ impl Flows {
         if let Some(rate) = rate {
             algorithm.set("rate_mbps", &(rate.as_bps() as f64 / 1e6).to_string())?;
         }
-        let congestion = CongestionControl { algorithm, base_rtt: Some(Dur::from_us(10)) };
+        let congestion =
+            CongestionControl { algorithm: Some(algorithm), base_rtt: Some(Dur::from_us(10)) };
         let mut ends = [End::new(1, qps)?, End::new(2, qps)?];
         for q in 0..usize::try_from(qps)? {
             let qpns = [ends[0].qpns[q], ends[1].qpns[q]];

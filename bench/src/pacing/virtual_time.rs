@@ -38,7 +38,7 @@ fn paced(qps: u32) -> Endpoint {
     let mut algorithm = Algorithm::named("fixed").unwrap();
     algorithm.set("window_pkts", "8192").unwrap();
     algorithm.set("rate_mbps", &(MBIT / f64::from(qps)).to_string()).unwrap();
-    let congestion = Some(CongestionControl { algorithm, base_rtt: None });
+    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
     for n in 0..qps {
         let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();
         ep.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();

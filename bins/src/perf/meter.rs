@@ -135,6 +135,7 @@ mod tests {
                 cpu: 0.004,
                 ..Shares::default()
             }),
+            congestion: None,
         }
     }
 

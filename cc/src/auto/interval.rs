@@ -11,6 +11,10 @@ pub(super) struct Interval {
     round: Round,
     began: Option<Time>,
     min_delay: Option<f64>,
+    /// The longest delay that both hosts added, and the longest wait before this one processed an
+    /// acknowledgement.
+    host_delay: f64,
+    wait: f64,
     acked: f64,
     acked_pkts: f64,
     marked: f64,
@@ -23,6 +27,9 @@ impl Interval {
     pub(super) fn add(&mut self, a: &Ack<'_>, is_limited: bool) {
         if let Some(delay) = a.fabric_rtt().map(ns) {
             self.min_delay = Some(self.min_delay.map_or(delay, |min| min.min(delay)));
+            let wait = ns(a.rx_delay) + ns(a.rtt_slack);
+            self.wait = self.wait.max(wait);
+            self.host_delay = self.host_delay.max(wait + ns(a.ack_delay));
         }
         self.acked += float(a.acked_bytes);
         self.acked_pkts += float(a.acked_pkts);
@@ -51,6 +58,16 @@ impl Interval {
     /// The smallest delay, ns; none without a sample.
     pub(super) fn min_delay(&self) -> Option<f64> {
         self.min_delay
+    }
+
+    /// The longest delay that both hosts added, ns.
+    pub(super) fn host_delay(&self) -> f64 {
+        self.host_delay
+    }
+
+    /// The longest wait of an ACK for its processing, ns.
+    pub(super) fn wait(&self) -> f64 {
+        self.wait
     }
 
     /// Bytes per nanosecond acknowledged so far.

@@ -136,9 +136,10 @@ impl Setup {
     /// block.
     pub(super) fn segment_bytes(&self) -> u32 {
         let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
-        let asks = |c: CongestionControl| c.algorithm.start(&path).wants_int();
+        let asks = |a: Algorithm| a.start(&path).wants_int();
         let room = INT_HEADER_LEN + usize::from(INT_HOPS) * INT_HOP_LEN;
-        let room = if self.congestion.is_some_and(asks) { room } else { 0 };
+        let algorithm = self.congestion.and_then(|c| c.algorithm);
+        let room = if algorithm.is_some_and(asks) { room } else { 0 };
         let place = if self.erasure.is_some() { 8 } else { 0 };
         SEGMENT_BYTES - u32_from(room) - place
     }
@@ -169,13 +170,14 @@ fn restricted(bits: u8) -> Access {
 /// packets at a rate far below the posted amount.
 fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
     if !(1..RESTRICTED).contains(&which) {
-        return None;
+        return Some(CongestionControl::NONE);
     }
     let known = Algorithm::known();
     let mut algorithm = Algorithm::named(known[usize::from(which) % known.len()]).ok()?;
     if let Algorithm::Fixed(params) = &mut algorithm {
         (params.window_pkts, params.rate_mbps) = if which < 0x60 { (1.0, 0.0) } else { (2.5, 3.0) };
     }
+    let algorithm = Some(algorithm);
     Some(CongestionControl { algorithm, base_rtt: knows_rtt.then_some(Dur::from_us(10)) })
 }
 

@@ -38,12 +38,15 @@ pub(crate) fn numeric_flags(text: &str) -> String {
 
 impl From<&CongestionControl> for Congestion {
     fn from(choice: &CongestionControl) -> Self {
-        let CongestionControl { algorithm, base_rtt } = choice;
+        let base_rtt_ns = choice.base_rtt.map(Dur::as_ns);
+        let Some(algorithm) = choice.algorithm else {
+            return Self { name: NONE.to_owned(), set: BTreeMap::new(), base_rtt_ns };
+        };
         let set = algorithm.differences(&algorithm.defaults()).into_iter();
         Self {
             name: algorithm.name().to_owned(),
             set: set.map(|(field, text)| (field.to_owned(), numeric_flags(&text))).collect(),
-            base_rtt_ns: base_rtt.map(Dur::as_ns),
+            base_rtt_ns,
         }
     }
 }
@@ -60,7 +63,10 @@ impl Congestion {
     }
 }
 
-/// The algorithm `name` with these parameters.
+/// The name of no congestion control: the static window.
+const NONE: &str = "none";
+
+/// The algorithm `name` with these parameters; `None` for `none`, the static window.
 ///
 /// # Errors
 /// There is none of that name, or a parameter is wrong. The error lists the known names and the
@@ -68,9 +74,17 @@ impl Congestion {
 pub fn algorithm<'a>(
     name: &str,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<Algorithm, Error> {
-    let mut algorithm = Algorithm::named(name)
-        .map_err(|_| unknown("congestion control", name, Algorithm::known()))?;
+) -> Result<Option<Algorithm>, Error> {
+    let mut settings = settings.into_iter();
+    if name == NONE {
+        return match settings.next() {
+            None => Ok(None),
+            Some((key, _)) => Err(format!("`{key}` is set, but `none` has no parameters").into()),
+        };
+    }
+    let known = || [Algorithm::known(), vec![NONE]].concat();
+    let mut algorithm =
+        Algorithm::named(name).map_err(|_| unknown("congestion control", name, known()))?;
     for (key, value) in settings {
         algorithm.set(key, value).map_err(|e| match e {
             ParamError::NoField { name, known } => {
@@ -79,7 +93,7 @@ pub fn algorithm<'a>(
             other => format!("{}: {other}", algorithm.name()),
         })?;
     }
-    Ok(algorithm)
+    Ok(Some(algorithm))
 }
 
 #[cfg(test)]
@@ -96,7 +110,7 @@ mod tests {
             let value = field.range().map_or(false.into(), third);
             algorithm.set(field.name, &field.text(value)).unwrap();
             for base_rtt in [None, Some(Dur::from_us(4_321))] {
-                let choice = CongestionControl { algorithm, base_rtt };
+                let choice = CongestionControl { algorithm: Some(algorithm), base_rtt };
                 let json = serde_json::to_string(&Congestion::from(&choice)).unwrap();
                 let parsed: Congestion = serde_json::from_str(&json).unwrap();
                 assert_eq!(parsed.read().unwrap(), choice, "{json}");

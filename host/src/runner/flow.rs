@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Config, Endpoint, FlowLimit, LimitTimes, Mtu};
+use spanwire_transport::{Config, Endpoint, FlowInfo, FlowLimit, LimitTimes, Mtu};
 use spanwire_wire::Qpn;
 
 /// Totals over the flows of a job's queue pairs at one time.
@@ -26,7 +26,41 @@ pub struct Flows {
     times: [Dur; FlowLimit::ALL.len()],
     /// How long the port's transmit ring was full while packets were ready.
     port_full: Dur,
+    /// The congestion control of the first queue pair.
+    congestion: Option<FlowCongestion>,
     is_rc: bool,
+}
+
+/// The signals that the congestion control of a flow uses, for reports.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct FlowCongestion {
+    /// The signals that decide, or the algorithm's name.
+    pub chosen: &'static str,
+    /// Why, as a clause.
+    pub reason: &'static str,
+    /// The round trip without queues in microseconds; null if the algorithm knows none.
+    pub base_rtt_us: Option<f64>,
+    /// The queueing delay above which the window shrinks, in microseconds; null without one.
+    pub target_us: Option<f64>,
+    /// Mean time from the arrival of an ACK at this host to its processing, in microseconds.
+    pub host_late_us: f64,
+}
+
+impl From<&FlowInfo> for FlowCongestion {
+    fn from(flow: &FlowInfo) -> Self {
+        let us = |time: Dur| real(time.as_ns()) / 1e3;
+        let (chosen, reason) = match flow.status {
+            Some(status) => (status.chosen, status.reason),
+            None => (flow.algorithm, "it was requested by name"),
+        };
+        Self {
+            chosen,
+            reason,
+            base_rtt_us: flow.status.and_then(|s| s.base_rtt).map(us),
+            target_us: flow.status.and_then(|s| s.target).map(us),
+            host_late_us: us(flow.host_late),
+        }
+    }
 }
 
 /// Flow statistics of an interval, for reports. Over several queue pairs, windows and rates are
@@ -48,6 +82,9 @@ pub struct FlowRow {
     pub limited_by: Option<&'static str>,
     /// Fractions of time spent in each limit; null without congestion control.
     pub limited: Option<Shares>,
+    /// The signals of congestion control at the end.
+    #[serde(skip)]
+    pub congestion: Option<FlowCongestion>,
 }
 
 /// Fractions of time spent in each limit; their sum is one.
@@ -94,6 +131,7 @@ impl Flows {
                 continue;
             };
             sum.controlled += 1;
+            sum.congestion.get_or_insert_with(|| FlowCongestion::from(&flow));
             sum.cwnd_bytes += flow.cwnd_bytes.min(own);
             sum.delivered_bytes += flow.delivered_bytes;
             sum.marked_bytes += flow.marked_bytes;
@@ -128,6 +166,7 @@ impl Flows {
             cnps: self.cnps - before.cnps,
             limited_by: limited.map(|shares| shares.largest()),
             limited,
+            congestion: self.congestion,
         }
     }
 
@@ -214,6 +253,7 @@ mod tests {
             times: times_us.map(Dur::from_us),
             port_full: Dur::from_us(full),
             is_rc: false,
+            congestion: None,
         }
     }
 

@@ -20,8 +20,8 @@ pub struct Served {
     pub job: Job,
     /// Wire mode and its terms.
     pub agreed: Agreed,
-    /// Congestion control of our packets, if any.
-    pub congestion: Option<Congestion>,
+    /// Congestion control of our packets.
+    pub congestion: Congestion,
     /// Erasure coding and paths of our packets.
     pub paths: SentPaths,
     /// Messages received (SEND).
@@ -180,7 +180,7 @@ impl JobRunner {
         let counters = self.counters();
         let (job, messages) = (setup.job, target.messages());
         let agreed = self.agreed().unwrap_or(Agreed::Rc);
-        let congestion = sending.congestion.as_ref().map(Congestion::from);
+        let congestion = Congestion::from(&sending.congestion.unwrap_or_default());
         let paths = self.paths(setup, &sending);
         Ok(Served { job, agreed, congestion, paths, messages, complete, counters })
     }

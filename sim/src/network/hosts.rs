@@ -184,18 +184,17 @@ fn congestion(
     routes: &Routes,
     flow: &Flow,
     setup: &Setup,
-) -> Option<CongestionControl> {
-    if !setup.congestion.is_on() {
-        return None;
-    }
-    let path = topology.path(routes, flow.src, flow.dst)?;
-    setup.congestion.of(setup.base_rtt([flow.src, flow.dst], &path))
+) -> CongestionControl {
+    let path = topology.path(routes, flow.src, flow.dst).filter(|_| setup.congestion.is_on());
+    path.map_or(CongestionControl::NONE, |path| {
+        setup.congestion.of(setup.base_rtt([flow.src, flow.dst], &path))
+    })
 }
 
 /// Creates and connects the queue pairs of a flow, the requester's first.
 fn connect(
     flow: &Flow,
-    congestion: Option<CongestionControl>,
+    congestion: CongestionControl,
     made: &mut [HostBuild],
     setup: &Setup,
     rng: &mut Rng,
@@ -224,7 +223,7 @@ fn connect(
             max_rd_atomic: Some(setup.rd_atomic),
             timeout: Some(setup.timeout_code()),
             retry_cnt: Some(setup.retry_cnt),
-            congestion,
+            congestion: Some(congestion),
             balance: sends[me].balance.map(|choice| Balance { choice, seed }),
             erasure: sends[me].erasure,
             ..QpAttr::rts(psns[me])

@@ -11,9 +11,12 @@ use std::ops::Range;
 /// Congestion control and weight of one end of a connection: none, or any algorithm. `is_slow`: a
 /// window of few packets, and a rate at which packets wait for a timeout or longer.
 pub(super) fn shares(rng: &mut Rng, is_slow: bool) -> QpAttr {
-    let any = |rng: &mut Rng| (rng.below(3) > 0).then(|| congestion(rng));
+    let any = |rng: &mut Rng| match rng.below(3) {
+        0 => CongestionControl::NONE,
+        _ => congestion(rng),
+    };
     QpAttr {
-        congestion: if is_slow { Some(slow(rng)) } else { any(rng) },
+        congestion: Some(if is_slow { slow(rng) } else { any(rng) }),
         weight: [None, Some(1), Some(3), Some(255)][usize_from(rng.below(4))],
         ..QpAttr::default()
     }
@@ -21,14 +24,14 @@ pub(super) fn shares(rng: &mut Rng, is_slow: bool) -> QpAttr {
 
 /// True if its window may be less than a packet.
 pub(super) fn has_part_windows(congestion: Option<&CongestionControl>) -> bool {
-    congestion.is_some_and(|c| matches!(c.algorithm, Algorithm::Swift(_)))
+    congestion.is_some_and(|c| matches!(c.algorithm, Some(Algorithm::Swift(_))))
 }
 
 fn slow(rng: &mut Rng) -> CongestionControl {
     let mut algorithm = Algorithm::named("fixed").expect("known");
     algorithm.set("window_pkts", pick(rng, &["1", "2", "2", "3", "4"])).expect("in its range");
     algorithm.set("rate_mbps", pick(rng, &["1", "1", "3"])).expect("in its range");
-    CongestionControl { algorithm, base_rtt: None }
+    CongestionControl { algorithm: Some(algorithm), base_rtt: None }
 }
 
 fn congestion(rng: &mut Rng) -> CongestionControl {
@@ -43,7 +46,7 @@ fn congestion(rng: &mut Rng) -> CongestionControl {
         algorithm.set("rate_mbps", pick(rng, &rates)).expect("in its range");
     }
     let base_rtt = [None, Some(Dur::from_us(10)), Some(Dur::from_us(100))];
-    CongestionControl { algorithm, base_rtt: base_rtt[usize_from(rng.below(3))] }
+    CongestionControl { algorithm: Some(algorithm), base_rtt: base_rtt[usize_from(rng.below(3))] }
 }
 
 /// Up to two switches append random telemetry to a frame that requests it.

@@ -4,7 +4,8 @@ use super::capture::{Capture, Frame, Link};
 use super::messages::{Message, messages};
 use super::packet::{Lane, Logged, Sent};
 use spanwire_transport::{
-    Access, AddressVector, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps, QpInit, Sge,
+    Access, AddressVector, CongestionControl, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps, QpInit,
+    Sge,
 };
 use spanwire_wire::{OpKind, Opcode, Psn, Qpn, Service, Syndrome};
 
@@ -143,6 +144,8 @@ impl Conn {
             timeout: Some(script.timeout),
             retry_cnt: Some(script.retry_cnt),
             rnr_retry: Some(script.rnr_retry),
+            // rxe has none: its packets leave as soon as they are posted.
+            congestion: Some(CongestionControl::NONE),
             ..QpAttr::rts(first(&self.messages))
         };
         for attr in [QpAttr::init(Access::ALL), rtr, rts] {

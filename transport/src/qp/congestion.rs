@@ -18,12 +18,13 @@ impl QueuePair {
     pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
         let full_bytes = self.common.full_bytes();
         let flow = Flow::new(choice, full_bytes, config);
-        let hops = if flow.wants_int() { config.int_hops } else { 0 };
+        let wants_int = flow.as_ref().is_some_and(Flow::wants_int);
+        let hops = if wants_int { config.int_hops } else { 0 };
         let flow = match self.engine.request_int(hops, full_bytes) {
             Some(shorter) if shorter != full_bytes => Flow::new(choice, shorter, config),
             _ => flow,
         };
-        self.common.flow = Some(Box::new(flow));
+        self.common.flow = flow.map(Box::new);
     }
 
     /// Enables FEC or load balancing, as `attr` requests.

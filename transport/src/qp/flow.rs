@@ -1,6 +1,10 @@
 //! Congestion control and pacer of a queue pair: the limit on packets in flight, the departure time
 //! of the next packet, and what limits the flow.
 
+mod info;
+
+pub use info::{FlowInfo, FlowLimit, LimitTimes};
+
 use crate::attr::CongestionControl;
 use crate::config::Config;
 use spanwire_base::{Dur, Rate, Time};
@@ -34,79 +38,11 @@ pub(crate) struct Flow {
     marked_bytes: u64,
     /// Bytes lost since the last acknowledgement.
     lost_bytes: u64,
+    algorithm: &'static str,
+    /// Mean time from the arrival of an ACK to its processing.
+    host_late: Dur,
     /// Delivery state of the timed packet, for RC, whose ACKs echo no timestamp.
     timed: Option<SendTimeState>,
-}
-
-/// The limit of a flow at its last attempt to send.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum FlowLimit {
-    /// The application: everything posted has been sent (app-limited).
-    #[default]
-    Application,
-    /// The congestion window or the queue pair's own window (cwnd-limited).
-    Window,
-    /// The pacer (pacing-limited).
-    Pacer,
-    /// The peer: its receive credit, its PSN limit, an RNR wait or outstanding READs.
-    Receiver,
-    /// The endpoint's window, which all queue pairs share.
-    Endpoint,
-    /// Only the port: a packet is ready whenever it takes one.
-    Port,
-}
-
-impl FlowLimit {
-    /// All limits.
-    pub const ALL: [Self; 6] =
-        [Self::Application, Self::Window, Self::Pacer, Self::Receiver, Self::Endpoint, Self::Port];
-}
-
-/// Time that a flow spent in each limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LimitTimes([Dur; FlowLimit::ALL.len()]);
-
-impl LimitTimes {
-    /// Time spent in `limit`.
-    #[must_use]
-    pub fn by(&self, limit: FlowLimit) -> Dur {
-        self.0[limit as usize]
-    }
-
-    /// Adds time spent in `limit`.
-    pub fn add(&mut self, limit: FlowLimit, time: Dur) {
-        let sum = &mut self.0[limit as usize];
-        *sum = *sum + time;
-    }
-}
-
-/// State and measurements of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FlowInfo {
-    /// Congestion window in payload bytes.
-    pub cwnd_bytes: u64,
-    /// Pacing rate, if a rate limits the flow.
-    pub rate: Option<Rate>,
-    /// Payload bytes acknowledged.
-    pub delivered_bytes: u64,
-    /// Those of them in packets marked CE.
-    pub marked_bytes: u64,
-    /// The current limit.
-    pub limit: FlowLimit,
-    /// Since when the current limit applies; `None` before the first packet.
-    pub limited_since: Option<Time>,
-    /// Time spent in each limit until then.
-    pub times: LimitTimes,
-}
-
-impl FlowInfo {
-    /// Time spent in each limit since the first packet, until `now`.
-    #[must_use]
-    pub fn times_at(&self, now: Time) -> LimitTimes {
-        let mut times = self.times;
-        times.add(self.limit, self.limited_since.map_or(Dur::ZERO, |since| now.since(since)));
-        times
-    }
 }
 
 /// The delivery state when a packet was sent, from which its ACK yields a delivery rate sample
@@ -120,15 +56,16 @@ pub(crate) struct SendTimeState {
 }
 
 impl Flow {
-    /// Creates a flow of packets with `mtu_bytes` of payload.
-    pub(crate) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Self {
+    /// Creates a flow of packets with `mtu_bytes` of payload; none without an algorithm.
+    pub(crate) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Option<Self> {
+        let algorithm = choice.algorithm?;
         let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
         let path = Path { mtu_bytes, line_rate, base_rtt };
         let burst_bytes = BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES);
-        let cc = choice.algorithm.start(&path);
+        let cc = algorithm.start(&path);
         let mut bucket = TokenBucket::new(burst_bytes, config.catch_up);
         bucket.set_rate(Time::ZERO, cc.rate());
-        Self {
+        Some(Self {
             cc,
             bucket,
             mtu_bytes: mtu_bytes.max(1),
@@ -143,8 +80,10 @@ impl Flow {
             app_limited_until_bytes: 0,
             marked_bytes: 0,
             lost_bytes: 0,
+            algorithm: algorithm.name(),
+            host_late: Dur::ZERO,
             timed: None,
-        }
+        })
     }
 
     /// Packets must request INT telemetry.
@@ -152,11 +91,20 @@ impl Flow {
         self.cc.wants_int()
     }
 
-    /// The congestion window in packets, at least one.
+    /// The congestion window in packets, at least one, if `pkts` packets of `bytes` payload bytes
+    /// are in flight.
+    ///
+    /// The window is in bytes. Another packet is allowed if a full one fits; its length is not yet
+    /// known. If packets are shorter, the remaining window is counted in packets of their mean
+    /// length.
     #[inline]
-    pub(crate) fn window_pkts(&self) -> u32 {
-        let pkts = self.cc.cwnd_bytes() / u64::from(self.mtu_bytes);
-        u32::try_from(pkts).unwrap_or(u32::MAX).max(1)
+    pub(crate) fn window_pkts(&self, pkts: u64, bytes: u64) -> u32 {
+        let (cwnd, mtu) = (self.cc.cwnd_bytes(), u64::from(self.mtu_bytes));
+        let window = match bytes < pkts * mtu {
+            true => short_window_pkts(cwnd, mtu, pkts, bytes),
+            false => cwnd / mtu,
+        };
+        u32::try_from(window).unwrap_or(u32::MAX).max(1)
     }
 
     /// The time at which the next packet may leave, or `None` if it may leave now. A packet must be
@@ -189,11 +137,10 @@ impl Flow {
         self.set_limit(now, limit);
     }
 
-    /// The window is full. The flow is cwnd-limited only if the congestion window is not wider than
-    /// `own_pkts`, the queue pair's own window.
-    pub(crate) fn on_window_full(&mut self, now: Time, own_pkts: u32) {
+    /// The window is full; `is_cwnd`: it is the congestion window, not the queue pair's own window.
+    pub(crate) fn on_window_full(&mut self, now: Time, is_cwnd: bool) {
         self.bucket.set_idle();
-        self.is_cwnd_limited |= self.window_pkts() <= own_pkts;
+        self.is_cwnd_limited |= is_cwnd;
         self.set_limit(now, FlowLimit::Window);
     }
 
@@ -217,8 +164,7 @@ impl Flow {
         self.set_limit(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
-        let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
-        self.bucket.on_sent(now, wire_bytes);
+        self.bucket.on_sent(now, self.paced_bytes(sent.bytes, frame_bytes));
         let gap = self.cc.min_gap();
         if gap > Dur::ZERO {
             self.bucket.hold(now, gap);
@@ -231,6 +177,21 @@ impl Flow {
             // draft-cheng-iccrg-delivery-rate-estimation 3.4.
             is_app_limited: self.app_limited_until_bytes >= self.delivered_bytes.max(1),
         }
+    }
+
+    /// The bytes that the pacer counts for a packet of `frame_bytes` with a payload of `bytes`.
+    ///
+    /// Rates of congestion control are payload bytes and the headers of full packets. A shorter
+    /// packet therefore counts its payload and a part of its headers: the part that its payload is
+    /// of a full one. Otherwise headers of small messages would use up a rate that was computed
+    /// from their payload, such as BBR's bandwidth.
+    fn paced_bytes(&self, bytes: u32, frame_bytes: u32) -> u32 {
+        let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
+        if bytes == 0 || bytes >= self.mtu_bytes {
+            return wire_bytes;
+        }
+        let headers = u64::from(wire_bytes.saturating_sub(bytes)) * u64::from(bytes);
+        bytes + u32::try_from(headers / u64::from(self.mtu_bytes)).unwrap_or(u32::MAX)
     }
 
     /// The packet that just left is the timed one.
@@ -269,6 +230,7 @@ impl Flow {
         if ack.acked_bytes > 0 {
             self.delivered_at = now;
         }
+        self.host_late = self.host_late - self.host_late / 16 + (ack.rx_delay + ack.rtt_slack) / 16;
         ack.lost_bytes = std::mem::take(&mut self.lost_bytes);
         ack.cwnd_limited = std::mem::take(&mut self.is_cwnd_limited);
         match int {
@@ -350,6 +312,9 @@ impl Flow {
             limit: self.limit,
             limited_since: self.limited_since,
             times: self.times,
+            algorithm: self.algorithm,
+            status: self.cc.status(),
+            host_late: self.host_late,
         }
     }
 
@@ -367,6 +332,13 @@ impl Flow {
     fn update_rate(&mut self, now: Time) {
         self.bucket.set_rate(now, self.cc.rate());
     }
+}
+
+/// A window of `cwnd` bytes in packets, with `pkts` packets of `bytes` in flight that are shorter
+/// than `mtu` in the mean.
+fn short_window_pkts(cwnd: u64, mtu: u64, pkts: u64, bytes: u64) -> u64 {
+    let mean = (bytes / pkts).max(1);
+    cwnd.checked_sub(bytes + mtu).map_or(pkts, |more| pkts + more / mean + 1)
 }
 
 /// Burst of the token bucket: packets that may leave at once after a pause, beside the one that is
@@ -393,7 +365,8 @@ mod tests {
         }
         let base_rtt = Some(Dur::from_us(100));
         let config = Config { line_rate: Rate::from_gbps(10), ..Config::default() };
-        Flow::new(&CongestionControl { algorithm, base_rtt }, 1000, &config)
+        Flow::new(&CongestionControl { algorithm: Some(algorithm), base_rtt }, 1000, &config)
+            .unwrap()
     }
 
     fn sent(bytes: u32, inflight_bytes: u64) -> Sent {
@@ -403,7 +376,7 @@ mod tests {
     #[test]
     fn paced_until__after_a_burst_of_two_beside_the_first() {
         let mut f = flow("fixed", &[("window_pkts", "3.9"), ("rate_mbps", "100")]);
-        assert_eq!(f.window_pkts(), 3);
+        assert_eq!(f.window_pkts(0, 0), 3);
         let now = at(1000);
         for n in 1..=3 {
             assert_eq!(f.paced_until(now), None, "{n}");
@@ -422,8 +395,8 @@ mod tests {
         f.on_limit(at(10), FlowLimit::Application, 0);
         assert_eq!(f.info().times_at(at(1000)), LimitTimes::default());
         f.on_sent(at(1000), sent(1000, 1000), 1076);
-        f.on_window_full(at(1002), 1000);
-        f.on_window_full(at(1005), 1000);
+        f.on_window_full(at(1002), true);
+        f.on_window_full(at(1005), true);
         f.on_sent(at(1042), sent(1000, 1000), 1076);
         f.on_limit(at(1043), FlowLimit::Receiver, 1000);
         let info = f.info();
@@ -438,7 +411,27 @@ mod tests {
     fn window_pkts__is_at_least_one() {
         let mut f = flow("fixed", &[("window_pkts", "1")]);
         f.mtu_bytes = 60_000;
-        assert_eq!(f.window_pkts(), 1);
+        assert_eq!(f.window_pkts(0, 0), 1);
+    }
+
+    #[test]
+    fn window_pkts__counts_short_packets_by_their_bytes() {
+        let f = flow("fixed", &[("window_pkts", "3")]);
+        assert_eq!(f.window_pkts(3, 3000), 3, "full");
+        // 1,000 bytes in flight: a full packet leaves 1,000 more, ten of 100 bytes.
+        assert_eq!(f.window_pkts(10, 1000), 10 + 10 + 1);
+        assert_eq!(f.window_pkts(20, 2000), 20 + 1, "room for a last one");
+        assert_eq!(f.window_pkts(21, 2100), 21, "a full packet would not fit");
+        assert_eq!(f.window_pkts(5, 0), 5 + 2001, "without payload only their number counts");
+        assert_eq!(f.window_pkts(900, 90_000), 900, "a window that shrank");
+    }
+
+    #[test]
+    fn paced_bytes__of_short_packets_are_in_proportion_to_full_ones() {
+        let f = flow("fixed", &[]);
+        let (full, short) = (f.paced_bytes(1000, 1100), f.paced_bytes(100, 200));
+        assert_eq!((full, short), (1124, 112));
+        assert_eq!(f.paced_bytes(0, 70), 94, "a packet without payload counts as a whole");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::engine::Engine;
 use super::path::Path;
 use super::state::{ModifyError, QpState};
 use super::transitions::check_modify;
-use crate::attr::{AddressVector, Mtu, QpAttr, WireMode};
+use crate::attr::{AddressVector, CongestionControl, Mtu, QpAttr, WireMode};
 use crate::config::Config;
 use crate::event::AsyncEvent;
 use spanwire_wire::Ecn;
@@ -35,7 +35,10 @@ impl QueuePair {
             self.common.access = access;
         }
         self.set_erasure_and_balance(attr, sh.config);
-        if let Some(choice) = attr.congestion {
+        // A queue pair that sends has the default congestion control if no attribute chose one.
+        let is_unset = to == QpState::Rts && self.common.attr.congestion.is_none();
+        if let Some(choice) = attr.congestion.or(is_unset.then(CongestionControl::default)) {
+            self.common.attr.congestion = Some(choice);
             self.set_congestion(&choice, sh.config);
         }
         match (from, to) {

@@ -84,7 +84,11 @@ fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
     if attr.peer_reorder_pkts.is_some_and(|n| n < MIN_REORDER_PKTS) {
         return Err(ModifyError::OutOfRange("peer_reorder_pkts"));
     }
-    if attr.congestion.is_some_and(|c| c.algorithm.validate().is_err()) {
+    if attr
+        .congestion
+        .and_then(|c| c.algorithm)
+        .is_some_and(|algorithm| algorithm.validate().is_err())
+    {
         return Err(ModifyError::OutOfRange("congestion"));
     }
     if attr.erasure.is_some_and(|e| !e.is_valid()) {

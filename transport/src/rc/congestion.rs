@@ -37,7 +37,8 @@ impl Rc {
     pub(super) fn window_full(&self, qp: &mut Common, now: Time, own_pkts: u32) -> Transmit {
         if let Some(flow) = qp.flow.as_deref_mut() {
             let own_pkts = if self.loss.is_probing() { 1 } else { own_pkts };
-            flow.on_window_full(now, own_pkts);
+            let is_cwnd = flow.window_pkts(0, 0) <= own_pkts;
+            flow.on_window_full(now, is_cwnd);
         }
         Transmit::Idle
     }
@@ -62,7 +63,7 @@ impl Rc {
     }
 
     pub(super) fn allowance(&self, qp: &Common, space: WindowSpace, config: &Config) -> Allowance {
-        let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts());
+        let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts(0, 0));
         let full = config.qp_window_pkts.min(flow);
         let window = if self.loss.is_probing() { 1 } else { full };
         let ack_req_interval_pkts =

@@ -34,12 +34,14 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         loop {
-            let flow = qp.flow.as_ref().map(|flow| flow.window_pkts());
-            let window_pkts = flow.unwrap_or(u32::MAX).min(sh.config.qp_window_pkts);
+            let flow = qp.flow.as_ref().map(|flow| self.tx.window_pkts(flow));
+            let cwnd_pkts = flow.unwrap_or(u32::MAX);
+            let window_pkts = cwnd_pkts.min(sh.config.qp_window_pkts);
             let limits = Limits {
                 sends_requests: qp.state.sends(),
                 begins_requests: qp.state == QpState::Rts,
                 window_pkts,
+                cwnd_pkts,
                 ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
                 space_pkts: space.pkts,
             };

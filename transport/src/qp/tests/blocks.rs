@@ -244,8 +244,10 @@ fn when__off_below_the_base_rtt() {
         let when = CodingWhen::BaseRtt(least);
         let erasure = Some(ErasureCoding { when, ..ErasureCoding::default() });
         let algorithm = spanwire_cc::Algorithm::named("unocc").unwrap();
-        let congestion =
-            given.map(|base_rtt| CongestionControl { algorithm, base_rtt: Some(base_rtt) });
+        let congestion = given.map(|base_rtt| CongestionControl {
+            algorithm: Some(algorithm),
+            base_rtt: Some(base_rtt),
+        });
         let mut p = Pair::with(&PairConfig { erasure, congestion, ..PairConfig::sr() });
         for i in 0..3 {
             p.post(0, i, Op::Write, 0, 1000);

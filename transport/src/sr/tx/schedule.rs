@@ -19,6 +19,8 @@ pub(in crate::sr) struct Limits {
     pub(in crate::sr) begins_requests: bool,
     /// The window: packets in flight.
     pub(in crate::sr) window_pkts: u32,
+    /// The congestion window in packets; `u32::MAX` without one.
+    pub(in crate::sr) cwnd_pkts: u32,
     /// New packets request an ACK at least this often.
     pub(in crate::sr) ack_interval_pkts: u32,
     /// Packets that the endpoint's window allows.
@@ -57,7 +59,9 @@ impl Tx {
         let in_flight = self.sent.in_flight_pkts();
         if in_flight >= u64::from(window) {
             match flow {
-                Some(flow) if self.has_pending() => flow.on_window_full(now, window),
+                Some(flow) if self.has_pending() => {
+                    flow.on_window_full(now, limits.cwnd_pkts <= window);
+                }
                 Some(flow) => flow.on_window_full_and_idle(now),
                 None => {}
             }
@@ -92,6 +96,12 @@ impl Tx {
             flow.on_limit(now, limit, self.sent.in_flight_bytes());
         }
         if limit == FlowLimit::Endpoint { Choice::Blocked } else { Choice::Idle }
+    }
+
+    /// The congestion window in packets like those in flight.
+    #[inline]
+    pub(in crate::sr) fn window_pkts(&self, flow: &Flow) -> u32 {
+        flow.window_pkts(self.sent.in_flight_pkts(), self.sent.in_flight_bytes())
     }
 
     fn wait_for_pacer(&mut self, until: Time) -> Choice {
