@@ -15,12 +15,14 @@
 
 mod base;
 mod interval;
+mod losses;
 
 use crate::params::params;
 use crate::units::{bytes_per_ns, float, ns, rate, whole};
 use crate::{Ack, Controller, Loss, LossKind, Path, Status};
 use base::BaseRtt;
 use interval::Interval;
+use losses::{LOSS_DECREASE, Losses, Verdict};
 use spanwire_base::{Dur, Rate, Time};
 
 params! {
@@ -92,7 +94,7 @@ pub struct Auto {
     /// The lowest delay since the last drain, and when it was last seen.
     low: f64,
     low_at: Option<Time>,
-    loss_rate: f64,
+    losses: Losses,
     /// Average of the marked fraction.
     alpha: f64,
     /// Delivery rate of the last interval, and the best in startup.
@@ -102,7 +104,6 @@ pub struct Auto {
     delays_above_target: u32,
     /// Factor of the target, above 1 if other traffic keeps a queue while this flow drains.
     pressure: f64,
-    before_timeout: Option<(f64, State)>,
     /// Marks, and losses above the threshold, were seen.
     has_marks: bool,
     has_losses: bool,
@@ -144,14 +145,13 @@ impl Auto {
             changed_at: None,
             low: f64::MAX,
             low_at: None,
-            loss_rate: 0.0,
+            losses: Losses::new(params.loss),
             alpha: 1.0,
             rate: 0.0,
             best_rate: 0.0,
             intervals_without_growth: 0,
             delays_above_target: 0,
             pressure: 1.0,
-            before_timeout: None,
             has_marks: false,
             has_losses: false,
         }
@@ -161,7 +161,7 @@ impl Auto {
     fn target(&self, base: f64) -> f64 {
         let p = &self.p;
         let of_path = (base * p.target_rtts).min(p.target_max_us * 1e3).max(p.target_us * 1e3);
-        let of_noise = p.noise * self.noise.min(NOISE_MAX);
+        let of_noise = (p.noise * self.noise).min(NOISE_MAX);
         let of_hosts = (p.lateness * self.lateness).min(LATENESS_MAX);
         let units = (self.rate / RATE_UNIT).max(0.1);
         let factor = (0.5 + p.scaling / units.sqrt()).min(3.0);
@@ -213,12 +213,10 @@ impl Auto {
         if min <= self.low + (target / 16.0).max(2.0 * self.noise.min(1e6)) {
             (self.low, self.low_at) = (self.low.min(min), Some(now));
         }
-        if let Some((fraction, weight)) = i.loss(self.mtu) {
-            self.loss_rate += (fraction - self.loss_rate) * weight;
-        }
+        self.losses.on_interval(i.loss(self.mtu), self.rate);
         let marked = i.marked_fraction();
         self.has_marks |= marked > 0.0;
-        self.has_losses |= self.loss_rate > self.p.loss;
+        self.has_losses |= self.losses.is_above();
         match self.state {
             State::Startup => self.on_startup_interval(now, base, queue > target / 2.0),
             State::Drain { since, cwnd, rate } => {
@@ -231,7 +229,7 @@ impl Auto {
                 if age > (self.p.drain_ms * 1e6).max(30.0 * base) {
                     self.drain(now, self.cwnd, (self.rate * base).min(self.cwnd) / 2.0);
                 } else if self.changed_at.is_none_or(|at| began >= at) {
-                    self.decrease(now, min, queue - target, marked);
+                    self.decrease(now, min, (queue, target), marked);
                 }
             }
         }
@@ -242,12 +240,13 @@ impl Auto {
     fn on_startup_interval(&mut self, now: Time, base: f64, has_queue: bool) {
         if self.rate > self.best_rate * 1.25 {
             (self.best_rate, self.intervals_without_growth) = (self.rate, 0);
+            self.losses.on_growth();
         } else if self.interval.is_limited() {
             self.intervals_without_growth += 1;
         }
         let is_congested = has_queue
             || self.interval.marked_fraction() > 0.0
-            || self.loss_rate > self.p.loss
+            || self.losses.is_above() && self.intervals_without_growth > 0
             || self.intervals_without_growth >= 3;
         if is_congested {
             let cwnd = (self.rate * base).max(self.cwnd / 4.0).min(self.cwnd);
@@ -282,19 +281,22 @@ impl Auto {
         (self.cwnd, self.state) = (cwnd, State::Avoidance);
     }
 
-    /// Applies losses, marks, and a delay of `excess` above the target.
-    fn decrease(&mut self, now: Time, delay: f64, excess: f64, marked: f64) {
-        let is_lossy = self.loss_rate > self.p.loss;
-        let by_delay = (self.p.beta * excess / delay.max(1.0)).clamp(0.0, 0.5);
+    /// Applies losses, marks, and the delay of a queue beyond its target.
+    fn decrease(&mut self, now: Time, delay: f64, (queue, target): (f64, f64), marked: f64) {
+        let by_delay = (self.p.beta * (queue - target) / delay.max(1.0)).clamp(0.0, 0.5);
         let by_marks = if marked > 0.0 { self.alpha.max(marked) / 2.0 } else { 0.0 };
-        let by_loss = if is_lossy { 0.3 } else { 0.0 };
+        let by_loss = match self.losses.judge(self.cwnd, queue > target / 4.0) {
+            Verdict::None => 0.0,
+            Verdict::Congestion => LOSS_DECREASE,
+            Verdict::Path { cwnd } => {
+                self.cwnd = self.cwnd.max(cwnd);
+                0.0
+            }
+        };
         let by = by_delay.max(by_marks).max(by_loss);
         if by > 0.0 {
             self.changed_at = Some(now);
             self.cwnd *= 1.0 - by;
-        }
-        if is_lossy {
-            self.loss_rate = 0.0;
         }
     }
 }
@@ -340,8 +342,10 @@ impl Controller for Auto {
             let acked = float(a.acked_bytes.saturating_sub(a.marked_bytes));
             match self.state {
                 State::Startup => self.cwnd += acked,
-                State::Avoidance => self.cwnd += self.increase(now) * acked / self.cwnd,
-                State::Drain { .. } => {}
+                State::Avoidance if !self.losses.is_testing() => {
+                    self.cwnd += self.increase(now) * acked / self.cwnd;
+                }
+                State::Avoidance | State::Drain { .. } => {}
             }
             let most = self.line * self.srtt.unwrap_or(UNKNOWN_RTT) * 2.0;
             self.cwnd = self.cwnd.min(most.max(self.p.initial_pkts * self.mtu));
@@ -353,18 +357,11 @@ impl Controller for Auto {
         }
     }
 
-    fn on_spurious_timeout(&mut self, _now: Time) {
-        if let Some((cwnd, state)) = self.before_timeout.take() {
-            (self.cwnd, self.state) = (self.cwnd.max(cwnd), state);
-        }
-    }
-
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         // Other losses are counted in acknowledgements, all of them.
-        if let LossKind::Timeout(count) = loss.kind {
-            if count <= 1 || self.before_timeout.is_none() {
-                self.before_timeout = Some((self.cwnd, self.state));
-            }
+        // A lossy path loses the acknowledgements of a small window now and then. The engine sends
+        // one packet for each further timeout in a row.
+        if matches!(loss.kind, LossKind::Timeout(count) if count >= TIMEOUTS) {
             (self.state, self.changed_at) = (State::Avoidance, Some(now));
             self.cwnd = (self.cwnd / 2.0).max(self.p.min_pkts * self.mtu);
         }
@@ -379,11 +376,13 @@ impl Controller for Auto {
 /// 10 Mbit/s in bytes per nanosecond.
 const RATE_UNIT: f64 = 0.001_25;
 /// Longest times that count as noise and as lateness, ns: rarer ones are no reason for a queue.
-const NOISE_MAX: f64 = 10e6;
+const NOISE_MAX: f64 = 4e6;
 const LATENESS_MAX: f64 = 4e6;
 const INTERVAL_MAX: f64 = 40e6;
 /// Maximum pacing gain of a host that is late: it catches up with what it did not send in time.
 const PACING_GAIN_MAX: f64 = 3.0;
+/// Timeouts in a row that are congestion.
+const TIMEOUTS: u32 = 2;
 /// Minimum period of the acceleration, ns.
 const PERIOD_MIN: f64 = 10e6;
 /// A round trip longer than any, ns.

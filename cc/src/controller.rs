@@ -118,9 +118,6 @@ controllers! {
         /// A packet left.
         fn on_sent(&mut self, now: Time, sent: &Sent) {}
 
-        /// The timeouts since the last acknowledgement were spurious: nothing was lost.
-        fn on_spurious_timeout(&mut self, now: Time) {}
-
         /// A congestion notification packet arrived, from the peer or from a switch.
         fn on_cnp(&mut self, now: Time) {}
 

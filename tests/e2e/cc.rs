@@ -51,12 +51,40 @@ fn cc__the_server_uses_its_clients_choice_without_one_of_its_own() {
         let (report, served) = run(&lab, &[], &args);
         assert_eq!(report["ok"], true, "{report}");
         let swift = json!({"name": "swift", "set": {"beta": "0.4"}, "base_rtt_ns": 200_000});
-        assert_eq!((&report["congestion"], &served["congestion"]), (&swift, &swift));
+        assert_eq!((&configured(&report), &served["congestion"]), (&swift, &swift));
         let (report, served) = run(&lab, &["--cc", "unocc"], &args);
         assert_eq!(report["ok"], true, "{report}");
         let unocc = json!({"name": "unocc"});
-        assert_eq!((&report["congestion"], &served["congestion"]), (&swift, &unocc));
+        assert_eq!((&configured(&report), &served["congestion"]), (&swift, &unocc));
     }
+}
+
+/// The congestion control that was configured, without the signals that it used.
+fn configured(report: &Value) -> Value {
+    let all = report["congestion"].as_object().expect("an object").iter();
+    all.filter(|(key, _)| matches!(key.as_str(), "name" | "set" | "base_rtt_ns"))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+#[test]
+fn cc__is_auto_by_default_and_reports_its_signals() {
+    let Some(lab) = Lab::new(1500) else { return };
+    for mode in ["sr", "rc"] {
+        let (report, served) = run(&lab, &[], &["-t", "1", "--mode", mode]);
+        assert_eq!(report["ok"], true, "{report}");
+        let congestion = &report["congestion"];
+        assert_eq!((&congestion["name"], &congestion["chosen"]), (&json!("auto"), &json!("delay")));
+        assert_eq!(served["congestion"]["name"], "auto");
+        assert!(congestion["reason"].as_str().is_some_and(|why| !why.is_empty()), "{congestion}");
+        let us = |name: &str| congestion[name].as_f64().expect("microseconds");
+        // A veth pair on one machine: from a microsecond to the time slice of another process.
+        assert!((1.0..50_000.0).contains(&us("base_rtt_us")), "{congestion}");
+        assert!((0.0..50_000.0).contains(&us("host_late_us")), "{congestion}");
+        assert!(us("target_us") > 0.0, "{congestion}");
+    }
+    let (report, _) = run(&lab, &[], &["-t", "0.3", "--cc", "none"]);
+    assert_eq!(report["congestion"], json!({"name": "none"}));
 }
 
 #[test]
@@ -94,7 +122,8 @@ fn flow__reports_window_rate_rtt_and_limits() {
         }
     }
     // Without congestion control only window and round trip are reported.
-    let (report, _) = run(&lab, &[], &["-t", "0.3", "--mode", "rc", "--depth", "1"]);
+    let (report, _) =
+        run(&lab, &[], &["-t", "0.3", "--mode", "rc", "--depth", "1", "--cc", "none"]);
     assert_eq!(report["flow"]["cwnd_bytes"], 192 * 1024);
     assert!(report["flow"]["limited"].is_null() && report["flow"]["limited_by"].is_null());
     let started = report["start_unix_s"].as_f64().expect("a time");

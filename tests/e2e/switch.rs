@@ -93,7 +93,9 @@ impl SwitchLab {
         let server_args = ["perf", "server", "--dev", "sw0", "--window", window];
         let server = Running::start_until(&self.ns("a"), &server_args, "serving on sw0");
         let to = self.v4(0).to_string();
-        let client = [&["perf", "client", "--dev", "sw0", &to, "--window", window, "--json"], args];
+        // A window that fills the path: these tests measure the switch, not congestion control.
+        let fixed = ["--cc", "none", "--window", window];
+        let client = [&["perf", "client", "--dev", "sw0", &to, "--json"], &fixed[..], args];
         let outcome = self.exec("b", &client.concat());
         assert!(outcome.success, "{}{}", outcome.stdout, outcome.stderr);
         server.terminate();

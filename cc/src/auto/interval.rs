@@ -16,7 +16,6 @@ pub(super) struct Interval {
     host_delay: f64,
     wait: f64,
     acked: f64,
-    acked_pkts: f64,
     marked: f64,
     lost: f64,
     is_limited: bool,
@@ -32,7 +31,6 @@ impl Interval {
             self.host_delay = self.host_delay.max(wait + ns(a.ack_delay));
         }
         self.acked += float(a.acked_bytes);
-        self.acked_pkts += float(a.acked_pkts);
         self.marked += float(a.marked_bytes);
         self.lost += float(a.lost_bytes);
         self.is_limited |= is_limited;
@@ -87,7 +85,7 @@ impl Interval {
 
     /// The lost part of the packets, and its weight in an average over about 100 packets.
     pub(super) fn loss(&self, mtu: f64) -> Option<(f64, f64)> {
-        let sent = self.acked_pkts * mtu + self.lost;
+        let sent = self.acked + self.lost;
         (sent > 0.0).then(|| (self.lost / sent, (sent / (100.0 * mtu)).min(0.5)))
     }
 }

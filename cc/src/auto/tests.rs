@@ -162,21 +162,3 @@ fn on_ack__marks_decrease_as_in_dctcp() {
     flow.round(2_000, 50);
     assert!((44..=56).contains(&flow.window()), "{}", flow.window());
 }
-
-#[test]
-fn on_loss__a_spurious_timeout_is_undone() {
-    let mut flow = Flow::in_avoidance();
-    let timeout = |flow: &mut Flow, count| {
-        let loss = Loss { kind: LossKind::Timeout(count), bytes: 1, inflight_bytes: 0 };
-        flow.cc.on_loss(at(flow.now_us), &loss);
-    };
-    timeout(&mut flow, 1);
-    timeout(&mut flow, 2);
-    assert_eq!(flow.window(), 12);
-    flow.cc.on_spurious_timeout(at(flow.now_us));
-    assert_eq!(flow.window(), 50);
-    timeout(&mut flow, 1);
-    flow.round(2_000, 2);
-    flow.cc.on_spurious_timeout(at(flow.now_us));
-    assert!(flow.window() >= 50);
-}

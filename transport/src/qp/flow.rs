@@ -39,6 +39,8 @@ pub(crate) struct Flow {
     /// Bytes lost since the last acknowledgement.
     lost_bytes: u64,
     algorithm: &'static str,
+    /// The state before the last timeout after progress, to be restored if it was spurious.
+    before_timeout: Option<Box<Cc>>,
     /// Mean time from the arrival of an ACK to its processing.
     host_late: Dur,
     /// Delivery state of the timed packet, for RC, whose ACKs echo no timestamp.
@@ -81,6 +83,7 @@ impl Flow {
             marked_bytes: 0,
             lost_bytes: 0,
             algorithm: algorithm.name(),
+            before_timeout: None,
             host_late: Dur::ZERO,
             timed: None,
         })
@@ -264,6 +267,9 @@ impl Flow {
 
     /// Reports the loss of packets of `bytes`.
     pub(crate) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
+        if kind == LossKind::Timeout(1) {
+            self.before_timeout = Some(Box::new(self.cc.clone()));
+        }
         self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes });
         self.update_rate(now);
     }
@@ -273,10 +279,14 @@ impl Flow {
         self.lost_bytes += bytes;
     }
 
-    /// The last timeout was spurious: nothing was lost.
+    /// The timeouts since the last progress were spurious: nothing was lost. Congestion control is
+    /// as before them (Eifel response, RFC 4015).
+    #[cold]
     pub(crate) fn on_spurious_timeout(&mut self, now: Time) {
-        self.cc.on_spurious_timeout(now);
-        self.update_rate(now);
+        if let Some(before) = self.before_timeout.take() {
+            self.cc = *before;
+            self.update_rate(now);
+        }
     }
 
     /// The next packet takes another path.
@@ -460,6 +470,36 @@ mod tests {
         // Of 800 Mbit/s BBR makes 0.75 to 2.9 times as much, as its cycle says.
         assert!((590_000_000..2_400_000_000).contains(&rate), "{rate}");
         assert_eq!(f.info().delivered_bytes, 190_000);
+    }
+
+    #[test]
+    fn on_spurious_timeout__restores_every_algorithm() {
+        for name in Algorithm::known() {
+            let mut f = flow(name, &[]);
+            for us in [1000, 1100, 1200, 1300] {
+                let ack = Ack {
+                    acked_bytes: 9000,
+                    acked_pkts: 9,
+                    rtt: Some(Dur::from_us(100)),
+                    sent_at: at(us - 100),
+                    inflight_bytes: 10_000,
+                    ..Ack::default()
+                };
+                f.on_ack(at(us), ack, None, &[]);
+            }
+            let before = (f.cc.cwnd_bytes(), f.cc.rate());
+            for count in 1..=5 {
+                f.on_loss(at(2000 + u64::from(count) * 500), LossKind::Timeout(count), 9000, 0);
+            }
+            f.on_spurious_timeout(at(9000));
+            assert_eq!((f.cc.cwnd_bytes(), f.cc.rate()), before, "{name}");
+            f.on_spurious_timeout(at(9100));
+            assert_eq!(
+                (f.cc.cwnd_bytes(), f.cc.rate()),
+                before,
+                "{name}: a timeout is undone once"
+            );
+        }
     }
 
     #[test]

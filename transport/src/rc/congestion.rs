@@ -147,6 +147,14 @@ impl Rc {
         let Some(flow) = qp.flow.as_deref_mut() else { return };
         let mtu = u64::from(qp.mtu.bytes());
         let lost = self.requester.snd_nxt().saturating_sub(from);
+        if kind == LossKind::Recovery {
+            // One packet is known to be lost, and the responder discards all others, which are
+            // congestion if a burst was lost. Their number is unknown.
+            flow.count_lost((lost / GO_BACK_N_LOST).max(1) * mtu);
+        }
         flow.on_loss(now, kind, lost * mtu, 0);
     }
 }
+
+/// Of the packets that are sent again after a gap, this part counts as lost.
+const GO_BACK_N_LOST: u64 = 8;
