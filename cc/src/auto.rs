@@ -16,6 +16,7 @@
 mod base;
 mod interval;
 mod losses;
+mod train;
 
 use crate::params::params;
 use crate::units::{bytes_per_ns, float, ns, rate, whole};
@@ -24,6 +25,7 @@ use base::BaseRtt;
 use interval::Interval;
 use losses::{LOSS_DECREASE, Losses, Verdict};
 use spanwire_base::{Dur, Rate, Time};
+use train::Train;
 
 params! {
     /// Parameters of `auto`. No path needs them; they are for experiments.
@@ -101,7 +103,8 @@ pub struct Auto {
     rate: f64,
     best_rate: f64,
     intervals_without_growth: u32,
-    delays_above_target: u32,
+    /// Consecutive delays above the target.
+    train: Train,
     /// Factor of the target, above 1 if other traffic keeps a queue while this flow drains.
     pressure: f64,
     /// Marks, and losses above the threshold, were seen.
@@ -150,7 +153,7 @@ impl Auto {
             rate: 0.0,
             best_rate: 0.0,
             intervals_without_growth: 0,
-            delays_above_target: 0,
+            train: Train::default(),
             pressure: 1.0,
             has_marks: false,
             has_losses: false,
@@ -182,13 +185,13 @@ impl Auto {
     fn increase(&self, now: Time) -> f64 {
         let pkts = (self.cwnd / self.mtu).max(1.0);
         let since = self.changed_at.map_or(0.0, |at| ns(now.since(at)));
-        let periods = since / (10.0 * self.srtt.unwrap_or(0.0)).max(PERIOD_MIN);
+        let periods = since / (4.0 * self.srtt.unwrap_or(0.0)).max(PERIOD_MIN);
         let bytes = self.p.increase * pkts.sqrt() * (1.0 + periods * periods) * self.mtu;
         bytes.min(self.cwnd / 2.0).max(self.mtu / 2.0)
     }
 
     /// Applies the delay of an acknowledgement.
-    fn on_delay(&mut self, a: &Ack<'_>, delay: f64) {
+    fn on_delay(&mut self, now: Time, a: &Ack<'_>, delay: f64) {
         self.srtt = Some(self.srtt.map_or(delay, |s| s + (delay - s) / 8.0));
         if let Some(last) = self.last_delay.replace(delay) {
             self.noise += ((delay - last).abs() / 2.0 - self.noise) / 16.0;
@@ -197,7 +200,8 @@ impl Auto {
         self.lateness += (late - self.lateness) / 16.0;
         let Some(base) = self.base.ns() else { return };
         let is_above = delay - base > self.target(base).max(4.0 * self.noise);
-        self.delays_above_target = if is_above { self.delays_above_target + 1 } else { 0 };
+        let arrival = ns(now.since(Time::ZERO)) - ns(a.rx_delay);
+        self.train.add(is_above, arrival, float(a.acked_bytes));
     }
 
     /// Decides at the end of an interval.
@@ -250,17 +254,20 @@ impl Auto {
             || self.intervals_without_growth >= 3;
         if is_congested {
             let cwnd = (self.rate * base).max(self.cwnd / 4.0).min(self.cwnd);
-            self.drain(now, cwnd, DRAINED_PKTS * self.mtu);
+            self.drain(now, cwnd, (cwnd / 2.0).max(DRAINED_PKTS * self.mtu));
         }
     }
 
     /// Leaves startup within a round, once several delays in a row are above the target.
     fn exit_startup(&mut self, now: Time) {
         let (Some(base), Some(delay)) = (self.base.ns(), self.last_delay) else { return };
-        if self.state == State::Startup && self.delays_above_target >= 8 {
+        if self.state == State::Startup && self.train.is_long(base) {
             self.rate = self.rate.max(self.interval.rate(now));
-            let cwnd = self.cwnd * (base / delay).max(0.25);
-            self.drain(now, cwnd, DRAINED_PKTS * self.mtu);
+            // The packets left faster than the bottleneck sent them, so their acknowledgements
+            // have its rate. The window may be below one BDP until then.
+            let bdp = (self.train.rate() * base).min(2.0 * self.cwnd);
+            let cwnd = bdp.max(self.cwnd * (base / delay).max(0.25));
+            self.drain(now, cwnd, (cwnd / 2.0).max(DRAINED_PKTS * self.mtu));
         }
     }
 
@@ -335,7 +342,7 @@ impl Controller for Auto {
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         let is_limited = a.is_limited(self.cwnd, self.mtu);
         if let Some(delay) = a.fabric_rtt().map(ns) {
-            self.on_delay(a, delay);
+            self.on_delay(now, a, delay);
         }
         self.interval.add(a, is_limited);
         if is_limited {
