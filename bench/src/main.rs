@@ -5,13 +5,15 @@ use clap::{Parser, Subcommand};
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, Conditions};
 use spanwire_bench::chart;
+use spanwire_bench::host_trace::fit::Fit;
+use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
 use spanwire_bench::quiet::Limits;
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
 use spanwire_bench::veth::{self, LINK_MTU_MAX, LINK_MTU_MIN, Plan};
-use spanwire_bench::{erasure, pacer, pacing};
+use spanwire_bench::{erasure, host_trace, pacer, pacing};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
 use std::ops::RangeInclusive;
@@ -41,6 +43,20 @@ enum Command {
     Pacing(PacingArgs),
     /// Speed of erasure coding, compared with ISA-L and two crates
     Erasure(erasure::Plan),
+    /// Records the steps of two drivers and prints their host model; needs root
+    HostTrace(host_trace::Plan),
+    /// Prints the simulator's host models of recorded traces
+    HostFit {
+        /// Files of `host-trace`
+        #[arg(required = true, value_name = "TRACE")]
+        traces: Vec<PathBuf>,
+    },
+    /// A process that takes a core
+    #[command(hide = true)]
+    Spin {
+        /// Its duration
+        seconds: u64,
+    },
     /// One workload of `icount`, to run under valgrind
     #[command(hide = true)]
     IcountRun {
@@ -199,6 +215,12 @@ fn main() -> ExitCode {
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
         Command::Erasure(plan) => code(plan),
+        Command::HostTrace(plan) => trace(plan),
+        Command::HostFit { traces } => fit(traces),
+        Command::Spin { seconds } => {
+            host_trace::spin(*seconds);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::IcountRun { name, ops } => match Workload::named(name) {
             Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
             None => Err(format!("no workload is called {name}").into()),
@@ -278,6 +300,31 @@ fn code(plan: &erasure::Plan) -> Result<ExitCode, Error> {
     watched(plan.json, erasure::Report::text, |go_on| {
         erasure::run(plan, |round, name| go_on(round, plan.rounds, name))
     })
+}
+
+fn trace(plan: &host_trace::Plan) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::install()?;
+    let mut live = LiveLine::new(true);
+    let trace = host_trace::run(plan, |flow| {
+        live.show(&format!("{flow} flow"));
+        !interrupt.is_set()
+    });
+    live.clear();
+    let trace = trace?;
+    if let Some(path) = &plan.out {
+        std::fs::write(path, trace.to_json()?).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    print!("{}", Fit::of(&trace)?.to_source());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fit(traces: &[PathBuf]) -> Result<ExitCode, Error> {
+    for path in traces {
+        let trace = Trace::read(path)?;
+        let fit = Fit::of(&trace).map_err(|e| format!("{}: {e}", path.display()))?;
+        print!("// {}\n{}", path.display(), fit.to_source());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs a measurement that reports its round and subject and can be cancelled; prints its
