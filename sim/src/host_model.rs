@@ -17,6 +17,10 @@ use std::collections::VecDeque;
 /// A step receives up to `batch` frames, handles timers and sends up to `batch` frames. It costs
 /// CPU time; its frames leave when it ends. An idle host spins, then sleeps until a frame arrives
 /// or its timer is due, and wakes late.
+///
+/// ACKs have no delay of their own: the responder sends them in the step that receives the data.
+/// So they are late by the wakeup, the stalls and the steps of the responder, and RTT samples
+/// include that time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostModel {
     /// CPU time of a step without frames.
@@ -38,8 +42,8 @@ pub struct HostModel {
     /// Time from the arrival of a frame or the deadline of a timer to the first step of a host that
     /// slept.
     pub wakeup: Lateness,
-    /// Mean time between two stalls: intervals without CPU. Zero for none. Intervals are drawn from
-    /// the exponential distribution.
+    /// Mean running time between two stalls: intervals without CPU. Zero for none. It is drawn from
+    /// the exponential distribution, and does not pass during a sleep.
     pub stall_interval: Dur,
     /// The length of a stall.
     pub stall: Lateness,
@@ -196,8 +200,18 @@ impl Driver {
                 false => now + self.wakeup(),
             };
             self.empty_at = now.min(sleeps_at);
+            self.end_sleep(sleeps_at, wakes_at);
             let next = next.map_or(wakes_at, |next| next.min(wakes_at));
             self.state = State::Busy { next: next.max(self.free_at) };
+        }
+    }
+
+    /// The host slept from `sleeps_at` to `now`, unless that is before `sleeps_at`.
+    fn end_sleep(&mut self, sleeps_at: Time, now: Time) {
+        // A stall may have outlasted the spin.
+        let since = sleeps_at.max(self.free_at);
+        if self.stall_at > since {
+            self.stall_at += now.since(since);
         }
     }
 
@@ -268,6 +282,9 @@ impl Driver {
     fn step(&mut self, now: Time, node: &mut impl Node) {
         debug_assert!(now >= self.free_at, "steps do not overlap");
         self.counters.steps += 1;
+        if let State::Idle { sleeps_at, .. } = self.state {
+            self.end_sleep(sleeps_at, now);
+        }
         let has_received = !self.received.is_empty();
         let took = self.receive(now, node) + self.model.step;
         let mut end = now + took;
