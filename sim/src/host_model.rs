@@ -5,11 +5,12 @@
 //! together. [`PolledHost`] puts such a driver before any node.
 
 mod lateness;
+mod node;
 mod presets;
 
 pub use lateness::Lateness;
 
-use spanwire_base::{Dur, Node, PortId, PortMask, Rng, RxMeta, Time, TxMeta, u64_from};
+use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u64_from};
 use std::collections::VecDeque;
 
 /// The timing of a host's driver.
@@ -49,6 +50,21 @@ pub struct HostModel {
     pub stall: Lateness,
     /// Arrivals are dated by a timestamp of the kernel or of the card; otherwise by the step.
     pub timestamps: bool,
+}
+
+impl HostModel {
+    /// An upper bound of the time from an arrival or a deadline to the end of the step that
+    /// processes it, with a full receive ring before it: a wakeup, two stalls and the steps. A third
+    /// stall in this time is possible, but rare if stalls are.
+    #[must_use]
+    pub fn delay_max(&self) -> Dur {
+        let frames = u64_from(self.batch);
+        let both = self.rx_frame + self.tx_frame + self.kibibyte * (2 * FRAME_KIB_MAX);
+        let steps = u64_from(self.rx_ring.div_ceil(self.batch)) + 1;
+        let running = (self.step + both * frames) * steps;
+        let stalls = if self.stall_interval > Dur::ZERO { 2 } else { 0 };
+        self.wakeup.max() + self.stall.max() * stalls + running + self.spin + PENDING_POLL
+    }
 }
 
 /// Counters of a polled host.
@@ -341,60 +357,8 @@ impl Driver {
     }
 }
 
-impl<N: Node> Node for PolledHost<N> {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
-        match &mut self.driver {
-            None => self.node.handle_packet(now, port, frame, meta),
-            Some(driver) => driver.on_arrival(now, frame, meta),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        let Some(driver) = &mut self.driver else { return self.node.handle_timeout(now) };
-        if driver.next_step().is_some_and(|at| at <= now) {
-            driver.step(now, &mut self.node);
-        }
-        if driver.leaving.front().is_some_and(|frame| frame.at <= now) {
-            (driver.is_ready, driver.reported_until) = (true, now);
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
-        let Some(driver) = &mut self.driver else {
-            return self.node.poll_transmit(now, port, frame);
-        };
-        let next = driver.leaving.front().filter(|next| next.at <= now)?;
-        let meta = TxMeta { len: next.bytes.len(), elided_bytes: next.elided_bytes };
-        frame[..meta.len].copy_from_slice(&next.bytes);
-        let sent = driver.leaving.pop_front()?;
-        driver.spare.push(sent.bytes);
-        Some(meta)
-    }
-
-    fn may_have_frame(&self, port: PortId) -> bool {
-        match &self.driver {
-            None => self.node.may_have_frame(port),
-            Some(driver) => !driver.leaving.is_empty(),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        let Some(driver) = &self.driver else { return self.node.poll_timeout() };
-        let departure = driver.leaving.front().map(|frame| frame.at);
-        let departure = departure.filter(|at| *at > driver.reported_until);
-        driver.next_step().into_iter().chain(departure).min()
-    }
-
-    fn take_ready(&mut self) -> PortMask {
-        match &mut self.driver {
-            None => self.node.take_ready(),
-            Some(driver) => match std::mem::take(&mut driver.is_ready) {
-                true => PortMask::of(PortId::HOST),
-                false => PortMask::EMPTY,
-            },
-        }
-    }
-}
+/// The longest frame in units of 1024 bytes, rounded up.
+const FRAME_KIB_MAX: u64 = 10;
 
 /// How soon a driver polls a port again that has frames to send.
 const PENDING_POLL: Dur = Dur::from_us(200);

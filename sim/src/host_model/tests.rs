@@ -5,7 +5,7 @@ use crate::link::LinkId;
 use crate::workload::Flow;
 use crate::world::Observer;
 use crate::{Plan, Setup, Topology, Watch};
-use spanwire_base::Rate;
+use spanwire_base::{PortMask, Rate, TxMeta};
 
 /// Answers each frame with a frame of 100 bytes.
 #[derive(Debug, Default)]
