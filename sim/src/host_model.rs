@@ -54,8 +54,8 @@ pub struct HostModel {
 
 impl HostModel {
     /// An upper bound of the time from an arrival or a deadline to the end of the step that
-    /// processes it, with a full receive ring before it: a wakeup, two stalls and the steps. A third
-    /// stall in this time is possible, but rare if stalls are.
+    /// processes it, with a full receive ring before it: a wakeup, two stalls and the steps. A
+    /// third stall in this time is possible, but rare if stalls are.
     #[must_use]
     pub fn delay_max(&self) -> Dur {
         let frames = u64_from(self.batch);

@@ -2,9 +2,9 @@
 //! within a bound, and after the faults have ended its requests complete within another.
 //!
 //! Let T be the local ACK timeout, R the longest round trip, G the longest pacing gap (zero without
-//! congestion control), P the longest PFC pause (zero unless lossless) and H the longest time that a
-//! host's driver takes to process a timer and to send the packets that it made due (zero if hosts
-//! are ideal; R includes that of both hosts). A requester that receives nothing fails within
+//! congestion control) and P the longest PFC pause (zero unless lossless). H is the longest time
+//! that a host's driver takes to process a timer and to send the packets that it made due; zero if
+//! hosts are ideal. R includes that of both hosts. A requester that receives nothing fails within
 //!
 //! - RC: S = (retry_cnt + 1) (4 T + G + P + H) + the RNR wait. Successive timeouts are T, 2 T, 4 T,
 //!   4 T ..., and the timer of a late host is handled late.
@@ -178,8 +178,8 @@ impl Observer for Liveness {
 }
 
 /// S of the module's description: how long a requester receives nothing before it fails. T is
-/// `timeout`, R `longest_rtt`. `hold` is G + P + H, the longest wait of a due packet for its pacer, a
-/// pause or the driver.
+/// `timeout`, R `longest_rtt`. `hold` is G + P + H, the longest wait of a due packet for its pacer,
+/// a pause or the driver.
 #[must_use]
 pub fn failure_detection_max(
     is_sr: bool,

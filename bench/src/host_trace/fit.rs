@@ -1,10 +1,10 @@
 //! The host model of a trace.
 //!
 //! CPU times are a weighted least-squares fit of steps on their frames and bytes. A stall is the
-//! part of a step beyond that, if it is at least [`STALL_MIN`] and as long as the work itself: the
-//! system calls of large batches vary by less.
+//! part of a step beyond that, if it is at least [`STALL_MIN`] and three times the work, because
+//! the time of a frame varies that much with the batch.
 
-use super::trace::{LONG, Quantiles, Row, Run, Trace};
+use super::trace::{LONG, Row, Sampled, Trace};
 use crate::sample::Error;
 use spanwire_base::{Dur, usize_from};
 use spanwire_sim::{HostModel, Lateness};
@@ -30,11 +30,11 @@ pub struct Fit {
     /// How long an idle host spins.
     pub spin_us: u64,
     /// Quantiles [`PARTS`] of the lateness of a host that slept.
-    pub wakeup_us: [u64; 6],
+    pub wakeup_us: [u64; PARTS.len()],
     /// Mean running time between two stalls; zero for none.
     pub stall_interval_us: u64,
     /// Quantiles [`PARTS`] of stalls.
-    pub stall_us: [u64; 6],
+    pub stall_us: [u64; PARTS.len()],
 }
 
 /// CPU times in nanoseconds.
@@ -60,13 +60,14 @@ impl Fit {
     pub fn of(trace: &Trace) -> Result<Self, Error> {
         let idle = merged(trace.runs.iter().map(|run| &run.idle_ns));
         let step = quantile(&idle, 0.5).ok_or("no step without frames")?;
-        let mut costs = Costs { step, each: [0.0; 3] };
+        // At first all steps count as work, because their frames are not known to explain less.
+        let mut costs = Costs { step, each: [f64::INFINITY; 3] };
         for _ in 0..ROUNDS {
             costs.each = regress(step, &ordinary(trace, &costs)).ok_or("too few kinds of steps")?;
         }
-        let of_both = |run: &'_ Run| [run.frame_wakeups_ns.clone(), run.timer_wakeups_ns.clone()];
-        let both: Vec<Quantiles> = trace.runs.iter().flat_map(of_both).collect();
-        let wakeup_us = quantiles_us(&merged(both.iter())).ok_or("no sleep")?;
+        let wakeups =
+            trace.runs.iter().flat_map(|run| [&run.frame_wakeups_ns, &run.timer_wakeups_ns]);
+        let wakeup_us = quantiles_us(&merged(wakeups)).ok_or("no sleep")?;
         let stalls = stalls(trace, &costs);
         let running: u64 = trace.runs.iter().map(|run| run.running_ns).sum();
         let stalled: f64 = stalls.iter().map(|(ns, weight)| ns * weight).sum();
@@ -117,7 +118,8 @@ impl Fit {
         };
         let ns = |ns: u64| format!("Dur::from_ns({})", grouped(ns));
         let us = |us: u64| format!("Dur::from_us({})", grouped(us));
-        let list = |us: &[u64; 6]| format!("quantiles(&[{}])", us.map(grouped).join(", "));
+        let list =
+            |us: &[u64; PARTS.len()]| format!("quantiles(&[{}])", us.map(grouped).join(", "));
         field("step", ns(self.step_ns));
         field("rx_frame", ns(self.rx_frame_ns));
         field("tx_frame", ns(self.tx_frame_ns));
@@ -137,15 +139,16 @@ impl Fit {
 impl Costs {
     /// CPU time that the frames of `row` explain, in nanoseconds.
     fn explained(&self, row: &Row) -> f64 {
-        let sum: f64 = regressors(row).iter().zip(self.each).map(|(x, each)| x * each).sum();
-        self.step + sum
+        let each = regressors(row).into_iter().zip(self.each);
+        self.step + each.filter(|(x, _)| *x > 0.0).map(|(x, each)| x * each).sum::<f64>()
     }
 
     /// The stall in the step `row`, in nanoseconds.
     fn stall(&self, row: &Row) -> Option<f64> {
         let explained = self.explained(row);
         let beyond = row.3 as f64 - explained;
-        (beyond >= explained.max(STALL_MIN.as_ns() as f64)).then_some(beyond)
+        let work_varies = explained * WORK_VARIES;
+        (beyond >= work_varies.max(STALL_MIN.as_ns() as f64)).then_some(beyond)
     }
 }
 
@@ -154,19 +157,21 @@ fn regressors(row: &Row) -> [f64; 3] {
     [row.0 as f64, row.1 as f64, row.2 as f64 / 1024.0]
 }
 
-/// `rows` that represent `count` steps.
-fn weighted(rows: &[Row], count: u64) -> impl Iterator<Item = Weighted> {
-    let weight = count as f64 / rows.len().max(1) as f64;
-    rows.iter().map(move |row| Weighted { row: *row, weight })
+/// A step of a sample and how many it represents.
+fn weighted((row, weight): (Row, f64)) -> Weighted {
+    Weighted { row, weight }
 }
 
 fn long(trace: &Trace) -> impl Iterator<Item = Weighted> {
-    trace.runs.iter().flat_map(|run| weighted(&run.long, run.long_count))
+    trace.runs.iter().flat_map(|run| run.long.weighted().map(weighted))
 }
 
 /// The steps with frames and without a stall.
 fn ordinary(trace: &Trace, costs: &Costs) -> Vec<Weighted> {
-    let sample = trace.runs.iter().flat_map(|run| weighted(&run.sample, run.working));
+    let sample = trace.runs.iter().flat_map(|run| {
+        let weight = run.working as f64 / run.sample.len().max(1) as f64;
+        run.sample.iter().map(move |row| Weighted { row: *row, weight })
+    });
     let explained =
         |Weighted { row, .. }: &Weighted| row.0 + row.1 > 0 && costs.stall(row).is_none();
     sample.chain(long(trace).filter(explained)).collect()
@@ -231,12 +236,9 @@ fn solve(mut equations: Vec<Vec<f64>>) -> Option<Vec<f64>> {
 }
 
 /// The values of several distributions with their weights, ascending.
-fn merged<'a>(all: impl Iterator<Item = &'a Quantiles>) -> Vec<(f64, f64)> {
-    let weighted = all.flat_map(|quantiles| {
-        let weight = quantiles.count as f64 / quantiles.values.len().max(1) as f64;
-        quantiles.values.iter().map(move |value| (*value as f64, weight))
-    });
-    sorted(weighted.collect())
+fn merged<'a>(all: impl Iterator<Item = &'a Sampled<u64>>) -> Vec<(f64, f64)> {
+    let values = all.flat_map(Sampled::weighted);
+    sorted(values.map(|(value, weight)| (value as f64, weight)).collect())
 }
 
 fn sorted(mut values: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
@@ -257,20 +259,20 @@ fn quantile(values: &[(f64, f64)], part: f64) -> Option<f64> {
 }
 
 /// Quantiles [`PARTS`] of `values` in nanoseconds, in microseconds.
-fn quantiles_us(values: &[(f64, f64)]) -> Option<[u64; 6]> {
+fn quantiles_us(values: &[(f64, f64)]) -> Option<[u64; PARTS.len()]> {
     let last = values.last()?.0;
     let of = |part: u32| match part {
         MILLION => Some(last),
         part => quantile(values, f64::from(part) / f64::from(MILLION)),
     };
-    let mut all = [0; 6];
+    let mut all = [0; PARTS.len()];
     for (us, part) in all.iter_mut().zip(PARTS) {
         *us = rounded(of(part)? / 1e3, 1);
     }
     Some(all)
 }
 
-fn lateness(us: &[u64; 6]) -> Lateness {
+fn lateness(us: &[u64; PARTS.len()]) -> Lateness {
     let all: Vec<_> = PARTS.into_iter().zip(us.map(Dur::from_us)).collect();
     Lateness::new(&all)
 }
@@ -295,8 +297,11 @@ fn grouped(n: u64) -> String {
 
 /// The shortest stall. Shorter ones count as CPU time of frames.
 pub const STALL_MIN: Dur = LONG;
+/// The longest time beyond the expected work that still is work, in multiples of it.
+const WORK_VARIES: f64 = 3.0;
 /// Parts in a million of the quantiles in presets.
-pub const PARTS: [u32; 6] = [0, 500_000, 900_000, 990_000, 999_000, MILLION];
+pub const PARTS: [u32; 9] =
+    [0, 500_000, 750_000, 900_000, 950_000, 990_000, 995_000, 999_000, MILLION];
 const MILLION: u32 = 1_000_000;
 /// Nanoseconds to which CPU times are rounded.
 const COST_UNIT: u32 = 10;

@@ -57,29 +57,29 @@ pub struct Run {
     pub every: u64,
     /// Steps that moved frames.
     pub sample: Vec<Row>,
-    /// Number of steps of at least [`LONG`], with and without frames.
-    pub long_count: u64,
-    /// Some of them, by duration: evenly spaced, with the shortest and the longest.
-    pub long: Vec<Row>,
+    /// Steps of at least [`LONG`], with and without frames, by duration.
+    pub long: Sampled<Row>,
     /// Steps that moved none.
-    pub idle_ns: Quantiles,
+    pub idle_ns: Sampled<u64>,
     /// Times from an arrival to the step of a host that slept.
-    pub frame_wakeups_ns: Quantiles,
+    pub frame_wakeups_ns: Sampled<u64>,
     /// Times from a deadline to the step of a host that slept.
-    pub timer_wakeups_ns: Quantiles,
+    pub timer_wakeups_ns: Sampled<u64>,
 }
 
 /// A step: frames received, frames sent, bytes of both, nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Row(pub u64, pub u64, pub u64, pub u64);
 
-/// A distribution: its size and evenly spaced order statistics, with minimum and maximum.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Quantiles {
+/// A distribution: the largest values, and a sample of the others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Sampled<T> {
     /// Number of values.
     pub count: u64,
-    /// Some of them, ascending.
-    pub values: Vec<u64>,
+    /// Evenly spaced order statistics of the values below `largest`, with the minimum.
+    pub spaced: Vec<T>,
+    /// The largest values, ascending: all of them, because stalls and late wakeups are rare.
+    pub largest: Vec<T>,
 }
 
 impl Trace {
@@ -135,14 +135,13 @@ impl Run {
             working: u64_from(working.len()),
             every: u64_from(every),
             sample: working.into_iter().step_by(every).map(Row::of).collect(),
-            long_count: u64_from(long.len()),
-            long: spaced(&long, ROWS_MAX),
-            idle_ns: Quantiles::of(idle.map(|step| step.took().as_ns())),
-            frame_wakeups_ns: Quantiles::of(wakeups().filter_map(|wakeup| match wakeup {
+            long: Sampled::of(&long),
+            idle_ns: ascending(idle.map(|step| step.took().as_ns())),
+            frame_wakeups_ns: ascending(wakeups().filter_map(|wakeup| match wakeup {
                 Wakeup::Frame(late) => Some(late.as_ns()),
                 Wakeup::Timer(_) => None,
             })),
-            timer_wakeups_ns: Quantiles::of(wakeups().filter_map(|wakeup| match wakeup {
+            timer_wakeups_ns: ascending(wakeups().filter_map(|wakeup| match wakeup {
                 Wakeup::Timer(late) => Some(late.as_ns()),
                 Wakeup::Frame(_) => None,
             })),
@@ -156,29 +155,49 @@ impl Row {
     }
 }
 
-impl Quantiles {
-    /// The distribution of `values`.
-    pub fn of(values: impl Iterator<Item = u64>) -> Self {
-        let mut all: Vec<u64> = values.collect();
-        all.sort_unstable();
-        Self { count: u64_from(all.len()), values: spaced(&all, VALUES_MAX) }
+impl<T: Copy> Sampled<T> {
+    /// The distribution of `values`, which ascend.
+    #[must_use]
+    pub fn of(values: &[T]) -> Self {
+        let (rest, largest) = values.split_at(values.len().saturating_sub(LARGEST));
+        let spaced = match rest.len() <= SPACED_MAX {
+            true => rest.to_vec(),
+            false => {
+                (0..SPACED_MAX).map(|n| rest[n * (rest.len() - 1) / (SPACED_MAX - 1)]).collect()
+            }
+        };
+        Self { count: u64_from(values.len()), spaced, largest: largest.to_vec() }
+    }
+
+    /// The values, ascending, and how many each represents.
+    pub fn weighted(&self) -> impl Iterator<Item = (T, f64)> {
+        let rest = self.count.saturating_sub(u64_from(self.largest.len()));
+        let weight = rest as f64 / self.spaced.len().max(1) as f64;
+        let spaced = self.spaced.iter().map(move |value| (*value, weight));
+        spaced.chain(self.largest.iter().map(|value| (*value, 1.0)))
     }
 }
 
-/// At most `max` elements of `all`, evenly spaced, with the first and the last.
-fn spaced<T: Copy>(all: &[T], max: usize) -> Vec<T> {
-    if all.len() <= max {
-        return all.to_vec();
+impl<T> Default for Sampled<T> {
+    fn default() -> Self {
+        Self { count: 0, spaced: Vec::new(), largest: Vec::new() }
     }
-    (0..max).map(|n| all[n * (all.len() - 1) / (max - 1)]).collect()
+}
+
+fn ascending(values: impl Iterator<Item = u64>) -> Sampled<u64> {
+    let mut all: Vec<u64> = values.collect();
+    all.sort_unstable();
+    Sampled::of(&all)
 }
 
 /// The shortest step that is a long one: shorter losses of the CPU count as work.
 pub const LONG: Dur = Dur::from_us(100);
-/// Maximum rows of a sample, and maximum long steps.
+/// Maximum rows of a sample of ordinary steps.
 const ROWS_MAX: usize = 500;
-/// Maximum values of a distribution.
-const VALUES_MAX: usize = 401;
+/// Maximum spaced values of a distribution.
+const SPACED_MAX: usize = 301;
+/// Largest values that are all kept.
+const LARGEST: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -209,21 +228,24 @@ mod tests {
             run.sample,
             [Row(2, 0, 200, 5_000), Row(1, 0, 100, 3_000), Row(3, 0, 300, 2_000)]
         );
-        assert_eq!(run.long, [Row(0, 0, 0, 257_000)]);
-        assert_eq!(run.idle_ns.values, [4_000]);
-        assert_eq!(run.timer_wakeups_ns.values, [10_000]);
+        assert_eq!(run.long.largest, [Row(0, 0, 0, 257_000)]);
+        assert_eq!(run.idle_ns.largest, [4_000]);
+        assert_eq!(run.timer_wakeups_ns.largest, [10_000]);
         assert_eq!(run.frame_wakeups_ns.count, 0);
         assert_eq!(Run::of("bulk", "client", &[]).working, 0);
     }
 
     #[test]
-    fn quantiles_of__keeps_minimum_maximum_and_count() {
-        let few = Quantiles::of([3, 1, 2].into_iter());
-        assert_eq!((few.count, few.values), (3, vec![1, 2, 3]));
-        let many = Quantiles::of((0..100_000).rev());
-        assert_eq!((many.count, many.values.len()), (100_000, VALUES_MAX));
-        assert_eq!((many.values[0], many.values[VALUES_MAX / 2]), (0, 49_999));
-        assert_eq!(many.values[VALUES_MAX - 1], 99_999);
+    fn sampled_of__keeps_minimum_tail_and_weights() {
+        let few = ascending([3, 1, 2].into_iter());
+        assert_eq!((few.count, few.spaced.len(), few.largest.as_slice()), (3, 0, &[1, 2, 3][..]));
+        let many = ascending((0..100_000).rev());
+        assert_eq!((many.count, many.spaced.len()), (100_000, SPACED_MAX));
+        assert_eq!((many.spaced[0], many.spaced[SPACED_MAX / 2]), (0, 49_949));
+        assert!(many.largest.iter().copied().eq(99_900..100_000));
+        let sum: f64 = many.weighted().map(|(_, weight)| weight).sum();
+        assert!((sum - 100_000.0).abs() < 1e-6);
+        assert_eq!(many.weighted().last(), Some((99_999, 1.0)));
     }
 
     #[test]

@@ -31,8 +31,8 @@ fn host_delay_max(setup: &Setup) -> Dur {
     setup.host.as_ref().map_or(Dur::ZERO, HostModel::delay_max)
 }
 
-/// The longest time in which the driver of a host sends a window of each flow: it may sleep whenever
-/// its transmit ring is full.
+/// The longest time in which the driver of a host sends a window of each flow: it may sleep
+/// whenever its transmit ring is full.
 fn host_send_max(plan: &Plan) -> Dur {
     let Some(host) = &plan.setup.host else { return Dur::ZERO };
     let pkts = u64::from(plan.setup.window_pkts) * u64_from(plan.flows.len());
