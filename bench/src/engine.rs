@@ -31,30 +31,33 @@ pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
 /// # Errors
 /// A port cannot be opened, the exchange fails, or a request fails.
 pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Error> {
-    let (report, retransmitted, stolen) = exchange(hosts, cores, job, runner)?;
+    let (report, retransmitted, stolen) = exchange(hosts, Some(cores), job, runner, runner)?;
     Ok(Sample { reading: reading(&report, retransmitted), stolen })
 }
 
-/// Like [`run`], with `client` applied to host `a`. Returns the report, the retransmissions, and
-/// the time that other programs took from the two threads.
+/// Like [`run`], with `client` applied to host `a` and `server` to `b`, and without `cores` on any.
+/// Returns the report, the retransmissions, and the time that other programs took from the two
+/// threads.
 pub(crate) fn exchange(
     hosts: &TwoHosts,
-    cores: [usize; 2],
+    cores: Option<[usize; 2]>,
     job: Job,
     client: impl FnOnce(&Host) -> Result<JobRunner, Error> + Send,
+    server: impl FnOnce(&Host) -> Result<JobRunner, Error> + Send,
 ) -> Result<(JobReport, u64, [Stolen; 2]), Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
+    let pin = move |side: usize| cores.map_or(Ok(()), |cores| affinity::pin(cores[side]));
     let serve = move || -> Result<Stolen, Error> {
-        affinity::pin(cores[1])?;
+        pin(1)?;
         // Sockets belong to the namespace they are created in; the thread stays in it.
         let _entered = hosts.b.ns.enter()?;
-        let mut runner = runner(&hosts.b)?;
+        let mut runner = server(&hosts.b)?;
         let watch = StealWatch::start()?;
         runner.serve(server_oob, || false, |_| {})?;
         watch.end()
     };
     let run = move || -> Result<(JobReport, u64, Stolen), Error> {
-        affinity::pin(cores[0])?;
+        pin(0)?;
         let _entered = hosts.a.ns.enter()?;
         let mut runner = client(&hosts.a)?;
         runner.handshake(&mut client_oob)?;
@@ -78,7 +81,8 @@ pub(crate) fn attachment(host: &Host) -> Result<Attachment, Error> {
     Attachment::xdp(&host.ifname, 0, XdpPreference::Auto, &Wrap::default())
 }
 
-fn runner(host: &Host) -> Result<JobRunner, Error> {
+/// A runner on `host` as in `spanwire demo`, but busy-polling and in RC mode.
+pub(crate) fn runner(host: &Host) -> Result<JobRunner, Error> {
     runner_on(attachment(host)?, host)
 }
 

@@ -24,6 +24,9 @@
 //! ([`pacer`]); `spanwire-bench pacing` measures the deviation of each paced packet from its
 //! time over AF_XDP ([`pacing`]).
 //!
+//! `spanwire-bench host-trace` records the steps of real drivers, and `host-fit` computes the
+//! simulator's host models from the recording ([`host_trace`]).
+//!
 //! `spanwire-bench erasure` times encoding and decoding, compared with ISA-L and two crates
 //! ([`erasure`]).
 //!
@@ -40,6 +43,7 @@ pub mod bad_network;
 pub mod chart;
 pub mod engine;
 pub mod erasure;
+pub mod host_trace;
 pub mod icount;
 pub mod machine;
 pub mod pacer;

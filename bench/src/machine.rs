@@ -1,10 +1,10 @@
 //! The machine, for the report.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_io::affinity;
 
 /// The machine of a measurement.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name in `/proc/cpuinfo`.
     pub cpu: String,

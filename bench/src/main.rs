@@ -1,23 +1,25 @@
 //! `spanwire-bench`: all benchmarks in one command.
 #![forbid(unsafe_code)]
 
+mod args;
+
+use args::{BadNetworkArgs, VethArgs};
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, Conditions};
 use spanwire_bench::chart;
+use spanwire_bench::host_trace::fit::Fit;
+use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
-use spanwire_bench::quiet::Limits;
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
-use spanwire_bench::veth::{self, LINK_MTU_MAX, LINK_MTU_MIN, Plan};
-use spanwire_bench::{erasure, pacer, pacing};
+use spanwire_bench::veth;
+use spanwire_bench::{erasure, host_trace, pacer, pacing};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Measures Spanwire beside raw AF_XDP and kernel TCP
 #[derive(Parser)]
@@ -41,6 +43,20 @@ enum Command {
     Pacing(PacingArgs),
     /// Speed of erasure coding, compared with ISA-L and two crates
     Erasure(erasure::Plan),
+    /// Records the steps of two drivers and prints their host model; needs root
+    HostTrace(host_trace::Plan),
+    /// Prints the simulator's host models of recorded traces
+    HostFit {
+        /// Files of `host-trace`
+        #[arg(required = true, value_name = "TRACE")]
+        traces: Vec<PathBuf>,
+    },
+    /// A process that takes a core
+    #[command(hide = true)]
+    Spin {
+        /// Its duration
+        seconds: u64,
+    },
     /// One workload of `icount`, to run under valgrind
     #[command(hide = true)]
     IcountRun {
@@ -115,82 +131,6 @@ struct PacingArgs {
     json: bool,
 }
 
-#[derive(clap::Args)]
-struct VethArgs {
-    /// Samples of each variant
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    rounds: u16,
-    /// Milliseconds of a sample
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(10..=60_000))]
-    ms: u64,
-    /// MTUs of the veth pairs
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_values_t = [1500, LINK_MTU_MAX],
-        value_parser = clap::value_parser!(u32).range(link_mtus())
-    )]
-    mtu: Vec<u32>,
-    /// Cores of the sender and the receiver
-    #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
-    cores: Vec<usize>,
-    /// Drop a sample if a cache line takes longer than this from core to core and back
-    #[arg(long, value_name = "NS", default_value_t = Limits::default().distance_ns)]
-    max_distance: f64,
-    /// Drop a sample if a thread waited for its core for more than this share of the time
-    #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().stolen * 100.0)]
-    max_stolen: f64,
-    /// Retry a dropped sample at most this often
-    #[arg(long, default_value_t = 4)]
-    repeats: u32,
-    /// Milliseconds to wait for cores that are far apart before each attempt
-    #[arg(long, value_name = "MS", default_value_t = 500)]
-    wait: u64,
-    /// Measure only subjects whose name contains this, as "spanwire WRITE": to profile one alone
-    #[arg(long, value_name = "NAME")]
-    only: Option<String>,
-    /// Title of the report: a date, a commit
-    #[arg(long)]
-    label: Option<String>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    json: bool,
-    /// Write a bar chart of the rates to this file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Fail (exit code 1) if WRITE reaches less than this share of raw AF_XDP's packets
-    #[arg(long, value_name = "PERCENT")]
-    min_share: Option<f64>,
-}
-
-#[derive(clap::Args)]
-struct BadNetworkArgs {
-    /// Samples of each
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Seconds of a sample
-    #[arg(long, default_value_t = 4.0)]
-    seconds: f64,
-    /// Rate of the link, 10^6 bits a second: at most what the machine can carry
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    mbit: u64,
-    /// Loss rates in each direction, in percent
-    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 0.01, 0.1, 1.0, 5.0, 20.0])]
-    loss: Vec<f64>,
-    /// Round-trip times without load, in milliseconds
-    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 2.0, 40.0])]
-    rtt: Vec<f64>,
-    /// Measure only subjects whose name contains this, as "SR"
-    #[arg(long, value_name = "NAME")]
-    only: Option<String>,
-    /// The command [default: in the directory of this one]
-    #[arg(long, value_name = "PATH")]
-    spanwire: Option<PathBuf>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    json: bool,
-}
-
 fn main() -> ExitCode {
     let done = match &Args::parse().command {
         Command::Veth(args) => run(args),
@@ -199,6 +139,12 @@ fn main() -> ExitCode {
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
         Command::Erasure(plan) => code(plan),
+        Command::HostTrace(plan) => trace(plan),
+        Command::HostFit { traces } => fit(traces),
+        Command::Spin { seconds } => {
+            host_trace::spin(*seconds);
+            Ok(ExitCode::SUCCESS)
+        }
         Command::IcountRun { name, ops } => match Workload::named(name) {
             Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
             None => Err(format!("no workload is called {name}").into()),
@@ -280,6 +226,31 @@ fn code(plan: &erasure::Plan) -> Result<ExitCode, Error> {
     })
 }
 
+fn trace(plan: &host_trace::Plan) -> Result<ExitCode, Error> {
+    let interrupt = Interrupt::install()?;
+    let mut live = LiveLine::new(true);
+    let trace = host_trace::run(plan, |flow| {
+        live.show(&format!("{flow} flow"));
+        !interrupt.is_set()
+    });
+    live.clear();
+    let trace = trace?;
+    if let Some(path) = &plan.out {
+        std::fs::write(path, trace.to_json()?).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    print!("{}", Fit::of(&trace)?.to_source());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fit(traces: &[PathBuf]) -> Result<ExitCode, Error> {
+    for path in traces {
+        let trace = Trace::read(path)?;
+        let fit = Fit::of(&trace).map_err(|e| format!("{}: {e}", path.display()))?;
+        print!("// {}\n{}", path.display(), fit.to_source());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs a measurement that reports its round and subject and can be cancelled; prints its
 /// report.
 fn watched<R: Serialize>(
@@ -346,55 +317,4 @@ fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
 fn print_verdict(v: &Verdict) {
     let growth = v.growth().map_or("new".to_owned(), |g| format!("{:+.1} %", g * 100.0));
     println!("{:<16} {:>10.0} instructions a {:<24} {growth}", v.name, v.instructions_per_op, v.op);
-}
-
-impl BadNetworkArgs {
-    fn plan(&self) -> Result<bad_network::Plan, Error> {
-        let beside = || Ok::<_, Error>(std::env::current_exe()?.with_file_name("spanwire"));
-        if let Some(loss) = self.loss.iter().find(|loss| !(0.0..=100.0).contains(*loss)) {
-            return Err(format!("--loss {loss} is not a percentage").into());
-        }
-        if !(0.1..=60.0).contains(&self.seconds) {
-            return Err(format!("--seconds {} is not between 0.1 and 60", self.seconds).into());
-        }
-        let micros = |ms: &f64| match Duration::try_from_secs_f64(ms / 1e3) {
-            Ok(rtt) if rtt <= RTT_MAX => Ok(u64::try_from(rtt.as_micros())?),
-            _ => Err(Error::from(format!("--rtt {ms} is not between 0 and {RTT_MAX:?}"))),
-        };
-        Ok(bad_network::Plan {
-            spanwire: self.spanwire.clone().map_or_else(beside, Ok)?,
-            rate_bps: self.mbit * 1_000_000,
-            losses_percent: self.loss.clone(),
-            rtts_us: self.rtt.iter().map(micros).collect::<Result<_, _>>()?,
-            rounds: self.rounds,
-            seconds: self.seconds,
-            only: self.only.clone(),
-        })
-    }
-}
-
-impl VethArgs {
-    fn plan(&self) -> Result<Plan, Error> {
-        let cores = <[usize; 2]>::try_from(&*self.cores)?;
-        let mut link_mtus = self.mtu.clone();
-        link_mtus.sort_unstable();
-        link_mtus.dedup();
-        Ok(Plan {
-            rounds: self.rounds.into(),
-            ms: self.ms,
-            link_mtus,
-            limits: Limits { distance_ns: self.max_distance, stolen: self.max_stolen / 100.0 },
-            repeats: self.repeats,
-            wait_ms: self.wait,
-            cores,
-            only: self.only.clone(),
-        })
-    }
-}
-
-/// Longer than any terrestrial path.
-const RTT_MAX: Duration = Duration::from_secs(1);
-
-fn link_mtus() -> RangeInclusive<i64> {
-    i64::from(LINK_MTU_MIN)..=i64::from(LINK_MTU_MAX)
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use spanwire_base::{Rate, Time};
 use spanwire_cc::Algorithm;
 use spanwire_host::runner::Sending;
-use spanwire_io::net::{LabConfig, TwoHosts};
+use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_transport::CongestionControl;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -115,13 +115,14 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
     let log = Log::default();
     let (notes, time) = (log.clone(), Duration::from_millis(plan.ms));
     let job = engine::packets(qps, PATH_MTU, time);
-    let (_, _, stolen) = engine::exchange(hosts, plan.cores, job, move |host| {
+    let client = move |host: &Host| {
         let mut attachment = engine::attachment(host)?;
         attachment.port = Box::new(Tap::new(attachment.port, attachment.clock, notes));
         let mut runner = engine::runner_on(attachment, host)?;
         runner.set_sending(Sending { congestion: Some(congestion), ..Sending::default() });
         Ok(runner)
-    })?;
+    };
+    let (_, _, stolen) = engine::exchange(hosts, Some(plan.cores), job, client, engine::runner)?;
     let gaps = Gaps::of(&log.take(), rate_of(mbit)).ok_or("too short for two packets each")?;
     Ok((gaps, stolen[0].0.max(stolen[1].0)))
 }

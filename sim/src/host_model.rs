@@ -5,11 +5,12 @@
 //! together. [`PolledHost`] puts such a driver before any node.
 
 mod lateness;
+mod node;
 mod presets;
 
 pub use lateness::Lateness;
 
-use spanwire_base::{Dur, Node, PortId, PortMask, Rng, RxMeta, Time, TxMeta, u64_from};
+use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u64_from};
 use std::collections::VecDeque;
 
 /// The timing of a host's driver.
@@ -17,6 +18,10 @@ use std::collections::VecDeque;
 /// A step receives up to `batch` frames, handles timers and sends up to `batch` frames. It costs
 /// CPU time; its frames leave when it ends. An idle host spins, then sleeps until a frame arrives
 /// or its timer is due, and wakes late.
+///
+/// ACKs have no delay of their own: the responder sends them in the step that receives the data.
+/// So they are late by the wakeup, the stalls and the steps of the responder, and RTT samples
+/// include that time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostModel {
     /// CPU time of a step without frames.
@@ -38,13 +43,28 @@ pub struct HostModel {
     /// Time from the arrival of a frame or the deadline of a timer to the first step of a host that
     /// slept.
     pub wakeup: Lateness,
-    /// Mean time between two stalls: intervals without CPU. Zero for none. Intervals are drawn from
-    /// the exponential distribution.
+    /// Mean running time between two stalls: intervals without CPU. Zero for none. It is drawn from
+    /// the exponential distribution, and does not pass during a sleep.
     pub stall_interval: Dur,
     /// The length of a stall.
     pub stall: Lateness,
     /// Arrivals are dated by a timestamp of the kernel or of the card; otherwise by the step.
     pub timestamps: bool,
+}
+
+impl HostModel {
+    /// An upper bound of the time from an arrival or a deadline to the end of the step that
+    /// processes it, with a full receive ring before it: a wakeup, two stalls and the steps. A
+    /// third stall in this time is possible, but rare if stalls are.
+    #[must_use]
+    pub fn delay_max(&self) -> Dur {
+        let frames = u64_from(self.batch);
+        let both = self.rx_frame + self.tx_frame + self.kibibyte * (2 * FRAME_KIB_MAX);
+        let steps = u64_from(self.rx_ring.div_ceil(self.batch)) + 1;
+        let running = (self.step + both * frames) * steps;
+        let stalls = if self.stall_interval > Dur::ZERO { 2 } else { 0 };
+        self.wakeup.max() + self.stall.max() * stalls + running + self.spin + PENDING_POLL
+    }
 }
 
 /// Counters of a polled host.
@@ -196,8 +216,18 @@ impl Driver {
                 false => now + self.wakeup(),
             };
             self.empty_at = now.min(sleeps_at);
+            self.end_sleep(sleeps_at, wakes_at);
             let next = next.map_or(wakes_at, |next| next.min(wakes_at));
             self.state = State::Busy { next: next.max(self.free_at) };
+        }
+    }
+
+    /// The host slept from `sleeps_at` to `now`, unless that is before `sleeps_at`.
+    fn end_sleep(&mut self, sleeps_at: Time, now: Time) {
+        // A stall may have outlasted the spin.
+        let since = sleeps_at.max(self.free_at);
+        if self.stall_at > since {
+            self.stall_at += now.since(since);
         }
     }
 
@@ -268,6 +298,9 @@ impl Driver {
     fn step(&mut self, now: Time, node: &mut impl Node) {
         debug_assert!(now >= self.free_at, "steps do not overlap");
         self.counters.steps += 1;
+        if let State::Idle { sleeps_at, .. } = self.state {
+            self.end_sleep(sleeps_at, now);
+        }
         let has_received = !self.received.is_empty();
         let took = self.receive(now, node) + self.model.step;
         let mut end = now + took;
@@ -324,60 +357,8 @@ impl Driver {
     }
 }
 
-impl<N: Node> Node for PolledHost<N> {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
-        match &mut self.driver {
-            None => self.node.handle_packet(now, port, frame, meta),
-            Some(driver) => driver.on_arrival(now, frame, meta),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        let Some(driver) = &mut self.driver else { return self.node.handle_timeout(now) };
-        if driver.next_step().is_some_and(|at| at <= now) {
-            driver.step(now, &mut self.node);
-        }
-        if driver.leaving.front().is_some_and(|frame| frame.at <= now) {
-            (driver.is_ready, driver.reported_until) = (true, now);
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
-        let Some(driver) = &mut self.driver else {
-            return self.node.poll_transmit(now, port, frame);
-        };
-        let next = driver.leaving.front().filter(|next| next.at <= now)?;
-        let meta = TxMeta { len: next.bytes.len(), elided_bytes: next.elided_bytes };
-        frame[..meta.len].copy_from_slice(&next.bytes);
-        let sent = driver.leaving.pop_front()?;
-        driver.spare.push(sent.bytes);
-        Some(meta)
-    }
-
-    fn may_have_frame(&self, port: PortId) -> bool {
-        match &self.driver {
-            None => self.node.may_have_frame(port),
-            Some(driver) => !driver.leaving.is_empty(),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        let Some(driver) = &self.driver else { return self.node.poll_timeout() };
-        let departure = driver.leaving.front().map(|frame| frame.at);
-        let departure = departure.filter(|at| *at > driver.reported_until);
-        driver.next_step().into_iter().chain(departure).min()
-    }
-
-    fn take_ready(&mut self) -> PortMask {
-        match &mut self.driver {
-            None => self.node.take_ready(),
-            Some(driver) => match std::mem::take(&mut driver.is_ready) {
-                true => PortMask::of(PortId::HOST),
-                false => PortMask::EMPTY,
-            },
-        }
-    }
-}
+/// The longest frame in units of 1024 bytes, rounded up.
+const FRAME_KIB_MAX: u64 = 10;
 
 /// How soon a driver polls a port again that has frames to send.
 const PENDING_POLL: Dur = Dur::from_us(200);

@@ -2,12 +2,13 @@
 //! within a bound, and after the faults have ended its requests complete within another.
 //!
 //! Let T be the local ACK timeout, R the longest round trip, G the longest pacing gap (zero without
-//! congestion control) and P the longest PFC pause (zero unless lossless). A requester that
-//! receives nothing fails within
+//! congestion control) and P the longest PFC pause (zero unless lossless). H is the longest time
+//! that a host's driver takes to process a timer and to send the packets that it made due; zero if
+//! hosts are ideal. R includes that of both hosts. A requester that receives nothing fails within
 //!
-//! - RC: S = (retry_cnt + 1) (4 T + G + P) + the RNR wait. Successive timeouts are T, 2 T, 4 T,
-//!   4 T ...
-//! - SR: S = (retry_cnt + 2) (W + A + G + P) + 3 T (retry_cnt + 1). W is 4 T, the longest
+//! - RC: S = (retry_cnt + 1) (4 T + G + P + H) + the RNR wait. Successive timeouts are T, 2 T, 4 T,
+//!   4 T ..., and the timer of a late host is handled late.
+//! - SR: S = (retry_cnt + 2) (W + A + G + P + H) + 3 T (retry_cnt + 1). W is 4 T, the longest
 //!   RTO, and A the longest interval between probes for a receive request. `RETRY_EXC_ERR` takes at
 //!   least 3 T for each transmission.
 //!
@@ -36,6 +37,8 @@ pub struct LivenessBounds {
     pub longest_rtt: Dur,
     /// The slowest link.
     pub slowest: Rate,
+    /// H, the longest time from a deadline to the departure of the packets that it made due.
+    pub host_delay: Dur,
     /// The longest time for which a receiver has no receive request posted.
     pub recv_delay: Dur,
     /// The end of all faults.
@@ -97,7 +100,8 @@ impl Liveness {
     /// S.
     fn failure_detection_max(&self, is_sr: bool) -> Dur {
         let LivenessBounds { timeout, longest_rtt, retry_cnt, .. } = self.bounds;
-        failure_detection_max(is_sr, timeout, retry_cnt, longest_rtt, self.gap + self.pause)
+        let hold = self.gap + self.pause + self.bounds.host_delay;
+        failure_detection_max(is_sr, timeout, retry_cnt, longest_rtt, hold)
     }
 
     /// The longest time between completions after the faults have ended.
@@ -174,8 +178,8 @@ impl Observer for Liveness {
 }
 
 /// S of the module's description: how long a requester receives nothing before it fails. T is
-/// `timeout`, R `longest_rtt`. `hold` is G + P, the longest wait of a due packet for its pacer or a
-/// pause.
+/// `timeout`, R `longest_rtt`. `hold` is G + P + H, the longest wait of a due packet for its pacer,
+/// a pause or the driver.
 #[must_use]
 pub fn failure_detection_max(
     is_sr: bool,
@@ -239,6 +243,7 @@ mod tests {
             timeout,
             retry_cnt: 2,
             longest_rtt: Dur::from_us(100),
+            host_delay: Dur::ZERO,
             recv_delay: Dur::ZERO,
             slowest: Rate::from_gbps(10),
             faults_end: Time::ZERO,

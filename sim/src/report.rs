@@ -232,6 +232,7 @@ fn drops(network: &Network) -> BTreeMap<String, u64> {
     for sim_host in network.sim_hosts() {
         let counters = serde_json::to_value(sim_host.gate().counters());
         named_drops("host", &counters.unwrap_or_default(), &mut add);
+        add("host_rx_ring".to_owned(), sim_host.driver_counters().drop_rx_ring);
         for (name, n) in sim_host.host().endpoint().counters().list() {
             if let Some(cause) = name.strip_prefix(DROP) {
                 add(format!("host_{cause}"), n);

@@ -6,14 +6,19 @@
 
 mod bounds;
 mod congestion;
+mod hosts;
 mod unorc;
 
+use crate::host_model::HostModel;
 use crate::report::Report;
 use crate::run::{Plan, Watch};
 use crate::setup::{Drains, Setup};
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{Flow, FlowOp, below};
-use bounds::{RETRY_TIMEOUTS_MAX, liveness_bounds, longest_rtt, timeout};
+use bounds::{
+    FLOWS_MAX, RETRY_TIMEOUTS_MAX, liveness_bounds, longest_rtt, run_time_max, shortest_timeout,
+    timeout,
+};
 use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
 use spanwire_switch::{
     BlockLoss, BurstLoss, EcnConfig, Flap, Impairments, Interval, Prob, QueueConfig, Ratio,
@@ -67,14 +72,18 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let equal_paths = uno.equal_paths();
     let has_equal_ways = equal_paths.is_some();
     let topology = equal_paths.unwrap_or(drawn);
-    let faults_end = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
+    let brief = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
+    let mut late = Draw(Rng::new(seed ^ HOSTS));
+    let drivers = Drivers { model: late.host(), is_hurried: late.one_in(2) };
+    // Late hosts notice shorter faults only rarely.
+    let faults_end = brief + drivers.model.as_ref().map_or(Dur::ZERO, HostModel::delay_max);
     let mut other = Draw(Rng::new(seed ^ OFFERS));
     let spoken = other.offers(topology.host_count());
-    let mut setup = draw.setup(seed, &topology, faults_end, spoken);
+    let mut setup = draw.setup(seed, &topology, faults_end, spoken, drivers);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5, 16]));
     setup.drains = other.one_in(4).then(|| {
         let every = Dur::from_us(other.pick(&[5, 50, 500]));
-        Drains { every, until: Time::ZERO + faults_end * 2 }
+        Drains { every, until: Time::ZERO + brief * 2 }
     });
     Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
     uno.unorc(&mut setup, topology.host_count());
@@ -83,16 +92,21 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let timeout = timeout(&setup);
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.faults_end = Some(Time::ZERO + faults_end);
-    plan.liveness = Some(liveness_bounds(&plan, faults_end));
-    // With paths of unequal delay RC may need a timeout for each message.
-    let lasts = Dur::from_secs(60).max(timeout * 1_000);
+    let bounds = liveness_bounds(&plan, faults_end);
+    plan.liveness = Some(bounds);
+    let lasts = run_time_max(&plan.topology, &plan.setup);
     plan.until = Time::ZERO + lasts;
     plan.max_events = 20_000_000;
     plan.sample_every = lasts / 60_000;
     if gives_up {
         // A queue pair may fail for faults of this length, even after they have ended. In SR a
         // responder may fail first; its requester then gets no response and fails too.
-        plan.may_fail_until = Time::ZERO + faults_end + timeout * RETRY_TIMEOUTS_MAX * 2;
+        let late = bounds.host_delay * u64::from(bounds.retry_cnt + 1);
+        let detected = timeout * RETRY_TIMEOUTS_MAX + late;
+        plan.may_fail_until = match plan.setup.starves() {
+            true => plan.until,
+            false => Time::ZERO + faults_end + detected * 2,
+        };
     }
     let kinds = draw.kinds();
     for link in 0..plan.topology.links.len() {
@@ -111,6 +125,13 @@ pub fn swarm_plan(seed: u64) -> Plan {
 
 /// The random draws of a plan, in a fixed order.
 struct Draw(Rng);
+
+/// The drivers of all hosts.
+struct Drivers {
+    model: Option<HostModel>,
+    /// The local ACK timeout may be shorter than their lateness.
+    is_hurried: bool,
+}
 
 /// The kinds of faults of a seed, each enabled or disabled.
 type Kinds = [bool; 9];
@@ -201,9 +222,11 @@ impl Draw {
         topology: &Topology,
         faults_end: Dur,
         (offer, other_offers): (Offer, BTreeMap<u32, Offer>),
+        drivers: Drivers,
     ) -> Setup {
         let mut setup = Setup {
             seed,
+            host: drivers.model,
             offer,
             other_offers,
             mtu: self.pick(&Mtu::ALL),
@@ -234,7 +257,11 @@ impl Draw {
         } else {
             self.queues(&mut setup);
         }
-        setup.timeout = longest_rtt(topology, &setup) * self.pick(&[1, 1, 2, 8]);
+        let times = self.pick(&[1, 1, 2, 8]);
+        setup.timeout = match drivers.is_hurried && setup.retry_cnt == 7 {
+            true => shortest_timeout(topology, &setup) * times,
+            false => longest_rtt(topology, &setup) * times,
+        };
         // A queue pair that fails takes the shared receives that it holds with it.
         setup.shared_recvs = self.one_in(3) && !setup.gives_up(faults_end);
         setup
@@ -269,7 +296,7 @@ impl Draw {
         faults_end: Dur,
         gives_up: bool,
     ) -> Vec<Flow> {
-        let n = self.count(&[1, 3, 6, 16]);
+        let n = self.count(&[1, 3, 6, u32_from(FLOWS_MAX)]);
         let ops = [FlowOp::Mix, FlowOp::Mix, FlowOp::Write, FlowOp::Send, FlowOp::Read];
         let same = self.one_in(3).then(|| below(&mut self.0, hosts));
         let mut flows: Vec<Flow> = Vec::new();
@@ -361,6 +388,8 @@ fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
 /// Separates the draws of congestion control.
 const CONGESTION: u64 = 0x636f_6e67_6573_7469;
+/// Separates the draws of host models.
+const HOSTS: u64 = 0x686f_7374_735f_6f66;
 /// Separates the draws of erasure coding and load balancing.
 const UNORC: u64 = 0x756e_6f72_635f_6f66;
 /// Separates the swarm's draws from those of the network, which has the same seed.
@@ -398,6 +427,18 @@ mod tests {
         assert_eq!(unused, [] as [&str; 0]);
         some(|p| p.setup.congestion.far.is_some());
         some(|p| !p.setup.congestion.is_on());
+        some(|p| p.setup.host.is_none());
+        for name in ["veth", "busy"] {
+            let preset = HostModel::named(name);
+            assert!(plans.iter().any(|p| p.setup.host == preset), "{name}");
+        }
+        let models = |f: fn(&HostModel) -> bool| {
+            assert!(plans.iter().filter_map(|p| p.setup.host.as_ref()).any(f));
+        };
+        models(|m| !m.timestamps);
+        models(|m| (m.batch, m.rx_ring) == (1, 2));
+        models(|m| m.wakeup.max() == Dur::from_ms(50) && m.stall.max() == Dur::from_ms(100));
+        some(|p| p.setup.host.as_ref().is_some_and(|m| p.setup.timeout < m.delay_max()));
         let sends: Vec<Sends> =
             plans.iter().flat_map(|p| p.setup.other_sends.values().copied()).collect();
         let codes = |f: fn(&ErasureCoding) -> bool| {

@@ -74,6 +74,7 @@ fn swarm__five_hundred_seeds_pass() {
         "rx_read_requests",
         "flushed",
         "host_bad_icrc",
+        "host_rx_ring",
         "host_stale_response",
         "line_blackhole",
         "line_block_loss",

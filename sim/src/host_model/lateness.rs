@@ -35,6 +35,12 @@ impl Lateness {
         &self.0
     }
 
+    /// The maximum.
+    #[must_use]
+    pub fn max(&self) -> Dur {
+        self.0.last().map_or(Dur::ZERO, |(_, max)| *max)
+    }
+
     /// A time of the distribution.
     pub fn draw(&self, rng: &mut Rng) -> Dur {
         let part = u32::try_from(rng.below(MILLION.into())).unwrap_or(0);

@@ -21,41 +21,51 @@ impl HostModel {
         }
     }
 
-    /// Hosts that share two cores with each other and with a switch, connected by veth pairs.
+    /// Two hosts that share two cores, connected by a veth pair: the values of
+    /// [veth.json](../../host-traces/veth.json), as `spanwire-bench host-fit` computes them.
     #[must_use]
     pub fn veth() -> Self {
         Self {
-            step: Dur::from_ns(400),
-            rx_frame: Dur::from_ns(600),
-            tx_frame: Dur::from_ns(1_200),
-            kibibyte: Dur::from_ns(150),
+            step: Dur::from_ns(1_190),
+            rx_frame: Dur::from_ns(940),
+            tx_frame: Dur::from_ns(1_610),
+            kibibyte: Dur::from_ns(120),
             batch: 64,
             rx_ring: 256,
             tx_ring: 256,
-            spin: Dur::from_us(20),
-            wakeup: quantiles(&[5, 40, 80, 250, 1_500, 5_000]),
-            stall_interval: Dur::from_ms(20),
-            stall: quantiles(&[100, 200, 600, 2_000, 5_000, 10_000]),
+            spin: Dur::from_us(50),
+            wakeup: quantiles(&[1, 51, 69, 78, 90, 205, 306, 655, 6_145]),
+            stall_interval: Dur::from_us(9_200),
+            stall: quantiles(&[100, 239, 316, 403, 484, 1_075, 1_531, 2_683, 4_201]),
             timestamps: true,
         }
     }
 
-    /// The same hosts beside processes that take both cores.
+    /// The same hosts beside two processes that spin: the values of
+    /// [busy.json](../../host-traces/busy.json).
     #[must_use]
     pub fn busy() -> Self {
         Self {
-            wakeup: quantiles(&[5, 400, 2_500, 4_000, 7_000, 10_000]),
-            stall_interval: Dur::from_ms(4),
-            stall: quantiles(&[500, 2_800, 3_500, 5_000, 8_000, 10_000]),
-            ..Self::veth()
+            step: Dur::from_ns(1_290),
+            rx_frame: Dur::from_ns(790),
+            tx_frame: Dur::from_ns(2_400),
+            kibibyte: Dur::from_ns(0),
+            batch: 64,
+            rx_ring: 256,
+            tx_ring: 256,
+            spin: Dur::from_us(50),
+            wakeup: quantiles(&[3, 73, 149, 341, 415, 2_046, 3_781, 4_060, 10_354]),
+            stall_interval: Dur::from_us(5_900),
+            stall: quantiles(&[100, 266, 373, 557, 4_051, 4_397, 4_505, 4_625, 10_760]),
+            timestamps: true,
         }
     }
 }
 
-/// The distribution with this minimum, median, 90th, 99th and 99.9th percentile and maximum, in
-/// microseconds.
-fn quantiles(us: &[u64; 6]) -> Lateness {
-    let parts = [0, 500_000, 900_000, 990_000, 999_000, 1_000_000];
+/// The distribution with these times in microseconds: minimum, median, percentiles 75, 90, 95, 99,
+/// 99.5 and 99.9, and maximum.
+fn quantiles(us: &[u64; 9]) -> Lateness {
+    let parts = [0, 500_000, 750_000, 900_000, 950_000, 990_000, 995_000, 999_000, 1_000_000];
     let all: Vec<_> = parts.into_iter().zip(us.map(Dur::from_us)).collect();
     Lateness::new(&all)
 }

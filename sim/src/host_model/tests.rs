@@ -1,6 +1,11 @@
 //! A node that answers each frame with one, behind drivers of known timing.
 
 use super::*;
+use crate::link::LinkId;
+use crate::workload::Flow;
+use crate::world::Observer;
+use crate::{Plan, Setup, Topology, Watch};
+use spanwire_base::{PortMask, Rate, TxMeta};
 
 /// Answers each frame with a frame of 100 bytes.
 #[derive(Debug, Default)]
@@ -169,6 +174,61 @@ fn polled_host__a_stall_delays_the_next_step() {
     }
     assert_eq!(host.node().seen.len(), 20);
     assert!(host.counters().stalls >= 20, "{:?}", host.counters());
+}
+
+#[test]
+fn polled_host__stalls_only_while_it_runs() {
+    let stall = Lateness::new(&[(0, Dur::from_us(10)), (1_000_000, Dur::from_us(10))]);
+    let mut host = host(&HostModel { stall_interval: Dur::from_ms(1), stall, ..model() });
+    for n in 0..1_000 {
+        arrive(&mut host, us(100 + 10_000 * n));
+        run(&mut host, us(10_000 * (n + 1)));
+    }
+    // It runs and spins for 24 us of every 10 ms, and for 21 when it polls for its departed frame.
+    assert!((25..70).contains(&host.counters().stalls), "{:?}", host.counters());
+}
+
+/// Round trips of a flow with one packet outstanding, as the network sees them.
+#[derive(Debug, Default)]
+struct RoundTrips {
+    /// The link from the requester, and when it last sent.
+    data: Option<(LinkId, Time)>,
+    all: Vec<Dur>,
+}
+
+impl Observer for RoundTrips {
+    fn on_sent(&mut self, now: Time, link: LinkId, _: &[u8], _: TxMeta) {
+        let (data, at) = self.data.get_or_insert((link, now));
+        if *data == link {
+            *at = now;
+        }
+    }
+
+    fn on_arrived(&mut self, now: Time, link: LinkId, _: &[u8], _: RxMeta) {
+        self.all.extend(self.data.filter(|(data, _)| *data != link).map(|(_, at)| now.since(at)));
+    }
+}
+
+#[test]
+fn polled_host__acknowledgements_are_late_by_the_wakeup_of_the_responder() {
+    let round_trips = |host: Option<HostModel>| {
+        let topology = Topology::pair(Rate::from_gbps(10), Dur::from_us(1));
+        let flow = Flow::new(0, 1, Time::ZERO, 100_000);
+        let timeout = Dur::from_ms(100);
+        let setup =
+            Setup { message_bytes: 1_000, outstanding: 1, timeout, host, ..Setup::default() };
+        let mut seen = RoundTrips::default();
+        let plan = Plan::new("test", topology, vec![flow], setup);
+        let report = plan.run(Watch::default(), &mut seen).expect("it can be built");
+        assert_eq!(report.violations, [] as [&str; 0]);
+        assert_eq!(seen.all.len(), 100);
+        seen.all
+    };
+    let sleeps = HostModel { spin: Dur::ZERO, ..model() };
+    let [ideal, late] = [None, Some(sleeps)].map(round_trips);
+    // It wakes after 50 us, and takes 3 us to step, receive and send.
+    let expected = ideal[50] + Dur::from_us(53);
+    assert!(late[1..99].iter().all(|rtt| *rtt == expected), "{expected:?}: {late:?}");
 }
 
 #[test]

@@ -1,15 +1,22 @@
 //! Upper bounds of times in a drawn network.
 
+use crate::host_model::HostModel;
 use crate::liveness::LivenessBounds;
 use crate::run::Plan;
 use crate::setup::Setup;
 use crate::topology::Topology;
-use spanwire_base::{Dur, Rate, Time};
+use spanwire_base::{Dur, Rate, Time, u64_from};
 
 impl Setup {
-    /// True if faults of this length may cause a queue pair to fail.
+    /// True if faults of this length may cause a queue pair to fail, or short rings at any time.
     pub(super) fn gives_up(&self, faults: Dur) -> bool {
-        self.retry_cnt < 7 || timeout(self) * RETRY_TIMEOUTS_MIN <= faults
+        self.retry_cnt < 7 || timeout(self) * RETRY_TIMEOUTS_MIN <= faults || self.starves()
+    }
+
+    /// True if a receive ring has less room than a data packet and an acknowledgement of each flow.
+    /// A flow may then lose all its transmissions to others, with or without faults.
+    pub(super) fn starves(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.rx_ring < 2 * FLOWS_MAX)
     }
 }
 
@@ -18,8 +25,29 @@ pub(super) fn timeout(setup: &Setup) -> Dur {
     Dur::from_ns(4_096) * (1 << setup.timeout_code())
 }
 
+/// The longest time from an arrival or a deadline until the driver of a host has processed it; zero
+/// for ideal hosts.
+fn host_delay_max(setup: &Setup) -> Dur {
+    setup.host.as_ref().map_or(Dur::ZERO, HostModel::delay_max)
+}
+
+/// The longest time in which the driver of a host sends a window of each flow: it may sleep
+/// whenever its transmit ring is full.
+fn host_send_max(plan: &Plan) -> Dur {
+    let Some(host) = &plan.setup.host else { return Dur::ZERO };
+    let pkts = u64::from(plan.setup.window_pkts) * u64_from(plan.flows.len());
+    host.delay_max() * pkts.div_ceil(u64_from(host.tx_ring))
+}
+
+/// A timeout that may be shorter than the lateness of hosts. [`RETRY_TIMEOUTS_MIN`] of them are
+/// longer than three round trips, so that lateness alone fails no queue pair.
+pub(super) fn shortest_timeout(topology: &Topology, setup: &Setup) -> Dur {
+    let network = longest_rtt(topology, &Setup { host: None, ..setup.clone() });
+    network.max(longest_rtt(topology, setup) / 8)
+}
+
 /// Upper bound of the round trip without faults: every queue on the longest path is full in both
-/// directions, and a whole window is queued.
+/// directions, a whole window is queued, and both hosts are as late as they can be.
 pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     let slowest =
         topology.links.iter().map(|l| l.rate_bps).min().map_or(Rate::from_gbps(1), Rate::from_bps);
@@ -29,22 +57,38 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     // The bytes queued on a path of any length are at most those that all flows have outstanding.
     let outstanding = u64::from(setup.window_pkts) * u64::from(setup.payload_bytes() + 100) * 10;
     let waiting = slowest.time_for(outstanding.min(queue * hops));
-    (Dur::from_ps(farthest) * hops + waiting) * 2 + Dur::from_us(300)
+    let leaving = setup.host.as_ref().map_or(0, |host| u64_from(host.tx_ring));
+    let leaving = slowest.time_for(leaving * u64::from(setup.max_frame_bytes() + 100));
+    let host = host_delay_max(setup) + leaving;
+    (Dur::from_ps(farthest) * hops + waiting + host) * 2 + Dur::from_us(300)
 }
 
 /// The bounds of the liveness check.
 pub(super) fn liveness_bounds(plan: &Plan, faults_end: Dur) -> LivenessBounds {
     let rates = plan.topology.links.iter().map(|link| link.rate_bps);
+    let sends = host_send_max(plan);
+    let rtt = longest_rtt(&plan.topology, &plan.setup) + sends * 2;
     LivenessBounds {
         timeout: timeout(&plan.setup),
         retry_cnt: plan.setup.retry_cnt,
-        longest_rtt: longest_rtt(&plan.topology, &plan.setup) + FAULTS_DELAY_MAX,
+        longest_rtt: rtt + FAULTS_DELAY_MAX,
         recv_delay: plan.setup.recv_delay,
+        host_delay: host_delay_max(&plan.setup) + sends,
         slowest: Rate::from_bps(rates.min().unwrap_or(1_000_000_000)),
         faults_end: Time::ZERO + faults_end,
     }
 }
 
+/// How long a run lasts at most. With paths of unequal delay RC may need a timeout for each
+/// message. On late hosts Swift's window falls to a hundredth of a packet, and each packet takes a
+/// hundred round trips.
+pub(super) fn run_time_max(topology: &Topology, setup: &Setup) -> Dur {
+    let late = setup.host.as_ref().map_or(Dur::ZERO, |_| longest_rtt(topology, setup) * 100_000);
+    Dur::from_secs(60).max(timeout(setup) * 1_000).max(late)
+}
+
+/// Maximum number of flows.
+pub(super) const FLOWS_MAX: usize = 16;
 /// Upper bound of the delay that jitter, reordering and a flap add to a round trip of at most six
 /// links.
 const FAULTS_DELAY_MAX: Dur = Dur::from_ms(4);

@@ -1,0 +1,216 @@
+//! The timing of real drivers, and the host models that follow from it.
+//!
+//! Two hosts, as two `spanwire perf` processes would run them, exchange flows over a veth pair: on
+//! any core, with adaptive polling. A wrapper of the port ([`tap`]) records each step of both
+//! drivers. [`trace`] is the compact form of the recording, and [`fit`] computes the
+//! [`HostModel`](spanwire_sim::HostModel) of it: those of the simulator's presets are in
+//! sim/host-traces.
+
+pub mod fit;
+pub mod tap;
+pub mod trace;
+
+use crate::engine;
+use crate::machine::Machine;
+use crate::sample::Error;
+use spanwire_base::{Dur, u64_from};
+use spanwire_cc::Algorithm;
+use spanwire_host::oob::{Job, Op};
+use spanwire_host::runner::{JobRunner, Sending};
+use spanwire_io::driver::{Budget, Polling};
+use spanwire_io::net::{Host, LabConfig, TwoHosts};
+use spanwire_io::xdp::XdpConfig;
+use spanwire_transport::CongestionControl;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use tap::{StepLog, StepTap};
+use trace::{Provenance, Run, Trace};
+
+/// The plan of a recording.
+#[derive(Clone, PartialEq, Debug, clap::Args)]
+pub struct Plan {
+    /// Seconds of all flows together
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// Processes that spin beside the drivers, to take their cores from them
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub spinners: u32,
+    /// Write the trace to this file [default: only print the host model]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// A recorded flow of WRITE messages.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    name: &'static str,
+    message_bytes: u32,
+    outstanding: u32,
+    /// Its rate, if it is paced.
+    mbit: Option<u32>,
+}
+
+/// The flows, of equal duration: steps full of full frames, steps full of small ones, and sleeps.
+const FLOWS: [Flow; 3] = [
+    Flow { name: "bulk", message_bytes: 1 << 16, outstanding: 16, mbit: None },
+    Flow { name: "small", message_bytes: 64, outstanding: 128, mbit: None },
+    Flow { name: "paced", message_bytes: 1024, outstanding: 16, mbit: Some(20) },
+];
+
+/// A process that only spins. Dropping it ends it.
+struct Spinner(Child);
+
+/// Records all flows of `plan`. `go_on` receives the name of each flow before it and cancels the
+/// run by returning false.
+///
+/// # Errors
+/// No privilege, a flow fails, or the run was cancelled.
+pub fn run(plan: &Plan, mut go_on: impl FnMut(&str) -> bool) -> Result<Trace, Error> {
+    let recorded = Provenance::now(plan)?;
+    // As `spanwire perf` does; threads inherit it.
+    std::fs::write("/proc/self/timerslack_ns", "1000")?;
+    let hosts = TwoHosts::anonymous(&LabConfig::default())?;
+    let time = Duration::from_secs(plan.seconds) / u32::try_from(FLOWS.len())?;
+    let lives = Duration::from_secs(plan.seconds) + SPINNER_SPARE;
+    let _spinners: Vec<Spinner> =
+        (0..plan.spinners).map(|_| Spinner::start(lives)).collect::<Result<_, _>>()?;
+    let mut runs = Vec::new();
+    for flow in FLOWS {
+        if !go_on(flow.name) {
+            return Err("interrupted".into());
+        }
+        let [client, server] = record(&hosts, &flow, time)?;
+        runs.push(Run::of(flow.name, "client", &client.take()));
+        runs.push(Run::of(flow.name, "server", &server.take()));
+    }
+    let rings = XdpConfig::new("");
+    Ok(Trace {
+        recorded,
+        batch: u64_from(Budget::default().rx),
+        rx_ring: rings.rx_size.into(),
+        tx_ring: rings.tx_size.into(),
+        spin_ns: SPIN.as_ns(),
+        runs,
+    })
+}
+
+/// Runs `flow` and records the steps of client and server.
+fn record(hosts: &TwoHosts, flow: &Flow, time: Duration) -> Result<[StepLog; 2], Error> {
+    let congestion = flow.mbit.map(fixed_rate).transpose()?;
+    let runner = |log: StepLog| {
+        move |host: &Host| -> Result<JobRunner, Error> {
+            let mut attachment = engine::attachment(host)?;
+            attachment.port = Box::new(StepTap::new(attachment.port, attachment.clock, log));
+            let polling = Polling::Adaptive { spin: SPIN };
+            let mut runner = JobRunner::new(attachment, host.v4.into(), polling)?;
+            runner.set_sending(Sending { congestion, ..Sending::default() });
+            Ok(runner)
+        }
+    };
+    let logs = [StepLog::default(), StepLog::default()];
+    let [client, server] = logs.clone().map(runner);
+    let size = flow.message_bytes;
+    let job = engine::bandwidth(Op::Write, PATH_MTU, time);
+    let job = Job { size, depth: flow.outstanding, ..job };
+    engine::exchange(hosts, None, job, client, server)?;
+    Ok(logs)
+}
+
+fn fixed_rate(mbit: u32) -> Result<CongestionControl, Error> {
+    let mut algorithm = Algorithm::named("fixed")?;
+    algorithm.set("rate_mbps", &mbit.to_string())?;
+    Ok(CongestionControl { algorithm, base_rtt: None })
+}
+
+impl Spinner {
+    fn start(lives: Duration) -> Result<Self, Error> {
+        let seconds = lives.as_secs().to_string();
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["spin", &seconds]).stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(Self(command.spawn()?))
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Takes a core for `seconds`: the process of a spinner, which ends even if its parent is killed.
+pub fn spin(seconds: u64) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(seconds) {
+        std::hint::spin_loop();
+    }
+}
+
+impl Provenance {
+    fn now(plan: &Plan) -> Result<Self, Error> {
+        let path = "/proc/loadavg";
+        let load = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+        let load = load.split(' ').next().unwrap_or_default();
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        Ok(Self {
+            date: date(since_1970.as_secs() / 86_400),
+            command: format!("spanwire-bench {}", args.join(" ")),
+            machine: Machine::this(),
+            load: load.parse().map_err(|e| format!("{path}: {load:?}: {e}"))?,
+            spinners: plan.spinners,
+        })
+    }
+}
+
+/// The date this many days after 1970-01-01, as 2026-11-23.
+fn date(days: u64) -> String {
+    let mut left = days;
+    let mut year = 1970;
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    while left >= 365 + u64::from(leap(year)) {
+        left -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if left < days {
+            break;
+        }
+        left -= days;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", left + 1)
+}
+
+/// As `spanwire perf` spins.
+const SPIN: Dur = Dur::from_us(50);
+/// That of a link MTU of 1500 bytes.
+const PATH_MTU: u32 = 1024;
+/// Handshakes, and the time that spinners take from them.
+const SPINNER_SPARE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn date__of_days_since_1970() {
+        let dates = [0, 58, 59, 11_016, 11_017, 20_780, 20_818].map(date);
+        let expected = [
+            "1970-01-01",
+            "1970-02-28",
+            "1970-03-01",
+            "2000-02-29",
+            "2000-03-01",
+            "2026-11-23",
+            "2026-12-31",
+        ];
+        assert_eq!(dates, expected);
+    }
+}

@@ -1,0 +1,253 @@
+//! A port that records the steps of its driver.
+
+use spanwire_base::{Dur, RxMeta, Time, TxMeta, u32_from};
+use spanwire_host::fabric::Link;
+use spanwire_io::clock::{Clock, TimeSource};
+use spanwire_io::port::{Port, SlotToken};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A step of a driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// When it began: just before its receive burst.
+    pub begin: Time,
+    /// When the next step began, or the sleep that follows.
+    pub end: Time,
+    /// Frames received.
+    pub rx: u32,
+    /// Frames sent.
+    pub tx: u32,
+    /// Bytes of all these frames.
+    pub bytes: u32,
+    /// Kernel timestamp of the first received frame.
+    pub arrival: Option<Time>,
+    /// The sleep before the step: its beginning and its planned end.
+    pub slept: Option<[Time; 2]>,
+}
+
+/// The event that ended a sleep, and the time from it to the step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wakeup {
+    /// A frame arrived.
+    Frame(Dur),
+    /// The timer of the sleep expired.
+    Timer(Dur),
+}
+
+/// The recorded steps, in order. Complete once the port is dropped.
+#[derive(Clone, Debug, Default)]
+pub struct StepLog(Arc<Mutex<Vec<Step>>>);
+
+/// A port that records the first [`STEPS_MAX`] steps of its driver.
+pub struct StepTap<P> {
+    inner: P,
+    clock: Clock,
+    log: StepLog,
+    steps: Vec<Step>,
+    /// The unfinished step.
+    step: Option<Step>,
+    /// The sleep since the last step.
+    slept: Option<[Time; 2]>,
+}
+
+impl Step {
+    /// CPU time of the step.
+    #[must_use]
+    pub fn took(&self) -> Dur {
+        self.end.since(self.begin)
+    }
+
+    /// True if frames moved.
+    #[must_use]
+    pub fn has_frames(&self) -> bool {
+        self.rx > 0 || self.tx > 0
+    }
+
+    /// The event that ended the sleep before the step. `None` without a sleep, and if a frame
+    /// arrived before the sleep began.
+    #[must_use]
+    pub fn wakeup(&self) -> Option<Wakeup> {
+        let [since, until] = self.slept?;
+        match self.arrival.filter(|at| *at <= self.begin) {
+            Some(at) if at < since => None,
+            Some(at) if at <= until => Some(Wakeup::Frame(self.begin.since(at))),
+            _ => (until <= self.begin).then(|| Wakeup::Timer(self.begin.since(until))),
+        }
+    }
+}
+
+impl StepLog {
+    /// Takes all steps.
+    #[must_use]
+    pub fn take(&self) -> Vec<Step> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<P> StepTap<P> {
+    /// Wraps `inner` and records the steps in `log`, in the time of `clock`.
+    pub fn new(inner: P, clock: Clock, log: StepLog) -> Self {
+        // Allocated at once, because a reallocation would look like a stall.
+        let steps = Vec::with_capacity(STEPS_MAX);
+        Self { inner, clock, log, steps, step: None, slept: None }
+    }
+
+    fn end_step(&mut self, end: Time) {
+        if let Some(step) = self.step.take()
+            && self.steps.len() < STEPS_MAX
+        {
+            self.steps.push(Step { end, ..step });
+        }
+    }
+}
+
+impl<P> Drop for StepTap<P> {
+    fn drop(&mut self) {
+        let steps = std::mem::take(&mut self.steps);
+        *self.log.0.lock().unwrap_or_else(PoisonError::into_inner) = steps;
+    }
+}
+
+impl<P: Port> Port for StepTap<P> {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        let begin = clock.now();
+        self.end_step(begin);
+        let (mut bytes, mut first) = (0, None);
+        let rx = self.inner.rx_burst(clock, max, &mut |frame, meta| {
+            bytes += u32_from(frame.len());
+            first.get_or_insert(meta);
+            each(frame, meta);
+        });
+        // Without a timestamp the arrival is an interval.
+        let arrival = first.filter(|meta| meta.earliest == meta.at).map(|meta| meta.at);
+        let slept = self.slept.take();
+        self.step =
+            Some(Step { begin, end: begin, rx: u32_from(rx), tx: 0, bytes, arrival, slept });
+        rx
+    }
+
+    fn slot_take(&mut self) -> Option<SlotToken> {
+        self.inner.slot_take()
+    }
+
+    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
+        self.inner.slot_bytes(slot)
+    }
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        if let Some(step) = &mut self.step {
+            step.tx += 1;
+            step.bytes += u32_from(meta.len);
+        }
+        self.inner.slot_commit(slot, meta);
+    }
+
+    fn slot_release(&mut self, slot: SlotToken) {
+        self.inner.slot_release(slot);
+    }
+
+    fn flush(&mut self, now: Time) -> io::Result<()> {
+        self.inner.flush(now)
+    }
+
+    fn frame_room(&self) -> usize {
+        self.inner.frame_room()
+    }
+
+    fn tx_pending(&self) -> usize {
+        self.inner.tx_pending()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let since = self.clock.now();
+        self.end_step(since);
+        let until = since + Dur::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        self.slept = Some([since, until]);
+        self.inner.wait(timeout)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.poll_fd()
+    }
+}
+
+impl<P: Link> Link for StepTap<P> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        self.inner.counters()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        self.inner.greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        self.inner.open_side_poll(ip)
+    }
+}
+
+/// Maximum number of recorded steps: 130 MB, and two seconds of a driver that only spins.
+pub const STEPS_MAX: usize = 1 << 21;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_io::pipe::{PipeConfig, pipe};
+    use spanwire_io::port::reserve;
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Dur::from_us(us)
+    }
+
+    fn step(begin: u64, arrival: Option<u64>, slept: Option<[u64; 2]>) -> Step {
+        let (arrival, slept) = (arrival.map(at), slept.map(|times| times.map(at)));
+        let begin = at(begin);
+        Step { begin, end: begin, rx: 0, tx: 0, bytes: 0, arrival, slept }
+    }
+
+    #[test]
+    fn wakeup__is_the_earlier_of_frame_and_timer() {
+        let us = Dur::from_us;
+        let of = |begin, arrival, slept| step(begin, arrival, slept).wakeup();
+        assert_eq!(of(50, Some(40), None), None, "no sleep");
+        assert_eq!(of(50, Some(40), Some([10, 90])), Some(Wakeup::Frame(us(10))));
+        assert_eq!(of(50, Some(40), Some([10, 35])), Some(Wakeup::Timer(us(15))));
+        assert_eq!(of(50, None, Some([10, 35])), Some(Wakeup::Timer(us(15))));
+        assert_eq!(of(50, Some(9), Some([10, 35])), None, "the frame arrived before the sleep");
+        assert_eq!(of(50, Some(51), Some([10, 90])), None, "the frame arrived during the step");
+    }
+
+    #[test]
+    fn step_tap__records_frames_times_and_sleeps() {
+        let clock = Clock::start();
+        let (near, mut far) = pipe(PipeConfig::default());
+        let log = StepLog::default();
+        let mut tap = StepTap::new(near, clock, log.clone());
+        tap.rx_burst(&clock, 64, &mut |_, _| {});
+        reserve(&mut tap).expect("a slot").commit(TxMeta::whole(100));
+        tap.flush(clock.now()).expect("sends");
+        reserve(&mut far).expect("a slot").commit(TxMeta::whole(60));
+        far.flush(clock.now()).expect("sends");
+        tap.rx_burst(&clock, 64, &mut |_, _| {});
+        tap.wait(Duration::from_millis(2)).expect("sleeps");
+        tap.rx_burst(&clock, 64, &mut |_, _| {});
+        tap.wait(Duration::ZERO).expect("ends the step");
+        drop(tap);
+        let steps = log.take();
+        let frames: Vec<_> = steps.iter().map(|s| (s.rx, s.tx, s.bytes)).collect();
+        assert_eq!(frames, [(0, 1, 100), (1, 0, 60), (0, 0, 0)]);
+        assert_eq!(steps[0].end, steps[1].begin);
+        let [since, until] = steps[2].slept.expect("it slept");
+        assert_eq!((since, until), (steps[1].end, since + Dur::from_ms(2)));
+        assert!(matches!(steps[2].wakeup(), Some(Wakeup::Timer(_))), "{:?}", steps[2]);
+        assert!(steps[..2].iter().all(|s| s.slept.is_none()));
+    }
+}

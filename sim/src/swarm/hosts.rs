@@ -1,0 +1,49 @@
+//! Draws of host models.
+
+use super::Draw;
+use crate::host_model::{HostModel, Lateness};
+use spanwire_base::{Dur, usize_from};
+
+impl Draw {
+    /// The timing of drivers: ideal in three of eight seeds, as measured in two, else far worse.
+    pub(super) fn host(&mut self) -> Option<HostModel> {
+        let model = match self.below(8) {
+            0..=2 => return None,
+            3 => HostModel::veth(),
+            4 => HostModel::busy(),
+            _ => self.late_host(),
+        };
+        Some(HostModel { timestamps: !self.one_in(3), ..model })
+    }
+
+    /// Drivers that are slow, wake up to 50 ms late, stall for up to 100 ms, and have short rings.
+    fn late_host(&mut self) -> HostModel {
+        let mut ns = |of: &[u64]| Dur::from_ns(self.pick(of));
+        let (step, kibibyte) = (ns(&[100, 1_000, 10_000]), ns(&[0, 100, 2_000]));
+        let [rx_frame, tx_frame] = [(); 2].map(|()| ns(&[50, 1_000, 5_000]));
+        let wakeup = self.lateness(&[100, 1_000, 5_000, 50_000]);
+        let stall = self.lateness(&[1_000, 10_000, 100_000]);
+        HostModel {
+            step,
+            rx_frame,
+            tx_frame,
+            kibibyte,
+            batch: usize_from(self.pick(&[1, 2, 8, 64])),
+            rx_ring: usize_from(self.pick(&[2, 4, 16, 64])),
+            tx_ring: usize_from(self.pick(&[2, 4, 16, 64])),
+            spin: Dur::from_us(self.pick(&[0, 5, 50, 1_000])),
+            wakeup,
+            stall_interval: Dur::from_ms(self.pick(&[0, 10, 100])),
+            stall,
+            timestamps: true,
+        }
+    }
+
+    /// Times up to one of `max_us`, with a median and a 99th percentile below.
+    fn lateness(&mut self, max_us: &[u64]) -> Lateness {
+        let max = Dur::from_us(self.pick(max_us));
+        let p99 = max / self.pick(&[1, 2, 10]);
+        let p50 = p99 / self.pick(&[1, 3, 20]);
+        Lateness::new(&[(0, p50 / 10), (500_000, p50), (990_000, p99), (1_000_000, max)])
+    }
+}
