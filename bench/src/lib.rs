@@ -37,6 +37,7 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod bad_network;
+mod bed;
 pub mod chart;
 pub mod engine;
 pub mod erasure;
