@@ -10,7 +10,7 @@ mod ours;
 
 pub use args::BadNetworkArgs;
 
-use crate::bed::{self, Bed};
+use crate::bed::{self, Bed, Frame};
 use crate::machine::Machine;
 use crate::sample::Error;
 use crate::stats::Spread;
@@ -109,12 +109,12 @@ impl Subject {
         }
     }
 
-    /// Payload and all bytes on the wire of a full frame: 24 bytes are preamble, FCS and gap.
-    fn frame(self) -> Option<(f64, f64)> {
+    /// Its full frame.
+    fn frame(self) -> Option<Frame> {
         match self {
-            Self::Spanwire(WireMode::Rc) => Some((1024.0, 1106.0)),
-            Self::Spanwire(WireMode::Sr) => Some((1408.0, 1530.0)),
-            Self::Tcp(_) => Some((1448.0, 1538.0)),
+            Self::Spanwire(WireMode::Rc) => Some(Frame::RC),
+            Self::Spanwire(WireMode::Sr) => Some(Frame::SR),
+            Self::Tcp(_) => Some(Frame::TCP),
             Self::Libfabric => None,
         }
     }
@@ -216,7 +216,7 @@ impl Cell {
             name: self.subject.name(),
             conditions: self.conditions,
             goodput_fraction: Spread::of(&self.fractions),
-            ideal_fraction: self.subject.frame().map(|(payload, all)| payload / all * arrives),
+            ideal_fraction: self.subject.frame().map(|frame| frame.efficiency() * arrives),
             failures: self.failures.clone(),
         }
     }

@@ -1,11 +1,15 @@
 //! A test bed: a lab of hosts, joined by a cable or by a switch whose links change between samples.
 
+mod frame;
 mod goodput;
 mod perf;
 mod process;
 mod tcp;
 
-pub(crate) use goodput::{Goodput, Interval};
+pub(crate) use frame::Frame;
+pub(crate) use goodput::Goodput;
+#[cfg(test)]
+pub(crate) use goodput::Interval;
 pub(crate) use perf::{CONNECT_WITHIN, parse as parse_perf};
 pub(crate) use process::Running;
 pub(crate) use tcp::transfer as tcp_transfer;
@@ -72,7 +76,8 @@ impl Bed {
     /// Changes keys of the switch, each `port.NAME.KEY=VALUE`.
     pub(crate) fn set(&self, changes: &[String]) -> Result<(), Error> {
         let mut set = Command::new(&self.spanwire);
-        let done = set.args(["switch", "ctl", "--lab", &self.name, "set"]).args(changes).output()?;
+        let done =
+            set.args(["switch", "ctl", "--lab", &self.name, "set"]).args(changes).output()?;
         match done.status.success() {
             true => Ok(()),
             false => {

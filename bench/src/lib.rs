@@ -17,6 +17,9 @@
 //! `spanwire-bench bad-network` measures goodput over loss and round-trip time through the software
 //! switch, beside kernel TCP and libfabric ([`bad_network`]).
 //!
+//! `spanwire-bench untuned` measures congestion control with its defaults on a matrix of paths,
+//! beside a static window and kernel TCP ([`untuned`]).
+//!
 //! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
 //! on any machine, and compared by CI with a baseline.
 //!
@@ -52,4 +55,5 @@ pub mod rtt;
 pub mod sample;
 pub mod stats;
 pub mod tcp;
+pub mod untuned;
 pub mod veth;

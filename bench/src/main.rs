@@ -10,6 +10,7 @@ use spanwire_bench::icount::{self, Baseline, Verdict};
 use spanwire_bench::quiet::Limits;
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
+use spanwire_bench::untuned::{self, UntunedArgs};
 use spanwire_bench::veth::{self, LINK_MTU_MAX, LINK_MTU_MIN, Plan};
 use spanwire_bench::{erasure, pacer, pacing};
 use spanwire_bins::report::LiveLine;
@@ -32,6 +33,8 @@ enum Command {
     Veth(VethArgs),
     /// Goodput over loss and round-trip time through the software switch; needs root
     BadNetwork(BadNetworkArgs),
+    /// Congestion control with its defaults on a matrix of paths; needs root
+    Untuned(UntunedArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// Cost of the scheduling decision among paced queue pairs
@@ -40,6 +43,12 @@ enum Command {
     Pacing(PacingArgs),
     /// Speed of erasure coding, compared with ISA-L and two crates
     Erasure(erasure::Plan),
+    /// A busy core for `untuned`, until the standard input ends
+    #[command(hide = true)]
+    Spin {
+        /// The core
+        core: usize,
+    },
     /// One workload of `icount`, to run under valgrind
     #[command(hide = true)]
     IcountRun {
@@ -166,6 +175,8 @@ fn main() -> ExitCode {
     let done = match &Args::parse().command {
         Command::Veth(args) => run(args),
         Command::BadNetwork(args) => sweep(args),
+        Command::Untuned(args) => untune(args),
+        Command::Spin { core } => untuned::spin(*core).map(|()| ExitCode::SUCCESS),
         Command::Icount(args) => count(args),
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
@@ -225,6 +236,20 @@ fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
     })
 }
 
+/// Measures the matrix. Missed bars and failed samples fail it.
+fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
+    let plan = args.plan()?;
+    let report = observed(args.json, |go_on| {
+        untuned::run(&plan, |round, at| !go_on(round, plan.rounds, at))
+    })?;
+    print(args.json, untuned::Report::text, &report)?;
+    if let Some(path) = &args.plot {
+        std::fs::write(path, untuned::svg(&report))
+            .map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(if report.missed() + report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
     let PacerArgs { rounds, ms, qps, json } = args;
     let plan = pacer::Plan { rounds: *rounds, ms: *ms, qps: qps.clone() };
@@ -258,6 +283,15 @@ fn watched<R: Serialize>(
     text: impl Fn(&R) -> String,
     measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
 ) -> Result<ExitCode, Error> {
+    print(json, text, &observed(json, measure)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a measurement that reports its round and subject and can be cancelled.
+fn observed<R>(
+    json: bool,
+    measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
+) -> Result<R, Error> {
     let interrupt = Interrupt::install()?;
     let mut live = LiveLine::new(!json);
     let report = measure(&mut |round, rounds, at| {
@@ -265,13 +299,17 @@ fn watched<R: Serialize>(
         !interrupt.is_set()
     });
     live.clear();
-    let report = report?;
+    report
+}
+
+/// Prints `report` as JSON or text.
+fn print<R: Serialize>(json: bool, text: impl Fn(&R) -> String, report: &R) -> Result<(), Error> {
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{}", serde_json::to_string_pretty(report)?);
     } else {
-        print!("{}", text(&report));
+        print!("{}", text(report));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Counts, prints and compares.

@@ -88,7 +88,8 @@ fn intervals(time: Duration) -> Vec<Interval> {
     let time = time.as_secs_f64();
     let ends = (1..).map(|n| f64::from(n) * INTERVAL_S).take_while(|end| *end < time - 1e-9);
     let mut start_s = 0.0;
-    let interval = |end_s| Interval { start_s: std::mem::replace(&mut start_s, end_s), end_s, bytes: 0 };
+    let interval =
+        |end_s| Interval { start_s: std::mem::replace(&mut start_s, end_s), end_s, bytes: 0 };
     ends.chain([time]).map(interval).collect()
 }
 
