@@ -26,6 +26,8 @@ pub(crate) struct Bed {
     spanwire: PathBuf,
     name: String,
     hosts: Vec<(String, IpAddr)>,
+    /// `spanwire lab` made it, and removes it.
+    is_lab: bool,
 }
 
 impl Bed {
@@ -44,6 +46,12 @@ impl Bed {
         bed
     }
 
+    /// Hosts whose namespaces are `NAME-HOST`. They remain when it is dropped.
+    pub(crate) fn of_namespaces(spanwire: &Path, name: &str, hosts: &[(&str, IpAddr)]) -> Self {
+        let hosts = hosts.iter().map(|(host, address)| ((*host).to_owned(), *address)).collect();
+        Self { spanwire: spanwire.to_owned(), name: name.to_owned(), hosts, is_lab: false }
+    }
+
     fn up(spanwire: &Path, name: &str, args: &[&str]) -> Result<Self, Error> {
         let up = Command::new(spanwire)
             .args(["lab", "up", "--name", name, "--json"])
@@ -56,8 +64,8 @@ impl Bed {
         if !up.status.success() {
             return Err(String::from_utf8_lossy(&up.stderr).into_owned().into());
         }
-        let mut bed =
-            Self { spanwire: spanwire.to_owned(), name: name.to_owned(), hosts: Vec::new() };
+        let mut bed = Self::of_namespaces(spanwire, name, &[]);
+        bed.is_lab = true;
         bed.hosts = hosts(&serde_json::from_slice(&up.stdout)?)?;
         Ok(bed)
     }
@@ -110,6 +118,9 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
+        if !self.is_lab {
+            return;
+        }
         let down =
             Command::new(&self.spanwire).args(["lab", "down", "--name", &self.name]).output();
         if !down.is_ok_and(|done| done.status.success()) {

@@ -7,6 +7,7 @@
 mod algorithm;
 mod args;
 mod case;
+mod four_paths;
 mod lab;
 mod line;
 mod matrix;
@@ -64,8 +65,8 @@ struct Cell {
 /// next sample and cancels the run by returning true.
 ///
 /// # Errors
-/// The plan has no samples, a lab cannot be created, or the run was cancelled. A sample that fails
-/// is in the report.
+/// The plan has no samples, labs cannot be created at all, or the run was cancelled. A sample that
+/// fails is in the report.
 pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let cases = cases(plan);
     let mut cells = cells(plan, &cases);
@@ -87,8 +88,7 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Repo
             if watch(round, &format!("{}, {}", case.name, algorithm.name())) {
                 return Err("interrupted".into());
             }
-            let lab = labs.prepare(case)?;
-            let outcome = setting.measure(lab, case, *algorithm);
+            let outcome = labs.prepare(case).and_then(|lab| setting.measure(lab, case, *algorithm));
             outcomes.push(outcome.map_err(|why| why.to_string()));
         }
     }

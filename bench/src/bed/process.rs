@@ -49,6 +49,11 @@ impl Running {
         &self.line
     }
 
+    /// True until it ends.
+    pub(crate) fn is_running(&mut self) -> Result<bool, Error> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
     /// Waits for the first line of its output, at most `time`.
     pub(crate) fn first_line(&mut self, time: Duration) -> Result<String, Error> {
         match self.stdout.recv_timeout(time) {

@@ -2,12 +2,12 @@
 
 use super::Plan;
 use super::case::{Case, Path, Site, Traffic};
+use super::four_paths::{FourPaths, ip};
 use super::line::Line;
 use crate::bed::Bed;
 use crate::sample::Error;
 use spanwire_io::net::NetNs;
 use std::net::IpAddr;
-use std::process::Command;
 
 /// The lab of the current case.
 pub(super) struct Labs<'a> {
@@ -15,10 +15,11 @@ pub(super) struct Labs<'a> {
     current: Option<(Site, Lab)>,
 }
 
-/// A lab, and the hosts that it has beyond those of `spanwire lab`.
+/// A lab, and the parts that it has beyond those of `spanwire lab`, which are removed before it.
 pub(super) struct Lab {
-    /// Namespaces of servers at a star's common port, removed before the lab.
+    /// Namespaces of servers at a star's common port.
     servers: Vec<String>,
+    _four_paths: Option<FourPaths>,
     pub(super) bed: Bed,
 }
 
@@ -42,7 +43,7 @@ impl<'a> Labs<'a> {
         if self.current.as_ref().is_none_or(|(at, _)| *at != site) {
             // Before another is made: its name and addresses are the same.
             self.current = None;
-            self.current = Some((site, Lab::new(self.plan, site)?));
+            self.current = Some((site, Lab::new(self.plan, case)?));
         }
         let (_, lab) = self.current.as_ref().expect("made above");
         lab.set(case)?;
@@ -51,24 +52,24 @@ impl<'a> Labs<'a> {
 }
 
 impl Lab {
-    fn new(plan: &Plan, site: Site) -> Result<Self, Error> {
+    fn new(plan: &Plan, case: &Case) -> Result<Self, Error> {
         let name = format!("unt{}", std::process::id());
-        let ports = match site {
-            Site::Cable => {
-                return Ok(Self { servers: Vec::new(), bed: Bed::cable(&plan.spanwire, &name)? });
+        let with = |bed, _four_paths| Self { servers: Vec::new(), _four_paths, bed };
+        let alone = |bed| with(bed, None);
+        match (case.site(), case.path) {
+            (Site::Cable, _) | (_, Path::Cable) => Ok(alone(Bed::cable(&plan.spanwire, &name)?)),
+            (Site::Switch, _) => Ok(alone(switched(plan, &name, ["a", "b"].map(str::to_owned))?)),
+            (Site::Star, _) => {
+                let ports = ["a".to_owned()].into_iter().chain((1..=FLOWS_MAX).map(client));
+                let mut lab = alone(switched(plan, &name, ports)?);
+                (1..=FLOWS_MAX).try_for_each(|n| lab.add_server(n))?;
+                Ok(lab)
             }
-            Site::Switch => vec!["a".to_owned(), "b".to_owned()],
-            Site::Star => ["a".to_owned()].into_iter().chain((1..=FLOWS_MAX).map(client)).collect(),
-            Site::FourPaths => return Err("four paths: not measured by this command yet".into()),
-        };
-        let tables: Vec<String> = ports.iter().map(|port| format!("[port.{port}]\n")).collect();
-        let config = format!("seed = 1\n{}", tables.concat());
-        let bed = Bed::switched(&plan.spanwire, &name, &config)?;
-        let mut lab = Self { servers: Vec::new(), bed };
-        if site == Site::Star {
-            (1..=FLOWS_MAX).try_for_each(|n| lab.add_server(n))?;
+            (Site::FourPaths, Path::Line(line)) => {
+                let (bed, four_paths) = FourPaths::new(&plan.spanwire, &name, line)?;
+                Ok(with(bed, Some(four_paths)))
+            }
         }
-        Ok(lab)
     }
 
     /// Adds a host with the name `sN` at port a: a macvlan of that host's interface.
@@ -95,6 +96,8 @@ impl Lab {
                 star(line, clients)
             }
             (Site::Star, _) => star(line, (0..2).map(|_| line)),
+            // The only case of this lab: it was made with its line.
+            (Site::FourPaths, _) => return Ok(()),
             _ => [line.changes("a"), line.changes("b")].concat(),
         };
         self.bed.set(&changes)
@@ -121,6 +124,16 @@ impl Drop for Lab {
     }
 }
 
+/// A lab around a switch with these ports, whose lines are set later.
+fn switched(
+    plan: &Plan,
+    name: &str,
+    ports: impl IntoIterator<Item = String>,
+) -> Result<Bed, Error> {
+    let tables: String = ports.into_iter().map(|port| format!("[port.{port}]\n")).collect();
+    Bed::switched(&plan.spanwire, name, &format!("seed = 1\n{tables}"))
+}
+
 /// The changes for port a with `line`, and for one client with each of `clients`.
 fn star(line: Line, clients: impl Iterator<Item = Line>) -> Vec<String> {
     let clients = (1..).zip(clients).flat_map(|(n, line)| line.changes(&client(n)));
@@ -138,18 +151,6 @@ fn server(n: u32) -> String {
 /// Beyond the addresses of the lab's own hosts.
 fn server_address(n: u32) -> String {
     format!("10.77.0.{}", 100 + n)
-}
-
-fn ip(args: &[&str]) -> Result<(), Error> {
-    let line = format!("ip {}", args.join(" "));
-    let done = Command::new("ip")
-        .args(args)
-        .output()
-        .map_err(|e| format!("{line}: {e}; apt-get install iproute2 installs it"))?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(format!("{line}: {}", String::from_utf8_lossy(&done.stderr).trim()).into()),
-    }
 }
 
 /// Clients of a star.

@@ -172,7 +172,7 @@ mod tests {
             assert!(svg.contains(&corner(at)), "{at:?}");
         }
         assert!(!svg.contains(&corner((1, 1))), "none has no row of this case");
-        for text in ["200M/1ms", "veth", ">auto<", ">none<", ">0.99<"] {
+        for text in ["200M/1ms", "veth", ">auto<", ">none<", ">1.00<"] {
             assert!(svg.contains(text), "{text}");
         }
     }
