@@ -1,6 +1,7 @@
 //! Payload over time, of one flow.
 
 use serde::Deserialize;
+use std::time::Duration;
 
 /// Payload that one flow delivered.
 #[derive(Clone, PartialEq, Debug)]
@@ -25,6 +26,12 @@ pub(crate) struct Interval {
 }
 
 impl Goodput {
+    /// Removes the intervals after `time`, in which outstanding requests complete and none is posted.
+    pub(crate) fn end_at(&mut self, time: Duration) {
+        let end_s = time.as_secs_f64() + LATE_S;
+        self.intervals.retain(|interval| interval.end_s <= end_s);
+    }
+
     /// The end of the last interval in seconds since 1970.
     pub(crate) fn end_unix_s(&self) -> f64 {
         self.start_unix_s + self.intervals.last().map_or(0.0, |last| last.end_s)
@@ -60,6 +67,9 @@ impl Goodput {
 /// Intervals of a tenth of a second do not add up to exactly one.
 const ROUNDING_S: f64 = 1e-3;
 
+/// Half of an interval of a tenth of a second, by which the last one may end late.
+const LATE_S: f64 = 0.05;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +102,16 @@ mod tests {
     #[test]
     fn mean_bps__a_flow_that_has_ended_delivers_nothing() {
         assert!(close(run(&[100; 10]).mean_bps(1000.5, 1001.5), 4_000.0));
+    }
+
+    #[test]
+    fn end_at__what_completes_after_the_end_does_not_count() {
+        let mut tenths = [1000; 25];
+        tenths[20..].fill(1);
+        let mut run = run(&tenths);
+        run.end_at(Duration::from_secs(2));
+        assert_eq!(run.intervals.len(), 20);
+        assert!(close(run.least_second_bps().unwrap(), 80_000.0));
     }
 
     #[test]

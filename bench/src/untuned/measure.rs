@@ -4,7 +4,7 @@ use super::Plan;
 use super::algorithm::Algorithm;
 use super::case::{Case, Flow, Traffic};
 use super::lab::{Ends, Lab};
-use super::perf::{Command, Run, mean_queue};
+use super::perf::{Perf, Run, mean_queue};
 use super::spin::Spinners;
 use crate::bed::{self, Bed};
 use crate::sample::Error;
@@ -26,7 +26,7 @@ pub struct Reading {
     pub queue_bytes: Option<f64>,
 }
 
-/// What is the same for all samples of a run.
+/// The plan, and the property of the program, that all samples share.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) plan: &'a Plan,
@@ -70,9 +70,9 @@ impl Setting<'_> {
         let run = match algorithm {
             Algorithm::Tcp(name) => tcp(&lab.bed, &ends, name, time),
             _ => {
-                let command = self.command(algorithm, flow);
-                let _server = command.serve(&lab.bed, &ends)?;
-                command.run(&lab.bed, &ends, time)
+                let perf = self.perf(algorithm, flow);
+                let _server = perf.serve(&lab.bed, &ends)?;
+                perf.run(&lab.bed, &ends, time)
             }
         };
         drop(spinners);
@@ -85,8 +85,8 @@ impl Setting<'_> {
         })
     }
 
-    fn command(&self, algorithm: Algorithm, flow: Flow) -> Command {
-        Command { algorithm, flow, none_is_named: self.none_is_named }
+    fn perf(&self, algorithm: Algorithm, flow: Flow) -> Perf {
+        Perf { algorithm, flow, none_is_named: self.none_is_named }
     }
 
     /// Flow `n` of a star, 1 and up.
@@ -102,11 +102,11 @@ impl Setting<'_> {
     /// Runs `members`, which start one by one and then run together for `common_s`.
     fn several(&self, lab: &Lab, members: Vec<Member>, common_s: f64) -> Result<Reading, Error> {
         let apart_s = self.plan.seconds * APART_TIMES;
-        let command = |member: &Member| self.command(member.algorithm, Flow::WRITE);
+        let perf = |member: &Member| self.perf(member.algorithm, Flow::WRITE);
         let servers: Result<Vec<_>, Error> = members
             .iter()
             .filter(|member| !member.algorithm.is_tcp())
-            .map(|member| command(member).serve(&lab.bed, &member.ends))
+            .map(|member| perf(member).serve(&lab.bed, &member.ends))
             .collect();
         let _servers = servers?;
         let show = ["switch", "ctl", "--lab", lab.bed.name(), "--json", "show", "--interval"];
@@ -115,14 +115,14 @@ impl Setting<'_> {
         let runs: Result<Vec<Run>, Error> = thread::scope(|scope| {
             let start = |(n, member): (usize, &Member)| {
                 let (bed, ends, algorithm) = (&lab.bed, member.ends.clone(), member.algorithm);
-                let command = command(member);
+                let perf = perf(member);
                 let wait = Duration::from_secs_f64(apart_s * n as f64);
                 let time = Duration::from_secs_f64(common_s + apart_s * (last - n) as f64);
                 scope.spawn(move || {
                     thread::sleep(wait);
                     match algorithm {
                         Algorithm::Tcp(name) => tcp(bed, &ends, name, time),
-                        _ => command.run(bed, &ends, time),
+                        _ => perf.run(bed, &ends, time),
                     }
                 })
             };

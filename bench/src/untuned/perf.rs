@@ -17,16 +17,16 @@ pub(super) struct Run {
     pub(super) overrun_s: Option<f64>,
 }
 
-/// How to run a flow with an algorithm.
+/// A client of `spanwire perf` and its server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Command {
+pub(super) struct Perf {
     pub(super) algorithm: Algorithm,
     pub(super) flow: Flow,
     /// `--cc none` is known to the program.
     pub(super) none_is_named: bool,
 }
 
-impl Command {
+impl Perf {
     /// Starts the server.
     pub(super) fn serve(&self, bed: &Bed, ends: &Ends) -> Result<Running, Error> {
         let cc = cc_args(self.algorithm, self.none_is_named);
@@ -45,7 +45,8 @@ impl Command {
         let exit_unix_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
         let line = client.command().to_owned();
         let report = client.output(CONNECT_WITHIN)?;
-        let goodput = bed::parse_perf(&report).map_err(|why| format!("{line}: {why}"))?;
+        let mut goodput = bed::parse_perf(&report).map_err(|why| format!("{line}: {why}"))?;
+        goodput.end_at(time);
         let overrun = exit_unix_s - goodput.start_unix_s - time.as_secs_f64();
         Ok(Run { goodput, overrun_s: Some(overrun) })
     }
@@ -121,18 +122,10 @@ mod tests {
     use super::*;
 
     fn args(flow: Flow) -> String {
-        let ends = Lab::ends();
-        let command = Command { algorithm: Algorithm::Auto, flow, none_is_named: false };
-        command.client_args(&ends, Duration::from_millis(1500)).join(" ")
-    }
-
-    struct Lab;
-
-    impl Lab {
-        fn ends() -> Ends {
-            let to = ("a".to_owned(), "10.77.0.1".parse().expect("an address"));
-            Ends { from: "b".to_owned(), to }
-        }
+        let to = ("a".to_owned(), "10.77.0.1".parse().expect("an address"));
+        let ends = Ends { from: "b".to_owned(), to };
+        let perf = Perf { algorithm: Algorithm::Auto, flow, none_is_named: false };
+        perf.client_args(&ends, Duration::from_millis(1500)).join(" ")
     }
 
     #[test]

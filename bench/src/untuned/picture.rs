@@ -19,7 +19,8 @@ fn write_svg(out: &mut String, report: &Report) -> fmt::Result {
     let columns: Vec<Algorithm> = Algorithm::all().filter(present).collect();
     let mut cases: Vec<&str> = report.rows.iter().map(|row| &*row.case).collect();
     cases.dedup();
-    let (width, height) = (left(columns.len()) + MARGIN, top(cases.len()) + BOTTOM);
+    let width = (left(columns.len()) + MARGIN).max(WIDTH_MIN);
+    let height = top(cases.len()) + BOTTOM;
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
@@ -30,7 +31,7 @@ fn write_svg(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>")?;
     text(out, MARGIN, 24.0, "h", "Defaults only: share of the path")?;
     let (rounds, seconds) = (report.plan.rounds, report.plan.seconds);
-    let subtitle = format!("median of {rounds} x {seconds} s; with a border: a bar was missed");
+    let subtitle = format!("median of {rounds} x {seconds} s; dark border: a bar was missed");
     text(out, MARGIN, 42.0, "f", &subtitle)?;
     for (at, algorithm) in columns.iter().enumerate() {
         text(out, left(at) + CELL_WIDTH / 2.0, TOP - 8.0, "c", algorithm.name())?;
@@ -124,6 +125,8 @@ const ANCHORS: [(f64, [u8; 3]); 4] = [
 ];
 
 const MARGIN: f64 = 12.0;
+/// Room for the lines below the cells.
+const WIDTH_MIN: f64 = 660.0;
 const TOP: f64 = 78.0;
 const BOTTOM: f64 = 64.0;
 /// Width of the names of cases.
@@ -158,6 +161,12 @@ mod tests {
             let right = attribute(rect, "x") + attribute(rect, "width");
             let bottom = attribute(rect, "y") + attribute(rect, "height");
             assert!(right <= width && bottom <= height, "{rect}");
+        }
+        for line in svg.lines().filter(|line| line.starts_with("<text class=\"f\"")) {
+            let words = line.split(['>', '<']).nth(2).expect("words");
+            // Wide fonts take six tenths of their size for a character on average.
+            let right = MARGIN + words.chars().count() as f64 * 0.6 * 11.0;
+            assert!(right <= width && attribute(line, "y") <= height, "{line}");
         }
     }
 
