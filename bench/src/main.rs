@@ -247,6 +247,9 @@ fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
         std::fs::write(path, untuned::svg(&report))
             .map_err(|e| format!("{}: {e}", path.display()))?;
     }
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     Ok(if report.missed() + report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -375,6 +378,9 @@ impl VethArgs {
         })
     }
 }
+
+/// Exit code after SIGINT, as of `spanwire`.
+const INTERRUPTED: u8 = 130;
 
 fn link_mtus() -> RangeInclusive<i64> {
     i64::from(LINK_MTU_MIN)..=i64::from(LINK_MTU_MAX)

@@ -62,12 +62,11 @@ struct Cell {
 }
 
 /// Measures all of `plan`, round by round, every other one in reverse order. `watch` receives the
-/// next sample and cancels the run by returning true.
+/// current sample and ends the run by returning true. The report then has the samples before.
 ///
 /// # Errors
-/// The plan has no samples, labs cannot be created at all, or the run was cancelled. A sample that
-/// fails is in the report.
-pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+/// The plan has no samples, or labs cannot be created at all. A sample that fails is in the report.
+pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let cases = cases(plan);
     let mut cells = cells(plan, &cases);
     if cells.is_empty() {
@@ -75,9 +74,21 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Repo
     }
     let probe = format!("unt{}", std::process::id());
     let none_is_named = perf::none_is_named(&plan.spanwire, &probe)?;
-    let setting = Setting { plan, none_is_named };
-    let mut labs = Labs::new(plan);
-    for round in 0..plan.rounds {
+    let interrupted = fill(&Setting { plan, none_is_named }, &cases, &mut cells, watch);
+    cells.retain(|cell| !cell.outcomes.is_empty());
+    let rows = rows(&cases, &cells);
+    Ok(Report { machine: Machine::this(), plan: plan.clone(), interrupted, rows })
+}
+
+/// Takes the samples of all rounds; true if `watch` ended that.
+fn fill(
+    setting: &Setting<'_>,
+    cases: &[Case],
+    cells: &mut [Cell],
+    mut watch: impl FnMut(u32, &str) -> bool,
+) -> bool {
+    let mut labs = Labs::new(setting.plan);
+    for round in 0..setting.plan.rounds {
         let order: Vec<usize> = match round % 2 {
             0 => (0..cells.len()).collect(),
             _ => (0..cells.len()).rev().collect(),
@@ -85,14 +96,19 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Repo
         for at in order {
             let Cell { case, algorithm, outcomes } = &mut cells[at];
             let case = &cases[*case];
-            if watch(round, &format!("{}, {}", case.name, algorithm.name())) {
-                return Err("interrupted".into());
+            let name = format!("{}, {}", case.name, algorithm.name());
+            if watch(round, &name) {
+                return true;
             }
             let outcome = labs.prepare(case).and_then(|lab| setting.measure(lab, case, *algorithm));
+            // An interrupt from the terminal also ends the processes of the sample.
+            if watch(round, &name) {
+                return true;
+            }
             outcomes.push(outcome.map_err(|why| why.to_string()));
         }
     }
-    Ok(Report { machine: Machine::this(), plan: plan.clone(), rows: rows(&cases, &cells) })
+    false
 }
 
 /// The cases of `plan`.

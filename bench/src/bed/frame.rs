@@ -31,6 +31,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_transport::Offer;
 
     /// Preamble, Ethernet header, FCS and gap; IPv4 header.
     const ETHERNET: u32 = 14 + 24;
@@ -44,7 +45,10 @@ mod tests {
         // TCP with timestamps fills the MTU.
         assert_eq!(Frame::TCP.wire_bytes, ETHERNET + 1500);
         assert_eq!(Frame::TCP.payload_bytes, 1500 - IPV4 - 20 - 12);
-        assert!(Frame::SR.wire_bytes <= ETHERNET + 1500);
+        // UDP, BTH, SR, RETH, ICRC.
+        let sr = ETHERNET + IPV4 + 8 + 12 + 24 + 16 + Frame::SR.payload_bytes + 4;
+        assert_eq!(Frame::SR.wire_bytes, sr);
+        assert_eq!(Offer::segment_bytes(1500, true), Some(Frame::SR.payload_bytes));
     }
 
     #[test]

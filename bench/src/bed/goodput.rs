@@ -26,7 +26,8 @@ pub(crate) struct Interval {
 }
 
 impl Goodput {
-    /// Removes the intervals after `time`, in which outstanding requests complete and none is posted.
+    /// Removes the intervals after `time`, in which outstanding requests complete and no more are
+    /// posted.
     pub(crate) fn end_at(&mut self, time: Duration) {
         let end_s = time.as_secs_f64() + LATE_S;
         self.intervals.retain(|interval| interval.end_s <= end_s);

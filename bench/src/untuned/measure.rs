@@ -51,14 +51,15 @@ impl Setting<'_> {
         match case.traffic {
             Traffic::One(flow) => self.one(lab, flow, algorithm),
             Traffic::Several { flows, far_delay_us } => {
-                let members = (1..=flows).map(|n| self.member(lab, n, algorithm));
+                let members: Result<Vec<_>, Error> =
+                    (1..=flows).map(|n| self.member(lab, n, algorithm)).collect();
                 let times = if far_delay_us.is_some() { LONG_TIMES } else { COMMON_TIMES };
-                self.several(lab, members.collect::<Result<_, _>>()?, seconds * times)
+                self.several(lab, &members?, seconds * times)
             }
             Traffic::Beside(tcp) => {
                 let members =
                     [self.member(lab, 1, algorithm)?, self.member(lab, 2, Algorithm::Tcp(tcp))?];
-                self.several(lab, members.into(), seconds * LONG_TIMES)
+                self.several(lab, &members, seconds * LONG_TIMES)
             }
         }
     }
@@ -100,7 +101,7 @@ impl Setting<'_> {
     }
 
     /// Runs `members`, which start one by one and then run together for `common_s`.
-    fn several(&self, lab: &Lab, members: Vec<Member>, common_s: f64) -> Result<Reading, Error> {
+    fn several(&self, lab: &Lab, members: &[Member], common_s: f64) -> Result<Reading, Error> {
         let apart_s = self.plan.seconds * APART_TIMES;
         let perf = |member: &Member| self.perf(member.algorithm, Flow::WRITE);
         let servers: Result<Vec<_>, Error> = members

@@ -126,7 +126,7 @@ const ANCHORS: [(f64, [u8; 3]); 4] = [
 
 const MARGIN: f64 = 12.0;
 /// Room for the lines below the cells.
-const WIDTH_MIN: f64 = 660.0;
+const WIDTH_MIN: f64 = 740.0;
 const TOP: f64 = 78.0;
 const BOTTOM: f64 = 64.0;
 /// Width of the names of cases.

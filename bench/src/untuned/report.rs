@@ -17,7 +17,9 @@ pub struct Report {
     pub machine: Machine,
     /// Its plan.
     pub plan: Plan,
-    /// A row for each algorithm on each case.
+    /// It was interrupted: the samples are those before.
+    pub interrupted: bool,
+    /// A row for each algorithm on each case that has samples.
     pub rows: Vec<Row>,
 }
 
@@ -168,6 +170,9 @@ impl Report {
         writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
         writeln!(out, "{rounds} interleaved rounds of {seconds} s; a bar is for the median, the")?;
         writeln!(out, "worst sample and the lowest second")?;
+        if self.interrupted {
+            writeln!(out, "interrupted: not all samples were taken")?;
+        }
         writeln!(
             out,
             "\n| {:<26} | {:<9} | {:>7} | {:<13} | {:>6} | {:>6} | {:<16} | {:<12} |",
@@ -236,7 +241,7 @@ pub(super) mod tests {
             algorithms: Algorithm::MAIN.to_vec(),
             quick: false,
         };
-        Report { machine: Machine::this(), plan, rows }
+        Report { machine: Machine::this(), plan, interrupted: false, rows }
     }
 
     #[test]
