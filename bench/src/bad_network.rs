@@ -4,15 +4,16 @@
 //! The link is slow enough for two cores to carry the switch and both hosts: the result shows
 //! the loss recovery of a protocol, not its processing cost.
 
-mod bed;
+mod args;
 mod libfabric;
 mod ours;
-mod tcp;
 
+pub use args::BadNetworkArgs;
+
+use crate::bed::{self, Bed, Frame};
 use crate::machine::Machine;
 use crate::sample::Error;
 use crate::stats::Spread;
-use bed::Bed;
 use serde::Serialize;
 use spanwire_transport::WireMode;
 use std::fmt::Write as _;
@@ -108,12 +109,12 @@ impl Subject {
         }
     }
 
-    /// Payload and all bytes on the wire of a full frame: 24 bytes are preamble, FCS and gap.
-    fn frame(self) -> Option<(f64, f64)> {
+    /// Its full frame.
+    fn frame(self) -> Option<Frame> {
         match self {
-            Self::Spanwire(WireMode::Rc) => Some((1024.0, 1106.0)),
-            Self::Spanwire(WireMode::Sr) => Some((1408.0, 1530.0)),
-            Self::Tcp(_) => Some((1448.0, 1538.0)),
+            Self::Spanwire(WireMode::Rc) => Some(Frame::RC),
+            Self::Spanwire(WireMode::Sr) => Some(Frame::SR),
+            Self::Tcp(_) => Some(Frame::TCP),
             Self::Libfabric => None,
         }
     }
@@ -128,7 +129,8 @@ pub fn run(
     plan: &Plan,
     mut watch: impl FnMut(u32, &'static str, Conditions) -> bool,
 ) -> Result<Report, Error> {
-    let bed = Bed::new(plan)?;
+    let name = format!("bad{}", std::process::id());
+    let bed = Bed::switched(&plan.spanwire, &name, &config(plan.rate_bps))?;
     let wanted = |s: &Subject| plan.only.as_deref().is_none_or(|only| s.name().contains(only));
     let subjects: Vec<_> = Subject::ALL.into_iter().filter(wanted).collect();
     let mut cells = Vec::new();
@@ -148,7 +150,7 @@ pub fn run(
             if watch(round, subject.name(), conditions) {
                 return Err("interrupted".into());
             }
-            bed.set(conditions)?;
+            bed.set(&changes(conditions))?;
             cells[at].take(measure(&bed, plan, subject, conditions), plan.rate_bps);
         }
     }
@@ -161,9 +163,27 @@ fn measure(bed: &Bed, plan: &Plan, subject: Subject, conditions: Conditions) -> 
     let time = Duration::from_secs_f64(plan.seconds);
     match subject {
         Subject::Spanwire(mode) => ours::goodput_bps(bed, plan, mode, conditions, time),
-        Subject::Tcp(algorithm) => tcp::goodput_bps(bed, algorithm, time),
+        Subject::Tcp(algorithm) => Ok(bed::tcp_transfer(bed, ("b", "a"), algorithm, time)?.bps),
         Subject::Libfabric => libfabric::goodput_bps(bed, time),
     }
+}
+
+/// A queue of 1 MB: twice the product of rate and delay at 40 ms and 100 Mbit/s, so that only the
+/// emulated loss drops frames.
+fn config(rate_bps: u64) -> String {
+    let port =
+        |name| format!("[port.{name}]\nrate = \"{rate_bps}bit\"\nqueue.limit_bytes = \"1MB\"\n");
+    format!("seed = 1\n{}{}", port("a"), port("b"))
+}
+
+/// The changes of the switch for `conditions`. Each direction has half of the round trip.
+fn changes(conditions: Conditions) -> Vec<String> {
+    let Conditions { loss_percent, rtt_us } = conditions;
+    let (delay_us, loss_ppm) = (rtt_us / 2, (loss_percent * 1e4).round());
+    let port = |port| {
+        [format!("port.{port}.delay={delay_us}us"), format!("port.{port}.loss={loss_ppm}ppm")]
+    };
+    ["a", "b"].into_iter().flat_map(port).collect()
 }
 
 /// One subject under one condition, while it is measured.
@@ -196,7 +216,7 @@ impl Cell {
             name: self.subject.name(),
             conditions: self.conditions,
             goodput_fraction: Spread::of(&self.fractions),
-            ideal_fraction: self.subject.frame().map(|(payload, all)| payload / all * arrives),
+            ideal_fraction: self.subject.frame().map(|frame| frame.efficiency() * arrives),
             failures: self.failures.clone(),
         }
     }
@@ -276,6 +296,12 @@ mod tests {
         assert_eq!((spread.median, spread.min, spread.max), (0.5, 0.0, 0.8));
         assert_eq!(row.failures, ["no route"]);
         assert!((row.ideal_fraction.expect("known") - 1408.0 / 1530.0 * 0.95).abs() < 1e-12);
+    }
+
+    #[test]
+    fn changes__half_the_round_trip_in_each_direction() {
+        let each = ["a.delay=1000us", "a.loss=50000ppm", "b.delay=1000us", "b.loss=50000ppm"];
+        assert_eq!(changes(conditions()), each.map(|change| format!("port.{change}")));
     }
 
     #[test]

@@ -71,7 +71,8 @@ fn bar(out: &mut String, row: &RateRow, y: f64, per_gbps: f64) -> fmt::Result {
     text(out, LABELS + max + 8.0, y + 15.0, "n", &number)
 }
 
-fn text(out: &mut String, x: f64, y: f64, class: &str, words: &str) -> fmt::Result {
+/// Writes a text element with the style class `class`.
+pub(crate) fn text(out: &mut String, x: f64, y: f64, class: &str, words: &str) -> fmt::Result {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
     writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>")
 }

@@ -13,6 +13,7 @@ pub mod trace;
 use crate::engine;
 use crate::machine::Machine;
 use crate::sample::Error;
+use crate::spin::Spinners;
 use spanwire_base::{Dur, u64_from};
 use spanwire_cc::Algorithm;
 use spanwire_host::oob::{Job, Op};
@@ -22,8 +23,7 @@ use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_io::xdp::XdpConfig;
 use spanwire_transport::CongestionControl;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tap::{StepLog, StepTap};
 use trace::{Provenance, Run, Trace};
 
@@ -58,9 +58,6 @@ const FLOWS: [Flow; 3] = [
     Flow { name: "paced", message_bytes: 1024, outstanding: 16, mbit: Some(20) },
 ];
 
-/// A process that only spins. Dropping it ends it.
-struct Spinner(Child);
-
 /// Records all flows of `plan`. `go_on` receives the name of each flow before it and cancels the
 /// run by returning false.
 ///
@@ -72,9 +69,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(&str) -> bool) -> Result<Trace, Er
     std::fs::write("/proc/self/timerslack_ns", "1000")?;
     let hosts = TwoHosts::anonymous(&LabConfig::default())?;
     let time = Duration::from_secs(plan.seconds) / u32::try_from(FLOWS.len())?;
-    let lives = Duration::from_secs(plan.seconds) + SPINNER_SPARE;
-    let _spinners: Vec<Spinner> =
-        (0..plan.spinners).map(|_| Spinner::start(lives)).collect::<Result<_, _>>()?;
+    let _spinners = Spinners::start(plan.spinners as usize)?;
     let mut runs = Vec::new();
     for flow in FLOWS {
         if !go_on(flow.name) {
@@ -120,32 +115,7 @@ fn record(hosts: &TwoHosts, flow: &Flow, time: Duration) -> Result<[StepLog; 2],
 fn fixed_rate(mbit: u32) -> Result<CongestionControl, Error> {
     let mut algorithm = Algorithm::named("fixed")?;
     algorithm.set("rate_mbps", &mbit.to_string())?;
-    Ok(CongestionControl { algorithm, base_rtt: None })
-}
-
-impl Spinner {
-    fn start(lives: Duration) -> Result<Self, Error> {
-        let seconds = lives.as_secs().to_string();
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["spin", &seconds]).stdin(Stdio::null()).stdout(Stdio::null());
-        Ok(Self(command.spawn()?))
-    }
-}
-
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        // An error means that it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Takes a core for `seconds`: the process of a spinner, which ends even if its parent is killed.
-pub fn spin(seconds: u64) {
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(seconds) {
-        std::hint::spin_loop();
-    }
+    Ok(CongestionControl { algorithm: Some(algorithm), base_rtt: None })
 }
 
 impl Provenance {
@@ -192,8 +162,6 @@ fn date(days: u64) -> String {
 const SPIN: Dur = Dur::from_us(50);
 /// That of a link MTU of 1500 bytes.
 const PATH_MTU: u32 = 1024;
-/// Handshakes, and the time that spinners take from them.
-const SPINNER_SPARE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {

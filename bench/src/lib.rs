@@ -17,6 +17,9 @@
 //! `spanwire-bench bad-network` measures goodput over loss and round-trip time through the software
 //! switch, beside kernel TCP and libfabric ([`bad_network`]).
 //!
+//! `spanwire-bench untuned` measures congestion control with its defaults on a matrix of paths,
+//! beside a static window and kernel TCP ([`untuned`]).
+//!
 //! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
 //! on any machine, and compared by CI with a baseline.
 //!
@@ -40,6 +43,7 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod bad_network;
+mod bed;
 pub mod chart;
 pub mod engine;
 pub mod erasure;
@@ -53,6 +57,8 @@ pub mod raw;
 pub mod report;
 pub mod rtt;
 pub mod sample;
+pub mod spin;
 pub mod stats;
 pub mod tcp;
+pub mod untuned;
 pub mod veth;

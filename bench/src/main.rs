@@ -3,10 +3,10 @@
 
 mod args;
 
-use args::{BadNetworkArgs, VethArgs};
+use args::VethArgs;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
-use spanwire_bench::bad_network::{self, Conditions};
+use spanwire_bench::bad_network::{self, BadNetworkArgs, Conditions};
 use spanwire_bench::chart;
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
@@ -14,8 +14,9 @@ use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
+use spanwire_bench::untuned::{self, UntunedArgs};
 use spanwire_bench::veth;
-use spanwire_bench::{erasure, host_trace, pacer, pacing};
+use spanwire_bench::{erasure, host_trace, pacer, pacing, spin};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ enum Command {
     Veth(VethArgs),
     /// Goodput over loss and round-trip time through the software switch; needs root
     BadNetwork(BadNetworkArgs),
+    /// Congestion control with its defaults on a matrix of paths; needs root
+    Untuned(UntunedArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// Cost of the scheduling decision among paced queue pairs
@@ -51,11 +54,11 @@ enum Command {
         #[arg(required = true, value_name = "TRACE")]
         traces: Vec<PathBuf>,
     },
-    /// A process that takes a core
+    /// A busy core, until the standard input ends
     #[command(hide = true)]
     Spin {
-        /// Its duration
-        seconds: u64,
+        /// The core
+        core: usize,
     },
     /// One workload of `icount`, to run under valgrind
     #[command(hide = true)]
@@ -135,16 +138,14 @@ fn main() -> ExitCode {
     let done = match &Args::parse().command {
         Command::Veth(args) => run(args),
         Command::BadNetwork(args) => sweep(args),
+        Command::Untuned(args) => untune(args),
+        Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
         Command::Icount(args) => count(args),
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
         Command::Erasure(plan) => code(plan),
         Command::HostTrace(plan) => trace(plan),
         Command::HostFit { traces } => fit(traces),
-        Command::Spin { seconds } => {
-            host_trace::spin(*seconds);
-            Ok(ExitCode::SUCCESS)
-        }
         Command::IcountRun { name, ops } => match Workload::named(name) {
             Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
             None => Err(format!("no workload is called {name}").into()),
@@ -198,6 +199,23 @@ fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
             !go_on(round, plan.rounds, &format!("{name}, {loss_percent} %, {rtt_us} us"))
         })
     })
+}
+
+/// Measures the matrix. Missed bars and failed samples fail it.
+fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
+    let plan = args.plan()?;
+    let report = observed(args.json, |go_on| {
+        untuned::run(&plan, |round, at| !go_on(round, plan.rounds, at))
+    })?;
+    print(args.json, untuned::Report::text, &report)?;
+    if let Some(path) = &args.plot {
+        std::fs::write(path, untuned::svg(&report))
+            .map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(if report.missed() + report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
@@ -258,6 +276,15 @@ fn watched<R: Serialize>(
     text: impl Fn(&R) -> String,
     measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
 ) -> Result<ExitCode, Error> {
+    print(json, text, &observed(json, measure)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a measurement that reports its round and subject and can be cancelled.
+fn observed<R>(
+    json: bool,
+    measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
+) -> Result<R, Error> {
     let interrupt = Interrupt::install()?;
     let mut live = LiveLine::new(!json);
     let report = measure(&mut |round, rounds, at| {
@@ -265,13 +292,17 @@ fn watched<R: Serialize>(
         !interrupt.is_set()
     });
     live.clear();
-    let report = report?;
+    report
+}
+
+/// Prints `report` as JSON or text.
+fn print<R: Serialize>(json: bool, text: impl Fn(&R) -> String, report: &R) -> Result<(), Error> {
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        println!("{}", serde_json::to_string_pretty(report)?);
     } else {
-        print!("{}", text(&report));
+        print!("{}", text(report));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Counts, prints and compares.
@@ -318,3 +349,6 @@ fn print_verdict(v: &Verdict) {
     let growth = v.growth().map_or("new".to_owned(), |g| format!("{:+.1} %", g * 100.0));
     println!("{:<16} {:>10.0} instructions a {:<24} {growth}", v.name, v.instructions_per_op, v.op);
 }
+
+/// Exit code after SIGINT, as of `spanwire`.
+const INTERRUPTED: u8 = 130;

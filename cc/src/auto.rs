@@ -254,7 +254,7 @@ impl Auto {
             || self.intervals_without_growth >= 3;
         if is_congested {
             let cwnd = (self.rate * base).max(self.cwnd / 4.0).min(self.cwnd);
-            self.drain(now, cwnd, (cwnd / 2.0).max(DRAINED_PKTS * self.mtu));
+            self.drain(now, cwnd, cwnd / 2.0);
         }
     }
 
@@ -267,7 +267,7 @@ impl Auto {
             // have its rate. The window may be below one BDP until then.
             let bdp = (self.train.rate() * base).min(2.0 * self.cwnd);
             let cwnd = bdp.max(self.cwnd * (base / delay).max(0.25));
-            self.drain(now, cwnd, (cwnd / 2.0).max(DRAINED_PKTS * self.mtu));
+            self.drain(now, cwnd, cwnd / 2.0);
         }
     }
 
@@ -394,8 +394,6 @@ const TIMEOUTS: u32 = 2;
 const PERIOD_MIN: f64 = 10e6;
 /// A round trip longer than any, ns.
 const UNKNOWN_RTT: f64 = 1e9;
-/// The window while the queue of the startup drains, in packets.
-const DRAINED_PKTS: f64 = 4.0;
 
 #[cfg(test)]
 mod tests;

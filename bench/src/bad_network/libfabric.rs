@@ -3,7 +3,7 @@
 //! A ping-pong of long messages, one direction at a time: it can reach the link's rate if a
 //! message takes longer than a round trip. It is the only benchmark in Debian's `libfabric-bin`.
 
-use super::bed::Bed;
+use crate::bed::Bed;
 use crate::sample::Error;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(super) fn goodput_bps(bed: &Bed, time: Duration) -> Result<f64, Error> {
     let path = Path::new("fi_pingpong");
     let server = ["-p", "udp;ofi_rxd", "-e", "rdm", "-d", "sw0", "-I", "2", "-S", MESSAGE_BYTES];
-    let to = bed.a.to_string();
+    let to = bed.address("a")?.to_string();
     let client = [&server[..], &[&to]].concat();
     let _server = bed.start("a", path, &server)?;
     // It prints nothing before it listens.

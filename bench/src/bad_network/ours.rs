@@ -1,9 +1,8 @@
 //! `spanwire perf`: WRITEs from host b to host a.
 
-use super::bed::Bed;
 use super::{Conditions, Plan};
+use crate::bed::{self, Bed};
 use crate::sample::Error;
-use serde_json::Value;
 use spanwire_transport::WireMode;
 use std::time::Duration;
 
@@ -20,29 +19,22 @@ pub(super) fn goodput_bps(
 ) -> Result<f64, Error> {
     let (window, depth) = window(plan.rate_bps, conditions.rtt_us);
     let (window, depth) = (window.to_string(), depth.to_string());
-    let (to, seconds) = (bed.a.to_string(), time.as_secs_f64().to_string());
+    let (to, seconds) = (bed.address("a")?.to_string(), time.as_secs_f64().to_string());
     let server = ["perf", "server", "--dev", "sw0", "--window", &window];
     let client = [
         &["perf", "client", "--dev", "sw0", &to, "--window", &window, "--depth", &depth][..],
         &["--mode", mode.name(), "--seconds", &seconds, "--interval", "0", "--json"],
     ];
     let mut running = bed.spanwire("a", &server)?;
-    running.first_line()?;
+    running.first_line(bed::CONNECT_WITHIN)?;
     let mut last: Error = "never tried".into();
     for _ in 0..TRIES {
-        match bed.spanwire("b", &client.concat())?.output(time + TIME_LIMIT) {
-            Ok(report) => return goodput(&serde_json::from_str(&report)?),
+        match bed.spanwire("b", &client.concat())?.output(time + bed::CONNECT_WITHIN) {
+            Ok(report) => return Ok(bed::parse_perf(&report)?.bps),
             Err(why) => last = why,
         }
     }
     Err(last)
-}
-
-fn goodput(report: &Value) -> Result<f64, Error> {
-    match report["error"].as_str() {
-        None => Ok(report["perf"][0]["gbps"].as_f64().ok_or("no rate in the report")? * 1e9),
-        Some(why) => Err(why.to_owned().into()),
-    }
 }
 
 /// Packets in flight, and posted messages of 64 KiB. The packets are the bandwidth-delay product, a
@@ -61,9 +53,6 @@ const MESSAGE_BYTES: u64 = 64 << 10;
 /// At 20 % loss in each direction, three attempts all fail once in a few hundred runs.
 const TRIES: u32 = 3;
 
-/// The time limit of connection setup and teardown, in addition to the traffic.
-const TIME_LIMIT: Duration = Duration::from_secs(40);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,13 +63,5 @@ mod tests {
         let (window, depth) = window(100_000_000, 40_000);
         assert!(window * FRAME_BYTES * 8 > 100_000_000 / 25, "{window}");
         assert!(depth * MESSAGE_BYTES >= 3 * window * FRAME_BYTES, "{depth}");
-    }
-
-    #[test]
-    fn goodput__is_that_of_a_run_without_error() {
-        let mut report = serde_json::json!({"error": null, "perf": [{"gbps": 0.09}]});
-        assert!((goodput(&report).expect("well") - 9e7).abs() < 1.0);
-        report["error"] = "RETRY_EXC_ERR".into();
-        assert!(goodput(&report).is_err());
     }
 }

@@ -1,0 +1,67 @@
+//! The options of `spanwire-bench bad-network`.
+
+use super::Plan;
+use crate::sample::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Its options.
+#[derive(clap::Args, Debug)]
+pub struct BadNetworkArgs {
+    /// Samples of each
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Seconds of a sample
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Rate of the link, 10^6 bits a second: at most what the machine can carry
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    mbit: u64,
+    /// Loss rates in each direction, in percent
+    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 0.01, 0.1, 1.0, 5.0, 20.0])]
+    loss: Vec<f64>,
+    /// Round-trip times without load, in milliseconds
+    #[arg(long, value_delimiter = ',', default_values_t = [0.0, 2.0, 40.0])]
+    rtt: Vec<f64>,
+    /// Measure only subjects whose name contains this, as "SR"
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// The command [default: in the directory of this one]
+    #[arg(long, value_name = "PATH")]
+    spanwire: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BadNetworkArgs {
+    /// The plan of these options.
+    ///
+    /// # Errors
+    /// An option is out of range.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        let beside = || Ok::<_, Error>(std::env::current_exe()?.with_file_name("spanwire"));
+        if let Some(loss) = self.loss.iter().find(|loss| !(0.0..=100.0).contains(*loss)) {
+            return Err(format!("--loss {loss} is not a percentage").into());
+        }
+        if !(0.1..=60.0).contains(&self.seconds) {
+            return Err(format!("--seconds {} is not between 0.1 and 60", self.seconds).into());
+        }
+        let micros = |ms: &f64| match Duration::try_from_secs_f64(ms / 1e3) {
+            Ok(rtt) if rtt <= RTT_MAX => Ok(u64::try_from(rtt.as_micros())?),
+            _ => Err(Error::from(format!("--rtt {ms} is not between 0 and {RTT_MAX:?}"))),
+        };
+        Ok(Plan {
+            spanwire: self.spanwire.clone().map_or_else(beside, Ok)?,
+            rate_bps: self.mbit * 1_000_000,
+            losses_percent: self.loss.clone(),
+            rtts_us: self.rtt.iter().map(micros).collect::<Result<_, _>>()?,
+            rounds: self.rounds,
+            seconds: self.seconds,
+            only: self.only.clone(),
+        })
+    }
+}
+
+/// Longer than any terrestrial path.
+const RTT_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,205 @@
+//! Congestion control without any tuning, on real packets: a matrix of paths, interleaved with a
+//! static window and with kernel TCP on the same paths.
+//!
+//! Every algorithm has the defaults of all its parameters. A case is a path with traffic
+//! ([`matrix`]); a bar is the least share of the path that `auto` must reach there.
+
+mod algorithm;
+mod args;
+mod case;
+mod four_paths;
+mod lab;
+mod line;
+mod matrix;
+mod measure;
+mod perf;
+mod picture;
+mod report;
+mod verdict;
+
+pub use algorithm::Algorithm;
+pub use args::UntunedArgs;
+pub use case::{Bar, Case, Flow, Measure, Path, Traffic};
+pub use line::Line;
+pub use matrix::matrix;
+pub use measure::Reading;
+pub use picture::svg;
+pub use report::{Report, Row, Sample};
+
+use crate::machine::Machine;
+use crate::sample::Error;
+use lab::Labs;
+use measure::Setting;
+use report::Outcome;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The plan of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// The `spanwire` command.
+    pub spanwire: PathBuf,
+    /// Samples of each algorithm on each case.
+    pub rounds: u32,
+    /// Duration of a sample in seconds; several flows take a multiple.
+    pub seconds: f64,
+    /// Runs only the cases whose name contains this.
+    pub only: Option<String>,
+    /// Runs only these algorithms.
+    pub algorithms: Vec<Algorithm>,
+    /// Runs only the cases of a quick run, and only the main algorithms.
+    pub quick: bool,
+}
+
+/// One algorithm on one case, while it is measured.
+struct Cell {
+    /// Index of the case.
+    case: usize,
+    algorithm: Algorithm,
+    outcomes: Vec<Outcome>,
+}
+
+/// Measures all of `plan`, round by round, every other one in reverse order. `watch` receives the
+/// current sample and ends the run by returning true. The report then has the samples before.
+///
+/// # Errors
+/// The plan has no samples, or labs cannot be created at all. A sample that fails is in the report.
+pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+    let cases = cases(plan);
+    let mut cells = cells(plan, &cases);
+    if cells.is_empty() {
+        return Err("no case is left: --only and --algorithms exclude all".into());
+    }
+    let probe = format!("unt{}", std::process::id());
+    let none_is_named = perf::none_is_named(&plan.spanwire, &probe)?;
+    let interrupted = fill(&Setting { plan, none_is_named }, &cases, &mut cells, watch);
+    cells.retain(|cell| !cell.outcomes.is_empty());
+    let rows = rows(&cases, &cells);
+    Ok(Report { machine: Machine::this(), plan: plan.clone(), interrupted, rows })
+}
+
+/// Takes the samples of all rounds; true if `watch` ended that.
+fn fill(
+    setting: &Setting<'_>,
+    cases: &[Case],
+    cells: &mut [Cell],
+    mut watch: impl FnMut(u32, &str) -> bool,
+) -> bool {
+    let mut labs = Labs::new(setting.plan);
+    for round in 0..setting.plan.rounds {
+        let order: Vec<usize> = match round % 2 {
+            0 => (0..cells.len()).collect(),
+            _ => (0..cells.len()).rev().collect(),
+        };
+        for at in order {
+            let Cell { case, algorithm, outcomes } = &mut cells[at];
+            let case = &cases[*case];
+            let name = format!("{}, {}", case.name, algorithm.name());
+            if watch(round, &name) {
+                return true;
+            }
+            let outcome = labs.prepare(case).and_then(|lab| setting.measure(lab, case, *algorithm));
+            // An interrupt from the terminal also ends the processes of the sample.
+            if watch(round, &name) {
+                return true;
+            }
+            outcomes.push(outcome.map_err(|why| why.to_string()));
+        }
+    }
+    false
+}
+
+/// The cases of `plan`.
+fn cases(plan: &Plan) -> Vec<Case> {
+    let named = |case: &Case| plan.only.as_deref().is_none_or(|only| case.name.contains(only));
+    let matrix = matrix().into_iter().filter(named);
+    match plan.quick {
+        false => matrix.collect(),
+        // Two seconds on any machine are too little for a verdict.
+        true => matrix
+            .filter(|case| case.quick)
+            .map(|case| Case { bar: None, others: None, ..case })
+            .collect(),
+    }
+}
+
+/// The cells of `plan`, those of one lab together.
+fn cells(plan: &Plan, cases: &[Case]) -> Vec<Cell> {
+    let mut order: Vec<usize> = (0..cases.len()).collect();
+    order.sort_by_key(|at| cases[*at].site());
+    let wanted = |algorithm: &Algorithm| {
+        plan.algorithms.contains(algorithm) && (!plan.quick || Algorithm::MAIN.contains(algorithm))
+    };
+    let of = |case: usize| {
+        let algorithms = cases[case].algorithms.iter().copied().filter(wanted);
+        algorithms.map(move |algorithm| Cell { case, algorithm, outcomes: Vec::new() })
+    };
+    order.into_iter().flat_map(of).collect()
+}
+
+/// The rows of the report, in the order of the matrix.
+fn rows(cases: &[Case], cells: &[Cell]) -> Vec<Row> {
+    let of = |(at, case): (usize, &Case)| {
+        let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.case == at).collect();
+        let none = cells.iter().find(|cell| cell.algorithm == Algorithm::None);
+        let none = none.map_or(&[][..], |cell| &cell.outcomes[..]);
+        let row = |cell: &&Cell| Row::new(case, cell.algorithm, &cell.outcomes, none);
+        cells.iter().map(row).collect::<Vec<_>>()
+    };
+    cases.iter().enumerate().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            spanwire: PathBuf::new(),
+            rounds: 1,
+            seconds: 1.0,
+            only: None,
+            algorithms: Algorithm::all().collect(),
+            quick: false,
+        }
+    }
+
+    #[test]
+    fn cases__are_those_named_and_of_a_quick_run() {
+        let only = |only: &str| cases(&Plan { only: Some(only.to_owned()), ..plan() });
+        assert_eq!(only("50M").len(), 1);
+        assert!(only("no such path").is_empty());
+        let quick = cases(&Plan { quick: true, ..plan() });
+        assert_eq!(quick.len(), 4);
+        assert!(quick.iter().all(|case| case.bar_for(Algorithm::Auto).is_none()));
+    }
+
+    #[test]
+    fn cells__those_of_a_lab_are_together_and_each_algorithm_is_there() {
+        let cases = cases(&plan());
+        let cells = cells(&plan(), &cases);
+        let mut sites: Vec<_> = cells.iter().map(|cell| cases[cell.case].site()).collect();
+        assert!(sites.is_sorted());
+        sites.dedup();
+        assert_eq!(sites.len(), 4);
+        let all: usize = cases.iter().map(|case| case.algorithms.len()).sum();
+        assert_eq!(cells.len(), all);
+    }
+
+    #[test]
+    fn cells__a_quick_run_has_the_main_algorithms() {
+        let quick = Plan { quick: true, ..plan() };
+        assert_eq!(cells(&quick, &cases(&quick)).len(), 4 * Algorithm::MAIN.len());
+        let auto = Plan { algorithms: vec![Algorithm::Auto], ..quick };
+        assert_eq!(cells(&auto, &cases(&auto)).len(), 4);
+    }
+
+    #[test]
+    fn rows__are_in_the_order_of_the_matrix() {
+        let cases = cases(&plan());
+        let rows = rows(&cases, &cells(&plan(), &cases));
+        let mut names: Vec<&str> = rows.iter().map(|row| &*row.case).collect();
+        names.dedup();
+        assert_eq!(names, cases.iter().map(|case| &*case.name).collect::<Vec<_>>());
+    }
+}

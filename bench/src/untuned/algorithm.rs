@@ -1,0 +1,107 @@
+//! Congestion control by name, of Spanwire and of kernel TCP.
+
+use crate::sample::Error;
+use serde::Serialize;
+use std::str::FromStr;
+
+/// A transport with a congestion control, all of whose parameters have their defaults.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(into = "&'static str")]
+pub enum Algorithm {
+    /// `spanwire perf --cc auto`.
+    Auto,
+    /// `spanwire perf` with a static window.
+    None,
+    /// `spanwire perf` with another congestion control.
+    Other(&'static str),
+    /// Kernel TCP.
+    Tcp(&'static str),
+}
+
+impl Algorithm {
+    /// The algorithm under test, and its references.
+    pub const MAIN: [Self; 4] = [Self::Auto, Self::None, Self::Tcp("cubic"), Self::Tcp("bbr")];
+
+    /// Spanwire's other congestion controls.
+    pub const OTHERS: [Self; 7] = [
+        Self::Other("swift"),
+        Self::Other("timely"),
+        Self::Other("unocc"),
+        Self::Other("bbr"),
+        Self::Other("dctcp"),
+        Self::Other("gemini"),
+        Self::Other("dcqcn"),
+    ];
+
+    /// All of them, in the order of tables.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::MAIN.into_iter().chain(Self::OTHERS)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::None => "none",
+            Self::Other(name) => name,
+            Self::Tcp("bbr") => "tcp-bbr",
+            Self::Tcp(_) => "tcp-cubic",
+        }
+    }
+
+    /// True of kernel TCP.
+    #[must_use]
+    pub fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+}
+
+impl From<Algorithm> for &'static str {
+    fn from(algorithm: Algorithm) -> Self {
+        algorithm.name()
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::all().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Self::all().map(Self::name).collect();
+            format!("there is no {name}; there are {}", names.join(", ")).into()
+        })
+    }
+}
+
+/// The options of `spanwire perf` for the congestion control `name`. `none_is_named` is true if
+/// `--cc none` exists; without it, no congestion control is the absence of `--cc`.
+pub(super) fn cc_args(algorithm: Algorithm, none_is_named: bool) -> Vec<&'static str> {
+    match algorithm {
+        Algorithm::None if !none_is_named => Vec::new(),
+        Algorithm::Tcp(_) => Vec::new(),
+        Algorithm::Auto | Algorithm::None | Algorithm::Other(_) => vec!["--cc", algorithm.name()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from_str__is_the_inverse_of_name() {
+        for algorithm in Algorithm::all() {
+            assert_eq!(algorithm.name().parse::<Algorithm>().unwrap(), algorithm);
+        }
+        let why = "reno".parse::<Algorithm>().unwrap_err().to_string();
+        assert!(why.contains("no reno") && why.contains("tcp-cubic, tcp-bbr, swift"), "{why}");
+    }
+
+    #[test]
+    fn cc_args__none_is_an_option_or_the_lack_of_one() {
+        assert_eq!(cc_args(Algorithm::Auto, false), ["--cc", "auto"]);
+        assert_eq!(cc_args(Algorithm::Other("swift"), true), ["--cc", "swift"]);
+        assert!(cc_args(Algorithm::None, false).is_empty());
+        assert_eq!(cc_args(Algorithm::None, true), ["--cc", "none"]);
+    }
+}

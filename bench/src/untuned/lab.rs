@@ -1,0 +1,181 @@
+//! The labs of the matrix, of which one exists at a time.
+
+use super::Plan;
+use super::case::{Case, Path, Site, Traffic};
+use super::four_paths::{FourPaths, ip};
+use super::line::Line;
+use crate::bed::Bed;
+use crate::sample::Error;
+use spanwire_io::net::NetNs;
+use std::net::IpAddr;
+
+/// The lab of the current case.
+pub(super) struct Labs<'a> {
+    plan: &'a Plan,
+    current: Option<(Site, Lab)>,
+}
+
+/// A lab, and the parts that it has beyond those of `spanwire lab`, which are removed before it.
+pub(super) struct Lab {
+    /// Namespaces of servers at a star's common port.
+    servers: Vec<String>,
+    _four_paths: Option<FourPaths>,
+    pub(super) bed: Bed,
+}
+
+/// The two ends of a flow.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    /// The sender's host.
+    pub(super) from: String,
+    /// The receiver's host and address.
+    pub(super) to: (String, IpAddr),
+}
+
+impl<'a> Labs<'a> {
+    pub(super) fn new(plan: &'a Plan) -> Self {
+        Self { plan, current: None }
+    }
+
+    /// The lab for `case`, with its lines.
+    pub(super) fn prepare(&mut self, case: &Case) -> Result<&Lab, Error> {
+        let site = case.site();
+        if self.current.as_ref().is_none_or(|(at, _)| *at != site) {
+            // Before another is made: its name and addresses are the same.
+            self.current = None;
+            self.current = Some((site, Lab::new(self.plan, case)?));
+        }
+        let (_, lab) = self.current.as_ref().expect("made above");
+        lab.set(case)?;
+        Ok(lab)
+    }
+}
+
+impl Lab {
+    fn new(plan: &Plan, case: &Case) -> Result<Self, Error> {
+        let name = format!("unt{}", std::process::id());
+        let with = |bed, _four_paths| Self { servers: Vec::new(), _four_paths, bed };
+        let alone = |bed| with(bed, None);
+        match (case.site(), case.path) {
+            (Site::Cable, _) | (_, Path::Cable) => Ok(alone(Bed::cable(&plan.spanwire, &name)?)),
+            (Site::Switch, _) => Ok(alone(switched(plan, &name, ["a", "b"].map(str::to_owned))?)),
+            (Site::Star, _) => {
+                let ports = ["a".to_owned()].into_iter().chain((1..=FLOWS_MAX).map(client));
+                let mut lab = alone(switched(plan, &name, ports)?);
+                (1..=FLOWS_MAX).try_for_each(|n| lab.add_server(n))?;
+                Ok(lab)
+            }
+            (Site::FourPaths, Path::Line(line)) => {
+                let (bed, four_paths) = FourPaths::new(&plan.spanwire, &name, line)?;
+                Ok(with(bed, Some(four_paths)))
+            }
+        }
+    }
+
+    /// Adds a host with the name `sN` at port a: a macvlan of that host's interface.
+    fn add_server(&mut self, n: u32) -> Result<(), Error> {
+        let (name, link) = (format!("{}-{}", self.bed.name(), server(n)), format!("m{n}"));
+        NetNs::create_named(&name)?;
+        self.servers.push(name.clone());
+        let host = format!("{}-a", self.bed.name());
+        let kind = ["type", "macvlan", "mode", "private"];
+        ip(&[&["-n", &host, "link", "add", "link", "sw0", "name", &link][..], &kind].concat())?;
+        ip(&["-n", &host, "link", "set", &link, "netns", &name])?;
+        ip(&["-n", &name, "link", "set", &link, "name", "sw0"])?;
+        ip(&["-n", &name, "addr", "add", &format!("{}/24", server_address(n)), "dev", "sw0"])?;
+        ip(&["-n", &name, "link", "set", "sw0", "up"])
+    }
+
+    /// Sets the lines of `case`.
+    fn set(&self, case: &Case) -> Result<(), Error> {
+        let Path::Line(line) = case.path else { return Ok(()) };
+        let changes = match (case.site(), case.traffic) {
+            (Site::Star, Traffic::Several { flows, far_delay_us }) => {
+                let far = far_delay_us.map_or(line, |delay_us| Line { delay_us, ..line });
+                let clients = (1..=flows).map(|n| if n == flows { far } else { line });
+                star(line, clients)
+            }
+            (Site::Star, _) => star(line, (0..2).map(|_| line)),
+            // The only case of this lab: it was made with its line.
+            (Site::FourPaths, _) => return Ok(()),
+            _ => [line.changes("a"), line.changes("b")].concat(),
+        };
+        self.bed.set(&changes)
+    }
+
+    /// The ends of the only flow.
+    pub(super) fn ends(&self) -> Result<Ends, Error> {
+        Ok(Ends { from: "b".to_owned(), to: ("a".to_owned(), self.bed.address("a")?) })
+    }
+
+    /// The ends of flow `n` of a star, 1 and up.
+    pub(super) fn star_ends(n: u32) -> Result<Ends, Error> {
+        Ok(Ends { from: client(n), to: (server(n), server_address(n).parse()?) })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for name in &self.servers {
+            if let Err(e) = NetNs::delete_named(name) {
+                eprintln!("the namespace {name} remains: {e}");
+            }
+        }
+    }
+}
+
+/// A lab around a switch with these ports, whose lines are set later.
+fn switched(
+    plan: &Plan,
+    name: &str,
+    ports: impl IntoIterator<Item = String>,
+) -> Result<Bed, Error> {
+    let tables: String = ports.into_iter().map(|port| format!("[port.{port}]\n")).collect();
+    Bed::switched(&plan.spanwire, name, &format!("seed = 1\n{tables}"))
+}
+
+/// The changes for port a with `line`, and for one client with each of `clients`.
+fn star(line: Line, clients: impl Iterator<Item = Line>) -> Vec<String> {
+    let clients = (1..).zip(clients).flat_map(|(n, line)| line.changes(&client(n)));
+    line.changes("a").into_iter().chain(clients).collect()
+}
+
+fn client(n: u32) -> String {
+    format!("c{n}")
+}
+
+fn server(n: u32) -> String {
+    format!("s{n}")
+}
+
+/// Beyond the addresses of the lab's own hosts.
+fn server_address(n: u32) -> String {
+    format!("10.77.0.{}", 100 + n)
+}
+
+/// Clients of a star.
+const FLOWS_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star__each_port_has_its_line() {
+        let line = Line::new(200, 1000);
+        let far = Line { delay_us: 19_000, ..line };
+        let changes = star(line, [line, far].into_iter());
+        let delays: Vec<&String> = changes.iter().filter(|c| c.contains("delay=")).collect();
+        assert_eq!(
+            delays,
+            ["port.a.delay=1000us", "port.c1.delay=1000us", "port.c2.delay=19000us"]
+        );
+    }
+
+    #[test]
+    fn star_ends__are_a_client_and_a_server() {
+        let ends = Lab::star_ends(3).unwrap();
+        assert_eq!((&*ends.from, &*ends.to.0), ("c3", "s3"));
+        assert_eq!(ends.to.1.to_string(), "10.77.0.103");
+    }
+}

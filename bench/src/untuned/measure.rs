@@ -1,0 +1,200 @@
+//! One sample: an algorithm on the path and with the traffic of a case.
+
+use super::Plan;
+use super::algorithm::Algorithm;
+use super::case::{Case, Flow, Traffic};
+use super::lab::{Ends, Lab};
+use super::perf::{Perf, Run, mean_queue};
+use crate::bed::{self, Bed};
+use crate::sample::Error;
+use crate::spin::Spinners;
+use serde::Serialize;
+use std::thread;
+use std::time::Duration;
+
+/// The readings of one sample.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Reading {
+    /// Payload of each flow in 10^6 bits a second: of one flow over its whole time, of several over
+    /// the last half of their common time.
+    pub mbps: Vec<f64>,
+    /// The lowest second of the only flow.
+    pub least_second_mbps: Option<f64>,
+    /// Seconds from the end of the traffic to the exit of `perf`, the most of all flows.
+    pub overrun_s: Option<f64>,
+    /// Mean queue of the shared port in the last half of the common time.
+    pub queue_bytes: Option<f64>,
+}
+
+/// The plan, and the property of the program, that all samples share.
+#[derive(Clone, Copy)]
+pub(super) struct Setting<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) none_is_named: bool,
+}
+
+/// A flow of several: its algorithm and its ends.
+struct Member {
+    algorithm: Algorithm,
+    ends: Ends,
+}
+
+impl Setting<'_> {
+    /// Measures `case` with `algorithm` in `lab`, whose lines have been set.
+    pub(super) fn measure(
+        &self,
+        lab: &Lab,
+        case: &Case,
+        algorithm: Algorithm,
+    ) -> Result<Reading, Error> {
+        let seconds = self.plan.seconds;
+        match case.traffic {
+            Traffic::One(flow) => self.one(lab, flow, algorithm),
+            Traffic::Several { flows, far_delay_us } => {
+                let members: Result<Vec<_>, Error> =
+                    (1..=flows).map(|n| self.member(lab, n, algorithm)).collect();
+                let times = if far_delay_us.is_some() { LONG_TIMES } else { COMMON_TIMES };
+                self.several(lab, &members?, seconds * times)
+            }
+            Traffic::Beside(tcp) => {
+                let members =
+                    [self.member(lab, 1, algorithm)?, self.member(lab, 2, Algorithm::Tcp(tcp))?];
+                self.several(lab, &members, seconds * LONG_TIMES)
+            }
+        }
+    }
+
+    fn one(&self, lab: &Lab, flow: Flow, algorithm: Algorithm) -> Result<Reading, Error> {
+        let time = Duration::from_secs_f64(self.plan.seconds);
+        let ends = lab.ends()?;
+        let spinners = flow.busy.then(|| Spinners::start(CORES)).transpose()?;
+        let run = match algorithm {
+            Algorithm::Tcp(name) => tcp(&lab.bed, &ends, name, time),
+            _ => {
+                let perf = self.perf(algorithm, flow);
+                let _server = perf.serve(&lab.bed, &ends)?;
+                perf.run(&lab.bed, &ends, time)
+            }
+        };
+        drop(spinners);
+        let Run { goodput, overrun_s } = run?;
+        Ok(Reading {
+            mbps: vec![goodput.bps / 1e6],
+            least_second_mbps: goodput.least_second_bps().map(|bps| bps / 1e6),
+            overrun_s,
+            queue_bytes: None,
+        })
+    }
+
+    fn perf(&self, algorithm: Algorithm, flow: Flow) -> Perf {
+        Perf { algorithm, flow, none_is_named: self.none_is_named }
+    }
+
+    /// Flow `n` of a star, 1 and up.
+    fn member(&self, lab: &Lab, n: u32, algorithm: Algorithm) -> Result<Member, Error> {
+        let mut ends = Lab::star_ends(n)?;
+        if algorithm.is_tcp() {
+            // TCP needs no interface of its own, other than AF_XDP.
+            ends.to = ("a".to_owned(), lab.bed.address("a")?);
+        }
+        Ok(Member { algorithm, ends })
+    }
+
+    /// Runs `members`, which start one by one and then run together for `common_s`.
+    fn several(&self, lab: &Lab, members: &[Member], common_s: f64) -> Result<Reading, Error> {
+        let apart_s = self.plan.seconds * APART_TIMES;
+        let perf = |member: &Member| self.perf(member.algorithm, Flow::WRITE);
+        let servers: Result<Vec<_>, Error> = members
+            .iter()
+            .filter(|member| !member.algorithm.is_tcp())
+            .map(|member| perf(member).serve(&lab.bed, &member.ends))
+            .collect();
+        let _servers = servers?;
+        let show = ["switch", "ctl", "--lab", lab.bed.name(), "--json", "show", "--interval"];
+        let sampler = lab.bed.spanwire_here(&[&show[..], &["0.05"]].concat())?;
+        let last = members.len().saturating_sub(1);
+        let runs: Result<Vec<Run>, Error> = thread::scope(|scope| {
+            let start = |(n, member): (usize, &Member)| {
+                let (bed, ends, algorithm) = (&lab.bed, member.ends.clone(), member.algorithm);
+                let perf = perf(member);
+                let wait = Duration::from_secs_f64(apart_s * n as f64);
+                let time = Duration::from_secs_f64(common_s + apart_s * (last - n) as f64);
+                scope.spawn(move || {
+                    thread::sleep(wait);
+                    match algorithm {
+                        Algorithm::Tcp(name) => tcp(bed, &ends, name, time),
+                        _ => perf.run(bed, &ends, time),
+                    }
+                })
+            };
+            let started: Vec<_> = members.iter().enumerate().map(start).collect();
+            started.into_iter().map(|flow| flow.join().expect("a flow does not panic")).collect()
+        });
+        Ok(Reading::of_several(&runs?, &sampler.kill()))
+    }
+}
+
+/// A flow of kernel TCP.
+fn tcp(bed: &Bed, ends: &Ends, name: &str, time: Duration) -> Result<Run, Error> {
+    let (from, to) = (&*ends.from, &*ends.to.0);
+    let goodput = bed::tcp_transfer(bed, (from, to), name, time)
+        .map_err(|why| format!("TCP {name} from host {from} to host {to}: {why}"))?;
+    Ok(Run { goodput, overrun_s: None })
+}
+
+impl Reading {
+    /// The reading of several flows, with the switch's reports as lines of JSON.
+    fn of_several(runs: &[Run], switch: &[String]) -> Self {
+        let starts = runs.iter().map(|run| run.goodput.start_unix_s);
+        let ends = runs.iter().map(|run| run.goodput.end_unix_s());
+        let (from, to) = (starts.fold(0.0, f64::max), ends.fold(f64::INFINITY, f64::min));
+        let half = (f64::midpoint(from, to), to);
+        let overruns = runs.iter().filter_map(|run| run.overrun_s);
+        Self {
+            mbps: runs.iter().map(|run| run.goodput.mean_bps(half.0, half.1) / 1e6).collect(),
+            least_second_mbps: None,
+            overrun_s: overruns.max_by(f64::total_cmp),
+            queue_bytes: mean_queue(switch, "a", half),
+        }
+    }
+}
+
+/// Time between the starts of two flows, as a multiple of a sample's duration.
+const APART_TIMES: f64 = 0.125;
+/// Common time of several flows, likewise.
+const COMMON_TIMES: f64 = 2.0;
+/// Common time of flows that converge slowly, likewise: 20 s by default.
+const LONG_TIMES: f64 = 5.0;
+
+/// The cores of the machine for which the bars are set.
+const CORES: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bed::{Goodput, Interval};
+
+    fn run(start_unix_s: f64, tenths: &[u64], overrun_s: Option<f64>) -> Run {
+        let interval = |(n, bytes): (usize, &u64)| {
+            let start_s = n as f64 / 10.0;
+            Interval { start_s, end_s: start_s + 0.1, bytes: *bytes }
+        };
+        let intervals = tenths.iter().enumerate().map(interval).collect();
+        Run { goodput: Goodput { start_unix_s, bps: 0.0, intervals }, overrun_s }
+    }
+
+    #[test]
+    fn of_several__counts_the_last_half_of_the_common_time() {
+        // Common: from 100.2 to 100.6. Its last half has intervals 4 and 5 of the first flow.
+        let early = run(100.0, &[9_000_000, 0, 0, 0, 25_000, 50_000], Some(0.2));
+        let late = run(100.2, &[0, 0, 12_500, 12_500, 9_000_000], Some(0.4));
+        let line = |at: f64, bytes: u64| {
+            format!(r#"{{"at_unix_s": {at}, "ports": [{{"name": "a", "queue_bytes": {bytes}}}]}}"#)
+        };
+        let switch = [line(100.1, 5), line(100.45, 100), line(100.55, 300), line(100.7, 5)];
+        let reading = Reading::of_several(&[early, late], &switch);
+        assert!((reading.mbps[0] - 3.0).abs() < 1e-3, "{reading:?}");
+        assert!((reading.mbps[1] - 1.0).abs() < 1e-3, "{reading:?}");
+        assert_eq!((reading.overrun_s, reading.queue_bytes), (Some(0.4), Some(200.0)));
+    }
+}
