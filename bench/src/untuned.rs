@@ -29,7 +29,6 @@ pub use report::{Report, Row, Sample};
 use crate::machine::Machine;
 use crate::sample::Error;
 use lab::Labs;
-use measure::Setting;
 use report::Outcome;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -70,9 +69,7 @@ pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, 
     if cells.is_empty() {
         return Err("no case is left: --only and --algorithms exclude all".into());
     }
-    let probe = format!("unt{}", std::process::id());
-    let none_is_named = perf::none_is_named(&plan.spanwire, &probe)?;
-    let interrupted = fill(&Setting { plan, none_is_named }, &cases, &mut cells, watch);
+    let interrupted = fill(plan, &cases, &mut cells, watch);
     cells.retain(|cell| !cell.outcomes.is_empty());
     let rows = rows(&cases, &cells);
     Ok(Report { machine: Machine::this(), plan: plan.clone(), interrupted, rows })
@@ -85,8 +82,8 @@ fn fill(
     cells: &mut [Cell],
     mut watch: impl FnMut(u32, &str) -> bool,
 ) -> bool {
-    let mut labs = Labs::new(setting.plan);
-    for round in 0..setting.plan.rounds {
+    let mut labs = Labs::new(plan);
+    for round in 0..plan.rounds {
         let order: Vec<usize> = match round % 2 {
             0 => (0..cells.len()).collect(),
             _ => (0..cells.len()).rev().collect(),
@@ -98,7 +95,7 @@ fn fill(
             if watch(round, &name) {
                 return true;
             }
-            let outcome = labs.prepare(case).and_then(|lab| setting.measure(lab, case, *algorithm));
+            let outcome = labs.prepare(case).and_then(|lab| plan.measure(lab, case, *algorithm));
             // An interrupt from the terminal also ends the processes of the sample.
             if watch(round, &name) {
                 return true;

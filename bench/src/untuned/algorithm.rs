@@ -74,13 +74,11 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The options of `spanwire perf` for the congestion control `name`. `none_is_named` is true if
-/// `--cc none` exists; without it, no congestion control is the absence of `--cc`.
-pub(super) fn cc_args(algorithm: Algorithm, none_is_named: bool) -> Vec<&'static str> {
+/// The options of `spanwire perf` for a congestion control; none for its default, which is `auto`.
+pub(super) fn cc_args(algorithm: Algorithm) -> Vec<&'static str> {
     match algorithm {
-        Algorithm::None if !none_is_named => Vec::new(),
-        Algorithm::Tcp(_) => Vec::new(),
-        Algorithm::Auto | Algorithm::None | Algorithm::Other(_) => vec!["--cc", algorithm.name()],
+        Algorithm::Auto | Algorithm::Tcp(_) => Vec::new(),
+        Algorithm::None | Algorithm::Other(_) => vec!["--cc", algorithm.name()],
     }
 }
 
@@ -98,10 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn cc_args__none_is_an_option_or_the_lack_of_one() {
-        assert_eq!(cc_args(Algorithm::Auto, false), ["--cc", "auto"]);
-        assert_eq!(cc_args(Algorithm::Other("swift"), true), ["--cc", "swift"]);
-        assert!(cc_args(Algorithm::None, false).is_empty());
-        assert_eq!(cc_args(Algorithm::None, true), ["--cc", "none"]);
+    fn cc_args__auto_is_the_default() {
+        assert!(cc_args(Algorithm::Auto).is_empty());
+        assert_eq!(cc_args(Algorithm::Other("swift")), ["--cc", "swift"]);
+        assert_eq!(cc_args(Algorithm::None), ["--cc", "none"]);
     }
 }

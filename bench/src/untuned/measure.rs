@@ -26,20 +26,13 @@ pub struct Reading {
     pub queue_bytes: Option<f64>,
 }
 
-/// The plan, and the property of the program, that all samples share.
-#[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) none_is_named: bool,
-}
-
 /// A flow of several: its algorithm and its ends.
 struct Member {
     algorithm: Algorithm,
     ends: Ends,
 }
 
-impl Setting<'_> {
+impl Plan {
     /// Measures `case` with `algorithm` in `lab`, whose lines have been set.
     pub(super) fn measure(
         &self,
@@ -47,7 +40,7 @@ impl Setting<'_> {
         case: &Case,
         algorithm: Algorithm,
     ) -> Result<Reading, Error> {
-        let seconds = self.plan.seconds;
+        let seconds = self.seconds;
         match case.traffic {
             Traffic::One(flow) => self.one(lab, flow, algorithm),
             Traffic::Several { flows, far_delay_us } => {
@@ -65,7 +58,7 @@ impl Setting<'_> {
     }
 
     fn one(&self, lab: &Lab, flow: Flow, algorithm: Algorithm) -> Result<Reading, Error> {
-        let time = Duration::from_secs_f64(self.plan.seconds);
+        let time = Duration::from_secs_f64(self.seconds);
         let ends = lab.ends()?;
         let spinners = flow.busy.then(|| Spinners::start(CORES)).transpose()?;
         let run = match algorithm {
@@ -87,7 +80,7 @@ impl Setting<'_> {
     }
 
     fn perf(&self, algorithm: Algorithm, flow: Flow) -> Perf {
-        Perf { algorithm, flow, none_is_named: self.none_is_named }
+        Perf { algorithm, flow }
     }
 
     /// Flow `n` of a star, 1 and up.
@@ -102,7 +95,7 @@ impl Setting<'_> {
 
     /// Runs `members`, which start one by one and then run together for `common_s`.
     fn several(&self, lab: &Lab, members: &[Member], common_s: f64) -> Result<Reading, Error> {
-        let apart_s = self.plan.seconds * APART_TIMES;
+        let apart_s = self.seconds * APART_TIMES;
         let perf = |member: &Member| self.perf(member.algorithm, Flow::WRITE);
         let servers: Result<Vec<_>, Error> = members
             .iter()

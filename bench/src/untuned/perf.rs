@@ -6,7 +6,6 @@ use super::lab::Ends;
 use crate::bed::{self, Bed, CONNECT_WITHIN, Goodput, Running};
 use crate::sample::Error;
 use serde_json::Value;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The result of one flow.
@@ -22,14 +21,12 @@ pub(super) struct Run {
 pub(super) struct Perf {
     pub(super) algorithm: Algorithm,
     pub(super) flow: Flow,
-    /// `--cc none` is known to the program.
-    pub(super) none_is_named: bool,
 }
 
 impl Perf {
     /// Starts the server.
     pub(super) fn serve(&self, bed: &Bed, ends: &Ends) -> Result<Running, Error> {
-        let cc = cc_args(self.algorithm, self.none_is_named);
+        let cc = cc_args(self.algorithm);
         let perf = ["perf", "server", "--dev", "sw0"];
         let mut server = bed.spanwire(&ends.to.0, &[&perf[..], &cc].concat())?;
         server.first_line(SERVER_WITHIN)?;
@@ -55,7 +52,7 @@ impl Perf {
         let (to, seconds) = (ends.to.1.to_string(), time.as_secs_f64().to_string());
         let perf = ["perf", "client", "--dev", "sw0", &to, "--json", "-i", "0.1", "-t", &seconds];
         let mut args: Vec<String> = perf.map(str::to_owned).into();
-        args.extend(cc_args(self.algorithm, self.none_is_named).into_iter().map(str::to_owned));
+        args.extend(cc_args(self.algorithm).into_iter().map(str::to_owned));
         args.extend(self.flow.args());
         args
     }
@@ -82,19 +79,6 @@ impl Flow {
     }
 }
 
-/// True if `spanwire perf` has `--cc none`; without it, no congestion control is the absence of
-/// `--cc`.
-///
-/// # Errors
-/// The lab for the attempt cannot be created.
-pub(super) fn none_is_named(spanwire: &Path, lab: &str) -> Result<bool, Error> {
-    let bed = Bed::cable(spanwire, lab)?;
-    let to = bed.address("a")?.to_string();
-    // Without a server, an accepted command line ends with a refused connection.
-    let mut client = bed.spanwire("b", &["perf", "client", "--dev", "sw0", &to, "--cc", "none"])?;
-    Ok(client.exit(CONNECT_WITHIN)?.code() != Some(WRONG_USAGE))
-}
-
 /// The mean queue of port `port` between two times, from lines of `switch ctl --json show`. None if
 /// no sample is between them.
 pub(super) fn mean_queue(lines: &[String], port: &str, (from, to): (f64, f64)) -> Option<f64> {
@@ -109,8 +93,6 @@ pub(super) fn mean_queue(lines: &[String], port: &str, (from, to): (f64, f64)) -
     (!queue.is_empty()).then(|| queue.iter().sum::<f64>() / queue.len() as f64)
 }
 
-/// Exit code of `spanwire` for a command line that it does not know.
-const WRONG_USAGE: i32 = 2;
 /// Sixteen messages of 64 KiB, the default of `perf`.
 const OUTSTANDING_BYTES: u32 = 1 << 20;
 /// The largest `--depth`.
@@ -124,7 +106,7 @@ mod tests {
     fn args(flow: Flow) -> String {
         let to = ("a".to_owned(), "10.77.0.1".parse().expect("an address"));
         let ends = Ends { from: "b".to_owned(), to };
-        let perf = Perf { algorithm: Algorithm::Auto, flow, none_is_named: false };
+        let perf = Perf { algorithm: Algorithm::Auto, flow };
         perf.client_args(&ends, Duration::from_millis(1500)).join(" ")
     }
 

@@ -1,6 +1,6 @@
 //! Losses of a full queue, and losses of the path itself.
 //!
-//! A queue that overflows shows a delay before. Without a delay the two are told apart by a test:
+//! A queue that overflows shows a delay before. Without a delay a test distinguishes them:
 //! the window is decreased for several intervals. A bottleneck with a short queue delivers as much
 //! of fewer packets. A path that loses a part of any packets delivers fewer.
 
