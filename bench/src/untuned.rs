@@ -77,7 +77,7 @@ pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, 
 
 /// Takes the samples of all rounds; true if `watch` ended that.
 fn fill(
-    setting: &Setting<'_>,
+    plan: &Plan,
     cases: &[Case],
     cells: &mut [Cell],
     mut watch: impl FnMut(u32, &str) -> bool,
