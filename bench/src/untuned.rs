@@ -2,7 +2,7 @@
 //! static window and with kernel TCP on the same paths.
 //!
 //! Every algorithm has the defaults of all its parameters. A case is a path with traffic
-//! ([`matrix`]); a bar is the least share of the path that `auto` must reach there.
+//! ([`matrix()`]); a bar is the least share of the path that `auto` must reach there.
 
 mod algorithm;
 mod args;

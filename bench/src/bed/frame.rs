@@ -12,6 +12,8 @@ pub(crate) struct Frame {
 impl Frame {
     /// Of SR.
     pub(crate) const SR: Self = Self { payload_bytes: 1408, wire_bytes: 1530 };
+    /// Of SR with a source packet of a block; a parity packet has four bytes more.
+    pub(crate) const SR_CODED: Self = Self { payload_bytes: 1400, wire_bytes: 1526 };
     /// Of RC, at its path MTU of 1024.
     pub(crate) const RC: Self = Self { payload_bytes: 1024, wire_bytes: 1106 };
     /// Of kernel TCP with timestamps.
@@ -48,6 +50,9 @@ mod tests {
         // UDP, BTH, SR, RETH, ICRC.
         let sr = ETHERNET + IPV4 + 8 + 12 + 24 + 16 + Frame::SR.payload_bytes + 4;
         assert_eq!(Frame::SR.wire_bytes, sr);
+        // UDP, BTH, SR, RETH, block, ICRC.
+        let coded = ETHERNET + IPV4 + 8 + 12 + 24 + 16 + 4 + Frame::SR_CODED.payload_bytes + 4;
+        assert_eq!(Frame::SR_CODED.wire_bytes, coded);
         assert_eq!(Offer::segment_bytes(1500, true), Some(Frame::SR.payload_bytes));
     }
 
