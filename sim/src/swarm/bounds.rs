@@ -6,6 +6,7 @@ use crate::run::Plan;
 use crate::setup::Setup;
 use crate::topology::Topology;
 use spanwire_base::{Dur, Rate, Time, u64_from};
+use spanwire_transport::Config;
 
 impl Setup {
     /// True if faults of this length may cause a queue pair to fail, or short rings at any time.
@@ -13,10 +14,11 @@ impl Setup {
         self.retry_cnt < 7 || timeout(self) * RETRY_TIMEOUTS_MIN <= faults || self.starves()
     }
 
-    /// True if a receive ring has less room than a data packet and an acknowledgement of each flow.
-    /// A flow may then lose all its transmissions to others, with or without faults.
+    /// True if a ring has less room than a data packet and an acknowledgement of each flow. A flow
+    /// may then lose all its transmissions to others, or wait for longer than its timeouts until
+    /// the others have sent, with or without faults.
     pub(super) fn starves(&self) -> bool {
-        self.host.as_ref().is_some_and(|host| host.rx_ring < 2 * FLOWS_MAX)
+        self.host.as_ref().is_some_and(|host| host.rx_ring.min(host.tx_ring) < 2 * FLOWS_MAX)
     }
 }
 
@@ -31,12 +33,13 @@ fn host_delay_max(setup: &Setup) -> Dur {
     setup.host.as_ref().map_or(Dur::ZERO, HostModel::delay_max)
 }
 
-/// The longest time in which the driver of a host sends a window of each flow: it may sleep
-/// whenever its transmit ring is full.
+/// The longest time until the driver of a host has sent a due packet: it may sleep whenever its
+/// transmit ring is full, and every other flow has a turn before.
 fn host_send_max(plan: &Plan) -> Dur {
     let Some(host) = &plan.setup.host else { return Dur::ZERO };
-    let pkts = u64::from(plan.setup.window_pkts) * u64_from(plan.flows.len());
-    host.delay_max() * pkts.div_ceil(u64_from(host.tx_ring))
+    let turn_pkts = u64::from(Config::default().turn_bytes) / REQUEST_BYTES_MIN;
+    let pkts = turn_pkts.max(plan.setup.window_pkts.into()) * PKTS_PER_DATA_MAX;
+    host.delay_max() * (pkts * u64_from(plan.flows.len())).div_ceil(u64_from(host.tx_ring))
 }
 
 /// A timeout that may be shorter than the lateness of hosts. [`RETRY_TIMEOUTS_MIN`] of them are
@@ -87,6 +90,10 @@ pub(super) fn run_time_max(topology: &Topology, setup: &Setup) -> Dur {
     Dur::from_secs(60).max(timeout(setup) * 1_000).max(late)
 }
 
+/// The shortest frame of a request, that of a READ. A turn of a queue pair is limited in bytes.
+const REQUEST_BYTES_MIN: u64 = 74;
+/// Maximum packets sent for each data packet: eight control packets may precede it.
+const PKTS_PER_DATA_MAX: u64 = 9;
 /// Maximum number of flows.
 pub(super) const FLOWS_MAX: usize = 16;
 /// Upper bound of the delay that jitter, reordering and a flap add to a round trip of at most six
