@@ -21,7 +21,7 @@ use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::driver::{Budget, Polling};
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_io::xdp::XdpConfig;
-use spanwire_transport::CongestionControl;
+use spanwire_transport::{CongestionControl, Preset};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tap::{StepLog, StepTap};
@@ -115,7 +115,7 @@ fn record(hosts: &TwoHosts, flow: &Flow, time: Duration) -> Result<[StepLog; 2],
 fn fixed_rate(mbit: u32) -> Result<CongestionControl, Error> {
     let mut algorithm = Algorithm::named("fixed")?;
     algorithm.set("rate_mbps", &mbit.to_string())?;
-    Ok(CongestionControl { algorithm: Some(algorithm), base_rtt: None })
+    Ok(CongestionControl { algorithm: Some(algorithm), base_rtt: None, preset: Preset::Paper })
 }
 
 impl Provenance {

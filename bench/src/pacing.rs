@@ -17,7 +17,7 @@ use spanwire_base::{Rate, Time};
 use spanwire_cc::Algorithm;
 use spanwire_host::runner::Sending;
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
-use spanwire_transport::CongestionControl;
+use spanwire_transport::{CongestionControl, Preset};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -111,7 +111,8 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
     let mbit = plan.mbit / f64::from(qps);
     let mut algorithm = Algorithm::named("fixed")?;
     algorithm.set("rate_mbps", &mbit.to_string())?;
-    let congestion = CongestionControl { algorithm: Some(algorithm), base_rtt: None };
+    let congestion =
+        CongestionControl { algorithm: Some(algorithm), base_rtt: None, preset: Preset::Paper };
     let log = Log::default();
     let (notes, time) = (log.clone(), Duration::from_millis(plan.ms));
     let job = engine::packets(qps, PATH_MTU, time);

@@ -2,7 +2,7 @@
 
 use spanwire_base::{Dur, Rate};
 use spanwire_host::fabric::Error;
-use spanwire_host::oob::algorithm;
+use spanwire_host::oob::{algorithm, preset};
 use spanwire_host::window::CC_WINDOW_PKTS;
 use spanwire_io::net::Ethtool;
 use spanwire_switch::Human;
@@ -15,7 +15,8 @@ pub(crate) struct CcArgs {
     /// [default: auto]
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Set a parameter of the congestion control; repeatable
+    /// Set a parameter of the congestion control; repeatable. preset=paper: the constants of the
+    /// paper, without calibration to the path
     #[arg(long, value_name = "KEY=VALUE", requires = "cc")]
     cc_set: Vec<String>,
     /// Base RTT for congestion control, such as 4ms [default: the smallest measured]
@@ -42,8 +43,11 @@ impl CcArgs {
                 pair.ok_or_else(|| format!("--cc-set {setting} is no KEY=VALUE").into())
             })
             .collect();
-        let algorithm = algorithm(name, settings?)?;
-        Ok(Some(CongestionControl { algorithm, base_rtt: self.cc_rtt }))
+        let (presets, settings): (Vec<_>, Vec<_>) =
+            settings?.into_iter().partition(|(key, _)| *key == "preset");
+        let algorithm = algorithm(name, settings)?;
+        let preset = presets.last().map(|(_, name)| preset(name)).transpose()?.unwrap_or_default();
+        Ok(Some(CongestionControl { algorithm, base_rtt: self.cc_rtt, preset }))
     }
 
     /// The line rate of the port: `--line-rate`, else the link speed that ethtool reports for
@@ -71,6 +75,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use spanwire_cc::Algorithm;
+    use spanwire_transport::Preset;
 
     #[derive(Parser)]
     struct Line {
@@ -109,7 +114,11 @@ mod tests {
         algorithm.set("quick_adapt", "0").unwrap();
         assert_eq!(
             choice,
-            CongestionControl { algorithm: Some(algorithm), base_rtt: Some(Dur::from_ms(4)) }
+            CongestionControl {
+                algorithm: Some(algorithm),
+                base_rtt: Some(Dur::from_ms(4)),
+                preset: Preset::Calibrated
+            }
         );
         assert_eq!(args.window(), Some(CC_WINDOW_PKTS));
     }
@@ -124,6 +133,10 @@ mod tests {
         assert!(text.starts_with("swift: beta is 7, but must be"), "{text}");
         let text = refused(&["--cc", "swift", "--cc-set", "beta"]);
         assert!(text.contains("KEY=VALUE"), "{text}");
+        let text = refused(&["--cc", "swift", "--cc-set", "preset=papr"]);
+        assert!(text.contains("did you mean `paper`?") && text.contains("calibrated"), "{text}");
+        let paper = args(&["--cc", "swift", "--cc-set", "preset=paper"]).choice().unwrap();
+        assert_eq!(paper.unwrap().preset, Preset::Paper);
     }
 
     #[test]

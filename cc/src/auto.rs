@@ -14,17 +14,20 @@
 //! the time since the last decrease: H-TCP. docs/decisions/0022 has the reasons and measurements.
 
 mod base;
+mod calibrated;
+mod control;
 mod interval;
 mod losses;
 mod train;
 
 use crate::params::params;
-use crate::units::{bytes_per_ns, float, ns, rate, whole};
-use crate::{Ack, Controller, Loss, LossKind, Path, Status};
+use crate::units::{bytes_per_ns, float, ns, whole};
+use crate::{Ack, Algorithm, Cc, Path};
 use base::BaseRtt;
+use calibrated::{Calibrated, View};
 use interval::Interval;
 use losses::{LOSS_DECREASE, Losses, Verdict};
-use spanwire_base::{Dur, Rate, Time};
+use spanwire_base::{Dur, Time};
 use train::Train;
 
 params! {
@@ -110,6 +113,8 @@ pub struct Auto {
     /// Marks, and losses above the threshold, were seen.
     has_marks: bool,
     has_losses: bool,
+    /// The algorithm that decides in congestion avoidance, if it is another one.
+    other: Option<Box<Calibrated>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -157,7 +162,20 @@ impl Auto {
             pressure: 1.0,
             has_marks: false,
             has_losses: false,
+            other: None,
         }
+    }
+
+    /// `algorithm` in congestion avoidance, and `auto` otherwise.
+    pub(crate) fn calibrated(algorithm: &Algorithm, path: &Path) -> Self {
+        let other = Some(Box::new(Calibrated::new(algorithm, path)));
+        Self { other, ..Self::new(&Params::default(), path) }
+    }
+
+    /// The path, once it is known.
+    fn view(&self) -> Option<View> {
+        let base = self.base.ns()?;
+        Some(View { base, target: self.target(base).max(self.host_delay), rate: self.rate })
     }
 
     /// The queueing delay that counts as congestion.
@@ -185,7 +203,8 @@ impl Auto {
     fn increase(&self, now: Time) -> f64 {
         let pkts = (self.cwnd / self.mtu).max(1.0);
         let since = self.changed_at.map_or(0.0, |at| ns(now.since(at)));
-        let periods = since / (4.0 * self.srtt.unwrap_or(0.0)).max(PERIOD_MIN);
+        let periods =
+            since / (4.0 * self.srtt.unwrap_or(0.0)).max(PERIOD_MIN).max(2.0 * self.interval_min());
         let bytes = self.p.increase * pkts.sqrt() * (1.0 + periods * periods) * self.mtu;
         bytes.min(self.cwnd / 2.0).max(self.mtu / 2.0)
     }
@@ -218,6 +237,9 @@ impl Auto {
             (self.low, self.low_at) = (self.low.min(min), Some(now));
         }
         self.losses.on_interval(i.loss(self.mtu), self.rate);
+        if let (Some(view), Some(other)) = (self.view(), &mut self.other) {
+            other.on_interval(now, min, &view);
+        }
         let marked = i.marked_fraction();
         self.has_marks |= marked > 0.0;
         self.has_losses |= self.losses.is_above();
@@ -232,6 +254,8 @@ impl Auto {
                 let age = ns(now.since(self.low_at.unwrap_or(now)));
                 if age > (self.p.drain_ms * 1e6).max(30.0 * base) {
                     self.drain(now, self.cwnd, (self.rate * base).min(self.cwnd) / 2.0);
+                } else if self.other_cc().is_some() {
+                    self.report_losses(now, queue > target / 4.0);
                 } else if self.changed_at.is_none_or(|at| began >= at) {
                     self.decrease(now, min, (queue, target), marked);
                 }
@@ -288,6 +312,37 @@ impl Auto {
         (self.cwnd, self.state) = (cwnd, State::Avoidance);
     }
 
+    /// The other algorithm, while it decides.
+    fn other_cc(&self) -> Option<&Cc> {
+        self.other.as_ref().filter(|_| self.state == State::Avoidance)?.cc()
+    }
+
+    /// Reports losses to the other algorithm if they are congestion: packets were delayed as well.
+    fn report_losses(&mut self, now: Time, has_queue: bool) {
+        let bytes = whole(self.losses.part() * self.cwnd);
+        if has_queue
+            && self.losses.judge(self.cwnd, true) != Verdict::None
+            && let Some(other) = &mut self.other
+        {
+            other.on_congestion(now, bytes, whole(self.cwnd));
+        }
+    }
+
+    /// Applies an acknowledgement to the other algorithm, which starts when startup has ended.
+    fn on_ack_of_other(&mut self, now: Time, a: &Ack<'_>) {
+        let Some(view) = self.view() else { return };
+        let Some(other) = &mut self.other else { return };
+        other.see(a);
+        if self.state != State::Avoidance {
+            return;
+        }
+        other.start(&view);
+        other.on_ack(now, a, &self.interval, &view);
+        if let Some(window) = other.window(self.mtu) {
+            self.cwnd = window;
+        }
+    }
+
     /// Applies losses, marks, and the delay of a queue beyond its target.
     fn decrease(&mut self, now: Time, delay: f64, (queue, target): (f64, f64), marked: f64) {
         let by_delay = (self.p.beta * (queue - target) / delay.max(1.0)).clamp(0.0, 0.5);
@@ -308,78 +363,6 @@ impl Auto {
     }
 }
 
-impl Controller for Auto {
-    fn cwnd_bytes(&self) -> u64 {
-        whole(self.cwnd)
-    }
-
-    fn rate(&self) -> Option<Rate> {
-        let srtt = self.srtt?.max(1.0);
-        let gain = match self.state {
-            State::Startup => 2.0,
-            _ => (1.25 + self.stall / srtt).min(PACING_GAIN_MAX),
-        };
-        Some(rate((gain * self.cwnd / srtt).min(self.line)))
-    }
-
-    fn status(&self) -> Option<Status> {
-        let (chosen, reason) = match self {
-            Self { has_marks: true, .. } => ("delay, marks", "packets arrive marked CE"),
-            Self { has_losses: true, .. } => {
-                ("delay, loss", "more packets were lost than the path loses by itself")
-            }
-            Self { pressure, .. } if *pressure > 1.0 => {
-                ("delay", "other traffic keeps a queue, so the target is longer")
-            }
-            _ => ("delay", "no packet was marked"),
-        };
-        let base = self.base.ns();
-        let target = base.map(|base| Dur::from_ns(whole(self.target(base))));
-        let base_rtt = base.map(|ns| Dur::from_ns(whole(ns)));
-        Some(Status { chosen, reason, base_rtt, target })
-    }
-
-    fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
-        let is_limited = a.is_limited(self.cwnd, self.mtu);
-        if let Some(delay) = a.fabric_rtt().map(ns) {
-            self.on_delay(now, a, delay);
-        }
-        self.interval.add(a, is_limited);
-        if is_limited {
-            let acked = float(a.acked_bytes.saturating_sub(a.marked_bytes));
-            match self.state {
-                State::Startup => self.cwnd += acked,
-                State::Avoidance if !self.losses.is_testing() => {
-                    self.cwnd += self.increase(now) * acked / self.cwnd;
-                }
-                State::Avoidance | State::Drain { .. } => {}
-            }
-            let most = self.line * self.srtt.unwrap_or(UNKNOWN_RTT) * 2.0;
-            self.cwnd = self.cwnd.min(most.max(self.p.initial_pkts * self.mtu));
-        }
-        self.exit_startup(now);
-        if self.interval.ends(now, a.sent_at, self.interval_min()) {
-            self.on_interval(now);
-            self.interval.restart(now);
-        }
-    }
-
-    fn on_loss(&mut self, now: Time, loss: &Loss) {
-        // Other losses are counted in acknowledgements, all of them.
-        // A lossy path loses the acknowledgements of a small window now and then. The engine sends
-        // one packet for each further timeout in a row.
-        if matches!(loss.kind, LossKind::Timeout(count) if count >= TIMEOUTS) {
-            (self.state, self.changed_at) = (State::Avoidance, Some(now));
-            self.cwnd = (self.cwnd / 2.0).max(self.p.min_pkts * self.mtu);
-        }
-    }
-
-    fn on_path_change(&mut self, _now: Time) {
-        self.base.forget();
-        (self.low, self.low_at) = (f64::MAX, None);
-    }
-}
-
 /// 10 Mbit/s in bytes per nanosecond.
 const RATE_UNIT: f64 = 0.001_25;
 /// Longest times that count as noise and as lateness, ns: rarer ones are no reason for a queue.
@@ -390,6 +373,8 @@ const INTERVAL_MAX: f64 = 40e6;
 const PACING_GAIN_MAX: f64 = 3.0;
 /// Timeouts in a row that are congestion.
 const TIMEOUTS: u32 = 2;
+/// The longest gap between packets of a window below one packet: it recovers within a second.
+const GAP_MAX: Dur = Dur::from_ms(100);
 /// Minimum period of the acceleration, ns.
 const PERIOD_MIN: f64 = 10e6;
 /// A round trip longer than any, ns.

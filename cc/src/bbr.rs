@@ -322,6 +322,11 @@ impl Controller for Bbr {
         }
     }
 
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
+        self.min_rtt = Some(ns(base_rtt).max(1.0));
+    }
+
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         if self.recovery.is_some_and(|r| a.sent_at > r.began) {

@@ -1,5 +1,6 @@
 //! The [`Controller`] trait, and every algorithm by name.
 
+use crate::auto::Auto;
 use crate::sample::{Ack, Hop, Loss, Path, PseudoAck, Sent};
 use crate::status::Status;
 use crate::{gemini, powertcp, timely};
@@ -128,6 +129,9 @@ controllers! {
         /// In-band telemetry of nearby switches arrived (MLCC's near-source loop).
         fn on_near_int(&mut self, now: Time, int: &[Hop]) {}
 
+        /// The rate and the base round trip of the path, as measured, have changed.
+        fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {}
+
         /// Packets take another path from now on: the state of the old path's queues is void.
         fn on_path_change(&mut self, now: Time) {}
 
@@ -169,6 +173,20 @@ controllers! {
     "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: true, ..Default::default() });
     "timely-classic" = Self::Timely(timely::Params { patched: false, ..Default::default() });
     "gemini-paper" = Self::Gemini(gemini::Params::paper());
+}
+
+impl Algorithm {
+    /// A controller for one flow on a path about which nothing but our own link is known, between
+    /// hosts that may be late. `auto` and `fixed` are as with [`Algorithm::start`]. Of the others,
+    /// `auto` measures the path and scales the parameters that were not set; they decide in
+    /// congestion avoidance. An algorithm that needs telemetry is `auto` where there is none.
+    #[must_use]
+    pub fn start_calibrated(&self, path: &Path) -> Cc {
+        match self {
+            Self::Auto(_) | Self::Fixed(_) => self.start(path),
+            _ => Cc::Auto(Auto::calibrated(self, path)),
+        }
+    }
 }
 
 /// `auto`, which suits any path.

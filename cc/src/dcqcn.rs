@@ -8,7 +8,7 @@ use crate::params::params;
 use crate::round::{Base, Guard};
 use crate::units::{dur, power, rate, whole};
 use crate::{Ack, Controller, Loss, Path, Sent};
-use spanwire_base::{Rate, Time};
+use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// Parameters of DCQCN.
@@ -142,6 +142,15 @@ impl Controller for Dcqcn {
             self.byte_stage += 1.0;
             self.increase();
         }
+    }
+
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        let was_at_line = self.current >= self.base.line();
+        self.base.set(line_rate, base_rtt);
+        let line = self.base.line();
+        // At the line rate no timer increases the rate.
+        let current = if was_at_line { line } else { self.current.min(line) };
+        (self.current, self.target) = (current, self.target.min(line).max(current));
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {

@@ -8,7 +8,7 @@ use crate::params::params;
 use crate::round::{Base, Guard};
 use crate::units::{dur, power, rate};
 use crate::{Ack, Controller, Loss, Path};
-use spanwire_base::{Rate, Time};
+use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// Parameters of an adapter's DCQCN.
@@ -158,6 +158,10 @@ impl Controller for DcqcnRnic {
 
     fn rate(&self) -> Option<Rate> {
         Some(rate(self.current))
+    }
+
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {

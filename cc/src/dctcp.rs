@@ -8,7 +8,7 @@ use crate::params::params;
 use crate::round::{Base, Round};
 use crate::units::{float, rate, whole};
 use crate::{Ack, Controller, Loss, LossKind, Path};
-use spanwire_base::{Rate, Time};
+use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// Parameters of DCTCP.
@@ -108,6 +108,10 @@ impl Controller for Dctcp {
         let gain = if self.cwnd < self.ssthresh { 2.0 } else { 1.25 };
         let srtt = self.srtt.filter(|_| self.p.paced)?;
         Some(rate((gain * self.cwnd / srtt.max(1.0)).min(self.base.line())))
+    }
+
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
     }
 
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {

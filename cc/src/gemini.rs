@@ -153,6 +153,10 @@ impl Controller for Gemini {
         Some(rate((gain * self.cwnd / srtt.max(1.0)).min(self.base.line())))
     }
 
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
+    }
+
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         self.scale();

@@ -11,7 +11,7 @@ use crate::params::params;
 use crate::round::Base;
 use crate::units::{float, whole};
 use crate::{Ack, Controller, Loss, LossKind, Path};
-use spanwire_base::Time;
+use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// Parameters of MP-RDMA's window.
@@ -77,6 +77,10 @@ impl MpRdma {
 impl Controller for MpRdma {
     fn cwnd_bytes(&self) -> u64 {
         whole(self.pkts * self.mtu)
+    }
+
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
     }
 
     fn on_ack(&mut self, _now: Time, a: &Ack<'_>) {

@@ -10,7 +10,7 @@ use crate::round::{Base, Round};
 use crate::telemetry::Telemetry;
 use crate::units::{ns, rate, whole};
 use crate::{Ack, Controller, Hop, Loss, LossKind, Path};
-use spanwire_base::{Rate, Time};
+use spanwire_base::{Dur, Rate, Time};
 
 params! {
     /// Parameters of PowerTCP.
@@ -131,6 +131,10 @@ impl Controller for PowerTcp {
 
     fn wants_int(&self) -> bool {
         !self.p.theta
+    }
+
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
     }
 
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {

@@ -2,7 +2,7 @@
 
 use crate::units::{bytes_per_ns, ns};
 use crate::{Ack, Path};
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, Rate, Time};
 
 /// Consecutive round trips: the first begins with the first acknowledgement. Each ends with the
 /// first acknowledgement of a packet sent after it began.
@@ -48,6 +48,11 @@ impl Base {
         let is_first = self.smallest.is_none();
         self.smallest = Some(self.smallest.map_or(rtt, |s| s.min(rtt)));
         is_first
+    }
+
+    /// Sets the link and the base round trip.
+    pub(crate) fn set(&mut self, line_rate: Rate, base_rtt: Dur) {
+        (self.line, self.configured) = (bytes_per_ns(line_rate), Some(base_rtt));
     }
 
     /// The base round trip; none before the first sample, unless configured.

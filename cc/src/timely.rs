@@ -144,6 +144,10 @@ impl Controller for Timely {
         Some(rate(self.rate))
     }
 
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
+    }
+
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         if self.near.is_used() {

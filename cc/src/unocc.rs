@@ -204,6 +204,10 @@ impl Controller for UnoCc {
         self.base.rtt_ns().map(|base_ns| rate((self.cwnd / base_ns).min(self.base.line())))
     }
 
+    fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {
+        self.base.set(line_rate, base_rtt);
+    }
+
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         self.base.on_ack(a);
         self.scale();

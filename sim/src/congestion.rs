@@ -2,7 +2,7 @@
 
 use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
-use spanwire_transport::CongestionControl;
+use spanwire_transport::{CongestionControl, Preset};
 
 /// Congestion control of a network's queue pairs. The default is none: static windows alone.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -11,6 +11,8 @@ pub struct Congestion {
     pub algorithm: Option<Algorithm>,
     /// A minimum base RTT and the algorithm of flows whose base RTT exceeds it.
     pub far: Option<(Dur, Algorithm)>,
+    /// The algorithms have the constants of their papers, or are calibrated to the path.
+    pub preset: Preset,
     /// Queue pairs measure their base RTT. Otherwise each is configured with the base RTT of its
     /// path.
     pub measures_rtt: bool,
@@ -26,6 +28,7 @@ impl Congestion {
             algorithm => CongestionControl {
                 algorithm,
                 base_rtt: Some(base_rtt).filter(|_| !self.measures_rtt),
+                preset: self.preset,
             },
         }
     }

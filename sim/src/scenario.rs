@@ -13,7 +13,7 @@ use crate::setup::Setup;
 use crate::workload::FlowFile;
 use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
-use spanwire_transport::{Config, Mtu, Offer};
+use spanwire_transport::{Config, Mtu, Offer, Preset};
 
 /// A named simulation with parameters.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +114,11 @@ fn common() -> Params {
             "it measures its base RTT instead of being configured with it",
         )
         .with(
+            "calibrate",
+            Value::Flag(false),
+            "congestion control is calibrated to the path; false: the constants of its paper",
+        )
+        .with(
             "lb",
             Value::Lb(LbChoice::named("ecmp").expect("there is ECMP")),
             "how SR spreads packets over paths; `lb.NAME` sets its own parameters",
@@ -156,6 +161,10 @@ fn setup(params: &Params, seed: u64) -> Setup {
         congestion: Congestion {
             algorithm: params.cc("cc").algorithm(),
             far: None,
+            preset: match params.flag("calibrate") {
+                true => Preset::Calibrated,
+                false => Preset::Paper,
+            },
             measures_rtt: params.flag("measure_rtt"),
         },
         // Without a balancer the engine sends on one path, which is ECMP.

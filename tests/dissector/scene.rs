@@ -7,8 +7,8 @@ use spanwire_loadbalance::Choice;
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, Balance, CongestionControl, CqId, Endpoint, ErasureCoding, MemoryRegion,
-    Mtu, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, ValidConfig, WireMode, WorkRequest,
-    WrOp,
+    Mtu, Preset, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, ValidConfig, WireMode,
+    WorkRequest, WrOp,
 };
 use spanwire_wire::{
     INT_HOP_LEN, IntHop, MacAddr, Opcode, Packet, Psn, Qpn, SrDataRepr, int_push, ip_end, mark_ce,
@@ -82,7 +82,11 @@ impl Scene {
             let algorithm = Algorithm::named("hpcc").expect("there is one");
             let base_rtt = Some(Dur::from_us(20));
             let mut rts = QpAttr::rts(PSNS[me]);
-            rts.congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt });
+            rts.congestion = Some(CongestionControl {
+                algorithm: Some(algorithm),
+                base_rtt,
+                preset: Preset::Paper,
+            });
             if me == 0 && mode == WireMode::Sr {
                 // Its responses use the default path.
                 let choice = Choice::named("unolb").expect("there is one");

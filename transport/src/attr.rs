@@ -116,18 +116,48 @@ pub struct CongestionControl {
     pub algorithm: Option<Algorithm>,
     /// Base RTT, without queues; by default the minimum RTT measured.
     pub base_rtt: Option<Dur>,
+    /// The conditions for which the algorithm is set.
+    pub preset: Preset,
+}
+
+/// The conditions for which an algorithm is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Preset {
+    /// Any path, and hosts that may be late: the algorithm is calibrated to what is measured
+    /// ([`Algorithm::start_calibrated`]).
+    #[default]
+    Calibrated,
+    /// The constants and the behaviour of the algorithm's paper.
+    Paper,
+}
+
+impl Preset {
+    /// The name of [`Preset::Paper`].
+    pub const PAPER: &str = "paper";
+    /// The name of [`Preset::Calibrated`].
+    pub const CALIBRATED: &str = "calibrated";
+
+    /// The preset of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            Self::PAPER => Some(Self::Paper),
+            Self::CALIBRATED => Some(Self::Calibrated),
+            _ => None,
+        }
+    }
 }
 
 impl CongestionControl {
     /// No congestion control: only the windows of [`Config`](crate::Config) limit the packets in
     /// flight. For links that the queue pair has to itself, and for measurements.
-    pub const NONE: Self = Self { algorithm: None, base_rtt: None };
+    pub const NONE: Self = Self { algorithm: None, base_rtt: None, preset: Preset::Calibrated };
 }
 
 /// `auto` with its defaults, which suits any path, and a measured base RTT.
 impl Default for CongestionControl {
     fn default() -> Self {
-        Self { algorithm: Some(Algorithm::default()), base_rtt: None }
+        Self { algorithm: Some(Algorithm::default()), ..Self::NONE }
     }
 }
 

@@ -95,7 +95,9 @@ mod timer;
 mod verbs;
 mod wc;
 
-pub use attr::{AddressVector, Balance, CongestionControl, Mtu, QpAttr, QpCaps, QpInit, WireMode};
+pub use attr::{
+    AddressVector, Balance, CongestionControl, Mtu, Preset, QpAttr, QpCaps, QpInit, WireMode,
+};
 pub use coding::{CodingWhen, ErasureCoding};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use counters::Counters;

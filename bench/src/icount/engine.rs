@@ -4,8 +4,8 @@ use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_cc::Algorithm;
 use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, QpAttr,
-    QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, Preset,
+    QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 
@@ -61,7 +61,8 @@ impl Pair {
     /// The engine rejects it.
     pub fn paced(mut self, algorithm: Algorithm) -> Result<Self, Error> {
         let base_rtt = Some(Dur::from_us(10));
-        let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt });
+        let congestion =
+            Some(CongestionControl { algorithm: Some(algorithm), base_rtt, preset: Preset::Paper });
         let [first, _] = &mut self.ends;
         first.ep.modify_qp(first.qpn, &QpAttr { congestion, ..QpAttr::default() })?;
         Ok(Self { is_paced: true, ..self })

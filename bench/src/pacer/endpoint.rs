@@ -5,8 +5,8 @@ use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time};
 use spanwire_cc::Algorithm;
 use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, QpAttr,
-    QpCaps, QpInit, RemoteAddr, Sge, WcStatus, WorkRequest, WrOp,
+    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, Preset,
+    QpAttr, QpCaps, QpInit, RemoteAddr, Sge, WcStatus, WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 
@@ -39,8 +39,11 @@ impl Flows {
         if let Some(rate) = rate {
             algorithm.set("rate_mbps", &(rate.as_bps() as f64 / 1e6).to_string())?;
         }
-        let congestion =
-            CongestionControl { algorithm: Some(algorithm), base_rtt: Some(Dur::from_us(10)) };
+        let congestion = CongestionControl {
+            algorithm: Some(algorithm),
+            base_rtt: Some(Dur::from_us(10)),
+            preset: Preset::Paper,
+        };
         let mut ends = [End::new(1, qps)?, End::new(2, qps)?];
         for q in 0..usize::try_from(qps)? {
             let qpns = [ends[0].qpns[q], ends[1].qpns[q]];

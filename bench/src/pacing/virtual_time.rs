@@ -6,8 +6,8 @@ use spanwire_base::{Dur, Node, PortId, Rng, Time};
 use spanwire_cc::Algorithm;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, Endpoint, Mtu, QpAttr, QpCaps, QpInit,
-    RemoteAddr, Sge, WorkRequest, WrOp,
+    Access, AddressVector, Config, CongestionControl, Endpoint, Mtu, Preset, QpAttr, QpCaps,
+    QpInit, RemoteAddr, Sge, WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Packet, Psn, Qpn};
 
@@ -38,7 +38,11 @@ fn paced(qps: u32) -> Endpoint {
     let mut algorithm = Algorithm::named("fixed").unwrap();
     algorithm.set("window_pkts", "8192").unwrap();
     algorithm.set("rate_mbps", &(MBIT / f64::from(qps)).to_string()).unwrap();
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+    });
     for n in 0..qps {
         let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();
         ep.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();

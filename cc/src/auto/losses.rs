@@ -65,6 +65,11 @@ impl Losses {
         self.limit = self.limit.max(self.part * LIMIT_FACTOR);
     }
 
+    /// The average part of packets lost.
+    pub(super) fn part(&self) -> f64 {
+        self.part
+    }
+
     /// More packets are lost than the path loses by itself, as far as is known.
     pub(super) fn is_above(&self) -> bool {
         self.part > self.limit

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Controller;
 use crate::testing::{at, path};
 use spanwire_base::Dur;
 

@@ -9,7 +9,8 @@ use spanwire_erasure::Scheme;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{
     Access, AddressVector, Balance, CodingWhen, Config, CongestionControl, CqId, Endpoint,
-    ErasureCoding, Mtu, PdId, QpAttr, QpCaps, QpInit, SrqId, SrqInit, ValidConfig, WireMode,
+    ErasureCoding, Mtu, PdId, Preset, QpAttr, QpCaps, QpInit, SrqId, SrqInit, ValidConfig,
+    WireMode,
 };
 use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
@@ -178,7 +179,10 @@ fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
         (params.window_pkts, params.rate_mbps) = if which < 0x60 { (1.0, 0.0) } else { (2.5, 3.0) };
     }
     let algorithm = Some(algorithm);
-    Some(CongestionControl { algorithm, base_rtt: knows_rtt.then_some(Dur::from_us(10)) })
+    let base_rtt = knows_rtt.then_some(Dur::from_us(10));
+    // Every other one is calibrated to the path.
+    let preset = if which & 1 == 0 { Preset::Paper } else { Preset::Calibrated };
+    Some(CongestionControl { algorithm, base_rtt, preset })
 }
 
 /// Codes of all kinds, and their activation: always, beyond a data centre, or with any known round

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
 use spanwire_cc::params::ParamError;
-use spanwire_transport::CongestionControl;
+use spanwire_transport::{CongestionControl, Preset};
 use std::collections::BTreeMap;
 
 /// A congestion control algorithm by name, with the parameters that differ from their defaults.
@@ -17,6 +17,9 @@ pub struct Congestion {
     /// Parameters and their values, as text that parses to the same bits.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, String>,
+    /// The preset, if it is not the default: `paper`. Older peers know no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
     /// The base RTT in nanoseconds; if absent, it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_rtt_ns: Option<u64>,
@@ -40,12 +43,14 @@ impl From<&CongestionControl> for Congestion {
     fn from(choice: &CongestionControl) -> Self {
         let base_rtt_ns = choice.base_rtt.map(Dur::as_ns);
         let Some(algorithm) = choice.algorithm else {
-            return Self { name: NONE.to_owned(), set: BTreeMap::new(), base_rtt_ns };
+            return Self { name: NONE.to_owned(), set: BTreeMap::new(), preset: None, base_rtt_ns };
         };
+        let preset = (choice.preset == Preset::Paper).then(|| Preset::PAPER.to_owned());
         let set = algorithm.differences(&algorithm.defaults()).into_iter();
         Self {
             name: algorithm.name().to_owned(),
             set: set.map(|(field, text)| (field.to_owned(), numeric_flags(&text))).collect(),
+            preset,
             base_rtt_ns,
         }
     }
@@ -59,8 +64,19 @@ impl Congestion {
     pub fn read(&self) -> Result<CongestionControl, Error> {
         let settings = self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let algorithm = algorithm(&self.name, settings)?;
-        Ok(CongestionControl { algorithm, base_rtt: self.base_rtt_ns.map(Dur::from_ns) })
+        let preset = self.preset.as_deref().map(preset).transpose()?.unwrap_or_default();
+        let base_rtt = self.base_rtt_ns.map(Dur::from_ns);
+        Ok(CongestionControl { algorithm, base_rtt, preset })
     }
+}
+
+/// The preset of this name.
+///
+/// # Errors
+/// There is none.
+pub fn preset(name: &str) -> Result<Preset, Error> {
+    let known = [Preset::CALIBRATED, Preset::PAPER];
+    Preset::named(name).ok_or_else(|| unknown("preset", name, known).into())
 }
 
 /// The name of no congestion control: the static window.
@@ -110,7 +126,8 @@ mod tests {
             let value = field.range().map_or(false.into(), third);
             algorithm.set(field.name, &field.text(value)).unwrap();
             for base_rtt in [None, Some(Dur::from_us(4_321))] {
-                let choice = CongestionControl { algorithm: Some(algorithm), base_rtt };
+                let preset = if base_rtt.is_some() { Preset::Paper } else { Preset::Calibrated };
+                let choice = CongestionControl { algorithm: Some(algorithm), base_rtt, preset };
                 let json = serde_json::to_string(&Congestion::from(&choice)).unwrap();
                 let parsed: Congestion = serde_json::from_str(&json).unwrap();
                 assert_eq!(parsed.read().unwrap(), choice, "{json}");

@@ -6,6 +6,7 @@ use crate::topology::{Cable, Topology};
 use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
 use spanwire_switch::{PhantomConfig, Prob, Ratio};
+use spanwire_transport::Preset;
 
 impl Draw {
     /// Congestion control in half of the seeds, with or without its congestion signal from
@@ -25,6 +26,8 @@ impl Draw {
         // base RTT would measure permanent queueing and nearly stop.
         let is_like = |a: &Cable, b: &Cable| (a.rate_bps, a.delay_ps) == (b.rate_bps, b.delay_ps);
         let ways_differ = topology.links.windows(2).any(|pair| !is_like(&pair[0], &pair[1]));
+        let preset = if self.one_in(2) { Preset::Paper } else { Preset::Calibrated };
+        setup.congestion.preset = preset;
         setup.congestion.measures_rtt = self.one_in(3) || ways_differ;
         setup.port.int = self.one_in(2);
         if self.one_in(3) {

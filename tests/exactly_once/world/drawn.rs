@@ -4,7 +4,9 @@ use spanwire_base::{Dur, Rng, Time, u64_from, usize_from};
 use spanwire_cc::Algorithm;
 use spanwire_erasure::Scheme;
 use spanwire_loadbalance::Choice;
-use spanwire_transport::{Balance, CodingWhen, Config, CongestionControl, ErasureCoding, QpAttr};
+use spanwire_transport::{
+    Balance, CodingWhen, Config, CongestionControl, ErasureCoding, Preset, QpAttr,
+};
 use spanwire_wire::{BLOCK_PKTS_MAX, INT_HOP_LEN, IntHop, int_push};
 use std::ops::Range;
 
@@ -31,7 +33,7 @@ fn slow(rng: &mut Rng) -> CongestionControl {
     let mut algorithm = Algorithm::named("fixed").expect("known");
     algorithm.set("window_pkts", pick(rng, &["1", "2", "2", "3", "4"])).expect("in its range");
     algorithm.set("rate_mbps", pick(rng, &["1", "1", "3"])).expect("in its range");
-    CongestionControl { algorithm: Some(algorithm), base_rtt: None }
+    CongestionControl { algorithm: Some(algorithm), base_rtt: None, preset: Preset::Paper }
 }
 
 fn congestion(rng: &mut Rng) -> CongestionControl {
@@ -46,7 +48,9 @@ fn congestion(rng: &mut Rng) -> CongestionControl {
         algorithm.set("rate_mbps", pick(rng, &rates)).expect("in its range");
     }
     let base_rtt = [None, Some(Dur::from_us(10)), Some(Dur::from_us(100))];
-    CongestionControl { algorithm: Some(algorithm), base_rtt: base_rtt[usize_from(rng.below(3))] }
+    let base_rtt = base_rtt[usize_from(rng.below(3))];
+    let preset = if rng.below(2) == 0 { Preset::Paper } else { Preset::Calibrated };
+    CongestionControl { algorithm: Some(algorithm), base_rtt, preset }
 }
 
 /// Up to two switches append random telemetry to a frame that requests it.

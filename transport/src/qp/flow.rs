@@ -5,7 +5,7 @@ mod info;
 
 pub use info::{FlowInfo, FlowLimit, LimitTimes};
 
-use crate::attr::CongestionControl;
+use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
@@ -64,7 +64,10 @@ impl Flow {
         let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
         let path = Path { mtu_bytes, line_rate, base_rtt };
         let burst_bytes = BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES);
-        let cc = algorithm.start(&path);
+        let cc = match choice.preset {
+            Preset::Calibrated => algorithm.start_calibrated(&path),
+            Preset::Paper => algorithm.start(&path),
+        };
         let mut bucket = TokenBucket::new(burst_bytes, config.catch_up);
         bucket.set_rate(Time::ZERO, cc.rate());
         Some(Self {
@@ -375,8 +378,12 @@ mod tests {
         }
         let base_rtt = Some(Dur::from_us(100));
         let config = Config { line_rate: Rate::from_gbps(10), ..Config::default() };
-        Flow::new(&CongestionControl { algorithm: Some(algorithm), base_rtt }, 1000, &config)
-            .unwrap()
+        Flow::new(
+            &CongestionControl { algorithm: Some(algorithm), base_rtt, preset: Preset::Paper },
+            1000,
+            &config,
+        )
+        .unwrap()
     }
 
     fn sent(bytes: u32, inflight_bytes: u64) -> Sent {

@@ -247,6 +247,7 @@ fn when__off_below_the_base_rtt() {
         let congestion = given.map(|base_rtt| CongestionControl {
             algorithm: Some(algorithm),
             base_rtt: Some(base_rtt),
+            preset: crate::Preset::Paper,
         });
         let mut p = Pair::with(&PairConfig { erasure, congestion, ..PairConfig::sr() });
         for i in 0..3 {

@@ -2,7 +2,7 @@
 //! with every algorithm all data arrive.
 
 use super::*;
-use crate::{CongestionControl, FlowLimit, QpAttr};
+use crate::{CongestionControl, FlowLimit, Preset, QpAttr};
 use spanwire_base::{Node, Time};
 use spanwire_cc::Algorithm;
 use std::cell::RefCell;
@@ -17,7 +17,11 @@ pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pai
     for (name, value) in set {
         algorithm.set(name, value).unwrap();
     }
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+    });
     let attr = QpAttr { congestion, ..QpAttr::default() };
     let qpn = p.ends[0].qpns[0];
     p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
@@ -92,7 +96,11 @@ fn pacer__a_paced_queue_pair_does_not_delay_an_unpaced_one() {
     let mut p = Pair::with(&c);
     let mut algorithm = Algorithm::named("fixed").unwrap();
     algorithm.set("rate_mbps", "1").unwrap();
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+    });
     let qpn = p.ends[0].qpns[0];
     p.ends[0].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
     p.post(0, 1, Op::Write, 0, 20_000);
@@ -158,7 +166,11 @@ fn modify__accepts_congestion_control_from_rts_on_and_checks_it() {
     let qpn = p.ends[0].qpns[0];
     let params = spanwire_cc::dctcp::Params { g: 7.0, ..Default::default() };
     let algorithm = Algorithm::Dctcp(params);
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+    });
     let attr = QpAttr { congestion, ..QpAttr::default() };
     let refused = p.ends[0].ep.modify_qp(qpn, &attr);
     assert_eq!(refused, Err(crate::ModifyError::OutOfRange("congestion")));
@@ -171,7 +183,11 @@ fn slow_pair() -> Pair {
     let mut p = pair(WireMode::Sr, "fixed", &[("rate_mbps", "1")]);
     let mut algorithm = Algorithm::named("fixed").unwrap();
     algorithm.set("rate_mbps", "1").unwrap();
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+    });
     let qpn = p.ends[1].qpns[0];
     p.ends[1].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
     p
@@ -225,7 +241,11 @@ fn grown(mode: WireMode, op: Op, len: usize, own_pkts: u32) -> u64 {
     let rts: fn(&mut QpAttr) = |attr| attr.max_rd_atomic = Some(1);
     let mut p = Pair::with(&PairConfig { mode, config, rts, ..PairConfig::default() });
     let algorithm = Algorithm::named("dctcp").unwrap();
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+    });
     let qpn = p.ends[0].qpns[0];
     p.ends[0].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
     for i in 0..60 {

@@ -92,8 +92,11 @@ fn full_packets__are_shorter_by_the_room_for_telemetry() {
     let mut p = Pair::with(&PairConfig { rtr: sr, ..PairConfig::sr() });
     let window = |p: &mut Pair, name| {
         let algorithm = spanwire_cc::Algorithm::named(name).unwrap();
-        let congestion =
-            Some(crate::CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+        let congestion = Some(crate::CongestionControl {
+            algorithm: Some(algorithm),
+            base_rtt: None,
+            preset: crate::Preset::Paper,
+        });
         let attr = crate::QpAttr { congestion, ..crate::QpAttr::default() };
         let qpn = p.ends[0].qpns[0];
         p.ends[0].ep.modify_qp(qpn, &attr).unwrap();

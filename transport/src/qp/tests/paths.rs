@@ -2,7 +2,7 @@
 //! a failed path is abandoned.
 
 use super::*;
-use crate::{Balance, CongestionControl, ErasureCoding, QpAttr};
+use crate::{Balance, CongestionControl, ErasureCoding, Preset, QpAttr};
 use spanwire_loadbalance::{Choice, PathState};
 use spanwire_wire::Packet;
 use std::cell::RefCell;
@@ -159,7 +159,8 @@ fn dies(choice: &str, coded: bool) -> (Pair, u64) {
     let erasure = coded.then(ErasureCoding::default);
     let algorithm = spanwire_cc::Algorithm::named("unocc").unwrap();
     let base_rtt = Some(LATENCY * 2);
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt });
+    let congestion =
+        Some(CongestionControl { algorithm: Some(algorithm), base_rtt, preset: Preset::Paper });
     let config = Config { qp_window_pkts: 64, ..Config::default() };
     let mut p = Pair::with(&PairConfig { erasure, congestion, config, ..with(choice) });
     p.post(0, 0, Op::Write, 0, 60_000);

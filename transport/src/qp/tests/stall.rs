@@ -3,8 +3,8 @@
 use super::{SECOND, forge, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use crate::{
-    Config, CongestionControl, DropReason, ErasureCoding, Mtu, QpAttr, QpState, Sge, WcStatus,
-    WorkRequest, WrOp,
+    Config, CongestionControl, DropReason, ErasureCoding, Mtu, Preset, QpAttr, QpState, Sge,
+    WcStatus, WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta};
 use spanwire_wire::{BlockReport, BlockReportKind, Opcode, SrAckRepr, Syndrome};
@@ -140,7 +140,11 @@ fn handle_timeout__a_paced_flow_with_a_full_window_does_not_wait_for_the_pacer()
     let mut algorithm = spanwire_cc::Algorithm::named("fixed").unwrap();
     algorithm.set("window_pkts", "2").unwrap();
     algorithm.set("rate_mbps", "1").unwrap();
-    let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+    });
     let mut p = Pair::with(&PairConfig { congestion, ..PairConfig::sr() });
     p.post(0, 1, Op::Write, 0, 256);
     p.step(0);
@@ -174,7 +178,11 @@ fn handle_timeout__probes_do_not_use_every_slot_of_the_pacer() {
         let mut algorithm = spanwire_cc::Algorithm::named("fixed").unwrap();
         algorithm.set("window_pkts", "4").unwrap();
         algorithm.set("rate_mbps", "1").unwrap();
-        let congestion = Some(CongestionControl { algorithm: Some(algorithm), base_rtt: None });
+        let congestion = Some(CongestionControl {
+            algorithm: Some(algorithm),
+            base_rtt: None,
+            preset: Preset::Paper,
+        });
         let rts: fn(&mut QpAttr) = |a| (a.timeout, a.retry_cnt) = (Some(4), Some(7));
         let mut p = Pair::with(&PairConfig { congestion, mtu, rts, ..PairConfig::sr() });
         for side in [0, 1] {

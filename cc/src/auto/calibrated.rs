@@ -1,0 +1,213 @@
+//! Other algorithms on any path: they decide in congestion avoidance, and `auto` does the rest.
+//!
+//! Algorithms of datacenters are made for a known link and base round trip, for hosts that are not
+//! late, and for lossless paths. Here each sees such a path. Its link has the rate that the path
+//! delivers, and a quarter more; its base round trip includes the delay that `auto` tolerates; its
+//! delays are the smallest of an interval; it sees losses only if they are congestion. Startup,
+//! drains and the base round trip are those of `auto`.
+
+use super::interval::Interval;
+use crate::units::{bytes_per_ns, dur, ns, rate};
+use crate::{Ack, Algorithm, Cc, Controller, Loss, LossKind, Path};
+use spanwire_base::{Dur, Time};
+
+/// Another algorithm in congestion avoidance.
+#[derive(Clone, Debug)]
+pub(super) struct Calibrated {
+    algorithm: Algorithm,
+    path: Path,
+    wants_int: bool,
+    has_int: bool,
+    /// It runs since startup ended.
+    cc: Option<Cc>,
+    /// The highest delivery rates of this and the previous window, and the start of this one.
+    rates: [f64; 2],
+    window_at: Time,
+    /// The link and the base round trip that it was given.
+    line: f64,
+    base: f64,
+    /// The smallest delay of the previous interval.
+    min_before: f64,
+}
+
+/// The path as `auto` knows it, in nanoseconds and bytes per nanosecond.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    pub(super) base: f64,
+    /// The delay that is no congestion: the target, or what the hosts add if that is more.
+    pub(super) target: f64,
+    pub(super) rate: f64,
+}
+
+impl Calibrated {
+    /// `algorithm` on a path with this MTU and link.
+    pub(super) fn new(algorithm: &Algorithm, path: &Path) -> Self {
+        Self {
+            algorithm: *algorithm,
+            path: *path,
+            wants_int: algorithm.start(path).wants_int(),
+            has_int: false,
+            cc: None,
+            rates: [0.0; 2],
+            window_at: Time::ZERO,
+            line: 0.0,
+            base: 0.0,
+            min_before: f64::MAX,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    pub(super) fn wants_int(&self) -> bool {
+        self.wants_int
+    }
+
+    /// It uses telemetry, and the path has none.
+    pub(super) fn lacks_int(&self) -> bool {
+        self.wants_int && !self.has_int
+    }
+
+    /// The algorithm, if it runs.
+    pub(super) fn cc(&self) -> Option<&Cc> {
+        self.cc.as_ref()
+    }
+
+    /// The algorithm, mutable, if it runs.
+    pub(super) fn cc_mut(&mut self) -> Option<&mut Cc> {
+        self.cc.as_mut()
+    }
+
+    /// Records whether there is telemetry.
+    pub(super) fn see(&mut self, a: &Ack<'_>) {
+        self.has_int |= !a.int.is_empty();
+    }
+
+    /// Applies the end of an interval whose smallest delay is `min`.
+    pub(super) fn on_interval(&mut self, now: Time, min: f64, view: &View) {
+        self.min_before = min;
+        if now.since(self.window_at) > WINDOW {
+            (self.rates, self.window_at) = ([0.0, self.rates[0]], now);
+        }
+        self.rates[0] = self.rates[0].max(view.rate);
+        let (line, base) = self.calibration(view);
+        let differs = |a: f64, b: f64| (a - b).abs() > b / 16.0;
+        if differs(line, self.line) || differs(base, self.base) {
+            (self.line, self.base) = (line, base);
+            if let Some(cc) = &mut self.cc {
+                cc.set_path(rate(line), dur(base));
+            }
+        }
+    }
+
+    /// Link and base round trip for the algorithm.
+    fn calibration(&self, view: &View) -> (f64, f64) {
+        let most = self.rates[0].max(self.rates[1]);
+        let own = bytes_per_ns(self.path.line_rate);
+        ((most * RATE_MARGIN).min(own), view.base + view.target)
+    }
+
+    /// Starts the algorithm, if it does not run and the path supports it.
+    pub(super) fn start(&mut self, view: &View) {
+        if self.cc.is_some() || self.lacks_int() {
+            return;
+        }
+        (self.line, self.base) = self.calibration(view);
+        let path = Path { line_rate: rate(self.line), base_rtt: Some(dur(self.base)), ..self.path };
+        self.cc = Some(scaled(self.algorithm, &path, view).start(&path));
+    }
+
+    /// Applies an acknowledgement in congestion avoidance. Its delay is the smallest of this and
+    /// the previous interval, and the delay that `auto` tolerates is part of the base round trip.
+    pub(super) fn on_ack(&mut self, now: Time, a: &Ack<'_>, interval: &Interval, view: &View) {
+        let smallest = interval.min_delay().map_or(self.min_before, |m| m.min(self.min_before));
+        let base = self.base;
+        let Some(cc) = &mut self.cc else { return };
+        let queue = (smallest - view.base - view.target).max(0.0);
+        let rtt = a.rtt.map(|_| dur(base + queue) + a.ack_delay);
+        cc.on_ack(now, &Ack { rtt, rtt_slack: Dur::ZERO, ..*a });
+    }
+
+    /// Losses are congestion.
+    pub(super) fn on_congestion(&mut self, now: Time, bytes: u64, inflight_bytes: u64) {
+        if let Some(cc) = &mut self.cc {
+            cc.on_loss(now, &Loss { kind: LossKind::Recovery, bytes, inflight_bytes });
+        }
+    }
+
+    /// The window in bytes: the algorithm's, at most twice what the path holds.
+    pub(super) fn window(&self, mtu: f64) -> Option<f64> {
+        let most = MAX_BDPS * self.line * self.base + SPARE_PKTS * mtu;
+        Some(crate::units::float(self.cc.as_ref()?.cwnd_bytes()).min(most))
+    }
+}
+
+/// Sets a parameter that was not set: that has its default.
+fn unless_set(parameter: &mut f64, default: f64, to: f64) {
+    if *parameter == default {
+        *parameter = to;
+    }
+}
+
+/// The parameters of an algorithm that have the scale of a datacenter, for this path. Parameters
+/// that were set are kept.
+fn scaled(algorithm: Algorithm, path: &Path, view: &View) -> Algorithm {
+    let base_us = path.base_rtt.map_or(0.0, ns) / 1e3;
+    let target_us = view.target / 1e3;
+    let line = bytes_per_ns(path.line_rate);
+    let bdp = line * base_us * 1e3;
+    let mut scaled = algorithm;
+    match (&mut scaled, algorithm.defaults()) {
+        (Algorithm::Swift(p), Algorithm::Swift(d)) => {
+            let end = (base_us + target_us).clamp(d.endpoint_target_us, 1e6);
+            unless_set(&mut p.endpoint_target_us, d.endpoint_target_us, end);
+            let increase = (base_us / 500.0).clamp(d.increase_pkts, 1000.0);
+            unless_set(&mut p.increase_pkts, d.increase_pkts, increase);
+            unless_set(&mut p.initial_pkts, d.initial_pkts, 1e5);
+            unless_set(&mut p.max_bdps, d.max_bdps, MAX_BDPS);
+        }
+        (Algorithm::Timely(p), Algorithm::Timely(d)) => {
+            unless_set(&mut p.increase, d.increase, INCREASE);
+        }
+        (Algorithm::UnoCc(p), Algorithm::UnoCc(d)) => {
+            unless_set(&mut p.intra_rtt_us, d.intra_rtt_us, base_us.clamp(d.intra_rtt_us, 1e6));
+            unless_set(&mut p.alpha, d.alpha, INCREASE);
+            unless_set(&mut p.max_bdps, d.max_bdps, MAX_BDPS);
+            unless_set(&mut p.initial, d.initial, 1.0 / MAX_BDPS);
+            // Quick Adapt takes a host that is late for a round trip for a failed path.
+            p.quick_adapt &= p.quick_adapt != d.quick_adapt;
+        }
+        (Algorithm::Dcqcn(p), Algorithm::Dcqcn(d)) => {
+            let mbps = line * 8e3;
+            unless_set(&mut p.increase_us, d.increase_us, base_us.clamp(d.increase_us, 1e6));
+            unless_set(&mut p.alpha_us, d.alpha_us, base_us.clamp(d.alpha_us, 1e6));
+            unless_set(&mut p.additive_mbps, d.additive_mbps, (mbps * INCREASE).max(0.001));
+            unless_set(&mut p.hyper_mbps, d.hyper_mbps, (mbps * INCREASE * 2.0).max(0.001));
+            unless_set(&mut p.g, d.g, DCQCN_GAIN);
+            p.min_mbps = p.min_mbps.min(mbps / 100.0).max(0.001);
+        }
+        (Algorithm::Gemini(p), Algorithm::Gemini(d)) => {
+            let threshold = (target_us / 1e3).clamp(0.001, d.threshold_ms);
+            unless_set(&mut p.threshold_ms, d.threshold_ms, threshold);
+            let increase = (bdp * INCREASE).clamp(d.increase_bytes, 1e9);
+            unless_set(&mut p.increase_bytes, d.increase_bytes, increase);
+            unless_set(&mut p.max_bdps, d.max_bdps, MAX_BDPS);
+        }
+        _ => {}
+    }
+    scaled
+}
+
+/// Delivery rates of so long count: twice, as windows overlap.
+const WINDOW: Dur = Dur::from_secs(5);
+/// The link of the algorithm has this times the highest delivery rate, so that it can find more.
+const RATE_MARGIN: f64 = 1.25;
+/// Packets that the window may have beside twice the path.
+const SPARE_PKTS: f64 = 16.0;
+/// The longest window in bandwidth-delay products, of which a host that is late needs more than one.
+const MAX_BDPS: f64 = 2.0;
+/// The increase in a round trip, as a part of the rate or of the window.
+const INCREASE: f64 = 0.02;
+/// Gain of DCQCN where CNPs are rare.
+const DCQCN_GAIN: f64 = 1.0 / 16.0;
