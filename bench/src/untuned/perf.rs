@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn client_args__have_the_flow_and_its_congestion_control() {
-        let plain = "perf client --dev sw0 10.77.0.1 --json -i 0.1 -t 1.5 --cc auto --op";
+        let plain = "perf client --dev sw0 10.77.0.1 --json -i 0.1 -t 1.5 --op";
         assert_eq!(args(Flow::WRITE), format!("{plain} write"));
         let read = Flow { op: "read", rc: true, ..Flow::WRITE };
         assert_eq!(args(read), format!("{plain} read --mode rc"));
