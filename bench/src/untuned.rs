@@ -62,12 +62,17 @@ struct Cell {
 /// current sample and ends the run by returning true. The report then has the samples before.
 ///
 /// # Errors
-/// The plan has no samples, or labs cannot be created at all. A sample that fails is in the report.
+/// The plan has no samples, or its command does not exist. A sample that fails is in the report.
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let cases = cases(plan);
     let mut cells = cells(plan, &cases);
     if cells.is_empty() {
         return Err("no case is left: --only and --algorithms exclude all".into());
+    }
+    if !plan.spanwire.exists() {
+        let path = plan.spanwire.display();
+        let remedy = "cargo build --release builds it, --spanwire sets its path";
+        return Err(format!("{path} does not exist; {remedy}").into());
     }
     let interrupted = fill(plan, &cases, &mut cells, watch);
     cells.retain(|cell| !cell.outcomes.is_empty());
