@@ -18,6 +18,7 @@ mod calibrated;
 mod control;
 mod interval;
 mod losses;
+mod paths;
 mod train;
 
 use crate::params::params;
@@ -27,6 +28,7 @@ use base::BaseRtt;
 use calibrated::{Calibrated, View};
 use interval::Interval;
 use losses::{LOSS_DECREASE, Losses, Verdict};
+use paths::Paths;
 use spanwire_base::{Dur, Time};
 use train::Train;
 
@@ -80,6 +82,7 @@ pub struct Auto {
     mtu: f64,
     line: f64,
     base: BaseRtt,
+    paths: Paths,
     state: State,
     cwnd: f64,
     srtt: Option<f64>,
@@ -141,6 +144,7 @@ impl Auto {
             mtu,
             line: bytes_per_ns(path.line_rate),
             base: BaseRtt::new(path.base_rtt.map(ns)),
+            paths: Paths::default(),
             state: State::Startup,
             cwnd: params.initial_pkts * mtu,
             srtt: None,
@@ -228,6 +232,7 @@ impl Auto {
         let i = self.interval;
         let (Some(began), Some(min)) = (i.began(), i.min_delay()) else { return };
         let base = self.base.on_interval(now, min);
+        let min = self.paths.on_interval(now).unwrap_or(min);
         self.rate = i.rate(now);
         self.stall += (i.wait() - self.stall) / 8.0;
         self.host_delay += (i.host_delay() - self.host_delay) / 8.0;
@@ -374,7 +379,7 @@ const PACING_GAIN_MAX: f64 = 3.0;
 /// Timeouts in a row that are congestion.
 const TIMEOUTS: u32 = 2;
 /// The longest gap between packets of a window below one packet: it recovers within a second.
-const GAP_MAX: Dur = Dur::from_ms(100);
+const GAP_MAX: Dur = Dur::from_ms(10);
 /// Minimum period of the acceleration, ns.
 const PERIOD_MIN: f64 = 10e6;
 /// A round trip longer than any, ns.

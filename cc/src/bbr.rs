@@ -346,7 +346,7 @@ impl Controller for Bbr {
         self.loss_in_phase = true;
         match loss.kind {
             LossKind::Block => {}
-            LossKind::Recovery => {
+            LossKind::Recovery | LossKind::BlockRecovery => {
                 if self.recovery.is_none() {
                     self.save_cwnd();
                     let first_round_ends = self.rounds + 1;

@@ -140,11 +140,12 @@ impl Controller for Dctcp {
     }
 
     fn on_loss(&mut self, now: Time, loss: &Loss) {
+        let is_recovery = matches!(loss.kind, LossKind::Recovery | LossKind::BlockRecovery);
         let to = match loss.kind {
             LossKind::Block => return,
             // Once for each window, as for a mark.
-            LossKind::Recovery if self.reduced_at.is_some() => return,
-            LossKind::Recovery => self.cwnd / 2.0,
+            _ if is_recovery && self.reduced_at.is_some() => return,
+            LossKind::Recovery | LossKind::BlockRecovery => self.cwnd / 2.0,
             LossKind::Timeout(1) => self.cwnd / 2.0,
             LossKind::Timeout(_) => self.ssthresh.min(self.cwnd),
         };

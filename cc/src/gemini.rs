@@ -191,7 +191,7 @@ impl Controller for Gemini {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         match loss.kind {
             LossKind::Block => return,
-            LossKind::Recovery => {
+            LossKind::Recovery | LossKind::BlockRecovery => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);
                 if self.loss_cut.pass(now, span) {
                     self.cut.close(now);

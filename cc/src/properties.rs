@@ -33,6 +33,7 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
         Just(LossKind::Recovery),
         (1..9u32).prop_map(LossKind::Timeout),
         Just(LossKind::Block),
+        Just(LossKind::BlockRecovery),
     ];
     let what = prop_oneof![
         20 => ack,

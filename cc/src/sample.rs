@@ -35,7 +35,7 @@ pub struct Ack<'a> {
     /// Packets newly acknowledged.
     pub acked_pkts: u64,
     /// Payload bytes lost since the last acknowledgement: all that were, not only those that begin
-    /// a recovery period. Coded packets, which need no retransmission, are not counted.
+    /// a recovery period, and those that parity recovers.
     pub lost_bytes: u64,
     /// Bytes of `acked_bytes` that arrived marked CE.
     pub marked_bytes: u64,
@@ -118,8 +118,12 @@ pub enum LossKind {
     Recovery,
     /// The retransmission timeout expired; the number of consecutive timeouts, from 1.
     Timeout(u32),
-    /// A block of an erasure code could not be recovered. It reroutes but does not cut windows.
+    /// Packets of an erasure code's block were lost. Parity may recover them, so it is no
+    /// congestion.
     Block,
+    /// More packets of a block were lost than parity recovers, and they are retransmitted. One
+    /// event for each recovery period.
+    BlockRecovery,
 }
 
 /// A pseudo-ACK of a nearby switch, which arrives long before the peer's ACK (Reflex).

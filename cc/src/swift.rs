@@ -237,7 +237,7 @@ impl Controller for Swift {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         match loss.kind {
             LossKind::Block => {}
-            LossKind::Recovery => {
+            LossKind::Recovery | LossKind::BlockRecovery => {
                 self.timeouts = 0.0;
                 self.cut(now);
             }

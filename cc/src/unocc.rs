@@ -244,7 +244,8 @@ impl Controller for UnoCc {
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         let lost = float(loss.bytes).min(self.cwnd / 2.0);
         match loss.kind {
-            LossKind::Block => {}
+            // Uno 4.1: marks decide for coded packets.
+            LossKind::Block | LossKind::BlockRecovery => {}
             LossKind::Recovery => self.cwnd -= lost,
             LossKind::Timeout(_) => {
                 let span = self.base.rtt().unwrap_or(Dur::ZERO);

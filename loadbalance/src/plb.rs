@@ -151,7 +151,9 @@ impl LoadBalancer for Plb {
         self.rtt.sample(rtt);
         self.acked += 1;
         let base = self.base_rtt.or(self.rtt.min()).unwrap_or(rtt);
-        self.late += u64::from(rtt > base + Dur::from_us(self.p.delay_us));
+        // The delay of the hosts is none of the path.
+        let limit = base + Dur::from_us(self.p.delay_us) + ack.host_delay;
+        self.late += u64::from(rtt > limit);
     }
 
     fn on_loss(&mut self, now: Time, loss: &PathLoss) {

@@ -48,6 +48,11 @@ pub struct PathAck {
     pub sent_at: Time,
     /// The round trip of one of them, if there is a sample.
     pub rtt: Option<Dur>,
+    /// The part of `rtt` that the hosts added: the ACK delay, and waits in their receive rings.
+    pub host_delay: Dur,
+    /// How late this host processed the acknowledgement, and received its packet without a
+    /// timestamp: feedback may be so late although the path is not.
+    pub lateness: Dur,
 }
 
 /// Packets of one path that were found lost.

@@ -26,7 +26,16 @@ pub(crate) fn retransmission(now: Time, psn: u64, path: Entropy) -> Outgoing {
 /// The acknowledgement of one unmarked packet sent at `sent_at`.
 pub(crate) fn acked(path: Entropy, sent_at: Time, rtt_us: u64) -> PathAck {
     let rtt = Some(Dur::from_us(rtt_us));
-    PathAck { path, packets: 1, bytes: 4096, marked: 0, sent_at, rtt }
+    PathAck {
+        path,
+        packets: 1,
+        bytes: 4096,
+        marked: 0,
+        sent_at,
+        rtt,
+        host_delay: Dur::ZERO,
+        lateness: Dur::ZERO,
+    }
 }
 
 /// The loss of `packets` packets, the last of which left at `sent_at`.

@@ -13,8 +13,9 @@
 //! if it is suspect and
 //! - `lost_in_row` consecutive packets were lost (half as many on a path without any arrival), or
 //! - it is silent: packets are in flight, and an acknowledgement is overdue by more than half a
-//!   base round trip and three times the interval of its packets. It is due a round trip
-//!   after its packet left, so no subflow is silent in its first round trip or after idle.
+//!   base round trip and three times the interval of its packets, and by more than the hosts are
+//!   late. It is due a round trip after its packet left, so no subflow is silent in its first round
+//!   trip or after idle.
 //!
 //! A bad subflow takes another path with its next packet, at most once a base round trip. The path
 //! is fresh: no subflow uses it, and it is not remembered as dead. A dead path is remembered for
@@ -72,6 +73,8 @@ pub struct UnoLb {
     base_rtt: Option<Dur>,
     /// The RTT of all paths.
     rtt: Rtt,
+    /// The longest recent lateness of the hosts.
+    lateness: Dur,
     subflows: Box<[Subflow]>,
     dead: Dead,
     /// The paths that subflows left last, at most as many as subflows. A block that already has
@@ -104,6 +107,7 @@ impl UnoLb {
             pool,
             base_rtt: flow.base_rtt,
             rtt: Rtt::default(),
+            lateness: Dur::ZERO,
             subflows: subflows.into(),
             dead: Dead::new(),
             replaced: VecDeque::new(),
@@ -122,7 +126,7 @@ impl UnoLb {
         // A path without a sample may be as slow as the flow's.
         let rtt = subflow.rtt.smoothed().or(self.rtt.smoothed()).unwrap_or(base);
         let lost_in_row = u32::try_from(self.p.lost_in_row).unwrap_or(u32::MAX);
-        Limits { rtt, base, lost_in_row }
+        Limits { rtt, base, lateness: self.lateness, lost_in_row }
     }
 
     fn is_bad(&self, now: Time, subflow: &Subflow) -> bool {
@@ -226,6 +230,8 @@ impl LoadBalancer for UnoLb {
 
     fn on_ack(&mut self, now: Time, ack: &PathAck) {
         self.feedback_at = Some(now);
+        let decayed = self.lateness - self.lateness / LATENESS_DECAY;
+        self.lateness = decayed.max(ack.lateness);
         if let Some(rtt) = ack.rtt {
             self.rtt.sample(rtt);
         }
@@ -266,6 +272,8 @@ impl LoadBalancer for UnoLb {
 }
 
 const COPY: u64 = 1;
+/// The lateness of the hosts decays by this part with each acknowledgement of a path.
+const LATENESS_DECAY: u64 = 64;
 /// The base round trip while none is known.
 const UNKNOWN_RTT: Dur = Dur::from_ms(1);
 

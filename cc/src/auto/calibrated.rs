@@ -103,9 +103,12 @@ impl Calibrated {
 
     /// Link and base round trip for the algorithm.
     fn calibration(&self, view: &View) -> (f64, f64) {
+        let base = view.base + view.target;
+        // A path that stopped has no rate; it may be good again.
+        let least = MIN_PKTS * f64::from(self.path.mtu_bytes) / base.max(1.0);
         let most = self.rates[0].max(self.rates[1]);
         let own = bytes_per_ns(self.path.line_rate);
-        ((most * RATE_MARGIN).min(own), view.base + view.target)
+        ((most * RATE_MARGIN).max(least).min(own), base)
     }
 
     /// Starts the algorithm, if it does not run and the path supports it.
@@ -203,6 +206,8 @@ fn scaled(algorithm: Algorithm, path: &Path, view: &View) -> Algorithm {
 const WINDOW: Dur = Dur::from_secs(5);
 /// The link of the algorithm has this times the highest delivery rate, so that it can find more.
 const RATE_MARGIN: f64 = 1.25;
+/// The link holds at least this many packets in a round trip.
+const MIN_PKTS: f64 = 2.0;
 /// Packets that the window may have beside twice the path.
 const SPARE_PKTS: f64 = 16.0;
 /// The longest window in bandwidth-delay products, of which a host that is late needs more than one.

@@ -1,5 +1,6 @@
 //! The interface of `auto` to a flow.
 
+use super::paths::Paths;
 use super::{Auto, GAP_MAX, PACING_GAIN_MAX, State, TIMEOUTS, UNKNOWN_RTT};
 use crate::units::{float, ns, rate, whole};
 use crate::{Ack, Cc, Controller, Hop, Loss, LossKind, PseudoAck, Sent, Status};
@@ -30,8 +31,8 @@ impl Controller for Auto {
     }
 
     fn rate(&self) -> Option<Rate> {
-        if let Some(rate) = self.other_cc().and_then(Cc::rate) {
-            return Some(rate);
+        if let Some(other) = self.other_cc().and_then(Cc::rate) {
+            return Some(other.max(rate(self.mtu / ns(GAP_MAX))));
         }
         let srtt = self.srtt?.max(1.0);
         let gain = match self.state {
@@ -74,10 +75,12 @@ impl Controller for Auto {
 
     fn on_ack(&mut self, now: Time, a: &Ack<'_>) {
         let is_limited = a.is_limited(self.cwnd, self.mtu);
-        if let Some(delay) = a.fabric_rtt().map(ns) {
+        let delay =
+            a.fabric_rtt().map(|d| self.paths.relative(now, a.path, ns(d), float(a.acked_bytes)));
+        if let Some(delay) = delay {
             self.on_delay(now, a, delay);
         }
-        self.interval.add(a, is_limited);
+        self.interval.add(a, delay, is_limited);
         if is_limited {
             let acked = float(a.acked_bytes.saturating_sub(a.marked_bytes));
             match self.state {
@@ -150,7 +153,12 @@ impl Controller for Auto {
         if let Some(cc) = self.running() {
             cc.on_path_change(now);
         }
+        if self.paths.are_several() {
+            // One of them was replaced.
+            return;
+        }
         self.base.forget();
+        self.paths = Paths::default();
         (self.low, self.low_at) = (f64::MAX, None);
     }
 }

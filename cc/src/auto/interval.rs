@@ -22,9 +22,10 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Adds an acknowledgement of a flow that is limited by its window.
-    pub(super) fn add(&mut self, a: &Ack<'_>, is_limited: bool) {
-        if let Some(delay) = a.fabric_rtt().map(ns) {
+    /// Adds an acknowledgement with this delay, ns; `is_limited`: of a flow that is limited by its
+    /// window.
+    pub(super) fn add(&mut self, a: &Ack<'_>, delay: Option<f64>, is_limited: bool) {
+        if let Some(delay) = delay {
             self.min_delay = Some(self.min_delay.map_or(delay, |min| min.min(delay)));
             let wait = ns(a.rx_delay) + ns(a.rtt_slack);
             self.wait = self.wait.max(wait);

@@ -258,7 +258,7 @@ impl Oracle for Bbr {
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, inflight: f64) {
         self.phase_lost = true;
         match kind {
-            LossKind::Recovery if self.recovery.is_none() => {
+            LossKind::Recovery | LossKind::BlockRecovery if self.recovery.is_none() => {
                 self.save_cwnd();
                 self.recovery = Some((now, self.rounds + 1));
                 self.cwnd = inflight.max(4.0 * self.path.mtu);

@@ -75,7 +75,7 @@ impl Oracle for Dctcp {
         let least = 2.0 * self.path.mtu;
         match kind {
             LossKind::Block => {}
-            LossKind::Recovery => {
+            LossKind::Recovery | LossKind::BlockRecovery => {
                 if self.cwr.is_none() {
                     self.ssthresh = (self.cwnd / 2.0).max(least);
                     (self.cwnd, self.cwr) = (self.ssthresh, Some(now));

@@ -89,7 +89,7 @@ impl Oracle for Gemini {
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
         match kind {
             LossKind::Block => return,
-            LossKind::Recovery => {
+            LossKind::Recovery | LossKind::BlockRecovery => {
                 if self.lost.may(now, self.path.base) {
                     self.red = Once::at(now);
                     self.cwnd /= 2.0;

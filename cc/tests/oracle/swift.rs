@@ -92,7 +92,7 @@ impl Oracle for Swift {
     fn loss(&mut self, now: f64, kind: LossKind, _bytes: f64, _inflight: f64) {
         match kind {
             LossKind::Block => {}
-            LossKind::Recovery => {
+            LossKind::Recovery | LossKind::BlockRecovery => {
                 self.retx = 0;
                 self.cut(now);
             }

@@ -133,7 +133,7 @@ impl Oracle for UnoCc {
     fn loss(&mut self, now: f64, kind: LossKind, bytes: f64, _inflight: f64) {
         let at_most_half = bytes.min(self.cwnd / 2.0);
         match kind {
-            LossKind::Block => {}
+            LossKind::Block | LossKind::BlockRecovery => {}
             LossKind::Recovery => self.cwnd -= at_most_half,
             LossKind::Timeout(_) => {
                 if self.rto.may(now, self.path.base) {

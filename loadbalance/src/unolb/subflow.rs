@@ -34,6 +34,8 @@ pub(super) struct Limits {
     pub(super) rtt: Dur,
     /// The base round trip of the flow.
     pub(super) base: Dur,
+    /// How late hosts process packets.
+    pub(super) lateness: Dur,
     /// Consecutive lost packets.
     pub(super) lost_in_row: u32,
 }
@@ -140,14 +142,15 @@ impl Subflow {
     }
 
     /// Packets are in flight, and an acknowledgement has been due for longer than half a base
-    /// round trip and three packet intervals of the subflow. It is due a round trip after
-    /// the packet left, so a subflow is not silent in the first round trip or after idle.
+    /// round trip, three packet intervals of the subflow, and the lateness of the hosts. It is due
+    /// a round trip after the packet left, so a subflow is not silent in the first round trip or
+    /// after idle.
     pub(super) fn is_silent(&self, now: Time, limits: &Limits) -> bool {
         let Some(first) = self.unacked_times.first().filter(|_| self.outstanding > 0) else {
             return false;
         };
         let due = (first + limits.rtt).max(self.feedback_at.unwrap_or(Time::ZERO));
-        now >= due + (limits.base / 2).max(self.gap * 3)
+        now >= due + (limits.base / 2).max(self.gap * 3).max(limits.lateness)
     }
 }
 
@@ -197,8 +200,12 @@ mod tests {
     use super::*;
     use crate::testing::{acked, at, lost};
 
-    const LIMITS: Limits =
-        Limits { rtt: Dur::from_us(100), base: Dur::from_us(100), lost_in_row: 4 };
+    const LIMITS: Limits = Limits {
+        rtt: Dur::from_us(100),
+        base: Dur::from_us(100),
+        lateness: Dur::ZERO,
+        lost_in_row: 4,
+    };
 
     fn subflow() -> Subflow {
         Subflow::new(Entropy::new(1))
@@ -225,6 +232,15 @@ mod tests {
         assert!(s.is_silent(at(1150), &LIMITS));
         ack(&mut s, 1151);
         assert!(!s.is_silent(at(1_000_000), &LIMITS), "no packet is in flight");
+    }
+
+    #[test]
+    fn is_silent__not_while_the_hosts_are_as_late() {
+        let mut s = subflow();
+        send(&mut s, 1000);
+        let late = Limits { lateness: Dur::from_us(700), ..LIMITS };
+        assert!(!s.is_silent(at(1799), &late));
+        assert!(s.is_silent(at(1800), &late));
     }
 
     #[test]

@@ -92,6 +92,11 @@ impl Flow {
         })
     }
 
+    /// Payload bytes of a full packet.
+    pub(crate) fn mtu_bytes(&self) -> u32 {
+        self.mtu_bytes
+    }
+
     /// Packets must request INT telemetry.
     pub(crate) fn wants_int(&self) -> bool {
         self.cc.wants_int()

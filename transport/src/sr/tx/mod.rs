@@ -58,6 +58,9 @@ pub(crate) struct Tx {
     loss_timer: Option<Time>,
     /// The recovery period ends when all packets below this number are acknowledged.
     recovery_end: Option<u64>,
+    /// As `recovery_end`, of packets of blocks. It has no effect on the reordering window: parity
+    /// leaves no time to retransmissions.
+    block_recovery_end: Option<u64>,
     /// A probe, sent before all other packets and whatever the windows allow.
     probe: Option<Probe>,
     /// The next packet waits for the pacer, as of the last choice.
@@ -104,6 +107,7 @@ impl Tx {
             timers: timers(attr),
             loss_timer: None,
             recovery_end: None,
+            block_recovery_end: None,
             probe: None,
             is_paced: false,
             credit: Credit::new(attr),

@@ -60,6 +60,7 @@ impl Tx {
         }
         if !blocks.is_empty() {
             self.apply_block_reports(now, &acked, counters, flow.as_deref_mut());
+            self.report_block_recovery(now, before.queued_coded, flow.as_deref_mut());
         }
         let is_rnr_exhausted = self.update_limits(ack, echo, counters);
         let arrivals = Arrivals {
@@ -84,10 +85,13 @@ impl Tx {
             self.timers.stop();
         }
         self.detect_lost(now, counters, flow);
-        self.report_to_balancer(now, Some(Echo::of(arrival.at, ack)), lb::LossKind::Rack);
+        self.report_to_balancer(now, Some(Echo::of(times, ack)), lb::LossKind::Rack);
         if self.recovery_end.is_some_and(|end| self.sent.una() >= end) {
             self.recovery_end = None;
             self.sent.on_recovery_end();
+        }
+        if self.block_recovery_end.is_some_and(|end| self.sent.una() >= end) {
+            self.block_recovery_end = None;
         }
         Ok(is_rnr_exhausted)
     }
@@ -99,6 +103,7 @@ impl Tx {
         counters: &mut Counters,
         mut flow: Option<&mut Flow>,
     ) {
+        let queued_coded = self.sent.counters().queued_coded;
         let found = self.sent.detect(now, &self.rtt);
         self.loss_timer = found.loss_timer;
         counters.presumed_lost_packets += found.pkts;
@@ -106,6 +111,7 @@ impl Tx {
             flow.count_lost(found.bytes);
         }
         self.on_coded_loss(now, found.coded_pkts, found.coded_bytes, flow.as_deref_mut());
+        self.report_block_recovery(now, queued_coded, flow.as_deref_mut());
         if found.pkts > found.coded_pkts && self.recovery_end.is_none() {
             self.recovery_end = Some(self.sent.next());
             if let Some(flow) = flow {
@@ -124,7 +130,22 @@ impl Tx {
             encoder.on_lost(pkts);
         }
         if let Some(flow) = flow {
+            flow.count_lost(bytes);
             flow.on_loss(now, LossKind::Block, bytes, self.sent.in_flight_bytes());
+        }
+    }
+
+    /// Reports to congestion control that packets of blocks are retransmitted, once for each
+    /// recovery period, if `queued_coded` of them were before.
+    fn report_block_recovery(&mut self, now: Time, queued_coded: u64, flow: Option<&mut Flow>) {
+        let pkts = self.sent.counters().queued_coded - queued_coded;
+        if pkts == 0 || self.block_recovery_end.is_some() {
+            return;
+        }
+        self.block_recovery_end = Some(self.sent.next());
+        if let Some(flow) = flow {
+            let bytes = pkts * u64::from(flow.mtu_bytes());
+            flow.on_loss(now, LossKind::BlockRecovery, bytes, self.sent.in_flight_bytes());
         }
     }
 

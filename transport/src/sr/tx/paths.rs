@@ -2,7 +2,7 @@
 
 use super::sent::ack_info::PathEvent;
 use crate::attr::Balance;
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, RxMeta, Time};
 use spanwire_loadbalance::{self as lb, Balancer, Entropy, PathAck};
 use spanwire_wire::{Qpn, SrAckRepr};
 
@@ -20,6 +20,9 @@ pub(super) struct Echo {
     /// Its path.
     path: u16,
     rtt: Option<Dur>,
+    /// The part of the RTT that the hosts added, and how late this one was.
+    host_delay: Dur,
+    lateness: Dur,
 }
 
 impl Paths {
@@ -56,15 +59,21 @@ impl Paths {
         // The RTT sample is of one packet.
         let rtt = if echo.path == path.port() { echo.rtt.take() } else { None };
         let &PathEvent { pkts: packets, bytes, marked, sent_at, .. } = event;
-        self.balancer.on_ack(now, &PathAck { path, packets, bytes, marked, sent_at, rtt });
+        let Echo { host_delay, lateness, .. } = *echo;
+        let ack = PathAck { path, packets, bytes, marked, sent_at, rtt, host_delay, lateness };
+        self.balancer.on_ack(now, &ack);
     }
 }
 
 impl Echo {
-    /// The echo of `ack`, which arrived at `arrived_at`.
-    pub(super) fn of(arrived_at: Time, ack: &SrAckRepr<'_>) -> Self {
+    /// The echo of `ack`, which is processed at `times.0` and arrived as `times.1` says.
+    pub(super) fn of(times: (Time, RxMeta), ack: &SrAckRepr<'_>) -> Self {
+        let (now, arrival) = times;
         let sent_at = Time::from_ps(ack.echo_ps);
-        let rtt = (ack.ack_delay_ns != u32::MAX).then(|| arrived_at.since(sent_at));
-        Self { path: ack.path, rtt }
+        let rtt = (ack.ack_delay_ns != u32::MAX).then(|| arrival.at.since(sent_at));
+        let slack = Dur::from_ns(ack.rx_delay_ns.into()) + arrival.at.since(arrival.earliest);
+        let ack_delay = rtt.map_or(Dur::ZERO, |_| Dur::from_ns(ack.ack_delay_ns.into()));
+        let lateness = now.since(arrival.at) + slack;
+        Self { path: ack.path, rtt, host_delay: ack_delay + slack, lateness }
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct SentCounters {
     pub(crate) presumed_lost: u64,
     /// Packets presumed lost that arrived, as far as ACKs prove it.
     pub(crate) spurious_lost: u64,
+    /// Lost packets of blocks that were queued for retransmission.
+    pub(crate) queued_coded: u64,
     /// Of `spurious_lost`, packets that had been retransmitted: spurious retransmissions.
     pub(crate) spurious_retransmits: u64,
 }

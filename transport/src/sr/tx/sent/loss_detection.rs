@@ -209,6 +209,7 @@ impl<T: Copy> Sent<T> {
         let position = entry.position;
         if !std::mem::replace(&mut entry.is_queued, true) {
             self.lost.push(number);
+            self.counters.queued_coded += u64::from(position.is_coded());
         }
         if position.is_coded() && !position.retransmits {
             self.retransmit_block(number, position);
