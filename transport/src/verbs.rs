@@ -226,10 +226,15 @@ impl WrOp {
         )
     }
 
+    /// True for READs.
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Self::Read { .. })
+    }
+
     /// True for READs and atomics, which only their own response completes and `max_rd_atomic`
     /// limits.
     pub(crate) fn is_rd_atomic(self) -> bool {
-        self.is_atomic() || matches!(self, Self::Read { .. })
+        self.is_atomic() || self.is_read()
     }
 }
 

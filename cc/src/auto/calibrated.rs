@@ -210,7 +210,7 @@ const RATE_MARGIN: f64 = 1.25;
 const MIN_PKTS: f64 = 2.0;
 /// Packets that the window may have beside twice the path.
 const SPARE_PKTS: f64 = 16.0;
-/// The longest window in bandwidth-delay products, of which a host that is late needs more than one.
+/// The longest window in bandwidth-delay products: a host that is late needs more than one.
 const MAX_BDPS: f64 = 2.0;
 /// The increase in a round trip, as a part of the rate or of the window.
 const INCREASE: f64 = 0.02;

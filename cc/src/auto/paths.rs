@@ -56,7 +56,7 @@ impl Smallest {
 }
 
 impl Paths {
-    /// The delay of a sample of `port`, ns, as if all paths had the base round trip of the shortest.
+    /// The delay of a sample of `port`, ns, as if all paths were as long as the shortest.
     pub(super) fn relative(&mut self, now: Time, port: u16, delay: f64, bytes: f64) -> f64 {
         if *self.only.get_or_insert(port) == port && self.list.is_empty() {
             return delay;

@@ -14,6 +14,7 @@ use crate::qp::state::QpState;
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxMeta};
 use spanwire_cc::{Ack, LossKind, Sent};
+use spanwire_wire::OpClass;
 
 impl Rc {
     /// The attempt to send ended without a packet, because of `limit`.
@@ -62,6 +63,18 @@ impl Rc {
         Ok(())
     }
 
+    /// Handles a CE mark on a response to an own READ. The requester paces the responses, so it
+    /// slows down itself. Without congestion control it sends a CNP, since an adapter paces them.
+    #[cold]
+    pub(super) fn on_marked_response(&mut self, qp: &mut Common, now: Time) {
+        let srtt = self.srtt();
+        match qp.flow.as_deref_mut().filter(|_| qp.state.sends()) {
+            Some(flow) if self.cnps.accept(now, srtt) => flow.on_cnp(now),
+            Some(_) => {}
+            None => self.cnps.on_marked(now, OpClass::Response),
+        }
+    }
+
     pub(super) fn allowance(&self, qp: &Common, space: WindowSpace, config: &Config) -> Allowance {
         let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts(0, 0));
         let full = config.qp_window_pkts.min(flow);
@@ -75,7 +88,8 @@ impl Rc {
             no_ack_req_pkts: space.no_ack_req_pkts,
             mtu: qp.mtu,
             max_rd_atomic: qp.max_rd_atomic,
-            read_chunk_pkts: config.read_chunk_pkts,
+            // Two chunks fit the congestion window: one is in flight while the next is requested.
+            read_chunk_pkts: config.read_chunk_pkts.min(flow / 2).max(1),
             ack_req_interval_pkts,
             new_requests: qp.state == QpState::Rts,
         }

@@ -108,7 +108,10 @@ impl Rc {
             Ok(()) => {
                 if p.ip.ecn() == Ecn::Ce {
                     sh.counters.np_ecn_marked_roce_packets += 1;
-                    self.cnps.on_marked(now, props.class);
+                    match props.kind {
+                        OpKind::ReadResponse => self.on_marked_response(qp, now),
+                        _ => self.cnps.on_marked(now, props.class),
+                    }
                 }
                 sh.counters.rx_packets += 1;
                 sh.counters.rx_payload_bytes += spanwire_base::u64_from(p.payload_len());

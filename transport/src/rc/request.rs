@@ -18,15 +18,6 @@ impl Request {
         self.first + self.pkts
     }
 
-    /// Packets from `number` to the end of its chunk. Chunks are counted from the start of the
-    /// READ. A retransmitted READ request is then always the tail of one earlier request: responder
-    /// resources are kept by request, not by message.
-    pub(super) fn chunk_from(&self, number: u64, chunk: u64) -> u64 {
-        let done = number - self.first;
-        let boundary = (done / chunk + 1) * chunk;
-        boundary.min(self.pkts) - done
-    }
-
     /// Byte offset in the message of packet `number`, which must belong to this request.
     pub(crate) fn offset_of(&self, number: u64, mtu: Mtu) -> u32 {
         let bytes = (number - self.first) * u64::from(mtu.bytes());

@@ -1,7 +1,9 @@
 //! The requester: the send queue and the choice of the next request packet.
 
+mod chunks;
 mod invariants;
 
+use self::chunks::ReadChunks;
 use super::request::Request;
 use super::segment::{Position, Segment};
 use crate::attr::Mtu;
@@ -34,6 +36,7 @@ pub(crate) struct Requester {
     current: usize,
     /// READ and atomic requests sent whose responses are not complete, oldest first.
     rd_atomic_out: VecDeque<RdAtomicOut>,
+    chunks: ReadChunks,
     /// First number of every READ and atomic in `sq`, oldest first.
     rd_atomic_starts: VecDeque<u64>,
     /// One past the last packet sent with AckReq.
@@ -102,6 +105,7 @@ impl Requester {
             snd_end: 0,
             current: 0,
             rd_atomic_out: VecDeque::new(),
+            chunks: ReadChunks::default(),
             rd_atomic_starts: VecDeque::with_capacity(max_wr as usize),
             ack_req_end: 0,
             force_ack_req: false,
@@ -119,6 +123,7 @@ impl Requester {
     pub(crate) fn reset(&mut self) {
         self.sq.clear();
         self.rd_atomic_out.clear();
+        self.chunks.clear();
         self.rd_atomic_starts.clear();
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_end) = (0, 0, 0, 0);
         (self.current, self.ack_req_end, self.force_ack_req) = (0, 0, false);
@@ -157,8 +162,10 @@ impl Requester {
             true if self.rd_atomic_out.len() >= usize::from(may.max_rd_atomic) => {
                 return Next::WaitsForPeer;
             }
-            true => request.chunk_from(self.snd_nxt, may.read_chunk_pkts.into()),
-            false => 1,
+            true if request.wqe.op.is_read() => {
+                self.chunks.pkts(self.snd_nxt, request.end(), may.read_chunk_pkts.into())
+            }
+            _ => 1,
         };
         // After a timeout the window is one packet; a chunk of a READ may leave all the same.
         let alone = self.in_flight_pkts() == 0;
@@ -195,6 +202,9 @@ impl Requester {
             self.rd_atomic_out.push_back(RdAtomicOut { first: self.snd_nxt, pkts });
         }
         self.snd_nxt += pkts;
+        if segment.is_read() {
+            self.chunks.on_sent(self.snd_nxt);
+        }
         self.snd_max = self.snd_max.max(self.snd_nxt);
         if segment.ack_req {
             (self.ack_req_end, self.force_ack_req) = (self.snd_nxt, false);
@@ -211,6 +221,7 @@ impl Requester {
         while self.rd_atomic_out.front().is_some_and(|r| r.first + r.pkts <= self.snd_una) {
             self.rd_atomic_out.pop_front();
         }
+        self.chunks.acknowledge(self.snd_una);
         if self.snd_nxt < self.snd_una {
             // The ACK is of packets sent before the rewind; they need no retransmission.
             self.seek(self.snd_una);

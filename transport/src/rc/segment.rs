@@ -90,6 +90,11 @@ impl Segment {
         }
     }
 
+    /// True for a READ request.
+    pub(crate) fn is_read(&self) -> bool {
+        self.opcode.props().kind == OpKind::ReadRequest
+    }
+
     /// True for a packet that only its own response acknowledges.
     pub(crate) fn is_rd_atomic(&self) -> bool {
         matches!(self.opcode.props().kind, OpKind::ReadRequest | OpKind::Atomic)

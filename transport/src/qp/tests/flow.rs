@@ -161,6 +161,53 @@ fn marks__reach_the_algorithm_by_counts_in_sr_and_by_cnps_in_rc() {
 }
 
 #[test]
+fn marks__of_read_responses_slow_the_requester_of_rc() {
+    let allowed = |marks: bool| {
+        let mut p = pair(WireMode::Rc, "dcqcn", &[]);
+        p.filter = Box::new(move |side, _| match side == 1 && marks {
+            true => Fate::Marked,
+            false => Fate::Pass,
+        });
+        for i in 0..40 {
+            p.post(0, i, Op::Read, 0, 60_000);
+            p.run(Dur::from_us(60));
+        }
+        assert_eq!(p.ends[0].ep.counters().np_cnp_sent, 0, "the responder paces nothing");
+        p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().flow.unwrap().rate
+    };
+    let (free, held) = (allowed(false), allowed(true));
+    assert!(held < free, "{free:?} {held:?}");
+}
+
+#[test]
+fn marks__of_read_responses_cause_cnps_without_congestion_control() {
+    let may_be_marked = |a: &mut QpAttr| a.av.as_mut().unwrap().traffic_class = 2;
+    let mut p = Pair::with(&PairConfig { rtr: may_be_marked, ..PairConfig::default() });
+    p.filter = Box::new(|side, _| if side == 1 { Fate::Marked } else { Fate::Pass });
+    p.post(0, 1, Op::Read, 0, 60_000);
+    assert!(p.run(SECOND));
+    assert!(p.ends[0].ep.counters().np_cnp_sent > 0, "adapters pace responses");
+}
+
+#[test]
+fn window__of_reads_holds_below_a_chunk() {
+    for pkts in [1_u64, 2, 5, 31, 63] {
+        let mut p = pair(WireMode::Rc, "fixed", &[("window_pkts", &pkts.to_string())]);
+        let want = p.ends[1].fill(0, 51_200, 3);
+        p.post(0, 1, Op::Read, 0, 51_200);
+        let mut most = 0;
+        while p.ends[0].wcs.is_empty() {
+            p.run(Dur::from_us(1));
+            let info = p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap();
+            most = most.max(info.in_flight_pkts);
+            assert!(p.now.since(Time::ZERO) < SECOND, "{pkts}");
+        }
+        assert_eq!(p.ends[0].bytes(0, 51_200), want);
+        assert!(most <= pkts && most >= pkts.div_ceil(2), "{most} of {pkts}");
+    }
+}
+
+#[test]
 fn modify__accepts_congestion_control_from_rts_on_and_checks_it() {
     let mut p = pair_in(WireMode::Sr);
     let qpn = p.ends[0].qpns[0];

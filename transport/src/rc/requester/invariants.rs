@@ -32,6 +32,10 @@ impl Requester {
             out.all(|r| r.first + r.pkts > self.snd_una && r.first + r.pkts <= self.snd_nxt),
             "READs and atomics outstanding are in flight"
         );
+        debug_assert!(
+            self.chunks.last().is_none_or(|end| end > self.snd_una && end <= self.snd_max),
+            "chunks of READs are in flight, or rewound"
+        );
         debug_assert!(self.no_ack_req_pkts() <= self.in_flight_pkts(), "both count from snd_nxt");
     }
 }
