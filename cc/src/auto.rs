@@ -14,21 +14,25 @@
 //! the time since the last decrease: H-TCP. docs/decisions/0022 has the reasons and measurements.
 
 mod base;
+mod best;
 mod calibrated;
 mod control;
 mod interval;
 mod losses;
 mod paths;
+mod phases;
 mod train;
 
 use crate::params::params;
 use crate::units::{bytes_per_ns, float, ns, whole};
 use crate::{Ack, Algorithm, Cc, Path};
 use base::BaseRtt;
+use best::BestRate;
 use calibrated::{Calibrated, View};
 use interval::Interval;
 use losses::{LOSS_DECREASE, Losses, Verdict};
 use paths::Paths;
+use phases::State;
 use spanwire_base::{Dur, Time};
 use train::Train;
 
@@ -64,11 +68,13 @@ params! {
     ///
     /// Swift.
     beta = 0.8 in 0.01..=1.0;
-    /// Milliseconds, at least 30 round trips, after the lowest delay was last seen, when the window
-    /// is halved for a round trip to measure the base round trip anew.
-    drain_ms = 2000.0 in 1.0..=1e6;
-    /// The part of packets lost that counts as congestion.
-    loss = 0.05 in 0.001..=1.0;
+    /// Milliseconds after the lowest delay was last seen, when the window is halved for a round trip
+    /// to measure the base round trip anew: 500 base round trips if that is shorter, and at least
+    /// 30.
+    drain_ms = 1000.0 in 1.0..=1e6;
+    /// The part of packets lost, beside those that the path loses by itself, that is tested for
+    /// congestion.
+    loss = 0.01 in 0.001..=1.0;
     /// Gain of the average of the marked fraction.
     ///
     /// RFC 8257 4.2.
@@ -108,6 +114,8 @@ pub struct Auto {
     /// Delivery rate of the last interval, and the best in startup.
     rate: f64,
     best_rate: f64,
+    /// The highest delivery rate of recent time.
+    rates: BestRate,
     intervals_without_growth: u32,
     /// Consecutive delays above the target.
     train: Train,
@@ -118,20 +126,6 @@ pub struct Auto {
     has_losses: bool,
     /// The algorithm that decides in congestion avoidance, if it is another one.
     other: Option<Box<Calibrated>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum State {
-    /// The window doubles in a round trip until a queue builds up.
-    Startup,
-    Avoidance,
-    /// The window is small for a round trip.
-    Drain {
-        since: Time,
-        /// The window and the delivery rate before.
-        cwnd: f64,
-        rate: f64,
-    },
 }
 
 impl Auto {
@@ -161,6 +155,7 @@ impl Auto {
             alpha: 1.0,
             rate: 0.0,
             best_rate: 0.0,
+            rates: BestRate::new(RATE_WINDOW),
             intervals_without_growth: 0,
             train: Train::default(),
             pressure: 1.0,
@@ -191,7 +186,8 @@ impl Auto {
         let units = (self.rate / RATE_UNIT).max(0.1);
         let factor = (0.5 + p.scaling / units.sqrt()).min(3.0);
         let target = of_path.max(of_noise).max(of_hosts) * factor;
-        (target * self.pressure).min(target.max(base))
+        let longest = self.losses.queue_max().max(target / 8.0);
+        (target * self.pressure).min(target.max(base)).min(longest)
     }
 
     /// The minimum length of an interval: several times what hosts add, so that its smallest delay
@@ -210,7 +206,16 @@ impl Auto {
         let periods =
             since / (4.0 * self.srtt.unwrap_or(0.0)).max(PERIOD_MIN).max(2.0 * self.interval_min());
         let bytes = self.p.increase * pkts.sqrt() * (1.0 + periods * periods) * self.mtu;
-        bytes.min(self.cwnd / 2.0).max(self.mtu / 2.0)
+        bytes.min(self.cwnd / 8.0).max(self.mtu / 4.0)
+    }
+
+    /// The window that the path and the hosts hold, with the packets that the path loses: a longer
+    /// one delivers no more.
+    fn most(&self) -> f64 {
+        let Some(base) = self.base.ns() else { return f64::INFINITY };
+        let time = base + self.target(base) + self.host_delay;
+        let sent = self.rates.get() / (1.0 - self.losses.of_path().min(0.9));
+        GAIN_MAX * sent * time + SPARE_PKTS * self.mtu
     }
 
     /// Applies the delay of an acknowledgement.
@@ -234,6 +239,7 @@ impl Auto {
         let base = self.base.on_interval(now, min);
         let min = self.paths.on_interval(now).unwrap_or(min);
         self.rate = i.rate(now);
+        self.rates.add(now, self.rate, now.since(began) * RATE_INTERVALS);
         self.stall += (i.wait() - self.stall) / 8.0;
         self.host_delay += (i.host_delay() - self.host_delay) / 8.0;
         let target = self.target(base);
@@ -249,18 +255,21 @@ impl Auto {
         self.has_marks |= marked > 0.0;
         self.has_losses |= self.losses.is_above();
         match self.state {
-            State::Startup => self.on_startup_interval(now, base, queue > target / 2.0),
-            State::Drain { since, cwnd, rate } => {
-                if began >= since {
+            State::Startup => self.on_startup_interval(now, base, (queue, target)),
+            State::Drain { since, cwnd, rate, intervals } => {
+                let intervals = intervals + u32::from(began >= since);
+                self.state = State::Drain { since, cwnd, rate, intervals };
+                // The queue of other flows that drain as well takes a further round trip to leave.
+                if intervals >= 2 || intervals == 1 && queue <= target / 4.0 {
                     self.end_drain(now, min, target, (rate * base).min(cwnd).max(cwnd / 4.0));
                 }
             }
             State::Avoidance => {
                 let age = ns(now.since(self.low_at.unwrap_or(now)));
-                if age > (self.p.drain_ms * 1e6).max(30.0 * base) {
+                if age > self.drain_period(base) {
                     self.drain(now, self.cwnd, (self.rate * base).min(self.cwnd) / 2.0);
                 } else if self.other_cc().is_some() {
-                    self.report_losses(now, queue > target / 4.0);
+                    self.report_losses(now, queue, target);
                 } else if self.changed_at.is_none_or(|at| began >= at) {
                     self.decrease(now, min, (queue, target), marked);
                 }
@@ -270,63 +279,17 @@ impl Auto {
         self.cwnd = self.cwnd.max(self.p.min_pkts * self.mtu);
     }
 
-    fn on_startup_interval(&mut self, now: Time, base: f64, has_queue: bool) {
-        if self.rate > self.best_rate * 1.25 {
-            (self.best_rate, self.intervals_without_growth) = (self.rate, 0);
-            self.losses.on_growth();
-        } else if self.interval.is_limited() {
-            self.intervals_without_growth += 1;
-        }
-        let is_congested = has_queue
-            || self.interval.marked_fraction() > 0.0
-            || self.losses.is_above() && self.intervals_without_growth > 0
-            || self.intervals_without_growth >= 3;
-        if is_congested {
-            let cwnd = (self.rate * base).max(self.cwnd / 4.0).min(self.cwnd);
-            self.drain(now, cwnd, cwnd / 2.0);
-        }
-    }
-
-    /// Leaves startup within a round, once several delays in a row are above the target.
-    fn exit_startup(&mut self, now: Time) {
-        let (Some(base), Some(delay)) = (self.base.ns(), self.last_delay) else { return };
-        if self.state == State::Startup && self.train.is_long(base) {
-            self.rate = self.rate.max(self.interval.rate(now));
-            // The packets left faster than the bottleneck sent them, so their acknowledgements
-            // have its rate. The window may be below one BDP until then.
-            let bdp = (self.train.rate() * base).min(2.0 * self.cwnd);
-            let cwnd = bdp.max(self.cwnd * (base / delay).max(0.25));
-            self.drain(now, cwnd, cwnd / 2.0);
-        }
-    }
-
-    /// Reduces the window to `to` for a round trip; `cwnd` is the window after it.
-    fn drain(&mut self, now: Time, cwnd: f64, to: f64) {
-        self.state = State::Drain { since: now, cwnd, rate: self.rate };
-        self.cwnd = to.max(self.p.min_pkts * self.mtu);
-    }
-
-    fn end_drain(&mut self, now: Time, min: f64, target: f64, cwnd: f64) {
-        let residual = min - self.base.ns().unwrap_or(min);
-        if residual > target {
-            self.pressure = (self.pressure * 2.0).min(64.0);
-        } else if residual < target / 4.0 {
-            self.pressure = (self.pressure / 2.0).max(1.0);
-        }
-        (self.low, self.low_at, self.changed_at) = (min, Some(now), Some(now));
-        (self.cwnd, self.state) = (cwnd, State::Avoidance);
-    }
-
     /// The other algorithm, while it decides.
     fn other_cc(&self) -> Option<&Cc> {
         self.other.as_ref().filter(|_| self.state == State::Avoidance)?.cc()
     }
 
     /// Reports losses to the other algorithm if they are congestion: packets were delayed as well.
-    fn report_losses(&mut self, now: Time, has_queue: bool) {
+    fn report_losses(&mut self, now: Time, queue: f64, target: f64) {
         let bytes = whole(self.losses.part() * self.cwnd);
-        if has_queue
-            && self.losses.judge(self.cwnd, true) != Verdict::None
+        let state = self.loss_state(queue, target);
+        if self.losses.judge(&state) == Verdict::Congestion
+            && queue > state.queue_min
             && let Some(other) = &mut self.other
         {
             other.on_congestion(now, bytes, whole(self.cwnd));
@@ -348,15 +311,20 @@ impl Auto {
         }
     }
 
+    fn loss_state(&self, queue: f64, target: f64) -> losses::State {
+        let queue_min = (target / 8.0).max(2.0 * self.noise.min(NOISE_MAX));
+        losses::State { cwnd: self.cwnd, queue, queue_min }
+    }
+
     /// Applies losses, marks, and the delay of a queue beyond its target.
     fn decrease(&mut self, now: Time, delay: f64, (queue, target): (f64, f64), marked: f64) {
         let by_delay = (self.p.beta * (queue - target) / delay.max(1.0)).clamp(0.0, 0.5);
         let by_marks = if marked > 0.0 { self.alpha.max(marked) / 2.0 } else { 0.0 };
-        let by_loss = match self.losses.judge(self.cwnd, queue > target / 4.0) {
+        let by_loss = match self.losses.judge(&self.loss_state(queue, target)) {
             Verdict::None => 0.0,
             Verdict::Congestion => LOSS_DECREASE,
             Verdict::Path { cwnd } => {
-                self.cwnd = self.cwnd.max(cwnd);
+                self.cwnd = self.cwnd.max(cwnd.min(self.most()));
                 0.0
             }
         };
@@ -376,6 +344,13 @@ const LATENESS_MAX: f64 = 4e6;
 const INTERVAL_MAX: f64 = 40e6;
 /// Maximum pacing gain of a host that is late: it catches up with what it did not send in time.
 const PACING_GAIN_MAX: f64 = 3.0;
+/// The highest delivery rate of this time counts, and of so many intervals.
+const RATE_WINDOW: Dur = Dur::from_ms(500);
+const RATE_INTERVALS: u64 = 10;
+/// The longest window in products of that rate and the delay.
+const GAIN_MAX: f64 = 1.25;
+/// Packets that the window may have beside that.
+const SPARE_PKTS: f64 = 4.0;
 /// Timeouts in a row that are congestion.
 const TIMEOUTS: u32 = 2;
 /// The longest gap between packets of a window below one packet: it recovers within a second.

@@ -6,6 +6,7 @@
 //! delays are the smallest of an interval; it sees losses only if they are congestion. Startup,
 //! drains and the base round trip are those of `auto`.
 
+use super::best::BestRate;
 use super::interval::Interval;
 use crate::units::{bytes_per_ns, dur, ns, rate};
 use crate::{Ack, Algorithm, Cc, Controller, Loss, LossKind, Path};
@@ -20,9 +21,7 @@ pub(super) struct Calibrated {
     has_int: bool,
     /// It runs since startup ended.
     cc: Option<Cc>,
-    /// The highest delivery rates of this and the previous window, and the start of this one.
-    rates: [f64; 2],
-    window_at: Time,
+    rates: BestRate,
     /// The link and the base round trip that it was given.
     line: f64,
     base: f64,
@@ -48,8 +47,7 @@ impl Calibrated {
             wants_int: algorithm.start(path).wants_int(),
             has_int: false,
             cc: None,
-            rates: [0.0; 2],
-            window_at: Time::ZERO,
+            rates: BestRate::new(WINDOW),
             line: 0.0,
             base: 0.0,
             min_before: f64::MAX,
@@ -87,10 +85,7 @@ impl Calibrated {
     /// Applies the end of an interval whose smallest delay is `min`.
     pub(super) fn on_interval(&mut self, now: Time, min: f64, view: &View) {
         self.min_before = min;
-        if now.since(self.window_at) > WINDOW {
-            (self.rates, self.window_at) = ([0.0, self.rates[0]], now);
-        }
-        self.rates[0] = self.rates[0].max(view.rate);
+        self.rates.add(now, view.rate, Dur::ZERO);
         let (line, base) = self.calibration(view);
         let differs = |a: f64, b: f64| (a - b).abs() > b / 16.0;
         if differs(line, self.line) || differs(base, self.base) {
@@ -106,9 +101,8 @@ impl Calibrated {
         let base = view.base + view.target;
         // A path that stopped has no rate; it may be good again.
         let least = MIN_PKTS * f64::from(self.path.mtu_bytes) / base.max(1.0);
-        let most = self.rates[0].max(self.rates[1]);
         let own = bytes_per_ns(self.path.line_rate);
-        ((most * RATE_MARGIN).max(least).min(own), base)
+        ((self.rates.get() * RATE_MARGIN).max(least).min(own), base)
     }
 
     /// Starts the algorithm, if it does not run and the path supports it.

@@ -86,7 +86,8 @@ impl Controller for Auto {
             match self.state {
                 State::Startup => self.cwnd += acked,
                 State::Avoidance if !self.losses.is_testing() && self.other_cc().is_none() => {
-                    self.cwnd += self.increase(now) * acked / self.cwnd;
+                    let longer = self.cwnd + self.increase(now) * acked / self.cwnd;
+                    self.cwnd = longer.min(self.most()).max(self.cwnd);
                 }
                 State::Avoidance | State::Drain { .. } => {}
             }

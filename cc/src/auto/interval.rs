@@ -84,9 +84,8 @@ impl Interval {
         if self.acked > 0.0 { self.marked / self.acked } else { 0.0 }
     }
 
-    /// The lost part of the packets, and its weight in an average over about 100 packets.
-    pub(super) fn loss(&self, mtu: f64) -> Option<(f64, f64)> {
-        let sent = self.acked + self.lost;
-        (sent > 0.0).then(|| (self.lost / sent, (sent / (100.0 * mtu)).min(0.5)))
+    /// Packets lost, and all that were acknowledged or lost.
+    pub(super) fn loss(&self, mtu: f64) -> (f64, f64) {
+        (self.lost / mtu, (self.acked + self.lost) / mtu)
     }
 }

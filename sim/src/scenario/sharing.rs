@@ -9,6 +9,7 @@ use crate::sharing::Sharing;
 use crate::topology::Topology;
 use crate::workload::Flow;
 use spanwire_base::{Dur, Rate, Time};
+use spanwire_switch::{Impairments, Prob};
 
 pub(super) const SOLO: Scenario = Scenario {
     name: "cc-solo",
@@ -17,6 +18,7 @@ pub(super) const SOLO: Scenario = Scenario {
         shared(p, Dur::from_ms(20))
             .with("host_rate", Value::Rate(Rate::from_gbps(200)), "rate of the hosts' links")
             .with("far", Value::Time(FAR), "propagation delay of the shared link")
+            .with("loss", Value::Chance(Prob::ZERO), LOSS)
     },
     plan: |p, setup| dumbbell(p, 1, setup),
 };
@@ -28,6 +30,7 @@ pub(super) const FAIRNESS: Scenario = Scenario {
         shared(p, Dur::from_ms(60))
             .with("host_rate", Value::Rate(Rate::from_gbps(100)), "rate of the hosts' links")
             .with("far", Value::Time(FAR), "propagation delay of the shared link")
+            .with("loss", Value::Chance(Prob::ZERO), LOSS)
             .with("flows", Value::count(4, 60), "how many")
             .with("smooth", Value::Time(Dur::from_ms(2)), "rates over time are means over so long")
             .with("stagger", Value::Time(Dur::from_ms(2)), "from one's beginning to the next's")
@@ -96,12 +99,17 @@ fn shared(p: Params, time: Dur) -> Params {
 fn dumbbell(p: &Params, n: u32, setup: Setup) -> Plan {
     let (rate, hosts) = (p.rate("rate"), p.rate("host_rate"));
     let mut topology = Topology::dumbbell(n, hosts, p.time("delay"), p.time("far"));
-    let middle = topology.links.last_mut().expect("a dumbbell has a shared link");
+    let shared = topology.links.len() - 1;
+    let middle = &mut topology.links[shared];
     middle.rate_bps = rate.as_bps();
     let queue = format!("left:{}", middle.a.port);
     let stagger = if n > 1 { p.time("stagger") } else { Dur::ZERO };
     let ends = (0..n).map(|i| (i, n + i, Time::ZERO + stagger * u64::from(i)));
-    plan(p, topology, &ends.collect::<Vec<_>>(), queue, setup)
+    let plan = plan(p, topology, &ends.collect::<Vec<_>>(), queue, setup);
+    match p.chance("loss") {
+        Prob::ZERO => plan,
+        loss => plan.with_fault(shared, &Impairments { loss, ..Impairments::default() }),
+    }
 }
 
 fn incast(p: &Params, setup: Setup) -> Plan {
@@ -183,6 +191,7 @@ fn plan(
     Plan { until, sharing: Some(sharing), ..plan }
 }
 
+const LOSS: &str = "random losses of the shared link, in each direction";
 /// With [`NEAR`] twice: round trips of 14 us, the length of Uno's inside a datacenter.
 const FAR: Dur = Dur::from_ns(4_500);
 /// Two links of this: the same round trip.
