@@ -68,9 +68,9 @@ params! {
     ///
     /// Swift.
     beta = 0.8 in 0.01..=1.0;
-    /// Milliseconds after the lowest delay was last seen, when the window is halved for a round trip
-    /// to measure the base round trip anew: 500 base round trips if that is shorter, and at least
-    /// 30.
+    /// Milliseconds after the lowest delay was last seen, when the window is halved for a round
+    /// trip to measure the base round trip anew: 500 base round trips if that is shorter, and at
+    /// least 30.
     drain_ms = 1000.0 in 1.0..=1e6;
     /// The part of packets lost, beside those that the path loses by itself, that is tested for
     /// congestion.

@@ -6,6 +6,7 @@ mod cc;
 mod directed;
 mod late_hosts;
 mod loss_sweep;
+mod losses;
 mod outsider;
 mod sharing;
 mod soak;

@@ -57,9 +57,9 @@ impl Auto {
         }
     }
 
-    /// How long the lowest delay may have been seen before the window is reduced to measure the base
-    /// round trip, ns. Short on short paths, where flows come and go within milliseconds, if that
-    /// costs little of it.
+    /// How long the lowest delay may have been seen before the window is reduced to measure the
+    /// base round trip, ns. Short on short paths, where flows come and go within milliseconds, if
+    /// that costs little of it.
     pub(super) fn drain_period(&self, base: f64) -> f64 {
         let short = (DRAIN_RTTS * base).max(DRAIN_INTERVALS * self.interval_min());
         short.min(self.p.drain_ms * 1e6).max(30.0 * base)
