@@ -103,13 +103,13 @@ impl Controller for Auto {
     }
 
     fn on_loss(&mut self, now: Time, loss: &Loss) {
-        if let (LossKind::Timeout(_), Some(cc)) = (loss.kind, self.running()) {
-            cc.on_loss(now, loss);
-        }
         // Other losses are counted in acknowledgements, all of them.
         // A lossy path loses the acknowledgements of a small window now and then. The engine sends
         // one packet for each further timeout in a row.
         if matches!(loss.kind, LossKind::Timeout(count) if count >= TIMEOUTS) {
+            if let Some(cc) = self.running() {
+                cc.on_loss(now, loss);
+            }
             (self.state, self.changed_at) = (State::Avoidance, Some(now));
             self.cwnd = (self.cwnd / 2.0).max(self.p.min_pkts * self.mtu);
         }
