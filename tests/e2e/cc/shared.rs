@@ -143,10 +143,14 @@ impl Outcome {
     /// A complaint if Jain's index or the total rate is too low.
     fn complaint(&self, jain: f64, mbps: f64) -> Option<String> {
         let sum: f64 = self.mbps.iter().sum();
+        (self.jain() < jain || sum < mbps).then(|| self.text())
+    }
+
+    /// Rates, and what each client reports of its flow.
+    fn text(&self) -> String {
         let of = |r: &Value| format!("{} {}", r["flow"], r["congestion"]);
         let said: Vec<_> = self.reports.iter().map(of).collect();
-        let all = format!("{:?} Mbit/s, Jain's index {:.3}, {said:#?}", self.mbps, self.jain());
-        (self.jain() < jain || sum < mbps).then_some(all)
+        format!("{:?} Mbit/s, Jain's index {:.3}, {said:#?}", self.mbps, self.jain())
     }
 }
 
@@ -181,7 +185,8 @@ fn unocc__two_processes_share_and_the_queue_stays_under_the_threshold() {
         outcome.complaint(0.95, 30.0).or_else(|| {
             let queue = &outcome.queue_bytes;
             let p90 = queue[queue.len() * 9 / 10];
-            (p90 >= 15_000).then(|| format!("marks begin at 15 kB: {queue:?}"))
+            let text = || format!("marks begin at 15 kB: {queue:?}, {}", outcome.text());
+            (p90 >= 15_000).then(text)
         })
     });
 }
