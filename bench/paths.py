@@ -4,7 +4,8 @@
 As root: bench/paths.py dead|loss [--spanwire target/release/spanwire] [--keep DIR] ...
 
 Two hosts, a `spanwire switch` beside each, and four links between these, of 1 Gbit/s and 5 ms; a switch
-selects the link by the 5-tuple. The link to a host has --mbit and a queue of 500 kB.
+selects the link by the 5-tuple. The link to a host has --mbit and a queue of 500 kB. Congestion control is the
+default.
 
 dead: a copy, in the middle of which the busiest link fails in both directions. A line for each
 configuration: seconds, the median time between two chunks (256 KiB) of the file at the receiver, the longest that
@@ -387,7 +388,7 @@ def main():
     parser.add_argument("--spanwire", default="target/release/spanwire")
     parser.add_argument("--mib", type=int, default=256, help="dead: size of the copy")
     parser.add_argument("--mbit", type=int, help="rate of what leads to a host; 100 for dead, 200 for loss")
-    parser.add_argument("--cc", help="more arguments, at both ends; a window of about 1.4 round trips")
+    parser.add_argument("--cc", default="", help="more arguments, at both ends, as --cc='--cc none --window 240'")
     parser.add_argument("--times", type=int, default=1, help="dead: runs of each")
     parser.add_argument("--alive", action="store_true", help="dead: kill nothing")
     parser.add_argument("--only", help="names of ways, with | between")
@@ -400,7 +401,6 @@ def main():
     # Four processes share two cores: at higher rates their scheduling delay exceeds the measured
     # effect.
     args.mbit = args.mbit or {"dead": 100, "loss": 200}[args.what]
-    args.cc = args.cc or f"--window {args.mbit * 6 // 5}"
     return {"dead": dead, "loss": loss}[args.what](args)
 
 

@@ -21,19 +21,6 @@ LAB = "shared-bottleneck"
 RTT_S = 0.0041
 
 
-def unocc(_):
-    return ["intra_rtt_us=4500", "alpha=0.05", "phantom_tolerance_us=3000", "quick_adapt=off"]
-
-
-def swift(_):
-    return ["base_target_us=9000", "endpoint_target_us=20000", "flow_range_us=4000"]
-
-
-def dcqcn(mbit):
-    return ["increase_us=4500", "alpha_us=4500", "g=0.0625",
-            f"additive_mbps={mbit / 100:g}", f"hyper_mbps={mbit / 50:g}"]
-
-
 def phantom(bdp):
     return ("[port.a.queue.phantom]\n"
             f"size_bytes = {bdp}\nkmin_bytes = {bdp // 4}\nkmax_bytes = {bdp * 3 // 4}\n")
@@ -43,9 +30,10 @@ def red(bdp):
     return f"[port.a.queue.ecn]\nkmin_bytes = {bdp // 5}\nkmax_bytes = {bdp}\npmax = '20%'\n"
 
 
-RUNS = [("unocc", unocc, "sr", phantom, 2), ("unocc", unocc, "sr", phantom, 4),
-        ("swift", swift, "sr", lambda _: "", 2), ("dcqcn", dcqcn, "rc", red, 2),
-        ("dcqcn", dcqcn, "sr", red, 2)]
+# Nothing is set but the algorithm: path and hosts calibrate it.
+RUNS = [("auto", "sr", lambda _: "", 2), ("auto", "sr", lambda _: "", 4),
+        ("unocc", "sr", phantom, 2), ("unocc", "sr", phantom, 4),
+        ("swift", "sr", lambda _: "", 2), ("dcqcn", "rc", red, 2), ("dcqcn", "sr", red, 2)]
 
 
 def call(*args):
@@ -78,7 +66,7 @@ def take_down(spanwire, n):
     subprocess.run([spanwire, "lab", "down", "--name", LAB], check=False, capture_output=True)
 
 
-def measure(spanwire, mbit, name, settings, mode, n, seconds, folder):
+def measure(spanwire, name, mode, n, seconds, folder):
     """Runs servers, clients and the sampler; the clients' reports and the switch's samples."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     started = [subprocess.Popen(["ip", "netns", "exec", f"{LAB}-s{i}", spanwire,
@@ -97,9 +85,7 @@ def measure(spanwire, mbit, name, settings, mode, n, seconds, folder):
             files.append(os.path.join(folder, f"{i + 1}.json"))
             args = [spanwire, "lab", "exec", "--name", LAB, f"c{i + 1}", "--", spanwire, "perf",
                     "client", "--dev", "sw0", f"10.77.0.{101 + i}", "-i", "0.1", "--json",
-                    "-t", str(seconds - apart * i), "--mode", mode, "--cc", name,
-                    "--cc-rtt", "4500us", "--line-rate", f"{mbit}Mbit"]
-            args += [word for one in settings(mbit) for word in ("--cc-set", one)]
+                    "-t", str(seconds - apart * i), "--mode", mode, "--cc", name]
             with open(files[-1], "w", encoding="utf-8") as out:
                 clients.append(subprocess.Popen(args, stdout=out, stderr=subprocess.DEVNULL))
             time.sleep(apart)
@@ -144,14 +130,14 @@ def main():
     args = parser.parse_args()
     spanwire = os.path.abspath(args.spanwire)
     for mbit in map(int, args.rates.split(",")):
-        for name, settings, mode, marks, n in RUNS:
+        for name, mode, marks, n in RUNS:
             title = f"{name}-{mode}-{mbit}-{n}"
             with tempfile.TemporaryDirectory() as passing:
                 folder = os.path.join(args.keep, title) if args.keep else passing
                 os.makedirs(folder, exist_ok=True)
                 try:
                     set_up(spanwire, mbit, marks, n, folder)
-                    found = measure(spanwire, mbit, name, settings, mode, n, args.seconds, folder)
+                    found = measure(spanwire, name, mode, n, args.seconds, folder)
                     print(f"{title:<20} {row(*found)}", flush=True)
                 finally:
                     take_down(spanwire, n)

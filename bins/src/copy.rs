@@ -54,6 +54,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let took = started.elapsed();
     view.clear();
     let (counters, paths) = (copy_network.network.counters(), copy_network.paths(&agreed));
+    let congestion = copy_network.congestion();
     // Send the end of the connection before the process exits.
     let _ = copy_network.network.shutdown(SHUTDOWN_TIMEOUT);
     match sent {
@@ -63,7 +64,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     }
     let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
     (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
-    report.paths = paths;
+    (report.paths, report.congestion) = (paths, congestion);
     print_report(common, &report);
     Ok(exit(&session, report.ok, interrupt))
 }

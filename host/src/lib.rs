@@ -12,6 +12,7 @@
 //! | [`queue_pair`], [`seed`] | queue pairs from RESET to RTS; random keys and first PSNs |
 //! | [`worker`] | a thread with engine, port and application, and the commands of other threads |
 //! | [`paths`] | the paths of a queue pair |
+//! | [`congestion`] | the congestion control of a queue pair, in reports |
 //! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
 //! | [`runner`] | a worker that runs jobs of `perf` and `demo`, as client or server |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod congestion;
 pub mod control;
 pub mod diagnosis;
 pub mod dial;

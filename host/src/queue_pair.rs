@@ -30,7 +30,7 @@ pub struct Route {
 /// Send options of queue pairs.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Sending {
-    /// Congestion control; `None` for a window alone.
+    /// Congestion control; `None` for the default, `auto`.
     pub congestion: Option<CongestionControl>,
     /// Erasure coding; only in SR.
     pub erasure: Option<ErasureCoding>,

@@ -32,7 +32,7 @@ pub use acceptor::{Acceptor, Event, STOP_POLL_INTERVAL};
 pub use bounds::job_bytes;
 use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};
-pub use flow::{FlowCongestion, FlowRow, Flows, Shares};
+pub use flow::{FlowRow, Flows, Shares};
 pub use pending_client::{ClientPoll, PendingClient};
 pub use perftest::{PerftestOutcome, PerftestPeer};
 pub use server::Served;

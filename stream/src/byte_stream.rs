@@ -43,11 +43,11 @@ pub struct ByteReader {
 
 impl ByteStream {
     pub(crate) fn new(established: Established) -> Self {
-        let Established { sending, receiving, agreed, peer, local } = established;
+        let Established { sending, receiving, qpn, agreed, peer, local } = established;
         Self {
             writer: ByteWriter { sending, timeout: None },
             reader: ByteReader { receiving, timeout: None },
-            about: About { mode: agreed.mode(), agreed, peer, local },
+            about: About { qpn, mode: agreed.mode(), agreed, peer, local },
         }
     }
 

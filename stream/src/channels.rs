@@ -12,6 +12,7 @@ use crate::shared::{Milestone, ReadyQueue, Shared};
 use crate::side_thread::SideThreadHandle;
 use slot::{Slot, State, dur};
 use spanwire_base::{Time, usize_from};
+use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::worker::Work;
 use spanwire_io::clock::Clock;
@@ -33,6 +34,8 @@ pub(crate) struct Channels {
     made: u64,
     /// Paths of the channel that ended last.
     ended_paths: Option<ConnectionPaths>,
+    /// Its congestion control.
+    ended_congestion: Option<ConnectionCongestion>,
     stop: Option<Time>,
     stopping: bool,
     /// When the next deadline of a channel, or of the worker, expires.
@@ -56,6 +59,7 @@ impl Channels {
             by_cq: BTreeMap::new(),
             made: 0,
             ended_paths: None,
+            ended_congestion: None,
             stop: None,
             stopping: false,
             wakes_at: None,
@@ -165,6 +169,7 @@ impl Channels {
         self.by_cq.remove(&channel.cq());
         let paths = ConnectionPaths::look(endpoint, channel.qpn(), self.clock.now());
         self.ended_paths = paths.or(self.ended_paths.take());
+        self.ended_congestion = ConnectionCongestion::look(endpoint, channel.qpn());
         channel.close(endpoint, cause);
         self.side_thread.close(ChannelId { slot, generation }, abort_reason);
     }
@@ -174,6 +179,13 @@ impl Channels {
         let open = self.slots.iter().flatten().filter_map(Slot::channel);
         let look = |c: &Channel| ConnectionPaths::look(endpoint, c.qpn(), self.clock.now());
         self.ended_paths.iter().cloned().chain(open.filter_map(look)).collect()
+    }
+
+    /// The congestion control of all channels, the one that ended last first.
+    fn congestion(&self, endpoint: &Endpoint) -> Vec<ConnectionCongestion> {
+        let open = self.slots.iter().flatten().filter_map(Slot::channel);
+        let look = |c: &Channel| ConnectionCongestion::look(endpoint, c.qpn());
+        self.ended_congestion.iter().cloned().chain(open.filter_map(look)).collect()
     }
 
     /// Aborts channels past their deadline: idle, or without handles.
@@ -227,6 +239,9 @@ impl Work for Channels {
             }
             Command::Paths(reply) => {
                 let _ = reply.send(self.paths(endpoint));
+            }
+            Command::Congestion(reply) => {
+                let _ = reply.send(self.congestion(endpoint));
             }
             Command::Stop(within) => {
                 self.stopping = true;

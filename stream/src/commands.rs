@@ -9,6 +9,7 @@ use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::Side;
 use spanwire_base::Dur;
+use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::queue_pair::Route;
 use std::sync::mpsc::SyncSender;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     PeerLeft(ChannelId, Option<String>),
     /// Report the paths of packets.
     Paths(SyncSender<Vec<ConnectionPaths>>),
+    /// Report the congestion control of packets.
+    Congestion(SyncSender<Vec<ConnectionCongestion>>),
     /// End when the last channel has ended, or after this time.
     Stop(Option<Dur>),
 }

@@ -46,6 +46,9 @@ pub struct MessageReceiver {
 /// Attributes of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
+    /// The number of the local queue pair, as in [`Network::congestion`](crate::Network::congestion)
+    /// and [`Network::paths`](crate::Network::paths).
+    pub qpn: u32,
     /// The wire mode.
     pub mode: WireMode,
     /// The agreed terms, which determine whether erasure coding and several paths can be used.
@@ -58,9 +61,9 @@ pub struct About {
 
 impl Connection {
     pub(crate) fn new(established: Established) -> Self {
-        let Established { sending, receiving, agreed, peer, local } = established;
+        let Established { sending, receiving, qpn, agreed, peer, local } = established;
         let (sender, receiver) = (MessageSender { sending }, MessageReceiver { receiving });
-        Self { sender, receiver, about: About { mode: agreed.mode(), agreed, peer, local } }
+        Self { sender, receiver, about: About { qpn, mode: agreed.mode(), agreed, peer, local } }
     }
 
     /// The wire mode: RC or SR.
@@ -69,7 +72,7 @@ impl Connection {
         self.about.mode
     }
 
-    /// Mode and addresses.
+    /// Queue pair, mode and addresses.
     #[must_use]
     pub fn about(&self) -> About {
         self.about

@@ -23,6 +23,8 @@ use std::time::Instant;
 pub struct Established {
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
+    /// The number of the local queue pair.
+    pub(crate) qpn: u32,
     pub(crate) agreed: Agreed,
     /// The peer's RoCE address, and the port of the side connection.
     pub(crate) peer: SocketAddr,
@@ -75,9 +77,9 @@ pub(crate) fn call(
     let (terms, (sending, receiving)) = negotiate().inspect_err(|why| reject(&side, why))?;
     greet(network, &theirs);
     side.send(&SideMessage::Ready).map_err(say)?;
-    reserved.keep(side);
+    let qpn = reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
-    Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
+    Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
 }
 
 /// Sets up a connection as the listener, for a caller that is counted by `count`.
@@ -113,9 +115,9 @@ pub(crate) fn answer(
         SideMessage::Ready => {}
         other => return Err(unexpected(&other, "ready")),
     }
-    reserved.keep(side);
+    let qpn = reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
-    Ok(Established { sending, receiving, agreed: terms.agreed, peer, local })
+    Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
 }
 
 /// Sends a rejection to a peer, if that does not block.
@@ -159,9 +161,11 @@ impl<'a> Reserved<'a> {
         connected.ok_or_else(|| self.network.gone())?
     }
 
-    fn keep(mut self, side: Side) {
+    /// Keeps the queue pair, and returns its number.
+    fn keep(mut self, side: Side) -> u32 {
         self.kept = true;
         self.network.commands.send(Command::Keep(self.id, side));
+        self.local.qp.qpn
     }
 }
 

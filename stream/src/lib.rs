@@ -82,6 +82,7 @@ pub use connection::{About, Connection, MessageReceiver, MessageSender};
 pub use error::{Cause, Error, SetupError};
 pub use listener::{Accepted, Listener};
 pub use network::{ConnectOptions, Network, NetworkOptions};
+pub use spanwire_host::congestion::{CongestionReport, ConnectionCongestion, FlowCongestion};
 pub use spanwire_host::modes::ModeChoice;
 pub use spanwire_host::paths::ConnectionPaths;
 pub use spanwire_host::{dial, fabric, modes};

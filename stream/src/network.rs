@@ -13,6 +13,7 @@ use crate::shared::{Kind, ReadyQueue};
 use crate::side::Side;
 use crate::side_thread::SideThread;
 use spanwire_base::Dur;
+use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, HopResolver, Wrap};
 use spanwire_host::modes::ModeChoice;
@@ -206,10 +207,17 @@ impl Network {
     }
 
     /// The paths of connections with a load balancer: of the one that ended last, and of all open
-    /// ones. Empty if the worker has ended.
+    /// ones. [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has ended.
     #[must_use]
     pub fn paths(&self) -> Vec<ConnectionPaths> {
         self.shared.commands.ask(Command::Paths).unwrap_or_default()
+    }
+
+    /// The congestion control of connections: of the one that ended last, and of all open ones.
+    /// [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has ended.
+    #[must_use]
+    pub fn congestion(&self) -> Vec<ConnectionCongestion> {
+        self.shared.commands.ask(Command::Congestion).unwrap_or_default()
     }
 
     /// Waits, for at most `within`, until connections whose handles were dropped have delivered

@@ -7,6 +7,7 @@ use spanwire_stream::{
     Cause, Config, ConnectOptions, Connection, Error, Listener, ModeChoice, Network,
     NetworkOptions, SetupError, WireMode,
 };
+use spanwire_transport::CongestionControl;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -51,6 +52,42 @@ fn pair(a: &Network, b: &Network) -> (Connection, Connection) {
     let listener = a.listen(0, ConnectOptions::default()).unwrap();
     let caller = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
     (listener.accept_timeout(LATE).unwrap().expect("it called"), caller)
+}
+
+#[test]
+fn congestion__is_that_of_each_connection_open_or_ended() {
+    let none = Some(CongestionControl::NONE);
+    for congestion in [None, none] {
+        let (a, b) = networks_with(&Config { congestion, ..Config::default() });
+        let (mut taker, mut giver) = pair(&a, &b);
+        let qpn = giver.about().qpn;
+        for n in 0..50 {
+            giver.send(&[n; 20_000]).unwrap();
+            assert_eq!(taker.recv().unwrap().expect("a message").len(), 20_000);
+        }
+        let check = || {
+            let all = b.congestion();
+            assert_eq!(all.iter().map(|of| of.qpn).collect::<Vec<_>>(), [qpn]);
+            let report = &all[0].report;
+            if congestion == none {
+                assert_eq!((&*report.configured.name, report.signals), ("none", None));
+                return;
+            }
+            let signals = report.signals.expect("auto has signals");
+            assert_eq!((&*report.configured.name, signals.chosen), ("auto", "delay"));
+            assert!(
+                signals.base_rtt_us > Some(0.0) && signals.target_us > Some(0.0),
+                "{signals:?}"
+            );
+        };
+        check();
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(taker.recv(), Ok(None)));
+            giver.close(LATE).unwrap();
+        });
+        drop(taker);
+        check();
+    }
 }
 
 #[test]

@@ -27,14 +27,10 @@ fn run(lab: &Lab, server: &[&str], client: &[&str]) -> (Value, Value) {
 #[test]
 fn cc__moves_every_byte_with_each_algorithm_in_both_modes() {
     let Some(lab) = Lab::new(1500) else { return };
-    // A path without delay on a busy machine: Swift's target delay must exceed the machine's
-    // scheduling delay.
-    let swift = &["--cc-set", "base_target_us=5000"][..];
-    let all = [("unocc", &[][..]), ("swift", swift), ("dcqcn", &[]), ("timely", &[]), ("bbr", &[])];
-    for (n, (name, set)) in all.into_iter().enumerate() {
+    for (n, name) in ["unocc", "swift", "dcqcn", "timely", "bbr"].into_iter().enumerate() {
         let (mode, op) = if n % 2 == 0 { ("sr", "write") } else { ("rc", "send") };
         let args = ["--transfer", "8M", "--cc", name, "--mode", mode, "--op", op];
-        let (report, _) = run(&lab, &[], &[&args[..], set].concat());
+        let (report, _) = run(&lab, &[], &args);
         assert_eq!(report["ok"], true, "{name}: {report}");
         assert_eq!(report["transfer"]["sha256_match"], true, "{name}: {report}");
         assert_eq!(report["congestion"]["name"], name, "{report}");
@@ -44,6 +40,7 @@ fn cc__moves_every_byte_with_each_algorithm_in_both_modes() {
 #[test]
 fn cc__the_server_uses_its_clients_choice_without_one_of_its_own() {
     let Some(lab) = Lab::new(1500) else { return };
+    // Set to be found at the server; a user sets them to run a configuration of the literature.
     let wish = ["--cc", "swift", "--cc-set", "beta=0.4", "--cc-rtt", "200us"];
     // Both ends send: a ping-pong, and READ responses.
     for how in [&["--op", "send", "--lat"][..], &["--op", "read", "--mode", "sr"]] {
@@ -90,7 +87,8 @@ fn cc__is_auto_by_default_and_reports_its_signals() {
 #[test]
 fn flow__reports_window_rate_rtt_and_limits() {
     let Some(lab) = Lab::new(1500) else { return };
-    // The limits: window, pacing, application, receive credit.
+    // The limits: window, pacing, application, receive credit. A user sets window and rate of
+    // `fixed` to send at a known rate, since nothing else determines them.
     let fixed = |set: &'static str| vec!["--cc", "fixed", "--cc-set", set];
     let few = ["--cc", "fixed", "--depth", "1", "--size", "64", "--lat"];
     for (by, args) in [

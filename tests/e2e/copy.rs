@@ -320,6 +320,29 @@ fn copy__a_link_failure_is_detected_at_both_ends() {
 }
 
 #[test]
+fn copy__reports_congestion_control_and_why() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let path = from.join("f");
+    fs::write(&path, noise(4 << 20, 12)).unwrap();
+    let receiver = receiver(&lab, &into, &["--overwrite"]);
+    let congestion = &send_well(&lab, &[&path], &[])["congestion"];
+    assert_eq!((&congestion["name"], &congestion["chosen"]), (&"auto".into(), &"delay".into()));
+    assert!(congestion["reason"].as_str().is_some_and(|why| !why.is_empty()), "{congestion}");
+    for us in ["base_rtt_us", "target_us", "host_late_us"] {
+        assert!(congestion[us].as_f64() > Some(0.0), "{us}: {congestion}");
+    }
+    fs::write(&path, noise(4 << 20, 13)).unwrap();
+    let none = &send_well(&lab, &[&path], &["--cc", "none"])["congestion"];
+    assert_eq!(none, &serde_json::json!({"name": "none"}));
+    fs::write(&path, noise(4 << 20, 14)).unwrap();
+    let to = lab.v4().to_string();
+    let shown = lab.run(&lab.hosts.b.ns, &["copy", "send", &path, &to]).stdout;
+    assert!(shown.contains("congestion control: auto by delay: "), "{shown}");
+    receiver.terminate();
+}
+
+#[test]
 fn copy__a_partial_file_that_is_no_prefix_is_restarted() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());

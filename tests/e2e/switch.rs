@@ -381,7 +381,7 @@ fn switch__copies_files() {
     let receive = ["copy", "receive", "--dev", "sw0", "--into", &into, "--once"];
     let receiver = Running::start_until(&lab.ns("b"), &receive, "receiving");
     let to = lab.v4(1).to_string();
-    let sent = lab.exec("a", &["copy", "send", &from, &to, "--window", "200", "--json"]);
+    let sent = lab.exec("a", &["copy", "send", &from, &to, "--json"]);
     let received = receiver.wait();
     assert!(sent.success && received.success, "{}{}", sent.stderr, received.stderr);
     let copy = std::fs::read(Path::new(&into).join("from/file")).expect("it is there");

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// Payload bits a second in `time`.
 ///
-/// Both modes have the same window. Connection setup runs over TCP on the same lossy links, and
-/// is retried a few times.
+/// Both modes have the congestion control that a user gets, without any option. Connection setup
+/// runs over TCP on the same lossy links, and is retried a few times.
 pub(super) fn goodput_bps(
     bed: &Bed,
     plan: &Plan,
@@ -17,12 +17,11 @@ pub(super) fn goodput_bps(
     conditions: Conditions,
     time: Duration,
 ) -> Result<f64, Error> {
-    let (window, depth) = window(plan.rate_bps, conditions.rtt_us);
-    let (window, depth) = (window.to_string(), depth.to_string());
+    let depth = depth(plan.rate_bps, conditions.rtt_us).to_string();
     let (to, seconds) = (bed.address("a")?.to_string(), time.as_secs_f64().to_string());
-    let server = ["perf", "server", "--dev", "sw0", "--window", &window];
+    let server = ["perf", "server", "--dev", "sw0"];
     let client = [
-        &["perf", "client", "--dev", "sw0", &to, "--window", &window, "--depth", &depth][..],
+        &["perf", "client", "--dev", "sw0", &to, "--depth", &depth][..],
         &["--mode", mode.name(), "--seconds", &seconds, "--interval", "0", "--json"],
     ];
     let mut running = bed.spanwire("a", &server)?;
@@ -37,17 +36,13 @@ pub(super) fn goodput_bps(
     Err(last)
 }
 
-/// Packets in flight, and posted messages of 64 KiB. The packets are the bandwidth-delay product, a
-/// queue of 2 ms, a quarter more, and the packets inside two hosts. Four times as many bytes are
-/// posted, for messages that wait for retransmissions.
-fn window(rate_bps: u64, rtt_us: u64) -> (u64, u64) {
-    let product = rate_bps * (rtt_us + 2_000) / 8 / 1_000_000 / FRAME_BYTES;
-    let window = product * 5 / 4 + 32;
-    (window, (window * FRAME_BYTES * 4 / MESSAGE_BYTES).max(16))
+/// Posted messages of 64 KiB, so that the application is no limit: six times the bandwidth-delay
+/// product with a queue of 5 ms, for messages that wait for retransmissions.
+fn depth(rate_bps: u64, rtt_us: u64) -> u64 {
+    let product = rate_bps * (rtt_us + 5_000) / 8 / 1_000_000;
+    (product * 6 / MESSAGE_BYTES).max(16)
 }
 
-/// The longer of both modes' frames.
-const FRAME_BYTES: u64 = 1530;
 const MESSAGE_BYTES: u64 = 64 << 10;
 
 /// At 20 % loss in each direction, three attempts all fail once in a few hundred runs.
@@ -58,10 +53,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn window__holds_the_product_of_rate_and_round_trip() {
-        assert_eq!(window(100_000_000, 0), (52, 16));
-        let (window, depth) = window(100_000_000, 40_000);
-        assert!(window * FRAME_BYTES * 8 > 100_000_000 / 25, "{window}");
-        assert!(depth * MESSAGE_BYTES >= 3 * window * FRAME_BYTES, "{depth}");
+    fn depth__posts_several_products_of_rate_and_round_trip() {
+        assert_eq!(depth(100_000_000, 0), 16);
+        let posted_bits = depth(100_000_000, 40_000) * MESSAGE_BYTES * 8;
+        assert!(posted_bits >= 6 * 100_000_000 / 25, "{posted_bits}");
     }
 }

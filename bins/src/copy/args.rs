@@ -9,7 +9,9 @@ use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_host::dial::address;
 use spanwire_host::fabric::Error;
 use spanwire_io::fault::FaultConfig;
-use spanwire_stream::{Config, Connection, ModeChoice, Network, NetworkOptions, SetupError};
+use spanwire_stream::{
+    Config, CongestionReport, Connection, ModeChoice, Network, NetworkOptions, SetupError,
+};
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
 use std::io::ErrorKind;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -119,6 +121,11 @@ impl CopyNetwork {
         let mut ended = self.network.paths();
         ended.truncate(1);
         PathsReport::of(agreed, self.erasure.as_ref(), self.balance.as_ref(), &ended)
+    }
+
+    /// The congestion control of the connection that ended last, or of the open one.
+    pub(super) fn congestion(&self) -> Option<CongestionReport> {
+        self.network.congestion().into_iter().next().map(|connection| connection.report)
     }
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use spanwire_copy::gaps::GapRow;
 use spanwire_copy::row::FileRow;
 use spanwire_copy::session::{Current, End, Session};
+use spanwire_host::congestion::CongestionReport;
 use spanwire_host::text::bytes;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,8 @@ pub struct CopyReport {
     pub xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
     pub mode: Option<&'static str>,
+    /// Congestion control of data that this end sent; null of a receiver.
+    pub congestion: Option<CongestionReport>,
     /// Erasure coding and paths of data that this end sent.
     #[serde(flatten)]
     pub paths: PathsReport,
@@ -87,6 +90,7 @@ impl CopyReport {
             peer,
             xdp_mode: None,
             mode: None,
+            congestion: None,
             paths: PathsReport::default(),
             gaps: session.gaps(),
             files_done: progress.files_done.load(Ordering::Relaxed),
@@ -128,6 +132,7 @@ impl CopyReport {
             let _ = write!(out, ", {} were there already", bytes(self.resumed_bytes));
         }
         out.push_str(if self.ok { ", SHA-256 equal on both ends\n" } else { "\n" });
+        out.extend(self.congestion.as_ref().map(CongestionReport::text));
         out.extend(self.paths.text());
         out.extend(loss_text(&self.counters));
         out

@@ -8,9 +8,9 @@ use crate::path_report::PathsReport;
 use crate::report::{PerfRow, TransferRow, loss_text, op_name, perf_table, seconds};
 use serde::Serialize;
 use spanwire_base::Time;
+use spanwire_host::congestion::CongestionReport;
 use spanwire_host::initiator::Failure;
-use spanwire_host::oob::Congestion;
-use spanwire_host::runner::{FlowCongestion, FlowRow, JobReport, JobRunner, PerftestPeer};
+use spanwire_host::runner::{FlowRow, JobReport, JobRunner, PerftestPeer};
 use spanwire_host::text::bytes;
 use spanwire_transport::{Agreed, WcStatus};
 use std::time::UNIX_EPOCH;
@@ -25,7 +25,7 @@ pub(super) struct ClientReport {
     /// Payload bytes of a full packet: the path MTU, or SR's segment.
     segment_bytes: u32,
     /// Congestion control of sent data.
-    congestion: CongestionRow,
+    congestion: CongestionReport,
     /// Erasure coding and paths of sent data.
     #[serde(flatten)]
     paths: PathsReport,
@@ -47,16 +47,6 @@ pub(super) struct ClientReport {
     /// The tool and the peer's data, with `--oob perftest`.
     perftest: Option<Perftest>,
     counters: serde_json::Map<String, serde_json::Value>,
-}
-
-/// Congestion control: the configured one, and its signals at the end of the run.
-#[derive(Debug, Serialize)]
-struct CongestionRow {
-    #[serde(flatten)]
-    configured: Congestion,
-    /// Null for a static window.
-    #[serde(flatten)]
-    flow: Option<FlowCongestion>,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,10 +93,10 @@ impl ClientReport {
             xdp_mode: runner.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,
-            congestion: CongestionRow {
-                configured: Congestion::from(&runner.sending().congestion.unwrap_or_default()),
-                flow: report.flow.and_then(|flow| flow.congestion),
-            },
+            congestion: CongestionReport::new(
+                runner.sending().congestion,
+                report.flow.and_then(|flow| flow.congestion),
+            ),
             paths: report.paths.as_ref().map(PathsReport::from).unwrap_or_default(),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
             exit: exit(report, &thresholds),
@@ -150,7 +140,7 @@ pub(super) fn text(r: &ClientReport) -> String {
         out.push_str(&perf_table(&r.perf));
     }
     out.extend(r.flow.as_ref().and_then(limits_text));
-    out.push_str(&congestion_text(&r.congestion));
+    out.push_str(&r.congestion.text());
     out.extend(r.paths.text());
     out.extend(loss_text(&r.counters));
     for t in r.thresholds.iter().filter(|t| !t.ok) {
@@ -160,19 +150,6 @@ pub(super) fn text(r: &ClientReport) -> String {
         out.push_str(&format!("  FAILED: {e}\n"));
     }
     out
-}
-
-/// The congestion control as a line of text.
-fn congestion_text(row: &CongestionRow) -> String {
-    let name = &row.configured.name;
-    let Some(flow) = &row.flow else { return format!("  congestion control: {name}\n") };
-    let ms = |us: f64| format!("{:.3} ms", us / 1e3);
-    let by = match flow.chosen == name {
-        true => String::new(),
-        false => format!(" by {}: {}", flow.chosen, flow.reason),
-    };
-    let base = flow.base_rtt_us.map_or_else(String::new, |us| format!("; base RTT {}", ms(us)));
-    format!("  congestion control: {name}{by}{base}; host late by {}\n", ms(flow.host_late_us))
 }
 
 /// Converts a time of the runner's clock to seconds since 1970.

@@ -1,8 +1,9 @@
 //! Flow statistics of a job: window, rate, RTT, marks, and what limits the flows.
 
+use crate::congestion::FlowCongestion;
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Config, Endpoint, FlowInfo, FlowLimit, LimitTimes, Mtu};
+use spanwire_transport::{Config, Endpoint, FlowLimit, LimitTimes, Mtu};
 use spanwire_wire::Qpn;
 
 /// Totals over the flows of a job's queue pairs at one time.
@@ -29,38 +30,6 @@ pub struct Flows {
     /// The congestion control of the first queue pair.
     congestion: Option<FlowCongestion>,
     is_rc: bool,
-}
-
-/// The signals that the congestion control of a flow uses, for reports.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct FlowCongestion {
-    /// The signals that decide, or the algorithm's name.
-    pub chosen: &'static str,
-    /// Why, as a clause.
-    pub reason: &'static str,
-    /// The round trip without queues in microseconds; null if the algorithm knows none.
-    pub base_rtt_us: Option<f64>,
-    /// The queueing delay above which the window shrinks, in microseconds; null without one.
-    pub target_us: Option<f64>,
-    /// Mean time from the arrival of an ACK at this host to its processing, in microseconds.
-    pub host_late_us: f64,
-}
-
-impl From<&FlowInfo> for FlowCongestion {
-    fn from(flow: &FlowInfo) -> Self {
-        let us = |time: Dur| real(time.as_ns()) / 1e3;
-        let (chosen, reason) = match flow.status {
-            Some(status) => (status.chosen, status.reason),
-            None => (flow.algorithm, "it was requested by name"),
-        };
-        Self {
-            chosen,
-            reason,
-            base_rtt_us: flow.status.and_then(|s| s.base_rtt).map(us),
-            target_us: flow.status.and_then(|s| s.target).map(us),
-            host_late_us: us(flow.host_late),
-        }
-    }
 }
 
 /// Flow statistics of an interval, for reports. Over several queue pairs, windows and rates are
