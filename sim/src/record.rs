@@ -36,6 +36,8 @@ pub struct FlowSeries {
     pub acked_gbps: Vec<f64>,
     /// Unacknowledged packets in flight.
     pub in_flight_pkts: Vec<u64>,
+    /// Bytes of messages completed at the requester since the start.
+    pub done_bytes: Vec<u64>,
 }
 
 /// Time series of a queue.
@@ -156,6 +158,9 @@ impl Recorder {
                 None => gbps,
             });
             series.in_flight_pkts.push(info.map_or(0, |i| i.in_flight_pkts));
+        }
+        for state in hosts.iter().flat_map(|host| host.app().requesting()) {
+            self.series.flows[state.flow as usize].done_bytes.push(state.done_bytes);
         }
     }
 
@@ -285,6 +290,8 @@ mod tests {
                 let bytes = bits.sum::<f64>() * 1000.0 / 8.0;
                 assert!((bytes - f64::from(2 << 20)).abs() < 1.0, "{op:?} {mode:?}: {bytes}");
                 assert_eq!(flow.in_flight_pkts.len(), series.at_us.len());
+                assert_eq!(flow.done_bytes.len(), series.at_us.len());
+                assert!(flow.done_bytes.is_sorted() && flow.done_bytes.last() == Some(&(2 << 20)));
                 assert!(flow.in_flight_pkts.iter().any(|n| *n > 10));
             }
         }
