@@ -112,11 +112,12 @@ impl Untuned {
     #[must_use]
     pub fn cells(&self) -> Vec<Cell<'_>> {
         let chosen = self.params.word("host");
-        let of = |case| {
-            let hosts = Case::hosts(case).iter();
-            hosts.filter(move |host| [ALL_HOSTS, **host].contains(&chosen)).map(move |host| (case, host))
-        };
-        self.cases.iter().flat_map(of).map(|(case, host)| Cell { case, host }).collect()
+        let mut cells = Vec::new();
+        for case in &self.cases {
+            let hosts = case.hosts.iter().filter(|host| [ALL_HOSTS, host].contains(&chosen));
+            cells.extend(hosts.map(|host| Cell { case, host }));
+        }
+        cells
     }
 
     /// The bar of a cell for the selected algorithm; none without congestion control.

@@ -11,3 +11,4 @@ mod sharing;
 mod soak;
 mod swarm;
 mod uno;
+mod untuned;

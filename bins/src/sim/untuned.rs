@@ -126,7 +126,7 @@ impl UntunedReport {
         let mut out = format!("{}, {algorithm}, seeds {} to {last}\n", self.scenario, self.seed);
         let _ = writeln!(
             out,
-            "  {:<28} {:<5} {:>6} {:>6} {:>7} {:>7} {:>8} {:>8} {:>9} {:>6}  {:<13} {:>6} {:>6} \
+            "  {:<34} {:<5} {:>6} {:>6} {:>7} {:>7} {:>8} {:>8} {:>9} {:>6}  {:<13} {:>6} {:>6} \
              {:<16} verdict",
             "path",
             "host",
@@ -177,7 +177,7 @@ fn write_row(out: &mut String, row: &Row) {
     let ms = m.time_to_90_us.map_or_else(|| "-".to_owned(), |us| format!("{:.3}", us / 1e3));
     let _ = writeln!(
         out,
-        "  {:<28} {:<5} {:>6.3} {:>6} {:>7.3} {:>7.3} {:>8} {:>8} {ms:>9} {:>6.3}  {:<13} {:>6.3} \
+        "  {:<34} {:<5} {:>6.3} {:>6} {:>7.3} {:>7.3} {:>8} {:>8} {ms:>9} {:>6.3}  {:<13} {:>6.3} \
          {:>6.3} {bar:<16} {}",
         row.path,
         row.host,

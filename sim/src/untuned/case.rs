@@ -21,8 +21,8 @@ pub struct Case {
     pub others: Option<Bar>,
     /// The bandwidth-delay product of the bottleneck, without queueing.
     pub bdp_bytes: u64,
-    /// Real hosts cannot carry it: the hosts are ideal.
-    pub is_fast: bool,
+    /// The host models that it is run with.
+    pub hosts: &'static [&'static str],
     /// True of the few cases of a quick run.
     pub quick: bool,
 }
@@ -57,12 +57,6 @@ pub struct Bar {
 }
 
 impl Case {
-    /// The host models that it is run with.
-    #[must_use]
-    pub fn hosts(&self) -> &'static [&'static str] {
-        if self.is_fast { &ALL_HOSTS[..1] } else { &ALL_HOSTS }
-    }
-
     /// The bar for `auto` on hosts of this model.
     pub(super) fn bar_on(&self, host: &str) -> Option<Bar> {
         if host == BUSY { self.busy_bar } else { self.bar }
@@ -103,5 +97,9 @@ impl Bar {
 
 /// All host models, as [`HostModel::named`](crate::HostModel::named) knows them.
 pub(super) const ALL_HOSTS: [&str; 3] = ["ideal", "veth", BUSY];
+/// Hosts without drivers: for links that real ones cannot fill.
+pub(super) const IDEAL_HOSTS: [&str; 1] = ["ideal"];
+/// Hosts with drivers: for links that are faster than they.
+pub(super) const LATE_HOSTS: [&str; 2] = ["veth", BUSY];
 /// The hosts beside busy processes.
 pub(super) const BUSY: &str = "busy";

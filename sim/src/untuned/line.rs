@@ -48,9 +48,13 @@ impl Line {
         // The links of both hosts are part of the delay.
         let far = Dur::from_ps(self.delay.as_ps().saturating_sub(2 * near.as_ps()));
         let frames = if self.is_fast() { JUMBO } else { ETHERNET };
-        // A sender of a fast line may have as much outstanding as it needs; that of a slow line
-        // has what `spanwire perf` has.
-        let (message, outstanding) = if self.is_fast() { ("1MiB", "2048") } else { ("64KiB", "16") };
+        // On a slow line the sender has as much outstanding as `spanwire perf`, on a fast one as
+        // much as the path needs.
+        let (message, outstanding) = match (self.is_fast(), self.delay < LONG) {
+            (false, _) => ("64KiB", "16"),
+            (true, true) => ("64KiB", "2048"),
+            (true, false) => ("1MiB", "2048"),
+        };
         let twice = Rate::from_bps(self.rate.as_bps() * 2);
         let host_rate = if self.is_fast() { twice } else { Rate::from_gbps(10) };
         let set = [
@@ -75,5 +79,7 @@ impl Line {
 const ETHERNET: [(&str, &str); 2] = [("mtu", "1024"), ("segment", "1408")];
 /// Frames of an MTU of 9000 bytes, which is customary where links are fast.
 const JUMBO: [(&str, &str); 2] = [("mtu", "4096"), ("segment", "8908")];
+/// The delay of a long line.
+const LONG: Dur = Dur::from_ms(10);
 /// The window limit of `spanwire perf` with congestion control, in packets.
 const WINDOW: u32 = 16_384;

@@ -1,6 +1,6 @@
 //! The matrix: all cases with their bars.
 
-use super::case::{Bar, Case, Figure};
+use super::case::{ALL_HOSTS, Bar, Case, Figure, IDEAL_HOSTS, LATE_HOSTS};
 use super::line::Line;
 use crate::scenario::Scenario;
 use spanwire_base::Dur;
@@ -43,7 +43,7 @@ fn case(scenario: &'static str, line: &Line, time: Dur, figure: Figure, bar: Bar
         busy_bar: None,
         others: None,
         bdp_bytes: line.bdp_bytes(),
-        is_fast: line.is_fast(),
+        hosts: if line.is_fast() { &IDEAL_HOSTS } else { &ALL_HOSTS },
         quick: false,
     }
 }
@@ -96,7 +96,7 @@ fn cable() -> Case {
     cable.name = "veth".to_owned();
     cable.figure = Figure::ShareOfNone;
     cable.busy_bar = Some(Bar::new(0.80, 0.50));
-    cable.is_fast = false;
+    cable.hosts = &LATE_HOSTS;
     let rate = line.rate.show();
     let set = [("host_rate", &*rate), ("mtu", "1024"), ("segment", "1408")];
     let default = [("message", "64KiB"), ("outstanding", "16"), ("time", "3s"), ("sample", "1ms")];
