@@ -135,14 +135,13 @@ impl Untuned {
     /// # Errors
     /// See [`NetworkError`]: the parameters contradict each other.
     pub fn run(&self, cell: &Cell<'_>, seed: u64) -> Result<CellOutcome, NetworkError> {
-        let watch = Watch { series: true, ..Watch::default() };
-        let (plan, report) = self.simulate(cell, seed, self.settings(cell), watch)?;
+        let (plan, report) = self.simulate(cell, seed, &self.settings(cell))?;
         let measured = Measured::of(cell.case, &plan, &report);
         let mut sample = measured.sample(seed, &report);
         let (mut events, mut packet_hops) = (report.events, report.packet_hops);
         let mut violations = report.violations.clone();
         if cell.case.figure == Figure::ShareOfNone {
-            let (plan, none) = self.simulate(cell, seed, self.settings_of_none(cell), watch)?;
+            let (plan, none) = self.simulate(cell, seed, &self.settings_of_none(cell))?;
             let whole = Measured::of(cell.case, &plan, &none);
             sample.share_of_none = measured.share_of(&whole);
             sample.least_window_share = measured.least_window_of(&whole);
@@ -157,14 +156,13 @@ impl Untuned {
         &self,
         cell: &Cell<'_>,
         seed: u64,
-        set: Vec<(&'static str, String)>,
-        watch: Watch,
+        set: &[(&'static str, String)],
     ) -> Result<(Plan, Report), NetworkError> {
         let scenario = Scenario::find(cell.case.scenario).expect("a scenario of the catalogue");
         let set = set.iter().map(|(name, text)| (*name, text.as_str()));
         let plan = scenario.plan(seed, set).expect("a test plans every case");
         // Ten thousand flows have no use for series.
-        let watch = Watch { series: plan.sharing.is_some(), ..watch };
+        let watch = Watch { series: plan.sharing.is_some(), ..Watch::default() };
         let report = plan.run(watch, &mut ())?;
         Ok((plan, report))
     }

@@ -56,9 +56,12 @@ fn run(plan: &Plan) -> (SharingReport, Report) {
 /// and delays grew. Before: 0.4 Mbit/s, and 0.7 of 7,132 on a veth pair.
 #[test]
 fn swift__is_no_spiral_on_late_hosts() {
-    for (host, stamped, bar) in
-        [("veth", "true", 0.88), ("veth", "false", 0.88), ("busy", "true", 0.86), ("busy", "false", 0.87)]
-    {
+    for (host, stamped, bar) in [
+        ("veth", "true", 0.88),
+        ("veth", "false", 0.88),
+        ("busy", "true", 0.86),
+        ("busy", "false", 0.87),
+    ] {
         let set = [("cc", "swift"), ("host", host), ("timestamps", stamped), ("time", "3s")];
         let (s, _) = run(&plan("cc-solo", &set));
         assert!(s.utilisation > bar, "{host}, timestamps {stamped}: {s:?}");
@@ -76,8 +79,9 @@ fn recovery__follows_an_outage_within_a_second() {
         let impairments = Impairments { blackhole: dark, ..Impairments::default() };
         let link = plan.topology.links.len() - 1;
         let both = [false, true];
-        plan.faults =
-            both.map(|backwards| Fault { link, backwards, impairments: impairments.clone() }).into();
+        plan.faults = both
+            .map(|backwards| Fault { link, backwards, impairments: impairments.clone() })
+            .into();
         let (_, report) = run(&plan);
         assert!(report.drops["line_blackhole"] > 0, "{cc}: {:?}", report.drops);
         let series = report.series.expect("it was requested");
@@ -140,7 +144,8 @@ fn latecomer__takes_no_more_than_two_thirds() {
 #[test]
 fn timely__loses_little_at_its_start_and_does_not_stay_low() {
     for (host, bar) in [("ideal", 0.78), ("veth", 0.78), ("busy", 0.78)] {
-        let (s, report) = run(&plan("cc-solo", &[("cc", "timely"), ("host", host), ("time", "4s")]));
+        let (s, report) =
+            run(&plan("cc-solo", &[("cc", "timely"), ("host", host), ("time", "4s")]));
         let lost: u64 = report.drops.values().sum();
         assert!(lost < 130, "{host}: {:?}", report.drops);
         assert!(s.utilisation > bar, "{host}: {s:?}");

@@ -266,7 +266,9 @@ fn faults(p: &Params, link: usize) -> Vec<Fault> {
     let reorder = Reorder { probability, extra_delay: p.time("late") };
     let reorder = Some(reorder).filter(|_| !probability.is_zero());
     let impairments = Impairments { loss, reorder, ..Impairments::default() };
-    [false, true].map(|backwards| Fault { link, backwards, impairments: impairments.clone() }).into()
+    [false, true]
+        .map(|backwards| Fault { link, backwards, impairments: impairments.clone() })
+        .into()
 }
 
 const PATHS_ABOUT: &str = "links between the switches; the receiver's link is as slow as one";

@@ -140,17 +140,15 @@ fn shared() -> Vec<Case> {
     let called = |case: Case, name: &str| Case { name: format!("{NEAR_NAME}, {name}"), ..case };
     cases.push(called(two(Bar::every(1.0)), "queue of 2 flows"));
     let (kmin, kmax) = (near().bdp_bytes() / 4, near().bdp_bytes() / 2);
-    let marked = two(Bar::every(0.5)).set_all(&[
-        ("kmin", &*kmin.to_string()),
-        ("kmax", &*kmax.to_string()),
-    ]);
+    let marked =
+        two(Bar::every(0.5)).set_all(&[("kmin", &*kmin.to_string()), ("kmax", &*kmax.to_string())]);
     cases.push(called(marked, "queue of 2 flows, marks"));
     cases
 }
 
 /// Flows that start a second apart.
 fn joining(line: &Line, flows: u32, figure: Figure, bar: Bar) -> Case {
-    let all = case("cc-fairness", line, Dur::from_secs(20), figure, bar);
+    let all = case("cc-fairness", line, Dur::from_secs(12), figure, bar);
     let flows_text = flows.to_string();
     all.with(&format!("{flows} flows"), &[("flows", &*flows_text), ("stagger", "1s")])
         .set_all(&[("jitter", "100ms")])
@@ -299,7 +297,7 @@ const DEPTH_MAX: u32 = 2048;
 /// The cases of a quick run.
 const QUICK: [&str; 7] = [
     "200M/1ms",
-    "1G/10us",
+    "100M/10us",
     "200M/10ms",
     "200M/1ms, queue 30 kB",
     "200M/1ms, loss 2 %",

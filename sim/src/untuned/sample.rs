@@ -218,9 +218,9 @@ fn line_bytes_us(plan: &Plan) -> f64 {
     let efficiency = payload / (payload + to_f64(setup.data_overhead(ends)) + reth);
     let lost = plan.faults.first().map_or(0, |fault| fault.impairments.loss.ppb());
     let arrives = 1.0 - f64::from(lost) / 1e9;
-    let blocks = setup.erasure.map_or(1.0, |blocks| {
-        f64::from(blocks.data) / f64::from(blocks.data + blocks.parity)
-    });
+    let blocks = setup
+        .erasure
+        .map_or(1.0, |blocks| f64::from(blocks.data) / f64::from(blocks.data + blocks.parity));
     let all: u64 = match &plan.sharing {
         Some(sharing) => sharing.rate.as_bps(),
         None => plan.topology.links[..plan.topology.hosts.len()].iter().map(|l| l.rate_bps).sum(),
@@ -367,7 +367,8 @@ mod tests {
     #[test]
     fn share_of__is_relative_to_the_other_run() {
         let (case, plan, r) = case("veth");
-        let runs = [[3.0; 10], [4.0; 10]].map(|rates| report(r.clone(), &plan, &[&rates], &[0; 10]));
+        let runs =
+            [[3.0; 10], [4.0; 10]].map(|rates| report(r.clone(), &plan, &[&rates], &[0; 10]));
         let [some, none] = [&runs[0], &runs[1]].map(|r| Measured::of(&case, &plan, r));
         assert!(some.share_of(&none).is_some_and(|share| close(share, 0.75)));
         assert!(close(some.least_window_of(&none), 0.75));
