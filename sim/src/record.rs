@@ -175,7 +175,8 @@ impl Recorder {
     }
 }
 
-/// Mean payload of a flow's packets in bytes. The last packet of a message may be shorter. A mix has messages of any length; its packets count as full ones.
+/// Mean payload of a flow's packets in bytes. The last packet of a message may be shorter. A mix
+/// has messages of any length; its packets count as full ones.
 fn mean_payload(network: &Network, flow: &Flow) -> f64 {
     let setup = network.setup();
     let full = setup.full_payload([flow.src, flow.dst]);

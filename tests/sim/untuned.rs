@@ -68,8 +68,8 @@ fn swift__is_no_spiral_on_late_hosts() {
     }
 }
 
-/// After several timeouts in a row Swift held 0.01 packets, and a minimum gap of up to a second left
-/// one sample a second. Now the window recovers within a second of the path being good.
+/// After several timeouts in a row Swift held 0.01 packets, and a minimum gap of up to a second
+/// left one sample a second. Now the window recovers within a second of the path being good.
 #[test]
 fn recovery__follows_an_outage_within_a_second() {
     let ms = |n| Time::ZERO + Dur::from_ms(n);
@@ -174,8 +174,8 @@ fn ack_delay__is_no_congestion_on_a_long_path() {
     }
 }
 
-/// Windows were enforced in full packets, while ACKs counted bytes. Before: 0.53 Gbit/s of UnoCC and
-/// 0.058 of BBR in messages of 64 bytes on an empty link of 100 Gbit/s, a hundredth of the rate
+/// Windows were enforced in full packets, while ACKs counted bytes. Before: 0.53 Gbit/s of UnoCC
+/// and 0.058 of BBR in messages of 64 bytes on an empty link of 100 Gbit/s, a hundredth of the rate
 /// without congestion control.
 #[test]
 fn short_messages__are_as_fast_as_without_congestion_control() {

@@ -146,8 +146,8 @@ impl UntunedReport {
         self.rows.iter().for_each(|row| write_row(&mut out, row));
         out.push_str(
             "  util: payload over what the line carries; queue: in bandwidth-delay products, mean \
-             and p99;\n  lowest: window of a second, or a tenth of a short run; bar: median, worst, \
-             lowest window\n",
+             and p99\n  lowest: window of a second, or a tenth of a short run; bar: median, \
+             worst, lowest window\n",
         );
         for row in &self.rows {
             let name = format!("{}, {}", row.path, row.host);

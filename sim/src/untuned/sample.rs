@@ -292,6 +292,11 @@ mod tests {
     }
 
     /// A report with samples every second and the bytes that each flow completed in each.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive counts of bytes far below 2^53"
+    )]
     fn report(mut report: Report, plan: &Plan, rates: &[&[f64]], queue: &[u64]) -> Report {
         let flow = |(flow, rates): (u32, &&[f64])| {
             let mut sum = 0;
