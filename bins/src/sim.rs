@@ -14,6 +14,7 @@ mod swarm;
 mod sweep;
 #[cfg(test)]
 mod testing;
+mod untuned;
 
 pub use args::SimArgs;
 

@@ -8,6 +8,7 @@
 //!   invariants.
 //! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
 //! - [`LossSweep`]: RC and SR compared over loss, round trip and reordering.
+//! - [`untuned`]: congestion control with its defaults on a matrix of paths and hosts.
 //! - [`swarm_run`]: a run whose network, faults and flows are drawn from a seed.
 //!
 //! One seed decides everything: the same seed has the same [`EventHash`] on any machine. No code of
@@ -37,6 +38,7 @@ mod setup;
 mod sharing;
 mod swarm;
 mod topology;
+pub mod untuned;
 pub mod workload;
 mod world;
 

@@ -240,6 +240,15 @@ impl Params {
         }
     }
 
+    /// Text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> &str {
+        match self.get(name) {
+            Value::Text(text) => text,
+            other => mismatch(name, other),
+        }
+    }
+
     /// A word.
     #[must_use]
     pub fn word(&self, name: &str) -> &str {
@@ -297,6 +306,7 @@ mod tests {
             .with("cc", Value::Cc(CcChoice::default()), "a congestion control")
             .with("lb", Value::Lb(LbChoice::named("ecmp").unwrap()), "a load balancer")
             .with("ec", Value::Ec(EcChoice::default()), "erasure coding")
+            .with("text", Value::Text(String::new()), "a text")
             .with("word", Value::Word { word: "red".to_owned(), of }, "a word")
     }
 
@@ -325,12 +335,14 @@ mod tests {
             ("lb", "unolb"),
             ("lb.subflows", "20"),
             ("ec", "8,2"),
+            ("text", "200M, "),
             ("word", "blue"),
         ] {
             p.set(name, text).unwrap();
         }
         assert_eq!((p.count("n"), p.bytes("bytes"), p.flag("flag")), (9, 65_536, false));
         assert_eq!((p.rate("rate"), p.time("time")), (Rate::from_gbps(25), Dur::from_ms(3)));
+        assert_eq!(p.text("text"), "200M, ");
         assert_eq!((p.chance("chance"), p.word("word")), (Prob::from_ppm(50_000), "blue"));
         assert_eq!(p.times("times"), [Dur::from_ms(3), Dur::from_us(20)]);
         assert_eq!(p.cc("cc").to_string(), "swift,beta=0.5");

@@ -28,14 +28,16 @@ pub struct Series {
 pub struct FlowSeries {
     /// The flow's place in the list of all.
     pub flow: u32,
-    /// Payload that arrived in order since the previous sample, in Gbit/s. A mix has packets of any
-    /// length; they count as full ones.
+    /// Payload that arrived in order since the previous sample, in Gbit/s. Every packet counts as
+    /// one of mean length, and those of a mix as full ones.
     pub goodput_gbps: Vec<f64>,
     /// Payload acknowledged since the previous sample, in any order, in Gbit/s. Without congestion
     /// control it equals the goodput.
     pub acked_gbps: Vec<f64>,
     /// Unacknowledged packets in flight.
     pub in_flight_pkts: Vec<u64>,
+    /// Bytes of messages completed at the requester since the start.
+    pub done_bytes: Vec<u64>,
 }
 
 /// Time series of a queue.
@@ -134,9 +136,7 @@ impl Recorder {
         let ns = to_f64(now.since(self.last).as_ps()) / 1000.0;
         let flows = network.flows().iter().zip(&mut self.flows).zip(&mut self.series.flows);
         for ((flow, watched), series) in flows {
-            let setup = network.setup();
-            let segment = setup.sr_segment([flow.src, flow.dst]);
-            let pkt_bits = f64::from(segment.unwrap_or(setup.mtu.bytes())) * 8.0;
+            let pkt_bits = mean_payload(network, flow) * 8.0;
             let psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
             let ahead = psn.wrapping_sub(watched.psn) & 0xff_ffff;
             // A requester that retransmits a READ resets its PSN, so the difference may be
@@ -157,6 +157,9 @@ impl Recorder {
             });
             series.in_flight_pkts.push(info.map_or(0, |i| i.in_flight_pkts));
         }
+        for state in hosts.iter().flat_map(|host| host.app().requesting()) {
+            self.series.flows[state.flow as usize].done_bytes.push(state.done_bytes);
+        }
     }
 
     /// The mean length of each queue, in the order of [`queue_names`].
@@ -169,6 +172,18 @@ impl Recorder {
     pub(crate) fn into_series(mut self) -> Series {
         self.series.queues.retain(|q| q.bytes.iter().chain(&q.drops).any(|n| *n > 0));
         self.series
+    }
+}
+
+/// Mean payload of a flow's packets in bytes. The last packet of a message may be shorter. A mix
+/// has messages of any length; its packets count as full ones.
+fn mean_payload(network: &Network, flow: &Flow) -> f64 {
+    let setup = network.setup();
+    let full = setup.full_payload([flow.src, flow.dst]);
+    let message = u64::from(setup.message_bytes).min(flow.bytes);
+    match flow.op {
+        FlowOp::Mix => to_f64(full),
+        _ => to_f64(message) / to_f64(message.div_ceil(full)),
     }
 }
 
@@ -285,8 +300,26 @@ mod tests {
                 let bytes = bits.sum::<f64>() * 1000.0 / 8.0;
                 assert!((bytes - f64::from(2 << 20)).abs() < 1.0, "{op:?} {mode:?}: {bytes}");
                 assert_eq!(flow.in_flight_pkts.len(), series.at_us.len());
+                assert_eq!(flow.done_bytes.len(), series.at_us.len());
+                assert!(flow.done_bytes.is_sorted() && flow.done_bytes.last() == Some(&(2 << 20)));
                 assert!(flow.in_flight_pkts.iter().any(|n| *n > 10));
             }
+        }
+    }
+
+    #[test]
+    fn sample__short_messages_count_with_their_bytes() {
+        let topology = Topology::star(1, Rate::from_gbps(10), Dur::from_us(1));
+        let flows = vec![Flow::new(0, 1, Time::ZERO, 100 * 6000)];
+        for message_bytes in [60, 6000] {
+            let setup = Setup { message_bytes, ..Setup::default() };
+            let plan = Plan::new("test", topology.clone(), flows.clone(), setup);
+            let report = plan.run(Watch { series: true, ..Watch::default() }, &mut ()).unwrap();
+            let series = report.series.unwrap();
+            let gaps = series.at_us.iter().zip([0.0].iter().chain(&series.at_us));
+            let rates = series.flows[0].goodput_gbps.iter().zip(gaps);
+            let bytes = rates.map(|(g, (to, from))| g * (to - from)).sum::<f64>() * 125.0;
+            assert!((bytes - 600_000.0).abs() < 1.0, "{message_bytes}: {bytes}");
         }
     }
 

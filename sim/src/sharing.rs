@@ -101,7 +101,7 @@ impl Sharing {
     }
 
     /// Mean and 99th percentile of the samples from `steady` on.
-    fn queue_lengths(&self, series: &Series, steady: usize) -> (f64, u64) {
+    pub(crate) fn queue_lengths(&self, series: &Series, steady: usize) -> (f64, u64) {
         let queue = series.queues.iter().find(|q| q.name == self.queue);
         let mut bytes = queue.map_or_else(Vec::new, |q| q.bytes[steady..].to_vec());
         bytes.sort_unstable();
@@ -140,7 +140,7 @@ fn totals(series: &Series) -> Vec<Vec<f64>> {
 /// # Source
 /// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource
 /// Allocation in Shared Computer Systems", DEC-TR-301, 1984.
-fn jain(shares: &[f64]) -> Option<f64> {
+pub(crate) fn jain(shares: &[f64]) -> Option<f64> {
     let n = to_f64(spanwire_base::u64_from(shares.len()));
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();
@@ -175,6 +175,7 @@ mod tests {
             goodput_gbps: vec![0.0; 5],
             acked_gbps: rates.to_vec(),
             in_flight_pkts: vec![1; 5],
+            done_bytes: vec![0; 5],
         };
         Series {
             at_us: vec![2.0, 4.0, 6.0, 8.0, 10.0],

@@ -13,3 +13,4 @@ mod sharing;
 mod soak;
 mod swarm;
 mod uno;
+mod untuned;

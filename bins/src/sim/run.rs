@@ -6,11 +6,12 @@ use super::file::Chosen;
 use super::loss_sweep;
 use super::pictures::{self, link_rates, queue_thresholds};
 use super::report::{RunReport, flows_csv};
-use super::{samples, seeds};
+use super::{samples, seeds, untuned};
 use crate::exit::Exit;
 use crate::report::print_text;
 use spanwire_host::fabric::Error;
 use spanwire_host::text::unknown;
+use spanwire_sim::untuned::Untuned;
 use spanwire_sim::{LossSweep, ParamError, Params, Plan, Report, Scenario, Series, Watch};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +23,8 @@ use std::time::Instant;
 pub(super) fn list(args: &ListArgs) -> Result<Exit, Error> {
     let scenarios = Scenario::all().iter().map(|s| (s.name, s.about, s.params()));
     let sweep = (LossSweep::NAME, LossSweep::ABOUT, LossSweep::params());
-    let scenarios = scenarios.chain([sweep]);
+    let matrix = (Untuned::NAME, Untuned::ABOUT, Untuned::params());
+    let scenarios = scenarios.chain([sweep, matrix]);
     if args.json {
         let entries: Vec<_> = scenarios.map(|(name, about, p)| entry(name, about, &p)).collect();
         print_text(&format!("{}\n", serde_json::to_string(&entries)?));
@@ -51,6 +53,9 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Error> {
     if chosen.name == LossSweep::NAME {
         return loss_sweep::run(args, &chosen);
     }
+    if chosen.name == Untuned::NAME {
+        return untuned::run(args, &chosen);
+    }
     if let Some(count) = args.seeds {
         return seeds::run(args, &chosen, count);
     }
@@ -73,7 +78,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Error> {
 /// The plan of the chosen scenario, and the values of all parameters.
 pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
     let Some(scenario) = Scenario::find(&chosen.name) else {
-        let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME]);
+        let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME, Untuned::NAME]);
         return Err(unknown("scenario", &chosen.name, names).into());
     };
     let mut params = scenario.params();

@@ -57,6 +57,7 @@ pub(super) fn series(flows: u32) -> Series {
         goodput_gbps: vec![0.0, f64::from(flow) + 1.0],
         acked_gbps: vec![0.0, f64::from(flow) + 1.0],
         in_flight_pkts: vec![5, 0],
+        done_bytes: vec![0, 1 << 20],
     };
     Series {
         at_us: vec![0.0, 1_000.0],

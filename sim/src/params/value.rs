@@ -37,6 +37,8 @@ pub enum Value {
     Lb(LbChoice),
     /// Blocks of an erasure code: `"8,2"`.
     Ec(EcChoice),
+    /// Any text.
+    Text(String),
     /// One of several words.
     Word {
         /// The word.
@@ -73,6 +75,7 @@ impl Value {
             Self::Cc(_) => Self::Cc(CcChoice::parse(text)?),
             Self::Lb(_) => Self::Lb(LbChoice::parse(text)?),
             Self::Ec(_) => Self::Ec(EcChoice::parse(text)?),
+            Self::Text(_) => Self::Text(text.to_owned()),
             Self::Word { of, .. } => {
                 let word = of.iter().find(|w| **w == text)?;
                 Self::Word { word: (*word).to_owned(), of: of.clone() }
@@ -93,6 +96,7 @@ impl Value {
             Self::Cc(_) => format!("one of {}", CcChoice::known().join(", ")),
             Self::Lb(_) => format!("one of {}", LbChoice::known().join(", ")),
             Self::Ec(_) => EcChoice::EXPECTED.to_owned(),
+            Self::Text(_) => "text".to_owned(),
             Self::Word { of, .. } => format!("one of {}", of.join(", ")),
         }
     }
@@ -112,6 +116,7 @@ impl fmt::Display for Value {
             Self::Cc(choice) => write!(f, "{choice}"),
             Self::Lb(choice) => write!(f, "{choice}"),
             Self::Ec(choice) => write!(f, "{choice}"),
+            Self::Text(text) => f.write_str(text),
             Self::Word { word, .. } => f.write_str(word),
         }
     }

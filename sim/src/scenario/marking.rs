@@ -103,6 +103,11 @@ pub(super) fn mark(setup: &mut Setup, marks: Marks, rate: Rate) {
     setup.port.queues[0] = queue;
 }
 
+/// Configures ECN marks on every port: none up to `kmin` bytes, and every packet from `kmax` on.
+pub(super) fn ramp(setup: &mut Setup, kmin: u64, kmax: u64) {
+    setup.port.queues[0].ecn = Some(EcnConfig::red(kmin.clamp(1, kmax), kmax, Prob::ONE));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
