@@ -2,7 +2,7 @@
 """Fairness of processes that share a bottleneck of `spanwire switch`: the table of docs/PERF.md.
 
 As root: bench/shared_bottleneck.py [--spanwire target/release/spanwire] [--seconds 10]
-         [--rates 200,500,1000] [--keep DIR]
+         [--rates 200,500,1000] [--only auto,unocc] [--keep DIR]
 
 Each client has a host of its own, each server a macvlan on the one port of the bottleneck. Prints
 a line for each run: Mbit/s of each client over the last half of the common time, their sum,
@@ -126,11 +126,14 @@ def main():
     parser.add_argument("--spanwire", default="target/release/spanwire")
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rates", default="200,500,1000", help="Mbit/s")
+    parser.add_argument("--only", help="algorithms, with commas between")
     parser.add_argument("--keep", help="folder for reports and samples")
     args = parser.parse_args()
     spanwire = os.path.abspath(args.spanwire)
     for mbit in map(int, args.rates.split(",")):
         for name, mode, marks, n in RUNS:
+            if args.only and name not in args.only.split(","):
+                continue
             title = f"{name}-{mode}-{mbit}-{n}"
             with tempfile.TemporaryDirectory() as passing:
                 folder = os.path.join(args.keep, title) if args.keep else passing
