@@ -46,8 +46,9 @@ pub struct MessageReceiver {
 /// Attributes of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About {
-    /// The number of the local queue pair, as in [`Network::congestion`](crate::Network::congestion)
-    /// and [`Network::paths`](crate::Network::paths).
+    /// The number of the local queue pair, as in
+    /// [`Network::congestion`](crate::Network::congestion) and
+    /// [`Network::paths`](crate::Network::paths).
     pub qpn: u32,
     /// The wire mode.
     pub mode: WireMode,

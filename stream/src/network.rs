@@ -207,7 +207,8 @@ impl Network {
     }
 
     /// The paths of connections with a load balancer: of the one that ended last, and of all open
-    /// ones. [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has ended.
+    /// ones. [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has
+    /// ended.
     #[must_use]
     pub fn paths(&self) -> Vec<ConnectionPaths> {
         self.shared.commands.ask(Command::Paths).unwrap_or_default()

@@ -103,7 +103,7 @@ impl Acceptor {
             let mut client = self.clients.pop_front()?;
             match runner.poll_client(&mut client) {
                 Ok(ClientPoll::Pending) => self.clients.push_back(client),
-                Ok(ClientPoll::Request(request)) => return Some(Event::Request(client, request)),
+                Ok(ClientPoll::Request(request)) => return Some(Event::Request(client, *request)),
                 Ok(ClientPoll::Closed) => return Some(Event::Closed(client, Ok(()))),
                 Err(why) => return Some(Event::Closed(client, Err(why))),
             }

@@ -27,7 +27,7 @@ pub enum ClientPoll {
     /// No request has arrived.
     Pending,
     /// The client requests a job within the limits of this server.
-    Request(Request),
+    Request(Box<Request>),
     /// The client has closed the connection.
     Closed,
 }
@@ -129,7 +129,7 @@ impl JobRunner {
             Message::Request(request) if client.is_known() => {
                 self.check_request(&request.job)?;
                 self.sending_for(Some(&request))?;
-                Ok(ClientPoll::Request(request))
+                Ok(ClientPoll::Request(Box::new(request)))
             }
             other if client.is_known() => Err(OobError::unexpected("a request", other).into()),
             other => Err(OobError::unexpected("a hello", other).into()),
