@@ -1,9 +1,9 @@
 //! The AF_XDP port: one queue of one interface, one socket, one thread.
 //!
-//! RX and TX never share a buffer. As many chunks receive as the fill ring has entries, and every
-//! received chunk is refilled at once, so the fill ring never lacks a chunk. The other chunks
-//! transmit and return through the completion ring. That ring is also drained while receiving,
-//! because on a veth a frame completes only once the *peer's* receive half has run.
+//! RX and TX never share a buffer. As many chunks receive as the fill ring has entries; the kernel
+//! gets as many of them as it needs (`stock.rs`), and a received chunk is refilled at once. The
+//! other chunks transmit and return through the completion ring. That ring is also drained while
+//! receiving, because on a veth a frame completes only once the *peer's* receive half has run.
 //!
 //! Congestion is counted, not reported: see [`XdpCounters`]. An error of the port means that the
 //! interface was removed.
@@ -17,6 +17,7 @@ mod open;
 mod probe;
 mod promiscuous;
 mod side_poll;
+mod stock;
 
 pub use config::{XdpConfig, XdpMode, XdpPreference};
 pub use counters::XdpCounters;
@@ -36,6 +37,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use stock::Stock;
 
 /// A [`Port`] on one queue of an interface. One thread owns it; it may move to another thread.
 ///
@@ -54,9 +56,9 @@ pub struct XdpPort {
     rx_is_busy: bool,
     /// Frames were committed since the last burst.
     just_sent: bool,
-    /// Receive chunks that did not fit into the fill ring; empty unless the kernel's index is
-    /// invalid.
+    /// Receive chunks that the kernel does not hold, the most recently used last.
     unfilled: Vec<Frame>,
+    stock: Stock,
     /// Free transmit chunks.
     free: Vec<Frame>,
     /// Transmit chunks handed out as slots, by chunk number.
@@ -137,8 +139,8 @@ impl XdpPort {
         max: usize,
         each: &mut dyn FnMut(&[u8], RxMeta),
     ) -> usize {
-        let began = clock.now();
-        let mut now = began;
+        let mut now = clock.now();
+        self.restock(now);
         let mut count = 0;
         let mut in_pieces = false;
         while count < max {
@@ -177,9 +179,17 @@ impl XdpPort {
         count
     }
 
-    /// Pushes receive chunks to the fill ring and publishes them.
+    /// Adjusts how many chunks the kernel holds to how many it has used.
+    fn restock(&mut self, now: Time) {
+        let held = self.socket.fill.size() - u32_from(self.unfilled.len());
+        self.stock.on_used(now, held.saturating_sub(self.socket.fill.pending()));
+        self.refill();
+    }
+
+    /// Pushes receive chunks to the fill ring, but for the reserve.
     fn refill(&mut self) {
-        while let Some(frame) = self.unfilled.pop() {
+        while self.unfilled.len() > usize_from(self.stock.reserve().into()) {
+            let Some(frame) = self.unfilled.pop() else { break };
             if let Err(frame) = self.socket.fill.push(frame) {
                 self.unfilled.push(frame);
                 break;

@@ -1,5 +1,6 @@
 //! Opening of a port: memory, socket, fill ring, and then the steering of its queue.
 
+use super::stock::Stock;
 use super::{XdpConfig, XdpCounters, XdpDevice, XdpError, XdpMode, XdpPort};
 use crate::port::Port;
 use af_xdp::{Socket, SocketConfig, Umem};
@@ -61,6 +62,7 @@ impl XdpPort {
             rx_is_busy: false,
             just_sent: false,
             unfilled: frames,
+            stock: Stock::new(config.fill_size),
             free,
             taken_count: 0,
             quiet_flushes: 0,
