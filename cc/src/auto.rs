@@ -16,7 +16,9 @@
 mod base;
 mod best;
 mod calibrated;
+mod compete;
 mod control;
+mod cubic;
 mod interval;
 mod losses;
 mod paths;
@@ -29,6 +31,7 @@ use crate::{Ack, Algorithm, Cc, Path};
 use base::BaseRtt;
 use best::BestRate;
 use calibrated::{Calibrated, View};
+use compete::Compete;
 use interval::Interval;
 use losses::{LOSS_DECREASE, Losses, Verdict};
 use paths::Paths;
@@ -61,7 +64,7 @@ params! {
     noise = 3.0 in 0.0..=100.0;
     /// The target in mean latenesses of this host, up to 4 ms. A path has several hosts that wake
     /// up, and a busy one needs a queue while it is away.
-    lateness = 30.0 in 0.0..=1e3;
+    lateness = 10.0 in 0.0..=1e3;
     /// Additive increase in a round trip, in square roots of the window in packets.
     increase = 0.5 in 0.01..=100.0;
     /// The decrease for a delay above the target.
@@ -121,6 +124,8 @@ pub struct Auto {
     train: Train,
     /// Factor of the target, above 1 if other traffic keeps a queue while this flow drains.
     pressure: f64,
+    /// Other traffic that fills the queue.
+    compete: Box<Compete>,
     /// Marks, and losses above the threshold, were seen.
     has_marks: bool,
     has_losses: bool,
@@ -159,6 +164,7 @@ impl Auto {
             intervals_without_growth: 0,
             train: Train::default(),
             pressure: 1.0,
+            compete: Box::new(Compete::new()),
             has_marks: false,
             has_losses: false,
             other: None,
@@ -179,15 +185,24 @@ impl Auto {
 
     /// The queueing delay that counts as congestion.
     fn target(&self, base: f64) -> f64 {
-        let p = &self.p;
-        let of_path = (base * p.target_rtts).min(p.target_max_us * 1e3).max(p.target_us * 1e3);
-        let of_noise = (p.noise * self.noise).min(NOISE_MAX);
-        let of_hosts = (p.lateness * self.lateness).min(LATENESS_MAX);
         let units = (self.rate / RATE_UNIT).max(0.1);
-        let factor = (0.5 + p.scaling / units.sqrt()).min(3.0);
-        let target = of_path.max(of_noise).max(of_hosts) * factor;
+        let factor = (0.5 + self.p.scaling / units.sqrt()).min(FACTOR_MAX);
+        let target = self.unscaled_target(base) * factor;
         let longest = self.losses.queue_max().max(target / 8.0);
         (target * self.pressure).min(target.max(base)).min(longest)
+    }
+
+    /// The target before scaling with the rate.
+    fn unscaled_target(&self, base: f64) -> f64 {
+        let of_noise = (self.p.noise * self.noise).min(NOISE_MAX);
+        self.quiet_target(base).max(of_noise)
+    }
+
+    /// The target of a path without noise, before scaling with the rate.
+    fn quiet_target(&self, base: f64) -> f64 {
+        let p = &self.p;
+        let of_path = (base * p.target_rtts).min(p.target_max_us * 1e3).max(p.target_us * 1e3);
+        of_path.max((p.lateness * self.lateness).min(LATENESS_MAX))
     }
 
     /// The minimum length of an interval: several times what hosts add, so that its smallest delay
@@ -240,6 +255,7 @@ impl Auto {
         let min = self.paths.on_interval(now).unwrap_or(min);
         self.rate = i.rate(now);
         self.rates.add(now, self.rate, now.since(began) * RATE_INTERVALS);
+        self.compete.on_rate(now, self.rate);
         self.stall += (i.wait() - self.stall) / 8.0;
         self.host_delay += (i.host_delay() - self.host_delay) / 8.0;
         let target = self.target(base);
@@ -261,7 +277,11 @@ impl Auto {
                 self.state = State::Drain { since, cwnd, rate, intervals };
                 // The queue of other flows that drain as well takes a further round trip to leave.
                 if intervals >= 2 || intervals == 1 && queue <= target / 4.0 {
-                    self.end_drain(now, min, target, (rate * base).min(cwnd).max(cwnd / 4.0));
+                    let after = (rate * base).min(cwnd).max(cwnd / 4.0);
+                    self.end_drain(now, min, target, after);
+                    if self.compete.on_drain(now, cwnd, queue < target / 4.0) {
+                        self.cwnd = cwnd;
+                    }
                 }
             }
             State::Avoidance => {
@@ -270,6 +290,8 @@ impl Auto {
                     self.drain(now, self.cwnd, (self.rate * base).min(self.cwnd) / 2.0);
                 } else if self.other_cc().is_some() {
                     self.report_losses(now, queue, target);
+                } else if self.compete.is_on() {
+                    self.compete(now, i.loss(self.mtu), marked);
                 } else if self.changed_at.is_none_or(|at| began >= at) {
                     self.decrease(now, min, (queue, target), marked);
                 }
@@ -333,11 +355,14 @@ impl Auto {
             self.changed_at = Some(now);
             self.cwnd *= 1.0 - by;
         }
+        self.observe_others(now, queue, target);
     }
 }
 
 /// 10 Mbit/s in bytes per nanosecond.
 const RATE_UNIT: f64 = 0.001_25;
+/// The largest factor of the target, that of a slow flow.
+const FACTOR_MAX: f64 = 3.0;
 /// Longest times that count as noise and as lateness, ns: rarer ones are no reason for a queue.
 const NOISE_MAX: f64 = 4e6;
 const LATENESS_MAX: f64 = 4e6;

@@ -3,7 +3,7 @@
 use crate::auto::Auto;
 use crate::sample::{Ack, Hop, Loss, Path, PseudoAck, Sent};
 use crate::status::Status;
-use crate::{gemini, powertcp, timely};
+use crate::{dcqcn_rnic, gemini, powertcp, timely};
 use spanwire_base::{Dur, Rate, Time};
 
 /// Declares [`Controller`] and the algorithms, and forwards every method from [`Cc`] to them.
@@ -116,14 +116,27 @@ controllers! {
             false
         }
 
+        /// The algorithm uses feedback of nearby switches ([`Controller::on_pseudo_ack`]): packets
+        /// request it.
+        fn wants_near(&self) -> bool {
+            false
+        }
+
+        /// The least time between two CNPs that count, for an algorithm that limits its own
+        /// reaction to them; `None` if one counts each round trip.
+        fn cnp_spacing(&self) -> Option<Dur> {
+            None
+        }
+
         /// A packet left.
         fn on_sent(&mut self, now: Time, sent: &Sent) {}
 
         /// A congestion notification packet arrived, from the peer or from a switch.
         fn on_cnp(&mut self, now: Time) {}
 
-        /// A pseudo-ACK of a nearby switch arrived (Reflex). After the first, an algorithm learns
-        /// round trips from pseudo-ACKs only.
+        /// A pseudo-ACK of a nearby switch arrived (Reflex). After the first, or from the start if
+        /// the near round trip is configured, an algorithm learns round trips from pseudo-ACKs
+        /// only.
         fn on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) {}
 
         /// In-band telemetry of nearby switches arrived (MLCC's near-source loop).
@@ -171,6 +184,8 @@ controllers! {
     /// DCTCP.
     Dctcp = "dctcp" in dctcp;
     "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: true, ..Default::default() });
+    "dcqcn-ns3" = Self::DcqcnRnic(dcqcn_rnic::Params::ns3());
+    "timely-ns3" = Self::Timely(timely::Params::ns3());
     "timely-classic" = Self::Timely(timely::Params { patched: false, ..Default::default() });
     "gemini-paper" = Self::Gemini(gemini::Params::paper());
 }
@@ -186,6 +201,15 @@ impl Algorithm {
             Self::Auto(_) | Self::Fixed(_) => self.start(path),
             _ => Cc::Auto(Auto::calibrated(self, path)),
         }
+    }
+}
+
+impl Algorithm {
+    /// Its flows use feedback of nearby switches ([`Controller::wants_near`]), with any path.
+    #[must_use]
+    pub fn wants_near(&self) -> bool {
+        let path = Path { mtu_bytes: 1024, line_rate: Rate::from_gbps(1), base_rtt: None };
+        self.start(&path).wants_near()
     }
 }
 
@@ -237,6 +261,27 @@ mod tests {
         let known = Algorithm::known();
         let all: Vec<&&str> = known.iter().filter(|name| wants(name)).collect();
         assert_eq!(all, [&"hpcc", &"powertcp"]);
+    }
+
+    #[test]
+    fn wants_near__of_algorithms_whose_near_base_is_set() {
+        let wants = |text: &str| Algorithm::parse(text).unwrap().wants_near();
+        assert!(Algorithm::known().into_iter().all(|name| !wants(name)));
+        assert!(wants("swift,near_base_us=6.5") && wants("timely-ns3,near_base_us=6"));
+        let calibrated = Algorithm::parse("swift,near_base_us=6.5").unwrap();
+        let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };
+        assert!(calibrated.start_calibrated(&path).wants_near());
+        assert!(!Algorithm::default().start_calibrated(&path).wants_near());
+    }
+
+    #[test]
+    fn cnp_spacing__of_algorithms_that_limit_their_reaction() {
+        let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };
+        let spacing = |name: &str| Algorithm::named(name).unwrap().start(&path).cnp_spacing();
+        let all: Vec<_> =
+            Algorithm::known().into_iter().filter(|name| spacing(name).is_some()).collect();
+        assert_eq!(all, ["dcqcn-rnic", "dcqcn-ns3"]);
+        assert_eq!(spacing("dcqcn-ns3"), Some(Dur::from_us(3)));
     }
 
     #[test]

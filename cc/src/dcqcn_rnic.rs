@@ -70,6 +70,26 @@ params! {
     window_rtts = 2.0 in 0.0..=1000.0;
 }
 
+impl Params {
+    /// Those of simulations with ns-3, among them HPCC's and PACC's: from the line rate, without a
+    /// window.
+    ///
+    /// # Source
+    /// HPCC's ns-3 code: `run.py` ("dcqcn") and `rdma-hw.cc`. Its increases of 5 and 50 Mbit/s are
+    /// for links of 25 Gbit/s.
+    #[must_use]
+    pub(crate) fn ns3() -> Self {
+        Self {
+            g: 1.0 / 256.0,
+            alpha0: 1.0,
+            fast_recovery: 1.0,
+            min_mbps: 100.0,
+            window_rtts: 0.0,
+            ..Self::default()
+        }
+    }
+}
+
 /// The controller of one flow. Rates in bytes a nanosecond.
 #[derive(Clone, Debug)]
 pub struct DcqcnRnic {
@@ -173,6 +193,12 @@ impl Controller for DcqcnRnic {
 
     fn on_loss(&mut self, _now: Time, _loss: &Loss) {}
 
+    /// Its own timer limits decreases. Of a switch that sends one CNP in that interval all must
+    /// count, although they do not arrive evenly.
+    fn cnp_spacing(&self) -> Option<Dur> {
+        Some(dur(self.p.decrease_us * 1e3 * CNP_SPACING))
+    }
+
     fn on_cnp(&mut self, now: Time) {
         self.update_alpha(now);
         if self.slot_at.is_none() {
@@ -208,6 +234,9 @@ impl Controller for DcqcnRnic {
         }
     }
 }
+
+/// CNPs count if they are this part of `decrease_us` apart.
+const CNP_SPACING: f64 = 0.75;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ enum Event {
     Ack { pkts: u64, marked: u64, rtt_ns: u64, age_ns: u64, cwnd_limited: bool, queue: u64 },
     Cnp,
     Loss(LossKind, u64),
-    Pseudo(u64),
+    Pseudo(u64, Option<u8>),
     PathChange,
     Timer,
 }
@@ -39,7 +39,8 @@ fn event() -> impl Strategy<Value = (u64, Event)> {
         20 => ack,
         2 => Just(Event::Cnp),
         2 => (kind, 0..10_000_000u64).prop_map(|(kind, bytes)| Event::Loss(kind, bytes)),
-        1 => (0..100_000u64).prop_map(Event::Pseudo),
+        2 => (0..100_000u64, proptest::option::of(0..9u8))
+            .prop_map(|(rtt_ns, hops)| Event::Pseudo(rtt_ns, hops)),
         1 => Just(Event::PathChange),
         4 => Just(Event::Timer),
     ];
@@ -56,7 +57,7 @@ struct Flow {
 
 impl Flow {
     fn new(name: &str, base_rtt: Option<Dur>) -> Self {
-        let cc = Algorithm::named(name).unwrap().start(&path(MTU, 100, base_rtt));
+        let cc = Algorithm::parse(name).unwrap().start(&path(MTU, 100, base_rtt));
         // The clock starts at 1 s, so that echoed times lie in the past.
         Self { cc, now: Time::ZERO + Dur::from_secs(1), tx_bytes: 0, number: 0 }
     }
@@ -72,10 +73,10 @@ impl Flow {
             Event::Loss(kind, bytes) => {
                 self.cc.on_loss(now, &Loss { kind, bytes, inflight_bytes: bytes });
             }
-            Event::Pseudo(rtt_ns) => {
+            Event::Pseudo(rtt_ns, hops) => {
                 let sent_at = back(now, rtt_ns);
                 let rtt = Dur::from_ns(rtt_ns);
-                self.cc.on_pseudo_ack(now, &PseudoAck { rtt, sent_at, sent_bytes: 4096 });
+                self.cc.on_pseudo_ack(now, &PseudoAck { rtt, sent_at, sent_bytes: 4096, hops });
             }
             Event::PathChange => self.cc.on_path_change(now),
             Event::Timer => self.cc.handle_timeout(now),
@@ -121,6 +122,19 @@ impl Flow {
     }
 }
 
+/// Every algorithm and preset, and those with a near loop from the start.
+fn algorithms() -> Vec<&'static str> {
+    let near = [
+        "swift,near_base_us=6.5",
+        "swift,near_base_us=6.5,near_ack=least,base_target_us=2.6,hop_us=2",
+        "swift,near_base_us=20,near_ack=none",
+        "timely,near_base_us=6",
+        "timely-classic,near_base_us=6,near_ack=least,near_every_us=50",
+        "timely-ns3,near_base_us=6,near_ack=none",
+    ];
+    [&Algorithm::known()[..], &near].concat()
+}
+
 fn back(now: Time, ns: u64) -> Time {
     Time::from_ps(now.as_ps() - ns * 1000)
 }
@@ -133,7 +147,7 @@ proptest! {
         events in proptest::collection::vec(event(), 1..200),
         known in any::<bool>(),
     ) {
-        for name in Algorithm::known() {
+        for name in algorithms() {
             let mut flow = Flow::new(name, known.then(|| Dur::from_us(14)));
             for (wait, event) in &events {
                 flow.apply(*wait, event);
@@ -154,7 +168,7 @@ proptest! {
     fn any_events__of_one_flow_do_not_affect_another(
         events in proptest::collection::vec(event(), 1..100),
     ) {
-        for name in Algorithm::known() {
+        for name in algorithms() {
             let other = Flow::new(name, Some(Dur::from_us(14)));
             let (cwnd, rate) = (other.cc.cwnd_bytes(), other.cc.rate());
             let mut flow = Flow::new(name, Some(Dur::from_us(14)));

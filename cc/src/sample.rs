@@ -135,6 +135,8 @@ pub struct PseudoAck {
     pub sent_at: Time,
     /// Bytes sent since the previous pseudo-ACK.
     pub sent_bytes: u64,
+    /// The number of switches before the one that sent it, if known.
+    pub hops: Option<u8>,
 }
 
 impl Ack<'_> {

@@ -57,6 +57,20 @@ params! {
     initial_pkts = 16.0 in 0.1..=1e5;
     /// Maximum window in bandwidth-delay products with the target in place of the round trip.
     max_bdps = 1.0 in 0.1..=100.0;
+    /// The round trip to the nearby switch that sends pseudo-ACKs, without queues, in microseconds.
+    /// Above 0, the flow requests them (Reflex) and end-to-end round trips never reach the law; at
+    /// 0 they do until the first pseudo-ACK.
+    near_base_us = 0.0 in 0.0..=1e6;
+    /// The near round trip with which an ACK runs the law, so that a flow grows while the switch
+    /// has no queue to report: the last one, for an end-to-end round trip, or the least. With
+    /// `none` ACKs do not run it.
+    ///
+    /// Reflex leaves it open.
+    near_ack = 0.0 of "stored" | "least" | "none";
+    /// Minimum interval in microseconds between two runs of the law by ACKs.
+    ///
+    /// Reflex: the interval of pseudo-ACKs.
+    near_every_us = 3.0 in 0.1..=1e6;
 }
 
 /// The Swift controller of one flow. Windows in packets, delays in microseconds.
@@ -86,7 +100,10 @@ impl Swift {
     #[must_use]
     pub fn new(params: &Params, path: &Path) -> Self {
         let (mtu, base) = (f64::from(path.mtu_bytes), Base::new(path));
-        let bdp_pkts = base.bdp().map_or(f64::MAX, |bdp| bdp / mtu);
+        let near = Near::new(params.near_base_us, params.near_ack, params.near_every_us);
+        // The window is that of the near loop, if its base is known.
+        let bdp = near.base_ns().map(|rtt| rtt * base.line()).or(base.bdp());
+        let bdp_pkts = bdp.map_or(f64::MAX, |bdp| bdp / mtu);
         let pkts = params.initial_pkts.min(bdp_pkts.max(1.0));
         let aimd = Aimd { pkts, guard: Guard::default() };
         Self {
@@ -99,7 +116,7 @@ impl Swift {
             srtt: None,
             timeouts: 0.0,
             hops: 0.0,
-            near: Near::default(),
+            near,
         }
     }
 
@@ -114,13 +131,17 @@ impl Swift {
         let (low, high) = (1.0 / max.sqrt(), 1.0 / min.sqrt());
         let range = self.p.flow_range_us;
         let flows = range * (1.0 / pkts.sqrt() - low) / (high - low);
-        Some(base + self.hops * self.p.hop_us + flows.clamp(0.0, range))
+        // The near loop has fewer switches than the path of ACKs.
+        let hops = match self.near.is_used() {
+            true => self.near.hops().map_or(0.0, f64::from),
+            false => self.hops,
+        };
+        Some(base + hops * self.p.hop_us + flows.clamp(0.0, range))
     }
 
     fn max_pkts(&self) -> f64 {
-        let (Some(base), Some(bdp)) = (self.base.rtt_ns(), self.base.bdp()) else {
-            return MAX_PKTS;
-        };
+        let Some(base) = self.near.base_ns().or(self.base.rtt_ns()) else { return MAX_PKTS };
+        let bdp = base * self.base.line();
         let target = self.target(MAX_PKTS).map_or(base, |us| us * 1e3);
         (self.p.max_bdps * bdp * (1.0 + target / base) / self.mtu).max(1.0)
     }
@@ -130,6 +151,17 @@ impl Swift {
         self.srtt = Some(self.srtt.map_or(rtt, |s| s + (rtt - s) / 8.0));
         let ends = ns(a.ack_delay) / 1e3;
         self.endpoint_delay = Some(self.endpoint_delay.map_or(ends, |s| s + (ends - s) / 8.0));
+    }
+
+    /// Applies a sample of the near loop: `bytes` were sent, or acknowledged, since the last one.
+    fn on_near_delay(&mut self, now: Time, rtt_ns: f64, bytes: f64, limited: bool) {
+        // A flow grows by at most one increase for a sample, however long the switch was silent.
+        let pkts = (bytes / self.mtu).min(self.fabric.pkts.max(1.0));
+        // Before the first pseudo-ACK the target lacks its hops, but no queue was reported: the
+        // base must not count as too long.
+        let is_silent = self.near.hops().is_none() && self.near.base_ns() == Some(rtt_ns);
+        let delay = if is_silent { 0.0 } else { rtt_ns / 1e3 };
+        self.on_delay(now, delay, pkts, limited);
     }
 
     /// The span of the guard: the round trip of the active control loop.
@@ -215,23 +247,29 @@ impl Controller for Swift {
         let limited = a.is_limited(self.effective() * self.end_to_end_bytes() * self.mtu, self.mtu);
         if self.near.is_used() {
             let far = self.base.rtt_ns().unwrap_or(0.0);
-            if let Some(rtt) = self.near.on_far_ack(now, a, far) {
-                self.on_delay(now, rtt / 1e3, pkts / self.end_to_end_bytes(), limited);
+            if let Some(sample) = self.near.on_far_ack(now, a, far) {
+                self.on_near_delay(now, sample.rtt_ns, sample.bytes, limited);
             }
         } else if let Some(delay) = a.fabric_rtt() {
             self.on_delay(now, ns(delay) / 1e3, pkts, limited);
         }
         if let Some(delay) = self.endpoint_delay {
-            let (span, p) = (self.span(), self.p);
+            // ACKs measure it, so the end-to-end round trip is its loop.
+            let span = self.srtt.map_or(Dur::ZERO, |us| dur(us * 1e3));
+            let p = self.p;
             let grown = pkts * f64::from(u8::from(limited));
             self.endpoint.update(now, span, &p, (delay, p.endpoint_target_us), grown);
             self.endpoint.pkts = self.endpoint.pkts.clamp(p.min_pkts, self.max_pkts());
         }
     }
 
+    fn wants_near(&self) -> bool {
+        self.p.near_base_us > 0.0
+    }
+
     fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) {
         let rtt = self.near.on_pseudo_ack(now, a);
-        self.on_delay(now, rtt / 1e3, float(a.sent_bytes) / self.mtu, true);
+        self.on_near_delay(now, rtt, float(a.sent_bytes), true);
     }
 
     fn on_loss(&mut self, now: Time, loss: &Loss) {
@@ -360,10 +398,9 @@ mod tests {
     fn on_pseudo_ack__controls_the_rate_of_a_long_path_by_the_near_loop() {
         let p = Params { initial_pkts: 100.0, ..Params::default() };
         let mut cc = Swift::new(&p, &path(1000, 100, Some(Dur::from_ms(1))));
-        let sign = |us| PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 1000 };
-        cc.on_pseudo_ack(at(10), &sign(10));
+        cc.on_pseudo_ack(at(10), &pseudo(10, 1));
         let before = cc.fabric.pkts;
-        cc.on_pseudo_ack(at(100), &sign(100));
+        cc.on_pseudo_ack(at(100), &pseudo(100, 1));
         assert!(cc.fabric.pkts < before);
         let far = Ack { sent_at: at(1), ..ack(5000, 1) };
         let cut = cc.fabric.pkts;
@@ -371,5 +408,71 @@ mod tests {
         assert!(about(cc.fabric.pkts, cut), "end-to-end ACKs do not cut");
         assert!(cc.cwnd_bytes() > 1_000_000 / 4, "the window covers the end-to-end path");
         assert!(cc.rate().is_some());
+    }
+
+    fn pseudo(us: u64, pkts: u64) -> PseudoAck {
+        let rtt = Dur::from_us(us);
+        PseudoAck { rtt, sent_at: at(0), sent_bytes: pkts * 1000, hops: Some(2) }
+    }
+
+    /// A flow between datacenters, 1 ms apart, with 6 us and two switches to the border, where the
+    /// target is 6.6 us; 75 packets of a near round trip fill its link.
+    fn far_flow(near_ack: f64) -> Swift {
+        let p = Params {
+            base_target_us: 2.6,
+            hop_us: 2.0,
+            flow_range_us: 0.0,
+            initial_pkts: 40.0,
+            near_base_us: 6.0,
+            near_ack,
+            ..Params::default()
+        };
+        Swift::new(&p, &path(1000, 100, Some(Dur::from_ms(1))))
+    }
+
+    #[test]
+    fn on_pseudo_ack__counts_near_hops_and_bytes_since_the_last() {
+        let mut cc = far_flow(0.0);
+        assert!(cc.wants_near());
+        // 40 packets in 6 us, 166 round trips of it in flight.
+        assert_eq!((cc.cwnd_bytes(), cc.rate()), (6_666_666, Some(Rate::from_bps(53_333_333_333))));
+        // Six hops of ACKs do not count: with them the target would be 14.6 us.
+        cc.on_ack(at(10), &Ack { hops: Some(6), acked_bytes: 0, ..ack(1000, 0) });
+        cc.on_pseudo_ack(at(20), &pseudo(6, 10));
+        assert!(about(cc.fabric.pkts, 40.25), "{}", cc.fabric.pkts);
+        // Two milliseconds of packets count as one window.
+        cc.on_pseudo_ack(at(30), &pseudo(6, 20_000));
+        assert!(about(cc.fabric.pkts, 41.25), "{}", cc.fabric.pkts);
+        // 12 us: 1 - 0.8 * 5.4 / 12.
+        cc.on_pseudo_ack(at(40), &pseudo(12, 10));
+        assert!(about(cc.fabric.pkts, 41.25 * (1.0 - 0.8 * (12.0 - 6.6) / 12.0)));
+    }
+
+    #[test]
+    fn on_ack__a_flow_that_was_cut_grows_again_without_pseudo_acks() {
+        // Stored, least, none.
+        let rates = [0.0, 1.0, 2.0].map(|near_ack| {
+            let mut cc = far_flow(near_ack);
+            for us in 0..60 {
+                cc.on_pseudo_ack(at(2000 + 50 * us), &pseudo(40, 1));
+            }
+            let cut = cc.rate().unwrap();
+            assert!(cut < Rate::from_bps(10_000_000), "{cut:?}");
+            for us in 5000..9000 {
+                cc.on_ack(at(us), &ack(1000, 5));
+            }
+            (cc.rate() == Some(cut), cc.rate() == Some(Rate::from_gbps(100)))
+        });
+        assert_eq!(rates, [(false, true), (false, true), (true, false)]);
+    }
+
+    #[test]
+    fn on_ack__far_round_trips_never_reach_the_law_if_the_near_base_is_known() {
+        let mut cc = far_flow(0.0);
+        // A millisecond is above any target. Before the first pseudo-ACK the base is no queue.
+        for us in 1000..1100 {
+            cc.on_ack(at(us), &ack(1000, 40));
+        }
+        assert!(cc.fabric.pkts > 60.0, "{}", cc.fabric.pkts);
     }
 }

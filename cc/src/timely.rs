@@ -53,6 +53,39 @@ params! {
     /// Window in round trips (base round trips if larger) at the current rate; 0 for none. Without
     /// a window, bytes in flight are unbounded until feedback arrives.
     window_rtts = 1.25 in 0.0..=100.0;
+    /// The round trip to the nearby switch that sends pseudo-ACKs, without queues, in microseconds.
+    /// Above 0, the flow requests them (Reflex) and end-to-end round trips never reach the law; at
+    /// 0 they do until the first pseudo-ACK.
+    near_base_us = 0.0 in 0.0..=1e6;
+    /// The near round trip with which an ACK runs the law, so that a flow grows while the switch
+    /// has no queue to report: the last one, for an end-to-end round trip, or the least. With
+    /// `none` ACKs do not run it.
+    ///
+    /// Reflex leaves it open.
+    near_ack = 0.0 of "stored" | "least" | "none";
+    /// Minimum interval in microseconds between two runs of the law by ACKs.
+    ///
+    /// Reflex: the interval of pseudo-ACKs.
+    near_every_us = 5.0 in 0.1..=1e6;
+}
+
+impl Params {
+    /// Those of simulations with ns-3: the classic form with thresholds of 50 and 500 us, without a
+    /// window.
+    ///
+    /// # Source
+    /// HPCC's ns-3 code: `run.py` ("timely").
+    #[must_use]
+    pub(crate) fn ns3() -> Self {
+        Self {
+            patched: false,
+            low_us: 50.0,
+            high_us: 500.0,
+            min_rtt_us: 20.0,
+            window_rtts: 0.0,
+            ..Self::default()
+        }
+    }
 }
 
 /// The TIMELY controller of one flow. Rate in bytes a nanosecond, round trips in microseconds.
@@ -82,11 +115,12 @@ impl Timely {
             mtu: f64::from(path.mtu_bytes),
             base,
             rate: base.line() * params.initial,
-            prev: None,
+            // The base of the near loop, if it is known: the first pseudo-ACK shows a difference.
+            prev: Some(params.near_base_us).filter(|us| *us > 0.0),
             diff: 0.0,
             falling: 0,
             round: Round::default(),
-            near: Near::default(),
+            near: Near::new(params.near_base_us, params.near_ack, params.near_every_us),
             timeout_cut: Guard::default(),
         }
     }
@@ -152,14 +186,18 @@ impl Controller for Timely {
         self.base.on_ack(a);
         if self.near.is_used() {
             let far = self.base.rtt_ns().unwrap_or(0.0);
-            if let Some(rtt) = self.near.on_far_ack(now, a, far) {
-                self.update(rtt / 1e3);
+            if let Some(sample) = self.near.on_far_ack(now, a, far) {
+                self.update(sample.rtt_ns / 1e3);
             }
             return;
         }
         if let Some(rtt) = a.fabric_rtt().filter(|_| self.round.ends(now, a.sent_at)) {
             self.update(ns(rtt) / 1e3);
         }
+    }
+
+    fn wants_near(&self) -> bool {
+        self.p.near_base_us > 0.0
     }
 
     fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) {
@@ -259,16 +297,77 @@ mod tests {
     #[test]
     fn on_pseudo_ack__replaces_acknowledgements() {
         let mut cc = flow(false, 1000.0, 100.0);
-        let sign = |us| PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 4096 };
-        cc.on_pseudo_ack(at(1000), &sign(100));
+        cc.on_pseudo_ack(at(1000), &pseudo(100));
         let mut rates = Vec::new();
         for us in [110, 100] {
-            cc.on_pseudo_ack(at(1010), &sign(us));
+            cc.on_pseudo_ack(at(1010), &pseudo(us));
             let far = Ack { rtt: Some(Dur::from_us(1012)), sent_at: at(1009), ..Ack::default() };
             cc.on_ack(at(1011), &far);
             rates.push(cc.rate * 8e3);
         }
         assert!(near(&rates, &[650.0, 660.0]), "{rates:?}");
+    }
+
+    fn pseudo(us: u64) -> PseudoAck {
+        PseudoAck { rtt: Dur::from_us(us), sent_at: at(0), sent_bytes: 4096, hops: None }
+    }
+
+    /// A flow between datacenters, 1012 us apart, with 6 us to the switch at the border.
+    fn far_flow(near_ack: f64, near_base_us: f64) -> Timely {
+        let p = Params {
+            patched: false,
+            low_us: 50.0,
+            high_us: 500.0,
+            min_rtt_us: 20.0,
+            near_base_us,
+            near_ack,
+            ..Params::default()
+        };
+        Timely::new(&p, &path(1000, 10, Some(Dur::from_us(1012))))
+    }
+
+    /// Acknowledges a packet each microsecond of `us`.
+    fn acknowledge(cc: &mut Timely, us: std::ops::Range<u64>) {
+        for us in us {
+            let rtt = Some(Dur::from_us(1012));
+            let ack = Ack { acked_bytes: 1000, rtt, sent_at: at(us - 1012), ..Ack::default() };
+            cc.on_ack(at(us), &ack);
+        }
+    }
+
+    #[test]
+    fn on_ack__far_round_trips_never_reach_the_law_if_the_near_base_is_known() {
+        for (near_base_us, holds) in [(0.0, false), (6.0, true)] {
+            let mut cc = far_flow(0.0, near_base_us);
+            assert_eq!(cc.wants_near(), holds);
+            acknowledge(&mut cc, 2000..8000);
+            // 1012 us are above the high threshold.
+            assert_eq!(cc.rate() == Some(Rate::from_gbps(10)), holds, "{:?}", cc.rate());
+        }
+    }
+
+    #[test]
+    fn on_pseudo_ack__the_first_is_compared_with_the_near_base() {
+        let mut cc = far_flow(0.0, 6.0);
+        // Gradient (100 - 6) * 0.875 / 20: halved, as in each step at most.
+        cc.on_pseudo_ack(at(2000), &pseudo(100));
+        assert_eq!(cc.rate(), Some(Rate::from_gbps(5)));
+    }
+
+    #[test]
+    fn on_ack__a_flow_that_was_cut_grows_again_without_pseudo_acks() {
+        // Stored, least, none.
+        let rates = [0.0, 1.0, 2.0].map(|near_ack| {
+            let mut cc = far_flow(near_ack, 6.0);
+            for us in 0..60 {
+                cc.on_pseudo_ack(at(2000 + 5 * us), &pseudo(900 + us));
+            }
+            assert_eq!(cc.rate(), Some(Rate::from_bps(100_000_000)), "the minimum");
+            // No pseudo-ACK follows: all are lost, or the queue is empty.
+            acknowledge(&mut cc, 2300..20_000);
+            cc.rate().unwrap().as_bps() / 1_000_000
+        });
+        assert_eq!(rates, [10_000, 10_000, 100]);
     }
 
     #[test]

@@ -62,6 +62,10 @@ impl Calibrated {
         self.wants_int
     }
 
+    pub(super) fn wants_near(&self) -> bool {
+        self.algorithm.wants_near()
+    }
+
     /// It uses telemetry, and the path has none.
     pub(super) fn lacks_int(&self) -> bool {
         self.wants_int && !self.has_int

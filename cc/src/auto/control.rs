@@ -1,5 +1,6 @@
 //! The interface of `auto` to a flow.
 
+use super::compete::Compete;
 use super::paths::Paths;
 use super::{Auto, GAP_MAX, PACING_GAIN_MAX, State, TIMEOUTS, UNKNOWN_RTT};
 use crate::units::{float, ns, rate, whole};
@@ -22,6 +23,7 @@ impl Auto {
         }
         (self.state, self.changed_at) = (State::Avoidance, Some(now));
         self.cwnd = (self.cwnd * CNP_FACTOR).max(self.p.min_pkts * self.mtu);
+        self.compete.restart(now, self.cwnd);
     }
 }
 
@@ -62,6 +64,9 @@ impl Controller for Auto {
             Self { has_losses: true, .. } => {
                 ("delay, loss", "more packets were lost than the path loses by itself")
             }
+            Self { compete, .. } if compete.is_on() => {
+                ("loss", "other traffic fills the queue whatever its delay")
+            }
             Self { pressure, .. } if *pressure > 1.0 => {
                 ("delay", "other traffic keeps a queue, so the target is longer")
             }
@@ -85,13 +90,19 @@ impl Controller for Auto {
             let acked = float(a.acked_bytes.saturating_sub(a.marked_bytes));
             match self.state {
                 State::Startup => self.cwnd += acked,
+                State::Avoidance if self.compete.is_on() => {
+                    let srtt = self.srtt.unwrap_or(UNKNOWN_RTT);
+                    self.cwnd = self.compete.on_ack(now, self.cwnd, acked, (srtt, self.mtu));
+                }
                 State::Avoidance if !self.losses.is_testing() && self.other_cc().is_none() => {
                     let longer = self.cwnd + self.increase(now) * acked / self.cwnd;
                     self.cwnd = longer.min(self.most()).max(self.cwnd);
                 }
                 State::Avoidance | State::Drain { .. } => {}
             }
-            let most = self.line * self.srtt.unwrap_or(UNKNOWN_RTT) * 2.0;
+            // Packets also wait in the hosts, which the round trip does not include.
+            let held = self.srtt.unwrap_or(UNKNOWN_RTT) + self.host_delay;
+            let most = self.line * held * 2.0;
             self.cwnd = self.cwnd.min(most.max(self.p.initial_pkts * self.mtu));
         }
         self.exit_startup(now);
@@ -112,6 +123,7 @@ impl Controller for Auto {
             }
             (self.state, self.changed_at) = (State::Avoidance, Some(now));
             self.cwnd = (self.cwnd / 2.0).max(self.p.min_pkts * self.mtu);
+            self.compete.restart(now, self.cwnd);
         }
     }
 
@@ -126,6 +138,14 @@ impl Controller for Auto {
             Some(cc) => cc.on_cnp(now),
             None => self.on_marked_round(now),
         }
+    }
+
+    fn wants_near(&self) -> bool {
+        self.other.as_ref().is_some_and(|other| other.wants_near())
+    }
+
+    fn cnp_spacing(&self) -> Option<Dur> {
+        self.other.as_ref()?.cc()?.cnp_spacing()
     }
 
     fn on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) {
@@ -160,6 +180,7 @@ impl Controller for Auto {
         }
         self.base.forget();
         self.paths = Paths::default();
+        *self.compete = Compete::new();
         (self.low, self.low_at) = (f64::MAX, None);
     }
 }

@@ -21,6 +21,10 @@ pub(super) struct Losses {
     test: Option<Test>,
     /// The longest delay of the queue without losses, ns.
     queue_max: f64,
+    /// The longest one of recent intervals without losses, ns.
+    queue_held: f64,
+    /// Packets lost in the last interval.
+    lost: f64,
 }
 
 /// A decrease of the window that shows the cause of losses.
@@ -64,7 +68,17 @@ impl Losses {
     /// No losses; below `least` they are no congestion.
     pub(super) fn new(least: f64) -> Self {
         let queue_max = f64::INFINITY;
-        Self { least, part: 0.0, of_path: 0.0, age: 0, rate: 0.0, test: None, queue_max }
+        Self {
+            least,
+            part: 0.0,
+            of_path: 0.0,
+            age: 0,
+            rate: 0.0,
+            test: None,
+            queue_max,
+            queue_held: 0.0,
+            lost: 0.0,
+        }
     }
 
     /// Applies the packets lost and sent in an interval, and the delivery rate.
@@ -76,7 +90,7 @@ impl Losses {
             self.of_path =
                 self.of_path.min(self.of_path + (self.part - self.of_path) * weight / 8.0);
         }
-        self.rate = rate;
+        (self.rate, self.lost) = (rate, lost);
         self.age = self.age.saturating_add(1);
         if self.age > AGE_MAX {
             self.of_path = 0.0;
@@ -130,6 +144,10 @@ impl Losses {
     /// Decides at the end of an interval.
     pub(super) fn judge(&mut self, now: &State) -> Verdict {
         let has_queue = now.queue > now.queue_min;
+        self.queue_held *= HELD_DECAY;
+        if self.lost == 0.0 {
+            self.queue_held = self.queue_held.max(now.queue);
+        }
         if let Some(test) = &mut self.test {
             test.queued += f64::from(u8::from(has_queue));
         }
@@ -149,7 +167,8 @@ impl Losses {
             return Verdict::None;
         }
         if has_queue {
-            self.queue_max = self.queue_max.min(now.queue / 2.0);
+            // A burst overflows a queue that held more before.
+            self.queue_max = self.queue_max.min(now.queue.max(self.queue_held) / 2.0);
         }
         self.test = Some(Test {
             rate: self.rate,
@@ -184,6 +203,8 @@ const TEST_INTERVALS: f64 = 8.0;
 const LATE_INTERVALS: f64 = 2.0;
 /// With a queue in more intervals of a test, losses may be of other flows that keep it full.
 const QUEUED_MAX: f64 = 3.0;
+/// The part of `queue_held` that counts after an interval.
+const HELD_DECAY: f64 = 0.99;
 /// The growth of the queue in an interval without a test: other flows may have left.
 const QUEUE_GROWTH: f64 = 1.01;
 

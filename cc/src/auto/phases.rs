@@ -1,6 +1,7 @@
 //! Startup, and the drains that measure the base round trip.
 
 use super::Auto;
+use crate::units::{float, whole};
 use spanwire_base::Time;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -60,9 +61,12 @@ impl Auto {
     /// How long the lowest delay may have been seen before the window is reduced to measure the
     /// base round trip, ns. Short on short paths, where flows come and go within milliseconds, if
     /// that costs little of it.
+    ///
+    /// A power of four, so that flows whose base round trips differ, as those that began beside a
+    /// queue, have the same period, and drain together.
     pub(super) fn drain_period(&self, base: f64) -> f64 {
-        let short = (DRAIN_RTTS * base).max(DRAIN_INTERVALS * self.interval_min());
-        short.min(self.p.drain_ms * 1e6).max(30.0 * base)
+        let short = (DRAIN_RTTS * base).max(DRAIN_INTERVALS * self.interval_min()).max(1.0);
+        float(power_of_four(whole(short))).min(self.p.drain_ms * 1e6).max(30.0 * base)
     }
 
     /// Reduces the window to `to` for a round trip; `cwnd` is the window after it.
@@ -83,6 +87,26 @@ impl Auto {
     }
 }
 
+/// The lowest power of four that is not lower than `n`, up to 4^31.
+fn power_of_four(n: u64) -> u64 {
+    let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
+    1 << bits.next_multiple_of(2).min(62)
+}
+
 /// Base round trips and minimum intervals between drains.
 const DRAIN_RTTS: f64 = 500.0;
 const DRAIN_INTERVALS: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_of_four__is_not_lower() {
+        let cases =
+            [(0, 1), (1, 1), (2, 4), (4, 4), (5, 16), (1 << 40, 1 << 40), (u64::MAX, 1 << 62)];
+        for (n, expected) in cases {
+            assert_eq!(power_of_four(n), expected, "{n}");
+        }
+    }
+}

@@ -94,7 +94,7 @@ fn on_ack__delays_of_some_packets_are_no_queue() {
 fn target__is_larger_on_late_hosts_and_for_slow_flows() {
     let mut flow = Flow::in_avoidance();
     let calm = flow.cc.target(2e6);
-    flow.ack.rx_delay = Dur::from_us(100);
+    flow.ack.rx_delay = Dur::from_us(300);
     (0..5).for_each(|_| flow.round(2_000, 50));
     assert!(flow.cc.target(2e6) > 2.0 * calm, "{} {calm}", flow.cc.target(2e6));
     flow.cc.lateness = 0.0;
@@ -187,4 +187,16 @@ fn on_ack__marks_decrease_as_in_dctcp() {
     flow.ack.marked_bytes = 0;
     flow.round(2_000, 50);
     assert!((44..=56).contains(&flow.window()), "{}", flow.window());
+}
+
+#[test]
+fn on_ack__the_window_holds_packets_that_wait_in_the_hosts() {
+    // The line carries 12.5 packets in 10 us, and the receiver holds its ACKs for 90 us.
+    let mut flow = Flow::new();
+    flow.ack.ack_delay = Dur::from_us(90);
+    flow.round(100, 10);
+    flow.round(100, 10);
+    (flow.cc.state, flow.cc.cwnd) = (State::Avoidance, 20_000.0);
+    (0..200).for_each(|_| flow.round(100, 50));
+    assert!((40..=250).contains(&flow.window()), "{}", flow.window());
 }

@@ -1,6 +1,6 @@
 //! A flow on a steady path: the effect of coalescing and of marks.
 
-use super::{MTU, back};
+use super::{MTU, algorithms, back};
 use crate::testing::path;
 use crate::{Ack, Algorithm, Cc, Controller, Delivery, Hop};
 use spanwire_base::{Dur, Rate, Time};
@@ -24,7 +24,7 @@ const PKTS: u64 = 32;
 /// Runs a flow; calls `each` after every acknowledgement.
 fn run(name: &str, s: Steady, mut each: impl FnMut(Time, &Cc)) -> Cc {
     let base = Some(Dur::from_us(14));
-    let mut cc = Algorithm::named(name).unwrap().start(&path(MTU, 100, base));
+    let mut cc = Algorithm::parse(name).unwrap().start(&path(MTU, 100, base));
     let mut now = Time::ZERO + Dur::from_ms(1);
     let step = Dur::from_ps(Dur::from_us(s.rtt_us).as_ps() / PKTS);
     // For these, a mark in an ACK and a CNP are the same signal, delivered in one of two ways.
@@ -107,7 +107,7 @@ fn on_ack__coalescing_has_no_effect() {
 
 #[test]
 fn on_ack__more_marks_never_increase_the_allowance() {
-    for name in Algorithm::known() {
+    for name in algorithms() {
         let mut before = f64::MAX;
         // None, few, many, all.
         for mark_every in [0, 32, 8, 2, 1] {
