@@ -1,7 +1,7 @@
 -- Wireshark and TShark: SR, Spanwire's second wire mode (docs/protocol/sr.md, "Packets").
 --
 -- Wireshark's own RoCE dissector decodes Ethernet, IP, UDP and the BTH and stops there, because the
--- opcodes 0xC0 to 0xC2 are manufacturer-defined. This post-dissector continues after the BTH: every
+-- opcodes 0xC0 to 0xC3 are manufacturer-defined. This post-dissector continues after the BTH: every
 -- field has a filter name (spanwire.sr.psn, spanwire.sr.ack.next, ...).
 
 local sr = Proto("spanwire_sr", "Spanwire Selective Repeat")
@@ -13,6 +13,7 @@ local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "ref
   "no receive request" }
 local REFUSED = 5
 local SCHEMES = { [1] = "P and Q", "Cauchy" }
+local NEAR_KINDS = { [0] = "pseudo-ACK" }
 local REPORTS = { [0] = "short", "settled", "recovered" }
 -- The NAK codes of the InfiniBand specification.
 local CODES = {
@@ -50,6 +51,7 @@ local f = {
   block_scheme = ProtoField.uint8("spanwire.sr.block.scheme", "Scheme", base.DEC, SCHEMES),
   block_bytes = ProtoField.uint32("spanwire.sr.block.bytes", "Bytes of data in the block", base.DEC),
   block_first = ProtoField.uint32("spanwire.sr.block.first", "First PSN of the block", base.DEC),
+  source_qpn = ProtoField.uint24("spanwire.sr.source_qpn", "QPN of the sender", base.HEX),
   data_len = ProtoField.uint32("spanwire.sr.data_len", "Bytes of data", base.DEC),
   again = ProtoField.framenum("spanwire.sr.again", "PSN sent before in", base.NONE, frametype.RETRANS_PREV),
 
@@ -89,6 +91,10 @@ local f = {
   report_data = ProtoField.uint8("spanwire.sr.ack.block.data", "Data packets of the block", base.DEC),
   report_bits = ProtoField.uint64("spanwire.sr.ack.block.bits", "Packets", base.HEX),
   marks = ProtoField.uint64("spanwire.sr.ack.marks", "Marked CE, the newest first", base.HEX),
+  near_kind = ProtoField.uint8("spanwire.sr.near.kind", "Kind of feedback", base.DEC, NEAR_KINDS, 0x0f),
+  near_psn = ProtoField.uint32("spanwire.sr.near.psn", "PSN of the packet", base.DEC),
+  near_hop_limit = ProtoField.uint8("spanwire.sr.near.hop_limit", "Hop limit at the switch", base.DEC),
+  near_echo = ProtoField.uint64("spanwire.sr.near.echo", "Echo: time the packet was sent, ps", base.DEC),
   echo_frame = ProtoField.framenum("spanwire.sr.ack.echo_frame", "Echoes frame", base.NONE, frametype.ACK),
   rtt = ProtoField.relative_time("spanwire.sr.ack.rtt", "Since that frame, in this capture"),
 }
@@ -117,10 +123,10 @@ end
 sr.experts = experts
 
 local VERSION = 1
-local DATA, ACK, PARITY = 0xc0, 0xc1, 0xc2
+local DATA, ACK, PARITY, NEAR = 0xc0, 0xc1, 0xc2, 0xc3
 local UDP_LEN, BTH_LEN, ICRC_LEN = 8, 12, 4
 local DATA_LEN, ACK_LEN, WORD_LEN, REFUSAL_LEN = 24, 60, 12, 8
-local LIST_LEN = 4
+local LIST_LEN, NEAR_LEN = 4, 12
 local INT, HOP_LEN, HOPS_MAX = 1, 24, 16
 local BLOCKS, REPORT_LEN, REPORTS_MAX = 4, 16, 4
 local MARKS, MARKS_LEN = 8, 8
@@ -139,8 +145,9 @@ local PARTS = {
   {}, -- MLCC, not implemented yet
   { 4, { f.block_index, 0, 1 }, { f.block_data, 1, 1 }, { f.block_parity, 2, 1 }, { f.block_scheme, 3, 1 } },
   { 4, { f.block_bytes, 0, 4 } },
+  { 4, { f.source_qpn, 0, 3 } },
 }
-local KNOWN = 0x037f
+local KNOWN = 0x077f
 
 local opcode_of = Field.new("infiniband.bth.opcode")
 
@@ -452,9 +459,34 @@ local function dissect_ack(reader, pinfo)
   return info
 end
 
+local function dissect_near(reader, pinfo)
+  local tree, fixed = reader.tree, reader:take(NEAR_LEN)
+  if not fixed or not version_is_known(reader, fixed(0, 1)) then
+    return "SR feedback?"
+  end
+  local kind = fixed:bitfield(4, 4)
+  if not add_checked(tree, f.near_kind, fixed(0, 1), NEAR_KINDS[kind] ~= nil, e.kind) then
+    return "SR feedback?"
+  end
+  local psn = psn_of(reader, fixed(1, 1))
+  tree:add(f.near_psn, fixed(1, 1), psn)
+  tree:add(f.near_hop_limit, fixed(2, 1))
+  reader:reserved(fixed(3, 1))
+  tree:add(f.near_echo, fixed(4, 8))
+  if reader.at < reader.stop then
+    tree:add_tvb_expert_info(e.rest, reader.buffer(reader.at, reader.stop - reader.at))
+  end
+  note_echo(reader, pinfo, fixed(4, 8):uint64())
+  return string.format("SR %s, PSN %d", NEAR_KINDS[kind], psn)
+end
+
+local DISSECTORS = {
+  [DATA] = dissect_data, [ACK] = dissect_ack, [PARITY] = dissect_data, [NEAR] = dissect_near,
+}
+
 function sr.dissector(buffer, pinfo, tree)
   local opcode = opcode_of()
-  if not opcode or opcode.value < DATA or opcode.value > PARITY then
+  if not opcode or not DISSECTORS[opcode.value] then
     return
   end
   local bth = opcode.offset
@@ -479,8 +511,7 @@ function sr.dissector(buffer, pinfo, tree)
     is_parity = opcode.value == PARITY,
     tree = tree:add(sr, buffer(at, stop - at)),
   }, Reader)
-  local dissect = opcode.value == ACK and dissect_ack or dissect_data
-  local info = dissect(reader, pinfo)
+  local info = DISSECTORS[opcode.value](reader, pinfo)
   reader.tree:append_text(", " .. info)
   pinfo.cols.protocol = "SR"
   pinfo.cols.info = info .. string.format(" QP=0x%06x", reader.qp)

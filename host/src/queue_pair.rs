@@ -117,7 +117,9 @@ pub const RD_ATOMIC: u8 = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_transport::{QpCaps, ValidConfig};
+    use spanwire_cc::Algorithm;
+    use spanwire_transport::{Offer, QpCaps, SrFeatures, ValidConfig, agree};
+    use spanwire_wire::MacAddr;
 
     #[test]
     fn create__first_psns_differ_and_fit() {
@@ -129,6 +131,49 @@ mod tests {
         let made: Vec<QpParams> = (0..3).map(make).collect();
         assert!(made.iter().all(|qp| qp.psn <= Psn::MASK));
         assert!(made[0].psn != made[1].psn && made[1].psn != made[2].psn, "{made:?}");
+    }
+
+    /// A queue pair in RTS with this congestion control requests feedback of switches, if the peer
+    /// has made this offer.
+    fn requests_feedback(theirs: &Offer, algorithm: &str) -> bool {
+        let mut endpoint = Endpoint::new(ValidConfig::default(), [1; 32]);
+        let pd = endpoint.alloc_pd().unwrap();
+        let cq = endpoint.create_cq(16).unwrap();
+        let init = QpInit::new(pd, cq, cq, QpCaps::default());
+        let ours = create(&mut endpoint, &init, Access::LOCAL_WRITE).unwrap();
+        let [a, b] = [1, 2].map(|i| (MacAddr::new([2, 0, 0, 0, 0, i]), [10, 0, 0, i].into()));
+        let offer = Offer::of(&ValidConfig::default(), Some(1408));
+        let how = Connect {
+            route: Route {
+                av: AddressVector::new(a.0, b.0, a.1, b.1),
+                path_mtu: Mtu::B1024,
+                agreed: agree(&offer, theirs).unwrap(),
+            },
+            timeout: 14,
+            retry_cnt: 7,
+            max_rd_atomic: RD_ATOMIC,
+            sending: Sending {
+                congestion: Some(CongestionControl {
+                    algorithm: Some(Algorithm::parse(algorithm).unwrap()),
+                    ..CongestionControl::NONE
+                }),
+                ..Sending::default()
+            },
+        };
+        connect(&mut endpoint, ours, QpParams { qpn: 77, psn: 5 }, &how).unwrap();
+        endpoint.query_qp(Qpn::new(ours.qpn)).unwrap().attr.near == Some(true)
+    }
+
+    #[test]
+    fn connect__requests_feedback_of_switches_if_it_is_used_and_the_peer_accepts_it() {
+        let full = Offer::of(&ValidConfig::default(), Some(1408));
+        let mut old = full;
+        old.sr.as_mut().unwrap().features = SrFeatures::of(["block"]);
+        let near = "swift,near_base_us=6.5";
+        assert!(requests_feedback(&full, near));
+        assert!(!requests_feedback(&full, "swift"));
+        assert!(!requests_feedback(&old, near));
+        assert!(!requests_feedback(&Offer::SILENT, near));
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl Flow {
                 }
                 _ => self.sr_highest_psn = Some(header.psn),
             },
-            None => {}
+            Some(Sr::Near(_)) | None => {}
         }
         // Responses carry the PSNs of the peer's requests. Only RC retransmits.
         if props.class == OpClass::Request && props.service == Service::Rc {

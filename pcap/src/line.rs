@@ -63,7 +63,10 @@ impl Display for RocePacket<'_> {
         if let Some(src) = &self.sr_header {
             write!(f, "  {src}")?;
         }
-        if self.opcode.is_some_and(|opcode| opcode.props().payload && opcode != Opcode::SrAck)
+        let has_payload = |opcode: Opcode| {
+            opcode.props().payload && !matches!(opcode, Opcode::SrAck | Opcode::SrNear)
+        };
+        if self.opcode.is_some_and(has_payload)
             && let Some(len) = self.payload_len
         {
             write!(f, "  payload {len}")?;
@@ -134,6 +137,7 @@ pub fn opcode_name(byte: u8) -> String {
         OpKind::SrData => ("Data", false),
         OpKind::SrAck => ("Acknowledge", false),
         OpKind::SrParity => ("Parity", false),
+        OpKind::SrNear => ("Feedback", false),
     };
     let position = match (in_parts, props.first, props.last) {
         (false, ..) => "",

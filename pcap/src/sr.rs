@@ -2,7 +2,8 @@
 
 use crate::line::nak_name;
 use spanwire_wire::{
-    AckReason, BlockReportKind, DropReason, IntHop, Opcode, SrAckRepr, SrDataRepr, SrKind,
+    AckReason, BlockReportKind, DropReason, IntHop, NearKind, Opcode, SrAckRepr, SrDataRepr,
+    SrKind, SrNearRepr,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -14,6 +15,8 @@ pub enum Sr<'a> {
     Data(SrDataRepr),
     /// An acknowledgement.
     Ack(SrAckRepr<'a>),
+    /// Feedback of a switch.
+    Near(SrNearRepr),
 }
 
 impl<'a> Sr<'a> {
@@ -29,6 +32,7 @@ impl<'a> Sr<'a> {
                 Some(SrDataRepr::parse_parity(psn, bytes).map(|(header, _)| Self::Data(header)))
             }
             Opcode::SrAck => Some(SrAckRepr::parse(psn, bytes).map(Self::Ack)),
+            Opcode::SrNear => Some(SrNearRepr::parse(psn, bytes).map(Self::Near)),
             _ => None,
         }
     }
@@ -39,6 +43,7 @@ impl<'a> Sr<'a> {
         match self {
             Self::Data(header) => header.header_len(),
             Self::Ack(ack) => ack.header_len(),
+            Self::Near(_) => SrNearRepr::LEN,
         }
     }
 }
@@ -48,6 +53,7 @@ impl Display for Sr<'_> {
         match self {
             Self::Data(header) => write_data(f, header),
             Self::Ack(ack) => write_ack(f, ack),
+            Self::Near(near) => write_near(f, near),
         }
     }
 }
@@ -91,6 +97,9 @@ fn write_data(f: &mut Formatter<'_>, h: &SrDataRepr) -> fmt::Result {
     if let Some(original) = h.original {
         write!(f, " original {original:#x}")?;
     }
+    if let Some(qpn) = h.source_qpn {
+        write!(f, "  from {qpn}")?;
+    }
     let Some(block) = &h.block else { return Ok(()) };
     write!(f, "  block {:#010x}", h.psn.wrapping_sub(block.index.into()))?;
     match (block.is_parity(), h.block_bytes) {
@@ -129,6 +138,12 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     }
 }
 
+fn write_near(f: &mut Formatter<'_>, near: &SrNearRepr) -> fmt::Result {
+    let NearKind::PseudoAck = near.kind;
+    write!(f, "pseudo-ACK psn {:#010x} hop limit {}", near.psn, near.hop_limit)?;
+    write!(f, "  echo {} ps", near.echo_ps)
+}
+
 fn kind_name(kind: SrKind) -> &'static str {
     match kind {
         SrKind::Send => "SEND",
@@ -157,7 +172,7 @@ fn reason_name(reason: AckReason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_wire::{BlockReport, BlockRepr, NakCode, RethRepr, SackWord, SrNak};
+    use spanwire_wire::{BlockReport, BlockRepr, NakCode, Qpn, RethRepr, SackWord, SrNak};
 
     #[test]
     fn display__of_data_and_acknowledgements() {
@@ -218,11 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn display__of_feedback() {
+        let near = SrNearRepr { kind: NearKind::PseudoAck, psn: 7, hop_limit: 62, echo_ps: 9 };
+        assert_eq!(Sr::Near(near).to_string(), "pseudo-ACK psn 0x00000007 hop limit 62  echo 9 ps");
+        let named = SrDataRepr {
+            source_qpn: Some(Qpn::new(0x1234)),
+            ..SrDataRepr::new(SrKind::Send, 1, 0)
+        };
+        assert!(Sr::Data(named).to_string().ends_with("  from 0x1234"), "{}", Sr::Data(named));
+    }
+
+    #[test]
     fn read__rejects_other_opcodes() {
         assert_eq!(Sr::read(Opcode::RcAck, 0, &[0; 100]), None);
         let short = Some(Err(DropReason::ExtTooShort));
         assert_eq!(Sr::read(Opcode::SrData, 0, &[0x10]), short);
         assert_eq!(Sr::read(Opcode::SrAck, 0, &[0x10]), short);
         assert_eq!(Sr::read(Opcode::SrParity, 0, &[0x10]), short);
+        assert_eq!(Sr::read(Opcode::SrNear, 0, &[0x10]), short);
     }
 }

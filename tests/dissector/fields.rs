@@ -1,6 +1,8 @@
 //! Fields that tshark prints, and their expected values.
 
-use spanwire_wire::{DropReason, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr};
+use spanwire_wire::{
+    DropReason, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr, SrNearRepr,
+};
 use std::collections::BTreeMap;
 
 /// Names of fields, in the order of the columns.
@@ -60,6 +62,13 @@ pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
         Opcode::SrAck => match SrAckRepr::parse(psn, packet.payload) {
             Ok(ack) => {
                 put_ack(&mut want, &ack);
+                return want;
+            }
+            Err(reason) => reason,
+        },
+        Opcode::SrNear => match SrNearRepr::parse(psn, packet.payload) {
+            Ok(near) => {
+                put_near(&mut want, &near);
                 return want;
             }
             Err(reason) => reason,
@@ -137,6 +146,18 @@ fn put_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len:
     if let Some(bytes) = h.block_bytes {
         put("spanwire.sr.block.bytes", bytes.into());
     }
+    if let Some(qpn) = h.source_qpn {
+        put("spanwire.sr.source_qpn", qpn.get().into());
+    }
+}
+
+fn put_near(want: &mut BTreeMap<&'static str, String>, near: &SrNearRepr) {
+    let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
+    put("spanwire.sr.version", 1);
+    put("spanwire.sr.near.kind", near.kind as u64);
+    put("spanwire.sr.near.psn", near.psn.into());
+    put("spanwire.sr.near.hop_limit", near.hop_limit.into());
+    put("spanwire.sr.near.echo", near.echo_ps);
 }
 
 fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
@@ -251,6 +272,10 @@ pub(crate) const PRESENT: &[&str] = &[
     "spanwire.sr.block.first",
     "spanwire.sr.block.bytes",
     "spanwire.sr.path",
+    "spanwire.sr.source_qpn",
+    "spanwire.sr.near.psn",
+    "spanwire.sr.near.hop_limit",
+    "spanwire.sr.near.echo",
     "spanwire.sr.ack.path",
     "spanwire.sr.ack.blocks",
     "spanwire.sr.ack.block.first",
@@ -292,7 +317,8 @@ pub(crate) const PRESENT: &[&str] = &[
 ];
 
 /// Fields that are always 0 in our packets, and errors that no packet may have.
-const WRONG: &[&str] = &["spanwire.sr.ack.delay", "_ws.lua.error", "_ws.malformed"];
+const WRONG: &[&str] =
+    &["spanwire.sr.ack.delay", "spanwire.sr.near.kind", "_ws.lua.error", "_ws.malformed"];
 
 /// Fields derived from other packets of the capture.
 pub(crate) const DERIVED: &[&str] =

@@ -11,8 +11,8 @@ use spanwire_transport::{
     WorkRequest, WrOp,
 };
 use spanwire_wire::{
-    INT_HOP_LEN, IntHop, MacAddr, Opcode, Packet, Psn, Qpn, SrDataRepr, int_push, ip_end, mark_ce,
-    seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_HOP_LEN, IntHop, IpRepr, MacAddr, NearKind,
+    Opcode, Packet, Psn, Qpn, SrDataRepr, SrNearRepr, UdpRepr, int_push, ip_end, mark_ce, seal,
 };
 
 /// The capture of SR with its wrong packets, as a pcap file with nanoseconds.
@@ -88,6 +88,7 @@ impl Scene {
                 preset: Preset::Paper,
             });
             if me == 0 && mode == WireMode::Sr {
+                rts.near = Some(true);
                 // Its responses use the default path.
                 let choice = Choice::named("unolb").expect("there is one");
                 rts.balance = Some(Balance { choice, seed: 1 });
@@ -149,6 +150,10 @@ impl Scene {
             let (due, later) = wire.into_iter().partition(|(at, ..)| *at <= now);
             wire = later;
             for (_, to, frame) in due {
+                if is_feedback(&frame) {
+                    // The capture is that of the hosts.
+                    self.frames.push((now, frame.clone()));
+                }
                 let end = &mut self.ends[to];
                 end.ep.handle_packet(now, PortId::HOST, &frame, RxMeta::whole(now));
             }
@@ -173,6 +178,10 @@ impl Scene {
             }
             self.stamp(&mut frame);
             self.frames.push((self.now, frame.clone()));
+            // A switch near the sender.
+            if let Some(feedback) = feedback(&frame).filter(|_| self.sent.is_multiple_of(30)) {
+                wire.push((self.now + Dur::from_us(2), side, feedback));
+            }
             if self.sent % 20 > 2 {
                 wire.push((self.now + Dur::from_us(7), 1 - side, frame));
             }
@@ -197,6 +206,38 @@ impl Scene {
             frame.truncate(stamped.unwrap_or(len));
         }
     }
+}
+
+/// Feedback of a switch about a data packet whose sender requests it.
+fn feedback(frame: &[u8]) -> Option<Vec<u8>> {
+    let packet = Packet::parse(frame).expect("ours");
+    if packet.bth.opcode != Opcode::SrData {
+        return None;
+    }
+    let parsed = SrDataRepr::parse(packet.bth.psn.get(), packet.payload);
+    let (data, _) = parsed.expect("what we send parses");
+    let near = SrNearRepr {
+        kind: NearKind::PseudoAck,
+        psn: data.psn,
+        hop_limit: 62,
+        echo_ps: data.sent_ps,
+    };
+    let (src, dst) = (packet.eth.dst, packet.eth.src);
+    let headers = Headers {
+        eth: EthernetRepr { dst, src, ethertype: EthernetRepr::IPV4 },
+        ip: IpRepr::new(packet.ip.dst(), packet.ip.src())?,
+        udp: UdpRepr::new(packet.udp.src_port),
+        bth: BthRepr::new(Opcode::SrNear, data.source_qpn?, Psn::new(data.psn & Psn::MASK)),
+        ext: ExtHeaders::NONE,
+    };
+    let mut out = vec![0; headers.frame_len(SrNearRepr::LEN)];
+    let at = headers.emit(&mut out, SrNearRepr::LEN).expect("it has this length");
+    near.emit(&mut out[at]).expect("it has this length");
+    Some(resealed(out))
+}
+
+fn is_feedback(frame: &[u8]) -> bool {
+    Packet::parse(frame).expect("ours").bth.opcode == Opcode::SrNear
 }
 
 impl End {
@@ -236,6 +277,7 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
     let ack = of(Opcode::SrAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
     // Only telemetry follows the fixed part.
     let with_telemetry = of(Opcode::SrAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
+    let near = of(Opcode::SrNear, &|_| true);
     let bend = |frame: &[u8], at: usize, value: u8| {
         let mut frame = frame[..ip_end(frame, 0).expect("an IP packet")].to_vec();
         frame[HEADER_AT + at] = value;
@@ -257,6 +299,8 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         bend(&parity, block_at(&parity), 6),
         bend(&reported, INT_AT, 5),
         bend(&reported, INT_AT + 4 + 4, 3),
+        bend(&near, 0, 2 << 4),
+        bend(&near, 0, 1 << 4 | 1),
     ]
 }
 

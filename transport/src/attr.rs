@@ -97,6 +97,12 @@ pub struct QpAttr {
     /// Load balancing: the path of each packet. By default the address vector's source port. Only
     /// for [`WireMode::Sr`].
     pub balance: Option<Balance>,
+    /// Feedback of switches (pseudo-ACKs) is requested: data carry the own QPN, and full packets
+    /// are four bytes shorter. Only for [`WireMode::Sr`], and only if the peer accepts it
+    /// ([`SrFeature::Near`](crate::SrFeature::Near)).
+    /// [`Agreed::apply_to_rts`](crate::Agreed::apply_to_rts) sets it if congestion control uses
+    /// feedback.
+    pub near: Option<bool>,
 }
 
 /// Load balancing of one queue pair.
@@ -152,6 +158,12 @@ impl CongestionControl {
     /// No congestion control: only the windows of [`Config`](crate::Config) limit the packets in
     /// flight. For links that the queue pair has to itself, and for measurements.
     pub const NONE: Self = Self { algorithm: None, base_rtt: None, preset: Preset::Calibrated };
+
+    /// It uses feedback of switches.
+    #[must_use]
+    pub fn wants_near(&self) -> bool {
+        self.algorithm.is_some_and(|algorithm| algorithm.wants_near())
+    }
 }
 
 /// `auto` with its defaults, which suits any path, and a measured base RTT.
@@ -370,6 +382,7 @@ impl QpAttr {
             weight: newer.weight.or(old.weight),
             erasure: newer.erasure.or(old.erasure),
             balance: newer.balance.or(old.balance),
+            near: newer.near.or(old.near),
         };
     }
 }

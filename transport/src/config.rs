@@ -67,6 +67,12 @@ pub struct Config {
     /// SR packets of such a queue pair are shorter by its room: 24 bytes for each switch, and 8.
     /// Default 8: the longest path of a data centre has five.
     pub int_hops: u8,
+    /// Minimum interval between the CNPs of a queue pair (RC), 1 us..=1 s. Default 50 us: DCQCN 3.1
+    /// and adapters. PACC's rivals have 4 us.
+    pub cnp_interval: Dur,
+    /// DSCP of CNPs, 0..=63. Default none: that of the queue pair's other packets. Adapters use 48,
+    /// which switches prefer.
+    pub cnp_dscp: Option<u8>,
     /// Elide payload in sent frames (`spanwire_base::TxMeta`), for simulations that do not examine
     /// it. Default false. A real port cannot send such frames.
     pub elide_payload: bool,
@@ -111,6 +117,8 @@ impl Default for Config {
             turn_bytes: 16_384,
             catch_up: Dur::from_us(4),
             int_hops: 8,
+            cnp_interval: Dur::from_us(50),
+            cnp_dscp: None,
             elide_payload: false,
         }
     }
@@ -150,6 +158,8 @@ impl Config {
         let catch_up_us = u32::try_from(self.catch_up.as_us()).unwrap_or(u32::MAX);
         range("catch_up", catch_up_us, 0, 4000)?;
         range("int_hops", self.int_hops.into(), 1, INT_MAX_HOPS.into())?;
+        ConfigError::check("cnp_interval", self.cnp_interval.as_us(), 1, 1_000_000)?;
+        range("cnp_dscp", self.cnp_dscp.unwrap_or(0).into(), 0, 63)?;
         Ok(ValidConfig(self))
     }
 }
@@ -233,13 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn validate__a_dscp_has_six_bits() {
+        let with = |cnp_dscp| Config { cnp_dscp, ..Config::default() };
+        assert!([None, Some(0), Some(63)].map(with).into_iter().all(|c| c.validate().is_ok()));
+        assert_eq!(with(Some(64)).validate().unwrap_err().field, "cnp_dscp");
+    }
+
+    #[test]
     fn validate__refuses_zero_everywhere() {
-        let zeroed: [fn(&mut Config); 5] = [
+        let zeroed: [fn(&mut Config); 6] = [
             |c| c.max_qps = 0,
             |c| c.qp_window_pkts = 0,
             |c| c.read_chunk_pkts = 0,
             |c| c.endpoint_window_pkts = 0,
             |c| c.int_hops = 0,
+            |c| c.cnp_interval = Dur::ZERO,
         ];
         for zero in zeroed {
             let mut c = Config::default();

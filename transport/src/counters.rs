@@ -55,6 +55,8 @@ pub struct Counters {
     pub np_cnp_sent: u64,
     /// CNPs received and accepted.
     pub rp_cnp_handled: u64,
+    /// SR: pseudo-ACKs of switches received and accepted.
+    pub rp_pseudo_acks: u64,
     /// SR: tail loss probes: the newest packet is retransmitted after two RTTs without an ACK.
     pub tail_loss_probes: u64,
     /// SR: probes for receive credit.
@@ -115,6 +117,7 @@ impl Default for Counters {
             np_ecn_marked_roce_packets: 0,
             np_cnp_sent: 0,
             rp_cnp_handled: 0,
+            rp_pseudo_acks: 0,
             tail_loss_probes: 0,
             receive_limit_probes: 0,
             presumed_lost_packets: 0,
@@ -184,6 +187,7 @@ impl Counters {
             ("np_ecn_marked_roce_packets", self.np_ecn_marked_roce_packets),
             ("np_cnp_sent", self.np_cnp_sent),
             ("rp_cnp_handled", self.rp_cnp_handled),
+            ("rp_pseudo_acks", self.rp_pseudo_acks),
             ("tail_loss_probes", self.tail_loss_probes),
             ("receive_limit_probes", self.receive_limit_probes),
             ("presumed_lost_packets", self.presumed_lost_packets),

@@ -48,14 +48,17 @@ pub enum DropReason {
     /// SR: an invalid packet after a gap: it is refused in order, once everything before it has
     /// arrived.
     RefusedAhead,
-    /// An ignored CNP: all in SR, whose ACKs carry ECN counts; in RC those within a round trip of
-    /// the last accepted one.
+    /// An ignored CNP: all in SR, whose ACKs carry ECN counts; in RC those within a round trip, or
+    /// the spacing of the congestion control, of the last accepted one.
     IgnoredCnp,
+    /// SR: feedback of a switch that was not requested, about a packet that is not in flight, or
+    /// with another time than that of its latest transmission.
+    NearStale,
 }
 
 impl DropReason {
     /// The engine's own reasons, in the order of their counters.
-    pub const OWN: [Self; 20] = [
+    pub const OWN: [Self; 21] = [
         Self::UnknownQpn,
         Self::WrongPeer,
         Self::BadPkey,
@@ -76,6 +79,7 @@ impl DropReason {
         Self::OldPacket,
         Self::RefusedAhead,
         Self::IgnoredCnp,
+        Self::NearStale,
     ];
 
     /// Name of the counter, in snake case.
@@ -103,6 +107,7 @@ impl DropReason {
             Self::OldPacket => "old_packet",
             Self::RefusedAhead => "refused_ahead",
             Self::IgnoredCnp => "ignored_cnp",
+            Self::NearStale => "near_stale",
         }
     }
 

@@ -49,6 +49,8 @@ pub enum SrFeature {
     Block,
     /// In-band telemetry (INT), requested and echoed.
     Int,
+    /// The sender's QPN in data, and feedback of switches to it.
+    Near,
 }
 
 /// The result of a negotiation.
@@ -163,8 +165,8 @@ impl SrFeatures {
     /// No feature.
     pub const NONE: Self = Self(0);
 
-    /// The features that this engine supports: FEC blocks.
-    pub const ENGINE: Self = Self(SrFeature::Block.bit());
+    /// The features that this engine supports: FEC blocks, and feedback of switches.
+    pub const ENGINE: Self = Self(SrFeature::Block.bit() | SrFeature::Near.bit());
 
     /// The known features of `names`.
     #[must_use]
@@ -193,7 +195,7 @@ impl SrFeatures {
 
 impl SrFeature {
     /// All that have a name, in the order of their presence bits.
-    pub const ALL: [Self; 3] = [Self::Mlcc, Self::Block, Self::Int];
+    pub const ALL: [Self; 4] = [Self::Mlcc, Self::Block, Self::Int, Self::Near];
 
     /// The name in set-up messages.
     #[must_use]
@@ -202,6 +204,7 @@ impl SrFeature {
             Self::Mlcc => "mlcc",
             Self::Block => "block",
             Self::Int => "int",
+            Self::Near => "near",
         }
     }
 
@@ -216,6 +219,7 @@ impl SrFeature {
             Self::Mlcc => 1,
             Self::Block => 2,
             Self::Int => 4,
+            Self::Near => 8,
         }
     }
 }
@@ -250,13 +254,27 @@ impl Agreed {
     }
 
     /// Removes from `rts`, the attributes of a transition to RTS, those that the result does not
-    /// allow: load balancing needs SR, and FEC a peer that accepts blocks.
+    /// allow: load balancing needs SR, FEC a peer that accepts blocks, and feedback of switches one
+    /// that accepts the sender's QPN. Feedback is requested if it is allowed, unset, and used by
+    /// the congestion control.
     #[must_use]
     pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
+        let wants_near = rts.congestion.is_some_and(|choice| choice.wants_near());
+        let near = rts.near.or(wants_near.then_some(true));
         QpAttr {
             erasure: rts.erasure.filter(|_| self.why_no_erasure().is_none()),
             balance: rts.balance.filter(|_| self.why_no_balance().is_none()),
+            near: near.filter(|_| self.has_near()),
             ..rts
+        }
+    }
+
+    /// Feedback of switches may be requested.
+    #[must_use]
+    pub fn has_near(&self) -> bool {
+        match self {
+            Self::Rc => false,
+            Self::Sr(terms) => terms.features.has(SrFeature::Near),
         }
     }
 
@@ -291,10 +309,11 @@ const VERSION_MAX: u64 = 15;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::Balance;
+    use crate::attr::{Balance, CongestionControl};
     use crate::coding::ErasureCoding;
     use proptest::prelude::*;
     use spanwire_base::u32_from;
+    use spanwire_cc::Algorithm;
     use spanwire_loadbalance::Choice;
     use spanwire_wire::{RethRepr, SrDataRepr, SrKind};
 
@@ -306,7 +325,7 @@ mod tests {
 
     fn sr_offers() -> impl Strategy<Value = SrOffer> {
         let versions = prop::collection::vec(prop_oneof![0..20_u64, any::<u64>()], 0..20);
-        let names = prop::collection::vec("mlcc|block|int|[a-z]{0,9}", 0..20);
+        let names = prop::collection::vec("mlcc|block|int|near|[a-z]{0,9}", 0..20);
         let segments = prop_oneof![prop::sample::select(&SEGMENTS[..]), any::<u32>()];
         (versions, names, segments, any::<u32>()).prop_map(
             |(versions, names, segment_bytes, reorder_pkts)| SrOffer {
@@ -338,6 +357,32 @@ mod tests {
         let agreed = agree(&both, &old).unwrap();
         assert_eq!(agreed.why_no_erasure(), Some("the peer takes no blocks"));
         assert_eq!(agreed.why_no_balance(), None);
+    }
+
+    #[test]
+    fn apply_to_rts__requests_feedback_if_it_is_used_and_the_peer_accepts_it() {
+        let mut swift = Algorithm::named("swift").unwrap();
+        let with = |algorithm, near| {
+            let congestion = CongestionControl { algorithm, ..CongestionControl::NONE };
+            QpAttr { congestion: Some(congestion), near, ..QpAttr::default() }
+        };
+        let plain = with(Some(swift), None);
+        swift.set("near_base_us", "6.5").unwrap();
+        let near = with(Some(swift), None);
+        let both = full(1408);
+        let of = |theirs: &Offer, rts| agree(&both, theirs).unwrap().apply_to_rts(rts).near;
+        assert_eq!(of(&both, near), Some(true));
+        assert_eq!(of(&both, plain), None);
+        assert_eq!(of(&both, with(None, None)), None);
+        // An explicit choice is kept.
+        assert_eq!(of(&both, with(None, Some(true))), Some(true));
+        assert_eq!(of(&both, with(Some(swift), Some(false))), Some(false));
+        let mut old = both;
+        old.sr.as_mut().unwrap().features = SrFeatures::of(["block"]);
+        for peer in [Offer::SILENT, old] {
+            assert_eq!(of(&peer, near), None);
+            assert_eq!(of(&peer, with(None, Some(true))), None);
+        }
     }
 
     proptest! {
@@ -377,7 +422,7 @@ mod tests {
             let mut theirs = full(1400);
             let sr = theirs.sr.as_mut().expect("offered");
             sr.versions = SrVersions::of(versions.into_iter().chain([1]));
-            sr.features = SrFeatures::of(names.iter().map(String::as_str).chain(["block"]));
+            sr.features = SrFeatures::of(names.iter().map(String::as_str).chain(["block", "near"]));
             prop_assert_eq!(agree(&ours, &theirs), agree(&ours, &full(1400)));
         }
     }
@@ -386,7 +431,7 @@ mod tests {
     fn agree__prefers_sr_if_both_support_it() {
         let terms = SrTerms {
             version: 1,
-            features: SrFeatures::of(["block"]),
+            features: SrFeatures::of(["block", "near"]),
             segment_bytes: 1388,
             reorder_pkts: Config::default().reorder_pkts,
         };

@@ -51,6 +51,7 @@ pub enum Opcode {
     SrData = 0xc0,
     SrAck = 0xc1,
     SrParity = 0xc2,
+    SrNear = 0xc3,
 }
 
 /// The transport service an opcode belongs to.
@@ -104,6 +105,8 @@ pub enum OpKind {
     SrAck,
     /// Parity of a block of SR data ([`SrDataRepr::parse_parity`](crate::SrDataRepr)).
     SrParity,
+    /// Feedback of a switch about SR data ([`SrNearRepr`](crate::SrNearRepr)).
+    SrNear,
 }
 
 /// The properties of an opcode.
@@ -203,7 +206,7 @@ const DATA: Parts = 1 << 8;
 
 /// The table in readable form: opcode, operation, place, parts after the BTH, name.
 #[rustfmt::skip]
-const ROWS: [(Opcode, OpKind, Place, Parts, &str); 41] = [
+const ROWS: [(Opcode, OpKind, Place, Parts, &str); 42] = [
     (Opcode::RcSendFirst,          OpKind::Send,         FIRST,  DATA,              "rc_send_first"),
     (Opcode::RcSendMiddle,         OpKind::Send,         MIDDLE, DATA,              "rc_send_middle"),
     (Opcode::RcSendLast,           OpKind::Send,         LAST,   DATA,              "rc_send_last"),
@@ -245,6 +248,7 @@ const ROWS: [(Opcode, OpKind, Place, Parts, &str); 41] = [
     (Opcode::SrData,              OpKind::SrData,      ONLY,   DATA,              "sr_data"),
     (Opcode::SrAck,               OpKind::SrAck,       ONLY,   DATA,              "sr_ack"),
     (Opcode::SrParity,            OpKind::SrParity,    ONLY,   DATA,              "sr_parity"),
+    (Opcode::SrNear,              OpKind::SrNear,      ONLY,   DATA,              "sr_near"),
 ];
 
 /// The table indexed by the opcode's byte; unassigned bytes hold a row that no [`Opcode`] value
@@ -290,7 +294,7 @@ const fn expand(
         OpKind::ReadResponse | OpKind::Ack | OpKind::AtomicAck => OpClass::Response,
         OpKind::SrData | OpKind::SrParity => OpClass::Request,
         OpKind::SrAck => OpClass::Response,
-        OpKind::Cnp => OpClass::Notification,
+        OpKind::Cnp | OpKind::SrNear => OpClass::Notification,
     };
     OpcodeProps {
         service,
@@ -349,7 +353,7 @@ mod tests {
         for op in Opcode::ALL {
             assert_eq!(Opcode::from_u8(op.to_u8()), Some(op));
         }
-        for hole in [0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc3, 0xff] {
+        for hole in [0x15, 0x18, 0x1f, 0x2c, 0x40, 0x63, 0x66, 0x80, 0x82, 0xc4, 0xff] {
             assert_eq!(Opcode::from_u8(hole), None, "{hole:#x}");
         }
     }

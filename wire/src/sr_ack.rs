@@ -323,7 +323,8 @@ impl AckReason {
     }
 }
 
-const FIXED_LEN: usize = 60;
+/// Bytes of the part that every acknowledgement has.
+pub(crate) const FIXED_LEN: usize = 60;
 const WORD_LEN: usize = 12;
 const NAK_LEN: usize = 8;
 /// Bytes of the record count.

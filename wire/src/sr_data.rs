@@ -15,7 +15,9 @@
 //! The layout and its reasons are in docs/protocol/sr.md, "Packets".
 
 use crate::headers::BufferTooShort;
-use crate::{AtomicEth, AtomicEthRepr, BlockRepr, DropReason, Reth, RethRepr, atomic, be, reth};
+use crate::{
+    AtomicEth, AtomicEthRepr, BlockRepr, DropReason, Qpn, Reth, RethRepr, atomic, be, reth,
+};
 
 /// The operation that an SR data packet belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,6 +82,8 @@ pub struct SrDataRepr {
     /// Parity: the data bytes of its block, whose header fields describe them as one segment. None
     /// in a parity packet that only fills its PSN.
     pub block_bytes: Option<u32>,
+    /// The sender's QPN, for feedback of switches; not in parity.
+    pub source_qpn: Option<Qpn>,
 }
 
 impl SrDataRepr {
@@ -105,16 +109,18 @@ impl SrDataRepr {
             original: None,
             block: None,
             block_bytes: None,
+            source_qpn: None,
         }
     }
 
-    /// Bytes of the header, 24..=76.
+    /// Bytes of the header, 24..=80.
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
-        let [reth, atomic, imm, ieth, receive, response_to, original, _, block, block_bytes] =
-            self.parts().map(usize::from);
-        let words = imm + ieth + receive + response_to + block + block_bytes;
+        let parts = self.parts().map(usize::from);
+        let [reth, atomic, imm, ieth, receive, response_to, original, _, block, rest @ ..] = parts;
+        let [block_bytes, source_qpn] = rest;
+        let words = imm + ieth + receive + response_to + block + block_bytes + source_qpn;
         FIXED_LEN + reth * reth::LEN + atomic * atomic::LEN + words * 4 + original * 8
     }
 
@@ -184,6 +190,9 @@ impl SrDataRepr {
         if bits & BLOCK_BYTES != 0 {
             this.block_bytes = Some(be::u32_at(take::<4>(&mut rest)?, 0));
         }
+        if bits & SOURCE_QPN != 0 {
+            this.source_qpn = Some(Qpn::new(be::u32_at(take::<4>(&mut rest)?, 0) >> 8));
+        }
         let fits = match is_parity {
             true => this.is_parity(bits),
             false => this.is_data(bits),
@@ -226,6 +235,9 @@ impl SrDataRepr {
         if let Some(bytes) = self.block_bytes {
             *take_mut(&mut rest)? = bytes.to_be_bytes();
         }
+        if let Some(qpn) = self.source_qpn {
+            *take_mut(&mut rest)? = (qpn.get() << 8).to_be_bytes();
+        }
         Ok(())
     }
 
@@ -244,7 +256,7 @@ impl SrDataRepr {
 
     /// The presence of each part, in the order of the bits.
     #[inline]
-    fn parts(&self) -> [bool; 10] {
+    fn parts(&self) -> [bool; 11] {
         [
             self.reth.is_some(),
             self.atomic.is_some(),
@@ -256,13 +268,14 @@ impl SrDataRepr {
             false,
             self.block.is_some(),
             self.block_bytes.is_some(),
+            self.source_qpn.is_some(),
         ]
     }
 
     #[inline]
     fn is_data(&self, bits: u16) -> bool {
         let place = self.block.is_none_or(|block| !block.is_parity() && self.may_be_coded());
-        self.kind_allows(bits & !BLOCK) && place
+        self.kind_allows(bits & !(BLOCK | SOURCE_QPN)) && place
     }
 
     fn is_parity(&self, bits: u16) -> bool {
@@ -338,21 +351,22 @@ pub(crate) fn take_mut<'a, const N: usize>(
 
 /// The version of SR's headers.
 pub(crate) const VERSION: u8 = 1;
-const FIXED_LEN: usize = 24;
+pub(crate) const FIXED_LEN: usize = 24;
 const FIRST: u8 = 1 << 7;
 const LAST: u8 = 1 << 6;
 const RETRANSMISSION: u8 = 1 << 5;
 
-const RETH: u16 = 1 << 0;
-const ATOMIC: u16 = 1 << 1;
-const IMM: u16 = 1 << 2;
-const IETH: u16 = 1 << 3;
-const RECEIVE: u16 = 1 << 4;
-const RESPONSE_TO: u16 = 1 << 5;
-const ORIGINAL: u16 = 1 << 6;
-const BLOCK: u16 = 1 << 8;
-const BLOCK_BYTES: u16 = 1 << 9;
-const KNOWN: u16 = ((1 << 7) - 1) | BLOCK | BLOCK_BYTES;
+pub(crate) const RETH: u16 = 1 << 0;
+pub(crate) const ATOMIC: u16 = 1 << 1;
+pub(crate) const IMM: u16 = 1 << 2;
+pub(crate) const IETH: u16 = 1 << 3;
+pub(crate) const RECEIVE: u16 = 1 << 4;
+pub(crate) const RESPONSE_TO: u16 = 1 << 5;
+pub(crate) const ORIGINAL: u16 = 1 << 6;
+pub(crate) const BLOCK: u16 = 1 << 8;
+pub(crate) const BLOCK_BYTES: u16 = 1 << 9;
+pub(crate) const SOURCE_QPN: u16 = 1 << 10;
+pub(crate) const KNOWN: u16 = ((1 << 7) - 1) | BLOCK | BLOCK_BYTES | SOURCE_QPN;
 
 #[cfg(test)]
 mod tests {
@@ -364,6 +378,13 @@ mod tests {
 
     /// A packet of every kind and every set of parts that there is.
     fn samples() -> Vec<SrDataRepr> {
+        let with_qpn = |sample| SrDataRepr { source_qpn: Some(Qpn::new(0x12_3456)), ..sample };
+        let without = unnamed_samples();
+        without.iter().copied().chain(without.iter().copied().map(with_qpn)).collect()
+    }
+
+    /// Likewise, without the sender's QPN.
+    fn unnamed_samples() -> Vec<SrDataRepr> {
         let base = |kind| SrDataRepr {
             path: 0x1234,
             sent_ps: u64::MAX - 1,
@@ -402,7 +423,7 @@ mod tests {
     /// Parity of each kind, and parity that only fills its PSN.
     fn parity_samples() -> Vec<SrDataRepr> {
         let row = Some(BlockRepr { index: 9, ..BLOCK_REPR });
-        let coded = samples().into_iter().filter(|sample| sample.block.is_some());
+        let coded = unnamed_samples().into_iter().filter(|sample| sample.block.is_some());
         let empty = SrDataRepr { block: row, ..SrDataRepr::new(SrKind::Write, 5, 6) };
         coded
             .map(|sample| SrDataRepr { block: row, block_bytes: Some(10_000), ..sample })
@@ -482,7 +503,7 @@ mod tests {
         bytes[0] = VERSION << 4 | 7;
         assert_eq!(SrDataRepr::parse(0, &bytes), Err(DropReason::SrKind));
         bytes[0] = VERSION << 4;
-        for bit in [7].into_iter().chain(10..16) {
+        for bit in [7].into_iter().chain(11..16) {
             let mut other = bytes.clone();
             other[2..4].copy_from_slice(&(RECEIVE | 1u16 << bit).to_be_bytes());
             assert_eq!(SrDataRepr::parse(0, &other), Err(DropReason::SrFeature));
@@ -498,7 +519,7 @@ mod tests {
         ) {
             if let (true, [first, _, hi, lo, flags, reserved, ..]) = (plausible, &mut bytes[..]) {
                 *first = (VERSION << 4) | (*first % 7);
-                (*hi, *flags, *reserved) = (*hi & 3, *flags & 0xc0, 0);
+                (*hi, *flags, *reserved) = (*hi & 7, *flags & 0xc0, 0);
                 *lo &= 0x7f;
             }
             let data = SrDataRepr::parse(psn, &bytes);
@@ -511,6 +532,9 @@ mod tests {
                 for header in [&mut again, &mut want] {
                     header[4] &= 0xc0; // reserved bits are ignored
                     header[5] = 0;
+                    if repr.source_qpn.is_some() {
+                        header[len - 1] = 0;
+                    }
                 }
                 prop_assert_eq!(again, want);
             }

@@ -27,8 +27,12 @@ impl QueuePair {
         self.common.flow = flow.map(Box::new);
     }
 
-    /// Enables FEC or load balancing, as `attr` requests.
-    pub(super) fn set_erasure_and_balance(&mut self, attr: &QpAttr, config: &Config) {
+    /// Enables FEC, load balancing or feedback of switches, as `attr` requests. Congestion control
+    /// is set afterwards, because the payload of full packets depends on these.
+    pub(super) fn set_options_of_sr(&mut self, attr: &QpAttr, config: &Config) {
+        if attr.near == Some(true) {
+            self.engine.request_near(self.common.qpn);
+        }
         let congestion = self.common.attr.congestion;
         let base_rtt = attr.congestion.or(congestion).and_then(|choice| choice.base_rtt);
         if let Some(balance) = &attr.balance {

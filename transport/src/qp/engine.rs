@@ -13,7 +13,7 @@ use crate::sr::Sr;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
 use spanwire_loadbalance::Balancer;
-use spanwire_wire::{Packet, Psn};
+use spanwire_wire::{Packet, Psn, Qpn};
 
 /// The state of a connection's protocol.
 #[derive(Debug)]
@@ -222,9 +222,16 @@ impl Engine {
         if fits { Ok(()) } else { Err(busy) }
     }
 
-    /// The protocol supports FEC and load balancing.
-    pub(super) fn takes_erasure_and_balance(&self) -> bool {
+    /// The protocol supports FEC, load balancing and feedback of switches.
+    pub(super) fn takes_options_of_sr(&self) -> bool {
         matches!(self, Self::Sr(_))
+    }
+
+    /// Makes data packets carry `qpn`, our own, which requests feedback of switches.
+    pub(super) fn request_near(&mut self, qpn: Qpn) {
+        if let Self::Sr(sr) = self {
+            sr.tx.request_near(qpn);
+        }
     }
 
     pub(super) fn set_balance(&mut self, balance: &Balance, qp: &Common, base_rtt: Option<Dur>) {

@@ -8,7 +8,7 @@ pub use info::{FlowInfo, FlowLimit, LimitTimes};
 use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
 use spanwire_base::{Dur, Rate, Time};
-use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, Sent};
+use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, PseudoAck, Sent};
 use spanwire_pacer::TokenBucket;
 use spanwire_wire::{INT_HOP_LEN, INT_MAX_HOPS, IntHop};
 
@@ -38,6 +38,8 @@ pub(crate) struct Flow {
     marked_bytes: u64,
     /// Bytes lost since the last acknowledgement.
     lost_bytes: u64,
+    /// Bytes sent since the last pseudo-ACK.
+    sent_since_near_bytes: u64,
     algorithm: &'static str,
     /// The state before the last timeout after progress, to be restored if it was spurious.
     before_timeout: Option<Box<Cc>>,
@@ -85,6 +87,7 @@ impl Flow {
             app_limited_until_bytes: 0,
             marked_bytes: 0,
             lost_bytes: 0,
+            sent_since_near_bytes: 0,
             algorithm: algorithm.name(),
             before_timeout: None,
             host_late: Dur::ZERO,
@@ -174,6 +177,7 @@ impl Flow {
         self.limited_since.get_or_insert(now);
         self.set_limit(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
+        self.sent_since_near_bytes += u64::from(sent.bytes);
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         self.bucket.on_sent(now, self.paced_bytes(sent.bytes, frame_bytes));
         let gap = self.cc.min_gap();
@@ -305,6 +309,18 @@ impl Flow {
     /// Reports a CNP.
     pub(crate) fn on_cnp(&mut self, now: Time) {
         self.cc.on_cnp(now);
+        self.update_rate(now);
+    }
+
+    /// The spacing of CNPs that count; `None` for one each round trip.
+    pub(crate) fn cnp_spacing(&self) -> Option<Dur> {
+        self.cc.cnp_spacing()
+    }
+
+    /// Reports a pseudo-ACK; the bytes sent since the previous one are added to it.
+    pub(crate) fn on_pseudo_ack(&mut self, now: Time, ack: PseudoAck) {
+        let sent_bytes = std::mem::take(&mut self.sent_since_near_bytes);
+        self.cc.on_pseudo_ack(now, &PseudoAck { sent_bytes, ..ack });
         self.update_rate(now);
     }
 
@@ -546,6 +562,34 @@ mod tests {
         };
         assert_eq!(window_after(true), 125_000, "each record is the first of its path");
         assert!(window_after(false) < 20_000);
+    }
+
+    #[test]
+    fn on_pseudo_ack__has_the_bytes_sent_since_the_previous_one() {
+        let set = [
+            ("base_target_us", "30"),
+            ("hop_us", "0"),
+            ("flow_range_us", "0"),
+            ("initial_pkts", "10"),
+            ("near_base_us", "20"),
+        ];
+        let mut f = flow("swift", &set);
+        let mut report = |us: u64, pkts: u32, rtt_us: u64| {
+            for _ in 0..pkts {
+                f.on_sent(at(us), sent(1000, 10_000), 1076);
+            }
+            let rtt = Dur::from_us(rtt_us);
+            let ack = PseudoAck { rtt, sent_at: at(us - rtt_us), sent_bytes: 0, hops: Some(0) };
+            f.on_pseudo_ack(at(us), ack);
+            // The window of the near round trip covers the whole path of 100 us.
+            f.info().cwnd_bytes
+        };
+        // Cut to 5 packets; the smoothed near round trip is 42.5 us.
+        assert_eq!(report(1000, 10, 200), 5_000 * 1000 / 425);
+        // Plus 2 / 5 packets; 39.6875 us.
+        assert_eq!(report(2000, 2, 20), 5_400 * 1_000_000 / 396_875);
+        // Nothing was sent, so nothing is added; 37.2265625 us.
+        assert_eq!(report(2001, 0, 20), 5_400 * 10_000_000_000 / 3_722_656_250);
     }
 
     #[test]

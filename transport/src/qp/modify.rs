@@ -19,10 +19,12 @@ impl QueuePair {
         if (from, to) == (QpState::Sqd, QpState::Sqd) {
             self.modify_drained(attr)?;
         }
-        let takes = self.engine.takes_erasure_and_balance();
-        for (name, given) in
-            [("erasure", attr.erasure.is_some()), ("balance", attr.balance.is_some())]
-        {
+        let takes = self.engine.takes_options_of_sr();
+        for (name, given) in [
+            ("erasure", attr.erasure.is_some()),
+            ("balance", attr.balance.is_some()),
+            ("near", attr.near.is_some()),
+        ] {
             if given && !takes {
                 return Err(ModifyError::NotNow(name));
             }
@@ -34,7 +36,7 @@ impl QueuePair {
         if let Some(access) = attr.access {
             self.common.access = access;
         }
-        self.set_erasure_and_balance(attr, sh.config);
+        self.set_options_of_sr(attr, sh.config);
         // A queue pair that sends has the default congestion control if no attribute chose one.
         let is_unset = to == QpState::Rts && self.common.attr.congestion.is_none();
         if let Some(choice) = attr.congestion.or(is_unset.then(CongestionControl::default)) {

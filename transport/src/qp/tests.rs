@@ -20,6 +20,7 @@ mod hostile;
 mod int;
 mod late;
 mod losses;
+mod near;
 mod paths;
 mod selective;
 mod soak;

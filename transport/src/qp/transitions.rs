@@ -28,6 +28,7 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
                 Field::Weight,
                 Field::Erasure,
                 Field::Balance,
+                Field::Near,
             ],
         ),
         (Rts | Sqd, Rts) => {
@@ -130,10 +131,11 @@ enum Field {
     Weight,
     Erasure,
     Balance,
+    Near,
 }
 
 impl Field {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -153,6 +155,7 @@ impl Field {
         Self::Weight,
         Self::Erasure,
         Self::Balance,
+        Self::Near,
     ];
 
     fn given(self, a: &QpAttr) -> bool {
@@ -176,6 +179,7 @@ impl Field {
             Self::Weight => a.weight.is_some(),
             Self::Erasure => a.erasure.is_some(),
             Self::Balance => a.balance.is_some(),
+            Self::Near => a.near.is_some(),
         }
     }
 
@@ -200,6 +204,7 @@ impl Field {
             Self::Weight => "weight",
             Self::Erasure => "erasure",
             Self::Balance => "balance",
+            Self::Near => "near",
         }
     }
 }

@@ -4,7 +4,7 @@
 use spanwire_base::{Dur, Time};
 use spanwire_wire::OpClass;
 
-/// The CNPs of one queue pair: at most one is due, at most one each `INTERVAL`.
+/// The CNPs of one queue pair: at most one is due, at most one each `Config::cnp_interval`.
 #[derive(Debug, Default)]
 pub(super) struct Cnps {
     is_due: bool,
@@ -14,20 +14,20 @@ pub(super) struct Cnps {
 }
 
 impl Cnps {
-    /// A packet marked CE arrived.
-    pub(super) fn on_marked(&mut self, now: Time, class: OpClass) {
+    /// A packet marked CE arrived; CNPs are at least `interval` apart.
+    pub(super) fn on_marked(&mut self, now: Time, class: OpClass, interval: Dur) {
         if now >= self.next_at && class != OpClass::Notification {
             self.is_due = true;
-            self.next_at = now + INTERVAL;
+            self.next_at = now + interval;
         }
     }
 
-    /// Accepts a CNP of the peer, or ignores it: one each round trip, or each `INTERVAL` before a
-    /// round trip is measured.
-    pub(super) fn accept(&mut self, now: Time, srtt: Option<Dur>) -> bool {
+    /// Accepts a CNP that arrived at `now`, or ignores it: one each `spacing`, or each
+    /// [`UNKNOWN_RTT`] before the spacing, a round trip, is known.
+    pub(super) fn accept(&mut self, now: Time, spacing: Option<Dur>) -> bool {
         let is_accepted = now >= self.accept_from;
         if is_accepted {
-            self.accept_from = now + srtt.unwrap_or(INTERVAL);
+            self.accept_from = now + spacing.unwrap_or(UNKNOWN_RTT);
         }
         is_accepted
     }
@@ -42,11 +42,12 @@ impl Cnps {
     }
 }
 
-/// Minimum interval between CNPs.
+/// The spacing of accepted CNPs before a round trip is measured: the interval at which receivers
+/// send them.
 ///
 /// # Source
 /// DCQCN 3.1 (SIGCOMM 2015): N = 50 us; adapters have the same default.
-const INTERVAL: Dur = Dur::from_us(50);
+const UNKNOWN_RTT: Dur = Dur::from_us(50);
 
 #[cfg(test)]
 mod tests {
@@ -58,7 +59,7 @@ mod tests {
         let at = |us| Time::ZERO + Dur::from_us(us);
         let mut due = |us, class| {
             c.is_due = false;
-            c.on_marked(at(us), class);
+            c.on_marked(at(us), class, Dur::from_us(50));
             c.is_due()
         };
         assert!(!due(0, OpClass::Notification), "a CNP causes no CNP");

@@ -44,8 +44,18 @@ impl Rc {
         Transmit::Idle
     }
 
-    /// Handles a CNP. At most one each round trip is accepted, the time until a rate cut has an
-    /// effect: forging a CNP needs only addresses and a QPN.
+    /// Accepts a CNP, or a mark that counts as one, or ignores it. At most one each round trip is
+    /// accepted, the time until a rate cut has an effect: forging a CNP needs only addresses and a
+    /// QPN. Congestion control with a limit of its own sets a shorter spacing. It applies to times
+    /// of arrival, because a host that is late handles several CNPs at once.
+    fn accept_cnp(&mut self, qp: &Common, now: Time) -> bool {
+        match qp.flow.as_deref().and_then(Flow::cnp_spacing) {
+            Some(spacing) => self.cnps.accept(qp.arrival.at, Some(spacing)),
+            None => self.cnps.accept(now, self.srtt()),
+        }
+    }
+
+    /// Handles a CNP.
     #[cold]
     pub(super) fn on_cnp(
         &mut self,
@@ -53,7 +63,7 @@ impl Rc {
         now: Time,
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
-        if !self.cnps.accept(now, self.srtt()) {
+        if !self.accept_cnp(qp, now) {
             return Err(DropReason::IgnoredCnp);
         }
         sh.counters.rp_cnp_handled += 1;
@@ -66,12 +76,13 @@ impl Rc {
     /// Handles a CE mark on a response to an own READ. The requester paces the responses, so it
     /// slows down itself. Without congestion control it sends a CNP, since an adapter paces them.
     #[cold]
-    pub(super) fn on_marked_response(&mut self, qp: &mut Common, now: Time) {
-        let srtt = self.srtt();
-        match qp.flow.as_deref_mut().filter(|_| qp.state.sends()) {
-            Some(flow) if self.cnps.accept(now, srtt) => flow.on_cnp(now),
-            Some(_) => {}
-            None => self.cnps.on_marked(now, OpClass::Response),
+    pub(super) fn on_marked_response(&mut self, qp: &mut Common, now: Time, config: &Config) {
+        if qp.flow.is_none() || !qp.state.sends() {
+            self.cnps.on_marked(now, OpClass::Response, config.cnp_interval);
+        } else if self.accept_cnp(qp, now)
+            && let Some(flow) = qp.flow.as_deref_mut()
+        {
+            flow.on_cnp(now);
         }
     }
 

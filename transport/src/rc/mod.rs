@@ -109,8 +109,8 @@ impl Rc {
                 if p.ip.ecn() == Ecn::Ce {
                     sh.counters.np_ecn_marked_roce_packets += 1;
                     match props.kind {
-                        OpKind::ReadResponse => self.on_marked_response(qp, now),
-                        _ => self.cnps.on_marked(now, props.class),
+                        OpKind::ReadResponse => self.on_marked_response(qp, now, sh.config),
+                        _ => self.cnps.on_marked(now, props.class, sh.config.cnp_interval),
                     }
                 }
                 sh.counters.rx_packets += 1;

@@ -164,6 +164,10 @@ impl Rc {
         let bth = BthRepr::cnp(qp.dest_qpn);
         match qp.write(&bth, &ExtHeaders::NONE, (0, false), frame, |_| true) {
             Ok(meta) => {
+                if let Some(dscp) = sh.config.cnp_dscp {
+                    // The ICRC does not cover it.
+                    spanwire_wire::set_dscp(frame, dscp);
+                }
                 sh.counters.np_cnp_sent += 1;
                 qp.sent(meta, 0, sh)
             }

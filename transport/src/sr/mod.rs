@@ -17,6 +17,7 @@ mod invariants;
 pub(crate) mod number;
 mod on_ack;
 mod on_data;
+mod on_near;
 mod recover;
 pub(crate) mod rx;
 mod send;
@@ -81,6 +82,7 @@ impl Sr {
             (Err(reason), _) => Err(reason),
             (Ok(()), OpKind::SrData | OpKind::SrParity) => self.on_data(qp, now, p, sh),
             (Ok(()), OpKind::SrAck) => self.on_ack(qp, now, p, sh).map(|()| 0),
+            (Ok(()), OpKind::SrNear) => self.on_near(qp, now, p, sh).map(|()| 0),
             // A CNP. SR's ACKs carry the ECN counts, and a forger has to guess their PSNs.
             (Ok(()), _) => Err(DropReason::IgnoredCnp),
         };

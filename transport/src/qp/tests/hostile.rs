@@ -8,13 +8,13 @@ mod keys;
 mod selective;
 
 use crate::testing::{Op, Pair, PairConfig};
-use crate::{Access, Config, Endpoint, QpState, Wc, WireMode};
+use crate::{Access, Config, Endpoint, QpAttr, QpState, Wc, WireMode};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_wire::{
     AckReason, AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr,
-    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, Opcode, Psn, Qpn, RethRepr, SackWord, SrAckRepr,
-    SrDataRepr, SrKind, SrNak, Syndrome, UdpRepr,
+    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, NearKind, Opcode, Psn, Qpn, RethRepr, SackWord,
+    SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr, Syndrome, UdpRepr,
 };
 
 /// The forger's knowledge of its victim, side 0.
@@ -106,8 +106,10 @@ impl Forger {
     /// A valid packet of SR of a random type.
     fn sr_frame(&mut self, now: Time) -> Vec<u8> {
         let psn = self.psn().get();
-        if self.rng.below(3) == 0 {
-            return self.sr_ack(psn, now);
+        match self.rng.below(12) {
+            0..4 => return self.sr_ack(psn, now),
+            4 => return self.sr_near(psn, now),
+            _ => {}
         }
         let kind = SrKind::ALL[usize_from(self.rng.below(SrKind::ALL.len() as u64))];
         let len = match (kind, self.rng.below(4)) {
@@ -155,6 +157,24 @@ impl Forger {
         frame
     }
 
+    /// Feedback of a switch: packets leave at few times, so some echoes are right.
+    fn sr_near(&mut self, psn: u32, now: Time) -> Vec<u8> {
+        let echo_ps = match self.rng.below(3) {
+            0 => now.as_ps(),
+            1 => 0,
+            _ => self.rng.below(now.as_ps() + 2),
+        };
+        // The upper bits of a new connection are those of its first PSN.
+        let psn = (self.psns[0] << 8).wrapping_add(psn & 0xff);
+        let near = SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit: self.u8(), echo_ps };
+        let bth = BthRepr::new(Opcode::SrNear, self.qpn, Psn::new(psn & Psn::MASK));
+        let mut frame = seal(bth, ExtHeaders::NONE, SrNearRepr::LEN, 0);
+        near.emit(&mut frame[54..]).unwrap();
+        let len = frame.len();
+        spanwire_wire::seal(&mut frame, len);
+        frame
+    }
+
     fn sr_ack(&mut self, psn: u32, now: Time) -> Vec<u8> {
         let near = |rng: &mut Rng| psn.wrapping_sub(u32::try_from(rng.below(70)).unwrap());
         let code = [NakCode::RemoteAccess, NakCode::SequenceError][usize_from(self.rng.below(2))];
@@ -186,7 +206,7 @@ impl Forger {
 }
 
 /// A frame from side 1's address to side 0's.
-fn seal(bth: BthRepr, ext: ExtHeaders, len: usize, fill: u8) -> Vec<u8> {
+pub(super) fn seal(bth: BthRepr, ext: ExtHeaders, len: usize, fill: u8) -> Vec<u8> {
     let headers = Headers {
         eth: EthernetRepr {
             dst: MacAddr::new([2, 0, 0, 0, 0, 0]),
@@ -227,11 +247,12 @@ fn no_request_completes_twice(wcs: &[Wc], what: &str) {
 
 fn attack(seed: u64, mode: WireMode) -> QpState {
     let what = format!("{mode:?}, seed {seed}");
-    let mut p = Pair::with(&PairConfig {
-        mode,
-        rts: |a| (a.timeout, a.rnr_retry) = (Some(8), Some(3)),
-        ..PairConfig::default()
-    });
+    let rts: [fn(&mut QpAttr); 2] = [
+        |a| (a.timeout, a.rnr_retry) = (Some(8), Some(3)),
+        |a| (a.timeout, a.rnr_retry, a.near) = (Some(8), Some(3), Some(true)),
+    ];
+    let rts = rts[usize::from(mode == WireMode::Sr)];
+    let mut p = Pair::with(&PairConfig { mode, rts, ..PairConfig::default() });
     let granted = p.ends[0].remote(0);
     let pd = p.ends[0].pd;
     let other_pd = p.ends[0].ep.alloc_pd().unwrap();

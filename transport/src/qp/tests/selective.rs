@@ -7,6 +7,8 @@ use crate::testing::Filter;
 use crate::{QpAttr, SrqId};
 use spanwire_base::{Node, PortId, RxMeta, Time};
 use spanwire_wire::{AckReason, Packet, SrAckRepr, SrDataRepr, SrKind};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 fn sr() -> Pair {
     Pair::with(&PairConfig::sr())
@@ -486,6 +488,35 @@ fn ecn__marks_of_rc_cause_cnps_at_a_limited_rate() {
     assert!(sent > 1 && sent == got && sent <= us / 50 + 1, "{sent} in {us} us, {got} arrived");
     assert!(p.ends[1].ep.counters().np_ecn_marked_roce_packets > 1000);
     assert_eq!(p.ends[0].wcs.len(), 20);
+}
+
+#[test]
+fn ecn__cnps_have_the_configured_interval_and_dscp() {
+    let may_be_marked = |a: &mut QpAttr| a.av.as_mut().unwrap().traffic_class = 26 << 2 | 2;
+    let run = |config: Config| {
+        let mut p = Pair::with(&PairConfig { rtr: may_be_marked, config, ..PairConfig::default() });
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let log = Rc::clone(&seen);
+        p.filter = Box::new(move |side, packet| {
+            match packet.bth.opcode {
+                Opcode::Cnp => log.borrow_mut().push(packet.ip.dscp_ecn()),
+                _ => assert_eq!(packet.ip.dscp_ecn() >> 2, 26),
+            }
+            if side == 0 { Fate::Marked } else { Fate::Pass }
+        });
+        for i in 0..20 {
+            p.post(0, i, Op::Write, 0, 60_000);
+        }
+        assert!(p.run(SECOND));
+        let us = usize::try_from(p.now.since(Time::ZERO).as_us()).unwrap();
+        (seen.take(), us)
+    };
+    let (cnps, us) = run(Config::default());
+    assert!(cnps.iter().all(|tos| *tos == 26 << 2 | 2) && cnps.len() <= us / 50 + 1);
+    let often = Dur::from_us(4);
+    let (more, us) = run(Config { cnp_interval: often, cnp_dscp: Some(48), ..Config::default() });
+    assert!(more.iter().all(|tos| *tos == 48 << 2 | 2) && more.len() <= us / 4 + 1, "{more:?}");
+    assert!(more.len() > 2 * cnps.len(), "{} {}", more.len(), cnps.len());
 }
 
 #[test]

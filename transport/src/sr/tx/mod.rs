@@ -9,6 +9,7 @@ mod encoder;
 mod invariants;
 mod lost;
 mod margin;
+mod near;
 pub(crate) mod on_ack;
 mod paths;
 pub(crate) mod plan;
@@ -76,6 +77,8 @@ pub(crate) struct Tx {
     segment_bytes: u32,
     /// INT hops that packets request; 0 if they request no telemetry.
     pub(super) int_hops: u8,
+    /// Our QPN, which data carry if feedback of switches is requested.
+    source_qpn: Option<Qpn>,
     /// The hop limit of sent packets.
     hop_limit: u8,
     /// The peer's counts of received and of CE-marked bytes, as of its last ACK.
@@ -117,6 +120,7 @@ impl Tx {
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
             int_hops: 0,
+            source_qpn: None,
             hop_limit: hop_limit(attr),
             peer_counts: (0, 0),
             has_failed: false,
@@ -148,14 +152,20 @@ impl Tx {
     }
 
     /// Packets request the telemetry of `hops` switches from now on. Returns the payload of a full
-    /// packet: `full_bytes` less the room for telemetry, and for a block's header if data are
-    /// coded.
+    /// packet: `full_bytes` less the room for telemetry, for a block's header if data are coded,
+    /// and for our QPN if feedback of switches is requested.
     pub(crate) fn request_int(&mut self, hops: u8, full_bytes: u32) -> u32 {
         let overhead = match hops {
             0 => 0,
             n => u32_from(INT_HEADER_LEN + usize::from(n) * INT_HOP_LEN),
         };
-        let overhead = overhead + if self.encoder.is_some() { BLOCK_BYTES } else { 0 };
+        // Parity carries no QPN but the bytes of its block, which are as long.
+        let overhead = overhead
+            + match (&self.encoder, self.source_qpn) {
+                (Some(_), _) => BLOCK_BYTES,
+                (None, Some(_)) => SOURCE_QPN_BYTES,
+                (None, None) => 0,
+            };
         self.int_hops = hops;
         let least = full_bytes.min(*SEGMENT_BYTES.start());
         self.segment_bytes = full_bytes.saturating_sub(overhead).max(least);
@@ -361,8 +371,11 @@ fn timers(attr: &QpAttr) -> Timers {
     }
 }
 
-/// The bytes of a block's header in the longest packet header.
-const BLOCK_BYTES: u32 = 8;
+/// The bytes that a block adds to the longest packet header: position and bytes of parity, or
+/// position and QPN of data.
+const BLOCK_BYTES: u32 = 4 + SOURCE_QPN_BYTES;
+/// The bytes of our QPN in a packet header.
+const SOURCE_QPN_BYTES: u32 = 4;
 /// The least RTO. Hosts that share a core are descheduled for as long at any time, and a TLP is
 /// sent long before.
 const RTO_MIN: Dur = Dur::from_ms(1);

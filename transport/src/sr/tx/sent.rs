@@ -200,6 +200,11 @@ impl<T: Copy> Sent<T> {
         Some(entry.contents)
     }
 
+    /// The packet with this wire number is in flight, and its latest transmission was at `at`.
+    pub(crate) fn is_in_flight_since(&self, psn: u32, at: Time) -> bool {
+        self.current(Transmission { number: unwrap(self.una, psn), at }).is_some()
+    }
+
     /// The newest packet that is not known to have arrived: what a TLP retransmits. Of a block it
     /// is a source packet, if any is missing, because the payload of sent parity is not kept.
     pub(crate) fn newest(&self) -> Option<(u64, T)> {

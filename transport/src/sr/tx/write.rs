@@ -49,6 +49,7 @@ impl Tx {
         header.is_retransmission = planned.kind != TransmissionKind::First;
         header.sent_ps = now.as_ps();
         header.block = planned.position.repr();
+        header.source_qpn = self.source_qpn.filter(|_| planned.contents != Contents::Parity);
         Some((header, len, solicited))
     }
 

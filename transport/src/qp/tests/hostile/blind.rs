@@ -58,6 +58,25 @@ fn cnps__of_rc_count_once_each_rtt() {
     assert_eq!(p.ends[0].ep.counters().rx_packets, 3 + 1, "the WRITE's ACK and the accepted CNPs");
 }
 
+/// Of congestion control with a limit of its own, one CNP is accepted in each of its intervals.
+#[test]
+fn cnps__of_rc_count_once_each_spacing_of_the_algorithm() {
+    let mut p = flow::pair(WireMode::Rc, "dcqcn-rnic", &[]);
+    let qpn = p.ends[0].qpns[0];
+    let cnp = seal(BthRepr::new(Opcode::Cnp, qpn, Psn::new(0)), NONE, 0, 0);
+    p.now += Dur::from_ms(1);
+    // A switch sends one each 4 us, a little early or late.
+    for _ in 0..20 {
+        for wait_ns in [3_100, 4_900] {
+            p.now += Dur::from_ns(wait_ns);
+            p.inject(0, &cnp);
+            p.inject(0, &cnp);
+        }
+    }
+    let c = p.ends[0].ep.counters();
+    assert_eq!((c.rp_cnp_handled, c.dropped(crate::DropReason::IgnoredCnp)), (40, 40));
+}
+
 /// A PSN far ahead in RC is forged or very old: it causes no NAK and no go-back-N.
 #[test]
 fn gaps__wider_than_any_window_cause_no_nak() {

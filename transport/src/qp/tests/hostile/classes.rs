@@ -230,6 +230,7 @@ fn misplaced(s: &mut Scene) -> Vec<Class> {
         dropped("a response before RTS", other(s, rtr, ack), "drop_qp_not_sending"),
         counted("CNP", seal(s.bth(Opcode::Cnp, 0), NONE, 0, 0), &["rx_packets", "rp_cnp_handled"]),
         dropped("SR", selective::data(s, EPSN), "drop_wrong_service"),
+        dropped("feedback of a switch", s.alien(Opcode::SrNear), "drop_wrong_service"),
     ]
 }
 

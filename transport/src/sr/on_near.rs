@@ -1,0 +1,33 @@
+//! Received feedback of switches: pseudo-ACKs for congestion control.
+
+use super::Sr;
+use crate::drop::DropReason;
+use crate::qp::common::{Common, Shared};
+use spanwire_base::Time;
+use spanwire_wire::{NearKind, Packet, SrNearRepr};
+
+impl Sr {
+    /// Processes feedback of a switch. Only congestion control uses it: it acknowledges no packet
+    /// and has no effect on loss recovery.
+    ///
+    /// # Errors
+    /// The packet is malformed, or the feedback is not about a transmission in flight.
+    // Not inlined: it is rare.
+    #[inline(never)]
+    pub(super) fn on_near(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        p: &Packet<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let near = SrNearRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
+        let NearKind::PseudoAck = near.kind;
+        let sample = self.tx.near_sample(&near, qp.arrival.at).ok_or(DropReason::NearStale)?;
+        sh.counters.rp_pseudo_acks += 1;
+        if let Some(flow) = qp.flow.as_deref_mut() {
+            flow.on_pseudo_ack(now, sample);
+        }
+        Ok(())
+    }
+}
