@@ -70,7 +70,9 @@ impl Buffer {
     /// True if frames of this class from this port are lossless.
     #[inline]
     pub(crate) fn is_lossless(&self, ingress: u8, class: u8) -> bool {
-        self.groups[usize::from(ingress)][usize::from(class)].is_some()
+        // Frames of agents have no ingress port.
+        let group = self.groups.get(usize::from(ingress));
+        group.is_some_and(|classes| classes[usize::from(class)].is_some())
     }
 
     /// Charges a lossy frame that would join `queue_bytes` in a queue with this dynamic threshold.

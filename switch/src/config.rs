@@ -10,6 +10,9 @@ pub use forwarding::{ForwardingConfig, Hop, Route, Spread, StaticMac};
 pub use pfc::PfcConfig;
 pub use queue::{EcnConfig, FlowsConfig, MarkAt, PhantomConfig, QueueConfig, TrimConfig};
 
+use crate::agent::config::AgentConfig;
+use crate::agent::feedback;
+use crate::agent::ndt::config::NdtConfig;
 use crate::error::{ConfigError, check_range};
 use crate::units;
 use crate::units::Human;
@@ -38,6 +41,13 @@ pub struct SwitchConfig {
     /// otherwise all stages select alike.
     #[serde(default)]
     pub seed: u64,
+    /// Agents, at most eight. Default none. With agents, each port has a queue of higher priority
+    /// for their feedback (class 6), one more than `queues` unless there is one.
+    #[serde(default)]
+    pub agents: Vec<AgentConfig>,
+    /// Flows whose senders' QPNs are known, for feedback, 8..=2^20. Default 4096.
+    #[serde(default = "default_feedback_flows")]
+    pub feedback_flows: u32,
 }
 
 /// One port with its queues.
@@ -95,7 +105,28 @@ impl SwitchConfig {
             max_frame_bytes: default_max_frame_bytes(),
             forwarding: ForwardingConfig::default(),
             seed: 0,
+            agents: Vec::new(),
+            feedback_flows: default_feedback_flows(),
         }
+    }
+
+    /// With the queues that agents need: a controlled one at each port of NDT, and one of higher
+    /// priority for feedback at every port.
+    ///
+    /// # Returns
+    /// Also the normal and the controlled queue of each port, if it has both.
+    pub(crate) fn with_agent_queues(mut self) -> (Self, Vec<Option<(u8, u8)>>) {
+        let mut controlled = vec![None; self.ports.len()];
+        for agent in &self.agents {
+            let AgentConfig::Ndt(ndt) = agent else { continue };
+            for port in ndt.inside.iter().map(|port| usize::from(*port)) {
+                controlled[port] = Some((ndt.queue, self.ports[port].add_controlled_queue(ndt)));
+            }
+        }
+        if !self.agents.is_empty() {
+            self.ports.iter_mut().for_each(PortConfig::add_feedback_queue);
+        }
+        (self, controlled)
     }
 
     /// Validates every range and every relation between fields.
@@ -122,6 +153,12 @@ impl SwitchConfig {
                 set_aside.show()
             );
             return Err(ConfigError::new("buffer_bytes", what));
+        }
+        if !self.agents.is_empty() {
+            AgentConfig::validate_all(self)?;
+            for (n, port) in self.ports.iter().enumerate() {
+                port.check_feedback_queue().map_err(|e| e.within(&format!("ports[{n}]")))?;
+            }
         }
         self.forwarding.validate(self.ports.len()).map_err(|e| e.within("forwarding"))
     }
@@ -160,6 +197,58 @@ impl PortConfig {
         Self { rate: Some(rate), ..Self::default() }
     }
 
+    /// Feedback of agents would share a queue with data.
+    fn lacks_feedback_queue(&self) -> bool {
+        let priority = |class: u8| {
+            let queue = self.class_to_queue[usize::from(class)];
+            self.queues.get(usize::from(queue)).map_or(0, |queue| queue.priority)
+        };
+        priority(feedback::CLASS) <= priority(0)
+    }
+
+    /// Queues that are added for feedback.
+    pub(crate) fn feedback_queues(&self) -> usize {
+        usize::from(self.lacks_feedback_queue())
+    }
+
+    fn check_feedback_queue(&self) -> Result<(), ConfigError> {
+        if self.queues.len() + self.feedback_queues() <= MAX_QUEUES {
+            return Ok(());
+        }
+        let what = format!(
+            "has {MAX_QUEUES} entries, but feedback of agents needs one more; choose at most {}, \
+             or map class {} to one of higher priority than that of class 0",
+            MAX_QUEUES - 1,
+            feedback::CLASS
+        );
+        Err(ConfigError::new("queues", what))
+    }
+
+    /// Adds a queue for flows that NDT throttles, beside that for the others; returns its number.
+    fn add_controlled_queue(&mut self, ndt: &NdtConfig) -> u8 {
+        let normal = &mut self.queues[usize::from(ndt.queue)];
+        normal.weight = ndt.weight;
+        let controlled = QueueConfig { weight: 1, ..*normal };
+        self.queues.push(controlled);
+        self.share = Share::Packets;
+        u8::try_from(self.queues.len() - 1).expect("at most eight queues")
+    }
+
+    /// Adds a queue for feedback, of the highest priority, unless there is one.
+    fn add_feedback_queue(&mut self) {
+        if !self.lacks_feedback_queue() {
+            return;
+        }
+        let highest = self.queues.iter().map(|queue| queue.priority).max().unwrap_or(0);
+        let index = u8::try_from(self.queues.len()).expect("at most eight queues");
+        self.queues.push(QueueConfig {
+            limit_bytes: FEEDBACK_QUEUE_BYTES,
+            priority: highest.saturating_add(1),
+            ..QueueConfig::default()
+        });
+        self.class_to_queue[usize::from(feedback::CLASS)] = index;
+    }
+
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         if !(1..=MAX_QUEUES).contains(&self.queues.len()) {
             let what = format!("has {} entries; choose 1 to {MAX_QUEUES}", self.queues.len());
@@ -194,9 +283,16 @@ fn default_buffer_bytes() -> u64 {
     32_000_000
 }
 
+fn default_feedback_flows() -> u32 {
+    4_096
+}
+
 fn default_max_frame_bytes() -> u32 {
     9_216
 }
+
+/// A thousand frames of feedback.
+const FEEDBACK_QUEUE_BYTES: u64 = 64_000;
 
 /// 65535 bytes of IPv4 after an Ethernet header.
 const MAX_FRAME_BYTES: u32 = 65_549;

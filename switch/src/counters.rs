@@ -1,6 +1,7 @@
 //! Counters of a switch. Their names are those of the fields; every cause of a drop or mark has
 //! one.
 
+use crate::agent::AgentCounters;
 use crate::pfc::PfcCounters;
 use serde::Serialize;
 
@@ -11,6 +12,9 @@ pub struct SwitchCounters {
     pub forwarding: ForwardingCounters,
     /// By port.
     pub ports: Vec<PortCounters>,
+    /// By agent and port; absent without agents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentCounters>,
 }
 
 /// Counters of forwarding.
@@ -57,6 +61,8 @@ pub struct PortCounters {
     pub int_stamped: u64,
     /// Sent without one, because its stack or the driver's buffer was full.
     pub int_full: u64,
+    /// Made by agents of this switch, to be sent or dropped here.
+    pub agent_made: u64,
     /// Pause frames.
     pub pfc: PfcCounters,
     /// By queue.

@@ -92,6 +92,14 @@ impl Forwarder {
     /// Decides on a frame and learns its source address.
     #[inline]
     pub(crate) fn decide(&mut self, now: Time, ingress: u8, seen: &ParsedFrame) -> Decision {
+        self.learn(now, ingress, seen);
+        let decision = self.find(now, ingress, seen);
+        self.counters.flooded += u64::from(decision == Decision::Flooded);
+        decision
+    }
+
+    #[inline]
+    fn learn(&mut self, now: Time, ingress: u8, seen: &ParsedFrame) {
         if let Some(table) = &mut self.learned
             && !seen.src.is_multicast()
         {
@@ -101,6 +109,11 @@ impl Forwarder {
                 Learned::Evicted => self.counters.mac_evictions += 1,
             }
         }
+    }
+
+    /// Decides on a frame.
+    #[inline]
+    pub(crate) fn find(&mut self, now: Time, ingress: u8, seen: &ParsedFrame) -> Decision {
         if seen.dst.is_multicast() {
             return if is_link_local(seen.dst) {
                 Decision::Dropped(Drop::LinkLocal)
@@ -157,13 +170,8 @@ impl Forwarder {
         group.hops[at]
     }
 
-    fn flood_or(&mut self, drop: Drop) -> Decision {
-        if self.flood {
-            self.counters.flooded += 1;
-            Decision::Flooded
-        } else {
-            Decision::Dropped(drop)
-        }
+    fn flood_or(&self, drop: Drop) -> Decision {
+        if self.flood { Decision::Flooded } else { Decision::Dropped(drop) }
     }
 
     fn fill(&mut self, config: &ForwardingConfig) {

@@ -10,11 +10,14 @@
 //! no floats. Frames are untrusted: any content is forwarded or counted. Two switches with equal
 //! configuration and seed handle equal frames identically on any machine.
 //!
+//! [Agents](AgentConfig) make a switch originate feedback for the senders of packets.
+//!
 //! Frames may be elided (`spanwire_base::TxMeta`): every length, rate and threshold includes the
 //! elided bytes.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod agent;
 mod buffer;
 mod config;
 mod counters;
@@ -36,6 +39,9 @@ mod switch;
 mod testing;
 pub mod units;
 
+pub use agent::AgentCounters;
+pub use agent::config::{AgentConfig, NsfClock, NsfConfig, PaccConfig};
+pub use agent::ndt::config::NdtConfig;
 pub use config::{
     CLASSES, EcnConfig, FlowsConfig, ForwardingConfig, Hop, MAX_QUEUES, MarkAt, PfcConfig,
     PhantomConfig, PortConfig, QueueConfig, Route, Share, Spread, StaticMac, SwitchConfig,

@@ -92,7 +92,7 @@ pub(crate) fn scale(hash: u64, n: u64) -> u64 {
 
 /// The upper and the lower half.
 #[inline]
-fn halves(wide: u128) -> [u64; 2] {
+pub(crate) fn halves(wide: u128) -> [u64; 2] {
     let b = wide.to_be_bytes();
     let (words, _) = b.as_chunks::<8>();
     [u64::from_be_bytes(words[0]), u64::from_be_bytes(words[1])]

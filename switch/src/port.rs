@@ -8,7 +8,7 @@ use crate::pfc::{Pauses, Pausing};
 use crate::queue::Queue;
 use crate::scheduler::{QueueMask, Scheduler, bit};
 use crate::store::{CHUNK_BYTES, FrameId, Meta, Store};
-use spanwire_base::{Rate, Rng, Time, TxMeta, u64_from, usize_from};
+use spanwire_base::{Rate, Rng, Time, TxMeta, u32_from, u64_from, usize_from};
 use spanwire_wire::{IntHop, IntStack, MacAddr, PfcFrame, decrement_ttl, int_push, trim};
 
 /// A port of a switch.
@@ -20,6 +20,8 @@ pub(crate) struct Port {
     filled: QueueMask,
     /// Queues with shapers.
     shaped: QueueMask,
+    /// Queues that an agent holds.
+    held: QueueMask,
     class_to_queue: [u8; CLASSES],
     /// The classes of each queue, as a bit mask.
     classes: [u8; MAX_QUEUES],
@@ -47,13 +49,15 @@ pub(crate) struct Arriving<'a> {
     pub(crate) seen: ParsedFrame,
     /// The router's next hop, if the frame is routed.
     pub(crate) hop: Option<Hop>,
+    /// The queue that an agent chose instead of that of the class.
+    pub(crate) queue: Option<u8>,
     pub(crate) hash_seed: u64,
 }
 
 /// A frame after its queue.
 pub(crate) struct Leaving {
     pub(crate) id: FrameId,
-    queue: usize,
+    pub(crate) queue: usize,
     mark: Option<Mark>,
 }
 
@@ -78,6 +82,7 @@ impl Port {
             scheduler: Scheduler::new(config),
             filled: 0,
             shaped,
+            held: 0,
             class_to_queue: config.class_to_queue,
             classes,
             mac: config.mac,
@@ -100,6 +105,23 @@ impl Port {
             pfc.pauses.set_rate(rate);
             pfc.pausing.set_rate(rate);
         }
+    }
+
+    /// The queue of a class.
+    #[inline]
+    pub(crate) fn queue_of(&self, class: u8) -> u8 {
+        self.class_to_queue[usize::from(class)]
+    }
+
+    /// Pauses of the classes of queue `with` apply to `queue` too.
+    pub(crate) fn pause_with(&mut self, queue: u8, with: u8) {
+        self.classes[usize::from(queue)] |= self.classes[usize::from(with)];
+    }
+
+    /// Holds a queue: it does not send until it is released.
+    pub(crate) fn hold(&mut self, queue: u8, is_held: bool) {
+        let mask = bit(queue.into());
+        self.held = if is_held { self.held | mask } else { self.held & !mask };
     }
 
     /// The counters.
@@ -153,7 +175,8 @@ impl Port {
         store: &mut Store,
     ) -> Result<Option<Signal>, Drop> {
         let mut meta = arriving.meta;
-        let index = usize::from(self.class_to_queue[usize::from(meta.class)]);
+        let of_class = self.class_to_queue[usize::from(meta.class)];
+        let index = usize::from(arriving.queue.unwrap_or(of_class));
         let queue = &mut self.queues[index];
         let bytes = meta.wire_bytes();
         let is_phantom_over = queue.handle_arrival(now, bytes);
@@ -263,7 +286,7 @@ impl Port {
     /// The queues with a frame that may be sent now.
     #[inline]
     fn active(&mut self, now: Time) -> QueueMask {
-        let mut active = self.filled;
+        let mut active = self.filled & !self.held;
         if let Some(pfc) = &mut self.pfc {
             let paused = pfc.pauses.expire(now, &mut self.counters.pfc);
             for (queue, classes) in self.classes.iter().enumerate() {
@@ -297,8 +320,7 @@ impl Port {
         };
         // The headers are within a chunk, so the rest need not be copied.
         let head = &arriving.frame[..arriving.frame.len().min(CHUNK_BYTES)];
-        let id =
-            store.insert(head, Meta { len: spanwire_base::u32_from(head.len()), ..arriving.meta });
+        let id = store.insert(head, Meta { len: u32_from(head.len()), tag: 0, ..arriving.meta });
         let Some(len) = trim(store.bytes_mut(id), config.dscp) else {
             store.remove(id);
             return self.queues[index].count(drop);

@@ -25,6 +25,8 @@ pub(crate) struct Meta {
     pub(crate) class: u8,
     /// True if it is charged to its ingress port: see [`Buffer`](crate::buffer::Buffer).
     pub(crate) is_lossless: bool,
+    /// The word of an agent for it; 0: none.
+    pub(crate) tag: u32,
 }
 
 /// Frames by number.
@@ -65,7 +67,7 @@ impl Meta {
     /// Metadata of a frame without port and class.
     pub(crate) fn new(len: usize, elided_bytes: u32, at: Time) -> Self {
         let len = u32_from(len);
-        Self { len, elided_bytes, at, ingress: 0, class: 0, is_lossless: false }
+        Self { len, elided_bytes, at, ingress: 0, class: 0, is_lossless: false, tag: 0 }
     }
 
     /// Wire length of the frame.

@@ -1,9 +1,12 @@
 //! The switch: which frame a port sends next.
 
+mod agents;
 mod snapshot;
 
 pub use snapshot::{PortSnapshot, QueueSnapshot, SwitchSnapshot};
 
+use crate::agent::passing::Passing;
+use crate::agent::set::Agents;
 use crate::buffer::{Buffer, Signal};
 use crate::config::{ForwardingConfig, PortConfig, QueueConfig, SwitchConfig};
 use crate::counters::{Drop, SwitchCounters};
@@ -30,7 +33,8 @@ pub struct Switch {
     store: Store,
     ports: Vec<Port>,
     ready: PortMask,
-    /// The earliest wakeup of the ports, or an earlier time.
+    agents: Option<Box<Agents>>,
+    /// The earliest wakeup of the ports and agents, or an earlier time.
     next_timeout: Option<Time>,
 }
 
@@ -45,6 +49,7 @@ impl Switch {
     /// The error of [`SwitchConfig::validate`].
     pub fn new(config: SwitchConfig) -> Result<Self, ConfigError> {
         config.validate()?;
+        let (config, controlled) = config.with_agent_queues();
         let mut rng = Rng::new(config.seed);
         Ok(Self {
             forwarder: Forwarder::new(&config.forwarding, rng.next_u64()),
@@ -52,9 +57,11 @@ impl Switch {
             store: Store::new(usize_from(u64::from(config.max_frame_bytes))),
             ports: config.ports.iter().map(|p| Port::new(p, &mut rng)).collect(),
             ready: PortMask::EMPTY,
+            agents: Agents::new(&config, &controlled),
             next_timeout: None,
             config,
-        })
+        }
+        .with_controlled(&controlled))
     }
 
     /// Its present configuration, including later changes.
@@ -69,6 +76,7 @@ impl Switch {
         SwitchCounters {
             forwarding: *self.forwarder.counters(),
             ports: self.ports.iter().map(Port::counters).collect(),
+            agents: self.agents.as_ref().map_or_else(Vec::new, |agents| agents.counters()),
         }
     }
 
@@ -216,18 +224,23 @@ impl Switch {
         let meta =
             Meta { ingress, class: seen.class(), ..Meta::new(frame.len(), rx.elided_bytes, now) };
         let hash_seed = self.forwarder.hash_seed();
-        let mut arriving = Arriving { frame, meta, seen, hop: None, hash_seed };
+        let passing = match self.agents {
+            None => None,
+            Some(_) => self.see(frame, &seen, wire_bytes(frame.len(), rx.elided_bytes)),
+        };
+        let passing = passing.as_ref();
+        let mut arriving = Arriving { frame, meta, seen, hop: None, queue: None, hash_seed };
         match self.forwarder.decide(now, ingress, &seen) {
             Decision::Dropped(drop) => return Err(drop),
-            Decision::Switched(out) => self.enqueue(now, out, &arriving),
+            Decision::Switched(out) => self.pass(now, out, &mut arriving, passing),
             Decision::Routed(_) if seen.ip.is_some_and(|ip| ip.ttl <= 1) => return Err(Drop::Ttl),
             Decision::Routed(hop) => {
                 arriving.hop = Some(hop);
-                self.enqueue(now, hop.port, &arriving);
+                self.pass(now, hop.port, &mut arriving, passing);
             }
             Decision::Flooded => {
                 for out in (0..=u8::MAX).take(self.ports.len()).filter(|out| *out != ingress) {
-                    self.enqueue(now, out, &arriving);
+                    self.pass(now, out, &mut arriving, passing);
                 }
             }
         }
@@ -242,6 +255,15 @@ impl Switch {
         self.ready.insert(port);
         self.note_timeout(port.index());
         is_obeyed
+    }
+
+    /// Enqueues a frame; `passing` are the fields that agents read.
+    #[inline]
+    fn pass(&mut self, now: Time, out: u8, arriving: &mut Arriving<'_>, passing: Option<&Passing>) {
+        match passing {
+            None => self.enqueue(now, out, arriving),
+            Some(passing) => self.enqueue_watched(now, out, arriving, passing),
+        }
     }
 
     fn enqueue(&mut self, now: Time, out: u8, arriving: &Arriving<'_>) {
@@ -307,6 +329,7 @@ impl Node for Switch {
             }
             self.note_timeout(index);
         }
+        self.handle_agents(now);
     }
 
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
@@ -319,6 +342,9 @@ impl Node for Switch {
         let sent = loop {
             let Some(leaving) = self.ports[index].dequeue(now, &mut self.store) else { break None };
             let meta = *self.store.meta(leaving.id);
+            if meta.tag != 0 {
+                self.depart(now, index, &leaving, meta.tag);
+            }
             let sent = self.ports[index].write(now, &leaving, &self.store, frame);
             self.store.remove(leaving.id);
             self.release(&meta);

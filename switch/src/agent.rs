@@ -1,0 +1,143 @@
+//! Agents: what a switch does beside queueing and marking.
+//!
+//! An agent watches ports of its switch. It originates feedback for the senders of the packets
+//! that pass there, by a rule of its own. It reads no clock, uses no floats and allocates nothing
+//! once it is made.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`config`] | parameters with ranges |
+//! | [`passing`] | what an agent sees of a packet |
+//! | [`qpns`] | the queue pair that sent a packet, to which feedback goes |
+//! | [`feedback`] | frames of feedback, and their limit |
+//! | [`set`] | the agents of one switch |
+//! | `sets` | tables of flows |
+//! | [`pacc`] | PACC |
+//! | [`nsf`] | the near-source feedback of Reflex |
+//! | [`ndt`] | the near-destination throttling of Reflex |
+
+pub(crate) mod config;
+pub(crate) mod feedback;
+pub(crate) mod ndt;
+pub(crate) mod nsf;
+pub(crate) mod pacc;
+pub(crate) mod passing;
+pub(crate) mod qpns;
+pub(crate) mod set;
+mod sets;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use arrayvec::ArrayVec;
+use passing::{FlowEnds, Passing};
+use serde::Serialize;
+use spanwire_base::Time;
+use spanwire_wire::Qpn;
+
+/// The counters and gauges of an agent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct AgentCounters {
+    /// Its kind, as in the configuration.
+    pub kind: &'static str,
+    /// The port that it watches.
+    pub port: u8,
+    /// Totals by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Present values by name.
+    pub gauges: Vec<(&'static str, u64)>,
+}
+
+/// The rule of an agent at its ports.
+pub(crate) trait Agent {
+    /// A packet that came in by one port and was forwarded to another, of which at least one is the
+    /// agent's, is about to be queued; `sender` is the queue pair that sent it, if known. The agent
+    /// may choose another queue if it leaves by one of its ports.
+    fn on_arrival(&mut self, _: Time, _: &Passing, _: Ports, _: Option<Qpn>) -> Placement {
+        Placement::default()
+    }
+
+    /// A packet was queued at one of its ports.
+    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued, out: &mut Outbox);
+
+    /// A packet that got a tag from [`Agent::on_arrival`] leaves by a port.
+    fn on_departure(&mut self, _: Time, _: &Departing) {}
+
+    /// Handles the timers that are due; `queue_bytes` are those of its queue.
+    fn handle_timeout(&mut self, now: Time, queue_bytes: u64, out: &mut Outbox);
+
+    /// When [`Agent::handle_timeout`] has something to do.
+    fn poll_timeout(&self) -> Option<Time>;
+
+    /// Its counters and gauges.
+    fn counters(&self) -> AgentCounters;
+}
+
+/// The ports by which a packet came in and leaves. The former is none of the switch's if the packet
+/// is feedback of another agent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) from: u8,
+    pub(crate) to: u8,
+}
+
+/// The queue of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Placement {
+    /// Another one than that of its class.
+    pub(crate) queue: Option<u8>,
+    /// The agent's word for it, which comes back as it is queued and leaves; 0: none.
+    pub(crate) tag: u32,
+}
+
+/// A packet that was queued.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Queued {
+    pub(crate) port: u8,
+    pub(crate) placement: Placement,
+    /// Bytes in its queue now, the packet included.
+    pub(crate) bytes: u64,
+}
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departing {
+    pub(crate) port: u8,
+    pub(crate) queue: u8,
+    pub(crate) tag: u32,
+    /// The PSN of SR data.
+    pub(crate) psn: Option<u32>,
+}
+
+/// A queue that an agent holds, so that it does not send, or has released.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hold {
+    pub(crate) port: u8,
+    pub(crate) queue: u8,
+    pub(crate) is_held: bool,
+}
+
+/// Feedback that agents have decided on, at most [`OUTBOX_MAX`] at a time.
+pub(crate) type Outbox = ArrayVec<Order, OUTBOX_MAX>;
+
+/// Feedback to be made for the sender of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    /// The flow.
+    pub(crate) ends: FlowEnds,
+    /// The queue pair that sends it, if its packet has said so.
+    pub(crate) sender: Option<Qpn>,
+    pub(crate) kind: OrderKind,
+}
+
+/// Kinds of feedback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OrderKind {
+    /// A congestion notification of RoCEv2.
+    Cnp,
+    /// A pseudo-ACK about the packet with this PSN: the time that it was sent, in ps by its
+    /// sender's clock, and its hop limit on arrival.
+    PseudoAck { psn: u32, echo_ps: u64, hop_limit: u8 },
+}
+
+/// Feedback in one turn. More that is due waits for the next turn.
+pub(crate) const OUTBOX_MAX: usize = 64;

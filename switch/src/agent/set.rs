@@ -1,0 +1,338 @@
+//! The agents of one switch.
+
+use super::config::AgentConfig;
+use super::feedback::{self, FRAME_MAX, Limit};
+use super::ndt::Ndt;
+use super::nsf::Nsf;
+use super::pacc::Pacc;
+use super::passing::Passing;
+use super::qpns::Qpns;
+use super::{
+    Agent, AgentCounters, Departing, Hold, Order, OrderKind, Outbox, Placement, Ports, Queued,
+};
+use crate::config::SwitchConfig;
+use spanwire_base::Time;
+use spanwire_wire::{NearKind, Qpn, SrNearRepr};
+
+/// The agents of a switch, each at a port.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    at_ports: Vec<AtPort>,
+    /// The agent of each port: an index into `at_ports`.
+    by_port: Vec<Option<u8>>,
+    pub(crate) qpns: Qpns,
+    /// The earliest timer, or an earlier time.
+    next_at: Option<Time>,
+    /// Orders of one agent that are no frames yet, and its index.
+    orders: Outbox,
+    orders_of: usize,
+    /// An agent may hold queues.
+    may_hold: bool,
+}
+
+/// An agent at a port, or at several.
+#[derive(Debug)]
+struct AtPort {
+    /// The first.
+    port: u8,
+    /// The queue that it watches; `None`: all.
+    queue: Option<u8>,
+    agent: Kind,
+    limit: Limit,
+    counters: FeedbackCounters,
+}
+
+/// An agent of any kind.
+#[derive(Debug)]
+enum Kind {
+    Pacc(Box<Pacc>),
+    Nsf(Nsf),
+    Ndt(Box<Ndt>),
+}
+
+/// Feedback of one agent.
+#[derive(Clone, Copy, Debug, Default)]
+struct FeedbackCounters {
+    made: u64,
+    no_qpn: u64,
+    limited: u64,
+    no_route: u64,
+}
+
+/// A frame of feedback, and the agent that ordered it.
+pub(crate) struct Made {
+    pub(crate) frame: [u8; FRAME_MAX],
+    pub(crate) len: usize,
+    at: usize,
+}
+
+impl Agents {
+    /// The agents of a validated configuration, if it has any, with the normal and the controlled
+    /// queue of each port.
+    pub(crate) fn new(config: &SwitchConfig, controlled: &[Option<(u8, u8)>]) -> Option<Box<Self>> {
+        if config.agents.is_empty() {
+            return None;
+        }
+        let mut at_ports: Vec<AtPort> = Vec::new();
+        let mut by_port = vec![None; config.ports.len()];
+        let mut add = |ports: &[u8], queue: Option<u8>, agent: Kind| {
+            let index = u8::try_from(at_ports.len()).expect("at most one a port");
+            ports.iter().for_each(|port| by_port[usize::from(*port)] = Some(index));
+            let (limit, counters) = Default::default();
+            at_ports.push(AtPort { port: ports[0], queue, agent, limit, counters });
+        };
+        for agent in &config.agents {
+            match agent {
+                AgentConfig::Pacc(pacc) => pacc.ports.iter().for_each(|port| {
+                    add(&[*port], Some(pacc.queue), Kind::Pacc(Box::new(Pacc::new(pacc, *port))));
+                }),
+                AgentConfig::Nsf(nsf) => nsf.outside.iter().for_each(|port| {
+                    add(&[*port], None, Kind::Nsf(Nsf::new(nsf, *port)));
+                }),
+                AgentConfig::Ndt(ndt) => {
+                    let of = |port: u8| controlled[usize::from(port)].expect("it was added").1;
+                    add(&ndt.inside, None, Kind::Ndt(Box::new(Ndt::new(ndt, of))));
+                }
+            }
+        }
+        let qpns = Qpns::new(config.feedback_flows);
+        let may_hold = at_ports.iter().any(|at| at.agent.chooses());
+        let (next_at, orders, orders_of) = (None, Outbox::new(), 0);
+        Some(Box::new(Self { at_ports, by_port, qpns, next_at, orders, orders_of, may_hold }))
+    }
+
+    /// Tells the agents of the ports of a packet that it was forwarded; the queue that it is to
+    /// take.
+    #[inline]
+    pub(crate) fn on_arrival(&mut self, now: Time, passing: &Passing, ports: Ports) -> Placement {
+        if !self.may_hold {
+            return Placement::default();
+        }
+        let of = |port: u8| self.by_port.get(usize::from(port)).copied().flatten();
+        let (from, to) = (of(ports.from), of(ports.to));
+        if let Some(from) = from.filter(|from| Some(*from) != to) {
+            self.arrive(now, passing, ports, from);
+        }
+        to.map_or_else(Placement::default, |to| self.arrive(now, passing, ports, to))
+    }
+
+    #[inline]
+    fn arrive(&mut self, now: Time, passing: &Passing, ports: Ports, index: u8) -> Placement {
+        let at = &mut self.at_ports[usize::from(index)];
+        if !at.agent.chooses() {
+            return Placement::default();
+        }
+        let sender = match passing.is_data {
+            true => passing.source_qpn.or_else(|| self.qpns.find(&passing.ends)),
+            false => None,
+        };
+        let placement = at.agent.on_arrival(now, passing, ports, sender);
+        self.note(index.into());
+        placement
+    }
+
+    /// Tells the agent of a port that a packet with its tag leaves there.
+    pub(crate) fn on_departure(&mut self, now: Time, leaving: &Departing) {
+        let Some(index) = self.by_port[usize::from(leaving.port)] else { return };
+        self.at_ports[usize::from(index)].agent.on_departure(now, leaving);
+        self.note(index.into());
+    }
+
+    /// True if an agent watches this queue of a port.
+    #[inline]
+    pub(crate) fn watches(&self, port: u8, queue: u8) -> bool {
+        self.by_port[usize::from(port)]
+            .is_some_and(|at| self.at_ports[usize::from(at)].queue.is_none_or(|own| own == queue))
+    }
+
+    /// Tells the agent of a port about a packet that was queued there.
+    #[inline]
+    pub(crate) fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued) {
+        let Some(index) = self.by_port[usize::from(queued.port)] else { return };
+        let index = usize::from(index);
+        let at = &mut self.at_ports[index];
+        at.limit.on_passed(passing.wire_bytes);
+        at.agent.on_queued(now, passing, queued, &mut self.orders);
+        self.orders_of = index;
+        self.note(index);
+    }
+
+    /// The next queue that is held, or released, since the last call.
+    #[inline]
+    pub(crate) fn pop_hold(&mut self) -> Option<Hold> {
+        if !self.may_hold {
+            return None;
+        }
+        self.at_ports.iter_mut().find_map(|at| match &mut at.agent {
+            Kind::Ndt(ndt) => ndt.pop_hold(),
+            Kind::Pacc(_) | Kind::Nsf(_) => None,
+        })
+    }
+
+    /// Notes the timer of an agent that was called.
+    #[inline]
+    fn note(&mut self, index: usize) {
+        let Some(due) = self.at_ports[index].agent.poll_timeout() else { return };
+        if self.next_at.is_none_or(|at| due < at) {
+            self.next_at = Some(due);
+        }
+    }
+
+    /// The next time for [`Agents::handle_timeout`].
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.next_at
+    }
+
+    /// Handles a timer that is due, with the bytes of a queue of a port as `queue_bytes` gives
+    /// them: its orders are [`Agents::pop`]ped then. False if none is due.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Time,
+        queue_bytes: impl Fn(u8, u8) -> u64,
+    ) -> bool {
+        if self.next_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        let is_due = |at: &AtPort| at.agent.poll_timeout().is_some_and(|due| due <= now);
+        let found = self.at_ports.iter().position(is_due);
+        if let Some(index) = found {
+            let at = &mut self.at_ports[index];
+            let bytes = queue_bytes(at.port, at.queue.unwrap_or(0));
+            self.orders_of = index;
+            at.agent.handle_timeout(now, bytes, &mut self.orders);
+        }
+        let due = self.at_ports.iter().filter_map(|at| at.agent.poll_timeout());
+        self.next_at = due.min();
+        found.is_some()
+    }
+
+    /// True if there are orders that are no frames yet.
+    #[inline]
+    pub(crate) fn has_orders(&self) -> bool {
+        !self.orders.is_empty()
+    }
+
+    /// The next frame of feedback of the agent that was called last.
+    pub(crate) fn pop(&mut self) -> Option<Made> {
+        // Feedback of one turn goes to different flows: its order does not matter.
+        while let Some(order) = self.orders.pop() {
+            let made = self.make(self.orders_of, &order);
+            if made.is_some() {
+                return made;
+            }
+        }
+        None
+    }
+
+    /// Records whether a frame has a route.
+    pub(crate) fn on_sent(&mut self, made: &Made, has_route: bool) {
+        let counters = &mut self.at_ports[made.at].counters;
+        *(if has_route { &mut counters.made } else { &mut counters.no_route }) += 1;
+    }
+
+    /// The counters of every agent.
+    pub(crate) fn counters(&self) -> Vec<AgentCounters> {
+        let of = |at: &AtPort| {
+            let mut counters = at.agent.counters();
+            let FeedbackCounters { made, no_qpn, limited, no_route } = at.counters;
+            counters.counters.extend([
+                ("feedback_tx", made),
+                ("feedback_no_qpn", no_qpn),
+                ("feedback_limited", limited),
+                ("feedback_no_route", no_route),
+                ("qpns_evicted", self.qpns.evicted()),
+            ]);
+            counters
+        };
+        self.at_ports.iter().map(of).collect()
+    }
+
+    /// The frame of an order, unless the sender is unknown or the limit is reached.
+    fn make(&mut self, index: usize, order: &Order) -> Option<Made> {
+        let at = &mut self.at_ports[index];
+        let Some(qpn) = order.sender.or_else(|| self.qpns.find(&order.ends)) else {
+            at.counters.no_qpn += 1;
+            return None;
+        };
+        let mut frame = [0; FRAME_MAX];
+        let len = match order.kind {
+            OrderKind::Cnp => feedback::cnp(&order.ends, qpn, &mut frame)?,
+            OrderKind::PseudoAck { psn, echo_ps, hop_limit } => {
+                let near = SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit, echo_ps };
+                feedback::near(&order.ends, qpn, &near, &mut frame)?
+            }
+        };
+        if !at.limit.take(crate::link::wire_bytes(len, 0)) {
+            at.counters.limited += 1;
+            return None;
+        }
+        Some(Made { frame, len, at: index })
+    }
+}
+
+impl Kind {
+    /// True if it chooses queues: others need not hear of packets before they are queued.
+    #[inline]
+    fn chooses(&self) -> bool {
+        matches!(self, Self::Ndt(_))
+    }
+}
+
+impl Agent for Kind {
+    fn on_arrival(
+        &mut self,
+        now: Time,
+        passing: &Passing,
+        ports: Ports,
+        sender: Option<Qpn>,
+    ) -> Placement {
+        match self {
+            Self::Pacc(pacc) => pacc.on_arrival(now, passing, ports, sender),
+            Self::Nsf(nsf) => nsf.on_arrival(now, passing, ports, sender),
+            Self::Ndt(ndt) => ndt.on_arrival(now, passing, ports, sender),
+        }
+    }
+
+    #[inline]
+    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued, out: &mut Outbox) {
+        match self {
+            Self::Pacc(pacc) => pacc.on_queued(now, passing, queued, out),
+            Self::Nsf(nsf) => nsf.on_queued(now, passing, queued, out),
+            Self::Ndt(ndt) => ndt.on_queued(now, passing, queued, out),
+        }
+    }
+
+    fn on_departure(&mut self, now: Time, leaving: &Departing) {
+        match self {
+            Self::Pacc(pacc) => pacc.on_departure(now, leaving),
+            Self::Nsf(nsf) => nsf.on_departure(now, leaving),
+            Self::Ndt(ndt) => ndt.on_departure(now, leaving),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time, queue_bytes: u64, out: &mut Outbox) {
+        match self {
+            Self::Pacc(pacc) => pacc.handle_timeout(now, queue_bytes, out),
+            Self::Nsf(nsf) => nsf.handle_timeout(now, queue_bytes, out),
+            Self::Ndt(ndt) => ndt.handle_timeout(now, queue_bytes, out),
+        }
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Pacc(pacc) => pacc.poll_timeout(),
+            Self::Nsf(nsf) => nsf.poll_timeout(),
+            Self::Ndt(ndt) => ndt.poll_timeout(),
+        }
+    }
+
+    fn counters(&self) -> AgentCounters {
+        match self {
+            Self::Pacc(pacc) => pacc.counters(),
+            Self::Nsf(nsf) => nsf.counters(),
+            Self::Ndt(ndt) => ndt.counters(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A table of flows by key, in sets of eight.
+
+use spanwire_base::usize_from;
+use std::ops::Range;
+
+/// Values by key. A key belongs to one set of [`SET_SIZE`] places; the keys of a set share a cache
+/// line. Which value of a full set goes is the owner's choice.
+#[derive(Debug)]
+pub(super) struct Sets<T> {
+    keys: Vec<Keys>,
+    values: Vec<T>,
+}
+
+/// The keys of a set; 0: the place is free.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Keys([u64; SET_SIZE]);
+
+impl<T: Clone> Sets<T> {
+    /// Places for `most` values, at least one set. There are twice as many, so that few sets are
+    /// full before the table is.
+    pub(super) fn new(most: u32, free: &T) -> Self {
+        let places = (2 * usize_from(most.into())).next_power_of_two().max(SET_SIZE);
+        Self { keys: vec![Keys::default(); places / SET_SIZE], values: vec![free.clone(); places] }
+    }
+
+    /// Its places.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The place of a key, if it has one.
+    #[inline]
+    pub(super) fn find(&self, key: u64) -> Option<usize> {
+        let (set, key) = (self.set(key), key.max(1));
+        let at = self.keys[set].0.iter().position(|own| *own == key)?;
+        Some(set * SET_SIZE + at)
+    }
+
+    /// The places that a key may have.
+    pub(super) fn places(&self, key: u64) -> Range<usize> {
+        let first = self.set(key) * SET_SIZE;
+        first..first + SET_SIZE
+    }
+
+    /// True if the place is free.
+    #[inline]
+    pub(super) fn is_free(&self, at: usize) -> bool {
+        self.keys[at / SET_SIZE].0[at % SET_SIZE] == 0
+    }
+
+    /// Puts a key and its value into one of its places.
+    pub(super) fn put(&mut self, at: usize, key: u64, value: T) {
+        debug_assert!(self.places(key).contains(&at), "a place of its set");
+        self.keys[at / SET_SIZE].0[at % SET_SIZE] = key.max(1);
+        self.values[at] = value;
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> &T {
+        &self.values[at]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, at: usize) -> &mut T {
+        &mut self.values[at]
+    }
+
+    #[inline]
+    fn set(&self, key: u64) -> usize {
+        // The number of sets is a power of two.
+        usize_from(key.max(1)) & (self.keys.len() - 1)
+    }
+}
+
+/// Bytes of a key.
+pub(super) const KEY_BYTES: usize = size_of::<Keys>() / SET_SIZE;
+/// Places of a set.
+pub(super) const SET_SIZE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn find__only_what_was_put_and_not_replaced() {
+        let mut sets = Sets::new(20, &0);
+        assert_eq!((sets.len(), sets.find(0)), (64, None));
+        for key in [0, 4, 8, 7] {
+            let at = sets.places(key).find(|at| sets.is_free(*at)).unwrap();
+            sets.put(at, key, key + 100);
+        }
+        for key in [4, 8, 7] {
+            assert_eq!(sets.find(key).map(|at| *sets.get(at)), Some(key + 100));
+        }
+        assert_eq!(sets.find(0), sets.find(1), "0 is a key as good as 1");
+        let at = sets.find(8).unwrap();
+        sets.put(at, 8 + 64, 0);
+        assert!(!sets.is_free(at) && sets.find(8).is_none() && sets.find(4).is_some());
+    }
+}

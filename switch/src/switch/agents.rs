@@ -1,0 +1,175 @@
+//! Agents in a switch: what they see, and the frames that they make.
+
+use super::{Switch, id_of};
+use crate::agent::passing::Passing;
+use crate::agent::{Departing, Ports, Queued};
+use crate::forward::Decision;
+use crate::parse::ParsedFrame;
+use crate::port::{Arriving, Leaving};
+use crate::store::Meta;
+use spanwire_base::Time;
+use spanwire_wire::Qpn;
+use std::net::IpAddr;
+
+impl Switch {
+    /// Tells the agents that packets from `source` to the queue pair `dest_qpn` of `dest` are sent
+    /// by the queue pair `source_qpn`, to which feedback about them goes. Without this a switch
+    /// learns it from packets the other way, and from SR data that carry it.
+    pub fn bind_flow(&mut self, source: IpAddr, dest: IpAddr, dest_qpn: Qpn, source_qpn: Qpn) {
+        if let Some(agents) = &mut self.agents {
+            agents.qpns.set_sender(upper(source), upper(dest), dest_qpn, source_qpn);
+        }
+    }
+
+    /// The fields of a frame that agents read; `None` without agents.
+    #[inline]
+    pub(super) fn see(
+        &mut self,
+        frame: &[u8],
+        seen: &ParsedFrame,
+        wire_bytes: u64,
+    ) -> Option<Passing> {
+        let agents = self.agents.as_mut()?;
+        let passing = Passing::of(frame, seen, wire_bytes)?;
+        agents.qpns.learn(&passing);
+        Some(passing)
+    }
+
+    /// As [`Switch::enqueue`], in the queue that an agent chooses, and tells one that watches the
+    /// queue.
+    pub(super) fn enqueue_watched(
+        &mut self,
+        now: Time,
+        out: u8,
+        arriving: &mut Arriving<'_>,
+        passing: &Passing,
+    ) {
+        let index = usize::from(out);
+        let Some(agents) = &mut self.agents else { return };
+        let placement =
+            agents.on_arrival(now, passing, Ports { from: arriving.meta.ingress, to: out });
+        (arriving.queue, arriving.meta.tag) = (placement.queue, placement.tag);
+        let of_class = self.ports[index].queue_of(arriving.meta.class);
+        let queue = placement.queue.unwrap_or(of_class);
+        if !agents.watches(out, queue) {
+            self.enqueue(now, out, arriving);
+            self.apply_holds();
+            return self.note_agents();
+        }
+        let at = usize::from(queue);
+        let before = self.ports[index].queues[at].enqueued_pkts();
+        self.enqueue(now, out, arriving);
+        let queue = &self.ports[index].queues[at];
+        if queue.enqueued_pkts() == before {
+            return;
+        }
+        let bytes = queue.bytes();
+        if let Some(agents) = &mut self.agents {
+            agents.on_queued(now, passing, Queued { port: out, placement, bytes });
+            if agents.has_orders() {
+                self.send_feedback(now);
+            }
+        }
+        self.apply_holds();
+        self.note_agents();
+    }
+
+    /// Tells an agent that a packet with its tag leaves.
+    pub(super) fn depart(&mut self, now: Time, index: usize, leaving: &Leaving, tag: u32) {
+        let frame = self.store.bytes(leaving.id);
+        let seen = ParsedFrame::of(frame);
+        let passing = seen.and_then(|seen| Passing::of(frame, &seen, 0));
+        let psn = passing.and_then(|passing| passing.sr).map(|data| data.psn);
+        let small = |n: usize| u8::try_from(n).expect("ports and queues are few");
+        let (port, queue) = (small(index), small(leaving.queue));
+        if let Some(agents) = &mut self.agents {
+            agents.on_departure(now, &Departing { port, queue, tag, psn });
+        }
+        self.apply_holds();
+        self.note_agents();
+    }
+
+    /// A switch with these controlled queues, by port.
+    pub(super) fn with_controlled(mut self, controlled: &[Option<(u8, u8)>]) -> Self {
+        for (port, queues) in self.ports.iter_mut().zip(controlled) {
+            if let Some((normal, controlled)) = queues {
+                port.pause_with(*controlled, *normal);
+            }
+        }
+        self
+    }
+
+    /// Holds and releases the queues as agents have decided.
+    fn apply_holds(&mut self) {
+        while let Some(hold) = self.agents.as_mut().and_then(|agents| agents.pop_hold()) {
+            self.ports[usize::from(hold.port)].hold(hold.queue, hold.is_held);
+            self.ready.insert(id_of(hold.port));
+        }
+    }
+
+    /// Handles the timers of agents that are due, and forwards what they make.
+    pub(super) fn handle_agents(&mut self, now: Time) {
+        loop {
+            let ports = &self.ports;
+            let queue_bytes =
+                |port: u8, queue: u8| ports[usize::from(port)].queues[usize::from(queue)].bytes();
+            let Some(agents) = &mut self.agents else { return };
+            if !agents.handle_timeout(now, queue_bytes) {
+                break;
+            }
+            self.send_feedback(now);
+        }
+        self.apply_holds();
+        self.note_agents();
+    }
+
+    /// Forwards the frames that agents have ordered.
+    fn send_feedback(&mut self, now: Time) {
+        while let Some(made) = self.agents.as_mut().and_then(|agents| agents.pop()) {
+            let has_route = self.originate(now, &made.frame[..made.len]);
+            if let Some(agents) = &mut self.agents {
+                agents.on_sent(&made, has_route);
+            }
+        }
+    }
+
+    /// Forwards a frame of an agent; false if there is no route to its destination.
+    fn originate(&mut self, now: Time, frame: &[u8]) -> bool {
+        let Some(seen) = ParsedFrame::of(frame) else { return false };
+        let (out, hop) = match self.forwarder.find(now, NO_PORT, &seen) {
+            Decision::Switched(out) => (out, None),
+            Decision::Routed(hop) => (hop.port, Some(hop)),
+            // No other host would take it.
+            Decision::Flooded | Decision::Dropped(_) => return false,
+        };
+        let class = seen.class();
+        let meta = Meta { ingress: NO_PORT, class, ..Meta::new(frame.len(), 0, now) };
+        let hash_seed = self.forwarder.hash_seed();
+        self.ports[usize::from(out)].counters.agent_made += 1;
+        self.enqueue(now, out, &Arriving { frame, meta, seen, hop, queue: None, hash_seed });
+        self.ready.insert(id_of(out));
+        true
+    }
+
+    /// Includes the timers of agents in the next timeout.
+    #[inline]
+    pub(super) fn note_agents(&mut self) {
+        if let Some(at) = self.agents.as_ref().and_then(|agents| agents.poll_timeout()) {
+            self.next_timeout = Some(self.next_timeout.map_or(at, |next| next.min(at)));
+        }
+    }
+}
+
+/// The ingress of frames that arrived on no port: no port has this number.
+const NO_PORT: u8 = u8::MAX;
+
+/// An address as the parser represents it: IPv4 in the upper 32 bits.
+fn upper(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
