@@ -455,3 +455,40 @@ fn swarm__too_many_seeds_are_a_usage_error() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("not as many seeds"), "{}", stderr(&output));
 }
+
+#[test]
+fn compare__has_each_scheme_as_a_run_of_many_seeds() {
+    let args = ["compare", "pair", "--key", "mode", "--schemes", "rc,sr", "--seeds", "2"];
+    let (report, code) = json(&args);
+    assert_eq!((code, report["key"].as_str()), (Some(0), Some("mode")));
+    let schemes = report["schemes"].as_array().expect("a list");
+    let names: Vec<_> = schemes.iter().map(|s| s["scheme"].as_str()).collect();
+    assert_eq!(names, [Some("rc"), Some("sr")]);
+    for scheme in schemes {
+        assert_eq!(scheme["seeds"].as_array().map(Vec::len), Some(2));
+        assert!(scheme["summary"]["mean_us"]["median"].is_number(), "{scheme}");
+    }
+    // `pair` has no parameter `scheme`.
+    let output = sim(&["compare", "pair", "--schemes", "a"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn reproduce__stores_its_runs_and_writes_a_page() {
+    let dir = std::env::temp_dir().join(format!("spanwire-reproduce-{}", std::process::id()));
+    let path = |name: &str| dir.join(name).to_str().expect("it is UTF-8").to_owned();
+    let (cache, out) = (path("cache"), path("out"));
+    let args = ["reproduce", "--paper", "uno", "--row", "U-14", "--quick", "--cache", &cache];
+    let args = [&args[..], &["--out", &out]].concat();
+    let (first, code) = json(&args);
+    assert_eq!((code, first["rows"][0]["verdict"].as_str()), (Some(0), Some("scaled")));
+    assert_eq!((first["runs"].as_u64(), first["cached"].as_u64()), (Some(8), Some(0)));
+    let (second, _) = json(&args);
+    assert_eq!(second["cached"], second["runs"]);
+    assert_eq!(second["rows"], first["rows"]);
+    let page = fs::read_to_string(dir.join("out/uno.md")).expect("it was written");
+    assert!(page.contains("| U-14 |") && page.contains("| scaled |"), "{page}");
+    let output = sim(&["reproduce", "--paper", "no-such"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    fs::remove_dir_all(&dir).expect("it was created");
+}

@@ -21,6 +21,7 @@ mod check;
 mod congestion;
 mod event;
 mod frames;
+mod groups;
 mod hash;
 mod host;
 mod host_model;
@@ -29,6 +30,7 @@ mod liveness;
 mod loss_sweep;
 mod measure;
 mod network;
+mod papers;
 mod params;
 mod record;
 mod report;
@@ -46,6 +48,7 @@ pub use app::{FlowState, Traffic};
 pub use check::{check_end, check_now, name as link_name};
 pub use congestion::Congestion;
 pub use event::{EventQueue, Key};
+pub use groups::{FctStats, GroupReport, Groups, SizeReport, Spread};
 pub use hash::EventHash;
 pub use host::{SimHost, Storm};
 pub use host_model::{HostCounters, HostModel, Lateness, PolledHost};
@@ -54,17 +57,21 @@ pub use liveness::{LivenessBounds, failure_detection_max};
 pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use measure::Measure;
 pub use network::{FlowProgress, Machine, Network, NetworkError};
-pub use params::{
-    CcChoice, Chosen, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value,
+pub use papers::{
+    Burst, BurstReport, Disturbed, IsolatedReport, Metric, MetricReport, Recover, RecoverReport,
+    Stage, Stages, StagesReport, Steady, SteadyReport,
 };
-pub use record::{FlowSeries, QueueSeries, Series};
-pub use report::{FlowReport, QueueReport, Report};
+pub use params::{
+    AgentChoice, CcChoice, Chosen, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value,
+};
+pub use record::{AgentSeries, FlowSeries, QueueSeries, Series};
+pub use report::{AgentReport, FlowReport, QueueReport, Report};
 pub use run::{Fault, Plan, Watch};
 pub use scenario::Scenario;
-pub use setup::{Drains, Sends, Setup};
+pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup};
 pub use sharing::{JAIN_FAIR, Sharing, SharingReport};
 pub use swarm::{SwarmOutcome, swarm_plan, swarm_run};
 pub use topology::{
-    Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Routes, Topology, TopologyError,
+    Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Role, Routes, Topology, TopologyError,
 };
 pub use world::{NodeId, Observer, Stop, World, WorldCounters};

@@ -13,6 +13,7 @@ use crate::world::{NodeId, World};
 use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_switch::{Impairments, Line, LineConfig, Switch};
 use spanwire_transport::{Host, WcStatus};
+use spanwire_wire::Qpn;
 use std::fmt;
 
 /// A node of a simulated network.
@@ -34,6 +35,18 @@ pub struct Network {
     routes: Routes,
     setup: Setup,
     flows: Vec<Flow>,
+}
+
+/// Tells the agents of switches which queue pairs send the packets of each flow.
+fn tell(switches: &mut [Switch], flows: &[Flow], pairs: &[[Qpn; 2]], setup: &Setup) {
+    for (flow, [requester, responder]) in flows.iter().zip(pairs) {
+        let here = setup.host_ip(flow.requester());
+        let there = setup.host_ip(flow.responder());
+        for switch in &mut *switches {
+            switch.bind_flow(here, there, *responder, *requester);
+            switch.bind_flow(there, here, *requester, *responder);
+        }
+    }
 }
 
 /// Progress of a flow.
@@ -83,8 +96,11 @@ impl Network {
             return Err(NetworkError::Flow(i, "its ends have no wire mode in common"));
         }
         let routes = topology.routes();
-        let hosts = hosts::build(&topology, &routes, &flows, &setup)?;
-        let switches = switches::build(&topology, &routes, &setup)?;
+        let (hosts, pairs) = hosts::build(&topology, &routes, &flows, &setup)?;
+        let mut switches = switches::build(&topology, &routes, flows.len(), &setup)?;
+        if setup.qpns_known && !setup.agents.is_empty() {
+            tell(&mut switches, &flows, &pairs, &setup);
+        }
         let mut world = World::new(setup.frame_buffer_bytes());
         for host in hosts {
             world.add_node(Machine::Host(Box::new(host)));
@@ -203,10 +219,11 @@ impl Network {
     /// True if every flow is complete at both ends or has failed.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let over = |p: &FlowProgress| {
-            p.failed.is_some() || (p.completed.is_some() && p.finished.is_some())
+        let over = |(flow, p): (&Flow, &FlowProgress)| {
+            let arrived = p.finished.is_some() || flow.stops_at.is_some();
+            p.failed.is_some() || (p.completed.is_some() && arrived)
         };
-        self.progress().iter().all(over)
+        self.flows.iter().zip(&self.progress()).all(over)
     }
 }
 
@@ -304,11 +321,20 @@ fn flow_error(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> 
     if flow.bytes == 0 {
         return Some("it has no bytes");
     }
+    if flow.stops_at.is_some_and(|at| at <= flow.start) {
+        return Some("it stops before it starts");
+    }
+    if flow.stops_at.is_some() && flow.op == FlowOp::Mix {
+        return Some("a mix cannot stop: its last request must be signaled");
+    }
     if let Some(after) = flow.after {
         match before.get(after as usize) {
             None => return Some("it waits for a flow that does not precede it"),
             Some(other) if other.dst != flow.src => {
                 return Some("it waits for a flow that arrives at another host");
+            }
+            Some(other) if other.stops_at.is_some() => {
+                return Some("it waits for a flow that stops and may never arrive");
             }
             Some(other) if [other.op, flow.op].contains(&FlowOp::Read) => {
                 return Some(

@@ -1,9 +1,11 @@
 //! Parameters of scenarios: typed, documented, and overridden by text.
 
+mod agents;
 mod chosen;
 mod ec;
 mod value;
 
+pub use agents::AgentChoice;
 pub use chosen::{CcChoice, Chosen, LbChoice};
 pub use ec::{EcBlocks, EcChoice};
 pub use value::Value;
@@ -99,7 +101,7 @@ impl Params {
     }
 
     /// Sets one parameter from text. `cc.alpha` is the parameter `alpha` of the congestion control
-    /// that `cc` names; the same applies to load balancers.
+    /// that `cc` names; the same applies to load balancers and agents.
     ///
     /// # Errors
     /// See [`ParamError`]; the parameters are unchanged then.
@@ -111,6 +113,10 @@ impl Params {
             match &mut param.value {
                 Value::Cc(choice) => return choice.set(field, text).map_err(error),
                 Value::Lb(choice) => return choice.set(field, text).map_err(error),
+                Value::Agents(choice) => {
+                    choice.set(field, text);
+                    return Ok(());
+                }
                 _ => {}
             }
         }
@@ -236,6 +242,15 @@ impl Params {
     pub fn ec(&self, name: &str) -> EcChoice {
         match self.get(name) {
             Value::Ec(choice) => *choice,
+            other => mismatch(name, other),
+        }
+    }
+
+    /// Parameters of agents.
+    #[must_use]
+    pub fn agents(&self, name: &str) -> &AgentChoice {
+        match self.get(name) {
+            Value::Agents(choice) => choice,
             other => mismatch(name, other),
         }
     }

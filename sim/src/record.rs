@@ -1,5 +1,9 @@
 //! Time series of a running network: queues, rates, windows.
 
+mod agents;
+
+pub use agents::AgentSeries;
+
 use crate::network::Network;
 use crate::workload::{Flow, FlowOp};
 use serde::Serialize;
@@ -16,8 +20,13 @@ pub struct Series {
     pub flows: Vec<FlowSeries>,
     /// By switch queue; queues that were always empty are omitted.
     pub queues: Vec<QueueSeries>,
+    /// By agent of a switch; those that have done nothing are omitted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentSeries>,
     /// Frames lost so far, on lines and in switches.
     pub drops: Vec<u64>,
+    /// Pause frames that switches have sent so far.
+    pub pauses: Vec<u64>,
     /// Jain's index of the flows that have begun. Empty unless the run measures sharing; `None`
     /// while fewer than two flows have begun.
     pub jain: Vec<Option<f64>>,
@@ -87,6 +96,7 @@ impl Recorder {
         if keeps_series {
             let queue = |name| QueueSeries { name, ..QueueSeries::default() };
             series.queues = names.into_iter().map(queue).collect();
+            series.agents = AgentSeries::all(network);
             let flow = |(flow, _)| FlowSeries { flow, ..FlowSeries::default() };
             series.flows = (0..).zip(network.flows()).map(flow).collect();
             flows = watched(network);
@@ -120,16 +130,22 @@ impl Recorder {
         let now = network.world.now();
         self.series.at_us.push(us(now));
         let mut queues = self.series.queues.iter_mut();
-        let mut drops = 0;
+        let mut agents = self.series.agents.iter_mut();
+        let (mut drops, mut pauses) = (0, 0);
         for (_, switch) in network.switches() {
             let counters = switch.counters();
             drops += counters.dropped();
+            pauses += counters.ports.iter().map(|port| port.pfc.pause_tx).sum::<u64>();
             for queue in counters.ports.iter().flat_map(|port| &port.queues) {
                 let series = queues.next().expect("one for each queue");
                 series.marks.push(queue.marked());
                 series.drops.push(queue.dropped());
             }
+            for agent in &counters.agents {
+                agents.next().expect("one for each agent").push(agent);
+            }
         }
+        self.series.pauses.push(pauses);
         let lines = network.world.links().map(|id| network.world.line(id).counters().dropped());
         self.series.drops.push(drops + lines.sum::<u64>());
         let hosts: Vec<_> = network.hosts().collect();
@@ -171,6 +187,7 @@ impl Recorder {
 
     pub(crate) fn into_series(mut self) -> Series {
         self.series.queues.retain(|q| q.bytes.iter().chain(&q.drops).any(|n| *n > 0));
+        self.series.agents.retain_mut(AgentSeries::retain_used);
         self.series
     }
 }

@@ -1,15 +1,18 @@
 //! The results of a run, as data.
 
+use crate::groups::GroupReport;
 use crate::measure::Measure;
-use crate::network::{FlowProgress, Network};
+use crate::network::{FlowProgress, Machine, Network};
+use crate::papers::MetricReport;
 use crate::record::{Series, queue_names, to_f64, us};
 use crate::run::Plan;
 use crate::sharing::SharingReport;
 use crate::topology::PathInfo;
 use crate::workload::{Flow, FlowOp};
+use crate::world::NodeId;
 use serde::Serialize;
 use serde_json::Value;
-use spanwire_base::Dur;
+use spanwire_base::{Dur, u32_from};
 use spanwire_switch::QueueCounters;
 use std::collections::BTreeMap;
 
@@ -46,14 +49,38 @@ pub struct Report {
     pub engine: BTreeMap<String, u64>,
     /// Pause frames that switches have sent.
     pub pfc_pauses: u64,
+    /// The agents of switches; absent without.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentReport>,
     /// How flows shared a queue, in scenarios that measure it.
     #[serde(flatten)]
     pub sharing: Option<SharingReport>,
+    /// Statistics of groups of flows, in scenarios that have groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupReport>,
+    /// The metric of a paper's figure, in scenarios that measure one.
+    #[serde(flatten)]
+    pub metric: Option<MetricReport>,
     /// Violations, one sentence each.
     pub violations: Vec<String>,
     /// The time series, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
+}
+
+/// An agent at a port of a switch.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AgentReport {
+    /// The name of the switch.
+    pub switch: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// The port.
+    pub port: u8,
+    /// Totals by name; zeros are omitted.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Values at the end by name; zeros are omitted.
+    pub gauges: BTreeMap<&'static str, u64>,
 }
 
 /// The results of a flow.
@@ -112,6 +139,7 @@ impl Report {
         let pauses = network.switches().map(|(_, switch)| {
             switch.counters().ports.iter().map(|port| port.pfc.pause_tx).sum::<u64>()
         });
+        let flows = flows(network, plan.measure);
         Self {
             scenario: plan.scenario.clone(),
             seed: network.setup().seed,
@@ -122,16 +150,42 @@ impl Report {
             simulated_us: us(network.world.now()),
             measure: plan.measure,
             ideal_us: plan.ideal.map(|d| to_f64(d.as_ps()) / 1e6),
-            flows: flows(network, plan.measure),
+            groups: plan.groups.report(network.flows(), &flows),
+            flows,
             queues: queues(network, mean_bytes),
             drops: drops(network),
             engine: engine(network),
             pfc_pauses: pauses.sum(),
+            agents: agents(network),
             sharing: None,
+            metric: None,
             violations,
             series: None,
         }
     }
+}
+
+/// The agents that have done anything.
+fn agents(network: &Network) -> Vec<AgentReport> {
+    let nonzero = |all: Vec<(&'static str, u64)>| -> BTreeMap<_, _> {
+        all.into_iter().filter(|(_, n)| *n > 0).collect()
+    };
+    let of = |(node, machine): (NodeId, &Machine)| {
+        let agents = match machine {
+            Machine::Host(_) => Vec::new(),
+            Machine::Switch(switch) => switch.counters().agents,
+        };
+        let name = network.topology().name(u32_from(node.index())).to_owned();
+        agents.into_iter().map(move |agent| AgentReport {
+            switch: name.clone(),
+            kind: agent.kind,
+            port: agent.port,
+            counters: nonzero(agent.counters),
+            gauges: nonzero(agent.gauges),
+        })
+    };
+    let all = network.world.nodes().flat_map(of);
+    all.filter(|agent| !agent.counters.is_empty()).collect()
 }
 
 fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {

@@ -1,11 +1,13 @@
 //! A run of a network with its faults, checked throughout.
 
 use crate::check::{check_end, check_now};
+use crate::groups::Groups;
 use crate::host::Storm;
 use crate::link::LinkId;
 use crate::liveness::{Liveness, LivenessBounds};
 use crate::measure::Measure;
 use crate::network::{Network, NetworkError};
+use crate::papers::{CnpCount, Metric};
 use crate::record::Recorder;
 use crate::report::Report;
 use crate::setup::Setup;
@@ -38,6 +40,10 @@ pub struct Plan {
     /// Measures how flows share a queue. Then the flows outlast the run, which ends at `until`, and
     /// only the invariants of [`check_now`] are checked.
     pub sharing: Option<Sharing>,
+    /// The groups of flows in statistics.
+    pub groups: Groups,
+    /// A metric of a paper's figure. It needs time series, which a run with one keeps.
+    pub metric: Option<Metric>,
     /// The subject of the completion times.
     pub measure: Measure,
     /// The ideal FCT that the scenario defines, for its report.
@@ -92,6 +98,8 @@ impl Plan {
             faults_end: None,
             until: Time::ZERO + Dur::from_secs(100),
             sharing: None,
+            groups: Groups::default(),
+            metric: None,
             measure: Measure::default(),
             ideal: None,
             may_fail_until: Time::ZERO,
@@ -129,6 +137,7 @@ struct Run<'a> {
     network: Network,
     recorder: Recorder,
     liveness: Option<Liveness>,
+    cnps: Option<CnpCount>,
     violations: Vec<String>,
     faults_ended: bool,
 }
@@ -144,10 +153,13 @@ impl<'a> Run<'a> {
         for (host, storm) in &plan.storms {
             network.set_storm(*host, *storm);
         }
-        let recorder = Recorder::new(&network, watch.series || plan.sharing.is_some());
+        let keeps_series = watch.series || plan.sharing.is_some() || plan.metric.is_some();
+        let recorder = Recorder::new(&network, keeps_series);
+        let span = plan.metric.as_ref().and_then(Metric::counts_cnps);
+        let cnps = span.map(|span| CnpCount::new(&network, span));
         let liveness = plan.liveness.map(|bounds| Liveness::new(&network, bounds));
         let (violations, faults_ended) = (Vec::new(), plan.faults_end.is_none());
-        Ok(Self { plan, watch, network, recorder, liveness, violations, faults_ended })
+        Ok(Self { plan, watch, network, recorder, liveness, cnps, violations, faults_ended })
     }
 
     fn run(&mut self, observer: &mut impl Observer) {
@@ -159,7 +171,8 @@ impl<'a> Run<'a> {
             let until = faults_end.into_iter().chain([next_sample, self.plan.until]).min();
             let until = until.unwrap_or(self.plan.until);
             let left = next_check - self.network.world.counters().events;
-            let mut both = RunObserver(&mut *observer, self.liveness.as_mut());
+            let (liveness, cnps) = (self.liveness.as_mut(), self.cnps.as_mut());
+            let mut both = RunObserver { other: &mut *observer, liveness, cnps };
             match self.network.world.run(until, left, &mut both) {
                 Stop::Idle => break,
                 Stop::Events => {
@@ -220,7 +233,7 @@ impl<'a> Run<'a> {
     }
 
     fn report(self) -> Report {
-        let Self { plan, network, recorder, violations, watch, .. } = self;
+        let Self { plan, network, recorder, violations, watch, cnps, .. } = self;
         let means = recorder.mean_bytes();
         let mut report = Report::new(plan, &network, &means, violations);
         let mut series = recorder.into_series();
@@ -228,23 +241,31 @@ impl<'a> Run<'a> {
             series.jain = sharing.jain_over_time(&network, &series);
             report.sharing = Some(sharing.report(&network, &series));
         }
+        report.metric = plan.metric.as_ref().map(|m| m.report(&network, &series, cnps.as_ref()));
         report.series = watch.series.then_some(series);
         report
     }
 }
 
-/// The observer of a run, and its liveness check if it has one.
-struct RunObserver<'a, O>(&'a mut O, Option<&'a mut Liveness>);
+/// The observer of a run, with its liveness check and its count of CNPs if it has them.
+struct RunObserver<'a, O> {
+    other: &'a mut O,
+    liveness: Option<&'a mut Liveness>,
+    cnps: Option<&'a mut CnpCount>,
+}
 
 impl<O: Observer> Observer for RunObserver<'_, O> {
     fn on_sent(&mut self, now: Time, link: LinkId, frame: &[u8], meta: TxMeta) {
-        self.0.on_sent(now, link, frame, meta);
+        self.other.on_sent(now, link, frame, meta);
     }
 
     fn on_arrived(&mut self, now: Time, link: LinkId, frame: &[u8], meta: RxMeta) {
-        self.0.on_arrived(now, link, frame, meta);
-        if let Some(liveness) = &mut self.1 {
+        self.other.on_arrived(now, link, frame, meta);
+        if let Some(liveness) = &mut self.liveness {
             liveness.on_arrived(now, link, frame, meta);
+        }
+        if let Some(cnps) = &mut self.cnps {
+            cnps.on_arrived(now, link, frame);
         }
     }
 }

@@ -2,15 +2,19 @@
 
 mod catalogue;
 mod marking;
+mod pacc;
+mod reflex;
+mod scheme;
 mod sharing;
 mod uno;
 
 use crate::congestion::Congestion;
 use crate::host_model::HostModel;
-use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
+use crate::params::{AgentChoice, CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
 use crate::workload::FlowFile;
+use scheme::Scheme;
 use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Config, Mtu, Offer, Preset};
@@ -49,7 +53,7 @@ impl Scenario {
     /// Its plan for a seed, with the parameters in `set`: pairs of name and value.
     ///
     /// # Errors
-    /// The first parameter that cannot be set.
+    /// The first parameter that cannot be set, or not beside others.
     pub fn plan<'a>(
         &self,
         seed: u64,
@@ -57,7 +61,14 @@ impl Scenario {
     ) -> Result<Plan, ParamError> {
         let mut params = self.params();
         params.set_all(set)?;
-        let plan = (self.plan)(&params, setup(&params, seed));
+        check(&params)?;
+        let mut plan = (self.plan)(&params, setup(&params, seed));
+        if params.has(AGENT) {
+            plan.setup.qpns_known = params.word(QPNS) == "told";
+            let applied = params.agents(AGENT).apply(&mut plan.setup.agents);
+            applied
+                .map_err(|(name, why)| ParamError::Own { name: format!("{AGENT}.{name}"), why })?;
+        }
         let sample_every = params.time("sample").max(Dur::from_ns(1));
         Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
     }
@@ -84,6 +95,28 @@ impl Scenario {
     pub fn flow_file_params() -> Params {
         catalogue::large(common())
     }
+}
+
+/// With the parameters of agents.
+fn with_agents(p: Params) -> Params {
+    let about = "agents of switches; `agent.NAME` sets one of their parameters";
+    let qpns = Value::Word { word: "told".to_owned(), of: vec!["told", "learned"] };
+    p.with(AGENT, Value::Agents(AgentChoice::default()), about).with(
+        QPNS,
+        qpns,
+        "how switches know the queue pairs that send: from the simulation, or from packets",
+    )
+}
+
+/// Checks parameters that exclude each other.
+fn check(params: &Params) -> Result<(), ParamError> {
+    let is_reflex = params.has("reflex") && params.word("reflex") != "off";
+    if is_reflex && params.word("mode") == "rc" {
+        let why = "is rc, but Reflex needs sr: packets of RC carry neither the time that they were \
+                   sent nor the sender's queue pair, and RC has no pseudo-ACKs";
+        return Err(ParamError::Own { name: "mode".to_owned(), why: why.to_owned() });
+    }
+    Ok(())
 }
 
 /// The parameters that every scenario has.
@@ -151,15 +184,19 @@ fn setup(params: &Params, seed: u64) -> Setup {
     let mtu = mtu.expect("only these are offered");
     let segment = Some(params.count("segment")).filter(|bytes| *bytes > 0);
     let segment = Some(segment.map_or(mtu.bytes(), |bytes| bytes.max(64)));
+    // A scheme decides congestion control and wire mode.
+    let scheme = params.has("scheme").then(|| Scheme::of(params.word("scheme")));
+    let algorithm = scheme.map_or_else(|| params.cc("cc").algorithm(), Scheme::algorithm);
+    let mode = scheme.map_or_else(|| params.word("mode"), |scheme| scheme.mode);
     let limits = Config { reorder_pkts: params.count("reorder"), ..Config::default() };
     let mut setup = Setup {
         seed,
         mtu,
-        offer: Offer::of(&limits, segment.filter(|_| params.word("mode") == "sr")),
+        offer: Offer::of(&limits, segment.filter(|_| mode == "sr")),
         elided: params.word("payload") == "elided",
         window_pkts: params.count("window"),
         congestion: Congestion {
-            algorithm: params.cc("cc").algorithm(),
+            algorithm,
             far: None,
             preset: match params.flag("calibrate") {
                 true => Preset::Calibrated,
@@ -185,6 +222,10 @@ fn setup(params: &Params, seed: u64) -> Setup {
     setup.port.queues[0].limit_bytes = params.bytes("queue");
     if params.has("pfc") && params.flag("pfc") { setup.lossless() } else { setup }
 }
+
+/// The parameters of agents.
+const AGENT: &str = "agent";
+const QPNS: &str = "qpns";
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,15 @@
 //! Settings of a network's hosts, queue pairs and switches.
 
+mod agents;
+mod roles;
+
+pub use agents::{AgentSetup, PortKind};
+pub use roles::RoleSetup;
+
 use crate::congestion::Congestion;
 use crate::host_model::HostModel;
 use crate::params::EcBlocks;
-use crate::topology::{PathInfo, Topology};
+use crate::topology::{PathInfo, Role, Topology};
 use spanwire_base::{Dur, Rate, Time, u32_from};
 use spanwire_loadbalance::Choice;
 use spanwire_switch::{PfcConfig, PortConfig, QueueConfig, Spread};
@@ -75,6 +81,21 @@ pub struct Setup {
     /// Settings of switch ports. Each port has its own rate and address, and its PFC headroom
     /// follows from its link.
     pub port: PortConfig,
+    /// Settings of switches that differ from those of all, by role. Default none.
+    pub roles: BTreeMap<Role, RoleSetup>,
+    /// The rate of the port for which marking thresholds are given: those of other ports are in
+    /// proportion to their rates. Default none: all ports have the same thresholds.
+    pub marks_at: Option<Rate>,
+    /// Agents of switches. Default none.
+    pub agents: Vec<AgentSetup>,
+    /// Switches know the queue pairs of every flow as it is connected. Default true; otherwise they
+    /// learn from packets, as real ones do.
+    pub qpns_known: bool,
+    /// Minimum interval between two CNPs of a queue pair that receives marks, at least 1 us.
+    /// Default as in [`Config`].
+    pub cnp_interval: Dur,
+    /// DSCP of CNPs, 0..=63. Default none: that of data.
+    pub cnp_dscp: Option<u8>,
     /// Longest delay of a link with PFC. Lossless headroom is the bandwidth-delay product of both
     /// directions, 22 MB for 0.9 ms at 100 Gbit/s. Ports of longer links neither send nor obey
     /// pause frames. Default 100 us.
@@ -141,6 +162,12 @@ impl Default for Setup {
             other_sends: BTreeMap::new(),
             block_bytes: [plain.block_bytes_qp, plain.block_bytes_peer],
             port: PortConfig::default(),
+            roles: BTreeMap::new(),
+            marks_at: None,
+            agents: Vec::new(),
+            qpns_known: true,
+            cnp_interval: plain.cnp_interval,
+            cnp_dscp: plain.cnp_dscp,
             pfc_delay_max: Dur::from_us(100),
             buffer_bytes: 32_000_000,
             spread: Spread::Hash,
@@ -211,7 +238,8 @@ impl Setup {
     /// The traffic class of every packet. Packets are ECT if congestion control is on or a queue
     /// marks; otherwise they are Not-ECT, because no sender would react.
     pub(crate) fn traffic_class(&self) -> u8 {
-        let marks = self.port.queues.iter().any(|q| q.ecn.is_some() || q.phantom.is_some());
+        let mut queues = self.port_configs().flat_map(|port| &port.queues);
+        let marks = queues.any(|q| q.ecn.is_some() || q.phantom.is_some());
         let ecn = if marks || self.congestion.is_on() { ECT_0 } else { 0 };
         self.dscp << 2 | ecn
     }
@@ -273,6 +301,8 @@ impl Setup {
             reorder_pkts: offer.sr.map_or(plain.reorder_pkts, |sr| sr.reorder_pkts.max(256)),
             block_bytes_qp,
             block_bytes_peer,
+            cnp_interval: self.cnp_interval,
+            cnp_dscp: self.cnp_dscp,
             elide_payload: self.elided,
             line_rate,
             ..plain
@@ -287,7 +317,7 @@ impl Setup {
     /// Buffer size for the longest frame with its telemetry.
     pub(crate) fn frame_buffer_bytes(&self) -> usize {
         let payload = if self.elided { 0 } else { self.payload_bytes() as usize };
-        let trailer = if self.port.int { TRAILER_BYTES } else { 0 };
+        let trailer = if self.port_configs().any(|port| port.int) { TRAILER_BYTES } else { 0 };
         let longest = (HEADERS_BYTES + payload).max(self.acknowledgement_bytes());
         // Rounded up to cache lines and no further, because many frames are in flight at once.
         (longest + trailer).next_multiple_of(64)

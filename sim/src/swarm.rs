@@ -4,6 +4,7 @@
 //! Each kind of fault and of setting is disabled in many seeds, because one feature may mask a bug
 //! in another (swarm testing: Groce et al., ISSTA'12).
 
+mod agents;
 mod bounds;
 mod congestion;
 mod hosts;
@@ -71,7 +72,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let drawn = draw.topology();
     let equal_paths = uno.equal_paths();
     let has_equal_ways = equal_paths.is_some();
-    let topology = equal_paths.unwrap_or(drawn);
+    let mut topology = equal_paths.unwrap_or(drawn);
     let brief = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
     let mut late = Draw(Rng::new(seed ^ HOSTS));
     let drivers = Drivers { model: late.host(), is_hurried: late.one_in(2) };
@@ -87,6 +88,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     });
     Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
     uno.unorc(&mut setup, topology.host_count());
+    Draw(Rng::new(seed ^ agents::SEED)).agents(&mut setup, &mut topology);
     let gives_up = setup.gives_up(faults_end);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, faults_end, gives_up);
     let timeout = timeout(&setup);
@@ -398,7 +400,7 @@ const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::Sends;
+    use crate::setup::{AgentSetup, Sends};
     use spanwire_cc::Algorithm;
     use spanwire_erasure::Scheme;
     use spanwire_loadbalance::Choice;
@@ -452,6 +454,13 @@ mod tests {
             let choice = Choice::named(name).ok();
             assert!(sends.iter().any(|s| s.balance == choice), "{name}");
         }
+        let agents = |f: fn(&AgentSetup) -> bool| {
+            assert!(plans.iter().flat_map(|p| &p.setup.agents).any(f));
+        };
+        agents(|agent| matches!(agent, AgentSetup::Pacc(pacc, _) if pacc.every));
+        agents(|agent| matches!(agent, AgentSetup::Nsf(nsf) if nsf.cool == 0));
+        agents(|agent| matches!(agent, AgentSetup::Ndt(_)));
+        some(|p| p.setup.agents.len() == 2 && !p.setup.qpns_known);
         some(|p| p.setup.block_bytes.contains(&0));
         some(|p| p.faults.iter().any(|f| f.impairments.blackhole.len() == 1));
         some(|p| p.faults.is_empty());

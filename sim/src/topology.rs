@@ -1,9 +1,11 @@
 //! Networks as data: nodes and the links between them, with rates and delays.
 
 mod build;
+mod role;
 mod route;
 
 pub use build::{Border, FatTree, LeafSpine};
+pub use role::Role;
 pub use route::{PathInfo, Routes};
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,9 @@ pub struct Topology {
     pub hosts: Vec<String>,
     /// Names of the switches; node `hosts.len() + i` is `switches[i]`.
     pub switches: Vec<String>,
+    /// The role of each switch. Those of switches beyond its end are [`Role::Other`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<Role>,
     /// The links, each of both directions.
     pub links: Vec<Cable>,
 }
@@ -193,8 +198,22 @@ impl Topology {
         self.node_count() - 1
     }
 
-    /// Adds a switch and returns its number.
+    /// The role of a node; [`Role::Other`] for a host.
+    #[must_use]
+    pub fn role(&self, node: u32) -> Role {
+        let switch = (node as usize).checked_sub(self.hosts.len());
+        switch.and_then(|switch| self.roles.get(switch)).copied().unwrap_or_default()
+    }
+
+    /// Adds a switch without a role and returns its number.
     pub fn add_switch(&mut self, name: impl Into<String>) -> u32 {
+        self.add_switch_as(Role::Other, name)
+    }
+
+    /// Adds a switch with a role and returns its number.
+    pub fn add_switch_as(&mut self, role: Role, name: impl Into<String>) -> u32 {
+        self.roles.resize(self.switches.len(), Role::Other);
+        self.roles.push(role);
         self.switches.push(name.into());
         self.node_count() - 1
     }

@@ -30,6 +30,14 @@ pub struct Flow {
     /// The flow, by its place in the list, whose queue pairs this one uses in the other direction:
     /// its requester is that flow's responder. `None`: it has queue pairs of its own.
     pub reverse_of: Option<u32>,
+    /// When its requester stops posting messages: the flow is complete once those posted are, up
+    /// to [`Setup::outstanding`](crate::Setup::outstanding) messages later. `None`: after `bytes`.
+    #[serde(skip)]
+    pub stops_at: Option<Time>,
+    /// Its group in statistics, by its place in [`Groups::names`](crate::Groups::names); `None`:
+    /// it does not count.
+    #[serde(skip)]
+    pub group: Option<u8>,
 }
 
 /// The operation that carries a flow's bytes.
@@ -52,7 +60,17 @@ impl Flow {
     /// A flow of WRITEs.
     #[must_use]
     pub fn new(src: u32, dst: u32, start: Time, bytes: u64) -> Self {
-        Self { src, dst, start, bytes, op: FlowOp::Write, after: None, reverse_of: None }
+        Self {
+            src,
+            dst,
+            start,
+            bytes,
+            op: FlowOp::Write,
+            after: None,
+            reverse_of: None,
+            stops_at: None,
+            group: Some(0),
+        }
     }
 
     /// The host that posts the requests.
@@ -117,19 +135,59 @@ pub struct Poisson<'a> {
 /// If there are fewer than two hosts, or no load.
 #[must_use]
 pub fn poisson(p: &Poisson<'_>, flows: u32, rng: &mut Rng) -> Vec<Flow> {
-    assert!(p.hosts >= 2 && p.load_permille > 0, "a host sends something to another");
-    let bps = u128::from(p.hosts) * u128::from(p.host_rate.as_bps());
-    let gap_ps = p.sizes.mean_millibytes() * 8 * PS_PER_S / (bps * u128::from(p.load_permille));
-    let mean = Dur::from_ps(u64::try_from(gap_ps).unwrap_or(u64::MAX).max(1));
-    let mut start = Time::ZERO;
+    let (mean, mut start) = (p.mean_gap(), Time::ZERO);
     let mut draw = || {
         start += exponential(mean, rng);
-        let src = below(rng, p.hosts);
-        let other = below(rng, p.hosts - 1);
-        let dst = other + u32::from(other >= src);
+        let (src, dst) = any_pair(p.hosts, rng);
         Flow::new(src, dst, start, p.sizes.sample(rng))
     };
     (0..flows).map(|_| draw()).collect()
+}
+
+/// Flows that start before `time` according to a Poisson process, between the hosts that `pair`
+/// draws.
+///
+/// # Panics
+/// If there are fewer than two hosts, or no load.
+#[must_use]
+pub fn poisson_for(
+    p: &Poisson<'_>,
+    time: Dur,
+    rng: &mut Rng,
+    mut pair: impl FnMut(&mut Rng) -> (u32, u32),
+) -> Vec<Flow> {
+    let (mean, end) = (p.mean_gap(), Time::ZERO + time);
+    let mut start = Time::ZERO + exponential(mean, rng);
+    let mut flows = Vec::new();
+    while start < end {
+        let (src, dst) = pair(rng);
+        flows.push(Flow::new(src, dst, start, p.sizes.sample(rng)));
+        start += exponential(mean, rng);
+    }
+    flows
+}
+
+/// Two different hosts, drawn evenly.
+///
+/// # Panics
+/// If there are fewer than two.
+#[must_use]
+pub fn any_pair(hosts: u32, rng: &mut Rng) -> (u32, u32) {
+    assert!(hosts >= 2, "a host sends to another");
+    let src = below(rng, hosts);
+    let other = below(rng, hosts - 1);
+    (src, other + u32::from(other >= src))
+}
+
+impl Poisson<'_> {
+    /// The mean time from one start to the next.
+    fn mean_gap(&self) -> Dur {
+        assert!(self.hosts >= 2 && self.load_permille > 0, "a host sends something to another");
+        let bps = u128::from(self.hosts) * u128::from(self.host_rate.as_bps());
+        let load = bps * u128::from(self.load_permille);
+        let gap_ps = self.sizes.mean_millibytes() * 8 * PS_PER_S / load;
+        Dur::from_ps(u64::try_from(gap_ps).unwrap_or(u64::MAX).max(1))
+    }
 }
 
 /// An all-reduce of `bytes` over hosts in a ring: 2 (n - 1) rounds, in each of which every host
@@ -206,6 +264,20 @@ mod tests {
         let span = flows.last().unwrap().start.since(Time::ZERO);
         let bps = Rate::of(bytes, span).unwrap().as_bps();
         assert!((3_900_000_000..4_100_000_000).contains(&bps), "{bps} of 4 Gbit/s");
+    }
+
+    #[test]
+    fn poisson_for__ends_in_time_with_the_requested_load_and_pairs() {
+        let sizes = Cdf::parse("1000 1").unwrap();
+        let p =
+            Poisson { hosts: 8, host_rate: Rate::from_gbps(1), load_permille: 500, sizes: &sizes };
+        let flows = poisson_for(&p, Dur::from_ms(20), &mut Rng::new(3), |_| (3, 4));
+        assert!(flows.iter().all(|f| (f.src, f.dst) == (3, 4)));
+        assert!(flows.last().unwrap().start < Time::ZERO + Dur::from_ms(20));
+        // 4 Gbit/s in flows of 8000 bits: 10,000 in 20 ms, with a deviation of 100.
+        assert!((9_600..10_400).contains(&flows.len()), "{}", flows.len());
+        let again = poisson_for(&p, Dur::from_ms(20), &mut Rng::new(3), |_| (3, 4));
+        assert_eq!(flows, again);
     }
 
     #[test]

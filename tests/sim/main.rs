@@ -9,6 +9,7 @@ mod late_hosts;
 mod loss_sweep;
 mod losses;
 mod outsider;
+mod papers;
 mod sharing;
 mod soak;
 mod swarm;

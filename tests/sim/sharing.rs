@@ -25,9 +25,11 @@ fn design(cc: &str) -> f64 {
     }
 }
 
-/// All algorithms except those without control.
+/// All algorithms except those without control. Presets of published simulations have their
+/// constants, whatever comes of them.
 fn all() -> impl Iterator<Item = &'static str> {
-    CcChoice::known().into_iter().filter(|cc| !["none", "fixed"].contains(cc))
+    let is_tested = |cc: &&str| !["none", "fixed"].contains(cc) && !cc.ends_with("-ns3");
+    CcChoice::known().into_iter().filter(is_tested)
 }
 
 #[test]

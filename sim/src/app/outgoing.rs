@@ -16,6 +16,8 @@ pub(crate) struct Outgoing {
     pub(crate) qpn: Qpn,
     pub(crate) plan: Plan,
     /// Local buffers: sources of sends and WRITEs, targets of READs.
+    /// From then on it posts nothing more.
+    pub(crate) stops_at: Option<Time>,
     pub(crate) local: Slots,
     pub(crate) peer: Peer,
     pub(crate) progress: Progress,
@@ -75,8 +77,10 @@ impl Outgoing {
         memory: &Memory,
         endpoint: &mut Endpoint,
     ) -> Result<(), String> {
+        let is_stopped = self.is_stopped(now);
         let may_post = self.progress.started.is_some() && self.progress.failed.is_none();
         while may_post
+            && !is_stopped
             && self.progress.next < self.plan.count()
             && self.progress.pending.len() < self.plan.outstanding as usize
         {
@@ -166,11 +170,16 @@ impl Outgoing {
                 break;
             }
         }
-        if self.progress.next == self.plan.count() && self.progress.pending.is_empty() {
+        let is_last = self.progress.next == self.plan.count() || self.is_stopped(now);
+        if is_last && self.progress.pending.is_empty() {
             let is_whole = self.progress.failed.is_none();
             self.progress.finished = is_whole.then_some(now);
         }
         Ok(())
+    }
+
+    fn is_stopped(&self, now: Time) -> bool {
+        self.stops_at.is_some_and(|at| now >= at)
     }
 
     /// Checks that no completion is missing and that written bytes are intact.
@@ -185,11 +194,16 @@ impl Outgoing {
         if p.failed.is_some() || p.started.is_none() {
             return Ok(());
         }
+        // A flow that stopped has posted whole messages, and not the last.
+        let (count, bytes) = match self.stops_at {
+            Some(_) if p.next < count => (p.next, p.next * u64::from(self.plan.message_bytes)),
+            _ => (count, self.plan.total_bytes()),
+        };
         if p.next != count || p.finished.is_none() {
             return Err(format!("only {} of {count} messages were posted", p.next));
         }
-        if p.done_bytes != self.plan.total_bytes() {
-            return Err(format!("{} of {} bytes moved", p.done_bytes, self.plan.total_bytes()));
+        if p.done_bytes != bytes {
+            return Err(format!("{} of {bytes} bytes moved", p.done_bytes));
         }
         let last = count.saturating_sub(self.peer.targets.count().into());
         for i in last..count {

@@ -55,13 +55,16 @@ struct HostBuild {
     srq: Option<SrqId>,
 }
 
+/// Hosts, and the queue pairs of each flow: the requester's and the responder's.
+pub(super) type Hosts = (Vec<SimHost>, Vec<[Qpn; 2]>);
+
 /// The hosts, in the order of the topology.
 pub(super) fn build(
     topology: &Topology,
     routes: &Routes,
     flows: &[Flow],
     setup: &Setup,
-) -> Result<Vec<SimHost>, NetworkError> {
+) -> Result<Hosts, NetworkError> {
     let mut rng = Rng::new(setup.seed ^ HOST_SEEDS);
     let mut needs = vec![HostNeeds::default(); topology.hosts.len()];
     let layout: Vec<FlowLayout> =
@@ -106,7 +109,7 @@ pub(super) fn build(
         let polled = PolledHost::new(engine, setup.host.as_ref(), seed, setup.frame_buffer_bytes());
         SimHost::new(PfcGate::new(polled, rate_of(ports), obeyed))
     };
-    Ok(made.into_iter().zip(&ports).zip(0..).map(sim_host).collect())
+    Ok((made.into_iter().zip(&ports).zip(0..).map(sim_host).collect(), pairs))
 }
 
 /// Allocates a flow's buffers at both ends.
@@ -256,6 +259,7 @@ fn add_flow(
         qpn,
         plan,
         areas,
+        may_stop: flow.stops_at.is_some(),
         triggers,
         failed_at,
         finished,
@@ -274,7 +278,8 @@ fn add_flow(
     }
     let peer = Peer { memory: there.memory.clone(), targets, sources, word };
     let (qpn, progress) = (requester, Progress::default());
-    let outgoing = Outgoing { flow: index, qpn, plan, local, peer, progress };
+    let stops_at = flow.stops_at;
+    let outgoing = Outgoing { flow: index, qpn, plan, stops_at, local, peer, progress };
     let start = flow.after.is_none().then_some(flow.start);
     made[flow.requester() as usize].traffic.add_outgoing(outgoing, start)
 }

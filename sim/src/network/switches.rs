@@ -1,8 +1,9 @@
 //! Construction of a network's switches: ports from the setup, routes from the topology.
 
 use super::NetworkError;
-use crate::setup::Setup;
-use crate::topology::{Routes, Topology};
+use crate::setup::{PortKind, Setup};
+use crate::topology::{Port, Routes, Topology};
+use spanwire_base::u32_from;
 use spanwire_switch::{
     ForwardingConfig, Hop, PfcConfig, PortConfig, Prefix, Route, Switch, SwitchConfig,
 };
@@ -11,16 +12,21 @@ use spanwire_switch::{
 pub(super) fn build(
     topology: &Topology,
     routes: &Routes,
+    flows: usize,
     setup: &Setup,
 ) -> Result<Vec<Switch>, NetworkError> {
     let ports = topology.ports();
     let first = topology.host_count();
+    // Both directions of every flow, in sets that fill unevenly.
+    let feedback_flows = u32_from(4 * flows).next_power_of_two().clamp(4096, 1 << 20);
     let build = |switch: u32| {
         let node = first + switch;
         let of_node = &ports[node as usize];
+        let role = topology.role(node);
         let ports = of_node.iter().map(|port| {
             let cable = &topology.links[port.link];
-            let pfc = setup.port.pfc.as_ref().filter(|_| cable.delay() <= setup.pfc_delay_max);
+            let base = setup.port_of(role, cable.rate());
+            let pfc = base.pfc.as_ref().filter(|_| cable.delay() <= setup.pfc_delay_max);
             let headroom = |pfc: &PfcConfig| PfcConfig {
                 headroom_bytes: PfcConfig::headroom_for(
                     cable.rate(),
@@ -29,15 +35,22 @@ pub(super) fn build(
                 ),
                 ..pfc.clone()
             };
+            let pfc = pfc.map(headroom);
             PortConfig {
                 rate: Some(cable.rate()),
                 mac: Topology::switch_mac(switch, port.number),
-                pfc: pfc.map(headroom),
-                ..setup.port.clone()
+                pfc,
+                ..base
             }
         });
         let mut config = SwitchConfig::new(ports.collect());
-        config.buffer_bytes = setup.buffer_bytes;
+        let kind = |port: &Port| PortKind {
+            rate: topology.links[port.link].rate(),
+            peer: topology.role(port.peer.node),
+        };
+        config.agents = setup.agents_of(role, &of_node.iter().map(kind).collect::<Vec<_>>());
+        config.feedback_flows = feedback_flows;
+        config.buffer_bytes = setup.buffer_of(role);
         config.max_frame_bytes = setup.max_frame_bytes() + TELEMETRY_BYTES;
         config.seed = setup.seed.wrapping_mul(SWITCH_SEEDS) ^ u64::from(switch);
         let mut table = Table { topology, routes, node, setup, list: Vec::new() };
@@ -100,7 +113,7 @@ mod tests {
     fn build__neighbours_share_a_route_with_the_next_hops_of_each() {
         let topology = Topology::fat_tree(&FatTree::of_k(8, Rate::from_gbps(1), Dur::ZERO));
         let routes = topology.routes();
-        let switches = build(&topology, &routes, &Setup::default()).unwrap();
+        let switches = build(&topology, &routes, 0, &Setup::default()).unwrap();
         for (node, switch) in (128..).zip(&switches) {
             let list = &switch.config().forwarding.routes;
             assert!(list.len() <= 12, "{} has {} routes", topology.name(node), list.len());

@@ -1,6 +1,6 @@
 //! Typed values of parameters.
 
-use super::{CcChoice, EcChoice, LbChoice};
+use super::{AgentChoice, CcChoice, EcChoice, LbChoice};
 use spanwire_base::{Dur, Rate};
 use spanwire_switch::{Human, Prob};
 use std::fmt;
@@ -37,6 +37,8 @@ pub enum Value {
     Lb(LbChoice),
     /// Blocks of an erasure code: `"8,2"`.
     Ec(EcChoice),
+    /// Parameters of agents: `"period=40us"`.
+    Agents(AgentChoice),
     /// Any text.
     Text(String),
     /// One of several words.
@@ -75,6 +77,7 @@ impl Value {
             Self::Cc(_) => Self::Cc(CcChoice::parse(text)?),
             Self::Lb(_) => Self::Lb(LbChoice::parse(text)?),
             Self::Ec(_) => Self::Ec(EcChoice::parse(text)?),
+            Self::Agents(_) => Self::Agents(AgentChoice::parse(text)?),
             Self::Text(_) => Self::Text(text.to_owned()),
             Self::Word { of, .. } => {
                 let word = of.iter().find(|w| **w == text)?;
@@ -96,6 +99,7 @@ impl Value {
             Self::Cc(_) => format!("one of {}", CcChoice::known().join(", ")),
             Self::Lb(_) => format!("one of {}", LbChoice::known().join(", ")),
             Self::Ec(_) => EcChoice::EXPECTED.to_owned(),
+            Self::Agents(_) => AgentChoice::EXPECTED.to_owned(),
             Self::Text(_) => "text".to_owned(),
             Self::Word { of, .. } => format!("one of {}", of.join(", ")),
         }
@@ -116,6 +120,7 @@ impl fmt::Display for Value {
             Self::Cc(choice) => write!(f, "{choice}"),
             Self::Lb(choice) => write!(f, "{choice}"),
             Self::Ec(choice) => write!(f, "{choice}"),
+            Self::Agents(choice) => write!(f, "{choice}"),
             Self::Text(text) => f.write_str(text),
             Self::Word { word, .. } => f.write_str(word),
         }

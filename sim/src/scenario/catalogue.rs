@@ -245,6 +245,13 @@ pub(super) const ALL: &[Scenario] = &[
     super::uno::FIG13C,
     super::uno::WAN,
     super::uno::FAILOVER,
+    super::pacc::BURST,
+    super::pacc::MICRO,
+    super::pacc::STEADY,
+    super::pacc::JOIN,
+    super::pacc::FCT,
+    super::reflex::FCT,
+    super::reflex::THRESHOLDS,
 ];
 
 fn plan(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Plan {

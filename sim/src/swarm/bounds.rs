@@ -3,7 +3,7 @@
 use crate::host_model::HostModel;
 use crate::liveness::LivenessBounds;
 use crate::run::Plan;
-use crate::setup::Setup;
+use crate::setup::{AgentSetup, Setup};
 use crate::topology::Topology;
 use spanwire_base::{Dur, Rate, Time, u64_from};
 use spanwire_transport::Config;
@@ -63,7 +63,19 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     let leaving = setup.host.as_ref().map_or(0, |host| u64_from(host.tx_ring));
     let leaving = slowest.time_for(leaving * u64::from(setup.max_frame_bytes() + 100));
     let host = host_delay_max(setup) + leaving;
-    (Dur::from_ps(farthest) * hops + waiting + host) * 2 + Dur::from_us(300)
+    let (turns, paused) = throttling(setup);
+    (Dur::from_ps(farthest) * hops + waiting * turns + host + paused) * 2 + Dur::from_us(300)
+}
+
+/// The times that a queue takes longer because NDT throttles it, and its longest pauses: one before
+/// each packet of every flow.
+fn throttling(setup: &Setup) -> (u64, Dur) {
+    let ndt = setup.agents.iter().find_map(|agent| match agent {
+        AgentSetup::Ndt(ndt) => Some(ndt),
+        AgentSetup::Pacc(..) | AgentSetup::Nsf(_) => None,
+    });
+    let pkts = u64::from(setup.window_pkts) * u64_from(FLOWS_MAX);
+    ndt.map_or((1, Dur::ZERO), |ndt| (u64::from(ndt.weight) + 1, ndt.max_pause * pkts))
 }
 
 /// The bounds of the liveness check.

@@ -1,6 +1,6 @@
 //! Topologies of experiments from the literature.
 
-use super::Topology;
+use super::{Role, Topology};
 use spanwire_base::{Dur, Rate};
 
 /// Leaves with hosts, each leaf joined to every spine.
@@ -198,6 +198,25 @@ impl Topology {
 }
 
 impl FatTree {
+    /// PACC's fat tree of 320 hosts at 25 Gbit/s: five pods of four edge and four aggregation
+    /// switches, sixteen cores, 100 Gbit/s between switches, 1 us a link.
+    ///
+    /// # Source
+    /// PACC II; the pods are those of HPCC's artifact, mix/fat.txt.
+    #[must_use]
+    pub fn pacc() -> Self {
+        Self {
+            pods: 5,
+            edges: 4,
+            aggs: 4,
+            cores_per_agg: 4,
+            hosts_per_edge: 16,
+            host_rate: Rate::from_gbps(25),
+            fabric_rate: Rate::from_gbps(100),
+            delay: Dur::from_us(1),
+        }
+    }
+
     /// The fat tree of switches with `k` ports and equal links: k^3/4 hosts.
     ///
     /// # Panics
@@ -232,13 +251,11 @@ impl Shape for FatTree {
         let groups = self.aggs * self.cores_per_agg;
         let mut pods = Vec::new();
         for pod in 0..self.pods {
-            let edges: Vec<u32> =
-                (0..self.edges).map(|n| t.add_switch(format!("{dc}edge{pod}.{n}"))).collect();
-            let aggs: Vec<u32> =
-                (0..self.aggs).map(|n| t.add_switch(format!("{dc}agg{pod}.{n}"))).collect();
+            let edges = switches(t, Role::Edge, self.edges, &format!("{dc}edge{pod}."));
+            let aggs = switches(t, Role::Aggregation, self.aggs, &format!("{dc}agg{pod}."));
             pods.push((edges, aggs));
         }
-        let cores: Vec<u32> = (0..groups).map(|n| t.add_switch(format!("{dc}core{n}"))).collect();
+        let cores = switches(t, Role::Core, groups, &format!("{dc}core"));
         for (edges, aggs) in &pods {
             for edge in edges {
                 for _ in 0..self.hosts_per_edge {
@@ -266,10 +283,8 @@ impl Shape for LeafSpine {
 
     fn build(&self, t: &mut Topology, dc: &str, first_host: u32) -> Vec<u32> {
         let mut host = first_host;
-        let leaves: Vec<u32> =
-            (0..self.leaves).map(|n| t.add_switch(format!("{dc}leaf{n}"))).collect();
-        let spines: Vec<u32> =
-            (0..self.spines).map(|n| t.add_switch(format!("{dc}spine{n}"))).collect();
+        let leaves = switches(t, Role::Leaf, self.leaves, &format!("{dc}leaf"));
+        let spines = switches(t, Role::Spine, self.spines, &format!("{dc}spine"));
         for leaf in &leaves {
             for _ in 0..self.hosts_per_leaf {
                 t.connect(host, *leaf, self.host_rate, self.host_delay);
@@ -291,7 +306,7 @@ fn two_datacenters(shape: &impl Shape, border: &Border, name: &str) -> Topology 
     let mut t = with_hosts(2 * shape.hosts());
     let borders = [0, 1].map(|dc| {
         let tops = shape.build(&mut t, &format!("dc{dc}."), dc * shape.hosts());
-        let switch = t.add_switch(format!("dc{dc}.{name}"));
+        let switch = t.add_switch_as(Role::Border, format!("dc{dc}.{name}"));
         for top in tops {
             t.connect(top, switch, border.inner_rate, border.inner_delay);
         }
@@ -301,6 +316,11 @@ fn two_datacenters(shape: &impl Shape, border: &Border, name: &str) -> Topology 
         t.connect(borders[0], borders[1], border.rate, border.delay);
     }
     t
+}
+
+/// Adds `n` switches of a role, named by `name` and a number from 0.
+fn switches(t: &mut Topology, role: Role, n: u32, name: &str) -> Vec<u32> {
+    (0..n).map(|i| t.add_switch_as(role, format!("{name}{i}"))).collect()
 }
 
 fn with_hosts(n: u32) -> Topology {

@@ -1,0 +1,144 @@
+//! Schemes: congestion control, wire mode and congestion signal together, as papers compare them.
+
+use super::marking::{Marks, mark};
+use super::with_agents;
+use crate::params::{CcChoice, Params, Value};
+use crate::setup::{AgentSetup, Setup};
+use spanwire_base::{Dur, Rate};
+use spanwire_cc::Algorithm;
+use spanwire_switch::PaccConfig;
+
+/// A scheme.
+///
+/// # Source
+/// The settings of all are those of HPCC's artifact (SIGCOMM'19), `run.py` and `rdma-hw.cc`, with
+/// which PACC compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scheme {
+    /// Its name, as in `--set scheme=NAME`.
+    name: &'static str,
+    /// Congestion control with its parameters, as in `--set cc=`.
+    cc: &'static str,
+    /// The wire mode: telemetry needs SR.
+    pub(super) mode: &'static str,
+    /// The congestion signal of switches.
+    marks: Marks,
+    /// The agent of switches.
+    pacc: Option<Pacc>,
+}
+
+/// Variants of PACC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pacc {
+    /// Also computed when the queue rises above the threshold.
+    Edge,
+    /// As printed: by the timer alone.
+    Timer,
+    /// Computed after each spacing above the threshold.
+    Every,
+    /// By edge, without carrying fractions of shares.
+    Floor,
+}
+
+impl Scheme {
+    /// The scheme of a parameter's word.
+    ///
+    /// # Panics
+    /// If there is none: the parameter allows only their names.
+    pub(super) fn of(word: &str) -> &'static Self {
+        ALL.iter().find(|s| s.name == word).expect("the parameter allows only these")
+    }
+
+    /// Adds the parameter, instead of those that the scheme decides.
+    pub(super) fn param(p: Params) -> Params {
+        let of = ALL.iter().map(|s| s.name).collect();
+        let about = "congestion control, wire mode and marks together";
+        with_agents(p).without("cc").without("mode").with(
+            "scheme",
+            Value::Word { word: ALL[0].name.to_owned(), of },
+            about,
+        )
+    }
+
+    /// The congestion control.
+    pub(super) fn algorithm(&self) -> Option<Algorithm> {
+        let choice = CcChoice::parse(self.cc).expect("a test parses each");
+        choice.algorithm()
+    }
+
+    /// Configures the congestion signal of switches, scaled by the rate of each port, and of hosts.
+    pub(super) fn apply(&self, setup: &mut Setup) {
+        mark(setup, self.marks, MARKS_AT);
+        setup.marks_at = Some(MARKS_AT);
+        setup.cnp_interval = CNP_INTERVAL;
+        setup.agents = self.pacc.map(Pacc::agent).into_iter().collect();
+    }
+}
+
+impl Pacc {
+    /// With the parameters of PACC V, for a port of [`MARKS_AT`].
+    fn agent(self) -> AgentSetup {
+        let config = PaccConfig {
+            edge: self != Self::Timer,
+            every: self == Self::Every,
+            carry: self != Self::Floor,
+            // Pairs of hosts that send through one port in a period.
+            flows: 512,
+            ..PaccConfig::default()
+        };
+        AgentSetup::Pacc(config, MARKS_AT)
+    }
+}
+
+/// PACC's hosts are those of DCQCN, and no switch marks.
+const fn pacc(name: &'static str, variant: Pacc) -> Scheme {
+    Scheme { name, cc: "dcqcn-ns3", mode: "rc", marks: Marks::None, pacc: Some(variant) }
+}
+
+const ALL: &[Scheme] = &[
+    pacc("pacc", Pacc::Edge),
+    pacc("pacc-timer", Pacc::Timer),
+    pacc("pacc-every", Pacc::Every),
+    pacc("pacc-floor", Pacc::Floor),
+    Scheme { name: "dcqcn", cc: "dcqcn-ns3", mode: "rc", marks: Marks::Dcqcn, pacc: None },
+    Scheme { name: "timely", cc: "timely-ns3", mode: "rc", marks: Marks::None, pacc: None },
+    Scheme { name: "hpcc", cc: "hpcc", mode: "sr", marks: Marks::Telemetry, pacc: None },
+];
+
+/// The rate of hosts' ports in PACC's network, for which its authors give thresholds.
+const MARKS_AT: Rate = Rate::from_gbps(25);
+/// HPCC's artifact: a CNP of a flow at most every 4 us.
+const CNP_INTERVAL: Dur = Dur::from_us(4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Role;
+    use spanwire_switch::Prob;
+
+    #[test]
+    fn of__every_scheme_has_its_own_name_and_a_known_congestion_control() {
+        for (i, scheme) in ALL.iter().enumerate() {
+            assert_eq!(ALL.iter().position(|s| s.name == scheme.name), Some(i));
+            assert!(Scheme::of(scheme.name).algorithm().is_some(), "{}", scheme.name);
+        }
+    }
+
+    #[test]
+    fn apply__dcqcn_s_marks_scale_with_the_port() {
+        let setup = |name| {
+            let mut setup = Setup::default();
+            Scheme::of(name).apply(&mut setup);
+            setup
+        };
+        let ecn = |gbps| {
+            let port = setup("dcqcn").port_of(Role::Edge, Rate::from_gbps(gbps));
+            port.queues[0].ecn.map(|e| (e.kmin_bytes, e.kmax_bytes, e.pmax))
+        };
+        let fifth = Prob::from_ppm(200_000);
+        assert_eq!(ecn(25), Some((100_000, 400_000, fifth)));
+        assert_eq!(ecn(100), Some((400_000, 1_600_000, fifth)));
+        assert_eq!(setup("dcqcn").cnp_interval, Dur::from_us(4));
+        assert!(setup("hpcc").port.int && setup("timely").port == Setup::default().port);
+    }
+}
