@@ -30,6 +30,8 @@
 //! `spanwire-bench host-trace` records the steps of real drivers, and `host-fit` computes the
 //! simulator's host models from the recording ([`host_trace`]).
 //!
+//! `spanwire-bench agents` times the agents of a switch ([`agents`]).
+//!
 //! `spanwire-bench erasure` times encoding and decoding, compared with ISA-L and two crates
 //! ([`erasure`]).
 //!
@@ -42,9 +44,11 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod agents;
 pub mod bad_network;
 mod bed;
 pub mod chart;
+pub mod command;
 pub mod engine;
 pub mod erasure;
 pub mod host_trace;

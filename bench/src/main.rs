@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, BadNetworkArgs, Conditions};
 use spanwire_bench::chart;
+use spanwire_bench::command;
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::{self, Workload};
@@ -16,7 +17,7 @@ use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
 use spanwire_bench::untuned::{self, UntunedArgs};
 use spanwire_bench::veth;
-use spanwire_bench::{erasure, host_trace, pacer, pacing, spin};
+use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, spin};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ enum Command {
     Pacer(PacerArgs),
     /// Deviation of paced packets from their times over AF_XDP; needs root
     Pacing(PacingArgs),
+    /// Cost of the agents of a switch: nanoseconds a packet, bytes a flow
+    Agents(agents::Plan),
     /// Speed of erasure coding, compared with ISA-L and two crates
     Erasure(erasure::Plan),
     /// Records the steps of two drivers and prints their host model; needs root
@@ -143,6 +146,7 @@ fn main() -> ExitCode {
         Command::Icount(args) => count(args),
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
+        Command::Agents(plan) => act(plan),
         Command::Erasure(plan) => code(plan),
         Command::HostTrace(plan) => trace(plan),
         Command::HostFit { traces } => fit(traces),
@@ -192,7 +196,10 @@ fn run(args: &VethArgs) -> Result<ExitCode, Error> {
 }
 
 fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
-    let plan = args.plan()?;
+    let mut plan = args.plan()?;
+    if args.spanwire.is_none() {
+        plan.spanwire = command::spanwire()?;
+    }
     watched(args.json, bad_network::Report::text, |go_on| {
         bad_network::run(&plan, |round, name, conditions| {
             let Conditions { loss_percent, rtt_us } = conditions;
@@ -203,7 +210,10 @@ fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
 
 /// Measures the matrix. Missed bars and failed samples fail it.
 fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
-    let plan = args.plan()?;
+    let mut plan = args.plan()?;
+    if args.spanwire.is_none() {
+        plan.spanwire = command::spanwire()?;
+    }
     let report = observed(args.json, |go_on| {
         untuned::run(&plan, |round, at| !go_on(round, plan.rounds, at))
     })?;
@@ -235,6 +245,12 @@ fn pace(args: &PacingArgs) -> Result<ExitCode, Error> {
     let plan = pacing::Plan { rounds: *rounds, ms: *ms, mbit: *mbit, qps: qps.clone(), cores };
     watched(*json, pacing::Report::text, |go_on| {
         pacing::run(&plan, |round, qps| go_on(round, *rounds, &format!("{qps} queue pairs")))
+    })
+}
+
+fn act(plan: &agents::Plan) -> Result<ExitCode, Error> {
+    watched(plan.json, agents::Report::text, |go_on| {
+        agents::run(plan, |round, kind| go_on(round, plan.rounds, kind))
     })
 }
 

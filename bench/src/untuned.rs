@@ -8,6 +8,7 @@ mod algorithm;
 mod args;
 mod case;
 mod four_paths;
+mod journal;
 mod lab;
 mod line;
 mod matrix;
@@ -28,9 +29,11 @@ pub use report::{Report, Row, Sample};
 
 use crate::machine::Machine;
 use crate::sample::Error;
+use journal::Journal;
 use lab::Labs;
 use report::Outcome;
 use serde::Serialize;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// The plan of a run.
@@ -48,6 +51,8 @@ pub struct Plan {
     pub algorithms: Vec<Algorithm>,
     /// Runs only the cases of a quick run, and only the main algorithms.
     pub quick: bool,
+    /// A file of samples: those in it are not taken again, and each new one is added.
+    pub resume: Option<PathBuf>,
 }
 
 /// One algorithm on one case, while it is measured.
@@ -62,7 +67,8 @@ struct Cell {
 /// current sample and ends the run by returning true. The report then has the samples before.
 ///
 /// # Errors
-/// The plan has no samples, or its command does not exist. A sample that fails is in the report.
+/// The plan has no samples, its command does not exist, or its file of samples cannot be used. A
+/// sample that fails is in the report.
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let cases = cases(plan);
     let mut cells = cells(plan, &cases);
@@ -74,7 +80,11 @@ pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, 
         let remedy = "cargo build --release builds it, --spanwire sets its path";
         return Err(format!("{path} does not exist; {remedy}").into());
     }
-    let interrupted = fill(plan, &cases, &mut cells, watch);
+    let mut journal = Journal::open(plan)?;
+    for cell in &mut cells {
+        cell.outcomes = journal.take(&cases[cell.case].name, cell.algorithm, plan.rounds);
+    }
+    let interrupted = fill(plan, &cases, &mut cells, &mut journal, watch)?;
     cells.retain(|cell| !cell.outcomes.is_empty());
     let rows = rows(&cases, &cells);
     Ok(Report { machine: Machine::this(), plan: plan.clone(), interrupted, rows })
@@ -85,30 +95,98 @@ fn fill(
     plan: &Plan,
     cases: &[Case],
     cells: &mut [Cell],
+    journal: &mut Journal,
     mut watch: impl FnMut(u32, &str) -> bool,
-) -> bool {
+) -> Result<bool, Error> {
     let mut labs = Labs::new(plan);
     for round in 0..plan.rounds {
-        let order: Vec<usize> = match round % 2 {
-            0 => (0..cells.len()).collect(),
-            _ => (0..cells.len()).rev().collect(),
-        };
-        for at in order {
-            let Cell { case, algorithm, outcomes } = &mut cells[at];
-            let case = &cases[*case];
-            let name = format!("{}, {}", case.name, algorithm.name());
-            if watch(round, &name) {
-                return true;
+        let mut order = steps(plan, cases, cells);
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for step in order {
+            if cells[step.cells.clone()].iter().all(|cell| cell.has(round)) {
+                continue;
             }
-            let outcome = labs.prepare(case).and_then(|lab| plan.measure(lab, case, *algorithm));
-            // An interrupt from the terminal also ends the processes of the sample.
-            if watch(round, &name) {
-                return true;
+            let mut take = |cell: usize| {
+                let Cell { case, algorithm, .. } = &cells[cell];
+                let case = &cases[*case];
+                let name = format!("{}, {}", case.name, algorithm.name());
+                if watch(round, &name) {
+                    return None;
+                }
+                let reading =
+                    labs.prepare(case).and_then(|lab| plan.measure(lab, case, *algorithm));
+                // An interrupt from the terminal also ends the processes of the sample.
+                (!watch(round, &name)).then(|| reading.map_err(|why| why.to_string()))
+            };
+            let Some(outcomes) = step.outcomes(round, &mut take) else {
+                return Ok(true);
+            };
+            for (cell, outcome) in cells[step.cells].iter_mut().zip(outcomes) {
+                if !cell.has(round) {
+                    journal.add(&cases[cell.case].name, cell.algorithm, &outcome)?;
+                    cell.outcomes.push(outcome);
+                }
             }
-            outcomes.push(outcome.map_err(|why| why.to_string()));
         }
     }
-    false
+    Ok(false)
+}
+
+impl Cell {
+    /// True if the sample of this round has been taken.
+    fn has(&self, round: u32) -> bool {
+        self.outcomes.len() > round as usize
+    }
+}
+
+/// Cells whose samples are taken in turns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Step {
+    /// Their indices.
+    cells: Range<usize>,
+    turns: u32,
+}
+
+impl Step {
+    /// Takes a sample of each cell with `take`, which returns none if the run is to end.
+    fn outcomes(
+        &self,
+        round: u32,
+        take: &mut dyn FnMut(usize) -> Option<Outcome>,
+    ) -> Option<Vec<Outcome>> {
+        let mut turns = vec![Vec::new(); self.cells.len()];
+        for turn in round..round + self.turns {
+            let mut order: Vec<usize> = self.cells.clone().collect();
+            if turn % 2 == 1 {
+                order.reverse();
+            }
+            for cell in order {
+                turns[cell - self.cells.start].push(take(cell)?);
+            }
+        }
+        let outcome = |turns: Vec<Outcome>| {
+            let readings: Result<Vec<Reading>, String> = turns.into_iter().collect();
+            readings.map(|all| Reading::mean(&all))
+        };
+        Some(turns.into_iter().map(outcome).collect())
+    }
+}
+
+/// The steps of a round: a cell each, but `auto` and `none` in turns where one is measured by the
+/// other.
+fn steps(plan: &Plan, cases: &[Case], cells: &[Cell]) -> Vec<Step> {
+    let turns = |cell: &Cell| plan.turns(&cases[cell.case], cell.algorithm);
+    let same = |a: &(usize, &Cell), b: &(usize, &Cell)| {
+        a.1.case == b.1.case && turns(a.1) > 1 && turns(b.1) > 1
+    };
+    let cells: Vec<_> = cells.iter().enumerate().collect();
+    let step = |chunk: &[(usize, &Cell)]| {
+        let (first, cell) = chunk[0];
+        Step { cells: first..first + chunk.len(), turns: turns(cell) }
+    };
+    cells.chunk_by(same).map(step).collect()
 }
 
 /// The cases of `plan`.
@@ -154,6 +232,7 @@ fn rows(cases: &[Case], cells: &[Cell]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{env, fs, process};
 
     fn plan() -> Plan {
         Plan {
@@ -163,6 +242,7 @@ mod tests {
             only: None,
             algorithms: Algorithm::all().collect(),
             quick: false,
+            resume: None,
         }
     }
 
@@ -194,6 +274,45 @@ mod tests {
         assert_eq!(cells(&quick, &cases(&quick)).len(), 4 * Algorithm::MAIN.len());
         let auto = Plan { algorithms: vec![Algorithm::Auto], ..quick };
         assert_eq!(cells(&auto, &cases(&auto)).len(), 4);
+    }
+
+    #[test]
+    fn steps__auto_and_none_take_turns_on_the_cable() {
+        let cases = cases(&plan());
+        let all = cells(&plan(), &cases);
+        let steps = steps(&plan(), &cases, &all);
+        let turns = |step: &Step| {
+            let of = |cell: &Cell| (&*cases[cell.case].name, cell.algorithm.name());
+            (step.turns, all[step.cells.clone()].iter().map(of).collect::<Vec<_>>())
+        };
+        let first = turns(&steps[0]);
+        assert_eq!(first, (5, vec![("veth", "auto"), ("veth", "none")]));
+        assert_eq!(turns(&steps[1]), (1, vec![("veth", "tcp-cubic")]));
+        assert!(steps.iter().map(turns).any(|step| step == (1, vec![("200M/1ms, 64 B", "none")])));
+        let ends: Vec<_> = steps.iter().map(|step| step.cells.end).collect();
+        let starts = steps.iter().skip(1).map(|step| step.cells.start);
+        assert!(starts.eq(ends.iter().copied().take(steps.len() - 1)), "each cell once");
+        assert_eq!(ends.last(), Some(&all.len()));
+    }
+
+    #[test]
+    fn run__samples_of_the_file_are_not_taken_again() {
+        let file = env::temp_dir().join(format!("spanwire-untuned-{}", process::id()));
+        let plan = Plan {
+            spanwire: env::current_exe().unwrap(),
+            only: Some("50M".to_owned()),
+            algorithms: vec![Algorithm::Auto],
+            resume: Some(file.clone()),
+            ..plan()
+        };
+        let reading = Reading { mbps: vec![40.0], ..Reading::default() };
+        let mut journal = Journal::open(&plan).unwrap();
+        journal.add("50M/50ms", Algorithm::Auto, &Ok(reading)).unwrap();
+        let report = run(&plan, |_, name| panic!("{name} is measured")).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert!(!report.interrupted);
+        assert_eq!(report.rows.len(), 1);
+        assert_eq!(report.rows[0].samples.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The options of `spanwire-bench bad-network`.
 
 use super::Plan;
+use crate::command::beside;
 use crate::sample::Error;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,9 +27,9 @@ pub struct BadNetworkArgs {
     /// Measure only subjects whose name contains this, as "SR"
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// The command [default: in the directory of this one]
+    /// The command [default: in the directory of this one; cargo run builds it]
     #[arg(long, value_name = "PATH")]
-    spanwire: Option<PathBuf>,
+    pub spanwire: Option<PathBuf>,
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
@@ -40,7 +41,6 @@ impl BadNetworkArgs {
     /// # Errors
     /// An option is out of range.
     pub fn plan(&self) -> Result<Plan, Error> {
-        let beside = || Ok::<_, Error>(std::env::current_exe()?.with_file_name("spanwire"));
         if let Some(loss) = self.loss.iter().find(|loss| !(0.0..=100.0).contains(*loss)) {
             return Err(format!("--loss {loss} is not a percentage").into());
         }

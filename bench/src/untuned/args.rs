@@ -1,6 +1,7 @@
 //! The options of `spanwire-bench untuned`.
 
 use super::{Algorithm, Plan};
+use crate::command::beside;
 use crate::sample::Error;
 use std::path::PathBuf;
 
@@ -14,8 +15,8 @@ pub struct UntunedArgs {
     /// Samples of each [default: 5, with --quick 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Seconds of a sample; several flows take two or five times as long [default: 4, with --quick
-    /// 2]
+    /// Seconds of a sample, at least 100 round trips; several flows take two or five times as long
+    /// [default: 4, with --quick 2]
     #[arg(long)]
     seconds: Option<f64>,
     /// Measure only paths whose name contains this, as "200M/1ms"
@@ -30,9 +31,13 @@ pub struct UntunedArgs {
     /// Write a heat map, path by algorithm, to this file
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
-    /// The command [default: in the directory of this one]
+    /// Read samples from this file, take only those that it lacks, and add them to it: an
+    /// interrupted run continues
+    #[arg(long, value_name = "FILE.jsonl")]
+    resume: Option<PathBuf>,
+    /// The command [default: in the directory of this one; cargo run builds it]
     #[arg(long, value_name = "PATH")]
-    spanwire: Option<PathBuf>,
+    pub spanwire: Option<PathBuf>,
 }
 
 impl UntunedArgs {
@@ -41,7 +46,6 @@ impl UntunedArgs {
     /// # Errors
     /// An option is out of range.
     pub fn plan(&self) -> Result<Plan, Error> {
-        let beside = || Ok::<_, Error>(std::env::current_exe()?.with_file_name("spanwire"));
         let seconds = self.seconds.unwrap_or(if self.quick { 2.0 } else { 4.0 });
         if !(0.1..=60.0).contains(&seconds) {
             return Err(format!("--seconds {seconds} is not between 0.1 and 60").into());
@@ -57,6 +61,7 @@ impl UntunedArgs {
             only: self.only.clone(),
             algorithms,
             quick: self.quick,
+            resume: self.resume.clone(),
         })
     }
 }

@@ -48,8 +48,8 @@ pub enum Traffic {
         /// The delay of the last flow's host, if not that of the line.
         far_delay_us: Option<u64>,
     },
-    /// A flow, and one of kernel TCP with this congestion control.
-    Beside(&'static str),
+    /// A flow, and one of kernel TCP or with a static window.
+    Beside(Algorithm),
 }
 
 /// One flow of `spanwire perf`.

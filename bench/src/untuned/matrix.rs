@@ -86,7 +86,7 @@ fn busy() -> Vec<Case> {
 fn shared() -> Vec<Case> {
     let several = |line: Line, flows, far_delay_us| Case {
         traffic: Traffic::Several { flows, far_delay_us },
-        ..one(Path::Line(line), Flow::WRITE, Bar::every(0.0))
+        ..one(Path::Line(line), Flow::WRITE, ANY)
     };
     let mut cases = Vec::new();
     for line in [NEAR, Line::new(200, 10_000), Line::new(500, 2000)] {
@@ -110,18 +110,31 @@ fn shared() -> Vec<Case> {
     cases
 }
 
-/// A flow beside one of kernel TCP, at a queue of one bandwidth-delay product.
+/// A flow beside one of another kind, at a queue of one bandwidth-delay product: of kernel TCP, or
+/// with a static window, which yields to nothing and so has no bar.
 fn neighbours() -> Vec<Case> {
-    let far = Line::new(200, 10_000);
-    let line = Line { queue_bytes: far.bdp_bytes(), ..far };
-    ["cubic", "bbr"]
-        .map(|tcp| Case {
-            traffic: Traffic::Beside(tcp),
+    let beside = |line: Line, other, bar| {
+        let line = Line { queue_bytes: line.bdp_bytes(), ..line };
+        let name = match other {
+            Algorithm::Tcp(name) => name,
+            _ => other.name(),
+        };
+        Case {
+            traffic: Traffic::Beside(other),
             measure: Measure::LeastOfLine,
+            bar,
             algorithms: vec![Algorithm::Auto],
-            ..called(one(Path::Line(line), Flow::WRITE, Bar::every(0.25)), &format!("beside {tcp}"))
-        })
-        .into()
+            ..called(one(Path::Line(line), Flow::WRITE, ANY), &format!("beside {name}"))
+        }
+    };
+    let far = Line::new(200, 10_000);
+    let quarter = Some(Bar::every(0.25));
+    vec![
+        beside(far, Algorithm::Tcp("cubic"), quarter),
+        beside(far, Algorithm::Tcp("bbr"), quarter),
+        beside(far, Algorithm::None, None),
+        beside(NEAR, Algorithm::None, None),
+    ]
 }
 
 /// Short messages, beside no congestion control.
@@ -166,6 +179,9 @@ fn coded() -> Case {
 /// The line of most cases: 200 Mbit/s, round trip 2 ms.
 const NEAR: Line = Line::new(200, 1000);
 
+/// A bar that is replaced, or that every sample meets.
+const ANY: Bar = Bar::every(0.0);
+
 /// The cases of a quick run.
 const QUICK: [&str; 4] = ["veth", "200M/1ms", "1G/10us", "200M/10ms"];
 
@@ -185,8 +201,10 @@ mod tests {
         assert_eq!(names.len(), cases.len());
         for case in &cases {
             assert!(case.algorithms.contains(&Algorithm::Auto), "{}", case.name);
-            let median = case.bar.expect("a bar").median;
-            assert!(median > 0.0 && median <= 1.0, "{}", case.name);
+            let is_documented = case.traffic == Traffic::Beside(Algorithm::None);
+            assert_eq!(case.bar.is_none(), is_documented, "{}", case.name);
+            let is_reachable = |bar: Bar| bar.median > 0.0 && bar.median <= 1.0;
+            assert!(case.bar.is_none_or(is_reachable), "{}", case.name);
         }
     }
 

@@ -2,18 +2,18 @@
 
 use super::Plan;
 use super::algorithm::Algorithm;
-use super::case::{Case, Flow, Traffic};
+use super::case::{Case, Flow, Measure, Path, Traffic};
 use super::lab::{Ends, Lab};
 use super::perf::{Perf, Run, mean_queue};
 use crate::bed::{self, Bed};
 use crate::sample::Error;
 use crate::spin::Spinners;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::Duration;
 
 /// The readings of one sample.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Reading {
     /// Payload of each flow in 10^6 bits a second: of one flow over its whole time, of several over
     /// the last half of their common time.
@@ -42,23 +42,47 @@ impl Plan {
     ) -> Result<Reading, Error> {
         let seconds = self.seconds;
         match case.traffic {
-            Traffic::One(flow) => self.one(lab, flow, algorithm),
+            Traffic::One(flow) => self.one(lab, flow, algorithm, self.seconds_on(case, algorithm)),
             Traffic::Several { flows, far_delay_us } => {
                 let members: Result<Vec<_>, Error> =
                     (1..=flows).map(|n| self.member(lab, n, algorithm)).collect();
                 let times = if far_delay_us.is_some() { LONG_TIMES } else { COMMON_TIMES };
                 self.several(lab, &members?, seconds * times)
             }
-            Traffic::Beside(tcp) => {
-                let members =
-                    [self.member(lab, 1, algorithm)?, self.member(lab, 2, Algorithm::Tcp(tcp))?];
+            Traffic::Beside(other) => {
+                let members = [self.member(lab, 1, algorithm)?, self.member(lab, 2, other)?];
                 self.several(lab, &members, seconds * LONG_TIMES)
             }
         }
     }
 
-    fn one(&self, lab: &Lab, flow: Flow, algorithm: Algorithm) -> Result<Reading, Error> {
-        let time = Duration::from_secs_f64(self.seconds);
+    /// Turns in which a sample is taken: several of `auto` and of `none` on the cable. The cores
+    /// are the bottleneck there, and rates of one process differ by a tenth from those of the next.
+    pub(super) fn turns(&self, case: &Case, algorithm: Algorithm) -> u32 {
+        let is_compared = matches!(algorithm, Algorithm::Auto | Algorithm::None);
+        let by_cores = case.path == Path::Cable && case.measure == Measure::ShareOfNone;
+        if by_cores && is_compared && !self.quick { TURNS } else { 1 }
+    }
+
+    /// Seconds of a sample of one flow, or of its turn: with a long round trip, startup would be
+    /// most of it.
+    fn seconds_on(&self, case: &Case, algorithm: Algorithm) -> f64 {
+        match case.path {
+            _ if self.quick => self.seconds,
+            Path::Cable if self.turns(case, algorithm) > 1 => self.seconds / 2.0,
+            Path::Cable => self.seconds,
+            Path::Line(line) => self.seconds.max(2e-6 * line.delay_us as f64 * TRIPS_MIN),
+        }
+    }
+
+    fn one(
+        &self,
+        lab: &Lab,
+        flow: Flow,
+        algorithm: Algorithm,
+        seconds: f64,
+    ) -> Result<Reading, Error> {
+        let time = Duration::from_secs_f64(seconds);
         let ends = lab.ends()?;
         let spinners = flow.busy.then(|| Spinners::start(CORES)).transpose()?;
         let run = match algorithm {
@@ -136,6 +160,22 @@ fn tcp(bed: &Bed, ends: &Ends, name: &str, time: Duration) -> Result<Run, Error>
 }
 
 impl Reading {
+    /// The reading of a sample of one flow that was taken in turns: at least one.
+    pub(super) fn mean(turns: &[Self]) -> Self {
+        if let [only] = turns {
+            return only.clone();
+        }
+        let mbps: f64 = turns.iter().flat_map(|turn| &turn.mbps).sum();
+        let seconds = turns.iter().filter_map(|turn| turn.least_second_mbps);
+        let overruns = turns.iter().filter_map(|turn| turn.overrun_s);
+        Self {
+            mbps: vec![mbps / turns.len() as f64],
+            least_second_mbps: seconds.min_by(f64::total_cmp),
+            overrun_s: overruns.max_by(f64::total_cmp),
+            queue_bytes: None,
+        }
+    }
+
     /// The reading of several flows, with the switch's reports as lines of JSON.
     fn of_several(runs: &[Run], switch: &[String]) -> Self {
         let starts = runs.iter().map(|run| run.goodput.start_unix_s);
@@ -154,6 +194,10 @@ impl Reading {
 
 /// Time between the starts of two flows, as a multiple of a sample's duration.
 const APART_TIMES: f64 = 0.125;
+/// Turns of a sample on the cable.
+const TURNS: u32 = 5;
+/// Round trips of a sample.
+const TRIPS_MIN: f64 = 100.0;
 /// Common time of several flows, likewise.
 const COMMON_TIMES: f64 = 2.0;
 /// Common time of flows that converge slowly, likewise: 20 s by default.
@@ -174,6 +218,21 @@ mod tests {
         };
         let intervals = tenths.iter().enumerate().map(interval).collect();
         Run { goodput: Goodput { start_unix_s, bps: 0.0, intervals }, overrun_s }
+    }
+
+    #[test]
+    fn mean__of_turns() {
+        let turn = |mbps: f64, second: f64, overrun: f64| Reading {
+            mbps: vec![mbps],
+            least_second_mbps: Some(second),
+            overrun_s: Some(overrun),
+            queue_bytes: None,
+        };
+        let turns = [turn(900.0, 800.0, 0.2), turn(1100.0, 700.0, 0.1)];
+        assert_eq!(Reading::mean(&turns), turn(1000.0, 700.0, 0.2));
+        let several =
+            Reading { mbps: vec![1.0, 2.0], queue_bytes: Some(5.0), ..turn(0.0, 0.0, 0.0) };
+        assert_eq!(Reading::mean(std::slice::from_ref(&several)), several);
     }
 
     #[test]

@@ -240,6 +240,7 @@ pub(super) mod tests {
             only: None,
             algorithms: Algorithm::MAIN.to_vec(),
             quick: false,
+            resume: None,
         };
         Report { machine: Machine::this(), plan, interrupted: false, rows }
     }

@@ -45,8 +45,9 @@ pub(super) fn figure(
             least(reading.mbps.iter().map(|mbps| mbps / fair).collect())
         }
         Measure::LeastOfLine => {
-            // The second flow is TCP's.
-            let wholes = [mbps(frame(case.traffic, algorithm))?, mbps(Frame::TCP)?];
+            let Traffic::Beside(other) = case.traffic else { return None };
+            let frames = [algorithm, other].map(|each| frame(case.traffic, each));
+            let wholes = [mbps(frames[0])?, mbps(frames[1])?];
             least(reading.mbps.iter().zip(wholes).map(|(mbps, whole)| mbps / whole).collect())
         }
         Measure::QueueBdps => Some((reading.queue_bytes? / line?.bdp_bytes() as f64, None)),
