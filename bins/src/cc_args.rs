@@ -17,10 +17,10 @@ pub(crate) struct CcArgs {
     cc: Option<String>,
     /// Set a parameter of the congestion control; repeatable. preset=paper: the constants of the
     /// paper, without calibration to the path
-    #[arg(long, value_name = "KEY=VALUE", requires = "cc")]
+    #[arg(long, value_name = "KEY=VALUE")]
     cc_set: Vec<String>,
     /// Base RTT for congestion control, such as 4ms [default: the smallest measured]
-    #[arg(long, value_name = "TIME", requires = "cc", value_parser = human::<Dur>)]
+    #[arg(long, value_name = "TIME", value_parser = human::<Dur>)]
     cc_rtt: Option<Dur>,
     /// Line rate of the port, such as 1Gbit; upper limit of pacing [default: the link speed that
     /// the kernel reports, else 100Gbit]
@@ -34,7 +34,10 @@ impl CcArgs {
     /// # Errors
     /// The algorithm is unknown, or a parameter is invalid.
     pub(crate) fn choice(&self) -> Result<Option<CongestionControl>, Error> {
-        let Some(name) = &self.cc else { return Ok(None) };
+        if self.cc.is_none() && self.cc_set.is_empty() && self.cc_rtt.is_none() {
+            return Ok(None);
+        }
+        let name = self.cc.as_deref().unwrap_or(DEFAULT);
         let settings: Result<Vec<(&str, &str)>, Error> = self
             .cc_set
             .iter()
@@ -65,6 +68,9 @@ impl CcArgs {
         (self.cc.as_deref() != Some("none")).then_some(CC_WINDOW_PKTS)
     }
 }
+
+/// The algorithm without `--cc`.
+const DEFAULT: &str = "auto";
 
 fn human<T: Human>(text: &str) -> Result<T, String> {
     T::parse(text).ok_or_else(|| format!("expected {}", T::EXPECTED))
@@ -100,8 +106,17 @@ mod tests {
         assert_eq!(none.choice().unwrap(), Some(CongestionControl::NONE));
         assert_eq!(none.window(), None);
         assert!(refused(&["--cc", "none", "--cc-set", "x=1"]).contains("no parameters"));
-        assert!(Line::try_parse_from(["x", "--cc-set", "alpha=1"]).is_err());
-        assert!(Line::try_parse_from(["x", "--cc-rtt", "1ms"]).is_err());
+    }
+
+    #[test]
+    fn choice__parameters_without_a_name_are_of_the_default() {
+        for words in [&["--cc-set", "loss=0.02"], &["--cc-rtt", "1ms"]] {
+            let choice = args(words).choice().unwrap().expect("a choice");
+            assert_eq!(choice.algorithm.map(|a| a.name()), Some("auto"));
+            let named = args(&[&["--cc", "auto"], &words[..]].concat()).choice().unwrap();
+            assert_eq!(Some(choice), named);
+        }
+        assert!(refused(&["--cc-set", "alpha=1"]).contains("alpha"));
     }
 
     #[test]

@@ -3,15 +3,18 @@
 
 mod args;
 mod capture;
+mod compare;
 mod file;
 mod loss_sweep;
 mod pictures;
 mod report;
+mod reproduce;
 mod run;
 mod samples;
 mod seeds;
 mod swarm;
 mod sweep;
+mod tables;
 #[cfg(test)]
 mod testing;
 mod untuned;
@@ -34,6 +37,8 @@ pub fn run(args: &SimArgs) -> Result<Exit, Error> {
     match &args.command {
         SimCommand::List(args) => run::list(args),
         SimCommand::Run(args) => run::run(args),
+        SimCommand::Compare(args) => compare::run(args),
+        SimCommand::Reproduce(args) => reproduce::run(args),
         // Only a swarm handles signals; they end the other subcommands at once.
         SimCommand::Swarm(args) => swarm::run(args, &Interrupt::install()?),
     }

@@ -5,6 +5,7 @@
 //! sockets that receive all frames of an interface. Besides RoCEv2 it forwards ARP, IPv6 neighbour
 //! discovery and the kernel's TCP.
 
+mod agents;
 mod ctl;
 mod file;
 mod keys;

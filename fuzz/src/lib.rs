@@ -3,12 +3,14 @@
 //! [`parse::run`] interprets bytes as a frame. [`sequence::run`] interprets them as a scenario: a
 //! queue pair, packets of a forger with full knowledge of its state, and the application's
 //! actions. [`stream::run`] interprets bytes as a peer's handshake before there is a connection,
-//! [`side::run`] as input on the side connection of `spanwire perf`.
+//! [`side::run`] as input on the side connection of `spanwire perf`, [`agents::run`] as frames into
+//! a switch with agents.
 //! All return, or panic with the failed check. libFuzzer calls them in `targets/`. The tests here
 //! call them on random bytes and on every input that once found a defect (`regressions/`).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+pub mod agents;
 pub mod parse;
 pub mod sequence;
 pub mod side;

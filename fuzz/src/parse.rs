@@ -4,8 +4,8 @@
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockReport, BlockReportKind, BlockRepr, DropReason, EthernetRepr,
     Headers, INT_HOP_LEN, INT_MAX_HOPS, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode,
-    Opcode, Packet, Psn, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, Template,
-    UdpRepr, seal,
+    NearKind, Opcode, Packet, Psn, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak,
+    SrNearRepr, Template, UdpRepr, seal,
 };
 
 /// Parses `data` as a frame, and as the inner part of a frame with valid outer headers: the headers
@@ -101,6 +101,13 @@ fn check_sr(packet: &Packet<'_>) {
             ack.emit(&mut emitted).expect("the buffer has the reported length");
             assert_eq!(SrAckRepr::parse(psn, &emitted), Ok(ack));
         }
+        Opcode::SrNear => {
+            let Ok(near) = SrNearRepr::parse(psn, bytes) else { return };
+            assert_eq!(near.psn & Psn::MASK, psn);
+            let mut emitted = [0; SrNearRepr::LEN];
+            near.emit(&mut emitted).expect("the buffer has the length of the header");
+            assert_eq!(SrNearRepr::parse(psn, &emitted), Ok(near));
+        }
         _ => {}
     }
 }
@@ -156,6 +163,11 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
         ack.emit(&mut inside[BTH_LEN..]).expect("the buffer has the reported length");
         seeds.push((format!("inside-sr-ack-{words}"), inside));
     }
+    let near = SrNearRepr { kind: NearKind::PseudoAck, psn: 7, hop_limit: 63, echo_ps: 9 };
+    let mut inside = bth(Opcode::SrNear);
+    inside.resize(BTH_LEN + SrNearRepr::LEN, 0);
+    near.emit(&mut inside[BTH_LEN..]).expect("the buffer has the length of the header");
+    seeds.push(("inside-sr-near".to_owned(), inside));
     seeds
 }
 
@@ -297,6 +309,7 @@ mod tests {
             let taken = match packet.bth.opcode {
                 Opcode::SrData => SrDataRepr::parse(0, packet.payload).map(|_| ()),
                 Opcode::SrParity => SrDataRepr::parse_parity(0, packet.payload).map(|_| ()),
+                Opcode::SrNear => SrNearRepr::parse(0, packet.payload).map(|_| ()),
                 _ => SrAckRepr::parse(0, packet.payload).map(|_| ()),
             };
             assert_eq!(taken, Ok(()), "{name}");

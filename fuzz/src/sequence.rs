@@ -55,6 +55,7 @@ fn play(data: &[u8]) -> Counters {
 mod tests {
     use super::*;
     use crate::testing;
+    use spanwire_transport::DropReason;
 
     #[test]
     fn run__on_random_bytes() {
@@ -63,11 +64,11 @@ mod tests {
 
     #[test]
     fn run__on_the_seeds() {
-        let mut reached = [0; 7];
+        let mut reached = [0; 9];
         for (name, data) in seeds() {
             println!("{name}");
             let c = play(&data);
-            let blocks = [
+            let counts = [
                 c.ec_parity_packets,
                 c.ec_settled_packets,
                 c.ec_short_packets,
@@ -75,8 +76,10 @@ mod tests {
                 c.ec_rebuilt_packets,
                 c.ec_blocks_plain,
                 c.ec_block_nacks,
+                c.rp_pseudo_acks,
+                c.dropped(DropReason::NearStale),
             ];
-            reached = std::array::from_fn(|i| reached[i] + blocks[i]);
+            reached = std::array::from_fn(|i| reached[i] + counts[i]);
         }
         assert!(reached.iter().all(|n| *n >= 10), "{reached:?}");
     }

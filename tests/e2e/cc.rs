@@ -1,6 +1,6 @@
 //! Congestion control by name, over real ports.
 
-mod shared;
+pub(crate) mod shared;
 
 use crate::lab::{Lab, Outcome};
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ fn cc__unknown_names_are_rejected_with_alternatives() {
         (&["--cc", "unoc"][..], &["did you mean `unocc`?", "dcqcn-rnic", "timely-classic"][..]),
         (&["--cc", "swift", "--cc-set", "beta=2"], &["swift: beta is 2", "0.001 and 1"]),
         (&["--cc", "swift", "--cc-set", "gamma=2"], &["no parameter of swift `gamma`", "hop_us"]),
-        (&["--cc-set", "beta=2"], &["--cc"]),
+        (&["--cc-set", "beta=2"], &["auto: beta is 2", "0.01 and 1"]),
         (&["--line-rate", "1G"], &["25Gbit"]),
     ] {
         let Outcome { success, stderr, .. } = lab.client(lab.v4(), args);

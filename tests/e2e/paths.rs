@@ -166,7 +166,7 @@ impl Drop for Paths {
     }
 }
 
-fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) {
+pub(crate) fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) {
     let [a, b] = [a, b].map(|(ns, name)| VethEnd { ns, name });
     VethSpec { a, b, mtu: 1500, queues: 1 }.create().expect("privileged");
     for VethEnd { ns, name } in [a, b] {
@@ -176,12 +176,12 @@ fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) {
     }
 }
 
-fn ip(ns: &NetNs, args: &[&str]) {
+pub(crate) fn ip(ns: &NetNs, args: &[&str]) {
     let done = ns.command("ip").expect("there").args(args).output().expect("iproute2 is there");
     assert!(done.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-fn plain(path: &Path) -> &str {
+pub(crate) fn plain(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 

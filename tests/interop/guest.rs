@@ -5,8 +5,8 @@
 //! other end is the interface [`DEVICE`] of our side's namespace. The kernel removes both with the
 //! process. QEMU ends with the [`Guest`], with the thread that booted it, and with the process.
 
-use spanwire_io::net::{IpPrefix, NetNs, Netlink, VethEnd, VethSpec};
-use std::io::{self, Read};
+use spanwire_io::net::{Ethtool, IpPrefix, NetNs, Netlink, Offloads, VethEnd, VethSpec};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,6 +29,8 @@ pub(crate) struct Guest {
     pub(crate) ours: NetNs,
     _wire: NetNs,
     qemu: Child,
+    /// A switch between the bridge and our host.
+    switch: Option<Child>,
     run: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
@@ -99,7 +101,7 @@ impl Guest {
             .stderr(log)
             .spawn()
             .expect("setpriv has just run");
-        let mut guest = Self { ours, _wire: wire, qemu, run, _turn: turn };
+        let mut guest = Self { ours, _wire: wire, qemu, switch: None, run, _turn: turn };
         guest.wait_ready();
         Ok(guest)
     }
@@ -158,6 +160,59 @@ impl Guest {
         Running { child, output: Some(output) }
     }
 
+    /// Puts `spanwire switch` between the guest and our host, with ports of this rate, `near` to
+    /// our host and `far` to the guest, and further tables of its file.
+    pub(crate) fn insert_switch(&mut self, rate: &str, tables: &str) {
+        let wire = &self._wire;
+        let run = |words: &[&str]| run_in(wire, words).unwrap_or_else(|e| panic!("{e}"));
+        run(&["ip", "link", "set", PLUG, "nomaster", "mtu", SWITCH_MTU]);
+        run(&[
+            "ip", "link", "add", FAR, "mtu", SWITCH_MTU, "type", "veth", "peer", "name", FAR_PLUG,
+        ]);
+        run(&["ip", "link", "set", FAR_PLUG, "mtu", SWITCH_MTU, "master", BRIDGE, "up"]);
+        run(&["ip", "link", "set", FAR, "up"]);
+        let mtu = ["ip", "link", "set", DEVICE, "mtu", SWITCH_MTU];
+        run_in(&self.ours, &mtu).unwrap_or_else(|e| panic!("{e}"));
+        // The switch passes frames on as they are: with checksums.
+        for (ns, name) in [(&self.ours, DEVICE), (wire, PLUG), (wire, FAR), (wire, FAR_PLUG)] {
+            let ethtool = Ethtool::open_in(ns).expect("privileged");
+            ethtool.set_offloads(name, &Offloads::OFF).expect("veth has them");
+        }
+        let port = |name: &str, device: &str| {
+            format!("[port.{name}]\ndevice = '{device}'\nrate = '{rate}'\ndelay = '100us'\n")
+        };
+        let text = [&port("near", PLUG), &port("far", FAR), tables].concat();
+        let (file, socket) = (self.run.join("switch.toml"), self.run.join("switch.sock"));
+        std::fs::write(&file, text).expect("writable");
+        let mut command = wire.command(SPANWIRE).expect("the namespace is there");
+        let mut child = command
+            .args(["switch", "--config"])
+            .arg(&file)
+            .arg("--socket")
+            .arg(&socket)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut said = String::new();
+        let stdout = child.stdout.as_mut().expect("piped");
+        BufReader::new(stdout).read_line(&mut said).expect("it prints a line");
+        assert!(said.starts_with("switching between"), "{said:?}");
+        self.switch = Some(child);
+    }
+
+    /// The CNPs that the switch has made, for each of its agents.
+    pub(crate) fn cnps_of_switch(&self) -> Vec<u64> {
+        let socket = self.run.join("switch.sock");
+        let mut command = Command::new(SPANWIRE);
+        command.args(["switch", "ctl", "--socket"]).arg(socket).args(["--json", "show"]);
+        let ended = command.output().expect("it runs");
+        let shown: serde_json::Value =
+            serde_json::from_slice(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {ended:?}"));
+        let agents = shown["agents"].as_array().expect("a list");
+        agents.iter().filter_map(|agent| agent["counters"]["feedback_tx"].as_u64()).collect()
+    }
+
     /// Console output of the guest's kernel and of QEMU.
     pub(crate) fn console(&self) -> String {
         let read = |file: &str| std::fs::read(self.run.join(NAME).join(file)).unwrap_or_default();
@@ -173,8 +228,10 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
+        for child in self.switch.iter_mut().chain([&mut self.qemu]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
         let _ = std::fs::remove_dir_all(&self.run);
     }
 }
@@ -242,6 +299,12 @@ const NAME: &str = "peer";
 const BRIDGE: &str = "br0";
 const PLUG: &str = "wire0";
 const TAP: &str = "tap0";
+/// The switch's interface towards the guest, and its other end in the bridge.
+const FAR: &str = "far0";
+const FAR_PLUG: &str = "wire1";
+/// A frame of the switch is one buffer.
+const SWITCH_MTU: &str = "1500";
+const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 /// MTU of every interface, for path MTU 4096.
 const LINK_MTU: u32 = 9000;
 /// It takes 5 to 12 s on an idle machine.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
+mod agents;
 mod badwire;
 mod case;
 mod guest;

@@ -221,6 +221,7 @@ const ALLOWED: &[Allowed] = &[
             "transport",
             "host",
             "stream",
+            "switch",
             "tests",
         ],
         theirs: &["libfuzzer-sys", "serde_json"],

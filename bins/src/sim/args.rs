@@ -16,6 +16,11 @@ pub(super) enum SimCommand {
     List(ListArgs),
     /// Run one scenario; exit code 1 if a checker fails
     Run(RunArgs),
+    /// Run one scenario with several schemes, from the same seeds each
+    Compare(CompareArgs),
+    /// Run a paper's experiments and check its claims; exit code 1 if a bar is missed that is not
+    /// explained
+    Reproduce(ReproduceArgs),
     /// Run random networks, faults and flows, each drawn from a seed; exit code 1 if one fails
     Swarm(SwarmArgs),
 }
@@ -71,6 +76,61 @@ pub(super) struct RunArgs {
 }
 
 #[derive(clap::Args, Clone, Debug)]
+#[command(after_help = COMPARE_AFTER_HELP)]
+pub(super) struct CompareArgs {
+    /// The scenario: see `spanwire sim list`
+    pub(super) name: String,
+    /// The schemes, values of the parameter --key
+    #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
+    pub(super) schemes: Vec<String>,
+    /// The parameter that --schemes sets
+    #[arg(long, value_name = "KEY", default_value = "scheme")]
+    pub(super) key: String,
+    /// The first seed [default: 1]
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    /// Number of consecutive seeds of each scheme
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) seeds: NonZero<u64>,
+    /// Set a parameter of the scenario for all schemes; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(super) set: Vec<(String, String)>,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Write a figure of the completion times into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) plot: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = REPRODUCE_AFTER_HELP)]
+pub(super) struct ReproduceArgs {
+    /// Only this paper; repeatable [default: all]
+    #[arg(long, value_name = "P")]
+    pub(super) paper: Vec<String>,
+    /// Only the row with this identifier; repeatable [default: all]
+    #[arg(long, value_name = "ID")]
+    pub(super) row: Vec<String>,
+    /// Few seeds and small runs, of the rows that have them: a check, not a result
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Write a page P.md for each paper, and its figures, into this directory [default:
+    /// docs/reproduction if there is a directory docs and all rows of a paper run at full scale]
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Directory of the results of earlier runs [default: spanwire/reproduce in the user's cache]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
+    pub(super) cache: Option<PathBuf>,
+    /// Run everything anew and store nothing
+    #[arg(long)]
+    pub(super) no_cache: bool,
+}
+
+#[derive(clap::Args, Clone, Debug)]
 pub(super) struct SwarmArgs {
     /// Number of seeds to run
     #[arg(long, value_name = "N")]
@@ -105,6 +165,19 @@ Examples:
   spanwire sim run uno-fig13a --set lb=unolb --set ec=8,2 --seeds 100
   spanwire sim run dumbbell-2 --set cc=swift --set cc.base_target_us=25
   spanwire sim run dumbbell-2 --pcap h0.pcap && spanwire pcap --summary h0.pcap";
+
+const COMPARE_AFTER_HELP: &str = "\
+Examples:
+  spanwire sim compare cc-solo --key cc --schemes swift,unocc --seeds 5
+  spanwire sim compare uno-fig13a --key lb --schemes spray,unolb --set ec=8,2 --seeds 20 --json";
+
+const REPRODUCE_AFTER_HELP: &str = "\
+Results are stored by command and program: a second call runs only what is missing.
+
+Examples:
+  spanwire sim reproduce --paper uno
+  spanwire sim reproduce --paper uno --row U-11 --json | jq '.rows[] | [.id, .verdict]'
+  spanwire sim reproduce --quick";
 
 #[cfg(test)]
 mod tests {

@@ -181,7 +181,12 @@ mod tests {
             Cable { a, b, rate_bps: 1_000_000_000, delay_ps: 1 }
         };
         let links = vec![cable(0, 1, 0), cable(2, 3, 0), cable(2, 3, 1)];
-        Topology { hosts: names(&["a", "b"]), switches: names(&["c", "d"]), links }
+        Topology {
+            hosts: names(&["a", "b"]),
+            switches: names(&["c", "d"]),
+            roles: Vec::new(),
+            links,
+        }
     }
 
     fn world() -> World<Sender> {

@@ -1,5 +1,6 @@
 //! The report of a run, as text and JSON.
 
+use super::tables::{write_agents, write_groups, write_metric};
 use serde::Serialize;
 use spanwire_host::text::bytes;
 use spanwire_sim::{FlowReport, QueueReport, Report, SharingReport};
@@ -42,7 +43,12 @@ impl RunReport {
         if let Some(sharing) = &r.sharing {
             write_sharing(&mut out, sharing);
         }
+        write_groups(&mut out, &r.groups);
+        if let Some(metric) = &r.metric {
+            write_metric(&mut out, metric);
+        }
         write_queues(&mut out, &r.queues);
+        write_agents(&mut out, &r.agents);
         write_counts(&mut out, "drops", &r.drops);
         if r.pfc_pauses > 0 {
             let _ = writeln!(out, "  pause frames: {}", r.pfc_pauses);

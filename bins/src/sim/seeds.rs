@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::report::{LiveLine, bar, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
@@ -22,7 +23,7 @@ use std::time::Instant;
 
 /// The JSON object of `spanwire sim run NAME --seeds N --json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-struct SeedsReport {
+pub(super) struct SeedsReport {
     scenario: String,
     /// The values of all parameters.
     parameters: BTreeMap<&'static str, String>,
@@ -50,7 +51,7 @@ struct SeedsReport {
 
 /// The result of one seed.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-struct SeedRow {
+pub(super) struct SeedRow {
     seed: u64,
     /// Completion times of its flows, or messages, in their order; null for a failed one.
     fct_us: Vec<Option<f64>>,
@@ -62,6 +63,10 @@ struct SeedRow {
     event_hash: String,
     drops: BTreeMap<String, u64>,
     retransmitted_packets: u64,
+    /// The other members of the run's report, such as the metrics of its scenario; without lists
+    /// of flows, queues and agents.
+    #[serde(flatten)]
+    metrics: Map<String, Value>,
 }
 
 /// Statistics over all seeds.
@@ -85,16 +90,16 @@ struct Summaries {
 
 /// Statistics of a set of values.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-struct Summary {
-    n: u64,
-    mean: f64,
+pub(super) struct Summary {
+    pub(super) n: u64,
+    pub(super) mean: f64,
     /// Standard deviation of the population, not of a sample.
     deviation: f64,
     min: f64,
-    median: f64,
+    pub(super) median: f64,
     /// The smallest value that 99 % do not exceed.
-    p99: f64,
-    max: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
 }
 
 /// Runs the scenario with `seeds` seeds on all cores, each as a simulation of its own.
@@ -103,24 +108,7 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Resul
     if of_one.contains(&true) {
         return Err("--seeds is many runs: --pcap, --samples and --flows need a single run".into());
     }
-    let end = chosen.seed.checked_add(seeds.get()).ok_or("there are not as many seeds")?;
-    let (_, parameters) = prepare(chosen)?;
-    let started = Instant::now();
-    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let mut line = LiveLine::new(!args.json);
-    let mut reports = Vec::new();
-    let one = |seed| -> Result<Report, String> {
-        let (plan, _) = prepare(&chosen.with_seed(seed)).map_err(|e| e.to_string())?;
-        plan.run(Watch::default(), &mut ()).map_err(|e: NetworkError| e.to_string())
-    };
-    sweep(chosen.seed..end, threads, &Interrupt::never(), one, |seed, report| {
-        reports.push(report);
-        let (done, all) = (seed - chosen.seed + 1, seeds.get());
-        line.show(&format!("{} {done} of {all} seeds", bar(done, all)));
-    });
-    line.clear();
-    let reports = reports.into_iter().collect::<Result<Vec<Report>, _>>()?;
-    let report = SeedsReport::new(&reports, parameters, started.elapsed().as_secs_f64());
+    let report = simulate(chosen, seeds, &chosen.name, !args.json)?;
     if let Some(dir) = &args.plot {
         let write = || fs::create_dir_all(dir).and_then(|()| report.write_violin(dir));
         write().map_err(|e| cannot_write(dir, &e))?;
@@ -130,6 +118,46 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Resul
         false => print_text(&report.to_text()),
     }
     Ok(if report.checkers_ok { Exit::Success } else { Exit::Failure })
+}
+
+/// Runs the scenario with `seeds` seeds on all cores, and shows the progress as `title` if `live`.
+pub(super) fn simulate(
+    chosen: &Chosen,
+    seeds: NonZero<u64>,
+    title: &str,
+    live: bool,
+) -> Result<SeedsReport, Error> {
+    let end = chosen.seed.checked_add(seeds.get()).ok_or("there are not as many seeds")?;
+    let (_, parameters) = prepare(chosen)?;
+    let started = Instant::now();
+    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let mut line = LiveLine::new(live);
+    let mut reports = Vec::new();
+    let one = |seed| run_one(&chosen.with_seed(seed));
+    sweep(chosen.seed..end, threads, &Interrupt::never(), one, |seed, report| {
+        reports.push(report);
+        let (done, all) = (seed - chosen.seed + 1, seeds.get());
+        line.show(&format!("{} {title}: {done} of {all} seeds", bar(done, all)));
+    });
+    line.clear();
+    let reports = reports.into_iter().collect::<Result<Vec<Report>, _>>()?;
+    Ok(SeedsReport::new(&reports, parameters, started.elapsed().as_secs_f64()))
+}
+
+/// Runs the scenario once. The error is text, so that threads can return it.
+pub(super) fn run_one(chosen: &Chosen) -> Result<Report, String> {
+    let (plan, _) = prepare(chosen).map_err(|e| e.to_string())?;
+    plan.run(Watch::default(), &mut ()).map_err(|e: NetworkError| e.to_string())
+}
+
+/// The members of a report that are no list of flows, queues or agents, and that [`SeedRow`] does
+/// not have by itself.
+fn metrics_of(report: &Report) -> Map<String, Value> {
+    let Ok(Value::Object(mut members)) = serde_json::to_value(report) else {
+        return Map::new();
+    };
+    members.retain(|name, _| !NOT_METRICS.contains(&name.as_str()));
+    members
 }
 
 impl SeedsReport {
@@ -167,7 +195,43 @@ impl SeedsReport {
         }
     }
 
-    fn to_text(&self) -> String {
+    /// The runs of all seeds, ascending.
+    pub(super) fn rows(&self) -> &[SeedRow] {
+        &self.seeds
+    }
+
+    /// True if no checker failed.
+    pub(super) fn checkers_ok(&self) -> bool {
+        self.checkers_ok
+    }
+
+    /// Violations that the checkers found.
+    pub(super) fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// Statistics of all completion times; `None` if nothing completed.
+    pub(super) fn times(&self) -> Option<Summary> {
+        self.summary.fct_us
+    }
+
+    /// Flows, or messages, that did not complete.
+    pub(super) fn failed(&self) -> u64 {
+        self.summary.failed
+    }
+
+    /// Retransmitted packets of all seeds.
+    pub(super) fn retransmitted_packets(&self) -> u64 {
+        self.seeds.iter().map(|row| row.retransmitted_packets).sum()
+    }
+
+    /// Frames and packets dropped in all seeds.
+    pub(super) fn dropped(&self) -> u64 {
+        self.drops.values().sum()
+    }
+
+    /// The report as text.
+    pub(super) fn to_text(&self) -> String {
         let (what, from) = match self.measure {
             Measure::Messages => ("messages", "post to completion"),
             Measure::Deliveries => ("gaps", "one delivery to the next"),
@@ -222,7 +286,8 @@ impl SeedsReport {
 }
 
 impl SeedRow {
-    fn new(report: &Report) -> Self {
+    /// The row of one run.
+    pub(super) fn new(report: &Report) -> Self {
         let of_flow = |f: &spanwire_sim::FlowReport| match report.measure.is_of_messages() {
             true => f.messages_us.iter().map(|us| Some(*us)).collect(),
             false => vec![f.fct_us],
@@ -239,9 +304,34 @@ impl SeedRow {
             event_hash: report.event_hash.clone(),
             drops: report.drops.clone(),
             retransmitted_packets: report.engine.get("retransmitted_packets").copied().unwrap_or(0),
+            metrics: metrics_of(report),
         }
     }
+
+    /// Completion times in us of the flows, or messages, that completed.
+    pub(super) fn times_us(&self) -> impl Iterator<Item = f64> {
+        self.fct_us.iter().flatten().copied()
+    }
 }
+
+/// Members of a run's report that are lists, of the run itself, or in the row under this name.
+const NOT_METRICS: [&str; 15] = [
+    "agents",
+    "checkers_ok",
+    "drops",
+    "engine",
+    "event_hash",
+    "events",
+    "flows",
+    "ideal_us",
+    "measure",
+    "queues",
+    "scenario",
+    "seed",
+    "series",
+    "simulated_us",
+    "violations",
+];
 
 impl Summaries {
     fn new(seeds: &[SeedRow], ideal_us: Option<f64>) -> Self {
@@ -315,6 +405,9 @@ mod tests {
         let json = serde_json::to_value(&r).expect("it is plain data");
         assert!(json["seeds"][1]["fct_us"][2].is_null() && json.get("ideal_us").is_none());
         assert_eq!(json["summary"]["mean_us"]["n"], 3);
+        // A metric of the run is in the row of its seed; lists and what the row has by itself not.
+        assert_eq!(json["seeds"][1]["pfc_pauses"], 0);
+        assert!(json["seeds"][1].get("flows").is_none(), "{json}");
     }
 
     #[test]

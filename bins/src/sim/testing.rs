@@ -22,7 +22,10 @@ pub(super) fn report(flows: Vec<FlowReport>) -> Report {
         drops: BTreeMap::new(),
         engine: BTreeMap::new(),
         pfc_pauses: 0,
+        agents: Vec::new(),
         sharing: None,
+        groups: Vec::new(),
+        metric: None,
         violations: Vec::new(),
         series: None,
     }
@@ -60,6 +63,7 @@ pub(super) fn series(flows: u32) -> Series {
         done_bytes: vec![0, 1 << 20],
     };
     Series {
+        agents: Vec::new(),
         at_us: vec![0.0, 1_000.0],
         flows: (0..flows).map(flow).collect(),
         queues: vec![QueueSeries {
@@ -69,6 +73,7 @@ pub(super) fn series(flows: u32) -> Series {
             drops: vec![0, 0],
         }],
         drops: vec![0, 0],
+        pauses: vec![0, 0],
         jain: Vec::new(),
     }
 }

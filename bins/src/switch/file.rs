@@ -1,5 +1,6 @@
 //! The configuration file: TOML, see docs/examples/switch.toml.
 
+use super::agents::take_agents;
 use super::keys::{IMPAIRMENT_KEYS, KeyError, LINE_KEYS, PORT_KEYS, read, take_line, take_port};
 use super::run::PORT_FRAME_ROOM;
 use spanwire_switch::{ShapedConfig, SwitchConfig};
@@ -80,18 +81,19 @@ impl SwitchFile {
             switch_ports.push(port);
         }
         check_devices(&ports)?;
+        let names: Vec<&str> = ports.iter().map(|port| &*port.name).collect();
+        let agents = take_agents(table.remove("agent"), &names)?;
         let budget = table.remove_entry("budget_bytes");
         check_known(
             "",
             &table_without(&table, &SWITCH_KEYS),
-            &[&["port", "budget_bytes"], &SWITCH_KEYS],
+            &[&["port", "agent", "budget_bytes"], &SWITCH_KEYS],
         )?;
-        let switch = take_switch(table, switch_ports)?;
+        let switch = SwitchConfig { agents, ..take_switch(table, switch_ports)? };
         let mut config = ShapedConfig { lines, ..ShapedConfig::new(switch) };
         if let Some((_, value)) = budget {
             config.budget_bytes = budget_bytes(value)?;
         }
-        let names: Vec<&str> = ports.iter().map(|port| &*port.name).collect();
         config.validate().map_err(|e| KeyError::from_config(&e, &names))?;
         Ok(Self { ports, config })
     }
@@ -185,7 +187,8 @@ fn budget_bytes(value: Value) -> Result<u64, KeyError> {
 }
 
 /// Keys of the switch itself, at the top level of the file.
-const SWITCH_KEYS: [&str; 4] = ["buffer_bytes", "max_frame_bytes", "forwarding", "seed"];
+const SWITCH_KEYS: [&str; 5] =
+    ["buffer_bytes", "max_frame_bytes", "forwarding", "seed", "feedback_flows"];
 
 /// The longest name of an interface, in bytes (`IFNAMSIZ` less its zero).
 const NAME_MAX: usize = 15;

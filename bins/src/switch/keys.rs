@@ -58,6 +58,7 @@ impl KeyError {
     pub(super) fn from_config(error: &ConfigError, names: &[&str]) -> Self {
         let ConfigError { at, what } = error;
         let at = at.strip_prefix("switch.").unwrap_or(at);
+        let at = if at == "agents" { "agent" } else { at };
         Self::new(to_file_keys(at, names), to_file_keys(what, names))
     }
 }
@@ -73,11 +74,14 @@ impl std::error::Error for KeyError {}
 /// Replaces the paths of the structs by those of the file: `ports[3]` and `lines[3]` become
 /// `port.NAME`, and impairments become keys of the port.
 fn to_file_keys(text: &str, names: &[&str]) -> String {
-    let mut text = text.replace(".impairments.", ".");
+    let mut text = text.replace(".impairments.", ".").replace("agents[", "agent[");
     for (n, name) in names.iter().enumerate() {
         for list in ["ports", "lines"] {
             text = text.replace(&format!("{list}[{n}]"), &format!("port.{name}"));
         }
+        // Agents name ports by number.
+        text = text.replace(&format!("port {n} "), &format!("port {name} "));
+        text = text.replace(&format!("port {n},"), &format!("port {name},"));
     }
     text
 }

@@ -1,5 +1,6 @@
 //! The report of a running switch: counters and configuration of every port.
 
+use super::agents::AgentReport;
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
 use spanwire_host::text::bytes;
@@ -30,6 +31,9 @@ pub(super) struct SwitchReport {
     pub(super) in_flight: ShapedCounters,
     /// Bytes of the shared buffer in use.
     pub(super) buffer_used_bytes: u64,
+    /// Agents, by port; absent if the switch has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) agents: Vec<AgentReport>,
     /// Counters of the loop.
     pub(super) driver: DriverReport,
 }
@@ -99,6 +103,7 @@ impl SwitchReport {
             forwarding: switch.forwarding,
             in_flight: shaped.counters(),
             buffer_used_bytes: shaped.switch().used_bytes(),
+            agents: AgentReport::all(switch.agents, names),
             driver: DriverReport {
                 steps: driver.steps,
                 idle_steps: driver.idle_steps,
@@ -280,6 +285,7 @@ mod tests {
             forwarding: ForwardingCounters::default(),
             in_flight: ShapedCounters::default(),
             buffer_used_bytes: 0,
+            agents: Vec::new(),
             driver: DriverReport { steps: 0, idle_steps: 0, timeouts: 0, waits: 0 },
         }
     }

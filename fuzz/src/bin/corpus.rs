@@ -1,10 +1,10 @@
-//! Writes the seed corpus of a fuzz target: `corpus parse|sequence|stream|side FOLDER`.
+//! Writes the seed corpus of a fuzz target: `corpus parse|sequence|stream|side|agents FOLDER`.
 //!
 //! The parser gets every distinct kind of frame in the captures of Linux rxe (`tests/golden/rxe`),
 //! whole and without its outer headers, and SR frames of our own. The queue pair gets scenarios
 //! whose coverage the tests of its target check.
 
-use spanwire_fuzz::{parse, sequence, side, stream};
+use spanwire_fuzz::{agents, parse, sequence, side, stream};
 use spanwire_tests::pcap::Pcap;
 use spanwire_wire::Packet;
 use std::collections::BTreeMap;
@@ -18,14 +18,19 @@ type Inputs = Vec<(String, Vec<u8>)>;
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [target, folder] = &args[..] else {
-        return Err("usage: corpus parse|sequence|stream|side FOLDER".into());
+        return Err("usage: corpus parse|sequence|stream|side|agents FOLDER".into());
     };
     let inputs = match &**target {
         "parse" => [parse_inputs()?, parse::sr_seeds()].concat(),
         "sequence" => sequence::seeds(),
         "stream" => stream::seeds(),
         "side" => side::seeds(),
-        other => return Err(format!("no target {other}: parse, sequence, stream or side").into()),
+        "agents" => agents::seeds(),
+        other => {
+            return Err(
+                format!("no target {other}: parse, sequence, stream, side or agents").into()
+            );
+        }
     };
     fs::create_dir_all(folder)?;
     for (name, bytes) in inputs {

@@ -52,7 +52,9 @@ impl Forged {
     /// address, DMA length, syndrome.
     pub(super) fn new(step: &[u8; STEP_LEN], view: &View<'_>) -> Self {
         let [_, op, base, distance, flags, len_kind, len, plot, at, dma, syndrome] = *step;
-        if view.is_sr && matches!(selective::opcode(op), Opcode::SrData | Opcode::SrAck) {
+        let is_srs =
+            matches!(selective::opcode(op), Opcode::SrData | Opcode::SrAck | Opcode::SrNear);
+        if view.is_sr && is_srs {
             return Self::of_sr(step, view);
         }
         let op = if view.is_sr { op - 0xe0 } else { op };
@@ -76,6 +78,7 @@ impl Forged {
         let [_, op, _, _, flags, _, len, _, at, ..] = *step;
         let body = match selective::opcode(op) {
             Opcode::SrData => selective::data(step, view),
+            Opcode::SrNear => selective::near(step, view),
             _ => selective::ack(step, view),
         };
         let special = Special::of(flags >> 2);

@@ -14,11 +14,18 @@ pub(super) struct Outgoing {
     balances: bool,
     /// The path of the last packet received, if valid: without a load balancer it is echoed.
     echoed_path: u16,
-    /// By number: its position in a block, and its last path.
-    sent: BTreeMap<u32, (Option<BlockRepr>, u16)>,
+    /// By number: its position in a block, and the last transmission.
+    sent: BTreeMap<u32, (Option<BlockRepr>, Last)>,
     /// The incomplete block of the last new packet.
     open: Option<Open>,
     has_failed: bool,
+}
+
+/// The last transmission of a packet: its path and time.
+#[derive(Clone, Copy)]
+struct Last {
+    path: u16,
+    sent_ps: u64,
 }
 
 struct Open {
@@ -45,7 +52,12 @@ impl Outgoing {
 
     /// The last path of a packet; 0 without a load balancer, or if it never left.
     pub(super) fn path(&self, psn: u32) -> u16 {
-        self.sent.get(&psn).map_or(0, |(_, path)| *path)
+        self.sent.get(&psn).map_or(0, |(_, last)| last.path)
+    }
+
+    /// The time at which a packet was last sent.
+    pub(super) fn sent_ps(&self, psn: u32) -> Option<u64> {
+        self.sent.get(&psn).map(|(_, last)| last.sent_ps)
     }
 
     /// Packets of the incomplete block that have not left: the peer may know their numbers.
@@ -80,7 +92,7 @@ impl Outgoing {
                 assert_eq!(*h, empty, "its bytes are no longer stored");
             }
         }
-        self.sent.insert(h.psn, (h.block, h.path));
+        self.sent.insert(h.psn, (h.block, Last { path: h.path, sent_ps: h.sent_ps }));
     }
 
     /// A packet was accepted on this path.
@@ -151,6 +163,7 @@ impl Open {
             receive: latest.receive,
             block: h.block,
             block_bytes: Some(bytes),
+            source_qpn: None,
             ..*first
         };
         assert_eq!((h, solicited), (&header, self.solicited));

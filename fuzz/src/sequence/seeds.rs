@@ -29,6 +29,35 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     seeds.extend(sr_seeds());
     seeds.extend(block_seeds());
     seeds.extend(coded_seeds());
+    seeds.extend(near_seeds());
+    seeds
+}
+
+/// Feedback of switches, requested or not: with the right time, another one, about packets that are
+/// lost, retransmitted, acknowledged or parity. Each congestion control comes up.
+fn near_seeds() -> Vec<(String, Vec<u8>)> {
+    let (transmit, poll, pause) = (13, 14, 9);
+    let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut seeds = Vec::new();
+    for congestion in 0..24 {
+        for (reads, retries) in [(0x2c, 0x77), (0x2c, 0x7f), (0x22, 0x77)] {
+            let mut steps = vec![0x80, reads, 1, retries, congestion, 14];
+            for op in 0..8 {
+                steps.extend([11, op, 100, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            for round in 0..3 {
+                steps.extend(send_out);
+                for (distance, at) in [(0, 0), (1, 4), (2, 252), (1, 1), (1, 2), (1, 3), (9, 0)] {
+                    steps.extend([0, 0xd8, 1, distance, 0, 4, 0, 0, at, 0, 0]);
+                }
+                // Some have arrived, and time passes.
+                steps.extend([0, 0xa0, 1, 0, 0, 1, 0xf0, 1, 0, 0, 0]);
+                steps.extend([pause, 28 + round, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            steps.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            seeds.push((format!("near-{congestion}-{reads:x}-{retries:x}"), steps));
+        }
+    }
     seeds
 }
 

@@ -9,7 +9,7 @@ use super::world::{Tally, World};
 use spanwire_base::{u32_from, u64_from, usize_from};
 use spanwire_transport::{Access, QpState};
 use spanwire_wire::{
-    AtomicEthRepr, BlockRepr, OpClass, Packet, RethRepr, SrAckRepr, SrDataRepr, SrKind,
+    AtomicEthRepr, BlockRepr, OpClass, Packet, RethRepr, SrAckRepr, SrDataRepr, SrKind, SrNearRepr,
 };
 
 /// The permitted effects of a packet on memory.
@@ -38,6 +38,10 @@ impl World {
                 }
                 Some(Inside::Ack(ack)) => {
                     self.check_ack(ack);
+                    Permitted::default()
+                }
+                Some(Inside::Near(near)) => {
+                    self.check_near(near);
                     Permitted::default()
                 }
                 None => {
@@ -213,6 +217,13 @@ impl World {
         assert!(ack.echo_ps <= self.now.as_ps(), "{ack:?} from the future");
     }
 
+    /// Checks that accepted feedback was requested, and is about the latest transmission of a
+    /// packet.
+    fn check_near(&self, near: &SrNearRepr) {
+        assert!(self.setup.near, "{near:?} was not requested");
+        assert_eq!(self.streams.outgoing.sent_ps(near.psn), Some(near.echo_ps), "{near:?}");
+    }
+
     /// Checks a packet that left while the queue pair was in `state`.
     pub(super) fn check_sr_output(&mut self, packet: &Packet<'_>, state: QpState) {
         match Inside::of(packet) {
@@ -223,7 +234,7 @@ impl World {
                 self.streams.outgoing.check_path(packet, ack.path);
                 self.check_ack_sent(&ack);
             }
-            None => panic!("{:?} is not an SR packet", packet.bth),
+            Some(Inside::Near(_)) | None => panic!("{:?} never leaves", packet.bth),
         }
     }
 
@@ -250,6 +261,8 @@ impl World {
             }
         }
         assert_eq!(h.sent_ps, self.now.as_ps());
+        let source_qpn = Some(self.qpn).filter(|_| self.setup.near && !is_parity);
+        assert_eq!(h.source_qpn, source_qpn, "{h:?}");
         if h.kind == SrKind::ReadResponse && !is_parity {
             super::output::check_secret(p.payload);
         }

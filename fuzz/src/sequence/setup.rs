@@ -37,6 +37,8 @@ pub(super) struct Setup {
     /// In SR only.
     pub(super) erasure: Option<ErasureCoding>,
     pub(super) balance: Option<Balance>,
+    /// It requests feedback of switches; in SR only.
+    pub(super) near: bool,
 }
 
 /// The created resources.
@@ -72,6 +74,7 @@ impl Setup {
             weight: (flags & 0x20 != 0).then_some(access.max(1)),
             erasure: codes.then(|| erasure(timeout >> 4)),
             balance: balances.then(|| balance(psns >> 2 & 3 | psns >> 4 & 0xc)),
+            near: is_sr && reads & 8 != 0,
         }
     }
 
@@ -133,15 +136,19 @@ impl Setup {
         Streams::new(self, [rq_psn, sq_psn]).unproven(self.only_receives)
     }
 
-    /// Payload of a full SR packet: requested telemetry needs room, and so does a position in a
-    /// block.
+    /// Payload of a full SR packet: requested telemetry needs room, and so do a position in a block
+    /// and our QPN.
     pub(super) fn segment_bytes(&self) -> u32 {
         let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
         let asks = |a: Algorithm| a.start(&path).wants_int();
         let room = INT_HEADER_LEN + usize::from(INT_HOPS) * INT_HOP_LEN;
         let algorithm = self.congestion.and_then(|c| c.algorithm);
         let room = if algorithm.is_some_and(asks) { room } else { 0 };
-        let place = if self.erasure.is_some() { 8 } else { 0 };
+        let place = match self.near {
+            _ if self.erasure.is_some() => 8,
+            true => 4,
+            false => 0,
+        };
         SEGMENT_BYTES - u32_from(room) - place
     }
 
@@ -156,6 +163,7 @@ impl Setup {
             weight: self.weight,
             erasure: self.erasure,
             balance: self.balance,
+            near: self.near.then_some(true),
             ..QpAttr::rts(self.sq_psn)
         }
     }
@@ -175,8 +183,15 @@ fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
     }
     let known = Algorithm::known();
     let mut algorithm = Algorithm::named(known[usize::from(which) % known.len()]).ok()?;
-    if let Algorithm::Fixed(params) = &mut algorithm {
-        (params.window_pkts, params.rate_mbps) = if which < 0x60 { (1.0, 0.0) } else { (2.5, 3.0) };
+    match &mut algorithm {
+        Algorithm::Fixed(params) => {
+            (params.window_pkts, params.rate_mbps) =
+                if which < 0x60 { (1.0, 0.0) } else { (2.5, 3.0) };
+        }
+        // From their first packet, they follow feedback of switches.
+        Algorithm::Swift(params) if which < 0x60 => params.near_base_us = 6.5,
+        Algorithm::Timely(params) if which < 0x60 => params.near_base_us = 6.5,
+        _ => {}
     }
     let algorithm = Some(algorithm);
     let base_rtt = knows_rtt.then_some(Dur::from_us(10));
@@ -230,6 +245,8 @@ fn config() -> ValidConfig {
         turn_bytes: 1024,
         catch_up: Dur::from_us(4),
         int_hops: INT_HOPS,
+        cnp_interval: Dur::from_us(50),
+        cnp_dscp: Some(48),
         elide_payload: false,
     };
     config.validate().expect("values are in range")

@@ -4,7 +4,7 @@ use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::setup::{REORDER_PKTS, Setup};
 use spanwire_base::u64_from;
-use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrAckRepr, SrDataRepr};
+use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrAckRepr, SrDataRepr, SrNearRepr};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The part after the BTH of an SR packet, parsed again from the frame.
@@ -13,6 +13,8 @@ pub(super) enum Inside {
     Data(Box<SrDataRepr>, Vec<u8>),
     /// An acknowledgement without its telemetry, which does not affect the model.
     Ack(Box<SrAckRepr<'static>>),
+    /// Feedback of a switch.
+    Near(SrNearRepr),
 }
 
 /// A model of both streams of a connection.
@@ -57,6 +59,7 @@ impl Inside {
                 let ack = SrAckRepr::parse(psn, packet.payload).ok()?;
                 Some(Self::Ack(Box::new(SrAckRepr { int: &[], ..ack })))
             }
+            Opcode::SrNear => SrNearRepr::parse(psn, packet.payload).ok().map(Self::Near),
             _ => None,
         }
     }

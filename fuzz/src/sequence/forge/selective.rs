@@ -4,8 +4,8 @@ use super::blocks::{Position, reports};
 use super::{STEP_LEN, View, dma_len, target};
 use spanwire_base::u32_from;
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, Opcode, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind, SrNak,
+    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, NearKind, Opcode, RethRepr,
+    SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr,
 };
 
 /// The part after the BTH: the low bits of the PSN, the header, and bytes of data.
@@ -18,9 +18,10 @@ pub(super) struct Body {
     pub(super) fill_offset: u8,
 }
 
-/// The opcode of a step for an SR queue pair: mostly SR's own two.
+/// The opcode of a step for an SR queue pair: mostly data and acknowledgements.
 pub(super) fn opcode(op: u8) -> Opcode {
     match op {
+        0xd8..0xe0 => Opcode::SrNear,
         0xe0.. => Opcode::ALL[usize::from(op - 0xe0) % Opcode::ALL.len()],
         0xa0.. => Opcode::SrAck,
         _ => Opcode::SrData,
@@ -165,6 +166,23 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     let mut header = vec![0; ack.header_len()];
     ack.emit(&mut header).expect("the buffer has the reported length");
     Body { opcode: Opcode::SrAck, psn: ack.next, header, payload_len: 0, fill_offset: 0 }
+}
+
+/// The body of feedback of a switch. Every fourth echoes the time at which its packet left.
+pub(super) fn near(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
+    let [_, _, base, distance, _, shift, _, _, at, ..] = *step;
+    let psn = psn(view, base, distance);
+    let sent_ps = view.outgoing.sent_ps(psn).unwrap_or(view.now_ps);
+    let echo_ps = match at & 3 {
+        0 => sent_ps,
+        1 => sent_ps.wrapping_add(1 << (shift & 0x3f)),
+        2 => sent_ps.wrapping_sub(1 << (shift & 0x3f)),
+        _ => view.now_ps,
+    };
+    let near = SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit: at, echo_ps };
+    let mut header = vec![0; SrNearRepr::LEN];
+    near.emit(&mut header).expect("the buffer has the length of the header");
+    Body { opcode: Opcode::SrNear, psn, header, payload_len: 0, fill_offset: 0 }
 }
 
 /// Telemetry of a port with every bit set.

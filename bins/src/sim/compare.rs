@@ -1,0 +1,176 @@
+//! `spanwire sim compare NAME --schemes A,B`: the same scenario and seeds with several schemes.
+
+use super::args::CompareArgs;
+use super::file::Chosen;
+use super::report::{decimals, write_checks};
+use super::run::{cannot_write, prepare};
+use super::seeds::{SeedRow, SeedsReport, Summary, simulate};
+use crate::exit::Exit;
+use crate::report::print_text;
+use serde::Serialize;
+use spanwire_host::fabric::Error;
+use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
+use std::fmt::Write as _;
+use std::fs;
+
+/// The JSON object of `spanwire sim compare --json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct Comparison {
+    scenario: String,
+    /// The parameter in which the schemes differ.
+    key: String,
+    /// The first seed.
+    seed: u64,
+    /// Number of seeds of each scheme.
+    seeds: u64,
+    /// In the order of the command line.
+    schemes: Vec<Scheme>,
+    /// No checker failed in any run.
+    checkers_ok: bool,
+}
+
+/// One scheme and its runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct Scheme {
+    /// The value of the parameter.
+    scheme: String,
+    /// As of `sim run NAME --seeds N --json`.
+    #[serde(flatten)]
+    report: SeedsReport,
+}
+
+/// Runs all schemes, one after the other, each on all cores.
+pub(super) fn run(args: &CompareArgs) -> Result<Exit, Error> {
+    let comparison = Comparison::new(args)?;
+    if let Some(dir) = &args.plot {
+        let figure = comparison.to_svg();
+        let write =
+            || fs::create_dir_all(dir).and_then(|()| fs::write(dir.join("compare.svg"), figure));
+        write().map_err(|e| cannot_write(dir, &e))?;
+    }
+    match args.json {
+        true => print_text(&format!("{}\n", serde_json::to_string(&comparison)?)),
+        false => print_text(&comparison.to_text()),
+    }
+    Ok(if comparison.checkers_ok { Exit::Success } else { Exit::Failure })
+}
+
+impl Comparison {
+    fn new(args: &CompareArgs) -> Result<Self, Error> {
+        let seed = args.seed.unwrap_or(1);
+        let chosen = |scheme: &String| {
+            let own = (args.key.clone(), scheme.clone());
+            let set = args.set.iter().cloned().chain([own]).collect();
+            Chosen { name: args.name.clone(), seed, set }
+        };
+        // A wrong value of the last scheme is reported before the first one has run.
+        for scheme in &args.schemes {
+            prepare(&chosen(scheme))?;
+        }
+        let one = |scheme: &String| -> Result<Scheme, Error> {
+            let report = simulate(&chosen(scheme), args.seeds, scheme, !args.json)?;
+            Ok(Scheme { scheme: scheme.clone(), report })
+        };
+        let schemes: Vec<Scheme> = args.schemes.iter().map(one).collect::<Result<_, _>>()?;
+        Ok(Self {
+            scenario: args.name.clone(),
+            key: args.key.clone(),
+            seed,
+            seeds: args.seeds.get(),
+            checkers_ok: schemes.iter().all(|s| s.report.checkers_ok()),
+            schemes,
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let last = self.seed + self.seeds - 1;
+        // Writing to a String cannot fail, here and below.
+        let mut out = format!("{}, seeds {} to {last}\n", self.scenario, self.seed);
+        let columns = ["n", "failed", "mean", "median", "p99", "max", "sent again", "drops"];
+        let columns = columns.map(|c| format!(" {c:>10}")).concat();
+        let _ = writeln!(out, "  {:<18}{columns}", self.key);
+        for Scheme { scheme, report } in &self.schemes {
+            let s = report.times();
+            let of = |f: fn(&Summary) -> f64| {
+                s.as_ref().map_or_else(|| "-".to_owned(), |s| decimals(f(s)))
+            };
+            let (n, failed) = (s.map_or(0, |s| s.n), report.failed());
+            let times = [of(|s| s.mean), of(|s| s.median), of(|s| s.p99), of(|s| s.max)];
+            let times = times.map(|t| format!(" {t:>10}")).concat();
+            let (retransmitted, drops) = (report.retransmitted_packets(), report.dropped());
+            let _ = writeln!(
+                out,
+                "  {scheme:<18} {n:>10} {failed:>10}{times} {retransmitted:>10} {drops:>10}"
+            );
+        }
+        let _ = writeln!(out, "  completion times in us, over all flows and seeds");
+        let named = |s: &Scheme| -> Vec<String> {
+            s.report.violations().iter().map(|v| format!("{}, {v}", s.scheme)).collect()
+        };
+        let violations: Vec<String> = self.schemes.iter().flat_map(named).collect();
+        write_checks(&mut out, &violations, usize::MAX);
+        out
+    }
+
+    fn to_svg(&self) -> String {
+        let group = |s: &Scheme| Group {
+            name: s.scheme.clone(),
+            values: s.report.rows().iter().flat_map(SeedRow::times_us).map(|us| us / 1e6).collect(),
+        };
+        let figure = ViolinFigure {
+            title: "Completion times".to_owned(),
+            subtitle: format!("{} by {}, {} seeds", self.scenario, self.key, self.seeds),
+            y: AxisSpec::log("FCT", Quantity::Seconds),
+            groups: self.schemes.iter().map(group).collect(),
+        };
+        figure.to_svg()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZero;
+
+    fn args(schemes: &[&str]) -> CompareArgs {
+        CompareArgs {
+            name: "incast-32".to_owned(),
+            schemes: schemes.iter().map(|s| (*s).to_owned()).collect(),
+            key: "mode".to_owned(),
+            seed: Some(3),
+            seeds: NonZero::new(2).expect("two is not zero"),
+            set: vec![("bytes".to_owned(), "64KiB".to_owned())],
+            json: true,
+            plot: None,
+        }
+    }
+
+    #[test]
+    fn new__schemes_run_in_order_from_the_same_seeds() {
+        let c = Comparison::new(&args(&["sr", "rc"])).expect("both are modes");
+        let json = serde_json::to_value(&c).expect("it is plain data");
+        for (at, scheme) in [(0, "sr"), (1, "rc")] {
+            let of = &json["schemes"][at];
+            assert_eq!(
+                (&of["scheme"], &of["parameters"]["mode"]),
+                (&scheme.into(), &scheme.into())
+            );
+            assert_eq!((&of["seeds"][0]["seed"], &of["seeds"][1]["seed"]), (&3.into(), &4.into()));
+            assert_eq!(of["summary"]["fct_us"]["n"], 64);
+            assert!(of["seeds"][1]["pfc_pauses"].is_number(), "{of}");
+        }
+        let hash = |at: usize| json["schemes"][at]["seeds"][0]["event_hash"].clone();
+        assert_ne!(hash(0), hash(1));
+        let text = c.to_text();
+        for part in ["seeds 3 to 4", "mode", "sr  ", "rc  ", "64"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        assert!(roxmltree::Document::parse(&c.to_svg()).is_ok());
+    }
+
+    #[test]
+    fn new__rejects_an_unknown_scheme_before_anything_runs() {
+        let error = Comparison::new(&args(&["rc", "tcp"])).expect_err("there is no such mode");
+        assert!(error.to_string().contains("mode"), "{error}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Agents of a switch: their tables in the file, and their report.
+
+use super::keys::{KeyError, read};
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+use spanwire_switch::{AgentConfig, AgentCounters};
+use toml::{Table, Value};
+
+/// The agents that the `[[agent]]` tables of a file describe; `names` are those of the ports.
+pub(super) fn take_agents(
+    tables: Option<Value>,
+    names: &[&str],
+) -> Result<Vec<AgentConfig>, KeyError> {
+    let tables = match tables {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(tables)) => tables,
+        Some(_) => return Err(KeyError::new("agent", "is no list; write [[agent]]")),
+    };
+    (0..).zip(tables).map(|(n, table)| take_agent(n, table, names)).collect()
+}
+
+fn take_agent(n: usize, table: Value, names: &[&str]) -> Result<AgentConfig, KeyError> {
+    let at = format!("agent[{n}]");
+    let Value::Table(mut table) = table else {
+        return Err(KeyError::new(at, "is no table; write [[agent]] above its keys"));
+    };
+    let kind = match table.get("kind") {
+        Some(Value::String(kind)) => kind.clone(),
+        Some(other) => {
+            let what = format!("is {other:?}; choose one of {}", KINDS.join(", "));
+            return Err(KeyError::new(format!("{at}.kind"), what));
+        }
+        None => {
+            let what = format!("is missing; choose one of {}", KINDS.join(", "));
+            return Err(KeyError::new(format!("{at}.kind"), what));
+        }
+    };
+    if !KINDS.contains(&&*kind) {
+        let what = format!("is {kind:?}; choose one of {}", KINDS.join(", "));
+        return Err(KeyError::new(format!("{at}.kind"), what));
+    }
+    let key = match &*kind {
+        "nsf" => "outside",
+        "ndt" => "inside",
+        _ => "ports",
+    };
+    number_ports(&at, &mut table, key, names)?;
+    read(&at, table)
+}
+
+/// Replaces the names of ports at `key` of an agent's table by their numbers.
+fn number_ports(at: &str, table: &mut Table, key: &str, names: &[&str]) -> Result<(), KeyError> {
+    let at = format!("{at}.{key}");
+    let ports = match table.get_mut(key) {
+        Some(Value::Array(ports)) => ports,
+        Some(_) => return Err(KeyError::new(at, "is no list; write [\"NAME\", ...]")),
+        None => return Err(KeyError::new(at, "is missing; write [\"NAME\", ...]")),
+    };
+    for port in ports {
+        let number = port.as_str().and_then(|name| names.iter().position(|known| *known == name));
+        let Some(number) = number.and_then(|number| i64::try_from(number).ok()) else {
+            let what = format!("has {port:?}; choose among {}", names.join(", "));
+            return Err(KeyError::new(at, what));
+        };
+        *port = Value::Integer(number);
+    }
+    Ok(())
+}
+
+/// An agent at a port, in a report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct AgentReport {
+    kind: &'static str,
+    /// The name of its port.
+    port: String,
+    counters: Map<String, Json>,
+    gauges: Map<String, Json>,
+}
+
+impl AgentReport {
+    /// The report of the agents of a switch whose port n has the name `names[n]`.
+    pub(super) fn all(agents: Vec<AgentCounters>, names: &[String]) -> Vec<Self> {
+        let map = |values: Vec<(&'static str, u64)>| {
+            values.into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect()
+        };
+        let of = |agent: AgentCounters| Self {
+            kind: agent.kind,
+            port: names.get(usize::from(agent.port)).cloned().unwrap_or_default(),
+            counters: map(agent.counters),
+            gauges: map(agent.gauges),
+        };
+        agents.into_iter().map(of).collect()
+    }
+}
+
+/// The kinds of agents.
+const KINDS: [&str; 3] = ["pacc", "nsf", "ndt"];
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::SwitchFile;
+    use super::*;
+    use spanwire_base::Dur;
+
+    const PORTS: &str = "[port.a]\nrate = '1Gbit'\n[port.b]\nrate = '1Gbit'\n";
+
+    fn parse(agents: &str) -> Result<Vec<AgentConfig>, String> {
+        let file = SwitchFile::parse(&format!("{PORTS}{agents}")).map_err(|e| e.to_string())?;
+        Ok(file.config().switch.agents.clone())
+    }
+
+    #[test]
+    fn parse__names_of_ports_become_numbers() {
+        let agents = parse("[[agent]]\nkind = 'pacc'\nports = ['b']\nperiod = '2ms'\n").unwrap();
+        let [AgentConfig::Pacc(pacc)] = &agents[..] else { panic!("{agents:?}") };
+        assert_eq!((&pacc.ports[..], pacc.period), (&[1][..], Dur::from_ms(2)));
+    }
+
+    #[test]
+    fn parse__errors_name_key_value_and_what_would_be_right() {
+        let two = "[[agent]]\nkind = 'pacc'\nports = ['a']\n".repeat(2);
+        let nine = "[[agent]]\nkind = 'pacc'\nports = ['a']\n".repeat(9);
+        for (text, words) in [
+            ("[agent]\nkind = 'pacc'", &["agent:", "[[agent]]"][..]),
+            ("[[agent]]\nports = ['a']", &["agent[0].kind:", "missing", "pacc"]),
+            ("[[agent]]\nkind = 'pac'", &["agent[0].kind:", "\"pac\"", "pacc"]),
+            ("[[agent]]\nkind = 'pacc'", &["agent[0].ports:", "missing"]),
+            ("[[agent]]\nkind = 'nsf'", &["agent[0].outside:", "missing"]),
+            ("[[agent]]\nkind = 'nsf'\noutside = []", &["agent[0].outside:", "empty"]),
+            ("[[agent]]\nkind = 'ndt'\nports = ['a']", &["agent[0].inside:", "missing"]),
+            (
+                "[[agent]]\nkind = 'ndt'\ninside = ['a']\n[[agent]]\nkind = 'pacc'\nports = ['a']",
+                &["agent[1].ports:", "port a", "another agent"],
+            ),
+            ("[[agent]]\nkind = 'pacc'\nports = ['c']", &["agent[0].ports:", "\"c\"", "a, b"]),
+            (
+                "[[agent]]\nkind = 'pacc'\nports = ['a']\nbeta = '1/8'",
+                &["agent[0]", "beta", "beta1"],
+            ),
+            (
+                "[[agent]]\nkind = 'pacc'\nports = ['a']\nperiod = '2us'",
+                &["agent[0].spacing:", "4us", "1us to 2us"],
+            ),
+            (
+                "[[agent]]\nkind = 'pacc'\nports = ['a']\nthreshold_bytes = '2MB'",
+                &["agent[0].threshold_bytes:", "2MB", "port a", "1MiB"],
+            ),
+            (&two, &["agent[1].ports:", "port a", "another agent"]),
+            (&nine, &["agent:", "9 entries", "at most 8"]),
+        ] {
+            let error = parse(text).expect_err(text);
+            for word in words {
+                assert!(error.contains(word), "{word:?} in {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parse__the_examples_in_the_documentation() {
+        for (text, agents) in [
+            (include_str!("../../../docs/examples/pacc.toml"), 1),
+            (include_str!("../../../docs/examples/reflex.toml"), 2),
+        ] {
+            let file = SwitchFile::parse(text).expect("valid");
+            assert_eq!(file.config().switch.agents.len(), agents);
+        }
+    }
+}
