@@ -11,6 +11,7 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod agents;
+pub mod corpus;
 pub mod parse;
 pub mod sequence;
 pub mod side;

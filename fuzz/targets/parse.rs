@@ -1,4 +1,7 @@
 //! libFuzzer's entry point: any bytes for the parser.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| spanwire_fuzz::parse::run(data));
+libfuzzer_sys::fuzz_target!(
+    init: spanwire_fuzz::corpus::write_if_requested("parse"),
+    |data: &[u8]| spanwire_fuzz::parse::run(data)
+);

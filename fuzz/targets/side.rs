@@ -1,4 +1,7 @@
 //! libFuzzer's entry point: any bytes on the side connection.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| spanwire_fuzz::side::run(data));
+libfuzzer_sys::fuzz_target!(
+    init: spanwire_fuzz::corpus::write_if_requested("side"),
+    |data: &[u8]| spanwire_fuzz::side::run(data)
+);

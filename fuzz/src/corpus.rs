@@ -1,10 +1,11 @@
-//! Writes the seed corpus of a fuzz target: `corpus parse|sequence|stream|side|agents FOLDER`.
+//! The seed corpora of the fuzz targets.
 //!
 //! The parser gets every distinct kind of frame in the captures of Linux rxe (`tests/golden/rxe`),
-//! whole and without its outer headers, and SR frames of our own. The queue pair gets scenarios
-//! whose coverage the tests of its target check.
+//! whole and without its outer headers, and SR frames of our own. The others get scenarios whose
+//! coverage the tests of their target check. A target writes its own corpus, since another program
+//! would need a build of the workspace of its own.
 
-use spanwire_fuzz::{agents, parse, sequence, side, stream};
+use crate::{agents, parse, sequence, side, stream};
 use spanwire_tests::pcap::Pcap;
 use spanwire_wire::Packet;
 use std::collections::BTreeMap;
@@ -15,26 +16,30 @@ use std::path::{Path, PathBuf};
 /// Inputs by name.
 type Inputs = Vec<(String, Vec<u8>)>;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [target, folder] = &args[..] else {
-        return Err("usage: corpus parse|sequence|stream|side|agents FOLDER".into());
-    };
-    let inputs = match &**target {
+/// Writes the corpus of `target` into the folder that the environment variable [`FOLDER`] names,
+/// and ends the process. Without the variable it returns.
+///
+/// # Panics
+/// If the folder cannot be written, or the captures cannot be read.
+pub fn write_if_requested(target: &str) {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let written = write(target, Path::new(&folder));
+    written.unwrap_or_else(|e| panic!("cannot write the corpus of {target}: {e}"));
+    std::process::exit(0);
+}
+
+fn write(target: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let inputs = match target {
         "parse" => [parse_inputs()?, parse::sr_seeds()].concat(),
         "sequence" => sequence::seeds(),
         "stream" => stream::seeds(),
         "side" => side::seeds(),
         "agents" => agents::seeds(),
-        other => {
-            return Err(
-                format!("no target {other}: parse, sequence, stream, side or agents").into()
-            );
-        }
+        other => panic!("no target {other}"),
     };
     fs::create_dir_all(folder)?;
     for (name, bytes) in inputs {
-        fs::write(Path::new(folder).join(name), bytes)?;
+        fs::write(folder.join(name), bytes)?;
     }
     Ok(())
 }
@@ -73,4 +78,25 @@ fn parse_inputs() -> Result<Inputs, Box<dyn Error>> {
         inputs.push((kind, frame));
     }
     Ok(inputs)
+}
+
+/// The folder that receives the corpus (fuzz/run).
+const FOLDER: &str = "SPANWIRE_CORPUS";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write__each_target_has_a_corpus() {
+        let name = format!("spanwire-corpus-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        for target in ["parse", "sequence", "stream", "side", "agents"] {
+            let folder = folder.join(target);
+            write(target, &folder).expect("writable");
+            let files = fs::read_dir(&folder).expect("made").count();
+            assert!(files >= 3, "{target}: {files}");
+        }
+        fs::remove_dir_all(&folder).expect("ours");
+    }
 }
