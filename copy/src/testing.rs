@@ -2,10 +2,11 @@
 
 use crate::connection;
 use spanwire_host::fabric::{Attachment, Wrap};
-use spanwire_stream::{Connection, Listener, ModeChoice, Network, NetworkOptions};
+use spanwire_stream::{Config, Connection, Listener, ModeChoice, Network, NetworkOptions};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// A directory that is removed when dropped.
 pub(crate) struct TempDir(PathBuf);
@@ -30,6 +31,8 @@ impl Drop for TempDir {
     }
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// Two networks in this process, and connections between them.
 pub(crate) struct Wire {
     networks: [Network; 2],
@@ -40,7 +43,10 @@ impl Wire {
     pub(crate) fn new() -> Self {
         let (a, b) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
         let networks = [a, b].map(|attachment| {
-            let config = connection::limits().validate().unwrap();
+            // On a busy machine a worker may have no core for seconds.
+            let limits = connection::limits();
+            let limits = Config { handshake_timeout: MINUTE, timeout: 20, ..limits };
+            let config = limits.validate().unwrap();
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             Network::over(attachment, "lo", options).unwrap()
         });

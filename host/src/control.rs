@@ -125,7 +125,11 @@ pub fn ask(path: &Path, request: &Request, timeout: Duration) -> io::Result<Repl
 /// True if a switch at `path` replies.
 #[must_use]
 pub fn is_answering(path: &Path) -> bool {
-    ask(path, &Request::Show {}, TIMEOUT).is_ok_and(|reply| reply.error.is_none())
+    is_answering_within(path, TIMEOUT)
+}
+
+fn is_answering_within(path: &Path, timeout: Duration) -> bool {
+    ask(path, &Request::Show {}, timeout).is_ok_and(|reply| reply.error.is_none())
 }
 
 /// Removes the socket file of a switch that ended without removing it.
@@ -194,6 +198,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    /// Only a hang takes so long.
+    const LATE: Duration = Duration::from_secs(120);
+
     fn path() -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -223,9 +230,9 @@ mod tests {
         assert!(!is_answering(&path));
         let switch = answer(Control::listen(&path).expect("a new file"), 2);
         let request = Request::Set { changes: vec!["port.a.rate=1Gbit".to_owned()] };
-        let reply = ask(&path, &request, TIMEOUT).expect("it answers");
+        let reply = ask(&path, &request, LATE).expect("it answers");
         assert!(reply.text.contains("port.a.rate=1Gbit"), "{reply:?}");
-        assert!(is_answering(&path));
+        assert!(is_answering_within(&path, LATE));
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         drop(switch.join().expect("no panic"));
@@ -286,7 +293,7 @@ mod tests {
         assert!(raw(b"\xff\xfe\n").contains("no request"));
         assert_eq!(raw(b"no end"), "");
         assert_eq!(raw(&vec![b'x'; 100_000]), "");
-        assert!(ask(&path, &Request::Show {}, TIMEOUT).is_ok());
+        assert!(ask(&path, &Request::Show {}, LATE).is_ok());
         drop(switch.join().expect("no panic"));
     }
 }

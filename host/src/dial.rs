@@ -104,7 +104,7 @@ mod tests {
     fn listen__takes_both_ip_versions_and_dial_reaches_it() {
         let listener = listen("lo", 0).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let wait = Duration::from_secs(2);
+        let wait = Duration::from_secs(120);
         assert!(dial("lo", SocketAddr::new(LOOPBACK, port), wait).is_ok());
         if listener.local_addr().unwrap().is_ipv6() {
             assert!(dial("lo", SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port), wait).is_ok());
@@ -113,9 +113,11 @@ mod tests {
 
     #[test]
     fn dial__a_closed_port_and_a_missing_interface_are_errors() {
-        let port = listen("lo", 0).unwrap().local_addr().unwrap().port();
-        let address = SocketAddr::new(LOOPBACK, port);
-        let wait = Duration::from_secs(2);
+        // Bound, so that no other process listens there.
+        let bound = tcp_on("lo", LOOPBACK).unwrap();
+        bound.bind(&SocketAddr::new(LOOPBACK, 0).into()).unwrap();
+        let address = bound.local_addr().unwrap().as_socket().unwrap();
+        let wait = Duration::from_secs(120);
         let refused = dial("lo", address, wait).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         assert!(dial("nope0", address, wait).is_err());

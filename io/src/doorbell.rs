@@ -188,7 +188,7 @@ mod tests {
     use std::thread;
     use std::time::Instant;
 
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(120);
 
     fn is_readable(event: &EventFd) -> bool {
         let fd = event.as_fd().as_raw_fd();

@@ -74,10 +74,10 @@ pub struct DriverCounters {
 }
 
 /// Runs one node over its ports: a host over one ([`Driver::run_until`]), a switch over several
-/// ([`Driver::run_ports_until`]).
+/// ([`Driver::run_ports_until`]). `C` is its source of time, by default the machine's clock.
 #[derive(Debug)]
-pub struct Driver {
-    clock: Clock,
+pub struct Driver<C = Clock> {
+    clock: C,
     polling: Polling,
     budget: Budget,
     unfinished: PortMask,
@@ -152,10 +152,10 @@ pub fn step(
     Ok(progress)
 }
 
-impl Driver {
+impl<C: TimeSource + Copy> Driver<C> {
     /// A driver on `clock`, with the default [`Budget`].
     #[must_use]
-    pub fn new(clock: Clock, polling: Polling) -> Self {
+    pub fn new(clock: C, polling: Polling) -> Self {
         Self {
             clock,
             polling,
@@ -180,7 +180,7 @@ impl Driver {
 
     /// The driver's clock, the time base of the node's applications.
     #[must_use]
-    pub fn clock(&self) -> Clock {
+    pub fn clock(&self) -> C {
         self.clock
     }
 

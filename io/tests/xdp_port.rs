@@ -39,6 +39,9 @@ fn open(host: &Host, preference: XdpPreference) -> XdpPort {
     opened.expect("open")
 }
 
+/// Only a hang takes so long.
+const LATE: Duration = Duration::from_secs(300);
+
 const HEADERS: usize = 42;
 const SLOTS: usize = 1024 - 256;
 
@@ -85,7 +88,7 @@ fn send(port: &mut XdpPort, number: u64, max: usize) -> bool {
 fn cross(a: &mut XdpPort, b: &mut XdpPort, count: u64, max: usize, window: u64) {
     let mut expected = vec![0; 4096];
     let (mut sent, mut received) = (0, 0);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + LATE;
     while received < count {
         while sent < count && sent - received < window && send(a, sent, max) {
             sent += 1;
@@ -103,7 +106,7 @@ fn cross(a: &mut XdpPort, b: &mut XdpPort, count: u64, max: usize, window: u64) 
 }
 
 fn assert_all_home(port: &mut XdpPort) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + LATE;
     while port.free_slots() < SLOTS {
         port.flush(Time::ZERO).expect("there");
         port.rx_burst(&Time::ZERO, 0, &mut |_, _| ());
@@ -155,7 +158,7 @@ fn port__side_poll_receives_on_the_callers_core() {
     };
     let (side_a, side_b) = (side(&hosts.a), side(&hosts.b));
     assert!(!side_b.is_active());
-    let deadline = Instant::now() + Duration::from_secs(2);
+    let deadline = Instant::now() + LATE;
     while !(side_a.is_active() && side_b.is_active()) {
         let to = |host: &Host, side: &SidePoll| SocketAddr::new(host.v4.into(), side.local_port());
         side_a.greet(to(&hosts.b, &side_b)).expect("a route to b");
@@ -189,7 +192,7 @@ fn port__a_busy_ring_runs_out_of_slots_and_recovers() {
     // A slot that is returned is not lost.
     a.flush(Time::ZERO).expect("there");
     drop(reserve(&mut a));
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + LATE;
     while a.tx_pending() > 0 {
         a.flush(Time::ZERO).expect("there");
         a.rx_burst(&Time::ZERO, 1, &mut |_, _| ());
@@ -239,8 +242,8 @@ fn wait__ends_with_a_frame_or_the_timeout() {
             a.flush(Time::ZERO).expect("there");
         });
         let start = Instant::now();
-        b.wait(Duration::from_secs(5)).expect("there");
-        assert!(start.elapsed() < Duration::from_secs(4));
+        b.wait(LATE).expect("there");
+        assert!(start.elapsed() < LATE);
     });
     assert_eq!(b.rx_burst(&Time::ZERO, 8, &mut |_, _| ()), 1);
 }
@@ -254,18 +257,20 @@ fn rx_burst__dates_frames_by_their_arrival_not_by_the_poll() {
     let mut b = open(&hosts.b, XdpPreference::Auto);
     let mut a = open(&hosts.a, XdpPreference::Auto);
     let clock = Clock::start();
-    let (before, late) = (clock.now(), Dur::from_ms(200));
+    let (before, late) = (clock.now(), Dur::from_ms(20));
     assert!(send(&mut a, 0, 1400));
     a.flush(before).expect("there");
+    // The frame is in the ring when the wait ends, however late that is. The poll is later still.
+    b.wait(LATE).expect("there");
+    let arrived = clock.now();
     std::thread::sleep(Duration::from_nanos(late.as_ns()));
     let mut metas = Vec::new();
     assert_eq!(b.rx_burst(&clock, 8, &mut |_, meta| metas.push(meta)), 1);
-    let (meta, now) = (metas[0], clock.now());
-    // Both clocks differ by less than a millisecond. The frame arrives while the receiver sleeps,
-    // in the first half of the sleep unless the machine stops for as long.
+    // The kernel's clock and this one differ by less than a millisecond.
+    let (meta, apart) = (metas[0], Dur::from_ms(1));
     assert!(
-        meta.at + Dur::from_ms(1) >= before && now.since(meta.at) > late / 2,
-        "{meta:?} {now:?}"
+        before <= meta.at + apart && meta.at <= arrived + apart,
+        "{before:?} {meta:?} {arrived:?}"
     );
     assert_eq!(meta.earliest, meta.at, "the kernel's timestamp is exact");
 }
@@ -366,17 +371,20 @@ fn port__child_that_holds_a_port() {
     port.flush(Time::ZERO).expect("there");
     println!("{CHILD_READY}");
     std::io::stdout().flush().expect("stdout");
-    std::thread::sleep(Duration::from_secs(60));
+    std::thread::sleep(LATE);
 }
 
 const CHILD_IFNAME: &str = "SPANWIRE_TEST_XDP_CHILD";
 const CHILD_READY: &str = "the port is open";
 
-/// A process that holds the port of a host.
+/// A process that holds the port of a host. Its priority is the highest: once killed, it has to run
+/// to end, and the port may wait only 2 s for that.
 fn holder_of(host: &Host) -> Child {
     let program = std::env::current_exe().expect("this test");
-    let mut command = Command::new(program);
+    let mut command = Command::new("nice");
     command
+        .args(["-n", "-20"])
+        .arg(program)
         .args(["--exact", "port__child_that_holds_a_port", "--nocapture"])
         .env(CHILD_IFNAME, &host.ifname)
         .stdout(Stdio::piped());
@@ -405,6 +413,9 @@ fn open__waits_for_the_program_of_a_killed_process() {
     }
 }
 
+/// The number of a frame that is sent after all others.
+const LAST_FRAME: u64 = u64::MAX;
+
 #[test]
 fn port__the_queue_of_a_killed_process_can_be_reopened() {
     let _turn = turn();
@@ -417,10 +428,15 @@ fn port__the_queue_of_a_killed_process_can_be_reopened() {
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
         let mut a = open(&hosts.a, XdpPreference::Auto);
-        // Frames of the child may still be in flight.
-        let drained = Instant::now() + Duration::from_millis(50);
-        while Instant::now() < drained {
-            b.rx_burst(&Time::ZERO, 64, &mut |_, _| ());
+        // Frames of the child may still be in flight. One that is sent after them arrives after them.
+        assert!(send(&mut a, LAST_FRAME, 1400));
+        let (mut is_drained, deadline) = (false, Instant::now() + LATE);
+        while !is_drained {
+            a.flush(Time::ZERO).expect("there");
+            b.rx_burst(&Time::ZERO, 64, &mut |frame, _| {
+                is_drained |= frame[HEADERS..HEADERS + 8] == LAST_FRAME.to_be_bytes();
+            });
+            assert!(Instant::now() < deadline, "the last frame does not arrive");
         }
         cross(&mut a, &mut b, 1_000, 1400, 64);
         assert_all_home(&mut a);
@@ -452,7 +468,7 @@ fn port__receives_roce_to_the_present_addresses_of_the_host() {
         count > 0
     };
     let mut until = |to: IpAddr, taken: bool| {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + LATE;
         while takes(to) != taken {
             assert!(Instant::now() < deadline, "{to} is not {taken}");
         }
@@ -501,7 +517,7 @@ fn port__leaves_bridged_roce_to_the_kernel() {
     let bind = |ns: &NetNs, port| ns.run(|| UdpSocket::bind(("0.0.0.0", port)));
     let sender = bind(&hosts.a.ns, 0).expect("namespace").expect("any port");
     let receiver = bind(&c, 4791).expect("namespace").expect("the port is free");
-    receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
+    receiver.set_read_timeout(Some(LATE)).expect("not zero");
     for n in 0_u32..100 {
         sender.send_to(&n.to_be_bytes(), "10.77.0.3:4791").expect("sent");
         let mut bytes = [0; 64];
@@ -510,7 +526,7 @@ fn port__leaves_bridged_roce_to_the_kernel() {
     }
     sender.send_to(b"for b", "10.77.0.2:4791").expect("sent");
     let mut taken = Vec::new();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + LATE;
     while taken.is_empty() {
         port.wait(Duration::from_millis(10)).expect("there");
         port.rx_burst(&Time::ZERO, 64, &mut |frame, _| taken.push(frame[42..47].to_vec()));
@@ -547,14 +563,16 @@ fn open__all_traffic_goes_to_the_port() {
     let connect = || TcpStream::connect_timeout(&to, Duration::from_millis(50));
     let tried = hosts.b.ns.run(connect).expect("namespace");
     assert!(tried.is_err());
-    let mut types = Vec::new();
-    port.rx_burst(&Time::ZERO, 64, &mut |frame, _| {
-        types.push(u16::from_be_bytes([frame[12], frame[13]]));
-    });
-    assert!(types.contains(&0x0806), "no ARP among {types:x?}");
+    let (mut types, deadline) = (Vec::new(), Instant::now() + LATE);
+    while !types.contains(&0x0806) {
+        port.rx_burst(&Time::ZERO, 64, &mut |frame, _| {
+            types.push(u16::from_be_bytes([frame[12], frame[13]]));
+        });
+        assert!(Instant::now() < deadline, "no ARP among {types:x?}");
+    }
     drop(port);
     assert!(!promiscuous());
-    let tried = hosts.b.ns.run(|| TcpStream::connect_timeout(&to, Duration::from_secs(5)));
+    let tried = hosts.b.ns.run(|| TcpStream::connect_timeout(&to, LATE));
     let refused = tried.expect("namespace").expect_err("no socket listens");
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }

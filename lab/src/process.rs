@@ -76,10 +76,15 @@ const POLL: Duration = Duration::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command};
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command, Stdio};
+
+    /// Only a hang takes so long.
+    const LATE: Duration = Duration::from_secs(120);
 
     fn sleeper() -> (Child, Process) {
-        let child = Command::new("sleep").arg("60").spawn().expect("sleep exists");
+        let child = Command::new("sleep").arg("600").spawn().expect("sleep exists");
         let process = Process::of(child.id()).expect("it runs");
         (child, process)
     }
@@ -99,24 +104,37 @@ mod tests {
         let (mut child, process) = sleeper();
         let other = Process { started: process.started + 1, ..process };
         assert!(process.is_running() && !other.is_running());
-        assert!(!other.end(Duration::from_secs(5)).expect("nothing to do"));
+        assert!(!other.end(LATE).expect("nothing to do"));
         assert!(process.is_running(), "a reused PID is another process");
-        assert!(process.end(Duration::from_secs(5)).expect("ours"));
+        assert!(process.end(LATE).expect("ours"));
         assert!(!process.is_running(), "a zombie counts as ended");
         child.wait().expect("our child");
-        assert!(!process.end(Duration::from_secs(5)).expect("nothing to do"));
+        assert!(!process.end(LATE).expect("nothing to do"));
     }
 
     #[test]
     fn end__kills_after_an_ignored_sigterm() {
         let mut child = Command::new("sh")
-            .args(["-c", "trap '' TERM; while :; do sleep 0.05; done"])
+            .args(["-c", "trap '' TERM; echo trapped; while :; do sleep 0.05; done"])
+            .stdout(Stdio::piped())
             .spawn()
             .expect("sh exists");
         let process = Process::of(child.id()).expect("it runs");
-        // Wait until the shell has set its trap.
-        std::thread::sleep(Duration::from_millis(100));
-        assert!(process.end(Duration::from_millis(300)).expect("ours"));
-        child.wait().expect("our child");
+        let mut said = [0; 8];
+        child.stdout.take().expect("piped").read_exact(&mut said).expect("it has set its trap");
+        match process.end(Duration::from_millis(300)) {
+            Ok(was_running) => assert!(was_running),
+            // A killed process has not ended yet, if it has no core to do so.
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::TimedOut, "{e}"),
+        }
+        let deadline = Instant::now() + LATE;
+        let status = loop {
+            match child.try_wait().expect("our child") {
+                Some(status) => break status,
+                None => assert!(Instant::now() < deadline, "it is not killed"),
+            }
+            std::thread::sleep(POLL);
+        };
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
     }
 }

@@ -187,7 +187,7 @@ mod tests {
                     signals[1].raise();
                 }
                 let there = || (count[1 - me].load(Ordering::Acquire) >= round).then_some(());
-                let deadline = Some(Instant::now() + Duration::from_secs(20));
+                let deadline = Some(Instant::now() + Duration::from_secs(120));
                 assert!(signals[me].wait(deadline, there).is_some(), "round {round} was lost");
                 if me == 1 {
                     count[1].store(round, Ordering::Release);

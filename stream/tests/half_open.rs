@@ -9,10 +9,14 @@ use spanwire_stream::{Config, ConnectOptions, Connection, Listener, Network, Net
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-const LATE: Duration = Duration::from_secs(20);
+/// Only a hang takes so long.
+const LATE: Duration = Duration::from_secs(120);
 const GROWTH_MAX: u64 = 16 << 20;
+
+/// How long the listener keeps a half-open connection: the longest configurable time.
+const HALF_OPEN: Duration = Duration::from_secs(60);
 
 /// Set in the process that listens.
 const IS_LISTENER: &str = "SPANWIRE_TEST_IS_LISTENER";
@@ -21,8 +25,8 @@ const IS_LISTENER: &str = "SPANWIRE_TEST_IS_LISTENER";
 fn listen() {
     let wrap = Wrap::default();
     let (a, _other_end) = Attachment::pipe([&wrap, &wrap]).unwrap();
-    // Half-open connections last longer than the test.
-    let config = Config { handshake_timeout: Duration::from_secs(60), ..Config::default() };
+    // Half-open connections last longer than the test, unless the machine is very busy.
+    let config = Config { handshake_timeout: HALF_OPEN, ..Config::default() };
     let config = config.validate().unwrap();
     let network =
         Network::over(a, "lo", NetworkOptions { config, ..NetworkOptions::default() }).unwrap();
@@ -95,14 +99,19 @@ fn listen__half_open_connections_cost_little_memory() {
         return listen();
     }
     let listener = ListenerProcess::start("listen__half_open_connections_cost_little_memory");
-    let before = listener.resident_bytes();
+    let (before, begin) = (listener.resident_bytes(), Instant::now());
+    // Once the first may have expired, others have taken their places.
+    let assert_count = |count: usize, expected: usize, limit: &str| {
+        let is_right = count == expected || count > expected && begin.elapsed() >= HALF_OPEN;
+        assert!(is_right, "half-open connections {limit}: {count}, not {expected}");
+    };
     let grown = || listener.resident_bytes().saturating_sub(before);
     let one: Vec<_> = (0..1000).filter_map(|_| listener.hello(Ipv4Addr::LOCALHOST)).collect();
-    assert_eq!(one.len(), 8, "half-open connections of one address: max_half_open_per_peer");
+    assert_count(one.len(), 8, "of one address: max_half_open_per_peer");
     assert!(grown() < GROWTH_MAX, "{} bytes for 1,000 of one address", grown());
     let address = |n: u16| Ipv4Addr::from((127 << 24 | 1 << 16 | u32::from(n)).to_be_bytes());
     let many: Vec<_> = (0..10_000).filter_map(|n| listener.hello(address(n))).collect();
-    assert_eq!(one.len() + many.len(), 64, "half-open connections in all: max_half_open");
+    assert_count(one.len() + many.len(), 64, "in all: max_half_open");
     assert!(grown() < GROWTH_MAX, "{} bytes for 10,000 of many", grown());
     eprintln!("{} KiB more for 64 half-open connections", grown() >> 10);
 }

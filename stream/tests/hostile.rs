@@ -17,7 +17,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-const LATE: Duration = Duration::from_secs(20);
+/// Only a hang takes so long.
+const LATE: Duration = Duration::from_secs(120);
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A queue pair of the hostile peer, connected to a connection of the listener.
@@ -52,7 +53,10 @@ impl HostilePeer {
     }
 
     /// Sets up a connection, with the messages of docs/protocol/stream-and-copy.md, "Setting up".
-    fn call(&mut self, address: SocketAddr, mode: WireMode) -> AttackerQp {
+    ///
+    /// A write that is to arrive has the time of a `timeout` of 20, on a busy machine too. One that
+    /// is rejected ends soon with 14.
+    fn call(&mut self, address: SocketAddr, mode: WireMode, timeout: u8) -> AttackerQp {
         let caps = QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() };
         let qpn = self.endpoint.create_qp(&QpInit::new(self.pd, self.cq, self.cq, caps)).unwrap();
         self.endpoint.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
@@ -83,7 +87,7 @@ impl HostilePeer {
         let (their_qpn, psn) = (Qpn::new(word("/qp/qpn")), Psn::new(word("/qp/psn")));
         let rtr = agreed.apply_to(QpAttr::rtr(their_qpn, psn, Mtu::B1024, av));
         self.endpoint.modify_qp(qpn, &rtr).unwrap();
-        let rts = QpAttr { timeout: Some(14), retry_cnt: Some(2), ..QpAttr::rts(Psn::new(7)) };
+        let rts = QpAttr { timeout: Some(timeout), retry_cnt: Some(2), ..QpAttr::rts(Psn::new(7)) };
         self.endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts)).unwrap();
         writeln!(side.get_ref(), "{{\"type\":\"ready\"}}").unwrap();
         let ring = RemoteAddr { va: number("/ring/va"), rkey: word("/ring/rkey") };
@@ -121,8 +125,8 @@ fn write__with_another_connections_rkey_ends_the_writer_and_changes_nothing() {
         let listener: Listener<_> = network.listen(0, ConnectOptions::default()).unwrap();
         let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
         let mut peer = HostilePeer::new(b);
-        let lines = [(); 2].map(|()| {
-            let line = peer.call(address, mode);
+        let lines = [20, 14].map(|timeout| {
+            let line = peer.call(address, mode, timeout);
             (line, listener.accept_timeout(LATE).unwrap().expect("it called"))
         });
         let [(victim, mut to_victim), (attacker, mut to_attacker)] = lines;
@@ -146,5 +150,5 @@ fn connect__no_address_of_the_process_is_in_a_hello() {
         network.listen(0, ConnectOptions::default()).unwrap();
     let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
     let mut peer = HostilePeer::new(b);
-    assert_eq!(peer.call(address, WireMode::Sr).ring.va, 0);
+    assert_eq!(peer.call(address, WireMode::Sr, 14).ring.va, 0);
 }

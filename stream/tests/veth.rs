@@ -6,7 +6,7 @@ use spanwire_io::net::{LabConfig, NetNs, Netlink, TwoHosts};
 use spanwire_io::xdp::XdpConfig;
 use spanwire_stream::fabric::{Attachment, Wrap};
 use spanwire_stream::{
-    Cause, ConnectOptions, Connection, Error, Listener, ModeChoice, Network, NetworkOptions,
+    Cause, Config, ConnectOptions, Connection, Error, Listener, ModeChoice, Network, NetworkOptions,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -14,9 +14,10 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const LATE: Duration = Duration::from_secs(30);
+/// Only a hang takes so long.
+const LATE: Duration = Duration::from_secs(120);
 
 /// Two hosts, for one test at a time.
 struct Lab {
@@ -46,7 +47,15 @@ impl Lab {
             let wrap = Wrap { faults: Some(faults), pcap: None };
             let opened = ns.run(|| {
                 let attachment = Attachment::xdp_with(&XdpConfig::new("sw0"), &wrap).unwrap();
-                Network::over(attachment, "sw0", NetworkOptions::default()).unwrap()
+                // A worker may have no core for seconds; a cut link is detected after 7 s.
+                let config = Config {
+                    handshake_timeout: Duration::from_secs(60),
+                    timeout: 16,
+                    ..Config::default()
+                };
+                let config = config.validate().unwrap();
+                let options = NetworkOptions { config, ..NetworkOptions::default() };
+                Network::over(attachment, "sw0", options).unwrap()
             });
             opened.expect("the namespace is there")
         };
@@ -163,7 +172,7 @@ fn send__every_message_arrives_when_packets_are_lost() {
 }
 
 #[test]
-fn recv__detects_a_killed_process_at_once() {
+fn recv__detects_a_killed_process_by_its_side_connection() {
     let Some(lab) = Lab::new() else { return };
     let (mut server, port, _stderr) = listening(&lab.hosts.a.ns, "echo");
     let address = SocketAddr::new(lab.hosts.a.v4.into(), port.parse().unwrap());
@@ -180,10 +189,10 @@ fn recv__detects_a_killed_process_at_once() {
     assert!(connection.recv_timeout(LATE).unwrap().is_some());
     server.kill().expect("our child");
     server.wait().expect("our child");
-    let begin = Instant::now();
+    // Not by a timeout of the queue pair: the kernel has closed the side connection.
     let lost = connection.recv_timeout(LATE);
-    assert!(matches!(lost, Err(Error::Lost(Cause::PeerGone(_)))), "{lost:?}");
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    let expected = Cause::PeerGone("its side connection closed");
+    assert_eq!(lost, Err(Error::Lost(expected)));
 }
 
 #[test]

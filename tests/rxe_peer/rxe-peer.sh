@@ -3,7 +3,8 @@
 # interoperation tests, also for manual use.
 #
 #   rxe-peer.sh build
-#       Prints the folder of the guest image; builds the image first when it is not cached.
+#       Prints the folder of the guest image; builds the image first when it is not cached. If it
+#       cannot be built, an image of another kernel is used, if one is cached, with a warning.
 #   rxe-peer.sh boot NAME OPTIONS
 #       Becomes QEMU (same process id): ends when that process is killed.
 #   rxe-peer.sh ready NAME SECONDS
@@ -22,6 +23,7 @@
 #   -c CPUS                         of the guest, default 1
 #
 # RXE_DIR   where images are cached; default ${XDG_CACHE_HOME:-~/.cache}/spanwire/rxe-guest
+# RXE_IMAGE the folder of the image to boot, as printed by build; default: builds it
 # RXE_RUN   where running guests have their sockets and consoles; default $RXE_DIR/run
 # RXE_ACCEL QEMU's accelerator, default tcg,thread=multi (works everywhere; kvm is faster)
 set -euo pipefail
@@ -37,19 +39,29 @@ die() {
 # The image's name is a hash of its inputs, so a changed script or a new kernel causes a new image.
 # Without package lists (offline) any image of these scripts is used.
 image() {
-  local scripts kernel path
-  scripts=$(cd "$here" && cat build-guest.sh vprobe.c guest-init guest-agent | sha256sum)
-  scripts=${scripts:0:16}
+  local kernel
   kernel=$("$here/build-guest.sh" --kernel 2>/dev/null || true)
-  if [ -z "$kernel" ]; then
-    for path in "$cache/$scripts"-*/initramfs.img; do
-      if [ -s "$path" ]; then
-        dirname "$path"
-        return
-      fi
-    done
+  if [ -z "$kernel" ] && cached; then
+    return
   fi
-  echo "$cache/$scripts-${kernel:-unknown}"
+  echo "$cache/$(scripts_hash)-${kernel:-unknown}"
+}
+
+scripts_hash() {
+  local hash
+  hash=$(cd "$here" && cat build-guest.sh vprobe.c guest-init guest-agent | sha256sum)
+  echo "${hash:0:16}"
+}
+
+# Prints the newest cached image of these scripts, of whatever kernel; false if there is none.
+cached() {
+  local path newest=
+  for path in "$cache/$(scripts_hash)"-*/initramfs.img; do
+    if [ -s "$path" ] && { [ -z "$newest" ] || [ "$path" -nt "$newest" ]; }; then
+      newest=$path
+    fi
+  done
+  [ -n "$newest" ] && dirname "$newest"
 }
 
 build() {
@@ -62,10 +74,17 @@ build() {
   if [ ! -s "$dir/initramfs.img" ]; then
     part="$cache/part"
     rm -rf "$part"
-    "$here/build-guest.sh" "$part" >&2 || die "cannot build the guest image"
-    # Images of other scripts or kernels are some 90 MB each, and are not used again.
-    rm -rf "$cache"/????????????????-*/
-    mv "$part" "$dir"
+    if "$here/build-guest.sh" "$part" >&2; then
+      # Images of other scripts or kernels are some 90 MB each, and are not used again.
+      rm -rf "$cache"/????????????????-*/
+      mv "$part" "$dir"
+    else
+      # The package lists may name a newer kernel than the network can provide now.
+      local wanted=$dir
+      rm -rf "$part"
+      dir=$(cached) || die "cannot build the guest image"
+      echo "rxe-peer: WARNING: cannot build ${wanted##*/}; using the cached ${dir##*/}" >&2
+    fi
   fi
   exec 9>&-
   echo "$dir"
@@ -84,8 +103,8 @@ boot() {
   done
   [ ${#nics[@]} -gt 0 ] || die "boot wants -i TAP=ADDR/LEN"
   command -v qemu-system-x86_64 >/dev/null || die "no qemu-system-x86_64: install qemu-system-x86"
-  local image dir="$run/$name"
-  image=$(build)
+  local image=${RXE_IMAGE:-} dir="$run/$name"
+  [ -n "$image" ] || image=$(build)
   mkdir -p "$dir"
   rm -f "$dir"/ctl*.sock "$dir/console"
 
@@ -137,7 +156,7 @@ start() {
   build >/dev/null
   mkdir -p "$dir"
   setsid "$0" boot "$@" </dev/null >"$dir/qemu.log" 2>&1 &
-  ready "$name" 60
+  ready "$name" 300
 }
 
 exec_() {

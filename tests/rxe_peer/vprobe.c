@@ -391,7 +391,7 @@ int main(int argc, char **argv) {
         post(op, atomic ? 8 : a1, a1, n, atomic ? 8 * k : 0);
       if (!nb)
         for (long k = 0; k < cnt; k++) {
-          if (!poll1(20000)) {
+          if (!poll1(120000)) {
             printf("no completion for %s\n", argv[i]);
             break;
           }

@@ -134,11 +134,13 @@ const PENDING_PER_ADDRESS_MAX: usize = 16;
 mod tests {
     use super::*;
     use crate::fabric::{Attachment, Wrap};
-    use crate::oob::{Hello, LINE_BYTES_MAX, Message, Modes, OobError, REPLY_TIMEOUT, VERSION};
+    use crate::oob::{Hello, LINE_BYTES_MAX, Message, Modes, OobError, VERSION};
     use spanwire_io::driver::Polling;
     use std::net::Ipv4Addr;
     use std::time::Instant;
 
+    /// Only a hang takes so long.
+    const LATE: Duration = Duration::from_secs(120);
     const US: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     /// A server and its acceptor, with the other end of the pipe kept open.
@@ -165,7 +167,7 @@ mod tests {
         /// Runs the acceptor until there is an event, for a limited time.
         fn event(&mut self) -> Option<Event> {
             let start = Instant::now();
-            while start.elapsed() < REPLY_TIMEOUT {
+            while start.elapsed() < LATE {
                 if let Some(event) = self.acceptor.next(&mut self.runner).unwrap() {
                     return Some(event);
                 }
@@ -173,10 +175,15 @@ mod tests {
             None
         }
 
-        /// Runs the acceptor until every client has been polled.
-        fn settle(&mut self) {
-            for _ in 0..5 {
+        /// The reply to `client`. Runs the acceptor, without an event, until there is one.
+        fn reply_to(&mut self, client: &mut Oob) -> Result<Message, OobError> {
+            let start = Instant::now();
+            loop {
                 assert!(self.acceptor.next(&mut self.runner).unwrap().is_none());
+                if let Some(reply) = client.try_recv().transpose() {
+                    return reply;
+                }
+                assert!(start.elapsed() < LATE, "there is no reply");
             }
         }
     }
@@ -187,8 +194,8 @@ mod tests {
         Message::Hello(Hello { version: VERSION, ip, path_mtu: 1024, side_poll_port, modes })
     }
 
-    fn is_refused(oob: &mut Oob, words: &str) -> bool {
-        matches!(oob.recv(REPLY_TIMEOUT), Err(OobError::Rejected(why)) if why.contains(words))
+    fn is_refusal(reply: &Result<Message, OobError>, words: &str) -> bool {
+        matches!(reply, Err(OobError::Rejected(why)) if why.contains(words))
     }
 
     #[test]
@@ -197,8 +204,7 @@ mod tests {
         let silent: Vec<_> = (0..PENDING_PER_ADDRESS_MAX * 2).map(|_| rig.connect()).collect();
         let mut client = rig.connect();
         client.send(&hello(US)).unwrap();
-        rig.settle();
-        assert!(matches!(client.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));
+        assert!(matches!(rig.reply_to(&mut client), Ok(Message::Hello(_))));
         assert_eq!(rig.acceptor.clients.len(), PENDING_PER_ADDRESS_MAX);
         drop(silent);
     }
@@ -209,14 +215,13 @@ mod tests {
         let mut known: Vec<_> = (0..PENDING_PER_ADDRESS_MAX).map(|_| rig.connect()).collect();
         for client in &mut known {
             client.send(&hello(US)).unwrap();
+            assert!(matches!(rig.reply_to(client), Ok(Message::Hello(_))));
         }
-        rig.settle();
         let mut late = rig.connect();
-        rig.settle();
-        assert!(is_refused(&mut late, "too many clients wait here: 16 of 16 from 127.0.0.1"));
-        for client in &mut known {
-            assert!(matches!(client.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));
-        }
+        let reply = rig.reply_to(&mut late);
+        let words = "too many clients wait here: 16 of 16 from 127.0.0.1";
+        assert!(is_refusal(&reply, words), "{reply:?}");
+        assert_eq!(rig.acceptor.clients.len(), PENDING_PER_ADDRESS_MAX);
     }
 
     #[test]
@@ -226,12 +231,13 @@ mod tests {
         let mut client = rig.connect();
         client.send(&hello(elsewhere)).unwrap();
         assert!(matches!(rig.event(), Some(Event::Closed(client, Err(_))) if client.has_sent()));
-        assert!(is_refused(&mut client, "connected from 127.0.0.1 wants its packets at 10.77.0.9"));
+        let reply = client.recv(LATE);
+        let words = "connected from 127.0.0.1 wants its packets at 10.77.0.9";
+        assert!(is_refusal(&reply, words), "{reply:?}");
         rig.runner.take_any_address();
         let mut client = rig.connect();
         client.send(&hello(elsewhere)).unwrap();
-        rig.settle();
-        assert!(matches!(client.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));
+        assert!(matches!(rig.reply_to(&mut client), Ok(Message::Hello(_))));
     }
 
     #[test]

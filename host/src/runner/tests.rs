@@ -9,7 +9,8 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 fn job(kind: JobKind, op: Op, size: u32, depth: u32) -> Job {
-    Job { kind, op, size, qps: 2, depth, path_mtu: 1024, timeout: 10, retry_cnt: 7 }
+    // A thread may have no core for seconds.
+    Job { kind, op, size, qps: 2, depth, path_mtu: 1024, timeout: 16, retry_cnt: 7 }
 }
 
 fn runner(attachment: Attachment, ip: IpAddr, mode: ModeChoice) -> JobRunner {
@@ -60,10 +61,13 @@ fn run__a_ping_pong_follows_a_bandwidth_run() {
 #[test]
 fn run__a_ping_pong_survives_loss_of_acks() {
     let faults = FaultConfig { seed: 3, loss_ppm: 50_000, ..FaultConfig::default() };
-    let latency = JobKind::Latency { duration_ms: 300 };
+    // 67 ms for each loss, and 1.8 s until the peer counts as gone.
+    let (latency, timeout) = (JobKind::Latency { duration_ms: 1500 }, 14);
     for mode in [ModeChoice::Rc, ModeChoice::Sr] {
         with_server(mode, Some(faults), |runner, oob| {
-            let report = runner.run(oob, job(latency, Op::Send, 64, 1), |_| false).unwrap();
+            let report = runner
+                .run(oob, Job { timeout, ..job(latency, Op::Send, 64, 1) }, |_| false)
+                .unwrap();
             assert!(report.is_ok(), "{mode:?}: {:?}", report.progress.failure);
             assert_eq!(report.progress.messages, report.peer_messages, "{mode:?}");
         });

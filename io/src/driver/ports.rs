@@ -76,7 +76,7 @@ fn transmit(
     (max, false)
 }
 
-impl Driver {
+impl<C: TimeSource + Copy> Driver<C> {
     /// Drives `node` over `ports` until `stop` returns true; see [`Driver::run_until`]. During a
     /// sleep it wakes for a frame on any port that has a [`Port::poll_fd`], and polls the others
     /// every 200 us.
@@ -148,9 +148,7 @@ fn wait<P: Port>(
         let Some(fd) = port.poll_fd() else { continue };
         entries.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     }
-    let is_blind = entries.len() < ports.len();
-    let blind_max = Duration::from_nanos(NO_WAKEUP_SLEEP_MAX.as_ns());
-    let timeout = if is_blind { timeout.min(blind_max) } else { timeout };
+    let timeout = slice(timeout, entries.len() < ports.len());
     let ready = poll(entries, timeout)?;
     let error = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     if entries.iter().any(|entry| entry.revents & error != 0)
@@ -160,6 +158,12 @@ fn wait<P: Port>(
         return ports.iter_mut().try_for_each(|port| port.wait(Duration::ZERO));
     }
     Ok(())
+}
+
+/// The first part of a sleep of `timeout`: short if a port is blind, which has no descriptor.
+fn slice(timeout: Duration, is_blind: bool) -> Duration {
+    let blind_max = Duration::from_nanos(NO_WAKEUP_SLEEP_MAX.as_ns());
+    if is_blind { timeout.min(blind_max) } else { timeout }
 }
 
 fn port_id(n: usize) -> PortId {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::port::SlotToken;
 use spanwire_base::{RxMeta, TxMeta};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -23,6 +23,32 @@ enum Call {
 use Call::*;
 
 type Log = Rc<RefCell<Vec<Call>>>;
+
+/// A clock of the test's own: every reading takes a microsecond, and a port's sleep its timeout.
+#[derive(Clone, Copy, Debug)]
+struct TestClock<'a>(&'a Cell<Time>);
+
+impl TestClock<'_> {
+    fn pass(self, time: Dur) {
+        self.0.set(self.0.get() + time);
+    }
+}
+
+impl TimeSource for TestClock<'_> {
+    fn now(&self) -> Time {
+        self.pass(Dur::from_us(1));
+        self.0.get()
+    }
+
+    fn of_monotonic_ns(&self, _: u64) -> Option<Time> {
+        None
+    }
+}
+
+/// A driver on `time`.
+fn driver_on(time: &Cell<Time>, polling: Polling) -> Driver<TestClock<'_>> {
+    Driver::new(TestClock(time), polling)
+}
 
 #[derive(Default)]
 struct FakeNode {
@@ -73,7 +99,7 @@ impl Node for FakeNode {
 }
 
 #[derive(Default)]
-struct FakePort {
+struct FakePort<'a> {
     log: Log,
     arrived: VecDeque<u8>,
     slots: usize,
@@ -82,12 +108,14 @@ struct FakePort {
     pending: usize,
     buffer: Vec<u8>,
     broken: bool,
-    /// `wait` sleeps.
-    sleeps: bool,
+    /// `wait` sleeps, in the time of this clock.
+    sleeps: Option<TestClock<'a>>,
+    /// The time that a flush takes.
+    flush_takes: Dur,
     last_rx: Time,
 }
 
-impl Port for FakePort {
+impl Port for FakePort<'_> {
     fn rx_burst(
         &mut self,
         clock: &dyn TimeSource,
@@ -132,6 +160,9 @@ impl Port for FakePort {
 
     fn flush(&mut self, _: Time) -> io::Result<()> {
         self.log.borrow_mut().push(Flush);
+        if let Some(clock) = self.sleeps {
+            clock.pass(self.flush_takes);
+        }
         if self.broken {
             return Err(io::ErrorKind::NotConnected.into());
         }
@@ -148,14 +179,14 @@ impl Port for FakePort {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.log.borrow_mut().push(Wait(timeout));
-        if self.sleeps {
-            std::thread::sleep(timeout);
+        if let Some(clock) = self.sleeps {
+            clock.pass(Dur::from_ns(u64::try_from(timeout.as_nanos()).unwrap()));
         }
         Ok(())
     }
 }
 
-fn pair() -> (FakeNode, FakePort, Log) {
+fn pair<'a>() -> (FakeNode, FakePort<'a>, Log) {
     let log = Log::default();
     let node = FakeNode { log: Rc::clone(&log), ..FakeNode::default() };
     let port = FakePort {
@@ -171,7 +202,7 @@ fn at(us: u64) -> Time {
     Time::ZERO + Dur::from_us(us)
 }
 
-fn run_step(node: &mut FakeNode, port: &mut FakePort, left: &mut PortMask) -> Progress {
+fn run_step(node: &mut FakeNode, port: &mut FakePort<'_>, left: &mut PortMask) -> Progress {
     step(&at(10), node, port, left, Budget::default()).unwrap()
 }
 
@@ -343,19 +374,21 @@ fn run_until__calls_stop_before_the_first_step() {
 fn run_watched__counts_how_long_the_port_was_full() {
     let (mut node, mut port, _log) = pair();
     (node.ready, node.to_send, port.slots) = (true, 3, 1);
-    let mut driver = Driver::new(Clock::start(), Polling::Busy);
+    let time = Cell::default();
+    let mut driver = driver_on(&time, Polling::Busy);
     let (mut turns, mut full) = (0, Vec::new());
     driver
         .run_watched(&mut node, &mut port, |_, counters| {
             turns += 1;
             full.push(counters.port_full);
-            std::thread::sleep(Duration::from_millis(2));
+            TestClock(&time).pass(Dur::from_ms(2));
             turns > 4
         })
         .unwrap();
-    // The first step finds the port full after one frame; each later one adds the time since.
-    assert_eq!(full[..2], [Dur::ZERO; 2]);
-    assert!(full[2..].windows(2).all(|pair| pair[1] >= pair[0] + Dur::from_ms(2)), "{full:?}");
+    // The first step finds the port full after one frame; each later one adds the time since. An
+    // iteration reads the clock four times.
+    let turn = Dur::from_ms(2) + Dur::from_us(4);
+    assert_eq!(full, [Dur::ZERO, Dur::ZERO, turn, turn * 2, turn * 3]);
     assert!(driver.counters().idle_steps >= 3, "waiting for the port is not work");
 }
 
@@ -402,29 +435,28 @@ const SLEEP_MAX_STD: Duration = Duration::from_millis(100);
 #[test]
 fn run_until__spins_for_the_configured_time_before_it_sleeps() {
     let (mut node, mut port, log) = pair();
-    let clock = Clock::start();
+    let time = Cell::default();
     let spin = Dur::from_ms(3);
-    let mut driver = Driver::new(clock, Polling::Adaptive { spin });
-    let begin = clock.now();
+    let mut driver = driver_on(&time, Polling::Adaptive { spin });
     let watch = Rc::clone(&log);
     driver.run_until(&mut node, &mut port, |_| !waits(&watch).is_empty()).unwrap();
-    assert!(clock.now().since(begin) >= spin);
-    assert!(driver.counters().steps > 1, "it spun");
+    // An idle iteration reads the clock four times, the last one once more to sleep.
+    assert_eq!(time.get().since(Time::ZERO), spin + Dur::from_us(5));
+    assert_eq!(driver.counters().steps, 751, "it spun");
 }
 
 #[test]
 fn run_until__progress_restarts_the_spin() {
     let (mut node, mut port, log) = pair();
     port.slots = usize::MAX;
-    let clock = Clock::start();
+    let time = Cell::default();
     let spin = Dur::from_ms(2);
-    let mut driver = Driver::new(clock, Polling::Adaptive { spin });
-    let begin = clock.now();
+    let mut driver = driver_on(&time, Polling::Adaptive { spin });
     // Frames to send in every step for five spin times: never idle, so never asleep.
     driver
         .run_until(&mut node, &mut port, |node| {
             (node.ready, node.to_send) = (true, 1);
-            clock.now().since(begin) >= spin * 5
+            time.get().since(Time::ZERO) >= spin * 5
         })
         .unwrap();
     assert!(waits(&log).is_empty());
@@ -432,18 +464,20 @@ fn run_until__progress_restarts_the_spin() {
 
 #[test]
 fn run_until__does_not_miss_a_deadline_during_a_sleep() {
+    let time = Cell::default();
     let (mut node, mut port, log) = pair();
-    let clock = Clock::start();
-    port.sleeps = true;
-    let deadline = clock.now() + Dur::from_ms(20);
+    port.sleeps = Some(TestClock(&time));
+    // The sleep must end at the deadline, although the step before it takes a part of the time.
+    port.flush_takes = Dur::from_ms(2);
+    let deadline = Time::ZERO + Dur::from_ms(20);
     node.deadline = Some(deadline);
-    let mut driver = Driver::new(clock, Polling::Adaptive { spin: Dur::ZERO });
+    let mut driver = driver_on(&time, Polling::Adaptive { spin: Dur::ZERO });
     driver.run_until(&mut node, &mut port, |node| node.deadline.is_none()).unwrap();
     let handled = *node.seen.last().expect("the timeout was handled");
-    assert!(handled >= deadline);
-    assert!(handled.since(deadline) < Dur::from_ms(50), "{handled:?}");
-    let slept = waits(&log);
-    assert!(slept[0] <= Duration::from_millis(20), "{slept:?}");
+    // It wakes at the deadline. Then the driver, the step, the port and the step read the clock.
+    assert_eq!(handled, deadline + Dur::from_us(4));
+    // Five readings before the sleep.
+    assert_eq!(waits(&log), [Duration::from_micros(18_000 - 5)]);
     assert_eq!(driver.counters().timeouts, 1);
 }
 

@@ -71,7 +71,7 @@ mod tests {
         let notified = || {
             let mut entry =
                 [libc::pollfd { fd: events.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }];
-            poll(&mut entry, Duration::from_secs(10)).expect("polls");
+            poll(&mut entry, Duration::from_secs(120)).expect("polls");
             events.take()
         };
         for prefix in ["10.0.0.1/32", "fd00::1/128"] {

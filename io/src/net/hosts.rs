@@ -226,7 +226,7 @@ mod tests {
             .run(|| UdpSocket::bind(to))
             .expect("privileged")
             .expect("an address of b, usable at once");
-        receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("not zero");
+        receiver.set_read_timeout(Some(Duration::from_secs(120))).expect("not zero");
         let sent = hosts.a.ns.run(|| {
             let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             UdpSocket::bind(any)?.send_to(b"across", to)

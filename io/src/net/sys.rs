@@ -144,7 +144,7 @@ mod tests {
         let start = Instant::now();
         let error = socket.recv(&mut [0; 8]).expect_err("no datagram arrives");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(120), "only a hang takes so long");
     }
 
     #[test]

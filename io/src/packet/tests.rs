@@ -2,6 +2,7 @@ use super::*;
 use crate::net::{LabConfig, NetNs, TwoHosts};
 use crate::port::reserve;
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// Two hosts at jumbo MTU, or `None` without the privilege (reported on stderr).
 fn hosts(test: &str) -> Option<TwoHosts> {
@@ -64,11 +65,18 @@ fn send(port: &mut PacketPort, frame: &[u8]) {
     port.flush(Time::ZERO).expect("the interface is there");
 }
 
-/// All frames received, after waiting for the first.
-fn receive(port: &mut PacketPort) -> Vec<Vec<u8>> {
-    port.wait(Duration::from_secs(2)).expect("the socket is there");
+/// Only a hang takes so long.
+const LATE: Duration = Duration::from_secs(120);
+
+/// The frames received until there are `count`, or more.
+fn receive(port: &mut PacketPort, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    port.rx_burst(&Time::ZERO, 64, &mut |frame, _| frames.push(frame.to_vec()));
+    let deadline = Instant::now() + LATE;
+    while frames.len() < count {
+        assert!(Instant::now() < deadline, "{} of {count} frames arrived", frames.len());
+        port.wait(LATE).expect("the socket is there");
+        port.rx_burst(&Time::ZERO, 64, &mut |frame, _| frames.push(frame.to_vec()));
+    }
     frames
 }
 
@@ -104,7 +112,7 @@ fn rx_burst__roce_of_any_length_crosses_and_nothing_else() {
     for frame in &sent {
         send(&mut a, frame);
     }
-    assert_eq!(receive(&mut b), sent);
+    assert_eq!(receive(&mut b, sent.len()), sent);
     // Frames of another sender are not received as b's, and a does not receive its own.
     assert_eq!(a.rx_burst(&Time::ZERO, 64, &mut |_, _| {}), 0);
     assert_eq!((a.counters().tx_frames, b.counters().rx_frames), (11, 8));
@@ -114,24 +122,26 @@ fn rx_burst__roce_of_any_length_crosses_and_nothing_else() {
 #[test]
 fn open__the_kernel_does_not_reply_to_what_the_port_receives() {
     let Some(hosts) = hosts("silencer") else { return };
-    let ask = |ip: IpAddr| {
+    let ask = |ip: IpAddr, within: Duration| {
         let bind: IpAddr = match ip {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = hosts.a.ns.run(|| UdpSocket::bind((bind, 0))).unwrap().unwrap();
         socket.connect((ip, 4791)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        socket.set_read_timeout(Some(within)).unwrap();
         socket.send(b"x").unwrap();
         socket.recv(&mut [0; 8]).unwrap_err().kind()
     };
     let addresses = [IpAddr::V4(hosts.b.v4), IpAddr::V6(hosts.b.v6)];
     for ip in addresses {
-        assert_eq!(ask(ip), io::ErrorKind::ConnectionRefused, "{ip}: no socket is bound yet");
+        let refused = ask(ip, LATE);
+        assert_eq!(refused, io::ErrorKind::ConnectionRefused, "{ip}: no socket is bound yet");
     }
     let _b = open_in(&hosts.b.ns);
     for ip in addresses {
-        assert_eq!(ask(ip), io::ErrorKind::WouldBlock, "{ip}: the kernel has replied");
+        let silent = ask(ip, Duration::from_millis(300));
+        assert_eq!(silent, io::ErrorKind::WouldBlock, "{ip}: the kernel has replied");
     }
 }
 
@@ -165,7 +175,7 @@ fn flush__reports_a_removed_interface_and_only_counts_one_that_is_down() {
     send(&mut a, &frame);
     assert_eq!(a.counters().tx_dropped, 1);
     netlink.set_up("sw0").unwrap();
-    netlink.wait_running("sw0", Duration::from_secs(5)).unwrap();
+    netlink.wait_running("sw0", LATE).unwrap();
     a.rx_burst(&Time::ZERO, 1, &mut |_, _| {});
     send(&mut a, &frame);
     assert_eq!(a.counters().tx_frames, 1);
@@ -179,7 +189,7 @@ fn flush__reports_a_removed_interface_and_only_counts_one_that_is_down() {
 fn wait__ends_at_its_timeout_and_at_a_frame() {
     let Some(hosts) = hosts("wait") else { return };
     let (mut a, mut b) = (open_in(&hosts.a.ns), open_in(&hosts.b.ns));
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     b.wait(Duration::from_millis(20)).unwrap();
     assert!(begun.elapsed() >= Duration::from_millis(20));
     send(&mut a, &frame_v4(&hosts, 4791, 100));

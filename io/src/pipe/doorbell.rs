@@ -75,7 +75,7 @@ mod tests {
     use std::thread;
     use std::time::Instant;
 
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(120);
 
     #[test]
     fn wait__returns_at_once_when_ready_and_after_its_timeout_otherwise() {

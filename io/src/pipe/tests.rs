@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 const NOW: Time = Time::from_ns(7);
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 fn small(ring: usize, when_full: WhenFull) -> (PipePort, PipePort) {
     pipe(PipeConfig { ring, when_full, ..PipeConfig::default() })

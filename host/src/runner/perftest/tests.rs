@@ -21,7 +21,8 @@ fn test(op: Op, latency: bool, bidirectional: bool) -> Test {
         depth: 16,
         path_mtu: Some(1024),
         traffic_class: 0,
-        timeout: 10,
+        // A thread may have no core for seconds.
+        timeout: 16,
         retry_cnt: 7,
     }
 }
@@ -90,13 +91,16 @@ fn perftest__every_tool_in_every_direction() {
     }
 }
 
+/// 67 ms, after which a lost packet is sent again, and 1.8 s until the peer counts as gone.
+const TIMEOUT_LOSSY: u8 = 14;
+
 #[test]
 fn perftest__completes_despite_loss() {
     let faults = FaultConfig { seed: 5, loss_ppm: 20_000, ..FaultConfig::default() };
     let wrap = Wrap { faults: Some(faults), pcap: None };
     for op in [Op::Send, Op::Write, Op::FetchAdd] {
         for latency in [false, true] {
-            let test = Test { iterations: 100, ..test(op, latency, false) };
+            let test = Test { iterations: 100, timeout: TIMEOUT_LOSSY, ..test(op, latency, false) };
             check_outcomes(&test, run(test, test, &wrap));
         }
     }

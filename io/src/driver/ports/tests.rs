@@ -4,10 +4,16 @@ use super::super::Polling;
 use super::*;
 use crate::clock::Clock;
 use crate::pipe::{PipeConfig, PipePort, pipe};
+use crate::port::{SlotToken, slots_of_inner};
 use spanwire_base::{RxMeta, TxMeta};
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
+
+/// Only a hang takes so long.
+const LATE: Duration = Duration::from_secs(120);
 
 struct Hub {
     queues: Vec<VecDeque<Vec<u8>>>,
@@ -67,6 +73,47 @@ impl Node for Hub {
 fn hub(n: usize, ring: usize) -> (Hub, Vec<PipePort>, Vec<PipePort>) {
     let (near, far) = (0..n).map(|_| pipe(PipeConfig { ring, ..PipeConfig::default() })).unzip();
     (Hub::new(n), near, far)
+}
+
+/// A pipe that counts the sleeps of its driver, if it has a counter. It has no descriptor, which the driver asks for
+/// before each sleep.
+struct WatchedPort<'a> {
+    inner: PipePort,
+    sleeps: Option<&'a AtomicU64>,
+}
+
+impl Port for WatchedPort<'_> {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        self.inner.rx_burst(clock, max, each)
+    }
+
+    slots_of_inner!();
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        self.inner.slot_commit(slot, meta);
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.inner.wait(timeout)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(sleeps) = self.sleeps {
+            sleeps.fetch_add(1, Ordering::SeqCst);
+        }
+        None
+    }
+}
+
+/// `ports`, the first of which counts sleeps in `sleeps`.
+fn watched(ports: Vec<PipePort>, sleeps: &AtomicU64) -> Vec<WatchedPort<'_>> {
+    let counters = std::iter::once(Some(sleeps)).chain(std::iter::repeat(None));
+    ports.into_iter().zip(counters).map(|(inner, sleeps)| WatchedPort { inner, sleeps }).collect()
 }
 
 fn send(port: &mut PipePort, tag: u8) {
@@ -157,31 +204,44 @@ fn step_ports__skips_a_port_that_the_driver_does_not_have() {
 #[test]
 fn run_ports_until__forwards_asleep_and_awake() {
     const FRAMES: u8 = 200;
-    let (mut hub, mut ports, mut far) = hub(3, 256);
+    const BATCH: u8 = 20;
+    let (mut hub, ports, mut far) = hub(3, 256);
     let (mut last, mut first) = (far.pop().expect("three"), far.remove(0));
-    let sender = thread::spawn(move || {
-        for tag in 0..FRAMES {
-            if tag % 20 == 0 {
-                thread::sleep(Duration::from_millis(1));
-            }
-            send(&mut first, tag);
-        }
-        first
-    });
+    let sleeps = AtomicU64::new(0);
+    let mut ports = watched(ports, &sleeps);
     let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
     let mut tags = Vec::new();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    driver
-        .run_ports_until(&mut hub, &mut ports, |_| {
-            tags.extend(received(&mut last));
-            tags.len() == usize::from(FRAMES) || Instant::now() > deadline
-        })
-        .expect("pipes stay");
+    let deadline = Instant::now() + LATE;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for tag in 0..FRAMES {
+                // Before each batch the driver goes to sleep.
+                let before = sleeps.load(Ordering::SeqCst);
+                while tag % BATCH == 0 && sleeps.load(Ordering::SeqCst) == before {
+                    assert!(Instant::now() < deadline, "the driver does not sleep before {tag}");
+                    thread::yield_now();
+                }
+                send(&mut first, tag);
+            }
+        });
+        driver
+            .run_ports_until(&mut hub, &mut ports, |_| {
+                tags.extend(received(&mut last));
+                tags.len() == usize::from(FRAMES) || Instant::now() > deadline
+            })
+            .expect("pipes stay");
+    });
     assert_eq!(tags, (0..FRAMES).collect::<Vec<_>>());
     let counters = driver.counters();
     assert_eq!((counters.rx_frames, counters.tx_frames), (200, 400));
-    assert!(counters.waits > 0, "{counters:?}");
-    drop(sender.join().expect("no panic"));
+    assert!(counters.waits >= u64::from(FRAMES / BATCH), "{counters:?}");
+}
+
+#[test]
+fn slice__is_short_with_a_port_that_has_no_descriptor() {
+    let us = Duration::from_micros;
+    assert_eq!([slice(us(150), true), slice(us(100_000), true)], [us(150), us(200)]);
+    assert_eq!([slice(us(150), false), slice(us(100_000), false)], [us(150), us(100_000)]);
 }
 
 #[test]
@@ -200,14 +260,20 @@ fn wake_at__is_early_once_for_each_distant_deadline() {
 /// Pipes have no descriptor, so the sleep is split; the timer must still be on time.
 #[test]
 fn run_ports_until__wakes_for_the_deadline() {
-    let (mut hub, mut ports, _far) = hub(2, 16);
+    let (mut hub, ports, _far) = hub(2, 16);
+    let sleeps = AtomicU64::new(0);
+    let mut ports = watched(ports, &sleeps);
     let clock = Clock::start();
-    // Long compared with a preemption on a busy machine, so that there are several slices.
-    let due = clock.now() + Dur::from_ms(100);
-    hub.deadline = Some(due);
+    let mut due = Time::MAX;
     let mut driver = Driver::new(clock, Polling::Adaptive { spin: Dur::ZERO });
     driver
-        .run_ports_until(&mut hub, &mut ports, |hub| !hub.timeouts.is_empty())
+        .run_ports_until(&mut hub, &mut ports, |hub| {
+            if due == Time::MAX && sleeps.load(Ordering::SeqCst) >= 3 {
+                due = clock.now() + Dur::from_ms(1);
+                hub.deadline = Some(due);
+            }
+            !hub.timeouts.is_empty()
+        })
         .expect("pipes stay");
     assert!(hub.timeouts[0] >= due);
     assert!(driver.counters().waits > 2, "{:?}", driver.counters());

@@ -130,10 +130,11 @@ fn resolve__silent_neighbour_is_an_error_in_bounded_time() {
         let error =
             from_within(&hosts.a, absent, None, timeout).expect_err("no host has the address");
         assert!(start.elapsed() >= timeout);
-        assert!(start.elapsed() < Duration::from_secs(3));
         assert_eq!(error.kind(), NetErrorKind::NeighbourSilent);
         let text = error.to_string();
         assert!(text.contains(&absent.to_string()) && text.contains("on sw0"), "{text}");
+        // The time limit ends it, before the kernel gives up (after 3 s) unless this thread is late.
+        assert!(text.contains("after 250ms"), "{text}");
     }
 }
 
@@ -151,7 +152,7 @@ fn resolve__neighbour_that_appears_late_is_found() {
             let addr = "10.77.0.50/24".parse().expect("a prefix");
             netlink.add_address("sw0", addr).expect("privileged");
         });
-        from_within(&hosts.a, late, None, Duration::from_secs(10))
+        from_within(&hosts.a, late, None, Duration::from_secs(120))
     });
     assert_eq!(hop.expect("it appeared").dst_mac, hosts.b.mac);
 }

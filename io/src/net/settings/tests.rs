@@ -36,7 +36,7 @@ fn set_up__both_ends_give_a_carrier_and_down_removes_it() {
         at_a.wait_running("x0", Duration::from_millis(30)).expect_err("the other end is down");
     assert_eq!(error.kind(), NetErrorKind::Timeout);
     at_b.set_up("y0").expect("privileged");
-    let link = at_a.wait_running("x0", Duration::from_secs(5)).expect("both up");
+    let link = at_a.wait_running("x0", Duration::from_secs(120)).expect("both up");
     assert!(link.up && link.running);
     assert_eq!(link.operstate, OperState::Up);
     at_b.set_down("y0").expect("privileged");
@@ -73,7 +73,7 @@ fn disable_ipv6_autoconf__no_address_appears() {
     }
     let count = |ns: &NetNs, name| {
         let mut netlink = Netlink::open_in(ns).expect("privileged");
-        netlink.wait_running(name, Duration::from_secs(5)).expect("both up");
+        netlink.wait_running(name, Duration::from_secs(120)).expect("both up");
         netlink.addresses(name).expect("exists").len()
     };
     assert_eq!(count(&b, "y0"), 1, "the kernel's own link-local address");
