@@ -1,17 +1,27 @@
 //! Two hosts for one test, and spanwire processes on them.
 
 use serde_json::Value;
-use spanwire_io::net::{LabConfig, NetNs, TwoHosts};
-use std::io::{BufRead, BufReader};
+use spanwire_io::net::{Host, LabConfig, NetNs, TwoHosts};
+use std::io::Read;
 use std::net::IpAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Two anonymous namespaces connected by a veth. Tests run one at a time, because two polling
 /// processes occupy two cores.
 pub(crate) struct Lab {
     pub(crate) hosts: TwoHosts,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Commands with interfaces and names of namespaces that no other process sees or makes: a network
+/// namespace, and a directory in place of `/run/netns`.
+pub(crate) struct Alone {
+    ns: NetNs,
+    names: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -23,11 +33,17 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
-/// A running process. Dropping it kills it.
+/// A running process. Dropping it kills it. Threads read its output, so that no pipe fills.
 pub(crate) struct Running {
     child: Option<Child>,
-    /// Keeps a server's standard output open, because it continues to print.
-    _stdout: Option<BufReader<ChildStdout>>,
+    stdout: Output,
+    stderr: Output,
+}
+
+/// The output of a process so far, and the thread that reads it.
+struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Lab {
@@ -59,8 +75,17 @@ impl Lab {
 
     /// Starts a server on host a and waits until it serves.
     pub(crate) fn server(&self, more: &[&str]) -> Running {
-        let args = [&["perf", "server", "--dev", "sw0", "--core", "1"], more].concat();
+        let args = [&["perf", "server", "--dev", "sw0"], more].concat();
         self.start_until(&self.hosts.a.ns, &args, "serving on sw0")
+    }
+
+    /// Starts a server on host a that reports in JSON, and waits until it listens: it prints
+    /// nothing before its first report.
+    pub(crate) fn json_server(&self, more: &[&str]) -> Running {
+        let args = [&["perf", "server", "--dev", "sw0", "--json"], more].concat();
+        let mut server = self.start(&self.hosts.a.ns, &args);
+        await_listener(&self.hosts.a.ns, PERF_PORT, &mut server);
+        server
     }
 
     /// Starts a spanwire command on a host and waits until its first line begins with `says`.
@@ -75,8 +100,15 @@ impl Lab {
 
     pub(crate) fn start_client(&self, to: IpAddr, more: &[&str]) -> Running {
         let to = to.to_string();
-        let args = [&["perf", "client", "--dev", "sw0", "--core", "0", &to], more].concat();
+        let args = [&["perf", "client", "--dev", "sw0", &to], more].concat();
         Running::start(&self.hosts.b.ns, &args)
+    }
+
+    /// Waits until host a has received `bytes` more. A sender that has sent more than its window
+    /// has seen completions.
+    pub(crate) fn await_traffic(&self, bytes: u64) {
+        let before = received_bytes(&self.hosts.a);
+        until("host a receives data", || received_bytes(&self.hosts.a) >= before + bytes);
     }
 
     /// Runs a spanwire command on a host to its end.
@@ -90,10 +122,51 @@ impl Lab {
     }
 }
 
+impl Alone {
+    /// `None` without the privilege (reported on stderr).
+    pub(crate) fn new() -> Option<Self> {
+        if skip() {
+            return None;
+        }
+        let turn = take_turn();
+        let ns = NetNs::new_anonymous().expect("privileged");
+        let names = std::env::temp_dir().join(format!("spanwire-e2e-{}-names", std::process::id()));
+        std::fs::create_dir(&names).expect("the name is this process's own");
+        Some(Self { ns, names, _turn: turn })
+    }
+
+    /// Starts a spanwire command.
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        let script = "mkdir -p /run/netns && mount --bind \"$0\" /run/netns && exec \"$@\"";
+        let names = self.names.to_str().expect("a plain path");
+        // The shell has a mount namespace of its own.
+        let mut command = self.ns.command("sh").expect("the namespace is there");
+        Running::spawn(piped(&mut command, &[&["-c", script, names, SPANWIRE], args].concat()))
+    }
+
+    /// The named network namespaces that the commands have made, and their interfaces.
+    pub(crate) fn left(&self) -> (Vec<String>, Vec<String>) {
+        let named = std::fs::read_dir(&self.names).expect("it is there");
+        let named = named.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned());
+        let mut links = self.ns.command("ip").expect("the namespace is there");
+        let links = Running::spawn(piped(&mut links, &["-o", "link"])).wait().stdout;
+        (named.collect(), links.lines().map(str::to_owned).collect())
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.names);
+    }
+}
+
 impl Running {
     /// Starts `command`, whose output is [`piped`].
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        Self { child: Some(command.spawn().expect("it starts")), _stdout: None }
+        let mut child = command.spawn().expect("it starts");
+        let stdout = Output::read(child.stdout.take().expect("piped"));
+        let stderr = Output::read(child.stderr.take().expect("piped"));
+        Self { child: Some(child), stdout, stderr }
     }
 
     /// Starts a spanwire command in a namespace.
@@ -109,15 +182,31 @@ impl Running {
     /// Starts `command`, whose output is [`piped`], and waits until its first line begins with
     /// `says`.
     pub(crate) fn spawn_until(command: &mut Command, says: &str) -> Self {
-        let mut child = command.spawn().expect("the server starts");
-        let stdout = child.stdout.take().expect("piped");
-        let (mut stdout, mut line) = (BufReader::new(stdout), String::new());
-        stdout.read_line(&mut line).expect("the server prints a line");
-        if !line.starts_with(says) {
-            let failed = Self { child: Some(child), _stdout: None }.wait();
-            panic!("the server did not come up: {line:?}, {}", failed.stderr);
+        let mut running = Self::spawn(command);
+        running.await_output(|text| text.contains('\n'));
+        let text = running.stdout.text();
+        if !text.starts_with(says) {
+            let failed = running.wait();
+            panic!("the server did not come up: {text:?}, {}", failed.stderr);
         }
-        Self { child: Some(child), _stdout: Some(stdout) }
+        running
+    }
+
+    /// Waits until its standard output so far fulfils `is_so`, or is complete.
+    pub(crate) fn await_output(&mut self, is_so: impl Fn(&str) -> bool) {
+        until("the process prints the expected line", || {
+            let is_complete = self.stdout.is_complete();
+            is_so(&self.stdout.text()) || is_complete
+        });
+    }
+
+    /// Waits until it has a handler for `signal`.
+    pub(crate) fn await_handler(&self, signal: i32) {
+        let bit = 1_u64 << (signal - 1);
+        until("the process handles the signal", || {
+            let caught = u64::from_str_radix(&self.status("SigCgt:"), 16).expect("hexadecimal");
+            caught & bit != 0
+        });
     }
 
     /// Its peak memory in KiB.
@@ -131,11 +220,16 @@ impl Running {
     }
 
     fn status_kib(&self, field: &str) -> u64 {
+        self.status(field).parse().expect("procfs reports it in kB")
+    }
+
+    /// The first word of a field of `/proc/PID/status`.
+    fn status(&self, field: &str) -> String {
         let pid = self.child.as_ref().expect("not waited for yet").id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(field));
-        let kib = line.and_then(|text| text.split_whitespace().next());
-        kib.and_then(|text| text.parse().ok()).expect("procfs reports it in kB")
+        let word = line.and_then(|text| text.split_whitespace().next());
+        word.expect("procfs reports the field").to_owned()
     }
 
     /// True while it is running.
@@ -148,18 +242,19 @@ impl Running {
     pub(crate) fn wait(mut self) -> Outcome {
         let mut child = self.child.take().expect("taken once");
         let deadline = Instant::now() + HANG;
-        while child.try_wait().expect("our child").is_none() {
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("our child") {
+                break status;
+            }
             if Instant::now() > deadline {
                 let _ = child.kill();
-                let out = child.wait_with_output().expect("our child");
-                panic!("hangs: {}", String::from_utf8_lossy(&out.stderr));
+                let _ = child.wait();
+                panic!("hangs: {}{}", self.stdout.complete(), self.stderr.complete());
             }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let out = child.wait_with_output().expect("our child");
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let (success, code) = (out.status.success(), out.status.code());
-        Outcome { success, code, stdout: text(out.stdout), stderr: text(out.stderr) }
+            thread::sleep(POLL);
+        };
+        let (stdout, stderr) = (self.stdout.complete(), self.stderr.complete());
+        Outcome { success: status.success(), code: status.code(), stdout, stderr }
     }
 
     /// Sends SIGTERM and expects success.
@@ -183,6 +278,38 @@ impl Running {
         let pid = pid.to_string();
         let sent = Command::new("kill").arg(format!("-{signal}")).arg(&pid).status();
         assert!(sent.is_ok_and(|s| s.success()), "cannot signal {pid}");
+    }
+}
+
+impl Output {
+    /// Reads `pipe` to its end.
+    fn read(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut piece = [0; 1 << 12];
+            // An error ends the output as its end does.
+            while let Ok(len @ 1..) = pipe.read(&mut piece) {
+                lock(&shared).extend_from_slice(&piece[..len]);
+            }
+        });
+        Self { bytes, reader: Some(reader) }
+    }
+
+    /// The text so far.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.bytes)).into_owned()
+    }
+
+    /// True at the end of the pipe.
+    fn is_complete(&self) -> bool {
+        self.reader.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// The whole text, at its end.
+    fn complete(&mut self) -> String {
+        self.reader.take().map(|reader| reader.join().expect("no panic"));
+        self.text()
     }
 }
 
@@ -214,14 +341,40 @@ pub(crate) fn start_here(args: &[&str]) -> Running {
     Running::spawn(piped(&mut command, args))
 }
 
-/// The named namespaces and the interfaces of this one, to detect leftovers.
-pub(crate) fn namespaces() -> (Vec<String>, Vec<String>) {
-    let mut links: Vec<String> = std::fs::read_dir("/sys/class/net")
-        .expect("every Linux has it")
-        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
-        .collect();
-    links.sort();
-    (NetNs::list().expect("readable"), links)
+/// Waits until `is_so`. Only what never happens reaches the limit, on however busy a machine.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + HANG;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it never happens: {what}");
+        thread::sleep(POLL);
+    }
+}
+
+/// Waits until `server`, in that namespace, listens on a TCP port.
+pub(crate) fn await_listener(ns: &NetNs, port: u16, server: &mut Running) {
+    // Local address and state, as in Documentation/networking/proc_net_tcp.rst.
+    let (port, listen) = (format!(":{port:04X}"), "0A");
+    let is_listening = || {
+        let read = |version| std::fs::read_to_string(format!("/proc/thread-self/net/{version}"));
+        let table = [read("tcp"), read("tcp6")].map(Result::unwrap_or_default).concat();
+        table.lines().any(|row| {
+            let fields: Vec<&str> = row.split_whitespace().collect();
+            fields.len() > 3 && fields[1].ends_with(&port) && fields[3] == listen
+        })
+    };
+    until("the server listens", || {
+        assert!(server.is_running(), "the server has ended");
+        ns.run(is_listening).expect("the namespace is there")
+    });
+}
+
+/// Bytes that the interface of a host has received, including by AF_XDP.
+fn received_bytes(host: &Host) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
+    let table = host.ns.run(read).expect("the namespace is there").expect("procfs has it");
+    let mut rows = table.lines().filter_map(|row| row.trim().split_once(':'));
+    let row = rows.find(|(name, _)| *name == host.ifname).expect("its interface").1;
+    row.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a count")
 }
 
 /// True, with the reason on stderr, if the tests cannot run.
@@ -247,25 +400,21 @@ pub(crate) fn piped<'a>(command: &'a mut Command, args: &[&str]) -> &'a mut Comm
 
 pub(crate) fn take_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&TURN)
 }
 
-/// Repeats the attempt until it succeeds. A machine may preempt both cores for as long as round
-/// trips last; that may happen twice, whereas a bug occurs always.
-pub(crate) fn until_right(mut attempt: impl FnMut() -> Option<String>) {
-    let mut complaints = Vec::new();
-    for _ in 0..ATTEMPTS {
-        match attempt() {
-            None => return,
-            Some(complaint) => complaints.push(complaint),
-        }
-    }
-    panic!("failed {ATTEMPTS} times: {complaints:#?}");
+/// Locks, also after a panic of another test.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 
-const ATTEMPTS: usize = 3;
+/// The TCP port of `perf server`.
+pub(crate) const PERF_PORT: u16 = 18_516;
 
-/// Time limit of a single command, on a busy machine.
-const HANG: Duration = Duration::from_secs(120);
+/// Limit of every wait, which only a hang reaches.
+pub(crate) const HANG: Duration = Duration::from_secs(600);
+
+/// Time between two looks at a condition.
+const POLL: Duration = Duration::from_millis(5);

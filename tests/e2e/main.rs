@@ -20,7 +20,7 @@ mod strangers;
 mod switch;
 mod usage;
 
-use lab::{Lab, Outcome};
+use lab::{Alone, Lab, Outcome};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
@@ -246,13 +246,11 @@ fn client__errors_have_advice() {
 
 #[test]
 fn demo__prints_its_json_and_leaves_nothing_behind() {
-    if lab::skip() {
-        return;
-    }
-    let before = lab::namespaces();
-    let args = ["demo", "--json", "--mib", "64", "--ms", "100", "--fabric", "xdp"];
-    let outcome = lab::run_here(&args);
-    let report = outcome.json();
+    let Some(alone) = Alone::new() else { return };
+    let before = alone.left();
+    assert!(before.0.is_empty() && before.1.len() == 1, "{before:?}");
+    let args = ["demo", "--json", "--mib", "64", "--ms", "300", "--fabric", "xdp"];
+    let report = alone.start(&args).wait().json();
     assert_eq!(report["ok"], true, "{report}");
     assert_eq!(report["fabric"], "af_xdp");
     assert!(report["xdp_mode"].is_string());
@@ -263,22 +261,25 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
     let perf = report["perf"].as_array().expect("perf is a list");
     assert_eq!(perf.len(), 6);
     for row in perf {
+        // One message at least: a run that begins ends after its messages.
+        assert!(row["messages"].as_u64() > Some(0), "{row}");
         for field in ["gbps", "msgs_per_s", "p50_us", "p99_us"] {
             assert!(row[field].as_f64() > Some(0.0), "{field} in {row}");
         }
         assert!(row["op"].is_string() && row["size"].is_u64());
     }
+    assert_eq!(alone.left(), before);
     // Ended during the run by a signal that it can catch and by one that it cannot.
     for signal in [libc::SIGINT, libc::SIGKILL] {
-        let running = lab::start_here(&["demo", "--fabric", "xdp", "--ms", "5000"]);
-        std::thread::sleep(Duration::from_millis(1500));
+        let mut running = alone.start(&["demo", "--fabric", "xdp", "--ms", "60000"]);
+        running.await_output(|text| text.contains("RoCEv2 over AF_XDP"));
         let ended = running.end_with(signal);
         assert!(!ended.success);
         if signal == libc::SIGINT {
             assert_eq!((ended.code, ended.stderr.trim()), (Some(130), "interrupted"));
         }
+        assert_eq!(alone.left(), before);
     }
-    assert_eq!(lab::namespaces(), before);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `spanwire perf` as in the README.
 
-use super::lab::{Lab, until_right};
+use super::lab::Lab;
 use serde_json::Value;
 use spanwire_io::net::LabConfig;
 
@@ -58,22 +58,19 @@ fn client__runs_readmes_table_in_its_order_against_one_server() {
     server.terminate();
 }
 
-/// At 1 Mbit/s the requests outstanding at the end of a run would take 8 s.
+/// At 1 Mbit/s, which no client exceeds, the requests outstanding at the end of a run would take two
+/// minutes. The limit of a second is that of `initiator::tests`, in virtual time.
 #[test]
-fn client__a_run_ends_within_2_s_of_its_time_whatever_the_rate() {
+fn client__a_run_ends_with_requests_outstanding_whatever_the_rate() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     // A rate that is low on every machine: an algorithm that is slow on one may be fast on another.
-    let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=1"];
-    let args = [&slow[..], &["-t", "0.5", "--json"]].concat();
-    // An attempt during which the machine stops all processes for a second is invalid.
-    until_right(|| {
-        let report = lab.client(lab.v4(), &args).json();
-        let row = &report["perf"][0];
-        let took = row["seconds"].as_f64().expect("a number");
-        assert!(row["unfinished"].as_u64() > Some(0), "{report}");
-        (took > 2.5).then(|| format!("{took} s"))
-    });
+    let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=1", "--size", "16K", "--depth", "1024"];
+    let report = lab.client(lab.v4(), &[&slow[..], &["-t", "0.5", "--json"]].concat()).json();
+    let row = &report["perf"][0];
+    assert_eq!((&report["ok"], &row["error"]), (&true.into(), &Value::Null), "{report}");
+    let counts = ["messages", "unfinished"].map(|name| row[name].as_u64().expect("a count"));
+    assert!(counts[0] > 0 && counts[1] > 0, "{report}");
     server.terminate();
 }
 
@@ -83,7 +80,7 @@ fn client__a_path_mtu_is_used_or_rejected() {
     let server = lab.server(&[]);
     for mode in ["rc", "sr"] {
         let run = |mtu| {
-            let args = ["--mode", mode, "-m", mtu, "-t", "0.1", "--json"];
+            let args = ["--mode", mode, "-m", mtu, "--transfer", "256K", "--json"];
             lab.client(lab.v4(), &args)
         };
         let report = run("512").json();

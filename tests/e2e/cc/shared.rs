@@ -1,15 +1,17 @@
 //! Several processes, each on a host of its own, share a bottleneck of `spanwire switch`.
 //!
 //! The servers share the one port behind the bottleneck: each has a macvlan of that host's
-//! interface in its own namespace. Rates are so low that two busy cores do not limit them. Nothing
-//! is set but the algorithm: path and hosts calibrate it.
+//! interface in its own namespace. Nothing is set but the algorithm: path and hosts calibrate it.
+//!
+//! Processes that get no processor for a while change rates and queues, but no byte and no count.
+//! Every flow transfers its bytes, and marks and CNPs are conserved from the switch to the client.
+//! Shares, rates and queues are asserted in virtual time (`sim::cc`, `sim::sharing`,
+//! `sim::late_hosts`).
 
-use crate::lab::{Running, SPANWIRE, run_here, start_here, until_right};
+use crate::lab::{PERF_PORT, Running, SPANWIRE, await_listener, run_here, start_here};
 use crate::switch::SwitchLab;
 use serde_json::Value;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// A lab with clients on hosts `c1` and up, and servers behind port `a`.
 pub(crate) struct Shared {
@@ -19,11 +21,12 @@ pub(crate) struct Shared {
 
 /// The result of a run.
 pub(crate) struct Outcome {
-    /// Each client's rate over the last half of the common running time, in Mbit/s.
-    pub(crate) mbps: Vec<f64>,
-    /// Samples of the bottleneck's queue in bytes in that time, sorted.
-    pub(crate) queue_bytes: Vec<u64>,
-    pub(crate) reports: Vec<Value>,
+    /// What the clients report, and the servers.
+    pub(crate) clients: Vec<Value>,
+    pub(crate) servers: Vec<Value>,
+    /// The switch before the run, and after it.
+    pub(crate) before: Value,
+    pub(crate) after: Value,
 }
 
 impl Shared {
@@ -66,43 +69,45 @@ impl Shared {
         run_here(&["switch", "ctl", "--lab", &self.lab.name, "--json", "show"]).json()
     }
 
-    /// Runs all clients simultaneously for `seconds`, each with its number for `{n}` in `more`.
-    pub(crate) fn run(&self, seconds: &str, more: &[&str]) -> Outcome {
-        let serve = ["perf", "server", "--dev", "sw0"];
-        let servers: Vec<Running> = (1..=self.servers.len())
-            .map(|n| {
-                let ns = self.lab.ns(&format!("s{n}"));
-                Running::start_until(&ns, &serve, "serving on sw0")
-            })
-            .collect();
-        let timed = ["-i", "0.1", "-t", seconds];
-        let clients: Vec<Running> = (1..=self.servers.len())
-            .map(|n| {
-                let (host, to) = (format!("c{n}"), server_address(n));
-                let perf = [SPANWIRE, "perf", "client", "--dev", "sw0", &to, "--json"];
-                let at = ["lab", "exec", "--name", &self.lab.name, &host, "--"];
-                let own: Vec<String> =
-                    more.iter().map(|arg| arg.replace("{n}", &n.to_string())).collect();
-                let own: Vec<&str> = own.iter().map(String::as_str).collect();
-                start_here(&[&at[..], &perf, &timed, &own].concat())
-            })
-            .collect();
-        let (samples, reports) = self.sample_while(clients);
-        for server in servers {
-            server.terminate();
+    /// Each client transfers `bytes` to its server, all simultaneously, as [`Shared::start`] has it.
+    /// Every byte arrives.
+    pub(crate) fn run(&self, bytes: &str, more: &[&str]) -> Outcome {
+        let before = self.ctl();
+        let (servers, clients) = self.start(&[&["--transfer", bytes], more].concat());
+        let clients: Vec<Value> = clients.into_iter().map(|client| client.wait().json()).collect();
+        let served = |server: Running| server.end_with(libc::SIGTERM).json();
+        let servers = servers.into_iter().map(served).collect();
+        for report in &clients {
+            assert_eq!(report["ok"], true, "{report}");
+            assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
         }
-        Outcome::of(reports, &samples)
+        Outcome { clients, servers, before, after: self.ctl() }
     }
 
-    /// Samples the switch until all clients have ended.
-    fn sample_while(&self, mut clients: Vec<Running>) -> (Vec<Value>, Vec<Value>) {
-        let mut samples = Vec::new();
-        let give_up = Instant::now() + Duration::from_secs(60);
-        while clients.iter_mut().any(Running::is_running) && Instant::now() < give_up {
-            samples.push(self.ctl());
-            thread::sleep(Duration::from_millis(40));
-        }
-        (samples, clients.into_iter().map(|client| client.wait().json()).collect())
+    /// Starts the servers, and then the clients. `more` are further arguments of the clients, each
+    /// with its number for `{n}`.
+    pub(crate) fn start(&self, more: &[&str]) -> (Vec<Running>, Vec<Running>) {
+        let count = self.servers.len();
+        let servers: Vec<Running> = (1..=count).map(|n| self.start_server(n)).collect();
+        let clients = (1..=count).map(|n| {
+            let (host, to) = (format!("c{n}"), server_address(n));
+            let perf = [SPANWIRE, "perf", "client", "--dev", "sw0", &to, "--json"];
+            let at = ["lab", "exec", "--name", &self.lab.name, &host, "--"];
+            let own: Vec<String> =
+                more.iter().map(|arg| arg.replace("{n}", &n.to_string())).collect();
+            let own: Vec<&str> = own.iter().map(String::as_str).collect();
+            start_here(&[&at[..], &perf, &own].concat())
+        });
+        let clients = clients.collect();
+        (servers, clients)
+    }
+
+    /// Starts server `n` and waits until it listens.
+    fn start_server(&self, n: usize) -> Running {
+        let ns = self.lab.ns(&format!("s{n}"));
+        let mut server = Running::start(&ns, &["perf", "server", "--dev", "sw0", "--json"]);
+        await_listener(&ns, PERF_PORT, &mut server);
+        server
     }
 }
 
@@ -115,55 +120,108 @@ impl Drop for Shared {
 }
 
 impl Outcome {
-    fn of(reports: Vec<Value>, samples: &[Value]) -> Self {
-        let began = |r: &Value| r["start_unix_s"].as_f64().expect("a time");
-        let intervals = |r: &Value| r["intervals"].as_array().expect("a list").clone();
-        let end = |i: &Value| i["end_s"].as_f64().expect("a time");
-        let last = |r: &Value| began(r) + intervals(r).last().map_or(0.0, end);
-        let from = reports.iter().map(began).fold(0.0, f64::max);
-        let to = reports.iter().map(last).fold(f64::INFINITY, f64::min);
-        let half = f64::midpoint(from, to);
-        let rate = |r: &Value| {
-            let within = |i: &&Value| (half..=to).contains(&(began(r) + end(i)));
-            let all = intervals(r);
-            let rates: Vec<f64> =
-                all.iter().filter(within).filter_map(|i| i["gbps"].as_f64()).collect();
-            1e3 * rates.iter().sum::<f64>() / rates.len() as f64
+    /// The sum of a counter over all clients, or all servers.
+    pub(crate) fn sum(reports: &[Value], name: &str) -> u64 {
+        reports.iter().filter_map(|report| report["counters"][name].as_u64()).sum()
+    }
+
+    /// Frames that the bottleneck marked in this run.
+    fn marked(&self) -> u64 {
+        let marks = |shown: &Value| {
+            let port = &shown["ports"][0]["counters"];
+            ["mark_red", "mark_step", "mark_phantom"].map(|name| total(port, &|k| k == name))
         };
-        let settled =
-            |s: &&Value| s["at_unix_s"].as_f64().is_some_and(|at| (half..=to).contains(&at));
-        let mut queue_bytes: Vec<u64> = samples
-            .iter()
-            .filter(settled)
-            .map(|s| s["ports"][0]["queue_bytes"].as_u64().expect("bytes"))
-            .collect();
-        queue_bytes.sort_unstable();
-        let outcome = Self { mbps: reports.iter().map(rate).collect(), queue_bytes, reports };
-        for report in &outcome.reports {
-            assert_eq!(report["ok"], true, "{report}");
+        marks(&self.after).iter().sum::<u64>() - marks(&self.before).iter().sum::<u64>()
+    }
+
+    /// An upper bound of the frames lost on the way in this run: a frame may be counted twice. Zero
+    /// if nothing was lost.
+    pub(crate) fn lost(&self) -> u64 {
+        let at_hosts = |reports: &[Value]| -> u64 {
+            reports.iter().map(|report| total(&report["counters"], &is_drop)).sum()
+        };
+        lost_at(&self.after) - lost_at(&self.before)
+            + at_hosts(&self.clients)
+            + at_hosts(&self.servers)
+    }
+
+    /// Checks that the marked packets which the servers received are those that the switch marked,
+    /// except lost ones, and returns their number.
+    fn check_marks(&self) -> u64 {
+        let (made, seen) = (self.marked(), Self::sum(&self.servers, "np_ecn_marked_roce_packets"));
+        let text = || format!("{made} marked, {seen} received: {}", self.text());
+        assert!(seen <= made && made - seen <= self.lost(), "{}", text());
+        seen
+    }
+
+    /// Checks a run of UnoCC, whose ACKs carry the counts of marks to the clients.
+    fn check_unocc(&self) {
+        let marks = self.check_marks();
+        assert!(marks > 0, "the phantom queue marks: {}", self.text());
+        for (client, server) in self.clients.iter().zip(&self.servers) {
+            let seen = server["counters"]["np_ecn_marked_roce_packets"].as_u64();
+            let told = client["flow"]["marked"].as_f64().expect("a fraction");
+            assert_eq!(told > 0.0, seen > Some(0), "{told} of {seen:?}: {}", self.text());
         }
-        assert!(outcome.queue_bytes.len() >= 5, "the switch was sampled");
-        outcome
     }
 
-    /// Jain's index: 1 if all rates are equal.
-    pub(crate) fn jain(&self) -> f64 {
-        let (sum, squares) =
-            self.mbps.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-        sum * sum / (self.mbps.len() as f64 * squares)
+    /// Checks that `made` CNPs reached the clients, except lost ones. Each is handled or, if too
+    /// close to the one before it, ignored by name.
+    pub(crate) fn check_cnps(&self, made: u64) {
+        let [handled, ignored] =
+            ["rp_cnp_handled", "drop_ignored_cnp"].map(|name| Self::sum(&self.clients, name));
+        let seen = handled + ignored;
+        let text = || format!("{made} CNPs, {handled} handled, {ignored} ignored: {}", self.text());
+        assert!(seen <= made && made - seen <= self.lost(), "{}", text());
+        assert!(handled > 0 || made == 0, "{}", text());
     }
 
-    /// A complaint if Jain's index or the total rate is too low.
-    pub(crate) fn complaint(&self, jain: f64, mbps: f64) -> Option<String> {
-        let sum: f64 = self.mbps.iter().sum();
-        (self.jain() < jain || sum < mbps).then(|| self.text())
-    }
-
-    /// Rates, and what each client reports of its flow.
+    /// What each end reports of its flow.
     pub(crate) fn text(&self) -> String {
-        let of = |r: &Value| format!("{} {}", r["flow"], r["congestion"]);
-        let said: Vec<_> = self.reports.iter().map(of).collect();
-        format!("{:?} Mbit/s, Jain's index {:.3}, {said:#?}", self.mbps, self.jain())
+        let of = |r: &Value| format!("{} {} {}", r["flow"], r["congestion"], r["counters"]);
+        let ends: Vec<_> = self.clients.iter().chain(&self.servers).map(of).collect();
+        format!("at most {} lost, {ends:#?}", self.lost())
+    }
+}
+
+/// Frames that a switch has lost or dropped, by what `ctl show` has of it.
+pub(crate) fn lost_at(shown: &Value) -> u64 {
+    total(shown, &is_drop)
+}
+
+/// True for a counter of frames that were lost or dropped. Ignored CNPs have arrived.
+fn is_drop(name: &str) -> bool {
+    let lost = [
+        "drop_",
+        "xdp_drop_",
+        "kernel_rx_",
+        "kernel_fill_empty",
+        "tx_busy_drops",
+        "tx_nobufs",
+        "tx_net_down",
+    ];
+    let name = name.strip_prefix("xdp_").unwrap_or(name);
+    lost.iter().any(|begin| name.starts_with(begin)) && name != "drop_ignored_cnp"
+}
+
+/// The sum of all counters in `value`, at any depth, whose name `is_wanted`.
+fn total(value: &Value, is_wanted: &impl Fn(&str) -> bool) -> u64 {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| match value.as_u64() {
+                Some(count) => {
+                    if is_wanted(name) {
+                        count
+                    } else {
+                        0
+                    }
+                }
+                None => total(value, is_wanted),
+            })
+            .sum(),
+        Value::Array(values) => values.iter().map(|value| total(value, is_wanted)).sum(),
+        _ => 0,
     }
 }
 
@@ -185,50 +243,47 @@ const RED: &str = "[port.a.queue.ecn]\nkmin_bytes = '10kB'\nkmax_bytes = '50kB'\
 fn auto__processes_share_by_default() {
     for n in [2, 4] {
         let Some(shared) = Shared::new(n, "") else { return };
-        until_right(|| shared.run("6", &[]).complaint(0.95, 30.0));
+        let outcome = shared.run("2M", &[]);
+        for report in &outcome.clients {
+            assert_eq!(report["congestion"]["name"], "auto", "{report}");
+            assert_eq!(report["congestion"]["chosen"], "delay", "{report}");
+        }
+        assert_eq!(outcome.check_marks(), 0, "no queue marks");
     }
 }
 
 #[test]
-fn unocc__two_processes_share_and_the_queue_stays_under_the_threshold() {
+fn unocc__two_processes_share_and_the_phantom_queue_marks() {
     let Some(shared) = Shared::new(2, PHANTOM) else { return };
-    until_right(|| {
-        let outcome = shared.run("6", &["--cc", "unocc"]);
-        // The phantom queue drains nine tenths, of which 1408 of 1530 bytes are payload: 41.4.
-        outcome.complaint(0.95, 30.0).or_else(|| {
-            let queue = &outcome.queue_bytes;
-            let p90 = queue[queue.len() * 9 / 10];
-            let text = || format!("marks begin at 15 kB: {queue:?}, {}", outcome.text());
-            (p90 >= 15_000).then(text)
-        })
-    });
+    shared.run("2M", &["--cc", "unocc"]).check_unocc();
 }
 
 #[test]
 fn unocc__four_processes_share() {
     let Some(shared) = Shared::new(4, PHANTOM) else { return };
-    // A flow has 13 packets in flight, and a mark takes a part of them: over 3 s of a round trip of
-    // 8 ms Jain's index is 0.95 give or take 0.02, over 8 s 0.97.
-    until_right(|| shared.run("16", &["--cc", "unocc"]).complaint(0.95, 30.0));
+    shared.run("2M", &["--cc", "unocc"]).check_unocc();
 }
 
 #[test]
 fn swift__two_processes_share() {
     let Some(shared) = Shared::new(2, "") else { return };
-    until_right(|| shared.run("6", &["--cc", "swift"]).complaint(0.95, 30.0));
+    let outcome = shared.run("2M", &["--cc", "swift"]);
+    for report in &outcome.clients {
+        assert_eq!(report["congestion"]["name"], "swift", "{report}");
+    }
+    assert_eq!(outcome.check_marks(), 0, "no queue marks");
 }
 
 #[test]
 fn dcqcn__two_processes_share_by_cnps_and_by_counts() {
     let Some(shared) = Shared::new(2, RED) else { return };
     for mode in ["rc", "sr"] {
-        until_right(|| {
-            let outcome = shared.run("6", &["--cc", "dcqcn", "--mode", mode]);
-            for report in &outcome.reports {
-                let cnps = report["flow"]["cnps"].as_u64();
-                assert_eq!(cnps > Some(0), mode == "rc", "{mode}: {}", report["flow"]);
-            }
-            outcome.complaint(0.95, 20.0)
-        });
+        let outcome = shared.run("2M", &["--cc", "dcqcn", "--mode", mode]);
+        let marks = outcome.check_marks();
+        assert!(marks > 0, "{mode}: {}", outcome.text());
+        let cnps = Outcome::sum(&outcome.servers, "np_cnp_sent");
+        assert_eq!(cnps > 0, mode == "rc", "{mode}: {}", outcome.text());
+        assert!(cnps <= marks, "{cnps} CNPs for {marks} marks: {}", outcome.text());
+        outcome.check_cnps(cnps);
     }
 }
