@@ -7,10 +7,12 @@
 
 mod args;
 mod bar;
+mod border;
 mod cases;
 mod copies;
 mod driver;
 mod ends;
+mod failures;
 mod gap;
 mod host;
 mod report;

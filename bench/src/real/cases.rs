@@ -4,7 +4,7 @@
 
 use super::bar::{Bar, Excuse};
 use super::stage::Stage;
-use super::{copies, driver, ends, gap, shares, switch, tcp};
+use super::{border, copies, driver, ends, failures, gap, shares, switch, tcp};
 use crate::bed::Frame;
 use crate::sample::Error;
 
@@ -88,7 +88,7 @@ const fn shared(mbit: f64) -> [Figure; 2] {
 const TCP_V6: Frame = Frame { payload_bytes: 1428, ..Frame::TCP };
 
 /// All cases; those of a quick run are in the order of their importance.
-pub(super) static ALL: [Case; 21] = [
+pub(super) static ALL: [Case; 26] = [
     Case::new(
         "switch at 100 Mbit/s, 1 ms",
         6,
@@ -221,6 +221,41 @@ pub(super) static ALL: [Case; 21] = [
             Figure::time("RC host lateness", "ms", Bar::between(0.0, 49.999), 20.0),
         ],
         ends::lateness,
+    ),
+    Case::new(
+        "perf in SR with 30 % loss",
+        3,
+        // More than 100.
+        &[Figure::new("fetch-adds in 1 s", "", Bar::at_least(101.0))],
+        ends::atomics,
+    ),
+    Case::new(
+        "Reflex at a fifth of the bottleneck",
+        8,
+        // Packets 5 ms late cause them.
+        &[Figure::time("pseudo-ACKs", "packets", Bar::at_most(0.0), 5.0)],
+        border::uncongested,
+    ),
+    Case::new(
+        "perf with a killed server",
+        8,
+        &[
+            Figure::time("RC client ends", "s", Bar::at_most(20.0), 1000.0),
+            Figure::time("SR client ends", "s", Bar::at_most(20.0), 1000.0),
+        ],
+        failures::killed_server,
+    ),
+    Case::new(
+        "copy with a killed receiver",
+        4,
+        &[Figure::time("sender ends", "s", Bar::at_most(10.0), 1000.0)],
+        failures::killed_receiver,
+    ),
+    Case::new(
+        "copy with a failed link",
+        12,
+        &[Figure::time("both end", "s", Bar::at_most(20.0), 1000.0)],
+        failures::failed_link,
     ),
     Case::new(
         "paced queue pairs",

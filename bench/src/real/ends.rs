@@ -55,6 +55,16 @@ pub(super) fn lateness(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     Ok(values.concat())
 }
 
+/// Atomic operations of four queue pairs in 1 s, with 30 % loss at both ends.
+pub(super) fn atomics(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
+    let bed = stage.cable()?;
+    let loss = ["--loss", "30", "--mode", "sr"];
+    let _server = stage.server(&bed, "a", &loss)?;
+    let args = ["--op", "fetch-add", "--qps", "4", "--seconds", "1"];
+    let report = stage.client(&bed, "b", bed.address("a")?, &[&args[..], &loss].concat())?;
+    Ok(vec![number(&report, "/perf/0/messages")?])
+}
+
 /// Seconds until a client is served beside 40 that send nothing and one that sends no request. The
 /// server closes them after 5 and 30 s.
 pub(super) fn silent_clients(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {

@@ -92,11 +92,11 @@ impl Watch {
     }
 }
 
-/// The lateness of each sleep until `stop`.
+/// The lateness of each sleep until `stop`: of one at least.
 fn wake_ups(stop: &AtomicBool, look: impl Fn()) -> Vec<Duration> {
-    let mut late = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        if late.len() % SLEEPS_PER_LOOK == 0 {
+    let mut late: Vec<Duration> = Vec::new();
+    while late.is_empty() || !stop.load(Ordering::Relaxed) {
+        if late.len().is_multiple_of(SLEEPS_PER_LOOK) {
             look();
         }
         let due = Instant::now() + SLEEP;

@@ -102,7 +102,7 @@ impl Drop for FourPaths {
 }
 
 /// A veth pair that carries whole frames without offloads.
-fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) -> Result<(), Error> {
+pub(crate) fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) -> Result<(), Error> {
     let ends = [a, b].map(|(ns, name)| VethEnd { ns, name });
     VethSpec { a: ends[0], b: ends[1], mtu: 1500, queues: 1 }.create()?;
     for (ns, name) in [a, b] {
