@@ -2,16 +2,20 @@
 
 mod frame;
 mod goodput;
+mod ip;
 mod perf;
 mod process;
+mod servers;
 mod tcp;
 
 pub(crate) use frame::Frame;
 pub(crate) use goodput::Goodput;
 #[cfg(test)]
 pub(crate) use goodput::Interval;
+pub(crate) use ip::ip;
 pub(crate) use perf::{CONNECT_WITHIN, parse as parse_perf};
 pub(crate) use process::Running;
+pub(crate) use servers::Servers;
 pub(crate) use tcp::transfer as tcp_transfer;
 
 use crate::sample::Error;
@@ -20,14 +24,24 @@ use spanwire_io::net::NetNs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// A lab, which is removed when dropped.
 pub(crate) struct Bed {
     spanwire: PathBuf,
     name: String,
-    hosts: Vec<(String, IpAddr)>,
+    hosts: Vec<BedHost>,
     /// `spanwire lab` made it, and removes it.
     is_lab: bool,
+    switch_pid: Option<u32>,
+}
+
+/// A host of the lab.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct BedHost {
+    name: String,
+    v4: IpAddr,
+    v6: Option<IpAddr>,
 }
 
 impl Bed {
@@ -48,8 +62,15 @@ impl Bed {
 
     /// Hosts whose namespaces are `NAME-HOST`. They remain when it is dropped.
     pub(crate) fn of_namespaces(spanwire: &Path, name: &str, hosts: &[(&str, IpAddr)]) -> Self {
-        let hosts = hosts.iter().map(|(host, address)| ((*host).to_owned(), *address)).collect();
-        Self { spanwire: spanwire.to_owned(), name: name.to_owned(), hosts, is_lab: false }
+        let host =
+            |(name, v4): &(&str, IpAddr)| BedHost { name: (*name).to_owned(), v4: *v4, v6: None };
+        Self {
+            spanwire: spanwire.to_owned(),
+            name: name.to_owned(),
+            hosts: hosts.iter().map(host).collect(),
+            is_lab: false,
+            switch_pid: None,
+        }
     }
 
     fn up(spanwire: &Path, name: &str, args: &[&str]) -> Result<Self, Error> {
@@ -66,7 +87,9 @@ impl Bed {
         }
         let mut bed = Self::of_namespaces(spanwire, name, &[]);
         bed.is_lab = true;
-        bed.hosts = hosts(&serde_json::from_slice(&up.stdout)?)?;
+        let up: Value = serde_json::from_slice(&up.stdout)?;
+        bed.hosts = hosts(&up)?;
+        bed.switch_pid = up["switch"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
         Ok(bed)
     }
 
@@ -75,10 +98,32 @@ impl Bed {
         &self.name
     }
 
-    /// The address of a host.
+    /// The IPv4 address of a host.
     pub(crate) fn address(&self, host: &str) -> Result<IpAddr, Error> {
-        let found = self.hosts.iter().find(|(name, _)| name == host);
-        Ok(found.ok_or_else(|| format!("the lab {} has no host {host}", self.name))?.1)
+        Ok(self.host(host)?.v4)
+    }
+
+    /// The IPv6 address of a host.
+    pub(crate) fn address_v6(&self, host: &str) -> Result<IpAddr, Error> {
+        let v6 = self.host(host)?.v6;
+        Ok(v6.ok_or_else(|| format!("host {host} has no IPv6 address"))?)
+    }
+
+    fn host(&self, host: &str) -> Result<&BedHost, Error> {
+        let found = self.hosts.iter().find(|known| known.name == host);
+        Ok(found.ok_or_else(|| format!("the lab {} has no host {host}", self.name))?)
+    }
+
+    /// The process of the switch, which is no child of this one.
+    pub(crate) fn switch_pid(&self) -> Option<u32> {
+        self.switch_pid
+    }
+
+    /// The state of the switch: `switch ctl show`.
+    pub(crate) fn show(&self) -> Result<Value, Error> {
+        let show = ["switch", "ctl", "--lab", &self.name, "--json", "show"];
+        let shown = self.spanwire_here(&show)?.output(SHOW_WITHIN)?;
+        Ok(serde_json::from_str(&shown)?)
     }
 
     /// Changes keys of the switch, each `port.NAME.KEY=VALUE`.
@@ -129,15 +174,19 @@ impl Drop for Bed {
     }
 }
 
+/// The switch is busy, but reads its control socket in every step.
+const SHOW_WITHIN: Duration = Duration::from_secs(10);
+
 /// The hosts in the output of `lab up --json`, with their addresses.
-fn hosts(up: &Value) -> Result<Vec<(String, IpAddr)>, Error> {
+fn hosts(up: &Value) -> Result<Vec<BedHost>, Error> {
     let hosts = up["hosts"].as_array().ok_or("no hosts in the output of lab up")?;
     let host = |host: &Value| {
         let text = |key: &str| {
             let why = || format!("a host without {key} in the output of lab up");
             host[key].as_str().map(str::to_owned).ok_or_else(why)
         };
-        Ok((text("host")?, text("v4")?.parse()?))
+        let v6 = host["v6"].as_str().map(str::parse).transpose()?;
+        Ok(BedHost { name: text("host")?, v4: text("v4")?.parse()?, v6 })
     };
     hosts.iter().map(host).collect()
 }
@@ -150,7 +199,8 @@ mod tests {
     fn hosts__have_names_and_addresses() {
         let up = serde_json::json!({"hosts": [{"host": "a", "v4": "10.77.0.1", "v6": "fd77::1"}]});
         let found = hosts(&up).unwrap();
-        assert_eq!(found, [("a".to_owned(), "10.77.0.1".parse().unwrap())]);
+        let [v4, v6] = ["10.77.0.1", "fd77::1"].map(|text| text.parse().unwrap());
+        assert_eq!(found, [BedHost { name: "a".to_owned(), v4, v6: Some(v6) }]);
         let why = hosts(&serde_json::json!({"hosts": [{"host": "a"}]})).unwrap_err().to_string();
         assert!(why.contains("v4"), "{why}");
         assert!(hosts(&serde_json::json!({})).is_err());

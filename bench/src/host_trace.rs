@@ -136,7 +136,7 @@ impl Provenance {
 }
 
 /// The date this many days after 1970-01-01, as 2026-11-23.
-fn date(days: u64) -> String {
+pub(crate) fn date(days: u64) -> String {
     let mut left = days;
     let mut year = 1970;
     let leap = |year: u64| {

@@ -20,6 +20,9 @@
 //! `spanwire-bench untuned` measures congestion control with its defaults on a matrix of paths,
 //! beside a static window and kernel TCP ([`untuned`]).
 //!
+//! `spanwire-bench real` measures bars in real time on real packets, with the lateness of the host
+//! during each ([`real`]): tests do not assert them.
+//!
 //! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
 //! on any machine, and compared by CI with a baseline.
 //!
@@ -58,6 +61,7 @@ pub mod pacer;
 pub mod pacing;
 pub mod quiet;
 pub mod raw;
+pub mod real;
 pub mod report;
 pub mod rtt;
 pub mod sample;

@@ -13,6 +13,7 @@ use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Verdict};
+use spanwire_bench::real::{self, RealArgs};
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
 use spanwire_bench::untuned::{self, UntunedArgs};
@@ -39,6 +40,8 @@ enum Command {
     BadNetwork(BadNetworkArgs),
     /// Congestion control with its defaults on a matrix of paths; needs root
     Untuned(UntunedArgs),
+    /// Bars in real time on real packets: rates, shares, gaps, ends; needs root
+    Real(RealArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// Cost of the scheduling decision among paced queue pairs
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Command::Veth(args) => run(args),
         Command::BadNetwork(args) => sweep(args),
         Command::Untuned(args) => untune(args),
+        Command::Real(args) => live_bars(args),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
         Command::Icount(args) => count(args),
         Command::Pacer(args) => decide(args),
@@ -226,6 +230,21 @@ fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(if report.missed() + report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Measures the bars in real time. Missed rows fail it; those of a late host do not.
+fn live_bars(args: &RealArgs) -> Result<ExitCode, Error> {
+    let mut plan = args.plan()?;
+    if args.spanwire.is_none() {
+        plan.spanwire = command::spanwire()?;
+    }
+    let report =
+        observed(args.json, |go_on| real::run(&plan, |round, at| !go_on(round, plan.rounds, at)))?;
+    print(args.json, real::Report::text, &report)?;
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(if report.missed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {

@@ -21,6 +21,7 @@ mod verdict;
 pub use algorithm::Algorithm;
 pub use args::UntunedArgs;
 pub use case::{Bar, Case, Flow, Measure, Path, Traffic};
+pub(crate) use four_paths::{FourPaths, LINKS, veth};
 pub use line::Line;
 pub use matrix::matrix;
 pub use measure::Reading;

@@ -2,18 +2,17 @@
 //! 5-tuple. The port to a host has the rate of the line, each link its rate and delay.
 
 use super::line::Line;
-use crate::bed::{Bed, Running};
+use crate::bed::{Bed, Running, ip};
 use crate::sample::Error;
 use spanwire_host::control::is_answering;
 use spanwire_io::net::{Ethtool, NetNs, Netlink, Offloads, VethEnd, VethSpec, format_mac};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The switches and their namespaces, removed when dropped.
-pub(super) struct FourPaths {
+pub(crate) struct FourPaths {
     name: String,
     namespaces: Vec<String>,
     switches: Vec<Running>,
@@ -22,7 +21,7 @@ pub(super) struct FourPaths {
 
 impl FourPaths {
     /// Creates hosts a and b, which `bed` then starts programs on.
-    pub(super) fn new(spanwire: &Path, name: &str, line: Line) -> Result<(Bed, Self), Error> {
+    pub(crate) fn new(spanwire: &Path, name: &str, line: Line) -> Result<(Bed, Self), Error> {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let (namespaces, switches) = (Vec::new(), Vec::new());
@@ -38,6 +37,11 @@ impl FourPaths {
         paths.switches.push(paths.start(&bed, "sa", &config(line, 1, [&macs[0], &macs[1]]))?);
         paths.switches.push(paths.start(&bed, "sb", &config(line, 2, [&macs[1], &macs[0]]))?);
         Ok((bed, paths))
+    }
+
+    /// The control socket of the switch in namespace `part`.
+    pub(crate) fn socket(&self, part: &str) -> PathBuf {
+        self.folder.join(format!("{part}.sock"))
     }
 
     /// Joins all parts; returns the Ethernet addresses of hosts a and b.
@@ -68,7 +72,7 @@ impl FourPaths {
     /// Starts the switch of namespace `part` and waits until it forwards.
     fn start(&self, bed: &Bed, part: &str, config: &str) -> Result<Running, Error> {
         let file = self.folder.join(format!("{part}.toml"));
-        let socket = self.folder.join(format!("{part}.sock"));
+        let socket = self.socket(part);
         std::fs::write(&file, config).map_err(|e| format!("{}: {e}", file.display()))?;
         let (file, control) = (file.to_string_lossy(), socket.to_string_lossy());
         let mut switch =
@@ -98,7 +102,7 @@ impl Drop for FourPaths {
 }
 
 /// A veth pair that carries whole frames without offloads.
-fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) -> Result<(), Error> {
+pub(crate) fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) -> Result<(), Error> {
     let ends = [a, b].map(|(ns, name)| VethEnd { ns, name });
     VethSpec { a: ends[0], b: ends[1], mtu: 1500, queues: 1 }.create()?;
     for (ns, name) in [a, b] {
@@ -134,20 +138,8 @@ fn config(line: Line, seed: u32, [own, other]: [&String; 2]) -> String {
     config
 }
 
-/// Runs the command `ip`.
-pub(super) fn ip(args: &[&str]) -> Result<(), Error> {
-    let line = format!("ip {}", args.join(" "));
-    let done = Command::new("ip")
-        .args(args)
-        .output()
-        .map_err(|e| format!("{line}: {e}; apt-get install iproute2 installs it"))?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(format!("{line}: {}", String::from_utf8_lossy(&done.stderr).trim()).into()),
-    }
-}
-
-const LINKS: u32 = 4;
+/// Links between the switches: `l1` and up, which are ports 1 and up of each.
+pub(crate) const LINKS: u32 = 4;
 /// Of hosts a and b.
 const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 const CARRIER_WITHIN: Duration = Duration::from_secs(5);
@@ -167,11 +159,5 @@ mod tests {
         for part in ["0a\", ports = [0] }", "0b\", ports = [1, 2, 3, 4] }"] {
             assert!(config.contains(part), "{part} is missing: {config}");
         }
-    }
-
-    #[test]
-    fn ip__errors_name_the_command() {
-        let why = ip(&["link", "show", "dev", "no-such-device"]).unwrap_err().to_string();
-        assert!(why.starts_with("ip link show dev no-such-device: "), "{why}");
     }
 }

@@ -2,11 +2,10 @@
 
 use super::Plan;
 use super::case::{Case, Path, Site, Traffic};
-use super::four_paths::{FourPaths, ip};
+use super::four_paths::FourPaths;
 use super::line::Line;
-use crate::bed::Bed;
+use crate::bed::{Bed, Servers};
 use crate::sample::Error;
-use spanwire_io::net::NetNs;
 use std::net::IpAddr;
 
 /// The lab of the current case.
@@ -17,8 +16,7 @@ pub(super) struct Labs<'a> {
 
 /// A lab, and the parts that it has beyond those of `spanwire lab`, which are removed before it.
 pub(super) struct Lab {
-    /// Namespaces of servers at a star's common port.
-    servers: Vec<String>,
+    _servers: Option<Servers>,
     _four_paths: Option<FourPaths>,
     pub(super) bed: Bed,
 }
@@ -54,7 +52,7 @@ impl<'a> Labs<'a> {
 impl Lab {
     fn new(plan: &Plan, case: &Case) -> Result<Self, Error> {
         let name = format!("unt{}", std::process::id());
-        let with = |bed, _four_paths| Self { servers: Vec::new(), _four_paths, bed };
+        let with = |bed, _four_paths| Self { _servers: None, _four_paths, bed };
         let alone = |bed| with(bed, None);
         match (case.site(), case.path) {
             (Site::Cable, _) | (_, Path::Cable) => Ok(alone(Bed::cable(&plan.spanwire, &name)?)),
@@ -62,7 +60,7 @@ impl Lab {
             (Site::Star, _) => {
                 let ports = ["a".to_owned()].into_iter().chain((1..=FLOWS_MAX).map(client));
                 let mut lab = alone(switched(plan, &name, ports)?);
-                (1..=FLOWS_MAX).try_for_each(|n| lab.add_server(n))?;
+                lab._servers = Some(Servers::new(&lab.bed, FLOWS_MAX)?);
                 Ok(lab)
             }
             (Site::FourPaths, Path::Line(line)) => {
@@ -70,20 +68,6 @@ impl Lab {
                 Ok(with(bed, Some(four_paths)))
             }
         }
-    }
-
-    /// Adds a host with the name `sN` at port a: a macvlan of that host's interface.
-    fn add_server(&mut self, n: u32) -> Result<(), Error> {
-        let (name, link) = (format!("{}-{}", self.bed.name(), server(n)), format!("m{n}"));
-        NetNs::create_named(&name)?;
-        self.servers.push(name.clone());
-        let host = format!("{}-a", self.bed.name());
-        let kind = ["type", "macvlan", "mode", "private"];
-        ip(&[&["-n", &host, "link", "add", "link", "sw0", "name", &link][..], &kind].concat())?;
-        ip(&["-n", &host, "link", "set", &link, "netns", &name])?;
-        ip(&["-n", &name, "link", "set", &link, "name", "sw0"])?;
-        ip(&["-n", &name, "addr", "add", &format!("{}/24", server_address(n)), "dev", "sw0"])?;
-        ip(&["-n", &name, "link", "set", "sw0", "up"])
     }
 
     /// Sets the lines of `case`.
@@ -110,17 +94,7 @@ impl Lab {
 
     /// The ends of flow `n` of a star, 1 and up.
     pub(super) fn star_ends(n: u32) -> Result<Ends, Error> {
-        Ok(Ends { from: client(n), to: (server(n), server_address(n).parse()?) })
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        for name in &self.servers {
-            if let Err(e) = NetNs::delete_named(name) {
-                eprintln!("the namespace {name} remains: {e}");
-            }
-        }
+        Ok(Ends { from: client(n), to: (Servers::host(n), Servers::address(n)) })
     }
 }
 
@@ -142,15 +116,6 @@ fn star(line: Line, clients: impl Iterator<Item = Line>) -> Vec<String> {
 
 fn client(n: u32) -> String {
     format!("c{n}")
-}
-
-fn server(n: u32) -> String {
-    format!("s{n}")
-}
-
-/// Beyond the addresses of the lab's own hosts.
-fn server_address(n: u32) -> String {
-    format!("10.77.0.{}", 100 + n)
 }
 
 /// Clients of a star.

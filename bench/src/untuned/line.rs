@@ -20,7 +20,7 @@ pub struct Line {
 impl Line {
     /// A line without impairments, with a queue of 1 MB or two bandwidth-delay products, whichever
     /// is larger.
-    pub(super) const fn new(mbit: u64, delay_us: u64) -> Self {
+    pub(crate) const fn new(mbit: u64, delay_us: u64) -> Self {
         let queue_bytes = 1_000_000;
         let line =
             Self { rate_bps: mbit * 1_000_000, delay_us, queue_bytes, loss_ppm: 0, reorder_ppm: 0 };

@@ -1,0 +1,186 @@
+//! Bars in real time on real packets: what `spanwire` promises on a machine that is not late.
+//!
+//! Tests assert only what holds however late the machine is. The bars for rates, durations, shares
+//! and queues are here instead. A case is a run on a lab of its own; a row is a figure of a case
+//! with its bar ([`cases`]). During each sample the lateness of the host is measured ([`host`]),
+//! and a miss on a late host is no miss ([`bar`]).
+
+mod args;
+mod bar;
+mod border;
+mod cases;
+mod copies;
+mod driver;
+mod ends;
+mod failures;
+mod gap;
+mod host;
+mod report;
+mod shares;
+mod stage;
+mod switch;
+mod tcp;
+
+pub use args::RealArgs;
+pub use bar::{Bar, Excuse, Sample, Verdict};
+pub use host::Lateness;
+pub use report::{Report, Row};
+
+use crate::machine::Machine;
+use crate::sample::Error;
+use cases::Case;
+use host::Watch;
+use report::{Provenance, Taken};
+use serde::Serialize;
+use spanwire_io::net::NetNs;
+use stage::{Fault, Stage};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The plan of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// The `spanwire` command.
+    pub spanwire: PathBuf,
+    /// Samples of each row.
+    pub rounds: u32,
+    /// Runs only the cases that have a row whose name contains this.
+    pub only: Option<String>,
+    /// Runs only the cases of a quick run, shorter, and ends within a minute.
+    pub quick: bool,
+}
+
+/// Measures all of `plan`, round by round, every other one in reverse order. `watch` receives the
+/// round and the case and ends the run by returning true. The report then has the samples before.
+///
+/// # Errors
+/// No row is left, the command does not exist, or there is no privilege. A sample that fails is in
+/// the report.
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+    let cases = cases(plan);
+    if cases.is_empty() {
+        return Err(nothing_left(plan).into());
+    }
+    if !plan.spanwire.exists() {
+        let path = plan.spanwire.display();
+        let remedy = "cargo build --release builds it, --spanwire sets its path";
+        return Err(format!("{path} does not exist; {remedy}").into());
+    }
+    NetNs::new_anonymous()?;
+    // Early enough that a lab is removed by the limit.
+    let deadline = plan.quick.then(|| Instant::now() + QUICK_LIMIT - REMOVAL);
+    let start = Instant::now();
+    let mut taken = vec![Vec::new(); cases.len()];
+    let interrupted = (0..plan.rounds).any(|round| {
+        let mut order: Vec<usize> = (0..cases.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        order.into_iter().any(|n| {
+            let case = cases[n];
+            if watch(round, case.name) {
+                return true;
+            }
+            let sample = take(plan, case, deadline);
+            // An interrupt from the terminal also ends the processes of the sample.
+            let is_over = watch(round, case.name);
+            if !is_over {
+                taken[n].push(sample);
+            }
+            is_over
+        })
+    });
+    let wanted = |name: &str| plan.only.as_deref().is_none_or(|only| name.contains(only));
+    let rows = cases.iter().zip(&taken).flat_map(|(case, taken)| Row::of_case(case, taken));
+    Ok(Report {
+        machine: Machine::this(),
+        provenance: Provenance::now()?,
+        plan: plan.clone(),
+        seconds: start.elapsed().as_secs_f64(),
+        interrupted,
+        rows: rows.filter(|row| wanted(&row.name)).collect(),
+    })
+}
+
+/// One sample of `case`.
+fn take(plan: &Plan, case: &Case, deadline: Option<Instant>) -> Taken {
+    let needed = Duration::from_secs(case.seconds.into());
+    if deadline.is_some_and(|deadline| Instant::now() + needed > deadline) {
+        return Taken::NotRun(format!("it takes {} s, which are not left", case.seconds));
+    }
+    let watch = Watch::start();
+    let stage = Stage::new(plan, watch.followed().clone(), deadline);
+    let values = (case.take)(&stage);
+    let host = watch.end();
+    match values {
+        Ok(values) => Taken::Values(values, host),
+        Err(why) => match why.downcast_ref() {
+            Some(Fault::NoTool(why)) => Taken::Skipped(why.clone()),
+            Some(Fault::WrongData(why)) => Taken::Wrong(why.clone(), host),
+            None if stage.is_over() => Taken::NotRun(format!("its time was over: {why}")),
+            None => Taken::Failed(why.to_string(), host),
+        },
+    }
+}
+
+/// The cases of `plan`.
+fn cases(plan: &Plan) -> Vec<&'static Case> {
+    let only = plan.only.as_deref();
+    let is_wanted = |case: &&Case| {
+        (!plan.quick || case.quick)
+            && only.is_none_or(|only| case.names().any(|name| name.contains(only)))
+    };
+    cases::ALL.iter().filter(is_wanted).collect()
+}
+
+fn nothing_left(plan: &Plan) -> String {
+    let only = plan.only.as_deref().unwrap_or_default();
+    let quick = if plan.quick { " of --quick" } else { "" };
+    format!("--only {only:?}: no row{quick} has this in its name")
+}
+
+/// The limit of a quick run.
+const QUICK_LIMIT: Duration = Duration::from_secs(60);
+/// Time to remove the last lab.
+const REMOVAL: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(only: Option<&str>, quick: bool) -> Plan {
+        let only = only.map(str::to_owned);
+        Plan { spanwire: "/nonexistent/spanwire".into(), rounds: 1, only, quick }
+    }
+
+    #[test]
+    fn cases__are_selected_by_the_names_of_their_rows() {
+        let all = cases(&plan(None, false)).len();
+        let quick = cases(&plan(None, true));
+        assert!(all > quick.len() && !quick.is_empty());
+        let by_row = cases(&plan(Some("RTT over IPv6"), false));
+        assert!(!by_row.is_empty() && by_row.len() < all);
+        assert!(cases(&plan(Some("no such row"), false)).is_empty());
+    }
+
+    #[test]
+    fn cases__of_a_quick_run_fit_into_a_minute() {
+        let seconds: u32 = cases(&plan(None, true)).iter().map(|case| case.seconds).sum();
+        assert!(Duration::from_secs(seconds.into()) <= QUICK_LIMIT - REMOVAL, "{seconds} s");
+    }
+
+    #[test]
+    fn run__errors_name_the_remedy() {
+        let why = run(&plan(Some("no such row"), true), |_, _| false).unwrap_err().to_string();
+        assert!(why.contains("no such row") && why.contains("--quick"), "{why}");
+        let why = run(&plan(None, false), |_, _| false).unwrap_err().to_string();
+        assert!(why.contains("--spanwire sets its path"), "{why}");
+    }
+
+    #[test]
+    fn take__without_enough_time_it_does_not_start() {
+        let case = &cases::ALL[0];
+        let taken = take(&plan(None, true), case, Some(Instant::now()));
+        assert!(matches!(taken, Taken::NotRun(_)), "{taken:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! The gap in a copy over four paths, one of which dies.
+
+use super::stage::{Fault, Stage, name, number};
+use crate::bed::{Bed, Running};
+use crate::sample::Error;
+use crate::untuned::{FourPaths, LINKS, Line};
+use serde_json::Value;
+use socket2::SockRef;
+use spanwire_base::Rng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest time between two chunks at the receiver, less the median, in milliseconds. The
+/// busiest link fails after a third of the copy.
+pub(super) fn dying_path(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
+    let (bed, paths) = FourPaths::new(stage.command(), &name(), Line::new(1000, 5_000))?;
+    let mib = if stage.is_quick() { 32 } else { 48 };
+    let copy = Copy { stage, bed: &bed, sockets: ["sa", "sb"].map(|part| paths.socket(part)) };
+    let received = copy.run(mib)?;
+    Ok(vec![number(&received, "/gaps/longest_ms")? - number(&received, "/gaps/median_ms")?])
+}
+
+/// Frames sent on each link, by name.
+type Frames = BTreeMap<String, u64>;
+
+struct Copy<'a> {
+    stage: &'a Stage<'a>,
+    bed: &'a Bed,
+    /// Of the switches beside a and b.
+    sockets: [PathBuf; 2],
+}
+
+impl Copy<'_> {
+    /// Copies `mib` MiB from a to b; the report of the receiver.
+    fn run(&self, mib: usize) -> Result<Value, Error> {
+        let folder = Folder::new()?;
+        let (from, into) = (folder.0.join("file"), folder.0.join("into"));
+        let mut bytes = vec![0; mib << 20];
+        Rng::new(7).fill(&mut bytes);
+        std::fs::write(&from, &bytes)?;
+        std::fs::create_dir(&into)?;
+        let (from, to) = (from.to_string_lossy(), self.bed.address("b")?.to_string());
+        let folder = into.to_string_lossy();
+        // The receiver also sends: on one path its credits would be lost with it.
+        let receive = ["copy", "receive", "--into", &folder, "--once"];
+        // The side connection is TCP with one path, which must not fail.
+        let spared = self.links_of_tcp()?;
+        let receiver = self.bed.spanwire("b", &[&receive[..], &COMMON].concat())?;
+        self.wait_for_receiver()?;
+        let send = ["copy", "send", &from, &to];
+        let sender = self.bed.spanwire("a", &[&send[..], &COMMON].concat())?;
+        let took = Duration::from_secs_f64(mib as f64 * MIB_BITS / RATE_BPS);
+        self.stage.sleep(took / 3);
+        let frames = self.frames(0)?;
+        let victims = frames.iter().filter(|(link, _)| !spared.contains(*link));
+        let victim = victims.max_by_key(|(_, n)| **n).ok_or("no link is left to fail")?.0;
+        for end in 0..2 {
+            self.ctl(end, &["set", &format!("port.{victim}.loss=100%")])?;
+        }
+        self.stage.report(sender)?;
+        let received = self.stage.report(receiver)?;
+        match std::fs::read(into.join("file"))? == bytes {
+            true => Ok(received),
+            false => Err(Fault::WrongData("the copy differs".to_owned()).into()),
+        }
+    }
+
+    fn ctl(&self, end: usize, args: &[&str]) -> Result<Value, Error> {
+        let socket = self.sockets[end].to_string_lossy();
+        let at = ["switch", "ctl", "--socket", &socket, "--json"];
+        let running: Running = self.bed.spanwire_here(&[&at[..], args].concat())?;
+        Ok(serde_json::from_str(&running.output(self.stage.within(CTL_WITHIN))?)?)
+    }
+
+    fn frames(&self, end: usize) -> Result<Frames, Error> {
+        let shown = self.ctl(end, &["show"])?;
+        let link = |n: u32| {
+            let count = number(&shown, &format!("/ports/{n}/line_counters/frames"))?;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a count of frames"
+            )]
+            Ok((format!("l{n}"), count as u64))
+        };
+        (1..=LINKS).map(link).collect()
+    }
+
+    /// The links of a TCP connection from a's only port to the receiver's, in both directions.
+    fn links_of_tcp(&self) -> Result<BTreeSet<String>, Error> {
+        let range = format!("{TCP_PORT} {TCP_PORT}");
+        let narrow = || std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", &range);
+        self.bed.ns("a")?.run(narrow)??;
+        let before = [self.frames(0)?, self.frames(1)?];
+        let at = SocketAddr::new(self.bed.address("b")?, COPY_PORT);
+        let listener = self.bed.ns("b")?.run(|| TcpListener::bind(at))??;
+        let connect = || TcpStream::connect_timeout(&at, SILENCE);
+        let mut near = self.bed.ns("a")?.run(connect)??;
+        let (mut far, _) = listener.accept()?;
+        for stream in [&near, &far] {
+            stream.set_read_timeout(Some(SILENCE))?;
+        }
+        let mut byte = [0];
+        for _ in 0..50 {
+            near.write_all(&byte).and_then(|()| far.read_exact(&mut byte))?;
+            far.write_all(&byte).and_then(|()| near.read_exact(&mut byte))?;
+        }
+        // Reset, to avoid TIME_WAIT on the port.
+        SockRef::from(&near).set_linger(Some(Duration::ZERO))?;
+        drop(near);
+        let after = [self.frames(0)?, self.frames(1)?];
+        Ok((0..2).filter_map(|end| busiest(&before[end], &after[end])).collect())
+    }
+
+    /// Waits until the receiver listens: with `--json` it prints nothing before.
+    fn wait_for_receiver(&self) -> Result<(), Error> {
+        let ns = self.bed.ns("b")?;
+        let deadline = Instant::now() + self.stage.within(RECEIVER_WITHIN);
+        loop {
+            let tables = ["tcp", "tcp6"].map(|table| format!("/proc/thread-self/net/{table}"));
+            let read = || tables.each_ref().map(std::fs::read_to_string);
+            let listens = ns.run(read)?.iter().flatten().any(|table| listens(table, COPY_PORT));
+            match listens {
+                true => return Ok(()),
+                false if Instant::now() > deadline => return Err("no receiver listens".into()),
+                false => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+}
+
+/// The link with most new frames.
+fn busiest(before: &Frames, after: &Frames) -> Option<String> {
+    let new = |(link, n): &(&String, &u64)| **n - before.get(*link).copied().unwrap_or(0);
+    Some(after.iter().max_by_key(new)?.0.clone())
+}
+
+/// True if `/proc/net/tcp` has a socket in state LISTEN at `port`.
+fn listens(table: &str, port: u16) -> bool {
+    let is_it = |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (local, _, state) = (fields.next()?, fields.next()?, fields.next()?);
+        let port_text = local.rsplit_once(':')?.1;
+        Some(state == "0A" && u16::from_str_radix(port_text, 16) == Ok(port))
+    };
+    table.lines().any(|line| is_it(line).unwrap_or(false))
+}
+
+/// A folder in memory, because a disk would add gaps. It is removed when dropped.
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Result<Self, Error> {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path = parent.join(name());
+        std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// The path of `name` in it.
+    pub(super) fn join(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What remains does no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A rate that four processes on two cores carry easily.
+const COMMON: [&str; 11] = [
+    "--dev",
+    "sw0",
+    "--json",
+    "--cc",
+    "fixed",
+    "--cc-set",
+    "rate_mbps=120",
+    "--ec",
+    "8,2",
+    "--lb",
+    "unolb",
+];
+const RATE_BPS: f64 = 120e6;
+const MIB_BITS: f64 = 8.0 * 1024.0 * 1024.0;
+/// a's port of every TCP connection, so that its links are known before it is made.
+const TCP_PORT: u16 = 40_000;
+const COPY_PORT: u16 = 18_517;
+const SILENCE: Duration = Duration::from_secs(5);
+const CTL_WITHIN: Duration = Duration::from_secs(10);
+const RECEIVER_WITHIN: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busiest__by_new_frames() {
+        let frames = |counts: [u64; 3]| -> Frames {
+            (1..).zip(counts).map(|(n, count)| (format!("l{n}"), count)).collect()
+        };
+        let link = busiest(&frames([90, 5, 0]), &frames([95, 60, 3]));
+        assert_eq!(link.as_deref(), Some("l2"));
+        assert_eq!(busiest(&Frames::new(), &Frames::new()), None);
+    }
+
+    #[test]
+    fn listens__finds_the_port_in_state_listen() {
+        let table = "  sl  local_address rem_address   st tx_queue\n   \
+                     0: 00000000:4855 00000000:0000 0A 00000000:00000000\n   \
+                     1: 0100007F:1F90 0200007F:4855 01 00000000:00000000\n";
+        assert!(listens(table, 18_517));
+        assert!(!listens(table, 8_080) && !listens("", 18_517));
+    }
+}
