@@ -2,13 +2,17 @@
 
 use crate::Level;
 use crate::axis::{Axis, AxisSpec};
+use crate::band::Band;
 use crate::canvas::{Canvas, DrawError, Head, Plot, draw};
-use crate::style::{ALARM, FAINT, UNITS, colour, stroke};
+use crate::style::{ALARM, FAINT, UNITS, band_colour, colour, stroke};
 use crate::thin::thin;
 use plotters::coord::CoordTranslate;
-use plotters::prelude::PathElement;
+use plotters::prelude::{PathElement, Polygon};
 
 /// Lines over a common x axis, which begins at zero.
+///
+/// A series of more than 400 points is drawn as the mean of each of 200 intervals, in a band from
+/// the least to the most: oscillations that a line would draw as an area stay readable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LineFigure {
     /// Title of the figure.
@@ -21,7 +25,7 @@ pub struct LineFigure {
     pub y: AxisSpec,
     /// Interpolation between two points.
     pub shape: Shape,
-    /// The lines. Up to seven have distinct colours; more are shaded.
+    /// The lines. Up to eight have distinct colours; more are shaded.
     pub series: Vec<Series>,
     /// Strips of ticks above the lines.
     pub rugs: Vec<Rug>,
@@ -83,12 +87,20 @@ impl LineFigure {
         draw(&head, &x, &y, |canvas, plot| {
             self.paint_rugs(canvas, plot)?;
             canvas.levels(plot, &self.levels)?;
-            for (i, points) in series.iter().enumerate() {
-                let line = self.corners(points, plot);
-                let width = if series.len() > 4 { 1 } else { 2 };
-                let style = stroke(&colour(i, series.len()), width);
+            let width = if series.len() > 8 { 1 } else { 2 };
+            let bands: Vec<_> = series.iter().map(|s| Band::of(s, INTERVALS)).collect();
+            let ink = |i| colour(i, series.len());
+            // All bands are behind all lines.
+            for (i, band) in bands.iter().enumerate() {
+                if let Some(band) = band {
+                    plot.draw(&Polygon::new(band.outline(), band_colour(ink(i), series.len())))?;
+                }
+            }
+            for (i, (points, band)) in series.iter().zip(&bands).enumerate() {
+                let line =
+                    band.as_ref().map_or_else(|| self.corners(points, plot), |b| b.mean.clone());
                 if !line.is_empty() {
-                    plot.draw(&PathElement::new(line, style))?;
+                    plot.draw(&PathElement::new(line, stroke(&ink(i), width)))?;
                 }
             }
             canvas.level_names(plot, &self.levels)?;
@@ -135,6 +147,8 @@ impl LineFigure {
     }
 }
 
+/// Intervals of a figure's width: 3 to 4 pixels each.
+const INTERVALS: usize = 200;
 /// Limit of shown levels, as a multiple of the highest point.
 const LEVEL_MAX_RATIO: f64 = 2.5;
 /// Minimum end of the axis as a multiple of a level: space for the name above its line.
@@ -203,6 +217,22 @@ mod tests {
             (0..1_000_000u32).map(|i| (f64::from(i), f64::from(i % 1000))).collect();
         let svg = figure(vec![series("a", &points)]).to_svg();
         assert!(svg.len() < 60_000, "{} bytes", svg.len());
+    }
+
+    #[test]
+    fn to_svg__many_points_are_a_mean_in_a_band() {
+        let saw: Vec<(f64, f64)> =
+            (0..100_000u32).map(|i| (f64::from(i), f64::from(i % 100))).collect();
+        let svg = Svg::parse(&figure(vec![series("a", &saw)]).to_svg());
+        let shapes = svg.shapes(BLUE);
+        let [band, line] = &shapes[..] else { panic!("{} shapes", shapes.len()) };
+        assert_eq!((band.len(), line.len()), (400, 200));
+        let heights = |points: &[(f64, f64)]| {
+            let y = points.iter().map(|p| p.1);
+            y.clone().fold(0.0, f64::max) - y.fold(f64::INFINITY, f64::min)
+        };
+        assert!(heights(line) * 10.0 < heights(band), "the mean is a flat line");
+        svg.assert_all_within();
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) const ALARM: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
 /// The colour of series `i` of `of`.
 ///
 /// # Source
-/// Okabe and Ito, "Color Universal Design" (2008), without yellow, which is hard to see on white.
+/// Okabe and Ito, "Color Universal Design" (2008), without yellow, which is hard to see on white,
+/// and with the wine of Tol's "muted" scheme.
 pub(crate) fn colour(i: usize, of: usize) -> RGBColor {
     if of <= PALETTE.len() { PALETTE[i % PALETTE.len()] } else { shade(i, of) }
 }
@@ -41,6 +42,11 @@ pub(crate) fn stroke(colour: &impl Color, width: u32) -> ShapeStyle {
 /// The fill colour for an outline of `colour`.
 pub(crate) fn fill_colour(colour: RGBColor) -> RGBAColor {
     colour.mix(0.28)
+}
+
+/// The fill colour of the band of one of `of` series in `colour`: fainter if many bands overlap.
+pub(crate) fn band_colour(colour: RGBColor, of: usize) -> RGBAColor {
+    colour.mix(if of > 4 { 0.1 } else { 0.2 })
 }
 
 /// Estimated width of `text` in pixels at a font size of `px`. It is an upper estimate, because the
@@ -63,7 +69,7 @@ fn shade(i: usize, of: usize) -> RGBColor {
     RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
 }
 
-const PALETTE: [RGBColor; 7] = [
+const PALETTE: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
@@ -71,6 +77,7 @@ const PALETTE: [RGBColor; 7] = [
     RGBColor(0x56, 0xb4, 0xe9),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x33, 0x33, 0x33),
+    RGBColor(0x88, 0x22, 0x55),
 ];
 
 /// Anchors of matplotlib's viridis, dark to light, without its yellow end.
@@ -100,7 +107,7 @@ mod tests {
     fn colour__shades_from_one_end_to_the_other() {
         let ends = [colour(0, 9), colour(8, 9)];
         assert_eq!(ends.map(|c| c.0), [SHADES[0].0, SHADES[4].0]);
-        assert!(!is_shaded(7) && is_shaded(8));
+        assert!(!is_shaded(8) && is_shaded(9));
     }
 
     #[test]
