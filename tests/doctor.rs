@@ -111,7 +111,7 @@ fn doctor__a_link_that_is_down_or_has_no_carrier_fails() {
     let mut command = hosts.b.ns.command(words.next().unwrap()).expect("the namespace is there");
     let (code, text) = run(command.args(words));
     assert_eq!(code, 0, "{fix}: {text}");
-    netlink.wait_running("sw0", Duration::from_secs(5)).expect("it comes back");
+    netlink.wait_running("sw0", Duration::from_secs(120)).expect("it comes back");
     let (_, report) = doctor(&hosts.b, &[]);
     assert_eq!(check(&report, "link").0, "ok", "{report}");
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The directed scenarios, by name.
 const DIRECTED: [&str; 11] = [
@@ -427,6 +427,21 @@ fn swarm__prints_a_summary() {
     assert!(stderr(&output).is_empty(), "no progress without a terminal");
 }
 
+/// True if process `pid` handles interrupts, which would else end it without a report, and has used
+/// its cores for two seconds, in which many seeds end.
+fn has_worked(pid: &str) -> bool {
+    let read =
+        |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("it runs");
+    let status = read("status");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+    let caught = u64::from_str_radix(caught.trim(), 16).expect("hexadecimal");
+    // Signal 2 is bit 1. Ticks of 10 ms are the 14th field, and the 12th after the name.
+    let stat = read("stat");
+    let fields = stat.rsplit_once(") ").expect("a name").1;
+    let ticks: u64 = fields.split(' ').nth(11).and_then(|n| n.parse().ok()).expect("a number");
+    caught & 2 != 0 && ticks >= 200
+}
+
 #[test]
 fn swarm__an_interrupt_ends_it_with_a_report() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_spanwire"))
@@ -434,9 +449,12 @@ fn swarm__an_interrupt_ends_it_with_a_report() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it runs");
-    // Without its handler an interrupt would end the process without a report.
-    std::thread::sleep(Duration::from_secs(1));
     let pid = child.id().to_string();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !has_worked(&pid) {
+        assert!(Instant::now() < deadline, "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let killed = Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");
     assert!(killed.success());
     let mut text = String::new();

@@ -16,7 +16,7 @@ use spanwire_wire::{
     BthRepr, EthernetRepr, ExtHeaders, IpRepr, MacAddr, Opcode, Psn, Qpn, Template,
 };
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The treatment of each frame's payload.
@@ -143,11 +143,17 @@ pub fn blast(hosts: &TwoHosts, cores: [usize; 2], blast: Blast) -> Result<Sample
     let there = Frames::new(&hosts.a, &hosts.b, blast.payload)?;
     let back = Frames::new(&hosts.b, &hosts.a, NUMBER_BYTES)?;
     let [mut a, mut b] = open_ports(hosts, true)?;
-    let stop = AtomicBool::new(false);
+    let (stop, bursts) = (AtomicBool::new(false), AtomicU32::new(0));
     let (sent, received) = std::thread::scope(|scope| {
         let sender = scope.spawn(|| watched(cores[0], || send(&mut a, &there, blast, &stop)));
-        let receiver = scope.spawn(|| watched(cores[1], || receive(&mut b, &back, blast, &stop)));
+        let receiver =
+            scope.spawn(|| watched(cores[1], || receive(&mut b, &back, blast, &stop, &bursts)));
         std::thread::sleep(blast.time);
+        // A rate takes two bursts, although a thread may have no core for all of the time.
+        let silent_until = Instant::now() + SILENCE;
+        while bursts.load(Ordering::Relaxed) < 2 && Instant::now() < silent_until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         stop.store(true, Ordering::Relaxed);
         let sent = sender.join().expect("the sender does not panic");
         let received = receiver.join().expect("the receiver does not panic");
@@ -228,6 +234,7 @@ fn receive(
     acks: &Frames,
     blast: Blast,
     stop: &AtomicBool,
+    bursts: &AtomicU32,
 ) -> Result<Rate, Error> {
     let mut sink = Places::new(blast.payload);
     let (mut count, mut next, mut owed, mut idle) = (0u64, 0u64, 0u64, 0u32);
@@ -247,6 +254,7 @@ fn receive(
             owed += 1;
         });
         idle = if got > 0 { 0 } else { idle.saturating_add(1) };
+        bursts.fetch_add(u32::from(got > 0), Ordering::Relaxed);
         if got > 0 && started.is_none() {
             started = Some((Instant::now(), count));
         }
@@ -300,7 +308,9 @@ const SRC_PORT: u16 = 0xc000;
 /// Turns without a frame before fewer than sixteen are acknowledged.
 const IDLE_ACK: u32 = 400;
 const STALL: Duration = Duration::from_millis(5);
-const GREETING: Duration = Duration::from_secs(2);
+const GREETING: Duration = Duration::from_secs(60);
+/// After which no frame at all is an error.
+const SILENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

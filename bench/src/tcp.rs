@@ -85,10 +85,13 @@ fn connect(hosts: &TwoHosts, offloads: &Offloads) -> Result<[TcpStream; 2], Erro
 fn write_for(mut stream: TcpStream, time: Duration) -> Result<(), Error> {
     let bytes = vec![0x5a; CHUNK_BYTES];
     let start = Instant::now();
-    while start.elapsed() < time {
+    // At least once, however late this thread is.
+    loop {
         stream.write_all(&bytes)?;
+        if start.elapsed() >= time {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Reads to the end; 10^9 bits a second from the first bytes to the last.
@@ -111,15 +114,17 @@ fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Tri
     let mut message = vec![0x5a; bytes];
     let mut trips = Trips::default();
     let start = Instant::now();
-    while start.elapsed() < time {
+    loop {
         let sent_at = Instant::now();
         write_small(&mut stream, &message)?;
         if !read_small(&mut stream, &mut message)? {
             return Err("the other end has closed".into());
         }
         trips.record(sent_at.elapsed());
+        if start.elapsed() >= time {
+            return Ok(trips);
+        }
     }
-    Ok(trips)
 }
 
 fn run_server(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {

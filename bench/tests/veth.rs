@@ -27,8 +27,8 @@ fn veth__a_short_run_measures_every_variant() {
         return;
     }
     let svg = std::env::temp_dir().join(format!("spanwire-bench-{}.svg", std::process::id()));
-    // Limits that a busy machine keeps, too: a thread may wait 50 ms for its core.
-    let args = "veth --rounds 1 --ms 200 --json --max-distance 1e9 --max-stolen 101 --svg";
+    // Limits that a busy machine keeps, too: a thread may wait for its core all the time.
+    let args = "veth --rounds 1 --ms 200 --json --max-distance inf --max-stolen 101 --svg";
     let output = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"))
         .args(args.split(' '))
         .arg(&svg)
@@ -56,7 +56,9 @@ fn veth__a_short_run_measures_every_variant() {
     }
     let headlines = report["shares"].as_array().expect("a list").iter();
     assert_eq!(headlines.filter(|share| share["headline"] == true).count(), 2);
-    assert!(report["distance_ns"]["median"].as_f64().expect("a number") > 0.0);
+    // Infinite, which JSON has not, if one of the cores was busy all the time.
+    let distance = &report["distance_ns"]["median"];
+    assert!(distance.is_null() || distance.as_f64().expect("a number") > 0.0, "{distance}");
     let chart = std::fs::read_to_string(&svg).expect("the chart");
     assert!(chart.starts_with("<svg ") && chart.matches("<rect").count() == 16);
     std::fs::remove_file(&svg).expect("ours");

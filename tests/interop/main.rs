@@ -24,7 +24,7 @@ use spanwire_transport::Mtu;
 #[test]
 fn rxe__verbs_both_ways() {
     let Some(guest) = Guest::boot() else { return };
-    let kernel = guest.exec(10, "uname -r");
+    let kernel = guest.exec(300, "uname -r");
     assert_eq!(kernel.code, Some(0), "{kernel:?}");
     println!("against rdma_rxe of Linux {}", kernel.output.trim());
     let _here = guest.ours.enter().expect("privileged: there is a guest");

@@ -162,12 +162,12 @@ fn wait_for_port(guest: &Guest) {
     };
     let begun = Instant::now();
     while !guest.ours.run(listens).expect("the namespace is there") {
-        assert!(begun.elapsed() < Duration::from_secs(20), "our server does not listen");
+        assert!(begun.elapsed() < Duration::from_secs(300), "our server does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 const SPANWIRE: &str = env!("CARGO_BIN_EXE_spanwire");
 const ITERATIONS: u64 = 10;
-/// Time limit of one run on a busy machine.
-const TIME_LIMIT_S: u32 = 60;
+/// Time limit of one run, which only a hang reaches.
+const TIME_LIMIT_S: u32 = 600;

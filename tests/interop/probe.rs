@@ -424,8 +424,8 @@ const RECV: u64 = 1 << 32;
 /// Interval of polling resources without a wakeup.
 const NAP: Duration = Duration::from_micros(500);
 /// Time limit of one completion, as in vprobe.
-const POLL_MAX: Duration = Duration::from_secs(20);
-/// vprobe takes some time to start in the guest.
-const DIAL_MAX: Duration = Duration::from_secs(15);
+const POLL_MAX: Duration = Duration::from_secs(120);
+/// vprobe takes some time to start in the guest, and only a hang takes so long.
+const DIAL_MAX: Duration = Duration::from_secs(300);
 /// Above the longest time between two barriers.
-const BARRIER_MAX: Duration = Duration::from_secs(60);
+const BARRIER_MAX: Duration = Duration::from_secs(600);

@@ -119,7 +119,8 @@ const POLL: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
 
-    const SECONDS: Duration = Duration::from_secs(20);
+    /// Only a hang takes so long.
+    const LATE: Duration = Duration::from_secs(120);
 
     fn shell(script: &str) -> Running {
         let path = Path::new("sh");
@@ -129,14 +130,14 @@ mod tests {
     #[test]
     fn output__exceeds_a_pipe() {
         let mut running = shell("echo first; seq 100000");
-        assert_eq!(running.first_line(SECONDS).unwrap(), "first");
-        let out = running.output(SECONDS).unwrap();
+        assert_eq!(running.first_line(LATE).unwrap(), "first");
+        let out = running.output(LATE).unwrap();
         assert_eq!((out.lines().count(), out.lines().next_back()), (100_000, Some("100000")));
     }
 
     #[test]
     fn output__of_a_failure_names_host_command_and_reason() {
-        let why = shell("echo no such device >&2; exit 3").output(SECONDS).unwrap_err();
+        let why = shell("echo no such device >&2; exit 3").output(LATE).unwrap_err();
         let why = why.to_string();
         for part in ["a# sh -c", "exit status: 3", "no such device"] {
             assert!(why.contains(part), "{part} is missing: {why}");
@@ -145,17 +146,22 @@ mod tests {
 
     #[test]
     fn exit__within_its_time_or_an_error() {
-        let mut running = shell("exec sleep 60");
+        let mut running = shell("exec sleep 600");
         let why = running.exit(Duration::from_millis(50)).unwrap_err().to_string();
         assert!(why.contains("no exit after 50ms"), "{why}");
     }
 
     #[test]
     fn kill__leaves_the_lines_so_far() {
-        let mut running = shell("echo one; echo two; echo three; exec sleep 60");
-        assert_eq!(running.first_line(SECONDS).unwrap(), "one");
-        // The second line may be in the pipe still: nothing marks its arrival.
-        thread::sleep(Duration::from_millis(300));
+        let mut running = shell("echo one; echo two; echo three; exec sleep 600");
+        assert_eq!(running.first_line(LATE).unwrap(), "one");
+        // All lines are in the pipe once the shell has become another program.
+        let name = format!("/proc/{}/comm", running.child.id());
+        let deadline = Instant::now() + LATE;
+        while std::fs::read_to_string(&name).expect("it runs") != "sleep\n" {
+            assert!(Instant::now() < deadline, "the shell goes on");
+            thread::sleep(POLL);
+        }
         assert_eq!(running.kill(), ["two", "three"]);
     }
 }
