@@ -1,12 +1,11 @@
 //! A host that runs spanwire and forwards RoCEv2 between other hosts: forwarded packets must not be
 //! affected.
 
-use super::lab::{Running, skip, take_turn};
+use super::lab::{HANG, Running, skip, take_turn};
 use serde_json::Value;
 use spanwire_io::net::{NetNs, Netlink, VethEnd, VethSpec};
 use std::net::{IpAddr, UdpSocket};
 use std::sync::MutexGuard;
-use std::time::Duration;
 
 /// Hosts left and right, and a host in the middle with an interface to each.
 struct Row {
@@ -45,7 +44,7 @@ impl Row {
     fn check(&self, dev: &str, right: [&str; 2], middle: [&str; 2]) {
         let any = || UdpSocket::bind(("::", 4791));
         let receiver = self.right.run(any).expect("privileged").expect("the port is free");
-        receiver.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
+        receiver.set_read_timeout(Some(HANG)).expect("not zero");
         let sender = self.left.run(|| UdpSocket::bind("[::]:0")).expect("privileged").expect("any");
         let cross = |to: &str| {
             let to: IpAddr = to.parse().expect("an address");

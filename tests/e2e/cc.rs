@@ -2,25 +2,14 @@
 
 pub(crate) mod shared;
 
-use crate::lab::{Lab, Outcome};
+use crate::lab::{HANG, Lab, Outcome};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The JSON output of both ends after a run: the client's report, the server's.
 fn run(lab: &Lab, server: &[&str], client: &[&str]) -> (Value, Value) {
-    let args = [&["perf", "server", "--dev", "sw0", "--json", "--one-off"], server].concat();
-    let server = lab.start(&lab.hosts.a.ns, &args);
-    let client = [&["--json"], client].concat();
-    // It prints nothing before it has served a client.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let report = loop {
-        let outcome = lab.client(lab.v4(), &client);
-        let is_early = outcome.stderr.contains("server` running there?");
-        if !is_early || Instant::now() > deadline {
-            break outcome.json();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let server = lab.json_server(&[&["--one-off"], server].concat());
+    let report = lab.client(lab.v4(), &[&["--json"], client].concat()).json();
     (report, server.wait().json())
 }
 
@@ -68,22 +57,43 @@ fn configured(report: &Value) -> Value {
 fn cc__is_auto_by_default_and_reports_its_signals() {
     let Some(lab) = Lab::new(1500) else { return };
     for mode in ["sr", "rc"] {
-        let (report, served) = run(&lab, &[], &["-t", "1", "--mode", mode]);
+        let (report, served) = run(&lab, &[], &["--transfer", "16M", "--mode", mode]);
         assert_eq!(report["ok"], true, "{report}");
         let congestion = &report["congestion"];
         assert_eq!((&congestion["name"], &congestion["chosen"]), (&json!("auto"), &json!("delay")));
         assert_eq!(served["congestion"]["name"], "auto");
         assert!(congestion["reason"].as_str().is_some_and(|why| !why.is_empty()), "{congestion}");
         let us = |name: &str| congestion[name].as_f64().expect("microseconds");
-        // A veth pair on one machine: from a microsecond to the time slice of another process.
-        assert!((1.0..50_000.0).contains(&us("base_rtt_us")), "{congestion}");
-        assert!((0.0..50_000.0).contains(&us("host_late_us")), "{congestion}");
+        // A veth pair on one machine takes a microsecond at least, and its hosts are late by any
+        // time.
+        assert!(us("base_rtt_us") >= 1.0 && us("host_late_us") >= 0.0, "{congestion}");
         assert!(us("target_us") > 0.0, "{congestion}");
     }
     let (report, _) = run(&lab, &[], &["-t", "0.3", "--cc", "none"]);
     assert_eq!(report["congestion"], json!({"name": "none"}));
 }
 
+/// Checks the intervals of a report: they adjoin, none is shorter than 0.1 s, and their bytes are
+/// among those of the whole run.
+fn check_intervals(report: &Value) {
+    let intervals = report["intervals"].as_array().expect("a list");
+    let number = |value: &Value| value.as_f64().expect("a number");
+    assert!(!intervals.is_empty(), "{report}");
+    let (mut end, mut bytes) = (0.0, 0.0);
+    for interval in intervals {
+        let [from, to] = ["start_s", "end_s"].map(|name| number(&interval[name]));
+        assert!(from == end && to - from > 0.099_999, "{interval} after {end}: {report}");
+        (end, bytes) = (to, bytes + number(&interval["bytes"]));
+        let gbps = number(&interval["bytes"]) * 8.0 / (to - from) / 1e9;
+        assert!((number(&interval["gbps"]) - gbps).abs() <= gbps * 1e-6, "{interval}");
+        assert!(interval["flow"]["cwnd_bytes"].is_u64(), "{interval}");
+    }
+    let row = &report["perf"][0];
+    assert!(bytes <= number(&row["messages"]) * number(&row["size"]), "{report}");
+}
+
+/// Which limit is the largest depends on the machine: that is asserted in virtual time, by the tests
+/// of `transport::qp::flow`.
 #[test]
 fn flow__reports_window_rate_rtt_and_limits() {
     let Some(lab) = Lab::new(1500) else { return };
@@ -97,25 +107,31 @@ fn flow__reports_window_rate_rtt_and_limits() {
         ("application", few.to_vec()),
     ] {
         for mode in ["sr", "rc"] {
-            let more = ["-t", "1.1", "-i", "0.1", "--mode", mode];
+            let more = ["-t", "0.5", "-i", "0.1", "--mode", mode];
             let (report, _) = run(&lab, &[], &[&args[..], &more].concat());
             assert_eq!(report["ok"], true, "{report}");
             let flow = &report["flow"];
-            assert_eq!(flow["limited_by"], by, "{mode}: {flow}");
-            let parts = flow["limited"].as_object().expect("parts").values();
-            let sum: f64 = parts.map(|part| part.as_f64().expect("a part")).sum();
+            let limited = flow["limited"].as_object().expect("parts").iter();
+            let parts: Vec<(&str, f64)> =
+                limited.map(|(name, part)| (&name[..], part.as_f64().expect("a part"))).collect();
+            let part = |of: &str| parts.iter().find(|(name, _)| *name == of).expect("a limit").1;
+            // Only a pacer delays packets, and only depth 1 leaves nothing posted.
+            assert!(part(by) > 0.0, "{mode}: {flow}");
+            assert_eq!(part("pacer") > 0.0, by == "pacer", "{mode}: {flow}");
+            let largest = parts.iter().map(|(_, part)| *part).fold(0.0, f64::max);
+            let named = flow["limited_by"].as_str().expect("a name");
+            assert!((part(named) - largest).abs() < 1e-9, "{mode}: {flow}");
+            let sum: f64 = parts.iter().map(|(_, part)| part).sum();
             assert!((sum - 1.0).abs() < 1e-6, "{flow}");
             assert!(flow["srtt_us"].as_f64() > Some(1.0), "{flow}");
             assert_eq!(flow["marked"].is_null(), mode == "rc", "{flow}");
-            let intervals = report["intervals"].as_array().expect("a list");
-            assert!(intervals.len() >= 10, "{report}");
-            assert!(intervals.iter().all(|i| i["flow"]["cwnd_bytes"].is_u64()), "{report}");
+            check_intervals(&report);
             if by == "pacer" {
                 assert_eq!(flow["rate_gbps"], 0.02);
                 // With headers: of 20 Mbit/s, SR carries 18.4 and RC 18.5 of payload. Never more;
                 // less if a preemption exceeds what may be caught up with.
                 let gbps = report["perf"][0]["gbps"].as_f64().expect("a rate");
-                assert!((0.012..0.0186).contains(&gbps), "{mode}: {gbps}");
+                assert!(gbps > 0.0 && gbps < 0.0186, "{mode}: {gbps}");
             }
         }
     }
@@ -126,7 +142,7 @@ fn flow__reports_window_rate_rtt_and_limits() {
     assert!(report["flow"]["limited"].is_null() && report["flow"]["limited_by"].is_null());
     let started = report["start_unix_s"].as_f64().expect("a time");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
-    assert!((0.0..60.0).contains(&(now - started)), "{started} and {now}");
+    assert!((0.0..HANG.as_secs_f64()).contains(&(now - started)), "{started} and {now}");
 }
 
 #[test]

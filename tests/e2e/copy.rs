@@ -1,13 +1,12 @@
 //! `spanwire copy` end to end.
 
-use crate::lab::{Lab, Outcome, Running};
+use crate::lab::{Lab, Outcome, Running, await_listener, until};
 use serde_json::Value;
 use spanwire_io::net::LabConfig;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 /// A directory that is removed with the test.
 pub(crate) struct TempDir(pub(crate) PathBuf);
@@ -82,11 +81,7 @@ fn partial_bytes(into: &TempDir, name: &str) -> u64 {
 
 /// Waits until the partial file of `name` has some bytes.
 fn wait_for_partial(into: &TempDir, name: &str, bytes: u64) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while partial_bytes(into, name) < bytes {
-        assert!(Instant::now() < deadline, "nothing arrives");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    until("data arrives", || partial_bytes(into, name) >= bytes);
 }
 
 #[test]
@@ -174,43 +169,29 @@ fn outline(top: &Path) -> Vec<(PathBuf, u32, i64, Vec<u8>)> {
     out
 }
 
+/// That SR is faster then is asserted in virtual time (`sim::loss_sweep`).
 #[test]
-fn copy__every_byte_is_right_when_packets_are_lost() {
+fn copy__every_byte_is_right_in_both_modes_when_packets_are_lost() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let (path, bytes) = (from.join("big"), noise(64 << 20, 3));
     fs::write(&path, &bytes).unwrap();
-    let receiver = receiver(&lab, &into, &["--loss", "1", "--seed", "5"]);
-    let report = send_well(&lab, &[&path], &["--loss", "1", "--seed", "6"]);
-    assert!(report["counters"]["fault_lost"].as_u64() > Some(0), "{report}");
-    assert!(report["counters"]["retransmitted_packets"].as_u64() > Some(0), "{report}");
-    assert!(fs::read(into.join("big")).unwrap() == bytes, "bytes differ");
-    receiver.terminate();
-}
-
-#[test]
-fn copy__sr_keeps_its_rate_at_losses_where_rc_does_not() {
-    let Some(lab) = Lab::new(1500) else { return };
-    let (from, into) = (TempDir::new(), TempDir::new());
-    let (path, bytes) = (from.join("big"), noise(64 << 20, 11));
-    fs::write(&path, &bytes).unwrap();
-    let receiver = receiver(&lab, &into, &["--loss", "1", "--seed", "7", "--overwrite"]);
-    let [rc, sr] = ["rc", "sr"].map(|mode| {
+    let receiver = receiver(&lab, &into, &["--loss", "1", "--seed", "5", "--overwrite"]);
+    for mode in ["rc", "sr"] {
         let _ = fs::remove_file(into.join("big"));
-        let more = ["--mode", mode, "--loss", "1", "--seed", "8"];
-        let report = send_well(&lab, &[&path], &more);
+        let report = send_well(&lab, &[&path], &["--mode", mode, "--loss", "1", "--seed", "6"]);
         assert_eq!(report["mode"], mode);
         assert!(report["counters"]["fault_lost"].as_u64() > Some(0), "{report}");
+        assert!(report["counters"]["retransmitted_packets"].as_u64() > Some(0), "{report}");
         assert!(fs::read(into.join("big")).unwrap() == bytes, "bytes differ");
-        report["gbps"].as_f64().unwrap()
-    });
-    // Measured on two cores: 5 to 10 times.
-    assert!(sr > 1.5 * rc, "{sr} Gbit/s by SR, {rc} by RC");
+    }
     receiver.terminate();
 }
 
-/// Large enough that no copy completes before it is killed.
-const BIG: usize = 192 << 20;
+/// A copy that takes more than five seconds, because no sender exceeds this rate: it does not
+/// complete before it is killed.
+const BIG: usize = 64 << 20;
+const SLOW: [&str; 4] = ["--cc", "fixed", "--cc-set", "rate_mbps=100"];
 
 #[test]
 fn copy__a_killed_receiver_is_reported_and_the_next_attempt_resumes() {
@@ -219,12 +200,10 @@ fn copy__a_killed_receiver_is_reported_and_the_next_attempt_resumes() {
     let (path, bytes) = (from.join("big"), noise(BIG, 4));
     fs::write(&path, &bytes).unwrap();
     let doomed = receiver(&lab, &into, &[]);
-    let sender = start_sender(&lab, &[&path], &[]);
+    let sender = start_sender(&lab, &[&path], &SLOW);
     wait_for_partial(&into, "big", 4 << 20);
     doomed.kill();
-    let killed = Instant::now();
     let outcome = sender.wait();
-    assert!(killed.elapsed() < Duration::from_secs(10), "took {:?}", killed.elapsed());
     assert_eq!(outcome.code, Some(4), "{}", outcome.stderr);
     let report = outcome.json();
     assert_eq!((&report["ok"], &report["resumable"]), (&false.into(), &true.into()));
@@ -257,10 +236,10 @@ fn copy__a_killed_or_interrupted_sender_is_reported_and_the_next_one_resumes() {
     ] {
         let into_text = into.join("");
         let args = ["copy", "receive", "--dev", "sw0", "--once", "--json", "--into", &into_text];
-        let receiver = lab.start(&lab.hosts.a.ns, &args);
-        std::thread::sleep(Duration::from_millis(500));
+        let mut receiver = lab.start(&lab.hosts.a.ns, &args);
+        await_listener(&lab.hosts.a.ns, spanwire_copy::DEFAULT_PORT, &mut receiver);
         let before = partial_bytes(&into, "big");
-        let sender = start_sender(&lab, &[&path], &[]);
+        let sender = start_sender(&lab, &[&path], &SLOW);
         wait_for_partial(&into, "big", before + (4 << 20));
         let ended = sender.end_with(signal);
         let outcome = receiver.wait();
@@ -287,7 +266,7 @@ fn copy__an_interrupted_receiver_is_reported_at_both_ends() {
     let path = from.join("big");
     fs::write(&path, noise(BIG, 6)).unwrap();
     let receiver = receiver(&lab, &into, &[]);
-    let sender = start_sender(&lab, &[&path], &[]);
+    let sender = start_sender(&lab, &[&path], &SLOW);
     wait_for_partial(&into, "big", 1 << 20);
     let ended = receiver.end_with(libc::SIGINT);
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
@@ -304,18 +283,15 @@ fn copy__a_link_failure_is_detected_at_both_ends() {
     let path = from.join("big");
     fs::write(&path, noise(BIG, 10)).unwrap();
     let receiver = receiver(&lab, &into, &["--once"]);
-    let sender = start_sender(&lab, &[&path], &[]);
+    let sender = start_sender(&lab, &[&path], &SLOW);
     wait_for_partial(&into, "big", 1 << 20);
     let mut netlink = spanwire_io::net::Netlink::open_in(&lab.hosts.b.ns).unwrap();
     netlink.set_down("sw0").unwrap();
-    let pulled = Instant::now();
     for end in [sender, receiver] {
         let outcome = end.wait();
         assert_eq!(outcome.code, Some(4), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("the other end is gone"), "{}", outcome.stderr);
     }
-    // 1.8 s for the packets, 8 s for the silent TCP connection; the rest is for a busy machine.
-    assert!(pulled.elapsed() < Duration::from_secs(20), "took {:?}", pulled.elapsed());
     assert_eq!(names(&into.0), [".big.spanwire-partial"]);
 }
 
@@ -459,8 +435,8 @@ fn copy__errors_have_advice() {
     picky.terminate();
     let receiver = receiver(&lab, &into, &[]);
     // The interface belongs to the first process, and a second one must report that. It waits for 2
-    // s, in which the first must not end: at this rate it takes five.
-    let busy = start_sender(&lab, &[&path], &["--cc", "fixed", "--cc-set", "rate_mbps=300"]);
+    // s, in which the first must not end.
+    let busy = start_sender(&lab, &[&path], &SLOW);
     wait_for_partial(&into, "big", 1);
     failing(&["copy", "send", &path, &to], &["sw0", "another XDP program"]);
     assert!(busy.wait().success);

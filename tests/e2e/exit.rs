@@ -1,12 +1,9 @@
 //! The exit codes of docs/TOOLS.md, as seen by a shell.
 
 use crate::copy::{TempDir, receiver};
-use crate::lab::{Lab, Outcome, run_here};
+use crate::lab::{Lab, Outcome, run_here, start_here};
+use crate::{ENDLESS, OUTSTANDING};
 use std::fs;
-use std::time::Duration;
-
-/// Long enough for a process to install its handlers and start its job.
-const STARTED: Duration = Duration::from_secs(2);
 
 fn check(outcome: &Outcome, expected: i32) {
     assert_eq!(outcome.code, Some(expected), "{}{}", outcome.stdout, outcome.stderr);
@@ -39,8 +36,8 @@ fn exit__2_is_wrong_usage_of_every_command() {
 fn exit__3_is_a_missed_threshold() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
-    check(&lab.client(lab.v4(), &["--seconds", "0.2", "--min-gbps", "100000"]), 3);
-    check(&lab.client(lab.v4(), &["--seconds", "0.2", "--lat", "--max-p99-us", "0"]), 3);
+    check(&lab.client(lab.v4(), &["--seconds", "0.3", "--min-gbps", "100000"]), 3);
+    check(&lab.client(lab.v4(), &["--seconds", "0.3", "--lat", "--max-p99-us", "0"]), 3);
     server.terminate();
 }
 
@@ -55,8 +52,8 @@ fn exit__4_is_an_unreachable_peer() {
     check(&lab.run(&lab.hosts.b.ns, &["copy", "send", &file, &to]), 4);
     // A peer that stops responding during the transfer.
     let server = lab.server(&[]);
-    let client = lab.start_client(lab.v4(), &["--seconds", "60", "--interval", "0"]);
-    std::thread::sleep(STARTED);
+    let client = lab.start_client(lab.v4(), &ENDLESS);
+    lab.await_traffic(OUTSTANDING);
     server.kill();
     check(&client.wait(), 4);
 }
@@ -81,20 +78,21 @@ fn exit__sigint_and_sigterm_have_codes_of_their_own() {
         // Between two jobs a signal is the regular end of a server.
         check(&lab.server(&[]).end_with(signal), 0);
         let server = lab.server(&[]);
-        let client = lab.start_client(lab.v4(), &["--seconds", "60", "--interval", "0"]);
-        std::thread::sleep(STARTED);
+        let client = lab.start_client(lab.v4(), &ENDLESS);
+        lab.await_traffic(OUTSTANDING);
         check(&client.end_with(signal), expected);
         server.kill();
         let server = lab.server(&[]);
-        let client = lab.start_client(lab.v4(), &["--seconds", "60", "--interval", "0"]);
-        std::thread::sleep(STARTED);
+        let client = lab.start_client(lab.v4(), &ENDLESS);
+        lab.await_traffic(OUTSTANDING);
         check(&server.end_with(signal), expected);
         assert!(!client.wait().success);
-        let demo = crate::lab::start_here(&["demo", "--fabric", "pipe", "--ms", "60000"]);
-        std::thread::sleep(STARTED);
+        let mut demo = start_here(&["demo", "--fabric", "pipe", "--ms", "60000"]);
+        demo.await_output(|text| text.contains("RoCEv2 over an in-process pipe"));
         check(&demo.end_with(signal), expected);
-        let swarm = crate::lab::start_here(&["sim", "swarm", "--seeds", "100000000", "--json"]);
-        std::thread::sleep(STARTED);
+        let swarm = ["sim", "swarm", "--seeds", "100000000", "--threads", "2", "--json"];
+        let swarm = start_here(&swarm);
+        swarm.await_threads();
         check(&swarm.end_with(signal), expected);
     }
 }

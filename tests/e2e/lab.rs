@@ -200,13 +200,9 @@ impl Running {
         });
     }
 
-    /// Waits until it has a handler for `signal`.
-    pub(crate) fn await_handler(&self, signal: i32) {
-        let bit = 1_u64 << (signal - 1);
-        until("the process handles the signal", || {
-            let caught = u64::from_str_radix(&self.status("SigCgt:"), 16).expect("hexadecimal");
-            caught & bit != 0
-        });
+    /// Waits until it has more than one thread. Handlers of signals are installed before.
+    pub(crate) fn await_threads(&self) {
+        until("the process starts threads", || self.status("Threads:") != "1");
     }
 
     /// Its peak memory in KiB.
@@ -370,11 +366,22 @@ pub(crate) fn await_listener(ns: &NetNs, port: u16, server: &mut Running) {
 
 /// Bytes that the interface of a host has received, including by AF_XDP.
 fn received_bytes(host: &Host) -> u64 {
+    interface_counters(host)[0]
+}
+
+/// Frames that the interface of a host has dropped, in both directions.
+pub(crate) fn dropped_frames(host: &Host) -> u64 {
+    let counters = interface_counters(host);
+    counters[3] + counters[11]
+}
+
+/// A host's interface in `/proc/net/dev`: eight counters of receiving, then those of sending.
+fn interface_counters(host: &Host) -> Vec<u64> {
     let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
     let table = host.ns.run(read).expect("the namespace is there").expect("procfs has it");
     let mut rows = table.lines().filter_map(|row| row.trim().split_once(':'));
     let row = rows.find(|(name, _)| *name == host.ifname).expect("its interface").1;
-    row.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a count")
+    row.split_whitespace().map(|n| n.parse().expect("a count")).collect()
 }
 
 /// True, with the reason on stderr, if the tests cannot run.

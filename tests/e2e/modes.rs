@@ -1,10 +1,9 @@
 //! Negotiation of the wire mode.
 
-use crate::lab::{Lab, Outcome, Running};
+use crate::lab::{HANG, Lab, Outcome, PERF_PORT, Running};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 #[test]
 fn mode__is_sr_if_both_support_it_and_rc_if_one_end_requires_it() {
@@ -38,13 +37,13 @@ fn mode__an_incompatible_client_is_rejected_and_others_are_served() {
     let Some(lab) = Lab::new(1500) else { return };
     for (server_mode, client_mode) in [("rc", "sr"), ("sr", "rc")] {
         let server = lab.server(&["--mode", server_mode]);
-        let args = ["--mode", client_mode, "--seconds", "0.2"];
+        let args = ["--mode", client_mode, "--transfer", "1M"];
         let Outcome { success, stderr, .. } = lab.client(lab.v4(), &args);
         assert!(!success);
         for words in ["no wire mode in common", "RC only", "SR (version 1", "--mode auto"] {
             assert!(stderr.contains(words), "{client_mode}: no {words:?} in {stderr:?}");
         }
-        let report = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]).json();
+        let report = lab.client(lab.v4(), &["--transfer", "1M", "--json"]).json();
         assert_eq!((&report["ok"], &report["mode"]), (&json!(true), &json!(server_mode)));
         server.terminate();
     }
@@ -127,7 +126,7 @@ fn mode__an_invalid_hello_is_rejected() {
         let reason = answer["reason"].as_str().unwrap_or_default();
         assert!(reason.contains(words), "{modes}: {reason}");
     }
-    let report = lab.client(lab.v4(), &["--seconds", "0.2", "--json"]).json();
+    let report = lab.client(lab.v4(), &["--transfer", "1M", "--json"]).json();
     assert_eq!(report["ok"], true, "{report}");
     drop(server);
 }
@@ -139,8 +138,7 @@ struct Server {
 
 impl Server {
     fn start(lab: &Lab) -> Self {
-        let running = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
-        Self { running }
+        Self { running: lab.json_server(&[]) }
     }
 
     /// The report of its only job.
@@ -157,21 +155,12 @@ struct Client {
 }
 
 impl Client {
-    /// Connects as soon as the server listens.
     fn connect(lab: &Lab) -> Self {
-        let address = (lab.v4(), 18_516);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            let tried = lab.hosts.b.ns.run(|| TcpStream::connect(address));
-            match tried.expect("the namespace is there") {
-                Ok(stream) => {
-                    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("not zero");
-                    return Self { stream: BufReader::new(stream) };
-                }
-                Err(e) => assert!(Instant::now() < deadline, "the server did not come up: {e}"),
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let connect = || TcpStream::connect((lab.v4(), PERF_PORT));
+        let stream = lab.hosts.b.ns.run(connect).expect("the namespace is there");
+        let stream = stream.expect("the server listens");
+        stream.set_read_timeout(Some(HANG)).expect("not zero");
+        Self { stream: BufReader::new(stream) }
     }
 
     fn ask(&mut self, message: &Value) -> Value {

@@ -43,7 +43,7 @@ fn atomics__in_spanwires_own_exchange() {
     let Some(lab) = Lab::new(1500) else { return };
     let server = lab.server(&[]);
     for (op, more) in [("atomic", ""), ("cmp-swap", "--lat")] {
-        let args = ["--op", op, "--seconds", "0.2", "--json", more];
+        let args = ["--op", op, "--seconds", "0.3", "--json", more];
         let args: Vec<&str> = args.into_iter().filter(|a| !a.is_empty()).collect();
         let report = lab.client(lab.v4(), &args).json();
         assert_eq!((&report["ok"], &report["perf"][0]["size"]), (&true.into(), &8.into()));

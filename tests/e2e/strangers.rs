@@ -1,7 +1,7 @@
 //! Hostile peers of `spanwire copy receive`, with hand-made protocol messages.
 
 use crate::copy::{TempDir, receiver, send_well};
-use crate::lab::Lab;
+use crate::lab::{HANG, Lab, until};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use socket2::{Domain, Socket, Type};
@@ -16,9 +16,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
-
-const LATE: Duration = Duration::from_secs(20);
+use std::time::Duration;
 
 /// A sender on host b with arbitrary messages, whose engine acknowledges normally.
 struct Stranger {
@@ -44,7 +42,7 @@ impl Stranger {
             assert_eq!(stranger.ask(&declared)["type"], "accept");
             talk(&mut stranger);
             stranger.connection.abort("that was all");
-            network.shutdown(LATE).unwrap();
+            network.shutdown(HANG).unwrap();
         };
         lab.hosts.b.ns.run(run).unwrap();
     }
@@ -55,7 +53,7 @@ impl Stranger {
 
     fn ask(&mut self, word: &Value) -> Value {
         self.say(word);
-        let answer = self.connection.recv_timeout(LATE).unwrap().expect("an answer");
+        let answer = self.connection.recv_timeout(HANG).unwrap().expect("an answer");
         self.received += std::str::from_utf8(&answer).unwrap();
         serde_json::from_slice(&answer).unwrap()
     }
@@ -74,22 +72,15 @@ fn hash(bytes: &[u8]) -> Sha256Hex {
     Sha256Hex(Sha256::digest(bytes).into())
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LATE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn strangers__a_silent_sender_loses_its_place_and_its_reserved_space() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let file = from.join("real");
     fs::write(&file, "real").unwrap();
-    // By the user's option: the default of 30 s would only prolong the test.
-    let receiver = receiver(&lab, &into, &["--stall-timeout", "1"]);
+    // By the user's option: the default of 30 s would only prolong the test. It is longer than what
+    // a process may be late by.
+    let receiver = receiver(&lab, &into, &["--stall-timeout", "3"]);
     let partial = into.join(".huge.spanwire-partial");
     let taken = || fs::metadata(&partial).map_or(0, |meta| meta.blocks() * 512);
     Stranger::with(&lab, |stranger| {
@@ -99,12 +90,12 @@ fn strangers__a_silent_sender_loses_its_place_and_its_reserved_space() {
         let header = ChunkHeader { flags: FIRST, len: 1, index: 0, offset: 0, sha256: none };
         chunk[..HEADER_BYTES].copy_from_slice(&header.emit());
         stranger.connection.send(&chunk).unwrap();
-        wait_until("the byte arrives", || fs::metadata(&partial).is_ok_and(|m| m.len() == 1));
+        until("the byte arrives", || fs::metadata(&partial).is_ok_and(|m| m.len() == 1));
         assert!(taken() <= 65 << 20, "one byte of 4 GiB takes {} bytes", taken());
-        let end = stranger.connection.recv_timeout(LATE).unwrap_err();
-        assert!(end.to_string().contains("brought nothing for 1s"), "{end}");
+        let end = stranger.connection.recv_timeout(HANG).unwrap_err();
+        assert!(end.to_string().contains("brought nothing for 3s"), "{end}");
     });
-    wait_until("the space is released", || taken() <= 1 << 20);
+    until("the space is released", || taken() <= 1 << 20);
     send_well(&lab, &[&file], &[]);
     assert_eq!(fs::read(into.join("real")).unwrap(), b"real");
     receiver.terminate();
@@ -150,9 +141,9 @@ fn hello(lab: &Lab, ip: Ipv4Addr) -> Option<TcpStream> {
     let to = SocketAddr::new(lab.v4(), DEFAULT_PORT);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::new(ip.into(), 0).into()).unwrap();
-    socket.connect_timeout(&to.into(), LATE).unwrap();
+    socket.connect_timeout(&to.into(), HANG).unwrap();
     let mut stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(LATE)).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
     let hello = json!({
         "type": "hello", "version": 1, "carries": "messages", "protocol": PROTOCOL, "ip": ip,
         "path_mtu": 1024, "side_poll_port": null, "qp": {"qpn": 7, "psn": 7},

@@ -1,13 +1,12 @@
 //! The same in SR, whose windows are wide and whose keys are checked out of order.
 
 use super::forge::{Attack, Forge, INSIDE, counted, resealed_with};
-use super::{Injector, Lab, Numbers, Tap, await_server, under_attack};
+use super::{Injector, Lab, Numbers, PROGRESS, Tap, under_attack};
 use serde_json::Value;
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockRepr, NakCode, Opcode, Psn, RethRepr, SrAckRepr, SrDataRepr,
     SrKind, SrNak,
 };
-use std::time::Duration;
 
 #[test]
 fn hostile__a_transfer_of_sr_under_attack_ends_right_and_each_attack_is_counted() {
@@ -19,8 +18,7 @@ fn hostile__a_transfer_of_sr_under_attack_ends_right_and_each_attack_is_counted(
 #[test]
 fn hostile__a_wrong_key_in_sr_ends_the_connection() {
     let Some(lab) = Lab::new(1500) else { return };
-    let server = lab.start(&lab.hosts.a.ns, &["perf", "server", "--dev", "sw0", "--json"]);
-    await_server(&lab);
+    let server = lab.json_server(&[]);
     let mut tap = Tap::new(&lab.hosts.b);
     // With defaults the transfer would end before the attack. At 8 Mbit/s it is so slow that
     // numbers 20,000 ahead stay inside the window of 65,536 and are never reached.
@@ -28,7 +26,7 @@ fn hostile__a_wrong_key_in_sr_ends_the_connection() {
     let args = ["--transfer", "8M", "--size", "64K", "--mode", "sr", "--json"];
     let mut client = lab.start_client(lab.v4(), &[&args[..], &slow].concat());
     let numbers = tap.capture_numbers();
-    std::thread::sleep(Duration::from_millis(500));
+    lab.await_traffic(PROGRESS);
     assert!(client.is_running(), "8 MiB at 8 Mbit/s take eight seconds");
     let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, numbers.server_qpn);
     let mut from_b = Injector::new(&lab.hosts.b);
