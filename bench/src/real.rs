@@ -106,7 +106,7 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Repo
 fn take(plan: &Plan, case: &Case, deadline: Option<Instant>) -> Taken {
     let needed = Duration::from_secs(case.seconds.into());
     if deadline.is_some_and(|deadline| Instant::now() + needed > deadline) {
-        return Taken::NotRun(format!("it takes {} s, which are not left", case.seconds));
+        return Taken::NotRun(format!("no time is left for its {} s", case.seconds));
     }
     let watch = Watch::start();
     let stage = Stage::new(plan, watch.followed().clone(), deadline);

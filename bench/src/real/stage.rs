@@ -49,6 +49,16 @@ impl<'a> Stage<'a> {
         self.deadline.map_or(time, |deadline| time.min(left(deadline)))
     }
 
+    /// The same for sockets, whose time limit must not be zero.
+    pub(super) fn socket_limit(&self, time: Duration) -> Option<Duration> {
+        Some(self.within(time).max(Duration::from_millis(1)))
+    }
+
+    /// An error if no time is left.
+    pub(super) fn check_time(&self) -> Result<(), Error> {
+        if self.is_over() { Err("no time is left".into()) } else { Ok(()) }
+    }
+
     /// True if no time is left.
     pub(super) fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -181,6 +191,8 @@ mod tests {
         assert_eq!((free.within(second), free.is_over()), (second, false));
         let over = Stage::new(&plan, Followed::default(), Some(Instant::now()));
         assert_eq!((over.within(second), over.is_over()), (Duration::ZERO, true));
+        assert_eq!(over.socket_limit(second), Some(Duration::from_millis(1)));
+        assert!(over.check_time().is_err() && free.check_time().is_ok());
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) fn loss(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let has_sent = AtomicBool::new(false);
     let received = thread::scope(|scope| {
         let counting = scope.spawn(|| count_datagrams(&sink, &has_sent));
-        let sent = send_datagrams(&source, to);
+        let sent = send_datagrams(stage, &source, to);
         has_sent.store(true, Ordering::Release);
         let received = counting.join().expect("the sink does not panic");
         sent.map(|()| received)
@@ -72,7 +72,7 @@ pub(super) fn loss(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
 }
 
 /// Sends all datagrams, 20 a millisecond at most.
-fn send_datagrams(source: &UdpSocket, to: SocketAddr) -> Result<(), Error> {
+fn send_datagrams(stage: &Stage<'_>, source: &UdpSocket, to: SocketAddr) -> Result<(), Error> {
     for n in 0..DATAGRAMS {
         while let Err(e) = source.send_to(&[7; 100], to) {
             if e.kind() != ErrorKind::WouldBlock {
@@ -80,6 +80,7 @@ fn send_datagrams(source: &UdpSocket, to: SocketAddr) -> Result<(), Error> {
             }
         }
         if n % 20 == 0 {
+            stage.check_time()?;
             thread::sleep(Duration::from_millis(1));
         }
     }

@@ -22,18 +22,20 @@ pub(super) fn kernel(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let client = bed.ns("a")?.run(connect)??;
     let (server, _) = listener.accept()?;
     for end in [&client, &server] {
-        end.set_read_timeout(Some(SILENCE))?;
-        end.set_write_timeout(Some(SILENCE))?;
+        end.set_read_timeout(stage.socket_limit(SILENCE))?;
+        end.set_write_timeout(stage.socket_limit(SILENCE))?;
     }
     let (pieces, changed) = thread::scope(|scope| {
-        let sending = scope.spawn(move || send(client));
-        let receiving = scope.spawn(move || receive(server));
+        let sending = scope.spawn(move || send(stage, client));
+        let receiving = scope.spawn(move || receive(stage, server));
         stage.sleep(Duration::from_millis(1_200));
         let set = bed.set(&["port.b.rate=50Mbit", "port.b.delay=2ms"].map(str::to_owned));
         let changed = Instant::now();
         let sent = sending.join().expect("the sender does not panic");
         let pieces = receiving.join().expect("the receiver does not panic");
-        set.and(sent).and(pieces).map(|pieces| (pieces, changed))
+        // The receiver's error first: the sender's may be its consequence.
+        let pieces = pieces?;
+        set.and(sent).map(|()| (pieces, changed))
     })?;
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
         return Err("nothing arrived".into());
@@ -45,15 +47,19 @@ pub(super) fn kernel(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     Ok(vec![rates[0], rates[1], least_trip_ms(&bed, bed.address("b")?, 20)?])
 }
 
-fn send(mut stream: TcpStream) -> Result<(), Error> {
+fn send(stage: &Stage<'_>, mut stream: TcpStream) -> Result<(), Error> {
     let data: Vec<u8> = (0..BYTES).map(pattern).collect();
-    Ok(stream.write_all(&data)?)
+    data.chunks(CHUNK_BYTES).try_for_each(|chunk| {
+        stage.check_time()?;
+        Ok(stream.write_all(chunk)?)
+    })
 }
 
 /// Receives all, with the time of each read.
-fn receive(mut stream: TcpStream) -> Result<Vec<(Instant, usize)>, Error> {
-    let (mut pieces, mut bytes, mut position) = (Vec::new(), vec![0; 1 << 16], 0);
+fn receive(stage: &Stage<'_>, mut stream: TcpStream) -> Result<Vec<(Instant, usize)>, Error> {
+    let (mut pieces, mut bytes, mut position) = (Vec::new(), vec![0; CHUNK_BYTES], 0);
     loop {
+        stage.check_time()?;
         let len = stream.read(&mut bytes)?;
         if len == 0 {
             break;
@@ -119,6 +125,7 @@ fn iperf3_client(stage: &Stage<'_>, bed: &Bed, args: &[&str]) -> Result<Value, E
 }
 
 const BYTES: usize = 24_000_000;
+const CHUNK_BYTES: usize = 1 << 16;
 const PORT: u16 = 7_779;
 const SILENCE: Duration = Duration::from_secs(5);
 
