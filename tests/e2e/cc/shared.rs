@@ -69,8 +69,8 @@ impl Shared {
         run_here(&["switch", "ctl", "--lab", &self.lab.name, "--json", "show"]).json()
     }
 
-    /// Each client transfers `bytes` to its server, all simultaneously, as [`Shared::start`] has it.
-    /// Every byte arrives.
+    /// Each client transfers `bytes` to its server, all simultaneously, as [`Shared::start`] has
+    /// it. Every byte arrives.
     pub(crate) fn run(&self, bytes: &str, more: &[&str]) -> Outcome {
         let before = self.ctl();
         let (servers, clients) = self.start(&[&["--transfer", bytes], more].concat());
