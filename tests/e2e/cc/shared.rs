@@ -21,7 +21,7 @@ pub(crate) struct Shared {
 
 /// The result of a run.
 pub(crate) struct Outcome {
-    /// What the clients report, and the servers.
+    /// Reports of the clients, and of the servers.
     pub(crate) clients: Vec<Value>,
     pub(crate) servers: Vec<Value>,
     /// The switch before the run, and after it.
@@ -176,7 +176,7 @@ impl Outcome {
         assert!(handled > 0 || made == 0, "{}", text());
     }
 
-    /// What each end reports of its flow.
+    /// The report of each end about its flow.
     pub(crate) fn text(&self) -> String {
         let of = |r: &Value| format!("{} {} {}", r["flow"], r["congestion"], r["counters"]);
         let ends: Vec<_> = self.clients.iter().chain(&self.servers).map(of).collect();
