@@ -92,8 +92,8 @@ fn check_intervals(report: &Value) {
     assert!(bytes <= number(&row["messages"]) * number(&row["size"]), "{report}");
 }
 
-/// Which limit is the largest depends on the machine: that is asserted in virtual time, by the tests
-/// of `transport::qp::flow`.
+/// Which limit is the largest depends on the machine: that is asserted in virtual time, by the
+/// tests of `transport::qp::flow`.
 #[test]
 fn flow__reports_window_rate_rtt_and_limits() {
     let Some(lab) = Lab::new(1500) else { return };

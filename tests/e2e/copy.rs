@@ -174,7 +174,7 @@ fn outline(top: &Path) -> Vec<(PathBuf, u32, i64, Vec<u8>)> {
 fn copy__every_byte_is_right_in_both_modes_when_packets_are_lost() {
     let Some(lab) = Lab::new(1500) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
-    let (path, bytes) = (from.join("big"), noise(64 << 20, 3));
+    let (path, bytes) = (from.join("big"), noise(32 << 20, 3));
     fs::write(&path, &bytes).unwrap();
     let receiver = receiver(&lab, &into, &["--loss", "1", "--seed", "5", "--overwrite"]);
     for mode in ["rc", "sr"] {

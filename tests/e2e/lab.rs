@@ -425,3 +425,13 @@ pub(crate) const HANG: Duration = Duration::from_secs(600);
 
 /// Time between two looks at a condition.
 const POLL: Duration = Duration::from_millis(5);
+
+#[test]
+fn wait__returns_output_that_exceeds_a_pipe() {
+    let mut command = Command::new("sh");
+    let running = Running::spawn(piped(&mut command, &["-c", "seq 100000; seq 100000 >&2"]));
+    let outcome = running.wait();
+    for text in [outcome.stdout, outcome.stderr] {
+        assert_eq!((text.lines().count(), text.lines().next_back()), (100_000, Some("100000")));
+    }
+}

@@ -180,9 +180,9 @@ fn client__ends_when_the_receiver_is_killed_and_a_new_one_works() {
 /// Arguments of a client that runs for a day.
 pub(crate) const ENDLESS: [&str; 3] = ["--seconds", "86400", "--json"];
 
-/// More bytes than a client has outstanding by default: once they have arrived, messages have
-/// completed.
-pub(crate) const OUTSTANDING: u64 = 4 << 20;
+/// Many times the bytes that a client has outstanding by default, so many that they are not all
+/// retransmissions: once they have arrived, messages have completed.
+pub(crate) const OUTSTANDING: u64 = 16 << 20;
 
 #[test]
 fn server__serves_one_client_after_another_and_survives_one_that_is_killed() {
@@ -313,7 +313,8 @@ fn server__a_client_that_says_nothing_does_not_block_others() {
     BufReader::new(&idle).read_line(&mut answer).expect("it replies");
     assert!(answer.contains("hello"), "{answer}");
     // A silent client times out after 5 s: one after another, they would block this one for longer
-    // than the half minute for which it waits. That it is served first is `runner::acceptor::tests`.
+    // than the half minute for which it waits. That it is served first is asserted by
+    // `runner::acceptor::tests`.
     let outcome = lab.client(lab.v4(), &["--transfer", "4M", "--json"]);
     assert_eq!(outcome.json()["ok"], true, "{}", outcome.stderr);
     server.terminate();

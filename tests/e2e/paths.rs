@@ -122,8 +122,8 @@ impl Paths {
         [busiest(0), busiest(1)].into()
     }
 
-    /// Copies `mib` MiB while the busiest link fails after the first packets. Returns the reports of
-    /// sender and receiver.
+    /// Copies `mib` MiB while the busiest link fails after the first packets. Returns the reports
+    /// of sender and receiver.
     fn copy(&self, mib: usize, how: &[&str]) -> (Value, Value) {
         let (from, into) = (self.folder.join("file"), self.folder.join("into"));
         let mut bytes = vec![0; mib << 20];

@@ -58,8 +58,8 @@ fn client__runs_readmes_table_in_its_order_against_one_server() {
     server.terminate();
 }
 
-/// At 1 Mbit/s, which no client exceeds, the requests outstanding at the end of a run would take two
-/// minutes. The limit of a second is that of `initiator::tests`, in virtual time.
+/// At 1 Mbit/s, which no client exceeds, the requests outstanding at the end of a run would take
+/// two minutes. The limit of a second is that of `initiator::tests`, in virtual time.
 #[test]
 fn client__a_run_ends_with_requests_outstanding_whatever_the_rate() {
     let Some(lab) = Lab::new(1500) else { return };

@@ -2,8 +2,9 @@
 //! file.
 //!
 //! A busy machine makes frames late, never early, and loses none that is not counted: a line is
-//! never faster than its rate, a round trip never shorter than its delays, and frames are conserved.
-//! That a line reaches its rate is asserted in virtual time (unit tests of `switch`, `sim`).
+//! never faster than its rate, a round trip never shorter than its delays, and frames are
+//! conserved. That a line reaches its rate is asserted in virtual time (unit tests of `switch`,
+//! `sim`).
 
 use super::lab::{
     HANG, Outcome, Running, SPANWIRE, await_listener, run_here, skip, start_here, take_turn, until,
@@ -299,7 +300,7 @@ fn lab__an_invalid_switch_leaves_nothing_behind() {
 /// Frames of 1082 bytes with 1024 of payload, of 1506 with 1408, and 24 between them.
 const GOODPUT: [(&str, f64); 2] = [("rc", 1024.0 / 1106.0), ("sr", 1408.0 / 1530.0)];
 
-/// Transfers in both modes, which no line of 100 Mbit/s exceeds and which fill a path of that delay.
+/// Transfers in both modes over a path of that delay, at most at the 100 Mbit/s of its lines.
 fn check_path(delay: &str, round_trip: Duration, window: &str, bytes: &str) {
     let Some(lab) = SwitchLab::new(&two("100Mbit", delay, "")) else { return };
     for to in [lab.v4(1), lab.address(1, "v6")] {
@@ -382,7 +383,7 @@ fn switch__loss_matches_the_file_and_the_transfer_survives() {
     // 200 of 20,000; four standard deviations of 14.
     assert!((144..=256).contains(&lost), "{lost} of {sent} lost for 1 %");
 
-    let report = lab.perf("64", &["--transfer", "2M", "--timeout", "11"]);
+    let report = lab.perf("64", &["--transfer", "2M"]);
     assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
     check_conservation(&lab);
 }

@@ -21,7 +21,7 @@ pub(crate) struct Shared {
 
 /// The result of a run.
 pub(crate) struct Outcome {
-    /// What the clients report, and the servers.
+    /// Reports of the clients, and of the servers.
     pub(crate) clients: Vec<Value>,
     pub(crate) servers: Vec<Value>,
     /// The switch before the run, and after it.
@@ -69,8 +69,8 @@ impl Shared {
         run_here(&["switch", "ctl", "--lab", &self.lab.name, "--json", "show"]).json()
     }
 
-    /// Each client transfers `bytes` to its server, all simultaneously, as [`Shared::start`] has it.
-    /// Every byte arrives.
+    /// Each client transfers `bytes` to its server, all simultaneously, as [`Shared::start`] has
+    /// it. Every byte arrives.
     pub(crate) fn run(&self, bytes: &str, more: &[&str]) -> Outcome {
         let before = self.ctl();
         let (servers, clients) = self.start(&[&["--transfer", bytes], more].concat());
@@ -176,7 +176,7 @@ impl Outcome {
         assert!(handled > 0 || made == 0, "{}", text());
     }
 
-    /// What each end reports of its flow.
+    /// The report of each end about its flow.
     pub(crate) fn text(&self) -> String {
         let of = |r: &Value| format!("{} {} {}", r["flow"], r["congestion"], r["counters"]);
         let ends: Vec<_> = self.clients.iter().chain(&self.servers).map(of).collect();
