@@ -101,7 +101,7 @@ impl Port {
         for (queue, config_of_queue) in self.queues.iter_mut().zip(&config.queues) {
             queue.set(now, *config_of_queue, config.rate);
         }
-        self.scheduler = Scheduler::new(config);
+        self.scheduler.set(config);
         self.rate = config.rate;
         if let (Some(pfc), Some(rate)) = (&mut self.pfc, config.rate) {
             pfc.pauses.set_rate(rate);
