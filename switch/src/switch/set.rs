@@ -1,7 +1,7 @@
 //! Changes of a switch while it runs.
 
 use super::{FlowKey, Switch};
-use crate::config::{ForwardingConfig, PortConfig, QueueConfig};
+use crate::config::{EcnConfig, ForwardingConfig, PortConfig, QueueConfig};
 use crate::error::ConfigError;
 use crate::queue::Queue;
 use spanwire_base::{PortId, Rate, Time};
@@ -56,6 +56,29 @@ impl Switch {
             *old = config;
             Ok(())
         })
+    }
+
+    /// Changes the marking thresholds of a queue; `None`: its length marks nothing. Unlike
+    /// [`Switch::set_queue`] it is O(1) and allocates nothing, so that thresholds may change as
+    /// often as frames arrive.
+    ///
+    /// # Errors
+    /// No such queue, or thresholds out of range; nothing has changed then.
+    pub fn set_marking(
+        &mut self,
+        port: PortId,
+        queue: usize,
+        ecn: Option<EcnConfig>,
+    ) -> Result<(), ConfigError> {
+        let at = || format!("ports[{}].queues[{queue}]", port.index());
+        let found = self.ports.get_mut(port.index()).and_then(|p| p.queues.get_mut(queue));
+        let Some(found) = found else { return Err(ConfigError::new(at(), "does not exist")) };
+        if let Some(ecn) = &ecn {
+            ecn.validate().map_err(|e| e.within("ecn").within(&at()))?;
+        }
+        found.set_marking(ecn);
+        self.config.ports[port.index()].queues[queue].ecn = ecn;
+        Ok(())
     }
 
     /// Changes the rate of the link at a port, and with it pause times, phantom queues and
