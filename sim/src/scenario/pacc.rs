@@ -165,7 +165,10 @@ fn queue_before(topology: &Topology, host: u32) -> String {
 
 fn plan(p: &Params, topology: Topology, flows: Vec<Flow>, mut setup: Setup) -> Plan {
     Scheme::of(p.word("scheme")).apply(&mut setup);
-    Plan::new("", topology, flows, setup)
+    // Flows that stop have nothing in flight a few round trips later.
+    let last = flows.iter().filter_map(|flow| flow.stops_at).max();
+    let series_until = last.map_or(Time::MAX, |last| last + SERIES_REST);
+    Plan { series_until, ..Plan::new("", topology, flows, setup) }
 }
 
 fn burst(p: &Params, setup: Setup) -> Plan {
@@ -256,6 +259,8 @@ fn word(word: &str, of: Vec<&'static str>) -> Value {
     Value::Word { word: word.to_owned(), of }
 }
 
+/// How long series go on after the last flow has stopped.
+const SERIES_REST: Dur = Dur::from_us(500);
 /// More than any link carries within a run.
 const ENDLESS: u64 = 1 << 40;
 /// Flows that join and leave.
@@ -276,6 +281,7 @@ const SIZES: [[u64; 2]; 7] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Watch;
     use std::collections::BTreeSet;
 
     fn plan(scenario: &Scenario, seed: u64, set: &[(&str, &str)]) -> Plan {
@@ -316,6 +322,18 @@ mod tests {
             assert_eq!(setup.port.queues[0].ecn.is_some(), marks, "{scheme}");
             assert_eq!((setup.full_payload([0, 1]), setup.window_pkts), (1024, 65_536));
         }
+    }
+
+    #[test]
+    fn steady__its_metric_needs_no_other_series_and_they_end() {
+        let plan = plan(&STEADY, 1, &[("time", "1ms"), ("scheme", "pacc")]);
+        let run = |series| plan.run(Watch { series, ..Watch::default() }, &mut ()).unwrap();
+        let (with, without) = (run(true), run(false));
+        assert!(with.metric.is_some() && with.metric == without.metric, "{:?}", without.metric);
+        assert_eq!(with.event_hash, without.event_hash);
+        let series = with.series.expect("they were asked for");
+        // Local ACK timers expire 67 ms later.
+        assert!(series.at_us.last() <= Some(&1_501.0) && with.simulated_us > 10_000.0);
     }
 
     #[test]
