@@ -56,6 +56,19 @@ pub(crate) struct Arriving<'a> {
     pub(crate) hash_seed: u64,
 }
 
+/// The result of [`Port::enqueue`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// The frame is in its queue; the PFC signal for its ingress port, if any.
+    Queued(Option<Signal>),
+    /// Its headers are in the queue of trimmed frames.
+    Trimmed,
+    /// It was dropped, and counted at its queue.
+    Dropped(QueueDrop),
+    /// It is lossless, and there was no headroom: to be counted at its ingress port.
+    Refused(Drop),
+}
+
 /// A frame after its queue.
 pub(crate) struct Leaving {
     pub(crate) id: FrameId,
@@ -161,13 +174,6 @@ impl Port {
     }
 
     /// Enqueues a frame if there is room.
-    ///
-    /// # Returns
-    /// The PFC signal for its ingress port, if any.
-    ///
-    /// # Errors
-    /// The cause of a lossless frame's loss, counted at its ingress. This port counts every other
-    /// drop.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,
@@ -175,7 +181,7 @@ impl Port {
         arriving: &Arriving<'_>,
         buffer: &mut Buffer,
         store: &mut Store,
-    ) -> Result<Option<Signal>, Drop> {
+    ) -> Outcome {
         let mut meta = arriving.meta;
         let of_class = self.class_to_queue[usize::from(meta.class)];
         let index = usize::from(arriving.queue.unwrap_or(of_class));
@@ -190,14 +196,16 @@ impl Port {
         let mut signal = None;
         if buffer.is_lossless(meta.ingress, meta.class) {
             meta.is_lossless = true;
-            signal = buffer.admit_lossless(meta.ingress, meta.class, bytes)?;
+            match buffer.admit_lossless(meta.ingress, meta.class, bytes) {
+                Ok(to_ingress) => signal = to_ingress,
+                Err(drop) => return Outcome::Refused(drop),
+            }
         } else {
             let admitted = queue
                 .check_room(place, bytes)
                 .and_then(|()| buffer.admit(queue.bytes(), queue.config().alpha, bytes));
             if let Err(drop) = admitted {
-                self.trim_or_drop(now, index, arriving, drop, buffer, store);
-                return Ok(None);
+                return self.trim_or_drop(now, index, arriving, drop, buffer, store);
             }
         }
         let id = store.insert(arriving.frame, meta);
@@ -209,7 +217,7 @@ impl Port {
         if self.shaped != 0 {
             self.rearm(now);
         }
-        Ok(signal)
+        Outcome::Queued(signal)
     }
 
     /// Writes a pause frame if one is pending.
@@ -289,16 +297,18 @@ impl Port {
         drop: QueueDrop,
         buffer: &mut Buffer,
         store: &mut Store,
-    ) {
+    ) -> Outcome {
         let Some(config) = self.queues[index].config().trim else {
-            return self.queues[index].count(drop);
+            self.queues[index].count(drop);
+            return Outcome::Dropped(drop);
         };
         // The headers are within a chunk, so the rest need not be copied.
         let head = &arriving.frame[..arriving.frame.len().min(CHUNK_BYTES)];
         let id = store.insert(head, Meta { len: u32_from(head.len()), tag: 0, ..arriving.meta });
         let Some(len) = trim(store.bytes_mut(id), config.dscp) else {
             store.remove(id);
-            return self.queues[index].count(drop);
+            self.queues[index].count(drop);
+            return Outcome::Dropped(drop);
         };
         self.queues[index].count_trimmed();
         store.cut(id, len);
@@ -308,7 +318,8 @@ impl Port {
         let has_room = target.check_room(place, bytes).and_then(|()| buffer.admit(0, None, bytes));
         if has_room.is_err() {
             store.remove(id);
-            return target.count(QueueDrop::Trimmed);
+            target.count(QueueDrop::Trimmed);
+            return Outcome::Dropped(QueueDrop::Trimmed);
         }
         target.push(now, store, id, place, false);
         self.filled |= bit(usize::from(config.queue));
@@ -318,5 +329,6 @@ impl Port {
         if self.shaped != 0 {
             self.rearm(now);
         }
+        Outcome::Trimmed
     }
 }

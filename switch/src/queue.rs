@@ -67,12 +67,6 @@ impl Queue {
         QueueCounters { flow_collisions, ..self.counters }
     }
 
-    /// Frames that it has accepted so far.
-    #[inline]
-    pub(crate) fn enqueued_pkts(&self) -> u64 {
-        self.counters.enqueued_pkts
-    }
-
     /// Bytes in it.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {

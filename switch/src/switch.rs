@@ -15,7 +15,7 @@ use crate::error::ConfigError;
 use crate::forward::{Decision, Forwarder};
 use crate::link::wire_bytes;
 use crate::parse::ParsedFrame;
-use crate::port::{Arriving, Port};
+use crate::port::{Arriving, Outcome, Port};
 use crate::queue::Queue;
 use crate::store::{Meta, Store};
 use spanwire_base::{Node, PortId, PortMask, Rng, RxMeta, Time, TxMeta, usize_from};
@@ -177,22 +177,26 @@ impl Switch {
     #[inline]
     fn pass(&mut self, now: Time, out: u8, arriving: &mut Arriving<'_>, passing: Option<&Passing>) {
         match passing {
-            None => self.enqueue(now, out, arriving),
+            None => {
+                self.enqueue(now, out, arriving);
+            }
             Some(passing) => self.enqueue_watched(now, out, arriving, passing),
         }
     }
 
-    fn enqueue(&mut self, now: Time, out: u8, arriving: &Arriving<'_>) {
+    fn enqueue(&mut self, now: Time, out: u8, arriving: &Arriving<'_>) -> Outcome {
         let index = usize::from(out);
         let port = &mut self.ports[index];
         let ingress = arriving.meta.ingress;
-        match port.enqueue(now, arriving, &mut self.buffer, &mut self.store) {
-            Ok(None) => {}
-            Ok(Some(signal)) => self.signal(ingress, arriving.meta.class, signal),
-            Err(drop) => self.ports[usize::from(ingress)].counters.count(drop),
+        let outcome = port.enqueue(now, arriving, &mut self.buffer, &mut self.store);
+        match outcome {
+            Outcome::Queued(None) | Outcome::Trimmed | Outcome::Dropped(_) => {}
+            Outcome::Queued(Some(signal)) => self.signal(ingress, arriving.meta.class, signal),
+            Outcome::Refused(drop) => self.ports[usize::from(ingress)].counters.count(drop),
         }
         self.ready.insert(id_of(out));
         self.note_timeout(index);
+        outcome
     }
 
     /// Makes a port pause or resume its other end.
