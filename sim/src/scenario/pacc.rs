@@ -1,8 +1,8 @@
 //! PACC's experiments: bursts, steady state, fairness and completion times, by scheme.
 
-use super::Scenario;
 use super::catalogue::large;
 use super::scheme::Scheme;
+use super::{Scenario, longest, one_message};
 use crate::groups::Groups;
 use crate::papers::{Burst, Disturbed, Metric, Recover, Stage, Stages, Steady};
 use crate::params::{Params, Value};
@@ -80,8 +80,8 @@ pub(super) const FCT: Scenario = Scenario {
             .with("load", Value::count(50, 100), "per cent of what all hosts can send")
             .with("sizes", word("websearch", names), "distribution of sizes")
             .with("first", Value::Time(Dur::from_ms(4)), "flows that start before do not count")
-            .with("message", Value::Bytes(1 << 20), "longest message, at least 8 bytes")
-            .with("outstanding", Value::count(4, 8192), "messages of a flow outstanding at once")
+            .without("message")
+            .without("outstanding")
             .with("sample", Value::Time(Dur::from_ms(1)), "time from one sample to the next")
     },
     plan: fct,
@@ -239,7 +239,7 @@ fn join(p: &Params, setup: Setup) -> Plan {
     Plan { metric, ..plan(p, one_switch(p, JOINING), flows, setup) }
 }
 
-fn fct(p: &Params, setup: Setup) -> Plan {
+fn fct(p: &Params, mut setup: Setup) -> Plan {
     let shape = shape(p);
     let topology = Topology::fat_tree(&shape);
     let hosts = topology.host_count();
@@ -251,6 +251,7 @@ fn fct(p: &Params, setup: Setup) -> Plan {
     let mut flows = workload::poisson_for(&draw, p.time("time"), &mut rng, pair);
     let counted_from = Time::ZERO + p.time("first");
     flows.iter_mut().for_each(|f| f.group = Some(0).filter(|_| f.start >= counted_from));
+    one_message(&mut setup, longest(&flows));
     let groups = Groups { names: vec!["all"], sizes: SIZES.to_vec() };
     Plan { groups, ..plan(p, topology, flows, setup) }
 }
@@ -365,6 +366,8 @@ mod tests {
         let from = Time::ZERO + Dur::from_ms(1);
         assert!(plan.flows.iter().all(|f| f.group.is_some() == (f.start >= from)));
         assert!(plan.flows.iter().any(|f| f.group.is_none()));
+        let message = u64::from(plan.setup.message_bytes);
+        assert!(plan.flows.iter().all(|f| f.bytes <= message), "a flow is one message");
         assert_eq!(plan.topology.role(plan.topology.host_count()), Role::Edge);
     }
 }
