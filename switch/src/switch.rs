@@ -37,6 +37,9 @@ pub struct Switch {
     agents: Option<Box<Agents>>,
     /// The earliest wakeup of the ports and agents, or an earlier time.
     next_timeout: Option<Time>,
+    /// The earliest of the ports, or an earlier time: the timers of agents, which may be due every
+    /// few microseconds, do not visit the ports.
+    ports_at: Option<Time>,
 }
 
 /// A flow, as per-flow queues and ECMP of one switch distinguish it: a hash of its 5-tuple.
@@ -60,6 +63,7 @@ impl Switch {
             ready: PortMask::EMPTY,
             agents: Agents::new(&config, &controlled),
             next_timeout: None,
+            ports_at: None,
             config,
         }
         .with_controlled(&controlled))
@@ -217,9 +221,23 @@ impl Switch {
         }
     }
 
+    /// Handles the timers of the ports that are due.
+    fn wake_ports(&mut self, now: Time) {
+        self.ports_at = None;
+        for (index, out) in (0..self.ports.len()).zip(0..) {
+            let port = &mut self.ports[index];
+            if port.wake_at.is_some_and(|at| at <= now) {
+                port.handle_timeout(now);
+                self.ready.insert(id_of(out));
+            }
+            self.note_timeout(index);
+        }
+    }
+
     #[inline]
     fn note_timeout(&mut self, port: usize) {
         if let Some(at) = self.ports[port].wake_at {
+            self.ports_at = Some(self.ports_at.map_or(at, |next| next.min(at)));
             self.next_timeout = Some(self.next_timeout.map_or(at, |next| next.min(at)));
         }
     }
@@ -240,15 +258,10 @@ impl Node for Switch {
         if self.next_timeout.is_none_or(|at| at > now) {
             return;
         }
-        self.next_timeout = None;
-        for (index, out) in (0..self.ports.len()).zip(0..) {
-            let port = &mut self.ports[index];
-            if port.wake_at.is_some_and(|at| at <= now) {
-                port.handle_timeout(now);
-                self.ready.insert(id_of(out));
-            }
-            self.note_timeout(index);
+        if self.ports_at.is_some_and(|at| at <= now) {
+            self.wake_ports(now);
         }
+        self.next_timeout = self.ports_at;
         self.handle_agents(now);
     }
 
