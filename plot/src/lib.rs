@@ -17,6 +17,7 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod axis;
+mod bins;
 mod canvas;
 mod cdf;
 mod lines;

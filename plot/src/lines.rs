@@ -2,13 +2,15 @@
 
 use crate::Level;
 use crate::axis::{Axis, AxisSpec};
+use crate::bins::{Bin, bins, outline};
 use crate::canvas::{Canvas, DrawError, Head, Plot, draw};
-use crate::style::{ALARM, FAINT, UNITS, colour, stroke};
+use crate::style::{ALARM, FAINT, UNITS, band_colour, colour, stroke};
 use crate::thin::thin;
 use plotters::coord::CoordTranslate;
-use plotters::prelude::PathElement;
+use plotters::prelude::{PathElement, Polygon};
 
-/// Lines over a common x axis, which begins at zero.
+/// Lines over a common x axis, which begins at zero. A line of many points is drawn as the means of
+/// about 200 bins, in a band from the least to the most.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LineFigure {
     /// Title of the figure.
@@ -83,8 +85,19 @@ impl LineFigure {
         draw(&head, &x, &y, |canvas, plot| {
             self.paint_rugs(canvas, plot)?;
             canvas.levels(plot, &self.levels)?;
-            for (i, points) in series.iter().enumerate() {
-                let line = self.corners(points, plot);
+            let bins: Vec<Option<Vec<Bin>>> = series.iter().map(|points| bins(points)).collect();
+            // Bands are below all lines.
+            for (i, bins) in bins.iter().enumerate() {
+                if let Some(bins) = bins {
+                    let fill = band_colour(colour(i, series.len()));
+                    plot.draw(&Polygon::new(outline(bins), fill))?;
+                }
+            }
+            for (i, (points, bins)) in series.iter().zip(&bins).enumerate() {
+                let line = match bins {
+                    Some(bins) => bins.iter().map(|bin| (bin.x, bin.mean)).collect(),
+                    None => self.corners(points, plot),
+                };
                 let width = if series.len() > 4 { 1 } else { 2 };
                 let style = stroke(&colour(i, series.len()), width);
                 if !line.is_empty() {
@@ -195,6 +208,20 @@ mod tests {
             (0..5000u32).map(|i| (f64::from(i) * 1e-6, f64::from(i * 7919 % 1000) * 1e8)).collect();
         let figure = figure(vec![series("a", &points)]);
         assert_eq!(figure.to_svg(), figure.to_svg());
+    }
+
+    #[test]
+    fn to_svg__many_points_are_a_line_in_a_band() {
+        let noisy = |level: f64| {
+            (0..4000u32).map(move |i| (f64::from(i), level + f64::from(i * 7919 % 100))).collect()
+        };
+        let of = |name: &str, level| Series { name: name.to_owned(), points: noisy(level) };
+        let svg = Svg::parse(&figure(vec![of("a", 0.0), of("b", 500.0)]).to_svg());
+        for ink in [BLUE, ORANGE] {
+            let shapes = svg.shapes(ink);
+            assert_eq!(shapes.iter().map(Vec::len).collect::<Vec<_>>(), [400, 200], "{ink}");
+        }
+        svg.assert_all_within();
     }
 
     #[test]

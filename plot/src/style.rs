@@ -43,6 +43,11 @@ pub(crate) fn fill_colour(colour: RGBColor) -> RGBAColor {
     colour.mix(0.28)
 }
 
+/// The fill colour of a band around a line of `colour`: eight of them may overlap.
+pub(crate) fn band_colour(colour: RGBColor) -> RGBAColor {
+    colour.mix(0.16)
+}
+
 /// Estimated width of `text` in pixels at a font size of `px`. It is an upper estimate, because the
 /// viewer's fonts are unknown.
 pub(crate) fn text_width(text: &str, px: i32) -> i32 {
