@@ -15,7 +15,7 @@ pub use steady::{Steady, SteadyReport};
 
 use crate::link::LinkId;
 use crate::network::Network;
-use crate::record::{Series, us};
+use crate::record::{Keep, Series, is_queue, us};
 use serde::Serialize;
 use spanwire_base::{Time, usize_from};
 use spanwire_wire::Opcode;
@@ -58,6 +58,17 @@ impl Metric {
         match self {
             Self::Burst(burst) => Some([burst.at, burst.until]),
             Self::Recover(_) | Self::Steady(_) | Self::Stages(_) | Self::Isolated => None,
+        }
+    }
+
+    /// The time series that it needs.
+    pub(crate) fn keep(&self) -> Keep {
+        match self {
+            Self::Burst(Burst { queue, .. }) | Self::Steady(Steady { queue, .. }) => {
+                Keep::Rates(Some(queue.clone()))
+            }
+            Self::Recover(_) | Self::Stages(_) => Keep::Rates(None),
+            Self::Isolated => Keep::Means,
         }
     }
 
@@ -137,8 +148,7 @@ fn place(series: &Series, at: Time) -> usize {
 /// The bytes of a queue at each sample; all zero if it was always empty.
 fn queue_bytes(series: &Series, name: &str) -> Vec<u64> {
     // The first queue of the port, if it has several.
-    let is_it = |queue: &str| queue == name || queue.strip_suffix(".0") == Some(name);
-    let queue = series.queues.iter().find(|q| is_it(&q.name));
+    let queue = series.queues.iter().find(|q| is_queue(&q.name, name));
     queue.map_or_else(|| vec![0; series.at_us.len()], |q| q.bytes.clone())
 }
 

@@ -62,10 +62,24 @@ pub struct QueueSeries {
     pub drops: Vec<u64>,
 }
 
+/// Time series that are kept, beside the mean length of each queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Keep {
+    /// None.
+    Means,
+    /// Rates of flows, and the bytes of the queue of this name: all that a metric needs. In a large
+    /// network all series of a run are gigabytes.
+    Rates(Option<String>),
+    /// All.
+    Everything,
+}
+
 /// Samples a network periodically.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    keeps_series: bool,
+    keep: Keep,
+    /// The place of the only queue that is kept.
+    queue: Option<usize>,
     series: Series,
     /// By queue, in the order of [`queue_names`].
     sums: Vec<u128>,
@@ -88,24 +102,31 @@ struct Watched {
 }
 
 impl Recorder {
-    pub(crate) fn new(network: &Network, keeps_series: bool) -> Self {
-        let names = queue_names(network);
+    pub(crate) fn new(network: &Network, keep: Keep) -> Self {
+        let mut names = queue_names(network);
         let sums = vec![0; names.len()];
         let mut series = Series::default();
-        let mut flows = Vec::new();
-        if keeps_series {
+        let (mut flows, mut queue) = (Vec::new(), None);
+        if let Keep::Rates(name) = &keep {
+            let is_it = |own: &&String| name.as_ref().is_some_and(|name| is_queue(own, name));
+            queue = names.iter().position(|own| is_it(&own));
+            names.retain(|own| is_it(&own));
+        }
+        if keep != Keep::Means {
             let queue = |name| QueueSeries { name, ..QueueSeries::default() };
             series.queues = names.into_iter().map(queue).collect();
-            series.agents = AgentSeries::all(network);
             let flow = |(flow, _)| FlowSeries { flow, ..FlowSeries::default() };
             series.flows = (0..).zip(network.flows()).map(flow).collect();
             flows = watched(network);
         }
-        Self { keeps_series, series, sums, samples: 0, flows, last: Time::ZERO }
+        if keep == Keep::Everything {
+            series.agents = AgentSeries::all(network);
+        }
+        Self { keep, queue, series, sums, samples: 0, flows, last: Time::ZERO }
     }
 
-    /// Takes a sample. O(queues), and O(flows) when series are kept.
-    pub(crate) fn sample(&mut self, network: &Network) {
+    /// Takes a sample, of the series up to `until`. O(queues), and O(flows) when series are kept.
+    pub(crate) fn sample(&mut self, network: &Network, until: Time) {
         let lengths = network.switches().flat_map(|(_, switch)| {
             let ports = (0..).zip(&switch.config().ports);
             ports.flat_map(move |(n, port)| {
@@ -113,22 +134,30 @@ impl Recorder {
                 (0..port.queues.len()).map(move |q| switch.queue_bytes(id, q))
             })
         });
+        let now = network.world.now();
+        let is_kept = self.keep != Keep::Means && now <= until;
         self.samples += 1;
         for (i, bytes) in lengths.enumerate() {
             self.sums[i] += u128::from(bytes);
-            if self.keeps_series {
-                self.series.queues[i].bytes.push(bytes);
+            match self.keep {
+                Keep::Everything if is_kept => self.series.queues[i].bytes.push(bytes),
+                Keep::Rates(_) if is_kept && self.queue == Some(i) => {
+                    self.series.queues[0].bytes.push(bytes);
+                }
+                _ => {}
             }
         }
-        if self.keeps_series {
-            self.sample_series(network);
+        if is_kept {
+            self.series.at_us.push(us(now));
+            if self.keep == Keep::Everything {
+                self.sample_switches(network);
+            }
+            self.sample_flows(network);
+            self.last = now;
         }
-        self.last = network.world.now();
     }
 
-    fn sample_series(&mut self, network: &Network) {
-        let now = network.world.now();
-        self.series.at_us.push(us(now));
+    fn sample_switches(&mut self, network: &Network) {
         let mut queues = self.series.queues.iter_mut();
         let mut agents = self.series.agents.iter_mut();
         let (mut drops, mut pauses) = (0, 0);
@@ -148,6 +177,10 @@ impl Recorder {
         self.series.pauses.push(pauses);
         let lines = network.world.links().map(|id| network.world.line(id).counters().dropped());
         self.series.drops.push(drops + lines.sum::<u64>());
+    }
+
+    fn sample_flows(&mut self, network: &Network) {
+        let now = network.world.now();
         let hosts: Vec<_> = network.hosts().collect();
         let ns = to_f64(now.since(self.last).as_ps()) / 1000.0;
         let flows = network.flows().iter().zip(&mut self.flows).zip(&mut self.series.flows);
@@ -217,6 +250,11 @@ pub(crate) fn queue_names(network: &Network) -> Vec<String> {
         }
     }
     names
+}
+
+/// A queue has this name, without the number that [`queue_names`] adds if the port has several.
+pub(crate) fn is_queue(own: &str, name: &str) -> bool {
+    own == name || own.strip_suffix(".0") == Some(name)
 }
 
 /// The probes of each flow's progress.

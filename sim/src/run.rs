@@ -8,7 +8,7 @@ use crate::liveness::{Liveness, LivenessBounds};
 use crate::measure::Measure;
 use crate::network::{Network, NetworkError};
 use crate::papers::{CnpCount, Metric};
-use crate::record::Recorder;
+use crate::record::{Keep, Recorder};
 use crate::report::Report;
 use crate::setup::Setup;
 use crate::sharing::Sharing;
@@ -56,6 +56,8 @@ pub struct Plan {
     pub max_events: u64,
     /// Interval between samples of the queues; above 0.
     pub sample_every: Dur,
+    /// The end of the time series. Later samples would show only timers that expire.
+    pub series_until: Time,
 }
 
 /// An impairment of one direction of a link.
@@ -106,6 +108,7 @@ impl Plan {
             liveness: None,
             max_events: u64::MAX,
             sample_every: Dur::from_us(10),
+            series_until: Time::MAX,
         }
     }
 
@@ -153,8 +156,12 @@ impl<'a> Run<'a> {
         for (host, storm) in &plan.storms {
             network.set_storm(*host, *storm);
         }
-        let keeps_series = watch.series || plan.sharing.is_some() || plan.metric.is_some();
-        let recorder = Recorder::new(&network, keeps_series);
+        let keep = match &plan.metric {
+            _ if watch.series || plan.sharing.is_some() => Keep::Everything,
+            Some(metric) => metric.keep(),
+            None => Keep::Means,
+        };
+        let recorder = Recorder::new(&network, keep);
         let span = plan.metric.as_ref().and_then(Metric::counts_cnps);
         let cnps = span.map(|span| CnpCount::new(&network, span));
         let liveness = plan.liveness.map(|bounds| Liveness::new(&network, bounds));
@@ -184,13 +191,13 @@ impl<'a> Run<'a> {
                 }
                 Stop::Time if until == self.plan.until => break,
                 Stop::Time if until == next_sample => {
-                    self.recorder.sample(&self.network);
+                    self.recorder.sample(&self.network, self.plan.series_until);
                     next_sample += self.plan.sample_every;
                 }
                 Stop::Time => self.end_faults(),
             }
         }
-        self.recorder.sample(&self.network);
+        self.recorder.sample(&self.network, self.plan.series_until);
         self.check();
         if self.violations.is_empty() && self.plan.sharing.is_none() {
             self.violations = self.stamped(check_end(&self.network, self.plan.may_fail_until));

@@ -13,7 +13,7 @@ use crate::host_model::HostModel;
 use crate::params::{AgentChoice, CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::run::Plan;
 use crate::setup::Setup;
-use crate::workload::FlowFile;
+use crate::workload::{Flow, FlowFile};
 use scheme::Scheme;
 use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
@@ -221,6 +221,18 @@ fn setup(params: &Params, seed: u64) -> Setup {
     }
     setup.port.queues[0].limit_bytes = params.bytes("queue");
     if params.has("pfc") && params.flag("pfc") { setup.lossless() } else { setup }
+}
+
+/// Sets messages of `bytes`, one outstanding at a time: no limit of messages applies to a flow that
+/// is one.
+fn one_message(setup: &mut Setup, bytes: u64) {
+    setup.message_bytes = u32::try_from(bytes.clamp(8, 1 << 30)).expect("at most 2^30");
+    setup.outstanding = 1;
+}
+
+/// The bytes of the longest flow.
+fn longest(flows: &[Flow]) -> u64 {
+    flows.iter().map(|flow| flow.bytes).max().unwrap_or(0)
 }
 
 /// The parameters of agents.

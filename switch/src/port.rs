@@ -1,4 +1,6 @@
-//! One port: queues, scheduler, pauses, telemetry.
+//! One port: queues, scheduler, pauses.
+
+mod write;
 
 use crate::buffer::{Buffer, Signal};
 use crate::config::{CLASSES, Hop, MAX_QUEUES, PortConfig};
@@ -8,8 +10,8 @@ use crate::pfc::{Pauses, Pausing};
 use crate::queue::Queue;
 use crate::scheduler::{QueueMask, Scheduler, bit};
 use crate::store::{CHUNK_BYTES, FrameId, Meta, Store};
-use spanwire_base::{Rate, Rng, Time, TxMeta, u32_from, u64_from, usize_from};
-use spanwire_wire::{IntHop, IntStack, MacAddr, PfcFrame, decrement_ttl, int_push, trim};
+use spanwire_base::{Rate, Rng, Time, TxMeta, u32_from, u64_from};
+use spanwire_wire::{MacAddr, PfcFrame, trim};
 
 /// A port of a switch.
 #[derive(Debug)]
@@ -52,6 +54,19 @@ pub(crate) struct Arriving<'a> {
     /// The queue that an agent chose instead of that of the class.
     pub(crate) queue: Option<u8>,
     pub(crate) hash_seed: u64,
+}
+
+/// The result of [`Port::enqueue`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// The frame is in its queue; the PFC signal for its ingress port, if any.
+    Queued(Option<Signal>),
+    /// Its headers are in the queue of trimmed frames.
+    Trimmed,
+    /// It was dropped, and counted at its queue.
+    Dropped(QueueDrop),
+    /// It is lossless, and there was no headroom: to be counted at its ingress port.
+    Refused(Drop),
 }
 
 /// A frame after its queue.
@@ -99,7 +114,7 @@ impl Port {
         for (queue, config_of_queue) in self.queues.iter_mut().zip(&config.queues) {
             queue.set(now, *config_of_queue, config.rate);
         }
-        self.scheduler = Scheduler::new(config);
+        self.scheduler.set(config);
         self.rate = config.rate;
         if let (Some(pfc), Some(rate)) = (&mut self.pfc, config.rate) {
             pfc.pauses.set_rate(rate);
@@ -159,13 +174,6 @@ impl Port {
     }
 
     /// Enqueues a frame if there is room.
-    ///
-    /// # Returns
-    /// The PFC signal for its ingress port, if any.
-    ///
-    /// # Errors
-    /// The cause of a lossless frame's loss, counted at its ingress. This port counts every other
-    /// drop.
     #[inline]
     pub(crate) fn enqueue(
         &mut self,
@@ -173,7 +181,7 @@ impl Port {
         arriving: &Arriving<'_>,
         buffer: &mut Buffer,
         store: &mut Store,
-    ) -> Result<Option<Signal>, Drop> {
+    ) -> Outcome {
         let mut meta = arriving.meta;
         let of_class = self.class_to_queue[usize::from(meta.class)];
         let index = usize::from(arriving.queue.unwrap_or(of_class));
@@ -188,14 +196,16 @@ impl Port {
         let mut signal = None;
         if buffer.is_lossless(meta.ingress, meta.class) {
             meta.is_lossless = true;
-            signal = buffer.admit_lossless(meta.ingress, meta.class, bytes)?;
+            match buffer.admit_lossless(meta.ingress, meta.class, bytes) {
+                Ok(to_ingress) => signal = to_ingress,
+                Err(drop) => return Outcome::Refused(drop),
+            }
         } else {
             let admitted = queue
                 .check_room(place, bytes)
                 .and_then(|()| buffer.admit(queue.bytes(), queue.config().alpha, bytes));
             if let Err(drop) = admitted {
-                self.trim_or_drop(now, index, arriving, drop, buffer, store);
-                return Ok(None);
+                return self.trim_or_drop(now, index, arriving, drop, buffer, store);
             }
         }
         let id = store.insert(arriving.frame, meta);
@@ -207,7 +217,7 @@ impl Port {
         if self.shaped != 0 {
             self.rearm(now);
         }
-        Ok(signal)
+        Outcome::Queued(signal)
     }
 
     /// Writes a pause frame if one is pending.
@@ -235,33 +245,6 @@ impl Port {
             self.scheduler.handle_empty(queue);
         }
         Some(Leaving { id, queue, mark })
-    }
-
-    /// Copies a frame out and applies marking, routing and telemetry; `None` if it does not fit.
-    #[inline]
-    pub(crate) fn write(
-        &mut self,
-        now: Time,
-        leaving: &Leaving,
-        store: &Store,
-        out: &mut [u8],
-    ) -> Option<TxMeta> {
-        let meta = store.meta(leaving.id);
-        let mut len = usize_from(u64::from(meta.len));
-        let Some(room) = out.get_mut(..len) else {
-            self.counters.drop_tx_too_long += 1;
-            return None;
-        };
-        room.copy_from_slice(store.bytes(leaving.id));
-        if let Some(mark) = leaving.mark {
-            self.queues[leaving.queue].mark(mark, room);
-        }
-        if self.has_int {
-            len = self.stamp(now, leaving.queue, out, len, meta.elided_bytes);
-        }
-        self.counters.tx_pkts += 1;
-        self.counters.tx_bytes += crate::link::wire_bytes(len, meta.elided_bytes);
-        Some(TxMeta { len, elided_bytes: meta.elided_bytes })
     }
 
     /// True if frames may have to wait for a timer.
@@ -314,16 +297,18 @@ impl Port {
         drop: QueueDrop,
         buffer: &mut Buffer,
         store: &mut Store,
-    ) {
+    ) -> Outcome {
         let Some(config) = self.queues[index].config().trim else {
-            return self.queues[index].count(drop);
+            self.queues[index].count(drop);
+            return Outcome::Dropped(drop);
         };
         // The headers are within a chunk, so the rest need not be copied.
         let head = &arriving.frame[..arriving.frame.len().min(CHUNK_BYTES)];
         let id = store.insert(head, Meta { len: u32_from(head.len()), tag: 0, ..arriving.meta });
         let Some(len) = trim(store.bytes_mut(id), config.dscp) else {
             store.remove(id);
-            return self.queues[index].count(drop);
+            self.queues[index].count(drop);
+            return Outcome::Dropped(drop);
         };
         self.queues[index].count_trimmed();
         store.cut(id, len);
@@ -333,7 +318,8 @@ impl Port {
         let has_room = target.check_room(place, bytes).and_then(|()| buffer.admit(0, None, bytes));
         if has_room.is_err() {
             store.remove(id);
-            return target.count(QueueDrop::Trimmed);
+            target.count(QueueDrop::Trimmed);
+            return Outcome::Dropped(QueueDrop::Trimmed);
         }
         target.push(now, store, id, place, false);
         self.filled |= bit(usize::from(config.queue));
@@ -343,34 +329,6 @@ impl Port {
         if self.shaped != 0 {
             self.rearm(now);
         }
-    }
-
-    /// Applies routing to a frame: TTL, and the addresses of this link.
-    fn rewrite(&self, frame: &mut [u8], hop: Hop) {
-        let aged = decrement_ttl(frame);
-        debug_assert_eq!(aged, Ok(()), "the TTL was checked before routing");
-        if let (Some(mac), Some((addresses, _))) = (hop.mac, frame.split_first_chunk_mut::<12>()) {
-            addresses[..6].copy_from_slice(&mac.0);
-            addresses[6..].copy_from_slice(&self.mac.0);
-        }
-    }
-
-    /// Adds a telemetry record if the frame requests one; returns the frame's length.
-    fn stamp(&mut self, now: Time, queue: usize, out: &mut [u8], len: usize, elided: u32) -> usize {
-        let mbps = self.rate.map_or(0, |rate| rate.as_bps() / 1_000_000);
-        let hop = IntHop {
-            time_ps: now.as_ps(),
-            tx_bytes: self.counters.tx_bytes,
-            queue_bytes: u32::try_from(self.queues[queue].bytes()).unwrap_or(u32::MAX),
-            link_rate_mbps: u32::try_from(mbps).unwrap_or(u32::MAX),
-        };
-        if let Some(len) = int_push(out, len, elided, &hop) {
-            self.counters.int_stamped += 1;
-            return len;
-        }
-        if IntStack::find(&out[..len], elided).is_some() {
-            self.counters.int_full += 1;
-        }
-        len
+        Outcome::Trimmed
     }
 }

@@ -1,6 +1,6 @@
 //! One queue of a port: frames, limits and marking.
 
-use crate::config::{MarkAt, PhantomConfig, QueueConfig};
+use crate::config::{EcnConfig, MarkAt, PhantomConfig, QueueConfig};
 use crate::counters::{Mark, QueueCounters, QueueDrop};
 use crate::flows::Flows;
 use crate::mark::{Marker, Phantom};
@@ -43,13 +43,19 @@ impl Queue {
 
     /// Changes limits and thresholds; queued frames stay, even above a lower limit.
     pub(crate) fn set(&mut self, now: Time, config: QueueConfig, rate: Option<Rate>) {
-        self.ecn = config.ecn.as_ref().map(Marker::of);
+        self.set_marking(config.ecn);
         match (&mut self.phantom, &config.phantom, rate) {
             (Some(phantom), Some(config), Some(rate)) => phantom.set(now, config, rate),
             (phantom, config, rate) => *phantom = phantom_of(config.as_ref(), rate),
         }
         self.lowered_from = self.bytes();
         self.config = config;
+    }
+
+    /// Changes the thresholds of marking by its length.
+    pub(crate) fn set_marking(&mut self, ecn: Option<EcnConfig>) {
+        self.ecn = ecn.as_ref().map(Marker::of);
+        self.config.ecn = ecn;
     }
 
     pub(crate) fn config(&self) -> &QueueConfig {
@@ -59,12 +65,6 @@ impl Queue {
     pub(crate) fn counters(&self) -> QueueCounters {
         let flow_collisions = self.flows().map_or(0, Flows::collisions);
         QueueCounters { flow_collisions, ..self.counters }
-    }
-
-    /// Frames that it has accepted so far.
-    #[inline]
-    pub(crate) fn enqueued_pkts(&self) -> u64 {
-        self.counters.enqueued_pkts
     }
 
     /// Bytes in it.

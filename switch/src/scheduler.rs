@@ -59,6 +59,22 @@ impl Scheduler {
         }
     }
 
+    /// Changes weights and priorities. Queues keep their deficits, and a level of the same queues
+    /// keeps its turn. Otherwise a change in each turn would serve the first queue alone.
+    pub(crate) fn set(&mut self, config: &PortConfig) {
+        let before = std::mem::replace(self, Self::new(config));
+        // A deficit is in bytes or in frames.
+        if before.share != self.share {
+            return;
+        }
+        self.deficits = before.deficits;
+        for level in &mut self.levels {
+            if let Some(old) = before.levels.iter().find(|old| old.queues == level.queues) {
+                *level = old.clone();
+            }
+        }
+    }
+
     /// Resets the deficit of a queue that is empty.
     #[inline]
     pub(crate) fn handle_empty(&mut self, queue: usize) {
@@ -154,6 +170,38 @@ mod tests {
         s.handle_empty(0);
         // It fills again during its turn, but the turn has ended.
         assert_eq!(s.next(0b11, |_| 100), Some(1));
+    }
+
+    #[test]
+    fn set__between_frames_keeps_shares() {
+        for share in [Share::Bytes, Share::Packets] {
+            let config = config(&[(0, 1), (0, 3)], share);
+            let mut s = Scheduler::new(&config);
+            let mut sent = [0u32; 2];
+            for _ in 0..4_000 {
+                s.set(&config);
+                sent[s.next(0b11, |_| 1_000).unwrap()] += 1;
+            }
+            assert!(sent[0].abs_diff(1_000) < 10, "{sent:?} frames of 1 : 3, by {share:?}");
+        }
+    }
+
+    #[test]
+    fn set__new_weights_and_priorities_apply() {
+        let of = |queues: &[(u8, u32)]| config(queues, Share::Packets);
+        let mut s = Scheduler::new(&of(&[(0, 1), (0, 2)]));
+        let served = |s: &mut Scheduler, n: usize| {
+            (0..n).map(|_| s.next(0b11, |_| 500).unwrap()).collect::<Vec<usize>>()
+        };
+        assert_eq!(served(&mut s, 4), [0, 1, 1, 0]);
+        s.set(&of(&[(0, 1), (0, 4)]));
+        assert_eq!(served(&mut s, 6), [1, 1, 1, 1, 0, 1]);
+        s.set(&of(&[(1, 1), (0, 4)]));
+        assert_eq!(served(&mut s, 4), [0; 4]);
+        s.set(&of(&[(0, 3), (0, 1)]));
+        let sent = served(&mut s, 400);
+        let first = sent.iter().filter(|queue| **queue == 0).count();
+        assert!((298..=302).contains(&first), "{first} of 400 at weights 3 : 1");
     }
 
     #[test]

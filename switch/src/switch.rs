@@ -1,6 +1,7 @@
 //! The switch: which frame a port sends next.
 
 mod agents;
+mod set;
 mod snapshot;
 
 pub use snapshot::{PortSnapshot, QueueSnapshot, SwitchSnapshot};
@@ -8,16 +9,16 @@ pub use snapshot::{PortSnapshot, QueueSnapshot, SwitchSnapshot};
 use crate::agent::passing::Passing;
 use crate::agent::set::Agents;
 use crate::buffer::{Buffer, Signal};
-use crate::config::{ForwardingConfig, PortConfig, QueueConfig, SwitchConfig};
+use crate::config::SwitchConfig;
 use crate::counters::{Drop, SwitchCounters};
 use crate::error::ConfigError;
 use crate::forward::{Decision, Forwarder};
 use crate::link::wire_bytes;
 use crate::parse::ParsedFrame;
-use crate::port::{Arriving, Port};
+use crate::port::{Arriving, Outcome, Port};
 use crate::queue::Queue;
 use crate::store::{Meta, Store};
-use spanwire_base::{Node, PortId, PortMask, Rate, Rng, RxMeta, Time, TxMeta, usize_from};
+use spanwire_base::{Node, PortId, PortMask, Rng, RxMeta, Time, TxMeta, usize_from};
 use spanwire_wire::PfcFrame;
 
 /// A switch: forwarding, admission, marking, scheduling, pause frames and telemetry.
@@ -36,6 +37,9 @@ pub struct Switch {
     agents: Option<Box<Agents>>,
     /// The earliest wakeup of the ports and agents, or an earlier time.
     next_timeout: Option<Time>,
+    /// The earliest of the ports, or an earlier time: the timers of agents, which may be due every
+    /// few microseconds, do not visit the ports.
+    ports_at: Option<Time>,
 }
 
 /// A flow, as per-flow queues and ECMP of one switch distinguish it: a hash of its 5-tuple.
@@ -59,6 +63,7 @@ impl Switch {
             ready: PortMask::EMPTY,
             agents: Agents::new(&config, &controlled),
             next_timeout: None,
+            ports_at: None,
             config,
         }
         .with_controlled(&controlled))
@@ -122,91 +127,6 @@ impl Switch {
         self.queue(port, queue).and_then(Queue::flows).map_or(0, |f| f.flow_bytes(flow.0))
     }
 
-    /// Sets the rate of a flow's shaper, none: unshaped. False if the flow has no place there (it
-    /// gets one with its first frame). The release time of a delayed frame does not change.
-    pub fn set_flow_rate(
-        &mut self,
-        port: PortId,
-        queue: usize,
-        flow: FlowKey,
-        rate: Option<Rate>,
-    ) -> bool {
-        let queue = self.ports.get_mut(port.index()).and_then(|p| p.queues.get_mut(queue));
-        queue.and_then(Queue::flows_mut).is_some_and(|flows| flows.set_rate(flow.0, rate))
-    }
-
-    /// Replaces routes and static addresses. Queued frames stay, and learned addresses stay if the
-    /// new configuration learns.
-    ///
-    /// # Errors
-    /// The error of its validation; nothing has changed then.
-    pub fn set_forwarding(&mut self, forwarding: ForwardingConfig) -> Result<(), ConfigError> {
-        forwarding.validate(self.ports.len()).map_err(|e| e.within("forwarding"))?;
-        self.forwarder.set(&forwarding);
-        self.config.forwarding = forwarding;
-        Ok(())
-    }
-
-    /// Changes limit, thresholds, priority or weight of a queue; its frames stay.
-    ///
-    /// # Errors
-    /// No such queue, a field out of range, or a change of `flows`, which is not possible at run
-    /// time; nothing has changed then.
-    pub fn set_queue(
-        &mut self,
-        now: Time,
-        port: PortId,
-        queue: usize,
-        config: QueueConfig,
-    ) -> Result<(), ConfigError> {
-        let at = format!("queues[{queue}]");
-        self.set_port(now, port, |p| {
-            let Some(old) = p.queues.get_mut(queue) else {
-                return Err(ConfigError::new(at, "does not exist"));
-            };
-            if old.flows != config.flows {
-                let what = "cannot change while the switch runs; set rates by flow instead";
-                return Err(ConfigError::new(format!("{at}.flows"), what));
-            }
-            *old = config;
-            Ok(())
-        })
-    }
-
-    /// Changes the rate of the link at a port, and with it pause times, phantom queues and
-    /// telemetry.
-    ///
-    /// # Errors
-    /// No such port, or no rate where one is needed; nothing has changed then.
-    pub fn set_rate(
-        &mut self,
-        now: Time,
-        port: PortId,
-        rate: Option<Rate>,
-    ) -> Result<(), ConfigError> {
-        self.set_port(now, port, |p| {
-            p.rate = rate;
-            Ok(())
-        })
-    }
-
-    fn set_port(
-        &mut self,
-        now: Time,
-        port: PortId,
-        change: impl FnOnce(&mut PortConfig) -> Result<(), ConfigError>,
-    ) -> Result<(), ConfigError> {
-        let n = port.index();
-        let name = format!("ports[{n}]");
-        let Some(mut config) = self.config.ports.get(n).cloned() else {
-            return Err(ConfigError::new(name, "does not exist"));
-        };
-        change(&mut config).and_then(|()| config.validate()).map_err(|e| e.within(&name))?;
-        self.ports[n].set(now, &config);
-        self.config.ports[n] = config;
-        Ok(())
-    }
-
     fn queue(&self, port: PortId, queue: usize) -> Option<&Queue> {
         self.ports.get(port.index())?.queues.get(queue)
     }
@@ -261,22 +181,26 @@ impl Switch {
     #[inline]
     fn pass(&mut self, now: Time, out: u8, arriving: &mut Arriving<'_>, passing: Option<&Passing>) {
         match passing {
-            None => self.enqueue(now, out, arriving),
+            None => {
+                self.enqueue(now, out, arriving);
+            }
             Some(passing) => self.enqueue_watched(now, out, arriving, passing),
         }
     }
 
-    fn enqueue(&mut self, now: Time, out: u8, arriving: &Arriving<'_>) {
+    fn enqueue(&mut self, now: Time, out: u8, arriving: &Arriving<'_>) -> Outcome {
         let index = usize::from(out);
         let port = &mut self.ports[index];
         let ingress = arriving.meta.ingress;
-        match port.enqueue(now, arriving, &mut self.buffer, &mut self.store) {
-            Ok(None) => {}
-            Ok(Some(signal)) => self.signal(ingress, arriving.meta.class, signal),
-            Err(drop) => self.ports[usize::from(ingress)].counters.count(drop),
+        let outcome = port.enqueue(now, arriving, &mut self.buffer, &mut self.store);
+        match outcome {
+            Outcome::Queued(None) | Outcome::Trimmed | Outcome::Dropped(_) => {}
+            Outcome::Queued(Some(signal)) => self.signal(ingress, arriving.meta.class, signal),
+            Outcome::Refused(drop) => self.ports[usize::from(ingress)].counters.count(drop),
         }
         self.ready.insert(id_of(out));
         self.note_timeout(index);
+        outcome
     }
 
     /// Makes a port pause or resume its other end.
@@ -297,9 +221,23 @@ impl Switch {
         }
     }
 
+    /// Handles the timers of the ports that are due.
+    fn wake_ports(&mut self, now: Time) {
+        self.ports_at = None;
+        for (index, out) in (0..self.ports.len()).zip(0..) {
+            let port = &mut self.ports[index];
+            if port.wake_at.is_some_and(|at| at <= now) {
+                port.handle_timeout(now);
+                self.ready.insert(id_of(out));
+            }
+            self.note_timeout(index);
+        }
+    }
+
     #[inline]
     fn note_timeout(&mut self, port: usize) {
         if let Some(at) = self.ports[port].wake_at {
+            self.ports_at = Some(self.ports_at.map_or(at, |next| next.min(at)));
             self.next_timeout = Some(self.next_timeout.map_or(at, |next| next.min(at)));
         }
     }
@@ -320,15 +258,10 @@ impl Node for Switch {
         if self.next_timeout.is_none_or(|at| at > now) {
             return;
         }
-        self.next_timeout = None;
-        for (index, out) in (0..self.ports.len()).zip(0..) {
-            let port = &mut self.ports[index];
-            if port.wake_at.is_some_and(|at| at <= now) {
-                port.handle_timeout(now);
-                self.ready.insert(id_of(out));
-            }
-            self.note_timeout(index);
+        if self.ports_at.is_some_and(|at| at <= now) {
+            self.wake_ports(now);
         }
+        self.next_timeout = self.ports_at;
         self.handle_agents(now);
     }
 

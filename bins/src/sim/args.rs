@@ -83,9 +83,10 @@ pub(super) struct CompareArgs {
     /// The schemes, values of the parameter --key
     #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     pub(super) schemes: Vec<String>,
-    /// The parameter that --schemes sets
-    #[arg(long, value_name = "KEY", default_value = "scheme")]
-    pub(super) key: String,
+    /// The parameter that --schemes sets [default: that of scheme, reflex, cc which the scenario has
+    /// first]
+    #[arg(long, value_name = "KEY")]
+    pub(super) key: Option<String>,
     /// The first seed [default: 1]
     #[arg(long)]
     pub(super) seed: Option<u64>,
@@ -168,6 +169,7 @@ Examples:
 
 const COMPARE_AFTER_HELP: &str = "\
 Examples:
+  spanwire sim compare pacc-burst --schemes pacc,dcqcn,hpcc --seeds 10 --plot burst
   spanwire sim compare cc-solo --key cc --schemes swift,unocc --seeds 5
   spanwire sim compare uno-fig13a --key lb --schemes spray,unolb --set ec=8,2 --seeds 20 --json";
 

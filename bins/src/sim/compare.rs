@@ -10,6 +10,7 @@ use crate::report::print_text;
 use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
+use spanwire_sim::Scenario;
 use std::fmt::Write as _;
 use std::fs;
 
@@ -58,8 +59,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Error> {
 impl Comparison {
     fn new(args: &CompareArgs) -> Result<Self, Error> {
         let seed = args.seed.unwrap_or(1);
+        let key = args.key.clone().unwrap_or_else(|| key_of(&args.name));
         let chosen = |scheme: &String| {
-            let own = (args.key.clone(), scheme.clone());
+            let own = (key.clone(), scheme.clone());
             let set = args.set.iter().cloned().chain([own]).collect();
             Chosen { name: args.name.clone(), seed, set }
         };
@@ -74,7 +76,7 @@ impl Comparison {
         let schemes: Vec<Scheme> = args.schemes.iter().map(one).collect::<Result<_, _>>()?;
         Ok(Self {
             scenario: args.name.clone(),
-            key: args.key.clone(),
+            key: key.clone(),
             seed,
             seeds: args.seeds.get(),
             checkers_ok: schemes.iter().all(|s| s.report.checkers_ok()),
@@ -127,6 +129,16 @@ impl Comparison {
     }
 }
 
+/// The parameter in which the schemes of a scenario differ, unless it is named.
+fn key_of(scenario: &str) -> String {
+    let params = Scenario::find(scenario).map(|scenario| scenario.params());
+    let has = |key: &&&str| params.as_ref().is_some_and(|params| params.has(key));
+    KEYS.iter().find(has).unwrap_or(&KEYS[0]).to_string()
+}
+
+/// Parameters in which schemes differ.
+const KEYS: [&str; 3] = ["scheme", "reflex", "cc"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,7 +148,7 @@ mod tests {
         CompareArgs {
             name: "incast-32".to_owned(),
             schemes: schemes.iter().map(|s| (*s).to_owned()).collect(),
-            key: "mode".to_owned(),
+            key: Some("mode".to_owned()),
             seed: Some(3),
             seeds: NonZero::new(2).expect("two is not zero"),
             set: vec![("bytes".to_owned(), "64KiB".to_owned())],
@@ -172,5 +184,11 @@ mod tests {
     fn new__rejects_an_unknown_scheme_before_anything_runs() {
         let error = Comparison::new(&args(&["rc", "tcp"])).expect_err("there is no such mode");
         assert!(error.to_string().contains("mode"), "{error}");
+    }
+
+    #[test]
+    fn key_of__is_the_scheme_if_there_is_one() {
+        let keys = ["pacc-burst", "reflex-fct", "cc-solo", "nothing"].map(key_of);
+        assert_eq!(keys, ["scheme", "reflex", "cc", "scheme"]);
     }
 }

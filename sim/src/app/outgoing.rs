@@ -15,9 +15,9 @@ pub(crate) struct Outgoing {
     pub(crate) flow: u32,
     pub(crate) qpn: Qpn,
     pub(crate) plan: Plan,
-    /// Local buffers: sources of sends and WRITEs, targets of READs.
     /// From then on it posts nothing more.
     pub(crate) stops_at: Option<Time>,
+    /// Local buffers: sources of sends and WRITEs, targets of READs.
     pub(crate) local: Slots,
     pub(crate) peer: Peer,
     pub(crate) progress: Progress,

@@ -1,8 +1,8 @@
 //! PACC's experiments: bursts, steady state, fairness and completion times, by scheme.
 
-use super::Scenario;
 use super::catalogue::large;
 use super::scheme::Scheme;
+use super::{Scenario, longest, one_message};
 use crate::groups::Groups;
 use crate::papers::{Burst, Disturbed, Metric, Recover, Stage, Stages, Steady};
 use crate::params::{Params, Value};
@@ -80,8 +80,8 @@ pub(super) const FCT: Scenario = Scenario {
             .with("load", Value::count(50, 100), "per cent of what all hosts can send")
             .with("sizes", word("websearch", names), "distribution of sizes")
             .with("first", Value::Time(Dur::from_ms(4)), "flows that start before do not count")
-            .with("message", Value::Bytes(1 << 20), "longest message, at least 8 bytes")
-            .with("outstanding", Value::count(4, 8192), "messages of a flow outstanding at once")
+            .without("message")
+            .without("outstanding")
             .with("sample", Value::Time(Dur::from_ms(1)), "time from one sample to the next")
     },
     plan: fct,
@@ -165,7 +165,10 @@ fn queue_before(topology: &Topology, host: u32) -> String {
 
 fn plan(p: &Params, topology: Topology, flows: Vec<Flow>, mut setup: Setup) -> Plan {
     Scheme::of(p.word("scheme")).apply(&mut setup);
-    Plan::new("", topology, flows, setup)
+    // Flows that stop have nothing in flight a few round trips later.
+    let last = flows.iter().filter_map(|flow| flow.stops_at).max();
+    let series_until = last.map_or(Time::MAX, |last| last + SERIES_REST);
+    Plan { series_until, ..Plan::new("", topology, flows, setup) }
 }
 
 fn burst(p: &Params, setup: Setup) -> Plan {
@@ -236,7 +239,7 @@ fn join(p: &Params, setup: Setup) -> Plan {
     Plan { metric, ..plan(p, one_switch(p, JOINING), flows, setup) }
 }
 
-fn fct(p: &Params, setup: Setup) -> Plan {
+fn fct(p: &Params, mut setup: Setup) -> Plan {
     let shape = shape(p);
     let topology = Topology::fat_tree(&shape);
     let hosts = topology.host_count();
@@ -248,6 +251,7 @@ fn fct(p: &Params, setup: Setup) -> Plan {
     let mut flows = workload::poisson_for(&draw, p.time("time"), &mut rng, pair);
     let counted_from = Time::ZERO + p.time("first");
     flows.iter_mut().for_each(|f| f.group = Some(0).filter(|_| f.start >= counted_from));
+    one_message(&mut setup, longest(&flows));
     let groups = Groups { names: vec!["all"], sizes: SIZES.to_vec() };
     Plan { groups, ..plan(p, topology, flows, setup) }
 }
@@ -256,6 +260,8 @@ fn word(word: &str, of: Vec<&'static str>) -> Value {
     Value::Word { word: word.to_owned(), of }
 }
 
+/// How long series go on after the last flow has stopped.
+const SERIES_REST: Dur = Dur::from_us(500);
 /// More than any link carries within a run.
 const ENDLESS: u64 = 1 << 40;
 /// Flows that join and leave.
@@ -276,6 +282,7 @@ const SIZES: [[u64; 2]; 7] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Watch;
     use std::collections::BTreeSet;
 
     fn plan(scenario: &Scenario, seed: u64, set: &[(&str, &str)]) -> Plan {
@@ -319,6 +326,18 @@ mod tests {
     }
 
     #[test]
+    fn steady__its_metric_needs_no_other_series_and_they_end() {
+        let plan = plan(&STEADY, 1, &[("time", "1ms"), ("scheme", "pacc")]);
+        let run = |series| plan.run(Watch { series, ..Watch::default() }, &mut ()).unwrap();
+        let (with, without) = (run(true), run(false));
+        assert!(with.metric.is_some() && with.metric == without.metric, "{:?}", without.metric);
+        assert_eq!(with.event_hash, without.event_hash);
+        let series = with.series.expect("they were asked for");
+        // Local ACK timers expire 67 ms later.
+        assert!(series.at_us.last() <= Some(&1_501.0) && with.simulated_us > 10_000.0);
+    }
+
+    #[test]
     fn micro__each_sender_of_the_burst_has_a_receiver_of_its_own_afterwards() {
         let plan = plan(&MICRO, 1, &[("hosts", "10")]);
         let (burst, own) = (&plan.flows[2..11], &plan.flows[11..]);
@@ -347,6 +366,8 @@ mod tests {
         let from = Time::ZERO + Dur::from_ms(1);
         assert!(plan.flows.iter().all(|f| f.group.is_some() == (f.start >= from)));
         assert!(plan.flows.iter().any(|f| f.group.is_none()));
+        let message = u64::from(plan.setup.message_bytes);
+        assert!(plan.flows.iter().all(|f| f.bytes <= message), "a flow is one message");
         assert_eq!(plan.topology.role(plan.topology.host_count()), Role::Edge);
     }
 }

@@ -1,7 +1,7 @@
 //! Reflex's experiments: completion times of flows within and between two datacenters.
 
 use super::catalogue::large;
-use super::{Scenario, with_agents};
+use super::{Scenario, longest, one_message, with_agents};
 use crate::groups::Groups;
 use crate::papers::Metric;
 use crate::params::{CcChoice, Params, Value};
@@ -60,7 +60,8 @@ fn common(p: Params) -> Params {
         .with("sizes", word("websearch", Cdf::names().collect()), "distribution of sizes")
         .with("mtu", word("1024", mtus), "path MTU in bytes")
         .with("window", Value::count(65_536, 65_536), "outstanding packets of a queue pair")
-        .with("outstanding", Value::count(32, 8192), "messages of a flow outstanding at once")
+        .without("message")
+        .without("outstanding")
         .with("sample", Value::Time(Dur::from_ms(1)), "time from one sample to the next")
 }
 
@@ -93,6 +94,7 @@ fn plan(p: &Params, algorithm: Option<Algorithm>, mut setup: Setup) -> Plan {
         let is_inter = flow.src / each != flow.dst / each;
         flow.group = Some(u8::from(is_inter)).filter(|_| is_counted);
     }
+    one_message(&mut setup, longest(&flows));
     let groups = Groups { names: vec!["intra", "inter"], sizes: SIZES.to_vec() };
     let metric = agents.ndt.then_some(Metric::Isolated);
     Plan { groups, metric, ..Plan::new("", topology, flows, setup) }
@@ -167,8 +169,9 @@ fn word(word: &str, of: Vec<&'static str>) -> Value {
 
 /// # Source
 /// Thresholds of 50 and 500 us: TIMELY's authors and HPCC's artifact, which also divides gradients
-/// by 20 us.
-const TIMELY: &[(&str, &str)] = &[("low_us", "50"), ("high_us", "500"), ("min_rtt_us", "20")];
+/// by 20 us and has no window.
+const TIMELY: &[(&str, &str)] =
+    &[("low_us", "50"), ("high_us", "500"), ("min_rtt_us", "20"), ("window_rtts", "0")];
 /// # Source
 /// Reflex IV: 0.2 us and 1 us a hop. These count hops in both directions: 2 us for each hop of one
 /// direction, and 2.4 us of serialisation. The first window is a bandwidth-delay product.
@@ -218,6 +221,8 @@ mod tests {
         let inter = plan.flows.iter().filter(|f| f.group == Some(1)).count();
         // The paper has 1008 at 70 %.
         assert!((900..1_120).contains(&inter), "{inter} of {}", plan.flows.len());
+        let message = u64::from(plan.setup.message_bytes);
+        assert!(plan.flows.iter().all(|f| f.bytes <= message), "a flow is one message");
         let borders = (32..plan.topology.node_count())
             .filter(|node| plan.topology.role(*node) == Role::Border)
             .count();
@@ -234,7 +239,7 @@ mod tests {
             all.sort_unstable();
             all.iter().map(|(f, v)| format!("{f}={v}")).collect::<Vec<_>>().join(",")
         };
-        let timely = "high_us=500,low_us=50,min_rtt_us=20,patched=false";
+        let timely = "high_us=500,low_us=50,min_rtt_us=20,patched=false,window_rtts=0";
         assert_eq!(text("timely-classic"), timely);
         assert_eq!(text("timely-classic,low_us=70"), timely.replace("=50,", "=70,"));
         assert_eq!(text("swift"), "base_target_us=2.6,hop_us=2,initial_pkts=100000");

@@ -1,8 +1,8 @@
 //! Uno's failure experiments: flows between two datacenters over dead or lossy border links, by
 //! load balancer, with and without erasure coding; and messages over one lossy WAN.
 
-use super::Scenario;
 use super::catalogue::large;
+use super::{Scenario, one_message};
 use crate::measure::Measure;
 use crate::params::{CcChoice, Params, Value};
 use crate::run::{Fault, Plan};
@@ -256,12 +256,6 @@ fn lossy(loss: Prob, burst: u32) -> Impairments {
     let (loss_good, loss_bad) = (Prob::ZERO, Prob::ONE);
     let burst_loss = Some(BurstLoss { enter, leave: prob(leave), loss_good, loss_bad });
     Impairments { burst_loss, ..Impairments::default() }
-}
-
-/// Sets messages of `bytes`, one outstanding at a time.
-fn one_message(setup: &mut Setup, bytes: u64) {
-    setup.message_bytes = u32::try_from(bytes.clamp(8, 1 << 30)).expect("at most 2^30");
-    setup.outstanding = 1;
 }
 
 /// Configures every port to mark by a phantom queue alone, between 2 % and 60 % of its size.

@@ -291,7 +291,7 @@ pub(super) fn ratio(num: u32, den: u32) -> Ratio {
 }
 
 /// Agents of a switch.
-const AGENTS_MAX: usize = 8;
+pub(super) const AGENTS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The agents of one switch.
 
-use super::config::AgentConfig;
+use super::config::{AGENTS_MAX, AgentConfig};
 use super::feedback::{self, FRAME_MAX, Limit};
 use super::ndt::Ndt;
 use super::nsf::Nsf;
@@ -11,6 +11,7 @@ use super::{
     Agent, AgentCounters, Departing, Hold, Order, OrderKind, Outbox, Placement, Ports, Queued,
 };
 use crate::config::SwitchConfig;
+use arrayvec::ArrayVec;
 use spanwire_base::Time;
 use spanwire_wire::{NearKind, Qpn, SrNearRepr};
 
@@ -26,8 +27,8 @@ pub(crate) struct Agents {
     /// Orders of one agent that are no frames yet, and its index.
     orders: Outbox,
     orders_of: usize,
-    /// An agent may hold queues.
-    may_hold: bool,
+    /// The agents that choose and hold queues: indices into `at_ports`.
+    choosing: ArrayVec<u8, AGENTS_MAX>,
 }
 
 /// An agent at a port, or at several.
@@ -96,16 +97,17 @@ impl Agents {
             }
         }
         let qpns = Qpns::new(config.feedback_flows);
-        let may_hold = at_ports.iter().any(|at| at.agent.chooses());
+        let choosing = (0..).zip(&at_ports).filter(|(_, at)| at.agent.chooses());
+        let choosing = choosing.map(|(index, _)| index).collect();
         let (next_at, orders, orders_of) = (None, Outbox::new(), 0);
-        Some(Box::new(Self { at_ports, by_port, qpns, next_at, orders, orders_of, may_hold }))
+        Some(Box::new(Self { at_ports, by_port, qpns, next_at, orders, orders_of, choosing }))
     }
 
     /// Tells the agents of the ports of a packet that it was forwarded; the queue that it is to
     /// take.
     #[inline]
     pub(crate) fn on_arrival(&mut self, now: Time, passing: &Passing, ports: Ports) -> Placement {
-        if !self.may_hold {
+        if self.choosing.is_empty() {
             return Placement::default();
         }
         let of = |port: u8| self.by_port.get(usize::from(port)).copied().flatten();
@@ -160,10 +162,8 @@ impl Agents {
     /// The next queue that is held, or released, since the last call.
     #[inline]
     pub(crate) fn pop_hold(&mut self) -> Option<Hold> {
-        if !self.may_hold {
-            return None;
-        }
-        self.at_ports.iter_mut().find_map(|at| match &mut at.agent {
+        let at_ports = &mut self.at_ports;
+        self.choosing.iter().find_map(|index| match &mut at_ports[usize::from(*index)].agent {
             Kind::Ndt(ndt) => ndt.pop_hold(),
             Kind::Pacc(_) | Kind::Nsf(_) => None,
         })

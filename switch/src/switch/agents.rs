@@ -5,7 +5,7 @@ use crate::agent::passing::Passing;
 use crate::agent::{Departing, Ports, Queued};
 use crate::forward::Decision;
 use crate::parse::ParsedFrame;
-use crate::port::{Arriving, Leaving};
+use crate::port::{Arriving, Leaving, Outcome};
 use crate::store::Meta;
 use spanwire_base::Time;
 use spanwire_wire::Qpn;
@@ -51,20 +51,13 @@ impl Switch {
         (arriving.queue, arriving.meta.tag) = (placement.queue, placement.tag);
         let of_class = self.ports[index].queue_of(arriving.meta.class);
         let queue = placement.queue.unwrap_or(of_class);
-        if !agents.watches(out, queue) {
-            self.enqueue(now, out, arriving);
-            self.apply_holds();
-            return self.note_agents();
-        }
-        let at = usize::from(queue);
-        let before = self.ports[index].queues[at].enqueued_pkts();
-        self.enqueue(now, out, arriving);
-        let queue = &self.ports[index].queues[at];
-        if queue.enqueued_pkts() == before {
-            return;
-        }
-        let bytes = queue.bytes();
-        if let Some(agents) = &mut self.agents {
+        let is_watched = agents.watches(out, queue);
+        let outcome = self.enqueue(now, out, arriving);
+        let bytes = self.ports[index].queues[usize::from(queue)].bytes();
+        if is_watched
+            && matches!(outcome, Outcome::Queued(_))
+            && let Some(agents) = &mut self.agents
+        {
             agents.on_queued(now, passing, Queued { port: out, placement, bytes });
             if agents.has_orders() {
                 self.send_feedback(now);

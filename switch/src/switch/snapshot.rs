@@ -1,9 +1,10 @@
 //! Snapshots of a switch's state, for sampling.
 
 use super::Switch;
+use crate::counters::PortCounters;
 use crate::queue::Queue;
 use serde::Serialize;
-use spanwire_base::Time;
+use spanwire_base::{Time, u64_from};
 
 /// The state of a switch at one instant.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -37,7 +38,7 @@ pub struct QueueSnapshot {
 }
 
 impl Switch {
-    /// Checks that all accounts agree: queues, buffer, counters, limits. For checkers of a
+    /// Checks that all accounts agree: frames, queues, buffer, counters, limits. For checkers of a
     /// simulation.
     ///
     /// # Errors
@@ -70,7 +71,34 @@ impl Switch {
         if used_bytes > self.config.buffer_bytes {
             return Err(format!("{used_bytes} bytes are in a buffer of less"));
         }
-        Ok(())
+        self.check_conservation()
+    }
+
+    /// Checks that every frame that entered the switch or was made in it has left it, ended here,
+    /// was dropped with a counted reason, or is inside. A flooded frame becomes one at each other
+    /// port.
+    fn check_conservation(&self) -> Result<(), String> {
+        let sum = |of: fn(&PortCounters) -> u64| -> u64 {
+            self.ports.iter().map(|port| of(&port.counters)).sum()
+        };
+        let flooded = self.forwarder.counters().flooded;
+        let copies = flooded * u64_from(self.ports.len().saturating_sub(1));
+        let received = sum(|c| c.rx_pkts);
+        let pauses_made = sum(|c| c.pfc.pause_tx + c.pfc.resume_tx);
+        let made = sum(|c| c.agent_made);
+        let pauses_ended = sum(|c| c.pfc.pause_rx + c.pfc.resume_rx);
+        let (sent, inside) = (sum(|c| c.tx_pkts), u64::from(self.store.used()));
+        let dropped: u64 = self.ports.iter().map(|port| port.counters().dropped()).sum();
+        if received + copies + pauses_made + made
+            == flooded + sent + pauses_ended + dropped + inside
+        {
+            return Ok(());
+        }
+        Err(format!(
+            "{received} frames received, {flooded} of them flooded as {copies}, {pauses_made} \
+             pauses and {made} of agents made are not {sent} sent, {pauses_ended} pauses ended, \
+             {dropped} dropped and {inside} inside"
+        ))
     }
 
     /// True if a queue holds lossless frames, which their ingress limits instead of the queue.

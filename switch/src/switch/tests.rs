@@ -6,7 +6,7 @@ mod pausing;
 mod queueing;
 
 use super::*;
-use crate::config::{Hop, PortConfig, QueueConfig, Route, Spread};
+use crate::config::{ForwardingConfig, Hop, PortConfig, QueueConfig, Route, Spread};
 use crate::lpm::Prefix;
 use crate::testing::{mac, roce_frame, roce_frame_elided, roce_frame_v6};
 use crate::units::Human;

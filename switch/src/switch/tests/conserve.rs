@@ -149,6 +149,25 @@ fn run(seed: u64, steps: u32) -> (SwitchCounters, u64) {
 }
 
 #[test]
+fn check_accounts__a_frame_that_is_missing_is_noticed() {
+    let mut s = learning(3);
+    push(&mut s, 0, &roce_frame(1, 100));
+    assert_eq!(s.counters().forwarding.flooded, 1);
+    s.check_accounts().expect("one received, two queued");
+    let counts: [fn(&mut crate::PortCounters) -> &mut u64; 4] =
+        [|c| &mut c.rx_pkts, |c| &mut c.tx_pkts, |c| &mut c.drop_ttl, |c| &mut c.agent_made];
+    for of in counts {
+        *of(&mut s.ports[1].counters) += 1;
+        let error = s.check_accounts().expect_err("a frame is missing");
+        assert!(error.contains("flooded as 2"), "{error}");
+        *of(&mut s.ports[1].counters) -= 1;
+    }
+    let mut alone = learning(1);
+    push(&mut alone, 0, &roce_frame(1, 100));
+    alone.check_accounts().expect("flooded to no port");
+}
+
+#[test]
 fn switch__conserves_frames_and_is_reproducible() {
     for seed in 0..24 {
         assert_eq!(run(seed, 3_000), run(seed, 3_000), "seed {seed}");

@@ -163,6 +163,24 @@ fn set_queue__changes_thresholds_while_it_runs() {
     assert_eq!(s.phantom_bytes(later, port(1), 0), 6 * 1_074 - 1_125);
 }
 
+#[test]
+fn set_marking__changes_thresholds_alone() {
+    let mut s = with_queue(QueueConfig::default());
+    assert_eq!(marks(&mut s, 3), [false; 3]);
+    s.set_marking(port(1), 0, Some(EcnConfig::step(1_074))).unwrap();
+    assert_eq!(marks(&mut s, 3), [false, true, true]);
+    assert_eq!(s.config().ports[1].queues[0].ecn, Some(EcnConfig::step(1_074)));
+    let wrong = EcnConfig { kmin_bytes: 2, kmax_bytes: 1, ..EcnConfig::step(0) };
+    let error = s.set_marking(port(1), 0, Some(wrong)).unwrap_err().to_string();
+    assert!(error.starts_with("ports[1].queues[0].ecn.kmin_bytes: is 2"), "{error}");
+    assert_eq!(marks(&mut s, 3), [false, true, true], "nothing has changed");
+    for (n, queue) in [(1, 1), (2, 0)] {
+        assert!(s.set_marking(port(n), queue, None).is_err());
+    }
+    s.set_marking(port(1), 0, None).unwrap();
+    assert_eq!(marks(&mut s, 3), [false; 3]);
+}
+
 /// Two queues of three frames; the second, of higher priority, takes trimmed packets.
 fn trimming() -> Switch {
     let main = QueueConfig {

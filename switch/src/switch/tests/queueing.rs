@@ -43,6 +43,22 @@ fn poll_transmit__serves_priorities_then_shares() {
 }
 
 #[test]
+fn set_queue__between_frames_keeps_shares() {
+    let queue = |weight| QueueConfig { weight, ..QueueConfig::default() };
+    let mut s = switch(vec![queue(1), queue(3)], Share::Packets);
+    for _ in 0..16 {
+        push(&mut s, 0, &of_class(0, 500));
+        push(&mut s, 0, &of_class(1, 500));
+    }
+    let mut sent = [0; 2];
+    for _ in 0..16 {
+        s.set_queue(Time::ZERO, port(1), 0, queue(1)).unwrap();
+        sent[usize::from(classes(&mut s, 1)[0])] += 1;
+    }
+    assert_eq!(sent, [4, 12]);
+}
+
+#[test]
 fn poll_transmit__shares_bytes_for_any_frame_sizes() {
     let queue = |weight| QueueConfig { weight, ..QueueConfig::default() };
     let mut s = switch(vec![queue(1), queue(2)], Share::Bytes);
