@@ -94,7 +94,7 @@ impl Timers {
     /// send time of the packet that it echoes; `in_flight` is false if nothing is outstanding. True
     /// if the last timeout was spurious, because a packet sent before it was only delayed.
     pub(crate) fn on_feedback(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
-        let is_spurious = self.first_expiry.take().is_some_and(|rto_count| echo < rto_count);
+        let is_spurious = self.first_expiry.take().is_some_and(|expired_at| echo < expired_at);
         self.rto_count = 0;
         self.probe_from = Time::ZERO;
         self.idle_since = in_flight.then_some(now);
