@@ -27,8 +27,9 @@ fn veth__a_short_run_measures_every_variant() {
         return;
     }
     let svg = std::env::temp_dir().join(format!("spanwire-bench-{}.svg", std::process::id()));
-    // Limits that a busy machine keeps, too: a thread may wait for its core all the time.
-    let args = "veth --rounds 1 --ms 200 --json --max-distance inf --max-stolen 101 --svg";
+    // Limits that a busy machine keeps, too: a thread may wait for its core all the time. A job of
+    // the engine fails if nothing completes within its time and a second more.
+    let args = "veth --rounds 1 --ms 500 --json --max-distance inf --max-stolen 101 --svg";
     let output = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"))
         .args(args.split(' '))
         .arg(&svg)

@@ -428,7 +428,7 @@ fn port__the_queue_of_a_killed_process_can_be_reopened() {
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
         let mut a = open(&hosts.a, XdpPreference::Auto);
-        // Frames of the child may still be in flight. One that is sent after them arrives after them.
+        // Frames of the child may still be in flight. A later frame arrives after them.
         assert!(send(&mut a, LAST_FRAME, 1400));
         let (mut is_drained, deadline) = (false, Instant::now() + LATE);
         while !is_drained {

@@ -75,8 +75,8 @@ fn hub(n: usize, ring: usize) -> (Hub, Vec<PipePort>, Vec<PipePort>) {
     (Hub::new(n), near, far)
 }
 
-/// A pipe that counts the sleeps of its driver, if it has a counter. It has no descriptor, which the driver asks for
-/// before each sleep.
+/// A pipe that counts the sleeps of its driver, if it has a counter. It has no descriptor; the
+/// driver asks for one before each sleep.
 struct WatchedPort<'a> {
     inner: PipePort,
     sleeps: Option<&'a AtomicU64>,

@@ -133,7 +133,7 @@ fn resolve__silent_neighbour_is_an_error_in_bounded_time() {
         assert_eq!(error.kind(), NetErrorKind::NeighbourSilent);
         let text = error.to_string();
         assert!(text.contains(&absent.to_string()) && text.contains("on sw0"), "{text}");
-        // The time limit ends it, before the kernel gives up (after 3 s) unless this thread is late.
+        // Its time limit is ours. The kernel gives up after 3 s.
         assert!(text.contains("after 250ms"), "{text}");
     }
 }
