@@ -2,8 +2,8 @@
 //!
 //! Tests assert only what holds however late the machine is. The bars for rates, durations, shares
 //! and queues are here instead. A case is a run on a lab of its own; a row is a figure of a case
-//! with its bar ([`cases`]). During each sample the lateness of the host is measured ([`host`]),
-//! and a miss on a late host is no miss ([`bar`]).
+//! with its bar. During each sample the lateness of the host is measured, and a miss on a late host
+//! is no miss.
 
 mod args;
 mod bar;
