@@ -64,12 +64,23 @@ impl Metric {
     /// The time series that it needs.
     pub(crate) fn keep(&self) -> Keep {
         match self {
-            Self::Burst(Burst { queue, .. }) | Self::Steady(Steady { queue, .. }) => {
-                Keep::Rates(Some(queue.clone()))
-            }
-            Self::Recover(_) | Self::Stages(_) => Keep::Rates(None),
             Self::Isolated => Keep::Means,
+            _ => Keep::Rates(self.queue().map(str::to_owned)),
         }
+    }
+
+    /// The queue that it is about, as in [`QueueReport::name`](crate::QueueReport::name).
+    fn queue(&self) -> Option<&str> {
+        match self {
+            Self::Burst(Burst { queue, .. }) | Self::Steady(Steady { queue, .. }) => Some(queue),
+            Self::Recover(_) | Self::Stages(_) | Self::Isolated => None,
+        }
+    }
+
+    /// The length of that queue at each sample: us and bytes.
+    pub(crate) fn queue_over_time(&self, series: &Series) -> Vec<(f64, u64)> {
+        let bytes = self.queue().map(|name| queue_bytes(series, name)).unwrap_or_default();
+        series.at_us.iter().copied().zip(bytes).collect()
     }
 
     pub(crate) fn report(

@@ -61,6 +61,10 @@ pub struct Report {
     /// The metric of a paper's figure, in scenarios that measure one.
     #[serde(flatten)]
     pub metric: Option<MetricReport>,
+    /// The length of the queue that the metric is about, at each sample: us and bytes. Empty
+    /// without one.
+    #[serde(skip)]
+    pub queue_over_time: Vec<(f64, u64)>,
     /// Violations, one sentence each.
     pub violations: Vec<String>,
     /// The time series, if requested.
@@ -159,6 +163,7 @@ impl Report {
             agents: agents(network),
             sharing: None,
             metric: None,
+            queue_over_time: Vec::new(),
             violations,
             series: None,
         }

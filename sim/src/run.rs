@@ -249,6 +249,8 @@ impl<'a> Run<'a> {
             report.sharing = Some(sharing.report(&network, &series));
         }
         report.metric = plan.metric.as_ref().map(|m| m.report(&network, &series, cnps.as_ref()));
+        report.queue_over_time =
+            plan.metric.as_ref().map_or_else(Vec::new, |metric| metric.queue_over_time(&series));
         report.series = watch.series.then_some(series);
         report
     }

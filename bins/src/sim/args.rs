@@ -99,7 +99,8 @@ pub(super) struct CompareArgs {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// Write a figure of the completion times into this directory
+    /// Write a figure of the completion times into this directory, and one of the queue over time
+    /// if the scenario measures one
     #[arg(long, value_name = "DIR")]
     pub(super) plot: Option<PathBuf>,
 }

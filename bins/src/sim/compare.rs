@@ -2,6 +2,7 @@
 
 use super::args::CompareArgs;
 use super::file::Chosen;
+use super::pictures::to_f64;
 use super::report::{decimals, write_checks};
 use super::run::{cannot_write, prepare};
 use super::seeds::{SeedRow, SeedsReport, Summary, simulate};
@@ -9,7 +10,7 @@ use crate::exit::Exit;
 use crate::report::print_text;
 use serde::Serialize;
 use spanwire_host::fabric::Error;
-use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
+use spanwire_plot::{AxisSpec, Group, LineFigure, Quantity, Series, Shape, ViolinFigure};
 use spanwire_sim::Scenario;
 use std::fmt::Write as _;
 use std::fs;
@@ -44,10 +45,12 @@ struct Scheme {
 pub(super) fn run(args: &CompareArgs) -> Result<Exit, Error> {
     let comparison = Comparison::new(args)?;
     if let Some(dir) = &args.plot {
-        let figure = comparison.to_svg();
-        let write =
-            || fs::create_dir_all(dir).and_then(|()| fs::write(dir.join("compare.svg"), figure));
-        write().map_err(|e| cannot_write(dir, &e))?;
+        let queues = comparison.queues_to_svg().map(|figure| ("queues.svg", figure));
+        let figures = [("compare.svg", comparison.to_svg())].into_iter().chain(queues);
+        let write = |(name, figure)| fs::write(dir.join(name), figure);
+        let written =
+            fs::create_dir_all(dir).and_then(|()| figures.into_iter().try_for_each(write));
+        written.map_err(|e| cannot_write(dir, &e))?;
     }
     match args.json {
         true => print_text(&format!("{}\n", serde_json::to_string(&comparison)?)),
@@ -114,6 +117,31 @@ impl Comparison {
         out
     }
 
+    /// The queue that the scenario's metric is about, over time: a line for each scheme, the mean of
+    /// its seeds, in a band from the least to the most. `None` if there is no such queue.
+    fn queues_to_svg(&self) -> Option<String> {
+        let line = |s: &Scheme| {
+            let of_seeds = s.report.rows().iter().flat_map(|row| &row.queue_over_time);
+            // For display only.
+            let mut points: Vec<(f64, f64)> =
+                of_seeds.map(|(us, bytes)| (us / 1e6, to_f64(*bytes))).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Series { name: s.scheme.clone(), points }
+        };
+        let series: Vec<Series> = self.schemes.iter().map(line).collect();
+        let figure = || LineFigure {
+            title: "Queue".to_owned(),
+            subtitle: format!("{} by {}, {} seeds", self.scenario, self.key, self.seeds),
+            x: AxisSpec::linear("time", Quantity::Seconds),
+            y: AxisSpec::linear("queue", Quantity::Bytes),
+            shape: Shape::Line,
+            series: series.clone(),
+            rugs: Vec::new(),
+            levels: Vec::new(),
+        };
+        series.iter().any(|s| !s.points.is_empty()).then(|| figure().to_svg())
+    }
+
     fn to_svg(&self) -> String {
         let group = |s: &Scheme| Group {
             name: s.scheme.clone(),
@@ -178,6 +206,20 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert!(roxmltree::Document::parse(&c.to_svg()).is_ok());
+    }
+
+    #[test]
+    fn queues_to_svg__has_a_line_for_each_scheme() {
+        let mut args = args(&["dcqcn", "pacc"]);
+        args.name = "pacc-steady".to_owned();
+        args.key = None;
+        args.set = vec![("time".to_owned(), "300us".to_owned())];
+        let c = Comparison::new(&args).expect("both are schemes");
+        let figure = c.queues_to_svg().expect("the metric is about a queue");
+        assert!(roxmltree::Document::parse(&figure).is_ok());
+        assert!(figure.contains("dcqcn") && figure.contains("pacc"));
+        let other = Comparison::new(&self::args(&["rc"])).expect("a mode");
+        assert_eq!(other.queues_to_svg(), None);
     }
 
     #[test]

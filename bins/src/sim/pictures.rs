@@ -333,7 +333,7 @@ fn range(groups: &[Group]) -> Option<(f64, f64)> {
 
 /// Converts for figures; above 2^53 with rounding.
 #[expect(clippy::cast_precision_loss, reason = "a place in a figure")]
-fn to_f64(n: u64) -> f64 {
+pub(super) fn to_f64(n: u64) -> f64 {
     n as f64
 }
 

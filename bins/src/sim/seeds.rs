@@ -67,6 +67,9 @@ pub(super) struct SeedRow {
     /// of flows, queues and agents.
     #[serde(flatten)]
     metrics: Map<String, Value>,
+    /// The length of the queue that the scenario's metric is about: us and bytes.
+    #[serde(skip)]
+    pub(super) queue_over_time: Vec<(f64, u64)>,
 }
 
 /// Statistics over all seeds.
@@ -305,6 +308,7 @@ impl SeedRow {
             drops: report.drops.clone(),
             retransmitted_packets: report.engine.get("retransmitted_packets").copied().unwrap_or(0),
             metrics: metrics_of(report),
+            queue_over_time: report.queue_over_time.clone(),
         }
     }
 
