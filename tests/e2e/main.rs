@@ -237,13 +237,13 @@ fn client__errors_have_advice() {
     failing(&refused, &["10.77.0.1", "18516", "is `spanwire perf server` running there?"]);
     let nowhere = ["perf", "client", "--dev", "sw0", "192.0.2.1"];
     failing(&nowhere, &["192.0.2.1"]);
-    let server = lab.server(&[]);
+    let server = lab.server(&["--max-transfer", "1M"]);
     let no_dev = ["perf", "client", "--dev", "nope", "10.77.0.1"];
     failing(&no_dev, &["nope", "sw0"]);
     let no_queue = ["perf", "client", "--dev", "sw0", "--queue", "7", "10.77.0.1"];
     failing(&no_queue, &["sw0", "queue 7"]);
-    let too_long = ["perf", "client", "--dev", "sw0", "--transfer", "2G", "10.77.0.1"];
-    failing(&too_long, &["2147483648", "--max-transfer"]);
+    let too_long = ["perf", "client", "--dev", "sw0", "--transfer", "2M", "10.77.0.1"];
+    failing(&too_long, &["2097152", "--max-transfer"]);
     let bad_mtu = ["perf", "client", "--dev", "sw0", "--mtu", "1000", "10.77.0.1"];
     failing(&bad_mtu, &["1000", "256, 512, 1024"]);
     server.terminate();
