@@ -269,7 +269,9 @@ fn reflex__pseudo_acks_only_about_late_packets() {
     let lost = lost_at(&inner) - lost_at(&inner_before) + lost_at(&shown) - lost_at(&border_before);
     assert!(made <= late, "{made} pseudo-ACKs for {late} late packets");
     let got = arrived(&clients);
-    assert!(got <= made && got + lost >= made, "{made} sent, {got} arrived, {lost} lost");
+    // A retransmission may pass the border after the end of the connection.
+    let late = lost + Outcome::sum(&clients, "retransmitted_packets");
+    assert!(got <= made && got + late >= made, "{made} sent, {got} arrived, {late} lost or late");
 
     // Congestion, until it is found.
     let (servers, clients) = border.start(2, &ENDLESS);

@@ -135,8 +135,10 @@ fn names() -> (String, PathBuf) {
 
 /// The shortest of the round trips of `count` datagrams, one after another, between two hosts.
 fn least_round_trip(lab: &SwitchLab, to: IpAddr, count: usize) -> Duration {
-    let to = SocketAddr::new(to, 7_777);
-    let echo = lab.ns("b").run(|| UdpSocket::bind(to)).expect("privileged").expect("b's address");
+    // Any port: a process that is being started holds the socket of an earlier call for a while.
+    let at = SocketAddr::new(to, 0);
+    let echo = lab.ns("b").run(|| UdpSocket::bind(at)).expect("privileged").expect("b's address");
+    let to = echo.local_addr().expect("bound");
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let asking = lab.ns("a").run(|| UdpSocket::bind(any)).expect("privileged").expect("any port");
     asking.connect(to).expect("a route");
@@ -533,8 +535,9 @@ fn switch__a_port_fails_with_its_interface_and_recovers_with_it() {
     let [c4, c6] = ["v4", "v6"].map(|family| lab.address(2, family));
     // From c, whose request for a's MAC address announces its own, which is new each time.
     let c_reaches_a = || {
-        let to = SocketAddr::new(lab.v4(0), 7_790);
-        let at = lab.ns("a").run(|| UdpSocket::bind(to)).expect("privileged").expect("a's");
+        let any = SocketAddr::new(lab.v4(0), 0);
+        let at = lab.ns("a").run(|| UdpSocket::bind(any)).expect("privileged").expect("a's");
+        let to = at.local_addr().expect("bound");
         at.set_read_timeout(Some(Duration::from_millis(200))).expect("not zero");
         let from = lab.ns("c").run(|| UdpSocket::bind("0.0.0.0:0")).expect("privileged");
         let sent = from.expect("any port").send_to(b"from c", to);

@@ -134,13 +134,15 @@ impl Outcome {
         marks(&self.after).iter().sum::<u64>() - marks(&self.before).iter().sum::<u64>()
     }
 
-    /// An upper bound of the frames lost on the way in this run: a frame may be counted twice. Zero
-    /// if nothing was lost.
+    /// An upper bound of the frames that no report counts: those lost on the way, and
+    /// retransmissions, which may arrive after the end of the connection. A frame may be counted
+    /// twice. Zero if nothing was lost or late.
     pub(crate) fn lost(&self) -> u64 {
         let at_hosts = |reports: &[Value]| -> u64 {
             reports.iter().map(|report| total(&report["counters"], &is_drop)).sum()
         };
         lost_at(&self.after) - lost_at(&self.before)
+            + Self::sum(&self.clients, "retransmitted_packets")
             + at_hosts(&self.clients)
             + at_hosts(&self.servers)
     }
