@@ -117,8 +117,8 @@ impl Comparison {
         out
     }
 
-    /// The queue that the scenario's metric is about, over time: a line for each scheme, the mean of
-    /// its seeds, in a band from the least to the most. `None` if there is no such queue.
+    /// The queue that the scenario's metric is about, over time: a line for each scheme, the mean
+    /// of its seeds, in a band from the least to the most. `None` if there is no such queue.
     fn queues_to_svg(&self) -> Option<String> {
         let line = |s: &Scheme| {
             let of_seeds = s.report.rows().iter().flat_map(|row| &row.queue_over_time);
