@@ -159,7 +159,7 @@ impl Comparison {
 
 /// The parameter in which the schemes of a scenario differ, unless it is named.
 fn key_of(scenario: &str) -> String {
-    let params = Scenario::find(scenario).map(|scenario| scenario.params());
+    let params = Scenario::find(scenario).map(Scenario::params);
     let has = |key: &&&str| params.as_ref().is_some_and(|params| params.has(key));
     KEYS.iter().find(has).unwrap_or(&KEYS[0]).to_string()
 }
