@@ -83,8 +83,8 @@ pub(super) struct CompareArgs {
     /// The schemes, values of the parameter --key
     #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     pub(super) schemes: Vec<String>,
-    /// The parameter that --schemes sets [default: that of scheme, reflex, cc which the scenario has
-    /// first]
+    /// The parameter that --schemes sets [default: scheme, reflex or cc, the first of them that the
+    /// scenario has]
     #[arg(long, value_name = "KEY")]
     pub(super) key: Option<String>,
     /// The first seed [default: 1]
@@ -170,7 +170,7 @@ Examples:
 
 const COMPARE_AFTER_HELP: &str = "\
 Examples:
-  spanwire sim compare pacc-burst --schemes pacc,dcqcn,hpcc --seeds 10 --plot burst
+  spanwire sim compare pacc-burst --schemes pacc,dcqcn,hpcc --seeds 9 --plot dir
   spanwire sim compare cc-solo --key cc --schemes swift,unocc --seeds 5
   spanwire sim compare uno-fig13a --key lb --schemes spray,unolb --set ec=8,2 --seeds 20 --json";
 

@@ -117,8 +117,8 @@ impl Comparison {
         out
     }
 
-    /// The queue that the scenario's metric is about, over time: a line for each scheme, the mean of
-    /// its seeds, in a band from the least to the most. `None` if there is no such queue.
+    /// The queue that the scenario's metric is about, over time: a line for each scheme, the mean
+    /// of its seeds, in a band from the least to the most. `None` if there is no such queue.
     fn queues_to_svg(&self) -> Option<String> {
         let line = |s: &Scheme| {
             let of_seeds = s.report.rows().iter().flat_map(|row| &row.queue_over_time);
@@ -159,7 +159,7 @@ impl Comparison {
 
 /// The parameter in which the schemes of a scenario differ, unless it is named.
 fn key_of(scenario: &str) -> String {
-    let params = Scenario::find(scenario).map(|scenario| scenario.params());
+    let params = Scenario::find(scenario).map(Scenario::params);
     let has = |key: &&&str| params.as_ref().is_some_and(|params| params.has(key));
     KEYS.iter().find(has).unwrap_or(&KEYS[0]).to_string()
 }

@@ -1,4 +1,4 @@
-//! What a port changes in a frame: marks, addresses, telemetry.
+//! Writes departing frames: marks, addresses, telemetry.
 
 use super::{Leaving, Port};
 use crate::config::Hop;
