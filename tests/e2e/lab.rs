@@ -304,7 +304,9 @@ impl Output {
 
     /// The whole text, at its end.
     fn complete(&mut self) -> String {
-        self.reader.take().map(|reader| reader.join().expect("no panic"));
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("no panic");
+        }
         self.text()
     }
 }

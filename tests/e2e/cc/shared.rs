@@ -69,6 +69,12 @@ impl Shared {
         run_here(&["switch", "ctl", "--lab", &self.lab.name, "--json", "show"]).json()
     }
 
+    /// Changes the switch while it runs.
+    pub(crate) fn set(&self, change: &str) {
+        let set = run_here(&["switch", "ctl", "--lab", &self.lab.name, "set", change]);
+        assert!(set.success, "{}", set.stderr);
+    }
+
     /// Each client transfers `bytes` to its server, all simultaneously, as [`Shared::start`] has
     /// it. Every byte arrives.
     pub(crate) fn run(&self, bytes: &str, more: &[&str]) -> Outcome {
