@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Inputs by name.
 type Inputs = Vec<(String, Vec<u8>)>;
 
-/// Writes the corpus of `target` into the folder that the environment variable `SPANWIRE_CORPUS` names,
+/// Writes the corpus of `target` into the folder that the variable `SPANWIRE_CORPUS` names,
 /// and ends the process. Without the variable it returns.
 ///
 /// # Panics

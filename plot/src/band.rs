@@ -12,24 +12,24 @@ pub(crate) struct Band {
 }
 
 impl Band {
-    /// Reduces `points`, in order of x, to at most `intervals` intervals over their range; `None` if
-    /// they are so few that each of them can be seen.
+    /// Reduces `points`, in order of x, to at most `intervals` intervals over their range; `None`
+    /// if they are so few that each of them can be seen.
     ///
-    /// A point counts for as long as it holds, until the next one. Points at one x (those of several
-    /// runs) count alike.
+    /// A point counts for as long as it holds, until the next one. Points at one x (those of
+    /// several runs) count alike.
     pub(crate) fn of(points: &[(f64, f64)], intervals: usize) -> Option<Self> {
         let (first, last) = (points.first()?.0, points.last()?.0);
         let width = (last - first) / intervals as f64;
         if points.len() <= 2 * intervals || width <= 0.0 {
             return None;
         }
-        let interval = |x: f64| (((x - first) / width) as usize).min(intervals - 1);
+        let interval = |x: f64| ((x - first) / width).floor().min(intervals as f64 - 1.0);
         let mut band = Self { mean: Vec::new(), least: Vec::new(), most: Vec::new() };
         let mut from = 0;
         for chunk in points.chunk_by(|a, b| interval(a.0) == interval(b.0)) {
             let after = points.get(from + chunk.len()).map_or(last, |next| next.0);
             from += chunk.len();
-            let x = first + (interval(chunk[0].0) as f64 + 0.5) * width;
+            let x = first + (interval(chunk[0].0) + 0.5) * width;
             let y = chunk.iter().map(|p| p.1);
             band.mean.push((x, mean(chunk, after)));
             band.least.push((x, y.clone().fold(f64::INFINITY, f64::min)));

@@ -83,7 +83,7 @@ pub(super) struct CompareArgs {
     /// The schemes, values of the parameter --key
     #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     pub(super) schemes: Vec<String>,
-    /// The parameter that --schemes sets [default: scheme, reflex or cc, the first of them that the
+    /// The parameter that --schemes sets [default: the first of scheme, reflex and cc that the
     /// scenario has]
     #[arg(long, value_name = "KEY")]
     pub(super) key: Option<String>,

@@ -1,4 +1,4 @@
-//! Writes departing frames: marks, addresses, telemetry.
+//! Departing frames: marks, addresses, telemetry.
 
 use super::{Leaving, Port};
 use crate::config::Hop;

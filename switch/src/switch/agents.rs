@@ -22,7 +22,9 @@ impl Switch {
     }
 
     /// The fields of a frame that agents read; `None` without agents.
-    #[inline]
+    ///
+    /// This and the others that only agents need stay out of the path of a switch without agents.
+    #[inline(never)]
     pub(super) fn see(
         &mut self,
         frame: &[u8],
@@ -37,6 +39,7 @@ impl Switch {
 
     /// As [`Switch::enqueue`], in the queue that an agent chooses, and tells one that watches the
     /// queue.
+    #[inline(never)]
     pub(super) fn enqueue_watched(
         &mut self,
         now: Time,
@@ -68,6 +71,7 @@ impl Switch {
     }
 
     /// Tells an agent that a packet with its tag leaves.
+    #[inline(never)]
     pub(super) fn depart(&mut self, now: Time, index: usize, leaving: &Leaving, tag: u32) {
         let frame = self.store.bytes(leaving.id);
         let seen = ParsedFrame::of(frame);
@@ -101,6 +105,7 @@ impl Switch {
     }
 
     /// Handles the timers of agents that are due, and forwards what they make.
+    #[inline(never)]
     pub(super) fn handle_agents(&mut self, now: Time) {
         loop {
             let ports = &self.ports;
