@@ -221,6 +221,7 @@ impl Port {
     }
 
     /// Writes a pause frame if one is pending.
+    #[inline]
     pub(crate) fn poll_pause_frame(&mut self, now: Time, out: &mut [u8]) -> Option<TxMeta> {
         let pfc = self.pfc.as_mut()?;
         let room = out.first_chunk_mut()?;

@@ -83,6 +83,7 @@ impl Scheduler {
 
     /// The next queue among those of `active`, which is charged for its frame; `None` if `active`
     /// is empty. `head_bytes` gives the bytes of an active queue's next frame.
+    #[inline]
     pub(crate) fn next(
         &mut self,
         active: QueueMask,

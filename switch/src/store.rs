@@ -117,11 +117,13 @@ impl Store {
     }
 
     /// The metadata of a frame.
+    #[inline]
     pub(crate) fn meta(&self, id: FrameId) -> &Meta {
         &self.slots[id.index()].meta
     }
 
     /// Its bytes.
+    #[inline]
     pub(crate) fn bytes(&self, id: FrameId) -> &[u8] {
         let slot = &self.slots[id.index()];
         let len = usize_from(u64::from(slot.meta.len));
@@ -140,6 +142,7 @@ impl Store {
     }
 
     /// Its bytes, mutable.
+    #[inline]
     pub(crate) fn bytes_mut(&mut self, id: FrameId) -> &mut [u8] {
         let slot = &self.slots[id.index()];
         let len = usize_from(u64::from(slot.meta.len));
@@ -150,6 +153,7 @@ impl Store {
     }
 
     /// Frees a frame's slot. The number is invalid afterwards.
+    #[inline]
     pub(crate) fn remove(&mut self, id: FrameId) {
         let slot = &mut self.slots[id.index()];
         if let Some(block) = slot.block.take() {
