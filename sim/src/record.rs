@@ -7,7 +7,7 @@ pub use agents::AgentSeries;
 use crate::network::Network;
 use crate::workload::{Flow, FlowOp};
 use serde::Serialize;
-use spanwire_base::{PortId, Time};
+use spanwire_base::Time;
 use spanwire_transport::WireMode;
 use spanwire_wire::Qpn;
 
@@ -127,18 +127,12 @@ impl Recorder {
 
     /// Takes a sample, of the series up to `until`. O(queues), and O(flows) when series are kept.
     pub(crate) fn sample(&mut self, network: &Network, until: Time) {
-        let lengths = network.switches().flat_map(|(_, switch)| {
-            let ports = (0..).zip(&switch.config().ports);
-            ports.flat_map(move |(n, port)| {
-                let id = PortId::new(n).expect("a switch has at most 128 ports");
-                (0..port.queues.len()).map(move |q| switch.queue_bytes(id, q))
-            })
-        });
+        let lengths = network.switches().flat_map(|(_, switch)| switch.queue_lengths());
         let now = network.world.now();
         let is_kept = self.keep != Keep::Means && now <= until;
         self.samples += 1;
-        for (i, bytes) in lengths.enumerate() {
-            self.sums[i] += u128::from(bytes);
+        for (i, (sum, bytes)) in self.sums.iter_mut().zip(lengths).enumerate() {
+            *sum += u128::from(bytes);
             match self.keep {
                 Keep::Everything if is_kept => self.series.queues[i].bytes.push(bytes),
                 Keep::Rates(_) if is_kept && self.queue == Some(i) => {

@@ -85,6 +85,11 @@ impl Switch {
         }
     }
 
+    /// The bytes in each queue, port by port.
+    pub fn queue_lengths(&self) -> impl Iterator<Item = u64> {
+        self.ports.iter().flat_map(|port| port.queues.iter().map(Queue::bytes))
+    }
+
     /// Bytes in one queue; 0 if there is no such queue. O(1).
     #[must_use]
     pub fn queue_bytes(&self, port: PortId, queue: usize) -> u64 {
