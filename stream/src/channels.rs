@@ -9,6 +9,7 @@ use crate::error::{Cause, SetupError};
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::{Milestone, ReadyQueue, Shared};
+use crate::side::{Side, SideMessage};
 use crate::side_thread::SideThreadHandle;
 use slot::{Slot, State, dur};
 use spanwire_base::{Time, usize_from};
@@ -32,6 +33,9 @@ pub(crate) struct Channels {
     /// The channel of each completion queue.
     by_cq: BTreeMap<CqId, u32>,
     made: u64,
+    /// Reasons of channels that ended before their side connections were handed over: those that
+    /// their applications aborted at once. At most one for each handshake in progress.
+    unsent_reasons: Vec<(ChannelId, String)>,
     /// Paths of the channel that ended last.
     ended_paths: Option<ConnectionPaths>,
     /// Its congestion control.
@@ -58,6 +62,7 @@ impl Channels {
             slots,
             by_cq: BTreeMap::new(),
             made: 0,
+            unsent_reasons: Vec::new(),
             ended_paths: None,
             ended_congestion: None,
             stop: None,
@@ -83,7 +88,8 @@ impl Channels {
         let local = opening.local();
         let (generation, state) = (self.made, State::Opening(opening));
         let active_at = self.clock.now();
-        self.slots[entry] = Some(Slot { generation, state, linger_until: None, active_at });
+        let (has_side, linger_until) = (false, None);
+        self.slots[entry] = Some(Slot { generation, state, has_side, linger_until, active_at });
         let slot = spanwire_base::u32_from(entry);
         Ok((ChannelId { slot, generation: self.made }, local))
     }
@@ -122,7 +128,26 @@ impl Channels {
         Ok((sending, Receiving::new(shared, rings.receive)))
     }
 
+    /// Hands the side connection of a channel to the side thread. If the channel has ended
+    /// meanwhile, its reason is sent and the side connection closed.
+    fn keep(&mut self, id: ChannelId, side: Side) {
+        if self.channel(id).is_some()
+            && let Some(entry) = &mut self.slots[usize_from(id.slot.into())]
+        {
+            entry.has_side = true;
+            self.side_thread.keep(id, side);
+        } else if let Some(reason) = self.take_unsent_reason(id) {
+            side.send_last(&SideMessage::Abort { reason });
+        }
+    }
+
+    fn take_unsent_reason(&mut self, id: ChannelId) -> Option<String> {
+        let found = self.unsent_reasons.iter().position(|(ended, _)| *ended == id)?;
+        Some(self.unsent_reasons.swap_remove(found).1)
+    }
+
     fn discard(&mut self, id: ChannelId, endpoint: &mut Endpoint) {
+        self.take_unsent_reason(id);
         let entry = &mut self.slots[usize_from(id.slot.into())];
         if let Some(entry) = entry.take_if(|entry| entry.generation == id.generation) {
             entry.discard(&mut self.by_cq, endpoint);
@@ -164,14 +189,19 @@ impl Channels {
             }
         };
         let Some(entry) = self.slots[usize_from(slot.into())].take() else { return };
-        let Slot { generation, state: State::Open(channel), .. } = entry else { return };
+        let Slot { generation, state: State::Open(channel), has_side, .. } = entry else { return };
         tracing::debug!("connection {generation} has ended: {cause}");
         self.by_cq.remove(&channel.cq());
         let paths = ConnectionPaths::look(endpoint, channel.qpn(), self.clock.now());
         self.ended_paths = paths.or(self.ended_paths.take());
         self.ended_congestion = ConnectionCongestion::look(endpoint, channel.qpn());
         channel.close(endpoint, cause);
-        self.side_thread.close(ChannelId { slot, generation }, abort_reason);
+        let id = ChannelId { slot, generation };
+        if has_side {
+            self.side_thread.close(id, abort_reason);
+        } else {
+            self.unsent_reasons.extend(abort_reason.map(|reason| (id, reason)));
+        }
     }
 
     /// The paths of all channels, the one that ended last first.
@@ -225,11 +255,7 @@ impl Work for Channels {
             Command::Connect(params, reply) => {
                 let _ = reply.send(self.connect(*params, endpoint));
             }
-            Command::Keep(id, side) if self.channel(id).is_some() => {
-                self.side_thread.keep(id, side);
-            }
-            // The channel has ended meanwhile; dropping its side connection closes it.
-            Command::Keep(..) => {}
+            Command::Keep(id, side) => self.keep(id, side),
             Command::Discard(id) => self.discard(id, endpoint),
             Command::PeerLeft(id, why) => {
                 let state = self.channel(id).map(|channel| channel.handle_peer_left(why));

@@ -324,6 +324,21 @@ fn abort__sends_its_reason_to_the_other_end() {
 }
 
 #[test]
+fn abort__at_once_sends_its_reason_too() {
+    let (a, b) = networks();
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let aborted = Error::Lost(Cause::PeerAborted("wrong door".into()));
+    // The worker may handle the abort before it has the side connection.
+    for n in 0..200 {
+        let caller = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
+        let accepted = listener.accept_timeout(LATE).unwrap().expect("it called");
+        let (first, mut other) = if n % 2 == 0 { (accepted, caller) } else { (caller, accepted) };
+        first.abort("wrong door");
+        assert_eq!(other.recv_timeout(LATE), Err(aborted.clone()), "connection {n}");
+    }
+}
+
+#[test]
 fn drop__delivers_what_was_sent_and_close_waits_for_it() {
     let (a, b) = networks();
     let (mut taker, mut giver) = pair(&a, &b);

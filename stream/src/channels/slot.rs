@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) struct Slot {
     pub(super) generation: u64,
     pub(super) state: State,
+    /// Its side connection is with the side thread.
+    pub(super) has_side: bool,
     /// When a channel without handles is aborted.
     pub(super) linger_until: Option<Time>,
     /// The last completion on the channel.
