@@ -94,6 +94,7 @@ impl Buffer {
 
     /// Charges a lossless frame to its ingress port. It is lost only if the headroom cannot hold
     /// what arrives after the pause.
+    #[inline]
     pub(crate) fn admit_lossless(
         &mut self,
         ingress: u8,
@@ -132,6 +133,7 @@ impl Buffer {
     }
 
     /// Releases a frame that was admitted as lossless.
+    #[inline]
     pub(crate) fn release_lossless(
         &mut self,
         ingress: u8,
