@@ -119,7 +119,10 @@ boot() {
     # All offloads are off, so that the frames on the tap are those of a wire.
     local off=csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off
     off+=,guest_ecn=off,host_tso4=off,host_tso6=off,host_ufo=off,host_ecn=off,romfile=
-    args+=(-device "virtio-net-pci,netdev=n$n,mac=$mac,host_mtu=$mtu,$off")
+    # QEMU 7.2 can wait for ever for a notification of the guest, in both directions: with buffers
+    # that are merged it re-checks only once, and with event indices a notification may be lost.
+    local kicks=mrg_rxbuf=off,event_idx=off
+    args+=(-device "virtio-net-pci,netdev=n$n,mac=$mac,host_mtu=$mtu,$off,$kicks")
     append+=" rxe.if=${nic#*=},mtu=$mtu"
     n=$((n + 1))
   done
