@@ -119,8 +119,9 @@ boot() {
     # All offloads are off, so that the frames on the tap are those of a wire.
     local off=csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off
     off+=,guest_ecn=off,host_tso4=off,host_tso6=off,host_ufo=off,host_ecn=off,romfile=
-    # QEMU 7.2 can wait for ever for a notification of the guest, in both directions: with buffers
-    # that are merged it re-checks only once, and with event indices a notification may be lost.
+    # Once in four runs the device of QEMU 7.2 stopped in both directions, with packets in its queue
+    # that it never took. Without these two features every buffer is announced by a notification of
+    # its own; that a lost one was the cause is a guess.
     local kicks=mrg_rxbuf=off,event_idx=off
     args+=(-device "virtio-net-pci,netdev=n$n,mac=$mac,host_mtu=$mtu,$off,$kicks")
     append+=" rxe.if=${nic#*=},mtu=$mtu"

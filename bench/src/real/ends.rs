@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 pub(super) fn in_time(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let bed = stage.cable()?;
     let _server = stage.server(&bed, "a", &[])?;
+    // A path of 1 Mbit/s, as a user may have one: on a cable nothing else is slow on every machine.
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=1", "-t", "0.5"];
     let report = stage.client(&bed, "b", bed.address("a")?, &slow)?;
     Ok(vec![number(&report, "/perf/0/seconds")?])
@@ -20,6 +21,7 @@ pub(super) fn in_time(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
 pub(super) fn fixed_rate(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let bed = stage.cable()?;
     let _server = stage.server(&bed, "a", &[])?;
+    // A user sets rate and window of `fixed` to send at a known rate. They are the subject here.
     let paced = ["--cc", "fixed", "--cc-set", "rate_mbps=20"];
     let window = ["--cc", "fixed", "--cc-set", "window_pkts=2"];
     let few = ["--cc", "fixed", "--depth", "1", "--size", "64", "--lat"];

@@ -71,6 +71,7 @@ impl Copy {
         let receive = ["copy", "receive", "--dev", "sw0", "--into", &into];
         let receiver = stage.start_until(&bed, "a", &[&receive[..], more].concat())?;
         let to = bed.address("a")?.to_string();
+        // So slow that the copy is not complete before the failure, on any machine.
         let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=100"];
         let sender = bed.spanwire("b", &[&["copy", "send", &from, &to][..], &slow].concat())?;
         wait_for_bytes(stage, &folder.0.join("into/.big.spanwire-partial"))?;
