@@ -7,8 +7,11 @@
 mod agents;
 mod bounds;
 mod congestion;
+mod describe;
 mod hosts;
 mod unorc;
+
+pub use describe::swarm_describe;
 
 use crate::host_model::HostModel;
 use crate::report::Report;
@@ -96,7 +99,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     plan.faults_end = Some(Time::ZERO + faults_end);
     let bounds = liveness_bounds(&plan, faults_end);
     plan.liveness = Some(bounds);
-    let lasts = run_time_max(&plan.topology, &plan.setup);
+    let lasts = run_time_max(&plan);
     plan.until = Time::ZERO + lasts;
     plan.max_events = 20_000_000;
     plan.sample_every = lasts / 60_000;

@@ -143,6 +143,10 @@ pub(super) struct SwarmArgs {
     /// Number of threads [default: one for each core]
     #[arg(long, value_name = "T")]
     pub(super) threads: Option<NonZero<usize>>,
+    /// Print also what each seed drew: network, hosts, congestion control, faults and flows. Without
+    /// it, only failed seeds do
+    #[arg(long)]
+    pub(super) describe: bool,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,

@@ -9,7 +9,7 @@ use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
-use spanwire_sim::{SwarmOutcome, swarm_run};
+use spanwire_sim::{SwarmOutcome, swarm_describe, swarm_run};
 use std::fmt::Write as _;
 use std::num::NonZero;
 use std::thread;
@@ -28,6 +28,9 @@ struct SwarmReport {
     done: u64,
     /// The seeds that failed.
     failed: Vec<Failure>,
+    /// What each seed drew, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    drawn: Vec<Drawn>,
     /// Flows of all seeds.
     flows: u64,
     /// Flows that completed. Some seeds draw retry limits at which queue pairs may fail.
@@ -50,6 +53,16 @@ struct Failure {
     violations: Vec<String>,
     /// The command that reproduces it.
     replay: String,
+    /// What it drew, as pairs of a name and a description.
+    drawn: Vec<(String, String)>,
+}
+
+/// What a seed drew.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Drawn {
+    seed: u64,
+    /// Pairs of a name and a description.
+    drawn: Vec<(String, String)>,
 }
 
 /// Running totals of the seeds.
@@ -68,6 +81,14 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     let mut line = LiveLine::new(!args.json);
     let mut tally = Tally::new(args);
     sweep(args.start..end, threads, interrupt, swarm_run, |_, outcome| {
+        if args.describe {
+            let drawn = Drawn { seed: outcome.seed, drawn: swarm_describe(outcome.seed) };
+            if !args.json {
+                line.clear();
+                print_text(&drawn.to_text());
+            }
+            tally.report.drawn.extend(args.json.then_some(drawn));
+        }
         if let Some(failure) = tally.add(&outcome)
             && !args.json
         {
@@ -117,7 +138,8 @@ impl Tally {
             return None;
         }
         let (seed, violations) = (outcome.seed, outcome.violations.clone());
-        sum.failed.push(Failure { seed, violations, replay: outcome.replay() });
+        let drawn = swarm_describe(seed);
+        sum.failed.push(Failure { seed, violations, replay: outcome.replay(), drawn });
         sum.failed.last()
     }
 
@@ -140,8 +162,19 @@ impl Failure {
         if self.violations.len() > VIOLATIONS_MAX {
             let _ = writeln!(out, "  ... {} more", self.violations.len() - VIOLATIONS_MAX);
         }
-        out
+        out + &lines(&self.drawn)
     }
+}
+
+impl Drawn {
+    fn to_text(&self) -> String {
+        format!("seed {} draws\n{}", self.seed, lines(&self.drawn))
+    }
+}
+
+/// A line for each pair.
+fn lines(drawn: &[(String, String)]) -> String {
+    drawn.iter().map(|(name, text)| format!("  {name}: {text}\n")).collect()
 }
 
 impl SwarmReport {
@@ -187,7 +220,7 @@ mod tests {
     use crate::sim::testing::{flow, report};
 
     fn args(seeds: u64) -> SwarmArgs {
-        SwarmArgs { seeds, start: 40, threads: None, json: false }
+        SwarmArgs { seeds, start: 40, threads: None, describe: false, json: false }
     }
 
     fn outcome(seed: u64, violations: &[&str]) -> SwarmOutcome {
@@ -202,10 +235,8 @@ mod tests {
         let mut tally = Tally::new(&args(3));
         assert!(tally.add(&outcome(40, &[])).is_none());
         let failure = tally.add(&outcome(41, &["a byte is wrong"])).expect("it failed").to_text();
-        assert_eq!(
-            failure,
-            "seed 41 FAILED: spanwire sim swarm --seeds 1 --start 41\n  a byte is wrong\n"
-        );
+        let first = "seed 41 FAILED: spanwire sim swarm --seeds 1 --start 41\n  a byte is wrong\n";
+        assert_eq!(failure, format!("{first}{}", lines(&swarm_describe(41))));
         assert!(tally.add(&SwarmOutcome { report: None, ..outcome(42, &["panicked"]) }).is_some());
         let report = tally.finish(2.0);
         assert!(!report.ok);
