@@ -135,15 +135,19 @@ boot() {
   kernel=$image/vmlinuz
   [ ! -s "$image/vmlinux" ] || kernel=$image/vmlinux
   echo $$ >"$dir/pid"
+  # no_timer_check: the kernel compares its timer with a loop of instructions, and panics if QEMU had
+  # no processor meanwhile ("IO-APIC + timer doesn't work").
   exec qemu-system-x86_64 -accel "${RXE_ACCEL:-tcg,thread=multi}" -M pc -cpu max -smp "$cpus" \
     -m 512 -nodefaults -no-user-config -display none -serial "file:$dir/console" -no-reboot \
     -kernel "$kernel" -initrd "$image/initramfs.img" \
-    -append "console=ttyS0 quiet panic=-1 mitigations=off audit=0$append" "${args[@]}"
+    -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off audit=0$append" "${args[@]}"
 }
 
 ready() {
   local name=$1 end=$((SECONDS + $2)) dir="$run/$1"
   until grep -qs RXE-READY "$dir/console"; do
+    ! grep -qs "Kernel panic" "$dir/console" ||
+      die "$name did not start: $(grep -m 1 "Kernel panic" "$dir/console")"
     [ "$SECONDS" -lt "$end" ] || die "$name is not up after $2 s, see $dir/console"
     sleep 0.1
   done
