@@ -5,6 +5,7 @@
 //! ignored.
 
 mod filter;
+mod wire_share;
 
 use crate::params::params;
 use crate::round::Base;
@@ -12,6 +13,7 @@ use crate::units::{dur, float, ns, rate, whole};
 use crate::{Ack, Controller, Loss, LossKind, Path, Sent};
 use filter::MaxFilter;
 use spanwire_base::{Dur, Rate, Time};
+use wire_share::WireShare;
 
 params! {
     /// Parameters of BBR.
@@ -61,6 +63,7 @@ pub struct Bbr {
     /// The pacing rate, once there is a sample.
     pacing: Option<f64>,
     bandwidth: MaxFilter,
+    wire: WireShare,
     min_rtt: Option<f64>,
     min_rtt_at: Time,
     /// Rounds, counted by bytes delivered.
@@ -115,6 +118,7 @@ impl Bbr {
             cwnd,
             pacing: None,
             bandwidth: MaxFilter::default(),
+            wire: WireShare::default(),
             min_rtt: None,
             min_rtt_at: Time::ZERO,
             rounds: 0,
@@ -273,7 +277,7 @@ impl Bbr {
             (None, Some(rtt)) => self.cwnd / rtt.max(1.0),
             (None, None) => return,
         };
-        let to = self.p.pacing_margin * self.pacing_gain() * bandwidth;
+        let to = self.p.pacing_margin * self.pacing_gain() * bandwidth * self.wire.correction();
         // Before the pipe is full, a lower estimate is only premature.
         if self.full.filled || self.pacing.is_none_or(|now| to > now) {
             self.pacing = Some(to.max(self.mtu / 1e9));
@@ -314,12 +318,8 @@ impl Controller for Bbr {
         self.pacing.map(|r| rate(r.min(self.base.line())))
     }
 
-    fn on_sent(&mut self, now: Time, sent: &Sent) {
-        // After an idle period the phase of the cycle is unknown: pace at the estimate.
-        let restarts = sent.inflight_bytes <= u64::from(sent.bytes);
-        if restarts && self.mode == Mode::ProbeBandwidth {
-            self.phase_at = now;
-        }
+    fn on_sent(&mut self, _now: Time, sent: &Sent) {
+        self.wire.add(sent);
     }
 
     fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {

@@ -81,7 +81,12 @@ impl Flow {
             Event::PathChange => self.cc.on_path_change(now),
             Event::Timer => self.cc.handle_timeout(now),
         }
-        let sent = Sent { bytes: MTU, inflight_bytes: 10_000, is_retransmission: false };
+        let sent = Sent {
+            bytes: MTU,
+            paced_bytes: MTU + 100,
+            inflight_bytes: 10_000,
+            is_retransmission: false,
+        };
         self.cc.on_sent(now, &sent);
     }
 

@@ -18,7 +18,9 @@ pub struct Path {
 pub struct Sent {
     /// Payload bytes.
     pub bytes: u32,
-    /// Bytes in flight, including it.
+    /// Bytes that the pacer counts: the payload with its headers; of a parity packet all bytes.
+    pub paced_bytes: u32,
+    /// Bytes in flight, including it: at most `bytes` if nothing else is.
     pub inflight_bytes: u64,
     /// It is a retransmission.
     pub is_retransmission: bool,

@@ -136,6 +136,11 @@ impl Timely {
         let (low, high) = (or(self.p.low_us, base + 10.0), or(self.p.high_us, base + 200.0));
         let Some(prev) = self.prev.replace(rtt) else { return };
         self.diff += self.p.alpha * (rtt - prev - self.diff);
+        if self.diff.abs() < RESOLUTION_US {
+            // The average of a difference long ago; constant round trips have no gradient. The
+            // classic form would not increase for hundreds of round trips.
+            self.diff = 0.0;
+        }
         let gradient = self.diff / or(self.p.min_rtt_us, base);
         self.falling = if gradient <= 0.0 { self.falling.saturating_add(1) } else { 0 };
         let add = self.p.increase * self.base.line();
@@ -223,6 +228,8 @@ impl Controller for Timely {
     }
 }
 
+/// Timestamps have nanoseconds.
+const RESOLUTION_US: f64 = 0.001;
 /// The factor of the increase after consecutive falling round trips.
 const FAST: f64 = 5.0;
 
@@ -281,6 +288,16 @@ mod tests {
     fn on_ack__after_five_falling_round_trips_the_increase_is_fivefold() {
         let got = feed(&mut flow(false, 1000.0, 300.0), &[290, 280, 270, 260, 250]);
         assert!(near(&got, &[1010.0, 1020.0, 1030.0, 1040.0, 1090.0]), "{got:?}");
+    }
+
+    #[test]
+    fn on_ack__constant_round_trips_have_no_gradient() {
+        let mut rtts = [100; 12];
+        rtts[0] = 140;
+        let got = feed(&mut flow(false, 5000.0, 100.0), &rtts);
+        // The average falls to an eighth each round trip, from 35 us to less than a nanosecond.
+        let increases = got.windows(2).filter(|pair| pair[1] > pair[0]).count();
+        assert!(increases >= 5, "{got:?}");
     }
 
     #[test]

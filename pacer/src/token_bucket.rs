@@ -104,6 +104,13 @@ impl TokenBucket {
         self.next = self.next.max(earliest).saturating_add(u128::from(wire_bytes) * self.per_byte);
     }
 
+    /// The time that `wire_bytes` take at the rate, rounded down; zero without a rate.
+    #[must_use]
+    pub fn time_for(&self, wire_bytes: u64) -> Dur {
+        let ps = (u128::from(wire_bytes).saturating_mul(self.per_byte)) >> FRACTION_BITS;
+        Dur::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
+    }
+
     /// Delays the next packet by at least `gap` after `now`, independently of the rate: for a
     /// window below one packet.
     pub fn hold(&mut self, now: Time, gap: Dur) {

@@ -197,14 +197,14 @@ pub fn failure_detection_max(
 }
 
 /// True if Swift's window may be less than a packet.
-fn has_part_windows(setup: &Setup) -> bool {
+pub(crate) fn has_part_windows(setup: &Setup) -> bool {
     let far = setup.congestion.far.map(|(_, algorithm)| algorithm);
     let all = [setup.congestion.algorithm, far];
     all.iter().flatten().any(|algorithm| matches!(algorithm, Algorithm::Swift(_)))
 }
 
 /// Swift's smallest window is one packet divided by this.
-const SWIFT_WINDOW_PARTS: u64 = 100;
+pub(crate) const SWIFT_WINDOW_PARTS: u64 = 100;
 /// The lowest rate of any congestion control.
 const MIN_BPS: u64 = 1_000_000;
 /// The longest delay of an acknowledgement.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
+mod after_faults;
 mod calibrated;
 mod cc;
 mod directed;

@@ -143,8 +143,8 @@ pub(super) struct SwarmArgs {
     /// Number of threads [default: one for each core]
     #[arg(long, value_name = "T")]
     pub(super) threads: Option<NonZero<usize>>,
-    /// Print also what each seed drew: network, hosts, congestion control, faults and flows. Without
-    /// it, only failed seeds do
+    /// Print also the draws of each seed: network, hosts, congestion control, faults and flows.
+    /// Those of failed seeds are always printed
     #[arg(long)]
     pub(super) describe: bool,
     /// Print JSON

@@ -28,7 +28,7 @@ struct SwarmReport {
     done: u64,
     /// The seeds that failed.
     failed: Vec<Failure>,
-    /// What each seed drew, if asked for.
+    /// The draws of each seed, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     drawn: Vec<Drawn>,
     /// Flows of all seeds.
@@ -53,11 +53,11 @@ struct Failure {
     violations: Vec<String>,
     /// The command that reproduces it.
     replay: String,
-    /// What it drew, as pairs of a name and a description.
+    /// Its draws, as pairs of a name and a description.
     drawn: Vec<(String, String)>,
 }
 
-/// What a seed drew.
+/// The draws of a seed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Drawn {
     seed: u64,

@@ -1,6 +1,6 @@
 use super::*;
-use crate::Delivery;
 use crate::testing::{at, close, path};
+use crate::{Delivery, Sent};
 
 fn flow() -> Bbr {
     Bbr::new(&Params::default(), &path(1000, 100, None))
@@ -108,4 +108,42 @@ fn on_loss__conserves_packets_for_a_round_and_restores() {
     assert!(cc.cwnd >= before.min(cc.bdp(1.0).unwrap()), "{} {before}", cc.cwnd);
     cc.on_loss(at(900), &loss(LossKind::Timeout(1), 0));
     assert_eq!(cc.cwnd_bytes(), 4000);
+}
+
+/// A flow that sends one packet at a time, of which the pacer counts six times the payload. Its
+/// sample is a packet in a round trip, so the rate must be six times as much for a second packet to
+/// leave within a round trip. The gain of the probing phase has a part of it.
+#[test]
+fn rate__counts_headers_and_parity_as_the_pacer_does() {
+    let mut cc = flow();
+    let (bytes, paced_bytes, rtt) = (64, 384, Dur::from_us(1000));
+    let mut now = at(0);
+    for n in 1..=40 {
+        let sent = Sent { bytes, paced_bytes, inflight_bytes: 64, is_retransmission: false };
+        cc.on_sent(now, &sent);
+        // Retransmissions do not count.
+        cc.on_sent(now, &Sent { paced_bytes: 9000, is_retransmission: true, ..sent });
+        let delivery = Delivery {
+            total_bytes: n * 64,
+            total_at_send_bytes: (n - 1) * 64,
+            interval: rtt,
+            app_limited: false,
+        };
+        let sent_at = now;
+        now += rtt;
+        cc.on_ack(
+            now,
+            &Ack {
+                acked_bytes: 64,
+                rtt: Some(rtt),
+                sent_at,
+                inflight_bytes: 64,
+                delivery: Some(delivery),
+                ..Ack::default()
+            },
+        );
+    }
+    assert!(cc.full.filled);
+    let gap = f64::from(paced_bytes) / (cc.pacing.unwrap() / cc.pacing_gain());
+    assert!((gap / ns(rtt) - 1.125 / 0.99).abs() < 1e-6, "{gap} ns between packets");
 }

@@ -21,6 +21,8 @@ struct Bbr {
     full_count: u32,
     filled: bool,
     phase: usize,
+    /// Payload and paced bytes of recent packets.
+    sent: (f64, f64),
     phase_at: f64,
     phase_lost: bool,
     prior: f64,
@@ -98,6 +100,7 @@ impl Bbr {
             full_count: 0,
             filled: false,
             phase: 0,
+            sent: (0.0, 0.0),
             phase_at: 0.0,
             phase_lost: false,
             prior: 0.0,
@@ -232,7 +235,10 @@ impl Oracle for Bbr {
         let (pacing_gain, cwnd_gain) = self.gains();
         let first = self.min_rtt.map(|rtt| self.cwnd / rtt);
         if let Some(bw) = self.bw.get().or(first) {
-            let to = 0.99 * pacing_gain * bw;
+            // The bandwidth is one of payload, the rate one with headers.
+            let headers = if self.sent.0 > 0.0 { self.sent.1 / self.sent.0 } else { 1.0 };
+            let headers = (headers / 1.125).max(1.0);
+            let to = 0.99 * pacing_gain * bw * headers;
             if self.filled || self.pacing.is_none_or(|old| to > old) {
                 self.pacing = Some(to.max(self.path.mtu / 1e9));
             }
@@ -273,9 +279,11 @@ impl Oracle for Bbr {
         }
     }
 
-    fn sent(&mut self, now: f64, bytes: f64, inflight: f64) {
-        if inflight <= bytes && self.mode == Mode::ProbeBw {
-            self.phase_at = now;
+    fn sent(&mut self, bytes: f64, paced: f64) {
+        self.sent = (self.sent.0 + bytes, self.sent.1 + paced);
+        // Packets count half once there are a mebibyte.
+        if self.sent.1 >= f64::from(1 << 20) {
+            self.sent = ((self.sent.0 / 2.0).floor(), (self.sent.1 / 2.0).floor());
         }
     }
 

@@ -89,7 +89,7 @@ impl Oracle for Dcqcn {
         (self.alpha_timer, self.increase_timer) = (now + TIMER, now + TIMER);
     }
 
-    fn sent(&mut self, _now: f64, bytes: f64, _inflight: f64) {
+    fn sent(&mut self, bytes: f64, _paced: f64) {
         if self.increase_timer.is_infinite() {
             return;
         }

@@ -37,6 +37,9 @@ impl Timely {
     fn update(&mut self, rtt: f64) {
         let Some(prev) = self.prev.replace(rtt) else { return };
         self.rtt_diff = (1.0 - EWMA) * self.rtt_diff + EWMA * (rtt - prev);
+        if self.rtt_diff.abs() < 1.0 {
+            self.rtt_diff = 0.0;
+        }
         let gradient = self.rtt_diff / self.path.base;
         self.neg = if gradient <= 0.0 { self.neg + 1 } else { 0 };
         let (low, high) = (self.path.base + 10_000.0, self.path.base + 200_000.0);

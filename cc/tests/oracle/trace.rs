@@ -49,7 +49,7 @@ pub(crate) trait Oracle {
     fn ack(&mut self, now: f64, a: &AckSample);
     fn loss(&mut self, now: f64, kind: LossKind, bytes: f64, inflight: f64);
     fn cnp(&mut self, _now: f64) {}
-    fn sent(&mut self, _now: f64, _bytes: f64, _inflight: f64) {}
+    fn sent(&mut self, _bytes: f64, _paced: f64) {}
     /// Applies the timers up to `now`.
     fn run_to(&mut self, _now: f64) {}
     fn path_change(&mut self) {}
@@ -296,11 +296,13 @@ impl<O: Oracle> Both<O> {
             }
             Event::Sent(bytes, others) => {
                 let inflight_bytes = u64::from(*bytes) + u64::from(*others / 1000 * 1000);
+                // Headers of a quarter of the payload, and of 24 bytes.
+                let paced_bytes = bytes + bytes / 4 + 24;
                 self.cc.on_sent(
                     now,
-                    &Sent { bytes: *bytes, inflight_bytes, is_retransmission: false },
+                    &Sent { bytes: *bytes, paced_bytes, inflight_bytes, is_retransmission: false },
                 );
-                self.oracle.sent(now_f, f64::from(*bytes), float(inflight_bytes));
+                self.oracle.sent(f64::from(*bytes), f64::from(paced_bytes));
             }
             Event::PathChange => {
                 self.cc.on_path_change(now);

@@ -1,10 +1,11 @@
 //! Upper bounds of times in a drawn network.
 
 use crate::host_model::HostModel;
-use crate::liveness::LivenessBounds;
+use crate::liveness::{LivenessBounds, SWIFT_WINDOW_PARTS, has_part_windows};
 use crate::run::Plan;
 use crate::setup::{AgentSetup, Setup};
 use crate::topology::Topology;
+use crate::workload::Flow;
 use spanwire_base::{Dur, Rate, Time, u64_from};
 use spanwire_transport::Config;
 
@@ -95,10 +96,22 @@ pub(super) fn liveness_bounds(plan: &Plan, faults_end: Dur) -> LivenessBounds {
 }
 
 /// How long a run lasts at most. With paths of unequal delay RC may need a timeout for each
-/// message. On late hosts Swift's window falls to a hundredth of a packet, and each packet takes a
-/// hundred round trips.
-pub(super) fn run_time_max(topology: &Topology, setup: &Setup) -> Dur {
-    let late = setup.host.as_ref().map_or(Dur::ZERO, |_| longest_rtt(topology, setup) * 100_000);
+/// message. To Swift the lateness of hosts is congestion: its window falls to a hundredth of a
+/// packet, and each packet takes a hundred round trips, one after another.
+pub(super) fn run_time_max(plan: &Plan) -> Dur {
+    let setup = &plan.setup;
+    let rtt = longest_rtt(&plan.topology, setup);
+    let late = match &setup.host {
+        None => Dur::ZERO,
+        Some(_) if has_part_windows(setup) => {
+            let payload = plan.flows.iter().map(|flow| setup.full_payload([flow.src, flow.dst]));
+            let payload = payload.min().unwrap_or(1).min(setup.message_bytes.into()).max(1);
+            let pkts = |flow: &Flow| 2 * flow.bytes.div_ceil(payload) + 2;
+            let most = plan.flows.iter().map(pkts).sum::<u64>();
+            rtt * (SWIFT_WINDOW_PARTS * most).max(100_000)
+        }
+        Some(_) => rtt * 100_000,
+    };
     Dur::from_secs(60).max(timeout(setup) * 1_000).max(late)
 }
 

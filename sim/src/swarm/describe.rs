@@ -1,4 +1,4 @@
-//! What a seed draws, in words.
+//! The draws of a seed, in words.
 
 use super::swarm_plan;
 use crate::run::{Fault, Plan};
@@ -9,7 +9,7 @@ use spanwire_base::{Dur, Rate};
 use spanwire_switch::{Impairments, QueueConfig};
 use spanwire_transport::{ErasureCoding, Mtu, Offer};
 
-/// What a seed draws, as pairs of a name and a description: network, hosts, offers, queue pairs,
+/// The draws of a seed, as pairs of a name and a description: network, hosts, offers, queue pairs,
 /// congestion control, coding and balancing, switches, agents, each fault and each flow. It runs
 /// nothing.
 #[must_use]

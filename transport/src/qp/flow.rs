@@ -1,6 +1,11 @@
 //! Congestion control and pacer of a queue pair: the limit on packets in flight, the departure time
 //! of the next packet, and what limits the flow.
 
+mod send_state;
+
+pub(crate) use send_state::SendTimeState;
+use send_state::Timed;
+
 mod info;
 
 pub use info::{FlowInfo, FlowLimit, LimitTimes};
@@ -45,18 +50,8 @@ pub(crate) struct Flow {
     before_timeout: Option<Box<Cc>>,
     /// Mean time from the arrival of an ACK to its processing.
     host_late: Dur,
-    /// Delivery state of the timed packet, for RC, whose ACKs echo no timestamp.
-    timed: Option<SendTimeState>,
-}
-
-/// The delivery state when a packet was sent, from which its ACK yields a delivery rate sample
-/// (draft-cheng-iccrg-delivery-rate-estimation).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct SendTimeState {
-    delivered_bytes: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
-    is_app_limited: bool,
+    /// The timed packet, for RC, whose ACKs echo no timestamp.
+    timed: Option<Timed>,
 }
 
 impl Flow {
@@ -108,9 +103,9 @@ impl Flow {
     /// The congestion window in packets, at least one, if `pkts` packets of `bytes` payload bytes
     /// are in flight.
     ///
-    /// The window is in bytes. Another packet is allowed if a full one fits; its length is not yet
-    /// known. If packets are shorter, the remaining window is counted in packets of their mean
-    /// length.
+    /// The window is in bytes. Another packet is allowed if a full one fits; its length is not
+    /// yet known. If packets are shorter, the remaining window is counted in packets of their
+    /// mean length.
     #[inline]
     pub(crate) fn window_pkts(&self, pkts: u64, bytes: u64) -> u32 {
         let (cwnd, mtu) = (self.cc.cwnd_bytes(), u64::from(self.mtu_bytes));
@@ -121,8 +116,8 @@ impl Flow {
         u32::try_from(window).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The time at which the next packet may leave, or `None` if it may leave now. A packet must be
-    /// ready: waiting for the pacer counts as cwnd-limited.
+    /// The time at which the next packet may leave, or `None` if it may leave now. A packet must
+    /// be ready: waiting for the pacer counts as cwnd-limited.
     #[inline]
     pub(crate) fn paced_until(&mut self, now: Time) -> Option<Time> {
         let until = self.probe_paced_until(now);
@@ -142,6 +137,13 @@ impl Flow {
         Some(self.bucket.next())
     }
 
+    /// True if `pkts` full packets take longer than `time` at the pacing rate.
+    #[inline]
+    pub(crate) fn is_slower(&self, pkts: u32, time: Dur) -> bool {
+        let bytes = u64::from(pkts) * u64::from(self.mtu_bytes + WIRE_OVERHEAD_BYTES);
+        self.bucket.time_for(bytes) > time
+    }
+
     /// An attempt to send ended without a packet, because of `limit`.
     pub(crate) fn on_limit(&mut self, now: Time, limit: FlowLimit, inflight_bytes: u64) {
         self.bucket.set_idle();
@@ -151,7 +153,8 @@ impl Flow {
         self.set_limit(now, limit);
     }
 
-    /// The window is full; `is_cwnd`: it is the congestion window, not the queue pair's own window.
+    /// The window is full; `is_cwnd`: it is the congestion window, not the queue pair's own
+    /// window.
     pub(crate) fn on_window_full(&mut self, now: Time, is_cwnd: bool) {
         self.bucket.set_idle();
         self.is_cwnd_limited |= is_cwnd;
@@ -165,8 +168,18 @@ impl Flow {
         self.set_limit(now, FlowLimit::Application);
     }
 
-    /// A packet left; `inflight_bytes` includes it.
-    pub(crate) fn on_sent(&mut self, now: Time, sent: Sent, frame_bytes: usize) -> SendTimeState {
+    /// A packet with a payload of `bytes` left. `inflight_bytes` includes it; they are at most
+    /// `bytes` if nothing else is in flight.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Time,
+        (bytes, frame_bytes): (u32, usize),
+        inflight_bytes: u64,
+        is_retransmission: bool,
+    ) -> SendTimeState {
+        let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
+        let paced_bytes = self.paced_bytes(bytes, frame_bytes);
+        let sent = Sent { bytes, paced_bytes, inflight_bytes, is_retransmission };
         if sent.inflight_bytes <= u64::from(sent.bytes) {
             // Nothing else was in flight, so the sample begins now, not before the pause.
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -178,8 +191,7 @@ impl Flow {
         self.set_limit(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
         self.sent_since_near_bytes += u64::from(sent.bytes);
-        let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
-        self.bucket.on_sent(now, self.paced_bytes(sent.bytes, frame_bytes));
+        self.bucket.on_sent(now, paced_bytes);
         let gap = self.cc.min_gap();
         if gap > Dur::ZERO {
             self.bucket.hold(now, gap);
@@ -197,9 +209,9 @@ impl Flow {
     /// The bytes that the pacer counts for a packet of `frame_bytes` with a payload of `bytes`.
     ///
     /// Rates of congestion control are payload bytes and the headers of full packets. A shorter
-    /// packet therefore counts its payload and a part of its headers: the part that its payload is
-    /// of a full one. Otherwise headers of small messages would use up a rate that was computed
-    /// from their payload, such as BBR's bandwidth.
+    /// packet therefore counts its payload and a part of its headers: the part that its payload
+    /// is of a full one. Otherwise headers of small messages would use up a rate that was
+    /// computed from their payload, such as BBR's bandwidth.
     fn paced_bytes(&self, bytes: u32, frame_bytes: u32) -> u32 {
         let wire_bytes = frame_bytes.saturating_add(FRAME_OVERHEAD_BYTES);
         if bytes == 0 || bytes >= self.mtu_bytes {
@@ -209,32 +221,35 @@ impl Flow {
         bytes + u32::try_from(headers / u64::from(self.mtu_bytes)).unwrap_or(u32::MAX)
     }
 
-    /// The packet that just left is the timed one.
-    pub(crate) fn set_timed(&mut self, send_state: SendTimeState) {
-        self.timed = Some(send_state);
+    /// The packet that just left is the timed one, unless another is. Its acknowledgement is that
+    /// of everything before `end`.
+    pub(crate) fn set_timed(&mut self, sent_at: Time, state: SendTimeState, end: u64) {
+        self.timed.get_or_insert(Timed { sent_at, state, end });
     }
 
-    /// The state at the departure of the timed packet.
-    pub(crate) fn take_timed(&mut self) -> Option<SendTimeState> {
-        self.timed.take()
+    /// The state at the departure of the timed packet, and the time, once everything before
+    /// `upto` is acknowledged. The first response of a READ is not enough: its rate would be that
+    /// of one packet, although all responses leave at once.
+    pub(crate) fn take_timed(&mut self, upto: u64) -> Option<(SendTimeState, Time)> {
+        self.timed.take_if(|timed| timed.end <= upto).map(|timed| (timed.state, timed.sent_at))
     }
 
-    /// Handles an acknowledgement. The engine sets what it measures in `ack`. The flow adds whether
-    /// it was limited, the delivery rate since `send_state`, when the newest packet left, and the
-    /// telemetry `int` of that packet, as switches wrote it.
+    /// Handles an acknowledgement. The engine sets what it measures in `ack`. The flow adds
+    /// whether it was limited, the delivery rate since the departure of the packet whose state
+    /// and time are `sampled`, and the telemetry `int` of that packet, as switches wrote it.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
         mut ack: Ack<'_>,
-        send_state: Option<SendTimeState>,
+        sampled: Option<(SendTimeState, Time)>,
         int: &[[u8; INT_HOP_LEN]],
     ) {
         self.delivered_bytes += ack.acked_bytes;
         self.marked_bytes += ack.marked_bytes;
-        ack.delivery = send_state.filter(|_| ack.acked_bytes > 0).map(|at| {
-            let sending = ack.sent_at.since(at.first_sent_at);
+        ack.delivery = sampled.filter(|_| ack.acked_bytes > 0).map(|(at, sent_at)| {
+            let sending = sent_at.since(at.first_sent_at);
             let acking = now.since(at.delivered_at);
-            self.first_sent_at = ack.sent_at;
+            self.first_sent_at = sent_at;
             Delivery {
                 total_bytes: self.delivered_bytes,
                 total_at_send_bytes: at.delivered_bytes,
@@ -291,8 +306,8 @@ impl Flow {
         self.lost_bytes += bytes;
     }
 
-    /// The timeouts since the last progress were spurious: nothing was lost. Congestion control is
-    /// as before them (Eifel response, RFC 4015).
+    /// The timeouts since the last progress were spurious: nothing was lost. Congestion control
+    /// is as before them (Eifel response, RFC 4015).
     #[cold]
     pub(crate) fn on_spurious_timeout(&mut self, now: Time) {
         if let Some(before) = self.before_timeout.take() {
@@ -375,8 +390,8 @@ fn short_window_pkts(cwnd: u64, mtu: u64, pkts: u64, bytes: u64) -> u64 {
     cwnd.checked_sub(bytes + mtu).map_or(pkts, |more| pkts + more / mean + 1)
 }
 
-/// Burst of the token bucket: packets that may leave at once after a pause, beside the one that is
-/// due.
+/// Burst of the token bucket: packets that may leave at once after a pause, beside the one that
+/// is due.
 const BURST_PKTS: u32 = 2;
 /// Preamble, frame check sequence and inter-packet gap of Ethernet.
 const FRAME_OVERHEAD_BYTES: u32 = 24;
@@ -407,8 +422,9 @@ mod tests {
         .unwrap()
     }
 
-    fn sent(bytes: u32, inflight_bytes: u64) -> Sent {
-        Sent { bytes, inflight_bytes, is_retransmission: false }
+    /// A packet with a payload of 1,000 bytes leaves.
+    fn send(f: &mut Flow, now: Time, inflight_bytes: u64) -> SendTimeState {
+        f.on_sent(now, (1000, 1076), inflight_bytes, false)
     }
 
     #[test]
@@ -418,7 +434,7 @@ mod tests {
         let now = at(1000);
         for n in 1..=3 {
             assert_eq!(f.paced_until(now), None, "{n}");
-            f.on_sent(now, sent(1000, n * 1000), 1076);
+            send(&mut f, now, n * 1000);
         }
         // 1100 bytes at 100 Mbit/s are 88 us; the burst is of 2 x 1130 bytes.
         let until = f.paced_until(now).unwrap();
@@ -432,10 +448,10 @@ mod tests {
         let mut f = flow("fixed", &[("window_pkts", "3"), ("rate_mbps", "100")]);
         f.on_limit(at(10), FlowLimit::Application, 0);
         assert_eq!(f.info().times_at(at(1000)), LimitTimes::default());
-        f.on_sent(at(1000), sent(1000, 1000), 1076);
+        send(&mut f, at(1000), 1000);
         f.on_window_full(at(1002), true);
         f.on_window_full(at(1005), true);
-        f.on_sent(at(1042), sent(1000, 1000), 1076);
+        send(&mut f, at(1042), 1000);
         f.on_limit(at(1043), FlowLimit::Receiver, 1000);
         let info = f.info();
         let (then, later) = (info.times_at(at(1043)), info.times_at(at(1050)));
@@ -479,7 +495,7 @@ mod tests {
         // A packet each 10 us, acknowledged after 100: 0.1 bytes a nanosecond.
         let mut out = std::collections::VecDeque::new();
         for n in 0..200_u64 {
-            out.push_back((now, f.on_sent(now, sent(1000, 10_000), 1076)));
+            out.push_back((now, send(&mut f, now, 10_000)));
             if n >= 10 {
                 let (sent_at, send_state) = out.pop_front().unwrap();
                 let ack = Ack {
@@ -490,7 +506,7 @@ mod tests {
                     inflight_bytes: 10_000,
                     ..Ack::default()
                 };
-                f.on_ack(now, ack, Some(send_state), &[]);
+                f.on_ack(now, ack, Some((send_state, sent_at)), &[]);
             }
             now += Dur::from_us(10);
         }
@@ -535,7 +551,7 @@ mod tests {
         let window_after = |changes: bool| {
             let mut f = flow("hpcc", &[]);
             for us in [1000, 1100, 1200] {
-                f.on_sent(at(us), sent(1000, 50_000), 1076);
+                send(&mut f, at(us), 50_000);
                 let mut record = [0; INT_HOP_LEN];
                 let time_ps = us * 1_000_000;
                 // A port of our own rate, always busy, with a queue of ten round trips.
@@ -576,7 +592,7 @@ mod tests {
         let mut f = flow("swift", &set);
         let mut report = |us: u64, pkts: u32, rtt_us: u64| {
             for _ in 0..pkts {
-                f.on_sent(at(us), sent(1000, 10_000), 1076);
+                send(&mut f, at(us), 10_000);
             }
             let rtt = Dur::from_us(rtt_us);
             let ack = PseudoAck { rtt, sent_at: at(us - rtt_us), sent_bytes: 0, hops: Some(0) };

@@ -13,7 +13,7 @@ use crate::qp::flow::{Flow, FlowLimit};
 use crate::qp::state::QpState;
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxMeta};
-use spanwire_cc::{Ack, LossKind, Sent};
+use spanwire_cc::{Ack, LossKind};
 use spanwire_wire::OpClass;
 
 impl Rc {
@@ -90,8 +90,11 @@ impl Rc {
         let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts(0, 0));
         let full = config.qp_window_pkts.min(flow);
         let window = if self.loss.is_probing() { 1 } else { full };
-        let ack_req_interval_pkts =
-            ack_interval(full, config.ack_req_interval_pkts, qp.flow.is_some());
+        let ack_req_interval_pkts = if self.is_slow(qp, config) {
+            1
+        } else {
+            ack_interval(full, config.ack_req_interval_pkts, qp.flow.is_some())
+        };
         let in_flight = u32::try_from(self.requester.in_flight_pkts()).unwrap_or(u32::MAX);
         Allowance {
             qp_pkts: window.saturating_sub(in_flight),
@@ -104,6 +107,15 @@ impl Rc {
             ack_req_interval_pkts,
             new_requests: qp.state == QpState::Rts,
         }
+    }
+
+    /// True if the timer could expire before a packet that requests an ACK leaves. The timer runs
+    /// while packets are outstanding, and the responder acknowledges none without a request: a
+    /// pacer slower than that would cause a timeout, a lower rate, and so on for ever.
+    #[inline]
+    fn is_slow(&self, qp: &Common, config: &Config) -> bool {
+        let (Some(flow), Some(timeout)) = (&qp.flow, self.loss.timeout()) else { return false };
+        flow.is_slower(config.ack_req_interval_pkts, timeout / SLOW_PART)
     }
 
     /// Reports a packet to congestion control and pacer. A READ request counts as its responses,
@@ -123,16 +135,15 @@ impl Rc {
         let response_bytes =
             segment.reth.map_or(0, |(_, len)| if is_request_only { len } else { 0 });
         let bytes = segment.len.max(response_bytes);
-        let sent = Sent {
-            bytes,
-            inflight_bytes: self.requester.in_flight_pkts() * u64::from(mtu),
-            is_retransmission: segment.is_retransmission,
-        };
+        // A last packet is shorter, and alone if nothing else is in flight.
+        let others = self.requester.in_flight_pkts().saturating_sub(segment.pkts.into());
+        let inflight_bytes = others * u64::from(mtu) + u64::from(bytes);
         let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
         let responses = spanwire_base::usize_from(response_bytes.into());
-        let send_state = flow.on_sent(now, sent, frame_bytes + responses);
+        let wire = (bytes, frame_bytes + responses);
+        let send_state = flow.on_sent(now, wire, inflight_bytes, segment.is_retransmission);
         if is_timed {
-            flow.set_timed(send_state);
+            flow.set_timed(now, send_state, self.requester.snd_nxt());
         }
     }
 
@@ -149,7 +160,7 @@ impl Rc {
     ) {
         let mtu = u64::from(mtu.bytes());
         let acked_pkts = upto - una;
-        let send_state = timed.and_then(|_| flow.take_timed());
+        let sampled = flow.take_timed(upto);
         let ack = Ack {
             acked_bytes: acked_pkts * mtu,
             acked_pkts,
@@ -164,7 +175,7 @@ impl Rc {
             inflight_bytes: inflight_pkts * mtu,
             ..Ack::default()
         };
-        flow.on_ack(now, ack, send_state, &[]);
+        flow.on_ack(now, ack, sampled, &[]);
     }
 
     /// Reports the loss of everything from `from` on.
@@ -181,5 +192,8 @@ impl Rc {
     }
 }
 
+/// An interval of AckReq longer than this part of the timeout is too slow: the round trip and the
+/// lateness of hosts have the rest.
+const SLOW_PART: u64 = 4;
 /// Of the packets that are sent again after a gap, this part counts as lost.
 const GO_BACK_N_LOST: u64 = 8;

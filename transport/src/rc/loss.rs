@@ -74,6 +74,11 @@ impl Loss {
         self.reset_retries();
     }
 
+    /// The local ACK timeout; `None` is infinite.
+    pub(crate) fn timeout(&self) -> Option<Dur> {
+        self.timeout
+    }
+
     /// A request packet left. The timer runs from the first one that is outstanding.
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.deadline.is_none() {

@@ -55,7 +55,10 @@ impl Rc {
                 let number = self.requester.snd_nxt();
                 self.requester.advance(segment);
                 self.loss.on_sent(now);
-                let is_timed = !segment.is_retransmission && self.rtt.on_sent(now, number);
+                // A packet that requests no ACK is acknowledged with a later one that does: at low
+                // rates after sixteen packets, which a delay-based control takes for a queue.
+                let is_timed =
+                    segment.ack_req && !segment.is_retransmission && self.rtt.on_sent(now, number);
                 self.report_sent(qp, now, segment, &meta, is_timed);
                 sh.counters.retransmitted_packets += u64::from(segment.is_retransmission);
                 qp.sent(meta, segment.len, sh)

@@ -11,7 +11,8 @@ pub(super) struct RttTimer {
 }
 
 impl RttTimer {
-    /// A packet was sent for the first time. True if it becomes the timed packet.
+    /// A packet that requests an ACK was sent for the first time. True if it becomes the timed
+    /// packet.
     pub(super) fn on_sent(&mut self, now: Time, number: u64) -> bool {
         let is_timed = self.timed.is_none();
         if is_timed {

@@ -216,7 +216,7 @@ impl Tx {
         };
         // Telemetry that was not requested has not been agreed on.
         let int = if self.int_hops > 0 { ack.int } else { &[] };
-        flow.on_ack(now, sample, acked.send_state, int);
+        flow.on_ack(now, sample, acked.send_state.map(|state| (state, echo)), int);
     }
 
     /// All lost packets lack receive credit, so the timers must not run: the peer is not

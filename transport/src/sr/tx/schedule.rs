@@ -8,7 +8,6 @@ use super::requester::{Allowance, Next};
 use super::{Probe, Tx};
 use crate::qp::flow::{Flow, FlowLimit};
 use spanwire_base::Time;
-use spanwire_cc::Sent;
 
 /// Limits of sending that the caller determines.
 #[derive(Clone, Copy, Debug)]
@@ -150,8 +149,8 @@ impl Tx {
         if let Some(flow) = flow {
             let is_retransmission = planned.kind != TransmissionKind::First;
             let inflight_bytes = self.sent.in_flight_bytes();
-            let sent = Sent { bytes, inflight_bytes, is_retransmission };
-            let send_state = flow.on_sent(now, sent, frame_bytes);
+            let send_state =
+                flow.on_sent(now, (bytes, frame_bytes), inflight_bytes, is_retransmission);
             self.sent.set_send_state(planned.number, send_state);
         }
     }
