@@ -2,7 +2,7 @@
 
 use crate::host_model::HostModel;
 use crate::liveness::LivenessBounds;
-use crate::run::Plan;
+use crate::plan::Plan;
 use crate::setup::{AgentSetup, Setup};
 use crate::topology::Topology;
 use spanwire_base::{Dur, Rate, Time, u64_from};
