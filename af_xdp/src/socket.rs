@@ -3,6 +3,7 @@
 mod config;
 mod rings;
 
+pub(crate) use config::BUSY_TIMEOUT;
 pub use config::{CopyMode, SocketConfig};
 
 use crate::error::{Error, Place, Step};
@@ -362,9 +363,6 @@ pub(crate) fn while_busy<T, E>(
 /// uapi/linux/if_xdp.h; not in libc yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
-/// Maximum time for which the kernel keeps a queue or interface after its owner has gone: usually
-/// some tens of milliseconds, longer on busy cores.
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 const fn is_send<T: Send>() {}
 const _: () = is_send::<Socket>();
