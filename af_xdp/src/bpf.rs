@@ -8,6 +8,7 @@ use crate::error::{Error, Place, Step};
 use crate::maps::{AddressMap, XskMap};
 use crate::steer::{self, Maps};
 use crate::sys;
+use bytemuck::{Pod, Zeroable};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -210,7 +211,7 @@ fn address_of_bytes(bytes: &[u8]) -> u64 {
 // shorter blocks and treats the rest as zero.
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct ProgLoad {
     prog_type: u32,
     insn_cnt: u32,
@@ -227,7 +228,7 @@ struct ProgLoad {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct LinkCreate {
     prog_fd: RawFd,
     target_ifindex: u32,
@@ -236,7 +237,7 @@ struct LinkCreate {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct TestRun {
     prog_fd: RawFd,
     retval: u32,

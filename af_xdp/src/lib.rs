@@ -80,6 +80,7 @@ mod bpf;
 mod cursor;
 mod error;
 mod fallback;
+mod layout;
 mod maps;
 mod ring;
 mod socket;

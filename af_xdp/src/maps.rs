@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Place, Step};
 use crate::sys;
+use bytemuck::{Pod, Zeroable};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
@@ -197,7 +198,7 @@ fn address_of(bytes: &[u8]) -> u64 {
 // The variants of `union bpf_attr` in use, field for field (uapi/linux/bpf.h).
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct MapCreate {
     map_type: u32,
     key_size: u32,
@@ -207,7 +208,7 @@ struct MapCreate {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct MapElement {
     map_fd: RawFd,
     pad: u32,

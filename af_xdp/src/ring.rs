@@ -11,8 +11,10 @@
 //! Both write a shared cache line, so call them at the end of a batch.
 
 use crate::cursor::Cursor;
+use crate::same_layout;
 use crate::steer;
 use crate::umem::{Frame, Holder, Umem};
+use bytemuck::{Pod, Zeroable};
 
 /// The fill ring: empty chunks for reception.
 #[derive(Debug)]
@@ -72,12 +74,14 @@ pub struct ToSend {
 
 /// `struct xdp_desc`.
 #[repr(C)]
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Pod, Zeroable)]
 pub(crate) struct Desc {
     address: u64,
     len: u32,
     options: u32,
 }
+
+same_layout!(Desc = libc::xdp_desc { address = addr, len = len, options = options });
 
 impl FillRing {
     pub(crate) fn new(cursor: Cursor<u64>, umem: Umem) -> Self {

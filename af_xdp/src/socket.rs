@@ -3,14 +3,18 @@
 mod config;
 mod rings;
 
+pub(crate) use config::BUSY_TIMEOUT;
 pub use config::{CopyMode, SocketConfig};
 
 use crate::error::{Error, Place, Step};
 use crate::fallback::{RejectedMode, first_mode};
+use crate::layout::MmapOffsets;
 use crate::ring::{CompletionRing, FillRing, RxRing, TxRing};
+use crate::same_layout;
 use crate::sockopt;
 use crate::sys;
 use crate::umem::Umem;
+use bytemuck::{Pod, Zeroable};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -62,7 +66,8 @@ pub enum Kick {
 ///
 /// They exclude frames on a queue without a socket, and frames that a veth drops because its ring
 /// is full (the device's `tx_dropped`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Pod, Zeroable)]
 pub struct Statistics {
     /// Received packets dropped for other reasons than a full RX ring: an empty fill ring, or
     /// longer than a chunk without multi-buffer.
@@ -78,6 +83,15 @@ pub struct Statistics {
     /// Times the TX ring was empty.
     pub tx_ring_empty_descs: u64,
 }
+
+same_layout!(Statistics = libc::xdp_statistics {
+    rx_dropped = rx_dropped,
+    rx_invalid_descs = rx_invalid_descs,
+    tx_invalid_descs = tx_invalid_descs,
+    rx_ring_full = rx_ring_full,
+    rx_fill_ring_empty_descs = rx_fill_ring_empty_descs,
+    tx_ring_empty_descs = tx_ring_empty_descs,
+});
 
 impl Socket {
     /// Registers the UMEM and binds to the queue in the first copy mode that succeeds. Also returns
@@ -157,9 +171,8 @@ impl Socket {
         if let Some(budget) = config.tx_budget {
             set(fd.as_fd(), XDP_MAX_TX_SKB_BUDGET, &budget, Step::Option, config)?;
         }
-        let offsets: libc::xdp_mmap_offsets =
-            sockopt::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
-                .map_err(|error| Error::os(Step::MapRing, place, error))?;
+        let offsets: MmapOffsets = sockopt::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+            .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let mapped = rings::map(fd.as_fd(), config, &offsets)
             .map_err(|error| Error::os(Step::MapRing, place, error))?;
         let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
@@ -235,17 +248,8 @@ impl Socket {
     /// # Errors
     /// [`Error::Os`], if the socket is unusable.
     pub fn statistics(&self) -> Result<Statistics, Error> {
-        let read: libc::xdp_statistics =
-            sockopt::get(&self.fd, libc::SOL_XDP, libc::XDP_STATISTICS)
-                .map_err(|error| Error::os(Step::Option, self.place, error))?;
-        Ok(Statistics {
-            rx_dropped: read.rx_dropped,
-            rx_invalid_descs: read.rx_invalid_descs,
-            tx_invalid_descs: read.tx_invalid_descs,
-            rx_ring_full: read.rx_ring_full,
-            rx_fill_ring_empty_descs: read.rx_fill_ring_empty_descs,
-            tx_ring_empty_descs: read.tx_ring_empty_descs,
-        })
+        sockopt::get(&self.fd, libc::SOL_XDP, libc::XDP_STATISTICS)
+            .map_err(|error| Error::os(Step::Option, self.place, error))
     }
 
     /// Allows system calls on the socket to busy-poll the device for up to `time` (`SO_BUSY_POLL`).
@@ -324,13 +328,13 @@ fn address(config: &SocketConfig) -> libc::sockaddr_xdp {
 /// Registers the UMEM with a socket that holds it as long as it is open.
 fn register(fd: BorrowedFd<'_>, umem: &Umem) -> io::Result<()> {
     let registration = umem.registration();
-    let (value, len) = ((&raw const registration).cast(), size_of_val(&registration));
-    // SAFETY: `registration` has no padding (two u64, then four u32). It describes the area of
-    // `umem`, whose bytes are reached only through frames, and the socket keeps `umem` alive.
-    unsafe { sockopt::set_raw(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, value, len) }
+    let value = bytemuck::bytes_of(&registration);
+    // SAFETY: `registration` describes the area of `umem`, whose bytes are reached only through
+    // frames, and the socket keeps `umem` alive.
+    unsafe { sockopt::set_with_addresses(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, value) }
 }
 
-fn set<T: sockopt::Plain>(
+fn set<T: Pod>(
     fd: BorrowedFd<'_>,
     option: libc::c_int,
     value: &T,
@@ -362,9 +366,6 @@ pub(crate) fn while_busy<T, E>(
 /// uapi/linux/if_xdp.h; not in libc yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
-/// Maximum time for which the kernel keeps a queue or interface after its owner has gone: usually
-/// some tens of milliseconds, longer on busy cores.
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 const fn is_send<T: Send>() {}
 const _: () = is_send::<Socket>();

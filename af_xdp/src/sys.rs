@@ -1,5 +1,6 @@
 //! The system calls of this crate, each wrapped once.
 
+use bytemuck::Pod;
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -116,7 +117,7 @@ pub(crate) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// # Safety
 /// Every address and length inside `attr` must describe memory that the command may read or write
 /// for the length of the call.
-pub(crate) unsafe fn bpf<T: Copy>(command: libc::c_long, attr: &mut T) -> io::Result<RawFd> {
+pub(crate) unsafe fn bpf<T: Pod>(command: libc::c_long, attr: &mut T) -> io::Result<RawFd> {
     let attr_ptr: *mut T = attr;
     // SAFETY: `attr` is borrowed for the call; the caller guarantees the memory that it refers to.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr_ptr, size_of::<T>()) };

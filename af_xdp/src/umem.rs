@@ -6,6 +6,7 @@
 //! only through a token, so there is never a reference to memory that the kernel may write.
 
 use crate::error::{Error, Place, Step};
+use crate::layout::UmemReg;
 use crate::sys::{self, Map};
 use std::fmt;
 use std::ptr::NonNull;
@@ -220,8 +221,8 @@ impl Umem {
         Some((Frame { chunk, umem }, offset))
     }
 
-    pub(crate) fn registration(&self) -> libc::xdp_umem_reg {
-        libc::xdp_umem_reg {
+    pub(crate) fn registration(&self) -> UmemReg {
+        UmemReg {
             addr: sys::u64_from(self.0.base.addr().get()),
             len: sys::u64_from(self.0.len),
             chunk_size: 1 << self.0.chunk_shift,

@@ -7,8 +7,10 @@
 mod args;
 mod libfabric;
 mod ours;
+mod plan;
 
 pub use args::BadNetworkArgs;
+pub use plan::{Conditions, Plan};
 
 use crate::bed::{self, Bed, Frame};
 use crate::machine::Machine;
@@ -17,27 +19,7 @@ use crate::stats::Spread;
 use serde::Serialize;
 use spanwire_transport::WireMode;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// The plan of a run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Plan {
-    /// The `spanwire` command.
-    pub spanwire: PathBuf,
-    /// Rate of both links, in bits a second of the wire.
-    pub rate_bps: u64,
-    /// Loss rates of each link, in percent.
-    pub losses_percent: Vec<f64>,
-    /// Round-trip times without any load, in microseconds.
-    pub rtts_us: Vec<u64>,
-    /// Samples of each subject under each condition.
-    pub rounds: u32,
-    /// Duration of a sample in seconds.
-    pub seconds: f64,
-    /// Runs only the subjects whose name contains this.
-    pub only: Option<String>,
-}
 
 /// A transport under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,15 +30,6 @@ pub enum Subject {
     Tcp(&'static str),
     /// `fi_pingpong` over libfabric's `udp;ofi_rxd`.
     Libfabric,
-}
-
-/// The network conditions of one sample.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Conditions {
-    /// Loss rate in each direction, in percent.
-    pub loss_percent: f64,
-    /// Round-trip time without load, in microseconds.
-    pub rtt_us: u64,
 }
 
 /// The report of a run.
@@ -280,6 +253,7 @@ fn cell(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn conditions() -> Conditions {
         Conditions { loss_percent: 5.0, rtt_us: 2000 }

@@ -54,6 +54,7 @@ pub mod chart;
 pub mod command;
 pub mod engine;
 pub mod erasure;
+mod error;
 pub mod host_trace;
 pub mod icount;
 pub mod machine;

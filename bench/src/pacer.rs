@@ -13,7 +13,7 @@ use crate::stats::{Ratio, Spread};
 use endpoint::Flows;
 use load::Load;
 use serde::Serialize;
-use spanwire_base::{Dur, Rate};
+use spanwire_base::Rate;
 use spanwire_io::clock::Clock;
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -220,8 +220,6 @@ fn readings<T>(read: impl Fn() -> T) -> u64 {
 
 /// Operations between two readings of the clock.
 const BATCH: u32 = 20_000;
-/// The catch-up time of flows in an endpoint; the wheel's slots are a sixteenth.
-const CATCH_UP: Dur = Dur::from_us(4);
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 //! them, and all communication between cores slows down. And another program may have run on the
 //! core. Both are measured around every sample.
 
-use crate::sample::Error;
+use crate::error::Error;
 use serde::Serialize;
 use spanwire_io::affinity;
 use std::sync::atomic::{AtomicU32, Ordering};

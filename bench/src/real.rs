@@ -15,6 +15,7 @@ mod ends;
 mod failures;
 mod gap;
 mod host;
+mod plan;
 mod report;
 mod shares;
 mod stage;
@@ -24,6 +25,7 @@ mod tcp;
 pub use args::RealArgs;
 pub use bar::{Bar, Excuse, Sample, Verdict};
 pub use host::Lateness;
+pub use plan::Plan;
 pub use report::{Report, Row};
 
 use crate::machine::Machine;
@@ -31,24 +33,9 @@ use crate::sample::Error;
 use cases::Case;
 use host::Watch;
 use report::{Provenance, Taken};
-use serde::Serialize;
 use spanwire_io::net::NetNs;
 use stage::{Fault, Stage};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// The plan of a run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Plan {
-    /// The `spanwire` command.
-    pub spanwire: PathBuf,
-    /// Samples of each row.
-    pub rounds: u32,
-    /// Runs only the cases that have a row whose name contains this.
-    pub only: Option<String>,
-    /// Runs only the cases of a quick run, shorter, and ends within a minute.
-    pub quick: bool,
-}
 
 /// Measures all of `plan`, round by round, every other one in reverse order. `watch` receives the
 /// round and the case and ends the run by returning true. The report then has the samples before.

@@ -1,10 +1,9 @@
 //! The result of one measurement of one subject.
 
+pub use crate::error::Error;
+
 use crate::quiet::Stolen;
 use serde::Serialize;
-
-/// An error with its cause, its place, and a remedy.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of one measurement, and its disturbance.
 #[derive(Clone, Copy, PartialEq, Debug)]

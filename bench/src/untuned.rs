@@ -15,6 +15,7 @@ mod matrix;
 mod measure;
 mod perf;
 mod picture;
+mod plan;
 mod report;
 mod verdict;
 
@@ -26,6 +27,7 @@ pub use line::Line;
 pub use matrix::matrix;
 pub use measure::Reading;
 pub use picture::svg;
+pub use plan::Plan;
 pub use report::{Report, Row, Sample};
 
 use crate::machine::Machine;
@@ -33,28 +35,7 @@ use crate::sample::Error;
 use journal::Journal;
 use lab::Labs;
 use report::Outcome;
-use serde::Serialize;
 use std::ops::Range;
-use std::path::PathBuf;
-
-/// The plan of a run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Plan {
-    /// The `spanwire` command.
-    pub spanwire: PathBuf,
-    /// Samples of each algorithm on each case.
-    pub rounds: u32,
-    /// Duration of a sample in seconds; several flows take a multiple.
-    pub seconds: f64,
-    /// Runs only the cases whose name contains this.
-    pub only: Option<String>,
-    /// Runs only these algorithms.
-    pub algorithms: Vec<Algorithm>,
-    /// Runs only the cases of a quick run, and only the main algorithms.
-    pub quick: bool,
-    /// A file of samples: those in it are not taken again, and each new one is added.
-    pub resume: Option<PathBuf>,
-}
 
 /// One algorithm on one case, while it is measured.
 struct Cell {
@@ -233,6 +214,7 @@ fn rows(cases: &[Case], cells: &[Cell]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
     use std::{env, fs, process};
 
     fn plan() -> Plan {

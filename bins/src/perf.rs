@@ -16,13 +16,12 @@ use crate::report::{op_name, packets, print_text};
 use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
-use report::{ClientReport, text};
-use spanwire_host::dial::listen;
+use report::{ClientReport, nonzero, text};
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::Oob;
 use spanwire_host::runner::{Acceptor, Event, Served};
 use spanwire_host::text::bytes;
-use std::net::{IpAddr, Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr};
 use test_args::OobKind;
 
 /// Runs the subcommand.
@@ -62,7 +61,7 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     if args.test.any_address {
         runner.take_any_address();
     }
-    let mut acceptor = Acceptor::new(listen_on(common, port)?, args.test.address);
+    let mut acceptor = Acceptor::new(common.listen(port)?, args.test.address);
     if !common.json {
         let mode = runner.attachment().xdp_mode.unwrap_or("-");
         print_text(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
@@ -100,11 +99,6 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         }
     }
     Ok(Exit::Success)
-}
-
-fn listen_on(common: &CommonArgs, port: u16) -> Result<TcpListener, Error> {
-    let dev = common.dev();
-    listen(dev, port).map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
 }
 
 fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
@@ -168,10 +162,4 @@ fn print_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
 /// A client's address in text output.
 fn shown(address: Option<IpAddr>) -> String {
     address.map_or_else(|| "-".to_owned(), |ip| ip.to_string())
-}
-
-/// The nonzero counters as a JSON object.
-fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
-    let counted = counters.iter().filter(|(_, n)| *n > 0);
-    counted.map(|(name, n)| (name.clone(), (*n).into())).collect()
 }

@@ -14,8 +14,8 @@ mod run;
 mod set;
 
 pub use ctl::CtlArgs;
-pub use file::{FilePort, SwitchFile};
-pub use run::{PORT_FRAME_ROOM, RunArgs};
+pub use file::{FilePort, PORT_FRAME_ROOM, SwitchFile};
+pub use run::RunArgs;
 
 use crate::exit::{Exit, usage};
 use crate::signals::Interrupt;

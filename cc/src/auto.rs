@@ -21,8 +21,10 @@ mod control;
 mod cubic;
 mod interval;
 mod losses;
+mod others;
 mod paths;
 mod phases;
+mod state;
 mod train;
 
 use crate::params::params;
@@ -35,8 +37,8 @@ use compete::Compete;
 use interval::Interval;
 use losses::{LOSS_DECREASE, Losses, Verdict};
 use paths::Paths;
-use phases::State;
 use spanwire_base::{Dur, Time};
+use state::State;
 use train::Train;
 
 params! {

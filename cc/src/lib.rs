@@ -7,7 +7,7 @@
 //!
 //! # Adding an algorithm
 //! A file with `params!` for its parameters and a type with `new(&Params, &Path)` that implements
-//! [`Controller`]; a `mod` line here; a line in `controllers!` of `controller.rs`. The tests of
+//! [`Controller`]; a `mod` line here; a line in `controllers!` of `algorithm.rs`. The tests of
 //! `properties.rs` then cover it.
 //!
 //! # Adding a congestion signal
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod algorithm;
 pub mod auto;
 pub mod bbr;
 mod controller;
@@ -41,7 +42,8 @@ pub mod timely;
 mod units;
 pub mod unocc;
 
-pub use controller::{Algorithm, Cc, Controller, table};
+pub use algorithm::{Algorithm, Cc, table};
+pub use controller::Controller;
 pub use sample::{Ack, Delivery, Hop, Loss, LossKind, Path, PseudoAck, Sent};
 pub use spanwire_params as params;
 pub use status::Status;

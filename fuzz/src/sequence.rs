@@ -8,6 +8,7 @@
 mod application;
 mod forge;
 mod incoming;
+mod layout;
 mod ledger;
 mod memory;
 mod outgoing;
@@ -18,14 +19,11 @@ mod setup;
 mod streams;
 mod world;
 
+pub use layout::{SETUP_LEN, STEP_LEN};
 pub use seeds::seeds;
 use spanwire_transport::Counters;
 use world::World;
 
-/// Bytes of the setup, before the steps.
-pub const SETUP_LEN: usize = 6;
-/// Bytes of a step: its action and ten operands.
-pub const STEP_LEN: usize = 11;
 /// The most steps; further bytes are ignored.
 pub const STEPS_MAX: usize = 200;
 

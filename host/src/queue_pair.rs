@@ -65,6 +65,16 @@ impl Sending {
     pub fn why_no_balance(&self, agreed: &Agreed) -> Option<&'static str> {
         agreed.why_no_balance().filter(|_| self.balance.is_some())
     }
+
+    /// Warns of configured options that the agreed wire mode does not support.
+    pub(crate) fn warn_of_unused(&self, agreed: &Agreed) {
+        if let Some(why) = self.why_no_erasure(agreed) {
+            tracing::warn!("nothing is coded (--ec): {why}");
+        }
+        if let Some(why) = self.why_no_balance(agreed) {
+            tracing::warn!("all packets take one path (--lb): {why}");
+        }
+    }
 }
 
 /// Creates a queue pair in INIT that grants its peer `access`. Its first PSN is random, so that

@@ -227,7 +227,7 @@ impl JobRunner {
     ) -> Result<Sending, Error> {
         let sending = self.sending_for(wanted)?;
         let peer = self.peer.ok_or("the peer has not said hello")?;
-        sending::warn_of_unused(&sending, &peer.agreed);
+        sending.warn_of_unused(&peer.agreed);
         if theirs.len() != setup.qpns.len() {
             let (got, want) = (theirs.len(), setup.qpns.len());
             return Err(format!("the peer has {got} queue pairs for the job's {want}").into());

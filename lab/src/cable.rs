@@ -1,9 +1,10 @@
 //! A lab of two hosts and a cable.
 
 use crate::error::LabError;
+use crate::names::{CABLE_HOSTS, DEVICE, mark, namespace};
 use crate::namespace::NewNamespace;
 use crate::report::{LabHost, UpReport};
-use crate::{CABLE_HOSTS, DEVICE, Spec, mark, namespace};
+use crate::spec::Spec;
 use spanwire_io::net::{Host, LabConfig, NetError, Netlink, TwoHosts, format_mac};
 
 /// Creates the lab; its name has been checked.

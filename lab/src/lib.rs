@@ -9,47 +9,30 @@
 
 mod cable;
 mod error;
+mod names;
 mod namespace;
 mod process;
 mod report;
+mod spec;
 mod star;
 mod state;
 mod status;
 
 pub use error::LabError;
+pub use names::{CABLE_HOSTS, DEFAULT_NAME, DEVICE, check_name, namespace};
 pub use report::{DownReport, LabHost, LabSwitch, UpReport};
-pub use star::{SwitchPort, SwitchSpec};
+pub use spec::{ReadSwitch, Spec, SwitchPort, SwitchSpec};
 pub use status::{HostStatus, LabStatus, LinkStatus, SwitchStatus};
 
+use names::SWITCH;
 use namespace::{LabNamespace, host_devices};
-use spanwire_io::net::{IpPrefix, NetError, NetErrorKind, NetNs};
-use state::{State, StateDir};
+use spanwire_io::net::{NetError, NetErrorKind, NetNs};
+use state::{StateDir, hosts};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-
-/// The specification of a lab.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Spec {
-    /// Its name: 1 to 32 letters, digits, '-' and '_'.
-    pub name: String,
-    /// Largest IP packet in bytes, 1280 to 65535.
-    pub mtu: u32,
-    /// IPv4 network; the hosts get its first addresses.
-    pub prefix: IpPrefix,
-    /// IPv6 network; the hosts get its first addresses.
-    pub prefix6: IpPrefix,
-    /// Receive and transmit queues of each end of a cable, 1 to 64.
-    pub queues: u32,
-    /// Length of each end's transmit queue (pfifo) in packets; 0 for none, so that a full peer
-    /// drops.
-    pub queue_limit: u32,
-}
-
-/// Reads the specification of a lab's switch. It is called after all other checks have passed.
-pub type ReadSwitch<'a> = &'a dyn Fn() -> Result<SwitchSpec, String>;
 
 /// Creates a lab: two hosts and a cable, or hosts around a switch. If it fails, everything created
 /// so far is removed.
@@ -152,51 +135,5 @@ pub fn control_socket(lab: &str) -> Result<PathBuf, LabError> {
     Ok(StateDir::of(lab).socket())
 }
 
-/// The names of a lab's hosts: the ports of its switch, else the two ends of a cable.
-fn hosts(state: Option<&State>) -> Vec<String> {
-    match state {
-        Some(state) => state.hosts.clone(),
-        None => CABLE_HOSTS.map(str::to_owned).to_vec(),
-    }
-}
-
-/// The namespace of a part of a lab.
-#[must_use]
-pub fn namespace(lab: &str, part: &str) -> String {
-    format!("{lab}-{part}")
-}
-
-/// The alias of a device by which `down` identifies it.
-fn mark(lab: &str) -> String {
-    format!("spanwire lab {lab}")
-}
-
-/// Checks the name of a lab.
-///
-/// # Errors
-/// [`LabError::BadName`].
-pub fn check_name(name: &str) -> Result<(), LabError> {
-    let clean = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(clean) && !name.starts_with('-') {
-        return Ok(());
-    }
-    Err(LabError::BadName { lab: name.to_owned() })
-}
-
-/// The device of a host, in every namespace.
-pub const DEVICE: &str = "sw0";
-
-/// The default name of a lab.
-pub const DEFAULT_NAME: &str = "sw";
-
-/// The hosts at the two ends of a cable.
-pub const CABLE_HOSTS: [&str; 2] = ["a", "b"];
-
-/// The part of a lab's names that stands for its switch.
-const SWITCH: &str = "switch";
-
 /// Time limit for the switch to end after SIGTERM, before SIGKILL.
 const SWITCH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Maximum length of a lab's name in bytes. It is part of file names and of the device alias.
-const NAME_MAX: usize = 32;

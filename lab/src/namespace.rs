@@ -1,7 +1,7 @@
 //! The namespaces of a lab: created all or none, and removed only if a lab created their devices.
 
 use crate::error::LabError;
-use crate::{DEVICE, mark};
+use crate::names::{DEVICE, mark};
 use spanwire_io::net::{NetError, NetErrorKind, NetNs, Netlink};
 
 /// A new named namespace, removed on drop unless the lab is complete.

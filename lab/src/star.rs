@@ -5,11 +5,12 @@
 //! runs.
 
 use crate::error::LabError;
+use crate::names::{DEVICE, SWITCH, mark, namespace};
 use crate::namespace::NewNamespace;
 use crate::process::Process;
 use crate::report::{LabHost, LabSwitch, UpReport};
+use crate::spec::{ReadSwitch, Spec, SwitchSpec};
 use crate::state::{State, StateDir};
-use crate::{DEVICE, ReadSwitch, SWITCH, Spec, mark, namespace};
 use spanwire_host::control::is_answering;
 use spanwire_io::net::{
     Ethtool, IpPrefix, NetError, NetNs, Netlink, Offloads, VethEnd, VethSpec, format_mac,
@@ -17,32 +18,9 @@ use spanwire_io::net::{
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-
-/// The switch of a lab: `PROGRAM switch --config FILE --socket PATH`, where the file holds
-/// `config`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SwitchSpec {
-    /// The `spanwire` program.
-    pub program: PathBuf,
-    /// The configuration of the switch, as text.
-    pub config: String,
-    /// Its ports. Each is a host of the lab.
-    pub ports: Vec<SwitchPort>,
-    /// The longest frame that a port carries, in bytes without FCS.
-    pub frame_room: u32,
-}
-
-/// A port of a lab's switch.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SwitchPort {
-    /// Its name, and that of its host.
-    pub name: String,
-    /// Its interface.
-    pub device: String,
-}
 
 /// Creates the lab and starts its switch; the lab's name has been checked.
 ///
@@ -288,6 +266,8 @@ const SWITCH_START_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::SwitchPort;
+    use std::path::PathBuf;
 
     fn spec() -> Spec {
         Spec {

@@ -6,6 +6,7 @@
 //! namespaces.
 
 use crate::error::LabError;
+use crate::names::CABLE_HOSTS;
 use crate::process::Process;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
@@ -114,6 +115,14 @@ impl StateDir {
 
     fn file(&self) -> PathBuf {
         self.0.join("state.json")
+    }
+}
+
+/// The names of a lab's hosts: the ports of its switch, else the two ends of a cable.
+pub(crate) fn hosts(state: Option<&State>) -> Vec<String> {
+    match state {
+        Some(state) => state.hosts.clone(),
+        None => CABLE_HOSTS.map(str::to_owned).to_vec(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The status of a lab.
 
 use crate::error::LabError;
-use crate::state::{State, StateDir};
-use crate::{DEVICE, SWITCH, check_name, hosts, namespace};
+use crate::names::{DEVICE, SWITCH, check_name, namespace};
+use crate::state::{State, StateDir, hosts};
 use serde::Serialize;
 use spanwire_io::net::{LinkCounters, LinkInfo, NetErrorKind, NetNs, Netlink, format_mac};
 use std::fs;

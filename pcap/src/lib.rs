@@ -16,6 +16,7 @@ mod decode;
 mod flows;
 mod line;
 mod link;
+mod nak;
 mod sr;
 
 pub use capture::{Capture, CaptureError, Record};

@@ -1,7 +1,8 @@
 //! Packets as lines of text, in the terms of the InfiniBand specification.
 
 use crate::decode::{Decoded, Icrc, Other, RocePacket};
-use spanwire_wire::{AethRepr, Bth, Ecn, ExtHeaders, NakCode, OpKind, Opcode, Service, Syndrome};
+use crate::nak::{nak_name, rnr_timer_us};
+use spanwire_wire::{AethRepr, Bth, Ecn, ExtHeaders, OpKind, Opcode, Service, Syndrome};
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 
@@ -223,31 +224,6 @@ fn write_aeth(f: &mut Formatter<'_>, aeth: &AethRepr) -> fmt::Result {
     write!(f, " msn {}", aeth.msn)
 }
 
-/// The name of a NAK code.
-pub(crate) fn nak_name(code: NakCode) -> &'static str {
-    match code {
-        NakCode::SequenceError => "PSN sequence error",
-        NakCode::InvalidRequest => "invalid request",
-        NakCode::RemoteAccess => "remote access error",
-        NakCode::RemoteOperational => "remote operational error",
-        NakCode::InvalidRd => "invalid RD request",
-    }
-}
-
-/// The delay in microseconds of the RNR NAK timer code `code`, 0..=31.
-///
-/// # Source
-/// IBTA's table of the RNR NAK timer field: 10 us, then two series that double, 20 us and 30 us;
-/// code 0 is the longest.
-fn rnr_timer_us(code: u8) -> u32 {
-    match code & 31 {
-        0 => 655_360,
-        1 => 10,
-        even if even % 2 == 0 => 10 << (even / 2),
-        odd => 15 << (odd / 2),
-    }
-}
-
 const NS_PER_S: u128 = 1_000_000_000;
 /// The default partition key with full membership; only other keys are shown.
 const DEFAULT_PKEY: u16 = 0xffff;
@@ -289,13 +265,6 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 256);
-    }
-
-    #[test]
-    fn rnr_timer_us__ends_and_middle() {
-        let codes = [0, 1, 2, 3, 4, 5, 12, 14, 20, 31];
-        let want = [655_360, 10, 20, 30, 40, 60, 640, 1_280, 10_240, 491_520];
-        assert_eq!(codes.map(rnr_timer_us), want);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The SR header, which follows the BTH.
 
-use crate::line::nak_name;
+use crate::nak::nak_name;
 use spanwire_wire::{
     AckReason, BlockReportKind, DropReason, IntHop, NearKind, Opcode, SrAckRepr, SrDataRepr,
     SrKind, SrNearRepr,

@@ -1,8 +1,8 @@
 //! Invariants of a network during a run and at its end.
 
-use crate::link::LinkId;
+use crate::ids::LinkId;
+use crate::ids::NodeId;
 use crate::network::{FlowProgress, Machine, Network};
-use crate::world::NodeId;
 use spanwire_base::{PortId, Time};
 use spanwire_switch::Switch;
 

@@ -1,7 +1,7 @@
 //! Statistics of completion times by group of flows and by size.
 
+use crate::flow_report::FlowReport;
 use crate::record::to_f64;
-use crate::report::FlowReport;
 use crate::workload::Flow;
 use serde::Serialize;
 use spanwire_base::{u64_from, usize_from};

@@ -20,11 +20,13 @@ mod app;
 mod check;
 mod congestion;
 mod event;
+mod flow_report;
 mod frames;
 mod groups;
 mod hash;
 mod host;
 mod host_model;
+mod ids;
 mod link;
 mod liveness;
 mod loss_sweep;
@@ -32,6 +34,7 @@ mod measure;
 mod network;
 mod papers;
 mod params;
+mod plan;
 mod record;
 mod report;
 mod run;
@@ -48,11 +51,13 @@ pub use app::{FlowState, Traffic};
 pub use check::{check_end, check_now, name as link_name};
 pub use congestion::Congestion;
 pub use event::{EventQueue, Key};
+pub use flow_report::FlowReport;
 pub use groups::{FctStats, GroupReport, Groups, SizeReport, Spread};
 pub use hash::EventHash;
 pub use host::{SimHost, Storm};
 pub use host_model::{HostCounters, HostModel, Lateness, PolledHost};
-pub use link::{LinkCounters, LinkId};
+pub use ids::{LinkId, NodeId};
+pub use link::LinkCounters;
 pub use liveness::{LivenessBounds, failure_detection_max};
 pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use measure::Measure;
@@ -64,9 +69,10 @@ pub use papers::{
 pub use params::{
     AgentChoice, CcChoice, Chosen, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value,
 };
+pub use plan::{Fault, Plan};
 pub use record::{AgentSeries, FlowSeries, QueueSeries, Series};
-pub use report::{AgentReport, FlowReport, QueueReport, Report};
-pub use run::{Fault, Plan, Watch};
+pub use report::{AgentReport, QueueReport, Report};
+pub use run::Watch;
 pub use scenario::Scenario;
 pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup};
 pub use sharing::{JAIN_FAIR, Sharing, SharingReport};
@@ -74,4 +80,4 @@ pub use swarm::{SwarmOutcome, swarm_describe, swarm_plan, swarm_run};
 pub use topology::{
     Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Role, Routes, Topology, TopologyError,
 };
-pub use world::{NodeId, Observer, Stop, World, WorldCounters};
+pub use world::{Observer, Stop, World, WorldCounters};

@@ -2,14 +2,10 @@
 
 use crate::event::Key;
 use crate::frames::FrameId;
-use crate::world::NodeId;
+use crate::ids::NodeId;
 use spanwire_base::PortId;
 use spanwire_switch::Line;
 use std::collections::VecDeque;
-
-/// One direction of a link.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LinkId(pub(crate) u32);
 
 /// Frames that entered and left one direction of a link. Faults in between are counted in
 /// [`Line::counters`].

@@ -17,7 +17,7 @@
 //! least once in S plus R + G for each packet that all flows may have queued before it.
 
 use crate::app::FlowState;
-use crate::link::LinkId;
+use crate::ids::LinkId;
 use crate::network::Network;
 use crate::setup::Setup;
 use crate::world::Observer;

@@ -1,8 +1,10 @@
 //! RC compared with SR on a lossy or reordering path. Each cell of the sweep is a world of its own
 //! with one flow, measured in its steady state.
 
+mod cell;
 mod row;
 
+pub use cell::Cell;
 pub use row::{Bar, SweepRow};
 
 use crate::check::check_now;
@@ -11,7 +13,8 @@ use crate::params::{ParamError, Params, Value};
 use crate::setup::Setup;
 use crate::topology::Topology;
 use crate::workload::Flow;
-use row::Snapshot;
+use cell::MESSAGE_BYTES;
+use row::{Sending, Snapshot};
 use spanwire_base::{Dur, Rate, Time, u32_from, usize_from};
 use spanwire_switch::{Impairments, Prob, Reorder};
 use spanwire_transport::{Config, Mtu, Offer, WireMode};
@@ -24,19 +27,6 @@ use spanwire_transport::{Config, Mtu, Offer, WireMode};
 pub struct LossSweep {
     seed: u64,
     params: Params,
-}
-
-/// One run of a sweep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cell {
-    /// Wire mode of both ends.
-    pub mode: WireMode,
-    /// Frame loss probability, each way.
-    pub loss: Prob,
-    /// Twice the propagation delay.
-    pub rtt: Dur,
-    /// Extra delay of a reordered frame; zero disables reordering.
-    pub reorder: Dur,
 }
 
 /// The result of a cell.
@@ -153,7 +143,9 @@ impl LossSweep {
         });
         let world = network.world.counters();
         let (events, packet_hops) = (world.events, world.packet_hops);
-        let row = SweepRow::new(self, cell, &network, to.since(from), &seen);
+        let (payload_bytes, window_pkts) = (self.payload_bytes(cell.mode), self.window_pkts(cell));
+        let sending = Sending { rate, payload_bytes, window_pkts };
+        let row = SweepRow::new(cell, sending, &network, to.since(from), &seen);
         Ok(CellOutcome { row, events, packet_hops, violations: check_now(&network) })
     }
 
@@ -219,7 +211,6 @@ const ACK_PKTS: u32 = 16;
 const WINDOW_MAX: u32 = 1 << 16;
 /// Windows that may have arrived, or be posted, behind a missing packet.
 const BEHIND: u64 = 16;
-const MESSAGE_BYTES: u32 = 256 << 10;
 
 #[cfg(test)]
 mod tests {

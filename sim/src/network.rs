@@ -1,20 +1,23 @@
 //! A network built from a topology: hosts with the engine and flows, switches with routes, links.
 
+mod error;
 mod hosts;
 mod switches;
 
+pub use error::NetworkError;
+
 use crate::app::Traffic;
 use crate::host::{SimHost, Storm};
-use crate::link::LinkId;
+use crate::ids::LinkId;
+use crate::ids::NodeId;
 use crate::setup::Setup;
-use crate::topology::{Routes, Topology, TopologyError};
+use crate::topology::{Routes, Topology};
 use crate::workload::{Flow, FlowOp};
-use crate::world::{NodeId, World};
+use crate::world::World;
 use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_switch::{Impairments, Line, LineConfig, Switch};
 use spanwire_transport::{Host, WcStatus};
 use spanwire_wire::Qpn;
-use std::fmt;
 
 /// A node of a simulated network.
 #[derive(Debug)]
@@ -68,19 +71,6 @@ pub struct FlowProgress {
     pub responder_failed_at: Option<Time>,
     /// Bytes of messages that completed at the requester.
     pub done_bytes: u64,
-}
-
-/// Why a network cannot be built.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NetworkError {
-    /// The topology is invalid.
-    Topology(TopologyError),
-    /// A flow is invalid: its place in the list, and the reason.
-    Flow(usize, &'static str),
-    /// The engine rejects the settings.
-    Engine(String),
-    /// A switch rejects the settings.
-    Switch(String),
 }
 
 impl Network {
@@ -359,19 +349,6 @@ fn flow_error(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> 
         Some(_) => None,
     }
 }
-
-impl fmt::Display for NetworkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Topology(e) => write!(f, "the topology is wrong: {e}"),
-            Self::Flow(i, why) => write!(f, "flow {i} is wrong: {why}"),
-            Self::Engine(e) => write!(f, "the hosts cannot be built: {e}"),
-            Self::Switch(e) => write!(f, "the switches or links cannot be built: {e}"),
-        }
-    }
-}
-
-impl std::error::Error for NetworkError {}
 
 /// Any odd number: separates the seeds of lines from each other and from other draws.
 const LINE_SEEDS: u64 = 0xd134_2543_de82_ef95;

@@ -13,7 +13,7 @@ pub use recover::{Disturbed, Recover, RecoverReport};
 pub use stages::{Stage, Stages, StagesReport};
 pub use steady::{Steady, SteadyReport};
 
-use crate::link::LinkId;
+use crate::ids::LinkId;
 use crate::network::Network;
 use crate::record::{Keep, Series, is_queue, us};
 use serde::Serialize;

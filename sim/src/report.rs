@@ -1,15 +1,16 @@
 //! The results of a run, as data.
 
+use crate::flow_report::FlowReport;
 use crate::groups::GroupReport;
+use crate::ids::NodeId;
 use crate::measure::Measure;
 use crate::network::{FlowProgress, Machine, Network};
 use crate::papers::MetricReport;
+use crate::plan::Plan;
 use crate::record::{Series, queue_names, to_f64, us};
-use crate::run::Plan;
 use crate::sharing::SharingReport;
 use crate::topology::PathInfo;
 use crate::workload::{Flow, FlowOp};
-use crate::world::NodeId;
 use serde::Serialize;
 use serde_json::Value;
 use spanwire_base::{Dur, u32_from};
@@ -85,35 +86,6 @@ pub struct AgentReport {
     pub counters: BTreeMap<&'static str, u64>,
     /// Values at the end by name; zeros are omitted.
     pub gauges: BTreeMap<&'static str, u64>,
-}
-
-/// The results of a flow.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct FlowReport {
-    /// The source of the bytes.
-    pub src: u32,
-    /// The destination of the bytes.
-    pub dst: u32,
-    /// Number of bytes; of a mix those carried, in both directions together.
-    pub bytes: u64,
-    /// The operation that carried them.
-    pub op: FlowOp,
-    /// When it began, in us; `None` if it did not.
-    pub start_us: Option<f64>,
-    /// Its FCT in us, from the first post on; `None` if it did not complete. [`Report::measure`]
-    /// defines its end.
-    pub fct_us: Option<f64>,
-    /// The latency of each message in us, or the time since the previous delivery, if
-    /// [`Report::measure`] is of messages.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub messages_us: Vec<f64>,
-    /// Payload divided by the FCT.
-    pub goodput_gbps: Option<f64>,
-    /// The FCT relative to the ideal FCT; `None` for a mix.
-    pub slowdown: Option<f64>,
-    /// The error that ended it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<&'static str>,
 }
 
 /// The results of a queue.

@@ -1,6 +1,7 @@
 //! Scenarios by name.
 
 mod catalogue;
+mod definition;
 mod marking;
 mod pacc;
 mod reflex;
@@ -8,28 +9,19 @@ mod scheme;
 mod sharing;
 mod uno;
 
+pub use definition::Scenario;
+
 use crate::congestion::Congestion;
 use crate::host_model::HostModel;
-use crate::params::{AgentChoice, CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
-use crate::run::Plan;
+use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
+use crate::plan::Plan;
 use crate::setup::Setup;
-use crate::workload::{Flow, FlowFile};
+use crate::workload::FlowFile;
+use definition::{AGENT, QPNS, large};
 use scheme::Scheme;
 use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{Config, Mtu, Offer, Preset};
-
-/// A named simulation with parameters.
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    /// Its name, as in `spanwire sim run NAME`.
-    pub name: &'static str,
-    /// Its description, one sentence.
-    pub about: &'static str,
-    /// Adds its own parameters, or other defaults, to the common ones.
-    params: fn(Params) -> Params,
-    plan: fn(&Params, Setup) -> Plan,
-}
 
 impl Scenario {
     /// All scenarios, in the order of listings.
@@ -93,19 +85,8 @@ impl Scenario {
     /// The parameters of [`Scenario::of_flow_file`] with their defaults.
     #[must_use]
     pub fn flow_file_params() -> Params {
-        catalogue::large(common())
+        large(common())
     }
-}
-
-/// With the parameters of agents.
-fn with_agents(p: Params) -> Params {
-    let about = "agents of switches; `agent.NAME` sets one of their parameters";
-    let qpns = Value::Word { word: "told".to_owned(), of: vec!["told", "learned"] };
-    p.with(AGENT, Value::Agents(AgentChoice::default()), about).with(
-        QPNS,
-        qpns,
-        "how switches know the queue pairs that send: from the simulation, or from packets",
-    )
 }
 
 /// Checks parameters that exclude each other.
@@ -222,22 +203,6 @@ fn setup(params: &Params, seed: u64) -> Setup {
     setup.port.queues[0].limit_bytes = params.bytes("queue");
     if params.has("pfc") && params.flag("pfc") { setup.lossless() } else { setup }
 }
-
-/// Sets messages of `bytes`, one outstanding at a time: no limit of messages applies to a flow that
-/// is one.
-fn one_message(setup: &mut Setup, bytes: u64) {
-    setup.message_bytes = u32::try_from(bytes.clamp(8, 1 << 30)).expect("at most 2^30");
-    setup.outstanding = 1;
-}
-
-/// The bytes of the longest flow.
-fn longest(flows: &[Flow]) -> u64 {
-    flows.iter().map(|flow| flow.bytes).max().unwrap_or(0)
-}
-
-/// The parameters of agents.
-const AGENT: &str = "agent";
-const QPNS: &str = "qpns";
 
 #[cfg(test)]
 mod tests {

@@ -8,15 +8,15 @@ mod agents;
 mod bounds;
 mod congestion;
 mod describe;
+mod draw;
 mod faults;
 mod hosts;
 mod unorc;
 
-pub use describe::swarm_describe;
-
 use crate::host_model::HostModel;
+use crate::plan::Plan;
 use crate::report::Report;
-use crate::run::{Plan, Watch};
+use crate::run::Watch;
 use crate::setup::{Drains, Setup};
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{Flow, FlowOp, below};
@@ -24,7 +24,8 @@ use bounds::{
     FLOWS_MAX, RETRY_TIMEOUTS_MAX, liveness_bounds, longest_rtt, run_time_max, shortest_timeout,
     timeout,
 };
-use spanwire_base::{Dur, Rate, Rng, Time, u32_from, u64_from, usize_from};
+use draw::Draw;
+use spanwire_base::{Dur, Rate, Time, u32_from, u64_from, usize_from};
 use spanwire_switch::{EcnConfig, Prob, QueueConfig, Ratio, Spread, TrimConfig};
 use spanwire_transport::{Config, Mtu, Offer, SrFeatures, SrVersions};
 use std::collections::BTreeMap;
@@ -65,21 +66,29 @@ pub fn swarm_run(seed: u64) -> SwarmOutcome {
     SwarmOutcome { seed, report, violations }
 }
 
+/// The draws of a seed, as pairs of a name and a description: network, hosts, offers, queue pairs,
+/// congestion control, coding and balancing, switches, agents, each fault and each flow. It runs
+/// nothing.
+#[must_use]
+pub fn swarm_describe(seed: u64) -> Vec<(String, String)> {
+    describe::describe(&swarm_plan(seed))
+}
+
 /// The plan that a seed draws.
 #[must_use]
 pub fn swarm_plan(seed: u64) -> Plan {
-    let mut draw = Draw(Rng::new(seed ^ SWARM));
-    let mut uno = Draw(Rng::new(seed ^ UNORC));
+    let mut draw = Draw::new(seed ^ SWARM);
+    let mut uno = Draw::new(seed ^ UNORC);
     let drawn = draw.topology();
     let equal_paths = uno.equal_paths();
     let has_equal_ways = equal_paths.is_some();
     let mut topology = equal_paths.unwrap_or(drawn);
     let brief = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
-    let mut late = Draw(Rng::new(seed ^ HOSTS));
+    let mut late = Draw::new(seed ^ HOSTS);
     let drivers = Drivers { model: late.host(), is_hurried: late.one_in(2) };
     // Late hosts notice shorter faults only rarely.
     let faults_end = brief + drivers.model.as_ref().map_or(Dur::ZERO, HostModel::delay_max);
-    let mut other = Draw(Rng::new(seed ^ OFFERS));
+    let mut other = Draw::new(seed ^ OFFERS);
     let spoken = other.offers(topology.host_count());
     let mut setup = draw.setup(seed, &topology, faults_end, spoken, drivers);
     (setup.ipv6, setup.sges) = (other.one_in(3), other.count(&[1, 1, 2, 5, 16]));
@@ -87,9 +96,9 @@ pub fn swarm_plan(seed: u64) -> Plan {
         let every = Dur::from_us(other.pick(&[5, 50, 500]));
         Drains { every, until: Time::ZERO + brief * 2 }
     });
-    Draw(Rng::new(seed ^ CONGESTION)).congestion(&mut setup, &topology);
+    Draw::new(seed ^ CONGESTION).congestion(&mut setup, &topology);
     uno.unorc(&mut setup, topology.host_count());
-    Draw(Rng::new(seed ^ agents::SEED)).agents(&mut setup, &mut topology);
+    Draw::new(seed ^ agents::SEED).agents(&mut setup, &mut topology);
     let gives_up = setup.gives_up(faults_end);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, faults_end, gives_up);
     let timeout = timeout(&setup);
@@ -116,7 +125,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
         for backwards in [false, true] {
             if !draw.one_in(3) {
                 let impairments = draw.impairments(kinds, faults_end);
-                plan.faults.push(crate::run::Fault { link, backwards, impairments });
+                plan.faults.push(crate::plan::Fault { link, backwards, impairments });
             }
         }
     }
@@ -126,9 +135,6 @@ pub fn swarm_plan(seed: u64) -> Plan {
     plan
 }
 
-/// The random draws of a plan, in a fixed order.
-struct Draw(Rng);
-
 /// The drivers of all hosts.
 struct Drivers {
     model: Option<HostModel>,
@@ -137,22 +143,6 @@ struct Drivers {
 }
 
 impl Draw {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0.below(n)
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize_from(self.below(u64_from(of.len())))]
-    }
-
-    fn count(&mut self, of: &[u32]) -> u32 {
-        self.pick(of)
-    }
-
     fn topology(&mut self) -> Topology {
         let gbps = [1, 10, 25, 100, 400];
         let us = [0, 1, 1, 5, 50];
@@ -451,5 +441,33 @@ mod tests {
             assert_eq!(a, b);
             assert_eq!(a.violations, [] as [&str; 0], "{}", a.replay());
         }
+    }
+
+    #[test]
+    fn swarm_describe__names_what_the_plan_has() {
+        let mut kinds = [false; 3];
+        for seed in 0..60 {
+            let plan = swarm_plan(seed);
+            let text = swarm_describe(seed);
+            let of = |name: &str| {
+                let all = text.iter().filter(|(n, _)| n == name).map(|(_, t)| t.as_str());
+                all.collect::<Vec<_>>()
+            };
+            let [control] = of("congestion control")[..] else { panic!("{text:?}") };
+            match plan.setup.congestion.algorithm {
+                Some(algorithm) => assert!(control.starts_with(algorithm.name()), "{control}"),
+                None => assert_eq!(control, "none"),
+            }
+            kinds[0] |= plan.setup.congestion.algorithm.is_some();
+            assert_eq!(of("hosts") == ["ideal"], plan.setup.host.is_none());
+            kinds[1] |= plan.setup.host.is_some();
+            assert_eq!(of("fault").len(), plan.faults.len());
+            kinds[2] |= of("fault").iter().any(|fault| fault.contains("loss"));
+            assert_eq!(of("agent").len(), plan.setup.agents.len());
+            assert_eq!(of(&format!("flow {}", plan.flows.len() - 1)).len(), 1);
+            let hosts = format!("{} hosts", plan.topology.hosts.len());
+            assert!(of("network")[0].starts_with(&hosts), "{text:?}");
+        }
+        assert_eq!(kinds, [true; 3]);
     }
 }

@@ -14,8 +14,9 @@ pub use sample::{Sample, Summary};
 
 use crate::network::NetworkError;
 use crate::params::{CcChoice, ParamError, Params, Value};
+use crate::plan::Plan;
 use crate::report::Report;
-use crate::run::{Plan, Watch};
+use crate::run::Watch;
 use crate::scenario::Scenario;
 use sample::Measured;
 use spanwire_cc::Algorithm;

@@ -6,13 +6,10 @@ use crate::event::{EventQueue, Key};
 use crate::frames::Frames;
 use crate::hash::EventHash;
 
-use crate::link::{Link, LinkCounters, LinkId};
+use crate::ids::{LinkId, NodeId};
+use crate::link::{Link, LinkCounters};
 use spanwire_base::{Node, PortId, RxMeta, Time, TxMeta, u32_from, u64_from, usize_from};
 use spanwire_switch::Line;
-
-/// A node of a [`World`], numbered in the order of addition.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct NodeId(u32);
 
 /// Nodes and links in virtual time.
 ///

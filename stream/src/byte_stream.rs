@@ -1,10 +1,11 @@
 //! Connections that carry bytes.
 
+use crate::accepted::Accepted;
+use crate::accepted::sealed::Sealed;
 use crate::connection::About;
 use crate::error::Error;
 use crate::half::Half;
 use crate::handshake::Established;
-use crate::listener::sealed::Sealed;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use spanwire_transport::WireMode;
@@ -109,6 +110,8 @@ impl ByteStream {
         (self.writer, self.reader)
     }
 }
+
+impl Accepted for ByteStream {}
 
 impl Sealed for ByteStream {
     fn from_established(established: Established) -> Self {

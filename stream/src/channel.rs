@@ -8,18 +8,20 @@
 
 mod objects;
 mod opening;
+mod rings;
 
-pub(crate) use opening::{Local, Opening, Rings};
+pub(crate) use opening::{Local, Opening};
+pub(crate) use rings::Rings;
 
 use crate::error::Cause;
 use crate::imm::Control;
 use crate::incoming::{Incoming, Taken};
 use crate::outgoing::{Fragment, Outgoing};
 use crate::shared::{Milestone, Shared};
-use objects::Objects;
+use objects::{NOTHING, Objects};
 use spanwire_transport::{
-    AsyncEvent, CqId, Endpoint, MemoryRegion, PostError, RecvRequest, RemoteAddr, Sge, Wc,
-    WcOpcode, WcStatus, WorkRequest, WrOp,
+    AsyncEvent, CqId, Endpoint, MemoryRegion, PostError, RemoteAddr, Sge, Wc, WcOpcode, WcStatus,
+    WorkRequest, WrOp,
 };
 use spanwire_wire::Qpn;
 use std::sync::Arc;
@@ -260,12 +262,6 @@ impl Channel {
 fn lost(what: &'static str) -> ChannelState {
     ChannelState::Lost(Cause::Protocol(what))
 }
-
-const NOTHING: RecvRequest<'static> = RecvRequest { wr_id: 0, sges: &[] };
-
-/// Limit of control messages in flight in each direction: the credits below, one `Finish` and one
-/// `Drained`.
-const CONTROLS_MAX: u32 = 16;
 
 /// Limit of unacknowledged credits. Credit is cumulative, so a further one can wait.
 const CREDITS_MAX: u32 = 8;

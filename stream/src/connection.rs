@@ -1,9 +1,10 @@
 //! Connections that carry messages.
 
+use crate::accepted::Accepted;
+use crate::accepted::sealed::Sealed;
 use crate::error::Error;
 use crate::half::Half;
 use crate::handshake::Established;
-use crate::listener::sealed::Sealed;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use spanwire_base::usize_from;
@@ -140,6 +141,8 @@ impl Connection {
         (self.sender, self.receiver)
     }
 }
+
+impl Accepted for Connection {}
 
 impl Sealed for Connection {
     fn from_established(established: Established) -> Self {

@@ -49,6 +49,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod accepted;
 mod byte_stream;
 mod channel;
 mod channels;
@@ -76,11 +77,12 @@ mod signal;
 #[cfg(test)]
 mod testing;
 
+pub use accepted::Accepted;
 pub use byte_stream::{ByteReader, ByteStream, ByteWriter};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use connection::{About, Connection, MessageReceiver, MessageSender};
 pub use error::{Cause, Error, SetupError};
-pub use listener::{Accepted, Listener};
+pub use listener::Listener;
 pub use network::{ConnectOptions, Network, NetworkOptions};
 pub use spanwire_host::congestion::{CongestionReport, ConnectionCongestion, FlowCongestion};
 pub use spanwire_host::modes::ModeChoice;

@@ -1,10 +1,10 @@
 //! Listeners: they accept connections of peers.
 
-use crate::byte_stream::ByteStream;
-use crate::connection::Connection;
+use crate::accepted::Accepted;
 use crate::error::SetupError;
 use crate::handshake::{Established, answer, reject};
-use crate::network::{ConnectOptions, NetworkShared, start};
+use crate::network::options::ConnectOptions;
+use crate::network::shared::{NetworkShared, start};
 use crate::peers::ConnectionCount;
 use crate::shared::Kind;
 use crate::side::Side;
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Accepts connections: [`Connection`]s or [`ByteStream`]s.
+/// Accepts connections: [`Connection`](crate::Connection)s or [`ByteStream`](crate::ByteStream)s.
 ///
 /// Handshakes run concurrently, at most the configured number at a time, so that a silent or
 /// hostile client delays no other. Accepted connections are connected at both ends. Dropping the
@@ -32,13 +32,6 @@ pub struct Listener<C> {
     address: SocketAddr,
     carries: PhantomData<fn() -> C>,
 }
-
-/// A type that a listener returns; implemented by [`Connection`] and [`ByteStream`].
-pub trait Accepted: sealed::Sealed {}
-
-impl Accepted for Connection {}
-
-impl Accepted for ByteStream {}
 
 /// The queue of connections to be accepted, and the state of the accepting thread.
 #[derive(Debug)]
@@ -248,16 +241,6 @@ impl AcceptQueue {
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-pub(crate) mod sealed {
-    use crate::handshake::Established;
-
-    /// Conversion of an established connection.
-    pub trait Sealed {
-        #[doc(hidden)]
-        fn from_established(established: Established) -> Self;
     }
 }
 

@@ -1,30 +1,32 @@
 //! A network: one interface, one worker, any number of connections.
 
+pub(crate) mod options;
+pub(crate) mod shared;
+
+pub use options::{ConnectOptions, NetworkOptions};
+
 use crate::byte_stream::ByteStream;
 use crate::channels::Channels;
-use crate::commands::{Command, Commands};
-use crate::config::ValidConfig;
+use crate::commands::Command;
 use crate::connection::Connection;
 use crate::error::SetupError;
 use crate::handshake::{Established, call};
 use crate::listener::Listener;
-use crate::peers::Peers;
 use crate::shared::{Kind, ReadyQueue};
 use crate::side::Side;
 use crate::side_thread::SideThread;
+use shared::{NetworkShared, start};
 use spanwire_base::Dur;
 use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::dial;
-use spanwire_host::fabric::{Attachment, Error as FabricError, HopResolver, Wrap};
-use spanwire_host::modes::ModeChoice;
+use spanwire_host::fabric::{Attachment, Error as FabricError, Wrap};
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::{seed, window, worker};
 use spanwire_io::doorbell::Doorbell;
 use spanwire_io::driver::Polling;
 use spanwire_io::xdp::XdpPreference;
-use spanwire_transport::{Config as EngineConfig, Mtu, Offer};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -36,58 +38,6 @@ use std::time::{Duration, Instant};
 pub struct Network {
     shared: Arc<NetworkShared>,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// Options of a network.
-#[derive(Clone, Debug)]
-pub struct NetworkOptions {
-    /// Limits of connections.
-    pub config: ValidConfig,
-    /// Limits of the engine. Default: a window that does not limit congestion control.
-    pub engine: spanwire_transport::ValidConfig,
-    /// Polling mode of the worker. Default: adaptive, spinning 50 us, about a round trip.
-    pub polling: Option<Polling>,
-    /// The core that the worker is pinned to. Default: any.
-    pub core: Option<usize>,
-}
-
-impl Default for NetworkOptions {
-    fn default() -> Self {
-        let line_rate = EngineConfig::default().line_rate;
-        let engine = window::config(Some(window::CC_WINDOW_PKTS), line_rate);
-        let engine = engine.expect("the window is in its range");
-        Self { config: ValidConfig::default(), engine, polling: None, core: None }
-    }
-}
-
-/// Options of a connection or listener.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ConnectOptions {
-    /// The wire mode. Default: SR if both ends support it.
-    pub mode: ModeChoice,
-    /// Name of the application protocol, at most 255 bytes; both ends must name the same. Default:
-    /// empty.
-    pub protocol: String,
-    /// A listener accepts peers whose RoCE address is not the one they connect from. Any client may
-    /// then make it send packets to any address. Default: no.
-    pub any_address: bool,
-}
-
-/// State shared by the threads of a network.
-#[derive(Debug)]
-pub(crate) struct NetworkShared {
-    pub(crate) config: ValidConfig,
-    engine: spanwire_transport::ValidConfig,
-    pub(crate) commands: Commands,
-    pub(crate) hop_resolver: HopResolver,
-    pub(crate) path_mtu: Mtu,
-    ip_bytes: u32,
-    pub(crate) ifname: String,
-    pub(crate) peers: Arc<Peers>,
-    /// The side poll socket's address and port, once it was opened.
-    side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
-    /// Why the worker has ended.
-    ended: OnceLock<String>,
 }
 
 impl Network {
@@ -254,42 +204,10 @@ impl Network {
     }
 }
 
-impl NetworkShared {
-    /// The wire modes offered by an end with address `ip`.
-    pub(crate) fn offer(&self, ip: IpAddr, mode: ModeChoice) -> Offer {
-        mode.offer(&self.engine, self.ip_bytes, ip, u32::MAX)
-    }
-
-    /// The UDP port of the side poll socket. It is opened for the first `ip` that is passed: one
-    /// socket serves the whole port.
-    pub(crate) fn side_poll_port(&self, ip: IpAddr) -> Option<u16> {
-        let mut known = self.side_poll.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_none() {
-            let port = self.commands.open_side_poll(ip)?;
-            *known = Some((ip, port));
-        }
-        known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
-    }
-
-    /// The error after the worker has ended.
-    pub(crate) fn gone(&self) -> SetupError {
-        let why = self.ended.get().map_or("its worker has ended", String::as_str);
-        SetupError::NetworkGone(why.to_owned())
-    }
-}
-
 impl Drop for Network {
     fn drop(&mut self) {
         self.shared.commands.send(Command::Stop(None));
     }
-}
-
-/// Starts a thread of that name.
-pub(crate) fn start(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, SetupError> {
-    worker::spawn(name, work).map_err(|e| SetupError::Io("start a thread", e))
 }
 
 impl From<FabricError> for SetupError {

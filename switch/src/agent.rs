@@ -7,6 +7,7 @@
 //! | room | what |
 //! |---|---|
 //! | [`config`] | parameters with ranges |
+//! | `checks` | checks of parameters |
 //! | [`passing`] | what an agent sees of a packet |
 //! | [`qpns`] | the queue pair that sent a packet, to which feedback goes |
 //! | [`feedback`] | frames of feedback, and their limit |
@@ -16,6 +17,7 @@
 //! | [`nsf`] | the near-source feedback of Reflex |
 //! | [`ndt`] | the near-destination throttling of Reflex |
 
+mod checks;
 pub(crate) mod config;
 pub(crate) mod feedback;
 pub(crate) mod ndt;

@@ -2,6 +2,7 @@
 
 use crate::config::{CLASSES, PfcConfig, SwitchConfig};
 use crate::counters::{Drop, QueueDrop};
+use crate::pfc::Signal;
 use crate::units::Ratio;
 
 /// The account of the shared buffer. A frame's bytes are charged on admission and released, to the
@@ -28,13 +29,6 @@ struct Group {
     used: u64,
     headroom_used: u64,
     is_paused: bool,
-}
-
-/// The PFC signal to the other end of the ingress link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Signal {
-    Pause,
-    Resume,
 }
 
 impl Buffer {

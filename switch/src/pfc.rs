@@ -1,6 +1,5 @@
 //! PFC at one port: pauses obeyed and pauses requested.
 
-use crate::buffer::Signal;
 use crate::config::{CLASSES, PfcConfig};
 use serde::Serialize;
 use spanwire_base::{Dur, Rate, Time};
@@ -21,6 +20,13 @@ pub struct PfcCounters {
     pub pauses: [u64; CLASSES],
     /// Time for which each priority was paused at this port, in ps, up to the port's last event.
     pub paused_ps: [u64; CLASSES],
+}
+
+/// The PFC signal to the other end of the ingress link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Signal {
+    Pause,
+    Resume,
 }
 
 /// Priorities that the other end has paused at this port.

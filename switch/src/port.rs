@@ -2,11 +2,11 @@
 
 mod write;
 
-use crate::buffer::{Buffer, Signal};
+use crate::buffer::Buffer;
 use crate::config::{CLASSES, Hop, MAX_QUEUES, PortConfig};
 use crate::counters::{Drop, Mark, PortCounters, QueueDrop};
 use crate::parse::ParsedFrame;
-use crate::pfc::{Pauses, Pausing};
+use crate::pfc::{Pauses, Pausing, Signal};
 use crate::queue::Queue;
 use crate::scheduler::{QueueMask, Scheduler, bit};
 use crate::store::{CHUNK_BYTES, FrameId, Meta, Store};

@@ -8,13 +8,14 @@ pub use snapshot::{PortSnapshot, QueueSnapshot, SwitchSnapshot};
 
 use crate::agent::passing::Passing;
 use crate::agent::set::Agents;
-use crate::buffer::{Buffer, Signal};
+use crate::buffer::Buffer;
 use crate::config::SwitchConfig;
 use crate::counters::{Drop, SwitchCounters};
 use crate::error::ConfigError;
 use crate::forward::{Decision, Forwarder};
 use crate::link::wire_bytes;
 use crate::parse::ParsedFrame;
+use crate::pfc::Signal;
 use crate::port::{Arriving, Outcome, Port};
 use crate::queue::Queue;
 use crate::store::{Meta, Store};

@@ -5,8 +5,6 @@ use crate::imports::{Import, imports};
 use crate::scan::{Source, has_word};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Folders whose files are checked.
-const FOLDERS: &[&str] = &["transport/src"];
 /// The existing cycles.
 pub(crate) const RATCHET: &str = "tests/tidy/cycles.txt";
 
@@ -14,19 +12,18 @@ pub(crate) const RATCHET: &str = "tests/tidy/cycles.txt";
 /// with more than one member. A parent may use its children; it is a cycle only if one of them uses
 /// an item that the parent defines as well.
 ///
-/// `ratchet` has a line for each known cycle: its files below the folder, sorted, separated by
-/// blanks; `#` at the start of a line comments. A cycle may only lose members, and its line must
-/// then be shortened.
+/// Every crate is checked. `ratchet` has a line for each known cycle: its files from the root of
+/// the workspace, sorted, separated by blanks; `#` at the start of a line comments. A cycle may
+/// only lose members, and its line must then be shortened.
 pub(crate) fn check(sources: &[Source], ratchet: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let known = (1..).zip(ratchet.lines());
     let known = known.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let mut known: BTreeMap<&str, usize> = known.map(|(number, line)| (line, number)).collect();
-    for folder in FOLDERS {
-        let edges = imports(sources, folder);
+    for folder in folders(sources) {
+        let edges = imports(sources, &folder);
         for cycle in cycles(&edges) {
-            let below = |path: &str| path[folder.len() + 1..].to_owned();
-            let line = cycle.iter().map(|path| below(path)).collect::<Vec<_>>().join(" ");
+            let line = cycle.join(" ");
             if known.remove(&*line).is_some() {
                 continue;
             }
@@ -41,6 +38,7 @@ pub(crate) fn check(sources: &[Source], ratchet: &str) -> Vec<Finding> {
                 continue;
             }
             let edges = edges.iter().filter(|e| cycle.contains(&e.from) && cycle.contains(&e.to));
+            let below = |path: &str| path[folder.len() + 1..].to_owned();
             let edges = edges.map(|e| format!("{}:{} > {}", below(&e.from), e.line, below(&e.to)));
             let what = format!(
                 "import cycle `{line}`: move what both need into a file of its own ({})",
@@ -54,6 +52,13 @@ pub(crate) fn check(sources: &[Source], ratchet: &str) -> Vec<Finding> {
         findings.push(Finding::new(RATCHET, number, what));
     }
     findings
+}
+
+/// `crate/src` of every crate. Nothing of the crate `tests` ships.
+fn folders(sources: &[Source]) -> BTreeSet<String> {
+    let shipped = sources.iter().filter(|s| !s.is_test_file());
+    let inside = shipped.filter(|s| s.path[s.krate().len()..].starts_with("/src/"));
+    inside.map(|s| format!("{}/src", s.krate())).collect()
 }
 
 /// The components with more than one member, each sorted.
@@ -130,33 +135,62 @@ mod tests {
         ]
     }
 
+    /// The line of the ratchet for these files.
+    fn known(names: &str) -> String {
+        let paths = names.split(' ').map(|name| format!("transport/src/{name}.rs"));
+        paths.collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
     fn check__a_cycle_fires_with_its_edges() {
         assert_eq!(
             messages(&check(&three(), "")),
-            ["transport/src/a.rs:1: import cycle `a.rs b.rs c.rs`: move what both need into a \
-                 file of its own (a.rs:1 > b.rs, b.rs:1 > c.rs, c.rs:2 > a.rs)"]
+            ["transport/src/a.rs:1: import cycle `transport/src/a.rs transport/src/b.rs \
+                 transport/src/c.rs`: move what both need into a file of its own \
+                 (a.rs:1 > b.rs, b.rs:1 > c.rs, c.rs:2 > a.rs)"]
         );
-        assert_eq!(check(&three(), "# why\na.rs b.rs c.rs\n"), []);
+        assert_eq!(check(&three(), &format!("# why\n{}\n", known("a b c"))), []);
         let mut no_cycle = three();
         no_cycle[3] = source("c.rs", "pub struct C;\n");
         assert_eq!(check(&no_cycle, ""), []);
     }
 
     #[test]
-    fn check__the_ratchet_only_shrinks() {
-        assert_eq!(
-            messages(&check(&three(), "a.rs b.rs c.rs d.rs\n")),
+    fn check__every_crate_is_checked_by_itself() {
+        let pair = |krate: &str| {
+            let file = |name: &str, text: &str| Source::new(&format!("{krate}/{name}"), text);
             [
-                "tests/tidy/cycles.txt:1: `a.rs b.rs c.rs d.rs` is no cycle any more: remove the \
-                 line, or write what is left",
-                "tests/tidy/cycles.txt:1: a cycle has shrunk: write `a.rs b.rs c.rs` in its place",
+                file("src/a.rs", "use crate::b::B;\npub struct A;\n"),
+                file("src/b.rs", "use crate::a::A;\npub struct B;\n"),
+                file("targets/c.rs", "use crate::d::D;\npub struct C;\n"),
+                file("targets/d.rs", "use crate::c::C;\npub struct D;\n"),
             ]
-            .into_iter()
-            .rev()
-            .collect::<Vec<_>>()
+        };
+        let [io, sim] = [pair("io"), pair("sim")];
+        let all: Vec<Source> = io.into_iter().chain(sim).chain(pair("tests")).collect();
+        let found: Vec<String> = check(&all, "").into_iter().map(|f| f.path).collect();
+        assert_eq!(found, ["io/src/a.rs", "sim/src/a.rs"]);
+        let apart = [
+            Source::new("io/src/a.rs", "use crate::b::B;\npub struct A;\n"),
+            Source::new("sim/src/b.rs", "use crate::a::A;\npub struct B;\n"),
+        ];
+        assert_eq!(check(&apart, ""), []);
+    }
+
+    #[test]
+    fn check__the_ratchet_only_shrinks() {
+        let (more, now) = (known("a b c d"), known("a b c"));
+        assert_eq!(
+            messages(&check(&three(), &format!("{more}\n"))),
+            [
+                format!("tests/tidy/cycles.txt:1: a cycle has shrunk: write `{now}` in its place"),
+                format!(
+                    "tests/tidy/cycles.txt:1: `{more}` is no cycle any more: remove the line, or \
+                     write what is left"
+                ),
+            ]
         );
-        assert_eq!(check(&three(), "a.rs b.rs\n").len(), 2, "it has grown");
+        assert_eq!(check(&three(), &format!("{}\n", known("a b"))).len(), 2, "it has grown");
     }
 
     #[test]
@@ -168,7 +202,10 @@ mod tests {
         let parent = source("a/mod.rs", "mod b;\nuse b::B;\npub struct A;\n");
         let child = source("a/b.rs", "use super::A;\npub struct B;\n");
         let found = messages(&check(&[root(), parent, child], ""));
-        assert!(found[0].contains("import cycle `a/b.rs a/mod.rs`"), "{found:?}");
+        assert!(
+            found[0].contains("import cycle `transport/src/a/b.rs transport/src/a/mod.rs`"),
+            "{found:?}"
+        );
         let lends = source("a/mod.rs", "mod b;\npub use b::B;\npub struct A;\n");
         let child = source("a/b.rs", "use super::A;\npub struct B;\n");
         assert_eq!(check(&[root(), lends, child], ""), []);

@@ -22,7 +22,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
     Allowed { krate: "mem", ours: &["base"], theirs: &["libc"] },
     Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },
-    Allowed { krate: "af_xdp", ours: &[], theirs: &["libc"] },
+    Allowed { krate: "af_xdp", ours: &[], theirs: &["bytemuck", "libc"] },
     Allowed {
         krate: "transport",
         ours: &["base", "wire", "mem", "cc", "pacer", "erasure", "loadbalance"],
@@ -48,6 +48,8 @@ const ALLOWED: &[Allowed] = &[
         krate: "io",
         ours: &["base", "mem", "af-xdp"],
         theirs: &[
+            // Structures of the kernel as bytes.
+            "bytemuck",
             "core_affinity",
             "crossbeam-queue",
             "libc",

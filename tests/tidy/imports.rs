@@ -26,8 +26,7 @@ pub(crate) fn imports(sources: &[Source], folder: &str) -> Vec<Import> {
     let shipped = |s: &&Source| s.path.starts_with(&format!("{folder}/")) && !s.is_test_file();
     let files: Vec<File> =
         sources.iter().filter(shipped).map(|source| File::new(source, folder)).collect();
-    let modules: BTreeMap<&[String], &File> =
-        files.iter().map(|file| (&*file.module, file)).collect();
+    let modules = modules(&files);
     let mut found: BTreeMap<(String, String), usize> = BTreeMap::new();
     for file in &files {
         for mention in &file.mentions {
@@ -44,6 +43,14 @@ pub(crate) fn imports(sources: &[Source], folder: &str) -> Vec<Import> {
     }
     let import = |((from, to), line)| Import { from, line, to };
     found.into_iter().map(import).collect()
+}
+
+/// The file of each module. A command beside a library names its items by the name of the crate, so
+/// `crate::` is the library there.
+fn modules(files: &[File]) -> BTreeMap<&[String], &File> {
+    let main = files.iter().filter(|file| file.path.ends_with("/src/main.rs"));
+    let rest = files.iter().filter(|file| !file.path.ends_with("/src/main.rs"));
+    main.chain(rest).map(|file| (&*file.module, file)).collect()
 }
 
 /// One file as a module.
@@ -92,7 +99,8 @@ impl File {
         }
         let lines: Vec<&str> = source.code_lines(true).map(|(_, line)| line).collect();
         let tokens = tokens(&lines);
-        let mut reader = Reader { tokens: &tokens, at: 0, module: &module, children: Vec::new() };
+        let (children, inline) = (Vec::new(), Vec::new());
+        let mut reader = Reader { tokens: &tokens, at: 0, module: &module, children, inline };
         reader.children = reader.declared();
         let mentions = reader.mentions();
         Self { path: source.path.clone(), module, mentions }
@@ -128,6 +136,8 @@ struct Reader<'a> {
     module: &'a [String],
     /// Modules that the file declares.
     children: Vec<&'a str>,
+    /// Modules with a body that the position is in, with the depth of their braces.
+    inline: Vec<(&'a str, usize)>,
 }
 
 impl<'a> Reader<'a> {
@@ -144,9 +154,16 @@ impl<'a> Reader<'a> {
         let mut found = Vec::new();
         let mut visible = false;
         let mut before = "";
+        let mut depth = 0;
         while self.at < self.tokens.len() {
             let token = self.peek(0);
             match token {
+                "mod" if self.peek(2) == "{" => self.inline.push((self.peek(1), depth)),
+                "{" => depth += 1,
+                "}" => {
+                    depth = depth.saturating_sub(1);
+                    self.inline.pop_if(|(_, outer)| *outer == depth);
+                }
                 "#" if self.is_test_attribute() => self.skip_item(),
                 "pub" => {
                     visible = true;
@@ -279,11 +296,16 @@ impl<'a> Reader<'a> {
     /// The path from the crate's root; `None` for an item of another crate or of no module.
     fn absolute(&self, path: &[&str]) -> Option<Vec<String>> {
         let mut base = self.module.to_vec();
+        let inline = self.inline.iter().map(|(name, _)| (*name).to_owned());
         let mut rest = path;
         match rest.first().copied()? {
             "crate" => (base, rest) = (Vec::new(), &rest[1..]),
-            "self" => rest = &rest[1..],
+            "self" => {
+                base.extend(inline);
+                rest = &rest[1..];
+            }
             "super" => {
+                base.extend(inline);
                 while rest.first() == Some(&"super") {
                     base.pop()?;
                     rest = &rest[1..];
@@ -344,6 +366,29 @@ mod tests {
             of(&files),
             ["qp/flow.rs:1 qp/state.rs", "qp/mod.rs:4 qp/flow.rs", "user.rs:1 qp/state.rs"]
         );
+    }
+
+    #[test]
+    fn imports__the_root_is_the_library_if_there_is_one() {
+        let shared = ("a.rs", "use crate::X;\nstruct A;\n");
+        let library = ("lib.rs", "mod a;\npub struct X;\n");
+        let command = ("main.rs", "mod b;\nuse b::B;\nuse x::X;\nfn main() {}\n");
+        let part = ("b.rs", "pub struct B;\n");
+        assert_eq!(of(&[shared, library, command, part]), ["a.rs:1 lib.rs", "main.rs:2 b.rs"]);
+        assert_eq!(of(&[("main.rs", "mod a;\nstruct X;\n"), shared]), ["a.rs:1 main.rs"]);
+    }
+
+    #[test]
+    fn imports__modules_with_a_body_are_part_of_their_file() {
+        let files = [
+            ("lib.rs", "mod a;\npub struct X;\n"),
+            ("a.rs", "const C: u8 = 1;\nmod one {\nuse super::C;\nfn f() {}\n}\nmod two {\n}\n"),
+        ];
+        assert_eq!(of(&files), [] as [&str; 0]);
+        let after = ("a.rs", "mod one {\nmod in_one {}\nuse super::super::X;\n}\nuse super::X;\n");
+        assert_eq!(of(&[files[0], after]), ["a.rs:3 lib.rs"]);
+        let after = ("a.rs", "mod one {\nmod in_one {}\n}\nuse super::X;\n");
+        assert_eq!(of(&[files[0], after]), ["a.rs:4 lib.rs"]);
     }
 
     #[test]

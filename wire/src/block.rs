@@ -7,8 +7,8 @@
 //! ```
 //! docs/protocol/sr.md, "Blocks", defines their meaning.
 
-use crate::sr_data::{take, take_mut};
-use crate::{DropReason, be, headers::BufferTooShort};
+use crate::split::{take, take_mut};
+use crate::{BufferTooShort, DropReason, be};
 
 /// The most packets of a block. A report has a bit for each.
 pub const BLOCK_PKTS_MAX: u8 = 64;

@@ -150,6 +150,14 @@ impl BthRepr {
         }
     }
 
+    /// The BTH of a congestion notification to `dest_qp`.
+    #[must_use]
+    pub const fn cnp(dest_qp: Qpn) -> Self {
+        let mut bth = Self::new(Opcode::Cnp, dest_qp, Psn::new(0));
+        bth.becn = true;
+        bth
+    }
+
     /// The default partition, full membership.
     pub const DEFAULT_PKEY: u16 = 0xffff;
 
@@ -215,6 +223,13 @@ mod tests {
     #[test]
     fn bth_new__requires_12_bytes() {
         assert_eq!(Bth::new(&WIRE[..11]).unwrap_err(), DropReason::BthTooShort);
+    }
+
+    #[test]
+    fn cnp__carries_becn_and_no_psn() {
+        let mut out = [0; 12];
+        BthRepr::cnp(Qpn::new(0x12)).emit(&mut out);
+        assert_eq!(out, [0x81, 0, 0xff, 0xff, 0x40, 0, 0, 0x12, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The extension headers between the BTH and the payload, in the order of the wire:
 //! DETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH. The opcode determines which are present.
 
-use crate::headers::BufferTooShort;
+use crate::split::take_mut;
 use crate::{
-    Aeth, AethRepr, AtomicAckEth, AtomicAckEthRepr, AtomicEth, AtomicEthRepr, Deth, DethRepr,
-    DropReason, Ieth, ImmDt, Opcode, Reth, RethRepr,
+    Aeth, AethRepr, AtomicAckEth, AtomicAckEthRepr, AtomicEth, AtomicEthRepr, BufferTooShort, Deth,
+    DethRepr, DropReason, Ieth, ImmDt, Opcode, Reth, RethRepr,
 };
 
 /// The extension headers of one packet.
@@ -101,37 +101,29 @@ impl ExtHeaders {
     #[inline]
     pub(crate) fn emit(&self, mut out: &mut [u8]) -> Result<(), BufferTooShort> {
         if let Some(deth) = &self.deth {
-            deth.emit(take(&mut out)?);
+            deth.emit(take_mut(&mut out)?);
         }
         if let Some(reth) = &self.reth {
-            reth.emit(take(&mut out)?);
+            reth.emit(take_mut(&mut out)?);
         }
         if let Some(atomic) = &self.atomic {
-            atomic.emit(take(&mut out)?);
+            atomic.emit(take_mut(&mut out)?);
         }
         if let Some(aeth) = &self.aeth {
-            aeth.emit(take(&mut out)?);
+            aeth.emit(take_mut(&mut out)?);
         }
         if let Some(atomic_ack) = &self.atomic_ack {
-            atomic_ack.emit(take(&mut out)?);
+            atomic_ack.emit(take_mut(&mut out)?);
         }
         if let Some(imm) = self.imm {
-            ImmDt::emit(imm, take(&mut out)?);
+            ImmDt::emit(imm, take_mut(&mut out)?);
         }
         if let Some(rkey) = self.ieth {
-            Ieth::emit(rkey, take(&mut out)?);
+            Ieth::emit(rkey, take_mut(&mut out)?);
         }
         out.fill(0);
         Ok(())
     }
-}
-
-/// Takes the next `N` bytes off the front of `out`.
-#[inline]
-fn take<'a, const N: usize>(out: &mut &'a mut [u8]) -> Result<&'a mut [u8; N], BufferTooShort> {
-    let (head, rest) = core::mem::take(out).split_first_chunk_mut().ok_or(BufferTooShort)?;
-    *out = rest;
-    Ok(head)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The headers of a packet to send.
 
-use core::fmt;
 use core::ops::Range;
 
 use crate::{
-    BthRepr, EthernetRepr, ExtHeaders, IpRepr, Packet, UdpRepr, bth, ethernet, icrc, ipv4, ipv6,
-    udp,
+    BthRepr, BufferTooShort, EthernetRepr, ExtHeaders, IpRepr, Packet, UdpRepr, bth, ethernet,
+    icrc, ipv4, ipv6, udp,
 };
 
 /// The headers of a packet to send, without its payload, which is copied once, from the
@@ -25,11 +24,6 @@ pub struct Headers {
     /// The extension headers, exactly those that the opcode requires.
     pub ext: ExtHeaders,
 }
-
-/// The frame does not fit: the buffer is too short, or the IP packet exceeds its maximum length
-/// ([`MAX_FRAME_LEN`]).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BufferTooShort;
 
 /// The longest frame: 65535 bytes, IPv4's maximum total length, after an Ethernet header.
 pub const MAX_FRAME_LEN: usize = ethernet::LEN + 0xffff;
@@ -82,14 +76,6 @@ impl From<&Packet<'_>> for Headers {
         Self { eth: p.eth, ip: p.ip, udp: p.udp, bth: p.bth, ext: p.ext }
     }
 }
-
-impl fmt::Display for BufferTooShort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the frame does not fit its buffer, or an IP packet")
-    }
-}
-
-impl core::error::Error for BufferTooShort {}
 
 /// The lengths of a packet, all checked to fit their fields and the buffer.
 pub(crate) struct Lens {

@@ -23,9 +23,10 @@
 //! ```
 //! The layout and its reasons are in docs/protocol/sr.md, "Packets".
 
-use crate::headers::BufferTooShort;
+use crate::BufferTooShort;
 use crate::int::{INT_HOP_LEN, INT_MAX_HOPS};
-use crate::sr_data::{VERSION, take, take_mut};
+use crate::split::{take, take_mut};
+use crate::sr_data::VERSION;
 use crate::{BlockReports, DropReason, NakCode, be};
 
 /// The most bitmap words of one acknowledgement.

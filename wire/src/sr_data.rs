@@ -14,9 +14,10 @@
 //! ```
 //! The layout and its reasons are in docs/protocol/sr.md, "Packets".
 
-use crate::headers::BufferTooShort;
+use crate::split::{take, take_mut};
 use crate::{
-    AtomicEth, AtomicEthRepr, BlockRepr, DropReason, Qpn, Reth, RethRepr, atomic, be, reth,
+    AtomicEth, AtomicEthRepr, BlockRepr, BufferTooShort, DropReason, Qpn, Reth, RethRepr, atomic,
+    be, reth,
 };
 
 /// The operation that an SR data packet belongs to.
@@ -331,22 +332,6 @@ impl SrKind {
     fn to_u8(self) -> u8 {
         self as u8
     }
-}
-
-/// Takes the next `N` bytes off the front of `rest`.
-pub(crate) fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], DropReason> {
-    let (head, tail) = rest.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
-    *rest = tail;
-    Ok(head)
-}
-
-/// As [`take`], to write.
-pub(crate) fn take_mut<'a, const N: usize>(
-    rest: &mut &'a mut [u8],
-) -> Result<&'a mut [u8; N], BufferTooShort> {
-    let (head, tail) = core::mem::take(rest).split_first_chunk_mut().ok_or(BufferTooShort)?;
-    *rest = tail;
-    Ok(head)
 }
 
 /// The version of SR's headers.

@@ -10,7 +10,7 @@
 //! It goes to the queue pair that sent the data packet. The layout and its reasons are in
 //! docs/protocol/sr.md, "Feedback of switches".
 
-use crate::headers::BufferTooShort;
+use crate::BufferTooShort;
 use crate::sr_data::VERSION;
 use crate::{DropReason, be};
 

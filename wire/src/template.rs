@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use crate::headers::{self, BufferTooShort, Lens};
+use crate::BufferTooShort;
+use crate::headers::{self, Lens};
 use crate::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, UdpRepr, be, ethernet, ipv4, ipv6, udp};
 
 /// The Ethernet, IP and UDP headers of a flow as bytes. A queue pair builds them once. Each packet

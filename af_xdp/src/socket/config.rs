@@ -1,6 +1,5 @@
 //! Parameters of a socket, validated before any system call.
 
-use super::BUSY_TIMEOUT;
 use crate::error::{Error, Place};
 use std::time::Duration;
 
@@ -98,6 +97,10 @@ impl SocketConfig {
 const TX_BUDGET_MIN: u32 = 32;
 /// Above the ring size of any device; bounds the memory of a ring to 1 MiB.
 const RING_SIZE_MAX: u32 = 1 << 16;
+
+/// Maximum time for which the kernel keeps a queue or interface after its owner has gone: usually
+/// some tens of milliseconds, longer on busy cores.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

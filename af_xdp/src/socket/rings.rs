@@ -2,8 +2,10 @@
 
 use super::config::SocketConfig;
 use crate::cursor::{Cursor, Parts};
+use crate::layout::{MmapOffsets, RingOffset};
 use crate::ring::Desc;
 use crate::sys::Map;
+use bytemuck::Pod;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -14,14 +16,14 @@ pub(super) type Mapped = (Cursor<u64>, Cursor<u64>, Cursor<Desc>, Cursor<Desc>);
 pub(super) fn map(
     fd: BorrowedFd<'_>,
     config: &SocketConfig,
-    offsets: &libc::xdp_mmap_offsets,
+    offsets: &MmapOffsets,
 ) -> io::Result<Mapped> {
-    let fill = parts(fd, config.fill_size, FILL_PAGE, &offsets.fr)?;
-    let completion = parts(fd, config.completion_size, COMPLETION_PAGE, &offsets.cr)?;
+    let fill = parts(fd, config.fill_size, FILL_PAGE, &offsets.fill)?;
+    let completion = parts(fd, config.completion_size, COMPLETION_PAGE, &offsets.completion)?;
     let rx = parts(fd, config.rx_size, libc::XDP_PGOFF_RX_RING, &offsets.rx)?;
     let tx = parts(fd, config.tx_size, libc::XDP_PGOFF_TX_RING, &offsets.tx)?;
     // SAFETY: `parts` checked alignment and bounds within mappings of this process's own socket,
-    // whose rings hold integers only; each ring gets one cursor, for the program's end.
+    // whose entries may have any content; each ring gets one cursor, for the program's end.
     Ok(unsafe {
         (
             Cursor::producer(fill),
@@ -33,11 +35,11 @@ pub(super) fn map(
 }
 
 /// Maps one ring and locates its parts by the kernel's offsets.
-fn parts<T: 'static>(
+fn parts<T: Pod>(
     fd: BorrowedFd<'_>,
     size: u32,
     page: libc::off_t,
-    offsets: &libc::xdp_ring_offset,
+    offsets: &RingOffset,
 ) -> io::Result<Parts<T>> {
     let at = |offset: u64| usize::try_from(offset).map_err(io::Error::other);
     let entries_at = at(offsets.desc)?;

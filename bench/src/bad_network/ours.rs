@@ -1,6 +1,6 @@
 //! `spanwire perf`: WRITEs from host b to host a.
 
-use super::{Conditions, Plan};
+use super::plan::{Conditions, Plan};
 use crate::bed::{self, Bed};
 use crate::sample::Error;
 use spanwire_transport::WireMode;

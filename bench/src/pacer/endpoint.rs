@@ -1,6 +1,6 @@
 //! The endpoint itself: many queue pairs that always have data to write.
 
-use super::CATCH_UP;
+use super::load::CATCH_UP;
 use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time};
 use spanwire_cc::Algorithm;

@@ -1,7 +1,6 @@
 //! The pacer alone: queue pairs that always have a packet to send.
 
-use super::CATCH_UP;
-use spanwire_base::{Rate, Time};
+use spanwire_base::{Dur, Rate, Time};
 use spanwire_pacer::{Drr, TokenBucket, Wheel, WheelConfig};
 
 /// The queue pairs, scheduled as in an endpoint.
@@ -56,6 +55,9 @@ impl Load {
 
 /// 1024 bytes of payload with all overhead on the wire.
 const PACKET_BYTES: u32 = 1106;
+
+/// The catch-up time of flows in an endpoint; the wheel's slots are a sixteenth.
+pub(super) const CATCH_UP: Dur = Dur::from_us(4);
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,9 @@
 //! The report of a run: rows with every sample, as text and JSON.
 
-use super::Plan;
 use super::bar::{Bar, Excuse, Sample, Verdict, number};
 use super::cases::{Case, Figure};
 use super::host::Lateness;
+use super::plan::Plan;
 use crate::host_trace::date;
 use crate::machine::Machine;
 use crate::sample::Error;

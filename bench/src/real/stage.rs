@@ -1,7 +1,7 @@
 //! The environment of a sample: labs, processes and the time that is left.
 
-use super::Plan;
 use super::host::Followed;
+use super::plan::Plan;
 use crate::bed::{Bed, Running};
 use crate::sample::Error;
 use serde_json::Value;

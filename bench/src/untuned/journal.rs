@@ -1,7 +1,9 @@
 //! The samples of a run in a file, so that an interrupted run continues.
 
+use super::algorithm::Algorithm;
+use super::measure::Reading;
+use super::plan::Plan;
 use super::report::Outcome;
-use super::{Algorithm, Plan, Reading};
 use crate::sample::Error;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

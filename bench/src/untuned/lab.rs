@@ -1,9 +1,9 @@
 //! The labs of the matrix, of which one exists at a time.
 
-use super::Plan;
 use super::case::{Case, Path, Site, Traffic};
 use super::four_paths::FourPaths;
 use super::line::Line;
+use super::plan::Plan;
 use crate::bed::{Bed, Servers};
 use crate::sample::Error;
 use std::net::IpAddr;

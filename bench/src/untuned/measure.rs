@@ -1,10 +1,10 @@
 //! One sample: an algorithm on the path and with the traffic of a case.
 
-use super::Plan;
 use super::algorithm::Algorithm;
 use super::case::{Case, Flow, Measure, Path, Traffic};
 use super::lab::{Ends, Lab};
 use super::perf::{Perf, Run, mean_queue};
+use super::plan::Plan;
 use crate::bed::{self, Bed};
 use crate::sample::Error;
 use crate::spin::Spinners;

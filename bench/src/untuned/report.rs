@@ -1,9 +1,9 @@
 //! The report of a run: rows with every sample, as text and JSON.
 
-use super::Plan;
 use super::algorithm::Algorithm;
 use super::case::{Bar, Case, Measure};
 use super::measure::Reading;
+use super::plan::Plan;
 use super::verdict::{Figures, figure};
 use crate::machine::Machine;
 use crate::stats::Spread;

@@ -1,13 +1,13 @@
 //! The arguments of `spanwire perf`, and the configuration that follows from them.
 
-use super::test_args::TestArgs;
+use super::test_args::{TestArgs, size};
 use crate::exit::Failed;
 use crate::interface;
 use crate::port_args::{PortArgs, ppm, sleep_precisely};
 use crate::queues;
 use clap::ValueEnum;
 use spanwire_base::Dur;
-use spanwire_host::dial::{address, dial};
+use spanwire_host::dial::{address, dial, listen};
 use spanwire_host::fabric::{self, Error};
 use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
 use spanwire_host::runner::{JobRunner, Sending};
@@ -16,7 +16,7 @@ use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
 use spanwire_transport::{Agreed, Mtu};
 use std::io::ErrorKind;
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 
 /// Arguments of `spanwire perf`.
@@ -115,6 +115,13 @@ pub(super) enum Wait {
 }
 
 impl CommonArgs {
+    /// Listens on TCP `port` of the interface.
+    pub(super) fn listen(&self, port: u16) -> Result<TcpListener, Error> {
+        let dev = self.dev();
+        let listening = listen(dev, port);
+        listening.map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
+    }
+
     /// The interface; empty before [`CommonArgs::choose_dev`].
     pub(super) fn dev(&self) -> &str {
         self.dev.as_deref().unwrap_or_default()
@@ -253,21 +260,6 @@ impl ClientArgs {
     }
 }
 
-/// Parses a size such as `64K`, in bytes.
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.to_ascii_lowercase() {
-        t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 1 << 10),
-        t if t.ends_with('m') => (t[..t.len() - 1].to_owned(), 1 << 20),
-        t if t.ends_with('g') => (t[..t.len() - 1].to_owned(), 1 << 30),
-        t => (t, 1),
-    };
-    let n: u64 = digits.parse().map_err(|_| format!("{text} is no size (try 64, 64K or 1M)"))?;
-    match n.checked_mul(unit) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err(format!("{text} is out of range")),
-    }
-}
-
 pub(super) fn milliseconds(seconds: f64) -> Result<u64, Error> {
     if !(0.0..=86_400.0).contains(&seconds) {
         return Err(format!("{seconds} s is not between 0 and a day").into());
@@ -287,16 +279,6 @@ const SPIN: Dur = Dur::from_us(50);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn size__takes_binary_units_and_refuses_nonsense() {
-        assert_eq!(size("64"), Ok(64));
-        assert_eq!(size("64K"), Ok(65_536));
-        assert_eq!(size("1g"), Ok(1 << 30));
-        for bad in ["", "K", "0", "-1", "1T", "99999999999G"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn ppm__is_percent_times_ten_thousand() {

@@ -2,8 +2,7 @@
 
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::meter::Meter;
-use super::report::{ClientReport, text};
-use super::{listen_on, nonzero};
+use super::report::{ClientReport, nonzero, text};
 use crate::exit::{Exit, usage};
 use crate::report::{PerfRow, perf_table, print_text};
 use crate::signals::Interrupt;
@@ -21,7 +20,7 @@ pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exi
     let mut runner = common.runner(IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
     runner.set_transfer_bytes_max(args.max_transfer);
     let (port, tool) = (args.test.port(), test.tool());
-    let listener = listen_on(common, port)?;
+    let listener = common.listen(port)?;
     if !common.json {
         let mode = runner.attachment().xdp_mode.unwrap_or("-");
         print_text(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev()));

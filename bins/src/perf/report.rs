@@ -2,7 +2,6 @@
 
 use super::args::ClientArgs;
 use super::meter::{Interval, Meter, limits_text};
-use super::nonzero;
 use crate::exit::Exit;
 use crate::path_report::PathsReport;
 use crate::report::{PerfRow, TransferRow, loss_text, op_name, perf_table, seconds};
@@ -182,4 +181,10 @@ fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {
         Threshold { name: "max_p99_us", limit, measured, ok: measured <= limit }
     });
     floor.into_iter().chain(ceiling).collect()
+}
+
+/// The nonzero counters as a JSON object.
+pub(super) fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
+    let counted = counters.iter().filter(|(_, n)| *n > 0);
+    counted.map(|(name, n)| (name.clone(), (*n).into())).collect()
 }

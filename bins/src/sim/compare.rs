@@ -2,9 +2,10 @@
 
 use super::args::CompareArgs;
 use super::file::Chosen;
+use super::numbers::decimals;
 use super::pictures::to_f64;
-use super::report::{decimals, write_checks};
-use super::run::{cannot_write, prepare};
+use super::prepare::{cannot_write, prepare};
+use super::report::write_checks;
 use super::seeds::{SeedRow, SeedsReport, Summary, simulate};
 use crate::exit::Exit;
 use crate::report::print_text;

@@ -2,9 +2,10 @@
 
 use super::args::RunArgs;
 use super::file::Chosen;
+use super::numbers::{per_second, rounded};
 use super::pictures;
-use super::report::{per_second, rounded, write_checks};
-use super::run::{cannot_write, explained, shown};
+use super::prepare::{cannot_write, explained, shown};
+use super::report::write_checks;
 use super::sweep::sweep;
 use crate::exit::Exit;
 use crate::report::{LiveLine, bar, print_text};

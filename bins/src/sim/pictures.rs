@@ -4,7 +4,8 @@ mod sweep;
 
 pub(super) use sweep::write_sweep;
 
-use super::report::{RunReport, decimals};
+use super::numbers::decimals;
+use super::report::RunReport;
 use spanwire_plot::{
     AxisSpec, CdfFigure, Group, Level, LineFigure, Quantity, Rug, Series, Shape, ViolinFigure,
 };

@@ -13,40 +13,19 @@ mod runner;
 mod verdict;
 
 use super::args::ReproduceArgs;
-use super::run::cannot_write;
+use super::prepare::cannot_write;
 use crate::exit::Exit;
 use crate::report::print_text;
 use cache::Cache;
 use paper::{Paper, Quick, Row, Run};
 use runner::Outcome;
-use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_host::text::unknown;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use verdict::RowReport;
-
-/// The JSON object of `spanwire sim reproduce --json`.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-struct Reproduction {
-    /// The runs are smaller than the rows' and give no result.
-    quick: bool,
-    rows: Vec<RowReport>,
-    /// Rows that missed their bar, or could not be evaluated, without a known reason.
-    unexplained: Vec<String>,
-    /// No checker failed.
-    checkers_ok: bool,
-    /// Violations that the checkers found.
-    violations: Vec<String>,
-    /// Runs of one seed.
-    runs: usize,
-    /// Those of them whose results were stored by an earlier call.
-    cached: usize,
-    /// Wall-clock seconds of this call.
-    wall_s: f64,
-}
+use verdict::{Reproduction, RowReport};
 
 /// Runs the selected rows of the selected papers.
 ///

@@ -5,15 +5,14 @@ use super::capture::Capture;
 use super::file::Chosen;
 use super::loss_sweep;
 use super::pictures::{self, link_rates, queue_thresholds};
+use super::prepare::{cannot_write, prepare};
 use super::report::{RunReport, flows_csv};
 use super::{samples, seeds, untuned};
 use crate::exit::Exit;
 use crate::report::print_text;
 use spanwire_host::fabric::Error;
-use spanwire_host::text::unknown;
 use spanwire_sim::untuned::Untuned;
-use spanwire_sim::{LossSweep, ParamError, Params, Plan, Report, Scenario, Series, Watch};
-use std::collections::BTreeMap;
+use spanwire_sim::{LossSweep, Params, Plan, Report, Scenario, Series, Watch};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -75,31 +74,6 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Error> {
     Ok(if report.report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 
-/// The plan of the chosen scenario, and the values of all parameters.
-pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
-    let Some(scenario) = Scenario::find(&chosen.name) else {
-        let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME, Untuned::NAME]);
-        return Err(unknown("scenario", &chosen.name, names).into());
-    };
-    let mut params = scenario.params();
-    params.set_all(chosen.set()).map_err(|e| explained(&e))?;
-    let plan = scenario.plan(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
-    Ok((plan, shown(&params)))
-}
-
-/// The values of the parameters, by name.
-pub(super) fn shown(params: &Params) -> BTreeMap<&'static str, String> {
-    params.iter().map(|p| (p.name, p.value.to_string())).collect()
-}
-
-/// The text of a parameter error; for an unknown name, with the known ones.
-pub(super) fn explained(error: &ParamError) -> String {
-    match error {
-        ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
-        ParamError::Own { .. } | ParamError::Value { .. } => error.to_string(),
-    }
-}
-
 fn simulate(args: &RunArgs, plan: &Plan, watch: Watch) -> Result<Report, Error> {
     let Some(path) = &args.pcap else {
         return Ok(plan.run(watch, &mut ())?);
@@ -131,8 +105,4 @@ fn write_files(
         pictures::write(&run, dir).map_err(|e| cannot_write(dir, &e))?;
     }
     Ok(())
-}
-
-pub(super) fn cannot_write(path: &Path, why: &std::io::Error) -> String {
-    format!("cannot write {}: {why}", path.display())
 }

@@ -2,8 +2,9 @@
 
 use super::args::RunArgs;
 use super::file::Chosen;
-use super::report::{decimals, per_second, rounded, write_checks};
-use super::run::{cannot_write, prepare};
+use super::numbers::{decimals, per_second, rounded};
+use super::prepare::{cannot_write, prepare};
+use super::report::write_checks;
 use super::sweep::sweep;
 use crate::exit::Exit;
 use crate::report::{LiveLine, bar, print_text};

@@ -1,7 +1,7 @@
 //! `spanwire sim swarm`: random networks, each drawn from a seed.
 
 use super::args::SwarmArgs;
-use super::report::{per_second, rounded};
+use super::numbers::{per_second, rounded};
 use super::sweep::sweep;
 use crate::exit::Exit;
 use crate::report::{LiveLine, bar, print_text};

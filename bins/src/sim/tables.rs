@@ -1,6 +1,6 @@
 //! Tables of groups of flows, of agents, and of a paper's metric.
 
-use super::report::decimals;
+use super::numbers::decimals;
 use serde_json::Value;
 use spanwire_sim::{AgentReport, FctStats, GroupReport, MetricReport, SizeReport, Spread};
 use std::collections::BTreeMap;

@@ -2,8 +2,9 @@
 
 use super::args::RunArgs;
 use super::file::Chosen;
-use super::report::{per_second, rounded, write_checks};
-use super::run::{explained, shown};
+use super::numbers::{per_second, rounded};
+use super::prepare::{explained, shown};
+use super::report::write_checks;
 use super::sweep::sweep;
 use crate::exit::Exit;
 use crate::report::{LiveLine, bar, print_text};

@@ -2,7 +2,6 @@
 
 use super::agents::take_agents;
 use super::keys::{IMPAIRMENT_KEYS, KeyError, LINE_KEYS, PORT_KEYS, read, take_line, take_port};
-use super::run::PORT_FRAME_ROOM;
 use spanwire_switch::{ShapedConfig, SwitchConfig};
 use std::fmt;
 use toml::{Table, Value};
@@ -192,6 +191,9 @@ const SWITCH_KEYS: [&str; 5] =
 
 /// The longest name of an interface, in bytes (`IFNAMSIZ` less its zero).
 const NAME_MAX: usize = 15;
+
+/// Longest frame of a port in bytes without FCS. It fits a UMEM chunk of 4096 bytes with headroom.
+pub const PORT_FRAME_ROOM: u32 = 3840;
 
 #[cfg(test)]
 mod tests {

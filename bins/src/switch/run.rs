@@ -1,6 +1,6 @@
 //! The switch's process: its ports, its loop, and replies to control requests.
 
-use super::file::{FilePort, SwitchFile};
+use super::file::{FilePort, PORT_FRAME_ROOM, SwitchFile};
 use super::report::SwitchReport;
 use super::set::set;
 use crate::exit::{Exit, usage};
@@ -51,9 +51,6 @@ enum Wait {
     Busy,
     Adaptive,
 }
-
-/// Longest frame of a port in bytes without FCS. It fits a UMEM chunk of 4096 bytes with headroom.
-pub const PORT_FRAME_ROOM: u32 = 3840;
 
 /// A running switch.
 struct Session {

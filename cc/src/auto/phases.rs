@@ -1,24 +1,9 @@
 //! Startup, and the drains that measure the base round trip.
 
 use super::Auto;
+use super::state::State;
 use crate::units::{float, whole};
 use spanwire_base::Time;
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum State {
-    /// The window doubles in a round trip until a queue builds up.
-    Startup,
-    Avoidance,
-    /// The window is small for a round trip.
-    Drain {
-        since: Time,
-        /// The window and the delivery rate before.
-        cwnd: f64,
-        rate: f64,
-        /// Intervals that began since then.
-        intervals: u32,
-    },
-}
 
 impl Auto {
     pub(super) fn on_startup_interval(

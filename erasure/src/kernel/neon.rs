@@ -67,4 +67,4 @@ impl Vector for Bytes16 {
     }
 }
 
-super::entry_points! { #[target_feature(enable = "neon")] Bytes16, 4 }
+super::entry::entry_points! { #[target_feature(enable = "neon")] Bytes16, 4 }

@@ -58,4 +58,4 @@ impl Vector for Word {
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = LOW_BITS << 7;
 
-super::entry_points! { Word, 2 }
+super::entry::entry_points! { Word, 2 }

@@ -81,7 +81,7 @@ pub(super) mod ssse3 {
         }
     }
 
-    crate::kernel::entry_points! { #[target_feature(enable = "ssse3")] Bytes16, 2 }
+    crate::kernel::entry::entry_points! { #[target_feature(enable = "ssse3")] Bytes16, 2 }
 }
 
 /// 32 bytes at a time.
@@ -158,7 +158,7 @@ pub(super) mod avx2 {
         }
     }
 
-    crate::kernel::entry_points! { #[target_feature(enable = "avx2")] Bytes32, 4 }
+    crate::kernel::entry::entry_points! { #[target_feature(enable = "avx2")] Bytes32, 4 }
 }
 
 /// 32 bytes at a time, and products by one instruction.
@@ -221,7 +221,7 @@ pub(super) mod gfni {
         }
     }
 
-    crate::kernel::entry_points! { #[target_feature(enable = "avx2,gfni")] Bytes32Gfni, 4 }
+    crate::kernel::entry::entry_points! { #[target_feature(enable = "avx2,gfni")] Bytes32Gfni, 4 }
 }
 
 /// 64 bytes at a time, and products by one instruction. If two threads share a core, halving the
@@ -285,7 +285,7 @@ pub(super) mod avx512 {
         }
     }
 
-    crate::kernel::entry_points! {
+    crate::kernel::entry::entry_points! {
         #[target_feature(enable = "avx512f,avx512bw,gfni")] Bytes64, 2
     }
 }

@@ -1,6 +1,6 @@
 //! The actions of the application and its driver between packets.
 
-use super::STEP_LEN;
+use super::layout::STEP_LEN;
 use super::ledger::Posted;
 use super::memory::{PLOT_LEN, Plot, Reach};
 use super::output::Output;

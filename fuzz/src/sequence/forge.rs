@@ -1,39 +1,22 @@
 //! The forger: makes any packet from a step's operands, close to an acceptable one.
 
 mod blocks;
+mod request;
 mod selective;
+mod view;
 
-use super::STEP_LEN;
-use super::memory::{Memory, PLOT_LEN, Plot};
-use super::outgoing::Outgoing;
+pub(super) use view::View;
+
+use super::layout::STEP_LEN;
 use super::setup::{MTU, OUR_IP, PEER_IP};
 use super::streams::Inside;
-use spanwire_base::u64_from;
+use request::{dma_len, target};
 use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
     Headers, INT_HOP_LEN, IpRepr, MacAddr, Opcode, OpcodeProps, Packet, Psn, Qpn, RethRepr,
     Syndrome, UdpRepr, seal,
 };
 use std::net::{IpAddr, Ipv6Addr};
-
-/// The forger's knowledge of the queue pair.
-pub(super) struct View<'a> {
-    pub(super) qpn: Qpn,
-    /// The PSN that our responder expects.
-    pub(super) epsn: Psn,
-    /// The oldest unacknowledged PSN of our requester, and the next to send.
-    pub(super) snd_una: Psn,
-    pub(super) snd_nxt: Psn,
-    pub(super) memory: &'a Memory,
-    /// The queue pair runs SR, and the same numbers for SR.
-    pub(super) is_sr: bool,
-    pub(super) sr_first: u32,
-    pub(super) sr_next: u32,
-    pub(super) sr_snd_una: u32,
-    pub(super) sr_snd_nxt: u32,
-    pub(super) outgoing: &'a Outgoing,
-    pub(super) now_ps: u64,
-}
 
 /// A forged packet.
 pub(super) struct Forged {
@@ -228,42 +211,6 @@ fn payload_len(props: &OpcodeProps, kind: u8, len: u8) -> usize {
         3 => mtu,
         _ if props.last => usize::from(len),
         _ => mtu,
-    }
-}
-
-/// The target of a request: a plot by its rkey, its lkey or a key that does not exist, at an
-/// address inside, across the end, or at the end of the address space.
-fn target(memory: &Memory, plot: u8, at: u8) -> (u64, u32) {
-    let mr = memory.mr(Plot::ALL[usize::from(plot & 7)]);
-    let rkey = mr.rkey.unwrap_or(mr.lkey);
-    let key = match plot >> 3 & 3 {
-        1 => mr.lkey,
-        2 => rkey ^ 1,
-        _ => rkey,
-    };
-    let at = u64::from(at);
-    let va = match plot >> 5 & 3 {
-        0 => mr.addr.wrapping_add(8 * at),
-        1 => mr.addr.wrapping_add(at),
-        2 => mr.addr.wrapping_add(u64_from(PLOT_LEN)).wrapping_sub(at),
-        _ => u64::MAX - at,
-    };
-    (va, key)
-}
-
-fn dma_len(props: &OpcodeProps, kind: u8, payload_len: usize, len: u8) -> u32 {
-    let payload_len = spanwire_base::u32_from(payload_len);
-    match kind {
-        // As a correct peer would.
-        0 if props.last && props.payload => payload_len,
-        0 => payload_len + u32::from(len),
-        0x80 => 0,
-        0x81 => 1 << 31,
-        0x82 => u32::MAX,
-        0x83 => spanwire_base::u32_from(PLOT_LEN),
-        0x84 => 1 << 30,
-        0x85.. => u32::from(kind) - 0x84,
-        _ => 16 * u32::from(kind),
     }
 }
 

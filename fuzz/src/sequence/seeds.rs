@@ -1,6 +1,6 @@
 //! Seed scenarios.
 
-use super::SETUP_LEN;
+use super::layout::SETUP_LEN;
 
 /// Seed scenarios by name: each request and each response once, in order.
 #[must_use]

@@ -1,8 +1,7 @@
 //! The configuration of the queue pair under test.
 
-use super::SETUP_LEN;
+use super::layout::SETUP_LEN;
 use super::memory::{Memory, Plot};
-use super::streams::Streams;
 use spanwire_base::{Dur, Rate, u32_from};
 use spanwire_cc::{Algorithm, Controller as _, Path};
 use spanwire_erasure::Scheme;
@@ -128,12 +127,6 @@ impl Setup {
         if !self.only_receives {
             ep.modify_qp(qpn, &self.rts()).expect("RTS is reachable");
         }
-    }
-
-    /// The streams of SR as they begin.
-    pub(super) fn streams(&self) -> Streams {
-        let [rq_psn, sq_psn] = [self.rq_psn, self.sq_psn].map(|psn| psn.get() << 8);
-        Streams::new(self, [rq_psn, sq_psn]).unproven(self.only_receives)
     }
 
     /// Payload of a full SR packet: requested telemetry needs room, and so do a position in a block

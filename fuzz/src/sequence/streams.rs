@@ -43,6 +43,14 @@ pub(super) struct Streams {
     unproven: Option<u64>,
 }
 
+impl Setup {
+    /// The streams of SR as they begin.
+    pub(super) fn streams(&self) -> Streams {
+        let [rq_psn, sq_psn] = [self.rq_psn, self.sq_psn].map(|psn| psn.get() << 8);
+        Streams::new(self, [rq_psn, sq_psn]).unproven(self.only_receives)
+    }
+}
+
 impl Inside {
     pub(super) fn of(packet: &Packet<'_>) -> Option<Self> {
         let psn = packet.bth.psn.get();

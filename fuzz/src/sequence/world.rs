@@ -1,7 +1,7 @@
 //! The endpoint, the model of its state, and the effects of a step on both.
 
-use super::STEP_LEN;
 use super::forge::{Forged, View};
+use super::layout::{SETUP_LEN, STEP_LEN};
 use super::ledger::Ledger;
 use super::memory::{Memory, Plot, Reach};
 use super::output::{Output, packets};
@@ -38,7 +38,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(setup: [u8; super::SETUP_LEN]) -> Self {
+    pub(super) fn new(setup: [u8; SETUP_LEN]) -> Self {
         let setup = Setup::of(setup);
         let Made { ep, qpn, send_cq, recv_cq, srq, memory } = setup.make();
         Self {

@@ -1,5 +1,6 @@
 //! The job runner against perftest, in either role.
 
+mod session;
 mod steps;
 mod traffic;
 
@@ -15,10 +16,10 @@ use crate::oob::{Job, JobKind, MemoryParams, Op, QpParams, REPLY_TIMEOUT};
 use crate::target::Target;
 use crate::write_ping_pong::{PingPongLane, WritePingPong};
 use serde::Serialize;
+use session::{AwaitedStep, Session};
 use spanwire_base::Time;
 use spanwire_transport::{Access, Agreed, MemoryRegion, Mtu, QpCaps};
 use std::net::IpAddr;
-use steps::AwaitedStep;
 use traffic::Traffic;
 
 /// The result of a run against perftest.
@@ -47,15 +48,6 @@ pub struct PerftestPeer {
     /// Its measurement; `None` if it was passive: perftest's passive end sends an uninitialised
     /// report.
     pub report: Option<Report>,
-}
-
-/// One run: the connection, the test, and the applications that run meanwhile.
-struct Session<'a> {
-    exchange: Exchange,
-    test: Test,
-    traffic: Traffic,
-    stop: &'a dyn Fn() -> bool,
-    watch: &'a mut dyn FnMut(Time, &Initiator),
 }
 
 /// The parameters known before queue pairs are created.

@@ -50,13 +50,3 @@ impl JobRunner {
         }
     }
 }
-
-/// Warns of configured options that the agreed wire mode does not support.
-pub(super) fn warn_of_unused(sending: &Sending, agreed: &Agreed) {
-    if let Some(why) = sending.why_no_erasure(agreed) {
-        tracing::warn!("nothing is coded (--ec): {why}");
-    }
-    if let Some(why) = sending.why_no_balance(agreed) {
-        tracing::warn!("all packets take one path (--lb): {why}");
-    }
-}

@@ -2,7 +2,6 @@
 //! the kernel reports completion.
 
 use super::error::{NetError, NetErrorKind};
-use super::netns::NetNs;
 use super::sys;
 use netlink_packet_core::{
     ErrorMessage, NLM_F_ACK, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
@@ -65,17 +64,6 @@ impl Netlink {
         // fields.
         socket.set_netlink_get_strict_chk(true).map_err(wrap)?;
         Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(RECEIVE_BYTES) })
-    }
-
-    /// Opens a socket in a given namespace; the calling thread's namespace does not change.
-    ///
-    /// # Errors
-    /// As [`Netlink::open`], and when the process may not enter the namespace (CAP_SYS_ADMIN).
-    pub fn open_in(ns: &NetNs) -> Result<Self, NetError> {
-        let entered = ns.enter()?;
-        let opened = Self::open();
-        drop(entered);
-        opened
     }
 
     /// Sends a request and returns the kernel's replies before its acknowledgement: none for a

@@ -260,6 +260,19 @@ impl NetNs {
     }
 }
 
+impl Netlink {
+    /// Opens a socket in a given namespace; the calling thread's namespace does not change.
+    ///
+    /// # Errors
+    /// As [`Netlink::open`], and when the process may not enter the namespace (CAP_SYS_ADMIN).
+    pub fn open_in(ns: &NetNs) -> Result<Self, NetError> {
+        let entered = ns.enter()?;
+        let opened = Self::open();
+        drop(entered);
+        opened
+    }
+}
+
 impl AsFd for NetNs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

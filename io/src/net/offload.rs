@@ -8,6 +8,7 @@ use super::error::{NetError, NetErrorKind};
 use super::link::check_name;
 use super::netns::NetNs;
 use super::sys;
+use bytemuck::{Pod, Zeroable};
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -71,7 +72,7 @@ impl Ethtool {
     /// `lo`).
     pub fn driver(&self, name: &str) -> Result<String, NetError> {
         check_name(name)?;
-        let mut info = DriverInfo::default();
+        let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, ..DriverInfo::zeroed() };
         // SAFETY: ETHTOOL_GDRVINFO works on struct ethtool_drvinfo, which `DriverInfo` is.
         unsafe { sys::ethtool(self.socket.as_fd(), name, &mut info) }
             .map_err(|e| NetError::from_io("ask for the driver", &e).on(name))?;
@@ -86,7 +87,7 @@ impl Ethtool {
     /// `lo`).
     pub fn speed_mbps(&self, name: &str) -> Result<Option<u32>, NetError> {
         check_name(name)?;
-        let mut settings = LinkSettings { command: ETHTOOL_GSET, ..LinkSettings::default() };
+        let mut settings = LinkSettings { command: ETHTOOL_GSET, ..LinkSettings::zeroed() };
         // SAFETY: ETHTOOL_GSET works on struct ethtool_cmd, which `LinkSettings` is.
         unsafe { sys::ethtool(self.socket.as_fd(), name, &mut settings) }
             .map_err(|e| NetError::from_io("ask for the speed", &e).on(name))?;
@@ -173,6 +174,7 @@ const GRO: Feature = Feature { name: "gro", get: 0x2b, set: 0x2c };
 
 /// `struct ethtool_value`.
 #[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct Value {
     command: u32,
     data: u32,
@@ -180,6 +182,7 @@ struct Value {
 
 /// `struct ethtool_drvinfo`.
 #[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct DriverInfo {
     command: u32,
     driver: [u8; 32],
@@ -190,7 +193,7 @@ struct DriverInfo {
 
 /// `struct ethtool_cmd`.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct LinkSettings {
     command: u32,
     /// Supported and advertised modes: unused, as are all other fields.
@@ -206,12 +209,6 @@ struct LinkSettings {
 const _: () = assert!(size_of::<LinkSettings>() == 44);
 const _: () = assert!(size_of::<DriverInfo>() == 196);
 const _: () = assert!(size_of::<Value>() == 8);
-
-impl Default for DriverInfo {
-    fn default() -> Self {
-        Self { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] }
-    }
-}
 
 fn refused(feature: &Feature, on: bool, name: &str) -> NetError {
     let operation = format!("switch {} {}", feature.name, on_off(on));

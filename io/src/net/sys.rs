@@ -1,7 +1,8 @@
 //! System calls that neither the standard library nor the netlink crates wrap. It contains all
 //! `unsafe` of [`super`] except the hook of a child process.
 
-use af_xdp::sockopt;
+use af_xdp::{same_layout, sockopt};
+use bytemuck::{Pod, Zeroable};
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -63,20 +64,24 @@ pub(super) fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Bounds how long a receive on this socket may block.
 pub(super) fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
-    let value = libc::timeval {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_usec: libc::suseconds_t::from(timeout.subsec_micros()),
+    /// `struct timeval`.
+    #[repr(C)]
+    #[derive(Clone, Copy, Pod, Zeroable)]
+    struct Timeval {
+        seconds: libc::time_t,
+        micros: libc::suseconds_t,
+    }
+    same_layout!(Timeval = libc::timeval { seconds = tv_sec, micros = tv_usec });
+    let value = Timeval {
+        seconds: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        micros: libc::suseconds_t::from(timeout.subsec_micros()),
     };
-    let (value, len) = ((&raw const value).cast(), size_of_val(&value));
-    // SAFETY: all bytes of a timeval, which has no padding, on this stack; none is an address.
-    unsafe { sockopt::set_raw(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, len) }
+    sockopt::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &value)
 }
 
 /// Makes a socket send and receive through one interface only (`SO_BINDTODEVICE`).
 pub(super) fn bind_to_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    let (value, len) = (name.as_ptr().cast(), name.len());
-    // SAFETY: the bytes of `name`, borrowed for the call; none is an address.
-    unsafe { sockopt::set_raw(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, value, len) }
+    sockopt::set_bytes(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name.as_bytes())
 }
 
 /// Executes an ethtool request: `argument` is a `repr(C)` struct of linux/ethtool.h that begins
@@ -85,7 +90,7 @@ pub(super) fn bind_to_device(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
 /// # Safety
 /// `T` must be the struct that its command works on: the kernel reads and writes up to the size
 /// that the command implies.
-pub(super) unsafe fn ethtool<T>(
+pub(super) unsafe fn ethtool<T: Pod>(
     fd: BorrowedFd<'_>,
     name: &str,
     argument: &mut T,

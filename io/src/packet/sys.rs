@@ -1,10 +1,12 @@
 //! The system calls of a packet socket. All `unsafe` of [`super`] is here.
 
 use crate::poll::poll;
-use af_xdp::sockopt::{self, Plain};
 use af_xdp::steer::STEER_PORT;
+use af_xdp::{same_layout, sockopt};
+use bytemuck::{Pod, Zeroable};
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
+use std::mem::offset_of;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -85,27 +87,39 @@ pub(super) fn keep_small(socket: &UdpSocket) {
     let _ = sockopt::set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32);
 }
 
-/// `struct tpacket_stats` of linux/if_packet.h.
+/// `struct tpacket_stats` of linux/if_packet.h; not in libc.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Statistics {
     packets: u32,
     drops: u32,
 }
 
-// SAFETY: `repr(C)`, two u32.
-unsafe impl Plain for Statistics {}
+const _: () = assert!(size_of::<Statistics>() == 8 && offset_of!(Statistics, drops) == 4);
+
+/// `struct sock_fprog`, with its padding.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct FilterProgram {
+    len: u16,
+    pad: [u16; size_of::<usize>() / 2 - 1],
+    /// The address of the instructions.
+    filter: usize,
+}
+
+same_layout!(FilterProgram = libc::sock_fprog { len = len, filter = filter });
 
 /// Attaches a classic BPF socket filter.
 fn attach_filter(socket: &OwnedFd, filter: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog {
+    let program = FilterProgram {
         len: u16::try_from(filter.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?,
-        filter: filter.as_ptr().cast_mut(),
+        pad: Zeroable::zeroed(),
+        filter: filter.as_ptr().expose_provenance(),
     };
-    let (value, len) = ((&raw const program).cast(), size_of_val(&program));
-    // SAFETY: `program` has padding that the kernel ignores; it points to `len` instructions. Both
-    // are borrowed for the call, and the kernel copies them.
-    unsafe { sockopt::set_raw(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, len) }
+    let (level, value) = (libc::SOL_SOCKET, bytemuck::bytes_of(&program));
+    // SAFETY: the address is that of `len` instructions, which are borrowed for the call; the
+    // kernel copies them.
+    unsafe { sockopt::set_with_addresses(socket, level, libc::SO_ATTACH_FILTER, value) }
 }
 
 fn empty_address() -> libc::sockaddr_ll {

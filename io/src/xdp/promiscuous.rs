@@ -2,7 +2,8 @@
 
 use super::XdpError;
 use crate::net::NetError;
-use af_xdp::sockopt::{self, Plain};
+use af_xdp::{same_layout, sockopt};
+use bytemuck::{Pod, Zeroable};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,12 +16,21 @@ pub(super) struct Promiscuous {
 }
 
 /// `struct packet_mreq`.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-struct Membership(libc::packet_mreq);
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Membership {
+    ifindex: c_int,
+    kind: u16,
+    address_len: u16,
+    address: [u8; 8],
+}
 
-// SAFETY: `repr(C)`, an int, two u16 and eight bytes.
-unsafe impl Plain for Membership {}
+same_layout!(Membership = libc::packet_mreq {
+    ifindex = mr_ifindex,
+    kind = mr_type,
+    address_len = mr_alen,
+    address = mr_address,
+});
 
 impl Promiscuous {
     /// Requests the mode on an interface of this thread's network namespace.
@@ -44,13 +54,13 @@ impl Promiscuous {
         }
         // SAFETY: the descriptor is new, valid and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let membership = Membership(libc::packet_mreq {
-            mr_ifindex: c_int::try_from(ifindex)
+        let membership = Membership {
+            ifindex: c_int::try_from(ifindex)
                 .map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
-            mr_type: PROMISCUOUS,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        });
+            kind: PROMISCUOUS,
+            address_len: 0,
+            address: [0; 8],
+        };
         sockopt::set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
         Ok(socket)
     }

@@ -1,7 +1,7 @@
 //! A node that answers each frame with one, behind drivers of known timing.
 
 use super::*;
-use crate::link::LinkId;
+use crate::ids::LinkId;
 use crate::workload::Flow;
 use crate::world::Observer;
 use crate::{Plan, Setup, Topology, Watch};

@@ -1,10 +1,10 @@
 //! Rows of the sweep's table, and the bars that they are checked against.
 
-use super::{Cell, LossSweep, MESSAGE_BYTES};
+use super::cell::{Cell, MESSAGE_BYTES};
 use crate::network::Network;
 use crate::record::to_f64;
 use serde::Serialize;
-use spanwire_base::Dur;
+use spanwire_base::{Dur, Rate};
 use spanwire_transport::{WcStatus, WireMode};
 
 /// One row of the table.
@@ -99,10 +99,19 @@ impl Snapshot {
     }
 }
 
+/// How the flow of a cell sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sending {
+    /// Rate of the link.
+    pub(super) rate: Rate,
+    pub(super) payload_bytes: u32,
+    pub(super) window_pkts: u32,
+}
+
 impl SweepRow {
     pub(super) fn new(
-        sweep: &LossSweep,
         cell: &Cell,
+        sending: Sending,
         network: &Network,
         measured: Dur,
         [from, to]: &[Snapshot; 2],
@@ -111,11 +120,11 @@ impl SweepRow {
         let sent_pkts = to.sent - from.sent;
         let useless = to.useless - from.useless;
         let taken = (to.arrived - from.arrived).saturating_sub(useless);
-        let payload_bytes = sweep.payload_bytes(cell.mode);
+        let Sending { rate, payload_bytes, window_pkts } = sending;
         // Only the last segment of a message may be shorter.
         let segments = MESSAGE_BYTES.div_ceil(payload_bytes);
         let taken_bytes = to_f64(taken) * f64::from(MESSAGE_BYTES) / f64::from(segments);
-        let carried = to_f64(sweep.params.rate("rate").bytes_in(measured));
+        let carried = to_f64(rate.bytes_in(measured));
         Self {
             mode: if cell.mode == WireMode::Sr { "sr" } else { "rc" },
             loss: f64::from(cell.loss.ppb()) / 1e9,
@@ -128,7 +137,7 @@ impl SweepRow {
             retransmitted_pkts: to.retransmitted - from.retransmitted,
             lost_pkts: to.lost - from.lost,
             timeouts: to.timeouts - from.timeouts,
-            window_pkts: sweep.window_pkts(cell),
+            window_pkts,
             payload_bytes,
             measured_us: us(measured),
             failed: to.failed.map(WcStatus::name),

@@ -1,7 +1,7 @@
 //! Construction of a network's hosts: lays out memory, creates and connects queue pairs, and gives
 //! the flows to the applications.
 
-use super::NetworkError;
+use super::error::NetworkError;
 use crate::app::{
     Allocator, Draining, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots,
     Traffic,

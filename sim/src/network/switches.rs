@@ -1,6 +1,6 @@
 //! Construction of a network's switches: ports from the setup, routes from the topology.
 
-use super::NetworkError;
+use super::error::NetworkError;
 use crate::setup::{PortKind, Setup};
 use crate::topology::{Port, Routes, Topology};
 use spanwire_base::u32_from;

@@ -1,9 +1,9 @@
 //! The catalogue of scenarios.
 
-use super::Scenario;
+use super::definition::{Scenario, large};
 use crate::host::Storm;
 use crate::params::{Params, Value};
-use crate::run::Plan;
+use crate::plan::Plan;
 use crate::setup::Setup;
 use crate::topology::{FatTree, LeafSpine, Topology};
 use crate::workload::{self, Cdf, Flow, FlowFile, FlowOp, Poisson};
@@ -270,16 +270,6 @@ fn middle(p: Params) -> Params {
 /// Adds a probability in per cent.
 fn chance(p: Params, per_cent: u32, about: &'static str) -> Params {
     middle(p).with("chance", Value::Chance(Prob::from_ppm(per_cent * 10_000)), about)
-}
-
-/// Defaults of runs without payload.
-pub(super) fn large(p: Params) -> Params {
-    let of = vec!["real", "elided"];
-    p.with("payload", Value::Word { word: "elided".to_owned(), of }, "elided: headers only")
-        .with("message", Value::Bytes(1 << 20), "longest message, at least 8 bytes")
-        .with("pfc", Value::Flag(true), "lossless: switches pause, hosts obey")
-        .with("timeout", Value::Time(Dur::from_ms(67)), "local ACK timeout")
-        .with("sample", Value::Time(Dur::from_us(100)), "time from one sample to the next")
 }
 
 /// `n` flows from left to right, WRITE, SEND and READ in turn.

@@ -1,12 +1,11 @@
 //! PACC's experiments: bursts, steady state, fairness and completion times, by scheme.
 
-use super::catalogue::large;
+use super::definition::{Scenario, large, longest, one_message};
 use super::scheme::Scheme;
-use super::{Scenario, longest, one_message};
 use crate::groups::Groups;
 use crate::papers::{Burst, Disturbed, Metric, Recover, Stage, Stages, Steady};
 use crate::params::{Params, Value};
-use crate::run::Plan;
+use crate::plan::Plan;
 use crate::setup::Setup;
 use crate::topology::{FatTree, Role, Topology};
 use crate::workload::{self, Cdf, Flow, Poisson};

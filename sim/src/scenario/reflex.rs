@@ -1,11 +1,10 @@
 //! Reflex's experiments: completion times of flows within and between two datacenters.
 
-use super::catalogue::large;
-use super::{Scenario, longest, one_message, with_agents};
+use super::definition::{Scenario, large, longest, one_message, with_agents};
 use crate::groups::Groups;
 use crate::papers::Metric;
 use crate::params::{CcChoice, Params, Value};
-use crate::run::Plan;
+use crate::plan::Plan;
 use crate::setup::{AgentSetup, Setup};
 use crate::topology::Topology;
 use crate::workload::{self, Cdf, Poisson};

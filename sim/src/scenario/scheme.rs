@@ -1,7 +1,7 @@
 //! Schemes: congestion control, wire mode and congestion signal together, as papers compare them.
 
+use super::definition::with_agents;
 use super::marking::{Marks, mark};
-use super::with_agents;
 use crate::params::{CcChoice, Params, Value};
 use crate::setup::{AgentSetup, Setup};
 use spanwire_base::{Dur, Rate};

@@ -1,9 +1,9 @@
 //! Scenarios in which flows share one queue, limited only by congestion control.
 
-use super::Scenario;
+use super::definition::Scenario;
 use super::marking::{Marks, mark, ramp};
 use crate::params::{CcChoice, Params, Value};
-use crate::run::{Fault, Plan};
+use crate::plan::{Fault, Plan};
 use crate::setup::Setup;
 use crate::sharing::Sharing;
 use crate::topology::Topology;

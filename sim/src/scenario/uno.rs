@@ -1,11 +1,10 @@
 //! Uno's failure experiments: flows between two datacenters over dead or lossy border links, by
 //! load balancer, with and without erasure coding; and messages over one lossy WAN.
 
-use super::catalogue::large;
-use super::{Scenario, one_message};
+use super::definition::{Scenario, large, one_message};
 use crate::measure::Measure;
 use crate::params::{CcChoice, Params, Value};
-use crate::run::{Fault, Plan};
+use crate::plan::{Fault, Plan};
 use crate::setup::Setup;
 use crate::topology::Topology;
 use crate::workload::{Flow, FlowOp};

@@ -1,7 +1,7 @@
 //! Draws of agents of switches.
 
-use super::Draw;
 use super::bounds::longest_rtt;
+use super::draw::Draw;
 use crate::setup::{AgentSetup, Setup};
 use crate::topology::{Role, Topology};
 use spanwire_base::{Dur, Rate};

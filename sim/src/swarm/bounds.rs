@@ -2,7 +2,7 @@
 
 use crate::host_model::HostModel;
 use crate::liveness::{LivenessBounds, SWIFT_WINDOW_PARTS, has_part_windows};
-use crate::run::Plan;
+use crate::plan::Plan;
 use crate::setup::{AgentSetup, Setup};
 use crate::topology::Topology;
 use crate::workload::Flow;

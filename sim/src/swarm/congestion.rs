@@ -1,6 +1,6 @@
 //! Draws of congestion control.
 
-use super::Draw;
+use super::draw::Draw;
 use crate::setup::Setup;
 use crate::topology::{Cable, Topology};
 use spanwire_base::Dur;

@@ -1,7 +1,6 @@
-//! The draws of a seed, in words.
+//! A plan of the swarm in words.
 
-use super::swarm_plan;
-use crate::run::{Fault, Plan};
+use crate::plan::{Fault, Plan};
 use crate::setup::{AgentSetup, Sends};
 use crate::topology::Topology;
 use crate::workload::Flow;
@@ -9,22 +8,18 @@ use spanwire_base::{Dur, Rate};
 use spanwire_switch::{Impairments, QueueConfig};
 use spanwire_transport::{ErasureCoding, Mtu, Offer};
 
-/// The draws of a seed, as pairs of a name and a description: network, hosts, offers, queue pairs,
-/// congestion control, coding and balancing, switches, agents, each fault and each flow. It runs
-/// nothing.
-#[must_use]
-pub fn swarm_describe(seed: u64) -> Vec<(String, String)> {
-    let plan = swarm_plan(seed);
+/// The draws of a plan of the swarm, as pairs of a name and a description.
+pub(super) fn describe(plan: &Plan) -> Vec<(String, String)> {
     let setup = &plan.setup;
     let mut out = Vec::new();
     let mut add = |name: &str, text: String| out.push((name.to_owned(), text));
     add("network", network(&plan.topology));
     add("hosts", setup.host.as_ref().map_or("ideal".to_owned(), |model| format!("{model:?}")));
-    add("offers", offers(&plan));
-    add("queue pairs", queue_pairs(&plan));
-    add("congestion control", congestion(&plan));
-    add("coding and balancing", sends(&plan));
-    add("switches", switches(&plan));
+    add("offers", offers(plan));
+    add("queue pairs", queue_pairs(plan));
+    add("congestion control", congestion(plan));
+    add("coding and balancing", sends(plan));
+    add("switches", switches(plan));
     for agent in &setup.agents {
         add("agent", agent_text(agent));
     }
@@ -196,37 +191,4 @@ fn flow_text(flow: &Flow) -> String {
         out += &format!(", on the queue pairs of flow {other}");
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn swarm_describe__names_what_the_plan_has() {
-        let mut kinds = [false; 3];
-        for seed in 0..60 {
-            let plan = swarm_plan(seed);
-            let text = swarm_describe(seed);
-            let of = |name: &str| {
-                let all = text.iter().filter(|(n, _)| n == name).map(|(_, t)| t.as_str());
-                all.collect::<Vec<_>>()
-            };
-            let [control] = of("congestion control")[..] else { panic!("{text:?}") };
-            match plan.setup.congestion.algorithm {
-                Some(algorithm) => assert!(control.starts_with(algorithm.name()), "{control}"),
-                None => assert_eq!(control, "none"),
-            }
-            kinds[0] |= plan.setup.congestion.algorithm.is_some();
-            assert_eq!(of("hosts") == ["ideal"], plan.setup.host.is_none());
-            kinds[1] |= plan.setup.host.is_some();
-            assert_eq!(of("fault").len(), plan.faults.len());
-            kinds[2] |= of("fault").iter().any(|fault| fault.contains("loss"));
-            assert_eq!(of("agent").len(), plan.setup.agents.len());
-            assert_eq!(of(&format!("flow {}", plan.flows.len() - 1)).len(), 1);
-            let hosts = format!("{} hosts", plan.topology.hosts.len());
-            assert!(of("network")[0].starts_with(&hosts), "{text:?}");
-        }
-        assert_eq!(kinds, [true; 3]);
-    }
 }

@@ -1,6 +1,6 @@
 //! Draws of faults.
 
-use super::Draw;
+use super::draw::Draw;
 use spanwire_base::Dur;
 
 use spanwire_switch::{BlockLoss, BurstLoss, Flap, Impairments, Interval, Prob, Reorder};

@@ -1,6 +1,6 @@
 //! Draws of host models.
 
-use super::Draw;
+use super::draw::Draw;
 use crate::host_model::{HostModel, Lateness};
 use spanwire_base::{Dur, usize_from};
 

@@ -1,7 +1,7 @@
 //! Draws of erasure coding and load balancing, and networks with equal-cost paths.
 
-use super::Draw;
-use crate::run::{Fault, Plan};
+use super::draw::Draw;
+use crate::plan::{Fault, Plan};
 use crate::setup::{Sends, Setup};
 use crate::topology::{LeafSpine, Topology};
 use spanwire_base::{Dur, Rate};

@@ -1,9 +1,9 @@
 //! The figures of one run.
 
 use super::case::{Case, Figure};
+use crate::plan::Plan;
 use crate::record::{Series, to_f64, us};
 use crate::report::Report;
-use crate::run::Plan;
 use crate::sharing::{Sharing, jain};
 use crate::workload::FlowOp;
 use serde::Serialize;

@@ -2,7 +2,8 @@
 
 use super::{EventKind, NodeId, Observer, World};
 use crate::event::Key;
-use crate::link::{Flight, LinkId};
+use crate::ids::LinkId;
+use crate::link::Flight;
 use spanwire_base::{Node, PortMask, RxMeta, u32_from};
 use spanwire_switch::Fate;
 

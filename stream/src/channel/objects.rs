@@ -1,9 +1,11 @@
 //! The engine objects of a channel.
 
-use super::{CONTROLS_MAX, Rings};
+use super::rings::Rings;
 use crate::config::Shape;
 use spanwire_host::queue_pair::{self, QpParams};
-use spanwire_transport::{Access, CqId, CreateError, Endpoint, MemoryRegion, PdId, QpCaps, QpInit};
+use spanwire_transport::{
+    Access, CqId, CreateError, Endpoint, MemoryRegion, PdId, QpCaps, QpInit, RecvRequest,
+};
 use spanwire_wire::Qpn;
 
 /// A protection domain and the objects in it.
@@ -79,6 +81,13 @@ impl Objects {
 
 /// Rings have the virtual address 0, so that the peer learns no address of this process.
 const IOVA: Option<u64> = Some(0);
+
+/// A receive request without memory: a WRITE with immediate data consumes it.
+pub(super) const NOTHING: RecvRequest<'static> = RecvRequest { wr_id: 0, sges: &[] };
+
+/// Limit of control messages in flight in each direction: the credits below, one `Finish` and one
+/// `Drained`.
+pub(super) const CONTROLS_MAX: u32 = 16;
 
 #[cfg(test)]
 mod tests {

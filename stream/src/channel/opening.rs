@@ -1,14 +1,13 @@
 //! A channel whose peer is not known yet.
 
-use super::objects::Objects;
-use super::{CONTROLS_MAX, Channel, NOTHING};
+use super::Channel;
+use super::objects::{CONTROLS_MAX, NOTHING, Objects};
+use super::rings::Rings;
 use crate::config::{Config, Shape};
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::shared::Shared;
-use spanwire_base::usize_from;
 use spanwire_host::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route, Sending};
-use spanwire_mem::{OutOfMemory, Region};
 use spanwire_transport::{Agreed, CreateError, Endpoint, ModifyError, RemoteAddr};
 use std::sync::Arc;
 
@@ -22,30 +21,12 @@ pub(crate) struct Opening {
     rings: Rings,
 }
 
-/// The two rings of a connection. Untouched pages take no memory.
-#[derive(Clone, Debug)]
-pub(crate) struct Rings {
-    pub(crate) send: Region,
-    pub(crate) receive: Region,
-}
-
 /// Parameters of a channel for the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Local {
     pub(crate) qp: QpParams,
     pub(crate) va: u64,
     pub(crate) rkey: u32,
-}
-
-impl Rings {
-    /// Two rings of `ring_bytes`.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    pub(crate) fn new(ring_bytes: u32) -> Result<Self, OutOfMemory> {
-        let ring = || Region::try_zeroed(usize_from(ring_bytes.into()));
-        Ok(Self { send: ring()?, receive: ring()? })
-    }
 }
 
 impl Opening {

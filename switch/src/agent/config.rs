@@ -1,7 +1,8 @@
 //! Parameters of agents.
 
+use super::checks::{check_ports, check_time, ratio};
 use super::ndt::config::NdtConfig;
-use crate::config::SwitchConfig;
+use crate::config::PortConfig;
 use crate::error::{ConfigError, check_range};
 use crate::units::{self, Human, Ratio};
 use serde::{Deserialize, Serialize};
@@ -161,25 +162,14 @@ impl AgentConfig {
         }
     }
 
-    /// Bytes of a flow in its table.
-    #[must_use]
-    pub const fn entry_bytes(&self) -> usize {
-        match self {
-            Self::Pacc(_) => super::pacc::ENTRY_BYTES,
-            Self::Nsf(_) => super::nsf::ENTRY_BYTES,
-            Self::Ndt(_) => super::ndt::ENTRY_BYTES,
-        }
-    }
-
-    /// Validates the agents of a switch.
-    pub(crate) fn validate_all(config: &SwitchConfig) -> Result<(), ConfigError> {
-        let agents = &config.agents;
+    /// Validates the agents of a switch with these ports.
+    pub(crate) fn validate_all(agents: &[Self], all: &[PortConfig]) -> Result<(), ConfigError> {
         if agents.len() > AGENTS_MAX {
             let what = format!("has {} entries; choose at most {AGENTS_MAX}", agents.len());
             return Err(ConfigError::new("agents", what));
         }
         for (n, agent) in agents.iter().enumerate() {
-            agent.validate(config).map_err(|e| e.within(&format!("agents[{n}]")))?;
+            agent.validate(all).map_err(|e| e.within(&format!("agents[{n}]")))?;
             for port in agent.ports() {
                 let others = agents[..n].iter().filter(|other| other.ports().contains(port));
                 if others.count() > 0 {
@@ -188,20 +178,20 @@ impl AgentConfig {
                 }
             }
         }
-        check_range("feedback_flows", config.feedback_flows, 8..=1 << 20)
+        Ok(())
     }
 
-    fn validate(&self, config: &SwitchConfig) -> Result<(), ConfigError> {
+    fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
         match self {
-            Self::Pacc(pacc) => pacc.validate(config),
-            Self::Nsf(nsf) => nsf.validate(config),
-            Self::Ndt(ndt) => ndt.validate(config),
+            Self::Pacc(pacc) => pacc.validate(all),
+            Self::Nsf(nsf) => nsf.validate(all),
+            Self::Ndt(ndt) => ndt.validate(all),
         }
     }
 }
 
 impl PaccConfig {
-    fn validate(&self, config: &SwitchConfig) -> Result<(), ConfigError> {
+    fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
         if self.ports.is_empty() {
             return Err(ConfigError::new("ports", "is empty; name the ports to control"));
         }
@@ -217,9 +207,9 @@ impl PaccConfig {
             ));
         }
         check_range("flows", self.flows, 1..=1 << 16)?;
-        check_ports("ports", &self.ports, config)?;
+        check_ports("ports", &self.ports, all)?;
         for port in &self.ports {
-            let port_config = &config.ports[usize::from(*port)];
+            let port_config = &all[usize::from(*port)];
             let Some(queue) = port_config.queues.get(usize::from(self.queue)) else {
                 let what = format!(
                     "is {}, but port {port} has {} queues, counted from 0",
@@ -242,7 +232,7 @@ impl PaccConfig {
 }
 
 impl NsfConfig {
-    fn validate(&self, config: &SwitchConfig) -> Result<(), ConfigError> {
+    fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
         if self.outside.is_empty() {
             let what = "is empty; name the ports that lead out of the datacenter";
             return Err(ConfigError::new("outside", what));
@@ -251,43 +241,8 @@ impl NsfConfig {
         check_time("interval", self.interval, (Dur::from_ns(100), Dur::from_secs(1)))?;
         check_range("cool", self.cool, 0..=1000)?;
         check_range("flows", self.flows, 1..=1 << 16)?;
-        check_ports("outside", &self.outside, config)
+        check_ports("outside", &self.outside, all)
     }
-}
-
-/// Checks that ports exist and are named once.
-pub(super) fn check_ports(
-    at: &str,
-    ports: &[u8],
-    config: &SwitchConfig,
-) -> Result<(), ConfigError> {
-    for (n, port) in ports.iter().enumerate() {
-        let at = format!("{at}[{n}]");
-        if usize::from(*port) >= config.ports.len() {
-            let what = format!("is {port}, but the switch has {} ports", config.ports.len());
-            return Err(ConfigError::new(at, what));
-        }
-        if ports[..n].contains(port) {
-            return Err(ConfigError::new(at, format!("is {port} again")));
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn check_time(
-    at: &str,
-    time: Dur,
-    (least, most): (Dur, Dur),
-) -> Result<(), ConfigError> {
-    if (least..=most).contains(&time) {
-        return Ok(());
-    }
-    let what = format!("is {}; choose {} to {}", time.show(), least.show(), most.show());
-    Err(ConfigError::new(at, what))
-}
-
-pub(super) fn ratio(num: u32, den: u32) -> Ratio {
-    Ratio::new(num, den).expect("a constant in range")
 }
 
 /// Agents of a switch.
@@ -296,7 +251,7 @@ pub(super) const AGENTS_MAX: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{PortConfig, QueueConfig};
+    use crate::config::{QueueConfig, SwitchConfig};
 
     fn error(change: impl Fn(&mut PaccConfig)) -> String {
         let mut pacc = PaccConfig { ports: vec![0], ..PaccConfig::default() };

@@ -51,6 +51,18 @@ enum Kind {
     Ndt(Box<Ndt>),
 }
 
+impl AgentConfig {
+    /// Bytes of a flow in its table.
+    #[must_use]
+    pub const fn entry_bytes(&self) -> usize {
+        match self {
+            Self::Pacc(_) => super::pacc::ENTRY_BYTES,
+            Self::Nsf(_) => super::nsf::ENTRY_BYTES,
+            Self::Ndt(_) => super::ndt::ENTRY_BYTES,
+        }
+    }
+}
+
 /// Feedback of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 struct FeedbackCounters {

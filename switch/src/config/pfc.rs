@@ -1,6 +1,5 @@
 //! Configuration of priority flow control (PFC) of one port.
 
-use crate::config::CLASSES;
 use crate::error::{ConfigError, check_range};
 use crate::units::{self, Ratio};
 use serde::{Deserialize, Serialize};
@@ -88,3 +87,6 @@ impl PfcConfig {
         Ok(())
     }
 }
+
+/// Traffic classes, and priorities of PFC.
+pub const CLASSES: usize = 8;

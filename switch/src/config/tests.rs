@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::units::{Prob, Ratio};
+use spanwire_base::Rate;
+use spanwire_wire::MacAddr;
 
 const WHOLE: &str = r#"{
   "ports": [

@@ -1,6 +1,5 @@
 //! The evaluation of rows.
 
-use super::Reproduction;
 use super::expression::{Values, least, median, most};
 use super::paper::{Paper, Quick, Row};
 use super::runner::Outcome;
@@ -8,6 +7,26 @@ use crate::sim::report::write_checks;
 use serde::Serialize;
 use spanwire_base::u64_from;
 use std::fmt::Write as _;
+
+/// The JSON object of `spanwire sim reproduce --json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Reproduction {
+    /// The runs are smaller than the rows' and give no result.
+    pub(super) quick: bool,
+    pub(super) rows: Vec<RowReport>,
+    /// Rows that missed their bar, or could not be evaluated, without a known reason.
+    pub(super) unexplained: Vec<String>,
+    /// No checker failed.
+    pub(super) checkers_ok: bool,
+    /// Violations that the checkers found.
+    pub(super) violations: Vec<String>,
+    /// Runs of one seed.
+    pub(super) runs: usize,
+    /// Those of them whose results were stored by an earlier call.
+    pub(super) cached: usize,
+    /// Wall-clock seconds of this call.
+    pub(super) wall_s: f64,
+}
 
 /// A row with its result.
 #[derive(Clone, PartialEq, Debug, Serialize)]

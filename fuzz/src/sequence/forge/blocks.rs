@@ -1,6 +1,7 @@
 //! Forged positions in blocks, and forged reports of our blocks.
 
-use super::{STEP_LEN, View};
+use super::view::View;
+use crate::sequence::layout::STEP_LEN;
 use spanwire_base::{u32_from, usize_from};
 use spanwire_wire::{BlockReport, BlockReportKind, BlockReports, BlockRepr};
 

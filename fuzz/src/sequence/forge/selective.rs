@@ -1,7 +1,9 @@
 //! Forged SR packets, close to acceptable ones.
 
 use super::blocks::{Position, reports};
-use super::{STEP_LEN, View, dma_len, target};
+use super::request::{dma_len, target};
+use super::view::View;
+use crate::sequence::layout::STEP_LEN;
 use spanwire_base::u32_from;
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, NearKind, Opcode, RethRepr,

@@ -2,27 +2,11 @@
 //! lost, the responder must answer the retransmission.
 
 use super::super::JobRunner;
-use super::Session;
+use super::session::{AwaitedStep, Session};
 use super::traffic::{POLL_INTERVAL, PolledTraffic, Traffic};
 use crate::fabric::Error;
-use crate::oob::REPLY_TIMEOUT;
 use crate::oob::perftest::{Exchange, KEYS_BYTES, KEYS_BYTES_WITHOUT_GID, Keys, PerftestError};
 use spanwire_base::{Dur, Time};
-use std::time::Duration;
-
-/// A step that is waited for, and the idle timeout: time without a message or packet of the peer.
-#[derive(Clone, Copy)]
-pub(super) struct AwaitedStep {
-    pub(super) step: &'static str,
-    pub(super) quiet: Duration,
-}
-
-impl AwaitedStep {
-    /// The default timeout for `step`.
-    pub(super) fn of(step: &'static str) -> Self {
-        Self { step, quiet: REPLY_TIMEOUT }
-    }
-}
 
 impl JobRunner {
     /// Sends `ours` and returns the peer's message of the same length. The client sends first.

@@ -3,6 +3,7 @@
 use super::{Ethtool, check_name};
 use crate::net::error::NetError;
 use crate::net::sys;
+use bytemuck::{Pod, Zeroable};
 use std::os::fd::AsFd;
 
 /// The queues of an interface: in use and maximum.
@@ -49,7 +50,7 @@ impl Ethtool {
     /// No such interface, or a driver that does not report it
     /// ([`Unsupported`](crate::net::NetErrorKind::Unsupported)).
     pub fn channels(&self, name: &str) -> Result<Channels, NetError> {
-        let mut raw = RawChannels { command: ETHTOOL_GCHANNELS, ..RawChannels::default() };
+        let mut raw = RawChannels { command: ETHTOOL_GCHANNELS, ..RawChannels::zeroed() };
         check_name(name)?;
         // SAFETY: ETHTOOL_GCHANNELS works on struct ethtool_channels, which `RawChannels` is.
         unsafe { sys::ethtool(self.socket.as_fd(), name, &mut raw) }
@@ -69,7 +70,7 @@ impl Ethtool {
     /// No such interface, or a driver that does not report it: veth
     /// ([`Unsupported`](crate::net::NetErrorKind::Unsupported)).
     pub fn rings(&self, name: &str) -> Result<Rings, NetError> {
-        let mut raw = RawRings { command: ETHTOOL_GRINGPARAM, ..RawRings::default() };
+        let mut raw = RawRings { command: ETHTOOL_GRINGPARAM, ..RawRings::zeroed() };
         check_name(name)?;
         // SAFETY: ETHTOOL_GRINGPARAM works on struct ethtool_ringparam, which `RawRings` is.
         unsafe { sys::ethtool(self.socket.as_fd(), name, &mut raw) }
@@ -95,7 +96,7 @@ impl Ethtool {
 
 /// `struct ethtool_channels`.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct RawChannels {
     command: u32,
     rx_max: u32,
@@ -110,7 +111,7 @@ struct RawChannels {
 
 /// `struct ethtool_ringparam`.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 struct RawRings {
     command: u32,
     rx_max: u32,

@@ -1,7 +1,7 @@
 //! Parameters of NDT.
 
-use crate::agent::config::{check_ports, check_time, ratio};
-use crate::config::{MAX_QUEUES, PortConfig, SwitchConfig};
+use crate::agent::checks::{check_ports, check_time, ratio};
+use crate::config::{MAX_QUEUES, PortConfig};
 use crate::error::{ConfigError, check_range};
 use crate::units::{self, Ratio};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ impl Default for NdtConfig {
 }
 
 impl NdtConfig {
-    pub(crate) fn validate(&self, config: &SwitchConfig) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
         if self.inside.is_empty() {
             let what = "is empty; name the ports that lead into the datacenter";
             return Err(ConfigError::new("inside", what));
@@ -74,8 +74,8 @@ impl NdtConfig {
         check_time("active", self.active, (Dur::from_us(1), second))?;
         check_time("max_pause", self.max_pause, (Dur::from_us(1), second))?;
         check_range("flows", self.flows, 1..=1 << 16)?;
-        check_ports("inside", &self.inside, config)?;
-        let each = |port: &u8| self.check_port(*port, &config.ports[usize::from(*port)]);
+        check_ports("inside", &self.inside, all)?;
+        let each = |port: &u8| self.check_port(*port, &all[usize::from(*port)]);
         self.inside.iter().try_for_each(each)
     }
 
@@ -118,7 +118,7 @@ impl NdtConfig {
 mod tests {
     use super::*;
     use crate::agent::config::AgentConfig;
-    use crate::config::QueueConfig;
+    use crate::config::{QueueConfig, SwitchConfig};
 
     fn error(ports: Vec<PortConfig>, change: impl Fn(&mut NdtConfig)) -> Result<(), String> {
         let mut ndt = NdtConfig { inside: vec![1], ..NdtConfig::default() };

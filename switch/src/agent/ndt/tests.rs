@@ -1,5 +1,5 @@
 use super::*;
-use crate::agent::config::ratio;
+use crate::agent::checks::ratio;
 use crate::agent::passing::SrData;
 use crate::agent::testing::{at, passing};
 

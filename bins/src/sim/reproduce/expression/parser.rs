@@ -1,7 +1,7 @@
 //! The grammar of expressions and conditions.
 
 use super::super::lexer::{Token, tokens};
-use super::*;
+use super::tree::{Chain, Compare, Function, Node};
 
 /// Parses all of `text` by `of`.
 pub(super) fn parse<T>(
@@ -126,5 +126,31 @@ impl Parser {
 
     pub(super) fn closes(&mut self) -> Result<(), String> {
         if self.takes(")") { Ok(()) } else { Err("no closing parenthesis".to_owned()) }
+    }
+}
+
+/// The names that `pattern` stands for: each `{a,b}` is replaced by its alternatives in turn.
+fn braces(pattern: &str) -> Vec<String> {
+    let Some((before, rest)) = pattern.split_once('{') else {
+        return vec![pattern.to_owned()];
+    };
+    let Some((names, after)) = rest.split_once('}') else {
+        return vec![pattern.to_owned()];
+    };
+    let tails = braces(after);
+    let one = |name: &str| -> Vec<String> {
+        tails.iter().map(|tail| format!("{before}{}{tail}", name.trim())).collect()
+    };
+    names.split(',').flat_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces__are_replaced_in_turn() {
+        assert_eq!(braces("a.b"), ["a.b"]);
+        assert_eq!(braces("{x, y}.{1,2}z"), ["x.1z", "x.2z", "y.1z", "y.2z"]);
     }
 }

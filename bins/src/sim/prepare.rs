@@ -1,0 +1,39 @@
+//! The plan of a chosen scenario, and errors that commands share.
+
+use super::file::Chosen;
+use spanwire_host::fabric::Error;
+use spanwire_host::text::unknown;
+use spanwire_sim::untuned::Untuned;
+use spanwire_sim::{LossSweep, ParamError, Params, Plan, Scenario};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The plan of the chosen scenario, and the values of all parameters.
+pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, String>), Error> {
+    let Some(scenario) = Scenario::find(&chosen.name) else {
+        let names = Scenario::all().iter().map(|s| s.name).chain([LossSweep::NAME, Untuned::NAME]);
+        return Err(unknown("scenario", &chosen.name, names).into());
+    };
+    let mut params = scenario.params();
+    params.set_all(chosen.set()).map_err(|e| explained(&e))?;
+    let plan = scenario.plan(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
+    Ok((plan, shown(&params)))
+}
+
+/// The values of the parameters, by name.
+pub(super) fn shown(params: &Params) -> BTreeMap<&'static str, String> {
+    params.iter().map(|p| (p.name, p.value.to_string())).collect()
+}
+
+/// The text of a parameter error; for an unknown name, with the known ones.
+pub(super) fn explained(error: &ParamError) -> String {
+    match error {
+        ParamError::Unknown { name, known } => unknown("parameter", name, known.iter().copied()),
+        ParamError::Own { .. } | ParamError::Value { .. } => error.to_string(),
+    }
+}
+
+/// The message of a file that cannot be written.
+pub(super) fn cannot_write(path: &Path, why: &std::io::Error) -> String {
+    format!("cannot write {}: {why}", path.display())
+}

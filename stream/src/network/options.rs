@@ -1,0 +1,42 @@
+//! Options of a network, and of its connections and listeners.
+
+use crate::config::ValidConfig;
+use spanwire_host::modes::ModeChoice;
+use spanwire_host::window;
+use spanwire_io::driver::Polling;
+use spanwire_transport::Config as EngineConfig;
+
+/// Options of a network.
+#[derive(Clone, Debug)]
+pub struct NetworkOptions {
+    /// Limits of connections.
+    pub config: ValidConfig,
+    /// Limits of the engine. Default: a window that does not limit congestion control.
+    pub engine: spanwire_transport::ValidConfig,
+    /// Polling mode of the worker. Default: adaptive, spinning 50 us, about a round trip.
+    pub polling: Option<Polling>,
+    /// The core that the worker is pinned to. Default: any.
+    pub core: Option<usize>,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> Self {
+        let line_rate = EngineConfig::default().line_rate;
+        let engine = window::config(Some(window::CC_WINDOW_PKTS), line_rate);
+        let engine = engine.expect("the window is in its range");
+        Self { config: ValidConfig::default(), engine, polling: None, core: None }
+    }
+}
+
+/// Options of a connection or listener.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConnectOptions {
+    /// The wire mode. Default: SR if both ends support it.
+    pub mode: ModeChoice,
+    /// Name of the application protocol, at most 255 bytes; both ends must name the same. Default:
+    /// empty.
+    pub protocol: String,
+    /// A listener accepts peers whose RoCE address is not the one they connect from. Any client may
+    /// then make it send packets to any address. Default: no.
+    pub any_address: bool,
+}

@@ -1,0 +1,62 @@
+//! State shared by the threads of a network.
+
+use crate::commands::Commands;
+use crate::config::ValidConfig;
+use crate::error::SetupError;
+use crate::peers::Peers;
+use spanwire_host::fabric::HopResolver;
+use spanwire_host::modes::ModeChoice;
+use spanwire_host::worker;
+use spanwire_transport::{Mtu, Offer};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+/// State shared by the threads of a network.
+#[derive(Debug)]
+pub(crate) struct NetworkShared {
+    pub(crate) config: ValidConfig,
+    pub(super) engine: spanwire_transport::ValidConfig,
+    pub(crate) commands: Commands,
+    pub(crate) hop_resolver: HopResolver,
+    pub(crate) path_mtu: Mtu,
+    pub(super) ip_bytes: u32,
+    pub(crate) ifname: String,
+    pub(crate) peers: Arc<Peers>,
+    /// The side poll socket's address and port, once it was opened.
+    pub(super) side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
+    /// Why the worker has ended.
+    pub(super) ended: OnceLock<String>,
+}
+
+impl NetworkShared {
+    /// The wire modes offered by an end with address `ip`.
+    pub(crate) fn offer(&self, ip: IpAddr, mode: ModeChoice) -> Offer {
+        mode.offer(&self.engine, self.ip_bytes, ip, u32::MAX)
+    }
+
+    /// The UDP port of the side poll socket. It is opened for the first `ip` that is passed: one
+    /// socket serves the whole port.
+    pub(crate) fn side_poll_port(&self, ip: IpAddr) -> Option<u16> {
+        let mut known = self.side_poll.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_none() {
+            let port = self.commands.open_side_poll(ip)?;
+            *known = Some((ip, port));
+        }
+        known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
+    }
+
+    /// The error after the worker has ended.
+    pub(crate) fn gone(&self) -> SetupError {
+        let why = self.ended.get().map_or("its worker has ended", String::as_str);
+        SetupError::NetworkGone(why.to_owned())
+    }
+}
+
+/// Starts a thread of that name.
+pub(crate) fn start(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, SetupError> {
+    worker::spawn(name, work).map_err(|e| SetupError::Io("start a thread", e))
+}
