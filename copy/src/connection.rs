@@ -5,6 +5,7 @@ use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::message::{Message, PROTOCOL};
 use crate::session::{End, POLL_INTERVAL, Session};
 use spanwire_host::fabric::Error;
+use spanwire_host::text::printable;
 use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
 };
@@ -240,7 +241,8 @@ pub fn unexpected(wanted: &'static str, got: &Message) -> End {
 
 fn parse(message: &[u8]) -> Result<Message, End> {
     serde_json::from_slice(message)
-        .map_err(|e| End::Protocol(format!("what it says is no message: {e}")))
+        // The parser quotes the peer's bytes.
+        .map_err(|e| End::Protocol(printable(format!("what it says is no message: {e}"))))
 }
 
 fn finished() -> End {
@@ -281,6 +283,9 @@ mod tests {
         assert_eq!(receive_half.recv(LATE), Ok(Some(Message::Finish)));
         send_half.send_bytes(b"{\"type\":\"sing\"}").unwrap();
         assert!(matches!(receive_half.recv(LATE), Err(End::Protocol(_))));
+        send_half.send_bytes(b"{\"type\":\"\\u001b[2J\\n\"}").unwrap();
+        let Err(End::Protocol(why)) = receive_half.recv(LATE) else { panic!("no error") };
+        assert!(why.contains("\\u{1b}[2J\\n") && !why.chars().any(char::is_control), "{why}");
         send_half.send_bytes(b"").unwrap();
         assert!(matches!(receive_half.recv(LATE), Err(End::Protocol(_))));
     }

@@ -4,16 +4,14 @@ use crate::connection::{Queues, ReceiveHalf, SENDER_REPLY_TIMEOUT, SendHalf, une
 use crate::dest::{DEPTH_MAX, DestDir};
 use crate::existing::{Comparison, Existing, Named, Outcome, hashing_time};
 use crate::grant::Grant;
-use crate::message::{
-    Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
-};
+use crate::message::{Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex};
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::send::run_part;
 use crate::session::{End, POLL_INTERVAL, Session};
 use crate::sink::{FileWork, Sink, Work};
 use spanwire_host::fabric::Error;
-use spanwire_host::text::bytes;
+use spanwire_host::text::{bytes, printable};
 use spanwire_stream::Connection;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -272,7 +270,7 @@ impl EntryReceiver<'_> {
 
     fn on_give_up(&mut self, index: u64, reason: &str) -> Result<(), End> {
         let comparison = self.take_comparison(index)?;
-        let why = printable(reason.as_bytes());
+        let why = printable(reason);
         self.answers.answer(index, Err((comparison.file.shown(), why)))?;
         self.give_full();
         Ok(())

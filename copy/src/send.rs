@@ -8,6 +8,7 @@ use crate::source::{DataRequest, FileReader, Job, Notes};
 use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;
+use spanwire_host::text::printable;
 use spanwire_stream::Connection;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -241,7 +242,7 @@ impl EntrySender<'_> {
             self.notes.take(index);
         }
         let size = if let EntryKind::File { size, .. } = kind { size } else { 0 };
-        let reason = super::message::printable(reason.as_bytes());
+        let reason = printable(reason);
         self.session.note(FileRow::failed(shown, size, &reason));
         Ok(())
     }

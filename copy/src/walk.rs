@@ -1,9 +1,10 @@
 //! The sender's walk over the named files and directories, depth first, sorted by name.
 
 use crate::dest::DEPTH_MAX;
-use crate::message::{EntryKind, LinkTarget, Mtime, Name, printable};
+use crate::message::{EntryKind, LinkTarget, Mtime, Name};
 use rustix::fs::{AtFlags, CWD, Dir as Listing, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use spanwire_host::text::printable;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -9,9 +9,10 @@ use crate::peers::ConnectionCount;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
-use crate::side::{Hello, Ring, Side, SideMessage, VERSION, printable};
+use crate::side::{Hello, Ring, Side, SideMessage, VERSION};
 use spanwire_host::modes::{Modes, settle_between};
 use spanwire_host::queue_pair::{QpParams, Route};
+use spanwire_host::text::printable;
 use spanwire_transport::{Agreed, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind};
@@ -218,7 +219,7 @@ pub(crate) fn expected_hello(word: SideMessage) -> Result<Hello, SetupError> {
 
 /// The error for an unexpected message.
 pub(crate) fn unexpected(word: &SideMessage, due: &str) -> SetupError {
-    SetupError::Garbled(format!("{} where {due} was due", printable(&format!("{word:?}"))))
+    SetupError::Garbled(format!("{} where {due} was due", printable(format!("{word:?}"))))
 }
 
 /// Checks that the applications of both ends match.
