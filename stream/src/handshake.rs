@@ -5,7 +5,7 @@ use crate::commands::{ChannelId, Command, ConnectParams};
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::network::{ConnectOptions, NetworkShared};
-use crate::peers::ConnectionCount;
+use crate::peers::{ConnectionCount, HalfOpenCount};
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
@@ -83,11 +83,11 @@ pub(crate) fn call(
     Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
 }
 
-/// Sets up a connection as the listener, for a caller that is counted by `count`.
+/// Sets up a connection as the listener, for a caller that is counted by `half_open` and `count`.
 pub(crate) fn answer(
     network: &NetworkShared,
     mut side: Side,
-    count: ConnectionCount,
+    (half_open, count): (&HalfOpenCount, ConnectionCount),
     options: &ConnectOptions,
     kind: Kind,
     deadline: Instant,
@@ -95,6 +95,7 @@ pub(crate) fn answer(
     let (local, peer) = (side.local(), side.peer());
     let theirs = expect_hello(&mut side, deadline);
     let theirs = theirs.inspect_err(|why| reject(&side, why))?;
+    half_open.at_work()?;
     let negotiate = || {
         if theirs.ip != peer.ip() && !options.any_address {
             return Err(SetupError::Address(theirs.ip, peer.ip()));
@@ -112,7 +113,10 @@ pub(crate) fn answer(
         negotiate().inspect_err(|why| reject(&side, why))?;
     side.send(&SideMessage::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
     greet(network, &theirs);
-    match side.recv(deadline)? {
+    half_open.awaits_ready()?;
+    let word = side.recv(deadline)?;
+    half_open.at_work()?;
+    match word {
         SideMessage::Ready => {}
         other => return Err(unexpected(&other, "ready")),
     }
