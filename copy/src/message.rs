@@ -8,7 +8,7 @@ use spanwire_host::text::printable;
 use std::fmt;
 
 /// The protocol name that both ends pass on connecting; it includes the version.
-pub const PROTOCOL: &str = "spanwire-copy/3";
+pub const PROTOCOL: &str = "spanwire-copy/4";
 
 /// A control message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -77,6 +77,8 @@ pub struct Request {
     pub bytes: u64,
     /// Files, as counted before the start. The receiver takes no more.
     pub files: u64,
+    /// Files, directories and symbolic links, likewise.
+    pub entries: u64,
     /// The top-level names, by which the receiver finds existing files; empty if there are too
     /// many.
     pub roots: Vec<Name>,

@@ -63,7 +63,7 @@ pub fn receive(
         stack: vec![Some(Arc::clone(root))],
         next: 0,
         overwrite,
-        declared: Declared { files: request.files, bytes: request.bytes },
+        declared: Declared { entries: request.entries, files: request.files, bytes: request.bytes },
         comparisons: BTreeMap::new(),
         full: VecDeque::new(),
     };
@@ -145,8 +145,9 @@ struct EntryReceiver<'a> {
     full: VecDeque<FullDir>,
 }
 
-/// The remaining declared files and bytes.
+/// The remaining declared entries, files and bytes.
 struct Declared {
+    entries: u64,
     files: u64,
     bytes: u64,
 }
@@ -192,7 +193,8 @@ impl EntryReceiver<'_> {
             return Err(End::Protocol(what));
         }
         self.next += 1;
-        self.answers.session.progressed();
+        self.declared.take(&kind)?;
+        self.answers.session.brought(ENTRY_BYTES);
         if self.answers.unanswered.fetch_add(1, Ordering::AcqRel) >= u64::from(WINDOW) {
             return Err(End::Protocol("more entries at a time than were granted".into()));
         }
@@ -207,13 +209,10 @@ impl EntryReceiver<'_> {
                 });
                 self.answers.answer(index, made)
             }
-            EntryKind::File { name, size, mode, mtime } => {
-                self.declared.take(size)?;
-                match here {
-                    Some(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
-                    None => self.answers.answer(index, not_entered()),
-                }
-            }
+            EntryKind::File { name, size, mode, mtime } => match here {
+                Some(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
+                None => self.answers.answer(index, not_entered()),
+            },
         }
     }
 
@@ -255,16 +254,16 @@ impl EntryReceiver<'_> {
         Ok(())
     }
 
-    /// The comparison that the sender's message refers to. The message is progress.
+    /// The comparison that the sender's message refers to. The compared bytes are content that the
+    /// sender has brought.
     fn take_comparison(&mut self, index: u64) -> Result<Comparison, End> {
         let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
         let session = self.answers.session;
         if self.comparisons.is_empty() {
             // The sender has finished hashing, so the rest of its allowance is cancelled.
             session.answered();
-        } else {
-            session.progressed();
         }
+        session.brought(comparison.bytes());
         Ok(comparison)
     }
 
@@ -354,9 +353,15 @@ impl Answers<'_> {
 }
 
 impl Declared {
-    /// Counts one more file, of `size` bytes.
-    fn take(&mut self, size: u64) -> Result<(), End> {
+    /// Counts one more entry. The end of a directory counts with its beginning.
+    fn take(&mut self, kind: &EntryKind) -> Result<(), End> {
         let more = |what| End::Protocol(format!("more {what} than it declared"));
+        if !matches!(kind, EntryKind::DirEnd { .. }) {
+            self.entries = self.entries.checked_sub(1).ok_or_else(|| more("entries"))?;
+        }
+        let EntryKind::File { size, .. } = *kind else {
+            return Ok(());
+        };
         self.files = self.files.checked_sub(1).ok_or_else(|| more("files"))?;
         self.bytes = self.bytes.checked_sub(size).ok_or_else(|| more("bytes"))?;
         Ok(())
@@ -370,6 +375,10 @@ fn unasked(index: u64) -> End {
 fn not_entered<T>() -> Result<T, (String, String)> {
     Err((String::new(), "its directory was not made".to_owned()))
 }
+
+/// What an entry counts as content, in bytes: less than it takes on disk, so that empty directories
+/// alone are progress only in numbers.
+const ENTRY_BYTES: u64 = 2 << 10;
 
 /// Limit of unanswered entries: each may hold two open files.
 const WINDOW: u32 = 64;

@@ -74,13 +74,13 @@ pub fn send(
 }
 
 /// The request to the receiver.
-fn request(roots: &[Root], Totals { bytes, files }: Totals) -> Message {
+fn request(roots: &[Root], Totals { bytes, files, entries }: Totals) -> Message {
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
     let name_bytes: usize = names.iter().map(|name| name.as_bytes().len()).sum();
     if names.len() > ROOTS_NAMED_MAX || name_bytes > ROOTS_NAMED_BYTES_MAX {
         names.clear();
     }
-    Message::Request(Request { bytes, files, roots: names })
+    Message::Request(Request { bytes, files, entries, roots: names })
 }
 
 /// Checks the receiver's terms, which bound the memory of this end.
@@ -136,9 +136,11 @@ impl EntrySender<'_> {
     fn send_entries(&mut self) -> Result<(), End> {
         while !self.finish_sent && (self.open.len() as u64) < self.window {
             match self.walk.next() {
-                Some(Found::Entry { kind: EntryKind::File { size, .. }, shown, .. })
-                    if !self.is_declared(size) =>
-                {
+                Some(Found::Entry { kind, shown, .. }) if !self.is_declared(&kind) => {
+                    if matches!(kind, EntryKind::Dir { .. }) {
+                        self.walk.leave();
+                    }
+                    let size = if let EntryKind::File { size, .. } = kind { size } else { 0 };
                     self.session.note(FileRow::failed(shown, size, GREW));
                 }
                 Some(Found::Entry { kind, shown, source }) => {
@@ -164,14 +166,11 @@ impl EntrySender<'_> {
         Ok(())
     }
 
-    /// True if one more file of `size` bytes is within the declared totals. The receiver ends a
-    /// copy that exceeds them.
-    fn is_declared(&mut self, size: u64) -> bool {
-        let Totals { files, bytes } = self.declared;
-        let left = files.checked_sub(1).zip(bytes.checked_sub(size));
-        if let Some((files, bytes)) = left {
-            self.declared = Totals { files, bytes };
-        }
+    /// True if one more entry is within the declared totals. The receiver ends a copy that exceeds
+    /// them.
+    fn is_declared(&mut self, kind: &EntryKind) -> bool {
+        let left = self.declared.without(kind);
+        self.declared = left.unwrap_or(self.declared);
         left.is_some()
     }
 

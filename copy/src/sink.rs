@@ -120,8 +120,8 @@ impl Sink<'_> {
 
     fn take_file(&mut self, mut file: FileWork) -> Result<(), End> {
         let mut state = State::Expected(file.partial.take());
-        // Bytes received since the last progress.
-        let mut came = 0;
+        // Chunks of a refused file may have more bytes, which are no progress.
+        let mut declared = file.file.size - file.offset.min(file.file.size);
         loop {
             let chunk = match wait(&self.arrived, self.session) {
                 Ok(chunk) => chunk,
@@ -141,11 +141,9 @@ impl Sink<'_> {
                 return Err(broken(&file, "a chunk of another file"));
             }
             let ends = header.ends_file();
-            came += u64::from(header.len);
-            if ends || came >= PROGRESS_BYTES {
-                came = 0;
-                self.session.progressed();
-            }
+            let bytes = declared.min(header.len.into());
+            declared -= bytes;
+            self.session.brought(bytes);
             state = match self.step(&file, state, &header, data) {
                 Ok(Step::Next(state)) => state,
                 Ok(Step::Done(sha256)) => {
@@ -309,9 +307,6 @@ fn drop_if_empty(state: State) {
 fn broken(file: &FileWork, what: &str) -> End {
     End::Protocol(format!("{what} ({})", file.file.name))
 }
-
-/// Bytes that count as progress. A sender of fewer within a stall timeout has stalled.
-const PROGRESS_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests;
