@@ -2,7 +2,7 @@
 //! connection, as client or server.
 
 use crate::fabric::{Attachment, Error};
-use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, Request};
+use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
 use data::{fill, sha256, sum_of_words};
@@ -228,10 +228,7 @@ impl JobRunner {
         let sending = self.sending_for(wanted)?;
         let peer = self.peer.ok_or("the peer has not said hello")?;
         sending::warn_of_unused(&sending, &peer.agreed);
-        if theirs.len() != setup.qpns.len() {
-            let (got, want) = (theirs.len(), setup.qpns.len());
-            return Err(format!("the peer has {got} queue pairs for the job's {want}").into());
-        }
+        check_queue_pairs(theirs, setup.job.qps)?;
         let mtu = Mtu::from_bytes(setup.job.path_mtu)
             .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
@@ -315,6 +312,18 @@ impl Setup {
     fn sha256(&self) -> Option<String> {
         matches!(self.job.kind, JobKind::Transfer { .. }).then(|| sha256(&self.region))
     }
+}
+
+/// Checks the peer's queue pairs for a job with `wanted` of them.
+///
+/// # Errors
+/// There are more or fewer, or a number is out of its range.
+fn check_queue_pairs(theirs: &[QpParams], wanted: u32) -> Result<(), OobError> {
+    if u32::try_from(theirs.len()) != Ok(wanted) {
+        let got = theirs.len();
+        return Err(OobError::Invalid(format!("it has {got} queue pairs for a job of {wanted}")));
+    }
+    theirs.iter().try_for_each(|theirs| theirs.check()).map_err(OobError::Invalid)
 }
 
 /// The access that a client's operation requires, and no other.

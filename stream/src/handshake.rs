@@ -11,7 +11,7 @@ use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::{Hello, Ring, Side, SideMessage, VERSION};
 use spanwire_host::modes::{Modes, settle_between};
-use spanwire_host::queue_pair::{QpParams, Route};
+use spanwire_host::queue_pair::{QpParams, Route, check_path_mtu};
 use spanwire_host::text::printable;
 use spanwire_transport::{Agreed, Mtu, Offer};
 use spanwire_wire::Ecn;
@@ -210,13 +210,17 @@ fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError>
     expected_hello(side.recv(deadline)?)
 }
 
-/// The hello, if its version is ours.
+/// The hello, if its version is ours and its numbers are possible.
 pub(crate) fn expected_hello(word: SideMessage) -> Result<Hello, SetupError> {
     match word {
         SideMessage::Hello(hello) if hello.version != VERSION => {
             Err(SetupError::Version(hello.version))
         }
-        SideMessage::Hello(hello) => Ok(*hello),
+        SideMessage::Hello(hello) => {
+            hello.qp.check().map_err(SetupError::Garbled)?;
+            check_path_mtu(hello.path_mtu).map_err(SetupError::Garbled)?;
+            Ok(*hello)
+        }
         other => Err(unexpected(&other, "a hello")),
     }
 }

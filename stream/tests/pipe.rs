@@ -485,6 +485,22 @@ fn listen__garbage_changes_nothing_for_others() {
         (hello("127.0.0.2", ",\"max_message_bytes\":1"), "127.0.0.2"),
         (hello("127.0.0.1", ",\"max_message_bytes\":0"), "max_message_bytes"),
         (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("1024", "999"), "path MTU"),
+        (
+            hello("127.0.0.1", ",\"max_message_bytes\":1").replace("1024", "4097"),
+            "path MTU is 4097",
+        ),
+        (
+            hello("127.0.0.1", ",\"max_message_bytes\":1").replace("qpn\":7", "qpn\":0"),
+            "number is 0",
+        ),
+        (
+            hello("127.0.0.1", ",\"max_message_bytes\":1").replace("qpn\":7", "qpn\":16777216"),
+            "number is 16777216",
+        ),
+        (
+            hello("127.0.0.1", ",\"max_message_bytes\":1").replace("psn\":7", "psn\":16777216"),
+            "PSN is 16777216",
+        ),
         (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("65536", "1"), "ring"),
         (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("version\":1", "version\":2"), ""),
     ] {

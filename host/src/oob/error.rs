@@ -27,6 +27,8 @@ pub enum OobError {
     },
     /// The peer uses another version.
     Version(u32),
+    /// The peer's numbers are out of their ranges.
+    Invalid(String),
     /// The peer rejected the request.
     Rejected(String),
     /// The peer's RoCE address is not the address of its TCP connection, the only one that is
@@ -83,6 +85,7 @@ impl fmt::Display for OobError {
                 "the peer speaks version {v} of the side connection, this is version {VERSION}: \
                  use the same spanwire on both ends"
             ),
+            Self::Invalid(what) => write!(f, "the other end is not possible: {what}"),
             Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
             Self::ForeignAddress { shown, claimed } => write!(
                 f,
