@@ -236,7 +236,7 @@ impl ReceiveHalf {
 /// The error for the message `got` where `wanted` was required.
 #[must_use]
 pub fn unexpected(wanted: &'static str, got: &Message) -> End {
-    End::Protocol(format!("{got:?} where {wanted} was due"))
+    End::Protocol(format!("{} where {wanted} was due", got.kind()))
 }
 
 fn parse(message: &[u8]) -> Result<Message, End> {
@@ -335,6 +335,13 @@ mod tests {
             let queues = Queues { messages, chunks, spare: channel().1 };
             assert_eq!(receive_half.demultiplex(&queues, &Session::default()), Ok(()));
         });
+    }
+
+    #[test]
+    fn unexpected__is_a_sentence_without_the_message() {
+        let message = Message::GiveUp { index: 7, reason: "secret".into() };
+        let End::Protocol(what) = unexpected("an entry", &message) else { panic!("no error") };
+        assert_eq!(what, "a file given up where an entry was due");
     }
 
     #[test]

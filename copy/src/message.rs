@@ -70,6 +70,26 @@ pub enum Message {
     Finished,
 }
 
+impl Message {
+    /// The message in a sentence, without its content.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Request(_) => "a request",
+            Self::Accept(_) => "an accept",
+            Self::Entry(_) => "an entry",
+            Self::Have { .. } => "the size of existing data",
+            Self::Hash { .. } => "a hash",
+            Self::GiveUp { .. } => "a file given up",
+            Self::Want { .. } => "a request for data",
+            Self::Done { .. } => "a finished entry",
+            Self::Refused { .. } => "a refused entry",
+            Self::Finish => "the end of the entries",
+            Self::Finished => "the end of the copy",
+        }
+    }
+}
+
 /// The sender's request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {

@@ -87,7 +87,10 @@ fn request(roots: &[Root], Totals { bytes, files, entries }: Totals) -> Message 
 fn check(accept: &Accept) -> Result<(), String> {
     match (1..=4096).contains(&accept.window) {
         true => Ok(()),
-        false => Err(format!("the receiver grants what makes no sense: {accept:?}")),
+        false => {
+            let window = accept.window;
+            Err(format!("the receiver grants {window} entries at a time; 1 to 4096 are possible"))
+        }
     }
 }
 

@@ -57,6 +57,22 @@ pub enum Message {
     Result(Outcome),
 }
 
+impl Message {
+    /// The message in a sentence, without its content.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a hello",
+            Self::Request(_) => "a request",
+            Self::Accept(_) => "an accept",
+            Self::Reject { .. } => "a rejection",
+            Self::Ready => "ready",
+            Self::Done => "done",
+            Self::Result(_) => "a result",
+        }
+    }
+}
+
 /// Identity and capabilities of an end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {

@@ -5,15 +5,16 @@ use crate::commands::{ChannelId, Command, ConnectParams};
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::network::{ConnectOptions, NetworkShared};
-use crate::peers::{ConnectionCount, HalfOpenCount};
+use crate::peers::{
+    ConnectionCount, HalfOpenCount, MAX_CONNECTIONS_PER_PEER, MAX_HALF_OPEN, MAX_HALF_OPEN_PER_PEER,
+};
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
 use crate::side::{Hello, Ring, Side, SideMessage, VERSION};
 use spanwire_host::modes::{Modes, settle_between};
 use spanwire_host::queue_pair::{QpParams, Route, check_path_mtu};
-use spanwire_host::text::printable;
-use spanwire_transport::{Agreed, Mtu, Offer};
+use spanwire_transport::{Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -133,8 +134,23 @@ pub(crate) fn reject(side: &Side, why: &SetupError) {
 /// The reason that a rejected peer receives.
 pub(crate) fn reason_for(why: &SetupError) -> String {
     match why {
-        // Errors of this host are not disclosed.
-        SetupError::Io(..) | SetupError::NetworkGone(_) => "something failed there".to_owned(),
+        // Errors and the configuration of this host are not disclosed.
+        SetupError::Io(..)
+        | SetupError::NetworkGone(_)
+        | SetupError::Config(_)
+        | SetupError::Interface(_) => "something failed there".to_owned(),
+        SetupError::Unreachable(_) => "there is no way back to your address".to_owned(),
+        SetupError::Limit(field) => match *field {
+            MAX_HALF_OPEN_PER_PEER => "too many connections of your address are being set up",
+            MAX_CONNECTIONS_PER_PEER => "there are too many connections of your address",
+            MAX_HALF_OPEN => "too many connections are being set up there",
+            _ => "there is no room for one more connection there",
+        }
+        .to_owned(),
+        SetupError::Address(says, is) => {
+            format!("you call from {is}, and your RoCE address {says} is not accepted from there")
+        }
+        SetupError::Garbled(what) => format!("you do not speak this protocol ({what})"),
         SetupError::Version(theirs) => {
             format!("you speak version {theirs} of messages and streams, this end {VERSION}")
         }
@@ -227,7 +243,7 @@ pub(crate) fn expected_hello(word: SideMessage) -> Result<Hello, SetupError> {
 
 /// The error for an unexpected message.
 pub(crate) fn unexpected(word: &SideMessage, due: &str) -> SetupError {
-    SetupError::Garbled(format!("{} where {due} was due", printable(format!("{word:?}"))))
+    SetupError::Garbled(format!("{} where {due} was due", word.kind()))
 }
 
 /// Checks that the applications of both ends match.
@@ -270,10 +286,23 @@ pub(crate) fn agree(
     let (our_offer, their_offer) = (Offer::from(&ours.modes), Offer::from(&theirs.modes));
     let agreed = settle_between(we_called, &our_offer, &their_offer).map_err(SetupError::Mode)?;
     let shape = ours.shape().agree(theirs.shape());
-    let shape = shape.map_err(|e| SetupError::Garbled(format!("its ring: {e}")))?;
+    let shape = shape.map_err(|e| SetupError::Garbled(wrong_ring(e)))?;
     let path_mtu = Mtu::from_bytes(ours.path_mtu.min(theirs.path_mtu))
         .ok_or_else(|| SetupError::Garbled(format!("{} is no path MTU", theirs.path_mtu)))?;
     Ok(Agreement { agreed, shape, path_mtu })
+}
+
+/// The error for a limit of the peer's ring that is out of its range.
+fn wrong_ring(e: ConfigError) -> String {
+    let ConfigError { field, value, min, max } = e;
+    let what = match field {
+        "ring_bytes" => "ring has",
+        "fragment_bytes" => "longest fragment has",
+        "max_message_bytes" => "longest message has",
+        _ => "ring has room for",
+    };
+    let unit = if field == "fragments" { "fragments" } else { "bytes" };
+    format!("its {what} {value} {unit}, but must have {min} to {max}")
 }
 
 /// Sends the datagram for the peer's side poll socket. The steering programs of both ends are
@@ -286,3 +315,46 @@ fn greet(network: &NetworkShared, theirs: &Hello) {
 
 /// The limit of a protocol name in TLS ALPN.
 const PROTOCOL_BYTES_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn reason_for__names_no_field_of_a_configuration_and_no_type() {
+        let hello = SideMessage::Hello(Box::new(Hello {
+            version: VERSION,
+            carries: Kind::Bytes,
+            protocol: String::new(),
+            ip: [10, 0, 0, 1].into(),
+            path_mtu: 1024,
+            side_poll_port: None,
+            modes: Modes::default(),
+            qp: QpParams::default(),
+            ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
+        }));
+        let errors = [
+            SetupError::Limit(MAX_HALF_OPEN),
+            SetupError::Limit(MAX_HALF_OPEN_PER_PEER),
+            SetupError::Limit(MAX_CONNECTIONS_PER_PEER),
+            SetupError::Limit("max_connections"),
+            SetupError::Config("no more than max_qps may exist: raise it in Config".into()),
+            SetupError::Interface("eth7 is down".into()),
+            SetupError::Unreachable("no route through eth7".into()),
+            SetupError::Address([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+            SetupError::Garbled(wrong_ring(ConfigError {
+                field: "max_message_bytes",
+                value: 0,
+                min: 1,
+                max: 2,
+            })),
+            unexpected(&hello, "ready"),
+        ];
+        for error in errors {
+            let reason = reason_for(&error);
+            assert!(!reason.contains(['_', '{', '[']) && !reason.contains("eth7"), "{reason}");
+        }
+        assert!(reason_for(&unexpected(&hello, "ready")).contains("a hello where ready was due"));
+    }
+}

@@ -84,21 +84,21 @@ impl Peers {
         let mut counts = self.lock();
         // A dropped handshake occupies its thread until that has noticed.
         if counts.handshakes >= config.max_half_open.saturating_mul(2) {
-            return Err(SetupError::Limit("max_half_open"));
+            return Err(SetupError::Limit(MAX_HALF_OPEN));
         }
         let half_open =
             |counts: &Counts| counts.per_peer.get(&peer).map_or(0, |of_peer| of_peer.half_open);
         if half_open(&counts) >= config.max_half_open_per_peer && !counts.drop_silent(Some(peer)) {
-            return Err(SetupError::Limit("max_half_open_per_peer"));
+            return Err(SetupError::Limit(MAX_HALF_OPEN_PER_PEER));
         }
         if counts.half_open.len() >= usize_from(config.max_half_open.into())
             && !counts.drop_silent(None)
         {
-            return Err(SetupError::Limit("max_half_open"));
+            return Err(SetupError::Limit(MAX_HALF_OPEN));
         }
         let of_peer = counts.per_peer.entry(peer).or_default();
         if of_peer.connections >= config.max_connections_per_peer {
-            return Err(SetupError::Limit("max_connections_per_peer"));
+            return Err(SetupError::Limit(MAX_CONNECTIONS_PER_PEER));
         }
         of_peer.half_open += 1;
         of_peer.connections += 1;
@@ -201,7 +201,12 @@ impl Drop for ConnectionCount {
 }
 
 /// The error of a handshake that was dropped for a newer one.
-const DROPPED: SetupError = SetupError::Limit("max_half_open");
+const DROPPED: SetupError = SetupError::Limit(MAX_HALF_OPEN);
+
+/// Names of the limits in the configuration.
+pub(crate) const MAX_HALF_OPEN: &str = "max_half_open";
+pub(crate) const MAX_HALF_OPEN_PER_PEER: &str = "max_half_open_per_peer";
+pub(crate) const MAX_CONNECTIONS_PER_PEER: &str = "max_connections_per_peer";
 
 #[cfg(test)]
 mod tests {

@@ -40,6 +40,18 @@ pub(crate) enum SideMessage {
     },
 }
 
+impl SideMessage {
+    /// The message in a sentence, without its content.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a hello",
+            Self::Ready => "ready",
+            Self::Reject { .. } => "a rejection",
+            Self::Abort { .. } => "an abort",
+        }
+    }
+}
+
 /// Identity, capabilities and receive ring of an end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {

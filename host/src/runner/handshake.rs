@@ -18,7 +18,7 @@ impl JobRunner {
         oob.send(&Message::Hello(self.hello()))?;
         let theirs = match oob.recv(REPLY_TIMEOUT)? {
             Message::Hello(h) => h,
-            other => return Err(OobError::unexpected("a hello", other).into()),
+            other => return Err(OobError::unexpected("a hello", &other).into()),
         };
         self.peer = Some(self.check_hello(oob, &theirs, true)?);
         self.greet_side_poll(&theirs);

@@ -132,8 +132,8 @@ impl JobRunner {
                 self.sending_for(Some(&request))?;
                 Ok(ClientPoll::Request(Box::new(request)))
             }
-            other if client.is_known() => Err(OobError::unexpected("a request", other).into()),
-            other => Err(OobError::unexpected("a hello", other).into()),
+            other if client.is_known() => Err(OobError::unexpected("a request", &other).into()),
+            other => Err(OobError::unexpected("a hello", &other).into()),
         }
     }
 

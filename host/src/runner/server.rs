@@ -111,7 +111,9 @@ impl JobRunner {
         let setup = match self.set_up(job, needs) {
             Ok(setup) => setup,
             Err(e) => {
-                oob.send(&Message::Reject { reason: e.to_string() })?;
+                // The cause names limits of this process, which the client cannot change.
+                let reason = "this server has no room for the job now".to_owned();
+                oob.send(&Message::Reject { reason })?;
                 return Err(e);
             }
         };
@@ -136,7 +138,7 @@ impl JobRunner {
         oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
         match oob.recv(READY_TIMEOUT)? {
             Message::Ready => oob.send(&Message::Ready)?,
-            other => return Err(OobError::unexpected("ready", other).into()),
+            other => return Err(OobError::unexpected("ready", &other).into()),
         }
         let mut end = None;
         let clock = self.attachment.clock;
@@ -238,7 +240,7 @@ fn poll_side(oob: &mut Oob) -> Option<Ended> {
     match oob.try_recv() {
         Ok(None) => None,
         Ok(Some(Message::Done)) => Some(Ended::Done),
-        Ok(Some(other)) => Some(Ended::Broken(OobError::unexpected("done", other))),
+        Ok(Some(other)) => Some(Ended::Broken(OobError::unexpected("done", &other))),
         Err(e) if is_gone(&e) => Some(Ended::Left),
         Err(e) => Some(Ended::Broken(e)),
     }
