@@ -5,6 +5,7 @@ use crate::fabric::{Attachment, Error};
 use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
+use crate::worker::port_is_gone;
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, DriverCounters, Polling};
@@ -148,6 +149,16 @@ impl JobRunner {
         self.port_is_gone
     }
 
+    /// Checks that the port works, while no job drives it.
+    ///
+    /// # Errors
+    /// The port is gone: its interface was removed.
+    pub fn check_port(&mut self) -> Result<(), Error> {
+        let checked = self.attachment.port.check_attached();
+        self.port_is_gone = checked.is_err();
+        Ok(checked.map_err(|e| port_is_gone(&e))?)
+    }
+
     /// Sets the longest transfer that is accepted as the server, in bytes.
     pub fn set_transfer_bytes_max(&mut self, bytes: u64) {
         self.transfer_bytes_max = bytes;
@@ -266,7 +277,7 @@ impl JobRunner {
         let (ep, app) = host.into_parts();
         self.endpoint = Some(ep);
         self.port_is_gone = run.is_err();
-        run.map_err(|e| format!("the port is gone: {e}"))?;
+        run.map_err(|e| port_is_gone(&e))?;
         Ok(app)
     }
 

@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// Accepts connections: [`Connection`]s or [`ByteStream`]s.
 ///
+/// If the network ends, because its interface was removed, calls return
+/// [`SetupError::NetworkGone`](crate::SetupError::NetworkGone).
+///
 /// Handshakes run concurrently, at most the configured number at a time, so that a silent or
 /// hostile client delays no other. Beyond that number the one that has been silent for longest is
 /// dropped. Accepted connections are connected at both ends. Dropping the
@@ -165,14 +168,22 @@ impl<C> Drop for Listener<C> {
 }
 
 impl AcceptQueue {
-    /// Accepts TCP connections until the listener is dropped.
+    /// Accepts TCP connections until the listener is dropped, or the network has ended.
     fn run(self: Arc<Self>, listener: &TcpListener) {
         while !self.closing.load(Ordering::SeqCst) {
             let within = self.abort_expired(Instant::now());
-            let mut fds =
-                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.news, PollFlags::IN)];
+            let mut fds = [
+                PollFd::new(listener, PollFlags::IN),
+                PollFd::new(&self.news, PollFlags::IN),
+                PollFd::new(&self.network.end, PollFlags::IN),
+            ];
             // A signal ends the wait early; the loop then polls again.
             let _ = poll(&mut fds, within.as_ref());
+            if !fds[2].revents().is_empty() {
+                self.closing.store(true, Ordering::SeqCst);
+                self.acceptable.raise();
+                break;
+            }
             self.news.clear();
             loop {
                 match accept(listener) {

@@ -19,7 +19,7 @@ use spanwire_host::fabric::{Attachment, Error as FabricError, HopResolver, Wrap}
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::{seed, window, worker};
-use spanwire_io::doorbell::Doorbell;
+use spanwire_io::doorbell::{Doorbell, EventFd};
 use spanwire_io::driver::Polling;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_transport::{Config as EngineConfig, Mtu, Offer};
@@ -88,6 +88,8 @@ pub(crate) struct NetworkShared {
     side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
     /// Why the worker has ended.
     ended: OnceLock<String>,
+    /// Readable once the worker has ended.
+    pub(crate) end: EventFd,
 }
 
 impl Network {
@@ -136,6 +138,7 @@ impl Network {
             peers: Arc::default(),
             side_poll: Mutex::default(),
             ended: OnceLock::new(),
+            end: EventFd::new().map_err(descriptors)?,
         });
         let polling = polling.unwrap_or(Polling::Adaptive { spin: SPIN });
         let port = attachment.port;
@@ -146,6 +149,8 @@ impl Network {
                 tracing::error!("{why}");
                 let _ = ended.ended.set(why);
             }
+            // Listeners end too: they would accept connections that nothing serves.
+            ended.end.signal();
         };
         let threads =
             vec![start("spanwire-worker", work)?, start("spanwire-side", || side_thread.run())?];

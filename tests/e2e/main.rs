@@ -16,6 +16,7 @@ mod modes;
 mod paths;
 mod perf;
 mod perftest;
+mod removed;
 mod strangers;
 mod switch;
 mod usage;

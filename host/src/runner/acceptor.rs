@@ -37,8 +37,10 @@ impl Acceptor {
     /// Waits for the next event, at most [`STOP_POLL_INTERVAL`].
     ///
     /// # Errors
-    /// The listener is broken.
+    /// The listener is broken, or the port is gone. A listener of a removed interface receives
+    /// nothing any more, even if an interface of that name comes back.
     pub fn next(&mut self, runner: &mut JobRunner) -> Result<Option<Event>, Error> {
+        runner.check_port()?;
         self.accept_pending()?;
         if let Some(event) = self.poll_clients(runner) {
             return Ok(Some(event));
