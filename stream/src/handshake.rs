@@ -79,6 +79,7 @@ pub(crate) fn call(
     let (terms, (sending, receiving)) = negotiate().inspect_err(|why| reject(&side, why))?;
     greet(network, &theirs);
     side.send(&SideMessage::Ready).map_err(say)?;
+    expect_ready(&mut side, deadline)?;
     let qpn = reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
     Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
@@ -104,23 +105,21 @@ pub(crate) fn answer(
         check(&theirs, kind, &options.protocol)?;
         let ours = hello(network, local.ip(), options, kind)?;
         let terms = terms(network, &ours, &theirs, false)?;
-        // Resources are allocated only after agreement, and only for the agreed shape.
+        // Resources are allocated only after agreement, and only for the agreed shape. The queue
+        // pair drops all packets until it is connected, so nothing writes to the ring before.
         let reserved = Reserved::new(network, terms.shape)?;
-        let halves = reserved.connect(kind, &terms, &theirs, Some(count))?;
         let ours = ours.lending(&reserved.local);
-        Ok((reserved, ours, terms, halves))
+        Ok((reserved, ours, terms))
     };
-    let (reserved, ours, terms, (sending, receiving)) =
-        negotiate().inspect_err(|why| reject(&side, why))?;
+    let (reserved, ours, terms) = negotiate().inspect_err(|why| reject(&side, why))?;
     side.send(&SideMessage::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
     greet(network, &theirs);
     half_open.awaits_ready()?;
-    let word = side.recv(deadline)?;
+    let ready = expect_ready(&mut side, deadline);
     half_open.at_work()?;
-    match word {
-        SideMessage::Ready => {}
-        other => return Err(unexpected(&other, "ready")),
-    }
+    let connected = ready.and_then(|()| reserved.connect(kind, &terms, &theirs, Some(count)));
+    let (sending, receiving) = connected.inspect_err(|why| reject(&side, why))?;
+    side.send(&SideMessage::Ready).map_err(|e| SetupError::Io("answer", e))?;
     let qpn = reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
     Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
@@ -224,6 +223,13 @@ fn hello(
 
 fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError> {
     expected_hello(side.recv(deadline)?)
+}
+
+fn expect_ready(side: &mut Side, deadline: Instant) -> Result<(), SetupError> {
+    match side.recv(deadline)? {
+        SideMessage::Ready => Ok(()),
+        other => Err(unexpected(&other, "ready")),
+    }
 }
 
 /// The hello, if its version is ours and its numbers are possible.

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Version of this exchange. Both ends must use the same one.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A message of the side connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) enum SideMessage {
     /// Identity, capabilities and receive ring of an end. The caller sends its hello first.
     Hello(Box<Hello>),
-    /// The caller's queue pair is connected.
+    /// The sender's queue pair is connected. The caller sends it first.
     Ready,
     /// The connection is rejected.
     Reject {

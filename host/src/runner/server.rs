@@ -129,17 +129,19 @@ impl JobRunner {
         request: &Request,
         stop: &impl Fn() -> bool,
     ) -> Result<Served, Error> {
-        setup.fill_source(false);
+        oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
+        match oob.recv(READY_TIMEOUT)? {
+            Message::Ready => {}
+            other => return Err(OobError::unexpected("ready", &other).into()),
+        }
+        // Until here the queue pairs drop all packets, and no page of the memory is in use.
         let sending = self.connect(setup, &request.qps, RD_ATOMIC, Some(request))?;
+        setup.fill_source(false);
         let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
         if let Some(ep) = self.endpoint.as_mut() {
             target.post_receives(ep);
         }
-        oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
-        match oob.recv(READY_TIMEOUT)? {
-            Message::Ready => oob.send(&Message::Ready)?,
-            other => return Err(OobError::unexpected("ready", &other).into()),
-        }
+        oob.send(&Message::Ready)?;
         let mut end = None;
         let clock = self.attachment.clock;
         let mut polled_at = Time::ZERO;
