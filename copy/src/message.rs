@@ -99,6 +99,9 @@ pub struct Request {
     pub files: u64,
     /// Files, directories and symbolic links, likewise.
     pub entries: u64,
+    /// The receiver reads every file back from disk, and compares it with its hash.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verify_disk: bool,
     /// The top-level names, by which the receiver finds existing files; empty if there are too
     /// many.
     pub roots: Vec<Name>,

@@ -35,7 +35,7 @@ pub fn receive(
     let (sender, receiver) = connection.split();
     let send_half = SendHalf::new(sender, session);
     let mut receive_half = ReceiveHalf::new(receiver);
-    let Grant { overwrite, stall_timeout } = grant;
+    let Grant { overwrite, verify_disk, stall_timeout } = grant;
     let terms = negotiate(&send_half, &mut receive_half, session, &mut watch, root);
     let request = terms.inspect_err(|why| {
         // An error is ignored here: the sender may have closed.
@@ -54,6 +54,7 @@ pub fn receive(
         session,
         unanswered: &unanswered,
         overwrite,
+        verify_disk: verify_disk || request.verify_disk,
         root: Arc::clone(root),
     };
     let entry_receiver = EntryReceiver {

@@ -15,25 +15,37 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Sends `roots`, with the totals `totals`, over `connection`. `watch` is called a few times a
+/// The content of a copy.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The files and directories.
+    pub roots: Vec<Root>,
+    /// Their totals.
+    pub totals: Totals,
+    /// The receiver reads every file back from disk.
+    pub verify_disk: bool,
+}
+
+/// Sends what is in `plan` over `connection`. `watch` is called a few times a
 /// second from the calling thread and may end the session. The cause of the end is in `session`.
 ///
 /// # Errors
 /// The two ends did not agree on a copy.
 pub fn send(
     connection: Connection,
-    roots: Vec<Root>,
-    totals: Totals,
+    plan: Plan,
     session: &Session,
     mut watch: impl FnMut(&Session),
 ) -> Result<(), Error> {
+    let request = request(&plan);
+    let Plan { roots, totals, .. } = plan;
     session.progress.bytes_total.store(totals.bytes, Ordering::Relaxed);
     session.progress.files_total.store(totals.files, Ordering::Relaxed);
     let chunk_bytes = CHUNK_BYTES.min(u32_from(connection.max_message_bytes()));
     let (sender, receiver) = connection.split();
     let send_half = SendHalf::new(sender, session);
     let mut receive_half = ReceiveHalf::new(receiver);
-    send_half.send(&request(&roots, totals)).map_err(|end| end.to_string())?;
+    send_half.send(&request).map_err(|end| end.to_string())?;
     let accept = match receive_half.expect(session, &mut watch, RECEIVER_REPLY_TIMEOUT) {
         Ok(Message::Accept(accept)) => accept,
         Ok(other) => return Err(unexpected("an accept", &other).to_string().into()),
@@ -74,13 +86,15 @@ pub fn send(
 }
 
 /// The request to the receiver.
-fn request(roots: &[Root], Totals { bytes, files, entries }: Totals) -> Message {
+fn request(plan: &Plan) -> Message {
+    let Plan { roots, totals: Totals { bytes, files, entries }, verify_disk } = plan;
+    let (bytes, files, entries, verify_disk) = (*bytes, *files, *entries, *verify_disk);
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
     let name_bytes: usize = names.iter().map(|name| name.as_bytes().len()).sum();
     if names.len() > ROOTS_NAMED_MAX || name_bytes > ROOTS_NAMED_BYTES_MAX {
         names.clear();
     }
-    Message::Request(Request { bytes, files, entries, roots: names })
+    Message::Request(Request { bytes, files, entries, verify_disk, roots: names })
 }
 
 /// Checks the receiver's terms, which bound the memory of this end.

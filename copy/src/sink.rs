@@ -61,6 +61,8 @@ pub struct Sink<'a> {
     pub unanswered: &'a AtomicU64,
     /// Existing files may be replaced.
     pub overwrite: bool,
+    /// Files are read back from disk.
+    pub verify_disk: bool,
     /// The directory that everything is copied into.
     pub root: Arc<DestDir>,
 }
@@ -251,6 +253,15 @@ impl Sink<'_> {
             return Err(ChunkFailure::File(format!(
                 "SHA-256 differs: {ours} arrived, {theirs} was sent; nothing was kept"
             )));
+        }
+        if self.verify_disk
+            && let Err(why) = self.at_work(|| partial.verify_disk(self.session))
+        {
+            // Of a copy that has ended, what arrived stays.
+            if !self.session.is_over() {
+                partial.discard();
+            }
+            return Err(ChunkFailure::File(why));
         }
         match self.at_work(|| partial.commit(file.mode, file.mtime, self.overwrite)) {
             Ok(()) => {

@@ -47,6 +47,10 @@ pub(super) struct CommonArgs {
     /// Seed of this loss
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
+    /// The receiver reads every file back from disk, once it is synced, and compares it with its
+    /// hash. Costs a read of every file that is sent
+    #[arg(long)]
+    pub(super) verify_disk: bool,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -157,7 +161,7 @@ impl ReceiveArgs {
     /// The grant for senders.
     pub(super) fn grant(&self) -> Grant {
         let Self { overwrite, stall_timeout, .. } = *self;
-        Grant { overwrite, stall_timeout }
+        Grant { overwrite, verify_disk: self.common.verify_disk, stall_timeout }
     }
 
     /// The network that these arguments describe, on interface `dev`.

@@ -35,6 +35,7 @@ impl<'a> Hostile<'a> {
             bytes: DECLARED_BYTES,
             files: DECLARED_FILES,
             entries: DECLARED_ENTRIES,
+            verify_disk: false,
             roots: Vec::new(),
         };
         hostile.send_half.send(&Message::Request(request)).unwrap();
@@ -413,7 +414,13 @@ fn receive__rejects_a_request_above_the_free_space() {
         (SendHalf::new(sender, &its_own), ReceiveHalf::new(receiver));
     let roots = vec![name("huge")];
     send_half
-        .send(&Message::Request(Request { bytes: u64::MAX, files: 1, entries: 1, roots }))
+        .send(&Message::Request(Request {
+            bytes: u64::MAX,
+            files: 1,
+            entries: 1,
+            verify_disk: false,
+            roots,
+        }))
         .unwrap();
     let why = receive(ours, &root, Grant::default(), &session, |_| {}).unwrap_err();
     assert!(why.to_string().contains("no space"), "{why}");
@@ -432,7 +439,8 @@ fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
     let grant = Grant { overwrite, ..Grant::default() };
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(ours, &root, grant, &receiver, |_| {}));
-        send::send(theirs, roots, totals, &sender, |_| {}).unwrap();
+        let plan = send::Plan { roots, totals, verify_disk: true };
+        send::send(theirs, plan, &sender, |_| {}).unwrap();
         receiving.join().unwrap().unwrap();
     });
     (sender, receiver)
