@@ -377,8 +377,8 @@ fn not_entered<T>() -> Result<T, (String, String)> {
     Err((String::new(), "its directory was not made".to_owned()))
 }
 
-/// What an entry counts as content, in bytes: less than it takes on disk, so that empty directories
-/// alone are progress only in numbers.
+/// Content that an entry counts as, in bytes. It is less than an entry takes on disk, so that empty
+/// directories are progress only in numbers.
 const ENTRY_BYTES: u64 = 2 << 10;
 
 /// Limit of unanswered entries: each may hold two open files.

@@ -17,7 +17,8 @@ pub struct QpParams {
 }
 
 impl QpParams {
-    /// Checks the numbers of a peer's queue pair: both have 24 bits, and no connection has number 0.
+    /// Checks the numbers of a peer's queue pair: both have 24 bits, and number 0 is that of no
+    /// connection.
     ///
     /// # Errors
     /// A number is out of its range; the text names it and the range.

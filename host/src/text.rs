@@ -12,9 +12,9 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Text of a peer for a terminal or a log, in one line of at most [`PRINTABLE_CHARS_MAX`] characters:
-/// control characters, and characters that reorder or hide others, are escaped. So a peer can
-/// neither move the cursor nor forge a line. Its own output is unchanged by it.
+/// Text of a peer for a terminal or a log, in one line of at most [`PRINTABLE_CHARS_MAX`]
+/// characters: control characters, and characters that reorder or hide others, are escaped. So a
+/// peer can neither move the cursor nor forge a line. The function is idempotent.
 #[must_use]
 pub fn printable(text: impl AsRef<[u8]>) -> String {
     let (mut out, mut chars) = (String::new(), 0);

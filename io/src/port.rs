@@ -82,7 +82,8 @@ pub trait Port {
     /// The port has failed.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// Checks that the port works, without waiting for a frame: for an owner that does not drive it.
+    /// Checks that the port is attached, without waiting for a frame: for an owner that does not
+    /// drive it.
     ///
     /// # Errors
     /// The port has failed.

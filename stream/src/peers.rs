@@ -281,7 +281,7 @@ mod tests {
         let (fourth, _counts4) = enter(&peers, peer(4)).unwrap();
         assert!(!is_there(&second) && is_there(&third) && is_there(&fourth));
         assert!(matches!(second.cause(SetupError::Closed), SetupError::Limit("max_half_open")));
-        // Nobody but the first waits for its peer now.
+        // Of all others this end is at work.
         let (fifth, _counts5) = enter(&peers, peer(5)).unwrap();
         assert!(!is_there(&first) && is_there(&fifth));
         assert_eq!(refused(&enter(&peers, peer(6))), "max_half_open");

@@ -116,7 +116,7 @@ fn listen__half_open_connections_cost_little_memory() {
     }
     let listener = ListenerProcess::start("listen__half_open_connections_cost_little_memory");
     let (before, begin) = (listener.resident_bytes(), Instant::now());
-    // Each new one takes the place of the oldest. Once the newest may have expired, there are fewer.
+    // Each new one takes the place of the oldest. Once some may have expired, there are fewer.
     let assert_count = |connections: &[TcpStream], expected: usize, limit: &str| {
         let count = open(connections, expected);
         let is_right = count == expected || count < expected && begin.elapsed() >= HALF_OPEN;

@@ -70,7 +70,8 @@ impl HostilePeer {
         qp
     }
 
-    /// Sets up a connection except for its last message, with the messages of docs/protocol/stream-and-copy.md, "Setting up".
+    /// Sets up a connection without its `ready`, with the messages of
+    /// docs/protocol/stream-and-copy.md, "Setting up".
     ///
     /// A write that is to arrive has the time of a `timeout` of 20, on a busy machine too. One that
     /// is rejected ends soon with 14.

@@ -37,7 +37,8 @@ impl Stranger {
             let network = Network::over(attachment, "sw0", options).unwrap();
             let connection = network.connect(to, &connection::options(ModeChoice::Auto)).unwrap();
             let mut stranger = Self { connection, received: String::new() };
-            let declared = json!({"type": "request", "bytes": 8_u64 << 30, "files": 9, "entries": 9, "roots": []});
+            let declared = json!({"type": "request", "bytes": 8_u64 << 30, "files": 9,
+                                  "entries": 9, "roots": []});
             assert_eq!(stranger.ask(&declared)["type"], "accept");
             talk(&mut stranger);
             stranger.connection.abort("that was all");
