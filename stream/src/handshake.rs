@@ -292,22 +292,22 @@ pub(crate) fn agree(
     let (our_offer, their_offer) = (Offer::from(&ours.modes), Offer::from(&theirs.modes));
     let agreed = settle_between(we_called, &our_offer, &their_offer).map_err(SetupError::Mode)?;
     let shape = ours.shape().agree(theirs.shape());
-    let shape = shape.map_err(|e| SetupError::Garbled(wrong_ring(e)))?;
+    let shape = shape.map_err(|e| SetupError::Garbled(wrong_ring(&e)))?;
     let path_mtu = Mtu::from_bytes(ours.path_mtu.min(theirs.path_mtu))
         .ok_or_else(|| SetupError::Garbled(format!("{} is no path MTU", theirs.path_mtu)))?;
     Ok(Agreement { agreed, shape, path_mtu })
 }
 
 /// The error for a limit of the peer's ring that is out of its range.
-fn wrong_ring(e: ConfigError) -> String {
+fn wrong_ring(e: &ConfigError) -> String {
     let ConfigError { field, value, min, max } = e;
-    let what = match field {
+    let what = match *field {
         "ring_bytes" => "ring has",
         "fragment_bytes" => "longest fragment has",
         "max_message_bytes" => "longest message has",
         _ => "ring has room for",
     };
-    let unit = if field == "fragments" { "fragments" } else { "bytes" };
+    let unit = if *field == "fragments" { "fragments" } else { "bytes" };
     format!("its {what} {value} {unit}, but must have {min} to {max}")
 }
 
@@ -349,7 +349,7 @@ mod tests {
             SetupError::Interface("eth7 is down".into()),
             SetupError::Unreachable("no route through eth7".into()),
             SetupError::Address([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
-            SetupError::Garbled(wrong_ring(ConfigError {
+            SetupError::Garbled(wrong_ring(&ConfigError {
                 field: "max_message_bytes",
                 value: 0,
                 min: 1,
