@@ -86,9 +86,12 @@ impl Peers {
         if counts.handshakes >= config.max_half_open.saturating_mul(2) {
             return Err(SetupError::Limit(MAX_HALF_OPEN));
         }
-        let half_open =
-            |counts: &Counts| counts.per_peer.get(&peer).map_or(0, |of_peer| of_peer.half_open);
-        if half_open(&counts) >= config.max_half_open_per_peer && !counts.drop_silent(Some(peer)) {
+        let of_peer = counts.per_peer.get(&peer).copied().unwrap_or_default();
+        // Checked before another one is dropped in vain.
+        if of_peer.connections >= config.max_connections_per_peer {
+            return Err(SetupError::Limit(MAX_CONNECTIONS_PER_PEER));
+        }
+        if of_peer.half_open >= config.max_half_open_per_peer && !counts.drop_silent(Some(peer)) {
             return Err(SetupError::Limit(MAX_HALF_OPEN_PER_PEER));
         }
         if counts.half_open.len() >= usize_from(config.max_half_open.into())
@@ -97,9 +100,6 @@ impl Peers {
             return Err(SetupError::Limit(MAX_HALF_OPEN));
         }
         let of_peer = counts.per_peer.entry(peer).or_default();
-        if of_peer.connections >= config.max_connections_per_peer {
-            return Err(SetupError::Limit(MAX_CONNECTIONS_PER_PEER));
-        }
         of_peer.half_open += 1;
         of_peer.connections += 1;
         let key = counts.made;
@@ -296,6 +296,17 @@ mod tests {
         assert!(of_one[0].0.at_work().is_err() && of_one[1].0.at_work().is_ok());
         assert!(other.at_work().is_ok() && newest.at_work().is_ok());
         assert_eq!(refused(&enter(&peers, peer(1))), "max_half_open_per_peer");
+    }
+
+    #[test]
+    fn enter__a_peer_with_too_many_connections_drops_none_and_leaves_no_trace() {
+        let peers = Arc::new(Peers::default());
+        let connected = [1, 1].map(|last| enter(&peers, peer(last)).unwrap().1);
+        let half_open = [1, 1].map(|last| enter(&peers, peer(last)).unwrap());
+        assert_eq!(refused(&enter(&peers, peer(1))), "max_connections_per_peer");
+        assert!(half_open.iter().all(|(half_open, _)| half_open.at_work().is_ok()));
+        drop((connected, half_open));
+        assert!(peers.lock().per_peer.is_empty());
     }
 
     #[test]

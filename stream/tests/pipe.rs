@@ -417,10 +417,10 @@ fn connect__a_mismatch_is_rejected_with_the_reason() {
 fn listen__silent_clients_delay_no_other_and_the_longest_silent_is_dropped() {
     // Time ends none of these connections before the test does.
     let limits = Config { max_half_open_per_peer: 2, max_half_open: 2, ..patient() };
-    let (a, b) = networks_with(&limits);
-    let listener = a.listen(0, ConnectOptions::default()).unwrap();
-    let address = loopback(&listener);
     for _ in 0..3 {
+        let (a, b) = networks_with(&limits);
+        let listener: Listener<Connection> = a.listen(0, ConnectOptions::default()).unwrap();
+        let address = loopback(&listener);
         let silent = [(); 4].map(|()| Silent::new(address));
         // The first two have been silent for longer than the others, which have their places.
         until("the first are dropped", || {
