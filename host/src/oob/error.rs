@@ -85,7 +85,7 @@ impl fmt::Display for OobError {
                 "the peer speaks version {v} of the side connection, this is version {VERSION}: \
                  use the same spanwire on both ends"
             ),
-            Self::Invalid(what) => write!(f, "the other end is not possible: {what}"),
+            Self::Invalid(what) => write!(f, "the peer's numbers are invalid: {what}"),
             Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
             Self::ForeignAddress { shown, claimed } => write!(
                 f,
