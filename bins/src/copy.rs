@@ -45,7 +45,8 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let session = Session::new(common.json);
     let mut view = View::new(common);
     let started = Instant::now();
-    let sent = send::send(connection, roots, totals, &session, |session| {
+    let plan = send::Plan { roots, totals, verify_disk: common.verify_disk };
+    let sent = send::send(connection, plan, &session, |session| {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
@@ -65,6 +66,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
     (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
     (report.paths, report.congestion) = (paths, congestion);
+    report.verify_disk = common.verify_disk;
     print_report(common, &report);
     Ok(exit(&session, report.ok, interrupt))
 }
@@ -148,6 +150,7 @@ fn receive_one(
     let mut report = CopyReport::of(&session, took, peer.to_string(), &counters);
     (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
     report.paths = copy_network.paths(&agreed);
+    report.verify_disk = common.verify_disk;
     print_report(common, &report);
     Ok(exit(&session, report.ok, interrupt))
 }

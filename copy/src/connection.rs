@@ -5,6 +5,7 @@ use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::message::{Message, PROTOCOL};
 use crate::session::{End, POLL_INTERVAL, Session};
 use spanwire_host::fabric::Error;
+use spanwire_host::text::printable;
 use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
 };
@@ -235,12 +236,13 @@ impl ReceiveHalf {
 /// The error for the message `got` where `wanted` was required.
 #[must_use]
 pub fn unexpected(wanted: &'static str, got: &Message) -> End {
-    End::Protocol(format!("{got:?} where {wanted} was due"))
+    End::Protocol(format!("{} where {wanted} was due", got.kind()))
 }
 
 fn parse(message: &[u8]) -> Result<Message, End> {
     serde_json::from_slice(message)
-        .map_err(|e| End::Protocol(format!("what it says is no message: {e}")))
+        // The parser quotes the peer's bytes.
+        .map_err(|e| End::Protocol(printable(format!("what it says is no message: {e}"))))
 }
 
 fn finished() -> End {
@@ -281,6 +283,9 @@ mod tests {
         assert_eq!(receive_half.recv(LATE), Ok(Some(Message::Finish)));
         send_half.send_bytes(b"{\"type\":\"sing\"}").unwrap();
         assert!(matches!(receive_half.recv(LATE), Err(End::Protocol(_))));
+        send_half.send_bytes(b"{\"type\":\"\\u001b[2J\\n\"}").unwrap();
+        let Err(End::Protocol(why)) = receive_half.recv(LATE) else { panic!("no error") };
+        assert!(why.contains("\\u{1b}[2J\\n") && !why.chars().any(char::is_control), "{why}");
         send_half.send_bytes(b"").unwrap();
         assert!(matches!(receive_half.recv(LATE), Err(End::Protocol(_))));
     }
@@ -330,6 +335,13 @@ mod tests {
             let queues = Queues { messages, chunks, spare: channel().1 };
             assert_eq!(receive_half.demultiplex(&queues, &Session::default()), Ok(()));
         });
+    }
+
+    #[test]
+    fn unexpected__is_a_sentence_without_the_message() {
+        let message = Message::GiveUp { index: 7, reason: "secret".into() };
+        let End::Protocol(what) = unexpected("an entry", &message) else { panic!("no error") };
+        assert_eq!(what, "a file given up where an entry was due");
     }
 
     #[test]

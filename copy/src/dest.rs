@@ -3,9 +3,10 @@
 //! Every step takes one component relative to an open directory and follows no symbolic link. So no
 //! existing or concurrently created link can lead out of the destination directory.
 
-use crate::message::{LinkTarget, Mtime, Name, printable};
+use crate::message::{LinkTarget, Mtime, Name};
 use rustix::fs::{AtFlags, CWD, Dir as Listing, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
+use spanwire_host::text::printable;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -108,6 +108,16 @@ impl Named {
 }
 
 impl Comparison {
+    /// Bytes that both ends compare.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match &self.ours {
+            Ok(HashedData::Whole(_)) => self.file.size,
+            Ok(HashedData::Beginning(partial)) => partial.bytes(),
+            Err(_) => 0,
+        }
+    }
+
     /// Hashes the complete existing file.
     #[must_use]
     pub fn with_whole(file: Named, mut whole: File, session: &Session) -> Self {

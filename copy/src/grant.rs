@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Grant {
     /// Existing files may be replaced.
     pub overwrite: bool,
+    /// Every received file is read back from disk before it gets its name, also if the sender does
+    /// not request it.
+    pub verify_disk: bool,
     /// Stall timeout: time without progress by the sender, 100 ms..=1 h. Then the copy ends,
     /// because a receiver serves one sender at a time.
     pub stall_timeout: Duration,
@@ -14,7 +17,7 @@ pub struct Grant {
 
 impl Default for Grant {
     fn default() -> Self {
-        Self { overwrite: false, stall_timeout: STALL_TIMEOUT }
+        Self { overwrite: false, verify_disk: false, stall_timeout: STALL_TIMEOUT }
     }
 }
 

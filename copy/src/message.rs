@@ -4,10 +4,11 @@
 //! component. So `../x` cannot be expressed.
 
 use serde::{Deserialize, Serialize};
+use spanwire_host::text::printable;
 use std::fmt;
 
 /// The protocol name that both ends pass on connecting; it includes the version.
-pub const PROTOCOL: &str = "spanwire-copy/3";
+pub const PROTOCOL: &str = "spanwire-copy/4";
 
 /// A control message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -69,6 +70,26 @@ pub enum Message {
     Finished,
 }
 
+impl Message {
+    /// The message in a sentence, without its content.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Request(_) => "a request",
+            Self::Accept(_) => "an accept",
+            Self::Entry(_) => "an entry",
+            Self::Have { .. } => "the size of existing data",
+            Self::Hash { .. } => "a hash",
+            Self::GiveUp { .. } => "a file given up",
+            Self::Want { .. } => "a request for data",
+            Self::Done { .. } => "a finished entry",
+            Self::Refused { .. } => "a refused entry",
+            Self::Finish => "the end of the entries",
+            Self::Finished => "the end of the copy",
+        }
+    }
+}
+
 /// The sender's request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
@@ -76,6 +97,11 @@ pub struct Request {
     pub bytes: u64,
     /// Files, as counted before the start. The receiver takes no more.
     pub files: u64,
+    /// Files, directories and symbolic links, likewise.
+    pub entries: u64,
+    /// The receiver reads every file back from disk, and compares it with its hash.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub verify_disk: bool,
     /// The top-level names, by which the receiver finds existing files; empty if there are too
     /// many.
     pub roots: Vec<Name>,
@@ -184,7 +210,7 @@ impl Name {
             }
             _ => return Ok(Self(bytes)),
         };
-        Err(format!("the name {:?} is not taken: {why}", printable(&bytes)))
+        Err(format!("the name \"{}\" is not taken: {why}", printable(&bytes)))
     }
 
     /// Its bytes.
@@ -220,7 +246,7 @@ impl LinkTarget {
     pub fn new(bytes: Vec<u8>) -> Result<Self, String> {
         match bytes.len() {
             1..=TARGET_BYTES_MAX if !bytes.contains(&0) => Ok(Self(bytes)),
-            _ => Err(format!("no link can point at {:?}", printable(&bytes))),
+            _ => Err(format!("no link can point at \"{}\"", printable(&bytes))),
         }
     }
 
@@ -229,17 +255,6 @@ impl LinkTarget {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
-}
-
-/// Escapes `bytes` for a terminal, because a peer's bytes must not move the cursor.
-#[must_use]
-pub fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
 }
 
 impl fmt::Display for Name {
@@ -404,9 +419,8 @@ mod tests {
     }
 
     #[test]
-    fn printable__escapes_control_characters() {
-        assert_eq!(printable(b"a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\n");
-        assert_eq!(printable("größe".as_bytes()), "größe");
+    fn name__is_shown_without_control_characters() {
+        assert_eq!(Name::new(b"a\x1b[2Jb\n".to_vec()).unwrap().to_string(), "a\\u{1b}[2Jb\\n");
     }
 
     #[test]

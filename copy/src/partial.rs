@@ -4,7 +4,7 @@
 use crate::dest::{DestDir, permissions, times};
 use crate::message::{Mtime, Name, Sha256Hex};
 use crate::session::Session;
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -174,6 +174,34 @@ impl Partial {
         if self.reserved != 0 && self.reserved.saturating_sub(self.len) < RESERVE_BYTES / 2 {
             let shown = self.dir.show(&self.name);
             self.reserve().map_err(|e| format!("cannot make room for {shown}: {e}"))?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the file, reads it back and compares it with the hash of the received bytes. The pages
+    /// that the kernel keeps of it are dropped before, so that the disk is read, if the file system
+    /// and other users of the file permit that.
+    ///
+    /// # Errors
+    /// The bytes on disk are others, they cannot be read, or the copy has ended.
+    pub fn verify_disk(&mut self, session: &Session) -> Result<(), String> {
+        let name = &self.name;
+        let cannot = |e: std::io::Error| format!("cannot read {name} back: {e}");
+        rustix::fs::fsync(&self.file).map_err(|e| cannot(e.into()))?;
+        // Advice only: without it, the pages in memory are compared.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        self.file.rewind().map_err(cannot)?;
+        let (hash, len) = hash_of(&mut self.file, session).map_err(cannot)?;
+        let (ours, there) = (self.sha256(), Sha256Hex(hash.finalize().into()));
+        if len != self.len {
+            let received = self.len;
+            return Err(format!("{name} differs on disk: {len} bytes of {received} received"));
+        }
+        if ours != there {
+            return Err(format!(
+                "{name} differs on disk: SHA-256 {there} was read back, {ours} was received; \
+                 nothing was kept"
+            ));
         }
         Ok(())
     }

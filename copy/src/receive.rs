@@ -4,16 +4,14 @@ use crate::connection::{Queues, ReceiveHalf, SENDER_REPLY_TIMEOUT, SendHalf, une
 use crate::dest::{DEPTH_MAX, DestDir};
 use crate::existing::{Comparison, Existing, Named, Outcome, hashing_time};
 use crate::grant::Grant;
-use crate::message::{
-    Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex, printable,
-};
+use crate::message::{Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex};
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::send::run_part;
 use crate::session::{End, POLL_INTERVAL, Session};
 use crate::sink::{FileWork, Sink, Work};
 use spanwire_host::fabric::Error;
-use spanwire_host::text::bytes;
+use spanwire_host::text::{bytes, printable};
 use spanwire_stream::Connection;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,7 +35,7 @@ pub fn receive(
     let (sender, receiver) = connection.split();
     let send_half = SendHalf::new(sender, session);
     let mut receive_half = ReceiveHalf::new(receiver);
-    let Grant { overwrite, stall_timeout } = grant;
+    let Grant { overwrite, verify_disk, stall_timeout } = grant;
     let terms = negotiate(&send_half, &mut receive_half, session, &mut watch, root);
     let request = terms.inspect_err(|why| {
         // An error is ignored here: the sender may have closed.
@@ -56,6 +54,7 @@ pub fn receive(
         session,
         unanswered: &unanswered,
         overwrite,
+        verify_disk: verify_disk || request.verify_disk,
         root: Arc::clone(root),
     };
     let entry_receiver = EntryReceiver {
@@ -65,7 +64,7 @@ pub fn receive(
         stack: vec![Some(Arc::clone(root))],
         next: 0,
         overwrite,
-        declared: Declared { files: request.files, bytes: request.bytes },
+        declared: Declared { entries: request.entries, files: request.files, bytes: request.bytes },
         comparisons: BTreeMap::new(),
         full: VecDeque::new(),
     };
@@ -147,8 +146,9 @@ struct EntryReceiver<'a> {
     full: VecDeque<FullDir>,
 }
 
-/// The remaining declared files and bytes.
+/// The remaining declared entries, files and bytes.
 struct Declared {
+    entries: u64,
     files: u64,
     bytes: u64,
 }
@@ -194,7 +194,8 @@ impl EntryReceiver<'_> {
             return Err(End::Protocol(what));
         }
         self.next += 1;
-        self.answers.session.progressed();
+        self.declared.take(&kind)?;
+        self.answers.session.brought(ENTRY_BYTES);
         if self.answers.unanswered.fetch_add(1, Ordering::AcqRel) >= u64::from(WINDOW) {
             return Err(End::Protocol("more entries at a time than were granted".into()));
         }
@@ -209,13 +210,10 @@ impl EntryReceiver<'_> {
                 });
                 self.answers.answer(index, made)
             }
-            EntryKind::File { name, size, mode, mtime } => {
-                self.declared.take(size)?;
-                match here {
-                    Some(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
-                    None => self.answers.answer(index, not_entered()),
-                }
-            }
+            EntryKind::File { name, size, mode, mtime } => match here {
+                Some(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
+                None => self.answers.answer(index, not_entered()),
+            },
         }
     }
 
@@ -257,22 +255,22 @@ impl EntryReceiver<'_> {
         Ok(())
     }
 
-    /// The comparison that the sender's message refers to. The message is progress.
+    /// The comparison that the sender's message refers to. The compared bytes are content that the
+    /// sender has brought.
     fn take_comparison(&mut self, index: u64) -> Result<Comparison, End> {
         let comparison = self.comparisons.remove(&index).ok_or_else(|| unasked(index))?;
         let session = self.answers.session;
         if self.comparisons.is_empty() {
             // The sender has finished hashing, so the rest of its allowance is cancelled.
             session.answered();
-        } else {
-            session.progressed();
         }
+        session.brought(comparison.bytes());
         Ok(comparison)
     }
 
     fn on_give_up(&mut self, index: u64, reason: &str) -> Result<(), End> {
         let comparison = self.take_comparison(index)?;
-        let why = printable(reason.as_bytes());
+        let why = printable(reason);
         self.answers.answer(index, Err((comparison.file.shown(), why)))?;
         self.give_full();
         Ok(())
@@ -356,9 +354,15 @@ impl Answers<'_> {
 }
 
 impl Declared {
-    /// Counts one more file, of `size` bytes.
-    fn take(&mut self, size: u64) -> Result<(), End> {
+    /// Counts one more entry. The end of a directory counts with its beginning.
+    fn take(&mut self, kind: &EntryKind) -> Result<(), End> {
         let more = |what| End::Protocol(format!("more {what} than it declared"));
+        if !matches!(kind, EntryKind::DirEnd { .. }) {
+            self.entries = self.entries.checked_sub(1).ok_or_else(|| more("entries"))?;
+        }
+        let EntryKind::File { size, .. } = *kind else {
+            return Ok(());
+        };
         self.files = self.files.checked_sub(1).ok_or_else(|| more("files"))?;
         self.bytes = self.bytes.checked_sub(size).ok_or_else(|| more("bytes"))?;
         Ok(())
@@ -372,6 +376,10 @@ fn unasked(index: u64) -> End {
 fn not_entered<T>() -> Result<T, (String, String)> {
     Err((String::new(), "its directory was not made".to_owned()))
 }
+
+/// Content that an entry counts as, in bytes. It is less than an entry takes on disk, so that empty
+/// directories are progress only in numbers.
+const ENTRY_BYTES: u64 = 2 << 10;
 
 /// Limit of unanswered entries: each may hold two open files.
 const WINDOW: u32 = 64;

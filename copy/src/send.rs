@@ -8,31 +8,44 @@ use crate::source::{DataRequest, FileReader, Job, Notes};
 use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;
+use spanwire_host::text::printable;
 use spanwire_stream::Connection;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Sends `roots`, with the totals `totals`, over `connection`. `watch` is called a few times a
+/// The content of a copy.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The files and directories.
+    pub roots: Vec<Root>,
+    /// Their totals.
+    pub totals: Totals,
+    /// The receiver reads every file back from disk.
+    pub verify_disk: bool,
+}
+
+/// Sends what is in `plan` over `connection`. `watch` is called a few times a
 /// second from the calling thread and may end the session. The cause of the end is in `session`.
 ///
 /// # Errors
 /// The two ends did not agree on a copy.
 pub fn send(
     connection: Connection,
-    roots: Vec<Root>,
-    totals: Totals,
+    plan: Plan,
     session: &Session,
     mut watch: impl FnMut(&Session),
 ) -> Result<(), Error> {
+    let request = request(&plan);
+    let Plan { roots, totals, .. } = plan;
     session.progress.bytes_total.store(totals.bytes, Ordering::Relaxed);
     session.progress.files_total.store(totals.files, Ordering::Relaxed);
     let chunk_bytes = CHUNK_BYTES.min(u32_from(connection.max_message_bytes()));
     let (sender, receiver) = connection.split();
     let send_half = SendHalf::new(sender, session);
     let mut receive_half = ReceiveHalf::new(receiver);
-    send_half.send(&request(&roots, totals)).map_err(|end| end.to_string())?;
+    send_half.send(&request).map_err(|end| end.to_string())?;
     let accept = match receive_half.expect(session, &mut watch, RECEIVER_REPLY_TIMEOUT) {
         Ok(Message::Accept(accept)) => accept,
         Ok(other) => return Err(unexpected("an accept", &other).to_string().into()),
@@ -73,20 +86,25 @@ pub fn send(
 }
 
 /// The request to the receiver.
-fn request(roots: &[Root], Totals { bytes, files }: Totals) -> Message {
+fn request(plan: &Plan) -> Message {
+    let Plan { roots, totals: Totals { bytes, files, entries }, verify_disk } = plan;
+    let (bytes, files, entries, verify_disk) = (*bytes, *files, *entries, *verify_disk);
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
     let name_bytes: usize = names.iter().map(|name| name.as_bytes().len()).sum();
     if names.len() > ROOTS_NAMED_MAX || name_bytes > ROOTS_NAMED_BYTES_MAX {
         names.clear();
     }
-    Message::Request(Request { bytes, files, roots: names })
+    Message::Request(Request { bytes, files, entries, verify_disk, roots: names })
 }
 
 /// Checks the receiver's terms, which bound the memory of this end.
 fn check(accept: &Accept) -> Result<(), String> {
     match (1..=4096).contains(&accept.window) {
         true => Ok(()),
-        false => Err(format!("the receiver grants what makes no sense: {accept:?}")),
+        false => {
+            let window = accept.window;
+            Err(format!("the receiver grants {window} entries at a time; 1 to 4096 are possible"))
+        }
     }
 }
 
@@ -135,9 +153,11 @@ impl EntrySender<'_> {
     fn send_entries(&mut self) -> Result<(), End> {
         while !self.finish_sent && (self.open.len() as u64) < self.window {
             match self.walk.next() {
-                Some(Found::Entry { kind: EntryKind::File { size, .. }, shown, .. })
-                    if !self.is_declared(size) =>
-                {
+                Some(Found::Entry { kind, shown, .. }) if !self.is_declared(&kind) => {
+                    if matches!(kind, EntryKind::Dir { .. }) {
+                        self.walk.leave();
+                    }
+                    let size = if let EntryKind::File { size, .. } = kind { size } else { 0 };
                     self.session.note(FileRow::failed(shown, size, GREW));
                 }
                 Some(Found::Entry { kind, shown, source }) => {
@@ -163,14 +183,11 @@ impl EntrySender<'_> {
         Ok(())
     }
 
-    /// True if one more file of `size` bytes is within the declared totals. The receiver ends a
-    /// copy that exceeds them.
-    fn is_declared(&mut self, size: u64) -> bool {
-        let Totals { files, bytes } = self.declared;
-        let left = files.checked_sub(1).zip(bytes.checked_sub(size));
-        if let Some((files, bytes)) = left {
-            self.declared = Totals { files, bytes };
-        }
+    /// True if one more entry is within the declared totals. The receiver ends a copy that exceeds
+    /// them.
+    fn is_declared(&mut self, kind: &EntryKind) -> bool {
+        let left = self.declared.without(kind);
+        self.declared = left.unwrap_or(self.declared);
         left.is_some()
     }
 
@@ -241,7 +258,7 @@ impl EntrySender<'_> {
             self.notes.take(index);
         }
         let size = if let EntryKind::File { size, .. } = kind { size } else { 0 };
-        let reason = super::message::printable(reason.as_bytes());
+        let reason = printable(reason);
         self.session.note(FileRow::failed(shown, size, &reason));
         Ok(())
     }

@@ -61,6 +61,8 @@ struct Stall {
     since: Mutex<Option<Instant>>,
     /// Threads of this end that do local work.
     at_work: AtomicU64,
+    /// Declared content since the last progress, in bytes.
+    brought: AtomicU64,
 }
 
 /// A guard of local work. The stall timer is stopped until it is dropped.
@@ -133,9 +135,22 @@ impl Session {
         self.stall.allow(Duration::ZERO);
     }
 
-    /// Restarts the stall timer and cancels unused allowances: the peer made progress.
+    /// The peer has brought `bytes` of declared content. That is progress once it amounts to
+    /// [`PROGRESS_BYTES`].
+    pub fn brought(&self, bytes: u64) {
+        let before = self.stall.brought.fetch_add(bytes, Ordering::AcqRel);
+        if before.saturating_add(bytes) >= PROGRESS_BYTES {
+            self.stall.brought.store(0, Ordering::Release);
+            self.progressed();
+        }
+    }
+
+    /// Cancels unused allowances, because the peer has answered. That alone is no progress.
     pub fn answered(&self) {
-        *self.stall.lock() = Some(Instant::now());
+        let now = Instant::now();
+        if let Some(since) = &mut *self.stall.lock() {
+            *since = now.min(*since);
+        }
     }
 
     /// Extends the stall timer by an allowance of `time` for the peer's answer.
@@ -289,6 +304,9 @@ impl fmt::Display for End {
 /// Limit of failed rows: enough for people, and a peer must not fill memory.
 const FAILURES_KEPT: u64 = 1000;
 
+/// Content that counts as progress, in bytes. A sender of less within a stall timeout has stalled.
+pub const PROGRESS_BYTES: u64 = 64 << 10;
+
 /// Poll interval at which a blocked thread checks whether the copy has ended.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -354,7 +372,27 @@ mod tests {
         assert_eq!(session.stalled_for(), Duration::ZERO, "progress takes no allowance away");
         session.answered();
         std::thread::sleep(short);
-        assert!(session.stalled_for() >= short, "an answer does");
+        let stalled = session.stalled_for();
+        assert!(stalled >= short, "an answer does");
+        session.answered();
+        assert!(session.stalled_for() >= stalled, "which is no progress");
+    }
+
+    #[test]
+    fn brought__is_progress_in_quanta() {
+        let (session, short) = (Session::default(), Duration::from_millis(20));
+        assert_eq!(session.stalled_for(), Duration::ZERO);
+        std::thread::sleep(short);
+        session.brought(PROGRESS_BYTES - 1);
+        assert!(session.stalled_for() >= short);
+        session.allow(Duration::from_secs(3600));
+        session.answered();
+        let before = Instant::now();
+        session.brought(1);
+        std::thread::sleep(short);
+        session.brought(PROGRESS_BYTES - 1);
+        let stalled = session.stalled_for();
+        assert!(stalled >= short && stalled <= before.elapsed(), "{stalled:?}");
     }
 
     #[test]

@@ -4,10 +4,11 @@ use crate::chunk::{ABORT, ChunkHeader, FIRST, LAST};
 use crate::connection::SendHalf;
 use crate::dest::DestDir;
 use crate::existing::Named;
-use crate::message::{Message, Mtime, Sha256Hex, printable};
+use crate::message::{Message, Mtime, Sha256Hex};
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::session::{End, POLL_INTERVAL, Session};
+use spanwire_host::text::printable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -60,6 +61,8 @@ pub struct Sink<'a> {
     pub unanswered: &'a AtomicU64,
     /// Existing files may be replaced.
     pub overwrite: bool,
+    /// Files are read back from disk.
+    pub verify_disk: bool,
     /// The directory that everything is copied into.
     pub root: Arc<DestDir>,
 }
@@ -119,8 +122,8 @@ impl Sink<'_> {
 
     fn take_file(&mut self, mut file: FileWork) -> Result<(), End> {
         let mut state = State::Expected(file.partial.take());
-        // Bytes received since the last progress.
-        let mut came = 0;
+        // Chunks of a refused file may have more bytes, which are no progress.
+        let mut declared = file.file.size - file.offset.min(file.file.size);
         loop {
             let chunk = match wait(&self.arrived, self.session) {
                 Ok(chunk) => chunk,
@@ -140,11 +143,9 @@ impl Sink<'_> {
                 return Err(broken(&file, "a chunk of another file"));
             }
             let ends = header.ends_file();
-            came += u64::from(header.len);
-            if ends || came >= PROGRESS_BYTES {
-                came = 0;
-                self.session.progressed();
-            }
+            let bytes = declared.min(header.len.into());
+            declared -= bytes;
+            self.session.brought(bytes);
             state = match self.step(&file, state, &header, data) {
                 Ok(Step::Next(state)) => state,
                 Ok(Step::Done(sha256)) => {
@@ -253,6 +254,15 @@ impl Sink<'_> {
                 "SHA-256 differs: {ours} arrived, {theirs} was sent; nothing was kept"
             )));
         }
+        if self.verify_disk
+            && let Err(why) = self.at_work(|| partial.verify_disk(self.session))
+        {
+            // Of a copy that has ended, what arrived stays.
+            if !self.session.is_over() {
+                partial.discard();
+            }
+            return Err(ChunkFailure::File(why));
+        }
         match self.at_work(|| partial.commit(file.mode, file.mtime, self.overwrite)) {
             Ok(()) => {
                 let resumed = self.session.progress.current().resumed;
@@ -308,9 +318,6 @@ fn drop_if_empty(state: State) {
 fn broken(file: &FileWork, what: &str) -> End {
     End::Protocol(format!("{what} ({})", file.file.name))
 }
-
-/// Bytes that count as progress. A sender of fewer within a stall timeout has stalled.
-const PROGRESS_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,10 @@
 //! The sender's walk over the named files and directories, depth first, sorted by name.
 
 use crate::dest::DEPTH_MAX;
-use crate::message::{EntryKind, LinkTarget, Mtime, Name, printable};
+use crate::message::{EntryKind, LinkTarget, Mtime, Name};
 use rustix::fs::{AtFlags, CWD, Dir as Listing, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use spanwire_host::text::printable;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -76,6 +77,8 @@ pub struct Totals {
     pub files: u64,
     /// Bytes of those.
     pub bytes: u64,
+    /// Files, directories and symbolic links.
+    pub entries: u64,
 }
 
 impl Root {
@@ -137,9 +140,8 @@ impl Totals {
     pub fn of(roots: &[Root], mut stop: impl FnMut() -> bool) -> Self {
         let mut totals = Self::default();
         for found in Walk::new(roots.to_vec()) {
-            if let Found::Entry { kind: EntryKind::File { size, .. }, .. } = found {
-                totals.files += 1;
-                totals.bytes += size;
+            if let Found::Entry { kind, .. } = found {
+                totals = totals.and(&kind);
             }
             if stop() {
                 break;
@@ -149,7 +151,39 @@ impl Totals {
     }
 }
 
+impl Totals {
+    /// The totals with one more entry. The end of a directory counts with its beginning.
+    fn and(self, kind: &EntryKind) -> Self {
+        let Self { files, bytes, entries } = self;
+        match kind {
+            EntryKind::DirEnd { .. } => self,
+            EntryKind::Dir { .. } | EntryKind::Symlink { .. } => {
+                Self { entries: entries + 1, ..self }
+            }
+            EntryKind::File { size, .. } => {
+                Self { files: files + 1, bytes: bytes + size, entries: entries + 1 }
+            }
+        }
+    }
+
+    /// The totals without one entry; `None` if it exceeds them.
+    #[must_use]
+    pub fn without(self, kind: &EntryKind) -> Option<Self> {
+        let one = Self::default().and(kind);
+        Some(Self {
+            files: self.files.checked_sub(one.files)?,
+            bytes: self.bytes.checked_sub(one.bytes)?,
+            entries: self.entries.checked_sub(one.entries)?,
+        })
+    }
+}
+
 impl Walk {
+    /// Leaves the current directory without an end.
+    pub fn leave(&mut self) {
+        self.stack.pop();
+    }
+
     /// A walk over `roots`.
     #[must_use]
     pub fn new(roots: Vec<Root>) -> Self {
@@ -311,6 +345,42 @@ mod tests {
     }
 
     #[test]
+    fn without__counts_an_entry_and_a_file_within_it() {
+        let tmp = TempDir::new();
+        fs::create_dir(tmp.path().join("d")).unwrap();
+        fs::write(tmp.path().join("d/f"), "123").unwrap();
+        let roots = Root::all(&[tmp.path().join("d")]).unwrap();
+        let counted = Totals::of(&roots, || false);
+        let kinds = Walk::new(roots).filter_map(|found| match found {
+            Found::Entry { kind, .. } => Some(kind),
+            Found::Skipped { .. } => None,
+        });
+        let kinds: Vec<_> = kinds.collect();
+        let left = kinds.iter().fold(counted, |left, kind| left.without(kind).unwrap());
+        assert_eq!(left, Totals::default());
+        let more = kinds.iter().map(|kind| left.without(kind).is_some()).collect::<Vec<_>>();
+        assert_eq!(more, [false, false, true], "an end is no entry of its own");
+    }
+
+    #[test]
+    fn leave__the_walk_goes_on_behind_the_directory() {
+        let tmp = TempDir::new();
+        fs::create_dir(tmp.path().join("d")).unwrap();
+        for name in ["d/f", "e"] {
+            fs::write(tmp.path().join(name), "").unwrap();
+        }
+        let paths = ["d", "e"].map(|name| tmp.path().join(name));
+        let mut walk = Walk::new(Root::all(&paths).unwrap());
+        assert!(matches!(walk.next(), Some(Found::Entry { kind: EntryKind::Dir { .. }, .. })));
+        walk.leave();
+        let Some(Found::Entry { kind: EntryKind::File { name, .. }, .. }) = walk.next() else {
+            panic!("no file")
+        };
+        assert_eq!(name.to_string(), "e");
+        assert!(walk.next().is_none());
+    }
+
+    #[test]
     fn next__is_depth_first_sorted_and_follows_no_link() {
         let tmp = TempDir::new();
         let top = tmp.path().join("top");
@@ -329,7 +399,7 @@ mod tests {
         let wanted = ["top(", "a 0", "b(", "empty(", ")", "x 5", ")", "c>..", special, "ü 1", ")"];
         assert_eq!(rest, wanted);
         let roots = Root::all(&[top]).unwrap();
-        assert_eq!(Totals::of(&roots, || false), Totals { files: 3, bytes: 6 });
+        assert_eq!(Totals::of(&roots, || false), Totals { files: 3, bytes: 6, entries: 7 });
     }
 
     #[test]

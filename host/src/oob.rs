@@ -20,6 +20,7 @@ pub use error::OobError;
 
 use crate::side::SideConnection;
 use crate::socket::{Socket, TcpLimits};
+use crate::text::printable;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, TcpStream};
@@ -54,6 +55,22 @@ pub enum Message {
     Done,
     /// The server's outcome of the job.
     Result(Outcome),
+}
+
+impl Message {
+    /// The message in a sentence, without its content.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a hello",
+            Self::Request(_) => "a request",
+            Self::Accept(_) => "an accept",
+            Self::Reject { .. } => "a rejection",
+            Self::Ready => "ready",
+            Self::Done => "done",
+            Self::Result(_) => "a result",
+        }
+    }
 }
 
 /// Identity and capabilities of an end.
@@ -276,9 +293,10 @@ impl Oob {
 /// The line is no message, or is [`Message::Reject`], which is returned as an error.
 pub fn read(line: &[u8]) -> Result<Message, OobError> {
     match serde_json::from_slice(line) {
-        Ok(Message::Reject { reason }) => Err(OobError::Rejected(reason)),
+        Ok(Message::Reject { reason }) => Err(OobError::Rejected(printable(reason))),
         Ok(message) => Ok(message),
-        Err(e) => Err(OobError::Garbled(e.to_string())),
+        // The parser quotes the peer's bytes.
+        Err(e) => Err(OobError::Garbled(printable(e.to_string()))),
     }
 }
 
@@ -369,6 +387,18 @@ mod tests {
         assert!(matches!(b.recv(LATE), Err(OobError::Rejected(r)) if r == "no"));
         drop(a);
         assert!(matches!(b.recv(LATE), Err(OobError::Closed)));
+    }
+
+    #[test]
+    fn recv__errors_have_no_control_characters_of_the_peer() {
+        let (mut a, mut b) = Oob::pair().unwrap();
+        a.send(&Message::Reject { reason: "no\u{1b}[2J\nclient 10.0.0.9: done".into() }).unwrap();
+        let refused = b.recv(LATE).unwrap_err().to_string();
+        assert_eq!(refused, "the peer refused: no\\u{1b}[2J\\nclient 10.0.0.9: done");
+        a.side.socket().write_all(b"{\"type\":\"a\\u001b[2J\\nb\"}\n").unwrap();
+        let garbled = b.recv(LATE).unwrap_err().to_string();
+        assert!(garbled.contains("a\\u{1b}[2J\\nb"), "{garbled}");
+        assert!(!garbled.chars().any(char::is_control), "{garbled:?}");
     }
 
     #[test]

@@ -16,6 +16,37 @@ pub struct QpParams {
     pub psn: u32,
 }
 
+impl QpParams {
+    /// Checks the numbers of a peer's queue pair: both have 24 bits, and number 0 is that of no
+    /// connection.
+    ///
+    /// # Errors
+    /// A number is out of its range; the text names it and the range.
+    pub fn check(self) -> Result<(), String> {
+        let Self { qpn, psn } = self;
+        if !(1..=Qpn::MASK).contains(&qpn) {
+            let max = Qpn::MASK;
+            return Err(format!("its queue pair number is {qpn}, but must be between 1 and {max}"));
+        }
+        if psn > Psn::MASK {
+            let max = Psn::MASK;
+            return Err(format!("its first PSN is {psn}, but must be between 0 and {max}"));
+        }
+        Ok(())
+    }
+}
+
+/// Checks the path MTU of a peer's hello.
+///
+/// # Errors
+/// It is no path MTU of the specification.
+pub fn check_path_mtu(bytes: u32) -> Result<(), String> {
+    match Mtu::from_bytes(bytes) {
+        Some(_) => Ok(()),
+        None => Err(format!("its path MTU is {bytes}, but must be 256, 512, 1024, 2048 or 4096")),
+    }
+}
+
 /// The path to the peer, and the terms that both ends agreed on.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
@@ -184,6 +215,27 @@ mod tests {
         assert!(!requests_feedback(&full, "swift"));
         assert!(!requests_feedback(&old, near));
         assert!(!requests_feedback(&Offer::SILENT, near));
+    }
+
+    #[test]
+    fn check__accepts_24_bits_and_no_queue_pair_0() {
+        let why = |qpn, psn| QpParams { qpn, psn }.check().err().unwrap_or_default();
+        assert_eq!([why(1, 0), why(0xff_ffff, 0xff_ffff)], ["", ""]);
+        let range = "must be between 1 and 16777215";
+        assert_eq!(why(0, 0), format!("its queue pair number is 0, but {range}"));
+        assert_eq!(why(1 << 24, 0), format!("its queue pair number is 16777216, but {range}"));
+        assert!(why(1, 1 << 24).contains("first PSN is 16777216"));
+    }
+
+    #[test]
+    fn check_path_mtu__accepts_those_of_the_specification() {
+        for bytes in [256, 512, 1024, 2048, 4096] {
+            assert!(check_path_mtu(bytes).is_ok());
+        }
+        for bytes in [0, 255, 999, 1500, 4097, u32::MAX] {
+            let why = check_path_mtu(bytes).unwrap_err();
+            assert!(why.contains(&format!("its path MTU is {bytes}")), "{why}");
+        }
     }
 
     #[test]

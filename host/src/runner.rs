@@ -2,9 +2,10 @@
 //! connection, as client or server.
 
 use crate::fabric::{Attachment, Error};
-use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, Op, Request};
+use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
+use crate::worker::port_is_gone;
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, DriverCounters, Polling};
@@ -148,6 +149,16 @@ impl JobRunner {
         self.port_is_gone
     }
 
+    /// Checks that the port works, while no job drives it.
+    ///
+    /// # Errors
+    /// The port is gone: its interface was removed.
+    pub fn check_port(&mut self) -> Result<(), Error> {
+        let checked = self.attachment.port.check_attached();
+        self.port_is_gone = checked.is_err();
+        Ok(checked.map_err(|e| port_is_gone(&e))?)
+    }
+
     /// Sets the longest transfer that is accepted as the server, in bytes.
     pub fn set_transfer_bytes_max(&mut self, bytes: u64) {
         self.transfer_bytes_max = bytes;
@@ -228,10 +239,7 @@ impl JobRunner {
         let sending = self.sending_for(wanted)?;
         let peer = self.peer.ok_or("the peer has not said hello")?;
         sending.warn_of_unused(&peer.agreed);
-        if theirs.len() != setup.qpns.len() {
-            let (got, want) = (theirs.len(), setup.qpns.len());
-            return Err(format!("the peer has {got} queue pairs for the job's {want}").into());
-        }
+        check_queue_pairs(theirs, setup.job.qps)?;
         let mtu = Mtu::from_bytes(setup.job.path_mtu)
             .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
@@ -269,7 +277,7 @@ impl JobRunner {
         let (ep, app) = host.into_parts();
         self.endpoint = Some(ep);
         self.port_is_gone = run.is_err();
-        run.map_err(|e| format!("the port is gone: {e}"))?;
+        run.map_err(|e| port_is_gone(&e))?;
         Ok(app)
     }
 
@@ -315,6 +323,18 @@ impl Setup {
     fn sha256(&self) -> Option<String> {
         matches!(self.job.kind, JobKind::Transfer { .. }).then(|| sha256(&self.region))
     }
+}
+
+/// Checks the peer's queue pairs for a job with `wanted` of them.
+///
+/// # Errors
+/// There are more or fewer, or a number is out of its range.
+fn check_queue_pairs(theirs: &[QpParams], wanted: u32) -> Result<(), OobError> {
+    if u32::try_from(theirs.len()) != Ok(wanted) {
+        let got = theirs.len();
+        return Err(OobError::Invalid(format!("it has {got} queue pairs for a job of {wanted}")));
+    }
+    theirs.iter().try_for_each(|theirs| theirs.check()).map_err(OobError::Invalid)
 }
 
 /// The access that a client's operation requires, and no other.

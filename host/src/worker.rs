@@ -148,7 +148,7 @@ pub fn run<W: Work>(
         });
         let (endpoint, worker) = host.parts_mut();
         if let Err(e) = ran {
-            let why = format!("the port is gone: {e}");
+            let why = port_is_gone(&e);
             worker.work.end(endpoint, &why);
             return Err(why);
         }
@@ -203,6 +203,12 @@ impl<W: Work> App for Worker<W> {
     fn poll_timeout(&self) -> Option<Time> {
         self.work.poll_timeout()
     }
+}
+
+/// The message for the error `e` of a port that has failed.
+#[must_use]
+pub fn port_is_gone(e: &io::Error) -> String {
+    format!("the port is gone: {e}; start again once the interface is there")
 }
 
 /// Starts a thread of that name.

@@ -292,11 +292,12 @@ impl<P: Port> Port for FaultPort<P> {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let timeout = timeout.min(self.faults.wait_max());
-        if timeout.is_zero() {
+        let wait_max = self.faults.wait_max();
+        if wait_max.is_zero() {
             return Ok(());
         }
-        self.inner.wait(timeout)
+        // Also a wait of zero: the inner port may check its interface then.
+        self.inner.wait(timeout.min(wait_max))
     }
 }
 

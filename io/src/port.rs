@@ -82,6 +82,15 @@ pub trait Port {
     /// The port has failed.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
+    /// Checks that the port is attached, without waiting for a frame: for an owner that does not
+    /// drive it.
+    ///
+    /// # Errors
+    /// The port has failed.
+    fn check_attached(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// A descriptor that poll(2) reports readable when a frame has arrived, for sleeping on several
     /// ports at once. `None` for a port without one, or one that holds frames that no descriptor
     /// reports: a driver of several ports polls it periodically.
@@ -116,6 +125,10 @@ macro_rules! slots_of_inner {
 
         fn tx_pending(&self) -> usize {
             self.inner.tx_pending()
+        }
+
+        fn check_attached(&mut self) -> std::io::Result<()> {
+            self.inner.check_attached()
         }
     };
 }
@@ -162,6 +175,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         (**self).wait(timeout)
+    }
+
+    fn check_attached(&mut self) -> io::Result<()> {
+        (**self).check_attached()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -352,6 +352,11 @@ impl Port for XdpPort {
         Ok(())
     }
 
+    fn check_attached(&mut self) -> io::Result<()> {
+        // A socket that lost its interface reports it to a send only.
+        self.kick()
+    }
+
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }

@@ -32,7 +32,7 @@ pub struct Config {
     /// dropped.
     pub max_connections_per_peer: u32,
     /// Handshakes of connections to our listeners, 1..=1000. Default 64: each takes a thread for a
-    /// few milliseconds.
+    /// few milliseconds. Beyond it the one that has been silent for longest is dropped.
     pub max_half_open: u32,
     /// The same for one peer address, 1..=max_half_open. Default 8, so that one silent client
     /// leaves room for others.

@@ -6,11 +6,12 @@ use crate::config::{Config, Shape};
 use crate::error::SetupError;
 use crate::handshake::{agree, expected_hello, reason_for, unexpected};
 use crate::shared::Kind;
-use crate::side::{Hello, LINE_BYTES_MAX, Ring, SideMessage, VERSION, parse, printable};
+use crate::side::{Hello, LINE_BYTES_MAX, Ring, SideMessage, VERSION, parse};
 use spanwire_host::lines::{Lines, TooLong};
 use spanwire_host::modes::{ModeChoice, Modes};
 use spanwire_host::queue_pair::QpParams;
 use spanwire_host::side::PIECE_BYTES;
+use spanwire_host::text::printable;
 use spanwire_transport::{Offer, SrFeature, SrFeatures, SrOffer, SrVersions};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -159,7 +160,7 @@ fn our_hello(role: u8) -> Hello {
         path_mtu: 1024,
         side_poll_port: Some(51_966),
         modes: Modes::from(choice.of(offer)),
-        qp: QpParams::default(),
+        qp: QpParams { qpn: 7, psn: 7 },
         ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
     }
 }

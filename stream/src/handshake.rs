@@ -6,14 +6,16 @@ use crate::config::Shape;
 use crate::error::SetupError;
 use crate::network::options::ConnectOptions;
 use crate::network::shared::NetworkShared;
-use crate::peers::ConnectionCount;
+use crate::peers::{
+    ConnectionCount, HalfOpenCount, MAX_CONNECTIONS_PER_PEER, MAX_HALF_OPEN, MAX_HALF_OPEN_PER_PEER,
+};
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
-use crate::side::{Hello, Ring, Side, SideMessage, VERSION, printable};
+use crate::side::{Hello, Ring, Side, SideMessage, VERSION};
 use spanwire_host::modes::{Modes, settle_between};
-use spanwire_host::queue_pair::{QpParams, Route};
-use spanwire_transport::{Agreed, Mtu, Offer};
+use spanwire_host::queue_pair::{QpParams, Route, check_path_mtu};
+use spanwire_transport::{Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -78,16 +80,17 @@ pub(crate) fn call(
     let (terms, (sending, receiving)) = negotiate().inspect_err(|why| reject(&side, why))?;
     greet(network, &theirs);
     side.send(&SideMessage::Ready).map_err(say)?;
+    expect_ready(&mut side, deadline)?;
     let qpn = reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
     Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
 }
 
-/// Sets up a connection as the listener, for a caller that is counted by `count`.
+/// Sets up a connection as the listener, for a caller that is counted by `half_open` and `count`.
 pub(crate) fn answer(
     network: &NetworkShared,
     mut side: Side,
-    count: ConnectionCount,
+    (half_open, count): (&HalfOpenCount, ConnectionCount),
     options: &ConnectOptions,
     kind: Kind,
     deadline: Instant,
@@ -95,6 +98,7 @@ pub(crate) fn answer(
     let (local, peer) = (side.local(), side.peer());
     let theirs = expect_hello(&mut side, deadline);
     let theirs = theirs.inspect_err(|why| reject(&side, why))?;
+    half_open.at_work()?;
     let negotiate = || {
         if theirs.ip != peer.ip() && !options.any_address {
             return Err(SetupError::Address(theirs.ip, peer.ip()));
@@ -102,20 +106,21 @@ pub(crate) fn answer(
         check(&theirs, kind, &options.protocol)?;
         let ours = hello(network, local.ip(), options, kind)?;
         let terms = terms(network, &ours, &theirs, false)?;
-        // Resources are allocated only after agreement, and only for the agreed shape.
+        // Resources are allocated only after agreement, and only for the agreed shape. The queue
+        // pair drops all packets until it is connected, so nothing writes to the ring before.
         let reserved = Reserved::new(network, terms.shape)?;
-        let halves = reserved.connect(kind, &terms, &theirs, Some(count))?;
         let ours = ours.lending(&reserved.local);
-        Ok((reserved, ours, terms, halves))
+        Ok((reserved, ours, terms))
     };
-    let (reserved, ours, terms, (sending, receiving)) =
-        negotiate().inspect_err(|why| reject(&side, why))?;
+    let (reserved, ours, terms) = negotiate().inspect_err(|why| reject(&side, why))?;
     side.send(&SideMessage::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
     greet(network, &theirs);
-    match side.recv(deadline)? {
-        SideMessage::Ready => {}
-        other => return Err(unexpected(&other, "ready")),
-    }
+    half_open.awaits_ready()?;
+    let ready = expect_ready(&mut side, deadline);
+    half_open.at_work()?;
+    let connected = ready.and_then(|()| reserved.connect(kind, &terms, &theirs, Some(count)));
+    let (sending, receiving) = connected.inspect_err(|why| reject(&side, why))?;
+    side.send(&SideMessage::Ready).map_err(|e| SetupError::Io("answer", e))?;
     let qpn = reserved.keep(side);
     let peer = SocketAddr::new(theirs.ip, peer.port());
     Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
@@ -129,8 +134,23 @@ pub(crate) fn reject(side: &Side, why: &SetupError) {
 /// The reason that a rejected peer receives.
 pub(crate) fn reason_for(why: &SetupError) -> String {
     match why {
-        // Errors of this host are not disclosed.
-        SetupError::Io(..) | SetupError::NetworkGone(_) => "something failed there".to_owned(),
+        // Errors and the configuration of this host are not disclosed.
+        SetupError::Io(..)
+        | SetupError::NetworkGone(_)
+        | SetupError::Config(_)
+        | SetupError::Interface(_) => "something failed there".to_owned(),
+        SetupError::Unreachable(_) => "there is no way back to your address".to_owned(),
+        SetupError::Limit(field) => match *field {
+            MAX_HALF_OPEN_PER_PEER => "too many connections of your address are being set up",
+            MAX_CONNECTIONS_PER_PEER => "there are too many connections of your address",
+            MAX_HALF_OPEN => "too many connections are being set up there",
+            _ => "there is no room for one more connection there",
+        }
+        .to_owned(),
+        SetupError::Address(says, is) => {
+            format!("you call from {is}, and your RoCE address {says} is not accepted from there")
+        }
+        SetupError::Garbled(what) => format!("you do not speak this protocol ({what})"),
         SetupError::Version(theirs) => {
             format!("you speak version {theirs} of messages and streams, this end {VERSION}")
         }
@@ -206,20 +226,31 @@ fn expect_hello(side: &mut Side, deadline: Instant) -> Result<Hello, SetupError>
     expected_hello(side.recv(deadline)?)
 }
 
-/// The hello, if its version is ours.
+fn expect_ready(side: &mut Side, deadline: Instant) -> Result<(), SetupError> {
+    match side.recv(deadline)? {
+        SideMessage::Ready => Ok(()),
+        other => Err(unexpected(&other, "ready")),
+    }
+}
+
+/// The hello, if its version is ours and its numbers are possible.
 pub(crate) fn expected_hello(word: SideMessage) -> Result<Hello, SetupError> {
     match word {
         SideMessage::Hello(hello) if hello.version != VERSION => {
             Err(SetupError::Version(hello.version))
         }
-        SideMessage::Hello(hello) => Ok(*hello),
+        SideMessage::Hello(hello) => {
+            hello.qp.check().map_err(SetupError::Garbled)?;
+            check_path_mtu(hello.path_mtu).map_err(SetupError::Garbled)?;
+            Ok(*hello)
+        }
         other => Err(unexpected(&other, "a hello")),
     }
 }
 
 /// The error for an unexpected message.
 pub(crate) fn unexpected(word: &SideMessage, due: &str) -> SetupError {
-    SetupError::Garbled(format!("{} where {due} was due", printable(&format!("{word:?}"))))
+    SetupError::Garbled(format!("{} where {due} was due", word.kind()))
 }
 
 /// Checks that the applications of both ends match.
@@ -262,10 +293,23 @@ pub(crate) fn agree(
     let (our_offer, their_offer) = (Offer::from(&ours.modes), Offer::from(&theirs.modes));
     let agreed = settle_between(we_called, &our_offer, &their_offer).map_err(SetupError::Mode)?;
     let shape = ours.shape().agree(theirs.shape());
-    let shape = shape.map_err(|e| SetupError::Garbled(format!("its ring: {e}")))?;
+    let shape = shape.map_err(|e| SetupError::Garbled(wrong_ring(&e)))?;
     let path_mtu = Mtu::from_bytes(ours.path_mtu.min(theirs.path_mtu))
         .ok_or_else(|| SetupError::Garbled(format!("{} is no path MTU", theirs.path_mtu)))?;
     Ok(Agreement { agreed, shape, path_mtu })
+}
+
+/// The error for a limit of the peer's ring that is out of its range.
+fn wrong_ring(e: &ConfigError) -> String {
+    let ConfigError { field, value, min, max } = e;
+    let what = match *field {
+        "ring_bytes" => "ring has",
+        "fragment_bytes" => "longest fragment has",
+        "max_message_bytes" => "longest message has",
+        _ => "ring has room for",
+    };
+    let unit = if *field == "fragments" { "fragments" } else { "bytes" };
+    format!("its {what} {value} {unit}, but must have {min} to {max}")
 }
 
 /// Sends the datagram for the peer's side poll socket. The steering programs of both ends are
@@ -278,3 +322,46 @@ fn greet(network: &NetworkShared, theirs: &Hello) {
 
 /// The limit of a protocol name in TLS ALPN.
 const PROTOCOL_BYTES_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn reason_for__names_no_field_of_a_configuration_and_no_type() {
+        let hello = SideMessage::Hello(Box::new(Hello {
+            version: VERSION,
+            carries: Kind::Bytes,
+            protocol: String::new(),
+            ip: [10, 0, 0, 1].into(),
+            path_mtu: 1024,
+            side_poll_port: None,
+            modes: Modes::default(),
+            qp: QpParams::default(),
+            ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
+        }));
+        let errors = [
+            SetupError::Limit(MAX_HALF_OPEN),
+            SetupError::Limit(MAX_HALF_OPEN_PER_PEER),
+            SetupError::Limit(MAX_CONNECTIONS_PER_PEER),
+            SetupError::Limit("max_connections"),
+            SetupError::Config("no more than max_qps may exist: raise it in Config".into()),
+            SetupError::Interface("eth7 is down".into()),
+            SetupError::Unreachable("no route through eth7".into()),
+            SetupError::Address([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+            SetupError::Garbled(wrong_ring(&ConfigError {
+                field: "max_message_bytes",
+                value: 0,
+                min: 1,
+                max: 2,
+            })),
+            unexpected(&hello, "ready"),
+        ];
+        for error in errors {
+            let reason = reason_for(&error);
+            assert!(!reason.contains(['_', '{', '[']) && !reason.contains("eth7"), "{reason}");
+        }
+        assert!(reason_for(&unexpected(&hello, "ready")).contains("a hello where ready was due"));
+    }
+}

@@ -5,7 +5,7 @@ use crate::error::SetupError;
 use crate::handshake::{Established, answer, reject};
 use crate::network::options::ConnectOptions;
 use crate::network::shared::{NetworkShared, start};
-use crate::peers::ConnectionCount;
+use crate::peers::{ConnectionCount, HalfOpenCount};
 use crate::shared::Kind;
 use crate::side::Side;
 use crate::signal::Signal;
@@ -23,8 +23,12 @@ use std::time::{Duration, Instant};
 
 /// Accepts connections: [`Connection`](crate::Connection)s or [`ByteStream`](crate::ByteStream)s.
 ///
+/// If the network ends, because its interface was removed, calls return
+/// [`SetupError::NetworkGone`](crate::SetupError::NetworkGone).
+///
 /// Handshakes run concurrently, at most the configured number at a time, so that a silent or
-/// hostile client delays no other. Accepted connections are connected at both ends. Dropping the
+/// hostile client delays no other. Beyond that number the one that has been silent for longest is
+/// dropped. Accepted connections are connected at both ends. Dropping the
 /// listener ends it and aborts connections that were not accepted.
 #[derive(Debug)]
 pub struct Listener<C> {
@@ -157,14 +161,22 @@ impl<C> Drop for Listener<C> {
 }
 
 impl AcceptQueue {
-    /// Accepts TCP connections until the listener is dropped.
+    /// Accepts TCP connections until the listener is dropped, or the network has ended.
     fn run(self: Arc<Self>, listener: &TcpListener) {
         while !self.closing.load(Ordering::SeqCst) {
             let within = self.abort_expired(Instant::now());
-            let mut fds =
-                [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.news, PollFlags::IN)];
+            let mut fds = [
+                PollFd::new(listener, PollFlags::IN),
+                PollFd::new(&self.news, PollFlags::IN),
+                PollFd::new(&self.network.end, PollFlags::IN),
+            ];
             // A signal ends the wait early; the loop then polls again.
             let _ = poll(&mut fds, within.as_ref());
+            if !fds[2].revents().is_empty() {
+                self.closing.store(true, Ordering::SeqCst);
+                self.acceptable.raise();
+                break;
+            }
             self.news.clear();
             loop {
                 match accept(listener) {
@@ -199,27 +211,29 @@ impl AcceptQueue {
     }
 
     fn take(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        let Ok(socket) = stream.try_clone() else { return };
         let Ok(side) = Side::new(stream) else { return };
         let peer = from.ip().to_canonical();
-        let (half_open, count) = match self.network.peers.enter(&self.network.config, peer) {
+        let entered = self.network.peers.enter(&self.network.config, peer, Some(socket));
+        let (half_open, count) = match entered {
             Ok(places) => places,
             Err(why) => return reject(&side, &why),
         };
         let accept_queue = self.clone();
         let started = start("spanwire-handshake", move || {
-            let _half_open = half_open;
-            accept_queue.set_up(side, count, from);
+            accept_queue.set_up(side, (&half_open, count), from);
         });
         if let Err(e) = started {
             tracing::warn!("{from} is turned away: {e}");
         }
     }
 
-    fn set_up(&self, side: Side, count: ConnectionCount, from: SocketAddr) {
+    fn set_up(&self, side: Side, counts: (&HalfOpenCount, ConnectionCount), from: SocketAddr) {
         let deadline = Instant::now() + self.network.config.handshake_timeout;
-        match answer(&self.network, side, count, &self.options, self.kind, deadline) {
+        let half_open = counts.0;
+        match answer(&self.network, side, counts, &self.options, self.kind, deadline) {
             Ok(established) => self.put(established),
-            Err(e) => tracing::info!("no connection with {from}: {e}"),
+            Err(e) => tracing::info!("no connection with {from}: {}", half_open.cause(e)),
         }
     }
 

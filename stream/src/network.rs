@@ -22,7 +22,7 @@ use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, Wrap};
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::{seed, window, worker};
-use spanwire_io::doorbell::Doorbell;
+use spanwire_io::doorbell::{Doorbell, EventFd};
 use spanwire_io::driver::Polling;
 use spanwire_io::xdp::XdpPreference;
 use std::net::SocketAddr;
@@ -86,6 +86,7 @@ impl Network {
             peers: Arc::default(),
             side_poll: Mutex::default(),
             ended: OnceLock::new(),
+            end: EventFd::new().map_err(descriptors)?,
         });
         let polling = polling.unwrap_or(Polling::Adaptive { spin: SPIN });
         let port = attachment.port;
@@ -96,6 +97,8 @@ impl Network {
                 tracing::error!("{why}");
                 let _ = ended.ended.set(why);
             }
+            // Listeners end too: they would accept connections that nothing serves.
+            ended.end.signal();
         };
         let threads =
             vec![start("spanwire-worker", work)?, start("spanwire-side", || side_thread.run())?];

@@ -3,9 +3,11 @@
 
 use crate::config::Config;
 use crate::error::SetupError;
+use spanwire_base::usize_from;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// The counts of a network. An address is in the map only while one of its counts is not zero.
 #[derive(Debug, Default)]
@@ -15,8 +17,32 @@ pub(crate) struct Peers {
 
 #[derive(Debug, Default)]
 struct Counts {
-    half_open: u32,
+    half_open: BTreeMap<u64, HalfOpen>,
+    /// Half-open connections so far; the key of the next one.
+    made: u64,
+    /// Handshakes whose thread has not ended, dropped ones included.
+    handshakes: u32,
     per_peer: BTreeMap<IpAddr, PeerCounts>,
+}
+
+/// A connection in its handshake.
+#[derive(Debug)]
+struct HalfOpen {
+    peer: IpAddr,
+    stage: Stage,
+    /// Its socket, to end the handshake; `None` in tests.
+    socket: Option<TcpStream>,
+}
+
+/// The stage of a handshake. The order is that in which handshakes are dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Stage {
+    /// The peer has sent nothing since then.
+    AwaitsHello(Instant),
+    /// The peer has sent its hello; its `ready` is awaited since then.
+    AwaitsReady(Instant),
+    /// This end is at work. Such a handshake is not dropped.
+    AtWork,
 }
 
 /// The counts of one address.
@@ -38,11 +64,13 @@ pub(crate) struct ConnectionCount {
 #[derive(Debug)]
 pub(crate) struct HalfOpenCount {
     peers: Arc<Peers>,
-    peer: IpAddr,
+    key: u64,
 }
 
 impl Peers {
-    /// Counts a new connection of `peer`.
+    /// Counts a new connection of `peer`, over `socket`. If a limit of half-open connections is
+    /// reached, the one that has been silent for longest is dropped: of that peer if its own limit
+    /// is reached, else of all.
     ///
     /// # Errors
     /// [`SetupError::Limit`].
@@ -50,25 +78,36 @@ impl Peers {
         self: &Arc<Self>,
         config: &Config,
         peer: IpAddr,
+        socket: Option<TcpStream>,
     ) -> Result<(HalfOpenCount, ConnectionCount), SetupError> {
         let peer = counted(peer);
         let mut counts = self.lock();
-        let of_peer = counts.per_peer.get(&peer).copied().unwrap_or_default();
-        for (count, limit, field) in [
-            (of_peer.half_open, config.max_half_open_per_peer, "max_half_open_per_peer"),
-            (of_peer.connections, config.max_connections_per_peer, "max_connections_per_peer"),
-            (counts.half_open, config.max_half_open, "max_half_open"),
-        ] {
-            if count >= limit {
-                return Err(SetupError::Limit(field));
-            }
+        // A dropped handshake occupies its thread until that has noticed.
+        if counts.handshakes >= config.max_half_open.saturating_mul(2) {
+            return Err(SetupError::Limit(MAX_HALF_OPEN));
         }
-        counts.half_open += 1;
-        let PeerCounts { half_open, connections } = of_peer;
-        let more = PeerCounts { half_open: half_open + 1, connections: connections + 1 };
-        counts.per_peer.insert(peer, more);
+        let of_peer = counts.per_peer.get(&peer).copied().unwrap_or_default();
+        // Checked before another one is dropped in vain.
+        if of_peer.connections >= config.max_connections_per_peer {
+            return Err(SetupError::Limit(MAX_CONNECTIONS_PER_PEER));
+        }
+        if of_peer.half_open >= config.max_half_open_per_peer && !counts.drop_silent(Some(peer)) {
+            return Err(SetupError::Limit(MAX_HALF_OPEN_PER_PEER));
+        }
+        if counts.half_open.len() >= usize_from(config.max_half_open.into())
+            && !counts.drop_silent(None)
+        {
+            return Err(SetupError::Limit(MAX_HALF_OPEN));
+        }
+        let of_peer = counts.per_peer.entry(peer).or_default();
+        of_peer.half_open += 1;
+        of_peer.connections += 1;
+        let key = counts.made;
+        (counts.made, counts.handshakes) = (key + 1, counts.handshakes + 1);
+        let stage = Stage::AwaitsHello(Instant::now());
+        counts.half_open.insert(key, HalfOpen { peer, stage, socket });
         let peers = || self.clone();
-        Ok((HalfOpenCount { peers: peers(), peer }, ConnectionCount { peers: peers(), peer }))
+        Ok((HalfOpenCount { peers: peers(), key }, ConnectionCount { peers: peers(), peer }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -77,6 +116,29 @@ impl Peers {
 }
 
 impl Counts {
+    /// Drops the handshake, of `peer` or of any, whose other end has been silent for longest. False
+    /// if there is none.
+    fn drop_silent(&mut self, peer: Option<IpAddr>) -> bool {
+        let may_go = |half_open: &HalfOpen| {
+            half_open.stage != Stage::AtWork && peer.is_none_or(|peer| half_open.peer == peer)
+        };
+        let silent = self.half_open.iter().filter(|(_, half_open)| may_go(half_open));
+        let Some((&key, _)) = silent.min_by_key(|(_, half_open)| half_open.stage) else {
+            return false;
+        };
+        if let Some(socket) = self.remove(key).and_then(|half_open| half_open.socket) {
+            // Ends the wait of the handshake's thread. An error means that the peer has closed.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        true
+    }
+
+    fn remove(&mut self, key: u64) -> Option<HalfOpen> {
+        let removed = self.half_open.remove(&key)?;
+        self.change(removed.peer, |of_peer| of_peer.half_open -= 1);
+        Some(removed)
+    }
+
     fn change(&mut self, peer: IpAddr, change: impl FnOnce(&mut PeerCounts)) {
         if let Some(of_peer) = self.per_peer.get_mut(&peer) {
             change(of_peer);
@@ -84,6 +146,35 @@ impl Counts {
                 self.per_peer.remove(&peer);
             }
         }
+    }
+}
+
+impl HalfOpenCount {
+    /// This end is at work: the handshake is not dropped meanwhile.
+    ///
+    /// # Errors
+    /// [`SetupError::Limit`]: it was dropped before.
+    pub(crate) fn at_work(&self) -> Result<(), SetupError> {
+        self.enter(Stage::AtWork)
+    }
+
+    /// The peer's `ready` is awaited from now on.
+    ///
+    /// # Errors
+    /// As [`HalfOpenCount::at_work`].
+    pub(crate) fn awaits_ready(&self) -> Result<(), SetupError> {
+        self.enter(Stage::AwaitsReady(Instant::now()))
+    }
+
+    /// `e`, or the reason why the handshake was dropped.
+    pub(crate) fn cause(&self, e: SetupError) -> SetupError {
+        if self.peers.lock().half_open.contains_key(&self.key) { e } else { DROPPED }
+    }
+
+    fn enter(&self, stage: Stage) -> Result<(), SetupError> {
+        let mut counts = self.peers.lock();
+        counts.half_open.get_mut(&self.key).ok_or(DROPPED)?.stage = stage;
+        Ok(())
     }
 }
 
@@ -98,8 +189,8 @@ fn counted(peer: IpAddr) -> IpAddr {
 impl Drop for HalfOpenCount {
     fn drop(&mut self) {
         let mut counts = self.peers.lock();
-        counts.half_open -= 1;
-        counts.change(self.peer, |of_peer| of_peer.half_open -= 1);
+        counts.remove(self.key);
+        counts.handshakes -= 1;
     }
 }
 
@@ -108,6 +199,14 @@ impl Drop for ConnectionCount {
         self.peers.lock().change(self.peer, |of_peer| of_peer.connections -= 1);
     }
 }
+
+/// The error of a handshake that was dropped for a newer one.
+const DROPPED: SetupError = SetupError::Limit(MAX_HALF_OPEN);
+
+/// Names of the limits in the configuration.
+pub(crate) const MAX_HALF_OPEN: &str = "max_half_open";
+pub(crate) const MAX_HALF_OPEN_PER_PEER: &str = "max_half_open_per_peer";
+pub(crate) const MAX_CONNECTIONS_PER_PEER: &str = "max_connections_per_peer";
 
 #[cfg(test)]
 mod tests {
@@ -134,46 +233,125 @@ mod tests {
         }
     }
 
+    fn enter(
+        peers: &Arc<Peers>,
+        peer: IpAddr,
+    ) -> Result<(HalfOpenCount, ConnectionCount), SetupError> {
+        peers.enter(&config(), peer, None)
+    }
+
+    /// Half-open connections of `n` peers, whose handshakes this end is at work on.
+    fn busy<const N: usize>(
+        peers: &Arc<Peers>,
+        of: [u8; N],
+    ) -> [(HalfOpenCount, ConnectionCount); N] {
+        of.map(|last| {
+            let entered = enter(peers, peer(last)).unwrap();
+            entered.0.at_work().unwrap();
+            entered
+        })
+    }
+
     #[test]
     fn enter__each_limit_binds_by_its_name() {
-        let (peers, config) = (Arc::new(Peers::default()), config());
-        let mut half_open: Vec<_> =
-            (0..2).map(|_| peers.enter(&config, peer(1)).unwrap()).collect();
-        assert_eq!(refused(&peers.enter(&config, peer(1))), "max_half_open_per_peer");
-        half_open.push(peers.enter(&config, peer(2)).unwrap());
-        assert_eq!(refused(&peers.enter(&config, peer(3))), "max_half_open");
-        let connected: Vec<ConnectionCount> =
-            half_open.into_iter().map(|(_, count)| count).collect();
-        let more: Vec<ConnectionCount> =
-            (0..2).map(|_| peers.enter(&config, peer(1)).unwrap().1).collect();
-        assert_eq!(refused(&peers.enter(&config, peer(1))), "max_connections_per_peer");
-        assert_eq!(refused(&peers.enter(&config, peer(2))), "none");
+        let peers = Arc::new(Peers::default());
+        let half_open = busy(&peers, [1, 1]);
+        assert_eq!(refused(&enter(&peers, peer(1))), "max_half_open_per_peer");
+        let more = busy(&peers, [2]);
+        assert_eq!(refused(&enter(&peers, peer(3))), "max_half_open");
+        let connected = half_open.into_iter().chain(more).map(|(_, count)| count);
+        let connected: Vec<ConnectionCount> = connected.collect();
+        let more = [1, 1].map(|last| enter(&peers, peer(last)).unwrap().1);
+        assert_eq!(refused(&enter(&peers, peer(1))), "max_connections_per_peer");
+        assert_eq!(refused(&enter(&peers, peer(2))), "none");
         drop(connected);
-        assert_eq!(refused(&peers.enter(&config, peer(1))), "none");
+        assert_eq!(refused(&enter(&peers, peer(1))), "none");
         drop(more);
     }
 
     #[test]
+    fn enter__drops_the_connection_that_has_been_silent_for_longest() {
+        let peers = Arc::new(Peers::default());
+        let is_there = |half_open: &HalfOpenCount| half_open.at_work().is_ok();
+        let (first, _counts) = enter(&peers, peer(1)).unwrap();
+        let (second, _counts2) = enter(&peers, peer(2)).unwrap();
+        let (third, _counts3) = enter(&peers, peer(3)).unwrap();
+        // The oldest has sent its hello, so the second is dropped before it.
+        first.awaits_ready().unwrap();
+        let (fourth, _counts4) = enter(&peers, peer(4)).unwrap();
+        assert!(!is_there(&second) && is_there(&third) && is_there(&fourth));
+        assert!(matches!(second.cause(SetupError::Closed), SetupError::Limit("max_half_open")));
+        // Of all others this end is at work.
+        let (fifth, _counts5) = enter(&peers, peer(5)).unwrap();
+        assert!(!is_there(&first) && is_there(&fifth));
+        assert_eq!(refused(&enter(&peers, peer(6))), "max_half_open");
+    }
+
+    #[test]
+    fn enter__a_peer_at_its_limit_drops_its_own_connections_only() {
+        let peers = Arc::new(Peers::default());
+        let (other, _count) = enter(&peers, peer(2)).unwrap();
+        let of_one = [1, 1].map(|last| enter(&peers, peer(last)).unwrap());
+        let (newest, _count2) = enter(&peers, peer(1)).unwrap();
+        assert!(of_one[0].0.at_work().is_err() && of_one[1].0.at_work().is_ok());
+        assert!(other.at_work().is_ok() && newest.at_work().is_ok());
+        assert_eq!(refused(&enter(&peers, peer(1))), "max_half_open_per_peer");
+    }
+
+    #[test]
+    fn enter__a_peer_with_too_many_connections_drops_none_and_leaves_no_trace() {
+        let peers = Arc::new(Peers::default());
+        let connected = [1, 1].map(|last| enter(&peers, peer(last)).unwrap().1);
+        let half_open = [1, 1].map(|last| enter(&peers, peer(last)).unwrap());
+        assert_eq!(refused(&enter(&peers, peer(1))), "max_connections_per_peer");
+        assert!(half_open.iter().all(|(half_open, _)| half_open.at_work().is_ok()));
+        drop((connected, half_open));
+        assert!(peers.lock().per_peer.is_empty());
+    }
+
+    #[test]
+    fn enter__threads_of_dropped_handshakes_are_limited() {
+        let peers = Arc::new(Peers::default());
+        let held: Vec<_> = (0..6).map(|last| enter(&peers, peer(last)).unwrap()).collect();
+        assert_eq!(refused(&enter(&peers, peer(9))), "max_half_open");
+        drop(held);
+        assert_eq!(refused(&enter(&peers, peer(9))), "none");
+    }
+
+    #[test]
+    fn drop_silent__closes_its_socket() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = Some(listener.accept().unwrap().0);
+        let peers = Arc::new(Peers::default());
+        let first = peers.enter(&config(), peer(1), socket).unwrap();
+        let more = [1, 1].map(|last| enter(&peers, peer(last)).unwrap());
+        assert_eq!(std::io::Read::read(&mut client, &mut [0]).unwrap(), 0);
+        drop((first, more));
+    }
+
+    #[test]
     fn enter__addresses_of_one_64_bit_prefix_are_one_peer() {
-        let (peers, config) = (Arc::new(Peers::default()), config());
-        let peer = |ip: &str| ip.parse::<IpAddr>().unwrap();
-        let held = ["2001:db8::1", "2001:db8::2"].map(|ip| peers.enter(&config, peer(ip)).unwrap());
-        assert_eq!(refused(&peers.enter(&config, peer("2001:db8::3"))), "max_half_open_per_peer");
-        assert_eq!(refused(&peers.enter(&config, peer("2001:db8:0:1::1"))), "none");
+        let peers = Arc::new(Peers::default());
+        let enter = |ip: &str| enter(&peers, ip.parse().unwrap());
+        let held = ["2001:db8::1", "2001:db8::2"].map(|ip| enter(ip).unwrap());
+        held.iter().for_each(|(half_open, _)| half_open.at_work().unwrap());
+        assert_eq!(refused(&enter("2001:db8::3")), "max_half_open_per_peer");
+        assert_eq!(refused(&enter("2001:db8:0:1::1")), "none");
         drop(held);
         assert!(peers.lock().per_peer.is_empty());
     }
 
     #[test]
     fn drop__of_the_last_place_forgets_the_address() {
-        let (peers, config) = (Arc::new(Peers::default()), config());
+        let peers = Arc::new(Peers::default());
         for last in 0..100 {
-            let (half_open, count) = peers.enter(&config, peer(last)).unwrap();
+            let (half_open, count) = enter(&peers, peer(last)).unwrap();
             drop(half_open);
             assert_eq!(peers.lock().per_peer.len(), 1);
             drop(count);
         }
         let counts = peers.lock();
-        assert_eq!((counts.half_open, counts.per_peer.len()), (0, 0));
+        assert_eq!((counts.half_open.len(), counts.handshakes, counts.per_peer.len()), (0, 0, 0));
     }
 }

@@ -11,13 +11,14 @@ use spanwire_host::modes::Modes;
 use spanwire_host::queue_pair::QpParams;
 use spanwire_host::side::{SideConnection, SideError};
 use spanwire_host::socket::{Socket, TcpLimits};
+use spanwire_host::text::printable;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Version of this exchange. Both ends must use the same one.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A message of the side connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -25,7 +26,7 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) enum SideMessage {
     /// Identity, capabilities and receive ring of an end. The caller sends its hello first.
     Hello(Box<Hello>),
-    /// The caller's queue pair is connected.
+    /// The sender's queue pair is connected. The caller sends it first.
     Ready,
     /// The connection is rejected.
     Reject {
@@ -37,6 +38,18 @@ pub(crate) enum SideMessage {
         /// Reason, for people.
         reason: String,
     },
+}
+
+impl SideMessage {
+    /// The message in a sentence, without its content.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a hello",
+            Self::Ready => "ready",
+            Self::Reject { .. } => "a rejection",
+            Self::Abort { .. } => "an abort",
+        }
+    }
 }
 
 /// Identity, capabilities and receive ring of an end.
@@ -163,7 +176,7 @@ impl Side {
         })?;
         match parse(&line)? {
             SideMessage::Reject { reason } | SideMessage::Abort { reason } => {
-                Err(SetupError::Refused(printable(&reason)))
+                Err(SetupError::Refused(printable(reason)))
             }
             word => Ok(word),
         }
@@ -188,13 +201,7 @@ impl AsFd for Side {
 /// Parses a line.
 pub(crate) fn parse(line: &[u8]) -> Result<SideMessage, SetupError> {
     // The message may quote the peer's bytes.
-    serde_json::from_slice(line).map_err(|e| SetupError::Garbled(printable(&e.to_string())))
-}
-
-/// Text of a peer, escaped for a terminal and of bounded length.
-pub(crate) fn printable(text: &str) -> String {
-    let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    shown.take(REASON_CHARS_MAX).collect()
+    serde_json::from_slice(line).map_err(|e| SetupError::Garbled(printable(e.to_string())))
 }
 
 /// Time limit for the detection of a peer that vanished without closing its sockets.
@@ -211,9 +218,6 @@ const TCP_LIMITS: TcpLimits = TcpLimits {
 
 /// The longest line, without its newline. A hello with every known mode has a tenth of that.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
-
-/// Longer reasons are cut.
-const REASON_CHARS_MAX: usize = 400;
 
 #[cfg(test)]
 mod tests {
@@ -250,7 +254,7 @@ mod tests {
         raw.write_all(b"GET / HTTP/1.1\n").unwrap();
         assert!(matches!(side.recv(late()), Err(SetupError::Garbled(_))));
         raw.write_all(b"{\"type\":\"reject\",\"reason\":\"no\\u001b[2J\"}\n").unwrap();
-        assert!(matches!(side.recv(late()), Err(SetupError::Refused(r)) if r == "no [2J"));
+        assert!(matches!(side.recv(late()), Err(SetupError::Refused(r)) if r == "no\\u{1b}[2J"));
         drop(raw);
         assert!(matches!(side.recv(late()), Err(SetupError::Closed)));
     }

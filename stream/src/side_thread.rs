@@ -2,8 +2,9 @@
 //! closes.
 
 use crate::commands::{ChannelId, Command, Commands};
-use crate::side::{Polled, Side, SideMessage, printable};
+use crate::side::{Polled, Side, SideMessage};
 use rustix::event::{PollFd, PollFlags, poll};
+use spanwire_host::text::printable;
 use spanwire_io::doorbell::EventFd;
 use std::io;
 use std::os::fd::AsFd;
@@ -129,7 +130,7 @@ impl SideThread {
         let (id, side) = &mut self.kept[i];
         let why = match side.look() {
             Polled::Nothing => return,
-            Polled::Message(SideMessage::Abort { reason }) => Some(printable(&reason)),
+            Polled::Message(SideMessage::Abort { reason }) => Some(printable(reason)),
             // No message but an abort is valid now. A peer that sends another one violates the
             // protocol.
             Polled::Message(_) | Polled::End => None,

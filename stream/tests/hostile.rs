@@ -7,10 +7,11 @@ use spanwire_io::driver::{Driver, Polling};
 use spanwire_mem::Region;
 use spanwire_stream::fabric::{Attachment, Wrap};
 use spanwire_stream::modes::{Modes, settle};
-use spanwire_stream::{Cause, ConnectOptions, Error, Listener, Network, NetworkOptions};
+use spanwire_stream::{Cause, Config, ConnectOptions, Error, Listener, Network, NetworkOptions};
 use spanwire_transport::{
-    Access, AddressVector, Config, CqId, Endpoint, MemoryRegion, Mtu, Offer, PdId, QpAttr, QpCaps,
-    QpInit, RecvRequest, RemoteAddr, Sge, Wc, WcStatus, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Config as EngineConfig, CqId, Endpoint, MemoryRegion, Mtu, Offer, PdId,
+    QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, Wc, WcStatus, WireMode, WorkRequest,
+    WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +24,7 @@ const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A queue pair of the hostile peer, connected to a connection of the listener.
 struct AttackerQp {
-    _side: BufReader<TcpStream>,
+    side: BufReader<TcpStream>,
     qpn: Qpn,
     /// The listener's ring for this connection.
     ring: RemoteAddr,
@@ -40,9 +41,19 @@ struct HostilePeer {
     mr: MemoryRegion,
 }
 
+impl AttackerQp {
+    /// Sends `ready`; returns the reply.
+    fn ready(&mut self) -> String {
+        writeln!(self.side.get_ref(), "{{\"type\":\"ready\"}}").unwrap();
+        let mut reply = String::new();
+        self.side.read_line(&mut reply).unwrap();
+        reply
+    }
+}
+
 impl HostilePeer {
     fn new(attachment: Attachment) -> Self {
-        let config = Config::default().validate().expect("the defaults");
+        let config = EngineConfig::default().validate().expect("the defaults");
         let mut endpoint = Endpoint::new(config, [9; 32]);
         let pd = endpoint.alloc_pd().unwrap();
         let cq = endpoint.create_cq(64).unwrap();
@@ -52,11 +63,19 @@ impl HostilePeer {
         Self { endpoint, attachment, driver, pd, cq, memory, mr }
     }
 
-    /// Sets up a connection, with the messages of docs/protocol/stream-and-copy.md, "Setting up".
+    /// Sets up a connection.
+    fn call(&mut self, address: SocketAddr, mode: WireMode, timeout: u8) -> AttackerQp {
+        let mut qp = self.half_open(address, mode, timeout);
+        assert_eq!(qp.ready(), "{\"type\":\"ready\"}\n");
+        qp
+    }
+
+    /// Sets up a connection without its `ready`, with the messages of
+    /// docs/protocol/stream-and-copy.md, "Setting up".
     ///
     /// A write that is to arrive has the time of a `timeout` of 20, on a busy machine too. One that
     /// is rejected ends soon with 14.
-    fn call(&mut self, address: SocketAddr, mode: WireMode, timeout: u8) -> AttackerQp {
+    fn half_open(&mut self, address: SocketAddr, mode: WireMode, timeout: u8) -> AttackerQp {
         let caps = QpCaps { max_send_wr: 16, max_recv_wr: 16, ..QpCaps::default() };
         let qpn = self.endpoint.create_qp(&QpInit::new(self.pd, self.cq, self.cq, caps)).unwrap();
         self.endpoint.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
@@ -64,9 +83,9 @@ impl HostilePeer {
             self.endpoint.post_recv(qpn, &RecvRequest { wr_id: 0, sges: &[] }).unwrap();
         }
         let segment = Offer::segment_bytes(self.attachment.ip_bytes, true);
-        let offer = Offer::of(&Config::default(), segment).only(mode);
+        let offer = Offer::of(&EngineConfig::default(), segment).only(mode);
         let hello = json!({
-            "type": "hello", "version": 1, "carries": "messages", "ip": LOCALHOST,
+            "type": "hello", "version": 2, "carries": "messages", "ip": LOCALHOST,
             "path_mtu": 1024, "side_poll_port": null, "modes": Modes::from(offer),
             "qp": {"qpn": qpn.get(), "psn": 7},
             "ring": {"va": 0, "rkey": 1, "bytes": 65536, "fragment_bytes": 4096,
@@ -89,9 +108,8 @@ impl HostilePeer {
         self.endpoint.modify_qp(qpn, &rtr).unwrap();
         let rts = QpAttr { timeout: Some(timeout), retry_cnt: Some(2), ..QpAttr::rts(Psn::new(7)) };
         self.endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts)).unwrap();
-        writeln!(side.get_ref(), "{{\"type\":\"ready\"}}").unwrap();
         let ring = RemoteAddr { va: number("/ring/va"), rkey: word("/ring/rkey") };
-        AttackerQp { _side: side, qpn, ring }
+        AttackerQp { side, qpn, ring }
     }
 
     /// Writes `bytes` from `line` to the beginning of `ring`, as a whole message if `is_message`.
@@ -138,6 +156,31 @@ fn write__with_another_connections_rkey_ends_the_writer_and_changes_nothing() {
         assert_eq!(to_victim.recv().unwrap().as_deref(), Some(&b"the victim's own"[..]));
         let ended = to_attacker.recv();
         assert!(matches!(ended, Err(Error::Lost(Cause::Protocol(_)))), "{mode:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn write__before_ready_is_dropped() {
+    for mode in [WireMode::Rc, WireMode::Sr] {
+        let wrap = Wrap::default();
+        let (a, b) = Attachment::pipe([&wrap, &wrap]).unwrap();
+        // The connection is half-open for as long as the write is retried.
+        let limits = Config { handshake_timeout: Duration::from_secs(60), ..Config::default() };
+        let config = limits.validate().unwrap();
+        let options = NetworkOptions { config, ..NetworkOptions::default() };
+        let network = Network::over(a, "lo", options).unwrap();
+        let listener: Listener<_> = network.listen(0, ConnectOptions::default()).unwrap();
+        let address = SocketAddr::new(LOCALHOST, listener.local_addr().port());
+        let mut peer = HostilePeer::new(b);
+        let mut attacker = peer.half_open(address, mode, 14);
+        let wc = peer.write(&attacker, attacker.ring, b"too early", false);
+        assert_eq!(wc.status, WcStatus::RetryExcErr, "{mode:?}");
+        let counters = network.counters();
+        let dropped = counters.iter().filter(|(name, _)| name.starts_with("drop_"));
+        assert!(dropped.map(|(_, n)| n).sum::<u64>() > 0, "{mode:?}: {counters:?}");
+        assert_eq!(attacker.ready(), "{\"type\":\"ready\"}\n");
+        let _connection: spanwire_stream::Connection =
+            listener.accept_timeout(LATE).unwrap().expect("it called");
     }
 }
 

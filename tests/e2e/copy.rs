@@ -4,7 +4,7 @@ use crate::lab::{Lab, Outcome, Running, await_listener, until};
 use serde_json::Value;
 use spanwire_io::net::LabConfig;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -257,6 +257,33 @@ fn copy__a_killed_or_interrupted_sender_is_reported_and_the_next_one_resumes() {
     assert!(report["resumed_bytes"].as_u64() >= Some(4 << 20), "{report}");
     assert!(fs::read(into.join("big")).unwrap() == bytes, "bytes differ");
     receiver.terminate();
+}
+
+#[test]
+fn copy__verify_disk_detects_a_file_that_another_process_changes() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let (path, small) = (from.join("big"), from.join("small"));
+    fs::write(&path, noise(BIG / 2, 11)).unwrap();
+    fs::write(&small, "small").unwrap();
+    let receiver = receiver(&lab, &into, &["--once"]);
+    let sender = start_sender(&lab, &[&path, &small], &[&SLOW[..], &["--verify-disk"]].concat());
+    wait_for_partial(&into, "big", 1 << 20);
+    let partial = into.join(".big.spanwire-partial");
+    let other = fs::File::options().read(true).write(true).open(partial).unwrap();
+    let mut byte = [0];
+    other.read_exact_at(&mut byte, 4096).unwrap();
+    other.write_all_at(&[!byte[0]], 4096).unwrap();
+    let outcome = sender.wait();
+    assert_eq!(outcome.code, Some(5), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("big differs on disk"), "{}", outcome.stderr);
+    let report = outcome.json();
+    let statuses = ["failed", "copied"].map(Value::from);
+    assert_eq!([&report["files"][0]["status"], &report["files"][1]["status"]], statuses.each_ref());
+    let outcome = receiver.wait();
+    assert_eq!(outcome.code, Some(5), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("big differs on disk"), "{}", outcome.stdout);
+    assert_eq!(names(&into.0), ["small"], "nothing is kept of the other");
 }
 
 #[test]

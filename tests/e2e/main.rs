@@ -16,6 +16,7 @@ mod modes;
 mod paths;
 mod perf;
 mod perftest;
+mod removed;
 mod strangers;
 mod switch;
 mod usage;
@@ -335,6 +336,29 @@ fn server__sends_packets_only_to_validated_addresses() {
         assert!(answer.contains(words), "no {words:?} in {answer}");
     }
     server.terminate();
+}
+
+#[test]
+fn server__no_memory_is_in_use_before_a_client_is_ready() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let before = server.resident_kib();
+    let stream = lab.hosts.b.ns.run(|| std::net::TcpStream::connect((lab.v4(), 18_516)));
+    let mut stream = stream.expect("the namespace is there").expect("the server listens");
+    let hello = r#"{"type":"hello","version":1,"ip":"10.77.0.2","path_mtu":1024}"#;
+    let request = serde_json::json!({
+        "type": "request", "qps": [{"qpn": 7, "psn": 7}],
+        "job": {"kind": "transfer", "bytes": 1 << 30, "seed": 1, "op": "read", "size": 1 << 20,
+                "qps": 1, "depth": 8, "path_mtu": 1024, "timeout": 14, "retry_cnt": 7},
+    });
+    writeln!(stream, "{hello}\n{request}").expect("the server is there");
+    let mut lines = BufReader::new(&stream).lines();
+    let mut answer = || lines.next().expect("a line").expect("the server replies");
+    assert!(answer().contains("hello"));
+    assert!(answer().contains("accept"));
+    let grown = server.resident_kib().saturating_sub(before);
+    assert!(grown < 64 << 10, "{grown} KiB for a READ of 1 GiB of a client that is not ready");
+    server.kill();
 }
 
 #[test]

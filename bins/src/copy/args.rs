@@ -47,6 +47,10 @@ pub(super) struct CommonArgs {
     /// Seed of this loss
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
+    /// The receiver reads every file back from disk, once it is synced, and compares it with its
+    /// hash. Costs a read of every file that is sent
+    #[arg(long)]
+    pub(super) verify_disk: bool,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -78,7 +82,8 @@ pub(super) struct ReceiveArgs {
     /// End a copy after this long without progress; 0.1 to 3600
     #[arg(long, value_parser = stall_timeout, default_value = "30", value_name = "SECONDS")]
     pub(super) stall_timeout: Duration,
-    /// Limit of half-open connections, 1 to 1000
+    /// Limit of half-open connections, 1 to 1000; beyond it the one that has been silent for
+    /// longest is dropped
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_half_open: u32,
     /// Limit of half-open connections per peer address
@@ -156,15 +161,16 @@ impl ReceiveArgs {
     /// The grant for senders.
     pub(super) fn grant(&self) -> Grant {
         let Self { overwrite, stall_timeout, .. } = *self;
-        Grant { overwrite, stall_timeout }
+        Grant { overwrite, verify_disk: self.common.verify_disk, stall_timeout }
     }
 
     /// The network that these arguments describe, on interface `dev`.
     pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
         let Self { max_half_open, max_half_open_per_peer, handshake_timeout, .. } = *self;
         let limits = Config {
-            // Room for the sender being served, and for senders being rejected as busy.
-            max_connections: max_half_open.saturating_add(16).min(1000),
+            // Room for the sender being served, for senders being rejected as busy, and for
+            // handshakes that were dropped and whose threads have not ended.
+            max_connections: max_half_open.saturating_mul(2).saturating_add(16).min(1000),
             max_half_open,
             // One address must not use up all connections.
             max_connections_per_peer: max_half_open_per_peer.saturating_add(8).min(1000),

@@ -19,6 +19,8 @@ pub struct CopyReport {
     pub ok: bool,
     /// The error, if not.
     pub error: Option<String>,
+    /// The files were read back from the receiver's disk.
+    pub verify_disk: bool,
     /// Running the same command again resumes the copy.
     pub resumable: bool,
     /// The other end.
@@ -83,6 +85,7 @@ impl CopyReport {
         Self {
             ok: complete && failed == 0,
             error,
+            verify_disk: false,
             resumable: matches!(
                 end,
                 End::Interrupted | End::PeerGone(_) | End::PeerAborted(_) | End::Stalled(_)
@@ -131,7 +134,11 @@ impl CopyReport {
         if self.resumed_bytes > 0 {
             let _ = write!(out, ", {} were there already", bytes(self.resumed_bytes));
         }
-        out.push_str(if self.ok { ", SHA-256 equal on both ends\n" } else { "\n" });
+        out.push_str(match (self.ok, self.verify_disk) {
+            (true, true) => ", SHA-256 equal on both ends and on disk\n",
+            (true, false) => ", SHA-256 equal on both ends\n",
+            (false, _) => "\n",
+        });
         out.extend(self.congestion.as_ref().map(CongestionReport::text));
         out.extend(self.paths.text());
         out.extend(loss_text(&self.counters));

@@ -26,6 +26,7 @@ pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exi
         print_text(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev()));
     }
     while !interrupt.is_set() {
+        runner.check_port()?;
         let Some((stream, from)) = accept(&listener)? else {
             std::thread::sleep(STOP_POLL_INTERVAL / 5);
             continue;

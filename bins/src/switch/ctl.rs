@@ -5,6 +5,7 @@ use crate::report::print_text;
 use crate::signals::Interrupt;
 use spanwire_host::control::{Reply, Request, ask};
 use spanwire_host::fabric::Error;
+use spanwire_host::text::printable;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,7 @@ fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
         format!("no switch answers at {shown}: {e}; does it run, with this --socket?")
     })?;
     match reply.error {
-        Some(why) => Err(usage(why)),
+        Some(why) => Err(usage(printable(why))),
         None => Ok(reply),
     }
 }
@@ -87,7 +88,9 @@ fn show(json: bool, reply: &Reply) {
     if json {
         print_text(&format!("{}\n", reply.report));
     } else {
-        print_text(&reply.text);
+        for line in reply.text.lines() {
+            print_text(&format!("{}\n", printable(line)));
+        }
     }
 }
 

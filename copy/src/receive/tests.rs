@@ -22,6 +22,7 @@ const LATE: Duration = Duration::from_secs(120);
 /// Totals that a hostile sender declares.
 const DECLARED_BYTES: u64 = 16 << 30;
 const DECLARED_FILES: u64 = 100;
+const DECLARED_ENTRIES: u64 = 300;
 
 impl<'a> Hostile<'a> {
     /// Exchanges request and accept with the receiver.
@@ -30,7 +31,13 @@ impl<'a> Hostile<'a> {
         let (send_half, receive_half) =
             (SendHalf::new(sender, session), ReceiveHalf::new(receiver));
         let mut hostile = Self { receive_half, send_half, next: 0 };
-        let request = Request { bytes: DECLARED_BYTES, files: DECLARED_FILES, roots: Vec::new() };
+        let request = Request {
+            bytes: DECLARED_BYTES,
+            files: DECLARED_FILES,
+            entries: DECLARED_ENTRIES,
+            verify_disk: false,
+            roots: Vec::new(),
+        };
         hostile.send_half.send(&Message::Request(request)).unwrap();
         assert!(matches!(hostile.recv(), Message::Accept(_)));
         hostile
@@ -168,7 +175,7 @@ fn receive__follows_no_link_that_the_sender_created() {
 #[test]
 fn receive__a_protocol_violation_is_reported_to_the_sender() {
     type Talk = fn(&mut Hostile<'_>);
-    let cases: [(&str, Talk); 10] = [
+    let cases: [(&str, Talk); 11] = [
         ("leaves the directory", |s| s.send(dir_end())),
         ("entry 7 where 0", |s| {
             s.next = 7;
@@ -196,6 +203,13 @@ fn receive__a_protocol_violation_is_reported_to_the_sender() {
                 s.recv();
             }
             s.send(file("more", 0));
+        }),
+        ("more entries than it declared", |s| {
+            for n in 0..DECLARED_ENTRIES {
+                s.send_and_recv(dir(&format!("d{n}")));
+                s.send_and_recv(dir_end());
+            }
+            s.send(dir("more"));
         }),
         ("more bytes than it declared", |s| {
             s.send(file("half", DECLARED_BYTES / 2));
@@ -304,7 +318,14 @@ const STALL: Duration = Duration::from_secs(3);
 #[test]
 fn receive__a_stalled_sender_is_disconnected() {
     type Talk = fn(&mut Hostile<'_>);
-    let cases: [(&str, Talk); 5] = [
+    /// Sends as slowly as a receiver would once have waited for, until the receiver ends the copy.
+    fn slowly(s: &mut Hostile<'_>, mut send: impl FnMut(&mut Hostile<'_>) -> Result<(), End>) {
+        // The end may arrive just now.
+        while send(s).is_ok() && s.receive_half.recv(STALL / 10).is_ok() {
+            thread::sleep(STALL / 10);
+        }
+    }
+    let cases: [(&str, Talk); 7] = [
         ("nothing at all", |_| {}),
         ("no chunk", |s| s.send(file("f", 10))),
         ("a byte", |s| {
@@ -312,6 +333,21 @@ fn receive__a_stalled_sender_is_disconnected() {
             s.chunk(0, FIRST, 0, b"x", None);
         }),
         ("no hash", |s| assert!(matches!(s.send_and_recv(file("there", 6)), Message::Have { .. }))),
+        ("a directory at a time", |s| {
+            slowly(s, |s| {
+                let kind = dir(&format!("d{}", s.next));
+                s.next += 1;
+                s.send_half.send(&Message::Entry(Entry { index: s.next - 1, kind }))
+            });
+        }),
+        ("an empty file at a time", |s| {
+            slowly(s, |s| {
+                let (index, kind) = (s.next, file(&format!("f{}", s.next), 0));
+                s.next += 1;
+                s.send_half.send(&Message::Entry(Entry { index, kind }))?;
+                s.try_chunk(index, FIRST | LAST, 0, b"", Some(b""))
+            });
+        }),
         ("a byte at a time", |s| {
             s.send(file("f", 1 << 30));
             s.recv();
@@ -333,8 +369,8 @@ fn receive__a_stalled_sender_is_disconnected() {
         let grant = Grant { stall_timeout: STALL, ..Grant::default() };
         let end = against_granted(into.path(), grant, |sender| {
             script(sender);
-            // In the last case the end was already received.
-            if what != "a byte at a time" {
+            // In the last cases the end was already received.
+            if !what.ends_with("at a time") {
                 assert!(sender.recv_end().contains("brought nothing"), "{what}");
             }
         });
@@ -377,7 +413,15 @@ fn receive__rejects_a_request_above_the_free_space() {
     let (send_half, mut receive_half) =
         (SendHalf::new(sender, &its_own), ReceiveHalf::new(receiver));
     let roots = vec![name("huge")];
-    send_half.send(&Message::Request(Request { bytes: u64::MAX, files: 1, roots })).unwrap();
+    send_half
+        .send(&Message::Request(Request {
+            bytes: u64::MAX,
+            files: 1,
+            entries: 1,
+            verify_disk: false,
+            roots,
+        }))
+        .unwrap();
     let why = receive(ours, &root, Grant::default(), &session, |_| {}).unwrap_err();
     assert!(why.to_string().contains("no space"), "{why}");
     let error = receive_half.recv(LATE).unwrap_err();
@@ -395,7 +439,8 @@ fn copy(from: &[&Path], into: &Path, overwrite: bool) -> (Session, Session) {
     let grant = Grant { overwrite, ..Grant::default() };
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(ours, &root, grant, &receiver, |_| {}));
-        send::send(theirs, roots, totals, &sender, |_| {}).unwrap();
+        let plan = send::Plan { roots, totals, verify_disk: true };
+        send::send(theirs, plan, &sender, |_| {}).unwrap();
         receiving.join().unwrap().unwrap();
     });
     (sender, receiver)

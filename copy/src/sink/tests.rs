@@ -19,6 +19,7 @@ struct Bench {
     session: Session,
     wire: Wire,
     overwrite: bool,
+    verify_disk: bool,
 }
 
 fn hash(data: &[u8]) -> Sha256Hex {
@@ -29,7 +30,8 @@ impl Bench {
     fn new() -> Self {
         let tmp = TempDir::new();
         let root = DestDir::open(tmp.path()).unwrap();
-        Self { tmp, root, session: Session::new(true), wire: Wire::new(), overwrite: false }
+        let (session, wire) = (Session::new(true), Wire::new());
+        Self { tmp, root, session, wire, overwrite: false, verify_disk: false }
     }
 
     /// Receives file `f` of `size` bytes by these chunks; returns its answers and its end.
@@ -61,6 +63,7 @@ impl Bench {
             session: &self.session,
             unanswered: &unanswered,
             overwrite: self.overwrite,
+            verify_disk: self.verify_disk,
             root: Arc::clone(&self.root),
         };
         let (dir, name) = (Arc::clone(&self.root), Name::new(b"f".to_vec()).unwrap());
@@ -158,6 +161,30 @@ fn take_file__does_not_replace_a_name_taken_meanwhile() {
     let (_, said) = bench.take(FRESH, 3, &[chunk]);
     assert!(matches!(said, Some(Message::Done { .. })), "{said:?}");
     assert_eq!(fs::read(bench.tmp.path().join("f")).unwrap(), b"abc");
+}
+
+#[test]
+fn take_file__a_file_that_another_process_changed_is_detected_if_read_back() {
+    for verify_disk in [false, true] {
+        let mut bench = Bench { verify_disk, ..Bench::new() };
+        let partial = bench.tmp.path().join(PARTIAL);
+        fs::write(&partial, "abc").unwrap();
+        let name = Name::new(b"f".to_vec()).unwrap();
+        let mut found = Partial::find(&bench.root, &name, 6).unwrap().unwrap();
+        found.hash_found(&bench.session).unwrap();
+        fs::write(&partial, "Abc").unwrap();
+        let chunk = (FIRST | LAST, 3, &b"def"[..], hash(b"abcdef"));
+        let (_, said) = bench.take((Some(found), 3), 6, &[chunk]);
+        let Some(Message::Refused { reason, .. }) = &said else {
+            assert!(!verify_disk && matches!(said, Some(Message::Done { .. })), "{said:?}");
+            assert_eq!(fs::read(bench.tmp.path().join("f")).unwrap(), b"Abcdef");
+            continue;
+        };
+        assert!(verify_disk && reason.contains("f differs on disk"), "{reason}");
+        assert!(bench.names().is_empty());
+        let row = &bench.session.ledger().rows[0];
+        assert_eq!((row.status, row.path.ends_with("/f")), ("failed", true));
+    }
 }
 
 #[test]

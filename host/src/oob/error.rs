@@ -22,11 +22,13 @@ pub enum OobError {
     Unexpected {
         /// The required message.
         wanted: &'static str,
-        /// The received message.
-        got: Box<Message>,
+        /// The received message, as [`Message::kind`].
+        got: &'static str,
     },
     /// The peer uses another version.
     Version(u32),
+    /// The peer's numbers are out of their ranges.
+    Invalid(String),
     /// The peer rejected the request.
     Rejected(String),
     /// The peer's RoCE address is not the address of its TCP connection, the only one that is
@@ -42,8 +44,8 @@ pub enum OobError {
 impl OobError {
     /// The peer sent `got` where `wanted` was required.
     #[must_use]
-    pub fn unexpected(wanted: &'static str, got: Message) -> Self {
-        Self::Unexpected { wanted, got: Box::new(got) }
+    pub fn unexpected(wanted: &'static str, got: &Message) -> Self {
+        Self::Unexpected { wanted, got: got.kind() }
     }
 }
 
@@ -76,13 +78,14 @@ impl fmt::Display for OobError {
                 "the peer does not speak this protocol ({what}): is it spanwire, on the right port?"
             ),
             Self::Unexpected { wanted, got } => {
-                write!(f, "the peer said {got:?} where {wanted} was due")
+                write!(f, "the peer sent {got} where {wanted} was due")
             }
             Self::Version(v) => write!(
                 f,
                 "the peer speaks version {v} of the side connection, this is version {VERSION}: \
                  use the same spanwire on both ends"
             ),
+            Self::Invalid(what) => write!(f, "the peer's numbers are invalid: {what}"),
             Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
             Self::ForeignAddress { shown, claimed } => write!(
                 f,
@@ -94,3 +97,28 @@ impl fmt::Display for OobError {
 }
 
 impl std::error::Error for OobError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oob::{Job, JobKind, Op, QpParams, Request};
+
+    #[test]
+    fn unexpected__is_a_sentence_without_the_message() {
+        let job = Job {
+            kind: JobKind::Transfer { bytes: 1, seed: 7 },
+            op: Op::Write,
+            size: 1,
+            qps: 1,
+            depth: 1,
+            path_mtu: 1024,
+            timeout: 14,
+            retry_cnt: 7,
+        };
+        let qps = vec![QpParams { qpn: 17, psn: 99 }];
+        let (congestion, erasure, balance) = (None, None, None);
+        let request = Message::Request(Request { job, qps, congestion, erasure, balance });
+        let error = OobError::unexpected("a hello", &request).to_string();
+        assert_eq!(error, "the peer sent a request where a hello was due");
+    }
+}

@@ -37,8 +37,10 @@ impl Acceptor {
     /// Waits for the next event, at most [`STOP_POLL_INTERVAL`].
     ///
     /// # Errors
-    /// The listener is broken.
+    /// The listener is broken, or the port is gone. A listener of a removed interface receives
+    /// nothing any more, even if an interface of that name comes back.
     pub fn next(&mut self, runner: &mut JobRunner) -> Result<Option<Event>, Error> {
+        runner.check_port()?;
         self.accept_pending()?;
         if let Some(event) = self.poll_clients(runner) {
             return Ok(Some(event));
@@ -134,7 +136,9 @@ const PENDING_PER_ADDRESS_MAX: usize = 16;
 mod tests {
     use super::*;
     use crate::fabric::{Attachment, Wrap};
-    use crate::oob::{Hello, LINE_BYTES_MAX, Message, Modes, OobError, VERSION};
+    use crate::oob::{
+        Hello, Job, JobKind, LINE_BYTES_MAX, Message, Modes, OobError, Op, QpParams, VERSION,
+    };
     use spanwire_io::driver::Polling;
     use std::net::Ipv4Addr;
     use std::time::Instant;
@@ -238,6 +242,50 @@ mod tests {
         let mut client = rig.connect();
         client.send(&hello(elsewhere)).unwrap();
         assert!(matches!(rig.reply_to(&mut client), Ok(Message::Hello(_))));
+    }
+
+    #[test]
+    fn next__rejects_a_path_mtu_that_does_not_exist() {
+        let mut rig = Rig::new();
+        for path_mtu in [0, 999, 4097] {
+            let mut client = rig.connect();
+            let (modes, side_poll_port) = (Modes::default(), None);
+            let hello = Hello { version: VERSION, ip: US, path_mtu, side_poll_port, modes };
+            client.send(&Message::Hello(hello)).unwrap();
+            assert!(matches!(rig.event(), Some(Event::Closed(..))));
+            let reply = client.recv(LATE);
+            assert!(is_refusal(&reply, &format!("path MTU is {path_mtu}")), "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn next__rejects_queue_pairs_whose_numbers_do_not_exist() {
+        let mut rig = Rig::new();
+        let job = Job {
+            kind: JobKind::Bandwidth { duration_ms: 1 },
+            op: Op::Write,
+            size: 64,
+            qps: 1,
+            depth: 1,
+            path_mtu: 1024,
+            timeout: 14,
+            retry_cnt: 7,
+        };
+        for (qpn, psn, words) in [
+            (0, 0, "number is 0"),
+            (1 << 24, 0, "number is 16777216"),
+            (1, 1 << 24, "PSN is 16777216"),
+        ] {
+            let mut client = rig.connect();
+            client.send(&hello(US)).unwrap();
+            assert!(matches!(rig.reply_to(&mut client), Ok(Message::Hello(_))));
+            let (qps, congestion) = (vec![QpParams { qpn, psn }], None);
+            let request = Request { job, qps, congestion, erasure: None, balance: None };
+            client.send(&Message::Request(request)).unwrap();
+            assert!(matches!(rig.event(), Some(Event::Closed(_, Err(_)))));
+            let reply = client.recv(LATE);
+            assert!(is_refusal(&reply, words), "{reply:?}");
+        }
     }
 
     #[test]

@@ -20,24 +20,29 @@ pub(super) fn check(job: &Job, path_mtu: Mtu) -> Result<(), String> {
         }
         Err(format!("{name} is {value}, but must be between {min} and {max}"))
     };
-    between("size", job.size.into(), 1, 1 << 30)?;
-    between("qps", job.qps.into(), 1, 1024)?;
-    between("depth", job.depth.into(), 1, 2048)?;
-    between("timeout", job.timeout.into(), 0, 31)?;
-    between("retry_cnt", job.retry_cnt.into(), 0, 7)?;
-    between("qps x depth", u64::from(job.qps) * u64::from(job.depth), 1, 16_384)?;
+    between("the size of a message", job.size.into(), 1, 1 << 30)?;
+    between("the number of queue pairs", job.qps.into(), 1, 1024)?;
+    between("the number of outstanding messages", job.depth.into(), 1, 2048)?;
+    between("the timeout exponent", job.timeout.into(), 0, 31)?;
+    between("the retry count", job.retry_cnt.into(), 0, 7)?;
+    between(
+        "the number of outstanding messages of all queue pairs",
+        u64::from(job.qps) * u64::from(job.depth),
+        1,
+        16_384,
+    )?;
     if job.op.is_atomic() {
-        between("size of an atomic", job.size.into(), 8, 8)?;
+        between("the size of an atomic", job.size.into(), 8, 8)?;
     }
     match job.kind {
         JobKind::Transfer { bytes, .. } => {
-            between("bytes", bytes, 1, 8 << 30)?;
+            between("the number of bytes", bytes, 1, 8 << 30)?;
             if job.op.is_atomic() {
                 return Err("atomics carry no bytes to transfer".into());
             }
         }
         JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
-            between("duration_ms", duration_ms, 0, DURATION_MS_MAX)?;
+            between("the duration in milliseconds", duration_ms, 0, DURATION_MS_MAX)?;
         }
     }
     match Mtu::from_bytes(job.path_mtu) {

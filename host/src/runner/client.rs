@@ -112,13 +112,13 @@ impl JobRunner {
         }))?;
         let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Accept(accept) => accept,
-            other => return Err(OobError::unexpected("an accept", other).into()),
+            other => return Err(OobError::unexpected("an accept", &other).into()),
         };
         let sending = self.connect(setup, &qps, RD_ATOMIC, None)?;
         oob.send(&Message::Ready)?;
         match oob.recv(REPLY_TIMEOUT)? {
             Message::Ready => {}
-            other => return Err(OobError::unexpected("ready", other).into()),
+            other => return Err(OobError::unexpected("ready", &other).into()),
         }
         let lanes: Vec<_> = setup.qpns.iter().map(|qpn| (*qpn, memory)).collect();
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
@@ -157,7 +157,7 @@ impl JobRunner {
         let ours = setup.sha256();
         let Outcome { sha256: theirs, messages, atomics } = match oob.recv(REPLY_TIMEOUT)? {
             Message::Result(outcome) => outcome,
-            other => return Err(OobError::unexpected("the result", other).into()),
+            other => return Err(OobError::unexpected("the result", &other).into()),
         };
         report.sha256 = ours.zip(theirs);
         report.peer_messages = messages;

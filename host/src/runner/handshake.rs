@@ -4,6 +4,7 @@ use super::{JobRunner, Peer};
 use crate::fabric::Error;
 use crate::modes::settle_between;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION};
+use crate::queue_pair::check_path_mtu;
 use spanwire_transport::{AddressVector, Offer};
 use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +18,7 @@ impl JobRunner {
         oob.send(&Message::Hello(self.hello()))?;
         let theirs = match oob.recv(REPLY_TIMEOUT)? {
             Message::Hello(h) => h,
-            other => return Err(OobError::unexpected("a hello", other).into()),
+            other => return Err(OobError::unexpected("a hello", &other).into()),
         };
         self.peer = Some(self.check_hello(oob, &theirs, true)?);
         self.greet_side_poll(&theirs);
@@ -45,6 +46,7 @@ impl JobRunner {
         if theirs.version != VERSION {
             return Err(OobError::Version(theirs.version).into());
         }
+        check_path_mtu(theirs.path_mtu).map_err(OobError::Invalid)?;
         // Packets are sent to the address in the hello. Only the address of the TCP connection is
         // verified to be the peer's; any other might be that of a third party.
         match oob.peer_ip() {

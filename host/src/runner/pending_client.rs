@@ -1,7 +1,7 @@
 //! A connected client that is not being served. Its messages are polled without waiting, so that a
 //! silent client delays no other.
 
-use super::{HELLO_TIMEOUT, JobRunner, Peer};
+use super::{HELLO_TIMEOUT, JobRunner, Peer, check_queue_pairs};
 use crate::fabric::Error;
 use crate::oob::{HELLO_BYTES_MAX, Hello, LINE_BYTES_MAX, Message, Oob, OobError, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -128,11 +128,12 @@ impl JobRunner {
             }
             Message::Request(request) if client.is_known() => {
                 self.check_request(&request.job)?;
+                check_queue_pairs(&request.qps, request.job.qps)?;
                 self.sending_for(Some(&request))?;
                 Ok(ClientPoll::Request(Box::new(request)))
             }
-            other if client.is_known() => Err(OobError::unexpected("a request", other).into()),
-            other => Err(OobError::unexpected("a hello", other).into()),
+            other if client.is_known() => Err(OobError::unexpected("a request", &other).into()),
+            other => Err(OobError::unexpected("a hello", &other).into()),
         }
     }
 

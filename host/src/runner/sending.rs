@@ -5,6 +5,7 @@ use crate::fabric::Error;
 use crate::oob::{Coding, Congestion, Request, read_balance};
 use crate::paths::{ConnectionPaths, SentPaths};
 use crate::queue_pair::Sending;
+use crate::text::printable;
 use spanwire_transport::{Agreed, Balance};
 use spanwire_wire::Qpn;
 
@@ -26,9 +27,11 @@ impl JobRunner {
         let Some(Request { congestion, erasure, balance, .. }) = wanted else {
             return Ok(self.sending);
         };
-        let congestion = congestion.as_ref().map(Congestion::read).transpose()?;
-        let erasure = erasure.as_ref().map(Coding::read).transpose()?;
-        let choice = balance.as_deref().map(read_balance).transpose()?;
+        // Errors quote names of the client's request.
+        let quoted = |e: Error| printable(e.to_string());
+        let congestion = congestion.as_ref().map(Congestion::read).transpose().map_err(quoted)?;
+        let erasure = erasure.as_ref().map(Coding::read).transpose().map_err(quoted)?;
+        let choice = balance.as_deref().map(read_balance).transpose().map_err(quoted)?;
         let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
         let balance = choice.map(|choice| Balance { choice, seed: ep.random() });
         Ok(Sending {

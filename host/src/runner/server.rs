@@ -111,7 +111,9 @@ impl JobRunner {
         let setup = match self.set_up(job, needs) {
             Ok(setup) => setup,
             Err(e) => {
-                oob.send(&Message::Reject { reason: e.to_string() })?;
+                // The cause names limits of this process, which the client cannot change.
+                let reason = "this server has no room for the job now".to_owned();
+                oob.send(&Message::Reject { reason })?;
                 return Err(e);
             }
         };
@@ -127,17 +129,19 @@ impl JobRunner {
         request: &Request,
         stop: &impl Fn() -> bool,
     ) -> Result<Served, Error> {
-        setup.fill_source(false);
+        oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
+        match oob.recv(READY_TIMEOUT)? {
+            Message::Ready => {}
+            other => return Err(OobError::unexpected("ready", &other).into()),
+        }
+        // Until here the queue pairs drop all packets, and no page of the memory is in use.
         let sending = self.connect(setup, &request.qps, RD_ATOMIC, Some(request))?;
+        setup.fill_source(false);
         let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
         if let Some(ep) = self.endpoint.as_mut() {
             target.post_receives(ep);
         }
-        oob.send(&Message::Accept(Accept { qps: setup.params.clone(), memory: setup.memory() }))?;
-        match oob.recv(READY_TIMEOUT)? {
-            Message::Ready => oob.send(&Message::Ready)?,
-            other => return Err(OobError::unexpected("ready", other).into()),
-        }
+        oob.send(&Message::Ready)?;
         let mut end = None;
         let clock = self.attachment.clock;
         let mut polled_at = Time::ZERO;
@@ -238,7 +242,7 @@ fn poll_side(oob: &mut Oob) -> Option<Ended> {
     match oob.try_recv() {
         Ok(None) => None,
         Ok(Some(Message::Done)) => Some(Ended::Done),
-        Ok(Some(other)) => Some(Ended::Broken(OobError::unexpected("done", other))),
+        Ok(Some(other)) => Some(Ended::Broken(OobError::unexpected("done", &other))),
         Err(e) if is_gone(&e) => Some(Ended::Left),
         Err(e) => Some(Ended::Broken(e)),
     }

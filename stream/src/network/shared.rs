@@ -7,6 +7,7 @@ use crate::peers::Peers;
 use spanwire_host::fabric::HopResolver;
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::worker;
+use spanwire_io::doorbell::EventFd;
 use spanwire_transport::{Mtu, Offer};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,6 +28,8 @@ pub(crate) struct NetworkShared {
     pub(super) side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
     /// Why the worker has ended.
     pub(super) ended: OnceLock<String>,
+    /// Readable once the worker has ended.
+    pub(crate) end: EventFd,
 }
 
 impl NetworkShared {

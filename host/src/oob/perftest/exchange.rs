@@ -3,6 +3,7 @@
 
 use super::super::TCP_LIMITS;
 use crate::socket::Socket;
+use crate::text::printable;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -138,7 +139,7 @@ impl Exchange {
 impl PerftestError {
     /// The error for other bytes where `step` was due.
     pub(super) fn garbled(step: &'static str, got: &[u8]) -> Self {
-        Self::Garbled { step, got: got.escape_ascii().to_string() }
+        Self::Garbled { step, got: printable(got) }
     }
 }
 
