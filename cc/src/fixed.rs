@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn new__has_the_configured_values() {
         let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(100), base_rtt: None };
-        let cc = Fixed::new(&Params { window_pkts: 1.5, rate_mbps: 200.0 }, &path);
+        let cc =
+            Fixed::new(&Params { window_pkts: 1.5, rate_mbps: 200.0, ..Params::default() }, &path);
         assert_eq!((cc.cwnd_bytes(), cc.rate()), (1500, Some(Rate::from_bps(200_000_000))));
         assert_eq!(Fixed::new(&Params::default(), &path).rate(), None);
     }

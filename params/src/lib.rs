@@ -60,6 +60,28 @@ pub enum Slot<'a, N> {
     Bool(&'a mut bool),
 }
 
+/// The parameters that were set, whatever their values. An algorithm that scales its defaults to
+/// the path keeps them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Explicit(u64);
+
+impl Explicit {
+    /// The parameter at this place of `FIELDS` was set.
+    ///
+    /// # Panics
+    /// From the 64th on.
+    pub fn add(&mut self, index: usize) {
+        assert!(index < 64, "at most 64 parameters");
+        self.0 |= 1 << index;
+    }
+
+    /// True if the parameter at this place was set.
+    #[must_use]
+    pub fn has(self, index: usize) -> bool {
+        index < 64 && self.0 >> index & 1 == 1
+    }
+}
+
 /// The type of a parameter's numbers.
 pub trait Number: Copy + PartialOrd + fmt::Display + FromStr + From<u32> {
     /// The expected text, for error messages.
@@ -190,7 +212,7 @@ impl<N: Number> Field<N> {
     }
 }
 
-/// Sets one of several parameters from text; `slots` in the order of `fields`.
+/// Sets one of several parameters from text; `slots` in the order of `fields`. Returns its place.
 ///
 /// # Errors
 /// There is no parameter of this name, or it cannot have this value; then nothing has changed.
@@ -202,8 +224,9 @@ pub fn set<N: Number>(
     slots: Vec<Slot<'_, N>>,
     name: &str,
     text: &str,
-) -> Result<(), ParamError> {
-    let Some((field, slot)) = fields.iter().zip(slots).find(|(field, _)| field.name == name) else {
+) -> Result<usize, ParamError> {
+    let mut places = fields.iter().zip(slots).enumerate();
+    let Some((place, (field, slot))) = places.find(|(_, (field, _))| field.name == name) else {
         let known = fields.iter().map(|field| field.name).collect();
         return Err(ParamError::NoField { name: name.to_owned(), known });
     };
@@ -212,7 +235,7 @@ pub fn set<N: Number>(
         (Slot::Bool(slot), Value::Bool(flag)) => *slot = flag,
         _ => panic!("the field and the slot of {name} differ in kind"),
     }
-    Ok(())
+    Ok(place)
 }
 
 /// Checks every value against the range of its field.

@@ -5,7 +5,8 @@
 /// Numbers are all `f64` or all `u64`. A parameter with `of` and names in place of the range is
 /// the index of one of them. A parameter without a range is a `bool`.
 ///
-/// The struct has `Default`, `FIELDS`, `values`, and `values_mut` for its crate.
+/// The struct has `Default`, `FIELDS`, `values`, `is_set`, and `values_mut` and `explicit_mut` for
+/// its crate. Two are equal if their values are, whichever of them were set.
 ///
 /// # Examples
 /// ```
@@ -43,7 +44,7 @@ macro_rules! params {
         )*
     ) => {
         $(#[$struct_doc])*
-        #[derive(Clone, Copy, PartialEq, Debug)]
+        #[derive(Clone, Copy, Debug)]
         pub struct $Params {
             $(
                 #[doc = $about]
@@ -55,13 +56,22 @@ macro_rules! params {
                 )]
                 pub $field: $crate::params!(@type $N $(in $min)? $(of $($word)+)?),
             )*
+            #[doc(hidden)]
+            pub explicit: $crate::Explicit,
+        }
+
+        impl PartialEq for $Params {
+            fn eq(&self, other: &Self) -> bool {
+                let _ = other;
+                true $(&& self.$field == other.$field)*
+            }
         }
 
         $crate::params!(@eq $N $Params);
 
         impl Default for $Params {
             fn default() -> Self {
-                Self { $($field: $default),* }
+                Self { $($field: $default,)* explicit: $crate::Explicit::default() }
             }
         }
 
@@ -80,6 +90,18 @@ macro_rules! params {
             #[must_use]
             pub fn values(&self) -> Vec<$crate::Value<$N>> {
                 vec![$(self.$field.into()),*]
+            }
+
+            /// True if the parameter of this name was set, to whatever value.
+            #[must_use]
+            pub fn is_set(&self, name: &str) -> bool {
+                let place = Self::FIELDS.iter().position(|field| field.name == name);
+                place.is_some_and(|place| self.explicit.has(place))
+            }
+
+            /// The parameters that were set.
+            pub(crate) fn explicit_mut(&mut self) -> &mut $crate::Explicit {
+                &mut self.explicit
             }
 
             /// The places of the values, to set them without a check.
@@ -106,7 +128,8 @@ macro_rules! params {
 /// presets: names for a choice with certain parameters.
 ///
 /// The enum has `NAMES`, `PRESETS`, `known`, `named`, `parse`, `name`, `fields`, `values`,
-/// `validate`, `set`, `defaults`, `differences` and `Display`, and `values_mut` for its module.
+/// `validate`, `set`, `settings`, `defaults`, `differences` and `Display`, and `values_mut` for its
+/// module.
 #[macro_export]
 macro_rules! choices {
     (
@@ -206,7 +229,26 @@ macro_rules! choices {
             /// # Errors
             /// There is no such parameter, or it cannot have this value; then nothing has changed.
             pub fn set(&mut self, name: &str, text: &str) -> Result<(), $crate::ParamError> {
-                $crate::set(self.fields(), self.values_mut(), name, text)
+                let place = $crate::set(self.fields(), self.values_mut(), name, text)?;
+                match self {
+                    $(Self::$Name(params) => params.explicit_mut().add(place),)*
+                }
+                Ok(())
+            }
+
+            /// The names and values of the parameters that were set, or differ from their defaults.
+            /// `set` reads the values back to the bit.
+            #[must_use]
+            pub fn settings(&self) -> Vec<(&'static str, String)> {
+                let differ = self.differences(&self.defaults());
+                let all = self.fields().iter().zip(self.values());
+                let is_set = |name: &str| match self {
+                    $(Self::$Name(params) => params.is_set(name),)*
+                };
+                let kept = all.filter(|(field, _)| {
+                    is_set(field.name) || differ.iter().any(|(name, _)| *name == field.name)
+                });
+                kept.map(|(field, value)| (field.name, field.text(value))).collect()
             }
 
             /// The same choice with all parameters at their defaults.
@@ -225,12 +267,12 @@ macro_rules! choices {
             }
         }
 
-        /// The form that `parse` reads: the name, and the parameters that differ from their
-        /// defaults.
+        /// The form that `parse` reads: the name, and the parameters that were set or differ from
+        /// their defaults.
         impl std::fmt::Display for $Choice {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.name())?;
-                let settings = self.differences(&self.defaults());
+                let settings = self.settings();
                 settings.iter().try_for_each(|(name, text)| write!(f, ",{name}={text}"))
             }
         }

@@ -162,7 +162,7 @@ fn choices__parse_what_they_display() {
         ("single", "single"),
         ("in-turn", "spray,order=turn"),
         ("spray, paths = 9 ,order=1", "spray,paths=9,order=turn"),
-        ("spray,paths=9,paths=8", "spray"),
+        ("spray,paths=9,paths=8", "spray,paths=8"),
     ] {
         let spread = Spread::parse(text).unwrap();
         assert_eq!(spread.to_string(), shown);
@@ -175,7 +175,14 @@ fn choices__parse_what_they_display() {
         assert_eq!(limit, Limit::Window(window::Params { paced: false, ..Default::default() }));
         assert_eq!(limit.to_string(), "window,paced=false");
     }
-    assert_eq!(Limit::parse("window,paced=1").unwrap().to_string(), "window");
+    // Set, to the default: an algorithm that scales its defaults keeps it.
+    let Limit::Window(set) = Limit::parse("window,paced=1").unwrap();
+    assert!(
+        set.is_set("paced") && !set.is_set("gain") && !window::Params::default().is_set("paced")
+    );
+    assert_eq!(set, window::Params::default(), "it has the same values");
+    assert_eq!(Limit::Window(set).to_string(), "window,paced=true");
+    assert_eq!(Limit::parse("window,paced=true").map(|l| l.settings().len()), Ok(1));
     let outside = Limit::Window(window::Params { gain: 2.0, ..Default::default() });
     assert!(outside.validate().is_err());
 }

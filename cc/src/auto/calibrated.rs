@@ -144,11 +144,13 @@ impl Calibrated {
     }
 }
 
-/// Sets a parameter that was not set: that has its default.
-fn unless_set(parameter: &mut f64, default: f64, to: f64) {
-    if *parameter == default {
-        *parameter = to;
-    }
+/// Scales parameters that were not set and have their defaults: a preset has its own.
+macro_rules! scale {
+    ($p:ident, $d:ident: $($field:ident = $to:expr;)*) => {{
+        $(if !$p.is_set(stringify!($field)) && $p.$field == $d.$field {
+            $p.$field = $to;
+        })*
+    }};
 }
 
 /// The parameters of an algorithm that have the scale of a datacenter, for this path. Parameters
@@ -160,41 +162,41 @@ fn scaled(algorithm: Algorithm, path: &Path, view: &View) -> Algorithm {
     let bdp = line * base_us * 1e3;
     let mut scaled = algorithm;
     match (&mut scaled, algorithm.defaults()) {
-        (Algorithm::Swift(p), Algorithm::Swift(d)) => {
-            let end = (base_us + target_us).clamp(d.endpoint_target_us, 1e6);
-            unless_set(&mut p.endpoint_target_us, d.endpoint_target_us, end);
-            let increase = (base_us / 500.0).clamp(d.increase_pkts, 1000.0);
-            unless_set(&mut p.increase_pkts, d.increase_pkts, increase);
-            unless_set(&mut p.initial_pkts, d.initial_pkts, 1e5);
-            unless_set(&mut p.max_bdps, d.max_bdps, MAX_BDPS);
-        }
-        (Algorithm::Timely(p), Algorithm::Timely(d)) => {
-            unless_set(&mut p.increase, d.increase, INCREASE);
-        }
-        (Algorithm::UnoCc(p), Algorithm::UnoCc(d)) => {
-            unless_set(&mut p.intra_rtt_us, d.intra_rtt_us, base_us.clamp(d.intra_rtt_us, 1e6));
-            unless_set(&mut p.alpha, d.alpha, INCREASE);
-            unless_set(&mut p.max_bdps, d.max_bdps, MAX_BDPS);
-            unless_set(&mut p.initial, d.initial, 1.0 / MAX_BDPS);
+        (Algorithm::Swift(p), Algorithm::Swift(d)) => scale! { p, d:
+            endpoint_target_us = (base_us + target_us).clamp(d.endpoint_target_us, 1e6);
+            increase_pkts = (base_us / 500.0).clamp(d.increase_pkts, 1000.0);
+            initial_pkts = 1e5;
+            max_bdps = MAX_BDPS;
+        },
+        (Algorithm::Timely(p), Algorithm::Timely(d)) => scale! { p, d:
+            increase = INCREASE;
+        },
+        (Algorithm::UnoCc(p), Algorithm::UnoCc(d)) => scale! { p, d:
+            intra_rtt_us = base_us.clamp(d.intra_rtt_us, 1e6);
+            alpha = INCREASE;
+            max_bdps = MAX_BDPS;
+            initial = 1.0 / MAX_BDPS;
             // Quick Adapt takes a host that is late for a round trip for a failed path.
-            p.quick_adapt &= p.quick_adapt != d.quick_adapt;
-        }
+            quick_adapt = false;
+        },
         (Algorithm::Dcqcn(p), Algorithm::Dcqcn(d)) => {
             let mbps = line * 8e3;
-            unless_set(&mut p.increase_us, d.increase_us, base_us.clamp(d.increase_us, 1e6));
-            unless_set(&mut p.alpha_us, d.alpha_us, base_us.clamp(d.alpha_us, 1e6));
-            unless_set(&mut p.additive_mbps, d.additive_mbps, (mbps * INCREASE).max(0.001));
-            unless_set(&mut p.hyper_mbps, d.hyper_mbps, (mbps * INCREASE * 2.0).max(0.001));
-            unless_set(&mut p.g, d.g, DCQCN_GAIN);
-            p.min_mbps = p.min_mbps.min(mbps / 100.0).max(0.001);
+            scale! { p, d:
+                increase_us = base_us.clamp(d.increase_us, 1e6);
+                alpha_us = base_us.clamp(d.alpha_us, 1e6);
+                additive_mbps = (mbps * INCREASE).max(0.001);
+                hyper_mbps = (mbps * INCREASE * 2.0).max(0.001);
+                g = DCQCN_GAIN;
+            }
+            if !p.is_set("min_mbps") {
+                p.min_mbps = p.min_mbps.min(mbps / 100.0).max(0.001);
+            }
         }
-        (Algorithm::Gemini(p), Algorithm::Gemini(d)) => {
-            let threshold = (target_us / 1e3).clamp(0.001, d.threshold_ms);
-            unless_set(&mut p.threshold_ms, d.threshold_ms, threshold);
-            let increase = (bdp * INCREASE).clamp(d.increase_bytes, 1e9);
-            unless_set(&mut p.increase_bytes, d.increase_bytes, increase);
-            unless_set(&mut p.max_bdps, d.max_bdps, MAX_BDPS);
-        }
+        (Algorithm::Gemini(p), Algorithm::Gemini(d)) => scale! { p, d:
+            threshold_ms = (target_us / 1e3).clamp(0.001, d.threshold_ms);
+            increase_bytes = (bdp * INCREASE).clamp(d.increase_bytes, 1e9);
+            max_bdps = MAX_BDPS;
+        },
         _ => {}
     }
     scaled
@@ -214,3 +216,49 @@ const MAX_BDPS: f64 = 2.0;
 const INCREASE: f64 = 0.02;
 /// Gain of DCQCN where CNPs are rare.
 const DCQCN_GAIN: f64 = 1.0 / 16.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_base::Rate;
+
+    /// `text` scaled to a path of 200 Mbit/s and 20 ms.
+    fn on_a_far_path(text: &str) -> Algorithm {
+        let path = Path {
+            mtu_bytes: 1024,
+            line_rate: Rate::from_bps(200_000_000),
+            base_rtt: Some(Dur::from_ms(20)),
+        };
+        let view = View { base: 20e6, target: 1e6, rate: 0.025 };
+        scaled(Algorithm::parse(text).unwrap(), &path, &view)
+    }
+
+    #[test]
+    fn scaled__keeps_parameters_that_were_set_also_to_their_defaults() {
+        let Algorithm::UnoCc(plain) = on_a_far_path("unocc") else { panic!("unocc") };
+        assert!(!plain.quick_adapt && plain.intra_rtt_us > 15_000.0);
+        let set = on_a_far_path("unocc,quick_adapt=true,intra_rtt_us=14");
+        let Algorithm::UnoCc(set) = set else { panic!("unocc") };
+        assert!(set.quick_adapt && set.intra_rtt_us < 15.0);
+        // Presets are not scaled where they differ from the defaults.
+        let [plain, preset] = ["gemini", "gemini-paper"].map(on_a_far_path);
+        let paper = Algorithm::named("gemini-paper").unwrap();
+        for (name, text) in paper.differences(&paper.defaults()) {
+            assert!(preset.settings().contains(&(name, text.clone())), "{name}={text}: {preset}");
+        }
+        assert_ne!(plain, preset);
+    }
+
+    #[test]
+    fn scaled__every_parameter_that_is_scaled_can_be_kept() {
+        for name in ["swift", "timely", "unocc", "dcqcn", "gemini"] {
+            let plain = Algorithm::named(name).unwrap();
+            for (field, to) in on_a_far_path(name).differences(&plain) {
+                let default = plain.fields().iter().find(|f| f.name == field).unwrap();
+                let text = format!("{name},{field}={}", default.text(default.default));
+                let kept = on_a_far_path(&text).differences(&plain);
+                assert!(kept.iter().all(|(other, _)| *other != field), "{text} became {to}");
+            }
+        }
+    }
+}

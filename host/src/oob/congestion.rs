@@ -46,7 +46,7 @@ impl From<&CongestionControl> for Congestion {
             return Self { name: NONE.to_owned(), set: BTreeMap::new(), preset: None, base_rtt_ns };
         };
         let preset = (choice.preset == Preset::Paper).then(|| Preset::PAPER.to_owned());
-        let set = algorithm.differences(&algorithm.defaults()).into_iter();
+        let set = algorithm.settings().into_iter();
         Self {
             name: algorithm.name().to_owned(),
             set: set.map(|(field, text)| (field.to_owned(), numeric_flags(&text))).collect(),
