@@ -75,7 +75,7 @@ pub use report::{AgentReport, QueueReport, Report};
 pub use run::Watch;
 pub use scenario::Scenario;
 pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup};
-pub use sharing::{JAIN_FAIR, Sharing, SharingReport};
+pub use sharing::{JAIN_FAIR, Sharing, SharingReport, jain};
 pub use swarm::{SwarmOutcome, swarm_describe, swarm_plan, swarm_run};
 pub use topology::{
     Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Role, Routes, Topology, TopologyError,

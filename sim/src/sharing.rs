@@ -140,7 +140,8 @@ fn totals(series: &Series) -> Vec<Vec<f64>> {
 /// # Source
 /// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination for Resource
 /// Allocation in Shared Computer Systems", DEC-TR-301, 1984.
-pub(crate) fn jain(shares: &[f64]) -> Option<f64> {
+#[must_use]
+pub fn jain(shares: &[f64]) -> Option<f64> {
     let n = to_f64(spanwire_base::u64_from(shares.len()));
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();

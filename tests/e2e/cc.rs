@@ -4,6 +4,7 @@ pub(crate) mod shared;
 
 use crate::lab::{HANG, Lab, Outcome};
 use serde_json::{Value, json};
+use spanwire_cc::Algorithm;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The JSON output of both ends after a run: the client's report, the server's.
@@ -16,13 +17,13 @@ fn run(lab: &Lab, server: &[&str], client: &[&str]) -> (Value, Value) {
 #[test]
 fn cc__moves_every_byte_with_each_algorithm_in_both_modes() {
     let Some(lab) = Lab::new(1500) else { return };
-    for (n, name) in ["unocc", "swift", "dcqcn", "timely", "bbr"].into_iter().enumerate() {
+    for (n, name) in Algorithm::NAMES.iter().enumerate() {
         let (mode, op) = if n % 2 == 0 { ("sr", "write") } else { ("rc", "send") };
         let args = ["--transfer", "8M", "--cc", name, "--mode", mode, "--op", op];
         let (report, _) = run(&lab, &[], &args);
         assert_eq!(report["ok"], true, "{name}: {report}");
         assert_eq!(report["transfer"]["sha256_match"], true, "{name}: {report}");
-        assert_eq!(report["congestion"]["name"], name, "{report}");
+        assert_eq!(report["congestion"]["name"], *name, "{report}");
     }
 }
 

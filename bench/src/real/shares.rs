@@ -164,9 +164,7 @@ impl Outcome {
 
     /// Jain's index, which is 1 if all rates are equal, and the total.
     fn shares(&self) -> Vec<f64> {
-        let sum: f64 = self.mbps.iter().sum();
-        let squares: f64 = self.mbps.iter().map(|rate| rate * rate).sum();
-        vec![sum * sum / (self.mbps.len() as f64 * squares), sum]
+        vec![spanwire_sim::jain(&self.mbps).unwrap_or(0.0), self.mbps.iter().sum()]
     }
 }
 

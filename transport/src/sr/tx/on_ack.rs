@@ -77,10 +77,7 @@ impl Tx {
             }
             counters.spurious_timeouts += 1;
         }
-        let found = *self.sent.counters();
-        counters.presumed_lost_packets += found.presumed_lost - before.presumed_lost;
-        counters.spurious_lost_packets += found.spurious_lost - before.spurious_lost;
-        counters.spurious_retransmits += found.spurious_retransmits - before.spurious_retransmits;
+        self.sent.counters().add_since(&before, counters);
         if !self.waits_for_peer() || self.is_only_credit_limited() {
             self.timers.stop();
         }

@@ -14,6 +14,7 @@ use super::bits::Bits;
 use super::block_position::BlockPosition;
 use super::lost::Lost;
 use super::reorder::ReorderWindow;
+use crate::counters::Counters;
 use crate::qp::flow::SendTimeState;
 use crate::sr::number::{unwrap, wrap};
 use ack_info::PathEvent;
@@ -68,6 +69,15 @@ pub(crate) struct SentCounters {
     pub(crate) queued_coded: u64,
     /// Of `spurious_lost`, packets that had been retransmitted: spurious retransmissions.
     pub(crate) spurious_retransmits: u64,
+}
+
+impl SentCounters {
+    /// Adds those of an endpoint that have grown since `before`.
+    pub(crate) fn add_since(&self, before: &Self, to: &mut Counters) {
+        to.presumed_lost_packets += self.presumed_lost - before.presumed_lost;
+        to.spurious_lost_packets += self.spurious_lost - before.spurious_lost;
+        to.spurious_retransmits += self.spurious_retransmits - before.spurious_retransmits;
+    }
 }
 
 impl<T: Copy> Sent<T> {
