@@ -32,8 +32,10 @@ pub struct BurstReport {
     /// From the start of the burst until the queue is below 200 KB after its peak, in us; `None` if
     /// it stays above.
     pub below_200kb_us: Option<f64>,
-    /// From the last completion of the burst until the long flow has 95 % of its rate before, in
-    /// us; `None` if it does not recover, or the burst did not complete.
+    /// From the last completion of the burst until the long flow has 95 % of its rate before, and
+    /// keeps it for 100 us, in us: bytes that still wait in the queue arrive at the full rate, also
+    /// of a flow that has almost stopped. `None` if it does not recover, or the burst did not
+    /// complete.
     pub refill_us: Option<f64>,
     /// The rate of the long flow and of each flow of the burst, in Gbit/s: payload that arrived
     /// from the start of the burst until [`Burst::until`], or until the flow's completion.
@@ -89,13 +91,23 @@ impl Burst {
         let before = mean_gbps(series, &long, [start / 2, start.saturating_sub(1)]);
         let rates = smooth(series, &long);
         let from = place(series, end);
-        let full = (from..rates.len()).find(|i| rates[*i] >= FULL * before);
-        full.map(|i| (series.at_us[i] - us(end)).max(0.0))
+        let mut full_from = None;
+        for i in from..rates.len() {
+            let at = series.at_us[i];
+            if rates[i] < FULL * before {
+                full_from = None;
+            } else if at - *full_from.get_or_insert(at) >= KEPT_US {
+                break;
+            }
+        }
+        full_from.map(|at| (at - us(end)).max(0.0))
     }
 }
 
 /// The link counts as full again from this part of the rate before on.
 const FULL: f64 = 0.95;
+/// And once it has it for so long: a queue of 300 KB at 25 Gbit/s.
+const KEPT_US: f64 = 100.0;
 /// PACC's reference is 125 KB at 25 Gbit/s.
 const LOW_BYTES: u64 = 200_000;
 
@@ -128,6 +140,16 @@ mod tests {
         assert_eq!(report.rates_gbps, [3.0, 16.0 / 3.0]);
         // Means over 20 us: 3 at 80 us, 6 at 90, 8 at 100.
         assert_eq!(report.refill_us, Some(30.0));
+    }
+
+    #[test]
+    fn measure__a_queue_that_drains_is_no_recovery() {
+        // After the burst the queue holds 20 us of the long flow, which then has to recover.
+        let long = [8.0, 8.0, 8.0, 8.0, 4.0, 8.0, 8.0, 0.0, 4.0, 8.0, 8.0, 8.0];
+        let series = series(&[&long, &[0.0; 12]], &[0; 12]);
+        let report = burst().measure(&series, &[None, Some(at(50))]);
+        // Means over 20 us: 6 at 100 us, 8 from 110 on.
+        assert_eq!(report.refill_us, Some(60.0));
     }
 
     #[test]
