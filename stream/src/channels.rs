@@ -344,3 +344,6 @@ impl Drop for Channels {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -198,7 +198,7 @@ impl End {
     }
 }
 
-fn route(mode: WireMode, me: usize) -> Route {
+pub(crate) fn route(mode: WireMode, me: usize) -> Route {
     let ip = |i: usize| [10, 0, 0, 1 + u8::try_from(i).unwrap()].into();
     let mac = |i: usize| MacAddr::new([2, 0, 0, 0, 0, u8::try_from(i).unwrap()]);
     let av = AddressVector::new(mac(me), mac(1 - me), ip(me), ip(1 - me));

@@ -1,0 +1,54 @@
+use super::*;
+use crate::config::Config;
+use crate::shared::Kind;
+use crate::side_thread::SideThread;
+use crate::testing::{SMALL, route};
+use spanwire_host::worker;
+use spanwire_io::doorbell::Doorbell;
+use spanwire_transport::WireMode;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// A network's channels, one of which is connected.
+fn connected() -> (Channels, Endpoint, ChannelId) {
+    let shape = SMALL;
+    let config = Config {
+        ring_bytes: shape.ring_bytes,
+        fragment_bytes: shape.fragment_bytes,
+        fragments: shape.fragments,
+        max_message_bytes: shape.max_message_bytes,
+        ..Config::default()
+    };
+    let bell = Arc::new(Doorbell::new().unwrap());
+    let (commands, _) = worker::commands::<Command>(bell.clone());
+    let (side_thread, _) = SideThread::new(commands).unwrap();
+    let ready_queue = Arc::new(ReadyQueue::new(4, bell));
+    let clock = Clock::start();
+    let mut channels = Channels::new(config.validate().unwrap(), clock, ready_queue, side_thread);
+    let engine = spanwire_transport::ValidConfig::default();
+    let mut endpoint = Endpoint::new(engine, [1; 32]);
+    let rings = || Rings::new(shape.ring_bytes).unwrap();
+    let (id, _) = channels.open(shape, rings(), &mut endpoint).unwrap();
+    let (_, theirs) = channels.open(shape, rings(), &mut endpoint).unwrap();
+    let route = route(WireMode::Sr, 0);
+    let params = ConnectParams { id, kind: Kind::Bytes, shape, route, theirs, count: None };
+    drop(channels.connect(params, &mut endpoint).unwrap());
+    (channels, endpoint, id)
+}
+
+/// The application aborts before the thread of its handshake hands the side connection over.
+#[test]
+fn keep__of_a_channel_that_has_ended_sends_its_reason() {
+    let (mut channels, mut endpoint, id) = connected();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut theirs = Side::new(listener.accept().unwrap().0).unwrap();
+    let why = "the disk is full";
+    channels.settle(id.slot, ChannelState::Lost(Cause::Aborted(why.into())), &mut endpoint);
+    assert_eq!(channels.unsent_reasons.len(), 1);
+    channels.keep(id, Side::new(ours).unwrap());
+    assert!(channels.unsent_reasons.is_empty());
+    let limit = Instant::now() + Duration::from_secs(60);
+    let received = theirs.recv(limit);
+    assert!(matches!(&received, Err(SetupError::Refused(reason)) if reason == why), "{received:?}");
+}
