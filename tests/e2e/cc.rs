@@ -54,6 +54,16 @@ fn configured(report: &Value) -> Value {
         .collect()
 }
 
+/// `auto` has its signals on a path that marks nothing. It may see a process without a processor as
+/// losses, or as traffic that fills the queue; a mark it cannot see.
+#[track_caller]
+pub(crate) fn check_auto_without_marks(congestion: &Value) {
+    assert_eq!(congestion["name"], "auto", "{congestion}");
+    let chosen = congestion["chosen"].as_str().expect("the signals");
+    assert!(["delay", "delay, loss", "loss"].contains(&chosen), "{congestion}");
+    assert!(congestion["reason"].as_str().is_some_and(|why| !why.is_empty()), "{congestion}");
+}
+
 #[test]
 fn cc__is_auto_by_default_and_reports_its_signals() {
     let Some(lab) = Lab::new(1500) else { return };
@@ -61,9 +71,8 @@ fn cc__is_auto_by_default_and_reports_its_signals() {
         let (report, served) = run(&lab, &[], &["--transfer", "16M", "--mode", mode]);
         assert_eq!(report["ok"], true, "{report}");
         let congestion = &report["congestion"];
-        assert_eq!((&congestion["name"], &congestion["chosen"]), (&json!("auto"), &json!("delay")));
+        check_auto_without_marks(congestion);
         assert_eq!(served["congestion"]["name"], "auto");
-        assert!(congestion["reason"].as_str().is_some_and(|why| !why.is_empty()), "{congestion}");
         let us = |name: &str| congestion[name].as_f64().expect("microseconds");
         // A veth pair on one machine takes a microsecond at least, and its hosts are late by any
         // time.

@@ -200,3 +200,16 @@ fn on_ack__the_window_holds_packets_that_wait_in_the_hosts() {
     (0..200).for_each(|_| flow.round(100, 50));
     assert!((40..=250).contains(&flow.window()), "{}", flow.window());
 }
+
+#[test]
+fn status__names_the_signals_and_no_marks_without_a_mark() {
+    let chosen = |flow: &Flow| flow.cc.status().map(|status| status.chosen);
+    let mut flow = Flow::in_avoidance();
+    for _ in 0..20 {
+        flow.round(2_000, 50);
+    }
+    assert_eq!(chosen(&flow), Some("delay"), "nothing is marked or lost");
+    flow.ack.marked_bytes = MTU;
+    flow.round(2_000, 50);
+    assert_eq!(chosen(&flow), Some("delay, marks"));
+}
