@@ -92,11 +92,10 @@ impl Burst {
         let rates = smooth(series, &long);
         let from = place(series, end);
         let mut full_from = None;
-        for i in from..rates.len() {
-            let at = series.at_us[i];
-            if rates[i] < FULL * before {
+        for (rate, at) in rates.iter().zip(&series.at_us).skip(from) {
+            if *rate < FULL * before {
                 full_from = None;
-            } else if at - *full_from.get_or_insert(at) >= KEPT_US {
+            } else if at - *full_from.get_or_insert(*at) >= KEPT_US {
                 break;
             }
         }
