@@ -5,15 +5,14 @@
 //! ignored.
 
 mod filter;
-mod wire_share;
 
 use crate::params::params;
 use crate::round::Base;
 use crate::units::{dur, float, ns, rate, whole};
+use crate::wire_share::WireShare;
 use crate::{Ack, Controller, Loss, LossKind, Path, Sent};
 use filter::MaxFilter;
 use spanwire_base::{Dur, Rate, Time};
-use wire_share::WireShare;
 
 params! {
     /// Parameters of BBR.

@@ -41,6 +41,7 @@ mod testing;
 pub mod timely;
 mod units;
 pub mod unocc;
+mod wire_share;
 
 pub use algorithm::{Algorithm, Cc, table};
 pub use controller::Controller;

@@ -9,7 +9,8 @@
 use super::best::BestRate;
 use super::interval::Interval;
 use crate::units::{bytes_per_ns, dur, ns, rate};
-use crate::{Ack, Algorithm, Cc, Controller, Loss, LossKind, Path};
+use crate::wire_share::WireShare;
+use crate::{Ack, Algorithm, Cc, Controller, Loss, LossKind, Path, Sent};
 use spanwire_base::{Dur, Time};
 
 /// Another algorithm in congestion avoidance.
@@ -22,8 +23,10 @@ pub(super) struct Calibrated {
     /// It runs since startup ended.
     cc: Option<Cc>,
     rates: BestRate,
-    /// The link and the base round trip that it was given.
+    wire: WireShare,
+    /// The link in payload, as it was given with headers, and the base round trip.
     line: f64,
+    wire_line: f64,
     base: f64,
     /// The smallest delay of the previous interval.
     min_before: f64,
@@ -48,7 +51,9 @@ impl Calibrated {
             has_int: false,
             cc: None,
             rates: BestRate::new(WINDOW),
+            wire: WireShare::default(),
             line: 0.0,
+            wire_line: 0.0,
             base: 0.0,
             min_before: f64::MAX,
         }
@@ -91,13 +96,28 @@ impl Calibrated {
         self.min_before = min;
         self.rates.add(now, view.rate, Dur::ZERO);
         let (line, base) = self.calibration(view);
+        let wire_line = self.on_the_wire(line);
         let differs = |a: f64, b: f64| (a - b).abs() > b / 16.0;
-        if differs(line, self.line) || differs(base, self.base) {
-            (self.line, self.base) = (line, base);
+        if differs(wire_line, self.wire_line) || differs(base, self.base) {
+            (self.line, self.wire_line, self.base) = (line, wire_line, base);
             if let Some(cc) = &mut self.cc {
-                cc.set_path(rate(line), dur(base));
+                cc.set_path(rate(wire_line), dur(base));
             }
         }
+    }
+
+    /// A packet left.
+    pub(super) fn on_sent(&mut self, now: Time, sent: &Sent) {
+        self.wire.add(sent);
+        if let Some(cc) = &mut self.cc {
+            cc.on_sent(now, sent);
+        }
+    }
+
+    /// A rate of payload as the pacer counts it. The link that an algorithm is given would else
+    /// fall below the rate that it was measured with, and so on without end.
+    fn on_the_wire(&self, payload: f64) -> f64 {
+        (payload * self.wire.correction()).min(bytes_per_ns(self.path.line_rate))
     }
 
     /// Link and base round trip for the algorithm.
@@ -115,7 +135,9 @@ impl Calibrated {
             return;
         }
         (self.line, self.base) = self.calibration(view);
-        let path = Path { line_rate: rate(self.line), base_rtt: Some(dur(self.base)), ..self.path };
+        self.wire_line = self.on_the_wire(self.line);
+        let path =
+            Path { line_rate: rate(self.wire_line), base_rtt: Some(dur(self.base)), ..self.path };
         self.cc = Some(scaled(self.algorithm, &path, view).start(&path));
     }
 

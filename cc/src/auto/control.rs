@@ -128,8 +128,8 @@ impl Controller for Auto {
     }
 
     fn on_sent(&mut self, now: Time, sent: &Sent) {
-        if let Some(cc) = self.running() {
-            cc.on_sent(now, sent);
+        if let Some(other) = &mut self.other {
+            other.on_sent(now, sent);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The correction of the rate for headers and parity.
+//! The correction of rates for headers and parity.
 
 use crate::Sent;
 use crate::units::float;
@@ -11,16 +11,18 @@ use crate::units::float;
 /// times as many bytes on the wire as payload. Retransmissions are not part of it, so that a flow
 /// does not send faster as it loses more.
 ///
+/// BBR paces at the rate that it measures, and `auto` makes it the link of other algorithms.
+///
 /// # Source
 /// Linux's `tcp_bbr` multiplies its rate by the size of a packet over its payload.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WireShare {
+pub(crate) struct WireShare {
     paced: u64,
     payload: u64,
 }
 
 impl WireShare {
-    pub(super) fn add(&mut self, sent: &Sent) {
+    pub(crate) fn add(&mut self, sent: &Sent) {
         if sent.is_retransmission {
             return;
         }
@@ -33,7 +35,7 @@ impl WireShare {
 
     /// The factor of the rate, at least 1. The gain of the probing phase makes up for the headers
     /// of long packets.
-    pub(super) fn correction(self) -> f64 {
+    pub(crate) fn correction(self) -> f64 {
         if self.payload == 0 {
             return 1.0;
         }
