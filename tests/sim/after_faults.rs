@@ -85,8 +85,7 @@ fn cc__no_algorithm_stays_below_a_hundredth_of_its_path_after_faults() {
 fn cc__no_algorithm_starves_on_a_far_path_with_short_packets() {
     let most = us(Rate::from_bps(10_000_000).time_for(BYTES) + RECOVERY);
     let mut slow = Vec::new();
-    // Presets have constants of other networks: `timely-ns3` wants round trips below 500 us.
-    for name in Algorithm::NAMES {
+    for name in Algorithm::known() {
         let algorithm = Algorithm::named(name).expect("it is from the list");
         let mode = Mode::Sr(64, None);
         let time = time_after_faults(algorithm, Preset::Calibrated, mode, FlowOp::Write, (FAR, 2));

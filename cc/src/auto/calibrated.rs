@@ -190,9 +190,15 @@ fn scaled(algorithm: Algorithm, path: &Path, view: &View) -> Algorithm {
             initial_pkts = 1e5;
             max_bdps = MAX_BDPS;
         },
-        (Algorithm::Timely(p), Algorithm::Timely(d)) => scale! { p, d:
-            increase = INCREASE;
-        },
+        (Algorithm::Timely(p), Algorithm::Timely(d)) => {
+            scale! { p, d: increase = INCREASE; }
+            // Thresholds of a preset below the base round trip mean that there is always a queue.
+            // Its own follow the base round trip.
+            let is_set = p.is_set("low_us") || p.is_set("high_us");
+            if !is_set && p.high_us < base_us + target_us {
+                (p.low_us, p.high_us) = (d.low_us, d.high_us);
+            }
+        }
         (Algorithm::UnoCc(p), Algorithm::UnoCc(d)) => scale! { p, d:
             intra_rtt_us = base_us.clamp(d.intra_rtt_us, 1e6);
             alpha = INCREASE;
@@ -269,6 +275,17 @@ mod tests {
             assert!(preset.settings().contains(&(name, text.clone())), "{name}={text}: {preset}");
         }
         assert_ne!(plain, preset);
+    }
+
+    #[test]
+    fn scaled__thresholds_below_the_base_round_trip_are_not_kept() {
+        let thresholds = |text: &str| match on_a_far_path(text) {
+            Algorithm::Timely(p) => (p.low_us, p.high_us),
+            other => panic!("{other}"),
+        };
+        // 50 and 500 us on a path of 20 ms.
+        assert_eq!(thresholds("timely-ns3"), (0.0, 0.0));
+        assert_eq!(thresholds("timely-ns3,high_us=600"), (50.0, 600.0), "as it was set");
     }
 
     #[test]
