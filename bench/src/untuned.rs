@@ -52,11 +52,7 @@ struct Cell {
 /// The plan has no samples, its command does not exist, or its file of samples cannot be used. A
 /// sample that fails is in the report.
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
-    let cases = cases(plan);
-    let mut cells = cells(plan, &cases);
-    if cells.is_empty() {
-        return Err("no case is left: --only and --algorithms exclude all".into());
-    }
+    let (cases, mut cells) = selected(plan)?;
     if !plan.spanwire.exists() {
         let path = plan.spanwire.display();
         let remedy = "cargo build --release builds it, --spanwire sets its path";
@@ -70,6 +66,19 @@ pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, 
     cells.retain(|cell| !cell.outcomes.is_empty());
     let rows = rows(&cases, &cells);
     Ok(Report { machine: Machine::this(), plan: plan.clone(), interrupted, rows })
+}
+
+/// The cases of `plan` and its algorithms on them.
+///
+/// # Errors
+/// None is left.
+fn selected(plan: &Plan) -> Result<(Vec<Case>, Vec<Cell>), Error> {
+    let cases = cases(plan);
+    let cells = cells(plan, &cases);
+    if cells.is_empty() {
+        return Err("no case is left: --only and --algorithms exclude all".into());
+    }
+    Ok((cases, cells))
 }
 
 /// Takes the samples of all rounds; true if `watch` ended that.

@@ -1,6 +1,6 @@
 //! The options of `spanwire-bench untuned`.
 
-use super::{Algorithm, Plan};
+use super::{Algorithm, Plan, selected};
 use crate::command::beside;
 use crate::sample::Error;
 use std::path::PathBuf;
@@ -41,10 +41,11 @@ pub struct UntunedArgs {
 }
 
 impl UntunedArgs {
-    /// The plan of these options.
+    /// The plan of these options. They are checked here, since building the command, which comes
+    /// next, takes minutes.
     ///
     /// # Errors
-    /// An option is out of range.
+    /// An option is out of range, or no case is left.
     pub fn plan(&self) -> Result<Plan, Error> {
         let seconds = self.seconds.unwrap_or(if self.quick { 2.0 } else { 4.0 });
         if !(0.1..=60.0).contains(&seconds) {
@@ -54,7 +55,7 @@ impl UntunedArgs {
             [] => Algorithm::all().collect(),
             named => named.to_vec(),
         };
-        Ok(Plan {
+        let plan = Plan {
             spanwire: self.spanwire.clone().map_or_else(beside, Ok)?,
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 5 }),
             seconds,
@@ -62,7 +63,9 @@ impl UntunedArgs {
             algorithms,
             quick: self.quick,
             resume: self.resume.clone(),
-        })
+        };
+        selected(&plan)?;
+        Ok(plan)
     }
 }
 
