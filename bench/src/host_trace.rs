@@ -115,7 +115,12 @@ fn record(hosts: &TwoHosts, flow: &Flow, time: Duration) -> Result<[StepLog; 2],
 fn fixed_rate(mbit: u32) -> Result<CongestionControl, Error> {
     let mut algorithm = Algorithm::named("fixed")?;
     algorithm.set("rate_mbps", &mbit.to_string())?;
-    Ok(CongestionControl { algorithm: Some(algorithm), base_rtt: None, preset: Preset::Paper })
+    Ok(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+        ..CongestionControl::NONE
+    })
 }
 
 impl Provenance {

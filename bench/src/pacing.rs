@@ -113,8 +113,12 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
     let mbit = plan.mbit / f64::from(qps);
     let mut algorithm = Algorithm::named("fixed")?;
     algorithm.set("rate_mbps", &mbit.to_string())?;
-    let congestion =
-        CongestionControl { algorithm: Some(algorithm), base_rtt: None, preset: Preset::Paper };
+    let congestion = CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+        ..CongestionControl::NONE
+    };
     let log = Log::default();
     let (notes, time) = (log.clone(), Duration::from_millis(plan.ms));
     let job = engine::packets(qps, PATH_MTU, time);

@@ -22,6 +22,10 @@ pub(crate) struct CcArgs {
     /// Base RTT for congestion control, such as 4ms [default: the smallest measured]
     #[arg(long, value_name = "TIME", value_parser = human::<Dur>)]
     cc_rtt: Option<Dur>,
+    /// Least time between two CNPs that count, such as 3us for a switch that sends one each 4us;
+    /// only in RC [default: a round trip]
+    #[arg(long, value_name = "TIME", value_parser = human::<Dur>)]
+    cnp_spacing: Option<Dur>,
     /// Line rate of the port, such as 1Gbit; upper limit of pacing [default: the link speed that
     /// the kernel reports, else 100Gbit]
     #[arg(long, value_name = "RATE", value_parser = human::<Rate>)]
@@ -34,7 +38,8 @@ impl CcArgs {
     /// # Errors
     /// The algorithm is unknown, or a parameter is invalid.
     pub(crate) fn choice(&self) -> Result<Option<CongestionControl>, Error> {
-        if self.cc.is_none() && self.cc_set.is_empty() && self.cc_rtt.is_none() {
+        let rest = self.cc_rtt.or(self.cnp_spacing);
+        if self.cc.is_none() && self.cc_set.is_empty() && rest.is_none() {
             return Ok(None);
         }
         let name = self.cc.as_deref().unwrap_or(DEFAULT);
@@ -50,7 +55,12 @@ impl CcArgs {
             settings?.into_iter().partition(|(key, _)| *key == "preset");
         let algorithm = algorithm(name, settings)?;
         let preset = presets.last().map(|(_, name)| preset(name)).transpose()?.unwrap_or_default();
-        Ok(Some(CongestionControl { algorithm, base_rtt: self.cc_rtt, preset }))
+        Ok(Some(CongestionControl {
+            algorithm,
+            base_rtt: self.cc_rtt,
+            preset,
+            cnp_spacing: self.cnp_spacing,
+        }))
     }
 
     /// The line rate of the port: `--line-rate`, else the link speed that ethtool reports for
@@ -110,8 +120,8 @@ mod tests {
 
     #[test]
     fn choice__parameters_without_a_name_are_of_the_default() {
-        for words in [&["--cc-set", "loss=0.02"], &["--cc-rtt", "1ms"]] {
-            let choice = args(words).choice().unwrap().expect("a choice");
+        for words in [["--cc-set", "loss=0.02"], ["--cc-rtt", "1ms"], ["--cnp-spacing", "3us"]] {
+            let choice = args(&words).choice().unwrap().expect("a choice");
             assert_eq!(choice.algorithm.map(|a| a.name()), Some("auto"));
             let named = args(&[&["--cc", "auto"], &words[..]].concat()).choice().unwrap();
             assert_eq!(Some(choice), named);
@@ -132,7 +142,8 @@ mod tests {
             CongestionControl {
                 algorithm: Some(algorithm),
                 base_rtt: Some(Dur::from_ms(4)),
-                preset: Preset::Calibrated
+                preset: Preset::Calibrated,
+                cnp_spacing: None
             }
         );
         assert_eq!(args.window(), Some(CC_WINDOW_PKTS));

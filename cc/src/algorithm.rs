@@ -191,16 +191,6 @@ mod tests {
     }
 
     #[test]
-    fn cnp_spacing__of_algorithms_that_limit_their_reaction() {
-        let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };
-        let spacing = |name: &str| Algorithm::named(name).unwrap().start(&path).cnp_spacing();
-        let all: Vec<_> =
-            Algorithm::known().into_iter().filter(|name| spacing(name).is_some()).collect();
-        assert_eq!(all, ["dcqcn-rnic", "dcqcn-ns3"]);
-        assert_eq!(spacing("dcqcn-ns3"), Some(Dur::from_us(3)));
-    }
-
-    #[test]
     fn set__accepts_only_values_in_range() {
         for name in Algorithm::NAMES {
             let mut algorithm = Algorithm::named(name).unwrap();

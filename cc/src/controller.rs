@@ -48,12 +48,6 @@ macro_rules! with_methods {
                     false
                 }
 
-                /// The least time between two CNPs that count, for an algorithm that limits its own
-                /// reaction to them; `None` if one counts each round trip.
-                fn cnp_spacing(&self) -> Option<Dur> {
-                    None
-                }
-
                 /// A packet left.
                 fn on_sent(&mut self, now: Time, sent: &Sent) {}
 

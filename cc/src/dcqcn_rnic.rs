@@ -193,12 +193,6 @@ impl Controller for DcqcnRnic {
 
     fn on_loss(&mut self, _now: Time, _loss: &Loss) {}
 
-    /// Its own timer limits decreases. Of a switch that sends one CNP in that interval all must
-    /// count, although they do not arrive evenly.
-    fn cnp_spacing(&self) -> Option<Dur> {
-        Some(dur(self.p.decrease_us * 1e3 * CNP_SPACING))
-    }
-
     fn on_cnp(&mut self, now: Time) {
         self.update_alpha(now);
         if self.slot_at.is_none() {
@@ -234,9 +228,6 @@ impl Controller for DcqcnRnic {
         }
     }
 }
-
-/// CNPs count if they are this part of `decrease_us` apart.
-const CNP_SPACING: f64 = 0.75;
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,8 @@ pub struct Congestion {
     /// Queue pairs measure their base RTT. Otherwise each is configured with the base RTT of its
     /// path.
     pub measures_rtt: bool,
+    /// The least time between two CNPs that count; none for a round trip.
+    pub cnp_spacing: Option<Dur>,
 }
 
 impl Congestion {
@@ -29,6 +31,7 @@ impl Congestion {
                 algorithm,
                 base_rtt: Some(base_rtt).filter(|_| !self.measures_rtt),
                 preset: self.preset,
+                cnp_spacing: self.cnp_spacing,
             },
         }
     }

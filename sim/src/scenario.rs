@@ -184,6 +184,7 @@ fn setup(params: &Params, seed: u64) -> Setup {
                 false => Preset::Paper,
             },
             measures_rtt: params.flag("measure_rtt"),
+            cnp_spacing: None,
         },
         // Without a balancer the engine sends on one path, which is ECMP.
         balance: Some(params.lb("lb").choice()).filter(|lb| !matches!(lb, Choice::Ecmp(_))),

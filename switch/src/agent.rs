@@ -87,7 +87,8 @@ pub(crate) struct Ports {
 pub(crate) struct Placement {
     /// Another one than that of its class.
     pub(crate) queue: Option<u8>,
-    /// The agent's word for it, which comes back as it is queued and leaves; 0: none.
+    /// A number of the agent for the packet, given back when it is queued and when it leaves; 0:
+    /// none.
     pub(crate) tag: u32,
 }
 

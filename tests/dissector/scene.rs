@@ -86,6 +86,7 @@ impl Scene {
                 algorithm: Some(algorithm),
                 base_rtt,
                 preset: Preset::Paper,
+                ..CongestionControl::NONE
             });
             if me == 0 && mode == WireMode::Sr {
                 rts.near = Some(true);

@@ -22,7 +22,8 @@ const PACC: &str = "[[agent]]\nkind = 'pacc'\nports = ['a']\nperiod = '40ms'\nsp
                     threshold_bytes = '125kB'\n";
 
 /// Adapters' timers, also 500 times as long; an increase that adds a hundredth of the link. Hosts
-/// are late, so CNPs that were sent 2 ms apart may arrive closer together, and count all the same.
+/// are late, so CNPs that were sent 2 ms apart may arrive closer together, and count all the same:
+/// both this decrease and `--cnp-spacing` are shorter.
 const DCQCN: [&str; 8] = [
     "preset=paper",
     "alpha_us=500",
@@ -55,7 +56,8 @@ const SEVERAL_WINDOWS: u64 = 2_500_000;
 fn pacc__every_cnp_reaches_its_client_and_is_valid() {
     let Some(shared) = Shared::with(3, "", PACC) else { return };
     // A host's port is as fast as the bottleneck, as in the paper.
-    let cc = ["--mode", "rc", "--line-rate", "50Mbit", "--cc", "dcqcn-rnic"];
+    let cc =
+        ["--mode", "rc", "--line-rate", "50Mbit", "--cc", "dcqcn-rnic", "--cnp-spacing", "75us"];
     let set = DCQCN.iter().flat_map(|set| ["--cc-set", *set]);
     let cc: Vec<&str> = cc.into_iter().chain(set).collect();
     let file = Path::new("/dev/shm").join(format!("swc{}-{{n}}.pcap", std::process::id()));

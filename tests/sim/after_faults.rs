@@ -47,7 +47,8 @@ fn time_after_faults(
         setup.other_sends = [(0, sends), (1, sends)].into();
     }
     let measures_rtt = seed.is_multiple_of(2);
-    setup.congestion = Congestion { algorithm: Some(algorithm), far: None, preset, measures_rtt };
+    setup.congestion =
+        Congestion { algorithm: Some(algorithm), preset, measures_rtt, ..Congestion::default() };
     let topology = Topology::pair(Rate::from_gbps(1), delay);
     let flow = Flow { op, ..Flow::new(0, 1, Time::ZERO, BYTES) };
     let faults = Impairments { loss: Prob::from_ppm(600_000), ..Impairments::default() };

@@ -10,6 +10,7 @@ mod late_hosts;
 mod loss_sweep;
 mod losses;
 mod outsider;
+mod pacc_fluid;
 mod papers;
 mod sharing;
 mod soak;

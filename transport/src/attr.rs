@@ -124,6 +124,11 @@ pub struct CongestionControl {
     pub base_rtt: Option<Dur>,
     /// The conditions for which the algorithm is set.
     pub preset: Preset,
+    /// The least time between two received CNPs that count; others are dropped. By default a
+    /// round trip: a reaction needs that long to have an effect, and a CNP is easily
+    /// forged (docs/protocol/sr.md, "What an attacker can do"). An algorithm that limits its reactions
+    /// itself can take more of a switch that sends CNPs more often. Only of [`WireMode::Rc`].
+    pub cnp_spacing: Option<Dur>,
 }
 
 /// The conditions for which an algorithm is set.
@@ -157,7 +162,8 @@ impl Preset {
 impl CongestionControl {
     /// No congestion control: only the windows of [`Config`](crate::Config) limit the packets in
     /// flight. For links that the queue pair has to itself, and for measurements.
-    pub const NONE: Self = Self { algorithm: None, base_rtt: None, preset: Preset::Calibrated };
+    pub const NONE: Self =
+        Self { algorithm: None, base_rtt: None, preset: Preset::Calibrated, cnp_spacing: None };
 
     /// It uses feedback of switches.
     #[must_use]

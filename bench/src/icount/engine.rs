@@ -61,8 +61,12 @@ impl Pair {
     /// The engine rejects it.
     pub fn paced(mut self, algorithm: Algorithm) -> Result<Self, Error> {
         let base_rtt = Some(Dur::from_us(10));
-        let congestion =
-            Some(CongestionControl { algorithm: Some(algorithm), base_rtt, preset: Preset::Paper });
+        let congestion = Some(CongestionControl {
+            algorithm: Some(algorithm),
+            base_rtt,
+            preset: Preset::Paper,
+            ..CongestionControl::NONE
+        });
         let [first, _] = &mut self.ends;
         first.ep.modify_qp(first.qpn, &QpAttr { congestion, ..QpAttr::default() })?;
         Ok(Self { is_paced: true, ..self })

@@ -43,6 +43,7 @@ impl Flows {
             algorithm: Some(algorithm),
             base_rtt: Some(Dur::from_us(10)),
             preset: Preset::Paper,
+            ..CongestionControl::NONE
         };
         let mut ends = [End::new(1, qps)?, End::new(2, qps)?];
         for q in 0..usize::try_from(qps)? {

@@ -42,6 +42,7 @@ fn paced(qps: u32) -> Endpoint {
         algorithm: Some(algorithm),
         base_rtt: None,
         preset: Preset::Paper,
+        ..CongestionControl::NONE
     });
     for n in 0..qps {
         let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();

@@ -88,7 +88,7 @@ const fn shared(mbit: f64) -> [Figure; 2] {
 const TCP_V6: Frame = Frame { payload_bytes: 1428, ..Frame::TCP };
 
 /// All cases; those of a quick run are in the order of their importance.
-pub(super) static ALL: [Case; 26] = [
+pub(super) static ALL: [Case; 27] = [
     Case::new(
         "switch at 100 Mbit/s, 1 ms",
         6,
@@ -210,6 +210,17 @@ pub(super) static ALL: [Case; 26] = [
             Figure::new("CNPs not received", "packets", Bar::at_most(0.0)),
         ],
         shares::pacc,
+    ),
+    Case::new(
+        "PACC, the same without the agent",
+        15,
+        // Nothing slows the senders down but losses at the limit of 1 MB.
+        &[
+            Figure::new("Jain's index", "", Bar::between(0.0, 1.0)),
+            shared(40.0)[1],
+            Figure::new("queue, mean", "bytes", Bar::at_least(250_000.0)),
+        ],
+        shares::without_pacc,
     ),
     Case::new(
         "perf's flow on a cable",

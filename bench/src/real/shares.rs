@@ -78,22 +78,31 @@ pub(super) fn dcqcn_sr(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
 /// Three clients of an agent that sends CNPs: shares, mean queue, CNPs that were ignored because
 /// several arrived at once, and CNPs that did not arrive.
 pub(super) fn pacc(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
-    // A host's port is as fast as the bottleneck, as in the paper.
-    let cc = ["--mode", "rc", "--line-rate", "50Mbit", "--cc", "dcqcn-rnic"];
-    let set = DCQCN.iter().flat_map(|set| ["--cc-set", *set]);
-    let args: Vec<&str> = cc.into_iter().chain(set).collect();
-    let plain = Bottleneck { clients: 3, seconds: 12, ..Bottleneck::PLAIN };
-    let outcome = Bottleneck { tables: PACC, args: &args, ..plain }.run(stage)?;
+    let outcome = of_dcqcn(stage, PACC)?;
     let agents = outcome.switch["agents"].as_array().ok_or("the switch reports no agents")?;
     let feedback = |agent: &Value| agent["counters"]["feedback_tx"].as_u64();
     let made: u64 = agents.iter().filter_map(feedback).sum();
     let sum = |name| -> u64 { outcome.reports.iter().map(|report| counter(report, name)).sum() };
     let (handled, ignored) = (sum("rp_cnp_handled"), sum("drop_ignored_cnp"));
-    let queue = &outcome.queue_bytes;
-    let mean = queue.iter().sum::<f64>() / queue.len() as f64;
     let ignored_percent = ignored as f64 / made as f64 * 100.0;
     let not_received = made.abs_diff(handled + ignored) as f64;
-    Ok([outcome.shares(), vec![mean, ignored_percent, not_received]].concat())
+    Ok([outcome.shares(), vec![outcome.mean_queue(), ignored_percent, not_received]].concat())
+}
+
+/// The same clients without the agent, and without marks: shares and mean queue.
+pub(super) fn without_pacc(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
+    let outcome = of_dcqcn(stage, "")?;
+    Ok([outcome.shares(), vec![outcome.mean_queue()]].concat())
+}
+
+/// Three clients with DCQCN of adapters, and these tables in the switch's file.
+fn of_dcqcn(stage: &Stage<'_>, tables: &str) -> Result<Outcome, Error> {
+    // A host's port is as fast as the bottleneck, as in the paper.
+    let cc =
+        ["--mode", "rc", "--line-rate", "50Mbit", "--cc", "dcqcn-rnic", "--cnp-spacing", "75us"];
+    let set = DCQCN.iter().flat_map(|set| ["--cc-set", *set]);
+    let args: Vec<&str> = cc.into_iter().chain(set).collect();
+    Bottleneck { clients: 3, seconds: 12, tables, args: &args, ..Bottleneck::PLAIN }.run(stage)
 }
 
 impl Bottleneck<'_> {
@@ -165,6 +174,10 @@ impl Outcome {
     /// Jain's index, which is 1 if all rates are equal, and the total.
     fn shares(&self) -> Vec<f64> {
         vec![spanwire_sim::jain(&self.mbps).unwrap_or(0.0), self.mbps.iter().sum()]
+    }
+
+    fn mean_queue(&self) -> f64 {
+        self.queue_bytes.iter().sum::<f64>() / self.queue_bytes.len() as f64
     }
 }
 

@@ -2,6 +2,8 @@
 
 use crate::sample::Error;
 use serde::Serialize;
+use spanwire_base::Rate;
+use spanwire_cc::{Algorithm as Choice, Controller, Path};
 use std::str::FromStr;
 
 /// A transport with a congestion control, all of whose parameters have their defaults.
@@ -22,20 +24,20 @@ impl Algorithm {
     /// The algorithm under test, and its references.
     pub const MAIN: [Self; 4] = [Self::Auto, Self::None, Self::Tcp("cubic"), Self::Tcp("bbr")];
 
-    /// Spanwire's other congestion controls.
-    pub const OTHERS: [Self; 7] = [
-        Self::Other("swift"),
-        Self::Other("timely"),
-        Self::Other("unocc"),
-        Self::Other("bbr"),
-        Self::Other("dctcp"),
-        Self::Other("gemini"),
-        Self::Other("dcqcn"),
-    ];
+    /// Spanwire's other congestion controls that need no telemetry, which the matrix has not.
+    pub fn others() -> impl Iterator<Item = Self> {
+        let path = Path { mtu_bytes: 1024, line_rate: Rate::from_gbps(1), base_rtt: None };
+        let is_other = move |name: &&str| {
+            let choice = Choice::named(name).expect("each name is known");
+            let is_main = matches!(choice, Choice::Auto(_) | Choice::Fixed(_));
+            !is_main && !choice.start(&path).wants_int()
+        };
+        Choice::NAMES.iter().copied().filter(is_other).map(Self::Other)
+    }
 
     /// All of them, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
-        Self::MAIN.into_iter().chain(Self::OTHERS)
+        Self::MAIN.into_iter().chain(Self::others())
     }
 
     /// Its name.
@@ -92,7 +94,15 @@ mod tests {
             assert_eq!(algorithm.name().parse::<Algorithm>().unwrap(), algorithm);
         }
         let why = "reno".parse::<Algorithm>().unwrap_err().to_string();
-        assert!(why.contains("no reno") && why.contains("tcp-cubic, tcp-bbr, swift"), "{why}");
+        assert!(why.contains("no reno") && why.contains("tcp-cubic, tcp-bbr, unocc"), "{why}");
+    }
+
+    #[test]
+    fn others__are_all_that_need_no_telemetry() {
+        let names: Vec<&str> = Algorithm::others().map(Algorithm::name).collect();
+        let has = |name| names.contains(&name);
+        assert!(has("swift") && has("dcqcn-rnic") && has("dctcp"), "{names:?}");
+        assert!(!has("hpcc") && !has("auto") && !has("fixed"), "{names:?}");
     }
 
     #[test]

@@ -144,10 +144,6 @@ impl Controller for Auto {
         self.other.as_ref().is_some_and(|other| other.wants_near())
     }
 
-    fn cnp_spacing(&self) -> Option<Dur> {
-        self.other.as_ref()?.cc()?.cnp_spacing()
-    }
-
     fn on_pseudo_ack(&mut self, now: Time, ack: &PseudoAck) {
         if let Some(cc) = self.running() {
             cc.on_pseudo_ack(now, ack);

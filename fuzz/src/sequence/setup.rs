@@ -190,7 +190,7 @@ fn congestion(which: u8, knows_rtt: bool) -> Option<CongestionControl> {
     let base_rtt = knows_rtt.then_some(Dur::from_us(10));
     // Every other one is calibrated to the path.
     let preset = if which & 1 == 0 { Preset::Paper } else { Preset::Calibrated };
-    Some(CongestionControl { algorithm, base_rtt, preset })
+    Some(CongestionControl { algorithm, base_rtt, preset, ..CongestionControl::NONE })
 }
 
 /// Codes of all kinds, and their activation: always, beyond a data centre, or with any known round

@@ -23,6 +23,9 @@ pub struct Congestion {
     /// The base RTT in nanoseconds; if absent, it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_rtt_ns: Option<u64>,
+    /// The least time between two CNPs that count, in nanoseconds; if absent, a round trip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cnp_spacing_ns: Option<u64>,
 }
 
 /// `text` with flags as numbers, 1 and 0: older peers know no other form.
@@ -41,9 +44,11 @@ pub(crate) fn numeric_flags(text: &str) -> String {
 
 impl From<&CongestionControl> for Congestion {
     fn from(choice: &CongestionControl) -> Self {
-        let base_rtt_ns = choice.base_rtt.map(Dur::as_ns);
+        let [base_rtt_ns, cnp_spacing_ns] =
+            [choice.base_rtt, choice.cnp_spacing].map(|time| time.map(Dur::as_ns));
         let Some(algorithm) = choice.algorithm else {
-            return Self { name: NONE.to_owned(), set: BTreeMap::new(), preset: None, base_rtt_ns };
+            let (name, set) = (NONE.to_owned(), BTreeMap::new());
+            return Self { name, set, preset: None, base_rtt_ns, cnp_spacing_ns };
         };
         let preset = (choice.preset == Preset::Paper).then(|| Preset::PAPER.to_owned());
         let set = algorithm.settings().into_iter();
@@ -52,6 +57,7 @@ impl From<&CongestionControl> for Congestion {
             set: set.map(|(field, text)| (field.to_owned(), numeric_flags(&text))).collect(),
             preset,
             base_rtt_ns,
+            cnp_spacing_ns,
         }
     }
 }
@@ -65,8 +71,9 @@ impl Congestion {
         let settings = self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let algorithm = algorithm(&self.name, settings)?;
         let preset = self.preset.as_deref().map(preset).transpose()?.unwrap_or_default();
-        let base_rtt = self.base_rtt_ns.map(Dur::from_ns);
-        Ok(CongestionControl { algorithm, base_rtt, preset })
+        let [base_rtt, cnp_spacing] =
+            [self.base_rtt_ns, self.cnp_spacing_ns].map(|ns| ns.map(Dur::from_ns));
+        Ok(CongestionControl { algorithm, base_rtt, preset, cnp_spacing })
     }
 }
 
@@ -127,7 +134,12 @@ mod tests {
             algorithm.set(field.name, &field.text(value)).unwrap();
             for base_rtt in [None, Some(Dur::from_us(4_321))] {
                 let preset = if base_rtt.is_some() { Preset::Paper } else { Preset::Calibrated };
-                let choice = CongestionControl { algorithm: Some(algorithm), base_rtt, preset };
+                let choice = CongestionControl {
+                    algorithm: Some(algorithm),
+                    base_rtt,
+                    preset,
+                    cnp_spacing: base_rtt.map(|rtt| rtt / 2),
+                };
                 let json = serde_json::to_string(&Congestion::from(&choice)).unwrap();
                 let parsed: Congestion = serde_json::from_str(&json).unwrap();
                 assert_eq!(parsed.read().unwrap(), choice, "{json}");

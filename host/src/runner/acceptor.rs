@@ -21,7 +21,7 @@ pub struct Acceptor {
 /// An event of a pending client.
 pub enum Event {
     /// The client requests a job.
-    Request(PendingClient, Request),
+    Request(PendingClient, Box<Request>),
     /// The client is gone: it closed, or was rejected because of an error.
     Closed(PendingClient, Result<(), Error>),
 }
@@ -105,7 +105,7 @@ impl Acceptor {
             let mut client = self.clients.pop_front()?;
             match runner.poll_client(&mut client) {
                 Ok(ClientPoll::Pending) => self.clients.push_back(client),
-                Ok(ClientPoll::Request(request)) => return Some(Event::Request(client, *request)),
+                Ok(ClientPoll::Request(request)) => return Some(Event::Request(client, request)),
                 Ok(ClientPoll::Closed) => return Some(Event::Closed(client, Ok(()))),
                 Err(why) => return Some(Event::Closed(client, Err(why))),
             }

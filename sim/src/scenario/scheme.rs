@@ -71,6 +71,7 @@ impl Scheme {
         mark(setup, self.marks, MARKS_AT);
         setup.marks_at = Some(MARKS_AT);
         setup.cnp_interval = CNP_INTERVAL;
+        setup.congestion.cnp_spacing = Some(CNP_SPACING);
         setup.agents = self.pacc.map(Pacc::agent).into_iter().collect();
     }
 }
@@ -109,6 +110,9 @@ const ALL: &[Scheme] = &[
 const MARKS_AT: Rate = Rate::from_gbps(25);
 /// HPCC's artifact: a CNP of a flow at most every 4 us.
 const CNP_INTERVAL: Dur = Dur::from_us(4);
+/// All CNPs of that interval count, although they do not arrive evenly: a flow's own limit is that
+/// of `dcqcn-ns3`, one decrease each 4 us.
+const CNP_SPACING: Dur = Dur::from_us(3);
 
 #[cfg(test)]
 mod tests {

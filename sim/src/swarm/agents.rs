@@ -23,6 +23,10 @@ impl Draw {
         let flows = self.count(&[1, 8, 64, 4096]);
         if self.one_in(2) {
             setup.agents = vec![self.pacc(setup, topology, flows)];
+            // All CNPs count for an algorithm that limits its own reactions.
+            if let Some(Algorithm::DcqcnRnic(_)) = setup.congestion.algorithm {
+                setup.congestion.cnp_spacing = Some(Dur::from_us(3));
+            }
         } else {
             let role = |draw: &mut Self| if draw.one_in(2) { Role::Border } else { Role::Other };
             topology.roles = topology.switches.iter().map(|_| role(self)).collect();

@@ -29,14 +29,12 @@ fn end(server: Running, client: Running) -> (Value, Value) {
 fn hostile__a_flood_of_cnps_is_rate_limited() {
     const BURSTS: u64 = 20;
     const BURST: u64 = 64;
-    /// Least time between two CNPs that count: three quarters of that between decreases, which is
-    /// set here so that it is known.
+    /// Least time between two CNPs that count, set here so that it is known.
     const SPACING: Duration = Duration::from_millis(30);
     let Some(lab) = Lab::new(1500) else { return };
     // The rate falls from 50 Mbit/s with each CNP that counts.
     let slow = ["--transfer", "16M", "--window", "64", "--line-rate", "50Mbit", "--json"];
-    let rnic =
-        ["--cc", "dcqcn-rnic", "--cc-set", "decrease_us=40000", "--timeout", "16", "-i", "0"];
+    let rnic = ["--cc", "dcqcn-rnic", "--cnp-spacing", "30ms", "--timeout", "16", "-i", "0"];
     let (server, mut client, numbers) = transfer(&lab, &[&slow[..], &rnic].concat());
     let forge = Forge::new(&lab.hosts.a, &lab.hosts.b, numbers.client_qpn);
     let cnp = forge.packet(Opcode::Cnp, Psn::new(0), ExtHeaders::NONE, 0);

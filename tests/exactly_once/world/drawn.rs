@@ -33,7 +33,12 @@ fn slow(rng: &mut Rng) -> CongestionControl {
     let mut algorithm = Algorithm::named("fixed").expect("known");
     algorithm.set("window_pkts", pick(rng, &["1", "2", "2", "3", "4"])).expect("in its range");
     algorithm.set("rate_mbps", pick(rng, &["1", "1", "3"])).expect("in its range");
-    CongestionControl { algorithm: Some(algorithm), base_rtt: None, preset: Preset::Paper }
+    CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: Preset::Paper,
+        ..CongestionControl::NONE
+    }
 }
 
 fn congestion(rng: &mut Rng) -> CongestionControl {
@@ -50,7 +55,8 @@ fn congestion(rng: &mut Rng) -> CongestionControl {
     let base_rtt = [None, Some(Dur::from_us(10)), Some(Dur::from_us(100))];
     let base_rtt = base_rtt[usize_from(rng.below(3))];
     let preset = if rng.below(2) == 0 { Preset::Paper } else { Preset::Calibrated };
-    CongestionControl { algorithm: Some(algorithm), base_rtt, preset }
+    let cnp_spacing = base_rtt.map(|rtt| rtt / 4);
+    CongestionControl { algorithm: Some(algorithm), base_rtt, preset, cnp_spacing }
 }
 
 /// Up to two switches append random telemetry to a frame that requests it.

@@ -327,11 +327,6 @@ impl Flow {
         self.update_rate(now);
     }
 
-    /// The spacing of CNPs that count; `None` for one each round trip.
-    pub(crate) fn cnp_spacing(&self) -> Option<Dur> {
-        self.cc.cnp_spacing()
-    }
-
     /// Reports a pseudo-ACK; the bytes sent since the previous one are added to it.
     pub(crate) fn on_pseudo_ack(&mut self, now: Time, ack: PseudoAck) {
         let sent_bytes = std::mem::take(&mut self.sent_since_near_bytes);
@@ -415,7 +410,12 @@ mod tests {
         let base_rtt = Some(Dur::from_us(100));
         let config = Config { line_rate: Rate::from_gbps(10), ..Config::default() };
         Flow::new(
-            &CongestionControl { algorithm: Some(algorithm), base_rtt, preset: Preset::Paper },
+            &CongestionControl {
+                algorithm: Some(algorithm),
+                base_rtt,
+                preset: Preset::Paper,
+                ..CongestionControl::NONE
+            },
             1000,
             &config,
         )

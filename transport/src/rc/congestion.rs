@@ -46,10 +46,10 @@ impl Rc {
 
     /// Accepts a CNP, or a mark that counts as one, or ignores it. At most one each round trip is
     /// accepted, the time until a rate cut has an effect: forging a CNP needs only addresses and a
-    /// QPN. Congestion control with a limit of its own sets a shorter spacing. It applies to times
-    /// of arrival, because a host that is late handles several CNPs at once.
+    /// QPN. A spacing of [`CongestionControl`](crate::CongestionControl) applies to times of
+    /// arrival, because a host that is late handles several CNPs at once.
     fn accept_cnp(&mut self, qp: &Common, now: Time) -> bool {
-        match qp.flow.as_deref().and_then(Flow::cnp_spacing) {
+        match qp.attr.congestion.and_then(|choice| choice.cnp_spacing) {
             Some(spacing) => self.cnps.accept(qp.arrival.at, Some(spacing)),
             None => self.cnps.accept(now, self.srtt()),
         }

@@ -63,7 +63,7 @@ fn on_arrival__a_long_round_trip_takes_the_flow_to_the_controlled_queue() {
     trip(&mut ndt, 40, 2, 0, 11);
     let waits = come(&mut ndt, 60, 2, 1);
     assert_eq!(waits.queue, Some(2));
-    assert_eq!(come(&mut ndt, 60, 1, 2).queue, None, "the other flow is none of its business");
+    assert_eq!(come(&mut ndt, 60, 1, 2).queue, None, "the other flow has not changed");
     // It recovers, but a packet of it still waits in the controlled queue.
     acknowledge(&mut ndt, 61, 2, 0, 15);
     let also_waits = come(&mut ndt, 61, 2, 2);

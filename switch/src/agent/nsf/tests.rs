@@ -38,7 +38,7 @@ fn on_queued__a_relative_clock_needs_none_in_common() {
 }
 
 #[test]
-fn on_queued__packets_without_a_time_are_none_of_its_business() {
+fn on_queued__ignores_packets_without_a_time() {
     let mut nsf = Nsf::new(&NsfConfig::default(), 3);
     let mut out = Outbox::new();
     nsf.on_queued(at(1_000), &passing(1, 2, 1000), Queued::default(), &mut out);

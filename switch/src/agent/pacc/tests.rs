@@ -1,5 +1,8 @@
+mod oracle;
+
 use super::*;
 use crate::agent::testing::{at, passing};
+use oracle::Oracle;
 use proptest::prelude::*;
 
 /// A queue of 125 kB in a period of 80 us, with changes.
@@ -112,6 +115,31 @@ fn poll_timeout__ends_when_nothing_passes() {
 }
 
 proptest! {
+    #[test]
+    fn handle_timeout__agrees_with_real_numbers(
+        // Steps of up to 30 us, the host that sends then, and the queue in kilobytes.
+        steps in prop::collection::vec((0u64..30, 0u8..6, 0u64..600), 1..300),
+        options in any::<[bool; 3]>(),
+    ) {
+        let [edge, every, carry] = options;
+        let mut pacc =
+            pacc(|config| (config.edge, config.every, config.carry) = (edge, every, carry));
+        let mut oracle = Oracle::new(options);
+        let mut now_us = 1;
+        for (gap_us, host, queue_kb) in steps {
+            now_us += gap_us;
+            let mut sent = run(&mut pacc, now_us, queue_kb * 1000);
+            let expected = oracle.run(now_us, queue_kb as f64);
+            if oracle.is_ambiguous {
+                return Ok(());
+            }
+            sent.sort_unstable();
+            prop_assert_eq!(sent, expected, "until {} us", now_us);
+            push(&mut pacc, at(now_us), &passing(host, 99, 1500), queue_kb * 1000);
+            oracle.push(now_us, host, 1500, queue_kb as f64);
+        }
+    }
+
     #[test]
     fn handle_timeout__never_more_than_allotted_and_never_too_close(
         // Steps of up to 30 us, the host that sends then, and the queue in kilobytes.

@@ -248,6 +248,7 @@ fn when__off_below_the_base_rtt() {
             algorithm: Some(algorithm),
             base_rtt: Some(base_rtt),
             preset: crate::Preset::Paper,
+            ..CongestionControl::NONE
         });
         let mut p = Pair::with(&PairConfig { erasure, congestion, ..PairConfig::sr() });
         for i in 0..3 {

@@ -21,6 +21,7 @@ pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pai
         algorithm: Some(algorithm),
         base_rtt: None,
         preset: Preset::Paper,
+        ..CongestionControl::NONE
     });
     let attr = QpAttr { congestion, ..QpAttr::default() };
     let qpn = p.ends[0].qpns[0];
@@ -100,6 +101,7 @@ fn pacer__a_paced_queue_pair_does_not_delay_an_unpaced_one() {
         algorithm: Some(algorithm),
         base_rtt: None,
         preset: Preset::Paper,
+        ..CongestionControl::NONE
     });
     let qpn = p.ends[0].qpns[0];
     p.ends[0].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
@@ -217,6 +219,7 @@ fn modify__accepts_congestion_control_from_rts_on_and_checks_it() {
         algorithm: Some(algorithm),
         base_rtt: None,
         preset: Preset::Paper,
+        ..CongestionControl::NONE
     });
     let attr = QpAttr { congestion, ..QpAttr::default() };
     let refused = p.ends[0].ep.modify_qp(qpn, &attr);
@@ -234,6 +237,7 @@ fn slow_pair() -> Pair {
         algorithm: Some(algorithm),
         base_rtt: None,
         preset: Preset::Paper,
+        ..CongestionControl::NONE
     });
     let qpn = p.ends[1].qpns[0];
     p.ends[1].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
@@ -292,6 +296,7 @@ fn grown(mode: WireMode, op: Op, len: usize, own_pkts: u32) -> u64 {
         algorithm: Some(algorithm),
         base_rtt: None,
         preset: Preset::Paper,
+        ..CongestionControl::NONE
     });
     let qpn = p.ends[0].qpns[0];
     p.ends[0].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();

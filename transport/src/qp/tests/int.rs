@@ -96,6 +96,7 @@ fn full_packets__are_shorter_by_the_room_for_telemetry() {
             algorithm: Some(algorithm),
             base_rtt: None,
             preset: crate::Preset::Paper,
+            ..crate::CongestionControl::NONE
         });
         let attr = crate::QpAttr { congestion, ..crate::QpAttr::default() };
         let qpn = p.ends[0].qpns[0];

@@ -38,7 +38,12 @@ fn pair() -> (Pair, Log) {
 
 fn paper(text: &str) -> CongestionControl {
     let algorithm = Some(Algorithm::parse(text).unwrap());
-    CongestionControl { algorithm, base_rtt: Some(Dur::from_us(10)), preset: Preset::Paper }
+    CongestionControl {
+        algorithm,
+        base_rtt: Some(Dur::from_us(10)),
+        preset: Preset::Paper,
+        ..CongestionControl::NONE
+    }
 }
 
 fn watch(p: &mut Pair) -> Log {

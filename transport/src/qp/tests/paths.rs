@@ -159,8 +159,12 @@ fn dies(choice: &str, coded: bool) -> (Pair, u64) {
     let erasure = coded.then(ErasureCoding::default);
     let algorithm = spanwire_cc::Algorithm::named("unocc").unwrap();
     let base_rtt = Some(LATENCY * 2);
-    let congestion =
-        Some(CongestionControl { algorithm: Some(algorithm), base_rtt, preset: Preset::Paper });
+    let congestion = Some(CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt,
+        preset: Preset::Paper,
+        ..CongestionControl::NONE
+    });
     let config = Config { qp_window_pkts: 64, ..Config::default() };
     let mut p = Pair::with(&PairConfig { erasure, congestion, config, ..with(choice) });
     p.post(0, 0, Op::Write, 0, 60_000);

@@ -144,6 +144,7 @@ fn handle_timeout__a_paced_flow_with_a_full_window_does_not_wait_for_the_pacer()
         algorithm: Some(algorithm),
         base_rtt: None,
         preset: Preset::Paper,
+        ..CongestionControl::NONE
     });
     let mut p = Pair::with(&PairConfig { congestion, ..PairConfig::sr() });
     p.post(0, 1, Op::Write, 0, 256);
@@ -182,6 +183,7 @@ fn handle_timeout__probes_do_not_use_every_slot_of_the_pacer() {
             algorithm: Some(algorithm),
             base_rtt: None,
             preset: Preset::Paper,
+            ..CongestionControl::NONE
         });
         let rts: fn(&mut QpAttr) = |a| (a.timeout, a.retry_cnt) = (Some(4), Some(7));
         let mut p = Pair::with(&PairConfig { congestion, mtu, rts, ..PairConfig::sr() });

@@ -5,7 +5,7 @@ use super::seal;
 use super::selective::{FIRST, ack, right_ack};
 use crate::qp::tests::flow;
 use crate::testing::{Op, Pair, PairConfig};
-use crate::{QpAttr, WireMode};
+use crate::{CongestionControl, QpAttr, WireMode};
 use spanwire_base::Dur;
 use spanwire_wire::{BthRepr, Opcode, Psn, SrAckRepr};
 
@@ -58,11 +58,15 @@ fn cnps__of_rc_count_once_each_rtt() {
     assert_eq!(p.ends[0].ep.counters().rx_packets, 3 + 1, "the WRITE's ACK and the accepted CNPs");
 }
 
-/// Of congestion control with a limit of its own, one CNP is accepted in each of its intervals.
+/// With a spacing of the queue pair, one CNP is accepted in each.
 #[test]
-fn cnps__of_rc_count_once_each_spacing_of_the_algorithm() {
+fn cnps__of_rc_count_once_each_spacing_of_the_queue_pair() {
     let mut p = flow::pair(WireMode::Rc, "dcqcn-rnic", &[]);
     let qpn = p.ends[0].qpns[0];
+    let congestion = p.ends[0].ep.query_qp(qpn).unwrap().attr.congestion.unwrap();
+    let cnp_spacing = Some(Dur::from_us(3));
+    let congestion = Some(CongestionControl { cnp_spacing, ..congestion });
+    p.ends[0].ep.modify_qp(qpn, &QpAttr { congestion, ..QpAttr::default() }).unwrap();
     let cnp = seal(BthRepr::new(Opcode::Cnp, qpn, Psn::new(0)), NONE, 0, 0);
     p.now += Dur::from_ms(1);
     // A switch sends one each 4 us, a little early or late.
