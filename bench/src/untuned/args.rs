@@ -89,7 +89,7 @@ mod tests {
         let (full, quick) = (plan(&[]).unwrap(), plan(&["--quick"]).unwrap());
         assert_eq!((full.rounds, full.seconds, full.quick), (5, 4.0, false));
         assert_eq!((quick.rounds, quick.seconds, quick.quick), (1, 2.0, true));
-        assert_eq!(full.algorithms.len(), 11);
+        assert_eq!(full.algorithms.len(), 13);
         assert_eq!(plan(&["--quick", "--rounds", "3"]).unwrap().rounds, 3);
     }
 
