@@ -17,8 +17,10 @@ use spanwire_switch::PaccConfig;
 pub(super) struct Scheme {
     /// Its name, as in `--set scheme=NAME`.
     name: &'static str,
-    /// Congestion control with its parameters, as in `--set cc=`.
+    /// Congestion control, as in `--set cc=`.
     cc: &'static str,
+    /// A parameter of it that differs, as in `--set cc.NAME=VALUE`.
+    set: Option<[&'static str; 2]>,
     /// The wire mode: telemetry needs SR.
     pub(super) mode: &'static str,
     /// The congestion signal of switches.
@@ -63,7 +65,11 @@ impl Scheme {
     /// The congestion control.
     pub(super) fn algorithm(&self) -> Option<Algorithm> {
         let choice = CcChoice::parse(self.cc).expect("a test parses each");
-        choice.algorithm()
+        let mut algorithm = choice.algorithm()?;
+        if let Some([name, value]) = self.set {
+            algorithm.set(name, value).expect("a test sets each");
+        }
+        Some(algorithm)
     }
 
     /// Configures the congestion signal of switches, scaled by the rate of each port, and of hosts.
@@ -93,17 +99,32 @@ impl Pacc {
 
 /// PACC's hosts are those of DCQCN, and no switch marks.
 const fn pacc(name: &'static str, variant: Pacc) -> Scheme {
-    Scheme { name, cc: "dcqcn-ns3", mode: "rc", marks: Marks::None, pacc: Some(variant) }
+    let (cc, mode, marks) = ("dcqcn-ns3", "rc", Marks::None);
+    Scheme { name, cc, set: None, mode, marks, pacc: Some(variant) }
 }
+
+const DCQCN: Scheme = Scheme {
+    name: "dcqcn",
+    cc: "dcqcn-ns3",
+    set: None,
+    mode: "rc",
+    marks: Marks::Dcqcn,
+    pacc: None,
+};
+
+/// DCQCN's alpha in the steady state by PACC III-D, with which its senders begin.
+const STEADY_ALPHA: Option<[&str; 2]> = Some(["alpha0", "0.047"]);
 
 const ALL: &[Scheme] = &[
     pacc("pacc", Pacc::Edge),
     pacc("pacc-timer", Pacc::Timer),
     pacc("pacc-every", Pacc::Every),
     pacc("pacc-floor", Pacc::Floor),
-    Scheme { name: "dcqcn", cc: "dcqcn-ns3", mode: "rc", marks: Marks::Dcqcn, pacc: None },
-    Scheme { name: "timely", cc: "timely-ns3", mode: "rc", marks: Marks::None, pacc: None },
-    Scheme { name: "hpcc", cc: "hpcc", mode: "sr", marks: Marks::Telemetry, pacc: None },
+    Scheme { set: STEADY_ALPHA, ..pacc("pacc-alpha", Pacc::Edge) },
+    DCQCN,
+    Scheme { name: "dcqcn-alpha", set: STEADY_ALPHA, ..DCQCN },
+    Scheme { name: "timely", cc: "timely-ns3", marks: Marks::None, ..DCQCN },
+    Scheme { name: "hpcc", cc: "hpcc", mode: "sr", marks: Marks::Telemetry, ..DCQCN },
 ];
 
 /// The rate of hosts' ports in PACC's network, for which its authors give thresholds.
