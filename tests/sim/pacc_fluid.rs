@@ -56,8 +56,8 @@ impl Sender {
     }
 }
 
-/// The mean and the greatest queue in bytes, in the second half of 60 ms, of the law each 80 us with
-/// gains 0.05 and 0.1 per kilobyte and a reference of 125 kB. A sender gets at most 20 CNPs in a
+/// The mean and the greatest queue in bytes, in the second half of 60 ms, of the law each 80 us: its
+/// gains are 0.05 and 0.1 per kilobyte, its reference is 125 kB. A sender gets at most 20 CNPs in a
 /// period, 4 us apart; the fraction of its share is carried on. All senders have the same rate, and
 /// so the same share.
 fn model(senders: usize) -> [f64; 2] {
