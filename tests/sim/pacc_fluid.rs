@@ -56,10 +56,10 @@ impl Sender {
     }
 }
 
-/// The mean and the greatest queue in bytes, in the second half of 60 ms, of the law each 80 us: its
-/// gains are 0.05 and 0.1 per kilobyte, its reference is 125 kB. A sender gets at most 20 CNPs in a
-/// period, 4 us apart; the fraction of its share is carried on. All senders have the same rate, and
-/// so the same share.
+/// The mean and the greatest queue in bytes, in the second half of 60 ms, of the law each 80 us. It
+/// has gains of 0.05 and 0.1 per kilobyte and a reference of 125 kB. A sender gets at most 20 CNPs
+/// in a period, 4 us apart; the fraction of its share is carried on. All senders have the same
+/// rate, and so the same share.
 fn model(senders: usize) -> [f64; 2] {
     let mut all: Vec<Sender> = (0..senders).map(|_| Sender::new()).collect();
     let (mut queue, mut before, mut counted, mut share) = (0.0_f64, 0.0, 0.0, 0.0);
