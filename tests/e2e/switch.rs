@@ -204,6 +204,9 @@ fn check_conservation(lab: &SwitchLab) {
         shown["in_flight"]["in_flight_pkts"] == 0 && shown["buffer_used_bytes"] == 0
     });
     let ports = shown["ports"].as_array().expect("a list");
+    for port in ports {
+        assert!(port["paused"] == 0 && port["pausing"] == 0 && port["queues"][0]["bytes"] == 0);
+    }
     let sum = |of: &dyn Fn(&Value) -> u64| ports.iter().map(of).sum::<u64>();
     let count = |counters: &Value, is_wanted: &dyn Fn(&str) -> bool| -> u64 {
         let all = counters.as_object().expect("an object").iter();

@@ -423,8 +423,8 @@ pub(crate) const IMM_BASE: u32 = 0xabcd_0000;
 const RECV: u64 = 1 << 32;
 /// Interval of polling resources without a wakeup.
 const NAP: Duration = Duration::from_micros(500);
-/// Time limit of one completion, as in vprobe.
-const POLL_MAX: Duration = Duration::from_secs(120);
+/// Time limit of one completion, as in vprobe: only a hang takes so long.
+const POLL_MAX: Duration = Duration::from_secs(300);
 /// vprobe takes some time to start in the guest, and only a hang takes so long.
 const DIAL_MAX: Duration = Duration::from_secs(300);
 /// Above the longest time between two barriers.

@@ -364,7 +364,7 @@ int main(int argc, char **argv) {
       usleep(a1 * 1000);
     else if (!strcmp(op, "poll")) {
       for (long k = 0; k < a1; k++)
-        if (!poll1(y ? n : 10000)) {
+        if (!poll1(y ? n : 300000)) {
           printf("poll: timed out at %ld of %ld t=%.3f\n", k, a1, now() - t0);
           break;
         }
@@ -391,7 +391,7 @@ int main(int argc, char **argv) {
         post(op, atomic ? 8 : a1, a1, n, atomic ? 8 * k : 0);
       if (!nb)
         for (long k = 0; k < cnt; k++) {
-          if (!poll1(120000)) {
+          if (!poll1(300000)) {
             printf("no completion for %s\n", argv[i]);
             break;
           }

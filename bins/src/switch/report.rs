@@ -9,7 +9,8 @@ use spanwire_io::driver::DriverCounters;
 use spanwire_io::hotplug::HotplugPort;
 use spanwire_io::xdp::XdpPort;
 use spanwire_switch::{
-    ForwardingCounters, Human, LineConfig, LineCounters, PortCounters, Shaped, ShapedCounters,
+    ForwardingCounters, Human, LineConfig, LineCounters, PortCounters, PortSnapshot, Shaped,
+    ShapedCounters,
 };
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
@@ -31,6 +32,8 @@ pub(super) struct SwitchReport {
     pub(super) in_flight: ShapedCounters,
     /// Bytes of the shared buffer in use.
     pub(super) buffer_used_bytes: u64,
+    /// Bytes of its shared part that are free.
+    pub(super) buffer_free_bytes: u64,
     /// Agents, by port; absent if the switch has none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) agents: Vec<AgentReport>,
@@ -49,6 +52,9 @@ pub(super) struct PortReport {
     pub(super) line: LineConfig,
     /// Bytes queued for the line.
     pub(super) queue_bytes: u64,
+    /// Priorities that are paused, and the length of each queue.
+    #[serde(flatten)]
+    pub(super) state: PortSnapshot,
     /// Counters of the switch.
     pub(super) counters: PortCounters,
     /// Counters of the line.
@@ -76,10 +82,11 @@ impl SwitchReport {
         ports: &[HotplugPort<XdpPort>],
         driver: DriverCounters,
     ) -> Self {
-        let switch = shaped.switch().counters();
-        let named = names.iter().zip(ports).zip(switch.ports).zip(shaped.line_counters());
-        let ports =
-            named.enumerate().filter_map(|(n, (((name, port), counters), line_counters))| {
+        let (switch, snapshot) = (shaped.switch().counters(), shaped.switch().snapshot(now));
+        let counted = switch.ports.into_iter().zip(snapshot.ports).zip(shaped.line_counters());
+        let named = names.iter().zip(ports).zip(counted);
+        let ports = named.enumerate().filter_map(
+            |(n, ((name, port), ((counters, state), line_counters)))| {
                 let id = PortId::new(u8::try_from(n).ok()?)?;
                 let counted = port.counters().into_iter().filter(|(_, count)| *count > 0);
                 Some(PortReport {
@@ -88,11 +95,13 @@ impl SwitchReport {
                     mode: port.mode(),
                     line: shaped.line(id)?.config().clone(),
                     queue_bytes: shaped.switch().port_bytes(id),
+                    state,
                     counters,
                     line_counters: *line_counters,
                     xdp: counted.map(|(name, count)| (name.to_owned(), count.into())).collect(),
                 })
-            });
+            },
+        );
         let up_s = crate::report::seconds(now.since(Time::ZERO));
         let began = clock.wall_start().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -102,7 +111,8 @@ impl SwitchReport {
             ports: ports.collect(),
             forwarding: switch.forwarding,
             in_flight: shaped.counters(),
-            buffer_used_bytes: shaped.switch().used_bytes(),
+            buffer_used_bytes: snapshot.used_bytes,
+            buffer_free_bytes: snapshot.shared_free_bytes,
             agents: AgentReport::all(switch.agents, names),
             driver: DriverReport {
                 steps: driver.steps,
@@ -273,6 +283,7 @@ mod tests {
             mode: Some("native-copy"),
             line: LineConfig::default(),
             queue_bytes: 2048,
+            state: PortSnapshot::default(),
             counters,
             line_counters,
             xdp: serde_json::Map::new(),
@@ -285,6 +296,7 @@ mod tests {
             forwarding: ForwardingCounters::default(),
             in_flight: ShapedCounters::default(),
             buffer_used_bytes: 0,
+            buffer_free_bytes: 0,
             agents: Vec::new(),
             driver: DriverReport { steps: 0, idle_steps: 0, timeouts: 0, waits: 0 },
         }
