@@ -2,17 +2,18 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod count;
 
 use args::VethArgs;
 use clap::{Parser, Subcommand};
+use count::IcountArgs;
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, BadNetworkArgs, Conditions};
 use spanwire_bench::chart;
 use spanwire_bench::command;
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
-use spanwire_bench::icount::workload::{self, Workload};
-use spanwire_bench::icount::{self, Baseline, Verdict};
+use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::real::{self, RealArgs};
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
@@ -77,22 +78,6 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-struct IcountArgs {
-    /// Only workloads whose name contains this
-    #[arg(value_name = "NAME")]
-    only: Option<String>,
-    /// The baseline to compare with
-    #[arg(long, value_name = "FILE", default_value = "bench/icount.json")]
-    baseline: PathBuf,
-    /// Make the counts the new baseline
-    #[arg(long)]
-    bless: bool,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
 struct PacerArgs {
     /// Samples of each
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -147,7 +132,7 @@ fn main() -> ExitCode {
         Command::Untuned(args) => untune(args),
         Command::Real(args) => live_bars(args),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
-        Command::Icount(args) => count(args),
+        Command::Icount(args) => count::count(args),
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
         Command::Agents(plan) => act(plan),
@@ -338,51 +323,6 @@ fn print<R: Serialize>(json: bool, text: impl Fn(&R) -> String, report: &R) -> R
         print!("{}", text(report));
     }
     Ok(())
-}
-
-/// Counts, prints and compares.
-fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
-    let mut baseline = Baseline::read(&args.baseline)?;
-    let rustc = icount::rustc_version()?;
-    let wanted = |w: &&Workload| args.only.as_deref().is_none_or(|only| w.name.contains(only));
-    let mut verdicts = Vec::new();
-    for workload in workload::ALL.iter().filter(wanted) {
-        let instructions_per_op = icount::count(workload)?;
-        let name = workload.name.to_owned();
-        let blessed = baseline.instructions_per_op.get(&name).copied();
-        let verdict = Verdict { name, op: workload.op, instructions_per_op, baseline: blessed };
-        if !args.json {
-            print_verdict(&verdict);
-        }
-        verdicts.push(verdict);
-    }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&verdicts)?);
-    }
-    if args.bless {
-        baseline.rustc = rustc;
-        let counts = verdicts.into_iter().map(|v| (v.name, v.instructions_per_op.round()));
-        baseline.instructions_per_op.extend(counts);
-        baseline.write(&args.baseline)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if rustc != baseline.rustc {
-        // Another compiler generates other code: a difference is not a change of ours.
-        eprintln!("not compared: the baseline is of {}, this is {rustc}", baseline.rustc);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let failed: Vec<&str> = verdicts.iter().filter(|v| v.fails()).map(|v| &*v.name).collect();
-    if failed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let failed = failed.join(", ");
-    eprintln!("{failed}: too many instructions; if they are worth it, accept them with --bless");
-    Ok(ExitCode::FAILURE)
-}
-
-fn print_verdict(v: &Verdict) {
-    let growth = v.growth().map_or("new".to_owned(), |g| format!("{:+.1} %", g * 100.0));
-    println!("{:<16} {:>10.0} instructions a {:<24} {growth}", v.name, v.instructions_per_op, v.op);
 }
 
 /// Exit code after SIGINT, as of `spanwire`.
