@@ -17,6 +17,7 @@ use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::real::{self, RealArgs};
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
+use spanwire_bench::service::{self, ServiceArgs};
 use spanwire_bench::untuned::{self, UntunedArgs};
 use spanwire_bench::veth;
 use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, spin};
@@ -43,6 +44,8 @@ enum Command {
     Untuned(UntunedArgs),
     /// Bars in real time on real packets: rates, shares, gaps, ends; needs root
     Real(RealArgs),
+    /// Requests and replies over stream, verbs and kernel TCP, and bulk data; needs root
+    Service(ServiceArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// Cost of the scheduling decision among paced queue pairs
@@ -66,6 +69,12 @@ enum Command {
     Spin {
         /// The core
         core: usize,
+    },
+    /// One end of a sample of `service`
+    #[command(hide = true)]
+    ServiceEnd {
+        /// Its task as JSON
+        task: String,
     },
     /// One workload of `icount`, to run under valgrind
     #[command(hide = true)]
@@ -131,6 +140,8 @@ fn main() -> ExitCode {
         Command::BadNetwork(args) => sweep(args),
         Command::Untuned(args) => untune(args),
         Command::Real(args) => live_bars(args),
+        Command::Service(args) => serve(args),
+        Command::ServiceEnd { task } => service::run_end(task).map(|()| ExitCode::SUCCESS),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
         Command::Icount(args) => count::count(args),
         Command::Pacer(args) => decide(args),
@@ -230,6 +241,22 @@ fn live_bars(args: &RealArgs) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(if report.missed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Measures requests and replies. Failed samples fail it.
+fn serve(args: &ServiceArgs) -> Result<ExitCode, Error> {
+    let mut plan = args.plan()?;
+    if args.spanwire.is_none() && plan.needs_spanwire() {
+        plan.spanwire = command::spanwire()?;
+    }
+    let report = observed(args.json, |go_on| {
+        service::run(&plan, |round, at| !go_on(round, plan.rounds, at))
+    })?;
+    print(args.json, service::Report::text, &report)?;
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
