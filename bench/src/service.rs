@@ -38,9 +38,14 @@ use std::time::{Duration, Instant};
 /// round and the row and ends the run by returning true. The report then has the samples before.
 ///
 /// # Errors
-/// There is no privilege, or no memory for the file that is copied. A sample that fails is in the
+/// The command of `copy` does not exist, there is no privilege, or no memory for its file. A sample that fails is in the
 /// report.
 pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+    if plan.needs_spanwire() && !plan.spanwire.exists() {
+        let path = plan.spanwire.display();
+        let remedy = "cargo build --release builds it, --spanwire sets its path";
+        return Err(format!("{path} does not exist; {remedy}").into());
+    }
     let start = Instant::now();
     let deadline = plan.quick.then(|| start + QUICK_LIMIT);
     let lab = Lab::new(plan, deadline)?;

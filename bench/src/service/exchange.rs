@@ -319,7 +319,8 @@ mod tests {
             client.on_message(0, &reply, &mut [0; 64])
         };
         assert!(replied(|_| {}).is_ok());
-        for change in [|reply: &mut Vec<u8>| reply[127] ^= 1, |reply| reply.truncate(64)] {
+        let changes: [fn(&mut Vec<u8>); 2] = [|reply| reply[127] ^= 1, |reply| reply.truncate(64)];
+        for change in changes {
             let why = replied(change).unwrap_err().to_string();
             assert!(why.contains("reply 0") && why.contains("is not that of its request"), "{why}");
         }

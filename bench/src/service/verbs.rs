@@ -57,8 +57,9 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
             lanes.finish(endpoint)?;
         }
         let polled = lanes.poll(endpoint, application)?;
-        // The server ends once its replies are acknowledged. The client acknowledges until then.
-        let is_over = lanes.in_flight() == 0 && (!is_client || has_ended(&side)?);
+        // The server ends once its replies are acknowledged, which the client does until then. The
+        // server need not acknowledge the ends of the connections.
+        let is_over = if is_client { has_ended(&side)? } else { lanes.in_flight() == 0 };
         Ok(if is_over { Progress::Done } else { polled })
     })
 }
