@@ -18,6 +18,7 @@ mod measure;
 mod plan;
 mod report;
 mod stream;
+mod task;
 mod tcp;
 mod verbs;
 
@@ -38,8 +39,8 @@ use std::time::{Duration, Instant};
 /// round and the row and ends the run by returning true. The report then has the samples before.
 ///
 /// # Errors
-/// The command of `copy` does not exist, there is no privilege, or no memory for its file. A sample that fails is in the
-/// report.
+/// The command of `copy` does not exist, there is no privilege, or no memory for its file. A
+/// sample that fails is in the report.
 pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     if plan.needs_spanwire() && !plan.spanwire.exists() {
         let path = plan.spanwire.display();

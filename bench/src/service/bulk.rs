@@ -2,8 +2,8 @@
 //! server checks.
 
 use super::case::BulkTransport;
-use super::end::{End, EndReport, SILENCE};
 use super::exchange::{cpu_time, micros};
+use super::task::{End, EndReport, SILENCE};
 use super::tcp;
 use crate::sample::Error;
 use sha2::{Digest, Sha256};

@@ -1,6 +1,6 @@
 //! `spanwire copy` from one file in memory to another.
 
-use super::end::SILENCE;
+use super::task::SILENCE;
 use crate::bed::Running;
 use crate::sample::Error;
 use rustix::fs::statfs;

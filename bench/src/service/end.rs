@@ -1,60 +1,14 @@
 //! One end of a sample: a process of its own in the namespace of its host.
 //!
 //! The server prints `ready` and its address, then, like the client, its report as JSON. An end
-//! that waits for longer than [`SILENCE`] fails, so it also ends if its parent was killed.
+//! that waits for longer than `SILENCE` fails, so it also ends if its parent was killed.
 
-use super::bulk;
-use super::case::{BulkTransport, Load, Transport};
+use super::case::Transport;
 use super::exchange::{Application, Client, Server};
-use super::{epoll, stream, tcp, verbs};
-use crate::sample::{Error, Latency};
-use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
-
-/// The task of one end, which its command line has as JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct End {
-    /// The interface.
-    pub(super) dev: String,
-    /// Its address.
-    pub(super) ip: IpAddr,
-    /// The server's address; none for the server.
-    pub(super) server: Option<SocketAddr>,
-    pub(super) task: Task,
-}
-
-/// The traffic of a sample.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Task {
-    Service { load: Load, transport: Transport, budget: Budget },
-    Bulk { transport: BulkTransport, bytes: u64 },
-}
-
-/// The end of a run of requests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Budget {
-    /// Milliseconds, after a tenth of it as a warm-up.
-    pub(super) ms: u64,
-    /// Requests in place of a time; without a warm-up.
-    pub(super) requests: Option<u64>,
-}
-
-/// The result of one end.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct EndReport {
-    /// Verified replies at the client, replies at the server; bytes of bulk data.
-    pub(super) count: u64,
-    /// Those of them that the times are of.
-    pub(super) measured: u64,
-    /// Seconds that they took; 0 at a server.
-    pub(super) seconds: f64,
-    /// Processor time of the whole process in microseconds.
-    pub(super) cpu_us: f64,
-    /// From sending a request to its reply; at the client.
-    pub(super) latency: Option<Latency>,
-}
+use super::task::{End, Task};
+use super::{bulk, epoll, stream, tcp, verbs};
+use crate::sample::Error;
+use spanwire_io::affinity;
 
 /// Runs the end that `task`, JSON, describes.
 ///
@@ -62,6 +16,8 @@ pub(super) struct EndReport {
 /// It is no such task, or the end failed.
 pub fn run_end(task: &str) -> Result<(), Error> {
     let end: End = serde_json::from_str(task).map_err(|e| format!("no task of an end: {e}"))?;
+    // Threads inherit it from the one that starts them.
+    end.core.map_or(Ok(()), affinity::pin)?;
     let report = match (end.task, end.server) {
         (Task::Service { load, transport, .. }, None) => {
             let mut server = Server::new(load);
@@ -88,54 +44,9 @@ fn run(transport: Transport, end: &End, application: &mut impl Application) -> R
     }
 }
 
-impl End {
-    /// Prints the line by which the server announces its address.
-    pub(super) fn announce(&self, port: u16) {
-        println!("{READY} {}", SocketAddr::new(self.ip, port));
-    }
-
-    /// The number of connections.
-    pub(super) fn connections(&self) -> usize {
-        match self.task {
-            Task::Service { load, .. } => load.connections,
-            Task::Bulk { .. } => 1,
-        }
-    }
-}
-
-impl Budget {
-    pub(super) fn time(&self) -> Duration {
-        Duration::from_millis(self.ms)
-    }
-
-    pub(super) fn warm_up(&self) -> Duration {
-        self.time() / 10
-    }
-}
-
-/// The address in the line of [`End::announce`].
-pub(super) fn announced(line: &str) -> Result<SocketAddr, Error> {
-    let address = line.strip_prefix(READY).and_then(|address| address.trim().parse().ok());
-    Ok(address.ok_or_else(|| format!("the server said {line:?} in place of its address"))?)
-}
-
-const READY: &str = "ready";
-
-/// After which an end without news of the other one gives up: only a hang takes so long.
-pub(super) const SILENCE: Duration = Duration::from_secs(60);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn announced__is_the_address_of_the_server() {
-        let address = announced("ready 10.77.0.2:7000").unwrap();
-        assert_eq!(address.to_string(), "10.77.0.2:7000");
-        for line in ["", "ready", "10.77.0.2:7000", "ready here"] {
-            assert!(announced(line).unwrap_err().to_string().contains("address"), "{line}");
-        }
-    }
 
     #[test]
     fn run_end__a_task_that_is_none_is_an_error() {

@@ -1,7 +1,7 @@
 //! Kernel TCP with non-blocking sockets and level-triggered epoll, without Nagle's delay.
 
-use super::end::{End, SILENCE};
 use super::exchange::Application;
+use super::task::{End, SILENCE};
 use super::tcp::{BUFFER_BYTES, sockets};
 use crate::sample::Error;
 use rustix::buffer::spare_capacity;

@@ -3,7 +3,7 @@
 
 use super::case::Load;
 use super::content::{digest, fill_reply, fill_request, is_reply};
-use super::end::{Budget, EndReport};
+use super::task::{Budget, EndReport};
 use crate::rtt::Trips;
 use crate::sample::Error;
 use rustix::time::{ClockId, clock_gettime};

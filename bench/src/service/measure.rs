@@ -2,8 +2,8 @@
 
 use super::case::{BulkTransport, Subject};
 use super::copy::Folder;
-use super::end::{Budget, End, EndReport, SILENCE, Task, announced};
 use super::plan::Plan;
+use super::task::{Budget, End, EndReport, SILENCE, Task, announced};
 use crate::bed::Running;
 use crate::sample::Error;
 use spanwire_io::net::{Ethtool, Host, LabConfig, Offloads, TwoHosts};
@@ -94,7 +94,12 @@ impl<'a> Lab<'a> {
         server: Option<SocketAddr>,
         task: Task,
     ) -> Result<Running, Error> {
-        let end = End { dev: host.ifname.clone(), ip: host.v4.into(), server, task };
+        let core = self.plan.cores.map(|[client, of_server]| match server {
+            Some(_) => client,
+            None => of_server,
+        });
+        let (dev, ip) = (host.ifname.clone(), host.v4.into());
+        let end = End { dev, ip, server, core, task };
         let args = ["service-end", &serde_json::to_string(&end)?];
         Running::start(host.ns.command(&self.program)?, name, &self.program, &args)
     }

@@ -16,6 +16,8 @@ pub struct Plan {
     pub requests: Option<u64>,
     /// MiB of bulk data.
     pub mib: u64,
+    /// The core of all threads of the client, and of the server. None if they are not pinned.
+    pub cores: Option<[usize; 2]>,
     /// Measures only the rows whose name contains this.
     pub only: Option<String>,
     /// Ends within a minute.

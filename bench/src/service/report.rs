@@ -152,6 +152,9 @@ impl Report {
         writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
         writeln!(out, "{rounds} interleaved rounds of {sample}, bulk data {mib} MiB; medians;")?;
         writeln!(out, "the ratio is to blocking TCP of the same round: median, min..max")?;
+        if let Some([client, server]) = self.plan.cores {
+            writeln!(out, "the client is pinned to core {client}, the server to core {server}")?;
+        }
         if self.interrupted {
             writeln!(out, "interrupted: not all samples were taken")?;
         }
@@ -241,6 +244,7 @@ mod tests {
             ms: 50,
             requests: None,
             mib: 1,
+            cores: None,
             only: None,
             quick: false,
         };

@@ -2,8 +2,8 @@
 //! defaults.
 
 use super::blocking::{self, Blocking};
-use super::end::{End, SILENCE};
 use super::exchange::Application;
+use super::task::{End, SILENCE};
 use crate::sample::Error;
 use spanwire_stream::{ConnectOptions, Connection, Network, NetworkOptions};
 

@@ -4,8 +4,8 @@
 //! next read that may block.
 
 use super::blocking::{self, Blocking};
-use super::end::{End, SILENCE};
 use super::exchange::Application;
+use super::task::{End, SILENCE};
 use crate::sample::Error;
 use socket2::SockRef;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};

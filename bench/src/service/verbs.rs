@@ -1,14 +1,15 @@
-//! The verbs level: SEND and receive requests, posted and polled by the thread that drives the port.
-//! Every message is processed to completion before the next step.
+//! The verbs level: SEND and receive requests, posted and polled by the thread that drives the
+//! port. Every message is processed to completion before the next step.
 //!
 //! Engine, port and polling are those of `stream`, so that the difference is that of the layers.
 
 mod lanes;
 mod setup;
 
-use super::end::{End, SILENCE};
 use super::exchange::Application;
+use super::task::{End, SILENCE};
 use crate::sample::Error;
+use lanes::Progress;
 use setup::Setup;
 use spanwire_base::Dur;
 use spanwire_io::driver::{Driver, Polling};
@@ -66,15 +67,6 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
 
 /// A step of the application between two steps of the driver.
 type Step<'a> = dyn FnMut(&mut Endpoint) -> Result<Progress, Error> + 'a;
-
-/// The result of a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Progress {
-    Done,
-    /// Requests have completed.
-    Active,
-    Idle,
-}
 
 /// True if the other end has closed the side connection.
 fn has_ended(mut side: &TcpStream) -> Result<bool, Error> {

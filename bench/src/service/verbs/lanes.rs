@@ -1,9 +1,8 @@
 //! Queue pairs with their buffers: a lane for each connection.
 
-use super::Progress;
 use crate::sample::Error;
-use crate::service::end::{End, Task};
 use crate::service::exchange::Application;
+use crate::service::task::{End, Task};
 use spanwire_base::{u32_from, usize_from};
 use spanwire_host::queue_pair::{self, QpParams};
 use spanwire_mem::Region;
@@ -27,6 +26,15 @@ pub(super) struct Lanes {
     in_flight: usize,
     message: Vec<u8>,
     out: Vec<u8>,
+}
+
+/// The result of a step of the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    Done,
+    /// Requests have completed.
+    Active,
+    Idle,
 }
 
 struct Lane {

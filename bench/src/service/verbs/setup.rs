@@ -2,8 +2,8 @@
 
 use super::lanes::Lanes;
 use crate::sample::Error;
-use crate::service::end::{End, SILENCE};
 use crate::service::exchange::Application;
+use crate::service::task::{End, SILENCE};
 use crate::service::tcp;
 use serde::{Deserialize, Serialize};
 use spanwire_host::fabric::{Attachment, Wrap};
@@ -26,7 +26,7 @@ pub(super) struct Setup {
     pub(super) side: TcpStream,
 }
 
-/// What an end says on the side connection.
+/// The message of an end on the side connection.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello {
     path_mtu: u32,
