@@ -23,7 +23,7 @@ impl Folder {
         if u64::try_from(kind) != Ok(TMPFS_MAGIC) {
             return Err(format!("{} is no tmpfs", memory.display()).into());
         }
-        let folder = Self(memory.join(format!("spanwire-service-{}", std::process::id())));
+        let folder = Self(memory.join(format!("sws{}", std::process::id())));
         fs::create_dir(&folder.0).map_err(|e| format!("{}: {e}", folder.0.display()))?;
         fs::create_dir(folder.0.join("into"))?;
         let mut file = File::create(folder.source())?;
