@@ -23,7 +23,6 @@ mod tcp;
 mod verbs;
 
 pub use args::ServiceArgs;
-pub use case::{BulkTransport, Load, Transport};
 pub use end::run_end;
 pub use plan::Plan;
 pub use report::{Report, Row, Value};

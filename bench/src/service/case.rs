@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A transport of requests and replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Transport {
+pub(super) enum Transport {
     /// Messages of `stream`, blocking calls.
     Stream,
     /// SEND and receive requests on the thread of the driver.
@@ -19,7 +19,7 @@ pub enum Transport {
 /// A transport of bulk data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum BulkTransport {
+pub(super) enum BulkTransport {
     /// A byte stream of `stream`, memory to memory.
     Stream,
     /// Kernel TCP, memory to memory.
@@ -32,15 +32,15 @@ pub enum BulkTransport {
 
 /// Requests and replies on some connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Load {
+pub(super) struct Load {
     /// Bytes of a request.
-    pub request_bytes: usize,
+    pub(super) request_bytes: usize,
     /// Bytes of a reply.
-    pub reply_bytes: usize,
+    pub(super) reply_bytes: usize,
     /// Connections, which one thread at each end serves.
-    pub connections: usize,
+    pub(super) connections: usize,
     /// Requests outstanding on each.
-    pub outstanding: usize,
+    pub(super) outstanding: usize,
 }
 
 /// A row: one transport in one case.
