@@ -23,6 +23,9 @@
 //! `spanwire-bench real` measures bars in real time on real packets, with the lateness of the host
 //! during each ([`real`]): tests do not assert them.
 //!
+//! `spanwire-bench service` measures requests and replies over `stream`, verbs and kernel TCP
+//! ([`service`]).
+//!
 //! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
 //! on any machine, and compared by CI with a baseline.
 //!
@@ -66,6 +69,7 @@ pub mod real;
 pub mod report;
 pub mod rtt;
 pub mod sample;
+pub mod service;
 pub mod spin;
 pub mod stats;
 pub mod tcp;

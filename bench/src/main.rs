@@ -2,20 +2,22 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod count;
 
 use args::VethArgs;
 use clap::{Parser, Subcommand};
+use count::IcountArgs;
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, BadNetworkArgs, Conditions};
 use spanwire_bench::chart;
 use spanwire_bench::command;
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
-use spanwire_bench::icount::workload::{self, Workload};
-use spanwire_bench::icount::{self, Baseline, Verdict};
+use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::real::{self, RealArgs};
 use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
+use spanwire_bench::service::{self, ServiceArgs};
 use spanwire_bench::untuned::{self, UntunedArgs};
 use spanwire_bench::veth;
 use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, spin};
@@ -42,6 +44,8 @@ enum Command {
     Untuned(UntunedArgs),
     /// Bars in real time on real packets: rates, shares, gaps, ends; needs root
     Real(RealArgs),
+    /// Requests and replies over stream, verbs and kernel TCP, and bulk data; needs root
+    Service(ServiceArgs),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// Cost of the scheduling decision among paced queue pairs
@@ -66,6 +70,12 @@ enum Command {
         /// The core
         core: usize,
     },
+    /// One end of a sample of `service`
+    #[command(hide = true)]
+    ServiceEnd {
+        /// Its task as JSON
+        task: String,
+    },
     /// One workload of `icount`, to run under valgrind
     #[command(hide = true)]
     IcountRun {
@@ -74,22 +84,6 @@ enum Command {
         /// Operations
         ops: u64,
     },
-}
-
-#[derive(clap::Args)]
-struct IcountArgs {
-    /// Only workloads whose name contains this
-    #[arg(value_name = "NAME")]
-    only: Option<String>,
-    /// The baseline to compare with
-    #[arg(long, value_name = "FILE", default_value = "bench/icount.json")]
-    baseline: PathBuf,
-    /// Make the counts the new baseline
-    #[arg(long)]
-    bless: bool,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -146,8 +140,10 @@ fn main() -> ExitCode {
         Command::BadNetwork(args) => sweep(args),
         Command::Untuned(args) => untune(args),
         Command::Real(args) => live_bars(args),
+        Command::Service(args) => serve(args),
+        Command::ServiceEnd { task } => service::run_end(task).map(|()| ExitCode::SUCCESS),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
-        Command::Icount(args) => count(args),
+        Command::Icount(args) => count::count(args),
         Command::Pacer(args) => decide(args),
         Command::Pacing(args) => pace(args),
         Command::Agents(plan) => act(plan),
@@ -247,6 +243,22 @@ fn live_bars(args: &RealArgs) -> Result<ExitCode, Error> {
     Ok(if report.missed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Measures requests and replies. Failed samples fail it.
+fn serve(args: &ServiceArgs) -> Result<ExitCode, Error> {
+    let mut plan = args.plan()?;
+    if args.spanwire.is_none() && plan.needs_spanwire() {
+        plan.spanwire = command::spanwire()?;
+    }
+    let report = observed(args.json, |go_on| {
+        service::run(&plan, |round, at| !go_on(round, plan.rounds, at))
+    })?;
+    print(args.json, service::Report::text, &report)?;
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
     let PacerArgs { rounds, ms, qps, json } = args;
     let plan = pacer::Plan { rounds: *rounds, ms: *ms, qps: qps.clone() };
@@ -338,51 +350,6 @@ fn print<R: Serialize>(json: bool, text: impl Fn(&R) -> String, report: &R) -> R
         print!("{}", text(report));
     }
     Ok(())
-}
-
-/// Counts, prints and compares.
-fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
-    let mut baseline = Baseline::read(&args.baseline)?;
-    let rustc = icount::rustc_version()?;
-    let wanted = |w: &&Workload| args.only.as_deref().is_none_or(|only| w.name.contains(only));
-    let mut verdicts = Vec::new();
-    for workload in workload::ALL.iter().filter(wanted) {
-        let instructions_per_op = icount::count(workload)?;
-        let name = workload.name.to_owned();
-        let blessed = baseline.instructions_per_op.get(&name).copied();
-        let verdict = Verdict { name, op: workload.op, instructions_per_op, baseline: blessed };
-        if !args.json {
-            print_verdict(&verdict);
-        }
-        verdicts.push(verdict);
-    }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&verdicts)?);
-    }
-    if args.bless {
-        baseline.rustc = rustc;
-        let counts = verdicts.into_iter().map(|v| (v.name, v.instructions_per_op.round()));
-        baseline.instructions_per_op.extend(counts);
-        baseline.write(&args.baseline)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if rustc != baseline.rustc {
-        // Another compiler generates other code: a difference is not a change of ours.
-        eprintln!("not compared: the baseline is of {}, this is {rustc}", baseline.rustc);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let failed: Vec<&str> = verdicts.iter().filter(|v| v.fails()).map(|v| &*v.name).collect();
-    if failed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let failed = failed.join(", ");
-    eprintln!("{failed}: too many instructions; if they are worth it, accept them with --bless");
-    Ok(ExitCode::FAILURE)
-}
-
-fn print_verdict(v: &Verdict) {
-    let growth = v.growth().map_or("new".to_owned(), |g| format!("{:+.1} %", g * 100.0));
-    println!("{:<16} {:>10.0} instructions a {:<24} {growth}", v.name, v.instructions_per_op, v.op);
 }
 
 /// Exit code after SIGINT, as of `spanwire`.

@@ -3,7 +3,7 @@
 pub use crate::error::Error;
 
 use crate::quiet::Stolen;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The result of one measurement, and its disturbance.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,7 +36,7 @@ pub struct Rate {
 }
 
 /// The latency of a message: its round trip.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Latency {
     /// Median of the round trip in microseconds.
     pub rtt_p50_us: f64,

@@ -178,6 +178,8 @@ const ALLOWED: &[Allowed] = &[
             "sim",
             "io",
             "host",
+            // The library that `service` measures.
+            "stream",
             "bins",
         ],
         theirs: &[
@@ -187,8 +189,12 @@ const ALLOWED: &[Allowed] = &[
             // Other implementations of erasure coding, as references of the benchmark.
             "reed-solomon-erasure",
             "reed-solomon-simd",
+            // Epoll, and the processor time of a process.
+            "rustix",
             "serde",
             "serde_json",
+            // The hash of `copy`, for TCP with the same.
+            "sha2",
             // Selects the congestion control of the reference TCP.
             "socket2",
         ],

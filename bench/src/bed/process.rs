@@ -19,7 +19,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts `command`, which runs the program `path` on `host`, with these arguments.
-    pub(super) fn start(
+    pub(crate) fn start(
         mut command: Command,
         host: &str,
         path: &Path,

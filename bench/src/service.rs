@@ -1,0 +1,107 @@
+//! Requests and replies, and bulk data, over `stream` as an application uses it, over verbs, and
+//! over kernel TCP.
+//!
+//! Client and server are processes of their own in two namespaces with a veth pair between them.
+//! Each transport is used as its user would, with defaults, and no thread is pinned. The client
+//! verifies every reply, and the number of requests is that of both ends.
+
+mod args;
+mod blocking;
+mod bulk;
+mod case;
+mod content;
+mod copy;
+mod end;
+mod epoll;
+mod exchange;
+mod measure;
+mod plan;
+mod report;
+mod stream;
+mod task;
+mod tcp;
+mod verbs;
+
+pub use args::ServiceArgs;
+pub use end::run_end;
+pub use plan::Plan;
+pub use report::{Report, Row, Value};
+
+use crate::machine::Machine;
+use crate::sample::Error;
+use case::Subject;
+use measure::Lab;
+use report::Taken;
+use std::time::{Duration, Instant};
+
+/// Measures all of `plan`, round by round, every other one in reverse order. `watch` receives the
+/// round and the row and ends the run by returning true. The report then has the samples before.
+///
+/// # Errors
+/// The command of `copy` does not exist, there is no privilege, or no memory for its file. A
+/// sample that fails is in the report.
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+    if plan.needs_spanwire() && !plan.spanwire.exists() {
+        let path = plan.spanwire.display();
+        let remedy = "cargo build --release builds it, --spanwire sets its path";
+        return Err(format!("{path} does not exist; {remedy}").into());
+    }
+    let start = Instant::now();
+    let deadline = plan.quick.then(|| start + QUICK_LIMIT);
+    let lab = Lab::new(plan, deadline)?;
+    let subjects = plan.subjects();
+    let mut taken = vec![Vec::new(); subjects.len()];
+    let interrupted = (0..plan.rounds).any(|round| {
+        let mut order: Vec<usize> = (0..subjects.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        order.into_iter().any(|n| {
+            let name = subjects[n].name();
+            if watch(round, &name) {
+                return true;
+            }
+            let sample = take(&lab, subjects[n], deadline);
+            // An interrupt from the terminal also ends the processes of the sample.
+            let is_over = watch(round, &name);
+            if !is_over {
+                taken[n].push(sample);
+            }
+            is_over
+        })
+    });
+    Ok(Report {
+        machine: Machine::this(),
+        plan: plan.clone(),
+        seconds: start.elapsed().as_secs_f64(),
+        interrupted,
+        rows: rows(&subjects, &taken),
+    })
+}
+
+/// One sample.
+fn take(lab: &Lab<'_>, subject: Subject, deadline: Option<Instant>) -> Taken {
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    if is_over() {
+        return Taken::NotRun;
+    }
+    match lab.sample(subject) {
+        Ok(values) => Taken::Values(values),
+        Err(_) if is_over() => Taken::NotRun,
+        Err(why) => Taken::Failed(why.to_string()),
+    }
+}
+
+fn rows(subjects: &[Subject], taken: &[Vec<Taken>]) -> Vec<Row> {
+    let samples_of = |subject: Subject| {
+        let n = subjects.iter().position(|known| *known == subject);
+        n.map_or(&[][..], |n| &taken[n])
+    };
+    let row = |(subject, taken): (&Subject, &Vec<Taken>)| {
+        Row::new(*subject, taken, samples_of(subject.reference()))
+    };
+    subjects.iter().zip(taken).map(row).collect()
+}
+
+/// The limit of a quick run, without the time in which its processes end.
+const QUICK_LIMIT: Duration = Duration::from_secs(58);

@@ -1,0 +1,195 @@
+//! Cases and transports: the rows of the benchmark.
+
+use serde::{Deserialize, Serialize};
+
+/// A transport of requests and replies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Transport {
+    /// Messages of `stream`, blocking calls.
+    Stream,
+    /// SEND and receive requests on the thread of the driver.
+    Verbs,
+    /// Kernel TCP, blocking calls, without Nagle's delay.
+    Tcp,
+    /// Kernel TCP, non-blocking, level-triggered epoll, without Nagle's delay.
+    Epoll,
+}
+
+/// A transport of bulk data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum BulkTransport {
+    /// A byte stream of `stream`, memory to memory.
+    Stream,
+    /// Kernel TCP, memory to memory.
+    Tcp,
+    /// Kernel TCP with a SHA-256 of the data at both ends, as `copy` has.
+    HashedTcp,
+    /// `spanwire copy` from one file in memory to another.
+    Copy,
+}
+
+/// Requests and replies on some connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Load {
+    /// Bytes of a request.
+    pub(super) request_bytes: usize,
+    /// Bytes of a reply.
+    pub(super) reply_bytes: usize,
+    /// Connections, which one thread at each end serves.
+    pub(super) connections: usize,
+    /// Requests outstanding on each.
+    pub(super) outstanding: usize,
+}
+
+/// A row: one transport in one case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Subject {
+    Service(Load, Transport),
+    Bulk(BulkTransport),
+}
+
+impl Load {
+    /// All loads, in the order of the table.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        SIZES.into_iter().flat_map(|(request_bytes, reply_bytes)| {
+            WIDTHS.into_iter().map(move |(connections, outstanding)| Self {
+                request_bytes,
+                reply_bytes,
+                connections,
+                outstanding,
+            })
+        })
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> String {
+        let Self { request_bytes, reply_bytes, connections, outstanding } = *self;
+        let sizes = format!("{}/{}", size(request_bytes), size(reply_bytes));
+        match connections {
+            1 => format!("{sizes}, {outstanding} outstanding"),
+            _ => format!("{sizes}, {connections} connections"),
+        }
+    }
+}
+
+impl Subject {
+    /// All rows. Those of one case are neighbours, so that they are measured close to each other.
+    pub(super) fn all() -> Vec<Self> {
+        let services = Load::all()
+            .flat_map(|load| Transport::ALL.into_iter().map(move |t| Self::Service(load, t)));
+        services.chain(BulkTransport::ALL.into_iter().map(Self::Bulk)).collect()
+    }
+
+    /// The name of its case.
+    pub(super) fn case(&self) -> String {
+        match self {
+            Self::Service(load, _) => load.name(),
+            Self::Bulk(_) => "bulk".to_owned(),
+        }
+    }
+
+    /// The name of its transport.
+    pub(super) fn transport(&self) -> &'static str {
+        match self {
+            Self::Service(_, transport) => transport.name(),
+            Self::Bulk(transport) => transport.name(),
+        }
+    }
+
+    /// Case and transport, as `--only` selects them.
+    pub(super) fn name(&self) -> String {
+        format!("{}: {}", self.case(), self.transport())
+    }
+
+    /// The row that it is compared with: blocking kernel TCP in the same case.
+    pub(super) fn reference(&self) -> Self {
+        match self {
+            Self::Service(load, _) => Self::Service(*load, Transport::Tcp),
+            Self::Bulk(_) => Self::Bulk(BulkTransport::Tcp),
+        }
+    }
+
+    /// Its figures and their units.
+    pub(super) fn figures(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Service(..) => &SERVICE_FIGURES,
+            // The processes of `copy` do not report their time.
+            Self::Bulk(BulkTransport::Copy) => &BULK_FIGURES[..1],
+            Self::Bulk(_) => &BULK_FIGURES,
+        }
+    }
+}
+
+impl Transport {
+    pub(super) const ALL: [Self; 4] = [Self::Stream, Self::Verbs, Self::Tcp, Self::Epoll];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Verbs => "verbs",
+            Self::Tcp => "tcp",
+            Self::Epoll => "tcp-epoll",
+        }
+    }
+
+    /// Packets bypass the kernel's TCP.
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Self::Stream | Self::Verbs)
+    }
+}
+
+impl BulkTransport {
+    const ALL: [Self; 4] = [Self::Stream, Self::Tcp, Self::HashedTcp, Self::Copy];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Tcp => "tcp",
+            Self::HashedTcp => "tcp-sha256",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+fn size(bytes: usize) -> String {
+    if bytes.is_multiple_of(KIB) { format!("{} KiB", bytes / KIB) } else { format!("{bytes} B") }
+}
+
+/// Figures of requests and replies, the first of which is the main one.
+const SERVICE_FIGURES: [(&str, &str); 5] = [
+    ("requests_per_s", "1/s"),
+    ("p50_us", "us"),
+    ("p99_us", "us"),
+    ("client_cpu_us", "us a request"),
+    ("server_cpu_us", "us a request"),
+];
+const BULK_FIGURES: [(&str, &str); 3] =
+    [("gbps", "Gbit/s"), ("client_cpu_us", "us a MiB"), ("server_cpu_us", "us a MiB")];
+
+/// Bytes of requests and of replies.
+const SIZES: [(usize, usize); 3] = [(64, 64), (64, 4096), (4096, 64)];
+/// Connections, and requests outstanding on each.
+const WIDTHS: [(usize, usize); 5] = [(1, 1), (1, 16), (1, 64), (1, 256), (64, 1)];
+const KIB: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn all__has_every_case_once_with_its_reference() {
+        let all = Subject::all();
+        assert_eq!(all.len(), 3 * 5 * 4 + 4);
+        let names: BTreeSet<String> = all.iter().map(Subject::name).collect();
+        assert_eq!(names.len(), all.len());
+        assert!(names.contains("64 B/4 KiB, 16 outstanding: tcp-epoll"), "{names:?}");
+        assert!(names.contains("4 KiB/64 B, 64 connections: verbs"), "{names:?}");
+        for subject in &all {
+            assert!(all.contains(&subject.reference()));
+            assert_eq!(subject.reference().case(), subject.case());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Messages of `stream` with blocking calls, as an application uses it: all options have their
+//! defaults.
+
+use super::blocking::{self, Blocking};
+use super::exchange::Application;
+use super::task::{End, SILENCE};
+use crate::sample::Error;
+use spanwire_stream::{ConnectOptions, Connection, Network, NetworkOptions};
+
+/// Runs this end of `stream` until `application` is done.
+pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), Error> {
+    let network = Network::open(&end.dev, NetworkOptions::default())?;
+    let mut connections = connections(&network, end)?;
+    blocking::run(&mut connections, application)?;
+    // All of them first: the other end serves them in turn, and waits for any of their ends.
+    for connection in &mut connections {
+        connection.sender().finish();
+    }
+    for mut connection in connections {
+        connection.sender().drained(SILENCE)?;
+    }
+    network.shutdown(SILENCE)?;
+    Ok(())
+}
+
+fn connections(network: &Network, end: &End) -> Result<Vec<Connection>, Error> {
+    let options = ConnectOptions::default();
+    let each = 0..end.connections();
+    if let Some(server) = end.server {
+        return each.map(|_| Ok(network.connect(server, &options)?)).collect();
+    }
+    let listener = network.listen(0, options)?;
+    end.announce(listener.local_addr().port());
+    let accept = |_| {
+        let accepted = listener.accept_timeout(SILENCE)?;
+        Ok(accepted.ok_or_else(|| format!("no client within {SILENCE:?}"))?)
+    };
+    each.map(accept).collect()
+}
+
+impl Blocking for Connection {
+    fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        Ok(self.sender().send_timeout(message, SILENCE)?)
+    }
+
+    fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool, Error> {
+        Ok(self.receiver().recv_into_timeout(message, SILENCE)?)
+    }
+}

@@ -1,0 +1,82 @@
+//! The verbs level: SEND and receive requests, posted and polled by the thread that drives the
+//! port. Every message is processed to completion before the next step.
+//!
+//! Engine, port and polling are those of `stream`, so that the difference is that of the layers.
+
+mod lanes;
+mod setup;
+
+use super::exchange::Application;
+use super::task::{End, SILENCE};
+use crate::sample::Error;
+use lanes::Progress;
+use setup::Setup;
+use spanwire_base::Dur;
+use spanwire_io::driver::{Driver, Polling};
+use spanwire_transport::Endpoint;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Instant;
+
+/// Runs this end until `application` is done.
+pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), Error> {
+    let Setup { mut endpoint, mut attachment, mut lanes, side } = Setup::new(end, application)?;
+    let mut driver = Driver::new(attachment.clock, Polling::Adaptive { spin: SPIN });
+    let mut drive = |driver: &mut Driver, step: &mut Step<'_>| {
+        let (mut outcome, mut active_at) = (Ok(()), Instant::now());
+        driver.run_until(&mut endpoint, &mut *attachment.port, |endpoint| {
+            outcome = match step(endpoint) {
+                Ok(Progress::Done) => return true,
+                Ok(Progress::Active) => {
+                    active_at = Instant::now();
+                    return false;
+                }
+                Ok(Progress::Idle) if active_at.elapsed() < SILENCE => return false,
+                Ok(Progress::Idle) => Err(format!("nothing completed for {SILENCE:?}").into()),
+                Err(why) => Err(why),
+            };
+            true
+        })?;
+        outcome
+    };
+    let mut is_started = false;
+    drive(&mut driver, &mut |endpoint| {
+        if !std::mem::replace(&mut is_started, true) {
+            lanes.start(endpoint, application)?;
+        }
+        let polled = lanes.poll(endpoint, application)?;
+        Ok(if application.is_done() { Progress::Done } else { polled })
+    })?;
+    let is_client = end.server.is_some();
+    if is_client {
+        side.set_nonblocking(true)?;
+    }
+    let mut is_finished = false;
+    // Spinning, since the end of the side connection does not wake the driver.
+    drive(&mut Driver::new(attachment.clock, Polling::Busy), &mut |endpoint| {
+        if is_client && !std::mem::replace(&mut is_finished, true) {
+            lanes.finish(endpoint)?;
+        }
+        let polled = lanes.poll(endpoint, application)?;
+        // The server ends once its replies are acknowledged, which the client does until then. The
+        // server need not acknowledge the ends of the connections.
+        let is_over = if is_client { has_ended(&side)? } else { lanes.in_flight() == 0 };
+        Ok(if is_over { Progress::Done } else { polled })
+    })
+}
+
+/// A step of the application between two steps of the driver.
+type Step<'a> = dyn FnMut(&mut Endpoint) -> Result<Progress, Error> + 'a;
+
+/// True if the other end has closed the side connection.
+fn has_ended(mut side: &TcpStream) -> Result<bool, Error> {
+    match side.read(&mut [0]) {
+        Ok(0) => Ok(true),
+        Ok(_) => Err("the other end went on speaking".into()),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// As in `stream`: about a round trip.
+const SPIN: Dur = Dur::from_us(50);
