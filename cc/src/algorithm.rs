@@ -124,10 +124,18 @@ impl Algorithm {
     /// Its flows use feedback of nearby switches ([`Controller::wants_near`]), with any path.
     #[must_use]
     pub fn wants_near(&self) -> bool {
-        let path = Path { mtu_bytes: 1024, line_rate: Rate::from_gbps(1), base_rtt: None };
-        self.start(&path).wants_near()
+        self.start(&ANY_PATH).wants_near()
+    }
+
+    /// It uses in-band telemetry.
+    #[must_use]
+    pub fn wants_int(&self) -> bool {
+        self.start(&ANY_PATH).wants_int()
     }
 }
+
+/// A path, for properties that do not depend on it.
+const ANY_PATH: Path = Path { mtu_bytes: 1024, line_rate: Rate::from_gbps(1), base_rtt: None };
 
 /// `auto`, which suits any path.
 impl Default for Algorithm {
@@ -172,8 +180,7 @@ mod tests {
 
     #[test]
     fn wants_int__of_telemetry_based_algorithms() {
-        let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };
-        let wants = |name: &&str| Algorithm::named(name).unwrap().start(&path).wants_int();
+        let wants = |name: &&str| Algorithm::named(name).unwrap().wants_int();
         let known = Algorithm::known();
         let all: Vec<&&str> = known.iter().filter(|name| wants(name)).collect();
         assert_eq!(all, [&"hpcc", &"powertcp"]);

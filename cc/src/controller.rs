@@ -62,6 +62,10 @@ macro_rules! with_methods {
                 /// In-band telemetry of nearby switches arrived (MLCC's near-source loop).
                 fn on_near_int(&mut self, now: Time, int: &[Hop]) {}
 
+                /// Telemetry of later acknowledgements cannot be compared with that of earlier
+                /// ones, because counters may have wrapped.
+                fn on_int_discontinuity(&mut self) {}
+
                 /// The rate and the base round trip of the path, as measured, have changed.
                 fn set_path(&mut self, line_rate: Rate, base_rtt: Dur) {}
 

@@ -129,6 +129,10 @@ impl Controller for Hpcc {
         self.on_ack(now, &Ack { int, rtt, sent_at: back(now, rtt), ..Ack::default() });
     }
 
+    fn on_int_discontinuity(&mut self) {
+        self.telemetry.clear();
+    }
+
     fn on_loss(&mut self, _now: Time, loss: &Loss) {
         if let LossKind::Timeout(_) = loss.kind {
             self.reference = (self.reference / 2.0).max(self.mtu);

@@ -168,6 +168,10 @@ impl Controller for PowerTcp {
         self.on_ack(now, &Ack { int, rtt, sent_at, ..Ack::default() });
     }
 
+    fn on_int_discontinuity(&mut self) {
+        self.telemetry.clear();
+    }
+
     fn on_loss(&mut self, _now: Time, loss: &Loss) {
         if let LossKind::Timeout(_) = loss.kind {
             self.cwnd = (self.cwnd / 2.0).max(self.mtu);

@@ -9,7 +9,8 @@ use spanwire_base::{Rate, Time};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Telemetry {
     hops: [Option<Hop>; MAX_HOPS],
-    count: usize,
+    /// Beside the path, so that both take one word.
+    count: u8,
     path: u16,
 }
 
@@ -40,8 +41,9 @@ impl Telemetry {
             return None;
         }
         let int = &a.int[..a.int.len().min(MAX_HOPS)];
-        if int.len() != self.count || a.path != self.path {
-            *self = Self { count: int.len(), path: a.path, ..Self::default() };
+        let count = u8::try_from(int.len()).unwrap_or(u8::MAX);
+        if count != self.count || a.path != self.path {
+            *self = Self { count, path: a.path, ..Self::default() };
             for (known, hop) in self.hops.iter_mut().zip(int) {
                 *known = Some(*hop);
             }

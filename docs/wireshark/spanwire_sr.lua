@@ -13,6 +13,7 @@ local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "ref
   "no receive request" }
 local REFUSED = 5
 local SCHEMES = { [1] = "P and Q", "Cauchy" }
+local FORMATS = { [0] = "full", [1] = "compact" }
 local NEAR_KINDS = { [0] = "pseudo-ACK" }
 local REPORTS = { [0] = "short", "settled", "recovered" }
 -- The NAK codes of the InfiniBand specification.
@@ -79,11 +80,14 @@ local f = {
   refused_psn = ProtoField.uint32("spanwire.sr.ack.refused.psn", "Refused PSN", base.DEC),
   refused_code = ProtoField.uint8("spanwire.sr.ack.refused.code", "NAK code", base.DEC, CODES),
   int_hops = ProtoField.uint8("spanwire.sr.ack.int.hops", "Hops of the newest", base.DEC),
+  int_format = ProtoField.uint8("spanwire.sr.ack.int.format", "Format of the records", base.DEC, FORMATS),
   int_hop = ProtoField.bytes("spanwire.sr.ack.int.hop", "Hop"),
   int_time = ProtoField.uint64("spanwire.sr.ack.int.time", "Time, ps", base.DEC),
   int_tx_bytes = ProtoField.uint64("spanwire.sr.ack.int.tx_bytes", "Bytes sent", base.DEC),
   int_queue_bytes = ProtoField.uint32("spanwire.sr.ack.int.queue_bytes", "Bytes in the queue", base.DEC),
   int_rate = ProtoField.uint32("spanwire.sr.ack.int.rate", "Rate of the port, Mbit/s", base.DEC),
+  int_wrapped_time = ProtoField.uint32("spanwire.sr.ack.int.wrapped_time", "Time, in 16 ns, wrapped", base.DEC),
+  int_wrapped_tx = ProtoField.uint32("spanwire.sr.ack.int.wrapped_tx", "Sent, in 128 bytes, wrapped", base.DEC),
   blocks = ProtoField.uint8("spanwire.sr.ack.blocks", "Block reports", base.DEC),
   report = ProtoField.bytes("spanwire.sr.ack.block", "Block report"),
   report_first = ProtoField.uint32("spanwire.sr.ack.block.first", "First PSN of the block", base.DEC),
@@ -127,7 +131,7 @@ local DATA, ACK, PARITY, NEAR = 0xc0, 0xc1, 0xc2, 0xc3
 local UDP_LEN, BTH_LEN, ICRC_LEN = 8, 12, 4
 local DATA_LEN, ACK_LEN, WORD_LEN, REFUSAL_LEN = 24, 60, 12, 8
 local LIST_LEN, NEAR_LEN = 4, 12
-local INT, HOP_LEN, HOPS_MAX = 1, 24, 16
+local INT, HOPS_MAX = 1, 16
 local BLOCKS, REPORT_LEN, REPORTS_MAX = 4, 16, 4
 local MARKS, MARKS_LEN = 8, 8
 local BLOCK, BLOCK_PKTS_MAX = 0x100, 64
@@ -364,13 +368,52 @@ local function add_list(reader, field, most, entry_len, add)
   return add_entries(reader, count, entry_len, add)
 end
 
--- The telemetry of a switch that an acknowledgement echoes.
+-- The full telemetry record of a switch that an acknowledgement echoes.
 local function add_hop(reader, range)
   local hop = reader.tree:add(f.int_hop, range)
   hop:add(f.int_time, range(0, 8))
   hop:add(f.int_tx_bytes, range(8, 8))
   hop:add(f.int_queue_bytes, range(16, 4))
   hop:add(f.int_rate, range(20, 4))
+end
+
+-- A decade of the rates of compact records, in hundredths: ISO 3, series R40.
+local SERIES = {
+  100, 106, 112, 118, 125, 132, 140, 150, 160, 170, 180, 190, 200, 212, 224, 236, 250, 265, 280,
+  300, 315, 335, 355, 375, 400, 425, 450, 475, 500, 530, 560, 600, 630, 670, 710, 750, 800, 850,
+  900, 950,
+}
+
+-- The same, compact.
+local function add_compact_hop(reader, range)
+  local hop, code = reader.tree:add(f.int_hop, range), range(0, 1):uint()
+  hop:add(f.int_wrapped_time, range(1, 3), range:bitfield(8, 20))
+  hop:add(f.int_wrapped_tx, range(3, 3), range:bitfield(28, 20))
+  hop:add(f.int_queue_bytes, range(6, 2), range(6, 2):uint() * 128)
+  local rate = 0
+  if code > 0 then
+    local decade = math.floor((code - 1) / #SERIES)
+    rate = math.floor(SERIES[(code - 1) % #SERIES + 1] * 10 ^ decade / 100)
+  end
+  hop:add(f.int_rate, range(0, 1), rate)
+end
+
+-- The length and the function of a record, by format.
+local RECORDS = { [0] = { 24, add_hop }, [1] = { 8, add_compact_hop } }
+
+-- The echo of telemetry; false if it is truncated or invalid.
+local function add_hops(reader)
+  local head = reader:take(LIST_LEN)
+  if not head then
+    return false
+  end
+  local count, record = head(0, 1):uint(), RECORDS[head(1, 1):uint()]
+  if not add_checked(reader.tree, f.int_hops, head(0, 1), count >= 1 and count <= HOPS_MAX, e.kind)
+      or not add_checked(reader.tree, f.int_format, head(1, 1), record ~= nil, e.kind) then
+    return false
+  end
+  reader:reserved(head(2, 2))
+  return add_entries(reader, count, record[1], record[2])
 end
 
 -- An acknowledgement's report on a block; false if it is invalid.
@@ -439,7 +482,7 @@ local function dissect_ack(reader, pinfo)
     info = string.format("%s, PSN %d refused", info, range(0, 4):uint())
   end
   local has_hops, has_blocks = bit.band(presence, INT) ~= 0, bit.band(presence, BLOCKS) ~= 0
-  if has_hops and not add_list(reader, f.int_hops, HOPS_MAX, HOP_LEN, add_hop) then
+  if has_hops and not add_hops(reader) then
     return info
   end
   if has_blocks and not add_list(reader, f.blocks, REPORTS_MAX, REPORT_LEN, add_report) then

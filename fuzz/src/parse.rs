@@ -3,9 +3,9 @@
 
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockReport, BlockReportKind, BlockRepr, DropReason, EthernetRepr,
-    Headers, INT_HOP_LEN, INT_MAX_HOPS, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode,
-    NearKind, Opcode, Packet, Psn, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak,
-    SrNearRepr, Template, UdpRepr, seal,
+    Headers, INT_COMPACT_LEN, INT_FULL_LEN, INT_MAX_HOPS, IntFormat, IntRecords, IntStack, IpRepr,
+    Ipv4Repr, Ipv6Repr, MacAddr, NakCode, NearKind, Opcode, Packet, Psn, RethRepr, SackWord,
+    SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr, Template, UdpRepr, seal,
 };
 
 /// Parses `data` as a frame, and as the inner part of a frame with valid outer headers: the headers
@@ -67,12 +67,22 @@ fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
     assert_eq!(packet.trailer, &rest[ICRC_LEN..]);
     let Some(stack) = IntStack::parse(packet.trailer) else { return };
     assert!(stack.len() <= INT_MAX_HOPS.into());
-    assert_eq!(stack.hops().count(), stack.len());
-    let mut emitted = [0; INT_HOP_LEN];
-    for (hop, record) in stack.hops().zip(stack.records()) {
-        hop.emit(&mut emitted);
-        assert_eq!(emitted, *record);
+    assert_eq!(stack.hops().count() + stack.compact_hops().count(), stack.len());
+    let mut emitted = Vec::new();
+    for hop in stack.hops() {
+        let mut record = [0; INT_FULL_LEN];
+        hop.emit(&mut record);
+        emitted.extend(record);
     }
+    for hop in stack.compact_hops() {
+        let mut record = [0; INT_COMPACT_LEN];
+        hop.emit(&mut record);
+        emitted.extend(record);
+    }
+    assert_eq!(emitted, stack.records());
+    let echo = [&stack.echo_header(), stack.records()].concat();
+    let echo = IntRecords::parse(&echo);
+    assert_eq!((echo.len(), echo.hops().count()), (stack.len(), stack.hops().count()));
 }
 
 /// Checks the part after the BTH of an SR packet: parsing, emitting and parsing again give the
@@ -141,18 +151,19 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
         }
         seeds.push((format!("inside-sr-block-{name}"), inside));
     }
-    for (words, is_refused, hops) in [(0, false, 0), (1, true, 1), (15, false, 16)] {
+    let acks = [(0, false, 0, 0), (1, true, 1, 0), (15, false, 16, 0), (2, false, 5, 1)];
+    for (words, is_refused, hops, format) in acks {
         let none = SrAckRepr::default();
         let nak = SrNak { psn: 1, code: NakCode::RemoteAccess };
         let nak = is_refused.then_some(nak);
         let reason = if is_refused { AckReason::Nak } else { AckReason::Gap };
-        let mut ack = SrAckRepr { nak, reason, int: &RECORDS[..hops], ..none };
+        let echo = echo(hops, format);
+        let mut ack = SrAckRepr { nak, reason, int: IntRecords::parse(&echo), ..none };
         for i in 0..hops.min(4) {
-            let first = u32::try_from(i).expect("a few");
             let kind =
                 [BlockReportKind::Nack, BlockReportKind::Settled, BlockReportKind::Recovered]
-                    [i % 3];
-            ack.blocks.push(BlockReport { first, kind, data: 8, bits: 5 });
+                    [usize::from(i) % 3];
+            ack.blocks.push(BlockReport { first: i.into(), kind, data: 8, bits: 5 });
         }
         ack.marks = is_refused.then_some(6);
         for i in 0..words {
@@ -171,7 +182,13 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[7; INT_HOP_LEN]; 16];
+/// The echo of `hops` records in the format with this number.
+fn echo(hops: u8, format: u8) -> Vec<u8> {
+    let record_len = IntFormat::from_u8(format).map_or(0, IntFormat::record_len);
+    let mut echo = vec![hops, format, 0, 0];
+    echo.resize(echo.len() + usize::from(hops) * record_len, 7);
+    echo
+}
 
 /// A header with all optional parts of its kind.
 fn sample(kind: SrKind) -> SrDataRepr {

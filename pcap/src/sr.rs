@@ -2,7 +2,7 @@
 
 use crate::nak::nak_name;
 use spanwire_wire::{
-    AckReason, BlockReportKind, DropReason, IntHop, NearKind, Opcode, SrAckRepr, SrDataRepr,
+    AckReason, BlockReportKind, DropReason, IntCompactHop, NearKind, Opcode, SrAckRepr, SrDataRepr,
     SrKind, SrNearRepr,
 };
 use std::fmt::{self, Display, Formatter};
@@ -120,9 +120,12 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.ack_delay_ns)?;
     write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
     write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
-    for hop in ack.int.iter().map(IntHop::parse) {
+    for hop in ack.int.hops() {
         write!(f, "  hop {} ps sent {} queue {}", hop.time_ps, hop.tx_bytes, hop.queue_bytes)?;
         write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
+    }
+    for hop in ack.int.compact_hops() {
+        write_compact_hop(f, &hop)?;
     }
     for report in ack.blocks.as_slice() {
         let kind = match report.kind {
@@ -136,6 +139,15 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
         Some(nak) => write!(f, "  REFUSES {:#010x}: {}", nak.psn, nak_name(nak.code)),
         None => Ok(()),
     }
+}
+
+/// Writes a compact record in the units of a full one; time and bytes sent have wrapped.
+fn write_compact_hop(f: &mut Formatter<'_>, hop: &IntCompactHop) -> fmt::Result {
+    let bytes = |units: u64| u64::from(IntCompactHop::BYTES) * units;
+    let time_ps = u64::from(hop.time) * IntCompactHop::TIME_PS;
+    let (tx, queue) = (bytes(hop.tx.into()), bytes(hop.queue.into()));
+    write!(f, "  compact hop {time_ps} ps sent {tx} queue {queue}")?;
+    write!(f, " at {} Mbit/s", hop.link_rate_mbps())
 }
 
 fn write_near(f: &mut Formatter<'_>, near: &SrNearRepr) -> fmt::Result {
@@ -172,7 +184,9 @@ fn reason_name(reason: AckReason) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_wire::{BlockReport, BlockRepr, NakCode, Qpn, RethRepr, SackWord, SrNak};
+    use spanwire_wire::{
+        BlockReport, BlockRepr, IntHop, IntRecords, NakCode, Qpn, RethRepr, SackWord, SrNak,
+    };
 
     #[test]
     fn display__of_data_and_acknowledgements() {
@@ -202,6 +216,31 @@ mod tests {
              echo 0 ps hold 0 ns  received 0 CE 0  limits psn 0x00000000 receive 0  \
              REFUSES 0x00000100: remote access error"
         );
+    }
+
+    #[test]
+    fn display__of_telemetry_in_both_formats() {
+        let hop = IntHop {
+            time_ps: (1 << 40) + 32_000,
+            tx_bytes: (1 << 27) + 256,
+            queue_bytes: 100,
+            link_rate_mbps: 25_000,
+        };
+        let (mut full, mut compact) = (vec![1, 0, 0, 0], vec![1, 1, 0, 0]);
+        let (mut long, mut short) = ([0; 24], [0; 8]);
+        hop.emit(&mut long);
+        IntCompactHop::from(&hop).emit(&mut short);
+        full.extend(long);
+        compact.extend(short);
+        let shown =
+            |int| Sr::Ack(SrAckRepr { int: IntRecords::parse(int), ..SrAckRepr::default() });
+        let text = shown(&full).to_string();
+        let expected = "  hop 1099511659776 ps sent 134217984 queue 100 at 25000 Mbit/s";
+        assert!(text.ends_with(expected), "{text}");
+        let text = shown(&compact).to_string();
+        // 2^40 ps less 65 wraps of 16.777216 ms.
+        let expected = "  compact hop 8992608000 ps sent 256 queue 128 at 25000 Mbit/s";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

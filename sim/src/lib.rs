@@ -74,7 +74,7 @@ pub use record::{AgentSeries, FlowSeries, QueueSeries, Series};
 pub use report::{AgentReport, QueueReport, Report};
 pub use run::Watch;
 pub use scenario::Scenario;
-pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup};
+pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup, Telemetry};
 pub use sharing::{JAIN_FAIR, Sharing, SharingReport, jain};
 pub use swarm::{SwarmOutcome, swarm_describe, swarm_plan, swarm_run};
 pub use topology::{

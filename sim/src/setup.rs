@@ -2,9 +2,11 @@
 
 mod agents;
 mod roles;
+mod telemetry;
 
 pub use agents::{AgentSetup, PortKind};
 pub use roles::RoleSetup;
+pub use telemetry::Telemetry;
 
 use crate::congestion::Congestion;
 use crate::host_model::HostModel;
@@ -69,6 +71,8 @@ pub struct Setup {
     pub dscp: u8,
     /// Congestion control of queue pairs. Default none.
     pub congestion: Congestion,
+    /// Telemetry of SR queue pairs whose congestion control uses it.
+    pub int: Telemetry,
     /// Load balancing of SR queue pairs. Default none: one path each.
     pub balance: Option<Choice>,
     /// Erasure coding of SR queue pairs. Default none.
@@ -157,6 +161,7 @@ impl Default for Setup {
             drains: None,
             dscp: 26,
             congestion: Congestion::default(),
+            int: Telemetry::default(),
             balance: None,
             erasure: None,
             other_sends: BTreeMap::new(),
@@ -265,7 +270,7 @@ impl Setup {
     /// which only some packets have, are not counted.
     pub(crate) fn data_overhead(&self, hosts: [u32; 2]) -> u64 {
         let sr = if self.sr_segment(hosts).is_some() { SR_BYTES } else { 0 };
-        self.headers() + sr
+        self.headers() + sr + self.telemetry_bytes(hosts)
     }
 
     /// Wire overhead of every packet: Ethernet, IP, UDP, BTH, ICRC and the link's overhead.
@@ -304,6 +309,8 @@ impl Setup {
             cnp_interval: self.cnp_interval,
             cnp_dscp: self.cnp_dscp,
             elide_payload: self.elided,
+            int_hops: self.int.hops,
+            int_format: self.int.format,
             line_rate,
             ..plain
         }

@@ -10,8 +10,8 @@ use spanwire_switch::{
     Spread, Switch, SwitchConfig,
 };
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, Psn, Qpn, UdpRepr,
-    int_request, seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, IntFormat, IpRepr, MacAddr, Opcode, Psn, Qpn,
+    UdpRepr, int_request, seal,
 };
 
 const PORTS: u8 = 16;
@@ -110,7 +110,7 @@ fn frame(payload: usize, asks_for_telemetry: bool) -> Vec<u8> {
     }
     seal(&mut frame, len);
     let len = if asks_for_telemetry {
-        int_request(&mut frame, len, 5).expect("there is room")
+        int_request(&mut frame, len, 5, IntFormat::Full).expect("there is room")
     } else {
         len
     };

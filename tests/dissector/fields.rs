@@ -1,7 +1,7 @@
 //! Fields that tshark prints, and their expected values.
 
 use spanwire_wire::{
-    DropReason, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr, SrNearRepr,
+    DropReason, IntCompactHop, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr, SrNearRepr,
 };
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub(crate) struct Columns(Vec<&'static str>);
 
 impl Columns {
     pub(crate) fn all() -> Self {
-        Self([PRESENT, WRONG, DERIVED].concat())
+        Self([PRESENT, PRESENT_COMPACT, WRONG, DERIVED].concat())
     }
 
     pub(crate) fn names(&self) -> &[&'static str] {
@@ -41,8 +41,12 @@ fn plain(value: &str) -> String {
 
 /// Expected values of a frame, by our own parser: every field of [`PRESENT`] and [`WRONG`].
 pub(crate) fn expected(frame: &[u8]) -> BTreeMap<&'static str, String> {
-    let mut want: BTreeMap<&'static str, String> =
-        PRESENT.iter().chain(WRONG).map(|name| (*name, String::new())).collect();
+    let mut want: BTreeMap<&'static str, String> = PRESENT
+        .iter()
+        .chain(PRESENT_COMPACT)
+        .chain(WRONG)
+        .map(|name| (*name, String::new()))
+        .collect();
     let Ok(packet) = Packet::parse(frame) else { panic!("{frame:02x?} is not RoCE") };
     let psn = packet.bth.psn.get();
     let wrong = match packet.bth.opcode {
@@ -193,9 +197,11 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
         };
         put("spanwire.sr.ack.refused.code", code);
     }
-    let hops: Vec<IntHop> = ack.int.iter().map(IntHop::parse).collect();
-    if !hops.is_empty() {
-        put("spanwire.sr.ack.int.hops", spanwire_base::u64_from(hops.len()));
+    let hops: Vec<IntHop> = ack.int.hops().collect();
+    let compact: Vec<IntCompactHop> = ack.int.compact_hops().collect();
+    if !ack.int.is_empty() {
+        put("spanwire.sr.ack.int.hops", spanwire_base::u64_from(ack.int.len()));
+        put("spanwire.sr.ack.int.format", ack.int.format().to_u8().into());
     }
     let blocks = ack.blocks.as_slice();
     if !blocks.is_empty() {
@@ -212,8 +218,14 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     list("spanwire.sr.ack.word.bits", &mut words.iter().map(|word| word.bits));
     list("spanwire.sr.ack.int.time", &mut hops.iter().map(|hop| hop.time_ps));
     list("spanwire.sr.ack.int.tx_bytes", &mut hops.iter().map(|hop| hop.tx_bytes));
-    list("spanwire.sr.ack.int.queue_bytes", &mut hops.iter().map(|hop| hop.queue_bytes.into()));
-    list("spanwire.sr.ack.int.rate", &mut hops.iter().map(|hop| hop.link_rate_mbps.into()));
+    let units = |hop: &IntCompactHop| u64::from(hop.queue) * u64::from(IntCompactHop::BYTES);
+    let queues = hops.iter().map(|hop| hop.queue_bytes.into()).chain(compact.iter().map(units));
+    list("spanwire.sr.ack.int.queue_bytes", &mut { queues });
+    let rates = hops.iter().map(|hop| hop.link_rate_mbps);
+    let rates = rates.chain(compact.iter().map(IntCompactHop::link_rate_mbps));
+    list("spanwire.sr.ack.int.rate", &mut rates.map(u64::from));
+    list("spanwire.sr.ack.int.wrapped_time", &mut compact.iter().map(|hop| hop.time.into()));
+    list("spanwire.sr.ack.int.wrapped_tx", &mut compact.iter().map(|hop| hop.tx.into()));
     list("spanwire.sr.ack.block.first", &mut blocks.iter().map(|block| block.first.into()));
     list("spanwire.sr.ack.block.kind", &mut blocks.iter().map(|block| block.kind as u64));
     list("spanwire.sr.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
@@ -314,6 +326,13 @@ pub(crate) const PRESENT: &[&str] = &[
     "spanwire.sr.expert.base",
     "spanwire.sr.expert.rest",
     "spanwire.sr.expert.refused",
+];
+
+/// Fields that must occur in the capture with compact telemetry with a value other than 0.
+pub(crate) const PRESENT_COMPACT: &[&str] = &[
+    "spanwire.sr.ack.int.format",
+    "spanwire.sr.ack.int.wrapped_time",
+    "spanwire.sr.ack.int.wrapped_tx",
 ];
 
 /// Fields that are always 0 in our packets, and errors that no packet may have.

@@ -10,6 +10,7 @@ mod scene;
 
 use fields::{Columns, expected};
 use spanwire_tests::pcap::Pcap;
+use spanwire_wire::IntFormat;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,7 +57,7 @@ fn check(capture: &Path) -> bool {
 fn script__agrees_with_the_parser_on_the_golden_capture() {
     let golden = path("tests/golden/spanwire/sr.pcap");
     if std::env::var_os("SPANWIRE_BLESS").is_some() {
-        std::fs::write(&golden, scene::capture()).expect("the tree can be written");
+        std::fs::write(&golden, scene::capture(IntFormat::Full)).expect("the tree can be written");
     }
     check(&golden);
 }
@@ -69,7 +70,7 @@ fn capture__equals_the_golden_one() {
         std::fs::write(&rc, scene::capture_rc()).expect("the tree can be written");
     }
     let sr = path("tests/golden/spanwire/sr.pcap");
-    for (file, sent) in [(sr, scene::capture()), (rc, scene::capture_rc())] {
+    for (file, sent) in [(sr, scene::capture(IntFormat::Full)), (rc, scene::capture_rc())] {
         let golden = std::fs::read(&file).expect("part of the tree");
         let differs = "bless it if what the engine sends was meant to change";
         assert!(sent == golden, "{}: not what the engine sends: {differs}", file.display());
@@ -79,17 +80,22 @@ fn capture__equals_the_golden_one() {
 /// The script must also dissect the engine's present packets.
 #[test]
 fn script__agrees_with_the_parser_on_present_packets() {
-    let file = std::env::temp_dir().join(format!("spanwire-dissector-{}.pcap", std::process::id()));
-    std::fs::write(&file, scene::capture()).expect("a temporary file");
-    check(&file);
-    std::fs::remove_file(&file).expect("it was just written");
+    for format in IntFormat::ALL {
+        let name = format!("spanwire-dissector-{}-{format:?}.pcap", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, scene::capture(format)).expect("a temporary file");
+        check(&file);
+        std::fs::remove_file(&file).expect("it was just written");
+    }
 }
 
 #[test]
 fn capture__has_every_field_of_the_dissector() {
-    for bytes in [
-        std::fs::read(path("tests/golden/spanwire/sr.pcap")).expect("part of the tree"),
-        scene::capture(),
+    let golden = std::fs::read(path("tests/golden/spanwire/sr.pcap")).expect("part of the tree");
+    for (bytes, present) in [
+        (golden, fields::PRESENT),
+        (scene::capture(IntFormat::Full), fields::PRESENT),
+        (scene::capture(IntFormat::Compact), fields::PRESENT_COMPACT),
     ] {
         let pcap = Pcap::new(&bytes).expect("a capture");
         let frames: Vec<Vec<u8>> =
@@ -100,7 +106,7 @@ fn capture__has_every_field_of_the_dissector() {
                 *seen.entry(name).or_default() += u32::from(!value.is_empty() && value != "0");
             }
         }
-        for name in fields::PRESENT {
+        for name in present {
             assert!(seen.get(name).is_some_and(|n| *n > 0), "no packet has {name}");
         }
     }

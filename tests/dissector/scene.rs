@@ -6,31 +6,34 @@ use spanwire_cc::Algorithm;
 use spanwire_loadbalance::Choice;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Balance, CongestionControl, CqId, Endpoint, ErasureCoding, MemoryRegion,
-    Mtu, Preset, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, ValidConfig, WireMode,
+    Access, AddressVector, Balance, Config, CongestionControl, CqId, Endpoint, ErasureCoding,
+    MemoryRegion, Mtu, Preset, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WireMode,
     WorkRequest, WrOp,
 };
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_HOP_LEN, IntHop, IpRepr, MacAddr, NearKind,
-    Opcode, Packet, Psn, Qpn, SrDataRepr, SrNearRepr, UdpRepr, int_push, ip_end, mark_ce, seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_FULL_LEN, IntFormat, IntHop, IpRepr, MacAddr,
+    NearKind, Opcode, Packet, Psn, Qpn, SrDataRepr, SrNearRepr, UdpRepr, int_push, ip_end, mark_ce,
+    seal,
 };
 
-/// The capture of SR with its wrong packets, as a pcap file with nanoseconds.
-pub(crate) fn capture() -> Vec<u8> {
-    let frames = played(WireMode::Sr);
+/// The capture of SR with its wrong packets and telemetry in `format`, as a pcap file with
+/// nanoseconds.
+pub(crate) fn capture(format: IntFormat) -> Vec<u8> {
+    let frames = played(WireMode::Sr, format);
     let last = frames.last().map_or(Time::ZERO, |(at, _)| *at);
-    let wrong = (1..).zip(wrong_packets(&frames)).map(|(i, frame)| (last + Dur::from_us(i), frame));
+    let wrong = wrong_packets(&frames, format);
+    let wrong = (1..).zip(wrong).map(|(i, frame)| (last + Dur::from_us(i), frame));
     let wrong: Vec<_> = wrong.collect();
     pcap(frames.into_iter().chain(wrong))
 }
 
 /// The capture of the same requests in RC.
 pub(crate) fn capture_rc() -> Vec<u8> {
-    pcap(played(WireMode::Rc))
+    pcap(played(WireMode::Rc, IntFormat::Full))
 }
 
-fn played(mode: WireMode) -> Vec<(Time, Vec<u8>)> {
-    let mut scene = Scene::new(mode);
+fn played(mode: WireMode, format: IntFormat) -> Vec<(Time, Vec<u8>)> {
+    let mut scene = Scene::new(mode, format);
     scene.play();
     scene.frames
 }
@@ -69,8 +72,8 @@ struct End {
 }
 
 impl Scene {
-    fn new(mode: WireMode) -> Self {
-        let mut ends = [1, 2].map(End::new);
+    fn new(mode: WireMode, format: IntFormat) -> Self {
+        let mut ends = [1, 2].map(|seed| End::new(seed, format));
         let qpns = [ends[0].qpn, ends[1].qpn];
         for (me, peer) in [(0, 1), (1, 0)] {
             let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
@@ -202,7 +205,7 @@ impl Scene {
                 link_rate_mbps: 100_000,
             };
             let len = frame.len();
-            frame.resize(len + INT_HOP_LEN, 0);
+            frame.resize(len + INT_FULL_LEN, 0);
             let stamped = int_push(frame, len, 0, &hop);
             frame.truncate(stamped.unwrap_or(len));
         }
@@ -242,8 +245,9 @@ fn is_feedback(frame: &[u8]) -> bool {
 }
 
 impl End {
-    fn new(seed: u8) -> Self {
-        let mut ep = Endpoint::new(ValidConfig::default(), [seed; 32]);
+    fn new(seed: u8, int_format: IntFormat) -> Self {
+        let config = Config { int_format, ..Config::default() };
+        let mut ep = Endpoint::new(config.validate().expect("valid"), [seed; 32]);
         let pd = ep.alloc_pd().expect("within the limits");
         let cq = ep.create_cq(64).expect("within the limits");
         let mut region = |bytes, access, iova| {
@@ -258,7 +262,7 @@ impl End {
 }
 
 /// Packets of the capture, each with one error.
-fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
+fn wrong_packets(frames: &[(Time, Vec<u8>)], format: IntFormat) -> Vec<Vec<u8>> {
     let of = |opcode, is_it: &dyn Fn(&[u8]) -> bool| {
         let found = frames.iter().map(|(_, frame)| frame).find(|frame| {
             let packet = Packet::parse(frame).expect("ours");
@@ -277,14 +281,21 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
     let data = of(Opcode::SrData, &|header| header.len() >= 24);
     let ack = of(Opcode::SrAck, &|header| header[0] & 0xf > 0 && header[3] == 0);
     // Only telemetry follows the fixed part.
-    let with_telemetry = of(Opcode::SrAck, &|header| header.len() == INT_AT + 4 + INT_HOP_LEN);
+    let one_hop = INT_AT + 4 + format.record_len();
+    // The same length without telemetry is one of a compact record and one of a SACK word.
+    let is_int = |header: &[u8]| format == IntFormat::Full || header[3] == 1;
+    let with_telemetry = of(Opcode::SrAck, &|header| header.len() == one_hop && is_int(header));
     let near = of(Opcode::SrNear, &|_| true);
     let bend = |frame: &[u8], at: usize, value: u8| {
         let mut frame = frame[..ip_end(frame, 0).expect("an IP packet")].to_vec();
         frame[HEADER_AT + at] = value;
         resealed(frame)
     };
-    vec![
+    let of_format = match format {
+        IntFormat::Full => vec![],
+        IntFormat::Compact => vec![bend(&with_telemetry, INT_AT + 1, 2)],
+    };
+    let of_all = vec![
         bend(&data, 0, 2 << 4),
         bend(&data, 0, 1 << 4 | 12),
         bend(&data, 2, 0x80),
@@ -302,7 +313,8 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)]) -> Vec<Vec<u8>> {
         bend(&reported, INT_AT + 4 + 4, 3),
         bend(&near, 0, 2 << 4),
         bend(&near, 0, 1 << 4 | 1),
-    ]
+    ];
+    [of_all, of_format].concat()
 }
 
 fn resealed(mut frame: Vec<u8>) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Every limit of an endpoint, with its reason.
 
 use spanwire_base::{Dur, Rate};
-use spanwire_wire::INT_MAX_HOPS;
+use spanwire_wire::{INT_MAX_HOPS, IntFormat};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -64,9 +64,13 @@ pub struct Config {
     /// spinning loop. A worker that sleeps and shares its core needs 250 us.
     pub catch_up: Dur,
     /// Switches whose telemetry (INT) a packet requests if congestion control uses it, 1..=16. Full
-    /// SR packets of such a queue pair are shorter by its room: 24 bytes for each switch, and 8.
+    /// SR packets of such a queue pair are shorter by its room: a record for each switch, and 8.
     /// Default 8: the longest path of a data centre has five.
     pub int_hops: u8,
+    /// Format of the telemetry records that packets request. Default full, 24 bytes: counters of
+    /// compact ones, 8 bytes, wrap after 16.8 ms, so they suit only flows whose ACKs are at most
+    /// 8.4 ms apart. A path with a longer round trip and a window of one packet has no such ACKs.
+    pub int_format: IntFormat,
     /// Minimum interval between the CNPs of a queue pair (RC), 1 us..=1 s. Default 50 us: DCQCN 3.1
     /// and adapters. PACC's rivals have 4 us.
     pub cnp_interval: Dur,
@@ -117,6 +121,7 @@ impl Default for Config {
             turn_bytes: 16_384,
             catch_up: Dur::from_us(4),
             int_hops: 8,
+            int_format: IntFormat::Full,
             cnp_interval: Dur::from_us(50),
             cnp_dscp: None,
             elide_payload: false,

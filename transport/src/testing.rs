@@ -7,7 +7,7 @@ use crate::{
 };
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
-use spanwire_wire::{INT_HOP_LEN, IntHop, MacAddr, Packet, Psn, Qpn, int_push};
+use spanwire_wire::{INT_FULL_LEN, IntHop, MacAddr, Packet, Psn, Qpn, int_push};
 use std::cell::Cell;
 use std::net::IpAddr;
 
@@ -357,7 +357,7 @@ impl End {
 fn stamp(frame: &mut Vec<u8>, elided_bytes: u32, hops: &[IntHop]) {
     for hop in hops {
         let len = frame.len();
-        frame.resize(len + INT_HOP_LEN, 0);
+        frame.resize(len + INT_FULL_LEN, 0);
         let stamped = int_push(frame, len, elided_bytes, hop);
         frame.truncate(stamped.unwrap_or(len));
     }

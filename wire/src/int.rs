@@ -5,25 +5,31 @@
 //! it as padding. The sending host requests records by appending an empty stack.
 //!
 //! ```text
-//! stack   magic 32 = "INTs" | version 8 = 1 | hops 8 | max hops 8 | reserved 8 = 0 | records
-//! record  time ps 64 | bytes sent 64 | queue bytes 32 | link rate Mbit/s 32          (24 bytes)
+//! stack    magic 32 = "INTs" | version 8 = 1 | hops 8 | max hops 8 | format 8 | records
+//! full     time ps 64 | bytes sent 64 | queue bytes 32 | link rate Mbit/s 32        (24 bytes)
+//! compact  rate 8 | time 20 | bytes sent 20 | queue 16                              (8 bytes)
 //! ```
 //!
 //! All fields are big-endian. Time is that of the stamping switch when the frame leaves its queue.
 //! Bytes sent counts the port's bytes since its start, without this frame. Queue bytes is the
-//! frame's queue after it left. The two long counters are 64 bits wide, so that no reader has to
-//! handle a wrap.
+//! frame's queue after it left. The two long counters of full records are 64 bits wide, so that no
+//! reader has to handle a wrap; those of compact records wrap within milliseconds
+//! ([`IntCompactHop`]).
+
+mod compact;
+mod records;
+
+pub use compact::IntCompactHop;
+pub use records::{INT_COMPACT_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, IntFormat, IntRecords};
 
 use crate::{EthernetRepr, be, ethernet};
 
 /// Bytes of a stack without records.
 pub const INT_HEADER_LEN: usize = 8;
-/// Bytes of a record.
-pub const INT_HOP_LEN: usize = 24;
 /// The most records of a stack, whatever its header allows.
-pub const INT_MAX_HOPS: u8 = 16;
+pub const INT_MAX_HOPS: u8 = records::HOPS_MAX;
 
-/// The record of one switch.
+/// The full record of one switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IntHop {
     /// When the frame left its queue: picoseconds of the switch's own clock.
@@ -39,8 +45,10 @@ pub struct IntHop {
 /// A stack of telemetry records in a received frame. Its length is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct IntStack<'a> {
+    hops: u8,
     max_hops: u8,
-    records: &'a [[u8; INT_HOP_LEN]],
+    format: IntFormat,
+    records: &'a [u8],
 }
 
 /// The end of the IP packet of a frame, in bytes of the frame: padding or a telemetry stack
@@ -79,12 +87,13 @@ impl<'a> IntStack<'a> {
     #[must_use]
     pub fn parse(trailer: &'a [u8]) -> Option<Self> {
         let (header, rest) = trailer.split_first_chunk::<INT_HEADER_LEN>()?;
-        let [m0, m1, m2, m3, VERSION, hops, max_hops, _] = *header else { return None };
+        let [m0, m1, m2, m3, VERSION, hops, max_hops, format] = *header else { return None };
         if [m0, m1, m2, m3] != MAGIC || hops > max_hops || max_hops > INT_MAX_HOPS {
             return None;
         }
-        let records = rest.get(..usize::from(hops) * INT_HOP_LEN)?;
-        Some(Self { max_hops, records: records.as_chunks().0 })
+        let format = IntFormat::from_u8(format)?;
+        let records = rest.get(..usize::from(hops) * format.record_len())?;
+        Some(Self { hops, max_hops, format, records })
     }
 
     /// The most records that the sender requested.
@@ -93,34 +102,69 @@ impl<'a> IntStack<'a> {
         self.max_hops
     }
 
+    /// The format of the records, which the sender requested.
+    #[must_use]
+    pub const fn format(&self) -> IntFormat {
+        self.format
+    }
+
     /// The number of records.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.records.len()
+        self.hops as usize
     }
 
     /// True if no switch has added a record.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.hops == 0
     }
 
-    /// The records in wire order, nearest the sender first; at most [`INT_MAX_HOPS`].
+    /// The bytes of the records, nearest the sender first; at most [`INT_MAX_HOPS`] records.
     #[must_use]
-    pub const fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
+    pub const fn records(&self) -> &'a [u8] {
         self.records
     }
 
-    /// The records, nearest the sender first.
+    /// The bytes that precede the records in their echo ([`IntRecords`]).
+    #[must_use]
+    pub const fn echo_header(&self) -> [u8; INT_ECHO_HEADER_LEN] {
+        [self.hops, self.format.to_u8(), 0, 0]
+    }
+
+    /// The full records, nearest the sender first; none if they are compact.
     pub fn hops(&self) -> impl Iterator<Item = IntHop> + 'a {
-        self.records.iter().map(IntHop::parse)
+        records::full(self.format, self.records).iter().map(IntHop::parse)
+    }
+
+    /// The compact records, nearest the sender first; none if they are full.
+    pub fn compact_hops(&self) -> impl Iterator<Item = IntCompactHop> + 'a {
+        records::compact(self.format, self.records).iter().map(IntCompactHop::parse)
+    }
+}
+
+impl IntRecords<'_> {
+    /// The full records, nearest the sender first; none if they are compact.
+    pub fn hops(&self) -> impl Iterator<Item = IntHop> + '_ {
+        records::full(self.format(), self.records()).iter().map(IntHop::parse)
+    }
+
+    /// The compact records, nearest the sender first; none if they are full.
+    pub fn compact_hops(&self) -> impl Iterator<Item = IntCompactHop> + '_ {
+        records::compact(self.format(), self.records()).iter().map(IntCompactHop::parse)
+    }
+}
+
+impl From<&IntHop> for IntCompactHop {
+    fn from(hop: &IntHop) -> Self {
+        Self::new([hop.time_ps, hop.tx_bytes], hop.queue_bytes, hop.link_rate_mbps)
     }
 }
 
 impl IntHop {
     /// The fields of a record.
     #[must_use]
-    pub const fn parse(record: &[u8; INT_HOP_LEN]) -> Self {
+    pub const fn parse(record: &[u8; INT_FULL_LEN]) -> Self {
         Self {
             time_ps: be::u64_at(record, 0),
             tx_bytes: be::u64_at(record, 8),
@@ -130,7 +174,7 @@ impl IntHop {
     }
 
     /// Writes all 24 bytes.
-    pub fn emit(&self, out: &mut [u8; INT_HOP_LEN]) {
+    pub fn emit(&self, out: &mut [u8; INT_FULL_LEN]) {
         be::put(out, 0, self.time_ps.to_be_bytes());
         be::put(out, 8, self.tx_bytes.to_be_bytes());
         be::put(out, 16, self.queue_bytes.to_be_bytes());
@@ -138,20 +182,25 @@ impl IntHop {
     }
 }
 
-/// Appends an empty stack after the frame that ends at `len`, which requests records.
+/// Appends an empty stack after the frame that ends at `len`, which requests records in `format`.
 /// Returns the frame's new length, or `None` if the buffer has no room for it.
 ///
 /// `max_hops` is cut to [`INT_MAX_HOPS`].
-pub fn int_request(buffer: &mut [u8], len: usize, max_hops: u8) -> Option<usize> {
+pub fn int_request(
+    buffer: &mut [u8],
+    len: usize,
+    max_hops: u8,
+    format: IntFormat,
+) -> Option<usize> {
     let out = buffer.get_mut(len..)?.first_chunk_mut::<INT_HEADER_LEN>()?;
     let [m0, m1, m2, m3] = MAGIC;
-    *out = [m0, m1, m2, m3, VERSION, 0, max_hops.min(INT_MAX_HOPS), 0];
+    *out = [m0, m1, m2, m3, VERSION, 0, max_hops.min(INT_MAX_HOPS), format.to_u8()];
     Some(len + INT_HEADER_LEN)
 }
 
-/// Adds a record to the stack after the frame's IP packet, and drops all bytes after the
-/// stack. Returns the frame's new length. Returns `None` and leaves the frame unchanged if there is
-/// no stack, it is full, or the buffer has no room.
+/// Adds a record to the stack after the frame's IP packet, in the stack's format, and drops all
+/// bytes after the stack. Returns the frame's new length. Returns `None` and leaves the frame
+/// unchanged if there is no stack of a known format, it is full, or the buffer has no room.
 ///
 /// # Arguments
 /// - `buffer`: the frame in its first `len` bytes, then free space.
@@ -160,13 +209,19 @@ pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) 
     let frame = buffer.get(..len)?;
     let start = ip_end(frame, elided_bytes)?;
     let stack = IntStack::parse(&frame[start..])?;
-    if stack.len() >= usize::from(stack.max_hops) {
+    if stack.hops >= stack.max_hops {
         return None;
     }
-    let at = start + INT_HEADER_LEN + stack.len() * INT_HOP_LEN;
-    hop.emit(buffer.get_mut(at..)?.first_chunk_mut()?);
+    let at = start + INT_HEADER_LEN + stack.records.len();
+    let end = at + stack.format.record_len();
+    let format = stack.format;
+    let out = buffer.get_mut(at..)?;
+    match format {
+        IntFormat::Full => hop.emit(out.first_chunk_mut()?),
+        IntFormat::Compact => IntCompactHop::from(hop).emit(out.first_chunk_mut()?),
+    }
     buffer[start + HOPS_AT] += 1;
-    Some(at + INT_HOP_LEN)
+    Some(end)
 }
 
 const MAGIC: [u8; 4] = *b"INTs";
@@ -188,6 +243,7 @@ mod tests {
         f
     }
 
+    const FULL: IntFormat = IntFormat::Full;
     const HOP: IntHop =
         IntHop { time_ps: 1 << 40, tx_bytes: 1 << 50, queue_bytes: 3, link_rate_mbps: 100_000 };
 
@@ -212,18 +268,18 @@ mod tests {
     #[test]
     fn int_request__leaves_an_empty_stack() {
         let mut f = frame(1_048, 1_000, &[0; 8]);
-        assert_eq!(int_request(&mut f, 62, 200), Some(70));
+        assert_eq!(int_request(&mut f, 62, 200, FULL), Some(70));
         let stack = IntStack::find(&f, 1_000).unwrap();
         assert_eq!((stack.len(), stack.max_hops(), stack.is_empty()), (0, INT_MAX_HOPS, true));
-        assert_eq!(int_request(&mut f, 63, 5), None);
-        assert_eq!(int_request(&mut f, 100, 5), None);
+        assert_eq!(int_request(&mut f, 63, 5, FULL), None);
+        assert_eq!(int_request(&mut f, 100, 5, FULL), None);
     }
 
     #[test]
     fn int_push__adds_up_to_the_requested_number_and_cuts_padding() {
         let mut f = frame(48, 0, &[0; 100]);
         assert_eq!(int_push(&mut f, 70, 0, &HOP), None, "no stack was requested");
-        int_request(&mut f, 62, 2).unwrap();
+        int_request(&mut f, 62, 2, FULL).unwrap();
         let before = f.clone();
         assert_eq!(int_push(&mut f, 75, 0, &HOP), Some(94));
         let second = IntHop { queue_bytes: 9, ..HOP };
@@ -235,9 +291,41 @@ mod tests {
     }
 
     #[test]
+    fn int_push__writes_the_format_that_the_stack_requests() {
+        let mut f = frame(48, 0, &[0; 100]);
+        let len = int_request(&mut f, 62, 5, IntFormat::Compact).unwrap();
+        let first = IntHop { time_ps: 33_000, tx_bytes: 1_300, queue_bytes: 1, ..HOP };
+        let len = int_push(&mut f, len, 0, &first).unwrap();
+        let len = int_push(&mut f, len, 0, &HOP).unwrap();
+        assert_eq!(len, 62 + 8 + 2 * 8);
+        let stack = IntStack::find(&f[..len], 0).unwrap();
+        assert_eq!((stack.len(), stack.format(), stack.hops().count()), (2, IntFormat::Compact, 0));
+        let want = IntCompactHop { time: 2, tx: 10, queue: 1, rate: 201 };
+        let hops: Vec<IntCompactHop> = stack.compact_hops().collect();
+        assert_eq!(hops, [want, IntCompactHop::from(&HOP)]);
+        let echo = [&stack.echo_header()[..], stack.records()].concat();
+        let echo = IntRecords::parse(&echo);
+        assert_eq!((echo.format(), echo.len()), (IntFormat::Compact, 2));
+        assert_eq!(echo.compact_hops().collect::<Vec<_>>(), hops);
+    }
+
+    #[test]
+    fn int_push__adds_nothing_to_a_stack_of_an_unknown_version_or_format() {
+        for (at, value) in [(66, 2), (69, 2), (69, 255)] {
+            let mut f = frame(48, 0, &[0; 100]);
+            int_request(&mut f, 62, 5, FULL).unwrap();
+            f[at] = value;
+            let before = f.clone();
+            assert_eq!(int_push(&mut f, 70, 0, &HOP), None);
+            assert_eq!(f, before, "forwarded unchanged");
+            assert!(IntStack::find(&f[..70], 0).is_none(), "ignored");
+        }
+    }
+
+    #[test]
     fn int_push__requires_buffer_space() {
         let mut f = frame(48, 0, &[0; 31]);
-        int_request(&mut f, 62, 5).unwrap();
+        int_request(&mut f, 62, 5, FULL).unwrap();
         let before = f.clone();
         assert_eq!(int_push(&mut f, 70, 0, &HOP), None);
         assert_eq!(f, before);
@@ -246,11 +334,11 @@ mod tests {
     #[test]
     fn find__rejects_an_inconsistent_stack() {
         let mut f = frame(48, 0, &[0; 40]);
-        int_request(&mut f, 62, 5).unwrap();
+        int_request(&mut f, 62, 5, FULL).unwrap();
         int_push(&mut f, 70, 0, &HOP).unwrap();
         assert!(IntStack::find(&f[..94], 0).is_some());
         assert!(IntStack::find(&f[..93], 0).is_none(), "cut");
-        for (at, value) in [(62, b'i'), (66, 2), (67, 6), (68, 17)] {
+        for (at, value) in [(62, b'i'), (66, 2), (67, 6), (68, 17), (69, 2)] {
             let mut bad = f.clone();
             bad[at] = value;
             assert!(IntStack::find(&bad, 0).is_none(), "byte {at}");

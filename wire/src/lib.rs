@@ -106,7 +106,8 @@ pub use icrc::{icrc, seal};
 pub use ieth::Ieth;
 pub use immdt::ImmDt;
 pub use int::{
-    INT_HEADER_LEN, INT_HOP_LEN, INT_MAX_HOPS, IntHop, IntStack, int_push, int_request, ip_end,
+    INT_COMPACT_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, INT_HEADER_LEN, INT_MAX_HOPS,
+    IntCompactHop, IntFormat, IntHop, IntRecords, IntStack, int_push, int_request, ip_end,
 };
 pub use ip::{Ecn, IpRepr};
 pub use ipv4::{Ipv4, Ipv4Repr};

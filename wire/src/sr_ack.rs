@@ -18,13 +18,13 @@
 //! 52..56  PSN limit
 //! 56..60  receive limit
 //! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24; then,
-//!         with presence bit 0: hops 8, reserved 24, 24 bytes a hop;
+//!         with presence bit 0: hops 8, format 8, reserved 16, 24 or 8 bytes a hop;
 //!         with presence bit 2: reports of blocks; with presence bit 3: marks 64
 //! ```
 //! The layout and its reasons are in docs/protocol/sr.md, "Packets".
 
 use crate::BufferTooShort;
-use crate::int::{INT_HOP_LEN, INT_MAX_HOPS};
+use crate::int::IntRecords;
 use crate::split::{take, take_mut};
 use crate::sr_data::VERSION;
 use crate::{BlockReports, DropReason, NakCode, be};
@@ -115,9 +115,8 @@ pub struct SrAckRepr<'a> {
     pub words: SackWords,
     /// A NAK; present if and only if the reason is [`AckReason::Nak`].
     pub nak: Option<SrNak>,
-    /// The records of switches that followed the newest ([`IntHop`](crate::IntHop)), nearest the
-    /// sender first. Those beyond [`INT_MAX_HOPS`] are not written.
-    pub int: &'a [[u8; INT_HOP_LEN]],
+    /// The records of switches that followed the newest.
+    pub int: IntRecords<'a>,
     /// Reports of blocks.
     pub blocks: BlockReports,
     /// The packets marked CE, if some were marked and some were not: bit i is the PSN of the newest
@@ -161,15 +160,8 @@ impl<'a> SrAckRepr<'a> {
     pub fn header_len(&self) -> usize {
         let nak = if self.nak.is_some() { NAK_LEN } else { 0 };
         let marks = if self.marks.is_some() { MARKS_LEN } else { 0 };
-        let int = match self.records() {
-            [] => 0,
-            records => INT_LEN + records.len() * INT_HOP_LEN,
-        };
+        let int = self.int.as_bytes().len();
         FIXED_LEN + self.words.len * WORD_LEN + nak + int + self.blocks.wire_len() + marks
-    }
-
-    fn records(&self) -> &'a [[u8; INT_HOP_LEN]] {
-        &self.int[..self.int.len().min(INT_MAX_HOPS.into())]
     }
 
     /// Parses all of `bytes`, which follow the BTH. `next_low` is the BTH's PSN.
@@ -177,7 +169,8 @@ impl<'a> SrAckRepr<'a> {
     /// # Errors
     /// [`DropReason::ExtTooShort`], [`DropReason::SrVersion`], [`DropReason::SrFeature`] or
     /// [`DropReason::UnexpectedPayload`]. [`DropReason::SrKind`] for an unknown reason or rejection
-    /// code, a word that begins within a word, or a number of hops that is 0 or too large.
+    /// code, a word that begins within a word, telemetry in an unknown format, or a number of hops
+    /// that is 0 or too large.
     pub fn parse(next_low: u32, bytes: &'a [u8]) -> Result<Self, DropReason> {
         let (fixed, mut rest) = bytes.split_first_chunk().ok_or(DropReason::ExtTooShort)?;
         let fixed: &[u8; FIXED_LEN] = fixed;
@@ -220,7 +213,7 @@ impl<'a> SrAckRepr<'a> {
             this.nak = Some(SrNak { psn: be::u32_at(nak, 0), code });
         }
         if presence & INT != 0 {
-            this.int = take_records(&mut rest)?;
+            this.int = IntRecords::take(&mut rest)?;
         }
         if presence & BLOCKS != 0 {
             this.blocks = BlockReports::take(&mut rest)?;
@@ -241,14 +234,14 @@ impl<'a> SrAckRepr<'a> {
         let (fixed, mut rest) = out.split_first_chunk_mut().ok_or(BufferTooShort)?;
         let fixed: &mut [u8; FIXED_LEN] = fixed;
         let words = u8::try_from(self.words.len).map_err(|_| BufferTooShort)?;
-        let records = self.records();
+        let int_bytes = self.int.as_bytes();
         let [next_hi, ..] = self.next.to_be_bytes();
         let reason = match self.nak {
             Some(_) => AckReason::Nak,
             None => self.reason,
         };
         be::put(fixed, 0, [VERSION << 4 | words, next_hi]);
-        let int = if records.is_empty() { 0 } else { INT };
+        let int = if int_bytes.is_empty() { 0 } else { INT };
         let blocks = if self.blocks.as_slice().is_empty() { 0 } else { BLOCKS };
         let marks = if self.marks.is_some() { MARKS } else { 0 };
         be::put(fixed, 2, (int | blocks | marks).to_be_bytes());
@@ -274,11 +267,9 @@ impl<'a> SrAckRepr<'a> {
             be::put(out, 0, nak.psn.to_be_bytes());
             be::put(out, 4, [nak.code.to_u8(), 0, 0, 0]);
         }
-        if !records.is_empty() {
-            let out: &mut [u8; INT_LEN] = take_mut(&mut rest)?;
-            *out = [u8::try_from(records.len()).map_err(|_| BufferTooShort)?, 0, 0, 0];
-            let (out, behind) = rest.split_at_mut(records.len() * INT_HOP_LEN);
-            out.copy_from_slice(records.as_flattened());
+        if !int_bytes.is_empty() {
+            let (out, behind) = rest.split_at_mut(int_bytes.len());
+            out.copy_from_slice(int_bytes);
             rest = behind;
         }
         if blocks != 0 {
@@ -289,18 +280,6 @@ impl<'a> SrAckRepr<'a> {
         }
         Ok(())
     }
-}
-
-/// Parses the echoed records off the front of `rest`.
-fn take_records<'a>(rest: &mut &'a [u8]) -> Result<&'a [[u8; INT_HOP_LEN]], DropReason> {
-    let &[hops, ..]: &[u8; INT_LEN] = take(rest)?;
-    if !(1..=INT_MAX_HOPS).contains(&hops) {
-        return Err(DropReason::SrKind);
-    }
-    let len = usize::from(hops) * INT_HOP_LEN;
-    let (records, behind) = rest.split_at_checked(len).ok_or(DropReason::ExtTooShort)?;
-    *rest = behind;
-    Ok(records.as_chunks().0)
 }
 
 impl AckReason {
@@ -328,8 +307,6 @@ impl AckReason {
 pub(crate) const FIXED_LEN: usize = 60;
 const WORD_LEN: usize = 12;
 const NAK_LEN: usize = 8;
-/// Bytes of the record count.
-const INT_LEN: usize = 4;
 /// Presence bit: records of switches follow.
 const INT: u16 = 1 << 0;
 /// Presence bit: reports of blocks follow.
@@ -341,7 +318,7 @@ const MARKS_LEN: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlockReport, BlockReportKind};
+    use crate::{BlockReport, BlockReportKind, INT_ECHO_HEADER_LEN, INT_FULL_LEN, IntFormat};
     use proptest::prelude::*;
 
     fn sample(words: u32, nak: Option<SrNak>) -> SrAckRepr<'static> {
@@ -369,15 +346,21 @@ mod tests {
         repr
     }
 
-    const RECORDS: [[u8; INT_HOP_LEN]; 17] = [[0x5a; INT_HOP_LEN]; 17];
+    /// The echo of `hops` records in the format with this number.
+    fn echo(hops: u8, format: u8) -> IntRecords<'static> {
+        let len = IntFormat::from_u8(format).map_or(0, IntFormat::record_len);
+        let mut bytes = vec![hops, format, 0, 0];
+        bytes.resize(INT_ECHO_HEADER_LEN + usize::from(hops) * len, 0x5a);
+        IntRecords::parse(bytes.leak())
+    }
 
     fn samples() -> Vec<SrAckRepr<'static>> {
         let nak = SrNak { psn: 0xab12_3456, code: NakCode::RemoteAccess };
         let mut all = Vec::new();
         for words in [0, 1, 15] {
-            for hops in [0, 1, 16] {
+            for (hops, format) in [(0, 0), (1, 0), (16, 0), (1, 1), (16, 1)] {
                 for nak in [None, Some(nak)] {
-                    let int = &RECORDS[..hops];
+                    let int = echo(hops, format);
                     all.push(SrAckRepr { int, ..sample(words, nak) });
                     let mut blocks = BlockReports::default();
                     blocks.push(BlockReport {
@@ -456,25 +439,22 @@ mod tests {
     }
 
     #[test]
-    fn parse__accepts_one_to_sixteen_hops() {
-        let mut bytes = bytes_of(&SrAckRepr { int: &RECORDS[..16], ..sample(0, None) });
-        for (hops, want) in [
-            (0, DropReason::SrKind),
-            (15, DropReason::UnexpectedPayload),
-            (17, DropReason::SrKind),
-            (255, DropReason::SrKind),
+    fn parse__accepts_one_to_sixteen_hops_of_a_known_format() {
+        let mut bytes = bytes_of(&SrAckRepr { int: echo(16, 0), ..sample(0, None) });
+        for (hops, format, want) in [
+            (0, 0, DropReason::SrKind),
+            (15, 0, DropReason::UnexpectedPayload),
+            (16, 1, DropReason::UnexpectedPayload),
+            (17, 0, DropReason::SrKind),
+            (17, 1, DropReason::SrKind),
+            (255, 0, DropReason::SrKind),
+            (1, 2, DropReason::SrKind),
+            (1, 255, DropReason::SrKind),
         ] {
-            bytes[60] = hops;
-            bytes.resize(64 + 17 * INT_HOP_LEN, 0);
-            assert_eq!(SrAckRepr::parse(0, &bytes), Err(want), "{hops}");
+            (bytes[60], bytes[61]) = (hops, format);
+            bytes.resize(64 + 17 * INT_FULL_LEN, 0);
+            assert_eq!(SrAckRepr::parse(0, &bytes), Err(want), "{hops} {format}");
         }
-    }
-
-    #[test]
-    fn emit__omits_hops_beyond_the_limit() {
-        let most = SrAckRepr { int: &RECORDS[..16], ..sample(1, None) };
-        let more = SrAckRepr { int: &RECORDS, ..most };
-        assert_eq!(bytes_of(&more), bytes_of(&most));
     }
 
     proptest! {
@@ -486,6 +466,8 @@ mod tests {
         ) {
             if let (true, [first, _, a, b, ..]) = (plausible, &mut bytes[..]) {
                 (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, *b & 1);
+                let format_at = FIXED_LEN + usize::from(*first & 0xf) * WORD_LEN + 1;
+                bytes.get_mut(format_at).iter_mut().for_each(|format| **format &= 1);
             }
             if let Ok(repr) = SrAckRepr::parse(next, &bytes) {
                 prop_assert_eq!(repr.header_len(), bytes.len());

@@ -156,6 +156,12 @@ impl Controller for Auto {
         }
     }
 
+    fn on_int_discontinuity(&mut self) {
+        if let Some(cc) = self.running() {
+            cc.on_int_discontinuity();
+        }
+    }
+
     fn poll_timeout(&self) -> Option<Time> {
         self.other.as_ref()?.cc()?.poll_timeout()
     }

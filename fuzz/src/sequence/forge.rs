@@ -13,8 +13,8 @@ use super::streams::Inside;
 use request::{dma_len, target};
 use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders,
-    Headers, INT_HOP_LEN, IpRepr, MacAddr, Opcode, OpcodeProps, Packet, Psn, Qpn, RethRepr,
-    Syndrome, UdpRepr, seal,
+    Headers, IntFormat, IpRepr, MacAddr, Opcode, OpcodeProps, Packet, Psn, Qpn, RethRepr, Syndrome,
+    UdpRepr, seal,
 };
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -178,10 +178,11 @@ impl Special {
             Self::Truncated => frame.truncate(frame.len() - 1 - usize::from(at) % frame.len()),
             Self::LinkPadding => frame.resize(frame.len() + usize::from(at), 0),
             Self::Stamped => {
-                let hops = at & 0x1f;
+                let (hops, format) = (at & 0x1f, at >> 6 & 1);
                 frame.extend(b"INTs");
-                frame.extend([1, hops, 16 | at >> 5, 0]);
-                let bytes = usize::from(hops) * INT_HOP_LEN;
+                frame.extend([1, hops, 16 | at >> 5, format]);
+                let format = IntFormat::from_u8(format).expect("0 or 1");
+                let bytes = usize::from(hops) * format.record_len();
                 frame.resize(frame.len() + bytes.saturating_sub(usize::from(at >> 7)), at);
             }
             _ => {}

@@ -11,7 +11,7 @@ use spanwire_transport::{
     ErasureCoding, Mtu, PdId, Preset, QpAttr, QpCaps, QpInit, SrqId, SrqInit, ValidConfig,
     WireMode,
 };
-use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, MacAddr, Psn, Qpn};
+use spanwire_wire::{INT_HEADER_LEN, IntFormat, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
 /// The configuration selected by the setup's bytes.
@@ -23,6 +23,8 @@ pub(super) struct Setup {
     pub(super) only_receives: bool,
     /// Completion queues that overrun soon.
     pub(super) small_cqs: bool,
+    /// The format of telemetry that it requests.
+    pub(super) int_format: IntFormat,
     pub(super) access: Access,
     pub(super) max_dest_rd_atomic: u8,
     pub(super) max_rd_atomic: u8,
@@ -61,6 +63,7 @@ impl Setup {
             is_sr,
             only_receives: flags & 0xc0 == 0xc0,
             small_cqs: flags & 0x0e == 0x0e,
+            int_format: if flags & 2 == 0 { IntFormat::Full } else { IntFormat::Compact },
             access: if access < RESTRICTED { Access::ALL } else { restricted(access) },
             max_dest_rd_atomic: (reads & 0xf) % 5,
             max_rd_atomic: (reads >> 4) % 5,
@@ -78,7 +81,7 @@ impl Setup {
     }
 
     pub(super) fn make(&self) -> Made {
-        let mut ep = Endpoint::new(config(), [7; 32]);
+        let mut ep = Endpoint::new(config(self.int_format), [7; 32]);
         let pd = ep.alloc_pd().expect("within the limits");
         let foreign_pd = ep.alloc_pd().expect("within the limits");
         let cqe = if self.small_cqs { 3 } else { 4 * MAX_WR };
@@ -134,7 +137,7 @@ impl Setup {
     pub(super) fn segment_bytes(&self) -> u32 {
         let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
         let asks = |a: Algorithm| a.start(&path).wants_int();
-        let room = INT_HEADER_LEN + usize::from(INT_HOPS) * INT_HOP_LEN;
+        let room = INT_HEADER_LEN + usize::from(INT_HOPS) * self.int_format.record_len();
         let algorithm = self.congestion.and_then(|c| c.algorithm);
         let room = if algorithm.is_some_and(asks) { room } else { 0 };
         let place = match self.near {
@@ -217,7 +220,7 @@ fn balance(which: u8) -> Balance {
 }
 
 /// Limits small enough that a scenario reaches them all.
-fn config() -> ValidConfig {
+fn config(int_format: IntFormat) -> ValidConfig {
     let config = Config {
         max_qps: 2,
         max_cqs: 2,
@@ -238,6 +241,7 @@ fn config() -> ValidConfig {
         turn_bytes: 1024,
         catch_up: Dur::from_us(4),
         int_hops: INT_HOPS,
+        int_format,
         cnp_interval: Dur::from_us(50),
         cnp_dscp: Some(48),
         elide_payload: false,

@@ -4,7 +4,9 @@ use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::setup::{REORDER_PKTS, Setup};
 use spanwire_base::u64_from;
-use spanwire_wire::{AtomicEthRepr, Opcode, Packet, Psn, SrAckRepr, SrDataRepr, SrNearRepr};
+use spanwire_wire::{
+    AtomicEthRepr, IntRecords, Opcode, Packet, Psn, SrAckRepr, SrDataRepr, SrNearRepr,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The part after the BTH of an SR packet, parsed again from the frame.
@@ -65,7 +67,7 @@ impl Inside {
             }
             Opcode::SrAck => {
                 let ack = SrAckRepr::parse(psn, packet.payload).ok()?;
-                Some(Self::Ack(Box::new(SrAckRepr { int: &[], ..ack })))
+                Some(Self::Ack(Box::new(SrAckRepr { int: IntRecords::NONE, ..ack })))
             }
             Opcode::SrNear => SrNearRepr::parse(psn, packet.payload).ok().map(Self::Near),
             _ => None,

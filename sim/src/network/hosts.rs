@@ -232,7 +232,8 @@ fn connect(
             ..QpAttr::rts(psns[me])
         };
         let endpoint = &mut made[ends[me] as usize].endpoint;
-        for attr in [QpAttr::init(Access::ALL), agreed.apply_to(rtr), agreed.apply_to_rts(rts)] {
+        let rtr = setup.with_telemetry(agreed.apply_to(rtr), &congestion);
+        for attr in [QpAttr::init(Access::ALL), rtr, agreed.apply_to_rts(rts)] {
             endpoint.modify_qp(qpns[me], &attr).map_err(|e| e.to_string())?;
         }
     }

@@ -163,7 +163,7 @@ fn queue_before(topology: &Topology, host: u32) -> String {
 }
 
 fn plan(p: &Params, topology: Topology, flows: Vec<Flow>, mut setup: Setup) -> Plan {
-    Scheme::of(p.word("scheme")).apply(&mut setup);
+    Scheme::of(p.word("scheme")).apply(p, &mut setup);
     // Flows that stop have nothing in flight a few round trips later.
     let last = flows.iter().filter_map(|flow| flow.stops_at).max();
     let series_until = last.map_or(Time::MAX, |last| last + SERIES_REST);
@@ -321,6 +321,22 @@ mod tests {
             assert_eq!((setup.offer.sr.is_some(), setup.port.int), (sr, int), "{scheme}");
             assert_eq!(setup.port.queues[0].ecn.is_some(), marks, "{scheme}");
             assert_eq!((setup.full_payload([0, 1]), setup.window_pkts), (1024, 65_536));
+        }
+    }
+
+    #[test]
+    fn plan__full_packets_of_every_scheme_have_the_payload_of_the_mtu() {
+        for scheme in Scheme::names() {
+            let mut plan = plan(&JOIN, 1, &[("stage", "500us"), ("scheme", scheme)]);
+            // HPCC's five hops.
+            assert_eq!(plan.setup.int.room_bytes(), 48);
+            assert_eq!((plan.setup.mtu.bytes(), plan.setup.full_payload([0, 4])), (1024, 1024));
+            plan.setup.message_bytes = 1024 * 100;
+            let report = plan.run(Watch::default(), &mut ()).unwrap();
+            let count = |name: &str| report.engine.get(name).copied().unwrap_or(0);
+            let data = count("tx_packets") - count("tx_acks") - count("np_cnp_sent");
+            assert_eq!(count("tx_payload_bytes"), data * 1024, "{scheme}: {:?}", report.engine);
+            assert!(data > 1_000, "{scheme}: {data}");
         }
     }
 

@@ -3,10 +3,11 @@
 use super::definition::with_agents;
 use super::marking::{Marks, mark};
 use crate::params::{CcChoice, Params, Value};
-use crate::setup::{AgentSetup, Setup};
+use crate::setup::{AgentSetup, Setup, Telemetry};
 use spanwire_base::{Dur, Rate};
 use spanwire_cc::Algorithm;
 use spanwire_switch::PaccConfig;
+use spanwire_wire::{INT_MAX_HOPS, IntFormat};
 
 /// A scheme.
 ///
@@ -51,15 +52,22 @@ impl Scheme {
         ALL.iter().find(|s| s.name == word).expect("the parameter allows only these")
     }
 
+    /// All names.
+    #[cfg(test)]
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|scheme| scheme.name)
+    }
+
     /// Adds the parameter, instead of those that the scheme decides.
     pub(super) fn param(p: Params) -> Params {
         let of = ALL.iter().map(|s| s.name).collect();
-        let about = "congestion control, wire mode and marks together";
-        with_agents(p).without("cc").without("mode").with(
-            "scheme",
-            Value::Word { word: ALL[0].name.to_owned(), of },
-            about,
-        )
+        let scheme = Value::Word { word: ALL[0].name.to_owned(), of };
+        let hops = Value::Count { n: INT_HOPS, min: 1, max: INT_MAX_HOPS.into() };
+        with_agents(p)
+            .without("cc")
+            .without("mode")
+            .with("scheme", scheme, "congestion control, wire mode and marks together")
+            .with("int_hops", hops, "switches whose telemetry a packet has room for, if any")
     }
 
     /// The congestion control.
@@ -73,7 +81,11 @@ impl Scheme {
     }
 
     /// Configures the congestion signal of switches, scaled by the rate of each port, and of hosts.
-    pub(super) fn apply(&self, setup: &mut Setup) {
+    /// Telemetry is as long as HPCC's and comes on top of the payload, which is that of the other
+    /// schemes.
+    pub(super) fn apply(&self, p: &Params, setup: &mut Setup) {
+        let hops = u8::try_from(p.count("int_hops")).expect("at most 16");
+        setup.int = Telemetry { hops, format: IntFormat::Compact, on_top: true };
         mark(setup, self.marks, MARKS_AT);
         setup.marks_at = Some(MARKS_AT);
         setup.cnp_interval = CNP_INTERVAL;
@@ -134,6 +146,9 @@ const CNP_INTERVAL: Dur = Dur::from_us(4);
 /// All CNPs of that interval count, although they do not arrive evenly: a flow's own limit is that
 /// of `dcqcn-ns3`, one decrease each 4 us.
 const CNP_SPACING: Dur = Dur::from_us(3);
+/// The switches of the longest path in PACC's fat tree, as in HPCC's packets of 42 bytes of
+/// telemetry.
+const INT_HOPS: u64 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -153,7 +168,7 @@ mod tests {
     fn apply__dcqcn_s_marks_scale_with_the_port() {
         let setup = |name| {
             let mut setup = Setup::default();
-            Scheme::of(name).apply(&mut setup);
+            Scheme::of(name).apply(&Scheme::param(Params::default()), &mut setup);
             setup
         };
         let ecn = |gbps| {

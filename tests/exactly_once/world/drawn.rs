@@ -7,7 +7,7 @@ use spanwire_loadbalance::Choice;
 use spanwire_transport::{
     Balance, CodingWhen, Config, CongestionControl, ErasureCoding, Preset, QpAttr,
 };
-use spanwire_wire::{BLOCK_PKTS_MAX, INT_HOP_LEN, IntHop, int_push};
+use spanwire_wire::{BLOCK_PKTS_MAX, INT_FULL_LEN, IntHop, int_push};
 use std::ops::Range;
 
 /// Congestion control and weight of one end of a connection: none, or any algorithm. `is_slow`: a
@@ -69,7 +69,7 @@ pub(super) fn stamp(rng: &mut Rng, now: Time, frame: &mut Vec<u8>) {
             link_rate_mbps: [0, 1, 10_000, u32::MAX][usize_from(rng.below(4))],
         };
         let len = frame.len();
-        frame.resize(len + INT_HOP_LEN, 0);
+        frame.resize(len + INT_FULL_LEN, 0);
         let stamped = int_push(frame, len, 0, &hop);
         frame.truncate(stamped.unwrap_or(len));
     }

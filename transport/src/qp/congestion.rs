@@ -20,7 +20,7 @@ impl QueuePair {
         let flow = Flow::new(choice, full_bytes, config);
         let wants_int = flow.as_ref().is_some_and(Flow::wants_int);
         let hops = if wants_int { config.int_hops } else { 0 };
-        let flow = match self.engine.request_int(hops, full_bytes) {
+        let flow = match self.engine.request_int(hops, config.int_format, full_bytes) {
             Some(shorter) if shorter != full_bytes => Flow::new(choice, shorter, config),
             _ => flow,
         };

@@ -13,7 +13,7 @@ use crate::sr::Sr;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
 use spanwire_loadbalance::Balancer;
-use spanwire_wire::{Packet, Psn, Qpn};
+use spanwire_wire::{IntFormat, Packet, Psn, Qpn};
 
 /// The state of a connection's protocol.
 #[derive(Debug)]
@@ -251,12 +251,17 @@ impl Engine {
         }
     }
 
-    /// Makes packets request the telemetry of up to `hops` switches. Returns the payload bytes of a
-    /// full packet, or `None` if the protocol has no telemetry.
-    pub(super) fn request_int(&mut self, hops: u8, full_bytes: u32) -> Option<u32> {
+    /// Makes packets request the telemetry of up to `hops` switches in `format`. Returns the
+    /// payload bytes of a full packet, or `None` if the protocol has no telemetry.
+    pub(super) fn request_int(
+        &mut self,
+        hops: u8,
+        format: IntFormat,
+        full_bytes: u32,
+    ) -> Option<u32> {
         match self {
             Self::Unconnected | Self::Rc(_) => None,
-            Self::Sr(sr) => Some(sr.tx.request_int(hops, full_bytes)),
+            Self::Sr(sr) => Some(sr.tx.request_int(hops, format, full_bytes)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Congestion control and pacer of a queue pair: the limit on packets in flight, the departure time
 //! of the next packet, and what limits the flow.
 
+mod int;
 mod send_state;
 
 pub(crate) use send_state::SendTimeState;
@@ -12,10 +13,11 @@ pub use info::{FlowInfo, FlowLimit, LimitTimes};
 
 use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
-use spanwire_base::{Dur, Rate, Time};
-use spanwire_cc::{Ack, Cc, Controller, Delivery, Hop, Loss, LossKind, Path, PseudoAck, Sent};
+use int::Unwrapped;
+use spanwire_base::{Dur, Time};
+use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, PseudoAck, Sent};
 use spanwire_pacer::TokenBucket;
-use spanwire_wire::{INT_HOP_LEN, INT_MAX_HOPS, IntHop};
+use spanwire_wire::IntRecords;
 
 /// The data flow of one queue pair to its peer.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub(crate) struct Flow {
     host_late: Dur,
     /// The timed packet, for RC, whose ACKs echo no timestamp.
     timed: Option<Timed>,
+    /// Counters of compact INT records; none before the first.
+    int: Option<Box<Unwrapped>>,
 }
 
 impl Flow {
@@ -87,6 +91,7 @@ impl Flow {
             before_timeout: None,
             host_late: Dur::ZERO,
             timed: None,
+            int: None,
         })
     }
 
@@ -236,13 +241,14 @@ impl Flow {
 
     /// Handles an acknowledgement. The engine sets what it measures in `ack`. The flow adds
     /// whether it was limited, the delivery rate since the departure of the packet whose state
-    /// and time are `sampled`, and the telemetry `int` of that packet, as switches wrote it.
+    /// and time are `sampled`, and the telemetry `int` of that packet, as switches wrote it, in the
+    /// requested format.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
         mut ack: Ack<'_>,
         sampled: Option<(SendTimeState, Time)>,
-        int: &[[u8; INT_HOP_LEN]],
+        int: IntRecords<'_>,
     ) {
         self.delivered_bytes += ack.acked_bytes;
         self.marked_bytes += ack.marked_bytes;
@@ -263,31 +269,23 @@ impl Flow {
         self.host_late = self.host_late - self.host_late / 16 + (ack.rx_delay + ack.rtt_slack) / 16;
         ack.lost_bytes = std::mem::take(&mut self.lost_bytes);
         ack.cwnd_limited = std::mem::take(&mut self.is_cwnd_limited);
-        match int {
-            [] => self.cc.on_ack(now, &ack),
-            records => self.on_ack_with_int(now, &ack, records),
+        match int.is_empty() {
+            true => self.cc.on_ack(now, &ack),
+            false => self.on_ack_with_int(now, &ack, int),
         }
         self.update_rate(now);
     }
 
     /// Reports an ACK with INT records, which are trusted: forged ones affect only their sender's
-    /// own flow. A record without a link rate has no utilisation and is skipped.
+    /// own flow.
     #[inline(never)]
-    fn on_ack_with_int(&mut self, now: Time, ack: &Ack<'_>, records: &[[u8; INT_HOP_LEN]]) {
-        let none = Hop { at: Time::ZERO, tx_bytes: 0, queue_bytes: 0, rate: Rate::from_bps(1) };
-        let mut hops = [none; INT_MAX_HOPS as usize];
-        let rated = records.iter().map(IntHop::parse).filter(|hop| hop.link_rate_mbps > 0);
-        let mut count = 0;
-        for (place, hop) in hops.iter_mut().zip(rated) {
-            *place = Hop {
-                at: Time::from_ps(hop.time_ps),
-                tx_bytes: hop.tx_bytes,
-                queue_bytes: hop.queue_bytes.into(),
-                rate: Rate::from_bps(u64::from(hop.link_rate_mbps) * 1_000_000),
-            };
-            count += 1;
+    fn on_ack_with_int(&mut self, now: Time, ack: &Ack<'_>, int: IntRecords<'_>) {
+        let (records, continues) = int::records(now - ack.rx_delay, int, &mut self.int);
+        if !continues {
+            self.cc.on_int_discontinuity();
         }
-        let stamped = u8::try_from(records.len()).unwrap_or(u8::MAX);
+        let (hops, count) = int::hops(&records);
+        let stamped = u8::try_from(int.len()).unwrap_or(u8::MAX);
         let ack = Ack { hops: ack.hops.max(Some(stamped)), int: &hops[..count], ..*ack };
         self.cc.on_ack(now, &ack);
     }
@@ -312,6 +310,8 @@ impl Flow {
     pub(crate) fn on_spurious_timeout(&mut self, now: Time) {
         if let Some(before) = self.before_timeout.take() {
             self.cc = *before;
+            // The counters that it knows may be from before a restart.
+            self.int.iter_mut().for_each(|unwrapped| unwrapped.restart());
             self.update_rate(now);
         }
     }
@@ -396,7 +396,12 @@ const WIRE_OVERHEAD_BYTES: u32 = 130;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_base::Rate;
     use spanwire_cc::Algorithm;
+    use spanwire_wire::{INT_FULL_LEN, IntHop};
+
+    /// No telemetry.
+    const NONE: IntRecords<'_> = IntRecords::NONE;
 
     fn at(us: u64) -> Time {
         Time::ZERO + Dur::from_us(us)
@@ -506,7 +511,7 @@ mod tests {
                     inflight_bytes: 10_000,
                     ..Ack::default()
                 };
-                f.on_ack(now, ack, Some((send_state, sent_at)), &[]);
+                f.on_ack(now, ack, Some((send_state, sent_at)), NONE);
             }
             now += Dur::from_us(10);
         }
@@ -529,7 +534,7 @@ mod tests {
                     inflight_bytes: 10_000,
                     ..Ack::default()
                 };
-                f.on_ack(at(us), ack, None, &[]);
+                f.on_ack(at(us), ack, None, NONE);
             }
             let before = (f.cc.cwnd_bytes(), f.cc.rate());
             for count in 1..=5 {
@@ -552,7 +557,7 @@ mod tests {
             let mut f = flow("hpcc", &[]);
             for us in [1000, 1100, 1200] {
                 send(&mut f, at(us), 50_000);
-                let mut record = [0; INT_HOP_LEN];
+                let mut echo = [[1, 0, 0, 0].as_slice(), &[0; INT_FULL_LEN]].concat();
                 let time_ps = us * 1_000_000;
                 // A port of our own rate, always busy, with a queue of ten round trips.
                 let hop = IntHop {
@@ -561,7 +566,7 @@ mod tests {
                     queue_bytes: 1_250_000,
                     link_rate_mbps: 10_000,
                 };
-                hop.emit(&mut record);
+                hop.emit(echo.last_chunk_mut().unwrap());
                 let ack = Ack {
                     acked_bytes: 1000,
                     acked_pkts: 1,
@@ -569,7 +574,7 @@ mod tests {
                     sent_at: at(us - 100),
                     ..Ack::default()
                 };
-                f.on_ack(at(us), ack, None, &[record]);
+                f.on_ack(at(us), ack, None, IntRecords::parse(&echo));
                 if changes {
                     f.on_path_change();
                 }

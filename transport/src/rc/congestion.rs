@@ -14,7 +14,7 @@ use crate::qp::state::QpState;
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxMeta};
 use spanwire_cc::{Ack, LossKind};
-use spanwire_wire::OpClass;
+use spanwire_wire::{IntRecords, OpClass};
 
 impl Rc {
     /// The attempt to send ended without a packet, because of `limit`.
@@ -175,7 +175,7 @@ impl Rc {
             inflight_bytes: inflight_pkts * mtu,
             ..Ack::default()
         };
-        flow.on_ack(now, ack, sampled, &[]);
+        flow.on_ack(now, ack, sampled, IntRecords::NONE);
     }
 
     /// Reports the loss of everything from `from` on.

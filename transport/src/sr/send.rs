@@ -18,7 +18,8 @@ use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    BthRepr, ExtHeaders, NakCode, Opcode, Psn, SrAckRepr, SrDataRepr, SrNak, int_request,
+    BthRepr, ExtHeaders, IntRecords, NakCode, Opcode, Psn, SrAckRepr, SrDataRepr, SrNak,
+    int_request,
 };
 
 impl Sr {
@@ -96,7 +97,8 @@ impl Sr {
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
                 if self.tx.int_hops > 0 {
                     // If the frame has no room for telemetry, the packet is sent without it.
-                    let asking = int_request(frame, meta.len, self.tx.int_hops);
+                    let (hops, format) = (self.tx.int_hops, self.tx.int_format);
+                    let asking = int_request(frame, meta.len, hops, format);
                     meta.len = asking.unwrap_or(meta.len);
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
@@ -173,7 +175,7 @@ impl Sr {
         }
         let blocks = self.rx.block_reports();
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
-        let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { &[] };
+        let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
         let ack = SrAckRepr { int, blocks, ..ack };
         let bth = qp.bth(Opcode::SrAck, Psn::new(ack.next & Psn::MASK));
         let at = path.template().emit(&bth, &ExtHeaders::NONE, ack.header_len(), frame);

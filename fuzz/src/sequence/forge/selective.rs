@@ -6,8 +6,8 @@ use super::view::View;
 use crate::sequence::layout::STEP_LEN;
 use spanwire_base::u32_from;
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, BlockRepr, INT_HOP_LEN, NakCode, NearKind, Opcode, RethRepr,
-    SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr,
+    AckReason, AtomicEthRepr, BlockRepr, IntFormat, IntRecords, NakCode, NearKind, Opcode,
+    RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr,
 };
 
 /// The part after the BTH: the low bits of the PSN, the header, and bytes of data.
@@ -117,6 +117,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         _ => view.sr_snd_una.wrapping_add(signed(newest) >> 2),
     };
     let knows_paths = base & 0x80 != 0;
+    let echo = if len >> 6 == 3 { echo(len, at) } else { Vec::new() };
     let mut ack = SrAckRepr {
         next,
         newest,
@@ -146,7 +147,7 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
             _ => u32::from(limits & 7),
         },
         hop_limit: at,
-        int: if len >> 6 == 3 { &RECORDS[..usize::from(len & 0x1f).min(16)] } else { &[] },
+        int: IntRecords::parse(&echo),
         ..SrAckRepr::default()
     };
     for i in 0..u32::from(words & 0xf) {
@@ -187,8 +188,17 @@ pub(super) fn near(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
     Body { opcode: Opcode::SrNear, psn, header, payload_len: 0, fill_offset: 0 }
 }
 
-/// Telemetry of a port with every bit set.
-const RECORDS: [[u8; INT_HOP_LEN]; 16] = [[0xff; INT_HOP_LEN]; 16];
+/// The echo of up to 16 ports: full records with every bit set, or compact ones of this byte.
+fn echo(len: u8, byte: u8) -> Vec<u8> {
+    let hops = (len & 0x1f).min(16);
+    let (format, byte) = match len & 0x20 {
+        0 => (IntFormat::Full, 0xff),
+        _ => (IntFormat::Compact, byte),
+    };
+    let mut echo = vec![hops, format.to_u8(), 0, 0];
+    echo.resize(echo.len() + usize::from(hops) * format.record_len(), byte);
+    echo
+}
 
 fn is_response(kind: SrKind) -> bool {
     matches!(kind, SrKind::ReadResponse | SrKind::AtomicResponse)

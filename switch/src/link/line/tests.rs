@@ -146,7 +146,7 @@ fn send__a_bit_error_of_elided_payload_hits_the_icrc_not_telemetry() {
         let (mut frame, elided) = roce_frame_elided(1, 4_096);
         let len = frame.len();
         frame.resize(len + 8, 0);
-        spanwire_wire::int_request(&mut frame, len, 5).unwrap();
+        spanwire_wire::int_request(&mut frame, len, 5, spanwire_wire::IntFormat::Full).unwrap();
         line.send(Time::ZERO, &mut frame, elided);
         let got = Packet::parse_elided(&frame, usize_from(u64::from(elided)));
         icrc += usize::from(got == Err(DropReason::BadIcrc));

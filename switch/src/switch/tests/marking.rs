@@ -4,7 +4,10 @@ use super::*;
 use crate::config::{EcnConfig, MarkAt, PhantomConfig, TrimConfig};
 use crate::units::{Prob, Ratio};
 use spanwire_base::{Dur, Rate};
-use spanwire_wire::{Ecn, IntHop, IntStack, IpRepr, dscp_of, ecn_of, int_request, is_trimmed};
+use spanwire_wire::{
+    Ecn, IntCompactHop, IntFormat, IntHop, IntStack, IpRepr, dscp_of, ecn_of, int_request,
+    is_trimmed,
+};
 
 /// A switch of two ports with host n at port n, whose port 1 is `port`.
 fn switch(port: PortConfig) -> Switch {
@@ -239,7 +242,7 @@ fn poll_transmit__stamps_frames_that_request_it() {
     let mut frame = roce_frame(1, 1_000);
     let asked = frame.len();
     frame.resize(asked + 100, 0);
-    let len = int_request(&mut frame, asked, 1).unwrap();
+    let len = int_request(&mut frame, asked, 1, IntFormat::Full).unwrap();
     frame.truncate(len);
     push(&mut s, 0, &roce_frame(1, 1_000));
     push(&mut s, 0, &frame);
@@ -268,7 +271,7 @@ fn poll_transmit__stamps_elided_frames_after_the_bytes_present() {
     let mut s = switch(PortConfig { int: true, ..PortConfig::new(Rate::from_gbps(25)) });
     let (mut frame, elided_bytes) = roce_frame_elided(1, 1_000);
     frame.resize(frame.len() + 8, 0);
-    int_request(&mut frame, 74, 5).unwrap();
+    int_request(&mut frame, 74, 5, IntFormat::Full).unwrap();
     s.handle_packet(
         Time::ZERO,
         port(0),
@@ -279,4 +282,48 @@ fn poll_transmit__stamps_elided_frames_after_the_bytes_present() {
     let tx = s.poll_transmit(Time::ZERO, port(1), &mut out).unwrap();
     assert_eq!((tx.len, tx.elided_bytes, tx.wire_len()), (74 + 32, 1_000, 1_106));
     assert_eq!(IntStack::find(&out[..tx.len], tx.elided_bytes).unwrap().len(), 1);
+}
+
+#[test]
+fn poll_transmit__writes_the_format_that_the_stack_requests() {
+    let stamp = |format: IntFormat| {
+        let mut s = switch(PortConfig { int: true, ..PortConfig::new(Rate::from_gbps(25)) });
+        let mut frame = roce_frame(1, 1_000);
+        let len = frame.len();
+        frame.resize(len + 8, 0);
+        int_request(&mut frame, len, 2, format).unwrap();
+        push(&mut s, 0, &frame);
+        push(&mut s, 0, &roce_frame(1, 100));
+        let mut out = [0; 2_000];
+        let tx = s.poll_transmit(Time::from_ns(50_000), port(1), &mut out).unwrap();
+        Packet::parse(&out[..tx.len]).expect("the ICRC holds");
+        assert_eq!(s.counters().ports[1].int_stamped, 1);
+        (out[..tx.len].to_vec(), tx.len - frame.len())
+    };
+    let (full, added) = stamp(IntFormat::Full);
+    assert_eq!(added, 24);
+    let full = IntStack::find(&full, 0).unwrap().hops().next().unwrap();
+    let (compact, added) = stamp(IntFormat::Compact);
+    assert_eq!(added, 8);
+    let compact = IntStack::find(&compact, 0).unwrap().compact_hops().next().unwrap();
+    assert_eq!((compact.time, compact.queue, compact.link_rate_mbps()), (3_125, 2, 25_000));
+    assert_eq!(compact, IntCompactHop::from(&full));
+}
+
+#[test]
+fn poll_transmit__forwards_stacks_of_unknown_formats_and_versions_unchanged() {
+    for (at, value) in [(4, 2), (7, 2), (7, 255)] {
+        let mut s = switch(PortConfig { int: true, ..PortConfig::new(Rate::from_gbps(25)) });
+        let mut frame = roce_frame(1, 1_000);
+        let len = frame.len();
+        frame.resize(len + 8, 0);
+        int_request(&mut frame, len, 2, IntFormat::Full).unwrap();
+        frame[len + at] = value;
+        push(&mut s, 0, &frame);
+        let mut out = [0; 2_000];
+        let tx = s.poll_transmit(Time::ZERO, port(1), &mut out).unwrap();
+        assert_eq!(out[len..tx.len], frame[len..], "no header of it changes");
+        let c = &s.counters().ports[1];
+        assert_eq!((c.int_stamped, c.int_full), (0, 0));
+    }
 }

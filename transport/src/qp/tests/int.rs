@@ -3,7 +3,7 @@
 
 use super::flow::pair;
 use super::*;
-use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, IntHop, IntStack, SrAckRepr};
+use spanwire_wire::{INT_FULL_LEN, INT_HEADER_LEN, IntHop, IntStack, SrAckRepr};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -109,7 +109,7 @@ fn full_packets__are_shorter_by_the_room_for_telemetry() {
     // SR's header with a RETH has 40 bytes.
     let header = 24 + 16;
     assert_eq!(window(&mut p, "dctcp"), 1400 + header);
-    let overhead = INT_HEADER_LEN + 8 * INT_HOP_LEN;
+    let overhead = INT_HEADER_LEN + 8 * INT_FULL_LEN;
     assert_eq!(window(&mut p, "hpcc"), 1400 - overhead + header);
     assert_eq!(window(&mut p, "theta-powertcp"), 1400 + header, "and back");
 }
@@ -161,13 +161,13 @@ fn trailers__of_any_content_change_only_the_echo() {
         vec![0xff; 400],
         b"INTs".to_vec(),
         stack(0, 8, 0),
-        stack(9, 8, 9 * INT_HOP_LEN),
-        stack(8, 8, 8 * INT_HOP_LEN - 1),
-        stack(17, 17, 17 * INT_HOP_LEN),
-        stack(255, 255, 255 * INT_HOP_LEN),
+        stack(9, 8, 9 * INT_FULL_LEN),
+        stack(8, 8, 8 * INT_FULL_LEN - 1),
+        stack(17, 17, 17 * INT_FULL_LEN),
+        stack(255, 255, 255 * INT_FULL_LEN),
     ] {
         assert!(echo_of(&nothing).iter().all(|n| *n == 0), "{nothing:?}");
     }
     // The packet shows that the peer requested it. The peer receives the echo and ignores it.
-    assert!(echo_of(&stack(16, 16, 16 * INT_HOP_LEN)).contains(&16));
+    assert!(echo_of(&stack(16, 16, 16 * INT_FULL_LEN)).contains(&16));
 }

@@ -6,7 +6,7 @@ use crate::sr::crossing::AckDelay;
 use spanwire_base::{Dur, RxMeta, Time, u64_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    AckReason, Ecn, INT_HOP_LEN, IntStack, IpRepr, Packet, SrAckRepr, SrDataRepr, SrNak,
+    AckReason, Ecn, IntRecords, IntStack, IpRepr, Packet, SrAckRepr, SrDataRepr, SrNak,
 };
 
 /// The receiver's counters of a stream, and the state of delayed and immediate ACKs.
@@ -22,9 +22,9 @@ pub(in crate::sr) struct AckState {
     marks: u64,
     /// CE-marked packets among `unacked_pkts`.
     unacked_ce_pkts: u32,
-    /// INT records of the newest packet, at most [`INT_MAX_HOPS`](spanwire_wire::INT_MAX_HOPS).
-    /// Allocated when the first arrive.
-    int: Vec<[u8; INT_HOP_LEN]>,
+    /// The echo of the newest packet's INT records; empty without any. Allocated when the first
+    /// arrive.
+    int: Vec<u8>,
     /// Packets received since the last ACK.
     unacked_pkts: u32,
     /// When a delayed ACK is due; none if every packet is acknowledged.
@@ -172,14 +172,15 @@ impl AckState {
     /// Stores the telemetry of the newest packet, if its trailer is an INT stack.
     #[inline(never)]
     fn store_int(&mut self, trailer: &[u8]) {
-        if let Some(stack) = IntStack::parse(trailer) {
+        if let Some(stack) = IntStack::parse(trailer).filter(|stack| !stack.is_empty()) {
+            self.int.extend_from_slice(&stack.echo_header());
             self.int.extend_from_slice(stack.records());
         }
     }
 
-    /// The INT records of the newest packet.
-    pub(in crate::sr) fn int(&self) -> &[[u8; INT_HOP_LEN]] {
-        &self.int
+    /// The echo of the newest packet's INT records.
+    pub(in crate::sr) fn int(&self) -> IntRecords<'_> {
+        IntRecords::parse(&self.int)
     }
 
     /// Makes an ACK due now. The first reason is reported.

@@ -43,7 +43,7 @@ use sent::Sent;
 use spanwire_base::{Dur, Time, u32_from};
 use spanwire_cc::LossKind;
 use spanwire_loadbalance::{self as lb, Balancer};
-use spanwire_wire::{INT_HEADER_LEN, INT_HOP_LEN, Qpn};
+use spanwire_wire::{INT_HEADER_LEN, IntFormat, Qpn};
 use timers::{TimerEvent, Timers};
 
 /// The state of the sending direction.
@@ -77,6 +77,8 @@ pub(crate) struct Tx {
     segment_bytes: u32,
     /// INT hops that packets request; 0 if they request no telemetry.
     pub(super) int_hops: u8,
+    /// The format of their records.
+    pub(super) int_format: IntFormat,
     /// Our QPN, which data carry if feedback of switches is requested.
     source_qpn: Option<Qpn>,
     /// The hop limit of sent packets.
@@ -120,6 +122,7 @@ impl Tx {
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
             int_hops: 0,
+            int_format: IntFormat::Full,
             source_qpn: None,
             hop_limit: hop_limit(attr),
             peer_counts: (0, 0),
@@ -151,13 +154,13 @@ impl Tx {
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
     }
 
-    /// Packets request the telemetry of `hops` switches from now on. Returns the payload of a full
-    /// packet: `full_bytes` less the room for telemetry, for a block's header if data are coded,
-    /// and for our QPN if feedback of switches is requested.
-    pub(crate) fn request_int(&mut self, hops: u8, full_bytes: u32) -> u32 {
+    /// Packets request the telemetry of `hops` switches in `format` from now on. Returns the
+    /// payload of a full packet: `full_bytes` less the room for telemetry, for a block's header if
+    /// data are coded, and for our QPN if feedback of switches is requested.
+    pub(crate) fn request_int(&mut self, hops: u8, format: IntFormat, full_bytes: u32) -> u32 {
         let overhead = match hops {
             0 => 0,
-            n => u32_from(INT_HEADER_LEN + usize::from(n) * INT_HOP_LEN),
+            n => u32_from(INT_HEADER_LEN + usize::from(n) * format.record_len()),
         };
         // Parity carries no QPN but the bytes of its block, which are as long.
         let overhead = overhead
@@ -166,7 +169,7 @@ impl Tx {
                 (None, Some(_)) => SOURCE_QPN_BYTES,
                 (None, None) => 0,
             };
-        self.int_hops = hops;
+        (self.int_hops, self.int_format) = (hops, format);
         let least = full_bytes.min(*SEGMENT_BYTES.start());
         self.segment_bytes = full_bytes.saturating_sub(overhead).max(least);
         self.segment_bytes
@@ -181,7 +184,7 @@ impl Tx {
         full_bytes: u32,
     ) {
         self.encoder = Some(Box::new(Encoder::new(choice, base_rtt)));
-        self.request_int(self.int_hops, full_bytes);
+        self.request_int(self.int_hops, self.int_format, full_bytes);
     }
 
     /// A load balancer selects the path of each packet from now on.

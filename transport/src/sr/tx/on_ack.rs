@@ -13,7 +13,7 @@ use crate::sr::number::unwrap;
 use spanwire_base::{Dur, RxMeta, Time};
 use spanwire_cc::{Ack, LossKind};
 use spanwire_loadbalance as lb;
-use spanwire_wire::{AckReason, SrAckRepr};
+use spanwire_wire::{AckReason, IntRecords, SrAckRepr};
 
 impl Tx {
     /// Applies an ACK that is processed at `times.0` and arrived as `times.1` says. True if
@@ -212,7 +212,8 @@ impl Tx {
             ..Ack::default()
         };
         // Telemetry that was not requested has not been agreed on.
-        let int = if self.int_hops > 0 { ack.int } else { &[] };
+        let is_requested = self.int_hops > 0 && ack.int.format() == self.int_format;
+        let int = if is_requested { ack.int } else { IntRecords::NONE };
         flow.on_ack(now, sample, acked.send_state.map(|state| (state, echo)), int);
     }
 

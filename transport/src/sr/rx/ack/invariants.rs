@@ -1,7 +1,6 @@
 //! Invariants of the acknowledgement state, which hold between calls.
 
 use super::AckState;
-use spanwire_wire::INT_MAX_HOPS;
 
 impl AckState {
     /// Asserts the counts.
@@ -10,7 +9,7 @@ impl AckState {
     /// One of them does not hold.
     pub(in crate::sr) fn check_invariants(&self) {
         debug_assert!(self.unacked_ce_pkts <= self.unacked_pkts, "marked packets are packets");
-        debug_assert!(self.int.len() <= usize::from(INT_MAX_HOPS), "telemetry is bounded");
+        debug_assert!(self.int().as_bytes() == self.int, "the echo is a valid one, or empty");
         debug_assert!(!self.is_nak_once || self.nak.is_some(), "there is a NAK to send");
     }
 }
