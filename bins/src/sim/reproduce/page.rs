@@ -48,7 +48,9 @@ fn page(paper: &Paper, reports: &[&RowReport], figures: &[(&str, String)]) -> St
         let values = r.ours.map_or([None; 3], |o| [o.median, o.min, o.max].map(Some));
         let values = values.map(|v| v.map_or_else(|| "-".to_owned(), number)).join(" | ");
         let (n, verdict) = (r.ours.map_or(0, |o| o.n), r.verdict_text());
-        let texts = [&r.id, &r.source, &r.bar, &r.metric].map(|text| text.replace('|', "\\|"));
+        // A cell is one line.
+        let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
+        let texts = [&r.id, &r.source, &r.bar, &r.metric].map(cell);
         let _ = writeln!(out, "| {} | {values} | {n} | {verdict} |", texts.join(" | "));
     }
     out.push_str(VERDICTS);
@@ -150,7 +152,7 @@ mod tests {
         id = "X-1"
         source = "Fig. 1"
         claim = "more load, more delay"
-        bar = "low | high"
+        bar = "low |\nhigh"
         metric = "delay, us"
         ours = "high:delay"
         checks = ["low:delay < high:delay", "high:delay < 1"]
