@@ -117,7 +117,7 @@ impl Oracle {
 
 /// The counters in whole units, unwrapped.
 fn units(hop: &IntHop) -> [i64; 2] {
-    [hop.time_ps / 16_000, hop.tx_bytes / 128].map(|units| units.cast_signed())
+    [hop.time_ps / 16_000, hop.tx_bytes / 128].map(u64::cast_signed)
 }
 
 /// An ACK that passed the switches at `stamped_ps` and arrived at `arrives_ps`.
