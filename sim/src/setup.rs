@@ -330,10 +330,11 @@ impl Setup {
         (longest + trailer).next_multiple_of(64)
     }
 
-    /// The longest frame on the wire in bytes, without additions by switches.
+    /// The longest frame on the wire in bytes. Records of switches count only if they are on top.
     pub(crate) fn max_frame_bytes(&self) -> u32 {
         let speaks_sr = self.acknowledgement_bytes() > 0;
-        let sr = HEADERS_BYTES + self.payload_bytes() as usize;
+        let longest = self.payload_bytes() + self.telemetry_bytes_max();
+        let sr = HEADERS_BYTES + longest as usize;
         let sr = if speaks_sr { u32_from(sr.max(SR_ACK_BYTES)) } else { 0 };
         self.mtu.max_frame_bytes().max(sr)
     }

@@ -97,6 +97,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
         Drains { every, until: Time::ZERO + brief * 2 }
     });
     Draw::new(seed ^ CONGESTION).congestion(&mut setup, &topology);
+    Draw::new(seed ^ TELEMETRY).telemetry(&mut setup);
     uno.unorc(&mut setup, topology.host_count());
     Draw::new(seed ^ agents::SEED).agents(&mut setup, &mut topology);
     let gives_up = setup.gives_up(faults_end);
@@ -332,6 +333,8 @@ fn reversed(flow: Flow, before: &[Flow], other: u32) -> Flow {
 const OFFERS: u64 = 0x6f66_6665_7273_5f6f;
 /// Separates the draws of congestion control.
 const CONGESTION: u64 = 0x636f_6e67_6573_7469;
+/// Separates the draws of telemetry.
+const TELEMETRY: u64 = 0x7465_6c65_6d65_7472;
 /// Separates the draws of host models.
 const HOSTS: u64 = 0x686f_7374_735f_6f66;
 /// Separates the draws of erasure coding and load balancing.
@@ -347,6 +350,7 @@ mod tests {
     use spanwire_erasure::Scheme;
     use spanwire_loadbalance::Choice;
     use spanwire_transport::{CodingWhen, ErasureCoding, WireMode};
+    use spanwire_wire::IntFormat;
 
     #[test]
     fn swarm_plan__reaches_every_kind_of_everything() {
@@ -362,6 +366,16 @@ mod tests {
         some(|p| p.setup.port.queues.len() > 1);
         some(|p| p.setup.spread == Spread::Random);
         some(|p| p.setup.port.int && p.setup.congestion.measures_rtt);
+        let asks = |p: &Plan, format, on_top| {
+            let uses = p.setup.congestion.algorithm.is_some_and(|cc| cc.wants_int());
+            let int = p.setup.int;
+            p.setup.port.int && uses && (int.format, int.on_top) == (format, on_top)
+        };
+        for (format, on_top) in
+            IntFormat::ALL.into_iter().flat_map(|f| [false, true].map(|on_top| (f, on_top)))
+        {
+            assert!(plans.iter().any(|p| asks(p, format, on_top)), "{format:?} {on_top}");
+        }
         some(|p| p.setup.port.queues[0].phantom.is_some());
         let is_used = |name: &str| {
             let algorithm = Algorithm::named(name).ok();

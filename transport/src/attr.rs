@@ -170,12 +170,6 @@ impl CongestionControl {
     pub fn wants_near(&self) -> bool {
         self.algorithm.is_some_and(|algorithm| algorithm.wants_near())
     }
-
-    /// It uses in-band telemetry (INT).
-    #[must_use]
-    pub fn wants_int(&self) -> bool {
-        self.algorithm.is_some_and(|algorithm| algorithm.wants_int())
-    }
 }
 
 /// `auto` with its defaults, which suits any path, and a measured base RTT.

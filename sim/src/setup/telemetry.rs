@@ -2,6 +2,7 @@
 
 use super::Setup;
 use spanwire_base::u32_from;
+use spanwire_cc::Algorithm;
 use spanwire_transport::{Config, CongestionControl, QpAttr};
 use spanwire_wire::{INT_HEADER_LEN, IntFormat};
 
@@ -37,18 +38,27 @@ impl Setup {
     /// Attributes of an SR queue pair whose full packets have the payload in `rtr` also if this
     /// congestion control requests telemetry on top.
     pub(crate) fn with_telemetry(&self, rtr: QpAttr, congestion: &CongestionControl) -> QpAttr {
-        let is_longer = self.int.on_top && congestion.wants_int();
-        let room = if is_longer { self.int.room_bytes() } else { 0 };
+        let room = self.telemetry_on_top(congestion.algorithm);
         QpAttr { segment_bytes: rtr.segment_bytes.map(|bytes| bytes + room), ..rtr }
     }
 
     /// The bytes of telemetry on top of a full packet between two hosts, at most.
     pub(super) fn telemetry_bytes(&self, hosts: [u32; 2]) -> u64 {
-        let uses = self.congestion.algorithm.is_some_and(|algorithm| algorithm.wants_int());
-        match self.int.on_top && uses && self.sr_segment(hosts).is_some() {
-            true => self.int.room_bytes().into(),
-            false => 0,
+        match self.sr_segment(hosts) {
+            Some(_) => self.telemetry_on_top(self.congestion.algorithm).into(),
+            None => 0,
         }
+    }
+
+    /// The same between any two hosts.
+    pub(super) fn telemetry_bytes_max(&self) -> u32 {
+        let far = self.congestion.far.map(|(_, algorithm)| algorithm);
+        self.telemetry_on_top(self.congestion.algorithm).max(self.telemetry_on_top(far))
+    }
+
+    fn telemetry_on_top(&self, algorithm: Option<Algorithm>) -> u32 {
+        let uses = self.int.on_top && algorithm.is_some_and(|algorithm| algorithm.wants_int());
+        if uses { self.int.room_bytes() } else { 0 }
     }
 }
 

@@ -7,6 +7,7 @@ use spanwire_base::Dur;
 use spanwire_cc::Algorithm;
 use spanwire_switch::{PhantomConfig, Prob, Ratio};
 use spanwire_transport::Preset;
+use spanwire_wire::IntFormat;
 
 impl Draw {
     /// Congestion control in half of the seeds, with or without its congestion signal from
@@ -41,5 +42,15 @@ impl Draw {
                 with_physical: self.one_in(2),
             });
         }
+    }
+
+    /// Format and number of the telemetry records that packets request, and whether they come on
+    /// top of full packets: in half of the seeds compact and any number.
+    pub(super) fn telemetry(&mut self, setup: &mut Setup) {
+        if self.one_in(2) {
+            setup.int.format = IntFormat::Compact;
+            setup.int.hops = self.pick(&[1, 2, 5, 16]);
+        }
+        setup.int.on_top = self.one_in(3);
     }
 }

@@ -104,7 +104,10 @@ fn congestion(plan: &Plan) -> String {
     }
     out += if c.measures_rtt { ", base RTT measured" } else { ", base RTT of the path" };
     if plan.setup.port.int {
-        out += ", INT";
+        let int = &plan.setup.int;
+        let format = format!("{:?}", int.format).to_lowercase();
+        out += &format!(", INT in {format} records, {} hops", int.hops);
+        out += if int.on_top { " on top of full packets" } else { "" };
     }
     out
 }

@@ -3,8 +3,11 @@
 
 use super::flow::pair;
 use super::*;
-use spanwire_wire::{INT_FULL_LEN, INT_HEADER_LEN, IntHop, IntStack, SrAckRepr};
+use spanwire_wire::{
+    INT_COMPACT_LEN, INT_FULL_LEN, INT_HEADER_LEN, IntFormat, IntHop, IntStack, SrAckRepr,
+};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Packets observed on the wire.
@@ -16,6 +19,8 @@ struct Seen {
     most_payload: usize,
     /// INT records in each ACK of side 1.
     echoed: Vec<usize>,
+    /// The numbers of their formats.
+    formats: BTreeSet<u8>,
 }
 
 /// A port of 10 Gbit/s, either always busy with a queue of 500 kB, or idle.
@@ -38,6 +43,7 @@ fn watch(p: &mut Pair, is_busy: bool) -> Rc<RefCell<Seen>> {
             assert_eq!(ack.hop_limit, 64, "no switch has routed it");
             if side == 1 {
                 log.echoed.push(ack.int.len());
+                log.formats.extend((!ack.int.is_empty()).then(|| ack.int.format().to_u8()));
             }
             return Fate::Pass;
         }
@@ -68,6 +74,51 @@ fn window_after_writes(p: &mut Pair) -> u64 {
     p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().flow.unwrap().cwnd_bytes
 }
 
+/// A pair in SR whose packets request records of this format.
+fn pair_of(format: IntFormat, name: &str) -> Pair {
+    // Room of one length, so that full packets are equal.
+    let int_hops = if format == IntFormat::Full { 5 } else { 15 };
+    let config = Config { int_format: format, int_hops, ..Config::default() };
+    let rtr: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
+    let mut p = Pair::with(&PairConfig { rtr, config, ..PairConfig::sr() });
+    set_congestion(&mut p, name);
+    p
+}
+
+fn set_congestion(p: &mut Pair, name: &str) {
+    let algorithm = spanwire_cc::Algorithm::named(name).unwrap();
+    let congestion = Some(crate::CongestionControl {
+        algorithm: Some(algorithm),
+        base_rtt: None,
+        preset: crate::Preset::Paper,
+        ..crate::CongestionControl::NONE
+    });
+    let attr = crate::QpAttr { congestion, ..crate::QpAttr::default() };
+    let qpn = p.ends[0].qpns[0];
+    p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
+}
+
+#[test]
+fn window__follows_compact_telemetry_as_it_follows_full_telemetry() {
+    for name in ["hpcc", "powertcp"] {
+        let windows = |is_busy| {
+            IntFormat::ALL.map(|format| {
+                let mut p = pair_of(format, name);
+                let seen = watch(&mut p, is_busy);
+                let window = window_after_writes(&mut p);
+                let seen = seen.borrow();
+                assert_eq!((seen.without_request, seen.formats.len()), (0, 1), "{name}");
+                assert!(seen.formats.contains(&format.to_u8()), "{name}: {seen:?}");
+                window
+            })
+        };
+        let ([full, compact], [held, held_compact]) = (windows(false), windows(true));
+        assert_eq!(full, compact, "{name}: an idle port");
+        assert!(held < full / 9, "{name}: {full} {held}");
+        assert!(held.abs_diff(held_compact) <= held / 50, "{name}: {held} {held_compact}");
+    }
+}
+
 #[test]
 fn window__follows_the_telemetry() {
     for name in ["hpcc", "powertcp"] {
@@ -89,18 +140,13 @@ fn window__follows_the_telemetry() {
 #[test]
 fn full_packets__are_shorter_by_the_room_for_telemetry() {
     let sr: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
-    let mut p = Pair::with(&PairConfig { rtr: sr, ..PairConfig::sr() });
+    let with = |int_format, int_hops| {
+        let config = Config { int_format, int_hops, ..Config::default() };
+        Pair::with(&PairConfig { rtr: sr, config, ..PairConfig::sr() })
+    };
+    let mut p = with(IntFormat::Full, 8);
     let window = |p: &mut Pair, name| {
-        let algorithm = spanwire_cc::Algorithm::named(name).unwrap();
-        let congestion = Some(crate::CongestionControl {
-            algorithm: Some(algorithm),
-            base_rtt: None,
-            preset: crate::Preset::Paper,
-            ..crate::CongestionControl::NONE
-        });
-        let attr = crate::QpAttr { congestion, ..crate::QpAttr::default() };
-        let qpn = p.ends[0].qpns[0];
-        p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
+        set_congestion(p, name);
         let seen = watch(p, false);
         p.post(0, 1, Op::Write, 0, 60_000);
         assert!(p.run(SECOND));
@@ -112,6 +158,8 @@ fn full_packets__are_shorter_by_the_room_for_telemetry() {
     let overhead = INT_HEADER_LEN + 8 * INT_FULL_LEN;
     assert_eq!(window(&mut p, "hpcc"), 1400 - overhead + header);
     assert_eq!(window(&mut p, "theta-powertcp"), 1400 + header, "and back");
+    let mut p = with(IntFormat::Compact, 5);
+    assert_eq!(window(&mut p, "hpcc"), 1400 - 48 + header, "five hops as HPCC's");
 }
 
 #[test]
@@ -150,12 +198,13 @@ fn echo_of(trailer: &[u8]) -> Vec<usize> {
 
 #[test]
 fn trailers__of_any_content_change_only_the_echo() {
-    let stack = |hops: u8, max: u8, bytes: usize| {
+    let stack_of = |format: u8, hops: u8, max: u8, bytes: usize| {
         let mut trailer = b"INTs".to_vec();
-        trailer.extend([1, hops, max, 0]);
+        trailer.extend([1, hops, max, format]);
         trailer.resize(INT_HEADER_LEN + bytes, 0xff);
         trailer
     };
+    let stack = |hops, max, bytes| stack_of(0, hops, max, bytes);
     for nothing in [
         vec![0; 46],
         vec![0xff; 400],
@@ -165,9 +214,14 @@ fn trailers__of_any_content_change_only_the_echo() {
         stack(8, 8, 8 * INT_FULL_LEN - 1),
         stack(17, 17, 17 * INT_FULL_LEN),
         stack(255, 255, 255 * INT_FULL_LEN),
+        stack_of(1, 8, 8, 8 * INT_COMPACT_LEN - 1),
+        stack_of(1, 17, 17, 17 * INT_COMPACT_LEN),
+        stack_of(2, 8, 8, 8 * INT_FULL_LEN),
+        stack_of(255, 8, 8, 8 * INT_FULL_LEN),
     ] {
         assert!(echo_of(&nothing).iter().all(|n| *n == 0), "{nothing:?}");
     }
     // The packet shows that the peer requested it. The peer receives the echo and ignores it.
     assert!(echo_of(&stack(16, 16, 16 * INT_FULL_LEN)).contains(&16));
+    assert!(echo_of(&stack_of(1, 16, 16, 16 * INT_COMPACT_LEN)).contains(&16));
 }
