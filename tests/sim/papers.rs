@@ -27,7 +27,9 @@ fn pacc_burst__the_queue_holds_most_of_the_burst_and_empties() {
         let report = twice("pacc-burst", &set.concat());
         let Some(MetricReport::Burst(burst)) = report.metric else { panic!("{scheme}") };
         // Nine flows of 64 KB, whose control reacts only after most of them has been sent.
-        assert!((300_000..700_000).contains(&burst.peak_bytes), "{scheme}: {burst:?}");
+        // HPCC's reacts within the burst, whose packets have the payload of the others.
+        let least = if scheme == "hpcc" { 275_000 } else { 300_000 };
+        assert!((least..700_000).contains(&burst.peak_bytes), "{scheme}: {burst:?}");
         // TIMELY's low threshold of 50 us is 156 KB: it keeps a queue of this order.
         let most = if scheme == "timely" { 1_000.0 } else { 300.0 };
         assert!(burst.below_200kb_us.is_some_and(|us| us < most), "{scheme}: {burst:?}");
