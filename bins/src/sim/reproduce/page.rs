@@ -70,7 +70,8 @@ fn write_row(out: &mut String, r: &RowReport, figures: &[(&str, String)]) {
         }
     }
     for c in &r.checks {
-        let _ = writeln!(out, "- {}: `{}`", if c.ok { "holds" } else { "does not hold" }, c.check);
+        let verdict = if c.ok { "holds" } else { "does not hold" };
+        let _ = writeln!(out, "{}", wrapped(&format!("- {verdict}: `{}`", c.check)));
     }
     for (_, file) in figures.iter().filter(|(id, _)| *id == r.id) {
         let _ = writeln!(out, "\n![{}: {}]({file})", r.id, r.metric);
