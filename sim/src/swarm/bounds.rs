@@ -97,7 +97,8 @@ pub(super) fn liveness_bounds(plan: &Plan, faults_end: Dur) -> LivenessBounds {
 
 /// How long a run lasts at most. With paths of unequal delay RC may need a timeout for each
 /// message. To Swift the lateness of hosts is congestion: its window falls to a hundredth of a
-/// packet, and each packet takes a hundred round trips, one after another.
+/// packet, and each packet takes a hundred round trips, one after another. Packets of 64 bytes in a
+/// window of two, with eight times as much parity, take half a minute for each 100 kB.
 pub(super) fn run_time_max(plan: &Plan) -> Dur {
     let setup = &plan.setup;
     let rtt = longest_rtt(&plan.topology, setup);
@@ -112,7 +113,21 @@ pub(super) fn run_time_max(plan: &Plan) -> Dur {
         }
         Some(_) => rtt * 100_000,
     };
-    Dur::from_secs(60).max(timeout(setup) * 1_000).max(late)
+    let windows = plan.flows.iter().map(|flow| windows_of(setup, flow)).sum();
+    let windowed = Dur::from_ps(rtt.as_ps().saturating_mul(windows));
+    Dur::from_secs(60).max(timeout(setup) * 1_000).max(late).max(windowed)
+}
+
+/// The windows of data and parity that a flow takes, if each has a round trip.
+fn windows_of(setup: &Setup, flow: &Flow) -> u64 {
+    let ends = [flow.src, flow.dst];
+    let payload = setup.full_payload(ends).min(setup.message_bytes.into()).max(1);
+    let parity = |host| {
+        let coding = setup.sends_of(host).erasure;
+        coding.map_or(0, |coding| u64::from(coding.parity).div_ceil(coding.data.into()))
+    };
+    let most = ends.into_iter().map(parity).max().unwrap_or(0);
+    (flow.bytes.div_ceil(payload) * (1 + most)).div_ceil(setup.window_pkts.max(1).into())
 }
 
 /// The shortest frame of a request, that of a READ. A turn of a queue pair is limited in bytes.
