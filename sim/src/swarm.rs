@@ -111,12 +111,13 @@ pub fn swarm_plan(seed: u64) -> Plan {
     plan.until = Time::ZERO + lasts;
     plan.max_events = 20_000_000;
     plan.sample_every = lasts / 60_000;
-    if gives_up {
+    let may_starve = plan.setup.may_starve();
+    if gives_up || may_starve {
         // A queue pair may fail for faults of this length, even after they have ended. In SR a
         // responder may fail first; its requester then gets no response and fails too.
         let late = bounds.host_delay * u64::from(bounds.retry_cnt + 1);
         let detected = timeout * RETRY_TIMEOUTS_MAX + late;
-        plan.may_fail_until = match plan.setup.starves() {
+        plan.may_fail_until = match may_starve {
             true => plan.until,
             false => Time::ZERO + faults_end + detected * 2,
         };
