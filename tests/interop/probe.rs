@@ -315,8 +315,12 @@ impl Probe {
         })
     }
 
-    /// Receives; returns true if a complete line has arrived, and removes it.
+    /// Receives; returns true if a complete line has arrived, and removes it. The peer may have
+    /// closed the connection after its last one, which may have arrived with the one before.
     fn receive_line(&mut self) -> Result<bool, ProbeError> {
+        if self.take_line() {
+            return Ok(true);
+        }
         let mut bytes = [0; 256];
         match self.tcp.read(&mut bytes) {
             Ok(0) => return Err("the peer has closed the connection".into()),
@@ -324,11 +328,12 @@ impl Probe {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             Err(e) => return Err(e.into()),
         }
-        let Some(at) = self.inbox.iter().position(|b| *b == b'\n') else {
-            return Ok(false);
-        };
-        self.inbox.drain(..=at);
-        Ok(true)
+        Ok(self.take_line())
+    }
+
+    fn take_line(&mut self) -> bool {
+        let at = self.inbox.iter().position(|b| *b == b'\n');
+        at.map(|at| self.inbox.drain(..=at)).is_some()
     }
 
     /// Runs the engine until `is_done`, so that the peer is served during every wait.
