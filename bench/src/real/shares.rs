@@ -97,7 +97,9 @@ pub(super) fn without_pacc(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
 
 /// Three clients with DCQCN of adapters, and these tables in the switch's file.
 fn of_dcqcn(stage: &Stage<'_>, tables: &str) -> Result<Outcome, Error> {
-    // A host's port is as fast as the bottleneck, as in the paper.
+    // A host's port is as fast as the bottleneck, as in the paper. All CNPs count: a late host
+    // finds some together that were sent 2 ms apart, and by default one in a round trip counts. The
+    // defaults of the timers are those of 25 Gbit/s. At another rate a user scales them.
     let cc =
         ["--mode", "rc", "--line-rate", "50Mbit", "--cc", "dcqcn-rnic", "--cnp-spacing", "75us"];
     let set = DCQCN.iter().flat_map(|set| ["--cc-set", *set]);
