@@ -486,9 +486,28 @@ fn compare__has_each_scheme_as_a_run_of_many_seeds() {
         assert_eq!(scheme["seeds"].as_array().map(Vec::len), Some(2));
         assert!(scheme["summary"]["mean_us"]["median"].is_number(), "{scheme}");
     }
-    // `pair` has no parameter `scheme`.
+    // Without `--key` the schemes of `pair` are its congestion controls.
     let output = sim(&["compare", "pair", "--schemes", "a"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cc is \"a\""), "{}", stderr(&output));
+}
+
+#[test]
+fn compare__without_a_key_the_scenario_declares_what_schemes_are() {
+    let small = ["--set", "time=60us", "--set", "sizes=fb_hadoop"];
+    let line = "compare reflex-fct --set cc=swift --set load=70 --schemes off,nsf --seeds 2";
+    let line: Vec<&str> = line.split(' ').chain(small).collect();
+    let (report, code) = json(&line);
+    assert_eq!((code, report["key"].as_str()), (Some(0), Some("reflex")));
+    for (at, reflex) in [(0, "off"), (1, "nsf")] {
+        let scheme = &report["schemes"][at];
+        assert_eq!(scheme["scheme"], reflex);
+        assert_eq!(scheme["parameters"]["reflex"], reflex);
+        assert_eq!(scheme["parameters"]["cc"], "swift");
+        let groups = scheme["seeds"][1]["groups"].as_array().expect("a list");
+        let names: Vec<_> = groups.iter().map(|group| group["name"].as_str()).collect();
+        assert_eq!(names, [Some("all"), Some("intra"), Some("inter")]);
+    }
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub struct Param {
 #[serde(transparent)]
 pub struct Params {
     list: Vec<Param>,
+    /// See [`Params::compared`].
+    #[serde(skip)]
+    compared: &'static str,
 }
 
 /// The reason why a parameter cannot be set.
@@ -84,6 +87,20 @@ impl Params {
     pub fn without(mut self, name: &str) -> Self {
         self.list.retain(|p| p.name != name);
         self
+    }
+
+    /// Declares the parameter in which runs of the scenario are compared.
+    #[must_use]
+    pub fn compared_by(mut self, name: &'static str) -> Self {
+        self.compared = name;
+        self
+    }
+
+    /// The parameter in which runs of the scenario are compared, unless another one is named; empty
+    /// if none was declared.
+    #[must_use]
+    pub fn compared(&self) -> &'static str {
+        self.compared
     }
 
     /// Sets several parameters from pairs of name and text. A congestion control is set before its

@@ -122,6 +122,7 @@ fn common() -> Params {
             Value::Cc(CcChoice::default()),
             "congestion control; `cc.NAME` sets its own parameters",
         )
+        .compared_by("cc")
         .with(
             "measure_rtt",
             Value::Flag(false),

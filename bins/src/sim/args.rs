@@ -83,8 +83,8 @@ pub(super) struct CompareArgs {
     /// The schemes, values of the parameter --key
     #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     pub(super) schemes: Vec<String>,
-    /// The parameter that --schemes sets [default: the first of scheme, reflex and cc that the
-    /// scenario has]
+    /// The parameter that --schemes sets [default: the one that the scenario declares: scheme,
+    /// reflex or cc]
     #[arg(long, value_name = "KEY")]
     pub(super) key: Option<String>,
     /// The first seed [default: 1]
@@ -175,7 +175,8 @@ Examples:
 const COMPARE_AFTER_HELP: &str = "\
 Examples:
   spanwire sim compare pacc-burst --schemes pacc,dcqcn,hpcc --seeds 9 --plot dir
-  spanwire sim compare cc-solo --key cc --schemes swift,unocc --seeds 5
+  spanwire sim compare reflex-fct --set cc=swift --set load=70 --schemes off,nsf --seeds 5 --json
+  spanwire sim compare cc-solo --schemes swift,unocc --seeds 5
   spanwire sim compare uno-fig13a --key lb --schemes spray,unolb --set ec=8,2 --seeds 20 --json";
 
 const REPRODUCE_AFTER_HELP: &str = "\

@@ -158,15 +158,11 @@ impl Comparison {
     }
 }
 
-/// The parameter in which the schemes of a scenario differ, unless it is named.
+/// The parameter in which the schemes of a scenario differ, unless it is named; empty if there is
+/// no such scenario.
 fn key_of(scenario: &str) -> String {
-    let params = Scenario::find(scenario).map(Scenario::params);
-    let has = |key: &&&str| params.as_ref().is_some_and(|params| params.has(key));
-    KEYS.iter().find(has).unwrap_or(&KEYS[0]).to_string()
+    Scenario::find(scenario).map_or("", |s| s.params().compared()).to_owned()
 }
-
-/// Parameters in which schemes differ.
-const KEYS: [&str; 3] = ["scheme", "reflex", "cc"];
 
 #[cfg(test)]
 mod tests {
@@ -230,8 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn key_of__is_the_scheme_if_there_is_one() {
+    fn key_of__every_scenario_declares_a_parameter_of_its_own() {
         let keys = ["pacc-burst", "reflex-fct", "cc-solo", "nothing"].map(key_of);
-        assert_eq!(keys, ["scheme", "reflex", "cc", "scheme"]);
+        assert_eq!(keys, ["scheme", "reflex", "cc", ""]);
+        for scenario in Scenario::all() {
+            assert!(scenario.params().has(&key_of(scenario.name)), "{}", scenario.name);
+        }
     }
 }

@@ -52,6 +52,7 @@ fn common(p: Params) -> Params {
         .without("delay")
         .with("mode", word("sr", vec!["sr", "rc"]), "wire mode; Reflex needs SR")
         .with("reflex", word("off", REFLEX.to_vec()), "agents of the border switches")
+        .compared_by("reflex")
         .with("load", Value::count(70, 100), "per cent of what all hosts can send")
         .with("inter", Value::Count { n: 20, min: 0, max: 100 }, "flows between both, in per cent")
         .with("time", Value::Time(Dur::from_ms(31)), "flows start before")

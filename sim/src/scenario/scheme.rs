@@ -67,6 +67,7 @@ impl Scheme {
             .without("cc")
             .without("mode")
             .with("scheme", scheme, "congestion control, wire mode and marks together")
+            .compared_by("scheme")
             .with("int_hops", hops, "switches whose telemetry a packet has room for, if any")
     }
 
