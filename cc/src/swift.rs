@@ -52,7 +52,7 @@ params! {
     /// htsim.
     reset_after = 5.0 in 1.0..=100.0;
     /// Minimum window in packets.
-    min_pkts = 0.01 in 0.0001..=1.0;
+    min_pkts = 0.01 in 0.0001..=1000.0;
     /// Initial window in packets, or the bandwidth-delay product if that is less.
     initial_pkts = 16.0 in 0.1..=1e5;
     /// Maximum window in bandwidth-delay products with the target in place of the round trip.
@@ -175,7 +175,7 @@ impl Swift {
         let Some(target) = self.target(self.fabric.pkts) else { return };
         let (span, p) = (self.span(), self.p);
         self.fabric.update(now, span, &p, (delay, target), pkts * f64::from(u8::from(limited)));
-        self.fabric.pkts = self.fabric.pkts.clamp(p.min_pkts, self.max_pkts());
+        self.fabric.pkts = self.fabric.pkts.min(self.max_pkts()).max(p.min_pkts);
     }
 
     fn effective(&self) -> f64 {
@@ -259,7 +259,7 @@ impl Controller for Swift {
             let p = self.p;
             let grown = pkts * f64::from(u8::from(limited));
             self.endpoint.update(now, span, &p, (delay, p.endpoint_target_us), grown);
-            self.endpoint.pkts = self.endpoint.pkts.clamp(p.min_pkts, self.max_pkts());
+            self.endpoint.pkts = self.endpoint.pkts.min(self.max_pkts()).max(p.min_pkts);
         }
     }
 
@@ -392,6 +392,17 @@ mod tests {
         assert!(about(cc.fabric.pkts, 16.0625), "the fabric window is not cut");
         assert!(about(cc.endpoint.pkts, 8.0), "{}", cc.endpoint.pkts);
         assert_eq!(cc.cwnd_bytes(), 8000);
+    }
+
+    #[test]
+    fn on_ack__the_minimum_holds_on_a_path_of_fewer_packets() {
+        let p = Params { min_pkts: 500.0, base_target_us: 20.0, ..Params::default() };
+        // 10 Gbit/s for 10 us are 12.5 packets.
+        let mut cc = Swift::new(&p, &path(1000, 10, Some(Dur::from_us(10))));
+        for us in 1..50 {
+            cc.on_ack(at(1000 * us), &ack(900, 1));
+        }
+        assert_eq!(cc.cwnd_bytes(), 500_000);
     }
 
     #[test]
