@@ -97,6 +97,14 @@ fn check(params: &Params) -> Result<(), ParamError> {
                    sent nor the sender's queue pair, and RC has no pseudo-ACKs";
         return Err(ParamError::Own { name: "mode".to_owned(), why: why.to_owned() });
     }
+    // Calibration replaces the constants that are compared, and measures what some signals do not
+    // show.
+    let is_of_paper = params.has("scheme") || params.has("reflex");
+    if is_of_paper && params.flag("calibrate") {
+        let why = "is true, but the scenario compares congestion controls with the constants of \
+                   their papers: leave it false, and set single constants with cc.NAME";
+        return Err(ParamError::Own { name: "calibrate".to_owned(), why: why.to_owned() });
+    }
     Ok(())
 }
 
@@ -234,6 +242,22 @@ mod tests {
         assert!(setup.host_pfc && setup.port.pfc.is_some());
         let wrong = Scenario::find("pair").unwrap().plan(1, [("senders", "3")]);
         assert!(matches!(wrong, Err(ParamError::Unknown { .. })));
+    }
+
+    #[test]
+    fn plan__a_scenario_of_a_paper_is_not_calibrated() {
+        for scenario in Scenario::all() {
+            let params = scenario.params();
+            let is_of_paper = params.has("scheme") || params.has("reflex");
+            let mut calibrated = params.clone();
+            calibrated.set("calibrate", "true").unwrap();
+            assert!(check(&params).is_ok(), "{}", scenario.name);
+            assert_eq!(check(&calibrated).is_err(), is_of_paper, "{}", scenario.name);
+        }
+        let burst = Scenario::find("pacc-burst").unwrap();
+        let error = burst.plan(1, [("scheme", "dcqcn"), ("calibrate", "true")]).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("calibrate") && text.contains("leave it false"), "{text}");
     }
 
     #[test]
