@@ -493,6 +493,22 @@ fn compare__has_each_scheme_as_a_run_of_many_seeds() {
 }
 
 #[test]
+fn compare__flows_without_an_end_have_not_failed() {
+    let small = ["--set", "time=300us"];
+    for (name, schemes, own) in
+        [("cc-fairness", "swift,dcqcn", &small), ("pacc-steady", "pacc,dcqcn", &small)]
+    {
+        let args = [&["compare", name, "--schemes", schemes][..], own].concat();
+        let (report, code) = json(&args);
+        assert_eq!(code, Some(0), "{name}");
+        for scheme in report["schemes"].as_array().expect("a list") {
+            assert_eq!(scheme["summary"]["failed"], 0, "{name}");
+            assert_eq!(scheme["seeds"][0]["failed"], 0, "{name}");
+        }
+    }
+}
+
+#[test]
 fn compare__without_a_key_the_scenario_declares_what_schemes_are() {
     let small = ["--set", "time=60us", "--set", "sizes=fb_hadoop"];
     let line = "compare reflex-fct --set cc=swift --set load=70 --schemes off,nsf --seeds 2";

@@ -27,7 +27,18 @@ pub struct FlowReport {
     pub goodput_gbps: Option<f64>,
     /// The FCT relative to the ideal FCT; `None` for a mix.
     pub slowdown: Option<f64>,
+    /// It was to send until a time, not a number of bytes: then no FCT is no failure.
+    #[serde(skip)]
+    pub is_timed: bool,
     /// The error that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<&'static str>,
+}
+
+impl FlowReport {
+    /// True if it ended with an error, or should have completed and did not.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.failed.is_some() || (self.fct_us.is_none() && !self.is_timed)
+    }
 }

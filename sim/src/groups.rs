@@ -140,6 +140,7 @@ mod tests {
             messages_us: Vec::new(),
             goodput_gbps: None,
             slowdown: fct_us.map(|us| us / 2.0),
+            is_timed: false,
             failed: fct_us.is_none().then_some("RETRY_EXC_ERR"),
         };
         (flow, report)

@@ -189,6 +189,7 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
             messages_us,
             goodput_gbps: fct_us.filter(|us| *us > 0.0).map(|us| to_f64(bytes) * 8e-3 / us),
             slowdown: fct.zip(ideal_fct).map(|(f, a)| to_f64(f.as_ps()) / to_f64(a.as_ps().max(1))),
+            is_timed: flow.stops_at.is_some(),
             failed: p.failed.map(spanwire_transport::WcStatus::name),
         }
     };

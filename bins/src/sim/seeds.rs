@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
-use spanwire_sim::{Measure, NetworkError, Report, Watch};
+use spanwire_sim::{FlowReport, Measure, NetworkError, Report, Watch};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -60,6 +60,7 @@ pub(super) struct SeedRow {
     mean_us: Option<f64>,
     /// The longest completion time: the total duration, if the flows started together.
     max_us: Option<f64>,
+    /// Flows that ended with an error, or have not completed although they have an end.
     failed: u64,
     event_hash: String,
     drops: BTreeMap<String, u64>,
@@ -292,13 +293,16 @@ impl SeedsReport {
 impl SeedRow {
     /// The row of one run.
     pub(super) fn new(report: &Report) -> Self {
-        let of_flow = |f: &spanwire_sim::FlowReport| match report.measure.is_of_messages() {
+        let of_flow = |f: &FlowReport| match report.measure.is_of_messages() {
             true => f.messages_us.iter().map(|us| Some(*us)).collect(),
             false => vec![f.fct_us],
         };
         let fct_us: Vec<Option<f64>> = report.flows.iter().flat_map(of_flow).collect();
         let summary = Summary::of(fct_us.iter().flatten().copied());
-        let failed = report.flows.iter().filter(|f| f.failed.is_some() || f.fct_us.is_none());
+        // A run that measures how flows share a queue ends before its flows.
+        let outlast = report.sharing.is_some();
+        let is_failed = |f: &&FlowReport| f.is_failed() && (f.failed.is_some() || !outlast);
+        let failed = report.flows.iter().filter(is_failed);
         Self {
             seed: report.seed,
             mean_us: summary.map(|s| s.mean),
@@ -413,6 +417,22 @@ mod tests {
         // A metric of the run is in the row of its seed; lists and what the row has by itself not.
         assert_eq!(json["seeds"][1]["pfc_pauses"], 0);
         assert!(json["seeds"][1].get("flows").is_none(), "{json}");
+    }
+
+    #[test]
+    fn new__a_flow_without_an_end_has_not_failed() {
+        let failed = |change: &dyn Fn(&mut Report)| {
+            let mut r = report(vec![flow(0, 1, 1 << 20, 1.0), flow(1, 2, 1 << 20, 1.0)]);
+            r.flows[1].fct_us = None;
+            change(&mut r);
+            SeedRow::new(&r).failed
+        };
+        assert_eq!(failed(&|_| {}), 1);
+        assert_eq!(failed(&|r| r.flows[1].is_timed = true), 0);
+        let error = |r: &mut Report| {
+            (r.flows[1].is_timed, r.flows[1].failed) = (true, Some("RETRY_EXC_ERR"));
+        };
+        assert_eq!(failed(&error), 1);
     }
 
     #[test]

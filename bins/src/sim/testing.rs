@@ -44,6 +44,7 @@ pub(super) fn flow(src: u32, dst: u32, bytes: u64, fct_us: f64) -> FlowReport {
         messages_us: Vec::new(),
         goodput_gbps: Some(80.0),
         slowdown: Some(1.25),
+        is_timed: false,
         failed: None,
     }
 }
