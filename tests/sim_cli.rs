@@ -443,6 +443,26 @@ fn has_worked(pid: &str) -> bool {
 }
 
 #[test]
+fn swarm__with_agents_runs_only_the_seeds_that_draw_them() {
+    let describe = ["swarm", "--seeds", "12", "--describe"];
+    let (all, code) = json(&describe);
+    assert_eq!((code, &all["skipped"]), (Some(0), &0.into()));
+    let seeds = |report: &Value| -> Vec<(u64, bool)> {
+        let drawn = report["drawn"].as_array().expect("a list").iter();
+        let has_agents = |d: &Value| d["drawn"].to_string().contains("[\"agent\"");
+        drawn.map(|d| (d["seed"].as_u64().expect("a number"), has_agents(d))).collect()
+    };
+    let with: Vec<_> = seeds(&all).into_iter().filter(|(_, has)| *has).collect();
+    assert!((1..12).contains(&with.len()), "{with:?}");
+    let (some, code) = json(&[&describe[..], &["--with", "agents"]].concat());
+    assert_eq!((code, seeds(&some)), (Some(0), with.clone()));
+    assert_eq!(some["done"], 12);
+    assert_eq!(some["skipped"], 12 - with.len());
+    let unknown = sim(&["swarm", "--seeds", "1", "--with", "wings"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
 fn swarm__an_interrupt_ends_it_with_a_report() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_spanwire"))
         .args(["sim", "swarm", "--seeds", "1000000000", "--json"])

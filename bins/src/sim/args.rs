@@ -143,6 +143,9 @@ pub(super) struct SwarmArgs {
     /// Number of threads [default: one for each core]
     #[arg(long, value_name = "T")]
     pub(super) threads: Option<NonZero<usize>>,
+    /// Run only the seeds that draw this
+    #[arg(long, value_name = "WHAT")]
+    pub(super) with: Option<With>,
     /// Print also the draws of each seed: network, hosts, congestion control, faults and flows.
     /// Those of failed seeds are always printed
     #[arg(long)]
@@ -150,6 +153,13 @@ pub(super) struct SwarmArgs {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// A part of a network that not every seed of the swarm draws.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum With {
+    /// Agents of switches: PACC, NSF, NDT
+    Agents,
 }
 
 /// Parses KEY=VALUE.

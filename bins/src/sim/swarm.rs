@@ -1,6 +1,6 @@
 //! `spanwire sim swarm`: random networks, each drawn from a seed.
 
-use super::args::SwarmArgs;
+use super::args::{SwarmArgs, With};
 use super::numbers::{per_second, rounded};
 use super::sweep::sweep;
 use crate::exit::Exit;
@@ -9,7 +9,7 @@ use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
-use spanwire_sim::{SwarmOutcome, swarm_describe, swarm_run};
+use spanwire_sim::{SwarmOutcome, swarm_describe, swarm_plan, swarm_run};
 use std::fmt::Write as _;
 use std::num::NonZero;
 use std::thread;
@@ -26,6 +26,8 @@ struct SwarmReport {
     seeds: u64,
     /// Number of seeds run: all of them, unless interrupted.
     done: u64,
+    /// Those of them that were not run, because they do not draw what `--with` requires.
+    skipped: u64,
     /// The seeds that failed.
     failed: Vec<Failure>,
     /// The draws of each seed, if asked for.
@@ -80,7 +82,9 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     let started = Instant::now();
     let mut line = LiveLine::new(!args.json);
     let mut tally = Tally::new(args);
-    sweep(args.start..end, threads, interrupt, swarm_run, |_, outcome| {
+    let one = |seed| is_wanted(args.with, seed).then(|| swarm_run(seed));
+    sweep(args.start..end, threads, interrupt, one, |_, outcome| {
+        let Some(outcome) = outcome else { return tally.skip() };
         if args.describe {
             let drawn = Drawn { seed: outcome.seed, drawn: swarm_describe(outcome.seed) };
             if !args.json {
@@ -114,10 +118,24 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     })
 }
 
+/// True if the seed draws what is required.
+fn is_wanted(with: Option<With>, seed: u64) -> bool {
+    match with {
+        None => true,
+        Some(With::Agents) => !swarm_plan(seed).setup.agents.is_empty(),
+    }
+}
+
 impl Tally {
     fn new(args: &SwarmArgs) -> Self {
         let report = SwarmReport { start: args.start, seeds: args.seeds, ..SwarmReport::default() };
         Self { report, hash: FNV_OFFSET }
+    }
+
+    /// The next seed was not run.
+    fn skip(&mut self) {
+        self.report.done += 1;
+        self.report.skipped += 1;
     }
 
     /// Adds the next seed's outcome; returns its failure, if any.
@@ -180,12 +198,13 @@ fn lines(drawn: &[(String, String)]) -> String {
 impl SwarmReport {
     fn to_text(&self) -> String {
         let (start, done, failed) = (self.start, self.done, self.failed.len());
-        let mut out = format!(
-            "{done} seeds from {start}: {} passed, {failed} failed",
-            done - u64_from(failed)
-        );
+        let passed = done - self.skipped - u64_from(failed);
+        let mut out = format!("{done} seeds from {start}: {passed} passed, {failed} failed");
+        if self.skipped > 0 {
+            // Writing to a String cannot fail, here and below.
+            let _ = write!(out, ", {} not of the kind", self.skipped);
+        }
         if done < self.seeds {
-            // Writing to a String cannot fail.
             let _ = write!(out, "; interrupted, {} not run", self.seeds - done);
         }
         let _ = writeln!(
@@ -220,7 +239,7 @@ mod tests {
     use crate::sim::testing::{flow, report};
 
     fn args(seeds: u64) -> SwarmArgs {
-        SwarmArgs { seeds, start: 40, threads: None, describe: false, json: false }
+        SwarmArgs { seeds, start: 40, threads: None, with: None, describe: false, json: false }
     }
 
     fn outcome(seed: u64, violations: &[&str]) -> SwarmOutcome {
