@@ -4,7 +4,6 @@
 use serde::Serialize;
 use spanwire_base::u32_from;
 use spanwire_io::clock::Clock;
-use spanwire_io::doorbell::BellPort;
 use spanwire_io::fault::{FaultConfig, FaultPort};
 use spanwire_io::net::{LinkInfo, Netlink, resolve};
 use spanwire_io::pcap::{PcapPort, PcapWriter};
@@ -321,20 +320,6 @@ impl<P: Link, W: Write> Link for PcapPort<P, W> {
         let mine = [("pcap_recorded", c.recorded), ("pcap_unrecorded", c.unrecorded)];
         let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
         mine.chain(self.inner().counters()).collect()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        self.inner().greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        self.inner_mut().open_side_poll(ip)
-    }
-}
-
-impl<P: Link> Link for BellPort<P> {
-    fn counters(&self) -> Vec<(String, u64)> {
-        self.inner().counters()
     }
 
     fn greet(&self, peer: SocketAddr) {

@@ -217,13 +217,7 @@ impl<C: TimeSource + Copy> Driver<C> {
     ) -> io::Result<()> {
         while !stop(node, &self.counters) {
             let now = self.clock.now();
-            if let Some(since) = self.full_since.take() {
-                self.counters.port_full = self.counters.port_full + now.since(since);
-            }
-            let progress = step(&self.clock, node, port, &mut self.unfinished, self.budget)?;
-            self.full_since = progress.port_full.then_some(now);
-            self.count(progress);
-            if progress.is_idle() {
+            if self.turn_at(now, node, port)?.is_idle() {
                 let pending = port.tx_pending();
                 self.idle(now, node.poll_timeout(), pending, |sleep| port.wait(sleep))?;
             } else {
@@ -231,6 +225,37 @@ impl<C: TimeSource + Copy> Driver<C> {
             }
         }
         Ok(())
+    }
+
+    /// One step, for a caller that waits between steps itself: until [`Driver::wakes_at`].
+    ///
+    /// # Errors
+    /// The port has failed.
+    pub fn turn<N: Node>(&mut self, node: &mut N, port: &mut dyn Port) -> io::Result<Progress> {
+        self.turn_at(self.clock.now(), node, port)
+    }
+
+    /// When the next step is due if no frame arrives: at the node's deadline, or when the port must
+    /// be flushed or checked again.
+    pub fn wakes_at<N: Node>(&self, node: &N, port: &dyn Port) -> Time {
+        let bound = if port.tx_pending() > 0 { SLEEP_PENDING_MAX } else { SLEEP_MAX };
+        let latest = self.clock.now() + bound;
+        node.poll_timeout().map_or(latest, |at| at.min(latest))
+    }
+
+    fn turn_at<N: Node>(
+        &mut self,
+        now: Time,
+        node: &mut N,
+        port: &mut dyn Port,
+    ) -> io::Result<Progress> {
+        if let Some(since) = self.full_since.take() {
+            self.counters.port_full = self.counters.port_full + now.since(since);
+        }
+        let progress = step(&self.clock, node, port, &mut self.unfinished, self.budget)?;
+        self.full_since = progress.port_full.then_some(now);
+        self.count(progress);
+        Ok(progress)
     }
 
     /// Waits after an idle step at `now`. `wait` sleeps.

@@ -6,7 +6,7 @@
 //! milliseconds, for which the other ports must not wait.
 
 use crate::clock::TimeSource;
-use crate::doorbell::EventFd;
+use crate::event::EventFd;
 use crate::port::{Port, SlotToken};
 use crate::xdp::XdpPort;
 use spanwire_base::{RxMeta, Time, TxMeta, u64_from};

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`port`] | the interface [`port::Port`]: receive and transmit of frames |
 //! | [`driver`] | the loop around one node and its ports, spinning or sleeping |
-//! | [`doorbell`] | wakeup of a worker by another thread |
+//! | [`event`] | a descriptor by which one thread wakes another |
 //! | [`clock`] | the only source of time |
 //! | [`pipe`] | two ports back to back in one process |
 //! | [`fault`] | network emulation around any port, decided by a seed |
@@ -21,8 +21,8 @@
 
 pub mod affinity;
 pub mod clock;
-pub mod doorbell;
 pub mod driver;
+pub mod event;
 pub mod fault;
 pub mod hotplug;
 pub mod net;

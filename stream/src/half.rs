@@ -1,8 +1,8 @@
 //! Waiting on a half of a connection: by a thread, by a task, or by a descriptor.
 
+use crate::drive::{Drive, Signal};
 use crate::error::Error;
 use crate::shared::Shared;
-use crate::signal::Signal;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -13,21 +13,53 @@ pub(crate) trait Half: Sized {
     /// The state shared with the worker.
     fn shared(&self) -> &Arc<Shared>;
 
+    /// The engine that the caller drives while it waits; none in tests without one.
+    fn engine(&self) -> Option<&Arc<dyn Drive>>;
+
     /// The signal that another attempt may succeed.
     fn signal(shared: &Shared) -> &Signal;
 
-    /// Repeats `attempt` while it returns [`Error::WouldBlock`], at most for `timeout`.
+    /// Tells the engine what the application did, which must have been published before.
+    fn notify_engine(&self) {
+        if self.shared().enqueue() {
+            match self.engine() {
+                Some(engine) => engine.publish(),
+                None => self.shared().ring(),
+            }
+        }
+    }
+
+    /// Repeats `attempt` while it returns [`Error::WouldBlock`], at most for `timeout`. The calling
+    /// thread drives the engine meanwhile, if no other one does.
     fn block<T>(
         &mut self,
         timeout: Option<Duration>,
         mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let shared = self.shared().clone();
+        match attempt(self) {
+            Err(Error::WouldBlock) => {}
+            other => {
+                self.refresh();
+                return other;
+            }
+        }
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let done = Self::signal(&shared).wait(deadline, || match attempt(self) {
-            Err(Error::WouldBlock) => None,
-            other => Some(other),
-        });
+        let (shared, engine) = (self.shared().clone(), self.engine().cloned());
+        let signal = Self::signal(&shared);
+        let mut done = None;
+        let mut look = || {
+            match attempt(self) {
+                Err(Error::WouldBlock) => {}
+                other => done = Some(other),
+            }
+            done.is_some()
+        };
+        match engine {
+            Some(engine) => engine.wait(signal, deadline, &mut look),
+            None => {
+                signal.wait(deadline, || look().then_some(()));
+            }
+        }
         done.unwrap_or_else(|| Err(Error::TimedOut(timeout.unwrap_or_default())))
     }
 
@@ -35,29 +67,46 @@ pub(crate) trait Half: Sized {
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+        attempt: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
-        for is_armed in [false, true] {
-            match attempt(self) {
-                Err(Error::WouldBlock) if is_armed => {}
-                Err(Error::WouldBlock) => Self::signal(self.shared()).arm(Some(cx.waker())),
-                other => return Poll::Ready(other),
-            }
+        match self.arm_after(attempt, |signal| signal.arm(Some(cx.waker()))) {
+            Err(Error::WouldBlock) => Poll::Pending,
+            other => Poll::Ready(other),
         }
-        Poll::Pending
     }
 
     /// Calls `attempt` for an application that waits by the descriptor.
     fn attempt<T>(
         &mut self,
+        attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.arm_after(attempt, |signal| signal.arm(None))
+    }
+
+    /// Calls `attempt`; if it cannot succeed yet, steps the engine and tries again, and before the
+    /// last try calls `arm`.
+    fn arm_after<T>(
+        &mut self,
         mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
+        arm: impl Fn(&Signal),
     ) -> Result<T, Error> {
         match attempt(self) {
-            Err(Error::WouldBlock) => {
-                Self::signal(self.shared()).arm(None);
-                attempt(self)
+            Err(Error::WouldBlock) => {}
+            other => {
+                self.refresh();
+                return other;
             }
-            other => other,
+        }
+        if let Some(engine) = self.engine() {
+            engine.turn();
+        }
+        arm(Self::signal(self.shared()));
+        attempt(self)
+    }
+
+    fn refresh(&self) {
+        if let Some(engine) = self.engine() {
+            engine.refresh();
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::channel::{Local, Rings};
 use crate::commands::{ChannelId, Command, ConnectParams};
 use crate::config::Shape;
+use crate::drive::Drive;
 use crate::error::SetupError;
 use crate::network::options::ConnectOptions;
 use crate::network::shared::NetworkShared;
@@ -19,6 +20,7 @@ use spanwire_transport::{Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A connection that both ends have established.
@@ -164,7 +166,7 @@ impl<'a> Reserved<'a> {
         let rings = Rings::new(shape.ring_bytes).map_err(|e| {
             SetupError::Io("map a connection's rings", io::Error::new(ErrorKind::OutOfMemory, e))
         })?;
-        let opened = network.commands.ask(|reply| Command::Open(shape, rings, reply));
+        let opened = network.runtime.ask(|reply| Command::Open(shape, rings, reply));
         let (id, local) = opened.ok_or_else(|| network.gone())??;
         Ok(Self { network, id, local, kept: false })
     }
@@ -178,14 +180,16 @@ impl<'a> Reserved<'a> {
     ) -> Result<(Sending, Receiving), SetupError> {
         let (Terms { shape, route, .. }, theirs) = (*terms, theirs.local());
         let params = Box::new(ConnectParams { id: self.id, kind, shape, route, theirs, count });
-        let connected = self.network.commands.ask(|reply| Command::Connect(params, reply));
-        connected.ok_or_else(|| self.network.gone())?
+        let connected = self.network.runtime.ask(|reply| Command::Connect(params, reply));
+        let (sending, receiving) = connected.ok_or_else(|| self.network.gone())??;
+        let engine: Arc<dyn Drive> = self.network.runtime.clone();
+        Ok((sending.driven_by(engine.clone()), receiving.driven_by(engine)))
     }
 
     /// Keeps the queue pair, and returns its number.
     fn keep(mut self, side: Side) -> u32 {
         self.kept = true;
-        self.network.commands.send(Command::Keep(self.id, side));
+        self.network.runtime.send(Command::Keep(self.id, side));
         self.local.qp.qpn
     }
 }
@@ -193,7 +197,7 @@ impl<'a> Reserved<'a> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            self.network.commands.send(Command::Discard(self.id));
+            self.network.runtime.send(Command::Discard(self.id));
         }
     }
 }
@@ -316,7 +320,7 @@ fn wrong_ring(e: &ConfigError) -> String {
 /// attached by now, so it reaches the peer's receive queue.
 fn greet(network: &NetworkShared, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
-        network.commands.greet(SocketAddr::new(theirs.ip, port));
+        network.runtime.greet(SocketAddr::new(theirs.ip, port));
     }
 }
 

@@ -56,6 +56,7 @@ mod channels;
 mod commands;
 mod config;
 mod connection;
+mod drive;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -73,7 +74,6 @@ mod sending;
 mod shared;
 mod side;
 mod side_thread;
-mod signal;
 #[cfg(test)]
 mod testing;
 
@@ -88,4 +88,5 @@ pub use spanwire_host::congestion::{CongestionReport, ConnectionCongestion, Flow
 pub use spanwire_host::modes::ModeChoice;
 pub use spanwire_host::paths::ConnectionPaths;
 pub use spanwire_host::{dial, fabric, modes};
+pub use spanwire_progress::Progress;
 pub use spanwire_transport::WireMode;

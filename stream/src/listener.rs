@@ -1,6 +1,7 @@
 //! Listeners: they accept connections of peers.
 
 use crate::accepted::Accepted;
+use crate::drive::Signal;
 use crate::error::SetupError;
 use crate::handshake::{Established, answer, reject};
 use crate::network::options::ConnectOptions;
@@ -8,10 +9,9 @@ use crate::network::shared::{NetworkShared, start};
 use crate::peers::{ConnectionCount, HalfOpenCount};
 use crate::shared::Kind;
 use crate::side::Side;
-use crate::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_host::dial::{accept, listen};
-use spanwire_io::doorbell::EventFd;
+use spanwire_io::event::EventFd;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -74,7 +74,7 @@ impl<C: Accepted> Listener<C> {
             options,
             kind,
             waiting: Mutex::default(),
-            acceptable: Signal::new().map_err(descriptors)?,
+            acceptable: Signal::new(EventFd::new().map_err(descriptors)?, None),
             closing: AtomicBool::new(false),
             news: EventFd::new().map_err(descriptors)?,
         });
@@ -168,7 +168,7 @@ impl AcceptQueue {
             let mut fds = [
                 PollFd::new(listener, PollFlags::IN),
                 PollFd::new(&self.news, PollFlags::IN),
-                PollFd::new(&self.network.end, PollFlags::IN),
+                PollFd::new(self.network.runtime.end().event(), PollFlags::IN),
             ];
             // A signal ends the wait early; the loop then polls again.
             let _ = poll(&mut fds, within.as_ref());

@@ -21,12 +21,12 @@ use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, Wrap};
 use spanwire_host::paths::ConnectionPaths;
+use spanwire_host::worker::Runtime;
 use spanwire_host::{seed, window, worker};
-use spanwire_io::doorbell::{Doorbell, EventFd};
-use spanwire_io::driver::Polling;
 use spanwire_io::xdp::XdpPreference;
+use spanwire_progress::Progress;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,44 +64,41 @@ impl Network {
         ifname: &str,
         options: NetworkOptions,
     ) -> Result<Self, SetupError> {
-        let NetworkOptions { config, engine, polling, core } = options;
+        let NetworkOptions { config, engine, progress, polling, core } = options;
         let endpoint =
             seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
-        let bell = Arc::new(Doorbell::new().map_err(descriptors)?);
-        let ready_queue = Arc::new(ReadyQueue::new(config.max_connections, bell.clone()));
-        let (commands, queue) = worker::commands(bell);
+        let (commands, queue) = worker::commands(progress).map_err(descriptors)?;
+        let ready_queue =
+            Arc::new(ReadyQueue::new(config.max_connections, commands.bell().clone()));
         let (keeper_handle, side_thread) =
             SideThread::new(commands.clone()).map_err(descriptors)?;
-        let clock = attachment.clock;
+        let hop_resolver = attachment.hop_resolver();
+        let Attachment { port, clock, path_mtu, ip_bytes, .. } = attachment;
         let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
+        let runtime = Runtime::new(channels, (commands, queue), endpoint, (port, clock), polling)
+            .map_err(descriptors)?;
+        let runtime = Arc::new(runtime);
+        let mut threads = vec![start("spanwire-side", || side_thread.run())?];
+        if progress != Progress::Inline {
+            let driven = runtime.clone();
+            let work = move || {
+                worker::pin(core);
+                driven.work();
+            };
+            threads.push(start("spanwire-worker", work)?);
+        }
         let shared = Arc::new(NetworkShared {
             config,
             engine,
-            commands,
-            hop_resolver: attachment.hop_resolver(),
-            path_mtu: attachment.path_mtu,
-            ip_bytes: attachment.ip_bytes,
+            runtime,
+            hop_resolver,
+            path_mtu,
+            ip_bytes,
             ifname: ifname.to_owned(),
             peers: Arc::default(),
             side_poll: Mutex::default(),
-            ended: OnceLock::new(),
-            end: EventFd::new().map_err(descriptors)?,
         });
-        let polling = polling.unwrap_or(Polling::Adaptive { spin: SPIN });
-        let port = attachment.port;
-        let ended = shared.clone();
-        let work = move || {
-            worker::pin(core);
-            if let Err(why) = worker::run(channels, queue, endpoint, port, clock, polling) {
-                tracing::error!("{why}");
-                let _ = ended.ended.set(why);
-            }
-            // Listeners end too: they would accept connections that nothing serves.
-            ended.end.signal();
-        };
-        let threads =
-            vec![start("spanwire-worker", work)?, start("spanwire-side", || side_thread.run())?];
         Ok(Self { shared, threads })
     }
 
@@ -156,7 +153,7 @@ impl Network {
     /// Counters of engine, port and worker by name; empty if the worker has ended.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
-        self.shared.commands.counters().unwrap_or_default()
+        self.shared.runtime.counters().unwrap_or_default()
     }
 
     /// The paths of connections with a load balancer: of the one that ended last, and of all open
@@ -164,14 +161,39 @@ impl Network {
     /// ended.
     #[must_use]
     pub fn paths(&self) -> Vec<ConnectionPaths> {
-        self.shared.commands.ask(Command::Paths).unwrap_or_default()
+        self.shared.runtime.ask(Command::Paths).unwrap_or_default()
     }
 
     /// The congestion control of connections: of the one that ended last, and of all open ones.
     /// [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has ended.
     #[must_use]
     pub fn congestion(&self) -> Vec<ConnectionCongestion> {
-        self.shared.commands.ask(Command::Congestion).unwrap_or_default()
+        self.shared.runtime.ask(Command::Congestion).unwrap_or_default()
+    }
+
+    /// One step of the engine by the calling thread: receives, answers, handles due timers and
+    /// transmits, without waiting. True if there was something to do. For event loops with
+    /// [`Progress::Inline`], where nothing happens between calls.
+    ///
+    /// # Errors
+    /// The network is gone.
+    pub fn turn(&mut self) -> Result<bool, SetupError> {
+        let moved = self.shared.runtime.turn();
+        self.check().map(|()| moved)
+    }
+
+    /// Drives the engine until something was received, sent or due, or for `timeout`. With
+    /// [`Progress::Inline`] it sleeps at the port meanwhile.
+    ///
+    /// # Errors
+    /// The network is gone.
+    pub fn wait(&mut self, timeout: Duration) -> Result<(), SetupError> {
+        self.shared.runtime.pause(Instant::now().checked_add(timeout));
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), SetupError> {
+        if self.shared.runtime.has_ended() { Err(self.shared.gone()) } else { Ok(()) }
     }
 
     /// Waits, for at most `within`, until connections whose handles were dropped have delivered
@@ -181,10 +203,15 @@ impl Network {
     /// The port failed before, or a thread panicked.
     pub fn shutdown(mut self, within: Duration) -> Result<(), SetupError> {
         let within = Dur::from_ns(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
-        self.shared.commands.send(Command::Stop(Some(within)));
+        self.shared.runtime.send(Command::Stop(Some(within)));
+        if self.shared.runtime.progress() == Progress::Inline {
+            while !self.shared.runtime.has_ended() {
+                self.shared.runtime.pause(Some(Instant::now() + SLICE));
+            }
+        }
         let joined: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
-        if let Some(why) = self.shared.ended.get() {
-            return Err(SetupError::NetworkGone(why.clone()));
+        if let Some(why) = self.shared.runtime.end().why() {
+            return Err(SetupError::NetworkGone(why.to_owned()));
         }
         match joined.into_iter().all(|thread| thread.is_ok()) {
             true => Ok(()),
@@ -209,7 +236,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        self.shared.commands.send(Command::Stop(None));
+        self.shared.runtime.send(Command::Stop(None));
     }
 }
 
@@ -219,5 +246,5 @@ impl From<FabricError> for SetupError {
     }
 }
 
-/// About a round trip, so that a response finds the worker spinning.
-const SPIN: Dur = Dur::from_us(50);
+/// Without a worker, [`Network::shutdown`] looks this often whether its time is over.
+const SLICE: Duration = Duration::from_millis(10);

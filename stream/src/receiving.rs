@@ -1,10 +1,10 @@
 //! The receiving half of a connection at its application: it copies data out of the ring. The other
 //! end may still write to the ring, so data are copied first and checked in the copy.
 
+use crate::drive::{Drive, Signal};
 use crate::error::Error;
 use crate::half::Half;
 use crate::shared::{Arrived, Kind, Milestone, Shared};
-use crate::signal::Signal;
 use spanwire_base::{u32_from, u64_from, usize_from};
 use spanwire_mem::Region;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Receiving {
     shared: Arc<Shared>,
+    engine: Option<Arc<dyn Drive>>,
     ring: Region,
     /// Bytes taken from the ring so far.
     bytes: u64,
@@ -29,6 +30,10 @@ impl Half for Receiving {
         &self.shared
     }
 
+    fn engine(&self) -> Option<&Arc<dyn Drive>> {
+        self.engine.as_ref()
+    }
+
     fn signal(shared: &Shared) -> &Signal {
         &shared.receivable
     }
@@ -36,7 +41,14 @@ impl Half for Receiving {
 
 impl Receiving {
     pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
-        Self { shared, ring, bytes: 0, fragments: 0, notified: (0, 0), rest: None }
+        Self { shared, engine: None, ring, bytes: 0, fragments: 0, notified: (0, 0), rest: None }
+    }
+
+    /// The same, whose threads drive `engine` while they wait.
+    pub(crate) fn driven_by(self: Self, engine: Arc<dyn Drive>) -> Self {
+        let mut driven = self;
+        driven.engine = Some(engine);
+        driven
     }
 
     /// Copies the next message into `into`. False at the orderly end.
@@ -122,7 +134,7 @@ impl Receiving {
         let ends = self.shared.has(Milestone::PeerFinished) || self.shared.has(Milestone::Finished);
         if is_due || ends {
             self.notified = (self.bytes, self.fragments);
-            self.shared.notify_worker();
+            self.notify_engine();
         }
     }
 }
@@ -130,6 +142,6 @@ impl Receiving {
 impl Drop for Receiving {
     fn drop(&mut self) {
         self.shared.set(Milestone::ReceiveClosed);
-        self.shared.notify_worker();
+        self.notify_engine();
     }
 }

@@ -1,10 +1,10 @@
 //! The sending half of a connection at its application: it copies data into the ring and lengths to
 //! the worker.
 
+use crate::drive::{Drive, Signal};
 use crate::error::{Cause, Error};
 use crate::half::Half;
 use crate::shared::{Kind, Milestone, Shared};
-use crate::signal::Signal;
 use spanwire_base::{u32_from, u64_from, usize_from};
 use spanwire_mem::Region;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Sending {
     shared: Arc<Shared>,
+    engine: Option<Arc<dyn Drive>>,
     ring: Region,
     /// Bytes written to the ring so far.
     written: u64,
@@ -24,6 +25,10 @@ impl Half for Sending {
         &self.shared
     }
 
+    fn engine(&self) -> Option<&Arc<dyn Drive>> {
+        self.engine.as_ref()
+    }
+
     fn signal(shared: &Shared) -> &Signal {
         &shared.sendable
     }
@@ -31,7 +36,14 @@ impl Half for Sending {
 
 impl Sending {
     pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
-        Self { shared, ring, written: 0 }
+        Self { shared, engine: None, ring, written: 0 }
+    }
+
+    /// The same, whose threads drive `engine` while they wait.
+    pub(crate) fn driven_by(self: Self, engine: Arc<dyn Drive>) -> Self {
+        let mut driven = self;
+        driven.engine = Some(engine);
+        driven
     }
 
     /// Sends a whole message, or no part of it.
@@ -48,7 +60,7 @@ impl Sending {
         self.copy_in(message);
         let pushed = self.shared.sent.push(u32_from(message.len()));
         assert!(pushed.is_ok(), "nobody else pushes, and there was room");
-        self.shared.notify_worker();
+        self.notify_engine();
         Ok(())
     }
 
@@ -62,7 +74,7 @@ impl Sending {
         }
         self.copy_in(&bytes[..count]);
         self.shared.written.store(self.written, Ordering::Release);
-        self.shared.notify_worker();
+        self.notify_engine();
         Ok(count)
     }
 
@@ -70,7 +82,7 @@ impl Sending {
     pub(crate) fn finish(&mut self) {
         if !self.shared.has(Milestone::Finished) {
             self.shared.set(Milestone::Finished);
-            self.shared.notify_worker();
+            self.notify_engine();
         }
     }
 
@@ -89,7 +101,7 @@ impl Sending {
     pub(crate) fn abort(&self, why: &str) {
         self.shared.fail(Cause::Aborted(why.to_owned()));
         self.shared.set(Milestone::Aborted);
-        self.shared.notify_worker();
+        self.notify_engine();
     }
 
     fn check_open(&self) -> Result<(), Error> {

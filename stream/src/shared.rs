@@ -2,12 +2,13 @@
 //! counters and the cause of the end. The data are in the rings.
 
 use crate::config::Shape;
+use crate::drive::Signal;
 use crate::error::Cause;
 use crate::peers::ConnectionCount;
-use crate::signal::Signal;
 use crossbeam_queue::ArrayQueue;
 use spanwire_base::usize_from;
-use spanwire_io::doorbell::Doorbell;
+use spanwire_host::worker::Bell;
+use spanwire_io::event::EventFd;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +29,7 @@ pub(crate) struct ReadyQueue {
     slots: ArrayQueue<u32>,
     /// A channel did not fit into `slots`: the worker must visit all channels.
     overflowed: AtomicBool,
-    pub(crate) bell: Arc<Doorbell>,
+    pub(crate) bell: Arc<Bell>,
 }
 
 /// One connection.
@@ -85,7 +86,7 @@ pub(crate) enum Milestone {
 }
 
 impl ReadyQueue {
-    pub(crate) fn new(channels: u32, bell: Arc<Doorbell>) -> Self {
+    pub(crate) fn new(channels: u32, bell: Arc<Bell>) -> Self {
         // A slot may be reused by a new channel while handles of the previous one remain.
         let slots = ArrayQueue::new(usize_from(channels.into()) * 2);
         Self { slots, overflowed: AtomicBool::new(false), bell }
@@ -112,6 +113,9 @@ impl Shared {
         ready_queue: Arc<ReadyQueue>,
     ) -> io::Result<Self> {
         let fragments = usize_from(shape.fragments.into());
+        let bell = &ready_queue.bell;
+        let signal = || Ok::<_, io::Error>(Signal::new(EventFd::new()?, Some(bell.clone())));
+        let (sendable, receivable) = (signal()?, signal()?);
         Ok(Self {
             kind,
             shape,
@@ -126,8 +130,8 @@ impl Shared {
             taken_bytes: AtomicU64::new(0),
             flags: AtomicU8::new(0),
             cause: OnceLock::new(),
-            sendable: Signal::new()?,
-            receivable: Signal::new()?,
+            sendable,
+            receivable,
             _count: None,
         })
     }
@@ -137,16 +141,23 @@ impl Shared {
         Self { _count: count, ..self }
     }
 
-    /// Notifies the worker that the application did something, which must have been published
-    /// before.
-    pub(crate) fn notify_worker(&self) {
+    /// Queues the channel for the engine, because the application did something, which must have
+    /// been published before. False if it is queued already, or the engine has released it. The
+    /// caller then tells the engine.
+    pub(crate) fn enqueue(&self) -> bool {
         if self.has(Milestone::Gone) || self.is_in_tray.swap(true, Ordering::SeqCst) {
-            return;
+            return false;
         }
         if self.ready_queue.slots.push(self.slot).is_err() {
             self.ready_queue.overflowed.store(true, Ordering::SeqCst);
         }
+        true
+    }
+
+    /// Tells the engine by a thread that does not drive it.
+    pub(crate) fn ring(&self) {
         self.ready_queue.bell.ring();
+        self.ready_queue.bell.wake();
     }
 
     /// Called by the worker before it visits the channel: later changes need a new notification.
@@ -183,6 +194,7 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::testing::bell;
 
     fn shared(ready_queue: &Arc<ReadyQueue>, slot: u32) -> Shared {
         let shape = Shape::wanted(&Config::default());
@@ -190,38 +202,36 @@ mod tests {
     }
 
     #[test]
-    fn notify_worker__queues_a_channel_once() {
-        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+    fn enqueue__queues_a_channel_once() {
+        let ready_queue = Arc::new(ReadyQueue::new(1, bell()));
         let channel = shared(&ready_queue, 0);
-        channel.notify_worker();
-        channel.notify_worker();
-        assert!(ready_queue.bell.take());
+        assert!(channel.enqueue());
+        assert!(!channel.enqueue());
         assert_eq!((ready_queue.pop(), ready_queue.pop()), (Some(0), None));
-        channel.notify_worker();
+        assert!(!channel.enqueue());
         assert_eq!(ready_queue.pop(), None, "not looked at yet");
         channel.clear_queued();
-        channel.notify_worker();
+        assert!(channel.enqueue());
         assert_eq!(ready_queue.pop(), Some(0));
         channel.clear_queued();
         channel.set(Milestone::Gone);
-        channel.notify_worker();
+        assert!(!channel.enqueue());
         assert_eq!(ready_queue.pop(), None, "nobody is there to look");
     }
 
     #[test]
-    fn notify_worker__a_full_queue_makes_the_worker_visit_all() {
-        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+    fn enqueue__a_full_queue_makes_the_engine_visit_all() {
+        let ready_queue = Arc::new(ReadyQueue::new(1, bell()));
         let channels = [0; 3].map(|slot| shared(&ready_queue, slot));
         for channel in &channels {
-            channel.notify_worker();
+            assert!(channel.enqueue());
         }
         assert!(ready_queue.take_overflow() && !ready_queue.take_overflow());
-        assert!(ready_queue.bell.take());
     }
 
     #[test]
     fn fail__the_first_cause_counts() {
-        let ready_queue = Arc::new(ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap())));
+        let ready_queue = Arc::new(ReadyQueue::new(1, bell()));
         let channel = shared(&ready_queue, 0);
         channel.fail(Cause::PeerGone("first"));
         channel.fail(Cause::PeerGone("second"));

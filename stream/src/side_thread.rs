@@ -5,7 +5,7 @@ use crate::commands::{ChannelId, Command, Commands};
 use crate::side::{Polled, Side, SideMessage};
 use rustix::event::{PollFd, PollFlags, poll};
 use spanwire_host::text::printable;
-use spanwire_io::doorbell::EventFd;
+use spanwire_io::event::EventFd;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -8,13 +8,20 @@ use crate::sending::Sending;
 use crate::shared::{Kind, ReadyQueue, Shared};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
 use spanwire_host::queue_pair::Route;
-use spanwire_io::doorbell::Doorbell;
+use spanwire_host::worker::Bell;
+use spanwire_io::event::EventFd;
+use spanwire_progress::Progress;
 use spanwire_transport::{AddressVector, Endpoint, Mtu, Offer, ValidConfig, WireMode, agree};
 use spanwire_wire::MacAddr;
 use std::sync::Arc;
 
+pub(crate) fn bell() -> Arc<Bell> {
+    let events = [EventFd::new().unwrap(), EventFd::new().unwrap()];
+    Arc::new(Bell::new(Progress::Shared, events))
+}
+
 pub(crate) fn shared(kind: Kind, shape: Shape) -> Shared {
-    let ready_queue = ReadyQueue::new(1, Arc::new(Doorbell::new().unwrap()));
+    let ready_queue = ReadyQueue::new(1, bell());
     Shared::new(kind, shape, 0, Arc::new(ready_queue)).unwrap()
 }
 

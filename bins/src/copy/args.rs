@@ -145,7 +145,13 @@ impl CommonArgs {
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
         let config = Config { congestion, erasure, balance, ..limits.clone() };
         let config = config.validate().map_err(usage)?;
-        let options = NetworkOptions { config, engine, core: self.port.core, polling: None };
+        let options = NetworkOptions {
+            config,
+            engine,
+            core: self.port.core,
+            progress: Progress::default(),
+            polling: None,
+        };
         let network = Network::over(attachment, dev, options)?;
         Ok(CopyNetwork { network, xdp_mode, erasure, balance })
     }

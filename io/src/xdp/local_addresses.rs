@@ -1,7 +1,7 @@
 //! Synchronisation of a steering program's address map with the local addresses.
 
 use super::XdpError;
-use crate::doorbell::EventFd;
+use crate::event::EventFd;
 use crate::net::{AddressEvents, NetError, Netlink};
 use crate::poll::poll;
 use af_xdp::AddressMap;

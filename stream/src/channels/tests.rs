@@ -4,7 +4,7 @@ use crate::shared::Kind;
 use crate::side_thread::SideThread;
 use crate::testing::{SMALL, route};
 use spanwire_host::worker;
-use spanwire_io::doorbell::Doorbell;
+use spanwire_progress::Progress;
 use spanwire_transport::WireMode;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -19,10 +19,9 @@ fn connected() -> (Channels, Endpoint, ChannelId) {
         max_message_bytes: shape.max_message_bytes,
         ..Config::default()
     };
-    let bell = Arc::new(Doorbell::new().unwrap());
-    let (commands, _) = worker::commands::<Command>(bell.clone());
+    let (commands, _) = worker::commands::<Command>(Progress::Shared).unwrap();
+    let ready_queue = Arc::new(ReadyQueue::new(4, commands.bell().clone()));
     let (side_thread, _) = SideThread::new(commands).unwrap();
-    let ready_queue = Arc::new(ReadyQueue::new(4, bell));
     let clock = Clock::start();
     let mut channels = Channels::new(config.validate().unwrap(), clock, ready_queue, side_thread);
     let engine = spanwire_transport::ValidConfig::default();

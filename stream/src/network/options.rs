@@ -4,6 +4,7 @@ use crate::config::ValidConfig;
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::window;
 use spanwire_io::driver::Polling;
+use spanwire_progress::Progress;
 use spanwire_transport::Config as EngineConfig;
 
 /// Options of a network.
@@ -13,7 +14,10 @@ pub struct NetworkOptions {
     pub config: ValidConfig,
     /// Limits of the engine. Default: a window that does not limit congestion control.
     pub engine: spanwire_transport::ValidConfig,
-    /// Polling mode of the worker. Default: adaptive, spinning 50 us, about a round trip.
+    /// Which threads drive the engine. Default: the one that waits, or a worker if none does.
+    pub progress: Progress,
+    /// How a thread that waits at the port polls it. Default: it spins for up to 50 us, about a
+    /// round trip, while that pays.
     pub polling: Option<Polling>,
     /// The core that the worker is pinned to. Default: any.
     pub core: Option<usize>,
@@ -24,7 +28,13 @@ impl Default for NetworkOptions {
         let line_rate = EngineConfig::default().line_rate;
         let engine = window::config(Some(window::CC_WINDOW_PKTS), line_rate);
         let engine = engine.expect("the window is in its range");
-        Self { config: ValidConfig::default(), engine, polling: None, core: None }
+        Self {
+            config: ValidConfig::default(),
+            engine,
+            progress: Progress::default(),
+            polling: None,
+            core: None,
+        }
     }
 }
 

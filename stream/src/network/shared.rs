@@ -1,16 +1,15 @@
 //! State shared by the threads of a network.
 
-use crate::commands::Commands;
+use crate::channels::Channels;
 use crate::config::ValidConfig;
 use crate::error::SetupError;
 use crate::peers::Peers;
 use spanwire_host::fabric::HopResolver;
 use spanwire_host::modes::ModeChoice;
-use spanwire_host::worker;
-use spanwire_io::doorbell::EventFd;
+use spanwire_host::worker::{self, Runtime};
 use spanwire_transport::{Mtu, Offer};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// State shared by the threads of a network.
@@ -18,7 +17,8 @@ use std::thread::JoinHandle;
 pub(crate) struct NetworkShared {
     pub(crate) config: ValidConfig,
     pub(super) engine: spanwire_transport::ValidConfig,
-    pub(crate) commands: Commands,
+    /// The engine with all channels.
+    pub(crate) runtime: Arc<Runtime<Channels>>,
     pub(crate) hop_resolver: HopResolver,
     pub(crate) path_mtu: Mtu,
     pub(super) ip_bytes: u32,
@@ -26,10 +26,6 @@ pub(crate) struct NetworkShared {
     pub(crate) peers: Arc<Peers>,
     /// The side poll socket's address and port, once it was opened.
     pub(super) side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
-    /// Why the worker has ended.
-    pub(super) ended: OnceLock<String>,
-    /// Readable once the worker has ended.
-    pub(crate) end: EventFd,
 }
 
 impl NetworkShared {
@@ -43,15 +39,15 @@ impl NetworkShared {
     pub(crate) fn side_poll_port(&self, ip: IpAddr) -> Option<u16> {
         let mut known = self.side_poll.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
-            let port = self.commands.open_side_poll(ip)?;
+            let port = self.runtime.open_side_poll(ip)?;
             *known = Some((ip, port));
         }
         known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
     }
 
-    /// The error after the worker has ended.
+    /// The error after the engine has ended.
     pub(crate) fn gone(&self) -> SetupError {
-        let why = self.ended.get().map_or("its worker has ended", String::as_str);
+        let why = self.runtime.end().why().unwrap_or("its worker has ended");
         SetupError::NetworkGone(why.to_owned())
     }
 }

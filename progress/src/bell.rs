@@ -1,0 +1,254 @@
+//! The state that threads of an engine share outside its lock: who leads, who sleeps, and whether
+//! something was published for the engine.
+
+use crate::Event;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Which threads drive the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Progress {
+    /// Application threads only, in their calls; there is no worker thread. Nothing happens between
+    /// calls: for event loops and for one thread a core.
+    Inline,
+    /// The application thread that waits; the worker thread if none does.
+    #[default]
+    Shared,
+    /// The worker thread only: for applications whose threads have other cores.
+    Worker,
+}
+
+/// Who leads, who sleeps, and whether something was published for the engine.
+#[derive(Debug)]
+pub struct Bell<E> {
+    progress: Progress,
+    /// Something was published that the engine has not seen.
+    rung: AtomicBool,
+    /// The leader (low two bits), and how often the lead was taken.
+    lead: AtomicU32,
+    /// Followers, and one for all tasks and users of descriptors.
+    waiting: AtomicU32,
+    /// There are tasks or users of descriptors.
+    has_tasks: AtomicBool,
+    pub(crate) worker: Sleeper<E>,
+    pub(crate) application: Sleeper<E>,
+    /// The worker sleeps until it is woken, and not for a tick.
+    parked: AtomicBool,
+}
+
+/// Who waits at the port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lead {
+    Vacant,
+    Worker,
+    Application,
+}
+
+/// The lead of a thread: it is lost if another thread takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ticket(u32);
+
+/// A thread that sleeps at the port, and its descriptor.
+#[derive(Debug)]
+pub(crate) struct Sleeper<E> {
+    /// When its sleep ends; [`AWAKE`] if it does not sleep.
+    wakes_at: AtomicU64,
+    pub(crate) event: E,
+}
+
+impl<E: Event> Bell<E> {
+    /// A bell without a leader. The descriptors are those of the worker and of an application
+    /// thread that leads.
+    pub fn new(progress: Progress, [worker, application]: [E; 2]) -> Self {
+        Self {
+            progress,
+            rung: AtomicBool::new(false),
+            lead: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            has_tasks: AtomicBool::new(false),
+            worker: Sleeper::new(worker),
+            application: Sleeper::new(application),
+            parked: AtomicBool::new(false),
+        }
+    }
+
+    /// Which threads drive the engine.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Announces that something was published for the engine: the next turn sees it. Follows with
+    /// [`Shared::turn`](crate::Shared::turn), or with [`Bell::wake`] in a thread that takes no turn.
+    pub fn ring(&self) {
+        // A swap: what an earlier ringer published must be visible too to the turn that sees this
+        // ring only.
+        self.rung.swap(true, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    /// True once after a ring. What was published before that ring is visible afterwards.
+    pub fn take_ring(&self) -> bool {
+        // Not a swap each time: most turns find nothing.
+        self.is_rung() && self.rung.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_rung(&self) -> bool {
+        self.rung.load(Ordering::Relaxed)
+    }
+
+    /// Wakes whoever sleeps at the port.
+    pub fn wake(&self) {
+        fence(Ordering::SeqCst);
+        self.worker.wake();
+        self.application.wake();
+    }
+
+    /// Notes that a task or the user of a descriptor waits: from now on somebody always leads.
+    pub(crate) fn note_task(&self) {
+        if !self.has_tasks.load(Ordering::Relaxed) && !self.has_tasks.swap(true, Ordering::AcqRel) {
+            self.enter();
+        }
+    }
+
+    /// Counts the caller among those that wait while another thread leads. If nobody leads, the
+    /// worker will.
+    pub(crate) fn enter(&self) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        if self.leader() == Lead::Vacant {
+            self.worker.wake();
+        }
+    }
+
+    pub(crate) fn leave(&self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn leader(&self) -> Lead {
+        leader_of(self.lead.load(Ordering::Acquire))
+    }
+
+    /// The present lead, to tell later whether it has changed.
+    pub(crate) fn lead(&self) -> Ticket {
+        Ticket(self.lead.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn holds(&self, ticket: Ticket) -> bool {
+        self.lead() == ticket
+    }
+
+    /// Takes the lead for an application thread: if it is vacant, or from the worker unless other
+    /// threads or tasks wait. They would need the worker again as soon as the caller has what it
+    /// waits for.
+    pub(crate) fn try_lead(&self) -> Option<Ticket> {
+        if self.progress == Progress::Worker {
+            return None;
+        }
+        let found = self.lead.load(Ordering::Acquire);
+        let from = leader_of(found);
+        if from == Lead::Application || from == Lead::Worker && self.has_waiting() {
+            return None;
+        }
+        let ticket = self.replace(found, Lead::Application)?;
+        if from == Lead::Worker {
+            // Otherwise the next frame would wake both.
+            self.wake_worker();
+        }
+        Some(ticket)
+    }
+
+    /// Takes the lead for the worker, if it is still `found`.
+    pub(crate) fn lead_as_worker(&self, found: Ticket) -> Option<Ticket> {
+        self.replace(found.0, Lead::Worker)
+    }
+
+    /// Gives the lead up, if it was not lost. The worker follows at once if somebody waits.
+    pub(crate) fn release(&self, ticket: Ticket) {
+        if self.replace(ticket.0, Lead::Vacant).is_none() {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        if self.has_waiting() || self.parked.load(Ordering::Relaxed) {
+            self.worker.wake();
+        }
+    }
+
+    /// The worker is about to sleep until it is woken (true), or for a tick.
+    pub(crate) fn set_parked(&self, parked: bool) {
+        self.parked.store(parked, Ordering::Relaxed);
+    }
+
+    fn wake_worker(&self) {
+        fence(Ordering::SeqCst);
+        self.worker.wake();
+    }
+
+    fn replace(&self, found: u32, leader: Lead) -> Option<Ticket> {
+        let next = (found & !LEADER).wrapping_add(LEADER + 1) | leader as u32;
+        let swapped = self.lead.compare_exchange(found, next, Ordering::AcqRel, Ordering::Relaxed);
+        swapped.ok().map(|_| Ticket(next))
+    }
+}
+
+impl Ticket {
+    pub(crate) fn leader(self) -> Lead {
+        leader_of(self.0)
+    }
+}
+
+impl<E: Event> Sleeper<E> {
+    fn new(event: E) -> Self {
+        Self { wakes_at: AtomicU64::new(AWAKE), event }
+    }
+
+    /// Ends its sleep. The caller has stored the reason before, and then a fence.
+    pub(crate) fn wake(&self) {
+        if self.is_asleep() {
+            self.event.signal();
+        }
+    }
+
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.wakes_at.load(Ordering::Relaxed) != AWAKE
+    }
+
+    /// Ends its sleep if it would last longer than until `at`.
+    pub(crate) fn wake_before(&self, at: u64) {
+        let wakes_at = self.wakes_at.load(Ordering::Relaxed);
+        if wakes_at != AWAKE && at < wakes_at {
+            self.event.signal();
+        }
+    }
+
+    /// Announces a sleep that ends at `at`. The caller then looks for reasons to stay awake, sleeps
+    /// or not, and calls [`Sleeper::awake`].
+    pub(crate) fn announce(&self, at: u64) {
+        self.wakes_at.store(at.min(AWAKE - 1), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Ends a sleep that was announced.
+    pub(crate) fn awake(&self, slept: bool) {
+        self.wakes_at.store(AWAKE, Ordering::Relaxed);
+        if slept {
+            self.event.clear();
+        }
+    }
+}
+
+fn leader_of(lead: u32) -> Lead {
+    match lead & LEADER {
+        0 => Lead::Vacant,
+        1 => Lead::Worker,
+        _ => Lead::Application,
+    }
+}
+
+const AWAKE: u64 = u64::MAX;
+
+/// The bits of [`Bell::lead`] that name the leader.
+const LEADER: u32 = 3;

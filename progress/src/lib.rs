@@ -1,0 +1,52 @@
+//! Which thread drives an engine that several threads share, and how threads that wait are woken.
+//!
+//! An engine (queue pairs and a port) is driven by one thread at a time. A thread that hands every
+//! message to another one pays two switches of context for it, several times the cost of the
+//! message. So the thread that waits drives: it takes the engine, receives, answers and transmits
+//! itself, and sleeps at the port. A worker thread stands in while no application thread does.
+//!
+//! | type | contents |
+//! |---|---|
+//! | [`Shared`] | the engine behind its lock, and the waits and turns of its threads |
+//! | [`Bell`] | who leads, who sleeps, and whether something was published for the engine |
+//! | [`Signal`] | a condition that a thread, a task or a descriptor waits for |
+//! | [`Engine`], [`Event`] | what this crate needs to know of the engine and of a descriptor |
+//!
+//! # Roles
+//! - The *leader* waits at the port. It is one application thread, or the worker, or nobody. It
+//!   locks the engine for each turn, and never while it sleeps.
+//! - Any thread may take a *turn*: it locks the engine, if nobody has it, for one step. A message is
+//!   transmitted that way by the thread that sends it, also while the leader sleeps.
+//! - A thread that waits while another one leads is a *follower*: it sleeps on its signal.
+//! - The *worker* leads while there are followers, or tasks, or users of descriptors, and after the
+//!   lead was vacant for a tick: applications compute, and acknowledgements and timers are due.
+//!
+//! # No lost wake-up
+//! All of them follow one pattern: each side stores its own state, then a sequentially consistent
+//! fence, then reads the other's. So of two threads at least one sees what the other has stored. The
+//! model checker loom runs the same code (`RUSTFLAGS="--cfg loom" cargo test -p spanwire-progress
+//! --release`).
+#![forbid(unsafe_code)]
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
+
+mod bell;
+mod shared;
+mod signal;
+mod spin;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+pub use bell::{Bell, Progress};
+pub use shared::{Door, Engine, Shared, Step};
+pub use signal::Signal;
+pub use spin::Spin;
+
+/// A descriptor on which one thread sleeps, together with the port, and that others make ready.
+pub trait Event {
+    /// Makes it ready: a sleep on it ends, or does not begin.
+    fn signal(&self);
+
+    /// Makes it unready.
+    fn clear(&self);
+}

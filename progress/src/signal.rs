@@ -1,0 +1,181 @@
+//! Wake-ups of a waiting application: a blocked call, a task, or its own event loop on a
+//! descriptor.
+
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, fence};
+use crate::{Bell, Event};
+use std::sync::{Arc, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// A condition to wait for: that data can be received, or sent.
+///
+/// No wake-up is lost: a waiter arms the signal and then checks the condition again. The engine's
+/// thread publishes first and then checks whether the signal is armed. Both have a fence between
+/// their two steps. Raising a signal that is not armed costs a fence and a load.
+#[derive(Debug)]
+pub struct Signal<E> {
+    armed: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    raised: Condvar,
+    event: E,
+    /// The descriptor was requested.
+    event_is_used: AtomicBool,
+    /// The waiter leads: it sleeps at the port and not on this signal.
+    leads: AtomicBool,
+    /// The bell of the engine that raises it; none if its waiters never lead.
+    bell: Option<Arc<Bell<E>>>,
+}
+
+impl<E: Event> Signal<E> {
+    /// A signal that is not armed. Waiters lead the engine of `bell`, if one is given.
+    pub fn new(event: E, bell: Option<Arc<Bell<E>>>) -> Self {
+        Self {
+            armed: AtomicBool::new(false),
+            waker: Mutex::new(None),
+            raised: Condvar::new(),
+            event,
+            event_is_used: AtomicBool::new(false),
+            leads: AtomicBool::new(false),
+            bell,
+        }
+    }
+
+    /// Wakes the waiters. The state they wait for must have been published before.
+    pub fn raise(&self) {
+        fence(Ordering::SeqCst);
+        if !self.armed.load(Ordering::Relaxed) {
+            return;
+        }
+        let waker = {
+            let mut waker = self.lock();
+            self.armed.store(false, Ordering::Relaxed);
+            self.raised.notify_all();
+            waker.take()
+        };
+        if self.event_is_used.load(Ordering::Relaxed) {
+            self.event.signal();
+        }
+        if self.leads.load(Ordering::Relaxed)
+            && let Some(bell) = &self.bell
+        {
+            bell.wake();
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Arms the signal after a failed check: the next [`Signal::raise`] makes the descriptor
+    /// readable and wakes `waker`. The caller must check again afterwards.
+    pub fn arm(&self, waker: Option<&Waker>) {
+        let uses_event = self.event_is_used.load(Ordering::Relaxed);
+        if uses_event {
+            self.event.clear();
+        }
+        if let Some(bell) = &self.bell
+            && (uses_event || waker.is_some())
+        {
+            bell.note_task();
+        }
+        let mut kept = self.lock();
+        if let Some(waker) = waker {
+            match &mut *kept {
+                Some(kept) => kept.clone_from(waker),
+                empty => *empty = Some(waker.clone()),
+            }
+        }
+        self.armed.store(true, Ordering::Relaxed);
+        drop(kept);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Blocks until `look` returns a value, or until `deadline`. `look` is called first, and after
+    /// every raise.
+    pub fn wait<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            if let Waited::Found(found) = self.sleep(deadline, None, || false, &mut look) {
+                return Some(found);
+            }
+            if deadline.is_some_and(|at| at <= Instant::now()) {
+                return None;
+            }
+        }
+    }
+
+    /// Arms the signal and sleeps once, at most for `slice`, unless `look` returns a value or
+    /// `is_due` true.
+    pub(crate) fn sleep<T>(
+        &self,
+        deadline: Option<Instant>,
+        slice: Option<Duration>,
+        is_due: impl FnOnce() -> bool,
+        look: &mut impl FnMut() -> Option<T>,
+    ) -> Waited<T> {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let guard = self.lock();
+        self.armed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        // A raise from here on needs the lock, which only the wait releases.
+        if let Some(found) = look() {
+            return Waited::Found(found);
+        }
+        if is_due() {
+            return Waited::Due;
+        }
+        match left.into_iter().chain(slice).min() {
+            None => drop(self.raised.wait(guard)),
+            Some(Duration::ZERO) => {}
+            Some(left) => drop(self.raised.wait_timeout(guard, left)),
+        }
+        Waited::Slept
+    }
+
+    /// Arms the signal for a waiter that leads.
+    pub(crate) fn arm_leader(&self) {
+        self.leads.store(true, Ordering::Relaxed);
+        self.armed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Ends [`Signal::arm_leader`].
+    pub(crate) fn disarm_leader(&self) {
+        self.leads.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a sleep on a signal ended.
+#[derive(Debug)]
+pub(crate) enum Waited<T> {
+    Found(T),
+    Due,
+    Slept,
+}
+
+#[cfg(not(loom))]
+impl<E: Event + std::os::fd::AsFd> Signal<E> {
+    /// The descriptor. It is readable at first, so that its user tries before it waits.
+    pub fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
+        if !self.event_is_used.swap(true, Ordering::Relaxed) {
+            self.event.signal();
+            if let Some(bell) = &self.bell {
+                bell.note_task();
+            }
+        }
+        self.event.as_fd()
+    }
+}

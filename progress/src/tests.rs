@@ -1,0 +1,270 @@
+//! Threads of an engine in a small world: under the model checker loom all interleavings (with at
+//! most two preemptions), otherwise many of those that happen.
+
+use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering};
+use crate::{Bell, Door, Engine, Event, Progress, Shared, Signal, Spin, Step};
+#[cfg(loom)]
+use loom::thread;
+use std::sync::Arc;
+#[cfg(not(loom))]
+use std::thread;
+
+/// The kernel: frames that have arrived, and descriptors.
+#[derive(Default)]
+struct Kernel {
+    state: Mutex<KernelState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct KernelState {
+    frames: u32,
+    ready: [bool; EVENTS],
+}
+
+const EVENTS: usize = 4;
+
+struct KernelEvent(Arc<Kernel>, usize);
+
+impl Kernel {
+    fn change(&self, change: impl FnOnce(&mut KernelState)) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    fn sleep_until(&self, is_over: impl Fn(&KernelState) -> bool) {
+        let mut state = self.state.lock().unwrap();
+        while !is_over(&state) {
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+}
+
+impl Event for KernelEvent {
+    fn signal(&self) {
+        self.0.change(|state| state.ready[self.1] = true);
+    }
+
+    fn clear(&self) {
+        self.0.change(|state| state.ready[self.1] = false);
+    }
+}
+
+impl Door for Arc<Kernel> {
+    type Event = KernelEvent;
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn sleep(&self, event: &KernelEvent, _until: u64) -> bool {
+        self.sleep_until(|state| state.frames > 0 || state.ready[event.1]);
+        true
+    }
+
+    /// Without a time limit: no wake-up may depend on a tick.
+    fn nap(&self, event: &KernelEvent, _until: u64) {
+        self.sleep_until(|state| state.ready[event.1]);
+    }
+}
+
+/// What threads and engine share: one counter of messages each way, as the rings of a connection.
+struct Connection {
+    sent: AtomicU32,
+    arrived: AtomicU32,
+    receivable: Signal<KernelEvent>,
+}
+
+impl Connection {
+    fn look(&self, count: u32) -> Option<()> {
+        (self.arrived.load(Ordering::Acquire) >= count).then_some(())
+    }
+}
+
+/// An engine whose first connection receives the frames, and each what the other sends.
+struct Loop {
+    kernel: Arc<Kernel>,
+    connections: Vec<Arc<Connection>>,
+    sent: Vec<u32>,
+    stop: Arc<AtomicBool>,
+    ended: bool,
+}
+
+impl Engine for Loop {
+    fn step(&mut self, rung: bool, _quiet: bool) -> Step {
+        if self.ended {
+            return Step::Ended;
+        }
+        let mut arrived = vec![0; self.connections.len()];
+        {
+            let mut state = self.kernel.state.lock().unwrap();
+            // One frame for each connection in turn.
+            while state.frames > 0 {
+                state.frames -= 1;
+                arrived[state.frames as usize % self.connections.len()] += 1;
+            }
+        }
+        if rung {
+            for (from, connection) in self.connections.iter().enumerate() {
+                let sent = connection.sent.load(Ordering::Acquire);
+                let to = (from + 1) % self.connections.len();
+                arrived[to] += sent - std::mem::replace(&mut self.sent[from], sent);
+            }
+            self.ended = self.stop.load(Ordering::Acquire);
+        }
+        let progress = arrived.iter().any(|n| *n > 0);
+        for (connection, n) in self.connections.iter().zip(arrived) {
+            if n > 0 {
+                connection.arrived.fetch_add(n, Ordering::AcqRel);
+                connection.receivable.raise();
+            }
+        }
+        if self.ended { Step::Ended } else { Step::Done { progress, wakes_at: u64::MAX } }
+    }
+
+    fn abandon(&mut self) {
+        self.ended = true;
+    }
+}
+
+struct World {
+    kernel: Arc<Kernel>,
+    shared: Shared<Loop, Arc<Kernel>>,
+    connections: Vec<Arc<Connection>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl World {
+    fn new(progress: Progress, connections: usize) -> Arc<Self> {
+        let kernel = Arc::new(Kernel::default());
+        let event = |number| KernelEvent(kernel.clone(), number);
+        let bell = Arc::new(Bell::new(progress, [event(0), event(1)]));
+        let connections: Vec<_> = (0..connections)
+            .map(|number| {
+                let receivable = Signal::new(event(2 + number), Some(bell.clone()));
+                let (sent, arrived) = (AtomicU32::new(0), AtomicU32::new(0));
+                Arc::new(Connection { sent, arrived, receivable })
+            })
+            .collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let engine = Loop {
+            kernel: kernel.clone(),
+            connections: connections.clone(),
+            sent: vec![0; connections.len()],
+            stop: stop.clone(),
+            ended: false,
+        };
+        let shared = Shared::new(bell, engine, kernel.clone(), Spin::For(0));
+        Arc::new(Self { kernel, shared, connections, stop })
+    }
+
+    fn frame(&self) {
+        self.kernel.change(|state| state.frames += 1);
+    }
+
+    fn send(&self, connection: usize) {
+        self.connections[connection].sent.fetch_add(1, Ordering::AcqRel);
+        self.shared.publish();
+    }
+
+    fn recv(&self, connection: usize, count: u32) {
+        let connection = &self.connections[connection];
+        let came = self.shared.wait(&connection.receivable, None, || connection.look(count));
+        assert!(came.is_some());
+    }
+
+    fn end(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.shared.publish();
+    }
+}
+
+fn start(world: &Arc<World>, work: impl FnOnce(&World) + Send + 'static) -> thread::JoinHandle<()> {
+    let world = world.clone();
+    thread::spawn(move || work(&world))
+}
+
+fn every_way(run: impl Fn() + Sync + Send + 'static) {
+    #[cfg(loom)]
+    {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(run);
+    }
+    #[cfg(not(loom))]
+    for _ in 0..2000 {
+        run();
+    }
+}
+
+#[test]
+fn wait__the_only_thread_receives_what_arrives() {
+    every_way(|| {
+        let world = World::new(Progress::Inline, 1);
+        let network = start(&world, World::frame);
+        world.recv(0, 1);
+        network.join().unwrap();
+    });
+}
+
+#[test]
+fn wait__a_sleeping_leader_is_woken_by_the_turn_of_another_thread() {
+    every_way(|| {
+        let world = World::new(Progress::Inline, 2);
+        let sender = start(&world, |world| world.send(0));
+        world.recv(1, 1);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn publish__of_two_threads_reaches_the_engine_from_both() {
+    every_way(|| {
+        let world = World::new(Progress::Shared, 2);
+        let other = start(&world, |world| world.send(0));
+        world.send(1);
+        other.join().unwrap();
+        let arrived = |n: usize| world.connections[n].arrived.load(Ordering::Acquire);
+        assert_eq!([arrived(0), arrived(1)], [1, 1], "nobody waits, and nothing is left");
+    });
+}
+
+#[test]
+fn wait__the_worker_serves_the_threads_that_a_leader_leaves_behind() {
+    every_way(|| {
+        let world = World::new(Progress::Shared, 2);
+        let worker = start(&world, |world| world.shared.work());
+        let other = start(&world, |world| world.recv(1, 1));
+        world.kernel.change(|state| state.frames += 2);
+        world.recv(0, 1);
+        other.join().unwrap();
+        world.end();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn work__a_worker_that_always_leads_answers_and_ends() {
+    every_way(|| {
+        let world = World::new(Progress::Worker, 2);
+        let worker = start(&world, |world| world.shared.work());
+        world.send(0);
+        world.recv(1, 1);
+        world.end();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn wait__the_lead_comes_back_from_the_worker() {
+    every_way(|| {
+        let world = World::new(Progress::Shared, 2);
+        let worker = start(&world, |world| world.shared.work());
+        world.send(0);
+        world.recv(1, 1);
+        world.send(0);
+        world.recv(1, 2);
+        world.end();
+        worker.join().unwrap();
+    });
+}
