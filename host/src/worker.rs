@@ -1,143 +1,33 @@
 //! An engine with a port and one application, which threads share: commands of other threads, and
 //! the steps of whichever thread drives it.
 
+mod driven;
+mod queue;
+
 use crate::fabric::Link;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use driven::{Driven, PortDoor};
+pub use driven::{End, port_is_gone};
+pub use queue::{Bell, Commands, Queue, Work, commands};
+use queue::{PortCommand, QueuedCommand};
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
-use spanwire_io::driver::{Driver, Polling};
+use spanwire_io::driver::Polling;
 use spanwire_io::event::EventFd;
-use spanwire_progress::{Door, Engine, Progress, Shared, Signal, Spin, Step};
-use spanwire_transport::{App, Endpoint, Host};
+use spanwire_progress::{Progress, Shared, Signal, Spin};
+use spanwire_transport::{Endpoint, Host};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// An application that executes commands of other threads.
-pub trait Work: App {
-    /// A command of another thread.
-    type Command;
-
-    /// Executes `command`.
-    fn handle_command(&mut self, command: Self::Command, endpoint: &mut Endpoint);
-
-    /// Processes state shared with other threads besides the commands. Called after each ring of
-    /// the bell, once the commands are executed.
-    fn handle_ring(&mut self, endpoint: &mut Endpoint);
-
-    /// True if no work is left; then the runtime ends.
-    fn is_finished(&self) -> bool;
-
-    /// Ends all work because of `why`. The runtime ends afterwards.
-    fn end(&mut self, endpoint: &mut Endpoint, why: &str);
-}
-
-/// The bell of a runtime.
-pub type Bell = spanwire_progress::Bell<EventFd>;
-
-/// A handle to send commands to a runtime from any thread.
-#[derive(Debug)]
-pub struct Commands<C> {
-    queue: Sender<QueuedCommand<C>>,
-    bell: Arc<Bell>,
-}
-
-/// The runtime's end of the command queue.
-#[derive(Debug)]
-pub struct Queue<C> {
-    asks: Receiver<QueuedCommand<C>>,
-    bell: Arc<Bell>,
-}
 
 /// An engine, its port and its application, driven by the threads that wait for it.
 pub struct Runtime<W: Work> {
     shared: Shared<Driven<W>, PortDoor>,
     commands: Commands<W::Command>,
     end: Arc<End>,
-}
-
-/// The end of a runtime.
-#[derive(Debug)]
-pub struct End {
-    /// Why, if it failed.
-    why: OnceLock<String>,
-    /// Readable once it has ended.
-    event: EventFd,
-}
-
-#[derive(Debug)]
-enum QueuedCommand<C> {
-    Work(C),
-    Port(PortCommand),
-}
-
-/// A command to the port.
-#[derive(Debug)]
-enum PortCommand {
-    SidePoll(IpAddr, SyncSender<Option<u16>>),
-    Greet(SocketAddr),
-    Counters(SyncSender<Vec<(String, u64)>>),
-}
-
-/// What is driven; none after the end.
-struct Driven<W: Work> {
-    parts: Option<Parts<W>>,
-    end: Arc<End>,
-}
-
-struct Parts<W: Work> {
-    driver: Driver,
-    host: Host<W>,
-    port: Box<dyn Link + Send>,
-    queue: Receiver<QueuedCommand<W::Command>>,
-}
-
-/// Where threads sleep without the engine's lock.
-#[derive(Debug)]
-struct PortDoor {
-    clock: Clock,
-    /// Readable when a frame has arrived; a port without one is polled.
-    port: Option<OwnedFd>,
-}
-
-/// A bell, and both ends of a command queue. Each command rings the bell.
-///
-/// # Errors
-/// There are no descriptors left.
-pub fn commands<C>(mode: Progress) -> io::Result<(Commands<C>, Queue<C>)> {
-    let bell = Arc::new(Bell::new(mode, [EventFd::new()?, EventFd::new()?]));
-    let (queue, asks) = channel();
-    Ok((Commands { queue, bell: bell.clone() }, Queue { asks, bell }))
-}
-
-impl<C> Commands<C> {
-    /// Sends `command`. If the runtime has ended, the command is dropped.
-    pub fn send(&self, command: C) {
-        self.push(QueuedCommand::Work(command));
-    }
-
-    /// The bell.
-    #[must_use]
-    pub fn bell(&self) -> &Arc<Bell> {
-        &self.bell
-    }
-
-    fn push(&self, ask: QueuedCommand<C>) {
-        let _ = self.queue.send(ask);
-        self.bell.ring();
-        self.bell.wake();
-    }
-}
-
-impl<C> Clone for Commands<C> {
-    fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), bell: self.bell.clone() }
-    }
 }
 
 impl<W: Work> Runtime<W> {
@@ -153,17 +43,14 @@ impl<W: Work> Runtime<W> {
         polling: Option<Polling>,
     ) -> io::Result<Self> {
         let end = Arc::new(End { why: OnceLock::new(), event: EventFd::new()? });
-        let fd = port.poll_fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
-        let door = PortDoor { clock, port: fd };
+        let door = PortDoor::new(clock, &*port)?;
         let spin = match polling {
             None => Spin::Tuned,
             Some(Polling::Busy) => Spin::Forever,
             Some(Polling::Adaptive { spin }) => Spin::For(spin.as_ns()),
         };
-        let driver = Driver::new(clock, Polling::Busy);
-        let (host, Queue { asks, bell }) = (Host::new(endpoint, work), queue);
-        let parts = Some(Parts { driver, host, port, queue: asks });
-        let driven = Driven { parts, end: end.clone() };
+        let Queue { asks, bell } = queue;
+        let driven = Driven::new(Host::new(endpoint, work), (port, clock), asks, end.clone());
         Ok(Self { shared: Shared::new(bell, driven, door, spin), commands, end })
     }
 
@@ -260,7 +147,7 @@ impl<W: Work> Runtime<W> {
             match answer.recv_timeout(ASK_AGAIN) {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Disconnected) => return None,
-                // Without a worker nobody else may be there to step it.
+                // Without a worker no other thread may be there to step it.
                 Err(RecvTimeoutError::Timeout) => {
                     self.shared.publish();
                 }
@@ -289,131 +176,6 @@ impl<W: Work> Drop for EndAfterPanic<'_, W> {
     }
 }
 
-impl End {
-    /// Why the runtime has failed, if it has.
-    #[must_use]
-    pub fn why(&self) -> Option<&str> {
-        self.why.get().map(String::as_str)
-    }
-
-    /// Readable once the runtime has ended.
-    #[must_use]
-    pub fn event(&self) -> &EventFd {
-        &self.event
-    }
-}
-
-impl<W: Work> Engine for Driven<W> {
-    fn step(&mut self, rung: bool, quiet: bool) -> Step {
-        let Some(parts) = &mut self.parts else { return Step::Ended };
-        if rung {
-            parts.process_commands();
-        }
-        let checked = if quiet { parts.port.wait(Duration::ZERO) } else { Ok(()) };
-        let turned = checked.and_then(|()| parts.driver.turn(&mut parts.host, &mut parts.port));
-        let (endpoint, work) = parts.host.parts_mut();
-        match turned {
-            Ok(progress) if !work.is_finished() => {
-                let wakes_at = parts.driver.wakes_at(&parts.host, &parts.port).as_ns();
-                return Step::Done { progress: !progress.is_idle(), wakes_at };
-            }
-            Ok(_) => work.end(endpoint, "it was shut down"),
-            Err(e) => {
-                let why = port_is_gone(&e);
-                tracing::error!("{why}");
-                work.end(endpoint, &why);
-                let _ = self.end.why.set(why);
-            }
-        }
-        self.parts = None;
-        self.end.event.signal();
-        Step::Ended
-    }
-
-    fn abandon(&mut self) {
-        if self.parts.take().is_some() {
-            let _ = self.end.why.set("one of its threads panicked".into());
-            self.end.event.signal();
-        }
-    }
-}
-
-impl<W: Work> Parts<W> {
-    /// Executes the commands of other threads.
-    fn process_commands(&mut self) {
-        while let Ok(ask) = self.queue.try_recv() {
-            let (endpoint, work) = self.host.parts_mut();
-            match ask {
-                QueuedCommand::Work(command) => work.handle_command(command, endpoint),
-                QueuedCommand::Port(command) => self.serve_port(command),
-            }
-        }
-        let (endpoint, work) = self.host.parts_mut();
-        work.handle_ring(endpoint);
-    }
-
-    fn serve_port(&mut self, command: PortCommand) {
-        // An error means that the thread no longer waits for a reply.
-        match command {
-            PortCommand::SidePoll(ip, reply) => {
-                let _ = reply.send(self.port.open_side_poll(ip));
-            }
-            PortCommand::Greet(peer) => self.port.greet(peer),
-            PortCommand::Counters(reply) => {
-                let mut counters = self.host.endpoint().counters().list();
-                counters.extend(self.port.counters());
-                counters.push(("worker_steps".to_owned(), self.driver.counters().steps));
-                let _ = reply.send(counters);
-            }
-        }
-    }
-}
-
-impl Door for PortDoor {
-    type Event = EventFd;
-
-    fn now_ns(&self) -> u64 {
-        self.clock.now().as_ns()
-    }
-
-    fn sleep(&self, event: &EventFd, until: u64) -> bool {
-        let Some(port) = &self.port else {
-            // Nothing reports a frame: the port is polled.
-            return sleep(&mut [entry(event)], self.left(until).min(POLL_INTERVAL)) && false;
-        };
-        sleep(&mut [entry(event), entry(port)], self.left(until))
-    }
-
-    fn nap(&self, event: &EventFd, until: u64) {
-        sleep(&mut [entry(event)], self.left(until));
-    }
-}
-
-impl PortDoor {
-    fn left(&self, until: u64) -> Duration {
-        Duration::from_nanos(until.saturating_sub(self.now_ns()))
-    }
-}
-
-fn entry(fd: &impl AsFd) -> PollFd<'_> {
-    PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)
-}
-
-/// Sleeps until one of `fds` is ready; false if none is.
-fn sleep(fds: &mut [PollFd<'_>], within: Duration) -> bool {
-    let within = Timespec::try_from(within).ok();
-    // A signal ends the sleep early, and an error too; the caller then looks again.
-    let ready = poll(fds, within.as_ref()).unwrap_or(0);
-    let failed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-    ready > 0 && !fds.iter().any(|fd| fd.revents().intersects(failed))
-}
-
-/// The message for the error `e` of a port that has failed.
-#[must_use]
-pub fn port_is_gone(e: &io::Error) -> String {
-    format!("the port is gone: {e}; start again once the interface is there")
-}
-
 /// Starts a thread of that name.
 ///
 /// # Errors
@@ -433,16 +195,13 @@ pub fn pin(core: Option<usize>) {
 /// again itself.
 const ASK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Maximum sleep with a port that has no descriptor.
-const POLL_INTERVAL: Duration = Duration::from_micros(200);
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fabric::{Attachment, Wrap};
     use crate::seed;
     use spanwire_base::Time;
-    use spanwire_transport::ValidConfig;
+    use spanwire_transport::{App, ValidConfig};
 
     /// An application that adds numbers until it is stopped.
     #[derive(Default)]

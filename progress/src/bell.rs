@@ -17,7 +17,7 @@ pub enum Progress {
     Worker,
 }
 
-/// Who leads, who sleeps, and whether something was published for the engine.
+/// The leader, the sleeping threads, and whether something was published for the engine.
 #[derive(Debug)]
 pub struct Bell<E> {
     progress: Progress,
@@ -35,7 +35,7 @@ pub struct Bell<E> {
     parked: AtomicBool,
 }
 
-/// Who waits at the port.
+/// The thread that waits at the port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lead {
     Vacant,
@@ -77,8 +77,8 @@ impl<E: Event> Bell<E> {
         self.progress
     }
 
-    /// Announces that something was published for the engine: the next turn sees it. Follows with
-    /// [`Shared::turn`](crate::Shared::turn), or with [`Bell::wake`] in a thread that takes no turn.
+    /// Announces that something was published for the engine: the next turn sees it. The caller
+    /// goes on with [`Shared::turn`](crate::Shared::turn), or with [`Bell::wake`] if it takes none.
     pub fn ring(&self) {
         // A swap: what an earlier ringer published must be visible too to the turn that sees this
         // ring only.
@@ -96,21 +96,21 @@ impl<E: Event> Bell<E> {
         self.rung.load(Ordering::Relaxed)
     }
 
-    /// Wakes whoever sleeps at the port.
+    /// Wakes the threads that sleep at the port.
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
         self.worker.wake();
         self.application.wake();
     }
 
-    /// Notes that a task or the user of a descriptor waits: from now on somebody always leads.
+    /// Notes that a task or the user of a descriptor waits: from now on a thread always leads.
     pub(crate) fn note_task(&self) {
         if !self.has_tasks.load(Ordering::Relaxed) && !self.has_tasks.swap(true, Ordering::AcqRel) {
             self.enter();
         }
     }
 
-    /// Counts the caller among those that wait while another thread leads. If nobody leads, the
+    /// Counts the caller among those that wait while another thread leads. If none leads, the
     /// worker will.
     pub(crate) fn enter(&self) {
         self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -166,7 +166,7 @@ impl<E: Event> Bell<E> {
         self.replace(found.0, Lead::Worker)
     }
 
-    /// Gives the lead up, if it was not lost. The worker follows at once if somebody waits.
+    /// Gives the lead up, if it was not lost. The worker follows at once if another thread waits.
     pub(crate) fn release(&self, ticket: Ticket) {
         if self.replace(ticket.0, Lead::Vacant).is_none() {
             return;

@@ -10,35 +10,39 @@
 //! | [`Shared`] | the engine behind its lock, and the waits and turns of its threads |
 //! | [`Bell`] | who leads, who sleeps, and whether something was published for the engine |
 //! | [`Signal`] | a condition that a thread, a task or a descriptor waits for |
-//! | [`Engine`], [`Event`] | what this crate needs to know of the engine and of a descriptor |
+//! | [`Engine`], [`Event`] | the engine and a descriptor, as this crate uses them |
 //!
 //! # Roles
-//! - The *leader* waits at the port. It is one application thread, or the worker, or nobody. It
+//! - The *leader* waits at the port. It is one application thread, or the worker, or none. It
 //!   locks the engine for each turn, and never while it sleeps.
-//! - Any thread may take a *turn*: it locks the engine, if nobody has it, for one step. A message is
-//!   transmitted that way by the thread that sends it, also while the leader sleeps.
+//! - Any thread may take a *turn*: it locks the engine, if no other thread has it, for one step. A
+//!   message is transmitted that way by the thread that sends it, also while the leader sleeps.
 //! - A thread that waits while another one leads is a *follower*: it sleeps on its signal.
 //! - The *worker* leads while there are followers, or tasks, or users of descriptors, and after the
 //!   lead was vacant for a tick: applications compute, and acknowledgements and timers are due.
 //!
 //! # No lost wake-up
 //! All of them follow one pattern: each side stores its own state, then a sequentially consistent
-//! fence, then reads the other's. So of two threads at least one sees what the other has stored. The
-//! model checker loom runs the same code (`RUSTFLAGS="--cfg loom" cargo test -p spanwire-progress
+//! fence, then reads the other's. So of two threads at least one sees the other's store. The model
+//! checker loom runs the same code (`RUSTFLAGS="--cfg loom" cargo test -p spanwire-progress
 //! --release`).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod bell;
+mod engine;
+mod lead;
 mod shared;
 mod signal;
 mod spin;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 pub use bell::{Bell, Progress};
-pub use shared::{Door, Engine, Shared, Step};
+pub use engine::{Door, Engine, Step};
+pub use shared::Shared;
 pub use signal::Signal;
 pub use spin::Spin;
 

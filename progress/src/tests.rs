@@ -68,7 +68,7 @@ impl Door for Arc<Kernel> {
     }
 }
 
-/// What threads and engine share: one counter of messages each way, as the rings of a connection.
+/// The state that threads and engine share: counters of messages, as the rings of a connection.
 struct Connection {
     sent: AtomicU32,
     arrived: AtomicU32,
@@ -81,7 +81,7 @@ impl Connection {
     }
 }
 
-/// An engine whose first connection receives the frames, and each what the other sends.
+/// An engine whose connections receive the frames in turn, and the messages of each other.
 struct Loop {
     kernel: Arc<Kernel>,
     connections: Vec<Arc<Connection>>,

@@ -7,8 +7,9 @@ use crate::scan::{Source, has_word};
 /// calls, vector instructions.
 const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
 /// Crates that may use clocks, threads and the environment.
-const MACHINE: &[&str] =
-    &["af_xdp", "io", "host", "stream", "copy", "lab", "bins", "bench", "tests", "fuzz"];
+const MACHINE: &[&str] = &[
+    "af_xdp", "io", "progress", "host", "stream", "copy", "lab", "bins", "bench", "tests", "fuzz",
+];
 /// Library crates: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &[
     "af_xdp",

@@ -44,9 +44,11 @@ const ALLOWED: &[Allowed] = &[
         // Counters are taken over by name, so that the switch's list of them is the only one.
         theirs: &["serde", "serde_json"],
     },
+    // The model checker, in its own build only.
+    Allowed { krate: "progress", ours: &[], theirs: &["loom"] },
     Allowed {
         krate: "io",
-        ours: &["base", "mem", "af-xdp"],
+        ours: &["base", "mem", "af-xdp", "progress"],
         theirs: &[
             // Structures of the kernel as bytes.
             "bytemuck",
@@ -62,7 +64,17 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "host",
-        ours: &["base", "wire", "mem", "cc", "erasure", "loadbalance", "transport", "io"],
+        ours: &[
+            "base",
+            "wire",
+            "mem",
+            "cc",
+            "erasure",
+            "loadbalance",
+            "transport",
+            "io",
+            "progress",
+        ],
         theirs: &[
             // Keys of engines, seeds.
             "getrandom",
@@ -81,7 +93,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         krate: "stream",
-        ours: &["base", "wire", "mem", "transport", "io", "host"],
+        ours: &["base", "wire", "mem", "transport", "io", "progress", "host"],
         theirs: &[
             // Bounded lock-free rings between applications and the worker.
             "crossbeam-queue",

@@ -10,7 +10,7 @@ use spanwire_host::dial::address;
 use spanwire_host::fabric::Error;
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{
-    Config, CongestionReport, Connection, ModeChoice, Network, NetworkOptions, SetupError,
+    Config, CongestionReport, Connection, ModeChoice, Network, NetworkOptions, Progress, SetupError,
 };
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
 use std::io::ErrorKind;

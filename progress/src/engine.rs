@@ -1,0 +1,44 @@
+//! The engine and its port, as this crate sees them.
+
+use crate::Event;
+
+/// An engine that one thread at a time steps.
+pub trait Engine {
+    /// Receives, handles due timers and transmits, without waiting. `rung`: something was published
+    /// for it. `quiet`: a sleep at the port ended without a frame, so the port's state is to be
+    /// checked.
+    fn step(&mut self, rung: bool, quiet: bool) -> Step;
+
+    /// Ends it: a thread panicked in a step. Later steps return [`Step::Ended`].
+    fn abandon(&mut self);
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// It was stepped.
+    Done {
+        /// Something was received, transmitted or due.
+        progress: bool,
+        /// When the next step is due without a frame, in ns of [`Door::now_ns`].
+        wakes_at: u64,
+    },
+    /// It has ended, and is not stepped again.
+    Ended,
+}
+
+/// The port, for a thread that sleeps at it without the engine's lock.
+pub trait Door {
+    /// The descriptor that ends a sleep.
+    type Event: Event;
+
+    /// The engine's clock, in ns.
+    fn now_ns(&self) -> u64;
+
+    /// Sleeps until a frame arrives, `event` is ready, or the clock is at `until`. False if neither
+    /// a frame nor the event ended the sleep.
+    fn sleep(&self, event: &Self::Event, until: u64) -> bool;
+
+    /// Sleeps until `event` is ready or the clock is at `until`.
+    fn nap(&self, event: &Self::Event, until: u64);
+}

@@ -1,0 +1,148 @@
+//! The thread that leads: it steps the engine and sleeps at the port.
+
+use crate::Event;
+use crate::bell::{Sleeper, Ticket};
+use crate::engine::{Door, Engine, Step};
+use crate::shared::Shared;
+use crate::signal::Signal;
+
+/// A leader while it waits.
+pub(crate) struct Waiter<'a, D: Door> {
+    pub(crate) sleeper: &'a Sleeper<D::Event>,
+    /// Its condition; none for the worker.
+    pub(crate) signal: Option<&'a Signal<D::Event>>,
+    /// How long, in ns of the engine's clock.
+    pub(crate) until: u64,
+}
+
+/// Looks whether the condition of a leader holds.
+pub(crate) type Look<'a, R> = &'a mut dyn FnMut() -> Option<R>;
+
+/// Why a leader has stopped.
+pub(crate) enum Stop<R> {
+    Found(R),
+    Expired,
+    /// Another thread has taken the lead.
+    Lost,
+    Ended,
+}
+
+impl<T: Engine, D: Door> Shared<T, D>
+where
+    D::Event: Event,
+{
+    /// Drives the engine as the leader, and gives the lead up.
+    pub(crate) fn lead<R>(
+        &self,
+        ticket: Ticket,
+        waiter: Waiter<'_, D>,
+        look: Look<'_, R>,
+    ) -> Stop<R> {
+        let stop = self.drive(ticket, &waiter, look);
+        self.bell.release(ticket);
+        // A thread that found the lock taken relies on the one that had it.
+        if self.bell.is_rung() {
+            self.turn();
+        }
+        stop
+    }
+
+    fn drive<R>(&self, ticket: Ticket, waiter: &Waiter<'_, D>, look: Look<'_, R>) -> Stop<R> {
+        let mut spin = self.spinner.begin();
+        let mut idle_since = None;
+        let mut quiet = false;
+        loop {
+            // It sleeps unless something happens in this round.
+            let is_tired = spin == 0;
+            if is_tired {
+                waiter.arm();
+            }
+            // A look after the signal was armed.
+            if let Some(found) = look() {
+                if !is_tired && idle_since.is_some() {
+                    self.spinner.paid();
+                }
+                waiter.disarm();
+                return Stop::Found(found);
+            }
+            let stepped = self.step(quiet, |wakes_at| {
+                if is_tired {
+                    waiter.sleeper.announce(wakes_at.min(waiter.until));
+                }
+            });
+            quiet = false;
+            let (progress, wakes_at) = match stepped {
+                Some(Step::Done { progress, wakes_at }) => (progress, wakes_at.min(waiter.until)),
+                Some(Step::Ended) => return Stop::Ended,
+                None => {
+                    // Another thread steps it, which does not last.
+                    relax();
+                    continue;
+                }
+            };
+            if is_tired && !progress {
+                quiet = !self.sleep(ticket, waiter, wakes_at);
+            }
+            waiter.disarm();
+            if !self.bell.holds(ticket) {
+                return Stop::Lost;
+            }
+            if progress {
+                (spin, idle_since) = (self.spinner.begin(), None);
+                continue;
+            }
+            let now = self.door.now_ns();
+            if now >= waiter.until {
+                return look().map_or(Stop::Expired, Stop::Found);
+            }
+            if !is_tired {
+                if now - *idle_since.get_or_insert(now) >= spin {
+                    self.spinner.missed();
+                    spin = 0;
+                }
+                relax();
+            }
+        }
+    }
+
+    /// Sleeps as the leader, unless there is a reason to stay awake. False if the sleep ended
+    /// without a frame or a wake-up.
+    fn sleep(&self, ticket: Ticket, waiter: &Waiter<'_, D>, until: u64) -> bool {
+        let is_due = self.bell.is_rung()
+            || !self.bell.holds(ticket)
+            || waiter.is_raised()
+            || self.has_ended();
+        let ready = is_due || self.door.sleep(&waiter.sleeper.event, until);
+        waiter.sleeper.awake(!is_due);
+        ready
+    }
+}
+
+impl<D: Door> Waiter<'_, D>
+where
+    D::Event: Event,
+{
+    fn arm(&self) {
+        if let Some(signal) = self.signal {
+            signal.arm_leader();
+        }
+    }
+
+    fn disarm(&self) {
+        if let Some(signal) = self.signal {
+            signal.disarm_leader();
+        }
+    }
+
+    fn is_raised(&self) -> bool {
+        self.signal.is_some_and(|signal| !signal.is_armed())
+    }
+}
+
+/// Lets another runnable thread have the core: the one with the lock, or the other end.
+fn relax() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+}
