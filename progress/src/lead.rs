@@ -35,10 +35,10 @@ where
     pub(crate) fn lead<R>(
         &self,
         ticket: Ticket,
-        waiter: Waiter<'_, D>,
+        waiter: &Waiter<'_, D>,
         look: Look<'_, R>,
     ) -> Stop<R> {
-        let stop = self.drive(ticket, &waiter, look);
+        let stop = self.drive(ticket, waiter, look);
         self.bell.release(ticket);
         // A thread that found the lock taken relies on the one that had it.
         if self.bell.is_rung() {

@@ -42,7 +42,7 @@ where
             let until = deadline.map_or(u64::MAX, |at| self.to_ns(at));
             let sleeper = &self.bell.application;
             let waiter = Waiter { sleeper, signal: Some(signal), until };
-            if let Stop::Found(found) = self.lead(ticket, waiter, &mut look) {
+            if let Stop::Found(found) = self.lead(ticket, &waiter, &mut look) {
                 return Some(found);
             }
         }
@@ -55,7 +55,7 @@ where
         let until = deadline.map_or(u64::MAX, |at| self.to_ns(at));
         let waiter = Waiter { sleeper: &self.bell.application, signal: None, until };
         let has_moved = || self.steps.load(Ordering::Relaxed) != before;
-        self.lead(ticket, waiter, &mut || has_moved().then_some(()));
+        self.lead(ticket, &waiter, &mut || has_moved().then_some(()));
     }
 
     /// The worker's thread: leads when it must, until the engine has ended.
@@ -125,7 +125,7 @@ where
 
     fn lead_as_worker(&self, ticket: Ticket) {
         let waiter = Waiter { sleeper: &self.bell.worker, signal: None, until: u64::MAX };
-        self.lead(ticket, waiter, &mut || None::<()>);
+        self.lead(ticket, &waiter, &mut || None::<()>);
     }
 
     fn nap(&self, within: u64, is_due: impl FnOnce() -> bool) {

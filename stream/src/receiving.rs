@@ -45,10 +45,9 @@ impl Receiving {
     }
 
     /// The same, whose threads drive `engine` while they wait.
-    pub(crate) fn driven_by(self: Self, engine: Arc<dyn Drive>) -> Self {
-        let mut driven = self;
-        driven.engine = Some(engine);
-        driven
+    pub(crate) fn driven_by(mut self, engine: Arc<dyn Drive>) -> Self {
+        self.engine = Some(engine);
+        self
     }
 
     /// Copies the next message into `into`. False at the orderly end.

@@ -40,10 +40,9 @@ impl Sending {
     }
 
     /// The same, whose threads drive `engine` while they wait.
-    pub(crate) fn driven_by(self: Self, engine: Arc<dyn Drive>) -> Self {
-        let mut driven = self;
-        driven.engine = Some(engine);
-        driven
+    pub(crate) fn driven_by(mut self, engine: Arc<dyn Drive>) -> Self {
+        self.engine = Some(engine);
+        self
     }
 
     /// Sends a whole message, or no part of it.

@@ -10,8 +10,10 @@ pub(super) enum Transport {
     Stream,
     /// SEND and receive requests on the thread of the driver.
     Verbs,
-    /// Kernel TCP, blocking calls, without Nagle's delay.
+    /// Kernel TCP, blocking calls, a write for each message, without Nagle's delay.
     Tcp,
+    /// The same with writes in a buffer that is flushed before a wait.
+    BufferedTcp,
     /// Kernel TCP, non-blocking, level-triggered epoll, without Nagle's delay.
     Epoll,
 }
@@ -123,13 +125,15 @@ impl Subject {
 }
 
 impl Transport {
-    pub(super) const ALL: [Self; 4] = [Self::Stream, Self::Verbs, Self::Tcp, Self::Epoll];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Stream, Self::Verbs, Self::Tcp, Self::BufferedTcp, Self::Epoll];
 
     fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
             Self::Verbs => "verbs",
             Self::Tcp => "tcp",
+            Self::BufferedTcp => "tcp-buffered",
             Self::Epoll => "tcp-epoll",
         }
     }

@@ -39,7 +39,8 @@ fn run(transport: Transport, end: &End, application: &mut impl Application) -> R
     match transport {
         Transport::Stream => stream::run(end, application),
         Transport::Verbs => verbs::run(end, application),
-        Transport::Tcp => tcp::run(end, application),
+        Transport::Tcp => tcp::run(end, false, application),
+        Transport::BufferedTcp => tcp::run(end, true, application),
         Transport::Epoll => epoll::run(end, application),
     }
 }

@@ -1,7 +1,7 @@
 //! Kernel TCP with blocking calls, without Nagle's delay.
 //!
-//! Several outstanding messages share a system call: a buffer is read once, and written before the
-//! next read that may block.
+//! Several outstanding messages share a read. With a buffer for writes they share a write too, before
+//! the next read that may block; a plain service writes each message.
 
 use super::blocking::{self, Blocking};
 use super::exchange::Application;
@@ -12,10 +12,15 @@ use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Runs this end of kernel TCP until `application` is done.
-pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), Error> {
+pub(super) fn run(
+    end: &End,
+    buffers_writes: bool,
+    application: &mut impl Application,
+) -> Result<(), Error> {
     let (received_bytes, _) = application.message_bytes();
-    let connections =
-        sockets(end)?.into_iter().map(|socket| Connection::new(socket, received_bytes));
+    let connections = sockets(end)?
+        .into_iter()
+        .map(|socket| Connection::new(socket, received_bytes, buffers_writes));
     let mut connections = connections.collect::<Result<Vec<_>, _>>()?;
     blocking::run(&mut connections, application)
 }
@@ -68,18 +73,19 @@ struct Connection {
     reader: BufReader<TcpStream>,
     writer: BufWriter<TcpStream>,
     received_bytes: usize,
+    buffers_writes: bool,
 }
 
 impl Connection {
-    fn new(socket: TcpStream, received_bytes: usize) -> Result<Self, Error> {
+    fn new(socket: TcpStream, received_bytes: usize, buffers_writes: bool) -> Result<Self, Error> {
         let reader = BufReader::with_capacity(BUFFER_BYTES, socket.try_clone()?);
         let writer = BufWriter::with_capacity(BUFFER_BYTES, socket);
-        Ok(Self { reader, writer, received_bytes })
+        Ok(Self { reader, writer, received_bytes, buffers_writes })
     }
 
     /// Sends what is buffered, unless the next message is here and its reply can be sent with it.
     fn flush_before_wait(&mut self) -> Result<(), Error> {
-        if self.reader.buffer().len() < self.received_bytes {
+        if !self.buffers_writes || self.reader.buffer().len() < self.received_bytes {
             self.writer.flush().map_err(silent)?;
         }
         Ok(())

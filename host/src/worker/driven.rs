@@ -146,7 +146,8 @@ impl Door for PortDoor {
     fn sleep(&self, event: &EventFd, until: u64) -> bool {
         let Some(port) = &self.port else {
             // Nothing reports a frame: the port is polled.
-            return sleep(&mut [entry(event)], self.left(until).min(POLL_INTERVAL)) && false;
+            sleep(&mut [entry(event)], self.left(until).min(POLL_INTERVAL));
+            return false;
         };
         sleep(&mut [entry(event), entry(port)], self.left(until))
     }
