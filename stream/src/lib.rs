@@ -1,6 +1,6 @@
 //! Messages and byte streams over RoCEv2, for applications that do not use verbs.
 //!
-//! A [`Network`] is an interface and a worker thread that moves its packets by AF_XDP. It creates
+//! A [`Network`] is an interface whose packets move by AF_XDP. It creates
 //! [`Connection`]s, which carry messages, and [`ByteStream`]s, which implement
 //! [`Read`](std::io::Read) and [`Write`](std::io::Write). Both are reliable and ordered, and report
 //! their wire mode.
@@ -36,6 +36,13 @@
 //! task. For an event loop the halves are [`AsFd`](std::os::fd::AsFd): the descriptor becomes
 //! readable when another try may succeed, also for the sending half.
 //!
+//! # Threads
+//! The thread that waits drives: a blocked call receives, answers and transmits itself, and a
+//! message is transmitted by the thread that sends it. A worker thread stands in while no
+//! application thread waits, so that acknowledgements and timers are late by a millisecond at most.
+//! [`NetworkOptions::progress`] chooses that, a worker only, or neither: then [`Network::turn`]
+//! drives from an event loop.
+//!
 //! # Limits
 //! All limits are in [`Config`], which is validated once. At a limit sending blocks, a message is
 //! rejected, or a peer is rejected with the reason; memory does not grow. A hostile peer ends only
@@ -43,9 +50,9 @@
 //!
 //! # Inside
 //! The channel behind a connection is a state machine without I/O over one queue pair. Around it
-//! are the worker, the thread of the side connections and the signals to applications
-//! (docs/ARCHITECTURE.md; docs/protocol/stream-and-copy.md, "Messages and streams"; decision record
-//! 0016).
+//! are the engine that threads share, the thread of the side connections and the signals to
+//! applications (docs/ARCHITECTURE.md; docs/protocol/stream-and-copy.md, "Messages and streams";
+//! decision records 0016 and 0029).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 

@@ -1,7 +1,7 @@
 //! Kernel TCP with blocking calls, without Nagle's delay.
 //!
-//! Several outstanding messages share a read. With a buffer for writes they share a write too, before
-//! the next read that may block; a plain service writes each message.
+//! Several outstanding messages share a read. With a buffer for writes they share a write too,
+//! before the next read that may block; a plain service writes each message.
 
 use super::blocking::{self, Blocking};
 use super::exchange::Application;
