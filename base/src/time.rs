@@ -76,6 +76,12 @@ impl Dur {
         Self(us.saturating_mul(1_000_000))
     }
 
+    /// From microseconds, by the name that [`core::time::Duration`] uses; saturates.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self::from_us(us)
+    }
+
     /// From milliseconds; saturates.
     #[must_use]
     pub const fn from_ms(ms: u64) -> Self {

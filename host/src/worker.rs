@@ -18,8 +18,8 @@ use spanwire_transport::{Endpoint, Host};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ impl<W: Work> Runtime<W> {
         (port, clock): (Box<dyn Link + Send>, Clock),
         polling: Option<Polling>,
     ) -> io::Result<Self> {
-        let end = Arc::new(End { why: OnceLock::new(), event: EventFd::new()? });
+        let end = Arc::new(End::new()?);
         let door = PortDoor::new(clock, &*port)?;
         let spin = match polling {
             None => Spin::Tuned,
@@ -102,6 +102,12 @@ impl<W: Work> Runtime<W> {
     /// Tells the application that the calling thread has published something for it.
     pub fn publish(&self) {
         self.shared.publish();
+    }
+
+    /// As [`Runtime::publish`], for a thread that will publish more, or wait, in a moment; see
+    /// [`Shared::publish_soon`](spanwire_progress::Shared::publish_soon).
+    pub fn publish_soon(&self) {
+        self.shared.publish_soon();
     }
 
     /// One step, unless another thread takes one. True if something was received, sent or due.

@@ -92,7 +92,8 @@ impl<E: Event> Bell<E> {
         self.is_rung() && self.rung.swap(false, Ordering::AcqRel)
     }
 
-    pub(crate) fn is_rung(&self) -> bool {
+    /// True if something was published that the engine has not seen.
+    pub fn is_rung(&self) -> bool {
         self.rung.load(Ordering::Relaxed)
     }
 

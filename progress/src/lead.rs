@@ -5,6 +5,7 @@ use crate::bell::{Sleeper, Ticket};
 use crate::engine::{Door, Engine, Step};
 use crate::shared::Shared;
 use crate::signal::Signal;
+use crate::spin::Wait;
 
 /// A leader while it waits.
 pub(crate) struct Waiter<'a, D: Door> {
@@ -48,20 +49,18 @@ where
     }
 
     fn drive<R>(&self, ticket: Ticket, waiter: &Waiter<'_, D>, look: Look<'_, R>) -> Stop<R> {
-        let mut spin = self.spinner.begin();
+        let mut wait = self.spinner.begin();
         let mut idle_since = None;
+        let mut is_tired = wait.spin == 0;
         let mut quiet = false;
         loop {
-            // It sleeps unless something happens in this round.
-            let is_tired = spin == 0;
+            // A tired thread sleeps unless something happens in this round.
             if is_tired {
                 waiter.arm();
             }
             // A look after the signal was armed.
             if let Some(found) = look() {
-                if !is_tired && idle_since.is_some() {
-                    self.spinner.paid();
-                }
+                self.note_wait(wait, idle_since);
                 waiter.disarm();
                 return Stop::Found(found);
             }
@@ -80,28 +79,32 @@ where
                     continue;
                 }
             };
-            if is_tired && !progress {
-                quiet = !self.sleep(ticket, waiter, wakes_at);
+            if progress {
+                self.note_wait(wait, idle_since);
+                wait = self.spinner.begin();
+                (idle_since, is_tired) = (None, wait.spin == 0);
+            } else {
+                let since = *idle_since.get_or_insert_with(|| self.door.now_ns());
+                if is_tired {
+                    quiet = !self.sleep(ticket, waiter, wakes_at);
+                } else {
+                    is_tired = self.door.now_ns().saturating_sub(since) >= wait.spin;
+                    relax();
+                }
             }
             waiter.disarm();
             if !self.bell.holds(ticket) {
                 return Stop::Lost;
             }
-            if progress {
-                (spin, idle_since) = (self.spinner.begin(), None);
-                continue;
-            }
-            let now = self.door.now_ns();
-            if now >= waiter.until {
+            if !progress && self.door.now_ns() >= waiter.until {
                 return look().map_or(Stop::Expired, Stop::Found);
             }
-            if !is_tired {
-                if now - *idle_since.get_or_insert(now) >= spin {
-                    self.spinner.missed();
-                    spin = 0;
-                }
-                relax();
-            }
+        }
+    }
+
+    fn note_wait(&self, wait: Wait, idle_since: Option<u64>) {
+        if let Some(since) = idle_since {
+            self.spinner.ended(wait, self.door.now_ns().saturating_sub(since));
         }
     }
 

@@ -60,6 +60,20 @@ where
         }
     }
 
+    /// As [`Shared::publish`], for a thread that will publish more, or wait, in a moment. The step
+    /// is left to that call, so that several messages share it, unless another thread leads or the
+    /// last step was long ago.
+    pub fn publish_soon(&self) {
+        let shares = self.bell.progress() != Progress::Worker
+            && self.bell.leader() == Lead::Vacant
+            && self.since_step() < REFRESH_NS;
+        if shares {
+            self.bell.ring();
+        } else {
+            self.publish();
+        }
+    }
+
     /// Steps the engine if no other thread does. True if it made progress.
     pub fn turn(&self) -> bool {
         let mut progressed = false;
@@ -79,10 +93,13 @@ where
         if self.bell.leader() != Lead::Vacant || self.bell.progress() == Progress::Worker {
             return;
         }
-        let since = self.door.now_ns().saturating_sub(self.stepped_at.load(Ordering::Relaxed));
-        if since >= REFRESH_NS {
+        if self.since_step() >= REFRESH_NS {
             self.turn();
         }
+    }
+
+    fn since_step(&self) -> u64 {
+        self.door.now_ns().saturating_sub(self.stepped_at.load(Ordering::Relaxed))
     }
 
     /// One step, unless another thread steps it. `idle` is called with the next deadline if nothing

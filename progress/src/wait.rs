@@ -28,7 +28,11 @@ where
             }
             let is_over = deadline.is_some_and(|at| at <= Instant::now());
             if is_over {
-                return None;
+                // Even without time to wait: without a worker no other step may be taken.
+                if self.bell.progress() != Progress::Worker {
+                    self.turn();
+                }
+                return look();
             }
             if self.has_ended() {
                 return signal.wait(deadline, look);

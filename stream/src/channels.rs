@@ -2,9 +2,9 @@
 
 mod slot;
 
-use crate::channel::{Channel, ChannelState, Local, Opening, Rings};
-use crate::commands::{ChannelId, Command, ConnectParams};
-use crate::config::{Shape, ValidConfig};
+use crate::channel::{Channel, ChannelState, Local, Opening};
+use crate::commands::{ChannelId, Command, ConnectParams, OpenParams};
+use crate::config::ValidConfig;
 use crate::error::{Cause, SetupError};
 use crate::receiving::Receiving;
 use crate::sending::Sending;
@@ -73,16 +73,16 @@ impl Channels {
 
     fn open(
         &mut self,
-        shape: Shape,
-        rings: Rings,
+        params: OpenParams,
         endpoint: &mut Endpoint,
     ) -> Result<(ChannelId, Local), SetupError> {
+        let OpenParams { shape, rings, congestion } = params;
         if self.stopping {
             return Err(SetupError::NetworkGone("it is being shut down".into()));
         }
         let free = self.slots.iter().position(Option::is_none);
         let entry = free.ok_or(SetupError::Limit("max_connections"))?;
-        let opening = Opening::new(endpoint, &self.config, shape, rings)
+        let opening = Opening::new(endpoint, &self.config, congestion, shape, rings)
             .map_err(|e| SetupError::Config(e.to_string()))?;
         self.made += 1;
         let local = opening.local();
@@ -249,8 +249,8 @@ impl Work for Channels {
     fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
         match command {
             // The send fails only if the caller has stopped waiting for the reply.
-            Command::Open(shape, rings, reply) => {
-                let _ = reply.send(self.open(shape, rings, endpoint));
+            Command::Open(params, reply) => {
+                let _ = reply.send(self.open(*params, endpoint));
             }
             Command::Connect(params, reply) => {
                 let _ = reply.send(self.connect(*params, endpoint));

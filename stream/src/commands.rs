@@ -12,6 +12,7 @@ use spanwire_base::Dur;
 use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::queue_pair::Route;
+use spanwire_transport::CongestionControl;
 use std::sync::mpsc::SyncSender;
 
 /// Identity of a channel. A slot is reused; an id is not.
@@ -24,8 +25,8 @@ pub(crate) struct ChannelId {
 /// A command to the worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Create a queue pair for connections of at most this shape.
-    Open(Shape, Rings, SyncSender<Result<(ChannelId, Local), SetupError>>),
+    /// Create a queue pair.
+    Open(Box<OpenParams>, SyncSender<Result<(ChannelId, Local), SetupError>>),
     /// Connect it to the peer's.
     Connect(Box<ConnectParams>, SyncSender<Result<(Sending, Receiving), SetupError>>),
     /// Both ends are connected: from now on the side connection is watched.
@@ -40,6 +41,16 @@ pub(crate) enum Command {
     Congestion(SyncSender<Vec<ConnectionCongestion>>),
     /// End when the last channel has ended, or after this time.
     Stop(Option<Dur>),
+}
+
+/// Parameters to create a channel.
+#[derive(Debug)]
+pub(crate) struct OpenParams {
+    /// The most that the connection may have.
+    pub(crate) shape: Shape,
+    pub(crate) rings: Rings,
+    /// Instead of the network's.
+    pub(crate) congestion: Option<CongestionControl>,
 }
 
 /// Parameters to connect a channel.

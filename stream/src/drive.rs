@@ -14,6 +14,9 @@ pub(crate) trait Drive: Debug + Send + Sync {
     /// Tells the engine that the calling thread has published something for it.
     fn publish(&self);
 
+    /// As [`Drive::publish`], for a thread that will publish more, or wait, in a moment.
+    fn publish_soon(&self);
+
     /// A step by the calling thread, if threads of applications take steps.
     fn turn(&self);
 
@@ -31,6 +34,10 @@ where
 {
     fn publish(&self) {
         Self::publish(self);
+    }
+
+    fn publish_soon(&self) {
+        Self::publish_soon(self);
     }
 
     fn turn(&self) {

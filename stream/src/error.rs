@@ -79,6 +79,8 @@ pub enum SetupError {
     Interface(String),
     /// The network was shut down, or its port is gone.
     NetworkGone(String),
+    /// The listener was closed by [`Closer::close`](crate::Closer::close).
+    ListenerClosed,
 }
 
 impl Cause {
@@ -204,6 +206,7 @@ impl fmt::Display for SetupError {
                 write!(f, "no more than {field} may exist: raise it in the configuration")
             }
             Self::Interface(what) => f.write_str(what),
+            Self::ListenerClosed => f.write_str("the listener was closed"),
             Self::NetworkGone(why) => write!(f, "the network is gone: {why}"),
         }
     }

@@ -21,11 +21,25 @@ pub(crate) trait Half: Sized {
 
     /// Tells the engine what the application did, which must have been published before.
     fn notify_engine(&self) {
-        if self.shared().enqueue() {
+        // A ring that is pending may be one that `notify_of_message` left to the next call.
+        if self.shared().enqueue() || self.shared().is_rung() {
             match self.engine() {
                 Some(engine) => engine.publish(),
                 None => self.shared().ring(),
             }
+        }
+    }
+
+    /// As [`Half::notify_engine`], after a message. If the application has not taken all that has
+    /// arrived, it will be back in a moment, and its messages share a step; a lone one is
+    /// transmitted at once.
+    fn notify_of_message(&self) {
+        match self.engine() {
+            Some(engine) if !self.shared().arrived.is_empty() => {
+                self.shared().enqueue();
+                engine.publish_soon();
+            }
+            _ => self.notify_engine(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The handshake of two ends over the side connection.
 
 use crate::channel::{Local, Rings};
-use crate::commands::{ChannelId, Command, ConnectParams};
+use crate::commands::{ChannelId, Command, ConnectParams, OpenParams};
 use crate::config::Shape;
 use crate::drive::Drive;
 use crate::error::SetupError;
@@ -69,7 +69,7 @@ pub(crate) fn call(
     deadline: Instant,
 ) -> Result<Established, SetupError> {
     let (local, peer) = (side.local(), side.peer());
-    let reserved = Reserved::new(network, Shape::wanted(&network.config))?;
+    let reserved = Reserved::new(network, Shape::wanted(&network.config), options)?;
     let ours = hello(network, local.ip(), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
     side.send(&SideMessage::Hello(Box::new(ours.clone()))).map_err(say)?;
@@ -110,7 +110,7 @@ pub(crate) fn answer(
         let terms = terms(network, &ours, &theirs, false)?;
         // Resources are allocated only after agreement, and only for the agreed shape. The queue
         // pair drops all packets until it is connected, so nothing writes to the ring before.
-        let reserved = Reserved::new(network, terms.shape)?;
+        let reserved = Reserved::new(network, terms.shape, options)?;
         let ours = ours.lending(&reserved.local);
         Ok((reserved, ours, terms))
     };
@@ -162,11 +162,16 @@ pub(crate) fn reason_for(why: &SetupError) -> String {
 
 impl<'a> Reserved<'a> {
     /// Creates a queue pair and rings for a connection of at most `shape`.
-    fn new(network: &'a NetworkShared, shape: Shape) -> Result<Self, SetupError> {
+    fn new(
+        network: &'a NetworkShared,
+        shape: Shape,
+        options: &ConnectOptions,
+    ) -> Result<Self, SetupError> {
         let rings = Rings::new(shape.ring_bytes).map_err(|e| {
             SetupError::Io("map a connection's rings", io::Error::new(ErrorKind::OutOfMemory, e))
         })?;
-        let opened = network.runtime.ask(|reply| Command::Open(shape, rings, reply));
+        let params = Box::new(OpenParams { shape, rings, congestion: options.congestion });
+        let opened = network.runtime.ask(|reply| Command::Open(params, reply));
         let (id, local) = opened.ok_or_else(|| network.gone())??;
         Ok(Self { network, id, local, kept: false })
     }

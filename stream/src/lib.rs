@@ -89,11 +89,14 @@ pub use byte_stream::{ByteReader, ByteStream, ByteWriter};
 pub use config::{Config, ConfigError, ValidConfig};
 pub use connection::{About, Connection, MessageReceiver, MessageSender};
 pub use error::{Cause, Error, SetupError};
-pub use listener::Listener;
+pub use listener::{Closer, Listener};
 pub use network::{ConnectOptions, Network, NetworkOptions};
 pub use spanwire_host::congestion::{CongestionReport, ConnectionCongestion, FlowCongestion};
 pub use spanwire_host::modes::ModeChoice;
 pub use spanwire_host::paths::ConnectionPaths;
 pub use spanwire_host::{dial, fabric, modes};
+pub use spanwire_io::driver::Polling;
 pub use spanwire_progress::Progress;
-pub use spanwire_transport::WireMode;
+pub use spanwire_transport::{
+    Agreed, Balance, CongestionControl, ErasureCoding, WcStatus, WireMode,
+};

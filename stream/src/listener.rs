@@ -131,18 +131,35 @@ impl<C: Accepted> Listener<C> {
         if let Some(waiting) = self.accept_queue.waiting().pop_front() {
             return Some(Ok(C::from_established(waiting.established)));
         }
-        self.accept_queue
-            .closing
-            .load(Ordering::SeqCst)
-            .then(|| Err(self.accept_queue.network.gone()))
+        self.accept_queue.closing.load(Ordering::SeqCst).then(|| Err(self.accept_queue.closed()))
     }
 }
 
 impl<C> Listener<C> {
+    /// A handle that closes the listener from another thread, for an orderly end.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        Closer { accept_queue: self.accept_queue.clone() }
+    }
+
     /// The local TCP address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// Closes a [`Listener`] from any thread: a blocked [`Listener::accept`] ends, and no further
+/// connection is accepted.
+#[derive(Clone, Debug)]
+pub struct Closer {
+    accept_queue: Arc<AcceptQueue>,
+}
+
+impl Closer {
+    /// Closes the listener. Connections that were not accepted are aborted; accepted ones remain.
+    pub fn close(&self) {
+        self.accept_queue.close();
     }
 }
 
@@ -155,12 +172,25 @@ impl<C> AsFd for Listener<C> {
 
 impl<C> Drop for Listener<C> {
     fn drop(&mut self) {
-        self.accept_queue.closing.store(true, Ordering::SeqCst);
-        self.accept_queue.news.signal();
+        self.accept_queue.close();
     }
 }
 
 impl AcceptQueue {
+    fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.news.signal();
+        self.acceptable.raise();
+    }
+
+    /// The error of an accept after the end.
+    fn closed(&self) -> SetupError {
+        match self.network.runtime.end().has_come() {
+            true => self.network.gone(),
+            false => SetupError::ListenerClosed,
+        }
+    }
+
     /// Accepts TCP connections until the listener is dropped, or the network has ended.
     fn run(self: Arc<Self>, listener: &TcpListener) {
         while !self.closing.load(Ordering::SeqCst) {

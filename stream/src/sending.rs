@@ -59,7 +59,7 @@ impl Sending {
         self.copy_in(message);
         let pushed = self.shared.sent.push(u32_from(message.len()));
         assert!(pushed.is_ok(), "nobody else pushes, and there was room");
-        self.notify_engine();
+        self.notify_of_message();
         Ok(())
     }
 

@@ -154,6 +154,11 @@ impl Shared {
         true
     }
 
+    /// True if the engine has not seen the last ring yet.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.ready_queue.bell.is_rung()
+    }
+
     /// Tells the engine by a thread that does not drive it.
     pub(crate) fn ring(&self) {
         self.ready_queue.bell.ring();

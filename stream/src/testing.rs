@@ -73,7 +73,7 @@ impl Pair {
         let mut opened = [1, 2].map(|seed| {
             let mut endpoint = Endpoint::new(ValidConfig::default(), [seed; 32]);
             let rings = Rings::new(shape.ring_bytes).unwrap();
-            let opening = Opening::new(&mut endpoint, &config, shape, rings).unwrap();
+            let opening = Opening::new(&mut endpoint, &config, None, shape, rings).unwrap();
             (endpoint, opening)
         });
         let locals = [opened[0].1.local(), opened[1].1.local()];

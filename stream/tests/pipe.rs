@@ -1,11 +1,12 @@
 //! Two networks in one process, with ports back to back and side connections over loopback. This
-//! covers everything but AF_XDP, without privileges.
+//! covers everything but AF_XDP, without privileges. `pipe_worker.rs` runs the same tests with
+//! engines that only their workers drive.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 use spanwire_stream::fabric::{Attachment, Wrap};
 use spanwire_stream::{
     Cause, Config, ConnectOptions, Connection, Error, Listener, ModeChoice, Network,
-    NetworkOptions, SetupError, WireMode,
+    NetworkOptions, Progress, SetupError, WireMode,
 };
 use spanwire_transport::CongestionControl;
 use std::cell::RefCell;
@@ -45,7 +46,11 @@ fn networks_with(config: &Config) -> (Network, Network) {
     let (a, b) = Attachment::pipe([&wrap, &wrap]).expect("a pipe needs only memory");
     let open = |attachment| {
         let config = config.clone().validate().expect("within the limits");
-        let options = NetworkOptions { config, ..NetworkOptions::default() };
+        let progress = match env!("CARGO_CRATE_NAME") {
+            "pipe_worker" => Progress::Worker,
+            _ => Progress::default(),
+        };
+        let options = NetworkOptions { config, progress, ..NetworkOptions::default() };
         Network::over(attachment, "lo", options).expect("threads and descriptors")
     };
     (open(a), open(b))
@@ -513,6 +518,39 @@ fn listen__garbage_changes_nothing_for_others() {
         assert!(reply.contains(answer), "{line} was answered {reply:?}");
     }
     b.connect(address, &ConnectOptions::default()).unwrap();
+}
+
+#[test]
+fn closer__ends_a_blocked_accept_and_keeps_accepted_connections() {
+    let (a, b) = networks();
+    let listener: Listener<Connection> = a.listen(0, ConnectOptions::default()).unwrap();
+    let mut caller = b.connect(loopback(&listener), &ConnectOptions::default()).unwrap();
+    let mut accepted = listener.accept().unwrap();
+    let closer = listener.closer();
+    thread::scope(|scope| {
+        let blocked = scope.spawn(|| listener.accept());
+        thread::sleep(SOON);
+        closer.close();
+        assert!(matches!(blocked.join().unwrap(), Err(SetupError::ListenerClosed)));
+    });
+    assert!(matches!(listener.try_accept(), Err(SetupError::ListenerClosed)), "for good");
+    accepted.send(b"still here").unwrap();
+    assert_eq!(caller.recv().unwrap().as_deref(), Some(&b"still here"[..]));
+}
+
+#[test]
+fn connect__congestion_control_is_that_of_the_connection() {
+    let (a, b) = networks();
+    let listener: Listener<Connection> = a.listen(0, ConnectOptions::default()).unwrap();
+    let congestion = Some(CongestionControl::NONE);
+    let options = ConnectOptions { congestion, ..ConnectOptions::default() };
+    let _caller = b.connect(loopback(&listener), &options).unwrap();
+    let _accepted = listener.accept().unwrap();
+    let names = |network: &Network| {
+        let all = network.congestion();
+        all.into_iter().map(|of| of.report.configured.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!([names(&a), names(&b)], [["auto"], ["none"]], "each end chooses its own");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use rand_chacha::rand_core::Rng;
 use spanwire_base::{u64_from, usize_from};
 use spanwire_mem::Region;
 use std::fmt;
+use std::ops::BitOr;
 
 /// A protection domain. A queue pair cannot access memory regions of another domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -81,6 +82,14 @@ impl Access {
 
     const fn writes_remotely(self) -> bool {
         self.0 & (Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0) != 0
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.and(other)
     }
 }
 
@@ -442,6 +451,12 @@ mod tests {
         assert_eq!(ask(PD, rkey, 0x5001, 100, access), Err(MrError::OutOfBounds));
         assert_eq!(ask(PD, rkey, u64::MAX, u32::MAX, access), Err(MrError::OutOfBounds));
         assert_eq!(ask(PD, mr.lkey, 0x5000, 1, access), Err(MrError::UnknownKey));
+    }
+
+    #[test]
+    fn bitor__is_the_union() {
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        assert!(rights.allows(Access::REMOTE_READ) && !rights.allows(Access::REMOTE_WRITE));
     }
 
     #[test]

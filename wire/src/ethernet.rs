@@ -27,6 +27,12 @@ pub struct EthernetRepr {
     pub ethertype: u16,
 }
 
+impl From<[u8; 6]> for MacAddr {
+    fn from(octets: [u8; 6]) -> Self {
+        Self::new(octets)
+    }
+}
+
 impl MacAddr {
     /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);

@@ -10,6 +10,7 @@ use spanwire_progress::{Door, Engine, Step};
 use spanwire_transport::Host;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,10 +18,12 @@ use std::time::Duration;
 /// The end of a runtime.
 #[derive(Debug)]
 pub struct End {
+    /// It has ended, for whatever reason.
+    is_over: AtomicBool,
     /// Why, if it failed.
-    pub(super) why: OnceLock<String>,
+    why: OnceLock<String>,
     /// Readable once it has ended.
-    pub(super) event: EventFd,
+    event: EventFd,
 }
 
 /// Engine, port and application; none after the end.
@@ -45,10 +48,26 @@ pub(super) struct PortDoor {
 }
 
 impl End {
+    pub(super) fn new() -> io::Result<Self> {
+        let is_over = AtomicBool::new(false);
+        Ok(Self { is_over, why: OnceLock::new(), event: EventFd::new()? })
+    }
+
+    fn announce(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.event.signal();
+    }
+
     /// Why the runtime has failed, if it has.
     #[must_use]
     pub fn why(&self) -> Option<&str> {
         self.why.get().map(String::as_str)
+    }
+
+    /// True once the runtime has ended; true when [`End::event`] is readable.
+    #[must_use]
+    pub fn has_come(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Readable once the runtime has ended.
@@ -93,14 +112,14 @@ impl<W: Work> Engine for Driven<W> {
             }
         }
         self.parts = None;
-        self.end.event.signal();
+        self.end.announce();
         Step::Ended
     }
 
     fn abandon(&mut self) {
         if self.parts.take().is_some() {
             let _ = self.end.why.set("one of its threads panicked".into());
-            self.end.event.signal();
+            self.end.announce();
         }
     }
 }

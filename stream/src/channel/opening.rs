@@ -8,7 +8,9 @@ use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::shared::Shared;
 use spanwire_host::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route, Sending};
-use spanwire_transport::{Agreed, CreateError, Endpoint, ModifyError, RemoteAddr};
+use spanwire_transport::{
+    Agreed, CongestionControl, CreateError, Endpoint, ModifyError, RemoteAddr,
+};
 use std::sync::Arc;
 
 /// A queue pair and two rings, before the peer is known.
@@ -30,16 +32,19 @@ pub(crate) struct Local {
 }
 
 impl Opening {
-    /// A queue pair in INIT on `endpoint`, for at most `shape`.
+    /// A queue pair in INIT on `endpoint`, for at most `shape`; with `congestion` instead of the
+    /// network's, if it is given.
     pub(crate) fn new(
         endpoint: &mut Endpoint,
         config: &Config,
+        congestion: Option<CongestionControl>,
         shape: Shape,
         rings: Rings,
     ) -> Result<Self, CreateError> {
         let objects = Objects::new(endpoint, shape, &rings)?;
         let (fragments, retry) = (shape.fragments, (config.timeout, config.retry_cnt));
-        let Config { congestion, erasure, balance, .. } = *config;
+        let Config { erasure, balance, .. } = *config;
+        let congestion = congestion.or(config.congestion);
         let sending = Sending { congestion, erasure, balance };
         Ok(Self { objects, fragments, retry, sending, rings })
     }

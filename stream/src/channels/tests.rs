@@ -26,9 +26,10 @@ fn connected() -> (Channels, Endpoint, ChannelId) {
     let mut channels = Channels::new(config.validate().unwrap(), clock, ready_queue, side_thread);
     let engine = spanwire_transport::ValidConfig::default();
     let mut endpoint = Endpoint::new(engine, [1; 32]);
-    let rings = || Rings::new(shape.ring_bytes).unwrap();
-    let (id, _) = channels.open(shape, rings(), &mut endpoint).unwrap();
-    let (_, theirs) = channels.open(shape, rings(), &mut endpoint).unwrap();
+    let rings = || crate::channel::Rings::new(shape.ring_bytes).unwrap();
+    let params = || OpenParams { shape, rings: rings(), congestion: None };
+    let (id, _) = channels.open(params(), &mut endpoint).unwrap();
+    let (_, theirs) = channels.open(params(), &mut endpoint).unwrap();
     let route = route(WireMode::Sr, 0);
     let params = ConnectParams { id, kind: Kind::Bytes, shape, route, theirs, count: None };
     drop(channels.connect(params, &mut endpoint).unwrap());

@@ -5,7 +5,7 @@ use spanwire_host::modes::ModeChoice;
 use spanwire_host::window;
 use spanwire_io::driver::Polling;
 use spanwire_progress::Progress;
-use spanwire_transport::Config as EngineConfig;
+use spanwire_transport::{Config as EngineConfig, CongestionControl};
 
 /// Options of a network.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Default for NetworkOptions {
 }
 
 /// Options of a connection or listener.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct ConnectOptions {
     /// The wire mode. Default: SR if both ends support it.
     pub mode: ModeChoice,
@@ -49,4 +49,7 @@ pub struct ConnectOptions {
     /// A listener accepts peers whose RoCE address is not the one they connect from. Any client may
     /// then make it send packets to any address. Default: no.
     pub any_address: bool,
+    /// Congestion control of this connection, or of those that the listener accepts. Default: that
+    /// of [`Config::congestion`](crate::Config::congestion).
+    pub congestion: Option<CongestionControl>,
 }
