@@ -31,10 +31,11 @@
 //! ```
 //!
 //! # Waiting
-//! Every operation has three forms: one that blocks (some with a time limit), `try_*` that returns
-//! [`Error::WouldBlock`], and `poll_*` that takes a [`Context`](std::task::Context) and wakes its
-//! task. For an event loop the halves are [`AsFd`](std::os::fd::AsFd): the descriptor becomes
-//! readable when another try may succeed, also for the sending half.
+//! Sending, receiving and accepting have three forms: one that blocks (some with a time limit),
+//! `try_*` that returns [`Error::WouldBlock`], and `poll_*` that takes a
+//! [`Context`](std::task::Context) and wakes its task. Opening, connecting, closing and shutting
+//! down only block. For an event loop the halves are [`AsFd`](std::os::fd::AsFd): the descriptor
+//! becomes readable when another try may succeed, also for the sending half.
 //!
 //! # Threads
 //! The thread that waits drives: a blocked call receives, answers and transmits itself, and a
