@@ -30,7 +30,9 @@ pub struct Bell<E> {
     /// There are tasks or users of descriptors.
     has_tasks: AtomicBool,
     pub(crate) worker: Sleeper<E>,
-    pub(crate) application: Sleeper<E>,
+    /// Those of application threads that lead. A thread that was stopped and has lost the lead
+    /// keeps its own until it is back, so it takes no wake-up of the next one.
+    applications: [Sleeper<E>; APPLICATIONS],
     /// The worker sleeps until it is woken, and not for a tick.
     parked: AtomicBool,
 }
@@ -40,7 +42,8 @@ pub struct Bell<E> {
 pub(crate) enum Lead {
     Vacant,
     Worker,
-    Application,
+    /// With the sleeper of that number.
+    Application(u8),
 }
 
 /// The lead of a thread: it is lost if another thread takes it.
@@ -52,13 +55,15 @@ pub(crate) struct Ticket(u32);
 pub(crate) struct Sleeper<E> {
     /// When its sleep ends; [`AWAKE`] if it does not sleep.
     wakes_at: AtomicU64,
+    /// A thread has it; only used for those of applications.
+    is_taken: AtomicBool,
     pub(crate) event: E,
 }
 
 impl<E: Event> Bell<E> {
-    /// A bell without a leader. The descriptors are those of the worker and of an application
-    /// thread that leads.
-    pub fn new(progress: Progress, [worker, application]: [E; 2]) -> Self {
+    /// A bell without a leader. The descriptors are those of the worker and of application threads
+    /// that lead.
+    pub fn new(progress: Progress, worker: E, applications: [E; APPLICATIONS]) -> Self {
         Self {
             progress,
             rung: AtomicBool::new(false),
@@ -66,7 +71,7 @@ impl<E: Event> Bell<E> {
             waiting: AtomicU32::new(0),
             has_tasks: AtomicBool::new(false),
             worker: Sleeper::new(worker),
-            application: Sleeper::new(application),
+            applications: applications.map(Sleeper::new),
             parked: AtomicBool::new(false),
         }
     }
@@ -100,8 +105,28 @@ impl<E: Event> Bell<E> {
     /// Wakes the threads that sleep at the port.
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
-        self.worker.wake();
-        self.application.wake();
+        for sleeper in self.sleepers() {
+            sleeper.wake();
+        }
+    }
+
+    /// Wakes the threads whose sleep would last longer than until `at`.
+    pub(crate) fn wake_before(&self, at: u64) {
+        for sleeper in self.sleepers() {
+            sleeper.wake_before(at);
+        }
+    }
+
+    /// The sleeper of a leader.
+    pub(crate) fn sleeper(&self, ticket: Ticket) -> &Sleeper<E> {
+        match ticket.leader() {
+            Lead::Application(number) => &self.applications[usize::from(number)],
+            Lead::Worker | Lead::Vacant => &self.worker,
+        }
+    }
+
+    fn sleepers(&self) -> impl Iterator<Item = &Sleeper<E>> {
+        [&self.worker].into_iter().chain(&self.applications)
     }
 
     /// Notes that a task or the user of a descriptor waits: from now on a thread always leads.
@@ -144,17 +169,23 @@ impl<E: Event> Bell<E> {
 
     /// Takes the lead for an application thread: if it is vacant, or from the worker unless other
     /// threads or tasks wait. They would need the worker again as soon as the caller has what it
-    /// waits for.
+    /// waits for. None too if stopped threads have all sleepers.
     pub(crate) fn try_lead(&self) -> Option<Ticket> {
         if self.progress == Progress::Worker {
             return None;
         }
         let found = self.lead.load(Ordering::Acquire);
         let from = leader_of(found);
-        if from == Lead::Application || from == Lead::Worker && self.has_waiting() {
-            return None;
+        match from {
+            Lead::Application(_) => return None,
+            Lead::Worker if self.has_waiting() => return None,
+            Lead::Worker | Lead::Vacant => {}
         }
-        let ticket = self.replace(found, Lead::Application)?;
+        let (number, sleeper) = (0..).zip(&self.applications).find(|(_, s)| s.take())?;
+        let Some(ticket) = self.replace(found, Lead::Application(number)) else {
+            sleeper.give_back();
+            return None;
+        };
         if from == Lead::Worker {
             // Otherwise the next frame would wake both.
             self.wake_worker();
@@ -169,6 +200,7 @@ impl<E: Event> Bell<E> {
 
     /// Gives the lead up, if it was not lost. The worker follows at once if another thread waits.
     pub(crate) fn release(&self, ticket: Ticket) {
+        self.sleeper(ticket).give_back();
         if self.replace(ticket.0, Lead::Vacant).is_none() {
             return;
         }
@@ -189,7 +221,12 @@ impl<E: Event> Bell<E> {
     }
 
     fn replace(&self, found: u32, leader: Lead) -> Option<Ticket> {
-        let next = (found & !LEADER).wrapping_add(LEADER + 1) | leader as u32;
+        let leader = match leader {
+            Lead::Vacant => 0,
+            Lead::Worker => WORKER,
+            Lead::Application(number) => APPLICATION + u32::from(number),
+        };
+        let next = (found & !LEADER).wrapping_add(LEADER + 1) | leader;
         let swapped = self.lead.compare_exchange(found, next, Ordering::AcqRel, Ordering::Relaxed);
         swapped.ok().map(|_| Ticket(next))
     }
@@ -203,7 +240,16 @@ impl Ticket {
 
 impl<E: Event> Sleeper<E> {
     fn new(event: E) -> Self {
-        Self { wakes_at: AtomicU64::new(AWAKE), event }
+        Self { wakes_at: AtomicU64::new(AWAKE), is_taken: AtomicBool::new(false), event }
+    }
+
+    /// Takes it for a thread, if no other has it.
+    fn take(&self) -> bool {
+        !self.is_taken.swap(true, Ordering::AcqRel)
+    }
+
+    fn give_back(&self) {
+        self.is_taken.store(false, Ordering::Release);
     }
 
     /// Ends its sleep. The caller has stored the reason before, and then a fence.
@@ -218,7 +264,7 @@ impl<E: Event> Sleeper<E> {
     }
 
     /// Ends its sleep if it would last longer than until `at`.
-    pub(crate) fn wake_before(&self, at: u64) {
+    fn wake_before(&self, at: u64) {
         let wakes_at = self.wakes_at.load(Ordering::Relaxed);
         if wakes_at != AWAKE && at < wakes_at {
             self.event.signal();
@@ -244,12 +290,19 @@ impl<E: Event> Sleeper<E> {
 fn leader_of(lead: u32) -> Lead {
     match lead & LEADER {
         0 => Lead::Vacant,
-        1 => Lead::Worker,
-        _ => Lead::Application,
+        WORKER => Lead::Worker,
+        APPLICATION => Lead::Application(0),
+        _ => Lead::Application(1),
     }
 }
+
+/// How many application threads can sleep at the port: one that leads, and one that was stopped.
+pub const APPLICATIONS: usize = 2;
 
 const AWAKE: u64 = u64::MAX;
 
 /// The bits of [`Bell::lead`] that name the leader.
 const LEADER: u32 = 3;
+const WORKER: u32 = 1;
+/// And those after it.
+const APPLICATION: u32 = 2;

@@ -9,7 +9,6 @@ use crate::spin::Wait;
 
 /// A leader while it waits.
 pub(crate) struct Waiter<'a, D: Door> {
-    pub(crate) sleeper: &'a Sleeper<D::Event>,
     /// Its condition; none for the worker.
     pub(crate) signal: Option<&'a Signal<D::Event>>,
     /// How long, in ns of the engine's clock.
@@ -49,6 +48,7 @@ where
     }
 
     fn drive<R>(&self, ticket: Ticket, waiter: &Waiter<'_, D>, look: Look<'_, R>) -> Stop<R> {
+        let sleeper = self.bell.sleeper(ticket);
         let mut wait = self.spinner.begin();
         let mut idle_since = None;
         let mut is_tired = wait.spin == 0;
@@ -66,7 +66,7 @@ where
             }
             let stepped = self.step(quiet, |wakes_at| {
                 if is_tired {
-                    waiter.sleeper.announce(wakes_at.min(waiter.until));
+                    sleeper.announce(wakes_at.min(waiter.until));
                 }
             });
             quiet = false;
@@ -86,7 +86,7 @@ where
             } else {
                 let since = *idle_since.get_or_insert_with(|| self.door.now_ns());
                 if is_tired {
-                    quiet = !self.sleep(ticket, waiter, wakes_at);
+                    quiet = !self.sleep((ticket, sleeper), waiter, wakes_at);
                 } else {
                     is_tired = self.door.now_ns().saturating_sub(since) >= wait.spin;
                     relax();
@@ -110,13 +110,18 @@ where
 
     /// Sleeps as the leader, unless there is a reason to stay awake. False if the sleep ended
     /// without a frame or a wake-up.
-    fn sleep(&self, ticket: Ticket, waiter: &Waiter<'_, D>, until: u64) -> bool {
+    fn sleep(
+        &self,
+        (ticket, sleeper): (Ticket, &Sleeper<D::Event>),
+        waiter: &Waiter<'_, D>,
+        until: u64,
+    ) -> bool {
         let is_due = self.bell.is_rung()
             || !self.bell.holds(ticket)
             || waiter.is_raised()
             || self.has_ended();
-        let ready = is_due || self.door.sleep(&waiter.sleeper.event, until);
-        waiter.sleeper.awake(!is_due);
+        let ready = is_due || self.door.sleep(&sleeper.event, until);
+        sleeper.awake(!is_due);
         ready
     }
 }

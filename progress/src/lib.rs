@@ -40,7 +40,7 @@ mod sync;
 mod tests;
 mod wait;
 
-pub use bell::{Bell, Progress};
+pub use bell::{APPLICATIONS, Bell, Progress};
 pub use engine::{Door, Engine, Step};
 pub use shared::Shared;
 pub use signal::Signal;

@@ -110,8 +110,7 @@ where
         match step {
             Step::Done { progress, wakes_at } => {
                 // Sleepers know of an earlier deadline than theirs.
-                self.bell.worker.wake_before(wakes_at);
-                self.bell.application.wake_before(wakes_at);
+                self.bell.wake_before(wakes_at);
                 if progress {
                     let steps = self.steps.load(Ordering::Relaxed);
                     self.steps.store(steps + 1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! Threads of an engine in a small world: under the model checker loom all interleavings (with at
-//! most two preemptions), otherwise many of those that happen.
+//! most two preemptions, or one with four threads), otherwise many of those that happen.
 
 use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering};
 use crate::{Bell, Door, Engine, Event, Progress, Shared, Signal, Spin, Step};
@@ -20,9 +20,13 @@ struct Kernel {
 struct KernelState {
     frames: u32,
     ready: [bool; EVENTS],
+    /// A thread that sleeps at the port with this event does not come back: it was stopped.
+    stopped: Option<usize>,
+    /// Naps that end by their time limit. The others have none: no wake-up may depend on a tick.
+    ticks: u32,
 }
 
-const EVENTS: usize = 4;
+const EVENTS: usize = 5;
 
 struct KernelEvent(Arc<Kernel>, usize);
 
@@ -58,13 +62,17 @@ impl Door for Arc<Kernel> {
     }
 
     fn sleep(&self, event: &KernelEvent, _until: u64) -> bool {
-        self.sleep_until(|state| state.frames > 0 || state.ready[event.1]);
+        let is_stopped = |state: &KernelState| state.stopped == Some(event.1);
+        self.sleep_until(|s| !is_stopped(s) && (s.frames > 0 || s.ready[event.1]));
         true
     }
 
-    /// Without a time limit: no wake-up may depend on a tick.
     fn nap(&self, event: &KernelEvent, _until: u64) {
-        self.sleep_until(|state| state.ready[event.1]);
+        self.sleep_until(|state| state.ready[event.1] || state.ticks > 0);
+        let mut state = self.state.lock().unwrap();
+        if !state.ready[event.1] {
+            state.ticks -= 1;
+        }
     }
 }
 
@@ -138,10 +146,10 @@ impl World {
     fn new(progress: Progress, connections: usize) -> Arc<Self> {
         let kernel = Arc::new(Kernel::default());
         let event = |number| KernelEvent(kernel.clone(), number);
-        let bell = Arc::new(Bell::new(progress, [event(0), event(1)]));
+        let bell = Arc::new(Bell::new(progress, event(0), [event(1), event(2)]));
         let connections: Vec<_> = (0..connections)
             .map(|number| {
-                let receivable = Signal::new(event(2 + number), Some(bell.clone()));
+                let receivable = Signal::new(event(3 + number), Some(bell.clone()));
                 let (sent, arrived) = (AtomicU32::new(0), AtomicU32::new(0));
                 Arc::new(Connection { sent, arrived, receivable })
             })
@@ -185,14 +193,19 @@ fn start(world: &Arc<World>, work: impl FnOnce(&World) + Send + 'static) -> thre
 }
 
 fn every_way(run: impl Fn() + Sync + Send + 'static) {
+    every_way_with(2, run);
+}
+
+/// As [`every_way`], with another number of preemptions.
+fn every_way_with(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     #[cfg(loom)]
     {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
+        model.preemption_bound = Some(preemptions);
         model.check(run);
     }
     #[cfg(not(loom))]
-    for _ in 0..2000 {
+    for _ in 0..1000 * preemptions {
         run();
     }
 }
@@ -264,6 +277,24 @@ fn wait__the_lead_comes_back_from_the_worker() {
         world.recv(1, 1);
         world.send(0);
         world.recv(1, 2);
+        world.end();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn work__takes_the_lead_from_a_stopped_thread_which_keeps_its_own_wake_up() {
+    every_way_with(1, || {
+        let world = World::new(Progress::Shared, 2);
+        world.kernel.change(|state| (state.stopped, state.ticks) = (Some(1), 2));
+        let worker = start(&world, |world| world.shared.work());
+        let stopped = start(&world, |world| world.recv(0, 1));
+        let next = start(&world, |world| world.recv(1, 1));
+        world.kernel.change(|state| state.frames += 2);
+        world.kernel.change(|state| state.stopped = None);
+        for thread in [stopped, next] {
+            thread.join().unwrap();
+        }
         world.end();
         worker.join().unwrap();
     });

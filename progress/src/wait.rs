@@ -44,8 +44,7 @@ where
                 continue;
             };
             let until = deadline.map_or(u64::MAX, |at| self.to_ns(at));
-            let sleeper = &self.bell.application;
-            let waiter = Waiter { sleeper, signal: Some(signal), until };
+            let waiter = Waiter { signal: Some(signal), until };
             if let Stop::Found(found) = self.lead(ticket, &waiter, &mut look) {
                 return Some(found);
             }
@@ -57,7 +56,7 @@ where
         let before = self.steps.load(Ordering::Relaxed);
         let Some(ticket) = self.bell.try_lead() else { return };
         let until = deadline.map_or(u64::MAX, |at| self.to_ns(at));
-        let waiter = Waiter { sleeper: &self.bell.application, signal: None, until };
+        let waiter = Waiter { signal: None, until };
         let has_moved = || self.steps.load(Ordering::Relaxed) != before;
         self.lead(ticket, &waiter, &mut || has_moved().then_some(()));
     }
@@ -76,8 +75,8 @@ where
                         self.lead_as_worker(ticket);
                     }
                 }
-                Lead::Application if seen == Some(found) => self.park(found),
-                Lead::Vacant | Lead::Application => {
+                Lead::Application(_) if seen == Some(found) => self.park(found),
+                Lead::Vacant | Lead::Application(_) => {
                     // Acknowledgements and timers of applications that compute.
                     self.turn();
                     let is_due = || self.bell.leader() == Lead::Vacant && self.bell.has_waiting();
@@ -117,7 +116,7 @@ where
         self.bell.set_parked(true);
         self.nap(PARK_NS, || !self.bell.holds(found));
         self.bell.set_parked(false);
-        let is_asleep = self.bell.application.is_asleep();
+        let is_asleep = self.bell.sleeper(found).is_asleep();
         if self.bell.holds(found) && self.turn() && is_asleep && self.bell.holds(found) {
             // There was work at the port, and the thread that sleeps there was not woken by it: it
             // was stopped. The worker leads from now on.
@@ -128,7 +127,7 @@ where
     }
 
     fn lead_as_worker(&self, ticket: Ticket) {
-        let waiter = Waiter { sleeper: &self.bell.worker, signal: None, until: u64::MAX };
+        let waiter = Waiter { signal: None, until: u64::MAX };
         self.lead(ticket, &waiter, &mut || None::<()>);
     }
 

@@ -16,8 +16,8 @@ use spanwire_wire::MacAddr;
 use std::sync::Arc;
 
 pub(crate) fn bell() -> Arc<Bell> {
-    let events = [EventFd::new().unwrap(), EventFd::new().unwrap()];
-    Arc::new(Bell::new(Progress::Shared, events))
+    let event = || EventFd::new().unwrap();
+    Arc::new(Bell::new(Progress::Shared, event(), [event(), event()]))
 }
 
 pub(crate) fn shared(kind: Kind, shape: Shape) -> Shared {
@@ -61,6 +61,11 @@ pub(crate) fn in_both_modes(test: impl Fn(WireMode)) {
 
 impl Pair {
     pub(crate) fn new(mode: WireMode, kind: Kind, shape: Shape) -> Self {
+        Self::between(mode, [kind; 2], shape)
+    }
+
+    /// Ends of different kinds: a byte stream can say what no sender of messages does.
+    pub(crate) fn between(mode: WireMode, kinds: [Kind; 2], shape: Shape) -> Self {
         let config = Config {
             ring_bytes: shape.ring_bytes,
             fragment_bytes: shape.fragment_bytes,
@@ -79,7 +84,7 @@ impl Pair {
         let locals = [opened[0].1.local(), opened[1].1.local()];
         let mut connect = |me: usize| {
             let (endpoint, opening) = &mut opened[me];
-            let shared = Arc::new(shared(kind, shape));
+            let shared = Arc::new(shared(kinds[me], shape));
             let route = route(mode, me);
             let channel =
                 opening.connect(endpoint, &route, &locals[1 - me], shared.clone()).unwrap();
@@ -96,6 +101,11 @@ impl Pair {
         });
         let (faults, rng) = (Faults::default(), Rng::new(7));
         Self { now: Time::ZERO, ends, faults, rng, frames: 0 }
+    }
+
+    /// Frames that the wire has carried.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
     }
 
     pub(crate) fn sender(&mut self, side: usize) -> &mut Sending {

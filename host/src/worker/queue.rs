@@ -63,7 +63,7 @@ pub(super) enum PortCommand {
 /// # Errors
 /// There are no descriptors left.
 pub fn commands<C>(mode: Progress) -> io::Result<(Commands<C>, Queue<C>)> {
-    let bell = Arc::new(Bell::new(mode, [EventFd::new()?, EventFd::new()?]));
+    let bell = Arc::new(Bell::new(mode, EventFd::new()?, [EventFd::new()?, EventFd::new()?]));
     let (queue, asks) = channel();
     Ok((Commands { queue, bell: bell.clone() }, Queue { asks, bell }))
 }
