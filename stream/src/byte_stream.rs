@@ -89,6 +89,26 @@ impl ByteStream {
         self.writer.drained(timeout)
     }
 
+    /// As [`ByteStream::close`], if the other application has read everything now. The stream can
+    /// then be dropped.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], and as `close`.
+    pub fn try_close(&mut self) -> Result<(), Error> {
+        self.writer.finish();
+        self.writer.sending.attempt(|s| s.check_drained())
+    }
+
+    /// As [`ByteStream::try_close`]. If the other application has not read everything, the task is
+    /// woken when it has.
+    ///
+    /// # Errors
+    /// As `close`.
+    pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.writer.finish();
+        self.writer.poll_drained(cx)
+    }
+
     /// Aborts the connection, in both directions and at both ends. The other end receives `why`.
     pub fn abort(self, why: &str) {
         self.writer.sending.abort(why);

@@ -103,7 +103,7 @@ impl Channel {
             let cause = self.shared.cause().cloned();
             return ChannelState::Lost(cause.unwrap_or_else(|| Cause::Aborted("no reason".into())));
         }
-        if self.shared.has(Milestone::ReceiveClosed) && !self.shared.arrived.is_empty() {
+        if self.shared.has(Milestone::ReceiveClosed) && self.shared.has_unread() {
             let why = "it was closed before everything that came was taken";
             return ChannelState::Lost(Cause::Aborted(why.into()));
         }
@@ -172,11 +172,11 @@ impl Channel {
     }
 
     fn on_fragment(&mut self, imm: u32, bytes: u32) -> Result<(), &'static str> {
-        if let Some(arrived) = self.inn.on_fragment(imm, bytes, self.taken())? {
-            // The queue has a slot for each fragment of the credit that was just checked.
-            self.shared.arrived.push(arrived).map_err(|_| "more than there was credit for")?;
-            self.shared.receivable.raise();
-        }
+        self.inn.on_fragment(imm, bytes, self.taken())?;
+        // The queue has a slot for each fragment of the credit that was just checked.
+        self.shared.arrived.push(bytes).map_err(|_| "more than there was credit for")?;
+        self.shared.arrived_bytes.store(self.inn.bytes(), Ordering::SeqCst);
+        self.shared.receivable.raise();
         Ok(())
     }
 

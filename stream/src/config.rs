@@ -1,5 +1,6 @@
 //! Limits and defaults of a network and its connections, with their reasons.
 
+use spanwire_base::u32_from;
 pub use spanwire_transport::ConfigError;
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding};
 use std::time::Duration;
@@ -18,11 +19,11 @@ pub struct Config {
     /// Maximum bytes of a fragment, 64..=ring_bytes / 4. Default 256 KiB: few completions, and the
     /// ring still advances smoothly.
     pub fragment_bytes: u32,
-    /// Fragments, and so messages, in flight in each direction, 16..=4096. Default 256: with
-    /// messages of 64 bytes that is a window of packets.
+    /// Fragments in flight in each direction, 16..=4096. Default 256: with lone messages of 64
+    /// bytes that is a window of packets. Messages of a burst share a fragment.
     pub fragments: u32,
-    /// Longest message, 1..=three quarters of the ring (and of `fragments`). Default 1 MiB. `send`
-    /// rejects a longer one.
+    /// Longest message, 1..=three quarters of the ring less 4. Default 1 MiB. `send` rejects a
+    /// longer one.
     pub max_message_bytes: u32,
     /// Connections, open and half-open, 1..=1000. Default 256. Further ones are rejected.
     pub max_connections: u32,
@@ -181,13 +182,10 @@ impl Shape {
         within("max_message_bytes", self.max_message_bytes.into(), 1, limit.into())
     }
 
-    /// The longest message that always fits once the receiver has taken everything. Credit for just
-    /// under a quarter of the ring and of the fragments may not have been sent yet, and a message
-    /// may be split once more at the ring's end.
+    /// The longest message that always fits with its length once the receiver has taken everything.
+    /// Credit for just under a quarter of the ring may not have been sent yet.
     fn message_limit(self) -> u32 {
-        let by_ring = self.ring_bytes - self.ring_bytes / QUARTERS;
-        let whole = self.fragments - self.fragments / QUARTERS - 1;
-        by_ring.min(whole.saturating_mul(self.fragment_bytes))
+        self.ring_bytes - self.ring_bytes / QUARTERS - u32_from(LENGTH_BYTES)
     }
 
     /// Bytes and fragments taken after which credit is sent.
@@ -209,6 +207,9 @@ impl Shape {
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// Bytes of the length before each message in the ring, big-endian.
+pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// Limits of the engine for the packets of a block and for its parity packets.
 const BLOCK_PKTS_MAX: u64 = 64;
@@ -256,12 +257,10 @@ mod tests {
     #[test]
     fn validate__a_message_has_at_most_three_quarters_of_the_ring() {
         let with = |max_message_bytes| Config { max_message_bytes, ..Config::default() };
-        assert!(with(3 << 20).validate().is_ok());
-        assert_eq!(with((3 << 20) + 1).validate().unwrap_err().max, 3 << 20);
-        let few = Config { fragments: 16, fragment_bytes: 64, ..with(11 * 64) };
-        assert!(few.clone().validate().is_ok());
-        let e = Config { max_message_bytes: 11 * 64 + 1, ..few }.validate().unwrap_err();
-        assert_eq!((e.field, e.max), ("max_message_bytes", 11 * 64));
+        let limit = (3 << 20) - 4;
+        assert!(with(limit).validate().is_ok());
+        let e = with(limit + 1).validate().unwrap_err();
+        assert_eq!((e.field, e.max), ("max_message_bytes", limit.into()));
     }
 
     #[test]
@@ -274,7 +273,7 @@ mod tests {
         let theirs = Shape { fragments: 16, fragment_bytes: 4096, max_message_bytes: 1, ..ours };
         let wide = Shape { max_message_bytes: 1 << 20, ..ours };
         assert_eq!(wide.agree(theirs).unwrap(), theirs);
-        let long = Shape { max_message_bytes: 3 << 20, ..ours };
+        let long = Shape { max_message_bytes: (3 << 20) - 4, ..ours };
         let short_ring = Shape { ring_bytes: 1 << 20, max_message_bytes: 700_000, ..ours };
         assert_eq!(long.agree(short_ring).unwrap().max_message_bytes, 700_000);
         assert_eq!(long.agree(theirs).unwrap(), theirs.agree(long).unwrap());

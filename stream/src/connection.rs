@@ -120,6 +120,26 @@ impl Connection {
         self.sender.drained(timeout)
     }
 
+    /// As [`Connection::close`], if the other application has taken everything now. The connection
+    /// can then be dropped.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], and as `close`.
+    pub fn try_close(&mut self) -> Result<(), Error> {
+        self.sender.finish();
+        self.sender.sending.attempt(|s| s.check_drained())
+    }
+
+    /// As [`Connection::try_close`]. If the other application has not taken everything, the task is
+    /// woken when it has.
+    ///
+    /// # Errors
+    /// As `close`.
+    pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.sender.finish();
+        self.sender.poll_drained(cx)
+    }
+
     /// Aborts the connection, in both directions and at both ends. The other end receives `why`.
     pub fn abort(self, why: &str) {
         self.sender.sending.abort(why);

@@ -35,7 +35,7 @@ pub(crate) trait Half: Sized {
     /// transmitted at once.
     fn notify_of_message(&self) {
         match self.engine() {
-            Some(engine) if !self.shared().arrived.is_empty() => {
+            Some(engine) if self.shared().has_unread() => {
                 self.shared().enqueue();
                 engine.publish_soon();
             }

@@ -1,14 +1,8 @@
 //! The immediate data of a channel's messages.
 
-/// The immediate of a fragment (a WRITE): bit 31 marks the last fragment of a message, the others
-/// are the low bits of its number.
-pub(crate) fn of_fragment(number: u64, is_last: bool) -> u32 {
-    low(number, FRAGMENT_MASK) | if is_last { LAST } else { 0 }
-}
-
-/// If `imm` is that of fragment `number`: whether it is the last of its message.
-pub(crate) fn check_fragment(imm: u32, number: u64) -> Option<bool> {
-    (imm & FRAGMENT_MASK == low(number, FRAGMENT_MASK)).then_some(imm & LAST != 0)
+/// The immediate of a fragment (a WRITE): the low bits of its number.
+pub(crate) fn of_fragment(number: u64) -> u32 {
+    low(number, u32::MAX.into())
 }
 
 /// A control message (a SEND without payload): two bits of kind, thirty of count.
@@ -40,7 +34,7 @@ impl Control {
     }
 
     pub(crate) fn parse(imm: u32) -> Option<Self> {
-        let count = imm & COUNT_MASK;
+        let count = imm & COUNT;
         match imm >> KIND_SHIFT {
             0 => Some(Self::Credit(count)),
             1 => Some(Self::Finish(count)),
@@ -52,31 +46,25 @@ impl Control {
 
 /// Distance of `count`, the low 30 bits of a number, from the number `from`; at most 2^30 - 1.
 pub(crate) fn ahead(count: u32, from: u64) -> u64 {
-    (count.wrapping_sub(low(from, COUNT_MASK)) & COUNT_MASK).into()
+    (count.wrapping_sub(low(from, COUNT_MASK)) & COUNT).into()
 }
 
-fn low(number: u64, mask: u32) -> u32 {
-    u32::try_from(number & u64::from(mask)).unwrap_or(mask)
+fn low(number: u64, mask: u64) -> u32 {
+    u32::try_from(number & mask).expect("a mask of at most 32 bits")
 }
 
-const LAST: u32 = 1 << 31;
-const FRAGMENT_MASK: u32 = LAST - 1;
 const KIND_SHIFT: u32 = 30;
-const COUNT_MASK: u32 = (1 << KIND_SHIFT) - 1;
+const COUNT: u32 = (1 << KIND_SHIFT) - 1;
+const COUNT_MASK: u64 = (1 << KIND_SHIFT) - 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn check_fragment__accepts_its_number_only() {
-        for number in [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff_ffff] {
-            for last in [false, true] {
-                let imm = of_fragment(number, last);
-                assert_eq!(check_fragment(imm, number), Some(last));
-                assert_eq!(check_fragment(imm, number + 1), None);
-                assert_eq!(check_fragment(imm, number.wrapping_sub(1)), None);
-            }
+    fn of_fragment__is_the_number_modulo_32_bits() {
+        for (number, imm) in [(0, 0), (7, 7), (0xffff_ffff, u32::MAX), (0x1_0000_0002, 2)] {
+            assert_eq!(of_fragment(number), imm);
         }
     }
 

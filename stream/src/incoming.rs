@@ -2,17 +2,13 @@
 
 use crate::config::Shape;
 use crate::imm;
-use crate::shared::{Arrived, Kind};
 
 /// Counts of data received, taken, and acknowledged by credit.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     shape: Shape,
-    kind: Kind,
     fragments: u64,
     bytes: u64,
-    /// The message whose last fragment has not arrived.
-    message: Arrived,
     credited: Taken,
     finished: bool,
 }
@@ -25,14 +21,16 @@ pub(crate) struct Taken {
 }
 
 impl Incoming {
-    pub(crate) fn new(kind: Kind, shape: Shape) -> Self {
-        let message = Arrived { bytes: 0, fragments: 0 };
-        let credited = Taken::default();
-        Self { shape, kind, fragments: 0, bytes: 0, message, credited, finished: false }
+    pub(crate) fn new(shape: Shape) -> Self {
+        Self { shape, fragments: 0, bytes: 0, credited: Taken::default(), finished: false }
     }
 
-    /// Handles a fragment of `bytes` in the ring. Returns what the application may take now, if
-    /// anything.
+    /// Bytes received so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Handles a fragment of `bytes` in the ring.
     ///
     /// # Errors
     /// The fragment violates the protocol.
@@ -41,11 +39,15 @@ impl Incoming {
         imm: u32,
         bytes: u32,
         taken: Taken,
-    ) -> Result<Option<Arrived>, &'static str> {
-        let is_last = imm::check_fragment(imm, self.fragments)
-            .ok_or("a fragment that is not the next one")?;
+    ) -> Result<(), &'static str> {
+        if imm != imm::of_fragment(self.fragments) {
+            return Err("a fragment that is not the next one");
+        }
         if self.finished {
             return Err("a fragment after the end");
+        }
+        if bytes == 0 {
+            return Err("an empty fragment");
         }
         if bytes > self.shape.fragment_bytes {
             return Err("a fragment longer than agreed");
@@ -61,23 +63,16 @@ impl Incoming {
         }
         self.fragments += 1;
         self.bytes += len;
-        match self.kind {
-            Kind::Bytes if is_last || bytes == 0 => Err("a message in a byte stream"),
-            Kind::Bytes => Ok(Some(Arrived { bytes, fragments: 1 })),
-            Kind::Messages => self.grow_message(bytes, is_last),
-        }
+        Ok(())
     }
 
     /// Handles the other end's `Finish`.
     ///
     /// # Errors
-    /// It is a duplicate, inside a message, or has another count than was received.
+    /// It is a duplicate, or has another count than was received.
     pub(crate) fn on_finish(&mut self, fragments: u32) -> Result<(), &'static str> {
         if imm::ahead(fragments, self.fragments) != 0 || self.finished {
             return Err("an end that does not fit");
-        }
-        if self.message.fragments > 0 {
-            return Err("an end inside a message");
         }
         self.finished = true;
         Ok(())
@@ -106,21 +101,6 @@ impl Incoming {
     pub(crate) fn is_drained(&self, taken: Taken) -> bool {
         self.finished && taken.fragments == self.fragments
     }
-
-    fn grow_message(&mut self, bytes: u32, is_last: bool) -> Result<Option<Arrived>, &'static str> {
-        self.message.bytes += bytes;
-        self.message.fragments += 1;
-        if self.message.bytes > self.shape.max_message_bytes {
-            return Err("a message longer than agreed");
-        }
-        if bytes == 0 && !is_last {
-            return Err("an empty fragment inside a message");
-        }
-        if !is_last {
-            return Ok(None);
-        }
-        Ok(Some(std::mem::replace(&mut self.message, Arrived { bytes: 0, fragments: 0 })))
-    }
 }
 
 #[cfg(test)]
@@ -132,81 +112,63 @@ mod tests {
 
     const NONE: Taken = Taken { fragments: 0, bytes: 0 };
 
-    fn messages() -> Incoming {
-        Incoming::new(Kind::Messages, SHAPE)
-    }
-
-    #[test]
-    fn on_fragment__a_message_is_available_after_its_last_fragment() {
-        let mut inn = messages();
-        assert_eq!(inn.on_fragment(imm::of_fragment(0, false), 1000, NONE), Ok(None));
-        let whole = Arrived { bytes: 1700, fragments: 2 };
-        assert_eq!(inn.on_fragment(imm::of_fragment(1, true), 700, NONE), Ok(Some(whole)));
-        let empty = Arrived { bytes: 0, fragments: 1 };
-        assert_eq!(inn.on_fragment(imm::of_fragment(2, true), 0, NONE), Ok(Some(empty)));
+    fn incoming() -> Incoming {
+        Incoming::new(SHAPE)
     }
 
     #[test]
     fn on_fragment__rejects_protocol_violations() {
         let refused = |imm, bytes, why: &str| {
-            let e = messages().on_fragment(imm, bytes, NONE).unwrap_err();
+            let e = incoming().on_fragment(imm, bytes, NONE).unwrap_err();
             assert!(e.contains(why), "{e}");
         };
-        refused(imm::of_fragment(1, true), 1, "next");
-        refused(imm::of_fragment(0, true), 1001, "longer");
-        refused(imm::of_fragment(0, true), u32::MAX, "longer");
-        refused(imm::of_fragment(0, false), 0, "empty");
-        let mut inn = Incoming::new(Kind::Bytes, SHAPE);
-        assert!(inn.on_fragment(imm::of_fragment(0, true), 1, NONE).is_err());
+        refused(1, 1, "next");
+        refused(1 << 31, 1, "next");
+        refused(0, 1001, "longer");
+        refused(0, u32::MAX, "longer");
+        refused(0, 0, "empty");
+        incoming().on_fragment(0, 1000, NONE).unwrap();
     }
 
     #[test]
     fn on_fragment__is_limited_by_the_ring_its_end_and_its_fragments() {
-        let mut inn = Incoming::new(Kind::Bytes, SHAPE);
+        let mut inn = incoming();
         let mut taken = NONE;
         for n in 0..4 {
-            inn.on_fragment(imm::of_fragment(n, false), 1000, taken).unwrap();
+            inn.on_fragment(n, 1000, taken).unwrap();
         }
-        let e = inn.on_fragment(imm::of_fragment(4, false), 97, taken).unwrap_err();
+        let e = inn.on_fragment(4, 97, taken).unwrap_err();
         assert!(e.contains("end"), "{e}");
-        inn.on_fragment(imm::of_fragment(4, false), 96, taken).unwrap();
-        assert!(inn.on_fragment(imm::of_fragment(5, false), 1, taken).is_err(), "the ring is full");
+        inn.on_fragment(4, 96, taken).unwrap();
+        assert!(inn.on_fragment(5, 1, taken).is_err(), "the ring is full");
         taken = Taken { fragments: 1, bytes: 1000 };
-        inn.on_fragment(imm::of_fragment(5, false), 1000, taken).unwrap();
+        inn.on_fragment(5, 1000, taken).unwrap();
+        assert_eq!(inn.bytes(), 5096);
 
-        let mut inn = messages();
+        let mut inn = incoming();
         for n in 0..16 {
-            inn.on_fragment(imm::of_fragment(n, true), 0, NONE).unwrap();
+            inn.on_fragment(n, 1, NONE).unwrap();
         }
-        assert!(inn.on_fragment(imm::of_fragment(16, true), 0, NONE).is_err());
-    }
-
-    #[test]
-    fn on_fragment__rejects_a_long_message_before_its_end() {
-        let mut inn = messages();
-        for n in 0..3 {
-            inn.on_fragment(imm::of_fragment(n, false), 1000, NONE).unwrap();
-        }
-        assert!(inn.on_fragment(imm::of_fragment(3, false), 1, NONE).is_err());
+        assert!(inn.on_fragment(16, 1, NONE).is_err());
     }
 
     #[test]
     fn on_finish__requires_the_exact_count_once() {
-        let mut inn = messages();
+        let mut inn = incoming();
         assert!(inn.on_finish(1).is_err());
-        inn.on_fragment(imm::of_fragment(0, false), 10, NONE).unwrap();
-        assert!(inn.on_finish(1).is_err(), "inside a message");
-        inn.on_fragment(imm::of_fragment(1, true), 10, NONE).unwrap();
+        inn.on_fragment(0, 10, NONE).unwrap();
+        inn.on_fragment(1, 10, NONE).unwrap();
+        assert!(inn.on_finish(1).is_err());
         inn.on_finish(2).unwrap();
         assert!(inn.on_finish(2).is_err());
-        assert!(inn.on_fragment(imm::of_fragment(2, true), 1, NONE).is_err());
+        assert!(inn.on_fragment(2, 1, NONE).is_err());
         assert!(!inn.is_drained(NONE));
         assert!(inn.is_drained(Taken { fragments: 2, bytes: 20 }));
     }
 
     #[test]
     fn credit__is_sent_for_a_quarter_of_the_bytes_or_of_the_fragments() {
-        let mut inn = messages();
+        let mut inn = incoming();
         assert_eq!(inn.credit(Taken { fragments: 3, bytes: 1023 }, false), None);
         assert_eq!(inn.credit(Taken { fragments: 3, bytes: 1024 }, false), Some(3));
         assert_eq!(inn.credit(Taken { fragments: 6, bytes: 1024 }, false), None);

@@ -31,11 +31,12 @@
 //! ```
 //!
 //! # Waiting
-//! Sending, receiving and accepting have three forms: one that blocks (some with a time limit),
-//! `try_*` that returns [`Error::WouldBlock`], and `poll_*` that takes a
-//! [`Context`](std::task::Context) and wakes its task. Opening, connecting, closing and shutting
-//! down only block. For an event loop the halves are [`AsFd`](std::os::fd::AsFd): the descriptor
-//! becomes readable when another try may succeed, also for the sending half.
+//! Sending, receiving, accepting and closing have three forms: one that blocks (some with a time
+//! limit), `try_*` that returns [`Error::WouldBlock`], and `poll_*` that takes a
+//! [`Context`](std::task::Context) and wakes its task. Opening, connecting and shutting down block,
+//! or with `begin_*` return a [`Pending`], a future with a descriptor. For an event loop the halves
+//! are [`AsFd`](std::os::fd::AsFd): the descriptor becomes readable when another try may succeed,
+//! also for the sending half.
 //!
 //! # Threads
 //! The thread that waits drives: a blocked call receives, answers and transmits itself, and a
@@ -77,6 +78,7 @@ mod listener;
 mod network;
 mod outgoing;
 mod peers;
+mod pending;
 mod receiving;
 mod sending;
 mod shared;
@@ -92,6 +94,7 @@ pub use connection::{About, Connection, MessageReceiver, MessageSender};
 pub use error::{Cause, Error, SetupError};
 pub use listener::{Closer, Listener};
 pub use network::{ConnectOptions, Network, NetworkOptions};
+pub use pending::Pending;
 pub use spanwire_host::congestion::{CongestionReport, ConnectionCongestion, FlowCongestion};
 pub use spanwire_host::modes::ModeChoice;
 pub use spanwire_host::paths::ConnectionPaths;

@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::error::SetupError;
 use crate::handshake::{Established, call};
 use crate::listener::Listener;
+use crate::pending::Pending;
 use crate::shared::{Kind, ReadyQueue};
 use crate::side::Side;
 use crate::side_thread::SideThread;
@@ -53,6 +54,15 @@ impl Network {
         );
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
         Self::over(attachment, ifname, options)
+    }
+
+    /// As [`Network::open`], without blocking.
+    ///
+    /// # Errors
+    /// There are no threads or descriptors left.
+    pub fn begin_open(ifname: &str, options: NetworkOptions) -> Result<Pending<Self>, SetupError> {
+        let ifname = ifname.to_owned();
+        Pending::start("spanwire-open", move || Self::open(&ifname, options))
     }
 
     /// A network over an open port. Its side connections use interface `ifname`.
@@ -111,7 +121,21 @@ impl Network {
         address: SocketAddr,
         options: &ConnectOptions,
     ) -> Result<Connection, SetupError> {
-        Ok(Connection::new(self.reach(address, options, Kind::Messages)?))
+        Ok(Connection::new(reach(&self.shared, address, options, Kind::Messages)?))
+    }
+
+    /// As [`Network::connect`], without blocking.
+    ///
+    /// # Errors
+    /// There are no threads or descriptors left.
+    pub fn begin_connect(
+        &self,
+        address: SocketAddr,
+        options: ConnectOptions,
+    ) -> Result<Pending<Connection>, SetupError> {
+        let shared = self.shared.clone();
+        let reach = move || reach(&shared, address, &options, Kind::Messages);
+        Pending::start("spanwire-connect", move || reach().map(Connection::new))
     }
 
     /// Connects to a listener for byte streams at `address`: its RoCE address, and its TCP port.
@@ -123,7 +147,21 @@ impl Network {
         address: SocketAddr,
         options: &ConnectOptions,
     ) -> Result<ByteStream, SetupError> {
-        Ok(ByteStream::new(self.reach(address, options, Kind::Bytes)?))
+        Ok(ByteStream::new(reach(&self.shared, address, options, Kind::Bytes)?))
+    }
+
+    /// As [`Network::connect_stream`], without blocking.
+    ///
+    /// # Errors
+    /// There are no threads or descriptors left.
+    pub fn begin_connect_stream(
+        &self,
+        address: SocketAddr,
+        options: ConnectOptions,
+    ) -> Result<Pending<ByteStream>, SetupError> {
+        let shared = self.shared.clone();
+        let reach = move || reach(&shared, address, &options, Kind::Bytes);
+        Pending::start("spanwire-connect", move || reach().map(ByteStream::new))
     }
 
     /// Listens for messages on TCP `port` of every address of the interface; 0 for any port.
@@ -219,19 +257,29 @@ impl Network {
         }
     }
 
-    fn reach(
-        &self,
-        address: SocketAddr,
-        options: &ConnectOptions,
-        kind: Kind,
-    ) -> Result<Established, SetupError> {
-        let within = self.shared.config.handshake_timeout;
-        let deadline = Instant::now() + within;
-        let stream = dial(&self.shared.ifname, address, within)
-            .map_err(|e| SetupError::Io("reach the other end", e))?;
-        let side = Side::new(stream).map_err(|e| SetupError::Io("use the side connection", e))?;
-        call(&self.shared, side, options, kind, deadline)
+    /// As [`Network::shutdown`], without blocking. With [`Progress::Inline`] its thread drives the
+    /// engine.
+    ///
+    /// # Errors
+    /// There are no threads or descriptors left.
+    pub fn begin_shutdown(self, within: Duration) -> Result<Pending<()>, SetupError> {
+        Pending::start("spanwire-shutdown", move || self.shutdown(within))
     }
+}
+
+/// Connects to the listener at `address`.
+fn reach(
+    network: &NetworkShared,
+    address: SocketAddr,
+    options: &ConnectOptions,
+    kind: Kind,
+) -> Result<Established, SetupError> {
+    let within = network.config.handshake_timeout;
+    let deadline = Instant::now() + within;
+    let stream = dial(&network.ifname, address, within)
+        .map_err(|e| SetupError::Io("reach the other end", e))?;
+    let side = Side::new(stream).map_err(|e| SetupError::Io("use the side connection", e))?;
+    call(network, side, options, kind, deadline)
 }
 
 impl Drop for Network {

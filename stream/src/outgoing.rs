@@ -3,6 +3,7 @@
 use crate::config::Shape;
 use crate::imm;
 use crate::shared::{Kind, Shared};
+use spanwire_base::{u32_from, usize_from};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -30,8 +31,6 @@ pub(crate) struct Outgoing {
     freed_bytes: u64,
     /// Lengths of the fragments from `freed` to `posted`.
     lens: VecDeque<u32>,
-    /// The rest of the message that is being fragmented.
-    message: Option<u32>,
 }
 
 impl Outgoing {
@@ -46,7 +45,6 @@ impl Outgoing {
             freed: 0,
             freed_bytes: 0,
             lens: VecDeque::new(),
-            message: None,
         }
     }
 
@@ -61,20 +59,11 @@ impl Outgoing {
         if self.posted - self.credited.min(self.acknowledged) >= u64::from(self.shape.fragments) {
             return None;
         }
-        let (left, ends_message) = match self.kind {
-            Kind::Messages => (self.message.take().or_else(|| shared.sent.pop())?, true),
-            Kind::Bytes => (self.bytes_to_send(shared, is_last)?, false),
-        };
+        let left = self.bytes_to_send(shared, is_last)?;
         let room = self.shape.to_end(self.posted_bytes).min(self.shape.fragment_bytes.into());
-        let bytes = u32::try_from(room).map_or(left, |room| left.min(room));
-        if ends_message && bytes < left {
-            self.message = Some(left - bytes);
-        }
-        let fragment = Fragment {
-            offset: self.shape.offset(self.posted_bytes),
-            bytes,
-            imm: imm::of_fragment(self.posted, ends_message && bytes == left),
-        };
+        let bytes = u32_from(usize_from(left.min(room)));
+        let offset = self.shape.offset(self.posted_bytes);
+        let fragment = Fragment { offset, bytes, imm: imm::of_fragment(self.posted) };
         self.posted += 1;
         self.posted_bytes += u64::from(bytes);
         self.lens.push_back(bytes);
@@ -83,10 +72,7 @@ impl Outgoing {
 
     /// True if nothing is left to be posted. Only meaningful once the application has finished.
     pub(crate) fn is_empty(&self, shared: &Shared) -> bool {
-        match self.kind {
-            Kind::Messages => self.message.is_none() && shared.sent.is_empty(),
-            Kind::Bytes => shared.written.load(Ordering::Acquire) == self.posted_bytes,
-        }
+        shared.written.load(Ordering::Acquire) == self.posted_bytes
     }
 
     /// True if the other application has taken everything posted.
@@ -121,14 +107,14 @@ impl Outgoing {
         self.free(shared)
     }
 
-    /// Bytes that may be sent now. Small writes are coalesced while others are in flight, so that
-    /// many small writes become few packets.
-    fn bytes_to_send(&self, shared: &Shared, is_last: bool) -> Option<u32> {
+    /// Bytes that may be sent now: all of them, so messages that were sent before a step share
+    /// packets. Small writes of a byte stream are coalesced while others are in flight too.
+    fn bytes_to_send(&self, shared: &Shared, is_last: bool) -> Option<u64> {
         let left = shared.written.load(Ordering::Acquire) - self.posted_bytes;
         let is_worth_it = left >= u64::from(self.shape.fragment_bytes.min(CORK_BYTES));
         let is_idle = self.posted - self.acknowledged < CORK_FRAGMENTS;
-        let go = left > 0 && (is_worth_it || is_idle || is_last);
-        go.then(|| u32::try_from(left).unwrap_or(u32::MAX))
+        let is_message = self.kind == Kind::Messages;
+        (left > 0 && (is_message || is_worth_it || is_idle || is_last)).then_some(left)
     }
 
     fn free(&mut self, shared: &Shared) -> bool {
@@ -163,70 +149,75 @@ mod tests {
         (Outgoing::new(kind, SHAPE), shared(kind, SHAPE))
     }
 
-    fn lens(out: &mut Outgoing, shared: &Shared) -> Vec<(u64, u32, bool)> {
+    fn write(shared: &Shared, bytes: u64) {
+        shared.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn lens(out: &mut Outgoing, shared: &Shared) -> Vec<(u64, u32)> {
         let each = std::iter::from_fn(|| out.next(shared, false));
-        each.map(|f| (f.offset, f.bytes, f.imm >> 31 == 1)).collect()
+        each.map(|f| (f.offset, f.bytes)).collect()
     }
 
     #[test]
-    fn next__splits_messages_at_fragments_and_at_the_end_of_the_ring() {
+    fn next__splits_at_the_longest_fragment_and_at_the_end_of_the_ring() {
         let (mut out, shared) = outgoing(Kind::Messages);
-        for bytes in [2500, 0, 1700] {
-            shared.sent.push(bytes).unwrap();
-        }
-        let cut = lens(&mut out, &shared);
-        let expected = [
-            (0, 1000, false),
-            (1000, 1000, false),
-            (2000, 500, true),
-            (2500, 0, true),
-            (2500, 1000, false),
-            (3500, 596, false),
-            (0, 104, true),
-        ];
-        assert_eq!(cut, expected);
+        write(&shared, 3500);
+        assert_eq!(lens(&mut out, &shared), [(0, 1000), (1000, 1000), (2000, 1000), (3000, 500)]);
+        write(&shared, 1700);
+        assert_eq!(lens(&mut out, &shared), [(3500, 596), (0, 1000), (1000, 104)]);
         assert!(out.is_empty(&shared));
     }
 
     #[test]
-    fn next__waits_for_credit_in_the_middle_of_a_message() {
+    fn next__messages_of_a_burst_share_a_fragment_and_none_is_delayed() {
+        let (mut out, shared) = outgoing(Kind::Messages);
+        for _ in 0..9 {
+            write(&shared, 10);
+            write(&shared, 20);
+            assert_eq!(lens(&mut out, &shared).len(), 1);
+        }
+        assert_eq!(out.posted_bytes, 270);
+    }
+
+    #[test]
+    fn next__waits_for_credit() {
         let (mut out, shared) = outgoing(Kind::Messages);
         for _ in 0..15 {
-            shared.sent.push(1).unwrap();
+            write(&shared, 1);
+            out.next(&shared, false).unwrap();
         }
-        shared.sent.push(2000).unwrap();
-        assert_eq!(lens(&mut out, &shared).len(), 16);
+        write(&shared, 2000);
+        assert_eq!(lens(&mut out, &shared), [(15, 1000)]);
         assert!(!out.is_empty(&shared));
         assert!(!out.on_acknowledged(&shared), "its place may still be read");
         assert_eq!(lens(&mut out, &shared), []);
         assert_eq!(out.on_credit(&shared, 1), Ok(true));
         assert_eq!(shared.freed.load(Ordering::Relaxed), 1);
-        assert_eq!(lens(&mut out, &shared), [(1015, 1000, true)]);
+        assert_eq!(lens(&mut out, &shared), [(1015, 1000)]);
     }
 
     #[test]
     fn next__coalesces_small_writes_of_a_byte_stream() {
         let (mut out, shared) = outgoing(Kind::Bytes);
-        let write = |n| shared.written.fetch_add(n, Ordering::Relaxed);
         for _ in 0..4 {
-            write(10);
+            write(&shared, 10);
             assert_eq!(lens(&mut out, &shared).len(), 1);
         }
-        write(10);
-        write(20);
+        write(&shared, 10);
+        write(&shared, 20);
         assert_eq!(lens(&mut out, &shared), []);
         out.on_acknowledged(&shared);
-        assert_eq!(lens(&mut out, &shared), [(40, 30, false)]);
-        write(1000);
-        assert_eq!(lens(&mut out, &shared), [(70, 1000, false)], "worth a fragment of its own");
-        write(5);
+        assert_eq!(lens(&mut out, &shared), [(40, 30)]);
+        write(&shared, 1000);
+        assert_eq!(lens(&mut out, &shared), [(70, 1000)], "worth a fragment of its own");
+        write(&shared, 5);
         assert!(out.next(&shared, true).is_some(), "nothing follows that it could wait for");
     }
 
     #[test]
     fn on_credit__rejects_more_than_was_sent() {
         let (mut out, shared) = outgoing(Kind::Messages);
-        shared.sent.push(1).unwrap();
+        write(&shared, 1);
         assert!(out.on_credit(&shared, 1).is_err());
         out.next(&shared, false).unwrap();
         assert!(out.on_credit(&shared, 2).is_err());

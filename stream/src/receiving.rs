@@ -1,11 +1,13 @@
 //! The receiving half of a connection at its application: it copies data out of the ring. The other
 //! end may still write to the ring, so data are copied first and checked in the copy.
 
+use crate::config::LENGTH_BYTES;
 use crate::drive::{Drive, Signal};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::half::Half;
-use crate::shared::{Arrived, Kind, Milestone, Shared};
-use spanwire_base::{u32_from, u64_from, usize_from};
+use crate::incoming::Taken;
+use crate::shared::{Kind, Milestone, Shared};
+use spanwire_base::{u64_from, usize_from};
 use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,11 +20,22 @@ pub(crate) struct Receiving {
     ring: Region,
     /// Bytes taken from the ring so far.
     bytes: u64,
-    fragments: u64,
-    /// The counts of bytes and fragments at the last notification of the worker.
-    notified: (u64, u64),
-    /// The rest of a byte stream's fragment that was taken in part.
-    rest: Option<Arrived>,
+    /// Of those, in fragments that were taken as a whole.
+    whole: Taken,
+    /// The length of the fragment after those.
+    fragment: Option<u32>,
+    /// `whole` at the last notification of the worker.
+    notified: Taken,
+    /// The message of which a part was taken.
+    message: Option<Partial>,
+}
+
+/// A message that has not arrived as a whole.
+#[derive(Debug)]
+struct Partial {
+    bytes: Vec<u8>,
+    /// Bytes that it will have.
+    len: usize,
 }
 
 impl Half for Receiving {
@@ -41,7 +54,16 @@ impl Half for Receiving {
 
 impl Receiving {
     pub(crate) fn new(shared: Arc<Shared>, ring: Region) -> Self {
-        Self { shared, engine: None, ring, bytes: 0, fragments: 0, notified: (0, 0), rest: None }
+        Self {
+            shared,
+            engine: None,
+            ring,
+            bytes: 0,
+            whole: Taken::default(),
+            fragment: None,
+            notified: Taken::default(),
+            message: None,
+        }
     }
 
     /// The same, whose threads drive `engine` while they wait.
@@ -53,63 +75,94 @@ impl Receiving {
     /// Copies the next message into `into`. False at the orderly end.
     pub(crate) fn try_message(&mut self, into: &mut Vec<u8>) -> Result<bool, Error> {
         debug_assert_eq!(self.shared.kind, Kind::Messages, "a byte stream has no messages");
-        let Some(message) = self.pop()? else { return Ok(false) };
-        // `resize` only truncates or extends, so that no byte is cleared unnecessarily.
-        into.resize(usize_from(message.bytes.into()), 0);
-        self.copy_out(into);
-        self.fragments += u64::from(message.fragments);
-        self.publish();
+        let message = match self.message.take() {
+            Some(message) => message,
+            None => match self.begin_message()? {
+                Some(len) => {
+                    into.clear();
+                    Partial { bytes: std::mem::take(into), len }
+                }
+                None => return Ok(false),
+            },
+        };
+        *into = self.grow_message(message)?;
         Ok(true)
     }
 
     /// Copies the available bytes into `into`; 0 at the orderly end.
     pub(crate) fn try_bytes(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         debug_assert_eq!(self.shared.kind, Kind::Bytes, "messages come as a whole");
-        let mut count = 0;
-        while count < into.len() {
-            let next = match self.rest.take() {
-                Some(rest) => rest,
-                // Data received before an error are returned first.
-                None if count > 0 => match self.shared.arrived.pop() {
-                    Some(next) => next,
-                    None => break,
-                },
-                None => match self.pop()? {
-                    Some(next) => next,
-                    None => return Ok(0),
-                },
-            };
-            let len = usize_from(next.bytes.into()).min(into.len() - count);
-            self.copy_out(&mut into[count..count + len]);
-            count += len;
-            let left = next.bytes - u32_from(len);
-            if left > 0 {
-                self.rest = Some(Arrived { bytes: left, ..next });
-            } else {
-                self.fragments += u64::from(next.fragments);
-            }
+        if into.is_empty() || !self.has_at_least(1)? {
+            return Ok(0);
         }
+        let count = into.len().min(self.available());
+        self.copy_out(&mut into[..count]);
         self.publish();
         Ok(count)
     }
 
-    /// The next entry of the ring; `None` at the orderly end.
-    fn pop(&mut self) -> Result<Option<Arrived>, Error> {
-        if let Some(arrived) = self.shared.arrived.pop() {
-            return Ok(Some(arrived));
+    /// The length of the next message; `None` at the orderly end.
+    fn begin_message(&mut self) -> Result<Option<usize>, Error> {
+        if !self.has_at_least(LENGTH_BYTES)? {
+            return Ok(None);
+        }
+        let mut len = [0; LENGTH_BYTES];
+        self.copy_out(&mut len);
+        let len = u32::from_be_bytes(len);
+        if len > self.shared.shape.max_message_bytes {
+            return Err(self.violated("a message longer than agreed"));
+        }
+        Ok(Some(usize_from(len.into())))
+    }
+
+    /// Copies what has arrived of `message`, and returns it once it is whole.
+    fn grow_message(&mut self, mut message: Partial) -> Result<Vec<u8>, Error> {
+        loop {
+            let have = message.bytes.len();
+            let count = (message.len - have).min(self.available());
+            message.bytes.resize(have + count, 0);
+            self.copy_out(&mut message.bytes[have..]);
+            self.publish();
+            if message.bytes.len() == message.len {
+                return Ok(message.bytes);
+            }
+            self.message = Some(message);
+            self.has_at_least(1)?;
+            message = self.message.take().expect("it was just stored");
+        }
+    }
+
+    /// True if that many bytes have arrived; false at the orderly end.
+    fn has_at_least(&self, count: usize) -> Result<bool, Error> {
+        if self.available() >= count {
+            return Ok(true);
         }
         let ended = self.shared.has(Milestone::PeerFinished);
         let cause = self.shared.cause();
         if !ended && cause.is_none() {
             return Err(Error::WouldBlock);
         }
-        // Data received before the end were pushed before the end was marked.
-        match (self.shared.arrived.pop(), cause) {
-            (Some(arrived), _) => Ok(Some(arrived)),
-            (None, _) if ended => Ok(None),
-            (None, Some(cause)) => Err(cause.clone().into()),
-            (None, None) => Err(Error::WouldBlock),
+        // Data received before the end were announced before the end was marked.
+        match (self.available(), cause) {
+            (available, _) if available >= count => Ok(true),
+            (0, _) if ended && self.message.is_none() => Ok(false),
+            (_, Some(cause)) => Err(cause.clone().into()),
+            (_, None) => Err(self.violated("an end inside a message")),
         }
+    }
+
+    /// Ends the connection because of what the other end has sent.
+    fn violated(&self, how: &'static str) -> Error {
+        let cause = Cause::Protocol(how);
+        self.shared.fail(cause.clone());
+        self.shared.set(Milestone::Aborted);
+        self.notify_engine();
+        cause.into()
+    }
+
+    /// Bytes that have arrived and were not taken.
+    fn available(&self) -> usize {
+        usize_from(self.shared.arrived_bytes.load(Ordering::SeqCst) - self.bytes)
     }
 
     fn copy_out(&mut self, into: &mut [u8]) {
@@ -121,18 +174,27 @@ impl Receiving {
         copied.and_then(|()| self.ring.copy_out(0, tail)).expect("offsets stay within the ring");
     }
 
-    /// Frees the space of taken data, and notifies the worker if credit is due.
+    /// Frees the space of fragments that were taken as a whole, and notifies the worker if credit
+    /// is due.
     fn publish(&mut self) {
-        self.shared.taken_bytes.store(self.bytes, Ordering::SeqCst);
-        self.shared.taken.store(self.fragments, Ordering::SeqCst);
+        while let Some(len) = self.fragment.take().or_else(|| self.shared.arrived.pop()) {
+            let bytes = self.whole.bytes + u64::from(len);
+            if bytes > self.bytes {
+                self.fragment = Some(len);
+                break;
+            }
+            self.whole = Taken { bytes, fragments: self.whole.fragments + 1 };
+        }
+        self.shared.taken_bytes.store(self.whole.bytes, Ordering::SeqCst);
+        self.shared.taken.store(self.whole.fragments, Ordering::SeqCst);
         let (bytes, fragments) = self.shared.shape.credit_after();
-        let is_due =
-            self.bytes - self.notified.0 >= bytes || self.fragments - self.notified.1 >= fragments;
+        let is_due = self.whole.bytes - self.notified.bytes >= bytes
+            || self.whole.fragments - self.notified.fragments >= fragments;
         // The worker marks the end before it reads the counts, so one of both sees the other's
         // change.
         let ends = self.shared.has(Milestone::PeerFinished) || self.shared.has(Milestone::Finished);
         if is_due || ends {
-            self.notified = (self.bytes, self.fragments);
+            self.notified = self.whole;
             self.notify_engine();
         }
     }

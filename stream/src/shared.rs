@@ -41,15 +41,15 @@ pub(crate) struct Shared {
     slot: u32,
     ready_queue: Arc<ReadyQueue>,
     is_in_tray: AtomicBool,
-    /// Messages in the send ring, by length, in order; not used for a byte stream.
-    pub(crate) sent: ArrayQueue<u32>,
-    /// Bytes written to the send ring so far.
+    /// Bytes written to the send ring so far; with messages also their lengths.
     pub(crate) written: AtomicU64,
     /// Bytes of the send ring freed so far.
     pub(crate) freed: AtomicU64,
-    /// Data in the receive ring that the application may take, in order.
-    pub(crate) arrived: ArrayQueue<Arrived>,
-    /// Fragments and bytes taken from the receive ring so far.
+    /// Lengths of the fragments in the receive ring that the application has not taken, in order.
+    pub(crate) arrived: ArrayQueue<u32>,
+    /// Bytes received so far.
+    pub(crate) arrived_bytes: AtomicU64,
+    /// Fragments taken from the receive ring so far, and the bytes in them.
     pub(crate) taken: AtomicU64,
     pub(crate) taken_bytes: AtomicU64,
     flags: AtomicU8,
@@ -58,13 +58,6 @@ pub(crate) struct Shared {
     pub(crate) receivable: Signal,
     /// Counts against the peer's limit until all handles and the worker have dropped this state.
     _count: Option<ConnectionCount>,
-}
-
-/// A message in the receive ring, or a fragment of a byte stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Arrived {
-    pub(crate) bytes: u32,
-    pub(crate) fragments: u32,
 }
 
 /// Events in a connection's life. Each happens at most once and is permanent.
@@ -122,10 +115,10 @@ impl Shared {
             slot,
             ready_queue,
             is_in_tray: AtomicBool::new(false),
-            sent: ArrayQueue::new(fragments),
             written: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             arrived: ArrayQueue::new(fragments),
+            arrived_bytes: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             taken_bytes: AtomicU64::new(0),
             flags: AtomicU8::new(0),
@@ -176,6 +169,11 @@ impl Shared {
 
     pub(crate) fn has(&self, milestone: Milestone) -> bool {
         self.flags.load(Ordering::SeqCst) & milestone as u8 != 0
+    }
+
+    /// True if the application has not taken everything that has arrived.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.arrived_bytes.load(Ordering::SeqCst) > self.taken_bytes.load(Ordering::SeqCst)
     }
 
     /// Ends the connection with `cause`, unless it has ended already.

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Version of this exchange. Both ends must use the same one.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// A message of the side connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

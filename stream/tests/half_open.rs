@@ -73,7 +73,7 @@ impl ListenerProcess {
         let mut stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(LATE)).unwrap();
         let hello = json!({
-            "type": "hello", "version": 2, "carries": "messages", "ip": ip, "path_mtu": 4096,
+            "type": "hello", "version": 3, "carries": "messages", "ip": ip, "path_mtu": 4096,
             "side_poll_port": null, "qp": {"qpn": 7, "psn": 7},
             "ring": {"va": 0, "rkey": 1, "bytes": 1 << 30, "fragment_bytes": 4096,
                      "fragments": 4096, "max_message_bytes": 4096},

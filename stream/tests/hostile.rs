@@ -85,7 +85,7 @@ impl HostilePeer {
         let segment = Offer::segment_bytes(self.attachment.ip_bytes, true);
         let offer = Offer::of(&EngineConfig::default(), segment).only(mode);
         let hello = json!({
-            "type": "hello", "version": 2, "carries": "messages", "ip": LOCALHOST,
+            "type": "hello", "version": 3, "carries": "messages", "ip": LOCALHOST,
             "path_mtu": 1024, "side_poll_port": null, "modes": Modes::from(offer),
             "qp": {"qpn": qpn.get(), "psn": 7},
             "ring": {"va": 0, "rkey": 1, "bytes": 65536, "fragment_bytes": 4096,
@@ -118,7 +118,7 @@ impl HostilePeer {
         let len = u32::try_from(bytes.len()).unwrap();
         let sges = [Sge { addr: self.mr.addr, len, lkey: self.mr.lkey }];
         let op = match is_message {
-            true => WrOp::WriteImm { remote: ring, imm: 1 << 31 },
+            true => WrOp::WriteImm { remote: ring, imm: 0 },
             false => WrOp::Write { remote: ring },
         };
         self.endpoint.post_send(line.qpn, &WorkRequest::new(0, op, &sges)).unwrap();
@@ -148,7 +148,7 @@ fn write__with_another_connections_rkey_ends_the_writer_and_changes_nothing() {
             (line, listener.accept_timeout(LATE).unwrap().expect("it called"))
         });
         let [(victim, mut to_victim), (attacker, mut to_attacker)] = lines;
-        let wc = peer.write(&victim, victim.ring, b"the victim's own", true);
+        let wc = peer.write(&victim, victim.ring, b"\0\0\0\x10the victim's own", true);
         assert_eq!(wc.status, WcStatus::Success, "{mode:?}");
         let wc = peer.write(&attacker, victim.ring, b"what was written", false);
         // The listener's queue pair may be gone before its NAK has left.

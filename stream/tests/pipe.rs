@@ -477,7 +477,7 @@ fn listen__garbage_changes_nothing_for_others() {
     let address = loopback(&listener);
     let hello = |ip: &str, more: &str| {
         format!(
-            "{{\"type\":\"hello\",\"version\":2,\"carries\":\"messages\",\"ip\":\"{ip}\",\
+            "{{\"type\":\"hello\",\"version\":3,\"carries\":\"messages\",\"ip\":\"{ip}\",\
              \"path_mtu\":1024,\"side_poll_port\":null,\"qp\":{{\"qpn\":7,\"psn\":7}},\"ring\":{{\
              \"va\":0,\"rkey\":0,\"bytes\":65536,\"fragment_bytes\":1024,\
              \"fragments\":16{more}}}}}\n"
@@ -507,7 +507,10 @@ fn listen__garbage_changes_nothing_for_others() {
             "PSN is 16777216",
         ),
         (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("65536", "1"), "ring"),
-        (hello("127.0.0.1", ",\"max_message_bytes\":1").replace("version\":2", "version\":1"), ""),
+        (
+            hello("127.0.0.1", ",\"max_message_bytes\":1").replace("version\":3", "version\":2"),
+            "version 2",
+        ),
     ] {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(LATE)).unwrap();

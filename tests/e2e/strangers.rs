@@ -145,7 +145,7 @@ fn hello(lab: &Lab, ip: Ipv4Addr) -> Option<TcpStream> {
     let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(HANG)).unwrap();
     let hello = json!({
-        "type": "hello", "version": 2, "carries": "messages", "protocol": PROTOCOL, "ip": ip,
+        "type": "hello", "version": 3, "carries": "messages", "protocol": PROTOCOL, "ip": ip,
         "path_mtu": 1024, "side_poll_port": null, "qp": {"qpn": 7, "psn": 7},
         "ring": {"va": 0, "rkey": 1, "bytes": 1 << 30, "fragment_bytes": 4096, "fragments": 4096,
                  "max_message_bytes": 4096},

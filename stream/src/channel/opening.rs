@@ -89,7 +89,7 @@ impl Opening {
             objects: self.objects,
             theirs: RemoteAddr { va: theirs.va, rkey: theirs.rkey },
             out: Outgoing::new(kind, shape),
-            inn: Incoming::new(kind, shape),
+            inn: Incoming::new(shape),
             controls: 0,
             finish_said: false,
             drained_sent: false,

@@ -94,6 +94,77 @@ fn handle_news__the_longest_message_always_fits_eventually() {
     });
 }
 
+#[test]
+fn handle_news__messages_of_a_burst_share_packets() {
+    in_both_modes(|mode| {
+        let mut pair = messages(mode);
+        let before = pair.frames();
+        for n in 0..20 {
+            pair.sender(0).try_message(&[n; 5]).unwrap();
+        }
+        assert!(pair.run(SOON));
+        assert!(pair.frames() - before <= 3, "one of 180 bytes, and acknowledgements");
+        let mut got = Vec::new();
+        for n in 0..20 {
+            assert_eq!(pair.receiver(1).try_message(&mut got), Ok(true));
+            assert_eq!(got, [n; 5]);
+        }
+    });
+}
+
+#[test]
+fn handle_news__a_message_is_taken_in_parts_while_it_arrives() {
+    in_both_modes(|mode| {
+        let mut pair = messages(mode);
+        let (first, second) = (noise(2900, 8), noise(1100, 9));
+        pair.sender(0).try_message(&first).unwrap();
+        pair.sender(0).try_message(&second).unwrap();
+        let mut got = Vec::new();
+        let mut parts = 0;
+        while pair.receiver(1).try_message(&mut got) == Err(Error::WouldBlock) {
+            parts += 1;
+            pair.run(Dur::from_us(1));
+        }
+        assert!(got == first && parts > 1, "{parts} attempts");
+        assert!(pair.run(SOON));
+        assert_eq!(pair.receiver(1).try_message(&mut got), Ok(true));
+        assert!(got == second);
+    });
+}
+
+/// The end of a connection whose peer has written `said` where messages belong, and has finished.
+fn ended_by(said: &[u8]) -> (Error, ChannelState) {
+    let mut pair = Pair::between(WireMode::Sr, [Kind::Bytes, Kind::Messages], SMALL);
+    pair.sender(0).try_bytes(said).unwrap();
+    pair.sender(0).finish();
+    assert!(pair.run(SOON));
+    let mut got = Vec::new();
+    let error = loop {
+        match pair.receiver(1).try_message(&mut got) {
+            Ok(true) => {}
+            Ok(false) => panic!("an orderly end"),
+            Err(e) => break e,
+        }
+    };
+    assert!(got.capacity() <= 3000, "the length of a message that has not come is not allocated");
+    pair.run(SOON);
+    (error, pair.ends[1].state.clone())
+}
+
+#[test]
+fn try_message__a_peer_that_violates_the_framing_loses_the_connection() {
+    for (said, why) in [
+        (&[0, 0, 0x0b, 0xb9][..], "a message longer than agreed"),
+        (&[0xff; 4], "a message longer than agreed"),
+        (&[0, 0, 0], "an end inside a message"),
+        (&[0, 0, 0, 2, 7], "an end inside a message"),
+        (&[0, 0, 0, 1, 7, 0, 0, 0x0b, 0xb8], "an end inside a message"),
+    ] {
+        let lost = Cause::Protocol(why);
+        assert_eq!(ended_by(said), (lost.clone().into(), ChannelState::Lost(lost)), "{said:?}");
+    }
+}
+
 /// Transfers `total` bytes of noise in both directions, split as the seed determines. Checks that
 /// they arrive once and in order.
 fn exchange(mut pair: Pair, total: usize, seed: u64, max: u64) {
