@@ -98,7 +98,7 @@ where
         }
     }
 
-    fn since_step(&self) -> u64 {
+    pub(crate) fn since_step(&self) -> u64 {
         self.door.now_ns().saturating_sub(self.stepped_at.load(Ordering::Relaxed))
     }
 

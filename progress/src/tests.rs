@@ -2,6 +2,7 @@
 //! most two preemptions, or one with four threads), otherwise many of those that happen.
 
 use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering};
+use crate::wait::PARK_AFTER;
 use crate::{Bell, Door, Engine, Event, Progress, Shared, Signal, Spin, Step};
 #[cfg(loom)]
 use loom::thread;
@@ -286,7 +287,7 @@ fn wait__the_lead_comes_back_from_the_worker() {
 fn work__takes_the_lead_from_a_stopped_thread_which_keeps_its_own_wake_up() {
     every_way_with(1, || {
         let world = World::new(Progress::Shared, 2);
-        world.kernel.change(|state| (state.stopped, state.ticks) = (Some(1), 2));
+        world.kernel.change(|state| (state.stopped, state.ticks) = (Some(1), 1 + PARK_AFTER));
         let worker = start(&world, |world| world.shared.work());
         let stopped = start(&world, |world| world.recv(0, 1));
         let next = start(&world, |world| world.recv(1, 1));

@@ -63,24 +63,29 @@ where
 
     /// The worker's thread: leads when it must, until the engine has ended.
     pub fn work(&self) {
-        let mut seen = None;
+        let (mut seen, mut ticks, mut stands_in) = (None, 0, false);
         while !self.has_ended() {
             let found = self.bell.lead();
+            ticks = if seen == Some(found) { ticks + 1 } else { 0 };
             let is_due = self.bell.progress() == Progress::Worker
                 || self.bell.has_waiting()
-                || seen == Some(found);
+                || ticks > 0 && stands_in;
             match found.leader() {
                 Lead::Vacant if is_due => {
                     if let Some(ticket) = self.bell.lead_as_worker(found) {
                         self.lead_as_worker(ticket);
                     }
                 }
-                Lead::Application(_) if seen == Some(found) => self.park(found),
+                Lead::Application(_) if ticks >= PARK_AFTER => self.park(found),
                 Lead::Vacant | Lead::Application(_) => {
-                    // Acknowledgements and timers of applications that compute.
-                    self.turn();
                     let is_due = || self.bell.leader() == Lead::Vacant && self.bell.has_waiting();
                     self.nap(TICK_NS, is_due);
+                    // Acknowledgements and timers of applications that compute. Those that step the
+                    // engine themselves are left alone.
+                    stands_in = self.since_step() >= TICK_NS;
+                    if stands_in {
+                        self.turn();
+                    }
                 }
                 Lead::Worker => unreachable!("only this thread leads as the worker"),
             }
@@ -134,7 +139,9 @@ where
     fn nap(&self, within: u64, is_due: impl FnOnce() -> bool) {
         let worker = &self.bell.worker;
         let until = self.door.now_ns().saturating_add(within);
-        worker.announce(until);
+        // No earlier deadline ends it: what is due then is done by the thread that found out, or
+        // after the next tick.
+        worker.announce(0);
         let sleeps = !is_due() && !self.has_ended();
         if sleeps {
             self.door.nap(&worker.event, until);
@@ -152,6 +159,10 @@ where
 /// How late timers and acknowledgements may be while all applications compute: at most two of
 /// these pass until the worker leads.
 const TICK_NS: u64 = 500_000;
+
+/// Ticks of one application's lead after which the worker sleeps until it ends. Shorter ones would
+/// cost the thread that leads a wake-up of the worker each.
+pub(crate) const PARK_AFTER: u32 = if cfg!(loom) { 1 } else { 20 };
 
 /// How often the worker looks for an application thread that leads and was stopped.
 const PARK_NS: u64 = 100_000_000;

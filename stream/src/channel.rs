@@ -175,8 +175,7 @@ impl Channel {
         self.inn.on_fragment(imm, bytes, self.taken())?;
         // The queue has a slot for each fragment of the credit that was just checked.
         self.shared.arrived.push(bytes).map_err(|_| "more than there was credit for")?;
-        self.shared.arrived_bytes.store(self.inn.bytes(), Ordering::SeqCst);
-        self.shared.receivable.raise();
+        self.shared.deliver(self.inn.bytes());
         Ok(())
     }
 

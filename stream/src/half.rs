@@ -30,12 +30,11 @@ pub(crate) trait Half: Sized {
         }
     }
 
-    /// As [`Half::notify_engine`], after a message. If the application has not taken all that has
-    /// arrived, it will be back in a moment, and its messages share a step; a lone one is
-    /// transmitted at once.
+    /// As [`Half::notify_engine`], after a message. If the calling thread has more to read, it will
+    /// be back in a moment, and its messages share a step; a lone one is transmitted at once.
     fn notify_of_message(&self) {
         match self.engine() {
-            Some(engine) if self.shared().has_unread() => {
+            Some(engine) if self.shared().has_more_to_read() => {
                 self.shared().enqueue();
                 engine.publish_soon();
             }

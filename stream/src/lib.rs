@@ -59,6 +59,7 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod accepted;
+mod burst;
 mod byte_stream;
 mod channel;
 mod channels;

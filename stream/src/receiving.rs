@@ -185,8 +185,7 @@ impl Receiving {
             }
             self.whole = Taken { bytes, fragments: self.whole.fragments + 1 };
         }
-        self.shared.taken_bytes.store(self.whole.bytes, Ordering::SeqCst);
-        self.shared.taken.store(self.whole.fragments, Ordering::SeqCst);
+        self.shared.take(self.whole);
         let (bytes, fragments) = self.shared.shape.credit_after();
         let is_due = self.whole.bytes - self.notified.bytes >= bytes
             || self.whole.fragments - self.notified.fragments >= fragments;
@@ -202,7 +201,7 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.shared.set(Milestone::ReceiveClosed);
+        self.shared.close_receiving();
         self.notify_engine();
     }
 }

@@ -1,9 +1,11 @@
 //! State shared by an application's halves of a connection and its channel on the worker: lengths,
 //! counters and the cause of the end. The data are in the rings.
 
+use crate::burst::{IsUnread, Unread, note_read};
 use crate::config::Shape;
 use crate::drive::Signal;
 use crate::error::Cause;
+use crate::incoming::Taken;
 use crate::peers::ConnectionCount;
 use crossbeam_queue::ArrayQueue;
 use spanwire_base::usize_from;
@@ -29,6 +31,7 @@ pub(crate) struct ReadyQueue {
     slots: ArrayQueue<u32>,
     /// A channel did not fit into `slots`: the worker must visit all channels.
     overflowed: AtomicBool,
+    unread: Unread,
     pub(crate) bell: Arc<Bell>,
 }
 
@@ -41,6 +44,7 @@ pub(crate) struct Shared {
     slot: u32,
     ready_queue: Arc<ReadyQueue>,
     is_in_tray: AtomicBool,
+    is_unread: IsUnread,
     /// Bytes written to the send ring so far; with messages also their lengths.
     pub(crate) written: AtomicU64,
     /// Bytes of the send ring freed so far.
@@ -82,7 +86,8 @@ impl ReadyQueue {
     pub(crate) fn new(channels: u32, bell: Arc<Bell>) -> Self {
         // A slot may be reused by a new channel while handles of the previous one remain.
         let slots = ArrayQueue::new(usize_from(channels.into()) * 2);
-        Self { slots, overflowed: AtomicBool::new(false), bell }
+        let overflowed = AtomicBool::new(false);
+        Self { slots, overflowed, unread: Unread::default(), bell }
     }
 
     /// The next channel to visit. Everything that its application did before is visible then.
@@ -115,6 +120,7 @@ impl Shared {
             slot,
             ready_queue,
             is_in_tray: AtomicBool::new(false),
+            is_unread: IsUnread::default(),
             written: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             arrived: ArrayQueue::new(fragments),
@@ -169,6 +175,35 @@ impl Shared {
 
     pub(crate) fn has(&self, milestone: Milestone) -> bool {
         self.flags.load(Ordering::SeqCst) & milestone as u8 != 0
+    }
+
+    /// Announces data that the application may take.
+    pub(crate) fn deliver(&self, arrived_bytes: u64) {
+        self.arrived_bytes.store(arrived_bytes, Ordering::SeqCst);
+        self.ready_queue.unread.add(&self.is_unread);
+        self.receivable.raise();
+    }
+
+    /// Publishes what the application has taken.
+    pub(crate) fn take(&self, taken: Taken) {
+        self.taken_bytes.store(taken.bytes, Ordering::SeqCst);
+        self.taken.store(taken.fragments, Ordering::SeqCst);
+        note_read(&self.is_unread);
+        if !self.has_unread() {
+            self.ready_queue.unread.remove(&self.is_unread);
+        }
+    }
+
+    /// The application reads no more.
+    pub(crate) fn close_receiving(&self) {
+        self.set(Milestone::ReceiveClosed);
+        self.ready_queue.unread.remove(&self.is_unread);
+    }
+
+    /// True if the calling thread will read more of what has arrived, here or on a connection that
+    /// it serves in turn.
+    pub(crate) fn has_more_to_read(&self) -> bool {
+        self.has_unread() || self.ready_queue.unread.has_more_for_this_thread()
     }
 
     /// True if the application has not taken everything that has arrived.
