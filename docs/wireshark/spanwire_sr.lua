@@ -14,7 +14,7 @@ local REASONS = { [0] = "count", "time", "gap", "asked for", "limit moved", "ref
 local REFUSED = 5
 local SCHEMES = { [1] = "P and Q", "Cauchy" }
 local FORMATS = { [0] = "full", [1] = "compact" }
-local NEAR_KINDS = { [0] = "pseudo-ACK" }
+local NEAR_KINDS = { [0] = "pseudo-ACK", [1] = "near telemetry" }
 local REPORTS = { [0] = "short", "settled", "recovered" }
 -- The NAK codes of the InfiniBand specification.
 local CODES = {
@@ -516,6 +516,9 @@ local function dissect_near(reader, pinfo)
   tree:add(f.near_hop_limit, fixed(2, 1))
   reader:reserved(fixed(3, 1))
   tree:add(f.near_echo, fixed(4, 8))
+  if kind == 1 and not add_hops(reader) then
+    return "SR feedback?"
+  end
   if reader.at < reader.stop then
     tree:add_tvb_expert_info(e.rest, reader.buffer(reader.at, reader.stop - reader.at))
   end

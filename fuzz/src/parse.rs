@@ -114,8 +114,9 @@ fn check_sr(packet: &Packet<'_>) {
         Opcode::SrNear => {
             let Ok(near) = SrNearRepr::parse(psn, bytes) else { return };
             assert_eq!(near.psn & Psn::MASK, psn);
-            let mut emitted = [0; SrNearRepr::LEN];
-            near.emit(&mut emitted).expect("the buffer has the length of the header");
+            assert_eq!(bytes.len(), near.header_len());
+            let mut emitted = vec![0; near.header_len()];
+            near.emit(&mut emitted).expect("the buffer has the reported length");
             assert_eq!(SrNearRepr::parse(psn, &emitted), Ok(near));
         }
         _ => {}
@@ -174,11 +175,22 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
         ack.emit(&mut inside[BTH_LEN..]).expect("the buffer has the reported length");
         seeds.push((format!("inside-sr-ack-{words}"), inside));
     }
-    let near = SrNearRepr { kind: NearKind::PseudoAck, psn: 7, hop_limit: 63, echo_ps: 9 };
-    let mut inside = bth(Opcode::SrNear);
-    inside.resize(BTH_LEN + SrNearRepr::LEN, 0);
-    near.emit(&mut inside[BTH_LEN..]).expect("the buffer has the length of the header");
-    seeds.push(("inside-sr-near".to_owned(), inside));
+    let near = SrNearRepr {
+        kind: NearKind::PseudoAck,
+        psn: 7,
+        hop_limit: 63,
+        echo_ps: 9,
+        int: IntRecords::NONE,
+    };
+    let records = echo(3, 1);
+    let int = IntRecords::parse(&records);
+    let telemetry = SrNearRepr { kind: NearKind::Telemetry, int, ..near };
+    for (name, near) in [("inside-sr-near", near), ("inside-sr-near-telemetry", telemetry)] {
+        let mut inside = bth(Opcode::SrNear);
+        inside.resize(BTH_LEN + near.header_len(), 0);
+        near.emit(&mut inside[BTH_LEN..]).expect("the buffer has the reported length");
+        seeds.push((name.to_owned(), inside));
+    }
     seeds
 }
 

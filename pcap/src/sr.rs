@@ -2,8 +2,8 @@
 
 use crate::nak::nak_name;
 use spanwire_wire::{
-    AckReason, BlockReportKind, DropReason, IntCompactHop, NearKind, Opcode, SrAckRepr, SrDataRepr,
-    SrKind, SrNearRepr,
+    AckReason, BlockReportKind, DropReason, IntCompactHop, IntRecords, NearKind, Opcode, SrAckRepr,
+    SrDataRepr, SrKind, SrNearRepr,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -16,7 +16,7 @@ pub enum Sr<'a> {
     /// An acknowledgement.
     Ack(SrAckRepr<'a>),
     /// Feedback of a switch.
-    Near(SrNearRepr),
+    Near(SrNearRepr<'a>),
 }
 
 impl<'a> Sr<'a> {
@@ -43,7 +43,7 @@ impl<'a> Sr<'a> {
         match self {
             Self::Data(header) => header.header_len(),
             Self::Ack(ack) => ack.header_len(),
-            Self::Near(_) => SrNearRepr::LEN,
+            Self::Near(near) => near.header_len(),
         }
     }
 }
@@ -120,13 +120,7 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     write!(f, "  echo {} ps hold {} ns", ack.echo_ps, ack.ack_delay_ns)?;
     write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
     write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
-    for hop in ack.int.hops() {
-        write!(f, "  hop {} ps sent {} queue {}", hop.time_ps, hop.tx_bytes, hop.queue_bytes)?;
-        write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
-    }
-    for hop in ack.int.compact_hops() {
-        write_compact_hop(f, &hop)?;
-    }
+    write_hops(f, &ack.int)?;
     for report in ack.blocks.as_slice() {
         let kind = match report.kind {
             BlockReportKind::Nack => "SHORT, counts",
@@ -141,6 +135,14 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     }
 }
 
+fn write_hops(f: &mut Formatter<'_>, int: &IntRecords<'_>) -> fmt::Result {
+    for hop in int.hops() {
+        write!(f, "  hop {} ps sent {} queue {}", hop.time_ps, hop.tx_bytes, hop.queue_bytes)?;
+        write!(f, " at {} Mbit/s", hop.link_rate_mbps)?;
+    }
+    int.compact_hops().try_for_each(|hop| write_compact_hop(f, &hop))
+}
+
 /// Writes a compact record in the units of a full one; time and bytes sent have wrapped.
 fn write_compact_hop(f: &mut Formatter<'_>, hop: &IntCompactHop) -> fmt::Result {
     let bytes = |units: u64| u64::from(IntCompactHop::BYTES) * units;
@@ -150,10 +152,14 @@ fn write_compact_hop(f: &mut Formatter<'_>, hop: &IntCompactHop) -> fmt::Result 
     write!(f, " at {} Mbit/s", hop.link_rate_mbps())
 }
 
-fn write_near(f: &mut Formatter<'_>, near: &SrNearRepr) -> fmt::Result {
-    let NearKind::PseudoAck = near.kind;
-    write!(f, "pseudo-ACK psn {:#010x} hop limit {}", near.psn, near.hop_limit)?;
-    write!(f, "  echo {} ps", near.echo_ps)
+fn write_near(f: &mut Formatter<'_>, near: &SrNearRepr<'_>) -> fmt::Result {
+    let kind = match near.kind {
+        NearKind::PseudoAck => "pseudo-ACK",
+        NearKind::Telemetry => "near telemetry",
+    };
+    write!(f, "{kind} psn {:#010x} hop limit {}", near.psn, near.hop_limit)?;
+    write!(f, "  echo {} ps", near.echo_ps)?;
+    write_hops(f, &near.int)
 }
 
 fn kind_name(kind: SrKind) -> &'static str {
@@ -273,8 +279,19 @@ mod tests {
 
     #[test]
     fn display__of_feedback() {
-        let near = SrNearRepr { kind: NearKind::PseudoAck, psn: 7, hop_limit: 62, echo_ps: 9 };
+        let near = SrNearRepr {
+            kind: NearKind::PseudoAck,
+            psn: 7,
+            hop_limit: 62,
+            echo_ps: 9,
+            int: IntRecords::NONE,
+        };
         assert_eq!(Sr::Near(near).to_string(), "pseudo-ACK psn 0x00000007 hop limit 62  echo 9 ps");
+        let int = IntRecords::parse(&[1, 1, 0, 0, 0, 0, 0, 0x10, 0, 2, 0, 3]);
+        let telemetry = SrNearRepr { kind: NearKind::Telemetry, int, ..near };
+        let expected = "near telemetry psn 0x00000007 hop limit 62  echo 9 ps  compact hop 16000 \
+                        ps sent 256 queue 384 at 0 Mbit/s";
+        assert_eq!(Sr::Near(telemetry).to_string(), expected);
         let named = SrDataRepr {
             source_qpn: Some(Qpn::new(0x1234)),
             ..SrDataRepr::new(SrKind::Send, 1, 0)

@@ -1,7 +1,8 @@
 //! Fields that tshark prints, and their expected values.
 
 use spanwire_wire::{
-    DropReason, IntCompactHop, IntHop, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr, SrNearRepr,
+    DropReason, IntCompactHop, IntHop, IntRecords, NakCode, Opcode, Packet, SrAckRepr, SrDataRepr,
+    SrNearRepr,
 };
 use std::collections::BTreeMap;
 
@@ -155,13 +156,37 @@ fn put_data(want: &mut BTreeMap<&'static str, String>, h: &SrDataRepr, data_len:
     }
 }
 
-fn put_near(want: &mut BTreeMap<&'static str, String>, near: &SrNearRepr) {
+fn put_near(want: &mut BTreeMap<&'static str, String>, near: &SrNearRepr<'_>) {
     let mut put = |name: &'static str, value: u64| _ = want.insert(name, value.to_string());
     put("spanwire.sr.version", 1);
     put("spanwire.sr.near.kind", near.kind as u64);
     put("spanwire.sr.near.psn", near.psn.into());
     put("spanwire.sr.near.hop_limit", near.hop_limit.into());
     put("spanwire.sr.near.echo", near.echo_ps);
+    put_int(want, &near.int);
+}
+
+fn put_int(want: &mut BTreeMap<&'static str, String>, int: &IntRecords<'_>) {
+    let mut list = |name, all: Vec<u64>| {
+        let all: Vec<String> = all.iter().map(u64::to_string).collect();
+        want.insert(name, all.join(","));
+    };
+    if !int.is_empty() {
+        list("spanwire.sr.ack.int.hops", vec![spanwire_base::u64_from(int.len())]);
+        list("spanwire.sr.ack.int.format", vec![int.format().to_u8().into()]);
+    }
+    let hops: Vec<IntHop> = int.hops().collect();
+    let compact: Vec<IntCompactHop> = int.compact_hops().collect();
+    let units = |hop: &IntCompactHop| u64::from(hop.queue) * u64::from(IntCompactHop::BYTES);
+    let queues = hops.iter().map(|hop| hop.queue_bytes.into()).chain(compact.iter().map(units));
+    let rates = hops.iter().map(|hop| hop.link_rate_mbps);
+    let rates = rates.chain(compact.iter().map(IntCompactHop::link_rate_mbps));
+    list("spanwire.sr.ack.int.time", hops.iter().map(|hop| hop.time_ps).collect());
+    list("spanwire.sr.ack.int.tx_bytes", hops.iter().map(|hop| hop.tx_bytes).collect());
+    list("spanwire.sr.ack.int.queue_bytes", queues.collect());
+    list("spanwire.sr.ack.int.rate", rates.map(u64::from).collect());
+    list("spanwire.sr.ack.int.wrapped_time", compact.iter().map(|h| h.time.into()).collect());
+    list("spanwire.sr.ack.int.wrapped_tx", compact.iter().map(|h| h.tx.into()).collect());
 }
 
 fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
@@ -197,12 +222,6 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
         };
         put("spanwire.sr.ack.refused.code", code);
     }
-    let hops: Vec<IntHop> = ack.int.hops().collect();
-    let compact: Vec<IntCompactHop> = ack.int.compact_hops().collect();
-    if !ack.int.is_empty() {
-        put("spanwire.sr.ack.int.hops", spanwire_base::u64_from(ack.int.len()));
-        put("spanwire.sr.ack.int.format", ack.int.format().to_u8().into());
-    }
     let blocks = ack.blocks.as_slice();
     if !blocks.is_empty() {
         put("spanwire.sr.ack.blocks", spanwire_base::u64_from(blocks.len()));
@@ -216,16 +235,6 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     };
     list("spanwire.sr.ack.word.base", &mut words.iter().map(|word| word.base.into()));
     list("spanwire.sr.ack.word.bits", &mut words.iter().map(|word| word.bits));
-    list("spanwire.sr.ack.int.time", &mut hops.iter().map(|hop| hop.time_ps));
-    list("spanwire.sr.ack.int.tx_bytes", &mut hops.iter().map(|hop| hop.tx_bytes));
-    let units = |hop: &IntCompactHop| u64::from(hop.queue) * u64::from(IntCompactHop::BYTES);
-    let queues = hops.iter().map(|hop| hop.queue_bytes.into()).chain(compact.iter().map(units));
-    list("spanwire.sr.ack.int.queue_bytes", &mut { queues });
-    let rates = hops.iter().map(|hop| hop.link_rate_mbps);
-    let rates = rates.chain(compact.iter().map(IntCompactHop::link_rate_mbps));
-    list("spanwire.sr.ack.int.rate", &mut rates.map(u64::from));
-    list("spanwire.sr.ack.int.wrapped_time", &mut compact.iter().map(|hop| hop.time.into()));
-    list("spanwire.sr.ack.int.wrapped_tx", &mut compact.iter().map(|hop| hop.tx.into()));
     list("spanwire.sr.ack.block.first", &mut blocks.iter().map(|block| block.first.into()));
     list("spanwire.sr.ack.block.kind", &mut blocks.iter().map(|block| block.kind as u64));
     list("spanwire.sr.ack.block.data", &mut blocks.iter().map(|block| block.data.into()));
@@ -233,6 +242,7 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     if ack.nak.is_some() {
         want.insert("spanwire.sr.expert.refused", "1".to_owned());
     }
+    put_int(want, &ack.int);
 }
 
 /// Numbers of packets from `next` on that the SACK words acknowledge, and of those missing below
@@ -285,6 +295,7 @@ pub(crate) const PRESENT: &[&str] = &[
     "spanwire.sr.block.bytes",
     "spanwire.sr.path",
     "spanwire.sr.source_qpn",
+    "spanwire.sr.near.kind",
     "spanwire.sr.near.psn",
     "spanwire.sr.near.hop_limit",
     "spanwire.sr.near.echo",
@@ -336,8 +347,7 @@ pub(crate) const PRESENT_COMPACT: &[&str] = &[
 ];
 
 /// Fields that are always 0 in our packets, and errors that no packet may have.
-const WRONG: &[&str] =
-    &["spanwire.sr.ack.delay", "spanwire.sr.near.kind", "_ws.lua.error", "_ws.malformed"];
+const WRONG: &[&str] = &["spanwire.sr.ack.delay", "_ws.lua.error", "_ws.malformed"];
 
 /// Fields derived from other packets of the capture.
 pub(crate) const DERIVED: &[&str] =

@@ -11,9 +11,9 @@ use spanwire_transport::{
     WorkRequest, WrOp,
 };
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_FULL_LEN, IntFormat, IntHop, IpRepr, MacAddr,
-    NearKind, Opcode, Packet, Psn, Qpn, SrDataRepr, SrNearRepr, UdpRepr, int_push, ip_end, mark_ce,
-    seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_FULL_LEN, IntFormat, IntHop, IntRecords,
+    IntStack, IpRepr, MacAddr, NearKind, Opcode, Packet, Psn, Qpn, SrDataRepr, SrNearRepr, UdpRepr,
+    int_push, ip_end, mark_ce, seal,
 };
 
 /// The capture of SR with its wrong packets and telemetry in `format`, as a pcap file with
@@ -183,7 +183,7 @@ impl Scene {
             self.stamp(&mut frame);
             self.frames.push((self.now, frame.clone()));
             // A switch near the sender.
-            if let Some(feedback) = feedback(&frame).filter(|_| self.sent.is_multiple_of(30)) {
+            if let Some(feedback) = feedback(&frame).filter(|_| self.sent.is_multiple_of(32)) {
                 wire.push((self.now + Dur::from_us(2), side, feedback));
             }
             if self.sent % 20 > 2 {
@@ -220,11 +220,16 @@ fn feedback(frame: &[u8]) -> Option<Vec<u8>> {
     }
     let parsed = SrDataRepr::parse(packet.bth.psn.get(), packet.payload);
     let (data, _) = parsed.expect("what we send parses");
+    // For each second packet the telemetry that it has.
+    let echo = IntStack::parse(packet.trailer).filter(|stack| !stack.is_empty());
+    let echo = echo.filter(|_| data.psn.is_multiple_of(2));
+    let echo = echo.map(|stack| [&stack.echo_header()[..], stack.records()].concat());
     let near = SrNearRepr {
-        kind: NearKind::PseudoAck,
+        kind: if echo.is_some() { NearKind::Telemetry } else { NearKind::PseudoAck },
         psn: data.psn,
         hop_limit: 62,
         echo_ps: data.sent_ps,
+        int: IntRecords::parse(echo.as_deref().unwrap_or_default()),
     };
     let (src, dst) = (packet.eth.dst, packet.eth.src);
     let headers = Headers {
@@ -234,8 +239,8 @@ fn feedback(frame: &[u8]) -> Option<Vec<u8>> {
         bth: BthRepr::new(Opcode::SrNear, data.source_qpn?, Psn::new(data.psn & Psn::MASK)),
         ext: ExtHeaders::NONE,
     };
-    let mut out = vec![0; headers.frame_len(SrNearRepr::LEN)];
-    let at = headers.emit(&mut out, SrNearRepr::LEN).expect("it has this length");
+    let mut out = vec![0; headers.frame_len(near.header_len())];
+    let at = headers.emit(&mut out, near.header_len()).expect("it has this length");
     near.emit(&mut out[at]).expect("it has this length");
     Some(resealed(out))
 }
@@ -285,7 +290,7 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)], format: IntFormat) -> Vec<Vec<u8>> 
     // The same length without telemetry is one of a compact record and one of a SACK word.
     let is_int = |header: &[u8]| format == IntFormat::Full || header[3] == 1;
     let with_telemetry = of(Opcode::SrAck, &|header| header.len() == one_hop && is_int(header));
-    let near = of(Opcode::SrNear, &|_| true);
+    let near = of(Opcode::SrNear, &|header| header.len() == SrNearRepr::LEN);
     let bend = |frame: &[u8], at: usize, value: u8| {
         let mut frame = frame[..ip_end(frame, 0).expect("an IP packet")].to_vec();
         frame[HEADER_AT + at] = value;
@@ -312,6 +317,7 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)], format: IntFormat) -> Vec<Vec<u8>> 
         bend(&reported, INT_AT, 5),
         bend(&reported, INT_AT + 4 + 4, 3),
         bend(&near, 0, 2 << 4),
+        bend(&near, 0, 1 << 4 | 2),
         bend(&near, 0, 1 << 4 | 1),
     ];
     [of_all, of_format].concat()

@@ -57,6 +57,8 @@ pub struct Counters {
     pub rp_cnp_handled: u64,
     /// SR: pseudo-ACKs of switches received and accepted.
     pub rp_pseudo_acks: u64,
+    /// SR: telemetry of nearby switches, passed to congestion control.
+    pub rp_near_int: u64,
     /// SR: tail loss probes: the newest packet is retransmitted after two RTTs without an ACK.
     pub tail_loss_probes: u64,
     /// SR: probes for receive credit.
@@ -118,6 +120,7 @@ impl Default for Counters {
             np_cnp_sent: 0,
             rp_cnp_handled: 0,
             rp_pseudo_acks: 0,
+            rp_near_int: 0,
             tail_loss_probes: 0,
             receive_limit_probes: 0,
             presumed_lost_packets: 0,
@@ -188,6 +191,7 @@ impl Counters {
             ("np_cnp_sent", self.np_cnp_sent),
             ("rp_cnp_handled", self.rp_cnp_handled),
             ("rp_pseudo_acks", self.rp_pseudo_acks),
+            ("rp_near_int", self.rp_near_int),
             ("tail_loss_probes", self.tail_loss_probes),
             ("receive_limit_probes", self.receive_limit_probes),
             ("presumed_lost_packets", self.presumed_lost_packets),

@@ -219,7 +219,7 @@ impl World {
 
     /// Checks that accepted feedback was requested, and is about the latest transmission of a
     /// packet.
-    fn check_near(&self, near: &SrNearRepr) {
+    fn check_near(&self, near: &SrNearRepr<'_>) {
         assert!(self.setup.near, "{near:?} was not requested");
         assert_eq!(self.streams.outgoing.sent_ps(near.psn), Some(near.echo_ps), "{near:?}");
     }

@@ -16,7 +16,7 @@ pub(super) enum Inside {
     /// An acknowledgement without its telemetry, which does not affect the model.
     Ack(Box<SrAckRepr<'static>>),
     /// Feedback of a switch.
-    Near(SrNearRepr),
+    Near(SrNearRepr<'static>),
 }
 
 /// A model of both streams of a connection.
@@ -69,7 +69,10 @@ impl Inside {
                 let ack = SrAckRepr::parse(psn, packet.payload).ok()?;
                 Some(Self::Ack(Box::new(SrAckRepr { int: IntRecords::NONE, ..ack })))
             }
-            Opcode::SrNear => SrNearRepr::parse(psn, packet.payload).ok().map(Self::Near),
+            Opcode::SrNear => {
+                let near = SrNearRepr::parse(psn, packet.payload).ok()?;
+                Some(Self::Near(SrNearRepr { int: IntRecords::NONE, ..near }))
+            }
             _ => None,
         }
     }

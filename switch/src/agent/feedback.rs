@@ -11,8 +11,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) const DSCP: u8 = 48;
 /// Its class.
 pub(crate) const CLASS: u8 = DSCP >> 3;
-/// Bytes of the longest frame of feedback.
-pub(crate) const FRAME_MAX: usize = 128;
+/// Bytes of the longest frame of feedback: telemetry of sixteen switches in full records, with
+/// Ethernet, IPv6, UDP, BTH, the header and ICRC.
+pub(crate) const FRAME_MAX: usize = 14 + 40 + 8 + 12 + 16 + 16 * 24 + 4;
 const _: () = assert!(FRAME_MAX < MAX_FRAME_LEN);
 
 /// Limits the feedback about a port to an eighth of the bytes that passed there: forged data cannot
@@ -54,13 +55,13 @@ pub(crate) fn cnp(ends: &FlowEnds, qpn: Qpn, frame: &mut [u8; FRAME_MAX]) -> Opt
 pub(crate) fn near(
     ends: &FlowEnds,
     qpn: Qpn,
-    near: &SrNearRepr,
+    near: &SrNearRepr<'_>,
     frame: &mut [u8; FRAME_MAX],
 ) -> Option<usize> {
     let bth = BthRepr::new(Opcode::SrNear, qpn, Psn::new(near.psn & Psn::MASK));
     let headers = headers(ends, bth)?;
-    let len = headers.frame_len(SrNearRepr::LEN);
-    let payload = headers.emit(frame, SrNearRepr::LEN).ok()?;
+    let len = headers.frame_len(near.header_len());
+    let payload = headers.emit(frame, near.header_len()).ok()?;
     near.emit(&mut frame[payload]).ok()?;
     seal(frame, len);
     Some(len)
@@ -97,7 +98,7 @@ mod tests {
     use crate::agent::passing::Passing;
     use crate::parse::ParsedFrame;
     use crate::testing::{roce_frame, roce_frame_v6};
-    use spanwire_wire::{Ecn, NearKind, Packet, dscp_of};
+    use spanwire_wire::{Ecn, IntRecords, NearKind, Packet, dscp_of};
 
     #[test]
     fn cnp__is_a_valid_packet_from_the_receiver() {
@@ -124,13 +125,37 @@ mod tests {
     fn near__is_a_valid_packet_to_the_sender() {
         let frame = roce_frame(3, 64);
         let ends = Passing::of(&frame, &ParsedFrame::of(&frame).unwrap(), 0).unwrap().ends;
-        let repr =
-            SrNearRepr { kind: NearKind::PseudoAck, psn: 0xab00_0001, hop_limit: 62, echo_ps: 77 };
+        let repr = SrNearRepr {
+            kind: NearKind::PseudoAck,
+            psn: 0xab00_0001,
+            hop_limit: 62,
+            echo_ps: 77,
+            int: IntRecords::NONE,
+        };
         let mut made = [0xee; FRAME_MAX];
         let len = near(&ends, Qpn::new(0x1234), &repr, &mut made).unwrap();
         let packet = Packet::parse(&made[..len]).expect("valid, with a valid ICRC");
         assert_eq!((packet.bth.opcode, packet.bth.dest_qp), (Opcode::SrNear, Qpn::new(0x1234)));
         assert_eq!(SrNearRepr::parse(packet.bth.psn.get(), packet.payload), Ok(repr));
+    }
+
+    #[test]
+    fn near__has_room_for_the_most_telemetry() {
+        let frame = roce_frame_v6(3, 64);
+        let ends = Passing::of(&frame, &ParsedFrame::of(&frame).unwrap(), 0).unwrap().ends;
+        let records = [&[16, 0, 0, 0][..], &[7; 16 * 24]].concat();
+        let repr = SrNearRepr {
+            kind: NearKind::Telemetry,
+            psn: 1,
+            hop_limit: 62,
+            echo_ps: 77,
+            int: IntRecords::parse(&records),
+        };
+        let mut made = [0; FRAME_MAX];
+        assert_eq!(near(&ends, Qpn::new(1), &repr, &mut made), Some(FRAME_MAX));
+        let packet = Packet::parse(&made).expect("valid");
+        let parsed = SrNearRepr::parse(packet.bth.psn.get(), packet.payload).unwrap();
+        assert_eq!((parsed, parsed.int.hops().count()), (repr, 16));
     }
 
     #[test]

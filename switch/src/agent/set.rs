@@ -13,7 +13,7 @@ use super::{
 use crate::config::SwitchConfig;
 use arrayvec::ArrayVec;
 use spanwire_base::Time;
-use spanwire_wire::{NearKind, Qpn, SrNearRepr};
+use spanwire_wire::{IntRecords, NearKind, Qpn, SrNearRepr};
 
 /// The agents of a switch, each at a port.
 #[derive(Debug)]
@@ -271,7 +271,13 @@ impl Agents {
         let len = match order.kind {
             OrderKind::Cnp => feedback::cnp(&order.ends, qpn, &mut frame)?,
             OrderKind::PseudoAck { psn, echo_ps, hop_limit } => {
-                let near = SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit, echo_ps };
+                let near = SrNearRepr {
+                    kind: NearKind::PseudoAck,
+                    psn,
+                    hop_limit,
+                    echo_ps,
+                    int: IntRecords::NONE,
+                };
                 feedback::near(&order.ends, qpn, &near, &mut frame)?
             }
         };

@@ -2,6 +2,7 @@
 //! of the next packet, and what limits the flow.
 
 mod int;
+mod near;
 mod send_state;
 
 pub(crate) use send_state::SendTimeState;
@@ -15,7 +16,7 @@ use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
 use int::Unwrapped;
 use spanwire_base::{Dur, Time};
-use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, PseudoAck, Sent};
+use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
 use spanwire_pacer::TokenBucket;
 use spanwire_wire::IntRecords;
 
@@ -327,13 +328,6 @@ impl Flow {
         self.update_rate(now);
     }
 
-    /// Reports a pseudo-ACK; the bytes sent since the previous one are added to it.
-    pub(crate) fn on_pseudo_ack(&mut self, now: Time, ack: PseudoAck) {
-        let sent_bytes = std::mem::take(&mut self.sent_since_near_bytes);
-        self.cc.on_pseudo_ack(now, &PseudoAck { sent_bytes, ..ack });
-        self.update_rate(now);
-    }
-
     /// The next deadline for [`Flow::handle_timeout`].
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.cc.poll_timeout()
@@ -397,7 +391,7 @@ const WIRE_OVERHEAD_BYTES: u32 = 130;
 mod tests {
     use super::*;
     use spanwire_base::Rate;
-    use spanwire_cc::Algorithm;
+    use spanwire_cc::{Algorithm, PseudoAck};
     use spanwire_wire::{INT_FULL_LEN, IntHop};
 
     /// No telemetry.

@@ -21,6 +21,7 @@ mod int;
 mod late;
 mod losses;
 mod near;
+mod near_int;
 mod paths;
 mod selective;
 mod soak;

@@ -1,4 +1,4 @@
-//! Received feedback of switches: pseudo-ACKs for congestion control.
+//! Received feedback of switches: pseudo-ACKs and telemetry for congestion control.
 
 use super::Sr;
 use crate::drop::DropReason;
@@ -22,11 +22,19 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         let near = SrNearRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
-        let NearKind::PseudoAck = near.kind;
         let sample = self.tx.near_sample(&near, qp.arrival.at).ok_or(DropReason::NearStale)?;
-        sh.counters.rp_pseudo_acks += 1;
-        if let Some(flow) = qp.flow.as_deref_mut() {
-            flow.on_pseudo_ack(now, sample);
+        let flow = qp.flow.as_deref_mut();
+        match near.kind {
+            NearKind::PseudoAck => {
+                sh.counters.rp_pseudo_acks += 1;
+                flow.into_iter().for_each(|flow| flow.on_pseudo_ack(now, sample));
+            }
+            NearKind::Telemetry => {
+                let is_requested = self.tx.requests_int(near.int.format());
+                let flow = flow.filter(|_| is_requested).ok_or(DropReason::NearStale)?;
+                sh.counters.rp_near_int += 1;
+                flow.on_near_int((now, qp.arrival.at), near.int);
+            }
         }
         Ok(())
     }

@@ -182,9 +182,21 @@ pub(super) fn near(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         2 => sent_ps.wrapping_sub(1 << (shift & 0x3f)),
         _ => view.now_ps,
     };
-    let near = SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit: at, echo_ps };
-    let mut header = vec![0; SrNearRepr::LEN];
-    near.emit(&mut header).expect("the buffer has the length of the header");
+    let near = SrNearRepr {
+        kind: NearKind::PseudoAck,
+        psn,
+        hop_limit: at,
+        echo_ps,
+        int: IntRecords::NONE,
+    };
+    let records = echo(shift, distance);
+    let int = IntRecords::parse(&records);
+    let near = match int.is_empty() || at & 4 == 0 {
+        true => near,
+        false => SrNearRepr { kind: NearKind::Telemetry, int, ..near },
+    };
+    let mut header = vec![0; near.header_len()];
+    near.emit(&mut header).expect("the buffer has the reported length");
     Body { opcode: Opcode::SrNear, psn, header, payload_len: 0, fill_offset: 0 }
 }
 

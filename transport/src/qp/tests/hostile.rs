@@ -13,8 +13,8 @@ use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_wire::{
     AckReason, AethRepr, AtomicAckEthRepr, AtomicEthRepr, BthRepr, DethRepr, EthernetRepr,
-    ExtHeaders, Headers, IpRepr, MacAddr, NakCode, NearKind, Opcode, Psn, Qpn, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr, Syndrome, UdpRepr,
+    ExtHeaders, Headers, IntRecords, IpRepr, MacAddr, NakCode, NearKind, Opcode, Psn, Qpn,
+    RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr, Syndrome, UdpRepr,
 };
 
 /// The forger's knowledge of its victim, side 0.
@@ -166,9 +166,23 @@ impl Forger {
         };
         // The upper bits of a new connection are those of its first PSN.
         let psn = (self.psns[0] << 8).wrapping_add(psn & 0xff);
-        let near = SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit: self.u8(), echo_ps };
+        let near = SrNearRepr {
+            kind: NearKind::PseudoAck,
+            psn,
+            hop_limit: self.u8(),
+            echo_ps,
+            int: IntRecords::NONE,
+        };
+        let records = [1, 1, 0, 0, self.u8(), 2, 3, 4, 5, 6, 7, self.u8()];
+        let near = match self.rng.below(2) {
+            0 => near,
+            _ => {
+                let int = IntRecords::parse(&records);
+                SrNearRepr { kind: NearKind::Telemetry, int, ..near }
+            }
+        };
         let bth = BthRepr::new(Opcode::SrNear, self.qpn, Psn::new(psn & Psn::MASK));
-        let mut frame = seal(bth, ExtHeaders::NONE, SrNearRepr::LEN, 0);
+        let mut frame = seal(bth, ExtHeaders::NONE, near.header_len(), 0);
         near.emit(&mut frame[54..]).unwrap();
         let len = frame.len();
         spanwire_wire::seal(&mut frame, len);

@@ -6,12 +6,12 @@ use super::*;
 use crate::{CongestionControl, ErasureCoding, ModifyError, Preset, QpAttr};
 use spanwire_base::{Rate, Time};
 use spanwire_cc::Algorithm;
-use spanwire_wire::{NearKind, Packet, SrDataRepr, SrNearRepr};
+use spanwire_wire::{IntRecords, NearKind, Packet, SrDataRepr, SrNearRepr};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The data packets of side 0: header, opcode, and bytes of the frame after Ethernet.
-type Log = Rc<RefCell<Vec<(SrDataRepr, Opcode, usize)>>>;
+pub(super) type Log = Rc<RefCell<Vec<(SrDataRepr, Opcode, usize)>>>;
 
 fn header(p: &Packet<'_>) -> Option<SrDataRepr> {
     let psn = p.bth.psn.get();
@@ -24,7 +24,7 @@ fn header(p: &Packet<'_>) -> Option<SrDataRepr> {
 }
 
 /// A pair with this congestion control, whose both sides request feedback.
-fn pair_with(congestion: CongestionControl) -> (Pair, Log) {
+pub(super) fn pair_with(congestion: CongestionControl) -> (Pair, Log) {
     let requests: fn(&mut QpAttr) = |attr| attr.near = Some(true);
     let mut p =
         Pair::with(&PairConfig { rts: requests, congestion: Some(congestion), ..PairConfig::sr() });
@@ -36,7 +36,7 @@ fn pair() -> (Pair, Log) {
     pair_with(CongestionControl::NONE)
 }
 
-fn paper(text: &str) -> CongestionControl {
+pub(super) fn paper(text: &str) -> CongestionControl {
     let algorithm = Some(Algorithm::parse(text).unwrap());
     CongestionControl {
         algorithm,
@@ -46,7 +46,7 @@ fn paper(text: &str) -> CongestionControl {
     }
 }
 
-fn watch(p: &mut Pair) -> Log {
+pub(super) fn watch(p: &mut Pair) -> Log {
     let log = Log::default();
     let seen = Rc::clone(&log);
     p.filter = Box::new(move |side, packet| {
@@ -61,7 +61,8 @@ fn watch(p: &mut Pair) -> Log {
 
 /// Feedback for side 0.
 fn near(p: &Pair, psn: u32, echo_ps: u64, hop_limit: u8) -> Vec<u8> {
-    let repr = SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit, echo_ps };
+    let repr =
+        SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit, echo_ps, int: IntRecords::NONE };
     let bth = BthRepr::new(Opcode::SrNear, p.ends[0].qpns[0], Psn::new(psn & Psn::MASK));
     let mut frame = seal(bth, ExtHeaders::NONE, SrNearRepr::LEN, 0);
     repr.emit(&mut frame[54..]).unwrap();

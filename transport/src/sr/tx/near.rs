@@ -3,7 +3,7 @@
 use super::Tx;
 use spanwire_base::Time;
 use spanwire_cc::PseudoAck;
-use spanwire_wire::{Qpn, SrNearRepr};
+use spanwire_wire::{IntFormat, Qpn, SrNearRepr};
 
 impl Tx {
     /// Data packets carry `qpn`, our own, from now on. [`Tx::request_int`] computes the payload of
@@ -12,11 +12,20 @@ impl Tx {
         self.source_qpn = Some(qpn);
     }
 
+    /// Packets request telemetry in this format.
+    pub(in crate::sr) fn requests_int(&self, format: IntFormat) -> bool {
+        self.int_hops > 0 && format == self.int_format
+    }
+
     /// The sample of a pseudo-ACK that arrived at `arrival`, without the bytes sent since the
     /// previous one. `None` if no feedback was requested, or if the packet is not in flight since
     /// the echoed time: it was never sent, it was acknowledged or presumed lost, or it was sent
     /// again. A forger must know that time to the picosecond.
-    pub(in crate::sr) fn near_sample(&self, near: &SrNearRepr, arrival: Time) -> Option<PseudoAck> {
+    pub(in crate::sr) fn near_sample(
+        &self,
+        near: &SrNearRepr<'_>,
+        arrival: Time,
+    ) -> Option<PseudoAck> {
         self.source_qpn?;
         let sent_at = Time::from_ps(near.echo_ps);
         if sent_at > arrival || !self.sent.is_in_flight_since(near.psn, sent_at) {

@@ -212,8 +212,7 @@ impl Tx {
             ..Ack::default()
         };
         // Telemetry that was not requested has not been agreed on.
-        let is_requested = self.int_hops > 0 && ack.int.format() == self.int_format;
-        let int = if is_requested { ack.int } else { IntRecords::NONE };
+        let int = if self.requests_int(ack.int.format()) { ack.int } else { IntRecords::NONE };
         flow.on_ack(now, sample, acked.send_state.map(|state| (state, echo)), int);
     }
 

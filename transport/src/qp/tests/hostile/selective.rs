@@ -6,8 +6,8 @@ use super::seal;
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, NakCode, NearKind, Opcode, Psn, RethRepr, SackWord, SrAckRepr,
-    SrDataRepr, SrKind, SrNak, SrNearRepr,
+    AckReason, AtomicEthRepr, IntRecords, NakCode, NearKind, Opcode, Psn, RethRepr, SackWord,
+    SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr,
 };
 
 /// As for RC. Of side 0's packets, [`FIRST`] is acknowledged; the three after it (a WRITE), the
@@ -99,18 +99,20 @@ fn feedback(s: &Scene) -> Vec<Class> {
     let short = seal(s.bth(Opcode::SrNear, (FIRST + 1) & Psn::MASK), NONE, SrNearRepr::LEN - 4, 0);
     vec![
         dropped("feedback", near(s, &near_of(FIRST + 1, 0), 0), "drop_near_stale"),
-        dropped("feedback of another kind", bent(0, 1 << 4 | 1, 0), "drop_sr_kind"),
+        dropped("feedback of another kind", bent(0, 1 << 4 | 2, 0), "drop_sr_kind"),
+        dropped("telemetry without records", bent(0, 1 << 4 | 1, 0), "drop_ext_too_short"),
+        dropped("telemetry of no switch", bent(0, 1 << 4 | 1, 4), "drop_sr_kind"),
         dropped("a later version of feedback", bent(0, 2 << 4, 0), "drop_sr_version"),
         dropped("short feedback", short, "drop_ext_too_short"),
         dropped("feedback with payload", bent(3, 0, 4), "drop_unexpected_payload"),
     ]
 }
 
-fn near_of(psn: u32, echo_ps: u64) -> SrNearRepr {
-    SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit: 62, echo_ps }
+fn near_of(psn: u32, echo_ps: u64) -> SrNearRepr<'static> {
+    SrNearRepr { kind: NearKind::PseudoAck, psn, hop_limit: 62, echo_ps, int: IntRecords::NONE }
 }
 
-fn near(s: &Scene, repr: &SrNearRepr, longer: usize) -> Vec<u8> {
+fn near(s: &Scene, repr: &SrNearRepr<'_>, longer: usize) -> Vec<u8> {
     let bth = s.bth(Opcode::SrNear, repr.psn & Psn::MASK);
     let mut frame = seal(bth, NONE, SrNearRepr::LEN + longer, 0);
     repr.emit(&mut frame[AT..]).unwrap();
