@@ -2,9 +2,12 @@
 
 use crate::connection;
 use spanwire_host::fabric::{Attachment, Wrap};
-use spanwire_stream::{Config, Connection, Listener, ModeChoice, Network, NetworkOptions};
+use spanwire_stream::{
+    Config, Connection, Listener, ModeChoice, Network, NetworkOptions, Progress,
+};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -33,6 +36,32 @@ impl Drop for TempDir {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Names the mode of progress of a run of the tests that is not the first one.
+const MODE: &str = "SPANWIRE_TEST_PROGRESS";
+
+/// Which threads drive the engines.
+fn progress() -> Progress {
+    match std::env::var(MODE).as_deref() {
+        Err(_) => Progress::Shared,
+        Ok("worker") => Progress::Worker,
+        Ok("inline") => Progress::Inline,
+        Ok(other) => panic!("{MODE}={other}: it is worker or inline"),
+    }
+}
+
+#[test]
+fn progress__all_tests_pass_in_the_other_modes_too() {
+    if std::env::var_os(MODE).is_some() {
+        return;
+    }
+    for mode in ["worker", "inline"] {
+        let mut tests = Command::new(std::env::current_exe().unwrap());
+        let output = tests.env(MODE, mode).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{mode}: {said}");
+    }
+}
+
 /// Two networks in this process, and connections between them.
 pub(crate) struct Wire {
     networks: [Network; 2],
@@ -47,7 +76,8 @@ impl Wire {
             let limits = connection::limits();
             let limits = Config { handshake_timeout: MINUTE, timeout: 20, ..limits };
             let config = limits.validate().unwrap();
-            let options = NetworkOptions { config, ..NetworkOptions::default() };
+            let options =
+                NetworkOptions { config, progress: progress(), ..NetworkOptions::default() };
             Network::over(attachment, "lo", options).unwrap()
         });
         let listener = networks[0].listen(0, connection::options(ModeChoice::Auto)).unwrap();

@@ -4,6 +4,7 @@
 //! the same for a node with several ports. [`Driver`] runs it, and spins or sleeps between two
 //! iterations. The loop is independent of the protocol.
 
+mod descriptors;
 mod ports;
 
 pub use ports::step_ports;
@@ -213,13 +214,24 @@ impl<C: TimeSource + Copy> Driver<C> {
         &mut self,
         node: &mut N,
         port: &mut dyn Port,
+        stop: impl FnMut(&mut N, &DriverCounters) -> bool,
+    ) -> io::Result<()> {
+        self.run_with(node, port, stop, |port, within| port.wait(within))
+    }
+
+    /// As [`Driver::run_watched`]; `wait` sleeps at the port.
+    fn run_with<N: Node>(
+        &mut self,
+        node: &mut N,
+        port: &mut dyn Port,
         mut stop: impl FnMut(&mut N, &DriverCounters) -> bool,
+        wait: impl Fn(&mut dyn Port, Duration) -> io::Result<()>,
     ) -> io::Result<()> {
         while !stop(node, &self.counters) {
             let now = self.clock.now();
             if self.turn_at(now, node, port)?.is_idle() {
                 let pending = port.tx_pending();
-                self.idle(now, node.poll_timeout(), pending, |sleep| port.wait(sleep))?;
+                self.idle(now, node.poll_timeout(), pending, |sleep| wait(port, sleep))?;
             } else {
                 self.idle_since = None;
             }

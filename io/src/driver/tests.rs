@@ -1,11 +1,14 @@
 //! A fake node and a fake port log the order of their calls.
 
 use super::*;
+use crate::event::EventFd;
 use crate::port::SlotToken;
 use spanwire_base::{RxMeta, TxMeta};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::time::Instant;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Call {
@@ -113,6 +116,8 @@ struct FakePort<'a> {
     /// The time that a flush takes.
     flush_takes: Dur,
     last_rx: Time,
+    /// Readable when a frame has arrived.
+    event: Option<EventFd>,
 }
 
 impl Port for FakePort<'_> {
@@ -183,6 +188,10 @@ impl Port for FakePort<'_> {
             clock.pass(Dur::from_ns(u64::try_from(timeout.as_nanos()).unwrap()));
         }
         Ok(())
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.event.as_ref().map(AsFd::as_fd)
     }
 }
 
@@ -498,4 +507,26 @@ fn sleep_for__is_short_while_frames_are_pending() {
     let us = Duration::from_micros;
     assert_eq!(sleep_for(at(0), None, 1), us(200));
     assert_eq!(sleep_for(at(0), Some(at(50)), 1), us(50));
+}
+
+#[test]
+fn run_until_fd__a_frame_and_a_descriptor_end_a_sleep() {
+    for readable in [0, 1] {
+        let events = [EventFd::new().unwrap(), EventFd::new().unwrap()];
+        events[readable].signal();
+        let (mut node, mut port, log) = pair();
+        let [of_port, of_application] = events;
+        port.event = Some(of_port);
+        let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
+        let (mut calls, begin) = (0, Instant::now());
+        // Otherwise each of the sleeps lasts 100 ms.
+        let stop = |_: &mut FakeNode| {
+            calls += 1;
+            assert!(begin.elapsed() < Duration::from_secs(120), "after {calls} steps");
+            calls > 2000
+        };
+        let descriptors = [of_application.as_fd()];
+        driver.run_until_fd(&mut node, &mut port, &descriptors, stop).unwrap();
+        assert_eq!(waits(&log), [Duration::ZERO; 2000], "the port checks its state");
+    }
 }
