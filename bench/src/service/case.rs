@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Transport {
     /// Messages of `stream`, blocking calls.
     Stream,
+    /// The same without a worker, polling busily: for threads that have a core each.
+    InlineStream,
     /// SEND and receive requests on the thread of the driver.
     Verbs,
     /// Kernel TCP, blocking calls, a write for each message, without Nagle's delay.
@@ -125,12 +127,13 @@ impl Subject {
 }
 
 impl Transport {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Stream, Self::Verbs, Self::Tcp, Self::BufferedTcp, Self::Epoll];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Stream, Self::InlineStream, Self::Verbs, Self::Tcp, Self::BufferedTcp, Self::Epoll];
 
     fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
+            Self::InlineStream => "stream-inline",
             Self::Verbs => "verbs",
             Self::Tcp => "tcp",
             Self::BufferedTcp => "tcp-buffered",
@@ -140,7 +143,7 @@ impl Transport {
 
     /// Packets bypass the kernel's TCP.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Stream | Self::Verbs)
+        matches!(self, Self::Stream | Self::InlineStream | Self::Verbs)
     }
 }
 
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn all__has_every_case_once_with_its_reference() {
         let all = Subject::all();
-        assert_eq!(all.len(), 3 * 5 * 5 + 4);
+        assert_eq!(all.len(), 3 * 5 * 6 + 4);
         let names: BTreeSet<String> = all.iter().map(Subject::name).collect();
         assert_eq!(names.len(), all.len());
         assert!(names.contains("64 B/4 KiB, 16 outstanding: tcp-epoll"), "{names:?}");

@@ -9,6 +9,7 @@ use super::task::{End, Task};
 use super::{bulk, epoll, stream, tcp, verbs};
 use crate::sample::Error;
 use spanwire_io::affinity;
+use spanwire_stream::NetworkOptions;
 
 /// Runs the end that `task`, JSON, describes.
 ///
@@ -37,7 +38,8 @@ pub fn run_end(task: &str) -> Result<(), Error> {
 
 fn run(transport: Transport, end: &End, application: &mut impl Application) -> Result<(), Error> {
     match transport {
-        Transport::Stream => stream::run(end, application),
+        Transport::Stream => stream::run(end, NetworkOptions::default(), application),
+        Transport::InlineStream => stream::run(end, stream::inline_options(), application),
         Transport::Verbs => verbs::run(end, application),
         Transport::Tcp => tcp::run(end, false, application),
         Transport::BufferedTcp => tcp::run(end, true, application),

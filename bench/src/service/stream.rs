@@ -1,15 +1,25 @@
 //! Messages of `stream` with blocking calls, as an application uses it: all options have their
-//! defaults.
+//! defaults, or those of a thread with a core of its own.
 
 use super::blocking::{self, Blocking};
 use super::exchange::Application;
 use super::task::{End, SILENCE};
 use crate::sample::Error;
-use spanwire_stream::{ConnectOptions, Connection, Network, NetworkOptions};
+use spanwire_stream::{ConnectOptions, Connection, Network, NetworkOptions, Polling, Progress};
+
+/// The options of an application whose thread has a core of its own: for the lowest latency.
+pub(super) fn inline_options() -> NetworkOptions {
+    let (progress, polling) = (Progress::Inline, Some(Polling::Busy));
+    NetworkOptions { progress, polling, ..NetworkOptions::default() }
+}
 
 /// Runs this end of `stream` until `application` is done.
-pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), Error> {
-    let network = Network::open(&end.dev, NetworkOptions::default())?;
+pub(super) fn run(
+    end: &End,
+    options: NetworkOptions,
+    application: &mut impl Application,
+) -> Result<(), Error> {
+    let network = Network::open(&end.dev, options)?;
     let mut connections = connections(&network, end)?;
     blocking::run(&mut connections, application)?;
     // All of them first: the other end serves them in turn, and waits for any of their ends.
