@@ -17,6 +17,7 @@ const LIBRARIES: &[&str] = &[
     "params",
     "wire",
     "mem",
+    "nn",
     "erasure",
     "loadbalance",
     "transport",

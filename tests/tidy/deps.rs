@@ -21,6 +21,12 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "erasure", ours: &[], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
     Allowed { krate: "mem", ours: &["base"], theirs: &["libc"] },
+    Allowed {
+        krate: "nn",
+        ours: &["base"],
+        // The format of files, which other libraries read.
+        theirs: &["safetensors", "serde", "serde_json"],
+    },
     Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },
     Allowed { krate: "af_xdp", ours: &[], theirs: &["bytemuck", "libc"] },
     Allowed {
