@@ -1,8 +1,8 @@
 //! Agents: what a switch does beside queueing and marking.
 //!
 //! An agent watches ports of its switch. It originates feedback for the senders of the packets
-//! that pass there, by a rule of its own. It reads no clock, uses no floats and allocates nothing
-//! once it is made.
+//! that pass there, by a rule of its own, or changes how their queues mark. It reads no clock, uses
+//! no floats on the packet path and allocates nothing there once it is made.
 //!
 //! | room | what |
 //! |---|---|
@@ -16,9 +16,11 @@
 //! | [`pacc`] | PACC |
 //! | [`nsf`] | the near-source feedback of Reflex |
 //! | [`ndt`] | the near-destination throttling of Reflex |
+//! | [`ecn`] | marking thresholds by reinforcement learning |
 
 mod checks;
 pub(crate) mod config;
+pub(crate) mod ecn;
 pub(crate) mod feedback;
 pub(crate) mod ndt;
 pub(crate) mod nsf;

@@ -27,7 +27,7 @@ const ALLOWED: &[Allowed] = &[
         // The format of files, which other libraries read.
         theirs: &["safetensors", "serde", "serde_json"],
     },
-    Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },
+    Allowed { krate: "switch", ours: &["base", "nn", "wire"], theirs: &["arrayvec", "serde"] },
     Allowed { krate: "af_xdp", ours: &[], theirs: &["bytemuck", "libc"] },
     Allowed {
         krate: "transport",
