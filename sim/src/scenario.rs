@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod definition;
+mod laecn;
 mod marking;
 mod pacc;
 mod reflex;
@@ -10,12 +11,14 @@ mod sharing;
 mod uno;
 
 pub use definition::Scenario;
+#[cfg(feature = "train")]
+pub(crate) use laecn::training_plan as laecn_plan;
 
 use crate::congestion::Congestion;
 use crate::host_model::HostModel;
 use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::plan::Plan;
-use crate::setup::Setup;
+use crate::setup::{AgentSetup, Setup};
 use crate::workload::FlowFile;
 use definition::{AGENT, QPNS, large};
 use scheme::Scheme;
@@ -61,6 +64,7 @@ impl Scenario {
             applied
                 .map_err(|(name, why)| ParamError::Own { name: format!("{AGENT}.{name}"), why })?;
         }
+        check_seed(&plan, seed)?;
         let sample_every = params.time("sample").max(Dur::from_ns(1));
         Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
     }
@@ -87,6 +91,19 @@ impl Scenario {
     pub fn flow_file_params() -> Params {
         large(common())
     }
+}
+
+/// Networks are not evaluated on what they have learned from.
+fn check_seed(plan: &Plan, seed: u64) -> Result<(), ParamError> {
+    let has_learned = plan.setup.agents.iter().any(|agent| matches!(agent, AgentSetup::Ecn(_)));
+    if !has_learned || seed < TRAINING_SEEDS {
+        return Ok(());
+    }
+    let why = format!(
+        "is {seed}, but seeds from {TRAINING_SEEDS} on are those of trainings, and networks are \
+         not evaluated on what they have learned from: choose a lower one"
+    );
+    Err(ParamError::Own { name: "seed".to_owned(), why })
 }
 
 /// Checks parameters that exclude each other.
@@ -214,6 +231,9 @@ fn setup(params: &Params, seed: u64) -> Setup {
     if params.has("pfc") && params.flag("pfc") { setup.lossless() } else { setup }
 }
 
+/// The first seed of trainings.
+pub(crate) const TRAINING_SEEDS: u64 = 1_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +278,15 @@ mod tests {
         let error = burst.plan(1, [("scheme", "dcqcn"), ("calibrate", "true")]).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("calibrate") && text.contains("leave it false"), "{text}");
+    }
+
+    #[test]
+    fn plan__networks_are_not_evaluated_on_seeds_of_trainings() {
+        let burst = Scenario::find("laecn-burst").unwrap();
+        let error = burst.plan(1_000_000, []).unwrap_err().to_string();
+        assert!(error.contains("seed") && error.contains("choose a lower one"), "{error}");
+        assert!(burst.plan(999_999, []).is_ok());
+        assert!(burst.plan(1_000_000, [("scheme", "dcqcn")]).is_ok());
     }
 
     #[test]

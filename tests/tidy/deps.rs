@@ -44,6 +44,7 @@ const ALLOWED: &[Allowed] = &[
             "cc",
             "erasure",
             "loadbalance",
+            "nn",
             "switch",
             "transport",
         ],
@@ -174,6 +175,8 @@ const ALLOWED: &[Allowed] = &[
             "clap",
             "serde",
             "serde_json",
+            // The hash of a trained file.
+            "sha2",
             "signal-hook",
             // The configuration of `spanwire switch`.
             "toml",

@@ -2,8 +2,8 @@
 
 use super::{Switch, id_of};
 use crate::agent::config::AgentConfig;
-use crate::agent::passing::Passing;
 use crate::agent::ecn::EcnStep;
+use crate::agent::passing::Passing;
 use crate::agent::set::Handled;
 use crate::agent::{Departing, Ports, Queued};
 use crate::config::EcnConfig;

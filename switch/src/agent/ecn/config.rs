@@ -1,12 +1,13 @@
 //! Parameters of the agent that chooses marking thresholds.
 
+use super::action::{Action, unit_bytes};
 use super::policy::EcnModel;
 use crate::agent::checks::{check_ports, check_time};
-use crate::config::PortConfig;
+use crate::config::{EcnConfig, PortConfig};
 use crate::error::{ConfigError, check_range};
 use crate::units;
 use serde::{Deserialize, Serialize};
-use spanwire_base::Dur;
+use spanwire_base::{Dur, Rate};
 
 /// The agent that chooses the marking thresholds of its ports by networks that have learned.
 ///
@@ -79,6 +80,14 @@ impl Default for EcnAgentConfig {
 }
 
 impl EcnAgentConfig {
+    /// The thresholds at a place of the list among which networks choose, at a port of this rate;
+    /// `None` beyond the list.
+    #[must_use]
+    pub fn thresholds(place: u64, rate: Rate, rtt: Dur) -> Option<EcnConfig> {
+        let action = usize::try_from(place).ok().and_then(Action::new)?;
+        Some(action.thresholds(unit_bytes(rate, rtt)))
+    }
+
     /// The length of intervals, with a long flow or without.
     #[inline]
     pub(super) fn interval_of(&self, is_long: bool) -> Dur {
@@ -140,8 +149,7 @@ const SHORT_RTTS: u64 = 5;
 mod tests {
     use super::*;
     use crate::agent::config::AgentConfig;
-    use crate::config::{EcnConfig, QueueConfig, SwitchConfig};
-    use spanwire_base::Rate;
+    use crate::config::{QueueConfig, SwitchConfig};
 
     fn error(change: impl Fn(&mut EcnAgentConfig)) -> String {
         let mut ecn = EcnAgentConfig { ports: vec![0], ..EcnAgentConfig::default() };

@@ -16,7 +16,10 @@ impl Seen {
     /// [`unit_bytes`](super::action::unit_bytes), that sent this part of its capacity.
     pub(super) fn new(mean_bytes: u64, unit_bytes: u64, sent: u64, capacity: u64) -> Self {
         let level = (0..LEVELS).find(|n| mean_bytes <= unit_bytes << n).unwrap_or(LEVELS);
-        Self { sent: ratio(sent.min(capacity), capacity.max(1)), empty: ratio(LEVELS - level, LEVELS) }
+        Self {
+            sent: ratio(sent.min(capacity), capacity.max(1)),
+            empty: ratio(LEVELS - level, LEVELS),
+        }
     }
 }
 

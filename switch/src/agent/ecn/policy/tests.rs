@@ -56,8 +56,7 @@ fn choose__flops_are_those_of_the_vectors() {
 fn choose__explores_as_often_as_it_is_told() {
     let explore = Some(super::super::config::EcnExplore { ppm: 250_000, seed: 3 });
     let model = constant([1.0, 0.0], 7);
-    let mut chooser =
-        Chooser::new(&EcnAgentConfig { model, explore, ..EcnAgentConfig::default() });
+    let mut chooser = Chooser::new(&EcnAgentConfig { model, explore, ..EcnAgentConfig::default() });
     let state = History::default();
     let mut counts = [0; 3];
     for _ in 0..40_000 {
