@@ -11,19 +11,23 @@ mod sharing;
 mod uno;
 
 pub use definition::Scenario;
-#[cfg(feature = "train")]
-pub(crate) use laecn::training_plan as laecn_plan;
 
 use crate::congestion::Congestion;
 use crate::host_model::HostModel;
 use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::plan::Plan;
 use crate::setup::{AgentSetup, Setup};
+#[cfg(feature = "train")]
+use crate::topology::LeafSpine;
+#[cfg(feature = "train")]
+use crate::workload::Flow;
 use crate::workload::FlowFile;
 use definition::{AGENT, QPNS, large};
 use scheme::Scheme;
 use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
+#[cfg(feature = "train")]
+use spanwire_switch::EcnAgentConfig;
 use spanwire_transport::{Config, Mtu, Offer, Preset};
 
 impl Scenario {
@@ -91,6 +95,18 @@ impl Scenario {
     pub fn flow_file_params() -> Params {
         large(common())
     }
+}
+
+/// A plan of a training of the agent `ecn`: flows in a leaf-spine network of LAECN.
+#[cfg(feature = "train")]
+pub(crate) fn training_plan(
+    shape: &LeafSpine,
+    flows: Vec<Flow>,
+    seed: u64,
+    ecn: EcnAgentConfig,
+) -> Plan {
+    let params = laecn::BURST.params();
+    laecn::training_plan(&params, shape, flows, setup(&params, seed), ecn)
 }
 
 /// Networks are not evaluated on what they have learned from.

@@ -10,6 +10,7 @@ mod transitions;
 pub use episode::{EPISODES, Episode};
 
 use serde::Serialize;
+use spanwire_base::usize_from;
 use spanwire_nn::train::{AdamConfig, Dqn, DqnConfig};
 use spanwire_switch::{EcnModel, EcnReward, EcnStep};
 use transitions::{decisions, policies, series};
@@ -31,8 +32,47 @@ pub struct TrainConfig {
 
 impl Default for TrainConfig {
     fn default() -> Self {
-        let reward = EcnReward::default();
+        let reward = EcnReward { omega: 0.9, ..EcnReward::default() };
         Self { reward, steps: 600, replay: 200_000, rate: 0.005, clip_norm: 10.0 }
+    }
+}
+
+impl TrainConfig {
+    /// The names of its choices, with their ranges.
+    pub const KEYS: &'static [&'static str] = &[
+        "omega (0 to 1)",
+        "reward (repaired or printed)",
+        "steps (1 to 100000)",
+        "replay (64 to 1000000)",
+        "rate (0.000001 to 0.1)",
+        "clip (0.001 to 1000000)",
+    ];
+
+    /// Sets one of them.
+    ///
+    /// # Errors
+    /// A sentence: there is none of this name, or its value is out of range.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let wrong = || format!("{name} is {text:?}; there are {}", Self::KEYS.join(", "));
+        let real = |least: f32, most: f32| {
+            let value = text.parse::<f32>().ok().filter(|value| (least..=most).contains(value));
+            value.ok_or_else(wrong)
+        };
+        let count = |least: u32, most: u32| {
+            let value = text.parse::<u32>().ok().filter(|value| (least..=most).contains(value));
+            value.ok_or_else(wrong)
+        };
+        match (name, text) {
+            ("omega", _) => self.reward.omega = real(0.0, 1.0)?,
+            ("reward", "repaired") => self.reward.printed = false,
+            ("reward", "printed") => self.reward.printed = true,
+            ("steps", _) => self.steps = count(1, 100_000)?,
+            ("replay", _) => self.replay = usize_from(count(64, 1_000_000)?.into()),
+            ("rate", _) => self.rate = real(1e-6, 0.1)?,
+            ("clip", _) => self.clip_norm = real(1e-3, 1e6)?,
+            _ => return Err(wrong()),
+        }
+        Ok(())
     }
 }
 
@@ -193,6 +233,22 @@ const LEAST_PPM: u32 = 50_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn set__by_name_within_its_range() {
+        let mut config = TrainConfig::default();
+        config.set("omega", "0.7").unwrap();
+        config.set("reward", "printed").unwrap();
+        config.set("replay", "10000").unwrap();
+        assert_eq!(
+            (config.reward.omega, config.reward.printed, config.replay),
+            (0.7, true, 10_000)
+        );
+        for (name, text) in [("omega", "2"), ("omega", "nan"), ("reward", "no"), ("steps", "0")] {
+            let error = config.set(name, text).unwrap_err();
+            assert!(error.contains(name) && error.contains("omega (0 to 1)"), "{error}");
+        }
+    }
 
     #[test]
     fn epsilon_ppm__falls_from_one_to_a_twentieth() {

@@ -12,6 +12,7 @@
 //! | [`qpns`] | the queue pair that sent a packet, to which feedback goes |
 //! | [`feedback`] | frames of feedback, and their limit |
 //! | [`set`] | the agents of one switch |
+//! | `kind` | the kinds of agents |
 //! | `sets` | tables of flows |
 //! | [`pacc`] | PACC |
 //! | [`nsf`] | the near-source feedback of Reflex |
@@ -22,6 +23,7 @@ mod checks;
 pub(crate) mod config;
 pub(crate) mod ecn;
 pub(crate) mod feedback;
+mod kind;
 pub(crate) mod ndt;
 pub(crate) mod nsf;
 pub(crate) mod pacc;

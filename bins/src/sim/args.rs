@@ -148,6 +148,10 @@ pub(super) struct TrainArgs {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     pub(super) out: PathBuf,
+    /// Set a choice that the paper leaves open: omega, reward, steps, replay, rate, clip;
+    /// repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(super) set: Vec<(String, String)>,
     /// Number of threads that simulate; the file is the same with any [default: one for each core]
     #[arg(long, value_name = "T")]
     pub(super) threads: Option<NonZero<usize>>,

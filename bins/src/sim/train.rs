@@ -42,6 +42,7 @@ mod tests {
             seed,
             iterations: std::num::NonZero::<u32>::MIN,
             out: "unused".into(),
+            set: Vec::new(),
             threads: None,
             json: true,
         };

@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn set__an_agent_s_thresholds_are_frozen_and_released() {
-        let text = "[port.a]\nrate = '1Gbit'\nqueue.ecn = {kmin_bytes = '9kB', kmax_bytes = '9kB'}\n\
+        let text = "[port.a]\nrate = '1Gbit'\n\
+                    queue.ecn = {kmin_bytes = '9kB', kmax_bytes = '9kB'}\n\
                     [port.b]\nrate = '1Gbit'\n[[agent]]\nkind = 'ecn'\nports = ['a']\n";
         let file = SwitchFile::parse(text).expect("valid");
         let names: Vec<String> = file.ports().iter().map(|port| port.name.clone()).collect();

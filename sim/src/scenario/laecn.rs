@@ -10,8 +10,6 @@ use crate::topology::{LeafSpine, Topology};
 use crate::workload::{self, Flow};
 use spanwire_base::{Dur, Rate, Rng, Time};
 use spanwire_switch::EcnAgentConfig;
-#[cfg(feature = "train")]
-use spanwire_switch::{EcnExplore, EcnModel};
 
 /// # Source
 /// LAECN II and V-A, figures 2a and 6 (networks `SECN_1` to 4): every fourth host of each leaf
@@ -139,19 +137,17 @@ fn plan(p: &Params, shape: &LeafSpine, flows: Vec<Flow>, mut setup: Setup) -> Pl
     Plan { metric, ..Plan::new("", topology, flows, setup) }
 }
 
-/// A plan of a training: flows in a network whose thresholds are chosen by these networks.
+/// A plan of a training: flows in a network whose thresholds are chosen by this agent.
 #[cfg(feature = "train")]
-pub(crate) fn training_plan(
+pub(super) fn training_plan(
+    p: &Params,
     shape: &LeafSpine,
     flows: Vec<Flow>,
-    seed: u64,
-    model: EcnModel,
-    explore: Option<EcnExplore>,
+    setup: Setup,
+    ecn: EcnAgentConfig,
 ) -> Plan {
-    let params = (BURST.params)(super::common());
-    let mut plan = plan(&params, shape, flows, super::setup(&params, seed));
-    let ecn = EcnAgentConfig { model, explore, rtt: RTT, ..EcnAgentConfig::default() };
-    plan.setup.agents = vec![AgentSetup::Ecn(ecn)];
+    let mut plan = plan(p, shape, flows, setup);
+    plan.setup.agents = vec![AgentSetup::Ecn(EcnAgentConfig { rtt: RTT, ..ecn })];
     plan.metric = None;
     plan
 }

@@ -2,11 +2,11 @@
 
 use crate::network::NetworkError;
 use crate::plan::Plan;
-use crate::scenario::laecn_plan;
+use crate::scenario::training_plan;
 use crate::topology::LeafSpine;
 use crate::workload::{self, Cdf, Flow, Poisson};
 use spanwire_base::{Dur, Rate, Rng, Time};
-use spanwire_switch::{EcnExplore, EcnModel, EcnStep};
+use spanwire_switch::{EcnAgentConfig, EcnExplore, EcnModel, EcnStep};
 
 /// A simulation with frozen networks: 5 ms of a leaf-spine network, whose size, load and flows are
 /// drawn from the seed.
@@ -51,7 +51,9 @@ impl Episode {
             _ => small(&shape, &mut rng),
         };
         let explore = Some(EcnExplore { ppm: self.ppm, seed: rng.next_u64() });
-        let mut plan = laecn_plan(&shape, flows, rng.next_u64(), self.model.clone(), explore);
+        let model = self.model.clone();
+        let ecn = EcnAgentConfig { model, explore, ..EcnAgentConfig::default() };
+        let mut plan = training_plan(&shape, flows, rng.next_u64(), ecn);
         plan.until = Time::ZERO + TIME;
         plan.sample_every = TIME;
         // Transfers are verified elsewhere.

@@ -110,9 +110,10 @@ impl Ecn {
         }
         let ports = config.ports.iter().map(|port| AtPort::new(*port, rate_of(*port), config));
         let ports: Vec<AtPort> = ports.collect();
+        let explore = config.explore.map(|explore| (explore.ppm, explore.seed));
         let initial = |at: &AtPort| at.change(config.queue);
         Self {
-            chooser: Chooser::new(config),
+            chooser: Chooser::new(&config.model, explore),
             changes: ports.iter().map(initial).collect(),
             ports,
             by_number,

@@ -48,11 +48,15 @@ pub(super) fn learn(args: &TrainArgs) -> Result<Exit, Error> {
         );
         return Err(usage(what));
     }
+    let mut config = TrainConfig::default();
+    for (name, text) in &args.set {
+        config.set(name, text).map_err(usage)?;
+    }
     // An unwritable file is reported before the training.
     fs::write(&args.out, []).map_err(|e| usage(cannot_write(&args.out, &e)))?;
     let started = Instant::now();
     let iterations = args.iterations.get();
-    let mut trainer = Trainer::new(TrainConfig::default(), args.seed, iterations);
+    let mut trainer = Trainer::new(config, args.seed, iterations);
     let mut line = LiveLine::new(!args.json);
     let mut done: Vec<TimedIteration> = Vec::new();
     for n in 0..iterations {
@@ -67,9 +71,12 @@ pub(super) fn learn(args: &TrainArgs) -> Result<Exit, Error> {
         }
     }
     line.clear();
+    let set = args.set.iter().map(|(name, text)| format!(" --set {name}={text}"));
     let command = format!(
-        "spanwire sim train {} --seed {} --iterations {iterations}",
-        args.scheme, args.seed
+        "spanwire sim train {} --seed {} --iterations {iterations}{}",
+        args.scheme,
+        args.seed,
+        set.collect::<String>()
     );
     let file = trainer.model().to_file(args.seed, &command).expect("it has networks");
     fs::write(&args.out, &file).map_err(|e| cannot_write(&args.out, &e))?;

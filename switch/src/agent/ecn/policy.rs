@@ -1,7 +1,6 @@
 //! The networks of LAECN, and a choice by them.
 
 use super::action::Action;
-use super::config::EcnAgentConfig;
 use super::state::{History, STATE, names};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spanwire_base::Rng;
@@ -157,9 +156,10 @@ pub(super) struct Cost {
 }
 
 impl Chooser {
-    pub(super) fn new(config: &EcnAgentConfig) -> Self {
-        let explores = config.explore.map(|explore| (explore.ppm, Rng::new(explore.seed)));
-        Self { networks: config.model.networks(), scratch: Scratch::default(), explores }
+    /// `explore`: the probability of random choices in millionths, and their seed.
+    pub(super) fn new(model: &EcnModel, explore: Option<(u32, u64)>) -> Self {
+        let explores = explore.map(|(ppm, seed)| (ppm, Rng::new(seed)));
+        Self { networks: model.networks(), scratch: Scratch::default(), explores }
     }
 
     /// Chooses for a state, given that of the last choice.

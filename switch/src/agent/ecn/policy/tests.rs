@@ -15,16 +15,16 @@ fn constant(decision: [f32; 2], best: usize) -> EcnModel {
     EcnModel::of_networks("test", decision, with(EcnModel::POLICY, &values))
 }
 
-fn chooser(model: EcnModel) -> Chooser {
-    Chooser::new(&EcnAgentConfig { model, ..EcnAgentConfig::default() })
+fn chooser(model: &EcnModel) -> Chooser {
+    Chooser::new(model, None)
 }
 
 #[test]
 fn choose__the_policy_network_runs_only_if_the_decision_network_triggers() {
     let state = History::default();
-    let keep = chooser(constant([1.0, 0.0], 7)).choose(&state, &state);
+    let keep = chooser(&constant([1.0, 0.0], 7)).choose(&state, &state);
     assert_eq!(keep, (Choice::Keep, Cost { decision: 1024, policy: 0 }));
-    let (choice, cost) = chooser(constant([0.0, 1.0], 7)).choose(&state, &state);
+    let (choice, cost) = chooser(&constant([0.0, 1.0], 7)).choose(&state, &state);
     assert_eq!((choice, cost.policy), (Choice::Take(Action::new(7).unwrap()), 2 * 16_128));
 }
 
@@ -34,7 +34,7 @@ fn choose__an_output_that_is_not_finite_changes_nothing() {
     big.parameters_mut().for_each(|own| *own = f32::MAX);
     let model = EcnModel::of_networks("test", big, Network::zeros(EcnModel::POLICY));
     let state = History([1.0; STATE]);
-    assert_eq!(chooser(model).choose(&state, &state).0, Choice::NotFinite);
+    assert_eq!(chooser(&model).choose(&state, &state).0, Choice::NotFinite);
 }
 
 #[test]
@@ -54,9 +54,8 @@ fn choose__flops_are_those_of_the_vectors() {
 
 #[test]
 fn choose__explores_as_often_as_it_is_told() {
-    let explore = Some(super::super::config::EcnExplore { ppm: 250_000, seed: 3 });
     let model = constant([1.0, 0.0], 7);
-    let mut chooser = Chooser::new(&EcnAgentConfig { model, explore, ..EcnAgentConfig::default() });
+    let mut chooser = Chooser::new(&model, Some((250_000, 3)));
     let state = History::default();
     let mut counts = [0; 3];
     for _ in 0..40_000 {
