@@ -19,6 +19,7 @@ mod sweep;
 mod tables;
 #[cfg(test)]
 mod testing;
+mod train;
 mod untuned;
 
 pub use args::SimArgs;
@@ -41,6 +42,7 @@ pub fn run(args: &SimArgs) -> Result<Exit, Error> {
         SimCommand::Run(args) => run::run(args),
         SimCommand::Compare(args) => compare::run(args),
         SimCommand::Reproduce(args) => reproduce::run(args),
+        SimCommand::Train(args) => train::run(args),
         // Only a swarm handles signals; they end the other subcommands at once.
         SimCommand::Swarm(args) => swarm::run(args, &Interrupt::install()?),
     }

@@ -3,8 +3,9 @@
 
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time};
 use spanwire_switch::{
-    AgentConfig, ForwardingConfig, Hop, NdtConfig, NsfClock, NsfConfig, PaccConfig, PfcConfig,
-    PortConfig, Prefix, QueueConfig, Route, Spread, Switch, SwitchConfig,
+    AgentConfig, EcnAgentConfig, EcnConfig, EcnCpu, ForwardingConfig, Hop, NdtConfig, NsfClock,
+    NsfConfig, PaccConfig, PfcConfig, PortConfig, Prefix, QueueConfig, Route, Spread, Switch,
+    SwitchConfig,
 };
 use spanwire_wire::{
     BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, PfcFrame, Psn, Qpn,
@@ -54,11 +55,24 @@ impl World {
         let cool = u32::from(sizes >> 2 & 7);
         let nsf = NsfConfig { outside: vec![2], clock, cool, flows, ..NsfConfig::default() };
         let ndt = NdtConfig { inside: vec![3, 4], flows, ..NdtConfig::default() };
-        let queue = QueueConfig { limit_bytes: 40_000, ..QueueConfig::default() };
+        let ecn = EcnAgentConfig {
+            ports: vec![0],
+            interval: is_set(7).then(|| Dur::from_us(3)),
+            cpu: if is_set(0) { EcnCpu::Delay } else { EcnCpu::Zero },
+            flows,
+            ..EcnAgentConfig::default()
+        };
+        let marks = Some(EcnConfig::step(9_000));
+        let queue = QueueConfig { limit_bytes: 40_000, ecn: marks, ..QueueConfig::default() };
         let pfc = is_set(5).then(|| PfcConfig { priorities: vec![0], ..PfcConfig::default() });
         let port = PortConfig { queues: vec![queue], pfc, ..PortConfig::new(Rate::from_gbps(100)) };
         let mut config = SwitchConfig::new(vec![port; PORTS.into()]);
-        config.agents = vec![AgentConfig::Pacc(pacc), AgentConfig::Nsf(nsf), AgentConfig::Ndt(ndt)];
+        config.agents = vec![
+            AgentConfig::Pacc(pacc),
+            AgentConfig::Nsf(nsf),
+            AgentConfig::Ndt(ndt),
+            AgentConfig::Ecn(ecn),
+        ];
         config.feedback_flows = 8 << (sizes >> 5);
         let route = |port: u8| {
             let via = vec![Hop::port(port)];
@@ -224,10 +238,11 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let trip =
         vec![[5, 0x30, 1, 1, 80, 0, 0, 0], [1, 3, 0, 0, 0, 0, 9, 0], [6, 0x03, 1, 1, 200, 0, 0, 0]];
     let ndt = [trip, vec![[5, 0x30, 1, 2, 1, 0, 0, 0]; 9], vec![[1, 3, 0, 0, 0, 0, 4, 0]]].concat();
+    let ecn = [vec![[7, 0x02, 1, 0, 1, 0, 0, 0]; 30], vec![[2, 0, 0, 0, 0, 0, 99, 0]]].concat();
     let seed = |(name, steps): (&str, Vec<[u8; 8]>)| {
         (name.to_owned(), [&[7, 4][..], steps.as_flattened()].concat())
     };
-    [("pacc", pacc), ("nsf", nsf), ("ndt", ndt)].into_iter().map(seed).collect()
+    [("pacc", pacc), ("nsf", nsf), ("ndt", ndt), ("ecn", ecn)].into_iter().map(seed).collect()
 }
 
 fn address(port: u8, flow: u8, is_v6: bool) -> IpAddr {
@@ -250,7 +265,7 @@ fn port(number: u8) -> PortId {
     PortId::new(number % PORTS).expect("few ports")
 }
 
-/// Ports of the switch: a plain one, PACC, NSF, and two of NDT.
+/// Ports of the switch: thresholds by LAECN, PACC, NSF, and two of NDT.
 const PORTS: u8 = 5;
 /// The least bytes of a frame of feedback on the wire.
 const FEEDBACK_BYTES: u64 = 74;
@@ -286,12 +301,12 @@ mod tests {
     fn seeds__make_every_agent_act() {
         let seeds = seeds();
         for ((name, data), what) in
-            seeds.iter().zip(["cnps_due", "pseudo_acks_due", "controlled_pkts"])
+            seeds.iter().zip(["cnps_due", "pseudo_acks_due", "controlled_pkts", "decisions"])
         {
             let all = counters(data);
             assert!(all.iter().any(|(counter, _)| *counter == what), "{name}: {all:?}");
             run(data);
         }
-        assert_eq!(seeds.len(), 3);
+        assert_eq!(seeds.len(), 4);
     }
 }

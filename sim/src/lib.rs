@@ -9,6 +9,7 @@
 //! - [`Scenario`]: a [`Plan`] by name, with parameters; running it gives a [`Report`].
 //! - [`LossSweep`]: RC and SR compared over loss, round trip and reordering.
 //! - [`untuned`]: congestion control with its defaults on a matrix of paths and hosts.
+//! - `training` (feature `train`): LAECN's networks learn in simulations.
 //! - [`swarm_run`]: a run whose network, faults and flows are drawn from a seed.
 //!
 //! One seed decides everything: the same seed has the same [`EventHash`] on any machine. No code of
@@ -43,6 +44,8 @@ mod setup;
 mod sharing;
 mod swarm;
 mod topology;
+#[cfg(feature = "train")]
+pub mod training;
 pub mod untuned;
 pub mod workload;
 mod world;
@@ -63,8 +66,8 @@ pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use measure::Measure;
 pub use network::{FlowProgress, Machine, Network, NetworkError};
 pub use papers::{
-    Burst, BurstReport, Disturbed, IsolatedReport, Metric, MetricReport, Recover, RecoverReport,
-    Stage, Stages, StagesReport, Steady, SteadyReport,
+    Bins, BinsReport, Burst, BurstReport, Disturbed, IsolatedReport, Metric, MetricReport, Recover,
+    RecoverReport, Stage, Stages, StagesReport, Steady, SteadyReport,
 };
 pub use params::{
     AgentChoice, CcChoice, Chosen, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value,

@@ -1,12 +1,14 @@
 //! Metrics of papers' figures: queues and rates around a burst, recovery, steady queues, fairness
-//! by stage, and isolated flows.
+//! by stage, isolated flows, and throughput by bins.
 
+mod bins;
 mod burst;
 mod isolated;
 mod recover;
 mod stages;
 mod steady;
 
+pub use bins::{Bins, BinsReport};
 pub use burst::{Burst, BurstReport};
 pub use isolated::IsolatedReport;
 pub use recover::{Disturbed, Recover, RecoverReport};
@@ -34,6 +36,8 @@ pub enum Metric {
     Stages(Stages),
     /// Flows that switches have isolated.
     Isolated,
+    /// Throughput by bins of time.
+    Bins(Bins),
 }
 
 /// The value of a metric.
@@ -50,6 +54,8 @@ pub enum MetricReport {
     Stages(StagesReport),
     /// Of [`Metric::Isolated`].
     Isolated(IsolatedReport),
+    /// Of [`Metric::Bins`].
+    Bins(BinsReport),
 }
 
 impl Metric {
@@ -57,7 +63,11 @@ impl Metric {
     pub(crate) fn counts_cnps(&self) -> Option<[Time; 2]> {
         match self {
             Self::Burst(burst) => Some([burst.at, burst.until]),
-            Self::Recover(_) | Self::Steady(_) | Self::Stages(_) | Self::Isolated => None,
+            Self::Recover(_)
+            | Self::Steady(_)
+            | Self::Stages(_)
+            | Self::Isolated
+            | Self::Bins(_) => None,
         }
     }
 
@@ -73,7 +83,7 @@ impl Metric {
     fn queue(&self) -> Option<&str> {
         match self {
             Self::Burst(Burst { queue, .. }) | Self::Steady(Steady { queue, .. }) => Some(queue),
-            Self::Recover(_) | Self::Stages(_) | Self::Isolated => None,
+            Self::Recover(_) | Self::Stages(_) | Self::Isolated | Self::Bins(_) => None,
         }
     }
 
@@ -95,6 +105,7 @@ impl Metric {
             Self::Steady(steady) => MetricReport::Steady(steady.report(series)),
             Self::Stages(stages) => MetricReport::Stages(stages.report(series)),
             Self::Isolated => MetricReport::Isolated(IsolatedReport::of(network)),
+            Self::Bins(bins) => MetricReport::Bins(bins.report(network, series)),
         }
     }
 }

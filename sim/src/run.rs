@@ -10,6 +10,8 @@ use crate::record::{Keep, Recorder};
 use crate::report::Report;
 use crate::world::{Observer, Stop};
 use spanwire_base::{RxMeta, Time, TxMeta};
+#[cfg(feature = "train")]
+use spanwire_switch::EcnStep;
 use spanwire_switch::Impairments;
 
 /// Options of observing a run. They do not change its events.
@@ -36,6 +38,24 @@ impl Plan {
         let mut run = Run::new(self, watch)?;
         run.run(observer);
         Ok(run.report())
+    }
+}
+
+impl Plan {
+    /// Runs the plan until its end or the first violation, and returns the decisions about
+    /// thresholds that agents have recorded, switch by switch.
+    ///
+    /// # Errors
+    /// See [`NetworkError`].
+    #[cfg(feature = "train")]
+    pub(crate) fn run_for_steps(&self) -> Result<Vec<Vec<EcnStep>>, NetworkError> {
+        let mut run = Run::new(self, Watch::default())?;
+        run.run(&mut ());
+        Ok(run
+            .network
+            .switches()
+            .map(|(_, switch)| switch.ecn_steps().cloned().collect())
+            .collect())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod definition;
+mod laecn;
 mod marking;
 mod pacc;
 mod reflex;
@@ -15,12 +16,18 @@ use crate::congestion::Congestion;
 use crate::host_model::HostModel;
 use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::plan::Plan;
-use crate::setup::Setup;
+use crate::setup::{AgentSetup, Setup};
+#[cfg(feature = "train")]
+use crate::topology::LeafSpine;
+#[cfg(feature = "train")]
+use crate::workload::Flow;
 use crate::workload::FlowFile;
 use definition::{AGENT, QPNS, large};
 use scheme::Scheme;
 use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
+#[cfg(feature = "train")]
+use spanwire_switch::EcnAgentConfig;
 use spanwire_transport::{Config, Mtu, Offer, Preset};
 
 impl Scenario {
@@ -61,6 +68,7 @@ impl Scenario {
             applied
                 .map_err(|(name, why)| ParamError::Own { name: format!("{AGENT}.{name}"), why })?;
         }
+        check_seed(&plan, seed)?;
         let sample_every = params.time("sample").max(Dur::from_ns(1));
         Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
     }
@@ -87,6 +95,31 @@ impl Scenario {
     pub fn flow_file_params() -> Params {
         large(common())
     }
+}
+
+/// A plan of a training of the agent `ecn`: flows in a leaf-spine network of LAECN.
+#[cfg(feature = "train")]
+pub(crate) fn training_plan(
+    shape: &LeafSpine,
+    flows: Vec<Flow>,
+    seed: u64,
+    ecn: EcnAgentConfig,
+) -> Plan {
+    let params = laecn::BURST.params();
+    laecn::training_plan(&params, shape, flows, setup(&params, seed), ecn)
+}
+
+/// Networks are not evaluated on what they have learned from.
+fn check_seed(plan: &Plan, seed: u64) -> Result<(), ParamError> {
+    let has_learned = plan.setup.agents.iter().any(|agent| matches!(agent, AgentSetup::Ecn(_)));
+    if !has_learned || seed < TRAINING_SEEDS {
+        return Ok(());
+    }
+    let why = format!(
+        "is {seed}, but seeds from {TRAINING_SEEDS} on are those of trainings, and networks are \
+         not evaluated on what they have learned from: choose a lower one"
+    );
+    Err(ParamError::Own { name: "seed".to_owned(), why })
 }
 
 /// Checks parameters that exclude each other.
@@ -214,6 +247,9 @@ fn setup(params: &Params, seed: u64) -> Setup {
     if params.has("pfc") && params.flag("pfc") { setup.lossless() } else { setup }
 }
 
+/// The first seed of trainings.
+pub(crate) const TRAINING_SEEDS: u64 = 1_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +294,15 @@ mod tests {
         let error = burst.plan(1, [("scheme", "dcqcn"), ("calibrate", "true")]).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("calibrate") && text.contains("leave it false"), "{text}");
+    }
+
+    #[test]
+    fn plan__networks_are_not_evaluated_on_seeds_of_trainings() {
+        let burst = Scenario::find("laecn-burst").unwrap();
+        let error = burst.plan(1_000_000, []).unwrap_err().to_string();
+        assert!(error.contains("seed") && error.contains("choose a lower one"), "{error}");
+        assert!(burst.plan(999_999, []).is_ok());
+        assert!(burst.plan(1_000_000, [("scheme", "dcqcn")]).is_ok());
     }
 
     #[test]

@@ -100,6 +100,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     Draw::new(seed ^ TELEMETRY).telemetry(&mut setup);
     uno.unorc(&mut setup, topology.host_count());
     Draw::new(seed ^ agents::SEED).agents(&mut setup, &mut topology);
+    Draw::new(seed ^ agents::ECN_SEED).ecn(&mut setup, &topology);
     let gives_up = setup.gives_up(faults_end);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, faults_end, gives_up);
     let timeout = timeout(&setup);
@@ -350,6 +351,7 @@ mod tests {
     use spanwire_cc::Algorithm;
     use spanwire_erasure::Scheme;
     use spanwire_loadbalance::Choice;
+    use spanwire_switch::EcnCpu;
     use spanwire_transport::{CodingWhen, ErasureCoding, WireMode};
     use spanwire_wire::IntFormat;
 
@@ -417,6 +419,7 @@ mod tests {
         agents(|agent| matches!(agent, AgentSetup::Pacc(pacc, _) if pacc.every));
         agents(|agent| matches!(agent, AgentSetup::Nsf(nsf) if nsf.cool == 0));
         agents(|agent| matches!(agent, AgentSetup::Ndt(_)));
+        agents(|agent| matches!(agent, AgentSetup::Ecn(ecn) if ecn.cpu == EcnCpu::Delay));
         some(|p| p.setup.agents.len() == 2 && !p.setup.qpns_known);
         some(|p| p.setup.block_bytes.contains(&0));
         some(|p| p.faults.iter().any(|f| f.impairments.blackhole.len() == 1));

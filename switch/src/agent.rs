@@ -1,8 +1,8 @@
 //! Agents: what a switch does beside queueing and marking.
 //!
 //! An agent watches ports of its switch. It originates feedback for the senders of the packets
-//! that pass there, by a rule of its own. It reads no clock, uses no floats and allocates nothing
-//! once it is made.
+//! that pass there, by a rule of its own, or changes how their queues mark. It reads no clock, uses
+//! no floats on the packet path and allocates nothing there once it is made.
 //!
 //! | room | what |
 //! |---|---|
@@ -12,14 +12,18 @@
 //! | [`qpns`] | the queue pair that sent a packet, to which feedback goes |
 //! | [`feedback`] | frames of feedback, and their limit |
 //! | [`set`] | the agents of one switch |
+//! | `kind` | the kinds of agents |
 //! | `sets` | tables of flows |
 //! | [`pacc`] | PACC |
 //! | [`nsf`] | the near-source feedback of Reflex |
 //! | [`ndt`] | the near-destination throttling of Reflex |
+//! | [`ecn`] | marking thresholds by reinforcement learning |
 
 mod checks;
 pub(crate) mod config;
+pub(crate) mod ecn;
 pub(crate) mod feedback;
+mod kind;
 pub(crate) mod ndt;
 pub(crate) mod nsf;
 pub(crate) mod pacc;

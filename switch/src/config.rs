@@ -40,8 +40,8 @@ pub struct SwitchConfig {
     /// otherwise all stages select alike.
     #[serde(default)]
     pub seed: u64,
-    /// Agents, at most eight. Default none. With agents, each port has a queue of higher priority
-    /// for their feedback (class 6), one more than `queues` unless there is one.
+    /// Agents, at most eight. Default none. With agents that originate feedback, each port has a
+    /// queue of higher priority for it (class 6), one more than `queues` unless there is one.
     #[serde(default)]
     pub agents: Vec<AgentConfig>,
     /// Flows whose senders' QPNs are known, for feedback, 8..=2^20. Default 4096.
@@ -78,7 +78,7 @@ impl SwitchConfig {
                     Some((ndt.queue, self.ports[port].add_controlled_queue(ndt.queue, ndt.weight)));
             }
         }
-        if !self.agents.is_empty() {
+        if self.agents.iter().any(AgentConfig::has_feedback) {
             self.ports.iter_mut().for_each(PortConfig::add_feedback_queue);
         }
         (self, controlled)
@@ -112,7 +112,8 @@ impl SwitchConfig {
         if !self.agents.is_empty() {
             AgentConfig::validate_all(&self.agents, &self.ports)?;
             check_range("feedback_flows", self.feedback_flows, 8..=1 << 20)?;
-            for (n, port) in self.ports.iter().enumerate() {
+            let has_feedback = self.agents.iter().any(AgentConfig::has_feedback);
+            for (n, port) in self.ports.iter().enumerate().filter(|_| has_feedback) {
                 port.check_feedback_queue().map_err(|e| e.within(&format!("ports[{n}]")))?;
             }
         }

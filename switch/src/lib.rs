@@ -10,7 +10,8 @@
 //! no floats. Frames are untrusted: any content is forwarded or counted. Two switches with equal
 //! configuration and seed handle equal frames identically on any machine.
 //!
-//! [Agents](AgentConfig) make a switch originate feedback for the senders of packets.
+//! [Agents](AgentConfig) make a switch originate feedback for the senders of packets, or choose the
+//! marking thresholds of its queues.
 //!
 //! Frames may be elided (`spanwire_base::TxMeta`): every length, rate and threshold includes the
 //! elided bytes.
@@ -41,6 +42,8 @@ pub mod units;
 
 pub use agent::AgentCounters;
 pub use agent::config::{AgentConfig, NsfClock, NsfConfig, PaccConfig};
+pub use agent::ecn::config::{EcnAgentConfig, EcnCpu, EcnExplore};
+pub use agent::ecn::{EcnModel, EcnReward, EcnStep, GAMMA};
 pub use agent::ndt::config::NdtConfig;
 pub use config::{
     CLASSES, EcnConfig, FlowsConfig, ForwardingConfig, Hop, MAX_QUEUES, MarkAt, PfcConfig,

@@ -1,5 +1,6 @@
 //! One queue of a port: frames, limits and marking.
 
+use crate::agent::ecn::QueueView;
 use crate::config::{EcnConfig, MarkAt, PhantomConfig, QueueConfig};
 use crate::counters::{Mark, QueueCounters, QueueDrop};
 use crate::flows::Flows;
@@ -16,9 +17,19 @@ pub(crate) struct Queue {
     ecn: Option<Marker>,
     phantom: Option<Phantom>,
     rng: Rng,
+    /// The integral of its length, if an agent reads it.
+    meter: Option<Meter>,
     /// Its length when its limit was lowered below that.
     lowered_from: u64,
     counters: QueueCounters,
+}
+
+/// The integral of a length over time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
+    /// Bytes times ps, until `at`.
+    area: u128,
+    at: Time,
 }
 
 #[derive(Debug)]
@@ -35,6 +46,7 @@ impl Queue {
             ecn: config.ecn.as_ref().map(Marker::of),
             phantom: phantom_of(config.phantom.as_ref(), rate),
             rng,
+            meter: None,
             lowered_from: 0,
             counters: QueueCounters::default(),
             config,
@@ -79,6 +91,27 @@ impl Queue {
     /// The present maximum of lossy bytes in it.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.config.limit_bytes.max(self.lowered_from)
+    }
+
+    /// Integrates its length from now on.
+    pub(crate) fn set_metered(&mut self) {
+        self.meter = Some(Meter::default());
+    }
+
+    /// Its length, the bytes that have left, and the integral of its length, for agents.
+    pub(crate) fn view(&self, now: Time) -> QueueView {
+        let bytes = self.bytes();
+        let area = self.meter.map_or(0, |meter| meter.until(now, bytes));
+        QueueView { bytes, sent_bytes: self.counters.dequeued_bytes, area }
+    }
+
+    /// Adds to the integral the time in which its length was that of now.
+    #[inline]
+    fn measure(&mut self, now: Time) {
+        let bytes = self.bytes();
+        if let Some(meter) = &mut self.meter {
+            *meter = Meter { area: meter.until(now, bytes), at: now };
+        }
     }
 
     /// Bytes in the phantom queue.
@@ -136,6 +169,7 @@ impl Queue {
         place: usize,
         phantom_marks: bool,
     ) {
+        self.measure(now);
         match &mut self.body {
             Body::Fifo(fifo) => fifo.push(store, id),
             Body::Flows(flows) => flows.push(now, place, store, id),
@@ -164,6 +198,7 @@ impl Queue {
     /// Dequeues the next frame, which the caller then owns, and returns its mark.
     #[inline]
     pub(crate) fn pop(&mut self, now: Time, store: &mut Store) -> Option<(FrameId, Option<Mark>)> {
+        self.measure(now);
         let id = match &mut self.body {
             Body::Fifo(fifo) => fifo.pop(store)?,
             Body::Flows(flows) => flows.pop(now, store)?,
@@ -199,6 +234,14 @@ impl Queue {
             return None;
         }
         Some(if ecn.kmin_bytes == ecn.kmax_bytes { Mark::Step } else { Mark::Red })
+    }
+}
+
+impl Meter {
+    /// The integral until `now`, with this length since its last change.
+    #[inline]
+    fn until(&self, now: Time, bytes: u64) -> u128 {
+        self.area + u128::from(bytes) * u128::from(now.since(self.at).as_ps())
     }
 }
 

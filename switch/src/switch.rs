@@ -67,7 +67,8 @@ impl Switch {
             ports_at: None,
             config,
         }
-        .with_controlled(&controlled))
+        .with_controlled(&controlled)
+        .with_metered())
     }
 
     /// Its present configuration, including later changes.

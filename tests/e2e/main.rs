@@ -9,6 +9,7 @@ mod agents;
 mod bystanders;
 mod cc;
 mod copy;
+mod ecn;
 mod exit;
 mod hostile;
 mod lab;

@@ -21,7 +21,13 @@ const ALLOWED: &[Allowed] = &[
     Allowed { krate: "erasure", ours: &[], theirs: &[] },
     Allowed { krate: "wire", ours: &["base"], theirs: &["crc32fast"] },
     Allowed { krate: "mem", ours: &["base"], theirs: &["libc"] },
-    Allowed { krate: "switch", ours: &["base", "wire"], theirs: &["arrayvec", "serde"] },
+    Allowed {
+        krate: "nn",
+        ours: &["base"],
+        // The format of files, which other libraries read.
+        theirs: &["safetensors", "serde", "serde_json"],
+    },
+    Allowed { krate: "switch", ours: &["base", "nn", "wire"], theirs: &["arrayvec", "serde"] },
     Allowed { krate: "af_xdp", ours: &[], theirs: &["bytemuck", "libc"] },
     Allowed {
         krate: "transport",
@@ -38,6 +44,7 @@ const ALLOWED: &[Allowed] = &[
             "cc",
             "erasure",
             "loadbalance",
+            "nn",
             "switch",
             "transport",
         ],
@@ -168,6 +175,8 @@ const ALLOWED: &[Allowed] = &[
             "clap",
             "serde",
             "serde_json",
+            // The hash of a trained file.
+            "sha2",
             "signal-hook",
             // The configuration of `spanwire switch`.
             "toml",

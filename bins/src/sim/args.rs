@@ -21,6 +21,8 @@ pub(super) enum SimCommand {
     /// Run a paper's experiments and check its claims; exit code 1 if a bar is missed that is not
     /// explained
     Reproduce(ReproduceArgs),
+    /// Train the networks of an agent that chooses marking thresholds, and write them to a file
+    Train(TrainArgs),
     /// Run random networks, faults and flows, each drawn from a seed; exit code 1 if one fails
     Swarm(SwarmArgs),
 }
@@ -133,6 +135,32 @@ pub(super) struct ReproduceArgs {
 }
 
 #[derive(clap::Args, Clone, Debug)]
+#[command(after_help = TRAIN_AFTER_HELP)]
+pub(super) struct TrainArgs {
+    /// The scheme: laecn
+    pub(super) scheme: String,
+    /// Seed of the training, 1000000 or above
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(super) seed: u64,
+    /// Number of iterations, each of eight simulations
+    #[arg(long, value_name = "N", default_value = "40")]
+    pub(super) iterations: NonZero<u32>,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: PathBuf,
+    /// Set a choice that the paper leaves open: omega, reward, steps, replay, rate, clip;
+    /// repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(super) set: Vec<(String, String)>,
+    /// Number of threads that simulate; the file is the same with any [default: one for each core]
+    #[arg(long, value_name = "T")]
+    pub(super) threads: Option<NonZero<usize>>,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(clap::Args, Clone, Debug)]
 pub(super) struct SwarmArgs {
     /// Number of seeds to run
     #[arg(long, value_name = "N")]
@@ -158,7 +186,7 @@ pub(super) struct SwarmArgs {
 /// A part of a network that not every seed of the swarm draws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(super) enum With {
-    /// Agents of switches: PACC, NSF, NDT
+    /// Agents of switches: PACC, NSF, NDT, thresholds by LAECN
     Agents,
 }
 
@@ -196,6 +224,13 @@ Examples:
   spanwire sim reproduce --paper uno
   spanwire sim reproduce --paper uno --row U-11 --json | jq '.rows[] | [.id, .verdict]'
   spanwire sim reproduce --quick";
+
+const TRAIN_AFTER_HELP: &str = "\
+Needs a program with training: cargo build --release -p spanwire-bins --features train
+
+Examples:
+  spanwire sim train laecn --seed 1000000 --iterations 2 --out laecn.safetensors --json
+  spanwire sim run laecn-burst --set agent.model=laecn.safetensors";
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,14 @@
 //! The plan of a chosen scenario, and errors that commands share.
 
 use super::file::Chosen;
+use crate::exit::usage;
 use spanwire_host::fabric::Error;
 use spanwire_host::text::unknown;
 use spanwire_sim::untuned::Untuned;
-use spanwire_sim::{LossSweep, ParamError, Params, Plan, Scenario};
+use spanwire_sim::{AgentSetup, LossSweep, ParamError, Params, Plan, Scenario};
+use spanwire_switch::EcnModel;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 /// The plan of the chosen scenario, and the values of all parameters.
@@ -16,8 +19,25 @@ pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, S
     };
     let mut params = scenario.params();
     params.set_all(chosen.set()).map_err(|e| explained(&e))?;
-    let plan = scenario.plan(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
+    let mut plan = scenario.plan(chosen.seed, chosen.set()).map_err(|e| explained(&e))?;
+    read_models(&mut plan)?;
     Ok((plan, shown(&params)))
+}
+
+/// Reads the networks of agents whose model is the path of a file.
+fn read_models(plan: &mut Plan) -> Result<(), Error> {
+    for agent in &mut plan.setup.agents {
+        if let AgentSetup::Ecn(ecn) = agent
+            && !ecn.model.is_known()
+            && Path::new(ecn.model.name()).exists()
+        {
+            let path = ecn.model.name().to_owned();
+            let bytes = fs::read(&path).map_err(|e| usage(format!("cannot read {path}: {e}")))?;
+            let model = EcnModel::of_file(&path, &bytes);
+            ecn.model = model.map_err(|e| usage(format!("{path} {e}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The values of the parameters, by name.

@@ -3,7 +3,7 @@
 use super::keys::{KeyError, read};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
-use spanwire_switch::{AgentConfig, AgentCounters};
+use spanwire_switch::{AgentConfig, AgentCounters, EcnModel};
 use toml::{Table, Value};
 
 /// The agents that the `[[agent]]` tables of a file describe; `names` are those of the ports.
@@ -45,7 +45,26 @@ fn take_agent(n: usize, table: Value, names: &[&str]) -> Result<AgentConfig, Key
         _ => "ports",
     };
     number_ports(&at, &mut table, key, names)?;
-    read(&at, table)
+    let mut agent = read(&at, table)?;
+    if let AgentConfig::Ecn(ecn) = &mut agent {
+        read_model(&at, &mut ecn.model)?;
+    }
+    Ok(agent)
+}
+
+/// Reads the networks of a model that is the path of a file: it has a slash, or the ending of such
+/// files.
+fn read_model(at: &str, model: &mut EcnModel) -> Result<(), KeyError> {
+    let path = model.name().to_owned();
+    if model.is_known() || !(path.contains('/') || path.ends_with(".safetensors")) {
+        return Ok(());
+    }
+    let at = format!("{at}.model");
+    let bytes = std::fs::read(&path)
+        .map_err(|e| KeyError::new(&at, format!("is {path:?}, which cannot be read: {e}")))?;
+    let read = EcnModel::of_file(&path, &bytes);
+    *model = read.map_err(|e| KeyError::new(&at, format!("is {path:?}, which {e}")))?;
+    Ok(())
 }
 
 /// Replaces the names of ports at `key` of an agent's table by their numbers.
@@ -94,7 +113,7 @@ impl AgentReport {
 }
 
 /// The kinds of agents.
-const KINDS: [&str; 3] = ["pacc", "nsf", "ndt"];
+const KINDS: [&str; 4] = ["pacc", "nsf", "ndt", "ecn"];
 
 #[cfg(test)]
 mod tests {
@@ -144,6 +163,23 @@ mod tests {
             (
                 "[[agent]]\nkind = 'pacc'\nports = ['a']\nthreshold_bytes = '2MB'",
                 &["agent[0].threshold_bytes:", "2MB", "port a", "1MiB"],
+            ),
+            ("[[agent]]\nkind = 'ecn'\nports = ['a']", &["agent[0].queue:", "port a", "add ecn"]),
+            (
+                "[[agent]]\nkind = 'ecn'\nports = ['a']\nmodel = 'acc'",
+                &["agent[0].model:", "\"acc\"", "laecn", "path of a file"],
+            ),
+            (
+                "[[agent]]\nkind = 'ecn'\nports = ['a']\nmodel = '/no/such'",
+                &["agent[0].model:", "\"/no/such\"", "cannot be read"],
+            ),
+            (
+                "[[agent]]\nkind = 'ecn'\nports = ['a']\nmodel = '/proc/self/status'",
+                &["agent[0].model:", "is not in the format safetensors"],
+            ),
+            (
+                "[[agent]]\nkind = 'ecn'\nports = ['a']\ninterval = '900ns'",
+                &["agent[0].interval:", "900ns", "1us to 10s"],
             ),
             (&two, &["agent[1].ports:", "port a", "another agent"]),
             (&nine, &["agent:", "9 entries", "at most 8"]),

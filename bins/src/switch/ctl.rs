@@ -33,10 +33,11 @@ enum CtlCommand {
         #[arg(short, long, value_name = "SECONDS")]
         interval: Option<f64>,
     },
-    /// Change rates, delays and faults at run time: port.a.loss=1% port.a.rate=500Mbit
+    /// Change rates, delays and faults at run time: port.a.loss=1% port.a.rate=500Mbit; freeze the
+    /// thresholds that an agent chooses: agent.0.hold=true
     Set {
         /// The changes. If one is invalid, none is made
-        #[arg(required = true, value_name = "port.NAME.KEY=VALUE")]
+        #[arg(required = true, value_name = "KEY=VALUE")]
         changes: Vec<String>,
     },
 }

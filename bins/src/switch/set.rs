@@ -3,7 +3,7 @@
 use super::keys::{Change, KeyError, Target};
 use super::report::line_text;
 use spanwire_base::{PortId, Time};
-use spanwire_switch::{LineConfig, QueueConfig, Shaped};
+use spanwire_switch::{AgentConfig, LineConfig, QueueConfig, Shaped};
 
 /// Applies `changes` to a switch whose port n has the name `names[n]`. Returns the new state of the
 /// changed parts as text.
@@ -18,6 +18,10 @@ pub(super) fn set(
 ) -> Result<String, KeyError> {
     let mut wanted = Vec::new();
     for text in changes {
+        if let Some(hold) = hold(text) {
+            wanted.push(hold?);
+            continue;
+        }
         let change = Change::parse(text)?;
         let port = port_of(&change.port, names)?;
         plan(shaped, port, &change, &mut wanted)?;
@@ -44,6 +48,21 @@ pub(super) fn set(
 enum Part {
     Line(PortId, LineConfig),
     Queue(PortId, usize, QueueConfig),
+    /// Whether an agent's thresholds are frozen, by its place in the file.
+    Hold(usize, bool),
+}
+
+/// The change `agent.N.hold=true` or `false`; `None` if it is of a port.
+fn hold(text: &str) -> Option<Result<Part, KeyError>> {
+    let (key, value) = text.strip_prefix("agent.")?.split_once('=')?;
+    let at = format!("agent.{key}");
+    let Some((Ok(n), "hold")) = key.split_once('.').map(|(n, key)| (n.parse(), key)) else {
+        let what = "cannot change while the switch runs; known here is agent.N.hold";
+        return Some(Err(KeyError::new(at, what)));
+    };
+    let value = value.trim().parse();
+    let what = format!("is {:?}; choose true or false", text.rsplit('=').next().unwrap_or(""));
+    Some(value.map(|hold| Part::Hold(n, hold)).map_err(|_| KeyError::new(at, what)))
 }
 
 /// Adds a change to `wanted`. Changes of the same part are merged, so that it is set only once.
@@ -102,6 +121,12 @@ impl Part {
                 shaped.switch_mut().set_queue(now, *port, *n, *queue)?;
                 Ok(Self::Queue(*port, *n, before))
             }
+            Self::Hold(n, hold) => {
+                let agents = &shaped.switch().config().agents;
+                let before = matches!(agents.get(*n), Some(AgentConfig::Ecn(ecn)) if ecn.hold);
+                shaped.switch_mut().set_agent_hold(*n, *hold)?;
+                Ok(Self::Hold(*n, before))
+            }
         }
     }
 
@@ -112,6 +137,7 @@ impl Part {
                 let queue = serde_json::to_string(queue).unwrap_or_default();
                 format!("{}: queue {n}: {queue}\n", names[port.index()])
             }
+            Self::Hold(n, hold) => format!("agent {n}: hold {hold}\n"),
         }
     }
 }
@@ -181,6 +207,34 @@ mod tests {
         let error = try_set(&mut shaped, &names, &changes).expect_err("75 GB do not fit");
         assert!(error.contains("budget_bytes") && error.contains("port.b"), "{error}");
         assert_eq!(state(&shaped), before);
+    }
+
+    #[test]
+    fn set__an_agent_s_thresholds_are_frozen_and_released() {
+        let text = "[port.a]\nrate = '1Gbit'\n\
+                    queue.ecn = {kmin_bytes = '9kB', kmax_bytes = '9kB'}\n\
+                    [port.b]\nrate = '1Gbit'\n[[agent]]\nkind = 'ecn'\nports = ['a']\n";
+        let file = SwitchFile::parse(text).expect("valid");
+        let names: Vec<String> = file.ports().iter().map(|port| port.name.clone()).collect();
+        let mut shaped = Shaped::new(file.config().clone()).expect("valid");
+        let is_held = |shaped: &Shaped| match &shaped.switch().config().agents[0] {
+            AgentConfig::Ecn(ecn) => ecn.hold,
+            other => panic!("{other:?}"),
+        };
+        let text = try_set(&mut shaped, &names, &["agent.0.hold=true"]).expect("fine");
+        assert!(text == "agent 0: hold true\n" && is_held(&shaped), "{text}");
+        for (change, words) in [
+            ("agent.1.hold=false", &["agent[1]", "does not exist"][..]),
+            ("agent.0.hold=no", &["agent.0.hold", "\"no\"", "true or false"]),
+            ("agent.0.rtt=1ms", &["agent.0.rtt", "agent.N.hold"]),
+        ] {
+            let error = try_set(&mut shaped, &names, &["agent.0.hold=false", change]);
+            let error = error.expect_err(change);
+            assert!(is_held(&shaped), "none is made");
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+        try_set(&mut shaped, &names, &["agent.0.hold=false"]).expect("fine");
+        assert!(!is_held(&shaped));
     }
 
     #[test]

@@ -73,6 +73,7 @@ impl AgentSetup {
             Self::Pacc(pacc, _) => serde_json::to_value(pacc),
             Self::Nsf(nsf) => serde_json::to_value(nsf),
             Self::Ndt(ndt) => serde_json::to_value(ndt),
+            Self::Ecn(ecn) => serde_json::to_value(ecn),
         };
         let Ok(Json::Object(all)) = json else { return Vec::new() };
         let is_port = |name: &String| ["ports", "inside", "outside"].contains(&&**name);
@@ -85,6 +86,7 @@ impl AgentSetup {
             Self::Pacc(pacc, _) => set(pacc, name, text),
             Self::Nsf(nsf) => set(nsf, name, text),
             Self::Ndt(ndt) => set(ndt, name, text),
+            Self::Ecn(ecn) => set(ecn, name, text),
         }
     }
 }

@@ -252,6 +252,8 @@ pub(super) const ALL: &[Scenario] = &[
     super::pacc::FCT,
     super::reflex::FCT,
     super::reflex::THRESHOLDS,
+    super::laecn::BURST,
+    super::laecn::SMALL,
 ];
 
 fn plan(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Plan {

@@ -52,16 +52,24 @@ impl Scheme {
         ALL.iter().find(|s| s.name == word).expect("the parameter allows only these")
     }
 
-    /// All names.
-    #[cfg(test)]
+    /// The names of PACC's schemes.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        ALL.iter().map(|scheme| scheme.name)
+        ALL.iter().map(|scheme| scheme.name).filter(|name| *name != LAECN.name)
     }
 
-    /// Adds the parameter, instead of those that the scheme decides.
+    /// True if the thresholds of switches are chosen by LAECN's networks.
+    pub(super) fn has_learned(&self) -> bool {
+        self.name == LAECN.name
+    }
+
+    /// Adds the parameter, instead of those that the scheme decides, with the schemes of PACC.
     pub(super) fn param(p: Params) -> Params {
-        let of = ALL.iter().map(|s| s.name).collect();
-        let scheme = Value::Word { word: ALL[0].name.to_owned(), of };
+        Self::param_of(p, &Self::names().collect::<Vec<_>>())
+    }
+
+    /// Adds the parameter, with these schemes.
+    pub(super) fn param_of(p: Params, names: &[&'static str]) -> Params {
+        let scheme = Value::Word { word: names[0].to_owned(), of: names.to_vec() };
         let hops = Value::Count { n: INT_HOPS, min: 1, max: INT_MAX_HOPS.into() };
         with_agents(p)
             .without("cc")
@@ -125,6 +133,9 @@ const DCQCN: Scheme = Scheme {
     pacc: None,
 };
 
+/// LAECN's hosts are those of DCQCN, whose thresholds its agents choose.
+const LAECN: Scheme = Scheme { name: "laecn", ..DCQCN };
+
 /// DCQCN's alpha in the steady state by PACC III-D, with which its senders begin.
 const STEADY_ALPHA: Option<[&str; 2]> = Some(["alpha0", "0.047"]);
 
@@ -136,6 +147,7 @@ const ALL: &[Scheme] = &[
     Scheme { set: STEADY_ALPHA, ..pacc("pacc-alpha", Pacc::Edge) },
     DCQCN,
     Scheme { name: "dcqcn-alpha", set: STEADY_ALPHA, ..DCQCN },
+    LAECN,
     Scheme { name: "timely", cc: "timely-ns3", marks: Marks::None, ..DCQCN },
     Scheme { name: "hpcc", cc: "hpcc", mode: "sr", marks: Marks::Telemetry, ..DCQCN },
 ];

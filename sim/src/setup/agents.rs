@@ -3,7 +3,7 @@
 use super::Setup;
 use crate::topology::Role;
 use spanwire_base::Rate;
-use spanwire_switch::{AgentConfig, NdtConfig, NsfConfig, PaccConfig};
+use spanwire_switch::{AgentConfig, EcnAgentConfig, NdtConfig, NsfConfig, PaccConfig};
 
 /// An agent of switches.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,6 +18,8 @@ pub enum AgentSetup {
     /// NDT at the borders of datacenters, of which it has all other ports `inside`. Its `inside`
     /// does not count.
     Ndt(NdtConfig),
+    /// Thresholds by LAECN's networks at every port of every switch. Its `ports` do not count.
+    Ecn(EcnAgentConfig),
 }
 
 /// A port of a switch, as far as agents differ by it.
@@ -48,6 +50,10 @@ impl Setup {
                 has.then(|| AgentConfig::Ndt(NdtConfig { inside, ..ndt.clone() }))
                     .into_iter()
                     .collect()
+            }
+            AgentSetup::Ecn(ecn) => {
+                let ports = numbers(ports, |_| true);
+                vec![AgentConfig::Ecn(EcnAgentConfig { ports, ..ecn.clone() })]
             }
         };
         self.agents.iter().flat_map(of).collect()

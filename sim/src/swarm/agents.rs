@@ -6,10 +6,12 @@ use crate::setup::{AgentSetup, Setup};
 use crate::topology::{Role, Topology};
 use spanwire_base::{Dur, Rate};
 use spanwire_cc::Algorithm;
-use spanwire_switch::{NdtConfig, NsfClock, NsfConfig, PaccConfig, Ratio};
+use spanwire_switch::{EcnAgentConfig, EcnCpu, NdtConfig, NsfClock, NsfConfig, PaccConfig, Ratio};
 
 /// Separates the draws of agents from all others, so that a seed keeps its network.
 pub(super) const SEED: u64 = 0x6167_656e_7473_5f6f;
+/// Likewise, of the agent that chooses thresholds.
+pub(super) const ECN_SEED: u64 = 0x6563_6e5f_6167_656e;
 
 impl Draw {
     /// Agents in a third of the seeds: PACC at every port, or NSF, NDT or both at switches that are
@@ -75,6 +77,23 @@ impl Draw {
             flows,
             ..NsfConfig::default()
         })
+    }
+
+    /// Thresholds by LAECN's networks, in a third of the seeds that mark and have no other agent.
+    pub(super) fn ecn(&mut self, setup: &mut Setup, topology: &Topology) {
+        let marks = setup.port.queues.first().is_some_and(|queue| queue.ecn.is_some());
+        if !marks || !setup.agents.is_empty() || topology.switches.is_empty() || !self.one_in(3) {
+            return;
+        }
+        let interval = self.pick(&[0, 1, 7, 50]);
+        setup.agents.push(AgentSetup::Ecn(EcnAgentConfig {
+            rtt: Dur::from_us(self.pick(&[1, 8, 100])),
+            interval: Some(Dur::from_us(interval)).filter(|_| interval > 0),
+            cpu: if self.one_in(2) { EcnCpu::Delay } else { EcnCpu::Zero },
+            flows: self.count(&[1, 8, 256]),
+            hold: self.one_in(8),
+            ..EcnAgentConfig::default()
+        }));
     }
 
     /// `longest` is the longest round trip of the network.

@@ -158,6 +158,7 @@ fn agent_text(agent: &AgentSetup) -> String {
         AgentSetup::Pacc(pacc, at) => format!("{pacc:?} at {at:?}"),
         AgentSetup::Nsf(nsf) => format!("{nsf:?}"),
         AgentSetup::Ndt(ndt) => format!("{ndt:?}"),
+        AgentSetup::Ecn(ecn) => format!("{ecn:?}"),
     }
 }
 

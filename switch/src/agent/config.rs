@@ -1,6 +1,7 @@
 //! Parameters of agents.
 
 use super::checks::{check_ports, check_time, ratio};
+use super::ecn::config::EcnAgentConfig;
 use super::ndt::config::NdtConfig;
 use crate::config::PortConfig;
 use crate::error::{ConfigError, check_range};
@@ -18,6 +19,8 @@ pub enum AgentConfig {
     Nsf(NsfConfig),
     /// A queue of their own for flows that are congested behind the switch.
     Ndt(NdtConfig),
+    /// Marking thresholds by networks that have learned.
+    Ecn(EcnAgentConfig),
 }
 
 /// NSF, Reflex's near-source feedback: a switch at the border of a datacenter sends pseudo-ACKs to
@@ -159,7 +162,13 @@ impl AgentConfig {
             Self::Pacc(pacc) => &pacc.ports,
             Self::Nsf(nsf) => &nsf.outside,
             Self::Ndt(ndt) => &ndt.inside,
+            Self::Ecn(ecn) => &ecn.ports,
         }
+    }
+
+    /// True if it originates feedback.
+    pub(crate) fn has_feedback(&self) -> bool {
+        !matches!(self, Self::Ecn(_))
     }
 
     /// Validates the agents of a switch with these ports.
@@ -186,6 +195,7 @@ impl AgentConfig {
             Self::Pacc(pacc) => pacc.validate(all),
             Self::Nsf(nsf) => nsf.validate(all),
             Self::Ndt(ndt) => ndt.validate(all),
+            Self::Ecn(ecn) => ecn.validate(all),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The agents of one switch.
 
 use super::config::{AGENTS_MAX, AgentConfig};
+use super::ecn::{Change, Ecn, EcnStep, QueueView};
 use super::feedback::{self, FRAME_MAX, Limit};
+use super::kind::Kind;
 use super::ndt::Ndt;
 use super::nsf::Nsf;
 use super::pacc::Pacc;
@@ -13,7 +15,7 @@ use super::{
 use crate::config::SwitchConfig;
 use arrayvec::ArrayVec;
 use spanwire_base::Time;
-use spanwire_wire::{IntRecords, NearKind, Qpn, SrNearRepr};
+use spanwire_wire::{IntRecords, NearKind, SrNearRepr};
 
 /// The agents of a switch, each at a port.
 #[derive(Debug)]
@@ -43,14 +45,6 @@ struct AtPort {
     counters: FeedbackCounters,
 }
 
-/// An agent of any kind.
-#[derive(Debug)]
-enum Kind {
-    Pacc(Box<Pacc>),
-    Nsf(Nsf),
-    Ndt(Box<Ndt>),
-}
-
 impl AgentConfig {
     /// Bytes of a flow in its table.
     #[must_use]
@@ -59,6 +53,7 @@ impl AgentConfig {
             Self::Pacc(_) => super::pacc::ENTRY_BYTES,
             Self::Nsf(_) => super::nsf::ENTRY_BYTES,
             Self::Ndt(_) => super::ndt::ENTRY_BYTES,
+            Self::Ecn(_) => super::ecn::ENTRY_BYTES,
         }
     }
 }
@@ -70,6 +65,17 @@ struct FeedbackCounters {
     no_qpn: u64,
     limited: u64,
     no_route: u64,
+}
+
+/// The result of [`Agents::handle_timeout`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handled {
+    /// No timer was due.
+    Nothing,
+    /// One was.
+    Timer,
+    /// One that takes so long that frames come before the next.
+    Inferred,
 }
 
 /// A frame of feedback, and the agent that ordered it.
@@ -105,6 +111,10 @@ impl Agents {
                 AgentConfig::Ndt(ndt) => {
                     let of = |port: u8| controlled[usize::from(port)].expect("it was added").1;
                     add(&ndt.inside, None, Kind::Ndt(Box::new(Ndt::new(ndt, of))));
+                }
+                AgentConfig::Ecn(ecn) => {
+                    let rate = |port: u8| config.ports[usize::from(port)].rate.expect("validated");
+                    add(&ecn.ports, Some(ecn.queue), Kind::Ecn(Box::new(Ecn::new(ecn, rate))));
                 }
             }
         }
@@ -177,7 +187,46 @@ impl Agents {
         let at_ports = &mut self.at_ports;
         self.choosing.iter().find_map(|index| match &mut at_ports[usize::from(*index)].agent {
             Kind::Ndt(ndt) => ndt.pop_hold(),
-            Kind::Pacc(_) | Kind::Nsf(_) => None,
+            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ecn(_) => None,
+        })
+    }
+
+    /// The next thresholds that are to change.
+    pub(crate) fn pop_change(&mut self) -> Option<Change> {
+        self.ecn_mut().find_map(Ecn::pop_change)
+    }
+
+    /// The queues whose lengths are to be metered: port and queue.
+    pub(crate) fn metered(&self) -> impl Iterator<Item = (usize, usize)> {
+        let of = |(port, index): (usize, &Option<u8>)| {
+            let at = &self.at_ports[usize::from((*index)?)];
+            matches!(at.agent, Kind::Ecn(_)).then_some((port, usize::from(at.queue?)))
+        };
+        self.by_port.iter().enumerate().filter_map(of)
+    }
+
+    /// Freezes the thresholds of the agent at a port, or lets them change again; false if it has no
+    /// thresholds.
+    pub(crate) fn set_hold(&mut self, port: u8, hold: bool) -> bool {
+        let index = self.by_port.get(usize::from(port)).copied().flatten();
+        let at = index.and_then(|index| self.at_ports.get_mut(usize::from(index)));
+        let Some(AtPort { agent: Kind::Ecn(ecn), .. }) = at else { return false };
+        ecn.set_hold(hold);
+        true
+    }
+
+    /// The decisions about thresholds, if they are recorded.
+    pub(crate) fn ecn_steps(&self) -> impl Iterator<Item = &EcnStep> {
+        self.at_ports.iter().flat_map(|at| match &at.agent {
+            Kind::Ecn(ecn) => ecn.steps(),
+            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) => &[],
+        })
+    }
+
+    fn ecn_mut(&mut self) -> impl Iterator<Item = &mut Ecn> {
+        self.at_ports.iter_mut().filter_map(|at| match &mut at.agent {
+            Kind::Ecn(ecn) => Some(&mut **ecn),
+            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) => None,
         })
     }
 
@@ -196,27 +245,37 @@ impl Agents {
         self.next_at
     }
 
-    /// Handles a timer that is due, with the bytes of a queue of a port as `queue_bytes` gives
-    /// them: its orders are [`Agents::pop`]ped then. False if none is due.
+    /// Handles a timer that is due, with the queues of ports as `view` gives them: its orders are
+    /// [`Agents::pop`]ped then.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Time,
-        queue_bytes: impl Fn(u8, u8) -> u64,
-    ) -> bool {
+        view: impl Fn(u8, u8) -> QueueView,
+    ) -> Handled {
         if self.next_at.is_none_or(|at| at > now) {
-            return false;
+            return Handled::Nothing;
         }
         let is_due = |at: &AtPort| at.agent.poll_timeout().is_some_and(|due| due <= now);
         let found = self.at_ports.iter().position(is_due);
+        let mut handled = Handled::Nothing;
         if let Some(index) = found {
             let at = &mut self.at_ports[index];
-            let bytes = queue_bytes(at.port, at.queue.unwrap_or(0));
+            let queue = at.queue.unwrap_or(0);
             self.orders_of = index;
-            at.agent.handle_timeout(now, bytes, &mut self.orders);
+            handled = match &mut at.agent {
+                Kind::Ecn(ecn) => {
+                    ecn.on_timer(now, |port| view(port, queue));
+                    Handled::Inferred
+                }
+                agent => {
+                    agent.handle_timeout(now, view(at.port, queue).bytes, &mut self.orders);
+                    Handled::Timer
+                }
+            };
         }
         let due = self.at_ports.iter().filter_map(|at| at.agent.poll_timeout());
         self.next_at = due.min();
-        found.is_some()
+        handled
     }
 
     /// True if there are orders that are no frames yet.
@@ -246,6 +305,9 @@ impl Agents {
     /// The counters of every agent.
     pub(crate) fn counters(&self) -> Vec<AgentCounters> {
         let of = |at: &AtPort| {
+            if let Kind::Ecn(ecn) = &at.agent {
+                return ecn.all_counters().collect();
+            }
             let mut counters = at.agent.counters();
             let FeedbackCounters { made, no_qpn, limited, no_route } = at.counters;
             counters.counters.extend([
@@ -255,9 +317,9 @@ impl Agents {
                 ("feedback_no_route", no_route),
                 ("qpns_evicted", self.qpns.evicted()),
             ]);
-            counters
+            vec![counters]
         };
-        self.at_ports.iter().map(of).collect()
+        self.at_ports.iter().flat_map(of).collect()
     }
 
     /// The frame of an order, unless the sender is unknown or the limit is reached.
@@ -286,71 +348,5 @@ impl Agents {
             return None;
         }
         Some(Made { frame, len, at: index })
-    }
-}
-
-impl Kind {
-    /// True if it chooses queues: others need not hear of packets before they are queued.
-    #[inline]
-    fn chooses(&self) -> bool {
-        matches!(self, Self::Ndt(_))
-    }
-}
-
-impl Agent for Kind {
-    fn on_arrival(
-        &mut self,
-        now: Time,
-        passing: &Passing,
-        ports: Ports,
-        sender: Option<Qpn>,
-    ) -> Placement {
-        match self {
-            Self::Pacc(pacc) => pacc.on_arrival(now, passing, ports, sender),
-            Self::Nsf(nsf) => nsf.on_arrival(now, passing, ports, sender),
-            Self::Ndt(ndt) => ndt.on_arrival(now, passing, ports, sender),
-        }
-    }
-
-    #[inline]
-    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued, out: &mut Outbox) {
-        match self {
-            Self::Pacc(pacc) => pacc.on_queued(now, passing, queued, out),
-            Self::Nsf(nsf) => nsf.on_queued(now, passing, queued, out),
-            Self::Ndt(ndt) => ndt.on_queued(now, passing, queued, out),
-        }
-    }
-
-    fn on_departure(&mut self, now: Time, leaving: &Departing) {
-        match self {
-            Self::Pacc(pacc) => pacc.on_departure(now, leaving),
-            Self::Nsf(nsf) => nsf.on_departure(now, leaving),
-            Self::Ndt(ndt) => ndt.on_departure(now, leaving),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time, queue_bytes: u64, out: &mut Outbox) {
-        match self {
-            Self::Pacc(pacc) => pacc.handle_timeout(now, queue_bytes, out),
-            Self::Nsf(nsf) => nsf.handle_timeout(now, queue_bytes, out),
-            Self::Ndt(ndt) => ndt.handle_timeout(now, queue_bytes, out),
-        }
-    }
-
-    #[inline]
-    fn poll_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Pacc(pacc) => pacc.poll_timeout(),
-            Self::Nsf(nsf) => nsf.poll_timeout(),
-            Self::Ndt(ndt) => ndt.poll_timeout(),
-        }
-    }
-
-    fn counters(&self) -> AgentCounters {
-        match self {
-            Self::Pacc(pacc) => pacc.counters(),
-            Self::Nsf(nsf) => nsf.counters(),
-            Self::Ndt(ndt) => ndt.counters(),
-        }
     }
 }

@@ -1,8 +1,13 @@
 //! Agents in a switch: what they see, and the frames that they make.
 
 use super::{Switch, id_of};
+use crate::agent::config::AgentConfig;
+use crate::agent::ecn::EcnStep;
 use crate::agent::passing::Passing;
+use crate::agent::set::Handled;
 use crate::agent::{Departing, Ports, Queued};
+use crate::config::EcnConfig;
+use crate::error::ConfigError;
 use crate::forward::Decision;
 use crate::parse::ParsedFrame;
 use crate::port::{Arriving, Leaving, Outcome};
@@ -104,18 +109,70 @@ impl Switch {
         }
     }
 
+    /// Meters the queues whose thresholds agents choose, and sets their first ones.
+    pub(super) fn with_metered(mut self) -> Self {
+        let metered: Vec<_> = self.agents.iter().flat_map(|agents| agents.metered()).collect();
+        for (port, queue) in metered {
+            self.ports[port].queues[queue].set_metered();
+        }
+        self.apply_changes();
+        self
+    }
+
+    /// Sets the thresholds that agents have chosen.
+    fn apply_changes(&mut self) {
+        while let Some(change) = self.agents.as_mut().and_then(|agents| agents.pop_change()) {
+            let (port, queue) = (usize::from(change.port), usize::from(change.queue));
+            let before = self.config.ports[port].queues[queue].ecn;
+            let at = before.map_or_else(Default::default, |ecn| ecn.at);
+            let ecn = Some(EcnConfig { at, ..change.action.thresholds(change.unit_bytes) });
+            self.ports[port].queues[queue].set_marking(ecn);
+            self.config.ports[port].queues[queue].ecn = ecn;
+        }
+    }
+
+    /// Freezes the thresholds that agent `n` of the configuration chooses, or lets them change
+    /// again.
+    ///
+    /// # Errors
+    /// There is no such agent, or it chooses none; nothing has changed then.
+    pub fn set_agent_hold(&mut self, n: usize, hold: bool) -> Result<(), ConfigError> {
+        let at = format!("agents[{n}]");
+        let agent = self.config.agents.get_mut(n);
+        let Some(agent) = agent else { return Err(ConfigError::new(at, "does not exist")) };
+        let AgentConfig::Ecn(ecn) = agent else {
+            let what = "does not exist: the agent chooses no thresholds";
+            return Err(ConfigError::new(format!("{at}.hold"), what));
+        };
+        ecn.hold = hold;
+        let is_set = self.agents.as_mut().is_some_and(|all| all.set_hold(ecn.ports[0], hold));
+        debug_assert!(is_set, "its first port has it");
+        Ok(())
+    }
+
+    /// The decisions about thresholds so far, if they are recorded: port by port in the order of
+    /// time.
+    pub fn ecn_steps(&self) -> impl Iterator<Item = &EcnStep> {
+        self.agents.iter().flat_map(|agents| agents.ecn_steps())
+    }
+
     /// Handles the timers of agents that are due, and forwards what they make.
     #[inline(never)]
     pub(super) fn handle_agents(&mut self, now: Time) {
         loop {
             let ports = &self.ports;
-            let queue_bytes =
-                |port: u8, queue: u8| ports[usize::from(port)].queues[usize::from(queue)].bytes();
+            let view =
+                |port: u8, queue: u8| ports[usize::from(port)].queues[usize::from(queue)].view(now);
             let Some(agents) = &mut self.agents else { return };
-            if !agents.handle_timeout(now, queue_bytes) {
-                break;
+            match agents.handle_timeout(now, view) {
+                Handled::Nothing => break,
+                // Frames come before the next inference, which is due in the next step.
+                Handled::Inferred => {
+                    self.apply_changes();
+                    break;
+                }
+                Handled::Timer => self.send_feedback(now),
             }
-            self.send_feedback(now);
         }
         self.apply_holds();
         self.note_agents();
