@@ -83,7 +83,7 @@ fn service__every_transport_answers_every_request() {
     }
     let figures = ["requests_per_s", "p50_us", "p99_us", "client_cpu_us", "server_cpu_us"];
     let figures = figures.map(str::to_owned).to_vec();
-    let expected = ["stream", "verbs", "tcp", "tcp-buffered", "tcp-epoll"]
+    let expected = ["stream", "stream-inline", "verbs", "tcp", "tcp-buffered", "tcp-epoll"]
         .map(|name| (name.to_owned(), figures.clone()));
     for case in [
         "64 B/64 B, 1 outstanding",
