@@ -214,6 +214,21 @@ mod tests {
     }
 
     #[test]
+    fn plan__networks_decide_alike_on_every_machine_in_debug_and_release() {
+        let small = [("hosts", "12"), ("leaves", "3"), ("bytes", "300kB")];
+        let runs = [(&BURST, &small[..], "8a4b35d8e44399df"), (&SMALL, &[("flows", "42")], HASH)];
+        for (scenario, set, hash) in runs {
+            for _ in 0..2 {
+                let report = plan(scenario, set).run(Watch::default(), &mut ()).unwrap();
+                assert_eq!(report.event_hash, hash, "{}", scenario.name);
+            }
+        }
+    }
+
+    /// Of `laecn-small` with 42 flows.
+    const HASH: &str = "ae4d600ddf833132";
+
+    #[test]
     fn plan__every_scheme_completes_and_is_measured() {
         for scheme in SCHEMES {
             let set = [("hosts", "12"), ("leaves", "3"), ("bytes", "300kB"), ("bin", "50us")];
