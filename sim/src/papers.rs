@@ -4,6 +4,7 @@
 mod bins;
 mod burst;
 mod isolated;
+mod mlcc;
 mod recover;
 mod stages;
 mod steady;
@@ -11,6 +12,7 @@ mod steady;
 pub use bins::{Bins, BinsReport};
 pub use burst::{Burst, BurstReport};
 pub use isolated::IsolatedReport;
+pub use mlcc::{Dci, DciFlowReport, DciReport, IntraStage};
 pub use recover::{Disturbed, Recover, RecoverReport};
 pub use stages::{Stage, Stages, StagesReport};
 pub use steady::{Steady, SteadyReport};
@@ -38,6 +40,8 @@ pub enum Metric {
     Isolated,
     /// Throughput by bins of time.
     Bins(Bins),
+    /// The queue and the rates of flows that cross a DCI switch.
+    Dci(Dci),
 }
 
 /// The value of a metric.
@@ -56,6 +60,8 @@ pub enum MetricReport {
     Isolated(IsolatedReport),
     /// Of [`Metric::Bins`].
     Bins(BinsReport),
+    /// Of [`Metric::Dci`].
+    Dci(DciReport),
 }
 
 impl Metric {
@@ -67,7 +73,16 @@ impl Metric {
             | Self::Steady(_)
             | Self::Stages(_)
             | Self::Isolated
-            | Self::Bins(_) => None,
+            | Self::Bins(_)
+            | Self::Dci(_) => None,
+        }
+    }
+
+    /// The DCI switch that it is about.
+    pub(crate) fn dci(&self) -> Option<&str> {
+        match self {
+            Self::Dci(dci) => Some(&dci.switch),
+            _ => None,
         }
     }
 
@@ -83,13 +98,18 @@ impl Metric {
     fn queue(&self) -> Option<&str> {
         match self {
             Self::Burst(Burst { queue, .. }) | Self::Steady(Steady { queue, .. }) => Some(queue),
-            Self::Recover(_) | Self::Stages(_) | Self::Isolated | Self::Bins(_) => None,
+            Self::Recover(_) | Self::Stages(_) | Self::Isolated | Self::Bins(_) | Self::Dci(_) => {
+                None
+            }
         }
     }
 
     /// The length of that queue at each sample: us and bytes.
     pub(crate) fn queue_over_time(&self, series: &Series) -> Vec<(f64, u64)> {
-        let bytes = self.queue().map(|name| queue_bytes(series, name)).unwrap_or_default();
+        let bytes = match &series.dci {
+            Some(dci) => dci.bytes.clone(),
+            None => self.queue().map(|name| queue_bytes(series, name)).unwrap_or_default(),
+        };
         series.at_us.iter().copied().zip(bytes).collect()
     }
 
@@ -106,6 +126,7 @@ impl Metric {
             Self::Stages(stages) => MetricReport::Stages(stages.report(series)),
             Self::Isolated => MetricReport::Isolated(IsolatedReport::of(network)),
             Self::Bins(bins) => MetricReport::Bins(bins.report(network, series)),
+            Self::Dci(dci) => MetricReport::Dci(dci.report(series)),
         }
     }
 }

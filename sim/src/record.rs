@@ -1,13 +1,16 @@
 //! Time series of a running network: queues, rates, windows.
 
 mod agents;
+mod dci;
 
 pub use agents::AgentSeries;
+use dci::DciProbe;
+pub use dci::{DciFlowSeries, DciSeries};
 
 use crate::network::Network;
 use crate::workload::{Flow, FlowOp};
 use serde::Serialize;
-use spanwire_base::Time;
+use spanwire_base::{Rate, Time};
 use spanwire_transport::WireMode;
 use spanwire_wire::Qpn;
 
@@ -30,6 +33,9 @@ pub struct Series {
     /// Jain's index of the flows that have begun. Empty unless the run measures sharing; `None`
     /// while fewer than two flows have begun.
     pub jain: Vec<Option<f64>>,
+    /// Of a DCI switch, if the run's metric is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dci: Option<DciSeries>,
 }
 
 /// Time series of a flow.
@@ -85,6 +91,7 @@ pub(crate) struct Recorder {
     sums: Vec<u128>,
     samples: u64,
     flows: Vec<Watched>,
+    dci: Option<DciProbe>,
     last: Time,
 }
 
@@ -102,7 +109,9 @@ struct Watched {
 }
 
 impl Recorder {
-    pub(crate) fn new(network: &Network, keep: Keep) -> Self {
+    /// A recorder that keeps these series, and those of the DCI switch of this name, if any.
+    pub(crate) fn new(network: &Network, keep: Keep, dci: Option<&str>) -> Self {
+        let dci = dci.and_then(|name| DciProbe::new(network, name));
         let mut names = queue_names(network);
         let sums = vec![0; names.len()];
         let mut series = Series::default();
@@ -122,7 +131,7 @@ impl Recorder {
         if keep == Keep::Everything {
             series.agents = AgentSeries::all(network);
         }
-        Self { keep, queue, series, sums, samples: 0, flows, last: Time::ZERO }
+        Self { keep, queue, series, sums, samples: 0, flows, dci, last: Time::ZERO }
     }
 
     /// Takes a sample, of the series up to `until`. O(queues), and O(flows) when series are kept.
@@ -147,6 +156,9 @@ impl Recorder {
                 self.sample_switches(network);
             }
             self.sample_flows(network);
+            if let Some(dci) = &mut self.dci {
+                dci.sample(network);
+            }
             self.last = now;
         }
     }
@@ -215,8 +227,14 @@ impl Recorder {
     pub(crate) fn into_series(mut self) -> Series {
         self.series.queues.retain(|q| q.bytes.iter().chain(&q.drops).any(|n| *n > 0));
         self.series.agents.retain_mut(AgentSeries::retain_used);
+        self.series.dci = self.dci.map(DciProbe::into_series);
         self.series
     }
+}
+
+/// A rate in Gbit/s.
+fn to_gbps(rate: Rate) -> f64 {
+    to_f64(rate.as_bps()) / 1e9
 }
 
 /// Mean payload of a flow's packets in bytes. The last packet of a message may be shorter. A mix

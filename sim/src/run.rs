@@ -88,7 +88,8 @@ impl<'a> Run<'a> {
             Some(metric) => metric.keep(),
             None => Keep::Means,
         };
-        let recorder = Recorder::new(&network, keep);
+        let dci = plan.metric.as_ref().and_then(Metric::dci);
+        let recorder = Recorder::new(&network, keep, dci);
         let span = plan.metric.as_ref().and_then(Metric::counts_cnps);
         let cnps = span.map(|span| CnpCount::new(&network, span));
         let liveness = plan.liveness.map(|bounds| Liveness::new(&network, bounds));

@@ -4,6 +4,7 @@ mod catalogue;
 mod definition;
 mod laecn;
 mod marking;
+mod mlcc;
 mod pacc;
 mod reflex;
 mod scheme;
@@ -207,9 +208,12 @@ fn setup(params: &Params, seed: u64) -> Setup {
     let mtu = mtu.expect("only these are offered");
     let segment = Some(params.count("segment")).filter(|bytes| *bytes > 0);
     let segment = Some(segment.map_or(mtu.bytes(), |bytes| bytes.max(64)));
-    // A scheme decides congestion control and wire mode.
-    let scheme = params.has("scheme").then(|| Scheme::of(params.word("scheme")));
-    let algorithm = scheme.map_or_else(|| params.cc("cc").algorithm(), Scheme::algorithm);
+    // A scheme decides congestion control and wire mode. One with a mode of its own parameters is
+    // MLCC's, whose plan decides congestion control.
+    let has_scheme = params.has("scheme") && !params.has("mode");
+    let scheme = has_scheme.then(|| Scheme::of(params.word("scheme")));
+    let own = || params.has("cc").then(|| params.cc("cc").algorithm()).flatten();
+    let algorithm = scheme.map_or_else(own, Scheme::algorithm);
     let mode = scheme.map_or_else(|| params.word("mode"), |scheme| scheme.mode);
     let limits = Config { reorder_pkts: params.count("reorder"), ..Config::default() };
     let mut setup = Setup {

@@ -18,12 +18,14 @@
 //! | [`nsf`] | the near-source feedback of Reflex |
 //! | [`ndt`] | the near-destination throttling of Reflex |
 //! | [`ecn`] | marking thresholds by reinforcement learning |
+//! | [`mlcc`] | MLCC at the border of a datacenter |
 
 mod checks;
 pub(crate) mod config;
 pub(crate) mod ecn;
 pub(crate) mod feedback;
 mod kind;
+pub(crate) mod mlcc;
 pub(crate) mod ndt;
 pub(crate) mod nsf;
 pub(crate) mod pacc;
@@ -35,10 +37,10 @@ mod sets;
 pub(crate) mod testing;
 
 use arrayvec::ArrayVec;
-use passing::{FlowEnds, Passing};
+use passing::{FlowEnds, Passing, SrData};
 use serde::Serialize;
 use spanwire_base::Time;
-use spanwire_wire::Qpn;
+use spanwire_wire::{IntCredit, Qpn};
 
 /// The counters and gauges of an agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -65,8 +67,11 @@ pub(crate) trait Agent {
     /// A packet was queued at one of its ports.
     fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued, out: &mut Outbox);
 
-    /// A packet that got a tag from [`Agent::on_arrival`] leaves by a port.
-    fn on_departure(&mut self, _: Time, _: &Departing) {}
+    /// A packet that got a tag from [`Agent::on_arrival`] leaves by a port; what is to be done with
+    /// its telemetry.
+    fn on_departure(&mut self, _: Time, _: &Departing) -> Rework {
+        Rework::Nothing
+    }
 
     /// Handles the timers that are due; `queue_bytes` are those of its queue.
     fn handle_timeout(&mut self, now: Time, queue_bytes: u64, out: &mut Outbox);
@@ -94,15 +99,32 @@ pub(crate) struct Placement {
     /// A number of the agent for the packet, given back when it is queued and when it leaves; 0:
     /// none.
     pub(crate) tag: u32,
+    /// Its flow in queues by flow, if not by its 5-tuple.
+    pub(crate) flow: Option<u64>,
+}
+
+/// What is to be done with the telemetry of a packet that leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rework {
+    /// Nothing.
+    Nothing,
+    /// It begins anew, with this credit; the switch's own record then says that nothing waits.
+    Begin(IntCredit),
+    /// It goes back to the sender of this packet, the switch's own record included, and leaves the
+    /// packet.
+    Reflect(SrData),
 }
 
 /// A packet that was queued.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queued {
     pub(crate) port: u8,
+    pub(crate) queue: u8,
     pub(crate) placement: Placement,
     /// Bytes in its queue now, the packet included.
     pub(crate) bytes: u64,
+    /// Bytes of the packet.
+    pub(crate) own_bytes: u64,
 }
 
 /// A packet that leaves.
@@ -111,8 +133,10 @@ pub(crate) struct Departing {
     pub(crate) port: u8,
     pub(crate) queue: u8,
     pub(crate) tag: u32,
-    /// The PSN of SR data.
-    pub(crate) psn: Option<u32>,
+    /// Bytes of the packet in its queue.
+    pub(crate) bytes: u64,
+    /// It is SR data.
+    pub(crate) sr: Option<SrData>,
 }
 
 /// A queue that an agent holds, so that it does not send, or has released.

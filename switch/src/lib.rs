@@ -44,6 +44,8 @@ pub use agent::AgentCounters;
 pub use agent::config::{AgentConfig, NsfClock, NsfConfig, PaccConfig};
 pub use agent::ecn::config::{EcnAgentConfig, EcnCpu, EcnExplore};
 pub use agent::ecn::{EcnModel, EcnReward, EcnStep, GAMMA};
+pub use agent::mlcc::MlccFlow;
+pub use agent::mlcc::config::MlccConfig;
 pub use agent::ndt::config::NdtConfig;
 pub use config::{
     CLASSES, EcnConfig, FlowsConfig, ForwardingConfig, Hop, MAX_QUEUES, MarkAt, PfcConfig,

@@ -53,7 +53,16 @@ pub(crate) struct Arriving<'a> {
     pub(crate) hop: Option<Hop>,
     /// The queue that an agent chose instead of that of the class.
     pub(crate) queue: Option<u8>,
+    /// Its flow in queues by flow, if an agent chose it.
+    pub(crate) flow: Option<u64>,
     pub(crate) hash_seed: u64,
+}
+
+impl Arriving<'_> {
+    /// Its flow in queues by flow.
+    fn flow_key(&self) -> u64 {
+        self.flow.unwrap_or_else(|| self.seen.flow_hash(self.hash_seed))
+    }
 }
 
 /// The result of [`Port::enqueue`].
@@ -188,11 +197,8 @@ impl Port {
         let queue = &mut self.queues[index];
         let bytes = meta.wire_bytes();
         let is_phantom_over = queue.handle_arrival(now, bytes);
-        let place = if self.shaped & bit(index) == 0 {
-            0
-        } else {
-            queue.place(now, arriving.seen.flow_hash(arriving.hash_seed))
-        };
+        let place =
+            if self.shaped & bit(index) == 0 { 0 } else { queue.place(now, arriving.flow_key()) };
         let mut signal = None;
         if buffer.is_lossless(meta.ingress, meta.class) {
             meta.is_lossless = true;
@@ -315,7 +321,7 @@ impl Port {
         store.cut(id, len);
         let bytes = store.meta(id).wire_bytes();
         let target = &mut self.queues[usize::from(config.queue)];
-        let place = target.place(now, arriving.seen.flow_hash(arriving.hash_seed));
+        let place = target.place(now, arriving.flow_key());
         let has_room = target.check_room(place, bytes).and_then(|()| buffer.admit(0, None, bytes));
         if has_room.is_err() {
             store.remove(id);

@@ -6,6 +6,7 @@ mod snapshot;
 
 pub use snapshot::{PortSnapshot, QueueSnapshot, SwitchSnapshot};
 
+use crate::agent::Rework;
 use crate::agent::passing::Passing;
 use crate::agent::set::Agents;
 use crate::buffer::Buffer;
@@ -153,10 +154,11 @@ impl Switch {
         let hash_seed = self.forwarder.hash_seed();
         let passing = match self.agents {
             None => None,
-            Some(_) => self.see(frame, &seen, wire_bytes(frame.len(), rx.elided_bytes)),
+            Some(_) => self.see(frame, &seen, rx.elided_bytes),
         };
         let passing = passing.as_ref();
-        let mut arriving = Arriving { frame, meta, seen, hop: None, queue: None, hash_seed };
+        let (hop, queue, flow) = (None, None, None);
+        let mut arriving = Arriving { frame, meta, seen, hop, queue, flow, hash_seed };
         match self.forwarder.decide(now, ingress, &seen) {
             Decision::Dropped(drop) => return Err(drop),
             Decision::Switched(out) => self.pass(now, out, &mut arriving, passing),
@@ -282,10 +284,14 @@ impl Node for Switch {
         let sent = loop {
             let Some(leaving) = self.ports[index].dequeue(now, &mut self.store) else { break None };
             let meta = *self.store.meta(leaving.id);
-            if meta.tag != 0 {
-                self.depart(now, index, &leaving, meta.tag);
+            let rework = match meta.tag {
+                0 => Rework::Nothing,
+                tag => self.depart(now, index, &leaving, tag),
+            };
+            let mut sent = self.ports[index].write(now, &leaving, rework, &self.store, frame);
+            if let Some(data) = rework.reflected() {
+                sent = sent.map(|sent| self.reflect(now, (index, meta.tag), &data, frame, sent));
             }
-            let sent = self.ports[index].write(now, &leaving, &self.store, frame);
             self.store.remove(leaving.id);
             self.release(&meta);
             if sent.is_some() {

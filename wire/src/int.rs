@@ -5,7 +5,8 @@
 //! it as padding. The sending host requests records by appending an empty stack.
 //!
 //! ```text
-//! stack    magic 32 = "INTs" | version 8 = 1 | hops 8 | max hops 8 | format 8 | records
+//! stack    magic 32 = "INTs" | version 8 | hops 8 | max hops 8 | format 8 | credit | records
+//! credit   of version 2 only: credit 32 | waiting bytes 32
 //! full     time ps 64 | bytes sent 64 | queue bytes 32 | link rate Mbit/s 32        (24 bytes)
 //! compact  rate 8 | time 20 | bytes sent 20 | queue 16                              (8 bytes)
 //! ```
@@ -17,9 +18,11 @@
 //! ([`IntCompactHop`]).
 
 mod compact;
+mod credit;
 mod records;
 
 pub use compact::IntCompactHop;
+pub use credit::{INT_CREDIT_LEN, IntCredit, int_request_credit, int_restart_credit};
 pub use records::{INT_COMPACT_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, IntFormat, IntRecords};
 
 use crate::{EthernetRepr, be, ethernet};
@@ -48,6 +51,7 @@ pub struct IntStack<'a> {
     hops: u8,
     max_hops: u8,
     format: IntFormat,
+    credit: Option<IntCredit>,
     records: &'a [u8],
 }
 
@@ -87,19 +91,38 @@ impl<'a> IntStack<'a> {
     #[must_use]
     pub fn parse(trailer: &'a [u8]) -> Option<Self> {
         let (header, rest) = trailer.split_first_chunk::<INT_HEADER_LEN>()?;
-        let [m0, m1, m2, m3, VERSION, hops, max_hops, format] = *header else { return None };
+        let [m0, m1, m2, m3, version, hops, max_hops, format] = *header;
         if [m0, m1, m2, m3] != MAGIC || hops > max_hops || max_hops > INT_MAX_HOPS {
             return None;
         }
         let format = IntFormat::from_u8(format)?;
+        let (credit, rest) = match version {
+            VERSION => (None, rest),
+            VERSION_CREDIT => {
+                let (credit, rest) = rest.split_first_chunk()?;
+                (Some(IntCredit::parse(credit)), rest)
+            }
+            _ => return None,
+        };
         let records = rest.get(..usize::from(hops) * format.record_len())?;
-        Some(Self { hops, max_hops, format, records })
+        Some(Self { hops, max_hops, format, credit, records })
     }
 
     /// The most records that the sender requested.
     #[must_use]
     pub const fn max_hops(&self) -> u8 {
         self.max_hops
+    }
+
+    /// What the receiver's DCI switch has written, in a stack of version 2 (MLCC).
+    #[must_use]
+    pub const fn credit(&self) -> Option<IntCredit> {
+        self.credit
+    }
+
+    /// Bytes before the records.
+    const fn header_len(&self) -> usize {
+        INT_HEADER_LEN + if self.credit.is_some() { INT_CREDIT_LEN } else { 0 }
     }
 
     /// The format of the records, which the sender requested.
@@ -212,7 +235,7 @@ pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) 
     if stack.hops >= stack.max_hops {
         return None;
     }
-    let at = start + INT_HEADER_LEN + stack.records.len();
+    let at = start + stack.header_len() + stack.records.len();
     let end = at + stack.format.record_len();
     let format = stack.format;
     let out = buffer.get_mut(at..)?;
@@ -226,6 +249,8 @@ pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) 
 
 const MAGIC: [u8; 4] = *b"INTs";
 const VERSION: u8 = 1;
+/// The version whose header has a credit.
+const VERSION_CREDIT: u8 = 2;
 /// The offset of the record count in the stack.
 const HOPS_AT: usize = 5;
 
@@ -311,7 +336,7 @@ mod tests {
 
     #[test]
     fn int_push__adds_nothing_to_a_stack_of_an_unknown_version_or_format() {
-        for (at, value) in [(66, 2), (69, 2), (69, 255)] {
+        for (at, value) in [(66, 3), (69, 2), (69, 255)] {
             let mut f = frame(48, 0, &[0; 100]);
             int_request(&mut f, 62, 5, FULL).unwrap();
             f[at] = value;
@@ -338,7 +363,7 @@ mod tests {
         int_push(&mut f, 70, 0, &HOP).unwrap();
         assert!(IntStack::find(&f[..94], 0).is_some());
         assert!(IntStack::find(&f[..93], 0).is_none(), "cut");
-        for (at, value) in [(62, b'i'), (66, 2), (67, 6), (68, 17), (69, 2)] {
+        for (at, value) in [(62, b'i'), (66, 3), (67, 6), (68, 17), (69, 2)] {
             let mut bad = f.clone();
             bad[at] = value;
             assert!(IntStack::find(&bad, 0).is_none(), "byte {at}");

@@ -1,11 +1,12 @@
 //! The fields of SR packets that a switch reads as they pass. They are found without checking the
 //! rest, and nothing of it is needed to find them.
 
+use crate::int::IntRecords;
 use crate::sr_data::{
     ATOMIC, BLOCK, BLOCK_BYTES, IETH, IMM, KNOWN, ORIGINAL, RECEIVE, RESPONSE_TO, RETH, SOURCE_QPN,
     VERSION,
 };
-use crate::{Qpn, atomic, be, reth, sr_ack, sr_data};
+use crate::{Qpn, SrCredit, atomic, be, reth, sr_ack, sr_data};
 
 /// The fields of SR data that a switch reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,6 +28,8 @@ pub struct SrAckPassing {
     pub ack_delay_ns: u32,
     /// It may have arrived earlier by so much, ns; saturates.
     pub rx_delay_ns: u32,
+    /// Credit, if it is there.
+    pub credit: Option<SrCredit>,
 }
 
 impl SrDataPassing {
@@ -62,8 +65,25 @@ impl SrAckPassing {
             newest: be::u32_at(fixed, 4),
             ack_delay_ns: be::u32_at(fixed, 20),
             rx_delay_ns: be::u32_at(fixed, 24),
+            credit: credit_of(fixed, bytes),
         })
     }
+}
+
+/// The credit of an acknowledgement, which is behind the words, the refusal and the telemetry.
+#[inline]
+fn credit_of(fixed: &[u8; sr_ack::FIXED_LEN], bytes: &[u8]) -> Option<SrCredit> {
+    let bits = be::u16_at(fixed, 2);
+    if bits & sr_ack::CREDIT == 0 {
+        return None;
+    }
+    let words = usize::from(fixed[0] & 0xf) * sr_ack::WORD_LEN;
+    let nak = if fixed[10] == sr_ack::REFUSED { sr_ack::NAK_LEN } else { 0 };
+    let mut rest = bytes.get(sr_ack::FIXED_LEN + words + nak..)?;
+    if bits & sr_ack::INT != 0 {
+        IntRecords::take(&mut rest).ok()?;
+    }
+    Some(SrCredit::parse(rest.first_chunk()?))
 }
 
 /// The place of the sender's QPN, which is behind all other parts.
@@ -81,7 +101,9 @@ const WORDS: u16 = IMM | IETH | RECEIVE | RESPONSE_TO | BLOCK | BLOCK_BYTES;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AtomicEthRepr, BlockRepr, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind};
+    use crate::{
+        AtomicEthRepr, BlockRepr, NakCode, RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak,
+    };
     use proptest::prelude::*;
 
     fn passing(repr: &SrDataRepr) -> Option<SrDataPassing> {
@@ -125,15 +147,28 @@ mod tests {
 
     #[test]
     fn of__an_acknowledgement_s_times() {
+        let credit = SrCredit { credit: 4, rate_kbps: 5, suggested_kbps: 6 };
         let mut repr =
             SrAckRepr { newest: 9, ack_delay_ns: 20_000, rx_delay_ns: 3, ..SrAckRepr::default() };
         assert!(repr.words.push(SackWord { base: 64, bits: 1 }));
         let mut bytes = vec![0; repr.header_len()];
         repr.emit(&mut bytes).unwrap();
-        let expected = SrAckPassing { newest: 9, ack_delay_ns: 20_000, rx_delay_ns: 3 };
+        let expected =
+            SrAckPassing { newest: 9, ack_delay_ns: 20_000, rx_delay_ns: 3, credit: None };
         assert_eq!(SrAckPassing::of(&bytes), Some(expected));
         assert_eq!(SrAckPassing::of(&bytes[..59]), None);
         bytes[0] ^= 0xf0;
         assert_eq!(SrAckPassing::of(&bytes), None);
+        // Behind words, a refusal and telemetry.
+        let echo = [&[2, 1, 0, 0][..], &[7; 16]].concat();
+        let nak = Some(SrNak { psn: 1, code: NakCode::RemoteAccess });
+        for (nak, int) in [(None, IntRecords::NONE), (nak, IntRecords::parse(&echo))] {
+            let repr = SrAckRepr { nak, int, credit: Some(credit), marks: Some(1), ..repr };
+            let mut bytes = vec![0; repr.header_len()];
+            repr.emit(&mut bytes).unwrap();
+            assert_eq!(SrAckPassing::of(&bytes).and_then(|ack| ack.credit), Some(credit));
+            let cut = SrAckPassing::of(&bytes[..bytes.len() - 9]);
+            assert_eq!(cut.map(|ack| ack.credit), Some(None), "cut");
+        }
     }
 }

@@ -40,7 +40,7 @@ fn take_agent(n: usize, table: Value, names: &[&str]) -> Result<AgentConfig, Key
         return Err(KeyError::new(format!("{at}.kind"), what));
     }
     let key = match &*kind {
-        "nsf" => "outside",
+        "nsf" | "mlcc" => "outside",
         "ndt" => "inside",
         _ => "ports",
     };
@@ -113,7 +113,7 @@ impl AgentReport {
 }
 
 /// The kinds of agents.
-const KINDS: [&str; 4] = ["pacc", "nsf", "ndt", "ecn"];
+const KINDS: [&str; 5] = ["pacc", "nsf", "ndt", "ecn", "mlcc"];
 
 #[cfg(test)]
 mod tests {

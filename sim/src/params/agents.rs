@@ -74,6 +74,7 @@ impl AgentSetup {
             Self::Nsf(nsf) => serde_json::to_value(nsf),
             Self::Ndt(ndt) => serde_json::to_value(ndt),
             Self::Ecn(ecn) => serde_json::to_value(ecn),
+            Self::Mlcc(mlcc) => serde_json::to_value(mlcc),
         };
         let Ok(Json::Object(all)) = json else { return Vec::new() };
         let is_port = |name: &String| ["ports", "inside", "outside"].contains(&&**name);
@@ -87,6 +88,7 @@ impl AgentSetup {
             Self::Nsf(nsf) => set(nsf, name, text),
             Self::Ndt(ndt) => set(ndt, name, text),
             Self::Ecn(ecn) => set(ecn, name, text),
+            Self::Mlcc(mlcc) => set(mlcc, name, text),
         }
     }
 }

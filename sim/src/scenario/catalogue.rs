@@ -254,6 +254,13 @@ pub(super) const ALL: &[Scenario] = &[
     super::reflex::THRESHOLDS,
     super::laecn::BURST,
     super::laecn::SMALL,
+    super::mlcc::FIG2,
+    super::mlcc::FIG3,
+    super::mlcc::FIG4,
+    super::mlcc::FIG7,
+    super::mlcc::FIG8,
+    super::mlcc::FIG9,
+    super::mlcc::FIG10,
 ];
 
 fn plan(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Plan {

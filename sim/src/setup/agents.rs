@@ -3,7 +3,7 @@
 use super::Setup;
 use crate::topology::Role;
 use spanwire_base::Rate;
-use spanwire_switch::{AgentConfig, EcnAgentConfig, NdtConfig, NsfConfig, PaccConfig};
+use spanwire_switch::{AgentConfig, EcnAgentConfig, MlccConfig, NdtConfig, NsfConfig, PaccConfig};
 
 /// An agent of switches.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,6 +20,9 @@ pub enum AgentSetup {
     Ndt(NdtConfig),
     /// Thresholds by LAECN's networks at every port of every switch. Its `ports` do not count.
     Ecn(EcnAgentConfig),
+    /// MLCC at the borders of datacenters, of which it has the ports to other borders `outside`. Its
+    /// `outside` does not count.
+    Mlcc(MlccConfig),
 }
 
 /// A port of a switch, as far as agents differ by it.
@@ -54,6 +57,13 @@ impl Setup {
             AgentSetup::Ecn(ecn) => {
                 let ports = numbers(ports, |_| true);
                 vec![AgentConfig::Ecn(EcnAgentConfig { ports, ..ecn.clone() })]
+            }
+            AgentSetup::Mlcc(mlcc) => {
+                let outside = numbers(ports, |port| port.peer == Role::Border);
+                let has = role == Role::Border && !outside.is_empty();
+                has.then(|| AgentConfig::Mlcc(MlccConfig { outside, ..mlcc.clone() }))
+                    .into_iter()
+                    .collect()
             }
         };
         self.agents.iter().flat_map(of).collect()

@@ -57,10 +57,16 @@ impl Setup {
     }
 
     fn telemetry_on_top(&self, algorithm: Option<Algorithm>) -> u32 {
-        let uses = self.int.on_top && algorithm.is_some_and(|algorithm| algorithm.wants_int());
-        if uses { self.int.room_bytes() } else { 0 }
+        let Some(algorithm) = algorithm.filter(|own| self.int.on_top && own.wants_int()) else {
+            return 0;
+        };
+        let credit = if algorithm.wants_credit() { CREDIT_BYTES } else { 0 };
+        self.int.room_bytes() + credit
     }
 }
+
+/// Further bytes of packets that ask for credit: two words of telemetry, and the sender's QPN.
+const CREDIT_BYTES: u32 = 12;
 
 #[cfg(test)]
 mod tests {

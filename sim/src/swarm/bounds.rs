@@ -82,7 +82,9 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
 fn throttling(setup: &Setup) -> (u64, Dur) {
     let ndt = setup.agents.iter().find_map(|agent| match agent {
         AgentSetup::Ndt(ndt) => Some(ndt),
-        AgentSetup::Pacc(..) | AgentSetup::Nsf(_) | AgentSetup::Ecn(_) => None,
+        AgentSetup::Pacc(..) | AgentSetup::Nsf(_) | AgentSetup::Ecn(_) | AgentSetup::Mlcc(_) => {
+            None
+        }
     });
     let pkts = u64::from(setup.window_pkts) * u64_from(FLOWS_MAX);
     ndt.map_or((1, Dur::ZERO), |ndt| (u64::from(ndt.weight) + 1, ndt.max_pause * pkts))

@@ -159,6 +159,7 @@ fn agent_text(agent: &AgentSetup) -> String {
         AgentSetup::Nsf(nsf) => format!("{nsf:?}"),
         AgentSetup::Ndt(ndt) => format!("{ndt:?}"),
         AgentSetup::Ecn(ecn) => format!("{ecn:?}"),
+        AgentSetup::Mlcc(mlcc) => format!("{mlcc:?}"),
     }
 }
 

@@ -149,10 +149,17 @@ impl Topology {
     /// ways; the paper rounds to 6.
     #[must_use]
     pub fn mlcc(long_delay: Dur) -> Self {
+        Self::mlcc_of(2, long_delay)
+    }
+
+    /// [`Topology::mlcc`] with so many spines in each datacenter. With one, flows of a leaf share
+    /// its link, as where their hashes select the same spine.
+    #[must_use]
+    pub fn mlcc_of(spines: u32, long_delay: Dur) -> Self {
         let dc = LeafSpine {
             leaves: 4,
             hosts_per_leaf: 32,
-            spines: 2,
+            spines,
             links_per_spine: 1,
             host_rate: Rate::from_gbps(25),
             fabric_rate: Rate::from_gbps(100),

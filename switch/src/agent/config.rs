@@ -2,6 +2,7 @@
 
 use super::checks::{check_ports, check_time, ratio};
 use super::ecn::config::EcnAgentConfig;
+use super::mlcc::config::MlccConfig;
 use super::ndt::config::NdtConfig;
 use crate::config::PortConfig;
 use crate::error::{ConfigError, check_range};
@@ -21,6 +22,8 @@ pub enum AgentConfig {
     Ndt(NdtConfig),
     /// Marking thresholds by networks that have learned.
     Ecn(EcnAgentConfig),
+    /// Near telemetry and credit at the border of a datacenter.
+    Mlcc(MlccConfig),
 }
 
 /// NSF, Reflex's near-source feedback: a switch at the border of a datacenter sends pseudo-ACKs to
@@ -163,6 +166,7 @@ impl AgentConfig {
             Self::Nsf(nsf) => &nsf.outside,
             Self::Ndt(ndt) => &ndt.inside,
             Self::Ecn(ecn) => &ecn.ports,
+            Self::Mlcc(mlcc) => &mlcc.outside,
         }
     }
 
@@ -176,6 +180,11 @@ impl AgentConfig {
         if agents.len() > AGENTS_MAX {
             let what = format!("has {} entries; choose at most {AGENTS_MAX}", agents.len());
             return Err(ConfigError::new("agents", what));
+        }
+        let mlcc = agents.iter().position(|agent| matches!(agent, Self::Mlcc(_)));
+        if let Some(n) = mlcc.filter(|_| agents.len() > 1) {
+            let what = "watches every port of its switch, which can have no other agent";
+            return Err(ConfigError::new(format!("agents[{n}]"), what));
         }
         for (n, agent) in agents.iter().enumerate() {
             agent.validate(all).map_err(|e| e.within(&format!("agents[{n}]")))?;
@@ -196,6 +205,7 @@ impl AgentConfig {
             Self::Nsf(nsf) => nsf.validate(all),
             Self::Ndt(ndt) => ndt.validate(all),
             Self::Ecn(ecn) => ecn.validate(all),
+            Self::Mlcc(mlcc) => mlcc.validate(all),
         }
     }
 }

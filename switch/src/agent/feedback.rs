@@ -81,7 +81,7 @@ fn headers(ends: &FlowEnds, bth: BthRepr) -> Option<Headers> {
     })
 }
 
-fn address_of(is_v6: bool, address: u128) -> IpAddr {
+pub(super) fn address_of(is_v6: bool, address: u128) -> IpAddr {
     if is_v6 {
         return Ipv6Addr::from(address).into();
     }

@@ -1,11 +1,12 @@
 //! The kinds of agents.
 
 use super::ecn::Ecn;
+use super::mlcc::Mlcc;
 use super::ndt::Ndt;
 use super::nsf::Nsf;
 use super::pacc::Pacc;
 use super::passing::Passing;
-use super::{Agent, AgentCounters, Departing, Outbox, Placement, Ports, Queued};
+use super::{Agent, AgentCounters, Departing, Outbox, Placement, Ports, Queued, Rework};
 use spanwire_base::Time;
 use spanwire_wire::Qpn;
 
@@ -16,13 +17,15 @@ pub(super) enum Kind {
     Nsf(Nsf),
     Ndt(Box<Ndt>),
     Ecn(Box<Ecn>),
+    Mlcc(Box<Mlcc>),
 }
 
 impl Kind {
-    /// True if it chooses queues: others need not hear of packets before they are queued.
+    /// True if it chooses queues, or looks at packets that come in by its ports: others need not
+    /// hear of packets before they are queued.
     #[inline]
     pub(super) fn chooses(&self) -> bool {
-        matches!(self, Self::Ndt(_))
+        matches!(self, Self::Ndt(_) | Self::Mlcc(_))
     }
 }
 
@@ -39,6 +42,7 @@ impl Agent for Kind {
             Self::Nsf(nsf) => nsf.on_arrival(now, passing, ports, sender),
             Self::Ndt(ndt) => ndt.on_arrival(now, passing, ports, sender),
             Self::Ecn(ecn) => ecn.on_arrival(now, passing, ports, sender),
+            Self::Mlcc(mlcc) => mlcc.on_arrival(now, passing, ports, sender),
         }
     }
 
@@ -49,15 +53,17 @@ impl Agent for Kind {
             Self::Nsf(nsf) => nsf.on_queued(now, passing, queued, out),
             Self::Ndt(ndt) => ndt.on_queued(now, passing, queued, out),
             Self::Ecn(ecn) => ecn.on_queued(now, passing, queued, out),
+            Self::Mlcc(mlcc) => mlcc.on_queued(now, passing, queued, out),
         }
     }
 
-    fn on_departure(&mut self, now: Time, leaving: &Departing) {
+    fn on_departure(&mut self, now: Time, leaving: &Departing) -> Rework {
         match self {
             Self::Pacc(pacc) => pacc.on_departure(now, leaving),
             Self::Nsf(nsf) => nsf.on_departure(now, leaving),
             Self::Ndt(ndt) => ndt.on_departure(now, leaving),
             Self::Ecn(ecn) => ecn.on_departure(now, leaving),
+            Self::Mlcc(mlcc) => mlcc.on_departure(now, leaving),
         }
     }
 
@@ -67,6 +73,7 @@ impl Agent for Kind {
             Self::Nsf(nsf) => nsf.handle_timeout(now, queue_bytes, out),
             Self::Ndt(ndt) => ndt.handle_timeout(now, queue_bytes, out),
             Self::Ecn(ecn) => ecn.handle_timeout(now, queue_bytes, out),
+            Self::Mlcc(mlcc) => mlcc.handle_timeout(now, queue_bytes, out),
         }
     }
 
@@ -77,6 +84,7 @@ impl Agent for Kind {
             Self::Nsf(nsf) => nsf.poll_timeout(),
             Self::Ndt(ndt) => ndt.poll_timeout(),
             Self::Ecn(ecn) => ecn.poll_timeout(),
+            Self::Mlcc(mlcc) => mlcc.poll_timeout(),
         }
     }
 
@@ -86,6 +94,7 @@ impl Agent for Kind {
             Self::Nsf(nsf) => nsf.counters(),
             Self::Ndt(ndt) => ndt.counters(),
             Self::Ecn(ecn) => ecn.counters(),
+            Self::Mlcc(mlcc) => mlcc.counters(),
         }
     }
 }

@@ -7,7 +7,7 @@ mod order;
 mod records;
 
 use super::passing::Passing;
-use super::{Agent, AgentCounters, Departing, Hold, Outbox, Placement, Ports, Queued};
+use super::{Agent, AgentCounters, Departing, Hold, Outbox, Placement, Ports, Queued, Rework};
 use config::NdtConfig;
 use flows::{Active, Change, Flows};
 use order::Order;
@@ -166,7 +166,7 @@ impl Agent for Ndt {
             self.check_pause(now, own);
         }
         let queue = is_controlled.then(|| self.inside[index].queue);
-        Placement { queue, tag: u32_from(at) + 1 }
+        Placement { queue, tag: u32_from(at) + 1, flow: None }
     }
 
     fn on_queued(&mut self, _: Time, _: &Passing, queued: Queued, _: &mut Outbox) {
@@ -190,9 +190,9 @@ impl Agent for Ndt {
         });
     }
 
-    fn on_departure(&mut self, now: Time, leaving: &Departing) {
+    fn on_departure(&mut self, now: Time, leaving: &Departing) -> Rework {
         let (Some(at), Some(index)) = (place_of(leaving.tag), self.index_of(leaving.port)) else {
-            return;
+            return Rework::Nothing;
         };
         let (flow, inside) = (self.flows.flow(at), &mut self.inside[index]);
         if leaving.queue == inside.queue {
@@ -203,9 +203,10 @@ impl Agent for Ndt {
             flow.normal -= 1;
             inside.order.pop_normal();
         }
-        if let Some(psn) = leaving.psn {
-            self.flows.records(at).set(psn, now, self.config.threshold / SPACINGS);
+        if let Some(data) = leaving.sr {
+            self.flows.records(at).set(data.psn, now, self.config.threshold / SPACINGS);
         }
+        Rework::Nothing
     }
 
     fn handle_timeout(&mut self, now: Time, _: u64, _: &mut Outbox) {

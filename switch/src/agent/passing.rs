@@ -1,11 +1,13 @@
 //! The fields of a passing packet that agents read.
 
 use crate::parse::{ParsedFrame, ParsedIp, halves};
-use spanwire_wire::{MacAddr, OpKind, Opcode, Qpn, ROCE_PORT, SrAckPassing, SrDataPassing};
+use spanwire_wire::{
+    IntStack, MacAddr, OpKind, Opcode, Qpn, ROCE_PORT, SrAckPassing, SrDataPassing,
+};
 
 /// A RoCE packet that passes a switch, as far as agents read it. Nothing is checked but that the
 /// fields are there: the ICRC is not computed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Passing {
     /// The flow's addresses and queue pairs.
     pub(crate) ends: FlowEnds,
@@ -21,6 +23,8 @@ pub(crate) struct Passing {
     pub(crate) is_parity: bool,
     /// An SR acknowledgement.
     pub(crate) ack: Option<SrAckPassing>,
+    /// SR data that asks for credit: its telemetry is of version 2 (MLCC).
+    pub(crate) asks_credit: bool,
     /// TTL or hop limit on arrival.
     pub(crate) hop_limit: u8,
     /// Its wire length.
@@ -112,9 +116,18 @@ impl Passing {
             sr,
             is_parity,
             ack,
+            asks_credit: false,
             hop_limit,
             wire_bytes,
         })
+    }
+
+    /// As it is, with whether its telemetry, in the frame with so many elided bytes, asks for
+    /// credit.
+    pub(crate) fn with_stack(self, frame: &[u8], elided_bytes: u32) -> Self {
+        let may_ask = self.sr.is_some() && self.source_qpn.is_some();
+        let stack = || IntStack::find(frame, elided_bytes);
+        Self { asks_credit: may_ask && stack().is_some_and(|s| s.credit().is_some()), ..self }
     }
 
     /// A hash of the addresses of a flow and the queue pair that sends it.

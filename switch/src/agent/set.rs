@@ -4,18 +4,22 @@ use super::config::{AGENTS_MAX, AgentConfig};
 use super::ecn::{Change, Ecn, EcnStep, QueueView};
 use super::feedback::{self, FRAME_MAX, Limit};
 use super::kind::Kind;
+use super::mlcc::{Mlcc, MlccFlow, RateChange};
 use super::ndt::Ndt;
 use super::nsf::Nsf;
 use super::pacc::Pacc;
-use super::passing::Passing;
+use super::passing::{Passing, SrData};
 use super::qpns::Qpns;
 use super::{
     Agent, AgentCounters, Departing, Hold, Order, OrderKind, Outbox, Placement, Ports, Queued,
+    Rework,
 };
 use crate::config::SwitchConfig;
 use arrayvec::ArrayVec;
 use spanwire_base::Time;
-use spanwire_wire::{IntRecords, NearKind, SrNearRepr};
+use spanwire_wire::{
+    INT_ECHO_HEADER_LEN, INT_FULL_LEN, INT_MAX_HOPS, IntRecords, IntStack, NearKind, SrNearRepr,
+};
 
 /// The agents of a switch, each at a port.
 #[derive(Debug)]
@@ -54,6 +58,7 @@ impl AgentConfig {
             Self::Nsf(_) => super::nsf::ENTRY_BYTES,
             Self::Ndt(_) => super::ndt::ENTRY_BYTES,
             Self::Ecn(_) => super::ecn::ENTRY_BYTES,
+            Self::Mlcc(_) => super::mlcc::ENTRY_BYTES,
         }
     }
 }
@@ -116,6 +121,12 @@ impl Agents {
                     let rate = |port: u8| config.ports[usize::from(port)].rate.expect("validated");
                     add(&ecn.ports, Some(ecn.queue), Kind::Ecn(Box::new(Ecn::new(ecn, rate))));
                 }
+                AgentConfig::Mlcc(mlcc) => {
+                    let all: Vec<u8> = (0..=u8::MAX).take(config.ports.len()).collect();
+                    let rates = config.ports.iter().map(|port| port.rate.expect("validated"));
+                    let agent = Mlcc::new(mlcc, rates.collect());
+                    add(&all, None, Kind::Mlcc(Box::new(agent)));
+                }
             }
         }
         let qpns = Qpns::new(config.feedback_flows);
@@ -134,6 +145,7 @@ impl Agents {
         }
         let of = |port: u8| self.by_port.get(usize::from(port)).copied().flatten();
         let (from, to) = (of(ports.from), of(ports.to));
+        // One agent at both ports hears of the packet once.
         if let Some(from) = from.filter(|from| Some(*from) != to) {
             self.arrive(now, passing, ports, from);
         }
@@ -155,11 +167,68 @@ impl Agents {
         placement
     }
 
-    /// Tells the agent of a port that a packet with its tag leaves there.
-    pub(crate) fn on_departure(&mut self, now: Time, leaving: &Departing) {
-        let Some(index) = self.by_port[usize::from(leaving.port)] else { return };
-        self.at_ports[usize::from(index)].agent.on_departure(now, leaving);
+    /// Tells the agent of a port that a packet with its tag leaves there; what is to be done with
+    /// its telemetry.
+    pub(crate) fn on_departure(&mut self, now: Time, leaving: &Departing) -> Rework {
+        let Some(index) = self.by_port[usize::from(leaving.port)] else { return Rework::Nothing };
+        let rework = self.at_ports[usize::from(index)].agent.on_departure(now, leaving);
         self.note(index.into());
+        rework
+    }
+
+    /// The near telemetry of a packet with this tag that leaves by a port, if its flow is to get
+    /// some.
+    pub(crate) fn reflect(
+        &mut self,
+        now: Time,
+        (port, tag): (u8, u32),
+        data: &SrData,
+        stack: &IntStack<'_>,
+    ) -> Option<Made> {
+        let index = usize::from(self.by_port[usize::from(port)]?);
+        let at = &mut self.at_ports[index];
+        let Kind::Mlcc(mlcc) = &mut at.agent else { return None };
+        let flow = mlcc.reflect(now, tag)?;
+        let mut bytes = [0; INT_ECHO_HEADER_LEN + INT_MAX_HOPS as usize * INT_FULL_LEN];
+        let (header, records) = bytes.split_at_mut(INT_ECHO_HEADER_LEN);
+        header.copy_from_slice(&stack.echo_header());
+        records.get_mut(..stack.records().len())?.copy_from_slice(stack.records());
+        let int = IntRecords::parse(&bytes[..INT_ECHO_HEADER_LEN + stack.records().len()]);
+        let SrData { psn, sent_ps: echo_ps } = *data;
+        let hop_limit = flow.hop_limit;
+        let near = SrNearRepr { kind: NearKind::Telemetry, psn, hop_limit, echo_ps, int };
+        let mut frame = [0; FRAME_MAX];
+        let len = feedback::near(&flow.ends, flow.sender, &near, &mut frame)?;
+        if !at.limit.take(crate::link::wire_bytes(len, 0)) {
+            at.counters.limited += 1;
+            return None;
+        }
+        Some(Made { frame, len, at: index })
+    }
+
+    /// True if an agent reads the telemetry of packets.
+    pub(crate) fn reads_stacks(&self) -> bool {
+        self.at_ports.first().is_some_and(|at| matches!(at.agent, Kind::Mlcc(_)))
+    }
+
+    /// The next rate of a flow that is to change since the last call.
+    #[inline]
+    pub(crate) fn pop_rate(&mut self) -> Option<RateChange> {
+        match self.at_ports.first_mut().map(|at| &mut at.agent) {
+            Some(Kind::Mlcc(mlcc)) => mlcc.pop_change(),
+            _ => None,
+        }
+    }
+
+    /// The flows that an agent lets in at a rate of their own.
+    pub(crate) fn mlcc_flows(&self, now: Time) -> impl Iterator<Item = MlccFlow> {
+        self.at_ports
+            .iter()
+            .flat_map(move |at| match &at.agent {
+                Kind::Mlcc(mlcc) => Some(mlcc.flows(now)),
+                _ => None,
+            })
+            .flatten()
     }
 
     /// True if an agent watches this queue of a port.
@@ -187,7 +256,7 @@ impl Agents {
         let at_ports = &mut self.at_ports;
         self.choosing.iter().find_map(|index| match &mut at_ports[usize::from(*index)].agent {
             Kind::Ndt(ndt) => ndt.pop_hold(),
-            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ecn(_) => None,
+            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ecn(_) | Kind::Mlcc(_) => None,
         })
     }
 
@@ -219,14 +288,14 @@ impl Agents {
     pub(crate) fn ecn_steps(&self) -> impl Iterator<Item = &EcnStep> {
         self.at_ports.iter().flat_map(|at| match &at.agent {
             Kind::Ecn(ecn) => ecn.steps(),
-            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) => &[],
+            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) | Kind::Mlcc(_) => &[],
         })
     }
 
     fn ecn_mut(&mut self) -> impl Iterator<Item = &mut Ecn> {
         self.at_ports.iter_mut().filter_map(|at| match &mut at.agent {
             Kind::Ecn(ecn) => Some(&mut **ecn),
-            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) => None,
+            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) | Kind::Mlcc(_) => None,
         })
     }
 

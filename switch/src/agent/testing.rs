@@ -27,6 +27,7 @@ pub(crate) fn passing(source: u8, dest: u8, bytes: u64) -> Passing {
         sr: None,
         is_parity: false,
         ack: None,
+        asks_credit: false,
         hop_limit: 64,
         wire_bytes: bytes,
     }

@@ -1,18 +1,21 @@
 //! Departing frames: marks, addresses, telemetry.
 
 use super::{Leaving, Port};
+use crate::agent::Rework;
 use crate::config::Hop;
 use crate::store::Store;
-use spanwire_base::{Time, TxMeta, usize_from};
-use spanwire_wire::{IntHop, IntStack, decrement_ttl, int_push};
+use spanwire_base::{Time, TxMeta, u64_from, usize_from};
+use spanwire_wire::{IntCredit, IntHop, IntStack, decrement_ttl, int_push, int_restart_credit};
 
 impl Port {
-    /// Copies a frame out and applies marking, routing and telemetry; `None` if it does not fit.
+    /// Copies a frame out and applies marking and telemetry, which begins anew if `rework` says so;
+    /// `None` if it does not fit.
     #[inline]
     pub(crate) fn write(
         &mut self,
         now: Time,
         leaving: &Leaving,
+        rework: Rework,
         store: &Store,
         out: &mut [u8],
     ) -> Option<TxMeta> {
@@ -26,12 +29,30 @@ impl Port {
         if let Some(mark) = leaving.mark {
             self.queues[leaving.queue].mark(mark, room);
         }
+        let mut queue_bytes = self.queues[leaving.queue].bytes();
+        if let Rework::Begin(credit) = rework
+            && let Some(left) = int_restart_credit(out, len, meta.elided_bytes, credit)
+        {
+            // What waits here waits on purpose.
+            (len, queue_bytes) = (left, 0);
+        }
         if self.has_int {
-            len = self.stamp(now, leaving.queue, out, len, meta.elided_bytes);
+            len = self.stamp(now, queue_bytes, out, len, meta.elided_bytes);
         }
         self.counters.tx_pkts += 1;
         self.counters.tx_bytes += crate::link::wire_bytes(len, meta.elided_bytes);
         Some(TxMeta { len, elided_bytes: meta.elided_bytes })
+    }
+
+    /// Empties the telemetry of a frame that was written, so that the next switches begin it;
+    /// returns the frame's description.
+    pub(crate) fn empty_stack(&mut self, frame: &mut [u8], sent: TxMeta) -> TxMeta {
+        let none = IntCredit::default();
+        let Some(len) = int_restart_credit(frame, sent.len, sent.elided_bytes, none) else {
+            return sent;
+        };
+        self.counters.tx_bytes -= u64_from(sent.len - len);
+        TxMeta { len, ..sent }
     }
 
     /// Applies routing to a frame: TTL, and the addresses of this link.
@@ -45,12 +66,19 @@ impl Port {
     }
 
     /// Adds a telemetry record if the frame requests one; returns the frame's length.
-    fn stamp(&mut self, now: Time, queue: usize, out: &mut [u8], len: usize, elided: u32) -> usize {
+    fn stamp(
+        &mut self,
+        now: Time,
+        queue_bytes: u64,
+        out: &mut [u8],
+        len: usize,
+        elided: u32,
+    ) -> usize {
         let mbps = self.rate.map_or(0, |rate| rate.as_bps() / 1_000_000);
         let hop = IntHop {
             time_ps: now.as_ps(),
             tx_bytes: self.counters.tx_bytes,
-            queue_bytes: u32::try_from(self.queues[queue].bytes()).unwrap_or(u32::MAX),
+            queue_bytes: u32::try_from(queue_bytes).unwrap_or(u32::MAX),
             link_rate_mbps: u32::try_from(mbps).unwrap_or(u32::MAX),
         };
         if let Some(len) = int_push(out, len, elided, &hop) {

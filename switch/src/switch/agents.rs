@@ -3,17 +3,20 @@
 use super::{Switch, id_of};
 use crate::agent::config::AgentConfig;
 use crate::agent::ecn::EcnStep;
-use crate::agent::passing::Passing;
+use crate::agent::mlcc::MlccFlow;
+use crate::agent::passing::{Passing, SrData};
 use crate::agent::set::Handled;
-use crate::agent::{Departing, Ports, Queued};
+use crate::agent::{Departing, Ports, Queued, Rework};
 use crate::config::EcnConfig;
 use crate::error::ConfigError;
 use crate::forward::Decision;
+use crate::link::wire_bytes;
 use crate::parse::ParsedFrame;
 use crate::port::{Arriving, Leaving, Outcome};
+use crate::queue::Queue;
 use crate::store::Meta;
-use spanwire_base::Time;
-use spanwire_wire::Qpn;
+use spanwire_base::{Time, TxMeta};
+use spanwire_wire::{IntStack, Qpn};
 use std::net::IpAddr;
 
 impl Switch {
@@ -34,10 +37,13 @@ impl Switch {
         &mut self,
         frame: &[u8],
         seen: &ParsedFrame,
-        wire_bytes: u64,
+        elided_bytes: u32,
     ) -> Option<Passing> {
         let agents = self.agents.as_mut()?;
-        let passing = Passing::of(frame, seen, wire_bytes)?;
+        let mut passing = Passing::of(frame, seen, wire_bytes(frame.len(), elided_bytes))?;
+        if agents.reads_stacks() {
+            passing = passing.with_stack(frame, elided_bytes);
+        }
         agents.qpns.learn(&passing);
         Some(passing)
     }
@@ -57,6 +63,7 @@ impl Switch {
         let placement =
             agents.on_arrival(now, passing, Ports { from: arriving.meta.ingress, to: out });
         (arriving.queue, arriving.meta.tag) = (placement.queue, placement.tag);
+        arriving.flow = placement.flow;
         let of_class = self.ports[index].queue_of(arriving.meta.class);
         let queue = placement.queue.unwrap_or(of_class);
         let is_watched = agents.watches(out, queue);
@@ -66,29 +73,82 @@ impl Switch {
             && matches!(outcome, Outcome::Queued(_))
             && let Some(agents) = &mut self.agents
         {
-            agents.on_queued(now, passing, Queued { port: out, placement, bytes });
+            let own_bytes = arriving.meta.wire_bytes();
+            let queued = Queued { port: out, queue, placement, bytes, own_bytes };
+            agents.on_queued(now, passing, queued);
             if agents.has_orders() {
                 self.send_feedback(now);
             }
         }
         self.apply_holds();
+        self.apply_rates();
         self.note_agents();
     }
 
-    /// Tells an agent that a packet with its tag leaves.
+    /// Tells an agent that a packet with its tag leaves; what is to be done with its telemetry.
     #[inline(never)]
-    pub(super) fn depart(&mut self, now: Time, index: usize, leaving: &Leaving, tag: u32) {
+    pub(super) fn depart(
+        &mut self,
+        now: Time,
+        index: usize,
+        leaving: &Leaving,
+        tag: u32,
+    ) -> Rework {
         let frame = self.store.bytes(leaving.id);
         let seen = ParsedFrame::of(frame);
         let passing = seen.and_then(|seen| Passing::of(frame, &seen, 0));
-        let psn = passing.and_then(|passing| passing.sr).map(|data| data.psn);
+        let sr = passing.and_then(|passing| passing.sr);
+        let bytes = self.store.meta(leaving.id).wire_bytes();
+        let mut rework = Rework::Nothing;
         let small = |n: usize| u8::try_from(n).expect("ports and queues are few");
         let (port, queue) = (small(index), small(leaving.queue));
         if let Some(agents) = &mut self.agents {
-            agents.on_departure(now, &Departing { port, queue, tag, psn });
+            rework = agents.on_departure(now, &Departing { port, queue, tag, bytes, sr });
         }
         self.apply_holds();
         self.note_agents();
+        rework
+    }
+
+    /// Sends the telemetry of a frame back to the sender of its packet, if it is due, and takes it
+    /// off the frame; returns the frame's description.
+    #[inline(never)]
+    pub(super) fn reflect(
+        &mut self,
+        now: Time,
+        (index, tag): (usize, u32),
+        data: &SrData,
+        frame: &mut [u8],
+        sent: TxMeta,
+    ) -> TxMeta {
+        let port = u8::try_from(index).expect("ports are few");
+        let stack = IntStack::find(&frame[..sent.len], sent.elided_bytes);
+        let stack = stack.filter(|stack| stack.credit().is_some() && !stack.is_empty());
+        if let (Some(agents), Some(stack)) = (&mut self.agents, stack)
+            && let Some(made) = agents.reflect(now, (port, tag), data, &stack)
+        {
+            let has_route = self.originate(now, &made.frame[..made.len]);
+            if let Some(agents) = &mut self.agents {
+                agents.on_sent(&made, has_route);
+            }
+        }
+        self.ports[index].empty_stack(frame, sent)
+    }
+
+    /// Sets the rates of flows that agents have decided.
+    fn apply_rates(&mut self) {
+        while let Some(change) = self.agents.as_mut().and_then(|agents| agents.pop_rate()) {
+            let port = self.ports.get_mut(usize::from(change.port));
+            let queue = port.and_then(|port| port.queues.get_mut(usize::from(change.queue)));
+            if let Some(flows) = queue.and_then(Queue::flows_mut) {
+                flows.set_rate(change.flow, Some(change.rate));
+            }
+        }
+    }
+
+    /// The flows that come in and that MLCC lets in at rates of their own. O(places for flows).
+    pub fn mlcc_flows(&self, now: Time) -> impl Iterator<Item = MlccFlow> {
+        self.agents.iter().flat_map(move |agents| agents.mlcc_flows(now))
     }
 
     /// A switch with these controlled queues, by port.
@@ -201,7 +261,11 @@ impl Switch {
         let meta = Meta { ingress: NO_PORT, class, ..Meta::new(frame.len(), 0, now) };
         let hash_seed = self.forwarder.hash_seed();
         self.ports[usize::from(out)].counters.agent_made += 1;
-        self.enqueue(now, out, &Arriving { frame, meta, seen, hop, queue: None, hash_seed });
+        self.enqueue(
+            now,
+            out,
+            &Arriving { frame, meta, seen, hop, queue: None, flow: None, hash_seed },
+        );
         self.ready.insert(id_of(out));
         true
     }

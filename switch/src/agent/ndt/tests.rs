@@ -16,7 +16,7 @@ fn come(ndt: &mut Ndt, us: u64, flow: u8, psn: u32) -> Placement {
     let passing = Passing { sr: Some(data), ..passing(flow, 100, 1000) };
     let sender = Some(Qpn::new(flow.into()));
     let placement = ndt.on_arrival(at(us), &passing, Ports { from: 0, to: 1 }, sender);
-    let queued = Queued { port: 1, placement, bytes: 1000 };
+    let queued = Queued { port: 1, placement, bytes: 1000, ..Queued::default() };
     let mut out = Outbox::new();
     ndt.on_queued(at(us), &passing, queued, &mut out);
     assert!(out.is_empty(), "it sends nothing");
@@ -25,12 +25,14 @@ fn come(ndt: &mut Ndt, us: u64, flow: u8, psn: u32) -> Placement {
 
 fn leave(ndt: &mut Ndt, us: u64, placement: Placement, psn: u32) {
     let queue = placement.queue.unwrap_or(0);
-    ndt.on_departure(at(us), &Departing { port: 1, queue, tag: placement.tag, psn: Some(psn) });
+    let sr = Some(SrData { psn, sent_ps: 0 });
+    let leaving = Departing { port: 1, queue, tag: placement.tag, bytes: 1000, sr };
+    ndt.on_departure(at(us), &leaving);
 }
 
 /// An acknowledgement of a flow comes back from inside, which the receiver held for `held_us`.
 fn acknowledge(ndt: &mut Ndt, us: u64, flow: u8, newest: u32, held_us: u32) {
-    let times = SrAckPassing { newest, ack_delay_ns: held_us * 1000, rx_delay_ns: 0 };
+    let times = SrAckPassing { newest, ack_delay_ns: held_us * 1000, rx_delay_ns: 0, credit: None };
     let mut back = passing(100, flow, 100);
     (back.is_data, back.ack, back.ends.dest_qpn) = (false, Some(times), Qpn::new(flow.into()));
     assert_eq!(ndt.on_arrival(at(us), &back, Ports { from: 1, to: 0 }, None), Placement::default());

@@ -1,0 +1,415 @@
+//! MLCC's experiments: flows between two datacenters 3 ms apart, beside flows within each.
+
+use super::definition::{Scenario, large};
+use super::marking::{Marks, mark};
+use crate::papers::{Dci, IntraStage, Metric};
+use crate::params::{CcChoice, Params, Value};
+use crate::plan::Plan;
+use crate::setup::{AgentSetup, RoleSetup, Setup, Telemetry};
+use crate::topology::{Role, Topology};
+use crate::workload::Flow;
+use spanwire_base::{Dur, Rate, Rng, Time};
+use spanwire_cc::Algorithm;
+use spanwire_switch::{EcnConfig, FlowsConfig, MlccConfig, QueueConfig};
+use spanwire_wire::{INT_MAX_HOPS, IntFormat};
+
+/// # Source
+/// MLCC II, figure 2.
+pub(super) const FIG2: Scenario = Scenario {
+    name: "mlcc-fig2",
+    about: "four flows from another datacenter join one each at four hosts (MLCC)",
+    params: |p| common(p, Dur::from_ms(30), Dur::from_us(10)),
+    plan: |p, setup| joined(p, setup, Pattern::Pairs, false),
+};
+
+/// # Source
+/// MLCC II, figure 3: flows share one spine, since otherwise the links suffice for all.
+pub(super) const FIG3: Scenario = Scenario {
+    name: "mlcc-fig3",
+    about: "four flows to another datacenter join four within, one after another (MLCC)",
+    params: |p| {
+        let spacing = Value::Time(Dur::from_ms(1));
+        common(p, Dur::from_ms(40), Dur::from_us(100)).with(
+            "spacing",
+            spacing,
+            "from the start of one flow that crosses to the next",
+        )
+    },
+    plan: |p, setup| sender_side(p, setup, true),
+};
+
+/// # Source
+/// MLCC II, figure 4.
+pub(super) const FIG4: Scenario = Scenario {
+    name: "mlcc-fig4",
+    about: "eight flows from another datacenter to one host (MLCC)",
+    params: |p| common(p, Dur::from_ms(200), Dur::from_us(100)),
+    plan: |p, setup| joined(p, setup, Pattern::OneHost(8), false),
+};
+
+/// # Source
+/// MLCC IV-B, figure 7.
+pub(super) const FIG7: Scenario = Scenario {
+    name: "mlcc-fig7",
+    about: "flows to another datacenter share a link of their own (MLCC)",
+    params: |p| starts(common(p, Dur::from_ms(40), Dur::from_us(50))),
+    plan: |p, setup| sender_side(p, setup, false),
+};
+
+/// # Source
+/// MLCC IV-B, figure 8.
+pub(super) const FIG8: Scenario = Scenario {
+    name: "mlcc-fig8",
+    about: "flows from another datacenter share the link of one host (MLCC)",
+    params: |p| starts(common(p, Dur::from_ms(200), Dur::from_us(100))),
+    plan: |p, setup| {
+        let is_staggered = p.word("start") == "staggered";
+        joined(p, setup, Pattern::OneHost(4), is_staggered)
+    },
+};
+
+/// # Source
+/// MLCC IV-C, figure 9.
+pub(super) const FIG9: Scenario = Scenario {
+    name: "mlcc-fig9",
+    about: "the queue of four flows from another datacenter, at once (MLCC)",
+    params: |p| common(p, Dur::from_ms(250), Dur::from_us(100)),
+    plan: |p, setup| joined(p, setup, Pattern::Pairs, false),
+};
+
+/// # Source
+/// MLCC IV-C, figure 10.
+pub(super) const FIG10: Scenario = Scenario {
+    name: "mlcc-fig10",
+    about: "the queue of four flows from another datacenter, one after another (MLCC)",
+    params: |p| {
+        let spacing = Value::Time(Dur::from_ms(20));
+        common(p, Dur::from_ms(300), Dur::from_us(100)).with(
+            "spacing",
+            spacing,
+            "from the start of one flow that crosses to the next",
+        )
+    },
+    plan: |p, setup| joined(p, setup, Pattern::Pairs, true),
+};
+
+fn common(p: Params, time: Dur, sample: Dur) -> Params {
+    let word = |word: &str, of| Value::Word { word: word.to_owned(), of };
+    let hops = Value::Count { n: INT_HOPS, min: 1, max: INT_MAX_HOPS.into() };
+    let mtus = vec!["256", "512", "1024", "2048", "4096"];
+    large(p)
+        .without("cc")
+        .without("bytes")
+        .without("rate")
+        .without("delay")
+        .with("mode", word("sr", vec!["sr"]), "wire mode; telemetry needs SR")
+        .with("scheme", word(SCHEMES[0], SCHEMES.to_vec()), "congestion control and its signal")
+        .compared_by("scheme")
+        .with("theta", Value::Time(Dur::from_ms(18)), "time in which MLCC removes an excess")
+        .with("target", Value::Time(Dur::from_ms(1)), "D_t, the queueing delay that MLCC keeps")
+        .with("law", word("hpcc", vec!["hpcc", "powertcp"]), "the law of MLCC's short loops")
+        .with("dqm", word(DQM[0], DQM.to_vec()), "the form of MLCC's queue management")
+        .with("cross", Value::Count { n: 4, min: 1, max: 32 }, "flows that cross")
+        .with("far", Value::Time(Dur::from_ms(3)), "delay of the long link")
+        .with("time", Value::Time(time), "when flows stop to post messages")
+        .with("dci_mark", Value::Bytes(10_000_000), "Kmin of DCQCN at DCI ports; Kmax is 4 times")
+        .with("int_hops", hops, "switches whose telemetry a packet has room for")
+        .with("mtu", word("1024", mtus), "path MTU in bytes")
+        .with("window", Value::count(32_768, 65_536), "outstanding packets of a queue pair")
+        .with("message", Value::Bytes(16 << 20), "longest message, at least 8 bytes")
+        .with("outstanding", Value::count(4, 8192), "messages of a flow outstanding at once")
+        .with("buffer", Value::Bytes(22_000_000), "buffer that the ports of a switch share")
+        .with("dci_buffer", Value::Bytes(128_000_000), "buffer of DCI switches")
+        .with("timeout", Value::Time(Dur::from_ms(67)), "local ACK timeout")
+        .with("sample", Value::Time(sample), "time from one sample to the next")
+}
+
+fn starts(p: Params) -> Params {
+    let of = vec!["together", "staggered"];
+    p.with("start", Value::Word { word: "together".to_owned(), of }, "how flows that cross begin")
+        .with("spacing", Value::Time(Dur::from_ms(1)), "from one start to the next, if staggered")
+}
+
+/// Where flows that cross go.
+#[derive(Clone, Copy)]
+enum Pattern {
+    /// To one host each, which also receives a flow of its own datacenter.
+    Pairs,
+    /// So many to one host, with nothing beside them.
+    OneHost(u32),
+}
+
+/// Flows that meet in the receivers' datacenter.
+fn joined(p: &Params, setup: Setup, pattern: Pattern, is_staggered: bool) -> Plan {
+    let mut rng = Rng::new(setup.seed ^ CAST_SEEDS);
+    // The seed decides which hosts take part, and with their addresses their paths.
+    let first = rack_places(&mut rng);
+    let end = Time::ZERO + p.time("time");
+    let (mut flows, cross) = (
+        Vec::new(),
+        match pattern {
+            Pattern::Pairs => p.count("cross"),
+            Pattern::OneHost(n) => n * p.count("cross") / 4,
+        },
+    );
+    let host = |rack: u32, place: u32| rack * RACK + (first + place) % RACK;
+    if let Pattern::Pairs = pattern {
+        let intra = |n| long(host(4, n), host(5, n), [INTRA_START, end]);
+        flows.extend((0..cross).map(intra));
+    }
+    let spacing = if is_staggered { p.time("spacing") } else { Dur::ZERO };
+    let start = |n: u32| CROSS_START + spacing * u64::from(n);
+    flows.extend((0..cross).map(|n| match pattern {
+        Pattern::Pairs => long(host(0, n), host(5, n), [start(n), end]),
+        // The first half from one rack, the others from another.
+        Pattern::OneHost(_) => {
+            let src = if n < cross.div_ceil(2) { host(0, n) } else { host(3, n) };
+            long(src, host(5, 0), [start(n), end])
+        }
+    }));
+    let fair_gbps = match pattern {
+        Pattern::Pairs => HOST_GBPS / 2.0,
+        Pattern::OneHost(_) => HOST_GBPS / f64::from(cross.max(1)),
+    };
+    let starts = [CROSS_START, start(cross.saturating_sub(1))];
+    plan(p, setup, Topology::mlcc(p.time("far")), flows, |dci| Dci { starts, fair_gbps, ..dci })
+}
+
+/// Flows that meet in the senders' datacenter, on the links of one spine.
+fn sender_side(p: &Params, setup: Setup, has_intra: bool) -> Plan {
+    let mut rng = Rng::new(setup.seed ^ CAST_SEEDS);
+    let first = rack_places(&mut rng);
+    let end = Time::ZERO + p.time("time");
+    let host = |rack: u32, place: u32| rack * RACK + (first + place) % RACK;
+    let intra = if has_intra { 4 } else { 0 };
+    // Without flows within, twice as many as the link carries.
+    let cross = if has_intra { p.count("cross") } else { 2 * p.count("cross") };
+    let mut flows: Vec<Flow> =
+        (0..intra).map(|n| long(host(0, n), host(1, n), [INTRA_START, end])).collect();
+    let is_staggered = has_intra || p.word("start") == "staggered";
+    let spacing = if is_staggered { p.time("spacing") } else { Dur::ZERO };
+    let start = |n: u32| CROSS_START + spacing * u64::from(n);
+    flows.extend((0..cross).map(|n| long(host(0, intra + n), host(4, n), [start(n), end])));
+    let payload = setup_payload_part(p);
+    let stage = |n: u32| {
+        let from = if n == 0 { INTRA_START } else { start(n - 1) };
+        let until = if n == cross { end } else { start(n) };
+        let share = (FABRIC_GBPS / f64::from(intra + n)).min(HOST_GBPS);
+        let fair_gbps = share * f64::from(intra) * payload;
+        // Of the last stage all that follows a round trip of the datacenter; of the others the
+        // second half.
+        let from = if n == cross { from } else { from + until.since(from) / 2 };
+        IntraStage { from, until, fair_gbps }
+    };
+    let stages = if has_intra { (0..=cross).map(stage).collect() } else { Vec::new() };
+    let starts = [CROSS_START, start(cross.saturating_sub(1))];
+    let fair_gbps = FABRIC_GBPS / f64::from(intra + cross);
+    let metric = |dci| Dci { starts, fair_gbps, stages, intra: (0..intra).collect(), ..dci };
+    plan(p, setup, Topology::mlcc_of(1, p.time("far")), flows, metric)
+}
+
+fn plan(
+    p: &Params,
+    mut setup: Setup,
+    topology: Topology,
+    flows: Vec<Flow>,
+    metric: impl FnOnce(Dci) -> Dci,
+) -> Plan {
+    apply(p, &mut setup);
+    let far = p.time("far");
+    let until = Time::ZERO + p.time("time");
+    let dci = metric(Dci {
+        switch: "dc1.dci".to_owned(),
+        starts: [CROSS_START; 2],
+        way: far + INNER_WAY,
+        rtt_d: INNER_WAY * 2,
+        until,
+        fair_gbps: HOST_GBPS,
+        intra: Vec::new(),
+        stages: Vec::new(),
+    });
+    let metric = Some(Metric::Dci(dci));
+    // What was posted until the end is still to arrive.
+    Plan { metric, series_until: until, ..Plan::new("", topology, flows, setup) }
+}
+
+/// Configures the scheme: congestion control of hosts, and signals of switches.
+fn apply(p: &Params, setup: &mut Setup) {
+    let scheme = p.word("scheme");
+    let hops = u8::try_from(p.count("int_hops")).expect("at most 16");
+    setup.int = Telemetry { hops, format: IntFormat::Compact, on_top: true };
+    let named = |name: &str| {
+        let choice = CcChoice::parse(name).expect("a test parses each");
+        choice.algorithm().expect("a test starts each")
+    };
+    let is_mlcc = scheme.starts_with("mlcc");
+    setup.congestion.algorithm = Some(match scheme {
+        "dcqcn" => named("dcqcn-ns3"),
+        "timely" => named("timely-ns3"),
+        "powertcp" => named("powertcp"),
+        _ => named("hpcc"),
+    });
+    match scheme {
+        "timely" => {}
+        "dcqcn" => mark(setup, Marks::Dcqcn, MARKS_AT),
+        _ => setup.port.int = true,
+    }
+    setup.marks_at = Some(MARKS_AT);
+    if is_mlcc {
+        setup.congestion.far = Some((FAR_RTT_MIN, mlcc(p)));
+        let initial = Some(Rate::from_gbps(25));
+        let config = MlccConfig { rtt_d: INNER_WAY * 2, initial, ..MlccConfig::default() };
+        setup.agents = vec![AgentSetup::Mlcc(config)];
+    }
+    setup.roles.insert(Role::Border, dci(p, setup, is_mlcc));
+}
+
+/// MLCC of hosts with the parameters of the scenario.
+fn mlcc(p: &Params) -> Algorithm {
+    let us = |time: Dur| {
+        let ns = time.as_ns();
+        format!("{}.{:03}", ns / 1000, ns % 1000)
+    };
+    let theta = p.time("theta").as_ns();
+    let mut algorithm = Algorithm::named("mlcc").expect("it is known");
+    let mut set = |name: &str, value: &str| {
+        algorithm.set(name, value).expect("the ranges of the scenario's parameters are narrower");
+    };
+    set("rtt_c_us", &us((p.time("far") + INNER_WAY * 2) * 2));
+    set("rtt_d_us", &us(INNER_WAY * 2));
+    set("theta_ms", &format!("{}.{:06}", theta / 1_000_000, theta % 1_000_000));
+    set("target_us", &us(p.time("target")));
+    set("law", p.word("law"));
+    set("dqm", p.word("dqm"));
+    match p.word("scheme") {
+        // The near-source loop alone.
+        "mlcc-ns" => {
+            set("credit_loop", "false");
+            set("dqm", "off");
+        }
+        // The credit loop alone.
+        "mlcc-credit" => {
+            set("near_loop", "false");
+            set("dqm", "off");
+        }
+        "mlcc-nodqm" => set("dqm", "off"),
+        _ => {}
+    }
+    algorithm
+}
+
+/// DCI switches. Without PFC on the long link their buffer takes all bursts of the other
+/// datacenter.
+fn dci(p: &Params, setup: &Setup, is_mlcc: bool) -> RoleSetup {
+    let mut port = setup.port.clone();
+    let buffer = p.bytes("dci_buffer");
+    let queue: &mut QueueConfig = &mut port.queues[0];
+    queue.limit_bytes = buffer;
+    if queue.ecn.is_some() {
+        // Of a port of the links between switches, scaled back.
+        let kmin = p.bytes("dci_mark") / 4;
+        queue.ecn = Some(EcnConfig::red(kmin.max(1), 4 * kmin.max(1), PMAX));
+    }
+    if is_mlcc {
+        let (max_flows, rate) = (1024, None);
+        let (limit_bytes, quantum_bytes) = (None, 2048);
+        queue.flows = Some(FlowsConfig { max_flows, rate, limit_bytes, quantum_bytes });
+    }
+    RoleSetup { port: Some(port), buffer_bytes: Some(buffer) }
+}
+
+/// The place of the first host of each rack that takes part.
+fn rack_places(rng: &mut Rng) -> u32 {
+    u32::try_from(rng.below(u64::from(RACK))).expect("a rack is small")
+}
+
+/// A flow that posts messages from `start` until `end`.
+fn long(src: u32, dst: u32, [start, end]: [Time; 2]) -> Flow {
+    Flow { stops_at: Some(end), ..Flow::new(src, dst, start, ENDLESS) }
+}
+
+/// The payload of full packets as a part of what a link carries, without telemetry.
+fn setup_payload_part(p: &Params) -> f64 {
+    let mtu: f64 = p.word("mtu").parse().expect("only numbers are offered");
+    mtu / (mtu + SR_HEADERS)
+}
+
+const SCHEMES: &[&str] =
+    &["mlcc", "dcqcn", "timely", "hpcc", "powertcp", "mlcc-ns", "mlcc-credit", "mlcc-nodqm"];
+const DQM: &[&str] = &["smoothed", "credit", "printed", "off"];
+/// Hosts of a rack.
+const RACK: u32 = 32;
+/// From a host to the DCI switch of its datacenter: 1, 5 and 5 us.
+const INNER_WAY: Dur = Dur::from_us(11);
+const HOST_GBPS: f64 = 25.0;
+const FABRIC_GBPS: f64 = 100.0;
+/// Ethernet, IPv4, UDP, BTH, SR and ICRC.
+const SR_HEADERS: f64 = 82.0;
+/// Six switches are on the way between the datacenters.
+const INT_HOPS: u64 = 6;
+/// The rate of hosts' ports, for which thresholds of DCQCN are given.
+const MARKS_AT: Rate = Rate::from_gbps(25);
+const PMAX: spanwire_switch::Prob = spanwire_switch::Prob::from_ppm(200_000);
+/// Between the round trips within a datacenter and between both.
+const FAR_RTT_MIN: Dur = Dur::from_us(300);
+/// # Source
+/// MLCC II.
+const INTRA_START: Time = Time::from_ns(1_000_000);
+const CROSS_START: Time = Time::from_ns(2_000_000);
+/// More than any link carries within a run.
+const ENDLESS: u64 = 1 << 40;
+/// Separates the draws of hosts from others.
+const CAST_SEEDS: u64 = 0x6d6c_6363_6361_7374;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Watch;
+
+    const ALL: [&Scenario; 7] = [&FIG2, &FIG3, &FIG4, &FIG7, &FIG8, &FIG9, &FIG10];
+
+    fn plan_of(scenario: &Scenario, set: &[(&str, &str)]) -> Plan {
+        scenario.plan(1, set.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn plan__every_scheme_of_every_figure_can_be_built() {
+        for scenario in ALL {
+            for scheme in SCHEMES {
+                let plan = plan_of(scenario, &[("scheme", scheme)]);
+                let crosses = |flow: &&Flow| flow.src / 128 != flow.dst / 128;
+                let cross = plan.flows.iter().filter(crosses).count();
+                let want = if matches!(scenario.name, "mlcc-fig4" | "mlcc-fig7") { 8 } else { 4 };
+                assert_eq!(cross, want, "{}", scenario.name);
+                crate::network::Network::new(plan.topology, plan.flows, plan.setup).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn plan__parameters_reach_the_controllers() {
+        let set = [("theta", "6ms"), ("target", "500us"), ("far", "1ms"), ("scheme", "mlcc")];
+        let plan = plan_of(&FIG9, &set);
+        let (_, Algorithm::Mlcc(far)) = plan.setup.congestion.far.unwrap() else { panic!("MLCC") };
+        assert_eq!((far.theta_ms, far.target_us), (6.0, 500.0));
+        assert_eq!((far.rtt_c_us, far.rtt_d_us), (2_044.0, 22.0));
+        let plan = plan_of(&FIG9, &[("scheme", "dcqcn"), ("dci_mark", "1MB")]);
+        let port = plan.setup.port_of(Role::Border, Rate::from_gbps(100));
+        let ecn = port.queues[0].ecn.unwrap();
+        assert_eq!((ecn.kmin_bytes, ecn.kmax_bytes), (1_000_000, 4_000_000));
+    }
+
+    /// One flow into a host that already receives one: the queue's peak is what arrives in a round
+    /// trip above the credit rate, and nothing is lost.
+    #[test]
+    fn fig9__one_flow_fills_the_queue_of_its_dci_switch_and_loses_nothing() {
+        let plan = plan_of(&FIG9, &[("cross", "1"), ("time", "30ms"), ("far", "500us")]);
+        let report = plan.run(Watch::default(), &mut ()).unwrap();
+        assert!(report.checkers_ok, "{:?}", report.violations);
+        let Some(crate::papers::MetricReport::Dci(dci)) = report.metric else { panic!("a metric") };
+        // (25 - 11.9 Gbit/s) x 1.044 ms, with packets of the intra flow in between.
+        assert!((1_200_000..2_200_000).contains(&dci.dci_peak_bytes), "{dci:?}");
+        assert_eq!(report.engine.get("retransmitted_packets").copied().unwrap_or(0), 0);
+        assert_eq!(dci.flows.len(), 1);
+    }
+}

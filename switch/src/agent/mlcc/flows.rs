@@ -1,0 +1,141 @@
+//! The flows of MLCC at a switch.
+
+use super::RateChange;
+use crate::agent::passing::{FlowEnds, Passing};
+use crate::agent::sets::{KEY_BYTES, Sets};
+use spanwire_base::{Dur, Rate, Time};
+use spanwire_wire::Qpn;
+
+/// Flows by addresses and the sender's queue pair. A place is free again once its flow has no
+/// packet in the switch and none has come for [`IDLE`]. If all places of a key are in use, the flow
+/// has none, and is counted with each packet.
+#[derive(Debug)]
+pub(super) struct Flows {
+    places: Sets<Flow>,
+    used: usize,
+    /// Packets of flows without a place.
+    pub(super) collisions: u64,
+}
+
+/// One flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    seen: Time,
+    pub(super) ends: FlowEnds,
+    pub(super) sender: Qpn,
+    pub(super) hop_limit: u8,
+    /// It comes from outside; otherwise it leaves.
+    pub(super) is_incoming: bool,
+    /// When its telemetry may go back to the sender again.
+    pub(super) near_at: Time,
+    /// C_D, once the receiver has sent one.
+    pub(super) credit: Option<u32>,
+    /// The rate at which it is let in.
+    pub(super) rate: Rate,
+    /// Its queue; that of no port before the first packet.
+    pub(super) port: u8,
+    pub(super) queue: u8,
+    pub(super) queued_bytes: u64,
+    pub(super) queued_pkts: u32,
+}
+
+impl Flow {
+    /// A flow by its first packet.
+    pub(super) fn new(passing: &Passing, sender: Qpn, is_incoming: bool, rate: Rate) -> Self {
+        Self {
+            seen: Time::ZERO,
+            ends: passing.ends,
+            sender,
+            hop_limit: passing.hop_limit,
+            is_incoming,
+            near_at: Time::ZERO,
+            credit: None,
+            rate,
+            port: u8::MAX,
+            queue: 0,
+            queued_bytes: 0,
+            queued_pkts: 0,
+        }
+    }
+
+    /// Its queue gets its rate.
+    pub(super) fn change(&self, key: u64) -> RateChange {
+        RateChange { port: self.port, queue: self.queue, flow: key, rate: self.rate }
+    }
+}
+
+impl Flows {
+    /// Places for `most` flows.
+    pub(super) fn new(most: u32) -> Self {
+        let free = Flow::new(&Passing::default(), Qpn::new(0), false, Rate::from_bps(1));
+        Self { places: Sets::new(most, &free), used: 0, collisions: 0 }
+    }
+
+    /// Places that were taken, by flows that may have ended since.
+    pub(super) fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Bytes of all flows in the switch. O(places).
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        (0..self.places.len()).map(|at| self.places.get(at).queued_bytes).sum()
+    }
+
+    /// The flows that have not ended. O(places).
+    pub(super) fn live(&self, now: Time) -> impl Iterator<Item = &Flow> {
+        let is_live = move |flow: &&Flow| !is_over(now, flow);
+        let taken = (0..self.places.len()).filter(|at| !self.places.is_free(*at));
+        taken.map(|at| self.places.get(at)).filter(is_live)
+    }
+
+    /// The place of a flow, if it has one and has not ended.
+    #[inline]
+    pub(super) fn find(&self, now: Time, key: u64) -> Option<usize> {
+        self.places.find(key).filter(|at| !is_over(now, self.places.get(*at)))
+    }
+
+    /// The place of a flow that sends a packet, a new one if it has none; none if all are in use.
+    #[inline]
+    pub(super) fn see(&mut self, now: Time, key: u64, new: impl FnOnce() -> Flow) -> Option<usize> {
+        let at = match self.find(now, key) {
+            Some(at) => at,
+            None => self.take_place(now, key, new)?,
+        };
+        self.places.get_mut(at).seen = now;
+        Some(at)
+    }
+
+    fn take_place(&mut self, now: Time, key: u64, new: impl FnOnce() -> Flow) -> Option<usize> {
+        let own = self.places.find(key);
+        let mut places = self.places.places(key);
+        let is_free = |at: &usize| self.places.is_free(*at) || is_over(now, self.places.get(*at));
+        let Some(at) = own.or_else(|| places.find(is_free)) else {
+            self.collisions += 1;
+            return None;
+        };
+        self.used += usize::from(self.places.is_free(at));
+        self.places.put(at, key, new());
+        Some(at)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> &Flow {
+        self.places.get(at)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, at: usize) -> &mut Flow {
+        self.places.get_mut(at)
+    }
+}
+
+/// The flow has ended.
+fn is_over(now: Time, flow: &Flow) -> bool {
+    flow.queued_pkts == 0 && now.since(flow.seen) >= IDLE
+}
+
+/// A flow has ended if it sent nothing for so long.
+const IDLE: Dur = Dur::from_secs(1);
+
+/// Bytes of a flow in its table.
+pub(super) const BYTES: usize = KEY_BYTES + size_of::<Flow>();
