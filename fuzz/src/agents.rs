@@ -1,15 +1,16 @@
-//! A switch with every agent, and hostile frames: a forger who knows the formats, all addresses and
-//! queue pairs, and any bytes.
+//! A switch with every agent, or with MLCC, which allows no other, and hostile frames: a forger who
+//! knows the formats, all addresses and queue pairs, and any bytes.
 
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time};
 use spanwire_switch::{
-    AgentConfig, EcnAgentConfig, EcnConfig, EcnCpu, ForwardingConfig, Hop, NdtConfig, NsfClock,
-    NsfConfig, PaccConfig, PfcConfig, PortConfig, Prefix, QueueConfig, Route, Spread, Switch,
-    SwitchConfig,
+    AgentConfig, EcnAgentConfig, EcnConfig, EcnCpu, FlowsConfig, ForwardingConfig, Hop, MlccConfig,
+    NdtConfig, NsfClock, NsfConfig, PaccConfig, PfcConfig, PortConfig, Prefix, QueueConfig, Route,
+    Spread, Switch, SwitchConfig,
 };
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, PfcFrame, Psn, Qpn,
-    SrAckRepr, SrDataRepr, SrKind, UdpRepr, seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, IntFormat, IntHop, IpRepr, MacAddr, Opcode,
+    PfcFrame, Psn, Qpn, SrAckRepr, SrCredit, SrDataRepr, SrKind, UdpRepr, int_push,
+    int_request_credit, seal,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -73,7 +74,18 @@ impl World {
             AgentConfig::Ndt(ndt),
             AgentConfig::Ecn(ecn),
         ];
-        config.feedback_flows = 8 << (sizes >> 5);
+        config.feedback_flows = 8 << (sizes >> 5 & 3);
+        if sizes & MLCC != 0 {
+            let (max_flows, quantum_bytes) = (flows, 2048);
+            let shaped = FlowsConfig { max_flows, rate: None, limit_bytes: None, quantum_bytes };
+            for port in &mut config.ports {
+                port.int = true;
+                port.queues[0].flows = Some(shaped);
+            }
+            let initial = is_set(0).then(|| Rate::from_gbps(10));
+            let mlcc = MlccConfig { outside: vec![2], initial, flows, ..MlccConfig::default() };
+            config.agents = vec![AgentConfig::Mlcc(mlcc)];
+        }
         let route = |port: u8| {
             let via = vec![Hop::port(port)];
             let to = match port < PORTS {
@@ -190,7 +202,11 @@ fn forge(kind: u8, [from, to]: [u8; 2], flow: u8, psn: u32, sent: Dur) -> Vec<u8
         source_qpn: (kind & 0x20 == 0).then(|| Qpn::new(flow.into())),
         ..SrDataRepr::new(SrKind::Send, psn, 0)
     };
+    let has_credit = kind & 0x10 != 0;
+    let credit =
+        SrCredit { credit: psn, rate_kbps: u32::from(flow) << 20, suggested_kbps: u32::from(kind) };
     let ack = SrAckRepr {
+        credit: has_credit.then_some(credit),
         newest: psn,
         ack_delay_ns: u32::from(kind) << 5,
         rx_delay_ns: u32::from(flow),
@@ -223,7 +239,23 @@ fn forge(kind: u8, [from, to]: [u8; 2], flow: u8, psn: u32, sent: Dur) -> Vec<u8
     }
     let len = frame.len();
     seal(&mut frame, len);
+    if has_credit && opcode == Opcode::SrData {
+        ask_credit(&mut frame, flow);
+    }
     frame
+}
+
+/// Appends telemetry of version 2, with the records of some switches.
+fn ask_credit(frame: &mut Vec<u8>, flow: u8) {
+    let len = frame.len();
+    frame.resize(len + 500, 0);
+    let format = if flow & 1 == 0 { IntFormat::Full } else { IntFormat::Compact };
+    let end = int_request_credit(frame, len, flow & 15, format);
+    let mut end = end.expect("there is room");
+    for _ in 0..flow >> 4 {
+        end = int_push(frame, end, 0, &IntHop::default()).unwrap_or(end);
+    }
+    frame.truncate(end);
 }
 
 /// The seed corpus: each agent with something to do.
@@ -239,10 +271,25 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
         vec![[5, 0x30, 1, 1, 80, 0, 0, 0], [1, 3, 0, 0, 0, 0, 9, 0], [6, 0x03, 1, 1, 200, 0, 0, 0]];
     let ndt = [trip, vec![[5, 0x30, 1, 2, 1, 0, 0, 0]; 9], vec![[1, 3, 0, 0, 0, 0, 4, 0]]].concat();
     let ecn = [vec![[7, 0x02, 1, 0, 1, 0, 0, 0]; 30], vec![[2, 0, 0, 0, 0, 0, 99, 0]]].concat();
-    let seed = |(name, steps): (&str, Vec<[u8; 8]>)| {
-        (name.to_owned(), [&[7, 4][..], steps.as_flattened()].concat())
+    // Data that come in, then their credit, and data that leave.
+    let mlcc = [
+        vec![[0x15, 0x02, 7, 1, 1, 9, 0, 0]; 20],
+        vec![[0x16, 0x20, 7, 1, 1, 0, 0, 0]; 2],
+        vec![[0x15, 0x20, 7, 1, 80, 9, 0, 0], [1, 2, 0, 0, 0, 0, 9, 0]].repeat(9),
+    ];
+    let seed = |(name, sizes, steps): (&str, u8, Vec<[u8; 8]>)| {
+        (name.to_owned(), [&[7, sizes][..], steps.as_flattened()].concat())
     };
-    [("pacc", pacc), ("nsf", nsf), ("ndt", ndt), ("ecn", ecn)].into_iter().map(seed).collect()
+    [
+        ("pacc", 4, pacc),
+        ("nsf", 4, nsf),
+        ("ndt", 4, ndt),
+        ("ecn", 4, ecn),
+        ("mlcc", 4 | MLCC, mlcc.concat()),
+    ]
+    .into_iter()
+    .map(seed)
+    .collect()
 }
 
 fn address(port: u8, flow: u8, is_v6: bool) -> IpAddr {
@@ -267,6 +314,8 @@ fn port(number: u8) -> PortId {
 
 /// Ports of the switch: thresholds by LAECN, PACC, NSF, and two of NDT.
 const PORTS: u8 = 5;
+/// Bit of the sizes: the only agent is MLCC's.
+const MLCC: u8 = 1 << 7;
 /// The least bytes of a frame of feedback on the wire.
 const FEEDBACK_BYTES: u64 = 74;
 
@@ -300,13 +349,21 @@ mod tests {
     #[test]
     fn seeds__make_every_agent_act() {
         let seeds = seeds();
-        for ((name, data), what) in
-            seeds.iter().zip(["cnps_due", "pseudo_acks_due", "controlled_pkts", "decisions"])
-        {
+        for ((name, data), what) in seeds.iter().zip([
+            "cnps_due",
+            "pseudo_acks_due",
+            "controlled_pkts",
+            "decisions",
+            "near_due",
+        ]) {
             let all = counters(data);
             assert!(all.iter().any(|(counter, _)| *counter == what), "{name}: {all:?}");
+            if name == "mlcc" {
+                let has = |what| all.iter().any(|(counter, _)| *counter == what);
+                assert!(["credits", "data_in_pkts", "feedback_tx"].into_iter().all(has), "{all:?}");
+            }
             run(data);
         }
-        assert_eq!(seeds.len(), 4);
+        assert_eq!(seeds.len(), 5);
     }
 }

@@ -66,14 +66,15 @@ pub use loss_sweep::{Bar, Cell, CellOutcome, LossSweep, SweepRow};
 pub use measure::Measure;
 pub use network::{FlowProgress, Machine, Network, NetworkError};
 pub use papers::{
-    Bins, BinsReport, Burst, BurstReport, Disturbed, IsolatedReport, Metric, MetricReport, Recover,
-    RecoverReport, Stage, Stages, StagesReport, Steady, SteadyReport,
+    Bins, BinsReport, Burst, BurstReport, Dci, DciFlowReport, DciReport, Disturbed, IntraStage,
+    IsolatedReport, Metric, MetricReport, Recover, RecoverReport, Stage, Stages, StagesReport,
+    Steady, SteadyReport,
 };
 pub use params::{
     AgentChoice, CcChoice, Chosen, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value,
 };
 pub use plan::{Fault, Plan};
-pub use record::{AgentSeries, FlowSeries, QueueSeries, Series};
+pub use record::{AgentSeries, DciFlowSeries, DciSeries, FlowSeries, QueueSeries, Series};
 pub use report::{AgentReport, QueueReport, Report};
 pub use run::Watch;
 pub use scenario::Scenario;

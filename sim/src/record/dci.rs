@@ -2,13 +2,14 @@
 //! it.
 
 use super::to_gbps;
-use crate::host::SimHost;
+use crate::app::Traffic;
 use crate::network::Network;
 use crate::topology::Cable;
 use crate::workload::Flow;
 use serde::Serialize;
 use spanwire_base::{PortId, u32_from, usize_from};
 use spanwire_switch::Switch;
+use spanwire_transport::Host;
 use spanwire_wire::Qpn;
 
 /// Time series of a DCI switch and its datacenter. Every list has one entry a sample.
@@ -76,7 +77,7 @@ impl DciProbe {
         let flows = (0..).zip(network.flows()).filter(crosses).map(flow).collect();
         let series = DciSeries { switch: name.to_owned(), flows, ..DciSeries::default() };
         let place = |flow: u32| series.flows.iter().position(|own| own.flow == flow);
-        let of_host = |(host, sim): (usize, &SimHost)| {
+        let of_host = |(host, sim): (usize, &Host<Traffic>)| {
             let own = sim.app().requesting().map(move |state| (host, state.qpn, state.flow));
             own.collect::<Vec<_>>()
         };

@@ -1,3 +1,4 @@
+mod mlcc;
 mod ndt;
 
 use super::*;
