@@ -106,8 +106,9 @@ pub use icrc::{icrc, seal};
 pub use ieth::Ieth;
 pub use immdt::ImmDt;
 pub use int::{
-    INT_COMPACT_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, INT_HEADER_LEN, INT_MAX_HOPS,
-    IntCompactHop, IntFormat, IntHop, IntRecords, IntStack, int_push, int_request, ip_end,
+    INT_COMPACT_LEN, INT_CREDIT_HEADER_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, INT_HEADER_LEN,
+    INT_MAX_HOPS, IntCompactHop, IntCredit, IntFormat, IntHop, IntRecords, IntStack, int_push,
+    int_request, int_request_credit, int_restart_credit, ip_end,
 };
 pub use ip::{Ecn, IpRepr};
 pub use ipv4::{Ipv4, Ipv4Repr};
@@ -118,7 +119,7 @@ pub use pfc::PfcFrame;
 pub use psn::Psn;
 pub use qpn::Qpn;
 pub use reth::{Reth, RethRepr};
-pub use sr_ack::{AckReason, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr, SrNak};
+pub use sr_ack::{AckReason, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr, SrCredit, SrNak};
 pub use sr_data::{SrDataRepr, SrKind};
 pub use sr_near::{NearKind, SrNearRepr};
 pub use sr_passing::{SrAckPassing, SrDataPassing};

@@ -19,6 +19,7 @@
 //! 56..60  receive limit
 //! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24; then,
 //!         with presence bit 0: hops 8, format 8, reserved 16, 24 or 8 bytes a hop;
+//!         with presence bit 1: credit 32, credit rate 32, suggested rate 32 (kbit/s);
 //!         with presence bit 2: reports of blocks; with presence bit 3: marks 64
 //! ```
 //! The layout and its reasons are in docs/protocol/sr.md, "Packets".
@@ -79,6 +80,18 @@ pub struct SrNak {
     pub code: NakCode,
 }
 
+/// The credit of a flow's receiver, for the switch that releases its packets into the receiver's
+/// datacenter, and for its sender (MLCC). Sent only if both ends listed the feature `mlcc`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SrCredit {
+    /// The number of the receiver's round, modulo 2^32 (C_R).
+    pub credit: u32,
+    /// The rate at which the switch releases the flow, kbit/s (R_credit); saturates.
+    pub rate_kbps: u32,
+    /// The rate at which the sender sends at most, kbit/s; saturates.
+    pub suggested_kbps: u32,
+}
+
 /// The header of an SR acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SrAckRepr<'a> {
@@ -117,6 +130,8 @@ pub struct SrAckRepr<'a> {
     pub nak: Option<SrNak>,
     /// The records of switches that followed the newest.
     pub int: IntRecords<'a>,
+    /// The receiver's credit.
+    pub credit: Option<SrCredit>,
     /// Reports of blocks.
     pub blocks: BlockReports,
     /// The packets marked CE, if some were marked and some were not: bit i is the PSN of the newest
@@ -155,13 +170,14 @@ impl<'a> SrAckRepr<'a> {
     /// The most bytes of a header without bitmap words, telemetry and reports.
     pub const WORDLESS_LEN: usize = FIXED_LEN + NAK_LEN;
 
-    /// Bytes of the header, 60..=712.
+    /// Bytes of the header, 60..=724.
     #[must_use]
     pub fn header_len(&self) -> usize {
         let nak = if self.nak.is_some() { NAK_LEN } else { 0 };
         let marks = if self.marks.is_some() { MARKS_LEN } else { 0 };
+        let credit = if self.credit.is_some() { SrCredit::LEN } else { 0 };
         let int = self.int.as_bytes().len();
-        FIXED_LEN + self.words.len * WORD_LEN + nak + int + self.blocks.wire_len() + marks
+        FIXED_LEN + self.words.len * WORD_LEN + nak + int + credit + self.blocks.wire_len() + marks
     }
 
     /// Parses all of `bytes`, which follow the BTH. `next_low` is the BTH's PSN.
@@ -178,7 +194,7 @@ impl<'a> SrAckRepr<'a> {
             return Err(DropReason::SrVersion);
         }
         let presence = be::u16_at(fixed, 2);
-        if presence & !(INT | BLOCKS | MARKS) != 0 {
+        if presence & !(INT | CREDIT | BLOCKS | MARKS) != 0 {
             return Err(DropReason::SrFeature);
         }
         let reason = AckReason::from_u8(fixed[10]).ok_or(DropReason::SrKind)?;
@@ -215,6 +231,9 @@ impl<'a> SrAckRepr<'a> {
         if presence & INT != 0 {
             this.int = IntRecords::take(&mut rest)?;
         }
+        if presence & CREDIT != 0 {
+            this.credit = Some(SrCredit::parse(take(&mut rest)?));
+        }
         if presence & BLOCKS != 0 {
             this.blocks = BlockReports::take(&mut rest)?;
         }
@@ -244,7 +263,8 @@ impl<'a> SrAckRepr<'a> {
         let int = if int_bytes.is_empty() { 0 } else { INT };
         let blocks = if self.blocks.as_slice().is_empty() { 0 } else { BLOCKS };
         let marks = if self.marks.is_some() { MARKS } else { 0 };
-        be::put(fixed, 2, (int | blocks | marks).to_be_bytes());
+        let credit = if self.credit.is_some() { CREDIT } else { 0 };
+        be::put(fixed, 2, (int | credit | blocks | marks).to_be_bytes());
         be::put(fixed, 4, self.newest.to_be_bytes());
         be::put(fixed, 8, self.path.to_be_bytes());
         be::put(fixed, 10, [reason.to_u8(), self.hop_limit]);
@@ -272,6 +292,9 @@ impl<'a> SrAckRepr<'a> {
             out.copy_from_slice(int_bytes);
             rest = behind;
         }
+        if let Some(credit) = self.credit {
+            credit.emit(take_mut(&mut rest)?);
+        }
         if blocks != 0 {
             self.blocks.emit(&mut rest)?;
         }
@@ -279,6 +302,25 @@ impl<'a> SrAckRepr<'a> {
             *take_mut(&mut rest)? = marks.to_be_bytes();
         }
         Ok(())
+    }
+}
+
+impl SrCredit {
+    /// Its bytes on the wire.
+    pub const LEN: usize = 12;
+
+    const fn parse(bytes: &[u8; Self::LEN]) -> Self {
+        Self {
+            credit: be::u32_at(bytes, 0),
+            rate_kbps: be::u32_at(bytes, 4),
+            suggested_kbps: be::u32_at(bytes, 8),
+        }
+    }
+
+    fn emit(self, out: &mut [u8; Self::LEN]) {
+        be::put(out, 0, self.credit.to_be_bytes());
+        be::put(out, 4, self.rate_kbps.to_be_bytes());
+        be::put(out, 8, self.suggested_kbps.to_be_bytes());
     }
 }
 
@@ -309,6 +351,8 @@ const WORD_LEN: usize = 12;
 const NAK_LEN: usize = 8;
 /// Presence bit: records of switches follow.
 const INT: u16 = 1 << 0;
+/// Presence bit: the receiver's credit follows.
+const CREDIT: u16 = 1 << 1;
 /// Presence bit: reports of blocks follow.
 const BLOCKS: u16 = 1 << 2;
 /// Presence bit: the packets marked CE follow.
@@ -370,8 +414,12 @@ mod tests {
                         bits: 5,
                     });
                     all.push(SrAckRepr { int, blocks, ..sample(words, nak) });
+                    let credit =
+                        Some(SrCredit { credit: 1, rate_kbps: 2 << 24, suggested_kbps: 3 });
+                    all.push(SrAckRepr { int, credit, ..sample(words, nak) });
                     let marks = Some(0x8000_0000_0000_0005);
                     all.push(SrAckRepr { int, blocks, marks, ..sample(words, nak) });
+                    all.push(SrAckRepr { int, credit, blocks, marks, ..sample(words, nak) });
                 }
             }
         }
@@ -427,7 +475,6 @@ mod tests {
         for (at, value, want) in [
             (0, 2 << 4 | 1, DropReason::SrVersion),
             (2, 1, DropReason::SrFeature),
-            (3, 2, DropReason::SrFeature),
             (3, 16, DropReason::SrFeature),
             (10, 8, DropReason::SrKind),
             (63, 1, DropReason::SrKind),
@@ -465,7 +512,7 @@ mod tests {
             plausible in any::<bool>(),
         ) {
             if let (true, [first, _, a, b, ..]) = (plausible, &mut bytes[..]) {
-                (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, *b & 1);
+                (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, *b & 3);
                 let format_at = FIXED_LEN + usize::from(*first & 0xf) * WORD_LEN + 1;
                 bytes.get_mut(format_at).iter_mut().for_each(|format| **format &= 1);
             }
