@@ -5,8 +5,8 @@
 //! it as padding. The sending host requests records by appending an empty stack.
 //!
 //! ```text
-//! stack    magic 32 = "INTs" | version 8 | hops 8 | max hops 8 | format 8 | credit | records
-//! credit   of version 2 only: credit 32 | waiting bytes 32
+//! stack    magic 32 = "INTs" | version 8 | hops 8 | max hops 8 | format 8 | records
+//!          version 2: credit 32 | waiting bytes 32 before the records
 //! full     time ps 64 | bytes sent 64 | queue bytes 32 | link rate Mbit/s 32        (24 bytes)
 //! compact  rate 8 | time 20 | bytes sent 20 | queue 16                              (8 bytes)
 //! ```
@@ -16,19 +16,23 @@
 //! frame's queue after it left. The two long counters of full records are 64 bits wide, so that no
 //! reader has to handle a wrap; those of compact records wrap within milliseconds
 //! ([`IntCompactHop`]).
+//!
+//! A stack of version 2 belongs to a flow of MLCC. The two words are those of the switch at the
+//! receiver's end of the long link ([`IntCredit`]), which also empties the stack; both are zero
+//! before it. Switches push records onto both versions alike.
 
 mod compact;
-mod credit;
 mod records;
 
 pub use compact::IntCompactHop;
-pub use credit::{INT_CREDIT_LEN, IntCredit, int_request_credit, int_restart_credit};
 pub use records::{INT_COMPACT_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, IntFormat, IntRecords};
 
 use crate::{EthernetRepr, be, ethernet};
 
-/// Bytes of a stack without records.
+/// Bytes of a stack of version 1 without records.
 pub const INT_HEADER_LEN: usize = 8;
+/// Bytes of a stack of version 2 without records.
+pub const INT_CREDIT_HEADER_LEN: usize = INT_HEADER_LEN + CREDIT_LEN;
 /// The most records of a stack, whatever its header allows.
 pub const INT_MAX_HOPS: u8 = records::HOPS_MAX;
 
@@ -45,13 +49,23 @@ pub struct IntHop {
     pub link_rate_mbps: u32,
 }
 
+/// The two words of a stack of version 2, written by the switch that releases the flow's packets
+/// into the receiver's datacenter (MLCC). Both are 0 in a stack that no such switch has passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IntCredit {
+    /// The largest credit that the receiver has sent, modulo 2^32 (C_D).
+    pub credit: u32,
+    /// Bytes of this flow that wait at the switch behind this packet; saturates at 2^32 - 1.
+    pub waiting_bytes: u32,
+}
+
 /// A stack of telemetry records in a received frame. Its length is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct IntStack<'a> {
+    credit: Option<IntCredit>,
     hops: u8,
     max_hops: u8,
     format: IntFormat,
-    credit: Option<IntCredit>,
     records: &'a [u8],
 }
 
@@ -99,30 +113,37 @@ impl<'a> IntStack<'a> {
         let (credit, rest) = match version {
             VERSION => (None, rest),
             VERSION_CREDIT => {
-                let (credit, rest) = rest.split_first_chunk()?;
-                (Some(IntCredit::parse(credit)), rest)
+                let (words, rest) = rest.split_first_chunk()?;
+                (Some(IntCredit::parse(words)), rest)
             }
             _ => return None,
         };
         let records = rest.get(..usize::from(hops) * format.record_len())?;
-        Some(Self { hops, max_hops, format, credit, records })
+        Some(Self { credit, hops, max_hops, format, records })
     }
 
-    /// The most records that the sender requested.
+    /// The version: 1, or 2 if the stack has a credit.
     #[must_use]
-    pub const fn max_hops(&self) -> u8 {
-        self.max_hops
+    pub const fn version(&self) -> u8 {
+        if self.credit.is_some() { VERSION_CREDIT } else { VERSION }
     }
 
-    /// What the receiver's DCI switch has written, in a stack of version 2 (MLCC).
+    /// The two words of a stack of version 2; `None` for version 1.
     #[must_use]
     pub const fn credit(&self) -> Option<IntCredit> {
         self.credit
     }
 
     /// Bytes before the records.
-    const fn header_len(&self) -> usize {
-        INT_HEADER_LEN + if self.credit.is_some() { INT_CREDIT_LEN } else { 0 }
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        if self.credit.is_some() { INT_CREDIT_HEADER_LEN } else { INT_HEADER_LEN }
+    }
+
+    /// The most records that the sender requested.
+    #[must_use]
+    pub const fn max_hops(&self) -> u8 {
+        self.max_hops
     }
 
     /// The format of the records, which the sender requested.
@@ -205,8 +226,19 @@ impl IntHop {
     }
 }
 
-/// Appends an empty stack after the frame that ends at `len`, which requests records in `format`.
-/// Returns the frame's new length, or `None` if the buffer has no room for it.
+impl IntCredit {
+    const fn parse(words: &[u8; CREDIT_LEN]) -> Self {
+        Self { credit: be::u32_at(words, 0), waiting_bytes: be::u32_at(words, 4) }
+    }
+
+    fn emit(self, out: &mut [u8; CREDIT_LEN]) {
+        be::put(out, 0, self.credit.to_be_bytes());
+        be::put(out, 4, self.waiting_bytes.to_be_bytes());
+    }
+}
+
+/// Appends an empty stack of version 1 after the frame that ends at `len`, which requests records
+/// in `format`. Returns the frame's new length, or `None` if the buffer has no room for it.
 ///
 /// `max_hops` is cut to [`INT_MAX_HOPS`].
 pub fn int_request(
@@ -221,9 +253,47 @@ pub fn int_request(
     Some(len + INT_HEADER_LEN)
 }
 
+/// Appends an empty stack of version 2 with both words 0; otherwise as [`int_request`]. The buffer
+/// is unchanged if it has no room.
+pub fn int_request_credit(
+    buffer: &mut [u8],
+    len: usize,
+    max_hops: u8,
+    format: IntFormat,
+) -> Option<usize> {
+    let out = buffer.get_mut(len..)?.first_chunk_mut::<INT_CREDIT_HEADER_LEN>()?;
+    let [m0, m1, m2, m3] = MAGIC;
+    let max_hops = max_hops.min(INT_MAX_HOPS);
+    be::put(out, 0, [m0, m1, m2, m3, VERSION_CREDIT, 0, max_hops, format.to_u8()]);
+    be::put(out, INT_HEADER_LEN, [0; CREDIT_LEN]);
+    Some(len + INT_CREDIT_HEADER_LEN)
+}
+
+/// Empties the stack of version 2 after the frame's IP packet, sets its two words, and drops all
+/// bytes after it. Returns the frame's new length. Returns `None` and leaves the frame unchanged if
+/// there is no stack of version 2.
+///
+/// # Arguments
+/// - `buffer`: the frame in its first `len` bytes.
+/// - `elided_bytes`: as for [`ip_end`].
+pub fn int_restart_credit(
+    buffer: &mut [u8],
+    len: usize,
+    elided_bytes: u32,
+    credit: IntCredit,
+) -> Option<usize> {
+    let frame = buffer.get_mut(..len)?;
+    let start = ip_end(frame, elided_bytes)?;
+    IntStack::parse(&frame[start..])?.credit?;
+    credit.emit(frame[start + INT_HEADER_LEN..].first_chunk_mut()?);
+    frame[start + HOPS_AT] = 0;
+    Some(start + INT_CREDIT_HEADER_LEN)
+}
+
 /// Adds a record to the stack after the frame's IP packet, in the stack's format, and drops all
 /// bytes after the stack. Returns the frame's new length. Returns `None` and leaves the frame
-/// unchanged if there is no stack of a known format, it is full, or the buffer has no room.
+/// unchanged if there is no stack of a known version and format, it is full, or the buffer has no
+/// room.
 ///
 /// # Arguments
 /// - `buffer`: the frame in its first `len` bytes, then free space.
@@ -249,124 +319,12 @@ pub fn int_push(buffer: &mut [u8], len: usize, elided_bytes: u32, hop: &IntHop) 
 
 const MAGIC: [u8; 4] = *b"INTs";
 const VERSION: u8 = 1;
-/// The version whose header has a credit.
+/// The version with a credit.
 const VERSION_CREDIT: u8 = 2;
+/// Bytes of the two words of version 2.
+const CREDIT_LEN: usize = 8;
 /// The offset of the record count in the stack.
 const HOPS_AT: usize = 5;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An IPv4 packet of `ip_len` bytes, `elided` of them elided, then `trailer`.
-    fn frame(ip_len: u16, elided: usize, trailer: &[u8]) -> Vec<u8> {
-        let mut f = vec![0; 12];
-        f.extend([0x08, 0x00, 0x45, 0]);
-        f.extend(ip_len.to_be_bytes());
-        f.resize(14 + usize::from(ip_len) - elided, 0xee);
-        f.extend(trailer);
-        f
-    }
-
-    const FULL: IntFormat = IntFormat::Full;
-    const HOP: IntHop =
-        IntHop { time_ps: 1 << 40, tx_bytes: 1 << 50, queue_bytes: 3, link_rate_mbps: 100_000 };
-
-    #[test]
-    fn ip_end__follows_the_ip_header() {
-        assert_eq!(ip_end(&frame(48, 0, &[]), 0), Some(62));
-        assert_eq!(ip_end(&frame(48, 0, &[1, 2]), 0), Some(62));
-        assert_eq!(ip_end(&frame(1_048, 1_000, &[1, 2]), 1_000), Some(62));
-        assert_eq!(ip_end(&frame(48, 0, &[])[..61], 0), None);
-        assert_eq!(ip_end(&frame(48, 0, &[]), 49), None);
-        let mut v6 = vec![0; 12];
-        v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 5]);
-        v6.resize(14 + 40 + 5, 0);
-        assert_eq!(ip_end(&v6, 0), Some(59));
-        v6[14] = 0x45;
-        assert_eq!(ip_end(&v6, 0), None, "EtherType and version disagree");
-        for len in 0..20 {
-            assert_eq!(ip_end(&v6[..len], 0), None);
-        }
-    }
-
-    #[test]
-    fn int_request__leaves_an_empty_stack() {
-        let mut f = frame(1_048, 1_000, &[0; 8]);
-        assert_eq!(int_request(&mut f, 62, 200, FULL), Some(70));
-        let stack = IntStack::find(&f, 1_000).unwrap();
-        assert_eq!((stack.len(), stack.max_hops(), stack.is_empty()), (0, INT_MAX_HOPS, true));
-        assert_eq!(int_request(&mut f, 63, 5, FULL), None);
-        assert_eq!(int_request(&mut f, 100, 5, FULL), None);
-    }
-
-    #[test]
-    fn int_push__adds_up_to_the_requested_number_and_cuts_padding() {
-        let mut f = frame(48, 0, &[0; 100]);
-        assert_eq!(int_push(&mut f, 70, 0, &HOP), None, "no stack was requested");
-        int_request(&mut f, 62, 2, FULL).unwrap();
-        let before = f.clone();
-        assert_eq!(int_push(&mut f, 75, 0, &HOP), Some(94));
-        let second = IntHop { queue_bytes: 9, ..HOP };
-        assert_eq!(int_push(&mut f, 94, 0, &second), Some(118));
-        assert_eq!(int_push(&mut f, 118, 0, &HOP), None, "full");
-        let stack = IntStack::find(&f[..118], 0).unwrap();
-        assert_eq!(stack.hops().collect::<Vec<_>>(), [HOP, second]);
-        assert_eq!(f[..62], before[..62], "no header changes");
-    }
-
-    #[test]
-    fn int_push__writes_the_format_that_the_stack_requests() {
-        let mut f = frame(48, 0, &[0; 100]);
-        let len = int_request(&mut f, 62, 5, IntFormat::Compact).unwrap();
-        let first = IntHop { time_ps: 33_000, tx_bytes: 1_300, queue_bytes: 1, ..HOP };
-        let len = int_push(&mut f, len, 0, &first).unwrap();
-        let len = int_push(&mut f, len, 0, &HOP).unwrap();
-        assert_eq!(len, 62 + 8 + 2 * 8);
-        let stack = IntStack::find(&f[..len], 0).unwrap();
-        assert_eq!((stack.len(), stack.format(), stack.hops().count()), (2, IntFormat::Compact, 0));
-        let want = IntCompactHop { time: 2, tx: 10, queue: 1, rate: 201 };
-        let hops: Vec<IntCompactHop> = stack.compact_hops().collect();
-        assert_eq!(hops, [want, IntCompactHop::from(&HOP)]);
-        let echo = [&stack.echo_header()[..], stack.records()].concat();
-        let echo = IntRecords::parse(&echo);
-        assert_eq!((echo.format(), echo.len()), (IntFormat::Compact, 2));
-        assert_eq!(echo.compact_hops().collect::<Vec<_>>(), hops);
-    }
-
-    #[test]
-    fn int_push__adds_nothing_to_a_stack_of_an_unknown_version_or_format() {
-        for (at, value) in [(66, 3), (69, 2), (69, 255)] {
-            let mut f = frame(48, 0, &[0; 100]);
-            int_request(&mut f, 62, 5, FULL).unwrap();
-            f[at] = value;
-            let before = f.clone();
-            assert_eq!(int_push(&mut f, 70, 0, &HOP), None);
-            assert_eq!(f, before, "forwarded unchanged");
-            assert!(IntStack::find(&f[..70], 0).is_none(), "ignored");
-        }
-    }
-
-    #[test]
-    fn int_push__requires_buffer_space() {
-        let mut f = frame(48, 0, &[0; 31]);
-        int_request(&mut f, 62, 5, FULL).unwrap();
-        let before = f.clone();
-        assert_eq!(int_push(&mut f, 70, 0, &HOP), None);
-        assert_eq!(f, before);
-    }
-
-    #[test]
-    fn find__rejects_an_inconsistent_stack() {
-        let mut f = frame(48, 0, &[0; 40]);
-        int_request(&mut f, 62, 5, FULL).unwrap();
-        int_push(&mut f, 70, 0, &HOP).unwrap();
-        assert!(IntStack::find(&f[..94], 0).is_some());
-        assert!(IntStack::find(&f[..93], 0).is_none(), "cut");
-        for (at, value) in [(62, b'i'), (66, 3), (67, 6), (68, 17), (69, 2)] {
-            let mut bad = f.clone();
-            bad[at] = value;
-            assert!(IntStack::find(&bad, 0).is_none(), "byte {at}");
-        }
-    }
-}
+mod tests;

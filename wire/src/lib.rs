@@ -106,7 +106,7 @@ pub use icrc::{icrc, seal};
 pub use ieth::Ieth;
 pub use immdt::ImmDt;
 pub use int::{
-    INT_COMPACT_LEN, INT_CREDIT_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, INT_HEADER_LEN,
+    INT_COMPACT_LEN, INT_CREDIT_HEADER_LEN, INT_ECHO_HEADER_LEN, INT_FULL_LEN, INT_HEADER_LEN,
     INT_MAX_HOPS, IntCompactHop, IntCredit, IntFormat, IntHop, IntRecords, IntStack, int_push,
     int_request, int_request_credit, int_restart_credit, ip_end,
 };

@@ -19,7 +19,7 @@
 //! 56..60  receive limit
 //! 60..    12 bytes a word: base 32, bits 64; then, if refused: PSN 32, code 8, reserved 24; then,
 //!         with presence bit 0: hops 8, format 8, reserved 16, 24 or 8 bytes a hop;
-//!         with presence bit 1: credit 32, credit rate 32, suggested rate 32;
+//!         with presence bit 1: credit 32, credit rate 32, suggested rate 32 (kbit/s);
 //!         with presence bit 2: reports of blocks; with presence bit 3: marks 64
 //! ```
 //! The layout and its reasons are in docs/protocol/sr.md, "Packets".
@@ -80,14 +80,15 @@ pub struct SrNak {
     pub code: NakCode,
 }
 
-/// MLCC's credit loop and queue management, as the receiver has computed them.
+/// The credit of a flow's receiver, for the switch that releases its packets into the receiver's
+/// datacenter, and for its sender (MLCC). Sent only if both ends listed the feature `mlcc`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SrCredit {
-    /// C_R: the number of the present round, modulo 2^32.
+    /// The number of the receiver's round, modulo 2^32 (C_R).
     pub credit: u32,
-    /// The rate at which the receiver's DCI switch is to let the flow in, kbit/s.
+    /// The rate at which the switch releases the flow, kbit/s (R_credit); saturates.
     pub rate_kbps: u32,
-    /// The rate that the sender is to keep, kbit/s.
+    /// The rate at which the sender sends at most, kbit/s; saturates.
     pub suggested_kbps: u32,
 }
 
@@ -129,7 +130,7 @@ pub struct SrAckRepr<'a> {
     pub nak: Option<SrNak>,
     /// The records of switches that followed the newest.
     pub int: IntRecords<'a>,
-    /// Credit; only if `mlcc` was agreed on.
+    /// The receiver's credit.
     pub credit: Option<SrCredit>,
     /// Reports of blocks.
     pub blocks: BlockReports,
@@ -174,10 +175,9 @@ impl<'a> SrAckRepr<'a> {
     pub fn header_len(&self) -> usize {
         let nak = if self.nak.is_some() { NAK_LEN } else { 0 };
         let marks = if self.marks.is_some() { MARKS_LEN } else { 0 };
+        let credit = if self.credit.is_some() { SrCredit::LEN } else { 0 };
         let int = self.int.as_bytes().len();
-        let credit = if self.credit.is_some() { CREDIT_LEN } else { 0 };
-        let optional = int + credit + self.blocks.wire_len() + marks;
-        FIXED_LEN + self.words.len * WORD_LEN + nak + optional
+        FIXED_LEN + self.words.len * WORD_LEN + nak + int + credit + self.blocks.wire_len() + marks
     }
 
     /// Parses all of `bytes`, which follow the BTH. `next_low` is the BTH's PSN.
@@ -261,9 +261,9 @@ impl<'a> SrAckRepr<'a> {
         };
         be::put(fixed, 0, [VERSION << 4 | words, next_hi]);
         let int = if int_bytes.is_empty() { 0 } else { INT };
-        let credit = if self.credit.is_some() { CREDIT } else { 0 };
         let blocks = if self.blocks.as_slice().is_empty() { 0 } else { BLOCKS };
         let marks = if self.marks.is_some() { MARKS } else { 0 };
+        let credit = if self.credit.is_some() { CREDIT } else { 0 };
         be::put(fixed, 2, (int | credit | blocks | marks).to_be_bytes());
         be::put(fixed, 4, self.newest.to_be_bytes());
         be::put(fixed, 8, self.path.to_be_bytes());
@@ -306,7 +306,10 @@ impl<'a> SrAckRepr<'a> {
 }
 
 impl SrCredit {
-    pub(crate) const fn parse(bytes: &[u8; CREDIT_LEN]) -> Self {
+    /// Its bytes on the wire.
+    pub const LEN: usize = 12;
+
+    pub(crate) const fn parse(bytes: &[u8; Self::LEN]) -> Self {
         Self {
             credit: be::u32_at(bytes, 0),
             rate_kbps: be::u32_at(bytes, 4),
@@ -314,7 +317,7 @@ impl SrCredit {
         }
     }
 
-    fn emit(self, out: &mut [u8; CREDIT_LEN]) {
+    fn emit(self, out: &mut [u8; Self::LEN]) {
         be::put(out, 0, self.credit.to_be_bytes());
         be::put(out, 4, self.rate_kbps.to_be_bytes());
         be::put(out, 8, self.suggested_kbps.to_be_bytes());
@@ -351,9 +354,8 @@ pub(crate) const WORD_LEN: usize = 12;
 pub(crate) const NAK_LEN: usize = 8;
 /// Presence bit: records of switches follow.
 pub(crate) const INT: u16 = 1 << 0;
-/// Presence bit: a credit follows.
+/// Presence bit: the receiver's credit follows.
 pub(crate) const CREDIT: u16 = 1 << 1;
-pub(crate) const CREDIT_LEN: usize = 12;
 /// Presence bit: reports of blocks follow.
 const BLOCKS: u16 = 1 << 2;
 /// Presence bit: the packets marked CE follow.
@@ -415,12 +417,12 @@ mod tests {
                         bits: 5,
                     });
                     all.push(SrAckRepr { int, blocks, ..sample(words, nak) });
+                    let credit =
+                        Some(SrCredit { credit: 1, rate_kbps: 2 << 24, suggested_kbps: 3 });
+                    all.push(SrAckRepr { int, credit, ..sample(words, nak) });
                     let marks = Some(0x8000_0000_0000_0005);
                     all.push(SrAckRepr { int, blocks, marks, ..sample(words, nak) });
-                    let credit =
-                        Some(SrCredit { credit: 7, rate_kbps: 1 << 31, suggested_kbps: 9 });
-                    all.push(SrAckRepr { credit, marks, ..sample(words, nak) });
-                    all.push(SrAckRepr { int, credit, blocks, ..sample(words, nak) });
+                    all.push(SrAckRepr { int, credit, blocks, marks, ..sample(words, nak) });
                 }
             }
         }
@@ -476,7 +478,6 @@ mod tests {
         for (at, value, want) in [
             (0, 2 << 4 | 1, DropReason::SrVersion),
             (2, 1, DropReason::SrFeature),
-            (3, 32, DropReason::SrFeature),
             (3, 16, DropReason::SrFeature),
             (10, 8, DropReason::SrKind),
             (63, 1, DropReason::SrKind),
@@ -514,7 +515,7 @@ mod tests {
             plausible in any::<bool>(),
         ) {
             if let (true, [first, _, a, b, ..]) = (plausible, &mut bytes[..]) {
-                (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, *b & 1);
+                (*first, *a, *b) = (VERSION << 4 | *first & 0xf, 0, *b & 3);
                 let format_at = FIXED_LEN + usize::from(*first & 0xf) * WORD_LEN + 1;
                 bytes.get_mut(format_at).iter_mut().for_each(|format| **format &= 1);
             }

@@ -21,6 +21,10 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
+        if ack.credit.is_some() {
+            // Not offered, so no peer may send it.
+            return Err(DropReason::Wire(spanwire_wire::DropReason::SrFeature));
+        }
         let refused = match ack.nak {
             None => None,
             // Looked up before the ACK is applied, which removes acknowledged packets.

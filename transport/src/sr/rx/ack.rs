@@ -169,10 +169,12 @@ impl AckState {
         self.marks = self.marks & !1 | u64::from(is_ce);
     }
 
-    /// Stores the telemetry of the newest packet, if its trailer is an INT stack.
+    /// Stores the telemetry of the newest packet, if its trailer is an INT stack of version 1. The
+    /// records of version 2 are for the receiver itself.
     #[inline(never)]
     fn store_int(&mut self, trailer: &[u8]) {
-        if let Some(stack) = IntStack::parse(trailer).filter(|stack| !stack.is_empty()) {
+        let stack = IntStack::parse(trailer).filter(|stack| stack.credit().is_none());
+        if let Some(stack) = stack.filter(|stack| !stack.is_empty()) {
             self.int.extend_from_slice(&stack.echo_header());
             self.int.extend_from_slice(stack.records());
         }

@@ -7,7 +7,7 @@ use crate::testing::{Fate, Op, Pair, PairConfig};
 use spanwire_base::{Dur, Rng};
 use spanwire_wire::{
     AckReason, AtomicEthRepr, IntRecords, NakCode, NearKind, Opcode, Psn, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr,
+    SrAckRepr, SrCredit, SrDataRepr, SrKind, SrNak, SrNearRepr,
 };
 
 /// As for RC. Of side 0's packets, [`FIRST`] is acknowledged; the three after it (a WRITE), the
@@ -126,8 +126,9 @@ fn broken(s: &Scene) -> Vec<Class> {
         dropped("a field of another kind", bent(s, 3, 1 | 1 << 5), "drop_sr_kind"),
         dropped("an unknown feature", bent(s, 2, 0x80), "drop_sr_feature"),
         dropped("an ACK's later version", bent_ack(s, 0, 2 << 4), "drop_sr_version"),
-        dropped("an ACK's unknown feature", bent_ack(s, 3, 2), "drop_sr_feature"),
+        dropped("an ACK's unknown feature", bent_ack(s, 3, 16), "drop_sr_feature"),
         dropped("an ACK without its telemetry", bent_ack(s, 3, 1), "drop_ext_too_short"),
+        dropped("an ACK without its credit", bent_ack(s, 3, 2), "drop_ext_too_short"),
         dropped("an ACK of an undefined reason", bent_ack(s, 10, 99), "drop_sr_kind"),
         dropped("an ACK without its SACK words", bent_ack(s, 0, 1 << 4 | 3), "drop_ext_too_short"),
     ]
@@ -156,6 +157,9 @@ fn acks(s: &Scene) -> Vec<Class> {
         let (nak, reason) = (Some(SrNak { psn, code }), AckReason::Nak);
         ack(s, &SrAckRepr { nak, reason, ..right_ack(s) })
     };
+    let credit = SrCredit { credit: 1, rate_kbps: 1, suggested_kbps: 1 };
+    let credit = SrAckRepr { credit: Some(credit), ..right };
+    rows.push(dropped("a credit without the feature", ack(s, &credit), "drop_sr_feature"));
     let code = NakCode::SequenceError;
     rows.push(dropped("an undefined NAK", nak(FIRST + 1, code), "drop_bad_syndrome"));
     const TAKEN: &[&str] = &["rx_packets"];
