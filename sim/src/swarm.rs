@@ -11,6 +11,7 @@ mod describe;
 mod draw;
 mod faults;
 mod hosts;
+mod mlcc;
 mod unorc;
 
 use crate::host_model::HostModel;
@@ -101,6 +102,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     uno.unorc(&mut setup, topology.host_count());
     Draw::new(seed ^ agents::SEED).agents(&mut setup, &mut topology);
     Draw::new(seed ^ agents::ECN_SEED).ecn(&mut setup, &topology);
+    Draw::new(seed ^ mlcc::SEED).mlcc(&mut setup, &mut topology);
     let gives_up = setup.gives_up(faults_end);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, faults_end, gives_up);
     let timeout = timeout(&setup);

@@ -60,7 +60,9 @@ impl Setup {
             }
             AgentSetup::Mlcc(mlcc) => {
                 let outside = numbers(ports, |port| port.peer == Role::Border);
-                let has = role == Role::Border && !outside.is_empty();
+                // A border between borders alone has no inside.
+                let is_between = (1..ports.len()).contains(&outside.len());
+                let has = role == Role::Border && is_between;
                 has.then(|| AgentConfig::Mlcc(MlccConfig { outside, ..mlcc.clone() }))
                     .into_iter()
                     .collect()

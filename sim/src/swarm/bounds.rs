@@ -77,17 +77,16 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     (Dur::from_ps(farthest) * hops + waiting * turns + host + paused) * 2 + Dur::from_us(300)
 }
 
-/// The times that a queue takes longer because NDT throttles it, and its longest pauses: one before
-/// each packet of every flow.
+/// The times that a queue takes longer because NDT throttles it, or MLCC lets its flows in slowly,
+/// and its longest pauses: one before each packet of every flow.
 fn throttling(setup: &Setup) -> (u64, Dur) {
-    let ndt = setup.agents.iter().find_map(|agent| match agent {
-        AgentSetup::Ndt(ndt) => Some(ndt),
-        AgentSetup::Pacc(..) | AgentSetup::Nsf(_) | AgentSetup::Ecn(_) | AgentSetup::Mlcc(_) => {
-            None
-        }
-    });
     let pkts = u64::from(setup.window_pkts) * u64_from(FLOWS_MAX);
-    ndt.map_or((1, Dur::ZERO), |ndt| (u64::from(ndt.weight) + 1, ndt.max_pause * pkts))
+    let of = |agent: &AgentSetup| match agent {
+        AgentSetup::Ndt(ndt) => Some((u64::from(ndt.weight) + 1, ndt.max_pause * pkts)),
+        AgentSetup::Mlcc(_) => Some((MLCC_TURNS, Dur::ZERO)),
+        AgentSetup::Pacc(..) | AgentSetup::Nsf(_) | AgentSetup::Ecn(_) => None,
+    };
+    setup.agents.iter().find_map(of).unwrap_or((1, Dur::ZERO))
 }
 
 /// The bounds of the liveness check.
@@ -145,6 +144,8 @@ fn windows_of(setup: &Setup, flow: &Flow) -> u64 {
 const REQUEST_BYTES_MIN: u64 = 74;
 /// Maximum packets sent for each data packet: eight control packets may precede it.
 const PKTS_PER_DATA_MAX: u64 = 9;
+/// A flow is let in at a ten-thousandth of the port's rate at least.
+const MLCC_TURNS: u64 = 10_000;
 /// Maximum number of flows.
 pub(super) const FLOWS_MAX: usize = 16;
 /// Upper bound of the delay that jitter, reordering and a flap add to a round trip of at most six
