@@ -103,6 +103,13 @@ pub struct QpAttr {
     /// [`Agreed::apply_to_rts`](crate::Agreed::apply_to_rts) sets it if congestion control uses
     /// feedback.
     pub near: Option<bool>,
+    /// MLCC's credit loop: data ask for credit if congestion control uses it, and acknowledgements
+    /// carry it. Only for [`WireMode::Sr`] with `near`, and only if the peer knows it
+    /// ([`SrFeature::Mlcc`](crate::SrFeature::Mlcc)). Without it congestion control that uses credit
+    /// is `hpcc`, with telemetry from end to end.
+    /// [`Agreed::apply_to_rts`](crate::Agreed::apply_to_rts) sets it if congestion control uses
+    /// credit.
+    pub credit: Option<bool>,
 }
 
 /// Load balancing of one queue pair.
@@ -169,6 +176,12 @@ impl CongestionControl {
     #[must_use]
     pub fn wants_near(&self) -> bool {
         self.algorithm.is_some_and(|algorithm| algorithm.wants_near())
+    }
+
+    /// It uses MLCC's credit loop.
+    #[must_use]
+    pub fn wants_credit(&self) -> bool {
+        self.algorithm.is_some_and(|algorithm| algorithm.wants_credit())
     }
 }
 
@@ -389,6 +402,7 @@ impl QpAttr {
             erasure: newer.erasure.or(old.erasure),
             balance: newer.balance.or(old.balance),
             near: newer.near.or(old.near),
+            credit: newer.credit.or(old.credit),
         };
     }
 }

@@ -165,8 +165,9 @@ impl SrFeatures {
     /// No feature.
     pub const NONE: Self = Self(0);
 
-    /// The features that this engine supports: FEC blocks, and feedback of switches.
-    pub const ENGINE: Self = Self(SrFeature::Block.bit() | SrFeature::Near.bit());
+    /// The features that this engine supports: FEC blocks, feedback of switches, and credit.
+    pub const ENGINE: Self =
+        Self(SrFeature::Block.bit() | SrFeature::Near.bit() | SrFeature::Mlcc.bit());
 
     /// The known features of `names`.
     #[must_use]
@@ -254,17 +255,20 @@ impl Agreed {
     }
 
     /// Removes from `rts`, the attributes of a transition to RTS, those that the result does not
-    /// allow: load balancing needs SR, FEC a peer that accepts blocks, and feedback of switches one
-    /// that accepts the sender's QPN. Feedback is requested if it is allowed, unset, and used by
-    /// the congestion control.
+    /// allow: load balancing needs SR, FEC a peer that accepts blocks, feedback of switches one
+    /// that accepts the sender's QPN, and credit one that knows MLCC. Feedback and credit are
+    /// requested if they are allowed, unset, and used by the congestion control.
     #[must_use]
     pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
         let wants_near = rts.congestion.is_some_and(|choice| choice.wants_near());
         let near = rts.near.or(wants_near.then_some(true));
+        let wants_credit = rts.congestion.is_some_and(|choice| choice.wants_credit());
+        let credit = rts.credit.or(wants_credit.then_some(true));
         QpAttr {
             erasure: rts.erasure.filter(|_| self.why_no_erasure().is_none()),
             balance: rts.balance.filter(|_| self.why_no_balance().is_none()),
             near: near.filter(|_| self.has_near()),
+            credit: credit.filter(|_| self.has_credit()),
             ..rts
         }
     }
@@ -275,6 +279,15 @@ impl Agreed {
         match self {
             Self::Rc => false,
             Self::Sr(terms) => terms.features.has(SrFeature::Near),
+        }
+    }
+
+    /// MLCC's credit may be requested: the peer sends it, and accepts feedback of switches.
+    #[must_use]
+    pub fn has_credit(&self) -> bool {
+        match self {
+            Self::Rc => false,
+            Self::Sr(terms) => self.has_near() && terms.features.has(SrFeature::Mlcc),
         }
     }
 

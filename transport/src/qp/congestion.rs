@@ -4,6 +4,7 @@ use super::QueuePair;
 use super::flow::Flow;
 use crate::attr::{CongestionControl, QpAttr};
 use crate::config::Config;
+use spanwire_cc::Algorithm;
 
 /// The interval between packets with AckReq in a window of `window_pkts`, at most `most` packets. A
 /// small window must be acknowledged before it is used up. Packets that have arrived without an ACK
@@ -17,13 +18,18 @@ impl QueuePair {
     /// Restarts the flow with this congestion control.
     pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
         let full_bytes = self.common.full_bytes();
+        let has_credit = self.common.attr.credit == Some(true);
+        let choice = &with_or_without_credit(choice, has_credit);
         let flow = Flow::new(choice, full_bytes, config);
         let wants_int = flow.as_ref().is_some_and(Flow::wants_int);
+        self.engine.request_credit(choice.wants_credit());
         let hops = if wants_int { config.int_hops } else { 0 };
         let flow = match self.engine.request_int(hops, config.int_format, full_bytes) {
             Some(shorter) if shorter != full_bytes => Flow::new(choice, shorter, config),
             _ => flow,
         };
+        let receiver = flow.as_ref().and_then(|flow| flow.receiver(choice, config));
+        self.engine.set_receiver(receiver);
         self.common.flow = flow.map(Box::new);
     }
 
@@ -45,6 +51,14 @@ impl QueuePair {
             }
         }
     }
+}
+
+/// Congestion control that uses credit is HPCC from end to end where there is none.
+fn with_or_without_credit(choice: &CongestionControl, has_credit: bool) -> CongestionControl {
+    if has_credit || !choice.wants_credit() {
+        return *choice;
+    }
+    CongestionControl { algorithm: Algorithm::named("hpcc").ok(), ..*choice }
 }
 
 #[cfg(test)]

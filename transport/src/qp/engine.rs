@@ -12,6 +12,7 @@ use crate::schedule::WindowSpace;
 use crate::sr::Sr;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
+use spanwire_cc::mlcc;
 use spanwire_loadbalance::Balancer;
 use spanwire_wire::{IntFormat, Packet, Psn, Qpn};
 
@@ -262,6 +263,21 @@ impl Engine {
         match self {
             Self::Unconnected | Self::Rc(_) => None,
             Self::Sr(sr) => Some(sr.tx.request_int(hops, format, full_bytes)),
+        }
+    }
+
+    /// Makes the telemetry that packets request ask for credit. [`Engine::request_int`] computes the
+    /// payload of full packets afterwards.
+    pub(super) fn request_credit(&mut self, asks: bool) {
+        if let Self::Sr(sr) = self {
+            sr.tx.asks_credit = asks;
+        }
+    }
+
+    /// Sets the receiver's part of MLCC, or none.
+    pub(super) fn set_receiver(&mut self, receiver: Option<mlcc::Receiver>) {
+        if let Self::Sr(sr) = self {
+            sr.rx.set_receiver(receiver);
         }
     }
 

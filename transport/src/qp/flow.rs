@@ -1,7 +1,7 @@
 //! Congestion control and pacer of a queue pair: the limit on packets in flight, the departure time
 //! of the next packet, and what limits the flow.
 
-mod int;
+pub(crate) mod int;
 mod near;
 mod send_state;
 
@@ -16,7 +16,7 @@ use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
 use int::Unwrapped;
 use spanwire_base::{Dur, Time};
-use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
+use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent, mlcc};
 use spanwire_pacer::TokenBucket;
 use spanwire_wire::IntRecords;
 
@@ -99,6 +99,16 @@ impl Flow {
     /// Payload bytes of a full packet.
     pub(crate) fn mtu_bytes(&self) -> u32 {
         self.mtu_bytes
+    }
+
+    /// The receiver's part of this flow's congestion control, if it has one.
+    pub(crate) fn receiver(
+        &self,
+        choice: &CongestionControl,
+        config: &Config,
+    ) -> Option<mlcc::Receiver> {
+        let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
+        choice.algorithm?.receiver(&Path { mtu_bytes: self.mtu_bytes, line_rate, base_rtt })
     }
 
     /// Packets must request INT telemetry.

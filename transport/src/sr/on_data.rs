@@ -60,6 +60,9 @@ impl Sr {
         rx.received.insert(number);
         rx.ack.on_data((now, qp.arrival), p, &header, is_out_of_order, delay);
         rx.ack.track_ack_req(number, p.bth.ack_req, rx.received.data_next());
+        if !is_parity && !p.trailer.is_empty() {
+            rx.on_credit_data((now, qp.arrival.at), p.trailer);
+        }
         sh.counters.rx_messages += u64::from(!is_parity && ends_write(&header));
         if header.block.is_some() {
             self.on_block(qp, now, &arrived, sh);

@@ -19,7 +19,7 @@ use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
     BthRepr, ExtHeaders, IntRecords, NakCode, Opcode, Psn, SrAckRepr, SrDataRepr, SrNak,
-    int_request,
+    int_request, int_request_credit,
 };
 
 impl Sr {
@@ -98,7 +98,9 @@ impl Sr {
                 if self.tx.int_hops > 0 {
                     // If the frame has no room for telemetry, the packet is sent without it.
                     let (hops, format) = (self.tx.int_hops, self.tx.int_format);
-                    let asking = int_request(frame, meta.len, hops, format);
+                    let request =
+                        if self.tx.asks_credit { int_request_credit } else { int_request };
+                    let asking = request(frame, meta.len, hops, format);
                     meta.len = asking.unwrap_or(meta.len);
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
@@ -176,7 +178,7 @@ impl Sr {
         let blocks = self.rx.block_reports();
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
         let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
-        let ack = SrAckRepr { int, blocks, ..ack };
+        let ack = SrAckRepr { int, blocks, credit: self.rx.credit(), ..ack };
         let bth = qp.bth(Opcode::SrAck, Psn::new(ack.next & Psn::MASK));
         let at = path.template().emit(&bth, &ExtHeaders::NONE, ack.header_len(), frame);
         let Ok(at) = at else { return Transmit::Idle };

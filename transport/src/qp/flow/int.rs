@@ -5,11 +5,11 @@ use spanwire_cc::Hop;
 use spanwire_wire::{INT_MAX_HOPS, IntCompactHop, IntFormat, IntHop, IntRecords};
 
 /// As many records as an ACK has at most. Those beyond its number have no rate.
-pub(super) type Records = [IntHop; INT_MAX_HOPS as usize];
+pub(crate) type Records = [IntHop; INT_MAX_HOPS as usize];
 
 /// Counters of the hops in the previous ACK, unwrapped to 64 bits.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unwrapped {
+pub(crate) struct Unwrapped {
     /// When that ACK arrived.
     at: Time,
     /// Its hops; 0 before the first ACK.
@@ -26,7 +26,7 @@ struct Counters {
 
 /// The records of an ACK that arrived at `now`, with the counters of `unwrapped` if they are
 /// compact. False if no difference from earlier ones is valid.
-pub(super) fn records(
+pub(crate) fn records(
     now: Time,
     int: IntRecords<'_>,
     unwrapped: &mut Option<Box<Unwrapped>>,
@@ -43,7 +43,7 @@ pub(super) fn records(
 }
 
 /// The records that have a link rate, and their number. Without one there is no utilisation.
-pub(super) fn hops(records: &Records) -> ([Hop; INT_MAX_HOPS as usize], usize) {
+pub(crate) fn hops(records: &Records) -> ([Hop; INT_MAX_HOPS as usize], usize) {
     let none = Hop { at: Time::ZERO, tx_bytes: 0, queue_bytes: 0, rate: Rate::from_bps(1) };
     let mut hops = [none; INT_MAX_HOPS as usize];
     let mut count = 0;
@@ -66,7 +66,7 @@ impl Unwrapped {
     ///
     /// Records are ambiguous if their counters may have wrapped between two ACKs. Records of a
     /// forger give any differences, as full ones do.
-    pub(super) fn unwrap(&mut self, now: Time, int: IntRecords<'_>, out: &mut Records) -> bool {
+    pub(crate) fn unwrap(&mut self, now: Time, int: IntRecords<'_>, out: &mut Records) -> bool {
         let elapsed = now.since(self.at).as_ps() / IntCompactHop::TIME_PS;
         let mut next = [Counters::default(); INT_MAX_HOPS as usize];
         let mut hops = next.iter_mut().zip(&self.hops).zip(int.compact_hops());
@@ -92,7 +92,7 @@ impl Unwrapped {
     }
 
     /// The next records are like the first ones.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.count = 0;
     }
 }

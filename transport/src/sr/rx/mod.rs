@@ -1,6 +1,7 @@
 //! The receiving direction of SR: received packets, placement of their data, FEC decoding, ACKs.
 
 pub(crate) mod ack;
+mod credit;
 mod deadline;
 pub(crate) mod decoder;
 mod invariants;
@@ -16,6 +17,7 @@ use crate::sr::crossing::AckDelay;
 use crate::sr::number::{first_number, wrap};
 use crate::timer::earlier;
 use ack::AckState;
+use credit::CreditLoop;
 use decoder::{Decoder, ExpiredBlock};
 use received::Received;
 use responder::Responder;
@@ -30,6 +32,8 @@ pub(crate) struct Rx {
     pub(super) ack: AckState,
     pub(super) responder: Responder,
     pub(super) decoder: Box<Decoder>,
+    /// MLCC's credit loop, if it was agreed on.
+    credit: Option<Box<CreditLoop>>,
     /// The receive limit of the last ACK.
     advertised_receive_limit: u32,
     /// Bytes received less bytes of ACKs sent, until RTS. The source address may be forged before
@@ -50,6 +54,7 @@ impl Rx {
             ack: AckState::new(),
             responder: Responder::new(attr.max_dest_rd_atomic.unwrap_or(0)),
             decoder: Box::new(Decoder::new(peer, config.block_bytes_qp)),
+            credit: None,
             advertised_receive_limit: 0,
             unvalidated_bytes: Some(0),
         }
@@ -135,13 +140,20 @@ impl Rx {
     /// The time of the next [`Rx::handle_timeout`].
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        earlier(self.ack.next(), self.decoder.next_deadline())
+        let deadline = earlier(self.ack.next(), self.decoder.next_deadline());
+        match &self.credit {
+            None => deadline,
+            Some(credit) => earlier(deadline, credit.poll_timeout()),
+        }
     }
 
     /// Handles the timers that are due at `now`: block deadlines and delayed ACKs.
     pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
         if self.decoder.next_deadline().is_some_and(|at| at <= now) {
             self.on_block_deadline(now, sh);
+        }
+        if self.credit.as_mut().is_some_and(|credit| credit.handle_timeout(now)) {
+            self.ack.request_ack(AckReason::Time);
         }
         self.ack.handle_timeout(now);
     }

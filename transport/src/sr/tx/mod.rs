@@ -43,7 +43,7 @@ use sent::Sent;
 use spanwire_base::{Dur, Time, u32_from};
 use spanwire_cc::LossKind;
 use spanwire_loadbalance::{self as lb, Balancer};
-use spanwire_wire::{INT_HEADER_LEN, IntFormat, Qpn};
+use spanwire_wire::{INT_CREDIT_HEADER_LEN, INT_HEADER_LEN, IntFormat, Qpn};
 use timers::{TimerEvent, Timers};
 
 /// The state of the sending direction.
@@ -77,6 +77,8 @@ pub(crate) struct Tx {
     segment_bytes: u32,
     /// INT hops that packets request; 0 if they request no telemetry.
     pub(super) int_hops: u8,
+    /// The telemetry that packets request asks for credit.
+    pub(crate) asks_credit: bool,
     /// The format of their records.
     pub(super) int_format: IntFormat,
     /// Our QPN, which data carry if feedback of switches is requested.
@@ -122,6 +124,7 @@ impl Tx {
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
             int_hops: 0,
+            asks_credit: false,
             int_format: IntFormat::Full,
             source_qpn: None,
             hop_limit: hop_limit(attr),
@@ -154,13 +157,18 @@ impl Tx {
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
     }
 
+    /// Bytes of the requested telemetry before its records.
+    fn int_header_len(&self) -> usize {
+        if self.asks_credit { INT_CREDIT_HEADER_LEN } else { INT_HEADER_LEN }
+    }
+
     /// Packets request the telemetry of `hops` switches in `format` from now on. Returns the
     /// payload of a full packet: `full_bytes` less the room for telemetry, for a block's header if
     /// data are coded, and for our QPN if feedback of switches is requested.
     pub(crate) fn request_int(&mut self, hops: u8, format: IntFormat, full_bytes: u32) -> u32 {
         let overhead = match hops {
             0 => 0,
-            n => u32_from(INT_HEADER_LEN + usize::from(n) * format.record_len()),
+            n => u32_from(self.int_header_len() + usize::from(n) * format.record_len()),
         };
         // Parity carries no QPN but the bytes of its block, which are as long.
         let overhead = overhead
