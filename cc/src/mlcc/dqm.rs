@@ -2,6 +2,7 @@
 
 use super::Params;
 use crate::units::{float, whole};
+use spanwire_base::{u64_from, usize_from};
 use std::collections::VecDeque;
 
 /// DQM of one flow. Rates in bytes per nanosecond, times in nanoseconds.
@@ -23,7 +24,6 @@ pub(super) struct Dqm {
     suggested: Mean,
     /// The last m credit rates.
     credit: Mean,
-    is_begun: bool,
 }
 
 /// How the suggested rate approaches R_DQM.
@@ -35,10 +35,11 @@ enum Form {
     Off,
 }
 
-/// The mean of the last values.
+/// The mean of the last values, of which there are fewer at first.
 #[derive(Clone, Debug)]
 struct Mean {
     values: VecDeque<f64>,
+    most: usize,
     sum: f64,
 }
 
@@ -62,9 +63,8 @@ impl Dqm {
             goal: line,
             token: 0.0,
             dw: 0.0,
-            suggested: Mean::new(n, line),
-            credit: Mean::new(whole(p.rounds), line),
-            is_begun: false,
+            suggested: Mean::new(n),
+            credit: Mean::new(whole(p.rounds)),
         }
     }
 
@@ -79,13 +79,10 @@ impl Dqm {
     /// A round has ended with this credit rate, while `waiting` bytes of the flow were queued at
     /// the DCI switch.
     pub(super) fn on_round(&mut self, credit: f64, waiting: f64) {
-        if !std::mem::replace(&mut self.is_begun, true) {
-            self.suggested.fill(credit);
-            self.credit.fill(credit);
-        }
         self.credit.push(credit);
-        let predicted = ((self.suggested.mean() - credit) * self.rtt_c + waiting).max(0.0);
-        let delay = predicted / self.credit.mean();
+        let arriving = self.suggested.mean_with(credit);
+        let predicted = ((arriving - credit) * self.rtt_c + waiting).max(0.0);
+        let delay = predicted / self.credit.mean_with(credit);
         let goal = credit * (1.0 - (delay - self.target) / self.theta);
         self.goal = goal.clamp(0.0, self.line);
         self.limit(credit);
@@ -135,41 +132,34 @@ impl Dqm {
         (self.goal, self.token, self.dw)
     }
 
-    /// As if the last rounds had suggested `rate` on average.
+    /// As if all rounds before had suggested `rate`.
     #[cfg(test)]
     pub(super) fn set_suggested(&mut self, rate: f64, credit: f64) {
-        self.suggested.fill(rate);
-        self.credit.fill(credit);
-        self.is_begun = true;
+        (0..self.suggested.most).for_each(|_| self.suggested.push(rate));
+        (0..self.credit.most).for_each(|_| self.credit.push(credit));
     }
 }
 
 impl Mean {
-    fn new(len: u64, value: f64) -> Self {
-        let len = spanwire_base::usize_from(len.clamp(1, MAX_ROUNDS));
-        let mut this = Self { values: VecDeque::from(vec![0.0; len]), sum: 0.0 };
-        this.fill(value);
-        this
-    }
-
-    fn fill(&mut self, value: f64) {
-        self.values.iter_mut().for_each(|place| *place = value);
-        self.sum = value * self.len();
+    fn new(most: u64) -> Self {
+        let most = usize_from(most.clamp(1, MAX_ROUNDS));
+        Self { values: VecDeque::with_capacity(most), most, sum: 0.0 }
     }
 
     fn push(&mut self, value: f64) {
-        // As long as before: nothing is allocated.
-        let oldest = self.values.pop_front().unwrap_or(value);
+        // Within its capacity: nothing is allocated.
+        if self.values.len() == self.most {
+            self.sum -= self.values.pop_front().unwrap_or(0.0);
+        }
         self.values.push_back(value);
-        self.sum += value - oldest;
+        self.sum += value;
     }
 
-    fn mean(&self) -> f64 {
-        (self.sum / self.len()).max(0.0)
-    }
-
-    fn len(&self) -> f64 {
-        float(spanwire_base::u64_from(self.values.len()))
+    /// With `value` in place of those that are not there yet.
+    fn mean_with(&self, value: f64) -> f64 {
+        let float = |n: usize| float(u64_from(n));
+        let missing = float(self.most - self.values.len());
+        ((self.sum + missing * value) / float(self.most)).max(0.0)
     }
 }
 

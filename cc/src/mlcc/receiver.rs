@@ -11,9 +11,13 @@ use spanwire_base::{Dur, Rate, Time};
 ///
 /// The receiver's DCI switch writes the number of the last round that it heard of into each data
 /// packet. A packet with the present number ends the round: the rates are computed anew, and the
-/// next number leaves with an acknowledgement. If that is lost, or the switch is silent, the round
-/// ends by itself after two round trips ([`Receiver::poll_timeout`]), but no more than
-/// `IDLE_ROUNDS` times without data.
+/// next number leaves with an acknowledgement. If that is lost, or comes late, the next packet ends
+/// the round after two round trips; without a packet it ends by itself then
+/// ([`Receiver::poll_timeout`]), at most `IDLE_ROUNDS` times.
+///
+/// A queue of more than a round trip behind the switch delays every number by more than the round
+/// lasts. The law therefore takes the telemetry of whatever packet ends a round: if it waited for a
+/// match, that queue would never shrink.
 ///
 /// It allocates only when it is made: 8 bytes for each round in a round trip between sender and
 /// receiver.
@@ -31,6 +35,8 @@ pub struct Receiver {
     began: Option<Time>,
     /// Rounds that ended by themselves since the last packet.
     idle: u32,
+    /// The last round ended without telemetry.
+    lacks_telemetry: bool,
     waiting_bytes: u32,
 }
 
@@ -70,6 +76,7 @@ impl Receiver {
             rate: line,
             began: None,
             idle: 0,
+            lacks_telemetry: false,
             waiting_bytes: 0,
         }
     }
@@ -81,12 +88,15 @@ impl Receiver {
         self.began.get_or_insert(now);
         self.idle = 0;
         self.waiting_bytes = a.waiting_bytes;
-        let ends = a.credit == self.credit;
+        let is_late = self.began.is_some_and(|began| began + self.rtt_d * 2 <= now);
+        let ends = a.credit == self.credit || is_late;
+        if (ends || std::mem::take(&mut self.lacks_telemetry))
+            && let Some(law) = &mut self.law
+        {
+            law.on_round(now, a.int);
+            self.rate = law.rate();
+        }
         if ends {
-            if let Some(law) = &mut self.law {
-                law.on_round(now, a.int);
-                self.rate = law.rate();
-            }
             self.end_round(now);
         }
         self.dqm.on_packet(self.rate);
@@ -114,6 +124,7 @@ impl Receiver {
         let is_due = self.poll_timeout().is_some_and(|at| at <= now);
         if is_due {
             self.idle += 1;
+            self.lacks_telemetry = true;
             self.end_round(now);
         }
         is_due
@@ -130,7 +141,6 @@ impl Receiver {
     fn end_round(&mut self, now: Time) {
         self.credit = self.credit.wrapping_add(1);
         self.began = Some(now);
-        self.rate = self.rate.min(self.line);
         self.dqm.on_round(self.rate, float(self.waiting_bytes.into()));
     }
 }

@@ -85,8 +85,9 @@ fn on_data__a_match_ends_the_round() {
         assert!(r.handle_timeout(us(at)), "{at}");
     }
     assert_eq!((r.poll_timeout(), r.handle_timeout(us(1e6))), (None, false));
-    assert!(!r.on_data(us(1e6), &data(2)));
-    assert!(r.poll_timeout().is_some(), "data begin it again");
+    assert!(r.on_data(us(1e6), &data(2)), "the next packet ends the round");
+    assert_eq!(r.poll_timeout(), Some(us(1e6 + 44.0)), "data begin it again");
+    assert!(!r.on_data(us(1e6 + 43.0), &data(2)) && r.on_data(us(1e6 + 44.0), &data(2)));
 }
 
 #[test]

@@ -247,7 +247,9 @@ fn apply(p: &Params, setup: &mut Setup) {
         "dcqcn" => named("dcqcn-ns3"),
         "timely" => named("timely-ns3"),
         "powertcp" => named("powertcp"),
-        _ => named("hpcc"),
+        "hpcc" => named("hpcc"),
+        // With the increase of MLCC's own law, 80 bytes: shares are in proportion to it.
+        _ => named("hpcc,flows=47"),
     });
     match scheme {
         "timely" => {}
