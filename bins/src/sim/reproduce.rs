@@ -127,10 +127,11 @@ fn pages_dir(args: &ReproduceArgs) -> Option<PathBuf> {
 }
 
 /// The papers: name and file.
-const PAPERS: [(&str, &str); 3] = [
+const PAPERS: [(&str, &str); 4] = [
     ("uno", include_str!("reproduce/papers/uno.toml")),
     ("pacc", include_str!("reproduce/papers/pacc.toml")),
     ("reflex", include_str!("reproduce/papers/reflex.toml")),
+    ("mlcc", include_str!("reproduce/papers/mlcc.toml")),
 ];
 const DOCS: &str = "docs";
 

@@ -50,7 +50,7 @@ pub struct DciReport {
     /// first packet of these flows can be there, us; `None` if that is never.
     pub onset_us: Option<f64>,
     /// Pause frames of that datacenter's switches from one of its round trips after the onset on.
-    pub pfc_pauses: u64,
+    pub pfc_pauses_after_onset: u64,
     /// The greatest queue of the switch.
     pub dci_peak_bytes: u64,
     /// Its mean queue in the last quarter of the time.
@@ -74,7 +74,7 @@ pub struct DciReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intra_share: Vec<f64>,
     /// By flow; empty without MLCC.
-    pub flows: Vec<DciFlowReport>,
+    pub dci_flows: Vec<DciFlowReport>,
 }
 
 /// A flow that MLCC lets in.
@@ -111,7 +111,7 @@ impl Dci {
         let sending = place(series, last)..end;
         DciReport {
             onset_us,
-            pfc_pauses: self.pauses_since(series, &dci.pauses, onset_us),
+            pfc_pauses_after_onset: self.pauses_since(series, &dci.pauses, onset_us),
             dci_peak_bytes: peak,
             dci_settled_bytes: settled,
             settle_us: settle(&dci.bytes, settled, all, tail.start)
@@ -122,7 +122,7 @@ impl Dci {
             dip: rates.least_share(place(series, last + self.way * 2)..end, self.fair_gbps),
             jain: jain(&rates.means(tail.clone())),
             intra_share: self.stages.iter().map(|stage| self.share(series, stage)).collect(),
-            flows: dci.flows.iter().filter_map(|flow| of_flow(flow, tail.clone())).collect(),
+            dci_flows: dci.flows.iter().filter_map(|flow| of_flow(flow, tail.clone())).collect(),
         }
     }
 
@@ -266,14 +266,14 @@ mod tests {
             stages: vec![IntraStage { from: at(50), until: at(100), fair_gbps: 20.0 }],
         };
         let report = dci.report(&s);
-        assert_eq!((report.onset_us, report.pfc_pauses), (Some(50.0), 3));
+        assert_eq!((report.onset_us, report.pfc_pauses_after_onset), (Some(50.0), 3));
         assert_eq!((report.dci_peak_bytes, report.dci_settled_bytes), (100, 10));
         assert_eq!((report.settle_us, report.undershoot_bytes), (Some(80.0), 10));
         assert_eq!((report.jain_time_us, report.cycles), (Some(70.0), 1));
         assert_eq!((report.dip, report.jain), (Some(0.8), Some(1.0)));
         assert_eq!(report.intra_share, [0.5]);
         let of = |f: &DciFlowReport| (f.flow, f.peak_bytes, f.settled_bytes, f.credit_gbps);
-        let flows: Vec<_> = report.flows.iter().map(of).collect();
+        let flows: Vec<_> = report.dci_flows.iter().map(of).collect();
         assert_eq!(flows, [(0, 90, 5, 12.5), (1, 90, 5, 12.5)]);
     }
 }

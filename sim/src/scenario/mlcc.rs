@@ -43,7 +43,7 @@ pub(super) const FIG3: Scenario = Scenario {
 pub(super) const FIG4: Scenario = Scenario {
     name: "mlcc-fig4",
     about: "eight flows from another datacenter to one host (MLCC)",
-    params: |p| common(p, Dur::from_ms(200), Dur::from_us(100)),
+    params: |p| common(p, Dur::from_ms(100), Dur::from_us(100)),
     plan: |p, setup| joined(p, setup, Pattern::OneHost(8), false),
 };
 
@@ -61,7 +61,7 @@ pub(super) const FIG7: Scenario = Scenario {
 pub(super) const FIG8: Scenario = Scenario {
     name: "mlcc-fig8",
     about: "flows from another datacenter share the link of one host (MLCC)",
-    params: |p| starts(common(p, Dur::from_ms(200), Dur::from_us(100))),
+    params: |p| starts(common(p, Dur::from_ms(100), Dur::from_us(100))),
     plan: |p, setup| {
         let is_staggered = p.word("start") == "staggered";
         joined(p, setup, Pattern::OneHost(4), is_staggered)
@@ -73,7 +73,7 @@ pub(super) const FIG8: Scenario = Scenario {
 pub(super) const FIG9: Scenario = Scenario {
     name: "mlcc-fig9",
     about: "the queue of four flows from another datacenter, at once (MLCC)",
-    params: |p| common(p, Dur::from_ms(250), Dur::from_us(100)),
+    params: |p| common(p, Dur::from_ms(200), Dur::from_us(100)),
     plan: |p, setup| joined(p, setup, Pattern::Pairs, false),
 };
 
@@ -84,7 +84,7 @@ pub(super) const FIG10: Scenario = Scenario {
     about: "the queue of four flows from another datacenter, one after another (MLCC)",
     params: |p| {
         let spacing = Value::Time(Dur::from_ms(20));
-        common(p, Dur::from_ms(300), Dur::from_us(100)).with(
+        common(p, Dur::from_ms(180), Dur::from_us(100)).with(
             "spacing",
             spacing,
             "from the start of one flow that crosses to the next",
@@ -412,6 +412,6 @@ mod tests {
         // (25 - 11.9 Gbit/s) x 1.044 ms, with packets of the intra flow in between.
         assert!((1_200_000..2_200_000).contains(&dci.dci_peak_bytes), "{dci:?}");
         assert_eq!(report.engine.get("retransmitted_packets").copied().unwrap_or(0), 0);
-        assert_eq!(dci.flows.len(), 1);
+        assert_eq!(dci.dci_flows.len(), 1);
     }
 }

@@ -128,7 +128,10 @@ impl Mlcc {
             self.unknown += 1;
             return;
         }
-        let is_older = |last: u32| credit.credit.wrapping_sub(last).cast_signed() < 0;
+        // An older one was overtaken. One that differs by more is of a new sequence, or follows a
+        // forged one, which so blocks nothing.
+        let is_older =
+            |last: u32| (1..=REORDERED_ROUNDS).contains(&last.wrapping_sub(credit.credit));
         if flow.credit.is_some_and(is_older) {
             self.stale += 1;
             return;
@@ -251,6 +254,8 @@ impl Rework {
     }
 }
 
+/// The rounds by which an acknowledgement may be overtaken.
+const REORDERED_ROUNDS: u32 = 64;
 /// Changes of one packet: one of its own flow, or one of the flow that it acknowledges.
 const CHANGES_MAX: usize = 2;
 /// A credit rate is at least that part of the port's: one that was forged, or that the receiver

@@ -102,6 +102,18 @@ fn on_arrival__credit_counts_from_inside_for_a_known_flow_and_not_older() {
 }
 
 #[test]
+fn on_arrival__a_forged_number_blocks_nothing() {
+    let mut agent = agent(64);
+    queue(&mut agent, 1, 0);
+    change(&mut agent);
+    for (credit, mbps) in [(100, 3_000), (1 << 31, 4_000), (101, 5_000), (90, 6_000)] {
+        arrive(&mut agent, 2, &ack(credit, mbps * 1000), OUT);
+        let want = Some((0, 1, u64::from(mbps))).filter(|_| credit != 90);
+        assert_eq!(change(&mut agent), want, "{credit}");
+    }
+}
+
+#[test]
 fn on_arrival__credit_wraps() {
     let mut agent = agent(64);
     queue(&mut agent, 1, 0);
