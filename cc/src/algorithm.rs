@@ -4,7 +4,7 @@ use crate::auto::Auto;
 use crate::controller::{Controller, with_methods};
 use crate::sample::{Ack, Hop, Loss, Path, PseudoAck, Sent};
 use crate::status::Status;
-use crate::{dcqcn_rnic, gemini, powertcp, timely};
+use crate::{dcqcn_rnic, gemini, mlcc, powertcp, timely};
 use spanwire_base::{Dur, Rate, Time};
 
 /// Declares the algorithms, and forwards every method of [`Controller`] from [`Cc`] to them.
@@ -90,6 +90,8 @@ with_methods! {
         Hpcc = "hpcc" in hpcc;
         /// PowerTCP, and theta-PowerTCP.
         PowerTcp = "powertcp" in powertcp;
+        /// MLCC.
+        Mlcc = "mlcc" in mlcc;
         /// Gemini.
         Gemini = "gemini" in gemini;
         /// BBR, version 1.
@@ -108,13 +110,14 @@ with_methods! {
 
 impl Algorithm {
     /// A controller for one flow on a path about which nothing but our own link is known, between
-    /// hosts that may be late. `auto` and `fixed` are as with [`Algorithm::start`]. Of the others,
-    /// `auto` measures the path and scales the parameters that were not set; they decide in
-    /// congestion avoidance. An algorithm that needs telemetry is `auto` where there is none.
+    /// hosts that may be late. `auto` and `fixed` are as with [`Algorithm::start`], and so is
+    /// `mlcc`, whose signals do not come with acknowledgements. Of the others, `auto` measures the
+    /// path and scales the parameters that were not set; they decide in congestion avoidance. An
+    /// algorithm that needs telemetry is `auto` where there is none.
     #[must_use]
     pub fn start_calibrated(&self, path: &Path) -> Cc {
         match self {
-            Self::Auto(_) | Self::Fixed(_) => self.start(path),
+            Self::Auto(_) | Self::Fixed(_) | Self::Mlcc(_) => self.start(path),
             _ => Cc::Auto(Auto::calibrated(self, path)),
         }
     }
@@ -125,6 +128,15 @@ impl Algorithm {
     #[must_use]
     pub fn wants_near(&self) -> bool {
         self.start(&ANY_PATH).wants_near()
+    }
+
+    /// The receiver's part of a flow on this path; only `mlcc` has one.
+    #[must_use]
+    pub fn receiver(&self, path: &Path) -> Option<mlcc::Receiver> {
+        match self {
+            Self::Mlcc(params) => Some(mlcc::Receiver::new(params, path)),
+            _ => None,
+        }
     }
 
     /// It uses in-band telemetry.
@@ -183,13 +195,14 @@ mod tests {
         let wants = |name: &&str| Algorithm::named(name).unwrap().wants_int();
         let known = Algorithm::known();
         let all: Vec<&&str> = known.iter().filter(|name| wants(name)).collect();
-        assert_eq!(all, [&"hpcc", &"powertcp"]);
+        assert_eq!(all, [&"hpcc", &"powertcp", &"mlcc"]);
     }
 
     #[test]
     fn wants_near__of_algorithms_whose_near_base_is_set() {
         let wants = |text: &str| Algorithm::parse(text).unwrap().wants_near();
-        assert!(Algorithm::known().into_iter().all(|name| !wants(name)));
+        let all: Vec<_> = Algorithm::known().into_iter().filter(|name| wants(name)).collect();
+        assert_eq!(all, ["mlcc"]);
         assert!(wants("swift,near_base_us=6.5") && wants("timely-ns3,near_base_us=6"));
         let calibrated = Algorithm::parse("swift,near_base_us=6.5").unwrap();
         let path = Path { mtu_bytes: 1000, line_rate: Rate::from_gbps(1), base_rtt: None };

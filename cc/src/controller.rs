@@ -48,6 +48,12 @@ macro_rules! with_methods {
                     false
                 }
 
+                /// The algorithm uses the credit loop of the receiver ([`Controller::on_credit`]):
+                /// packets request telemetry that the receiver's DCI switch begins anew (MLCC).
+                fn wants_credit(&self) -> bool {
+                    false
+                }
+
                 /// A packet left.
                 fn on_sent(&mut self, now: Time, sent: &Sent) {}
 
@@ -61,6 +67,9 @@ macro_rules! with_methods {
 
                 /// In-band telemetry of nearby switches arrived (MLCC's near-source loop).
                 fn on_near_int(&mut self, now: Time, int: &[Hop]) {}
+
+                /// The receiver suggests a rate, in bytes of frames (MLCC's queue management).
+                fn on_credit(&mut self, now: Time, suggested: Rate) {}
 
                 /// Telemetry of later acknowledgements cannot be compared with that of earlier
                 /// ones, because counters may have wrapped.

@@ -284,8 +284,13 @@ mod tests {
         let mut cc = flow();
         cc.on_cnp(at(0));
         cc.on_cnp(at(50));
-        let sent =
-            Sent { bytes: 1000, paced_bytes: 1100, inflight_bytes: 0, is_retransmission: false };
+        let sent = Sent {
+            bytes: 1000,
+            paced_bytes: 1100,
+            frame_bytes: 0,
+            inflight_bytes: 0,
+            is_retransmission: false,
+        };
         for _ in 0..10_000 {
             cc.on_sent(at(60), &sent);
         }

@@ -26,6 +26,7 @@ pub mod dctcp;
 pub mod fixed;
 pub mod gemini;
 pub mod hpcc;
+pub mod mlcc;
 pub mod mprdma;
 mod near;
 pub mod powertcp;

@@ -84,6 +84,7 @@ impl Flow {
         let sent = Sent {
             bytes: MTU,
             paced_bytes: MTU + 100,
+            frame_bytes: MTU + 76,
             inflight_bytes: 10_000,
             is_retransmission: false,
         };

@@ -20,6 +20,8 @@ pub struct Sent {
     pub bytes: u32,
     /// Bytes that the pacer counts: the payload with its headers; of a parity packet all bytes.
     pub paced_bytes: u32,
+    /// Bytes of its frame, as switches count them in their queues; 0 if unknown.
+    pub frame_bytes: u32,
     /// Bytes in flight, including it: at most `bytes` if nothing else is.
     pub inflight_bytes: u64,
     /// It is a retransmission.

@@ -119,7 +119,13 @@ fn rate__counts_headers_and_parity_as_the_pacer_does() {
     let (bytes, paced_bytes, rtt) = (64, 384, Dur::from_us(1000));
     let mut now = at(0);
     for n in 1..=40 {
-        let sent = Sent { bytes, paced_bytes, inflight_bytes: 64, is_retransmission: false };
+        let sent = Sent {
+            bytes,
+            paced_bytes,
+            frame_bytes: 0,
+            inflight_bytes: 64,
+            is_retransmission: false,
+        };
         cc.on_sent(now, &sent);
         // Retransmissions do not count.
         cc.on_sent(now, &Sent { paced_bytes: 9000, is_retransmission: true, ..sent });

@@ -300,7 +300,13 @@ impl<O: Oracle> Both<O> {
                 let paced_bytes = bytes + bytes / 4 + 24;
                 self.cc.on_sent(
                     now,
-                    &Sent { bytes: *bytes, paced_bytes, inflight_bytes, is_retransmission: false },
+                    &Sent {
+                        bytes: *bytes,
+                        paced_bytes,
+                        frame_bytes: 0,
+                        inflight_bytes,
+                        is_retransmission: false,
+                    },
                 );
                 self.oracle.sent(f64::from(*bytes), f64::from(paced_bytes));
             }

@@ -185,7 +185,7 @@ impl Flow {
     ) -> SendTimeState {
         let frame_bytes = u32::try_from(frame_bytes).unwrap_or(u32::MAX);
         let paced_bytes = self.paced_bytes(bytes, frame_bytes);
-        let sent = Sent { bytes, paced_bytes, inflight_bytes, is_retransmission };
+        let sent = Sent { bytes, paced_bytes, frame_bytes, inflight_bytes, is_retransmission };
         if sent.inflight_bytes <= u64::from(sent.bytes) {
             // Nothing else was in flight, so the sample begins now, not before the pause.
             (self.first_sent_at, self.delivered_at) = (now, now);

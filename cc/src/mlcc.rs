@@ -1,0 +1,205 @@
+//! MLCC: three control loops for flows between datacenters.
+//!
+//! The way of a flow is cut at the switches that connect the datacenters (DCI). The *near-source
+//! loop* ends at the sender's DCI switch, which sends the telemetry of the sender's datacenter back
+//! at once; [`Mlcc`] computes the rate `R_NS` from it. The *credit loop* is between the receiver's
+//! DCI switch and the receiver: [`Receiver`] computes `R_credit`, at which that switch lets the
+//! flow in. *Queue management* (DQM), also in [`Receiver`], suggests a rate to the sender that
+//! keeps what waits at that switch at a target delay. The sender's rate is the lesser of `R_NS` and
+//! the suggested one.
+//!
+//! # Units
+//! Rates here count bytes of frames, as switches do in their queues and telemetry. The pacer counts
+//! preamble and gaps too, and gets a rate that is higher by their part: without that the queue
+//! would settle below its target by `theta` times that part
+//! (docs/decisions/0032-mlcc.md).
+//!
+//! # Source
+//! MLCC III; for what it leaves open docs/decisions/0032-mlcc.md.
+
+mod dqm;
+mod law;
+mod receiver;
+
+pub use receiver::{Arrival, Credit, Receiver};
+
+use crate::params::params;
+use crate::units::{bytes_per_ns, float, rate, whole};
+use crate::{Ack, Controller, Hop, Loss, LossKind, Path, Sent};
+use law::Law;
+use spanwire_base::{Dur, Rate, Time};
+
+params! {
+    /// Parameters of MLCC.
+    struct Params of f64;
+    /// Round trip between sender and receiver without queues, in microseconds.
+    ///
+    /// MLCC V: links of 3 ms between datacenters.
+    rtt_c_us = 6044.0 in 10.0..=1e6;
+    /// Round trip between a DCI switch and the hosts of its datacenter without queues, in
+    /// microseconds; less than `rtt_c_us`, and at least a 4096th of it.
+    ///
+    /// MLCC V.
+    rtt_d_us = 22.0 in 0.1..=1e5;
+    /// Time in milliseconds in which queue management removes an excess of the queueing delay;
+    /// more than `rtt_c_us`.
+    ///
+    /// MLCC V.
+    theta_ms = 18.0 in 0.01..=1e5;
+    /// D_t, the queueing delay at the receiver's DCI switch that queue management keeps, in
+    /// microseconds.
+    ///
+    /// MLCC V.
+    target_us = 1000.0 in 1.0..=1e6;
+    /// m, the rounds whose credit rates are averaged for the delay of the queue.
+    ///
+    /// MLCC V.
+    rounds = 5.0 in 1.0..=64.0;
+    /// The gain of a token; any other than 0.5 drifts.
+    ///
+    /// MLCC V; Accel-Brake Control.
+    alpha = 0.5 in 0.01..=1.0;
+    /// How the suggested rate approaches that of queue management: by the present suggested rate,
+    /// by the credit rate, or as printed, which only increases. With `off` nothing is suggested.
+    ///
+    /// Only the first settles.
+    dqm = 0.0 of "smoothed" | "credit" | "printed" | "off";
+    /// The law of the near-source loop and of the credit loop.
+    ///
+    /// MLCC takes any that reads telemetry.
+    law = 0.0 of "hpcc" | "powertcp";
+    /// Target utilisation of the law.
+    ///
+    /// HPCC 4.
+    eta = 0.95 in 0.5..=1.0;
+    /// Round trips of additive increase before the next multiplicative one.
+    ///
+    /// HPCC 4.
+    max_stage = 5.0 in 0.0..=1000.0;
+    /// Additive increase of the law in bytes.
+    ///
+    /// HPCC 5: 80 bytes.
+    increase_bytes = 80.0 in 0.0..=1e6;
+    /// The near-source loop limits the rate.
+    near_loop = true;
+    /// The credit loop sets the rate at the receiver's DCI switch; otherwise that is the line's.
+    credit_loop = true;
+}
+
+/// The sender's part of MLCC.
+#[derive(Clone, Debug)]
+pub struct Mlcc {
+    mtu: f64,
+    line: f64,
+    rtt_c_ns: f64,
+    /// The near-source loop; none without it.
+    law: Option<Law>,
+    /// The rate that the receiver suggests, once it has.
+    suggested: Option<f64>,
+    /// Bytes that the pacer counts for a byte of a frame.
+    paced_share: f64,
+}
+
+impl Mlcc {
+    /// The controller of one flow.
+    #[must_use]
+    pub fn new(params: &Params, path: &Path) -> Self {
+        Self {
+            mtu: f64::from(path.mtu_bytes),
+            line: bytes_per_ns(path.line_rate),
+            rtt_c_ns: params.rtt_c_us * 1e3,
+            law: params.near_loop.then(|| Law::new(params, path)),
+            suggested: None,
+            paced_share: 1.0,
+        }
+    }
+
+    /// R_NS, the rate of the near-source loop, as the pacer counts it; the line's without the loop.
+    #[must_use]
+    pub fn near_rate(&self) -> Rate {
+        rate(self.near())
+    }
+
+    fn near(&self) -> f64 {
+        self.law.as_ref().map_or(self.line, |law| law.rate().min(self.line))
+    }
+
+    /// The sending rate in bytes of frames per nanosecond.
+    fn present(&self) -> f64 {
+        self.near().min(self.suggested.unwrap_or(self.line))
+    }
+}
+
+impl Controller for Mlcc {
+    fn cwnd_bytes(&self) -> u64 {
+        whole((WINDOW_RTTS * self.present() * self.rtt_c_ns).max(self.mtu))
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(rate((self.present() * self.paced_share).min(self.line)))
+    }
+
+    fn wants_int(&self) -> bool {
+        true
+    }
+
+    fn wants_near(&self) -> bool {
+        true
+    }
+
+    fn wants_credit(&self) -> bool {
+        true
+    }
+
+    /// Acknowledgements say nothing about the queues nearby; the receiver's suggestion is
+    /// [`Controller::on_credit`].
+    fn on_ack(&mut self, _now: Time, _ack: &Ack<'_>) {}
+
+    fn on_sent(&mut self, _now: Time, sent: &Sent) {
+        // Of full packets: the pacer counts short ones in part.
+        if sent.bytes > 0 && float(sent.bytes.into()) >= self.mtu && sent.frame_bytes > 0 {
+            let share = f64::from(sent.paced_bytes) / f64::from(sent.frame_bytes);
+            self.paced_share = share.clamp(1.0, 2.0);
+        }
+    }
+
+    fn on_near_int(&mut self, now: Time, int: &[Hop]) {
+        if let Some(law) = &mut self.law {
+            law.on_near_int(now, int);
+        }
+    }
+
+    fn on_int_discontinuity(&mut self) {
+        if let Some(law) = &mut self.law {
+            law.on_int_discontinuity();
+        }
+    }
+
+    fn on_credit(&mut self, _now: Time, suggested: Rate) {
+        self.suggested = Some(bytes_per_ns(suggested).clamp(self.line * LEAST_SHARE, self.line));
+    }
+
+    /// After a timeout R_NS is half. The rates of the receiver are its own, and stay.
+    fn on_loss(&mut self, now: Time, loss: &Loss) {
+        if let (LossKind::Timeout(_), Some(law)) = (loss.kind, &mut self.law) {
+            law.on_loss(now, loss);
+        }
+    }
+
+    fn set_path(&mut self, line_rate: Rate, _base_rtt: Dur) {
+        self.line = bytes_per_ns(line_rate);
+    }
+
+    fn on_path_change(&mut self, _now: Time) {
+        self.on_int_discontinuity();
+    }
+}
+
+/// The window in round trips between sender and receiver at the present rate: it bounds what is in
+/// flight if acknowledgements stop.
+const WINDOW_RTTS: f64 = 1.25;
+/// The least suggested rate as a part of the line's.
+const LEAST_SHARE: f64 = 0.01;
+
+#[cfg(test)]
+mod tests;
