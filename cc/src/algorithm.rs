@@ -130,6 +130,12 @@ impl Algorithm {
         self.start(&ANY_PATH).wants_near()
     }
 
+    /// Its flows use the credit loop of the receiver ([`Controller::wants_credit`]).
+    #[must_use]
+    pub fn wants_credit(&self) -> bool {
+        self.start(&ANY_PATH).wants_credit()
+    }
+
     /// The receiver's part of a flow on this path; only `mlcc` has one.
     #[must_use]
     pub fn receiver(&self, path: &Path) -> Option<mlcc::Receiver> {

@@ -61,7 +61,7 @@ impl Marks {
             Algorithm::Dcqcn(_) | Algorithm::DcqcnRnic(_) => Self::Dcqcn,
             Algorithm::Dctcp(_) => Self::Dctcp,
             Algorithm::Gemini(_) | Algorithm::MpRdma(_) => Self::Half,
-            Algorithm::Hpcc(_) => Self::Telemetry,
+            Algorithm::Hpcc(_) | Algorithm::Mlcc(_) => Self::Telemetry,
             Algorithm::PowerTcp(params) if !params.theta => Self::Telemetry,
             Algorithm::PowerTcp(_)
             | Algorithm::Swift(_)

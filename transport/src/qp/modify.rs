@@ -24,6 +24,7 @@ impl QueuePair {
             ("erasure", attr.erasure.is_some()),
             ("balance", attr.balance.is_some()),
             ("near", attr.near.is_some()),
+            ("credit", attr.credit.is_some()),
         ] {
             if given && !takes {
                 return Err(ModifyError::NotNow(name));

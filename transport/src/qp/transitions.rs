@@ -29,6 +29,7 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
                 Field::Erasure,
                 Field::Balance,
                 Field::Near,
+                Field::Credit,
             ],
         ),
         (Rts | Sqd, Rts) => {
@@ -132,10 +133,11 @@ enum Field {
     Erasure,
     Balance,
     Near,
+    Credit,
 }
 
 impl Field {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -156,6 +158,7 @@ impl Field {
         Self::Erasure,
         Self::Balance,
         Self::Near,
+        Self::Credit,
     ];
 
     fn given(self, a: &QpAttr) -> bool {
@@ -180,6 +183,7 @@ impl Field {
             Self::Erasure => a.erasure.is_some(),
             Self::Balance => a.balance.is_some(),
             Self::Near => a.near.is_some(),
+            Self::Credit => a.credit.is_some(),
         }
     }
 
@@ -205,6 +209,7 @@ impl Field {
             Self::Erasure => "erasure",
             Self::Balance => "balance",
             Self::Near => "near",
+            Self::Credit => "credit",
         }
     }
 }

@@ -5,11 +5,11 @@ use spanwire_cc::Hop;
 use spanwire_wire::{INT_MAX_HOPS, IntCompactHop, IntFormat, IntHop, IntRecords};
 
 /// As many records as an ACK has at most. Those beyond its number have no rate.
-pub(super) type Records = [IntHop; INT_MAX_HOPS as usize];
+pub(crate) type Records = [IntHop; INT_MAX_HOPS as usize];
 
 /// Counters of the hops in the previous ACK, unwrapped to 64 bits.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unwrapped {
+pub(crate) struct Unwrapped {
     /// When that ACK arrived.
     at: Time,
     /// Its hops; 0 before the first ACK.
@@ -26,7 +26,7 @@ struct Counters {
 
 /// The records of an ACK that arrived at `now`, with the counters of `unwrapped` if they are
 /// compact. False if no difference from earlier ones is valid.
-pub(super) fn records(
+pub(crate) fn records(
     now: Time,
     int: IntRecords<'_>,
     unwrapped: &mut Option<Box<Unwrapped>>,
@@ -43,7 +43,7 @@ pub(super) fn records(
 }
 
 /// The records that have a link rate, and their number. Without one there is no utilisation.
-pub(super) fn hops(records: &Records) -> ([Hop; INT_MAX_HOPS as usize], usize) {
+pub(crate) fn hops(records: &Records) -> ([Hop; INT_MAX_HOPS as usize], usize) {
     let none = Hop { at: Time::ZERO, tx_bytes: 0, queue_bytes: 0, rate: Rate::from_bps(1) };
     let mut hops = [none; INT_MAX_HOPS as usize];
     let mut count = 0;
