@@ -1,12 +1,14 @@
 //! Attributes of queue pairs: those of creation and those of `modify_qp`.
 
+mod congestion;
+
+pub use congestion::{CongestionControl, Preset};
+
 use crate::coding::ErasureCoding;
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use crate::mr::{Access, PdId};
 use crate::qp::state::QpState;
-use spanwire_base::Dur;
-use spanwire_cc::Algorithm;
 use spanwire_loadbalance::Choice;
 use spanwire_wire::{EthernetRepr, IpRepr, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
@@ -103,12 +105,11 @@ pub struct QpAttr {
     /// [`Agreed::apply_to_rts`](crate::Agreed::apply_to_rts) sets it if congestion control uses
     /// feedback.
     pub near: Option<bool>,
-    /// MLCC's credit loop: data ask for credit if congestion control uses it, and acknowledgements
-    /// carry it. Only for [`WireMode::Sr`] with `near`, and only if the peer knows it
-    /// ([`SrFeature::Mlcc`](crate::SrFeature::Mlcc)). Without it congestion control that uses credit
-    /// is `hpcc`, with telemetry from end to end.
-    /// [`Agreed::apply_to_rts`](crate::Agreed::apply_to_rts) sets it if congestion control uses
-    /// credit.
+    /// The peer knows MLCC ([`SrFeature::Mlcc`](crate::SrFeature::Mlcc)): its acknowledgements may
+    /// carry a credit, and if congestion control uses credits and `near` is set, data request
+    /// telemetry of version 2. Otherwise such an algorithm is replaced by `hpcc`. Only for
+    /// [`WireMode::Sr`]. [`Agreed::apply_to_rts`](crate::Agreed::apply_to_rts) sets it if
+    /// congestion control uses credits.
     pub credit: Option<bool>,
 }
 
@@ -119,77 +120,6 @@ pub struct Balance {
     pub choice: Choice,
     /// Seed of all random choices, combined with the QPN.
     pub seed: u64,
-}
-
-/// Congestion control of one queue pair.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct CongestionControl {
-    /// The algorithm with its parameters; `None` for none: only the windows of
-    /// [`Config`](crate::Config) limit the packets in flight.
-    pub algorithm: Option<Algorithm>,
-    /// Base RTT, without queues; by default the minimum RTT measured.
-    pub base_rtt: Option<Dur>,
-    /// The conditions for which the algorithm is set.
-    pub preset: Preset,
-    /// The least time between two received CNPs that count; others are dropped. By default a round
-    /// trip: a reaction needs that long to have an effect, and a CNP is easily forged
-    /// (docs/protocol/sr.md, "What an attacker can do"). An algorithm that limits its reactions
-    /// itself can take more of a switch that sends CNPs more often. Only of [`WireMode::Rc`].
-    pub cnp_spacing: Option<Dur>,
-}
-
-/// The conditions for which an algorithm is set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Preset {
-    /// Any path, and hosts that may be late: the algorithm is calibrated to what is measured
-    /// ([`Algorithm::start_calibrated`]).
-    #[default]
-    Calibrated,
-    /// The constants and the behaviour of the algorithm's paper.
-    Paper,
-}
-
-impl Preset {
-    /// The name of [`Preset::Paper`].
-    pub const PAPER: &str = "paper";
-    /// The name of [`Preset::Calibrated`].
-    pub const CALIBRATED: &str = "calibrated";
-
-    /// The preset of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            Self::PAPER => Some(Self::Paper),
-            Self::CALIBRATED => Some(Self::Calibrated),
-            _ => None,
-        }
-    }
-}
-
-impl CongestionControl {
-    /// No congestion control: only the windows of [`Config`](crate::Config) limit the packets in
-    /// flight. For links that the queue pair has to itself, and for measurements.
-    pub const NONE: Self =
-        Self { algorithm: None, base_rtt: None, preset: Preset::Calibrated, cnp_spacing: None };
-
-    /// It uses feedback of switches.
-    #[must_use]
-    pub fn wants_near(&self) -> bool {
-        self.algorithm.is_some_and(|algorithm| algorithm.wants_near())
-    }
-
-    /// It uses MLCC's credit loop.
-    #[must_use]
-    pub fn wants_credit(&self) -> bool {
-        self.algorithm.is_some_and(|algorithm| algorithm.wants_credit())
-    }
-}
-
-/// `auto` with its defaults, which suits any path, and a measured base RTT.
-impl Default for CongestionControl {
-    fn default() -> Self {
-        Self { algorithm: Some(Algorithm::default()), ..Self::NONE }
-    }
 }
 
 /// Wire protocol of a connection: packet format and loss recovery. Both ends must agree on it

@@ -5,7 +5,7 @@
 //! result without a further message. An offer comes from the network, so every value has a meaning
 //! (docs/protocol/side-connection.md, "Negotiation").
 
-use crate::attr::{QpAttr, WireMode};
+use crate::attr::{CongestionControl, QpAttr, WireMode};
 use crate::config::{Config, MIN_REORDER_PKTS, SEGMENT_BYTES};
 
 /// The wire modes that one end supports.
@@ -43,7 +43,8 @@ pub struct SrFeatures(u8);
 /// An optional part of the SR header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SrFeature {
-    /// Credits and rates of MLCC.
+    /// Credits and rates of MLCC, in telemetry and acknowledgements. Useless without
+    /// [`SrFeature::Near`].
     Mlcc,
     /// Blocks of an erasure code.
     Block,
@@ -165,7 +166,7 @@ impl SrFeatures {
     /// No feature.
     pub const NONE: Self = Self(0);
 
-    /// The features that this engine supports: FEC blocks, feedback of switches, and credit.
+    /// The features that this engine supports: FEC blocks, feedback of switches, and MLCC.
     pub const ENGINE: Self =
         Self(SrFeature::Block.bit() | SrFeature::Near.bit() | SrFeature::Mlcc.bit());
 
@@ -256,19 +257,24 @@ impl Agreed {
 
     /// Removes from `rts`, the attributes of a transition to RTS, those that the result does not
     /// allow: load balancing needs SR, FEC a peer that accepts blocks, feedback of switches one
-    /// that accepts the sender's QPN, and credit one that knows MLCC. Feedback and credit are
-    /// requested if they are allowed, unset, and used by the congestion control.
+    /// that accepts the sender's QPN, and credits one that knows MLCC. Feedback and credits are
+    /// requested if they are allowed, unset, and used by the congestion control: without credits,
+    /// by the one in its place ([`CongestionControl::without_credit`]).
     #[must_use]
     pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
-        let wants_near = rts.congestion.is_some_and(|choice| choice.wants_near());
-        let near = rts.near.or(wants_near.then_some(true));
         let wants_credit = rts.congestion.is_some_and(|choice| choice.wants_credit());
-        let credit = rts.credit.or(wants_credit.then_some(true));
+        let credit = rts.credit.or(wants_credit.then_some(true)).filter(|_| self.has_credit());
+        let congestion = match credit {
+            Some(true) => rts.congestion,
+            _ => rts.congestion.map(CongestionControl::without_credit),
+        };
+        let wants_near = congestion.is_some_and(|choice| choice.wants_near());
+        let near = rts.near.or(wants_near.then_some(true));
         QpAttr {
             erasure: rts.erasure.filter(|_| self.why_no_erasure().is_none()),
             balance: rts.balance.filter(|_| self.why_no_balance().is_none()),
             near: near.filter(|_| self.has_near()),
-            credit: credit.filter(|_| self.has_credit()),
+            credit,
             ..rts
         }
     }
@@ -282,7 +288,7 @@ impl Agreed {
         }
     }
 
-    /// MLCC's credit may be requested: the peer sends it, and accepts feedback of switches.
+    /// Credits of MLCC may be requested and sent, which needs feedback of switches.
     #[must_use]
     pub fn has_credit(&self) -> bool {
         match self {
@@ -322,7 +328,7 @@ const VERSION_MAX: u64 = 15;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::{Balance, CongestionControl};
+    use crate::attr::Balance;
     use crate::coding::ErasureCoding;
     use proptest::prelude::*;
     use spanwire_base::u32_from;
@@ -398,6 +404,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn apply_to_rts__requests_credits_if_they_are_used_and_the_peer_accepts_them() {
+        let with = |text: &str, credit| {
+            let algorithm = Some(Algorithm::parse(text).unwrap());
+            let congestion = CongestionControl { algorithm, ..CongestionControl::NONE };
+            QpAttr { congestion: Some(congestion), credit, ..QpAttr::default() }
+        };
+        let both = full(1408);
+        let of = |theirs: &Offer, rts| {
+            let agreed = agree(&both, theirs).unwrap().apply_to_rts(rts);
+            (agreed.credit, agreed.near)
+        };
+        assert_eq!(of(&both, with("mlcc", None)), (Some(true), Some(true)));
+        assert_eq!(of(&both, with("hpcc", None)), (None, None));
+        // An explicit choice is kept. Without credits, `hpcc` needs no feedback.
+        assert_eq!(of(&both, with("hpcc", Some(true))), (Some(true), None));
+        assert_eq!(of(&both, with("mlcc", Some(false))), (Some(false), None));
+        let peer = |features: &[&str]| {
+            let mut peer = both;
+            peer.sr.as_mut().unwrap().features = SrFeatures::of(features.iter().copied());
+            peer
+        };
+        let without = [peer(&["block", "near"]), peer(&["mlcc"]), peer(&[]), Offer::SILENT];
+        for theirs in without {
+            assert_eq!(of(&theirs, with("mlcc", None)), (None, None), "{theirs:?}");
+            assert_eq!(of(&theirs, with("mlcc", Some(true))), (None, None), "{theirs:?}");
+        }
+        assert_eq!(of(&peer(&["mlcc", "near"]), with("mlcc", None)), (Some(true), Some(true)));
+    }
+
     proptest! {
         #[test]
         fn agree__is_the_same_from_both_ends_and_within_both_offers(a in offers(), b in offers()) {
@@ -435,7 +471,8 @@ mod tests {
             let mut theirs = full(1400);
             let sr = theirs.sr.as_mut().expect("offered");
             sr.versions = SrVersions::of(versions.into_iter().chain([1]));
-            sr.features = SrFeatures::of(names.iter().map(String::as_str).chain(["block", "near"]));
+            let known = ["block", "near", "mlcc"];
+            sr.features = SrFeatures::of(names.iter().map(String::as_str).chain(known));
             prop_assert_eq!(agree(&ours, &theirs), agree(&ours, &full(1400)));
         }
     }
@@ -444,7 +481,7 @@ mod tests {
     fn agree__prefers_sr_if_both_support_it() {
         let terms = SrTerms {
             version: 1,
-            features: SrFeatures::of(["block", "near"]),
+            features: SrFeatures::of(["mlcc", "block", "near"]),
             segment_bytes: 1388,
             reorder_pkts: Config::default().reorder_pkts,
         };

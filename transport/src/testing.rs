@@ -38,6 +38,7 @@ pub(crate) struct End {
 }
 
 pub(crate) type Filter = Box<dyn FnMut(usize, &Packet<'_>) -> Fate>;
+pub(crate) type Edit = Box<dyn FnMut(usize, &mut Vec<u8>)>;
 
 /// Two sides, 0 and 1, with connected queue pairs.
 pub(crate) struct Pair {
@@ -45,6 +46,8 @@ pub(crate) struct Pair {
     pub(crate) ends: [End; 2],
     /// Decides the fate of every frame that side `usize` sends.
     pub(crate) filter: Filter,
+    /// Changes every frame that side `usize` sends and that is not dropped.
+    pub(crate) edit: Edit,
     /// Every packet sent: side, opcode name, PSN.
     pub(crate) log: Vec<(usize, &'static str, u32)>,
     sent: u64,
@@ -131,7 +134,8 @@ impl Pair {
     pub(crate) fn with(c: &PairConfig) -> Self {
         let ends = [0, 1].map(|i| End::new(i, c));
         let filter: Filter = Box::new(|_, _| Fate::Pass);
-        let mut pair = Self { now: Time::ZERO, ends, filter, log: Vec::new(), sent: 0 };
+        let edit: Edit = Box::new(|_, _| {});
+        let mut pair = Self { now: Time::ZERO, ends, filter, edit, log: Vec::new(), sent: 0 };
         for q in 0..c.qps {
             pair.connect(q, c);
         }
@@ -239,6 +243,9 @@ impl Pair {
             Fate::Twice => (2, Dur::ZERO),
             Fate::Late(by) => (1, by),
         };
+        if copies > 0 {
+            (self.edit)(side, &mut frame);
+        }
         for _ in 0..copies {
             self.sent += 1;
             let at = self.now + LATENCY + late;

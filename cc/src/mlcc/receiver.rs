@@ -26,7 +26,6 @@ pub struct Receiver {
     law: Option<Law>,
     dqm: Dqm,
     rtt_d: Dur,
-    line: f64,
     /// C_R.
     credit: u32,
     /// R_credit.
@@ -71,7 +70,6 @@ impl Receiver {
             law: params.credit_loop.then(|| Law::new(params, path)),
             dqm: Dqm::new(params, f64::from(path.mtu_bytes), line),
             rtt_d: dur(params.rtt_d_us * 1e3),
-            line,
             credit: 1,
             rate: line,
             began: None,

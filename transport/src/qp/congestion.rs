@@ -1,10 +1,10 @@
 //! Set-up of congestion control, FEC and load balancing.
 
 use super::QueuePair;
-use super::flow::Flow;
+use super::flow::{self, Flow};
 use crate::attr::{CongestionControl, QpAttr};
 use crate::config::Config;
-use spanwire_cc::Algorithm;
+use crate::sr::tx::int_request::IntRequest;
 
 /// The interval between packets with AckReq in a window of `window_pkts`, at most `most` packets. A
 /// small window must be acknowledged before it is used up. Packets that have arrived without an ACK
@@ -15,22 +15,29 @@ pub(crate) fn ack_interval(window_pkts: u32, most: u32, has_cc: bool) -> u32 {
 }
 
 impl QueuePair {
-    /// Restarts the flow with this congestion control.
+    /// Restarts the flow with this congestion control. Without the peer's agreement to credits and
+    /// to feedback of switches, it is [`CongestionControl::without_credit`].
     pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
-        let full_bytes = self.common.full_bytes();
-        let has_credit = self.common.attr.credit == Some(true);
-        let choice = &with_or_without_credit(choice, has_credit);
-        let flow = Flow::new(choice, full_bytes, config);
-        let wants_int = flow.as_ref().is_some_and(Flow::wants_int);
-        self.engine.request_credit(choice.wants_credit());
-        let hops = if wants_int { config.int_hops } else { 0 };
-        let flow = match self.engine.request_int(hops, config.int_format, full_bytes) {
-            Some(shorter) if shorter != full_bytes => Flow::new(choice, shorter, config),
-            _ => flow,
+        let attr = &self.common.attr;
+        let choice = match (attr.credit, attr.near) {
+            (Some(true), Some(true)) => *choice,
+            _ => choice.without_credit(),
         };
-        let receiver = flow.as_ref().and_then(|flow| flow.receiver(choice, config));
-        self.engine.set_receiver(receiver);
+        let full_bytes = self.common.full_bytes();
+        let flow = Flow::new(&choice, full_bytes, config);
+        let int = IntRequest {
+            hops: if flow.as_ref().is_some_and(Flow::wants_int) { config.int_hops } else { 0 },
+            format: config.int_format,
+            has_credit: flow.as_ref().is_some_and(Flow::wants_credit),
+        };
+        let payload_bytes = self.engine.request_int(int, full_bytes).unwrap_or(full_bytes);
+        let flow = match payload_bytes == full_bytes {
+            true => flow,
+            false => Flow::new(&choice, payload_bytes, config),
+        };
         self.common.flow = flow.map(Box::new);
+        let path = flow::path(&choice, payload_bytes, config);
+        self.engine.set_credit_loop(choice.algorithm.and_then(|cc| cc.receiver(&path)));
     }
 
     /// Enables FEC, load balancing or feedback of switches, as `attr` requests. Congestion control
@@ -38,6 +45,9 @@ impl QueuePair {
     pub(super) fn set_options_of_sr(&mut self, attr: &QpAttr, config: &Config) {
         if attr.near == Some(true) {
             self.engine.request_near(self.common.qpn);
+        }
+        if attr.credit == Some(true) {
+            self.engine.accept_credit();
         }
         let congestion = self.common.attr.congestion;
         let base_rtt = attr.congestion.or(congestion).and_then(|choice| choice.base_rtt);
@@ -51,14 +61,6 @@ impl QueuePair {
             }
         }
     }
-}
-
-/// Congestion control that uses credit is HPCC from end to end where there is none.
-fn with_or_without_credit(choice: &CongestionControl, has_credit: bool) -> CongestionControl {
-    if has_credit || !choice.wants_credit() {
-        return *choice;
-    }
-    CongestionControl { algorithm: Algorithm::named("hpcc").ok(), ..*choice }
 }
 
 #[cfg(test)]

@@ -10,11 +10,12 @@ use crate::config::Config;
 use crate::rc::Rc;
 use crate::schedule::WindowSpace;
 use crate::sr::Sr;
+use crate::sr::tx::int_request::IntRequest;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
 use spanwire_cc::mlcc;
 use spanwire_loadbalance::Balancer;
-use spanwire_wire::{IntFormat, Packet, Psn, Qpn};
+use spanwire_wire::{Packet, Psn, Qpn};
 
 /// The state of a connection's protocol.
 #[derive(Debug)]
@@ -252,32 +253,26 @@ impl Engine {
         }
     }
 
-    /// Makes packets request the telemetry of up to `hops` switches in `format`. Returns the
-    /// payload bytes of a full packet, or `None` if the protocol has no telemetry.
-    pub(super) fn request_int(
-        &mut self,
-        hops: u8,
-        format: IntFormat,
-        full_bytes: u32,
-    ) -> Option<u32> {
+    /// Makes packets request this telemetry. Returns the payload bytes of a full packet, or `None`
+    /// if the protocol has no telemetry.
+    pub(super) fn request_int(&mut self, int: IntRequest, full_bytes: u32) -> Option<u32> {
         match self {
             Self::Unconnected | Self::Rc(_) => None,
-            Self::Sr(sr) => Some(sr.tx.request_int(hops, format, full_bytes)),
+            Self::Sr(sr) => Some(sr.tx.request_int(int, full_bytes)),
         }
     }
 
-    /// Makes the telemetry that packets request ask for credit. [`Engine::request_int`] computes the
-    /// payload of full packets afterwards.
-    pub(super) fn request_credit(&mut self, asks: bool) {
+    /// ACKs may carry a credit from now on: the peer knows MLCC.
+    pub(super) fn accept_credit(&mut self) {
         if let Self::Sr(sr) = self {
-            sr.tx.asks_credit = asks;
+            sr.tx.accept_credit();
         }
     }
 
-    /// Sets the receiver's part of MLCC, or none.
-    pub(super) fn set_receiver(&mut self, receiver: Option<mlcc::Receiver>) {
+    /// Starts the receiver's part of MLCC, or ends it.
+    pub(super) fn set_credit_loop(&mut self, receiver: Option<mlcc::Receiver>) {
         if let Self::Sr(sr) = self {
-            sr.rx.set_receiver(receiver);
+            sr.rx.set_credit_loop(receiver);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Congestion control and pacer of a queue pair: the limit on packets in flight, the departure time
 //! of the next packet, and what limits the flow.
 
+mod credit;
 pub(crate) mod int;
 mod near;
 mod send_state;
@@ -16,7 +17,7 @@ use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
 use int::Unwrapped;
 use spanwire_base::{Dur, Time};
-use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent, mlcc};
+use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
 use spanwire_pacer::TokenBucket;
 use spanwire_wire::IntRecords;
 
@@ -57,14 +58,15 @@ pub(crate) struct Flow {
     timed: Option<Timed>,
     /// Counters of compact INT records; none before the first.
     int: Option<Box<Unwrapped>>,
+    /// The newest credit of the peer (MLCC).
+    credit: Option<u32>,
 }
 
 impl Flow {
     /// Creates a flow of packets with `mtu_bytes` of payload; none without an algorithm.
     pub(crate) fn new(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Option<Self> {
         let algorithm = choice.algorithm?;
-        let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
-        let path = Path { mtu_bytes, line_rate, base_rtt };
+        let path = path(choice, mtu_bytes, config);
         let burst_bytes = BURST_PKTS * (mtu_bytes + WIRE_OVERHEAD_BYTES);
         let cc = match choice.preset {
             Preset::Calibrated => algorithm.start_calibrated(&path),
@@ -93,22 +95,13 @@ impl Flow {
             host_late: Dur::ZERO,
             timed: None,
             int: None,
+            credit: None,
         })
     }
 
     /// Payload bytes of a full packet.
     pub(crate) fn mtu_bytes(&self) -> u32 {
         self.mtu_bytes
-    }
-
-    /// The receiver's part of this flow's congestion control, if it has one.
-    pub(crate) fn receiver(
-        &self,
-        choice: &CongestionControl,
-        config: &Config,
-    ) -> Option<mlcc::Receiver> {
-        let (line_rate, base_rtt) = (config.line_rate, choice.base_rtt);
-        choice.algorithm?.receiver(&Path { mtu_bytes: self.mtu_bytes, line_rate, base_rtt })
     }
 
     /// Packets must request INT telemetry.
@@ -380,6 +373,11 @@ impl Flow {
     fn update_rate(&mut self, now: Time) {
         self.bucket.set_rate(now, self.cc.rate());
     }
+}
+
+/// The path of packets with `mtu_bytes` of payload, as congestion control knows it at first.
+pub(crate) fn path(choice: &CongestionControl, mtu_bytes: u32, config: &Config) -> Path {
+    Path { mtu_bytes, line_rate: config.line_rate, base_rtt: choice.base_rtt }
 }
 
 /// A window of `cwnd` bytes in packets, with `pkts` packets of `bytes` in flight that are shorter

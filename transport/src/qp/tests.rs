@@ -20,6 +20,7 @@ mod hostile;
 mod int;
 mod late;
 mod losses;
+mod mlcc;
 mod near;
 mod near_int;
 mod paths;

@@ -21,9 +21,7 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
-        let has_credit = qp.attr.credit == Some(true);
-        if ack.credit.is_some() && !has_credit {
-            // Not agreed on, so the peer may not send it.
+        if ack.credit.is_some() && !self.tx.accepts_credit {
             return Err(DropReason::Wire(spanwire_wire::DropReason::SrFeature));
         }
         let refused = match ack.nak {
@@ -33,8 +31,8 @@ impl Sr {
         };
         let is_rnr_exhausted =
             self.tx.on_ack((now, qp.arrival), &ack, sh.counters, qp.flow.as_deref_mut())?;
-        if let (Some(credit), Some(flow)) = (ack.credit, qp.flow.as_deref_mut()) {
-            flow.on_credit(now, &credit);
+        if let (Some(credit), Some(flow)) = (&ack.credit, qp.flow.as_deref_mut()) {
+            flow.on_credit(now, credit);
         }
         match refused {
             Some((Some(message), status)) => {

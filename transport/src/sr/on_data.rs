@@ -10,7 +10,7 @@ use crate::qp::common::{Common, Shared};
 use crate::qp::fail::Fail;
 use crate::wc::{WcOpcode, WcStatus};
 use spanwire_base::{Time, u32_from};
-use spanwire_wire::{NakCode, OpKind, Packet, SrDataRepr, SrKind, SrNak};
+use spanwire_wire::{AckReason, NakCode, OpKind, Packet, SrDataRepr, SrKind, SrNak};
 
 impl Sr {
     /// Processes a source or parity packet. Returns its payload bytes.
@@ -59,10 +59,13 @@ impl Sr {
         sh.counters.out_of_sequence += u64::from(number > rx.received.end());
         rx.received.insert(number);
         rx.ack.on_data((now, qp.arrival), p, &header, is_out_of_order, delay);
-        rx.ack.track_ack_req(number, p.bth.ack_req, rx.received.data_next());
-        if !is_parity && !p.trailer.is_empty() {
-            rx.on_credit_data((now, qp.arrival.at), p.trailer);
+        if let Some(credit_loop) = &mut rx.credit_loop
+            && !is_parity
+            && credit_loop.on_data(now, qp.arrival.at, p.trailer)
+        {
+            rx.ack.request_ack(AckReason::Time);
         }
+        rx.ack.track_ack_req(number, p.bth.ack_req, rx.received.data_next());
         sh.counters.rx_messages += u64::from(!is_parity && ends_write(&header));
         if header.block.is_some() {
             self.on_block(qp, now, &arrived, sh);

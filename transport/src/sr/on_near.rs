@@ -30,7 +30,7 @@ impl Sr {
                 flow.into_iter().for_each(|flow| flow.on_pseudo_ack(now, sample));
             }
             NearKind::Telemetry => {
-                let is_requested = self.tx.requests_int(near.int.format());
+                let is_requested = self.tx.int.allows_near(near.int.format());
                 let flow = flow.filter(|_| is_requested).ok_or(DropReason::NearStale)?;
                 sh.counters.rp_near_int += 1;
                 flow.on_near_int((now, qp.arrival.at), near.int);

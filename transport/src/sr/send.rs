@@ -19,7 +19,6 @@ use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
     BthRepr, ExtHeaders, IntRecords, NakCode, Opcode, Psn, SrAckRepr, SrDataRepr, SrNak,
-    int_request, int_request_credit,
 };
 
 impl Sr {
@@ -95,13 +94,9 @@ impl Sr {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
-                if self.tx.int_hops > 0 {
+                if self.tx.int.hops > 0 {
                     // If the frame has no room for telemetry, the packet is sent without it.
-                    let (hops, format) = (self.tx.int_hops, self.tx.int_format);
-                    let request =
-                        if self.tx.asks_credit { int_request_credit } else { int_request };
-                    let asking = request(frame, meta.len, hops, format);
-                    meta.len = asking.unwrap_or(meta.len);
+                    meta.len = self.tx.int.append(frame, meta.len, is_parity);
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
                 let sent = (len, header.path);
@@ -178,7 +173,7 @@ impl Sr {
         let blocks = self.rx.block_reports();
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
         let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
-        let ack = SrAckRepr { int, blocks, credit: self.rx.credit(), ..ack };
+        let ack = SrAckRepr { int, credit: self.rx.credit(), blocks, ..ack };
         let bth = qp.bth(Opcode::SrAck, Psn::new(ack.next & Psn::MASK));
         let at = path.template().emit(&bth, &ExtHeaders::NONE, ack.header_len(), frame);
         let Ok(at) = at else { return Transmit::Idle };

@@ -66,7 +66,7 @@ impl Unwrapped {
     ///
     /// Records are ambiguous if their counters may have wrapped between two ACKs. Records of a
     /// forger give any differences, as full ones do.
-    pub(crate) fn unwrap(&mut self, now: Time, int: IntRecords<'_>, out: &mut Records) -> bool {
+    pub(super) fn unwrap(&mut self, now: Time, int: IntRecords<'_>, out: &mut Records) -> bool {
         let elapsed = now.since(self.at).as_ps() / IntCompactHop::TIME_PS;
         let mut next = [Counters::default(); INT_MAX_HOPS as usize];
         let mut hops = next.iter_mut().zip(&self.hops).zip(int.compact_hops());
@@ -92,7 +92,7 @@ impl Unwrapped {
     }
 
     /// The next records are like the first ones.
-    pub(crate) fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.count = 0;
     }
 }

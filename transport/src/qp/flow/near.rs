@@ -1,23 +1,15 @@
 //! Feedback of nearby switches.
 
 use super::{Flow, int};
-use spanwire_base::{Rate, Time};
+use spanwire_base::Time;
 use spanwire_cc::{Controller, PseudoAck};
-use spanwire_wire::{IntRecords, SrCredit};
+use spanwire_wire::IntRecords;
 
 impl Flow {
     /// Reports a pseudo-ACK; the bytes sent since the previous one are added to it.
     pub(crate) fn on_pseudo_ack(&mut self, now: Time, ack: PseudoAck) {
         let sent_bytes = std::mem::take(&mut self.sent_since_near_bytes);
         self.cc.on_pseudo_ack(now, &PseudoAck { sent_bytes, ..ack });
-        self.update_rate(now);
-    }
-
-    /// Reports the rate that the receiver suggests (MLCC).
-    #[inline(never)]
-    pub(crate) fn on_credit(&mut self, now: Time, credit: &SrCredit) {
-        let suggested = Rate::from_bps(u64::from(credit.suggested_kbps).max(1) * 1000);
-        self.cc.on_credit(now, suggested);
         self.update_rate(now);
     }
 

@@ -8,15 +8,19 @@ use spanwire_cc::Algorithm;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A pair whose side 0 uses this congestion control.
+/// A pair whose side 0 uses this congestion control, and both sides if the peer takes part in it.
 pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pair {
     // RC gets marks only if its packets are ECN-capable.
     let ect: fn(&mut QpAttr) = |attr| attr.av.as_mut().unwrap().traffic_class = 2;
-    let mut p = Pair::with(&PairConfig { mode, rtr: ect, ..PairConfig::default() });
     let mut algorithm = Algorithm::named(algorithm).unwrap();
     for (name, value) in set {
         algorithm.set(name, value).unwrap();
     }
+    let agreed: fn(&mut QpAttr) = |attr| (attr.near, attr.credit) = (Some(true), Some(true));
+    let has_credit = mode == WireMode::Sr && algorithm.wants_credit();
+    let plain: fn(&mut QpAttr) = |_| {};
+    let rts = if has_credit { agreed } else { plain };
+    let mut p = Pair::with(&PairConfig { mode, rtr: ect, rts, ..PairConfig::default() });
     let congestion = Some(CongestionControl {
         algorithm: Some(algorithm),
         base_rtt: None,
@@ -24,8 +28,9 @@ pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pai
         ..CongestionControl::NONE
     });
     let attr = QpAttr { congestion, ..QpAttr::default() };
-    let qpn = p.ends[0].qpns[0];
-    p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
+    for end in &mut p.ends[..if has_credit { 2 } else { 1 }] {
+        end.ep.modify_qp(end.qpns[0], &attr).unwrap();
+    }
     p
 }
 

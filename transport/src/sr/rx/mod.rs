@@ -1,7 +1,7 @@
 //! The receiving direction of SR: received packets, placement of their data, FEC decoding, ACKs.
 
 pub(crate) mod ack;
-mod credit;
+pub(crate) mod credit_loop;
 mod deadline;
 pub(crate) mod decoder;
 mod invariants;
@@ -17,12 +17,13 @@ use crate::sr::crossing::AckDelay;
 use crate::sr::number::{first_number, wrap};
 use crate::timer::earlier;
 use ack::AckState;
-use credit::CreditLoop;
+use credit_loop::CreditLoop;
 use decoder::{Decoder, ExpiredBlock};
 use received::Received;
 use responder::Responder;
 use spanwire_base::{Time, u64_from, usize_from};
-use spanwire_wire::{AckReason, BlockReports, SACK_WORDS_MAX, SackWord, SrAckRepr};
+use spanwire_cc::mlcc;
+use spanwire_wire::{AckReason, BlockReports, SACK_WORDS_MAX, SackWord, SrAckRepr, SrCredit};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The state of the receiving direction.
@@ -32,8 +33,8 @@ pub(crate) struct Rx {
     pub(super) ack: AckState,
     pub(super) responder: Responder,
     pub(super) decoder: Box<Decoder>,
-    /// MLCC's credit loop, if it was agreed on.
-    credit: Option<Box<CreditLoop>>,
+    /// The receiver's part of MLCC, if the peer knows it and our congestion control is `mlcc`.
+    pub(super) credit_loop: Option<Box<CreditLoop>>,
     /// The receive limit of the last ACK.
     advertised_receive_limit: u32,
     /// Bytes received less bytes of ACKs sent, until RTS. The source address may be forged before
@@ -54,7 +55,7 @@ impl Rx {
             ack: AckState::new(),
             responder: Responder::new(attr.max_dest_rd_atomic.unwrap_or(0)),
             decoder: Box::new(Decoder::new(peer, config.block_bytes_qp)),
-            credit: None,
+            credit_loop: None,
             advertised_receive_limit: 0,
             unvalidated_bytes: Some(0),
         }
@@ -113,6 +114,19 @@ impl Rx {
         ack
     }
 
+    /// Starts the credit loop with `receiver`, or ends it. A loop that runs is kept, because its
+    /// peer and the switch between them know its rounds.
+    pub(crate) fn set_credit_loop(&mut self, receiver: Option<mlcc::Receiver>) {
+        let running = self.credit_loop.take();
+        self.credit_loop =
+            receiver.map(|receiver| running.unwrap_or_else(|| Box::new(CreditLoop::new(receiver))));
+    }
+
+    /// The credit of the next ACK.
+    pub(super) fn credit(&self) -> Option<SrCredit> {
+        self.credit_loop.as_ref()?.credit()
+    }
+
     /// The block reports of the next ACK.
     pub(super) fn block_reports(&mut self) -> BlockReports {
         if self.is_peer_valid() { self.decoder.reports() } else { BlockReports::default() }
@@ -141,21 +155,23 @@ impl Rx {
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let deadline = earlier(self.ack.next(), self.decoder.next_deadline());
-        match &self.credit {
+        match &self.credit_loop {
             None => deadline,
-            Some(credit) => earlier(deadline, credit.poll_timeout()),
+            Some(credit_loop) => earlier(deadline, credit_loop.next_deadline()),
         }
     }
 
-    /// Handles the timers that are due at `now`: block deadlines and delayed ACKs.
+    /// Handles the timers that are due at `now`: block deadlines, delayed ACKs and rounds of MLCC.
     pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
         if self.decoder.next_deadline().is_some_and(|at| at <= now) {
             self.on_block_deadline(now, sh);
         }
-        if self.credit.as_mut().is_some_and(|credit| credit.handle_timeout(now)) {
+        self.ack.handle_timeout(now);
+        if let Some(credit_loop) = &mut self.credit_loop
+            && credit_loop.handle_timeout(now)
+        {
             self.ack.request_ack(AckReason::Time);
         }
-        self.ack.handle_timeout(now);
     }
 
     fn on_block_deadline(&mut self, now: Time, sh: &mut Shared<'_>) {
@@ -168,8 +184,9 @@ impl Rx {
         self.count_blocks(sh.counters);
     }
 
-    /// Frees the memory of FEC blocks, after the last packet was received.
+    /// Frees the memory of FEC blocks and ends the credit loop, after the last packet was received.
     pub(crate) fn free_blocks(&mut self, memory: &mut BlockMemory) {
+        self.credit_loop = None;
         self.decoder.clear(memory);
     }
 

@@ -6,6 +6,7 @@ mod bits;
 mod block_position;
 mod credit;
 mod encoder;
+pub(crate) mod int_request;
 mod invariants;
 mod lost;
 mod margin;
@@ -34,16 +35,17 @@ use crate::timer::earlier;
 use crate::verbs::WorkRequest;
 use credit::Credit;
 use encoder::Encoder;
+use int_request::IntRequest;
 use paths::Paths;
 use plan::Contents;
 use requester::Requester;
 use responses::Responses;
 use rtt::Rtt;
 use sent::Sent;
-use spanwire_base::{Dur, Time, u32_from};
+use spanwire_base::{Dur, Time};
 use spanwire_cc::LossKind;
 use spanwire_loadbalance::{self as lb, Balancer};
-use spanwire_wire::{INT_CREDIT_HEADER_LEN, INT_HEADER_LEN, IntFormat, Qpn};
+use spanwire_wire::Qpn;
 use timers::{TimerEvent, Timers};
 
 /// The state of the sending direction.
@@ -75,12 +77,10 @@ pub(crate) struct Tx {
     responses_in_a_row: u32,
     max_rd_atomic: u32,
     segment_bytes: u32,
-    /// INT hops that packets request; 0 if they request no telemetry.
-    pub(super) int_hops: u8,
-    /// The telemetry that packets request asks for credit.
-    pub(crate) asks_credit: bool,
-    /// The format of their records.
-    pub(super) int_format: IntFormat,
+    /// The telemetry that packets request.
+    pub(super) int: IntRequest,
+    /// The peer knows MLCC, so its ACKs may carry a credit.
+    pub(super) accepts_credit: bool,
     /// Our QPN, which data carry if feedback of switches is requested.
     source_qpn: Option<Qpn>,
     /// The hop limit of sent packets.
@@ -123,9 +123,8 @@ impl Tx {
             responses_in_a_row: 0,
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
-            int_hops: 0,
-            asks_credit: false,
-            int_format: IntFormat::Full,
+            int: IntRequest::default(),
+            accepts_credit: false,
             source_qpn: None,
             hop_limit: hop_limit(attr),
             peer_counts: (0, 0),
@@ -157,27 +156,18 @@ impl Tx {
         self.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0).into();
     }
 
-    /// Bytes of the requested telemetry before its records.
-    fn int_header_len(&self) -> usize {
-        if self.asks_credit { INT_CREDIT_HEADER_LEN } else { INT_HEADER_LEN }
-    }
-
-    /// Packets request the telemetry of `hops` switches in `format` from now on. Returns the
-    /// payload of a full packet: `full_bytes` less the room for telemetry, for a block's header if
-    /// data are coded, and for our QPN if feedback of switches is requested.
-    pub(crate) fn request_int(&mut self, hops: u8, format: IntFormat, full_bytes: u32) -> u32 {
-        let overhead = match hops {
-            0 => 0,
-            n => u32_from(self.int_header_len() + usize::from(n) * format.record_len()),
-        };
+    /// Packets request this telemetry from now on. Returns the payload of a full packet:
+    /// `full_bytes` less the room for telemetry, for a block's header if data are coded, and for
+    /// our QPN if feedback of switches is requested.
+    pub(crate) fn request_int(&mut self, int: IntRequest, full_bytes: u32) -> u32 {
         // Parity carries no QPN but the bytes of its block, which are as long.
-        let overhead = overhead
+        let overhead = int.room_bytes()
             + match (&self.encoder, self.source_qpn) {
                 (Some(_), _) => BLOCK_BYTES,
                 (None, Some(_)) => SOURCE_QPN_BYTES,
                 (None, None) => 0,
             };
-        (self.int_hops, self.int_format) = (hops, format);
+        self.int = int;
         let least = full_bytes.min(*SEGMENT_BYTES.start());
         self.segment_bytes = full_bytes.saturating_sub(overhead).max(least);
         self.segment_bytes
@@ -192,7 +182,7 @@ impl Tx {
         full_bytes: u32,
     ) {
         self.encoder = Some(Box::new(Encoder::new(choice, base_rtt)));
-        self.request_int(self.int_hops, self.int_format, full_bytes);
+        self.request_int(self.int, full_bytes);
     }
 
     /// A load balancer selects the path of each packet from now on.

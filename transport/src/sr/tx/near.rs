@@ -3,7 +3,7 @@
 use super::Tx;
 use spanwire_base::Time;
 use spanwire_cc::PseudoAck;
-use spanwire_wire::{IntFormat, Qpn, SrNearRepr};
+use spanwire_wire::{Qpn, SrNearRepr};
 
 impl Tx {
     /// Data packets carry `qpn`, our own, from now on. [`Tx::request_int`] computes the payload of
@@ -12,9 +12,9 @@ impl Tx {
         self.source_qpn = Some(qpn);
     }
 
-    /// Packets request telemetry in this format.
-    pub(in crate::sr) fn requests_int(&self, format: IntFormat) -> bool {
-        self.int_hops > 0 && format == self.int_format
+    /// ACKs may carry a credit from now on: the peer knows MLCC.
+    pub(crate) fn accept_credit(&mut self) {
+        self.accepts_credit = true;
     }
 
     /// The sample of a pseudo-ACK that arrived at `arrival`, without the bytes sent since the

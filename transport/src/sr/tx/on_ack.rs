@@ -212,7 +212,7 @@ impl Tx {
             ..Ack::default()
         };
         // Telemetry that was not requested has not been agreed on.
-        let int = if self.requests_int(ack.int.format()) { ack.int } else { IntRecords::NONE };
+        let int = if self.int.allows_echo(ack.int.format()) { ack.int } else { IntRecords::NONE };
         flow.on_ack(now, sample, acked.send_state.map(|state| (state, echo)), int);
     }
 
