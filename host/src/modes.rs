@@ -217,7 +217,7 @@ mod tests {
     fn from__is_as_protocol_md_shows_it() {
         let json = serde_json::to_value(Modes::from(full())).expect("plain data");
         let shown = serde_json::json!([
-            {"mode": "src", "versions": [1], "features": ["block", "near"],
+            {"mode": "src", "versions": [1], "features": ["mlcc", "block", "near"],
              "segment_bytes": 1408, "reorder_pkts": 65536},
             {"mode": "rc"},
         ]);
