@@ -149,7 +149,9 @@ impl Subject {
     fn new(kind: &'static str, plan: &Plan) -> Result<Self, Error> {
         let agent = work::agent(kind, plan.flows);
         let bytes_per_entry = AgentConfig::entry_bytes(&agent);
-        let (with, without) = (Work::new(Some(agent), plan.flows)?, Work::new(None, plan.flows)?);
+        let has_credit = matches!(agent, AgentConfig::Mlcc(_));
+        let of = |agent| Work::new(agent, plan.flows, has_credit);
+        let (with, without) = (of(Some(agent))?, of(None)?);
         let (with_ns, without_ns) = (Vec::new(), Vec::new());
         Ok(Self { kind, bytes_per_entry, with, without, with_ns, without_ns })
     }

@@ -3,21 +3,21 @@
 use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time, u32_from, usize_from};
 use spanwire_switch::{
-    AgentConfig, ForwardingConfig, Hop, NdtConfig, NsfConfig, PaccConfig, PortConfig, Prefix,
-    QueueConfig, Route, Spread, Switch, SwitchConfig,
+    AgentConfig, FlowsConfig, ForwardingConfig, Hop, MlccConfig, NdtConfig, NsfConfig, PaccConfig,
+    PortConfig, Prefix, QueueConfig, Route, Spread, Switch, SwitchConfig,
 };
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, Psn, Qpn, SrAckRepr,
-    SrDataRepr, SrKind, UdpRepr, seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, IntFormat, IpRepr, MacAddr, Opcode, Psn, Qpn,
+    SrAckRepr, SrCredit, SrDataRepr, SrKind, UdpRepr, int_request_credit, seal,
 };
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The kinds of agents.
-pub(super) const KINDS: [&str; 3] = ["pacc", "nsf", "ndt"];
+/// The kinds of agents; MLCC with data that come in, and with data that leave.
+pub(super) const KINDS: [&str; 5] = ["pacc", "nsf", "ndt", "mlcc-in", "mlcc-out"];
 
 /// An agent that has much to do: PACC with a queue above its threshold, NSF with some packets that
-/// are late, NDT with data and acknowledgements of all flows.
+/// are late, NDT and MLCC with data and acknowledgements of all flows.
 pub(super) fn agent(kind: &str, flows: u32) -> AgentConfig {
     match kind {
         "pacc" => AgentConfig::Pacc(PaccConfig {
@@ -27,7 +27,11 @@ pub(super) fn agent(kind: &str, flows: u32) -> AgentConfig {
             ..PaccConfig::default()
         }),
         "nsf" => AgentConfig::Nsf(NsfConfig { outside: vec![OUT], flows, ..NsfConfig::default() }),
-        _ => AgentConfig::Ndt(NdtConfig { inside: vec![OUT], flows, ..NdtConfig::default() }),
+        "ndt" => AgentConfig::Ndt(NdtConfig { inside: vec![OUT], flows, ..NdtConfig::default() }),
+        _ => {
+            let outside = vec![if kind == "mlcc-in" { 0 } else { OUT }];
+            AgentConfig::Mlcc(MlccConfig { outside, flows, ..MlccConfig::default() })
+        }
     }
 }
 
@@ -45,10 +49,24 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// A switch with this agent, or none, and packets of so many flows.
-    pub(super) fn new(agent: Option<AgentConfig>, flows: u32) -> Result<Self, Error> {
-        let queue = QueueConfig { limit_bytes: 1 << 30, ..QueueConfig::default() };
-        let port = PortConfig { queues: vec![queue], ..PortConfig::new(Rate::from_gbps(100)) };
+    /// A switch with this agent, or none, and packets of so many flows, which ask for credit if
+    /// `has_credit`.
+    pub(super) fn new(
+        agent: Option<AgentConfig>,
+        flows: u32,
+        has_credit: bool,
+    ) -> Result<Self, Error> {
+        let mut queue = QueueConfig { limit_bytes: 1 << 30, ..QueueConfig::default() };
+        if has_credit {
+            let max_flows = (2 * flows).clamp(8, 1 << 16);
+            let (rate, limit_bytes, quantum_bytes) = (None, None, 2048);
+            queue.flows = Some(FlowsConfig { max_flows, rate, limit_bytes, quantum_bytes });
+        }
+        let port = PortConfig {
+            queues: vec![queue],
+            int: has_credit,
+            ..PortConfig::new(Rate::from_gbps(100))
+        };
         let mut config = SwitchConfig::new(vec![port; 2]);
         config.buffer_bytes = 1 << 31;
         // Both directions of each, in sets that fill unevenly.
@@ -61,8 +79,10 @@ impl Work {
         config.agents = agent.into_iter().collect();
         let mut work = Self {
             switch: Switch::new(config)?,
-            data: (0..flows).map(data).collect::<Result<_, _>>()?,
-            acks: (0..flows).map(acknowledgement).collect::<Result<_, _>>()?,
+            data: (0..flows).map(|flow| data(flow, has_credit)).collect::<Result<_, _>>()?,
+            acks: (0..flows)
+                .map(|flow| acknowledgement(flow, has_credit))
+                .collect::<Result<_, _>>()?,
             out: vec![0; 2048],
             now: Time::ZERO + Dur::from_ms(1),
             next: 0,
@@ -123,17 +143,29 @@ impl Work {
 }
 
 /// SR data of a flow, without payload, from 10.0.0.0/16 to 10.1.0.0/16.
-fn data(flow: u32) -> Result<Vec<u8>, Error> {
+fn data(flow: u32, has_credit: bool) -> Result<Vec<u8>, Error> {
     let header = SrDataRepr {
         receive: Some(0),
         source_qpn: Some(Qpn::new(flow)),
         ..SrDataRepr::new(SrKind::Send, 0, 0)
     };
-    frame(flow, [0, 1], Opcode::SrData, header.header_len(), |out| header.emit(out).is_ok())
+    let emit = |out: &mut [u8]| header.emit(out).is_ok();
+    if !has_credit {
+        return frame(flow, [0, 1], Opcode::SrData, header.header_len(), emit);
+    }
+    // Telemetry is behind the IP packet, whose length counts the elided payload.
+    let payload = usize::try_from(PAYLOAD)?;
+    let mut made = frame(flow, [0, 1], Opcode::SrData, header.header_len() + payload, emit)?;
+    let len = made.len() - payload;
+    made.truncate(len);
+    made.resize(len + STACK, 0);
+    int_request_credit(&mut made, len, 6, IntFormat::Compact).ok_or("no room for telemetry")?;
+    Ok(made)
 }
 
-fn acknowledgement(flow: u32) -> Result<Vec<u8>, Error> {
-    let header = SrAckRepr::default();
+fn acknowledgement(flow: u32, has_credit: bool) -> Result<Vec<u8>, Error> {
+    let credit = SrCredit { credit: 1, rate_kbps: 100_000_000, suggested_kbps: 1 };
+    let header = SrAckRepr { credit: has_credit.then_some(credit), ..SrAckRepr::default() };
     frame(flow, [1, 0], Opcode::SrAck, header.header_len(), |out| header.emit(out).is_ok())
 }
 
@@ -185,5 +217,7 @@ const PAYLOAD: u32 = 1024;
 /// The PSN in an IPv4 frame, and `newest` in an acknowledgement.
 const PSN: usize = 51;
 const NEWEST: usize = 58;
+/// Bytes of an empty stack that asks for credit.
+const STACK: usize = 16;
 /// The time sent in SR data.
 const SENT: usize = 62;
