@@ -1,12 +1,12 @@
 //! The UDP port: ordinary sockets of the kernel, without privilege.
 //!
-//! A fallback where [`crate::xdp`] is not possible, and faster than it where the kernel segments and
-//! coalesces datagrams: `flush` joins frames of one flow and one length into one send (UDP_SEGMENT),
-//! and a receive call returns a run of datagrams (UDP_GRO).
+//! A fallback where [`crate::xdp`] is not possible, and faster than it where the kernel segments
+//! and coalesces datagrams: `flush` joins frames of one flow and one length into one send
+//! (UDP_SEGMENT), and a receive call returns a run of datagrams (UDP_GRO).
 //!
-//! The node still exchanges whole Ethernet frames. Of those to send, the headers become arguments of
-//! the send; to those received, headers are written in place: over the end of the segment before,
-//! which has been delivered. What follows the IP packet of a frame is not sent.
+//! The node still exchanges whole Ethernet frames. Of those to send, the headers become arguments
+//! of the send; to those received, headers are written in place: over the end of the segment
+//! before, which has been delivered. What follows the IP packet of a frame is not sent.
 //!
 //! Sockets are not connected, and DF is set. They hide IPv4's identification, which a checksum may
 //! cover: see [`PacketChecksum`]. Congestion is counted, not reported: see [`UdpCounters`].
@@ -33,47 +33,23 @@ use crate::port::{Port, SlotToken};
 use address::Address;
 use af_xdp::sockopt;
 use checksum::Adjuster;
-use headers::Flow;
-use rx::{Look, Run};
+use rx::Receiver;
 use sources::Sources;
-use spanwire_base::{RxMeta, Time, TxMeta, u64_from, usize_from};
-use std::collections::VecDeque;
+use spanwire_base::{RxMeta, Time, TxMeta, usize_from};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use tx::Queued;
+use tx::Sender;
 
 /// A [`Port`] over UDP sockets. It receives datagrams to one UDP port, and sends any UDP frame.
 #[derive(Debug)]
 pub struct UdpPort {
-    receiver: OwnedFd,
-    sources: Sources,
-    ifname: String,
-    /// The interface that sockets which send are bound to; none for the loopback.
-    device: Option<u32>,
-    local: Option<IpAddr>,
-    port: u16,
-    /// Contiguous transmit buffers, each as long as the longest frame.
-    buffers: Box<[u8]>,
+    receiver: Receiver,
+    sender: Sender,
+    /// Bytes of the longest frame.
     room: usize,
-    /// Free buffers.
-    free: Vec<usize>,
-    /// Committed frames that the kernel has not accepted yet, oldest first.
-    queued: VecDeque<Queued>,
-    /// Receive buffer, and the run in it.
-    received: Box<[u8]>,
-    run: Option<Run>,
-    /// The kernel's count of dropped datagrams.
-    overflow: u32,
-    tx_adjuster: Option<Adjuster>,
-    rx_adjuster: Option<Adjuster>,
-    segmentation: bool,
-    /// Consecutive runs that the kernel rejected.
-    refused_runs: u32,
     receive_buffer: u32,
-    /// A time after which the socket was seen empty.
-    empty_at: Time,
     counters: UdpCounters,
 }
 
@@ -88,10 +64,8 @@ impl UdpPort {
         let device = (!link.loopback).then_some(link.ifindex);
         let ip_bytes = link.mtu.min(config.ip_bytes_max);
         let room = headers::ETHERNET + usize_from(ip_bytes.into());
-        let slots = (BUFFER_BYTES / room).clamp(SLOTS_MIN, SLOTS_MAX);
         let (receiver, receive_buffer) = open_receiver(config, link.ifindex)?;
         let sources = Sources::open(config, device)?;
-        let adjuster = || config.checksum.map(Adjuster::new);
         tracing::info!(
             interface = config.ifname,
             local = ?config.local,
@@ -99,26 +73,13 @@ impl UdpPort {
             receive_buffer,
             "UDP port open"
         );
+        let adjuster = || config.checksum.map(Adjuster::new);
+        let at = (config.local, config.port);
         Ok(Self {
-            receiver,
-            sources,
-            ifname: config.ifname.clone(),
-            device,
-            local: config.local,
-            port: config.port,
-            buffers: vec![0; slots * room].into(),
+            receiver: Receiver::new(receiver, at, room, adjuster()),
+            sender: Sender::new(sources, device, room, adjuster()),
             room,
-            free: (0..slots).rev().collect(),
-            queued: VecDeque::with_capacity(slots),
-            received: vec![0; rx::RECEIVE_BYTES].into(),
-            run: None,
-            overflow: 0,
-            tx_adjuster: adjuster(),
-            rx_adjuster: adjuster(),
-            segmentation: true,
-            refused_runs: 0,
             receive_buffer,
-            empty_at: Time::ZERO,
             counters: UdpCounters::default(),
         })
     }
@@ -139,23 +100,7 @@ impl UdpPort {
     /// The UDP source port to prefer: each other one takes a socket and ends runs of segments.
     #[must_use]
     pub fn source_port(&self) -> u16 {
-        self.sources.first_port()
-    }
-
-    /// An error if the interface was removed.
-    fn check_device(&self) -> io::Result<()> {
-        let Some(socket) = self.sources.first_socket().filter(|_| self.device.is_some()) else {
-            return Ok(());
-        };
-        let name: io::Result<[u8; 16]> =
-            sockopt::get(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
-        match name {
-            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
-                let text = format!("interface {} is gone: {e}", self.ifname);
-                Err(io::Error::new(e.kind(), text))
-            }
-            _ => Ok(()),
-        }
+        self.sender.sources.first_port()
     }
 }
 
@@ -166,65 +111,29 @@ impl Port for UdpPort {
         max: usize,
         each: &mut dyn FnMut(&[u8], RxMeta),
     ) -> usize {
-        let (mut count, mut calls) = (0, 0);
-        while count < max {
-            if self.deliver(each) {
-                count += 1;
-                continue;
-            }
-            // Discarded datagrams are bounded too, for the sake of timers and transmission.
-            if calls >= max {
-                break;
-            }
-            calls += 1;
-            let began = clock.now();
-            match self.read_run(clock) {
-                Ok(Look::Run | Look::Discarded) => {}
-                Ok(Look::Empty) => {
-                    self.empty_at = began;
-                    break;
-                }
-                Err(_) => {
-                    self.counters.rx_errors += 1;
-                    break;
-                }
-            }
-        }
-        count
+        self.receiver.burst(clock, max, each, &mut self.counters)
     }
 
     fn slot_take(&mut self) -> Option<SlotToken> {
-        let number = self.free.pop();
-        self.counters.tx_no_slot += u64::from(number.is_none());
-        number.map(|number| SlotToken::new(u64_from(number)))
+        let slot = self.sender.take();
+        self.counters.tx_no_slot += u64::from(slot.is_none());
+        slot
     }
 
     fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
-        let begin = usize_from(slot.id()) * self.room;
-        &mut self.buffers[begin..begin + self.room]
+        self.sender.bytes(slot)
     }
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
-        assert!(meta.len <= self.room, "{} bytes in a slot of {}", meta.len, self.room);
-        let number = usize_from(slot.id());
-        match Flow::read(&self.buffers[number * self.room..][..meta.len]) {
-            Some((flow, payload)) => self.queued.push_back(Queued { number, payload, flow, id: 0 }),
-            None => {
-                self.counters.tx_not_udp += 1;
-                self.free.push(number);
-            }
-        }
+        self.sender.commit(&slot, meta, &mut self.counters);
     }
 
     fn slot_release(&mut self, slot: SlotToken) {
-        self.free.push(usize_from(slot.id()));
+        self.sender.release(&slot);
     }
 
     fn flush(&mut self, now: Time) -> io::Result<()> {
-        if self.queued.is_empty() {
-            return Ok(());
-        }
-        self.send_queued(now)
+        self.sender.flush(now, &mut self.counters)
     }
 
     fn frame_room(&self) -> usize {
@@ -232,28 +141,28 @@ impl Port for UdpPort {
     }
 
     fn tx_pending(&self) -> usize {
-        self.queued.len()
+        self.sender.pending()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        if self.run.is_some() {
+        if self.receiver.has_run() {
             return Ok(());
         }
-        let (fd, events) = (self.receiver.as_raw_fd(), libc::POLLIN);
+        let (fd, events) = (self.receiver.socket.as_raw_fd(), libc::POLLIN);
         let mut entry = [libc::pollfd { fd, events, revents: 0 }];
         match poll(&mut entry, timeout)? {
             // A socket whose interface was removed never becomes ready.
-            0 => self.check_device(),
+            0 => self.check_attached(),
             _ => Ok(()),
         }
     }
 
     fn check_attached(&mut self) -> io::Result<()> {
-        self.check_device()
+        self.sender.sources.check_device()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.receiver.as_fd()).filter(|_| self.run.is_none())
+        Some(self.receiver.socket.as_fd()).filter(|_| !self.receiver.has_run())
     }
 }
 
@@ -305,12 +214,6 @@ fn open_receiver_at(config: &UdpConfig, ip: IpAddr, ifindex: u32) -> io::Result<
     sys::bind(&socket, &Address::new(sources::scoped(ip, config.port, scope)))?;
     Ok((socket, granted))
 }
-
-/// Transmit buffers: as many as fit the bytes, within the two bounds. The lower one is a burst of
-/// the driver, the upper one more than the engine's default window.
-const BUFFER_BYTES: usize = 4 << 20;
-const SLOTS_MIN: usize = 128;
-const SLOTS_MAX: usize = 512;
 
 #[cfg(test)]
 mod tests;

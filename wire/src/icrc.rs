@@ -53,8 +53,8 @@ pub fn seal(frame: &mut [u8], len: usize) {
     *crc_out = crc.to_le_bytes();
 }
 
-/// The XOR of the computed and the sent ICRC of an IP packet, zero if that is right. `packet` is the
-/// IP packet with its ICRC. `None` as for [`icrc`].
+/// The XOR of the computed and the sent ICRC of an IP packet, zero if that is right. `packet` is
+/// the IP packet with its ICRC. `None` as for [`icrc`].
 #[must_use]
 pub fn icrc_residue(packet: &[u8]) -> Option<u32> {
     let (covered, sent) = packet.split_last_chunk::<LEN>()?;
@@ -62,8 +62,8 @@ pub fn icrc_residue(packet: &[u8]) -> Option<u32> {
 }
 
 /// How the ICRC of an IP packet depends on a field of 16 bits: entry `n` is the XOR of the ICRC if
-/// bit `n` of the field's value is inverted. The ICRC is linear, so several bits combine by XOR, and
-/// neither the other bytes nor the field's value matter.
+/// bit `n` of the field's value is inverted. The ICRC is linear, so several bits combine by XOR,
+/// and neither the other bytes nor the field's value matter.
 ///
 /// # Arguments
 /// - `covered_len`: bytes from the IP header to the ICRC, exclusive.

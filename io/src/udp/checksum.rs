@@ -4,15 +4,15 @@
 //! and hides the number from the receiver. A sender must therefore seal each segment for the number
 //! that it will have, and a receiver must find out which number it had.
 
-/// What the port has to know about a checksum in the last four bytes of each IP packet, least
+/// The port's knowledge of a checksum in the last four bytes of each IP packet, least
 /// significant byte first. It must be linear, as a CRC is.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketChecksum {
     /// The XOR of the computed and the sent checksum of an IP packet; zero if that is right. `None`
     /// if the packet has none.
     pub residue: fn(packet: &[u8]) -> Option<u32>,
-    /// The change of the checksum for each bit of a field of 16 bits, big-endian, at an offset in an
-    /// IP packet: its bytes up to the checksum, then the offset.
+    /// The change of the checksum for each bit of a field of 16 bits, big-endian, at an offset in
+    /// an IP packet: its bytes up to the checksum, then the offset.
     pub change: fn(covered_len: usize, at: usize) -> [u32; 16],
 }
 

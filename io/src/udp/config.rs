@@ -84,7 +84,7 @@ pub enum UdpError {
     Interface(NetError),
     /// A socket cannot be opened or bound.
     Socket {
-        /// What the socket is for, and its address.
+        /// Purpose and address of the socket.
         what: String,
         /// The kernel's error.
         source: io::Error,

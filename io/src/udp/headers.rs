@@ -69,8 +69,8 @@ impl Flow {
     }
 
     /// Writes the headers of a payload of `len` bytes into `head`, which has
-    /// [`Flow::header_len`] bytes. The Ethernet addresses are those of no host. Over IPv4 DF is set,
-    /// and the identification is `id`. The UDP checksum is 0: none.
+    /// [`Flow::header_len`] bytes. The Ethernet addresses are those of no host. Over IPv4 DF is
+    /// set, and the identification is `id`. The UDP checksum is 0: none.
     pub(super) fn write(&self, id: u16, len: u16, head: &mut [u8]) {
         let udp_len = len.saturating_add(8);
         head[..12].copy_from_slice(&MACS);

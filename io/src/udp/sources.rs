@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 /// The sockets that send.
 #[derive(Debug)]
 pub(super) struct Sources {
+    ifname: String,
     local: Option<IpAddr>,
     /// The interface that sockets are bound to.
     device: Option<u32>,
@@ -38,6 +39,7 @@ impl Sources {
     /// Binds the first source port, which is drawn from 0xc000..=0xffff.
     pub(super) fn open(config: &UdpConfig, device: Option<u32>) -> Result<Self, UdpError> {
         let mut this = Self {
+            ifname: config.ifname.clone(),
             local: config.local,
             device,
             send_buffer: config.send_buffer,
@@ -86,9 +88,20 @@ impl Sources {
         &self.list[index].socket
     }
 
-    /// The socket of the first source.
-    pub(super) fn first_socket(&self) -> Option<&OwnedFd> {
-        self.list.first().map(|source| &source.socket)
+    /// An error if the interface was removed.
+    pub(super) fn check_device(&self) -> io::Result<()> {
+        let Some(first) = self.list.first().filter(|_| self.device.is_some()) else {
+            return Ok(());
+        };
+        let name: io::Result<[u8; 16]> =
+            sockopt::get(&first.socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+        match name {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
+                let text = format!("interface {} is gone: {e}", self.ifname);
+                Err(io::Error::new(e.kind(), text))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn find_substitute(&mut self, now: Time, port: u16, is_v6: bool) -> Option<usize> {

@@ -1,8 +1,9 @@
 use super::checksum::testing::{SUM, sum};
+use super::headers::Flow;
 use super::*;
 use crate::clock::Clock;
 use crate::port::reserve;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -22,7 +23,7 @@ fn loopback() -> IpAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let [_, a, b, c] = std::process::id().wrapping_mul(64).to_be_bytes();
     let [.., n] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    Ipv4Addr::new(127, a | 1, b, c.wrapping_add(n).max(1)).into()
+    Ipv4Addr::new(127, a | 1, b, c.wrapping_add(n + 1)).into()
 }
 
 fn open(local: IpAddr, change: impl FnOnce(&mut UdpConfig)) -> UdpPort {
@@ -47,9 +48,9 @@ fn pair(is_v6: bool) -> [UdpPort; 2] {
 
 /// A frame from `from` to `to` with `len` bytes of payload that `number` determines, sealed.
 fn frame(from: &UdpPort, to: &UdpPort, tos: u8, number: usize, len: usize) -> Vec<u8> {
-    let local = |port: &UdpPort| port.local.expect("set");
-    let (src, dst, src_port) = (local(from), local(to), SRC_PORT);
-    let flow = Flow { src, dst, src_port, dst_port: to.port, tos, hop_limit: 33 };
+    let (src, dst, src_port) = (at(from).ip(), at(to), SRC_PORT);
+    let (dst, dst_port) = (dst.ip(), dst.port());
+    let flow = Flow { src, dst, src_port, dst_port, tos, hop_limit: 33 };
     let head = flow.header_len();
     let mut frame: Vec<u8> = vec![0; head];
     flow.write(0, u16::try_from(len).unwrap(), &mut frame);
@@ -58,6 +59,12 @@ fn frame(from: &UdpPort, to: &UdpPort, tos: u8, number: usize, len: usize) -> Ve
     let sum = sum(&frame[14..covered]);
     frame[covered..].copy_from_slice(&sum.to_le_bytes());
     frame
+}
+
+/// The address that a port receives at.
+fn at(port: &UdpPort) -> SocketAddr {
+    let socket = port.receiver.socket.try_clone().expect("a descriptor");
+    UdpSocket::from(socket).local_addr().expect("bound")
 }
 
 fn commit(port: &mut UdpPort, frame: &[u8]) {
@@ -176,7 +183,7 @@ fn rx_burst__the_first_of_a_run_is_dated_and_the_others_lie_behind_it() {
 #[test]
 fn flush__a_source_port_that_is_taken_is_replaced_and_the_checksum_adjusted() {
     let [mut a, mut b] = pair(false);
-    let _taken = UdpSocket::bind((a.local.expect("set"), SRC_PORT)).expect("free until now");
+    let _taken = UdpSocket::bind((at(&a).ip(), SRC_PORT)).expect("free until now");
     let frames: Vec<Vec<u8>> = (0..3).map(|n| frame(&a, &b, 2, n, 400)).collect();
     send(&mut a, &frames);
     for (got, _) in receive(&mut b, 3, 64) {
@@ -189,7 +196,7 @@ fn flush__a_source_port_that_is_taken_is_replaced_and_the_checksum_adjusted() {
 #[test]
 fn flush__frames_that_cannot_be_sent_are_counted_and_their_buffers_return() {
     let [mut a, b] = pair(false);
-    let free = a.free.len();
+    let free = a.sender.free.len();
     let good = frame(&a, &b, 2, 0, 100);
     // Neither UDP, nor from an address of this host, nor of the port's IP version.
     commit(&mut a, &[0; 60]);
@@ -202,7 +209,7 @@ fn flush__frames_that_cannot_be_sent_are_counted_and_their_buffers_return() {
     a.flush(Time::ZERO).expect("the interface is there");
     let counters = a.counters();
     assert_eq!((counters.tx_not_udp, counters.tx_rejected, counters.tx_no_source), (1, 1, 1));
-    assert_eq!((counters.tx_frames, a.free.len()), (1, free));
+    assert_eq!((counters.tx_frames, a.sender.free.len()), (1, free));
 }
 
 #[test]
@@ -210,9 +217,10 @@ fn flush__a_run_that_the_kernel_rejects_leaves_one_by_one_and_soon_no_other_is_t
     let [mut a, mut b] = pair(false);
     let first = frame(&a, &b, 2, 0, 400);
     send(&mut a, std::slice::from_ref(&first));
-    let source = a.sources.find(Time::ZERO, SRC_PORT, false).expect("bound");
+    let source = a.sender.sources.find(Time::ZERO, SRC_PORT, false).expect("bound");
     // Without UDP checksums the kernel does not segment.
-    sockopt::set(a.sources.socket(source), libc::SOL_SOCKET, libc::SO_NO_CHECK, &1u32).unwrap();
+    sockopt::set(a.sender.sources.socket(source), libc::SOL_SOCKET, libc::SO_NO_CHECK, &1u32)
+        .unwrap();
     for round in 1..=9 {
         let frames: Vec<Vec<u8>> = (0..3).map(|n| frame(&a, &b, 2, n, 400)).collect();
         send(&mut a, &frames);
@@ -227,7 +235,7 @@ fn flush__a_run_that_the_kernel_rejects_leaves_one_by_one_and_soon_no_other_is_t
 #[test]
 fn rx_burst__hostile_datagrams_end_in_frames_or_counters() {
     let mut port = open(loopback(), |config| config.ip_bytes_max = 1280);
-    let to = (port.local.expect("set"), port.port);
+    let to = at(&port);
     let stranger = UdpSocket::bind((loopback(), 0)).expect("loopback");
     // Empty, too short for any header, and as long as the longest frame.
     for len in [0, 1, 3, 19, 1252] {
@@ -244,7 +252,7 @@ fn rx_burst__hostile_datagrams_end_in_frames_or_counters() {
     assert_eq!(receive(&mut port, 1, 64).len(), 1);
     assert_eq!(port.counters().rx_too_long, 3);
     // A buffer shorter than a datagram, as if the kernel had one that is longer than allowed.
-    port.received = vec![0; rx::HEADROOM + 100].into();
+    port.receiver.buffer = vec![0; rx::HEADROOM + 100].into();
     for len in [101, 100] {
         stranger.send_to(&vec![0; len], to).expect("loopback");
     }
@@ -256,7 +264,7 @@ fn rx_burst__hostile_datagrams_end_in_frames_or_counters() {
 fn rx_burst__runs_of_strangers_do_not_mix_with_ours() {
     let [mut a, mut b] = pair(false);
     let stranger = UdpSocket::bind((loopback(), 0)).expect("loopback");
-    let to = (b.local.expect("set"), b.port);
+    let to = at(&b);
     // Segments of 7 bytes, and a last one of 2.
     let seven = 7u32;
     sockopt::set(&stranger, libc::SOL_UDP, libc::UDP_SEGMENT, &seven).expect("a new kernel");
