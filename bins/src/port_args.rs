@@ -4,7 +4,7 @@ use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
 use crate::exit::usage;
 use crate::queues;
-use spanwire_host::fabric::{Attachment, Error, Wrap};
+use spanwire_host::fabric::{Attachment, Error, FabricChoice, Wrap};
 use spanwire_host::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
@@ -101,6 +101,12 @@ pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
         .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
 }
 
+/// Parses a fabric.
+pub(crate) fn fabric(text: &str) -> Result<FabricChoice, String> {
+    FabricChoice::from_name(text)
+        .ok_or_else(|| format!("{text} is no fabric (auto, xdp, udp, pipe)"))
+}
+
 /// Parses a wire mode.
 pub(crate) fn mode(text: &str) -> Result<ModeChoice, String> {
     ModeChoice::from_name(text).ok_or_else(|| format!("{text} is no wire mode (auto, rc, sr)"))
@@ -136,6 +142,12 @@ mod tests {
     fn preference__errors_list_the_modes() {
         assert!(preference("skb").is_ok());
         assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
+    }
+
+    #[test]
+    fn fabric__errors_list_the_choices() {
+        assert_eq!(fabric("udp"), Ok(FabricChoice::Udp));
+        assert!(fabric("dpdk").unwrap_err().contains("auto, xdp, udp, pipe"));
     }
 
     #[test]
