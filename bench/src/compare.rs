@@ -39,6 +39,8 @@ pub struct Series {
     pub failures: Vec<String>,
     /// The reason why no sample is possible on this link.
     pub impossible: Option<String>,
+    /// Rounds without a sample: no time was left, or the run was interrupted.
+    pub not_run: usize,
 }
 
 /// The results of a run.
@@ -79,6 +81,7 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result
         dropped: Vec::new(),
         failures: Vec::new(),
         impossible: lab_of(*variant).obstacle(variant.subject),
+        not_run: plan.rounds,
     };
     let series = variants.iter().map(series).collect();
     let (distances_ns, seconds, interrupted) = (Vec::new(), 0.0, false);
@@ -117,6 +120,7 @@ impl Series {
             Ok(reading) => self.rounds[round] = reading,
             Err(why) => self.failures.push(why.to_string()),
         }
+        self.not_run -= 1;
         Ok(())
     }
 }
@@ -247,7 +251,8 @@ mod tests {
         plan.limits.distance_ns = f64::INFINITY;
         let variant = plan.variants().unwrap()[0];
         let (rounds, dropped, failures) = (vec![None; 2], Vec::new(), Vec::new());
-        let mut series = Series { variant, rounds, dropped, failures, impossible: None };
+        let (impossible, not_run) = (None, 2);
+        let mut series = Series { variant, rounds, dropped, failures, impossible, not_run };
         let mut calls = 0;
         let measure = || {
             calls += 1;
@@ -255,6 +260,6 @@ mod tests {
         };
         series.take(&plan, 0, measure, &mut Vec::new()).unwrap();
         assert_eq!((calls, series.failures), (1, vec!["bytes differ".to_owned()]));
-        assert_eq!(series.rounds, [None, None]);
+        assert_eq!((series.rounds, series.not_run), (vec![None; 2], 1));
     }
 }

@@ -15,7 +15,7 @@ pub struct CompareArgs {
     /// Samples of each row [default: 7, with --quick 3]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
-    /// Milliseconds of a sample [default: 300, with --quick 100]
+    /// Milliseconds of a sample [default: 300, with --quick 200]
     #[arg(long, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     ms: Option<u64>,
     /// MTUs of the veth pairs
@@ -70,7 +70,7 @@ impl CompareArgs {
         link_mtus.sort_unstable();
         link_mtus.dedup();
         let (rounds, ms, repeats, wait_ms) =
-            if self.quick { (3, 100, 1, 50) } else { (7, 300, 4, 500) };
+            if self.quick { (3, 200, 1, 50) } else { (7, 300, 4, 500) };
         let plan = Plan {
             rounds: self.rounds.unwrap_or(rounds).into(),
             ms: self.ms.unwrap_or(ms),
@@ -110,7 +110,7 @@ mod tests {
     fn plan__defaults_are_those_of_the_plan_and_a_quick_run_is_shorter() {
         assert_eq!(plan(&[]).unwrap(), Plan::default());
         let quick = plan(&["--quick"]).unwrap();
-        assert_eq!((quick.rounds, quick.ms, quick.quick), (3, 100, true));
+        assert_eq!((quick.rounds, quick.ms, quick.quick), (3, 200, true));
         assert_eq!(plan(&["--quick", "--rounds", "1"]).unwrap().rounds, 1);
         assert_eq!(plan(&["--mtu", "9000,1500,9000"]).unwrap().link_mtus, [1500, 9000]);
     }

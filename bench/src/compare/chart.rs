@@ -68,6 +68,7 @@ mod tests {
             dropped: vec![],
             failures: vec![],
             impossible: None,
+            not_run: 0,
         });
         let (series, distances_ns) = (series.collect(), vec![]);
         let results = Results { series, distances_ns, seconds: 1.0, interrupted: false };

@@ -66,9 +66,12 @@ impl Lab {
                 tcp::set_offloads(&self.kernel, &Offloads::ON)?;
                 udp::blast(&self.kernel, cores, variant.link_mtu, time)
             }
+            Subject::Write(flow) if variant.subject.is_af_xdp() => {
+                flow::measure(&self.ports, cores, flow, time)
+            }
             Subject::Write(flow) => {
-                let hosts = if variant.subject.is_af_xdp() { &self.ports } else { &self.kernel };
-                flow::measure(hosts, cores, flow, time)
+                tcp::set_offloads(&self.kernel, &Offloads::ON)?;
+                flow::measure(&self.kernel, cores, flow, time)
             }
             Subject::Engine(op) => {
                 let job = engine::bandwidth(op, variant.path_mtu, time);

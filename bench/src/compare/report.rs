@@ -50,6 +50,8 @@ pub struct Tally {
     pub dropped_stolen: usize,
     /// Samples that failed.
     pub failed: usize,
+    /// Samples for which no time was left.
+    pub not_run: usize,
 }
 
 /// A one-way rate.
@@ -240,6 +242,7 @@ impl Tally {
             dropped_cores_apart: dropped(Disturbance::CoresApart),
             dropped_stolen: dropped(Disturbance::Stolen),
             failed: series.failures.len(),
+            not_run: series.not_run,
         }
     }
 }

@@ -20,6 +20,7 @@ fn series(subject: Subject, link_mtu: u32, rounds: &[Option<f64>]) -> Series {
         dropped: vec![Disturbance::Stolen, Disturbance::CoresApart, Disturbance::Stolen],
         failures: Vec::new(),
         impossible: None,
+        not_run: 0,
     }
 }
 

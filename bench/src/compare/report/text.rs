@@ -148,8 +148,9 @@ impl LatencyRow {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kept, dropped_cores_apart, dropped_stolen, failed } = *self;
-        let parts = [(dropped_cores_apart, "a"), (dropped_stolen, "s"), (failed, "f")];
+        let Self { kept, dropped_cores_apart, dropped_stolen, failed, not_run } = *self;
+        let apart = (dropped_cores_apart, "a");
+        let parts = [apart, (dropped_stolen, "s"), (failed, "f"), (not_run, "n")];
         let parts: Vec<String> = parts
             .iter()
             .filter(|(count, _)| *count > 0)
