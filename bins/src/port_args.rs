@@ -75,9 +75,9 @@ impl PortArgs {
         self.ec.balance()
     }
 
-    /// The port on interface `dev`, with `faults` injected. UDP sockets receive at `local`, if it is
-    /// known. Prints a line if they replace AF_XDP, and a warning if packets may arrive on a queue
-    /// that AF_XDP does not serve.
+    /// The port on interface `dev`, with `faults` injected. UDP sockets receive at `local`, if it
+    /// is known. Prints a line if they replace AF_XDP, and a warning if packets may arrive on a
+    /// queue that AF_XDP does not serve.
     ///
     /// # Errors
     /// The port cannot be opened.

@@ -42,12 +42,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network on interface `ifname`, in the network namespace of the calling thread: by AF_XDP on
-    /// its queue 0, or by UDP sockets (`NetworkOptions::fabric`).
+    /// A network on interface `ifname`, in the network namespace of the calling thread: by AF_XDP
+    /// on its queue 0, or by UDP sockets (`NetworkOptions::fabric`).
     ///
     /// # Errors
-    /// No such interface, no privilege for AF_XDP alone, or queue or UDP port are taken; the message
-    /// names a remedy.
+    /// No such interface, no privilege for AF_XDP alone, or queue or UDP port are taken; the
+    /// message names a remedy.
     pub fn open(ifname: &str, options: NetworkOptions) -> Result<Self, SetupError> {
         let window_pkts = Some(options.engine.qp_window_pkts);
         let xdp = window::port(ifname, 0, XdpPreference::Auto, window_pkts);

@@ -154,8 +154,8 @@ impl Sender {
     }
 
     /// Orders the queue by flow, so that frames of a flow form runs although a load balancer sends
-    /// each over another path than the one before. The order within a flow stays; that between flows
-    /// is the network's anyway.
+    /// each over another path than the one before. The order within a flow stays; that between
+    /// flows is the network's anyway.
     fn bring_flows_together(&mut self) {
         if !std::mem::take(&mut self.is_mixed) {
             return;
