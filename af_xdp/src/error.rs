@@ -98,9 +98,13 @@ impl Error {
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         let is_umem = matches!(self, Self::Os { step: Step::RegisterUmem, .. });
+        let is_program =
+            matches!(self, Self::Verifier { .. } | Self::Os { step: Step::LoadProgram, .. });
         self.errno().is_some_and(|errno| match errno {
             // The limit of locked memory.
             libc::ENOBUFS => is_umem,
+            // A flag, helper or map of the program is unknown.
+            libc::EINVAL | libc::E2BIG => is_program,
             libc::ENOSYS
             | libc::EOPNOTSUPP
             | libc::EAFNOSUPPORT
@@ -260,6 +264,7 @@ mod tests {
             (Step::RegisterUmem, libc::ENOBUFS),
             (Step::Attach, libc::EOPNOTSUPP),
             (Step::LoadProgram, libc::EACCES),
+            (Step::LoadProgram, libc::EINVAL),
         ] {
             assert!(os(step, errno).is_unavailable(), "{step} {errno}");
         }
@@ -269,6 +274,7 @@ mod tests {
             (Step::Attach, libc::EEXIST),
             (Step::Bind, libc::ENOBUFS),
             (Step::Bind, libc::ENODEV),
+            (Step::Bind, libc::EINVAL),
         ] {
             assert!(!os(step, errno).is_unavailable(), "{step} {errno}");
         }

@@ -43,6 +43,18 @@ pub enum Fabric {
     Pipe,
 }
 
+impl Fabric {
+    /// "af_xdp", "udp" or "pipe", as in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AfXdp => "af_xdp",
+            Self::Udp => "udp",
+            Self::Pipe => "pipe",
+        }
+    }
+}
+
 /// The attachment of a worker.
 pub struct Attachment {
     /// The port with its wrappers.
@@ -153,6 +165,12 @@ impl Attachment {
             Ok(Self { port, clock, fabric, fallback, xdp_mode, path_mtu, ip_bytes, resolver })
         };
         Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
+    }
+
+    /// AF_XDP's mode, or the name of the fabric: for lines on the terminal.
+    #[must_use]
+    pub fn mode_name(&self) -> &'static str {
+        self.xdp_mode.unwrap_or(self.fabric.as_str())
     }
 
     /// Resolves the next hop to `peer`.

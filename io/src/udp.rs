@@ -17,6 +17,7 @@ mod config;
 mod control;
 mod counters;
 mod headers;
+mod probe;
 mod rx;
 mod sources;
 mod sys;
@@ -25,6 +26,7 @@ mod tx;
 pub use checksum::PacketChecksum;
 pub use config::{UdpConfig, UdpError};
 pub use counters::UdpCounters;
+pub use probe::{UdpFeatures, probe_udp};
 
 use crate::clock::TimeSource;
 use crate::net::Netlink;

@@ -222,8 +222,9 @@ pub(super) const SOURCES_MAX: usize = 16;
 const SUBSTITUTES: usize = 64;
 /// Ports tried for the first source.
 const ATTEMPTS: u32 = 64;
-/// Time without a packet after which another port may take a source's place.
-const IDLE: Dur = Dur::from_secs(1);
+/// Time without a packet after which another port may take a source's place: longer than a load
+/// balancer takes to return to a path, and so long that binding sockets costs little.
+const IDLE: Dur = Dur::from_ms(10);
 /// Source ports of RoCEv2: 0xc000..=0xffff.
 const PORT_BASE: u16 = 0xc000;
 const PORTS: u64 = 1 << 14;

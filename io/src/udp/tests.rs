@@ -181,6 +181,31 @@ fn rx_burst__the_first_of_a_run_is_dated_and_the_others_lie_behind_it() {
 }
 
 #[test]
+fn flush__frames_of_several_flows_form_a_run_each_in_their_order() {
+    let [mut a, mut b] = pair(false);
+    let of_port = |n: usize| {
+        let mut frame = frame(&a, &b, 2, n, 300 + n / 30);
+        let port = SRC_PORT + u16::try_from(n % 3).unwrap();
+        frame[34..36].copy_from_slice(&port.to_be_bytes());
+        frame
+    };
+    let frames: Vec<Vec<u8>> = (0..60).map(of_port).collect();
+    send(&mut a, &frames);
+    assert_eq!(a.counters().tx_calls, 6, "a run of each length and flow");
+    let received = receive(&mut b, 60, 64);
+    for flow in 0..3 {
+        let port = (SRC_PORT + flow).to_be_bytes();
+        let payloads = |frames: &mut dyn Iterator<Item = &Vec<u8>>| -> Vec<Vec<u8>> {
+            let ours = frames.filter(|frame| frame[34..36] == port);
+            ours.map(|frame| frame[42..frame.len() - 4].to_vec()).collect()
+        };
+        let sent = payloads(&mut frames.iter());
+        assert_eq!(sent.len(), 20);
+        assert_eq!(payloads(&mut received.iter().map(|(frame, _)| frame)), sent);
+    }
+}
+
+#[test]
 fn flush__a_source_port_that_is_taken_is_replaced_and_the_checksum_adjusted() {
     let [mut a, mut b] = pair(false);
     let _taken = UdpSocket::bind((at(&a).ip(), SRC_PORT)).expect("free until now");

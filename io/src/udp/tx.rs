@@ -27,6 +27,11 @@ pub(super) struct Sender {
     pub(super) free: Vec<usize>,
     /// Committed frames that the kernel has not accepted yet, oldest first.
     queued: VecDeque<Queued>,
+    /// Frames were committed behind those of another flow.
+    is_mixed: bool,
+    /// The flows of the queue, while they are brought together.
+    flows: Vec<Flow>,
+    committed: u64,
     adjuster: Option<Adjuster>,
     segmentation: bool,
     /// Consecutive runs that the kernel rejected.
@@ -43,6 +48,9 @@ struct Queued {
     flow: Flow,
     /// The identification that its checksum is sealed for.
     id: u16,
+    /// Rank of its flow in the queue, and its own in the order of commits.
+    rank: usize,
+    sequence: u64,
 }
 
 impl Sender {
@@ -61,6 +69,9 @@ impl Sender {
             room,
             free: (0..slots).rev().collect(),
             queued: VecDeque::with_capacity(slots),
+            is_mixed: false,
+            flows: Vec::with_capacity(FLOWS_MAX),
+            committed: 0,
             adjuster,
             segmentation: true,
             rejected_runs: 0,
@@ -83,7 +94,12 @@ impl Sender {
         assert!(meta.len <= self.room, "{} bytes in a slot of {}", meta.len, self.room);
         let number = usize_from(slot.id());
         match Flow::read(&self.bytes(slot)[..meta.len]) {
-            Some((flow, payload)) => self.queued.push_back(Queued { number, payload, flow, id: 0 }),
+            Some((flow, payload)) => {
+                self.is_mixed |= self.queued.back().is_some_and(|last| last.flow != flow);
+                let (id, rank, sequence) = (0, 0, self.committed);
+                self.committed += 1;
+                self.queued.push_back(Queued { number, payload, flow, id, rank, sequence });
+            }
             None => {
                 counters.tx_not_udp += 1;
                 self.free.push(number);
@@ -101,6 +117,7 @@ impl Sender {
     /// # Errors
     /// The interface was removed.
     pub(super) fn flush(&mut self, now: Time, counters: &mut UdpCounters) -> io::Result<()> {
+        self.bring_flows_together();
         let mut control = Control::new();
         // Frames of a run that the kernel rejected as one; they are sent one by one.
         let mut singly = 0_usize;
@@ -134,6 +151,25 @@ impl Sender {
             }
         }
         Ok(())
+    }
+
+    /// Orders the queue by flow, so that frames of a flow form runs although a load balancer sends
+    /// each over another path than the one before. The order within a flow stays; that between
+    /// flows is the network's anyway.
+    fn bring_flows_together(&mut self) {
+        if !std::mem::take(&mut self.is_mixed) {
+            return;
+        }
+        self.flows.clear();
+        for queued in &mut self.queued {
+            let known = self.flows.iter().position(|flow| *flow == queued.flow);
+            queued.rank = known.unwrap_or(self.flows.len());
+            if known.is_none() && self.flows.len() < FLOWS_MAX {
+                self.flows.push(queued.flow);
+            }
+        }
+        let in_order = |queued: &Queued| (queued.rank, queued.sequence);
+        self.queued.make_contiguous().sort_unstable_by_key(in_order);
     }
 
     /// Frames at the head of the queue that one send may carry: of one flow and one length, but for
@@ -277,6 +313,8 @@ fn is_about_segments(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|errno| errors.contains(&errno))
 }
 
+/// Flows that are brought together; frames of further ones stay in the order of commits.
+const FLOWS_MAX: usize = 32;
 /// UDP payload of a send over IPv6 without a jumbogram; over IPv4 it is 65,507.
 const RUN_BYTES_MAX: usize = 65_487;
 /// Consecutive rejected runs after which the port sends no more of them.
