@@ -188,7 +188,7 @@ fn doctor__missing_rights_are_named() {
     let report: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     let host = report["host"].as_array().expect("checks");
     let rights = host.iter().find(|check| check["name"] == "rights").expect("it is checked");
-    assert_eq!((code, &rights["status"]), (1, &Value::from("fail")), "{report}");
-    assert_eq!(rights["found"], "without CAP_BPF");
+    assert_eq!((code, &rights["status"]), (0, &Value::from("warn")), "{report}");
+    assert_eq!(rights["found"], "without CAP_BPF; UDP sockets work");
     assert!(rights["fix"].as_str().is_some_and(|fix| fix.starts_with("setcap cap_net_raw,")));
 }

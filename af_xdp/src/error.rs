@@ -93,6 +93,28 @@ impl Error {
         }
     }
 
+    /// True if AF_XDP is not possible for this process: it lacks the privilege (CAP_NET_RAW,
+    /// CAP_BPF, CAP_NET_ADMIN, locked memory), or the kernel lacks the feature.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        let is_umem = matches!(self, Self::Os { step: Step::RegisterUmem, .. });
+        let is_program =
+            matches!(self, Self::Verifier { .. } | Self::Os { step: Step::LoadProgram, .. });
+        self.errno().is_some_and(|errno| match errno {
+            // The limit of locked memory.
+            libc::ENOBUFS => is_umem,
+            // A flag, helper or map of the program is unknown.
+            libc::EINVAL | libc::E2BIG => is_program,
+            libc::ENOSYS
+            | libc::EOPNOTSUPP
+            | libc::EAFNOSUPPORT
+            | libc::EPFNOSUPPORT
+            | libc::EPROTONOSUPPORT
+            | libc::ESOCKTNOSUPPORT => true,
+            other => is_denied(other),
+        })
+    }
+
     pub(crate) fn config(field: &'static str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Config { field, reason }
@@ -232,6 +254,31 @@ mod tests {
     fn errno__is_the_kernels_and_absent_for_a_bad_parameter() {
         assert_eq!(os(Step::Bind, libc::EBUSY).errno(), Some(libc::EBUSY));
         assert_eq!(Error::config("queue", "too large").errno(), None);
+    }
+
+    #[test]
+    fn is_unavailable__for_privilege_and_features_but_not_for_a_busy_queue() {
+        for (step, errno) in [
+            (Step::OpenSocket, libc::EPERM),
+            (Step::OpenSocket, libc::EAFNOSUPPORT),
+            (Step::RegisterUmem, libc::ENOBUFS),
+            (Step::Attach, libc::EOPNOTSUPP),
+            (Step::LoadProgram, libc::EACCES),
+            (Step::LoadProgram, libc::EINVAL),
+        ] {
+            assert!(os(step, errno).is_unavailable(), "{step} {errno}");
+        }
+        for (step, errno) in [
+            (Step::Bind, libc::EBUSY),
+            (Step::Attach, libc::EBUSY),
+            (Step::Attach, libc::EEXIST),
+            (Step::Bind, libc::ENOBUFS),
+            (Step::Bind, libc::ENODEV),
+            (Step::Bind, libc::EINVAL),
+        ] {
+            assert!(!os(step, errno).is_unavailable(), "{step} {errno}");
+        }
+        assert!(!Error::config("queue", "too large").is_unavailable());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The engine: two hosts, as `spanwire demo` runs them, each on its core.
 
-use crate::quiet::{StealWatch, Stolen};
+use crate::quiet::{StealWatch, ThreadUse};
 use crate::raw::both_sides;
 use crate::sample::{Error, Latency, Rate, Reading, Sample};
 use spanwire_host::fabric::{Attachment, Wrap};
@@ -31,49 +31,51 @@ pub fn latency(op: Op, bytes: u32, path_mtu: u32, time: Duration) -> Job {
 /// # Errors
 /// A port cannot be opened, the exchange fails, or a request fails.
 pub fn run(hosts: &TwoHosts, cores: [usize; 2], job: Job) -> Result<Sample, Error> {
-    let (report, retransmitted, stolen) = exchange(hosts, Some(cores), job, runner, runner)?;
-    Ok(Sample { reading: reading(&report, retransmitted), stolen })
+    let (report, retransmitted, ends) = exchange(hosts, Some(cores), job, runner, runner)?;
+    Ok(match reading(&report, retransmitted) {
+        Reading::Rate(rate) => Sample::rate(rate, ends),
+        reading @ Reading::Latency(_) => Sample { reading, stolen: ends.map(|end| end.stolen) },
+    })
 }
 
 /// Like [`run`], with `client` applied to host `a` and `server` to `b`, and without `cores` on any.
-/// Returns the report, the retransmissions, and the time that other programs took from the two
-/// threads.
+/// Returns the report, the retransmissions, and the use of their cores by the two threads.
 pub(crate) fn exchange(
     hosts: &TwoHosts,
     cores: Option<[usize; 2]>,
     job: Job,
     client: impl FnOnce(&Host) -> Result<JobRunner, Error> + Send,
     server: impl FnOnce(&Host) -> Result<JobRunner, Error> + Send,
-) -> Result<(JobReport, u64, [Stolen; 2]), Error> {
+) -> Result<(JobReport, u64, [ThreadUse; 2]), Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
     let pin = move |side: usize| cores.map_or(Ok(()), |cores| affinity::pin(cores[side]));
-    let serve = move || -> Result<Stolen, Error> {
+    let serve = move || -> Result<ThreadUse, Error> {
         pin(1)?;
         // Sockets belong to the namespace they are created in; the thread stays in it.
         let _entered = hosts.b.ns.enter()?;
         let mut runner = server(&hosts.b)?;
         let watch = StealWatch::start()?;
         runner.serve(server_oob, || false, |_| {})?;
-        watch.end()
+        watch.thread_use()
     };
-    let run = move || -> Result<(JobReport, u64, Stolen), Error> {
+    let run = move || -> Result<(JobReport, u64, ThreadUse), Error> {
         pin(0)?;
         let _entered = hosts.a.ns.enter()?;
         let mut runner = client(&hosts.a)?;
         runner.handshake(&mut client_oob)?;
         let watch = StealWatch::start()?;
         let report = runner.run(&mut client_oob, job, |_| false)?;
-        let stolen = watch.end()?;
-        Ok((report, retransmitted(&runner), stolen))
+        let thread_use = watch.thread_use()?;
+        Ok((report, retransmitted(&runner), thread_use))
     };
     let (client_result, server_result) = both_sides(run, serve);
     // The server's own error explains more than the client's "the peer went away".
-    let stolen_b = server_result?;
-    let (report, retransmitted, stolen_a) = client_result?;
+    let use_b = server_result?;
+    let (report, retransmitted, use_a) = client_result?;
     if let Some(failure) = report.progress.failure {
         return Err(format!("{job:?}: {failure}").into());
     }
-    Ok((report, retransmitted, [stolen_a, stolen_b]))
+    Ok((report, retransmitted, [use_a, use_b]))
 }
 
 /// The attachment of `host`: queue 0 of its interface.
@@ -109,6 +111,9 @@ fn reading(report: &JobReport, retransmitted: u64) -> Reading {
         goodput_gbps,
         packets_per_s: goodput_gbps * 1e9 / 8.0 / f64::from(report.job.path_mtu),
         lost: retransmitted,
+        payload: report.job.path_mtu,
+        bytes: report.progress.bytes,
+        ..Rate::default()
     })
 }
 

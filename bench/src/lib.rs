@@ -1,18 +1,19 @@
 //! The benchmarks of Spanwire, on the machine they run on.
 //!
-//! `spanwire-bench veth` measures the engine, the layers below it and its alternatives, in one
-//! interleaved run over its own veth pairs:
+//! `spanwire-bench compare` measures the engine, the layers below it and its alternatives, in one
+//! interleaved run over its own veth pairs ([`mod@compare`]):
 //!
 //! | module | what is measured |
 //! |---|---|
-//! | [`engine`] | WRITE, READ and SEND, between two hosts as `spanwire demo` runs them |
+//! | [`mod@compare`] | verified WRITEs of the engine: RC and SR, with and without `auto` |
+//! | [`engine`] | READ and SEND, and latencies, between two hosts as `spanwire demo` runs them |
 //! | [`raw`] | frames of the same size over the same ports, without a transport |
+//! | [`udp`] | datagrams of kernel sockets with segmentation offload, without a transport |
 //! | [`rtt`] | round trips of one small frame over the same ports |
 //! | [`tcp`] | kernel TCP between two hosts without AF_XDP |
 //!
-//! [`veth`] runs them in turn. [`quiet`] drops samples disturbed by other activity of the machine,
-//! [`stats`] reduces the rest, and [`report`] and [`chart`] show it, with the [`machine`] it was
-//! measured on.
+//! [`quiet`] drops samples disturbed by other activity of the machine, [`stats`] reduces the rest,
+//! and the report shows it, with the [`machine`] it was measured on.
 //!
 //! `spanwire-bench bad-network` measures goodput over loss and round-trip time through the software
 //! switch, beside kernel TCP and libfabric ([`bad_network`]).
@@ -45,7 +46,7 @@
 //! (the scheduler weighs sessions, so `nice` alone does not):
 //!
 //! ```text
-//! setsid -w sh -c 'echo -15 > /proc/self/autogroup; exec target/release/spanwire-bench veth'
+//! setsid -w sh -c 'echo -15 > /proc/self/autogroup; exec target/release/spanwire-bench compare'
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
@@ -53,8 +54,8 @@
 pub mod agents;
 pub mod bad_network;
 mod bed;
-pub mod chart;
 pub mod command;
+pub mod compare;
 pub mod engine;
 pub mod erasure;
 mod error;
@@ -66,12 +67,11 @@ pub mod pacing;
 pub mod quiet;
 pub mod raw;
 pub mod real;
-pub mod report;
 pub mod rtt;
 pub mod sample;
 pub mod service;
 pub mod spin;
 pub mod stats;
 pub mod tcp;
+pub mod udp;
 pub mod untuned;
-pub mod veth;

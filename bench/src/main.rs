@@ -1,32 +1,28 @@
 //! `spanwire-bench`: all benchmarks in one command.
 #![forbid(unsafe_code)]
 
-mod args;
 mod count;
 
-use args::VethArgs;
 use clap::{Parser, Subcommand};
 use count::IcountArgs;
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, BadNetworkArgs, Conditions};
-use spanwire_bench::chart;
 use spanwire_bench::command;
+use spanwire_bench::compare::{self, CompareArgs, Report};
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::real::{self, RealArgs};
-use spanwire_bench::report::Report;
 use spanwire_bench::sample::Error;
 use spanwire_bench::service::{self, ServiceArgs};
 use spanwire_bench::untuned::{self, UntunedArgs};
-use spanwire_bench::veth;
 use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, spin};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Measures Spanwire beside raw AF_XDP and kernel TCP
+/// Measures Spanwire beside raw AF_XDP, raw UDP and kernel TCP
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -36,8 +32,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Goodput and latency over its own veth pairs; needs root
-    Veth(VethArgs),
+    /// Goodput and latency beside raw AF_XDP, raw UDP and kernel TCP; needs root
+    Compare(CompareArgs),
     /// Goodput over loss and round-trip time through the software switch; needs root
     BadNetwork(BadNetworkArgs),
     /// Congestion control with its defaults on a matrix of paths; needs root
@@ -136,7 +132,7 @@ struct PacingArgs {
 
 fn main() -> ExitCode {
     let done = match &Args::parse().command {
-        Command::Veth(args) => run(args),
+        Command::Compare(args) => run(args),
         Command::BadNetwork(args) => sweep(args),
         Command::Untuned(args) => untune(args),
         Command::Real(args) => live_bars(args),
@@ -161,26 +157,27 @@ fn main() -> ExitCode {
     })
 }
 
-fn run(args: &VethArgs) -> Result<ExitCode, Error> {
-    let interrupt = Interrupt::install()?;
+/// Measures the rows. A failed sample fails it, and a share below `--min-share`.
+fn run(args: &CompareArgs) -> Result<ExitCode, Error> {
     let plan = args.plan()?;
-    let mut live = LiveLine::new(!args.json);
-    let rounds = plan.rounds;
-    let results = veth::run(&plan, |round, variant| {
-        let (name, mtu) = (variant.subject.name(), variant.link_mtu);
-        live.show(&format!("round {} of {rounds}: {name}, MTU {mtu}", round + 1));
-        interrupt.is_set()
-    });
-    live.clear();
-    let report = Report::new(args.label.clone(), &plan, &results?);
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
-    if let Some(path) = &args.svg {
-        std::fs::write(path, chart::svg(&report))
+    let rounds = u32::try_from(plan.rounds)?;
+    let results = observed(args.json, |go_on| {
+        compare::run(&plan, |round, variant| {
+            let at = format!("{}, MTU {}", variant.subject.name(), variant.link_mtu);
+            !go_on(u32::try_from(round).unwrap_or(u32::MAX), rounds, &at)
+        })
+    })?;
+    let report = Report::new(args.label.clone(), &plan, &results);
+    print(args.json, Report::text, &report)?;
+    if let Some(path) = &args.chart {
+        std::fs::write(path, compare::svg(&report))
             .map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    if report.failed() > 0 {
+        return Ok(ExitCode::FAILURE);
     }
     let Some(least) = args.min_share else {
         return Ok(ExitCode::SUCCESS);

@@ -129,9 +129,9 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
         runner.set_sending(Sending { congestion: Some(congestion), ..Sending::default() });
         Ok(runner)
     };
-    let (_, _, stolen) = engine::exchange(hosts, Some(plan.cores), job, client, engine::runner)?;
+    let (_, _, ends) = engine::exchange(hosts, Some(plan.cores), job, client, engine::runner)?;
     let gaps = Gaps::of(&log.take(), rate_of(mbit)).ok_or("too short for two packets each")?;
-    Ok((gaps, stolen[0].0.max(stolen[1].0)))
+    Ok((gaps, ends[0].stolen.0.max(ends[1].stolen.0)))
 }
 
 #[expect(

@@ -6,6 +6,7 @@
 //! core. Both are measured around every sample.
 
 use crate::error::Error;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use spanwire_io::affinity;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,11 +35,21 @@ pub enum Disturbance {
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default, Serialize)]
 pub struct Stolen(pub f64);
 
-/// Measures [`Stolen`] for the thread that starts and ends it.
+/// Use of a core by a thread during a sample.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ThreadUse {
+    /// The time that it waited.
+    pub stolen: Stolen,
+    /// Its processor time in seconds, user and system.
+    pub cpu_s: f64,
+}
+
+/// Measures [`ThreadUse`] for the thread that starts and ends it.
 #[derive(Clone, Copy, Debug)]
 pub struct StealWatch {
     since: Instant,
     waited_ns: u64,
+    cpu: Duration,
 }
 
 impl Default for Limits {
@@ -71,7 +82,16 @@ impl StealWatch {
     /// # Errors
     /// The kernel keeps no scheduler statistics (`CONFIG_SCHED_INFO`).
     pub fn start() -> Result<Self, Error> {
-        Ok(Self { since: Instant::now(), waited_ns: waited_ns()? })
+        Ok(Self { since: Instant::now(), waited_ns: waited_ns()?, cpu: cpu_time() })
+    }
+
+    /// The use of the core by the calling thread, which must be the one that started the watch.
+    ///
+    /// # Errors
+    /// As [`StealWatch::start`].
+    pub fn thread_use(self) -> Result<ThreadUse, Error> {
+        let cpu_s = cpu_time().saturating_sub(self.cpu).as_secs_f64();
+        Ok(ThreadUse { stolen: self.end()?, cpu_s })
     }
 
     /// The steal of the calling thread, which must be the one that started the watch.
@@ -154,6 +174,11 @@ fn return_ball(ball: &AtomicU32) {
     }
 }
 
+/// Processor time of the calling thread, user and system.
+fn cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
 /// Nanoseconds for which the calling thread was runnable without a core, since its start.
 fn waited_ns() -> Result<u64, Error> {
     let path = "/proc/thread-self/schedstat";
@@ -225,6 +250,27 @@ mod tests {
         // Alone, each would not wait; together, each waits while the other runs.
         assert!(a + b > 0.5, "{a} and {b}");
         assert!(a <= 1.01 && b <= 1.01, "{a} and {b}");
+    }
+
+    #[test]
+    fn thread_use__is_the_time_of_the_calling_thread_only() {
+        let watch = StealWatch::start().unwrap();
+        std::thread::spawn(|| {
+            let own = cpu_time();
+            while cpu_time() - own < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        })
+        .join()
+        .unwrap();
+        let idle = watch.thread_use().unwrap().cpu_s;
+        let (watch, before) = (StealWatch::start().unwrap(), cpu_time());
+        while cpu_time() - before < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+        let busy = watch.thread_use().unwrap().cpu_s;
+        assert!(busy >= 0.02, "{busy}");
+        assert!(idle < busy, "{idle} of a thread that waited, {busy} of one that did not");
     }
 
     #[test]

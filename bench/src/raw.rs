@@ -5,9 +5,9 @@
 //! retransmission and no memory protection. [`Touch`] selects whether the payload is copied between
 //! the frames and a buffer of the application, which a transport cannot avoid, or not.
 
-use crate::quiet::{StealWatch, Stolen};
-use crate::sample::{Error, Rate, Reading, Sample};
-use spanwire_base::{Time, TxMeta};
+use crate::quiet::{StealWatch, ThreadUse};
+use crate::sample::{Error, Rate, Sample};
+use spanwire_base::{Time, TxMeta, u64_from};
 use spanwire_io::affinity;
 use spanwire_io::net::{Host, TwoHosts};
 use spanwire_io::port::Port;
@@ -159,9 +159,15 @@ pub fn blast(hosts: &TwoHosts, cores: [usize; 2], blast: Blast) -> Result<Sample
         let received = receiver.join().expect("the receiver does not panic");
         (sent, received)
     });
-    let ((), stolen_a) = sent?;
-    let (rate, stolen_b) = received?;
-    Ok(Sample { reading: Reading::Rate(rate), stolen: [stolen_a, stolen_b] })
+    let ((), use_a) = sent?;
+    let (rate, use_b) = received?;
+    Ok(Sample::rate(Rate { packets_per_call: packets_per_call(&a), ..rate }, [use_a, use_b]))
+}
+
+/// Frames that a system call of `port` sent, in the mean.
+fn packets_per_call(port: &XdpPort) -> f64 {
+    let counters = port.counters();
+    counters.tx_completions as f64 / (counters.tx_kicks as f64).max(1.0)
 }
 
 /// Runs both sides of a measurement, each in a thread of its own.
@@ -179,18 +185,18 @@ pub fn both_sides<A: Send, B: Send>(
     })
 }
 
-/// Runs `work` on a core in a thread of its own and returns its steal as well.
+/// Runs `work` on a core in a thread of its own and returns its use of the core as well.
 ///
 /// # Errors
 /// Those of `work`, or the thread may not run on that core.
 pub fn watched<T>(
     core: usize,
     work: impl FnOnce() -> Result<T, Error>,
-) -> Result<(T, Stolen), Error> {
+) -> Result<(T, ThreadUse), Error> {
     affinity::pin(core)?;
     let watch = StealWatch::start()?;
     let done = work()?;
-    Ok((done, watch.end()?))
+    Ok((done, watch.thread_use()?))
 }
 
 /// Sends while the window allows. Acknowledgements carry the next number that the receiver expects.
@@ -268,23 +274,24 @@ fn receive(
     let seconds = start.elapsed().as_secs_f64();
     // The veth keeps order, so a number missing below the last one was lost.
     let lost = next - count;
-    Ok(Rate::of_packets(count - before, blast.payload, seconds, lost))
+    let rate = Rate::of_packets(count - before, blast.payload, seconds, lost);
+    Ok(Rate { bytes: count * u64_from(blast.payload), ..rate })
 }
 
 /// A buffer of the application, used in steps of one payload: as large as the engine's
 /// sixteen messages of 64 KiB, so that both have equal cache hit rates.
-struct Places {
+pub(crate) struct Places {
     bytes: Vec<u8>,
     step: usize,
     at: usize,
 }
 
 impl Places {
-    fn new(step: usize) -> Self {
+    pub(crate) fn new(step: usize) -> Self {
         Self { bytes: vec![0x5a; APPLICATION_BYTES.max(step)], step, at: 0 }
     }
 
-    fn next(&mut self) -> &mut [u8] {
+    pub(crate) fn next(&mut self) -> &mut [u8] {
         if self.at + self.step > self.bytes.len() {
             self.at = 0;
         }

@@ -69,9 +69,9 @@ pub fn ping_pong(
     };
     let server = || watched(cores[1], || run_server(&mut b, &back, &stop));
     let (client_result, server_result) = both_sides(client, server);
-    let (trips, stolen_a) = client_result?;
-    let ((), stolen_b) = server_result?;
-    Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
+    let (trips, use_a) = client_result?;
+    let ((), use_b) = server_result?;
+    Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [use_a.stolen, use_b.stolen] })
 }
 
 fn run_client(port: &mut XdpPort, frames: &Frames, time: Duration) -> Result<Trips, Error> {

@@ -2,8 +2,9 @@
 
 pub use crate::error::Error;
 
-use crate::quiet::Stolen;
+use crate::quiet::{Stolen, ThreadUse};
 use serde::{Deserialize, Serialize};
+use spanwire_base::u32_from;
 
 /// The result of one measurement, and its disturbance.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -24,7 +25,7 @@ pub enum Reading {
 }
 
 /// One-way throughput.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Rate {
     /// Payload, 10^9 bits a second.
     pub goodput_gbps: f64,
@@ -33,6 +34,16 @@ pub struct Rate {
     pub packets_per_s: f64,
     /// Packets retransmitted (engine), or sent and never received (raw).
     pub lost: u64,
+    /// Payload bytes of a full data packet; zero for TCP.
+    pub payload: u32,
+    /// Payload bytes received in the whole sample.
+    pub bytes: u64,
+    /// Bytes compared with those sent; zero without a comparison. A difference fails the sample.
+    pub verified_bytes: u64,
+    /// Packets that a system call sent, in the mean; zero if unknown.
+    pub packets_per_call: f64,
+    /// Processor seconds of both threads, user and system.
+    pub cpu_s: f64,
 }
 
 /// The latency of a message: its round trip.
@@ -46,14 +57,32 @@ pub struct Latency {
 
 impl Rate {
     /// The rate of `packets` packets of `payload` bytes each in `seconds`. Zero `seconds` give
-    /// zeros.
+    /// a rate of zero.
     #[must_use]
     pub fn of_packets(packets: u64, payload: usize, seconds: f64, lost: u64) -> Self {
+        let none = Self { lost, payload: u32_from(payload), ..Self::default() };
         if seconds <= 0.0 {
-            return Self { goodput_gbps: 0.0, packets_per_s: 0.0, lost };
+            return none;
         }
         let packets_per_s = packets as f64 / seconds;
-        Self { goodput_gbps: packets_per_s * payload as f64 * 8.0 / 1e9, packets_per_s, lost }
+        let goodput_gbps = packets_per_s * payload as f64 * 8.0 / 1e9;
+        Self { goodput_gbps, packets_per_s, ..none }
+    }
+
+    /// Processor seconds for 10^9 bytes of payload; `None` if nothing was received.
+    #[must_use]
+    pub fn cpu_s_per_gb(&self) -> Option<f64> {
+        (self.bytes > 0).then(|| self.cpu_s / (self.bytes as f64 / 1e9))
+    }
+}
+
+impl Sample {
+    /// The sample of a rate, with the use of their cores by both threads.
+    #[must_use]
+    pub fn rate(rate: Rate, ends: [ThreadUse; 2]) -> Self {
+        let cpu_s = ends.iter().map(|end| end.cpu_s).sum();
+        let reading = Reading::Rate(Rate { cpu_s, ..rate });
+        Self { reading, stolen: ends.map(|end| end.stolen) }
     }
 }
 
@@ -73,5 +102,14 @@ mod tests {
     fn of_packets__no_time_is_no_rate() {
         let rate = Rate::of_packets(5, 1000, 0.0, 0);
         assert!(rate.packets_per_s == 0.0 && rate.goodput_gbps == 0.0);
+    }
+
+    #[test]
+    fn cpu_s_per_gb__is_that_of_both_threads() {
+        let ends = [0.25, 0.5].map(|cpu_s| ThreadUse { cpu_s, ..ThreadUse::default() });
+        let rate = Rate { bytes: 500_000_000, ..Rate::default() };
+        let Reading::Rate(rate) = Sample::rate(rate, ends).reading else { panic!("a rate") };
+        assert_eq!(rate.cpu_s_per_gb(), Some(1.5));
+        assert_eq!(Rate::default().cpu_s_per_gb(), None);
     }
 }

@@ -4,6 +4,7 @@
 use crate::raw::{both_sides, watched};
 use crate::rtt::Trips;
 use crate::sample::{Error, Rate, Reading, Sample};
+use spanwire_base::u64_from;
 use spanwire_io::net::{Ethtool, Host, Offloads, TwoHosts};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,12 +34,9 @@ pub fn stream(
         || watched(cores[0], || write_for(client, time)),
         || watched(cores[1], || read_all(server)),
     );
-    let ((), stolen_a) = written?;
-    let (goodput_gbps, stolen_b) = read?;
-    Ok(Sample {
-        reading: Reading::Rate(Rate { goodput_gbps, packets_per_s: 0.0, lost: 0 }),
-        stolen: [stolen_a, stolen_b],
-    })
+    let ((), use_a) = written?;
+    let (rate, use_b) = read?;
+    Ok(Sample::rate(rate, [use_a, use_b]))
 }
 
 /// Measures round trips of `bytes` bytes for `time`, offloads on, without Nagle's delay.
@@ -61,16 +59,21 @@ pub fn ping_pong(
         || watched(cores[0], || run_client(client, bytes, time)),
         || watched(cores[1], || run_server(server, bytes)),
     );
-    let (trips, stolen_a) = client_result?;
-    let ((), stolen_b) = server_result?;
-    Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [stolen_a, stolen_b] })
+    let (trips, use_a) = client_result?;
+    let ((), use_b) = server_result?;
+    Ok(Sample { reading: Reading::Latency(trips.latency()?), stolen: [use_a.stolen, use_b.stolen] })
+}
+
+/// Sets the offloads of both interfaces.
+pub(crate) fn set_offloads(hosts: &TwoHosts, offloads: &Offloads) -> Result<(), Error> {
+    let switch = |host: &Host| Ethtool::open_in(&host.ns)?.set_offloads(&host.ifname, offloads);
+    switch(&hosts.a)?;
+    Ok(switch(&hosts.b)?)
 }
 
 /// Both ends of a connection from `a` to `b`, with these offloads on both interfaces.
 fn connect(hosts: &TwoHosts, offloads: &Offloads) -> Result<[TcpStream; 2], Error> {
-    let switch = |host: &Host| Ethtool::open_in(&host.ns)?.set_offloads(&host.ifname, offloads);
-    switch(&hosts.a)?;
-    switch(&hosts.b)?;
+    set_offloads(hosts, offloads)?;
     let listener = hosts.b.ns.run(|| TcpListener::bind((hosts.b.v4, 0)))??;
     let address = SocketAddr::new(hosts.b.v4.into(), listener.local_addr()?.port());
     let client = hosts.a.ns.run(|| TcpStream::connect_timeout(&address, SILENCE))??;
@@ -94,8 +97,8 @@ fn write_for(mut stream: TcpStream, time: Duration) -> Result<(), Error> {
     }
 }
 
-/// Reads to the end; 10^9 bits a second from the first bytes to the last.
-fn read_all(mut stream: TcpStream) -> Result<f64, Error> {
+/// Reads to the end; the rate is that from the first byte to the last.
+fn read_all(mut stream: TcpStream) -> Result<Rate, Error> {
     let mut bytes = vec![0; CHUNK_BYTES];
     stream.read_exact(&mut bytes[..1])?;
     let start = Instant::now();
@@ -107,7 +110,8 @@ fn read_all(mut stream: TcpStream) -> Result<f64, Error> {
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    Ok(count as f64 * 8.0 / seconds / 1e9)
+    let goodput_gbps = count as f64 * 8.0 / seconds / 1e9;
+    Ok(Rate { goodput_gbps, bytes: u64_from(count) + 1, ..Rate::default() })
 }
 
 fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Trips, Error> {
@@ -183,9 +187,11 @@ mod tests {
     fn read_all__counts_what_was_written_until_the_end() {
         let [client, server] = pair();
         let writer = std::thread::spawn(|| write_for(client, Duration::from_millis(50)));
-        let gbps = read_all(server).unwrap();
+        let rate = read_all(server).unwrap();
         writer.join().unwrap().unwrap();
+        let gbps = rate.goodput_gbps;
         assert!(gbps > 0.0 && gbps.is_finite(), "{gbps}");
+        assert!(rate.bytes >= CHUNK_BYTES as u64 && rate.bytes.is_multiple_of(CHUNK_BYTES as u64));
     }
 
     #[test]

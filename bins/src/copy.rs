@@ -64,7 +64,8 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         Err(why) => return Err(why),
     }
     let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
-    (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
+    (report.fabric, report.xdp_mode) = (Some(copy_network.fabric), copy_network.xdp_mode);
+    report.mode = Some(agreed.mode().name());
     (report.paths, report.congestion) = (paths, congestion);
     report.verify_disk = common.verify_disk;
     print_report(common, &report);
@@ -93,7 +94,7 @@ fn accept_senders(
     let listener = copy_network.network.listen(args.port, connection::options(common.mode));
     let listener = listener.map_err(|e| format!("TCP port {} of {dev}: {e}", args.port))?;
     if !common.json && !common.quiet {
-        let mode = copy_network.xdp_mode.unwrap_or("-");
+        let mode = copy_network.xdp_mode.unwrap_or(copy_network.fabric.as_str());
         let (port, into) = (args.port, args.into.display());
         print_text(&format!("receiving on {dev} ({mode}), TCP port {port}, into {into}\n"));
     }
@@ -148,7 +149,8 @@ fn receive_one(
     received?;
     let counters = since(&before, copy_network.network.counters());
     let mut report = CopyReport::of(&session, took, peer.to_string(), &counters);
-    (report.xdp_mode, report.mode) = (copy_network.xdp_mode, Some(agreed.mode().name()));
+    (report.fabric, report.xdp_mode) = (Some(copy_network.fabric), copy_network.xdp_mode);
+    report.mode = Some(agreed.mode().name());
     report.paths = copy_network.paths(&agreed);
     report.verify_disk = common.verify_disk;
     print_report(common, &report);

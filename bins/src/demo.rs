@@ -1,22 +1,25 @@
 //! `spanwire demo`: a verified transfer and short measurements between two hosts on this machine.
 //!
-//! The hosts are two anonymous network namespaces joined by a veth pair. They belong to this
-//! process alone, so the kernel removes them when it ends, even by Ctrl-C or SIGKILL.
+//! With AF_XDP the hosts are two anonymous network namespaces joined by a veth pair. They belong to
+//! this process alone, so the kernel removes them when it ends, even by Ctrl-C or SIGKILL. Over UDP
+//! sockets, which need no privilege, the hosts are two addresses of the loopback.
 
 use crate::exit::Exit;
+use crate::port_args;
 use crate::report::{
     LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_text,
 };
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
-use spanwire_host::fabric::{Attachment, Error, Fabric, Wrap};
+use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::oob::{Job, JobKind, Oob, Op};
 use spanwire_host::runner::JobRunner;
 use spanwire_host::text::bytes;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
+use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_transport::Agreed;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,8 +28,10 @@ use std::thread;
 /// Arguments of `spanwire demo`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// Fabric that carries the frames
-    #[arg(long, value_enum, default_value_t = FabricChoice::Auto)]
+    /// Fabric that carries the frames: xdp (AF_XDP over a veth pair), udp (UDP sockets over the
+    /// loopback, without privileges), pipe (within this process), or auto: the first that is
+    /// possible
+    #[arg(long, default_value = "auto", value_parser = port_args::fabric)]
     pub fabric: FabricChoice,
     /// Print one JSON object instead of tables
     #[arg(long)]
@@ -34,7 +39,7 @@ pub struct DemoArgs {
     /// Size of the verified transfer in MiB
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub mib: u64,
-    /// MTU of the interfaces
+    /// MTU of the interfaces; over the loopback the longest IP packet
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=9000))]
     pub mtu: u32,
     /// Duration of each measurement in milliseconds
@@ -42,23 +47,12 @@ pub struct DemoArgs {
     pub ms: u64,
 }
 
-/// The fabric to use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum FabricChoice {
-    /// AF_XDP, or the pipe if AF_XDP is unavailable
-    Auto,
-    /// AF_XDP over a veth pair between two network namespaces
-    Xdp,
-    /// A pipe within this process, without privileges
-    Pipe,
-}
-
 /// The JSON object that `spanwire demo --json` prints.
 #[derive(Debug, Serialize)]
 pub struct DemoReport {
     /// The fabric that carried the frames.
     pub fabric: Fabric,
-    /// The reason for the fallback from AF_XDP to the pipe, if there was one.
+    /// The reason for the fallback from AF_XDP to another fabric, if there was one.
     pub fallback: Option<String>,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
@@ -104,22 +98,32 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
 }
 
 fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
-    let mut fallback = None;
-    let mut report = match args.fabric {
-        FabricChoice::Pipe => over_pipe(args, interrupt)?,
-        FabricChoice::Xdp => over_xdp(args, interrupt)?,
-        FabricChoice::Auto => match over_xdp(args, interrupt) {
-            Ok(report) => report,
-            Err(why) if interrupt.is_set() => return Err(why),
-            Err(why) => {
-                eprintln!("AF_XDP is unavailable ({why}); using an in-process pipe instead");
-                fallback = Some(why.to_string());
-                over_pipe(args, interrupt)?
-            }
-        },
-    };
-    report.fallback = fallback;
-    Ok(report)
+    match args.fabric {
+        FabricChoice::Pipe => over_pipe(args, interrupt),
+        FabricChoice::Xdp => over_xdp(args, interrupt),
+        FabricChoice::Udp => over_udp(args, interrupt),
+        FabricChoice::Auto => {
+            // The namespaces and addresses are this process's own, so that no failure means that
+            // another one uses them.
+            let (no_xdp, no_udp) = match over_xdp(args, interrupt) {
+                Err(no_xdp) if !interrupt.is_set() => {
+                    eprintln!("AF_XDP is unavailable ({no_xdp}); using UDP sockets instead");
+                    match over_udp(args, interrupt) {
+                        Err(no_udp) if !interrupt.is_set() => (no_xdp, no_udp),
+                        over_udp => return fell_back(over_udp, no_xdp.to_string()),
+                    }
+                }
+                over_xdp => return over_xdp,
+            };
+            eprintln!("UDP sockets are unavailable ({no_udp}); using an in-process pipe instead");
+            fell_back(over_pipe(args, interrupt), format!("{no_xdp}; {no_udp}"))
+        }
+    }
+}
+
+/// The report with the reason of a fallback.
+fn fell_back(report: Result<DemoReport, Error>, why: String) -> Result<DemoReport, Error> {
+    report.map(|report| DemoReport { fallback: Some(why), ..report })
 }
 
 fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
@@ -136,6 +140,22 @@ fn over_xdp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error>
     });
     let [a, b] = ends;
     run_hosts(args, interrupt, a, b)
+}
+
+fn over_udp(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
+    let ends = loopback_addresses(std::process::id()).map(|ip| {
+        let config =
+            UdpConfig { local: Some(ip), ip_bytes_max: args.mtu, ..UdpConfig::new(LOOPBACK) };
+        move || Ok((Attachment::udp(&config, &Wrap::default())?, ip, None::<()>))
+    });
+    let [a, b] = ends;
+    run_hosts(args, interrupt, a, b)
+}
+
+/// Two addresses of the loopback that belong to this process, as far as its id is its own.
+fn loopback_addresses(pid: u32) -> [IpAddr; 2] {
+    let [_, high, middle, low] = (pid << 1).to_be_bytes();
+    [0, 1].map(|host| Ipv4Addr::new(127, 0x40 | high & 0x3f, middle, low | host).into())
 }
 
 fn over_pipe(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
@@ -201,7 +221,11 @@ fn run_jobs(
     let path_mtu = runner.path_mtu(None);
     if !args.json {
         let mode = xdp_mode.map(|m| format!(" ({m})")).unwrap_or_default();
-        let name = if fabric == Fabric::AfXdp { "AF_XDP" } else { "an in-process pipe" };
+        let name = match fabric {
+            Fabric::AfXdp => "AF_XDP",
+            Fabric::Udp => "UDP sockets",
+            Fabric::Pipe => "an in-process pipe",
+        };
         let packets = packets(runner.agreed(), path_mtu);
         print_text(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
     }
@@ -279,6 +303,9 @@ const MEASUREMENTS: [(bool, Op, u32, u32); 6] = [
     (true, Op::Send, 64, 1),
 ];
 
+/// The interface of UDP sockets.
+const LOOPBACK: &str = "lo";
+
 /// Time to spin before sleeping: about one round trip, so that the worker is awake for a response.
 /// On one core the peer runs while this worker sleeps.
 const SPIN: Dur = Dur::from_us(50);
@@ -291,3 +318,18 @@ const ACK_TIMEOUT: u8 = 14;
 const DATA_SEED: u64 = 0x5057_4d57;
 
 const PROGRESS_INTERVAL: Dur = Dur::from_ms(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_addresses__are_two_of_the_loopback_and_of_one_process_only() {
+        for pid in [1, 77, 0x1_2345, 0x3f_ffff] {
+            let [a, b] = loopback_addresses(pid);
+            assert!(a.is_loopback() && b.is_loopback() && a != b, "{a} {b}");
+            let next = loopback_addresses(pid + 1);
+            assert!(!next.contains(&a) && !next.contains(&b));
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The default of `--dev`: the interface that a command uses if the command line names none.
 
 use spanwire_host::fabric::Error;
-use spanwire_io::net::{LinkInfo, Netlink, resolve};
+use spanwire_io::net::{LinkInfo, NetErrorKind, Netlink, resolve};
 use std::net::IpAddr;
 
 /// `named` if given, else the interface of the route to `peer`.
@@ -11,10 +11,22 @@ use std::net::IpAddr;
 pub(crate) fn of_route(named: Option<&str>, peer: IpAddr) -> Result<String, Error> {
     match named {
         Some(name) => Ok(name.to_owned()),
-        None => resolve(peer, None)
-            .map(|hop| hop.ifname)
-            .map_err(|e| format!("{e} (or name the interface with --dev)").into()),
+        None => match resolve(peer, None) {
+            Ok(hop) => Ok(hop.ifname),
+            // UDP sockets use these interfaces.
+            Err(e) if e.kind() == NetErrorKind::Loopback => loopback(),
+            Err(e) => match e.interface().filter(|_| e.kind() == NetErrorKind::NotEthernet) {
+                Some(ifname) => Ok(ifname.to_owned()),
+                None => Err(format!("{e} (or name the interface with --dev)").into()),
+            },
+        },
     }
+}
+
+fn loopback() -> Result<String, Error> {
+    let links = Netlink::open()?.links()?;
+    let loopback = links.into_iter().find(|link| link.loopback);
+    Ok(loopback.ok_or("there is no loopback interface")?.name)
 }
 
 /// `named` if given, else the only usable interface that has an address.
@@ -62,6 +74,7 @@ mod tests {
     fn of_route__prefers_the_given_name() {
         let peer = [192, 0, 2, 1].into();
         assert_eq!(of_route(Some("eth7"), peer).unwrap(), "eth7");
+        assert_eq!(of_route(None, [127, 0, 0, 2].into()).unwrap(), "lo");
         assert_eq!(only_usable(Some("eth7")).unwrap(), "eth7");
     }
 

@@ -17,7 +17,7 @@ use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
 use report::{ClientReport, nonzero, text};
-use spanwire_host::fabric::Error;
+use spanwire_host::fabric::{Error, Fabric};
 use spanwire_host::oob::Oob;
 use spanwire_host::runner::{Acceptor, Event, Served};
 use spanwire_host::text::bytes;
@@ -53,8 +53,9 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.test.check_own_server().map_err(usage)?;
     let common = &args.common;
     common.check()?;
+    // Without --address each client's connection tells which one it uses.
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let mut runner = common.runner(unknown)?;
+    let mut runner = common.runner(args.test.address.unwrap_or(unknown))?;
     runner.set_transfer_bytes_max(args.max_transfer);
     runner.set_mode(args.test.mode, None);
     let port = args.test.port();
@@ -63,7 +64,7 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     }
     let mut acceptor = Acceptor::new(common.listen(port)?, args.test.address);
     if !common.json {
-        let mode = runner.attachment().xdp_mode.unwrap_or("-");
+        let mode = runner.attachment().mode_name();
         print_text(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
     }
     while !interrupt.is_set() {
@@ -73,7 +74,8 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
             Some(Event::Request(mut client, request)) => {
                 match runner.serve_request(&mut client, &request, &|| interrupt.is_set()) {
                     Ok(served) => {
-                        print_served(common, client.address(), &served);
+                        let fabric = runner.attachment().fabric;
+                        print_served(common, fabric, client.address(), &served);
                         if served.complete {
                             acceptor.put_back(client);
                             continue;
@@ -118,7 +120,7 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     if !common.json {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));
         let (qps, packets) = (job.qps, packets(runner.agreed(), job.path_mtu));
-        let mode = runner.attachment().xdp_mode.unwrap_or("-");
+        let mode = runner.attachment().mode_name();
         print_text(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
@@ -141,12 +143,12 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     Ok(if interrupt.is_set() { interrupt.exit() } else { report.exit })
 }
 
-fn print_served(common: &CommonArgs, peer: Option<IpAddr>, served: &Served) {
+fn print_served(common: &CommonArgs, fabric: Fabric, peer: Option<IpAddr>, served: &Served) {
     let Served { job, agreed, congestion, paths, messages, complete, counters } = served;
     if common.json {
         let paths = PathsReport::from(paths);
         let line = serde_json::json!({
-            "client": peer, "job": job, "mode": agreed.mode().name(),
+            "fabric": fabric.as_str(), "client": peer, "job": job, "mode": agreed.mode().name(),
             "congestion": congestion, "messages": messages,
             "ec": paths.ec, "lb": paths.lb, "paths": paths.paths,
             "complete": complete, "counters": nonzero(counters),

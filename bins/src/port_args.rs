@@ -1,20 +1,25 @@
-//! The arguments of all commands that open an AF_XDP port for queue pairs.
+//! The arguments of all commands that open a port for queue pairs.
 
 use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
 use crate::exit::usage;
 use crate::queues;
-use spanwire_host::fabric::{Attachment, Error, Wrap};
+use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::window;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::ModeChoice;
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding, ValidConfig};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// An AF_XDP port, its window and its options.
+/// A port, its window and its options.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct PortArgs {
+    /// Fabric: xdp (AF_XDP), udp (UDP sockets, without privileges), or auto: AF_XDP where it is
+    /// possible, else UDP sockets
+    #[arg(long, default_value = "auto", value_parser = fabric)]
+    fabric: FabricChoice,
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     queue: u32,
@@ -70,19 +75,31 @@ impl PortArgs {
         self.ec.balance()
     }
 
-    /// The port on interface `dev`, with `faults` injected. Prints a warning if packets may arrive
-    /// on a queue that it does not serve.
+    /// The port on interface `dev`, with `faults` injected. UDP sockets receive at `local`, if it
+    /// is known. Prints a line if they replace AF_XDP, and a warning if packets may arrive on a
+    /// queue that AF_XDP does not serve.
     ///
     /// # Errors
     /// The port cannot be opened.
     pub(crate) fn attach(
         &self,
         dev: &str,
+        local: Option<IpAddr>,
         faults: Option<FaultConfig>,
     ) -> Result<Attachment, Error> {
-        queues::warn(dev, self.queue);
+        if self.fabric == FabricChoice::Pipe {
+            return Err(usage("--fabric pipe has both ends in one process: it is for `demo` only"));
+        }
         let port = window::port(dev, self.queue, self.xdp, self.window());
-        Attachment::xdp_with(&port, &Wrap { faults, pcap: self.pcap.clone() })
+        let wrap = Wrap { faults, pcap: self.pcap.clone() };
+        let attachment = Attachment::open(self.fabric, &port, local, &wrap)?;
+        if let Some(why) = &attachment.fallback {
+            eprintln!("AF_XDP is unavailable ({why}); using UDP sockets instead");
+        }
+        if attachment.fabric == Fabric::AfXdp {
+            queues::warn(dev, self.queue);
+        }
+        Ok(attachment)
     }
 
     /// The receive queue that the port serves.
@@ -99,6 +116,12 @@ impl PortArgs {
 pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
     XdpPreference::from_name(text)
         .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
+}
+
+/// Parses a fabric.
+pub(crate) fn fabric(text: &str) -> Result<FabricChoice, String> {
+    FabricChoice::from_name(text)
+        .ok_or_else(|| format!("{text} is no fabric (auto, xdp, udp, pipe)"))
 }
 
 /// Parses a wire mode.
@@ -136,6 +159,12 @@ mod tests {
     fn preference__errors_list_the_modes() {
         assert!(preference("skb").is_ok());
         assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
+    }
+
+    #[test]
+    fn fabric__errors_list_the_choices() {
+        assert_eq!(fabric("udp"), Ok(FabricChoice::Udp));
+        assert!(fabric("dpdk").unwrap_err().contains("auto, xdp, udp, pipe"));
     }
 
     #[test]

@@ -10,4 +10,4 @@ mod machine;
 
 pub use check::{Check, Status, worst};
 pub use interface::{Deferral, InterfaceFacts};
-pub use machine::{CAPABILITIES, HostFacts};
+pub use machine::{CAPABILITIES, HostFacts, UdpFacts};

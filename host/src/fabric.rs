@@ -1,5 +1,12 @@
-//! The fabric that a worker is attached to: an AF_XDP port on an interface or one end of a pipe,
-//! optionally wrapped in emulated faults or a packet capture.
+//! The fabric that a worker is attached to: an AF_XDP port or UDP sockets on an interface, or one
+//! end of a pipe, optionally wrapped in emulated faults or a packet capture.
+
+mod choice;
+mod link;
+mod udp;
+
+pub use choice::FabricChoice;
+pub use link::Link;
 
 use serde::Serialize;
 use spanwire_base::u32_from;
@@ -9,26 +16,11 @@ use spanwire_io::net::{LinkInfo, Netlink, resolve};
 use spanwire_io::pcap::{PcapPort, PcapWriter};
 use spanwire_io::pipe::{PipeConfig, PipePort, pipe};
 use spanwire_io::port::Port;
-use spanwire_io::xdp::{SidePoll, XdpConfig, XdpPort, XdpPreference};
+use spanwire_io::xdp::{XdpConfig, XdpPort, XdpPreference};
 use spanwire_transport::{AddressVector, Mtu};
 use spanwire_wire::MacAddr;
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
-
-/// A port with counters and a side poll socket.
-pub trait Link: Port {
-    /// Its counters by name.
-    fn counters(&self) -> Vec<(String, u64)>;
-
-    /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
-    fn greet(&self, _peer: SocketAddr) {}
-
-    /// Opens this end's side poll socket at its address `ip`; returns its UDP port.
-    fn open_side_poll(&mut self, _ip: IpAddr) -> Option<u16> {
-        None
-    }
-}
 
 /// Optional wrappers of a port.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +37,22 @@ pub struct Wrap {
 pub enum Fabric {
     /// AF_XDP sockets.
     AfXdp,
+    /// UDP sockets of the kernel.
+    Udp,
     /// Two ports back to back in one process.
     Pipe,
+}
+
+impl Fabric {
+    /// "af_xdp", "udp" or "pipe", as in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AfXdp => "af_xdp",
+            Self::Udp => "udp",
+            Self::Pipe => "pipe",
+        }
+    }
 }
 
 /// The attachment of a worker.
@@ -57,6 +63,8 @@ pub struct Attachment {
     pub clock: Clock,
     /// The kind of fabric.
     pub fabric: Fabric,
+    /// Why it is not AF_XDP, if [`FabricChoice::Auto`] decided so.
+    pub fallback: Option<String>,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
     /// Largest path MTU.
@@ -74,6 +82,11 @@ pub enum HopResolver {
         /// The interface's index.
         ifindex: u32,
     },
+    /// By the kernel for each packet that a UDP socket sends.
+    Socket {
+        /// The UDP source port to send from.
+        src_port: u16,
+    },
     /// The one peer at the other end of a pipe.
     Direct {
         /// Our MAC address.
@@ -83,7 +96,7 @@ pub enum HopResolver {
     },
 }
 
-/// Both MAC addresses and the hop limit of a path.
+/// Both MAC addresses and the hop limit of a path, and its source port.
 #[derive(Clone, Copy, Debug)]
 pub struct Hop {
     /// Ours.
@@ -92,6 +105,8 @@ pub struct Hop {
     pub dst_mac: MacAddr,
     /// TTL or hop limit.
     pub hop_limit: u8,
+    /// The UDP source port of packets; `None` for one derived from the QPNs.
+    pub udp_src_port: Option<u16>,
 }
 
 /// An error for users: what failed, where, and what to do.
@@ -128,7 +143,8 @@ impl Attachment {
         let port = around(port, wrap, clock)?;
         let resolver = HopResolver::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, resolver })
+        let fallback = None;
+        Ok(Self { port, clock, fabric, fallback, xdp_mode, path_mtu, ip_bytes, resolver })
     }
 
     /// Two ends of a pipe inside this process.
@@ -145,9 +161,16 @@ impl Attachment {
             let port = around(port, wrap, clock)?;
             let resolver = HopResolver::Direct { us, peer };
             let (fabric, xdp_mode) = (Fabric::Pipe, None);
-            Ok(Self { port, clock, fabric, xdp_mode, path_mtu, ip_bytes, resolver })
+            let fallback = None;
+            Ok(Self { port, clock, fabric, fallback, xdp_mode, path_mtu, ip_bytes, resolver })
         };
         Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
+    }
+
+    /// AF_XDP's mode, or the name of the fabric: for lines on the terminal.
+    #[must_use]
+    pub fn mode_name(&self) -> &'static str {
+        self.xdp_mode.unwrap_or(self.fabric.as_str())
     }
 
     /// Resolves the next hop to `peer`.
@@ -174,16 +197,8 @@ impl Hop {
         dst_ip: IpAddr,
         traffic_class: u8,
     ) -> AddressVector {
-        let Self { src_mac, dst_mac, hop_limit } = *self;
-        AddressVector {
-            src_mac,
-            dst_mac,
-            src_ip,
-            dst_ip,
-            udp_src_port: None,
-            traffic_class,
-            hop_limit,
-        }
+        let Self { src_mac, dst_mac, hop_limit, udp_src_port } = *self;
+        AddressVector { src_mac, dst_mac, src_ip, dst_ip, udp_src_port, traffic_class, hop_limit }
     }
 }
 
@@ -195,7 +210,13 @@ impl HopResolver {
     pub fn hop(self, peer: IpAddr) -> Result<Hop, Error> {
         match self {
             Self::Direct { us, peer } => {
-                Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT })
+                Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT, udp_src_port: None })
+            }
+            Self::Socket { src_port } => {
+                // No Ethernet header leaves a socket.
+                let none = MacAddr::new([0; 6]);
+                let udp_src_port = Some(src_port);
+                Ok(Hop { src_mac: none, dst_mac: none, hop_limit: HOP_LIMIT, udp_src_port })
             }
             Self::Kernel { ifindex } => {
                 let next = resolve(peer, Some(ifindex))?;
@@ -203,6 +224,7 @@ impl HopResolver {
                     src_mac: MacAddr::new(next.src_mac),
                     dst_mac: MacAddr::new(next.dst_mac),
                     hop_limit: next.hop_limit.unwrap_or(HOP_LIMIT),
+                    udp_src_port: None,
                 })
             }
         }
@@ -251,98 +273,6 @@ fn around<P: Link + Send + 'static>(
     let writer = PcapWriter::create(path, clock.wall_start())
         .map_err(|e| format!("{}: cannot write the capture: {e}", path.display()))?;
     Ok(Box::new(PcapPort::new(port, writer)))
-}
-
-impl Link for XdpPort {
-    fn counters(&self) -> Vec<(String, u64)> {
-        let list = XdpPort::counters(self).list();
-        list.into_iter().map(|(name, n)| (format!("xdp_{name}"), n)).collect()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        if let Some(Err(e)) = self.side_poll().map(|s| s.greet(peer)) {
-            tracing::debug!("cannot greet {peer}, it will poll more slowly: {e}");
-        }
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        match SidePoll::bind(ip, self.device().ifindex()) {
-            Ok(side_poll) => {
-                let port = side_poll.local_port();
-                self.set_side_poll(side_poll);
-                Some(port)
-            }
-            Err(e) => {
-                tracing::info!("no side poll on {ip}, receiving will be slower: {e}");
-                None
-            }
-        }
-    }
-}
-
-impl Link for PipePort {
-    fn counters(&self) -> Vec<(String, u64)> {
-        let c = PipePort::counters(self);
-        let list = [
-            ("pipe_rx_frames", c.rx_frames),
-            ("pipe_tx_frames", c.tx_frames),
-            ("pipe_tx_dropped_closed", c.tx_dropped_closed),
-        ];
-        list.into_iter().map(|(name, n)| (name.to_owned(), n)).collect()
-    }
-}
-
-impl<P: Link> Link for FaultPort<P> {
-    fn counters(&self) -> Vec<(String, u64)> {
-        let c = FaultPort::counters(self);
-        let mine = [
-            ("fault_lost", c.lost),
-            ("fault_duplicated", c.duplicated),
-            ("fault_reordered", c.reordered),
-            ("fault_corrupted", c.corrupted),
-        ];
-        let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
-        mine.chain(self.inner().counters()).collect()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        self.inner().greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        self.inner_mut().open_side_poll(ip)
-    }
-}
-
-impl<P: Link, W: Write> Link for PcapPort<P, W> {
-    fn counters(&self) -> Vec<(String, u64)> {
-        let c = PcapPort::counters(self);
-        let mine = [("pcap_recorded", c.recorded), ("pcap_unrecorded", c.unrecorded)];
-        let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
-        mine.chain(self.inner().counters()).collect()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        self.inner().greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        self.inner_mut().open_side_poll(ip)
-    }
-}
-
-impl<P: Link + ?Sized> Link for Box<P> {
-    fn counters(&self) -> Vec<(String, u64)> {
-        (**self).counters()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        (**self).greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        (**self).open_side_poll(ip)
-    }
 }
 
 /// The Ethernet header, without tags.

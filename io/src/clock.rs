@@ -31,6 +31,13 @@ pub trait TimeSource {
     /// A time of `CLOCK_MONOTONIC` in nanoseconds, the timestamps of the kernel; none if the source
     /// has no relation to it.
     fn of_monotonic_ns(&self, ns: u64) -> Option<Time>;
+
+    /// A recent time of `CLOCK_REALTIME` in nanoseconds, the timestamps of sockets; none if the
+    /// source has no relation to it. Wrong by a step of the wall clock since then.
+    fn of_realtime_ns(&self, ns: u64) -> Option<Time> {
+        let _ = ns;
+        None
+    }
 }
 
 /// The source of the time.
@@ -95,6 +102,12 @@ impl TimeSource for Clock {
     fn of_monotonic_ns(&self, ns: u64) -> Option<Time> {
         let since_start = ns.saturating_sub(self.source.counter().start_ns());
         Some(Time::from_ps(since_start.saturating_mul(1_000).saturating_sub(self.start_ps)))
+    }
+
+    #[inline]
+    fn of_realtime_ns(&self, ns: u64) -> Option<Time> {
+        let age_ns = unix_ns(SystemTime::now()).saturating_sub(ns);
+        Some(Time::from_ps(self.now().as_ps().saturating_sub(age_ns.saturating_mul(1_000))))
     }
 }
 

@@ -16,6 +16,7 @@
 //! | [`affinity`] | pinning a worker to its core |
 //! | [`xdp`] | an AF_XDP socket on one queue of an interface |
 //! | [`packet`] | an AF_PACKET socket: slower, for any interface and frames up to its MTU |
+//! | [`udp`] | UDP sockets: for any interface, without privilege |
 //! | [`net`] | kernel configuration: interfaces, routes, neighbours, namespaces |
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
@@ -32,4 +33,5 @@ pub mod pipe;
 mod poll;
 pub mod port;
 mod tsc;
+pub mod udp;
 pub mod xdp;

@@ -5,6 +5,7 @@
 //! | [`LineFigure`] | values over time: rates, windows, queues with their marks and drops |
 //! | [`CdfFigure`] | the distribution of a value, several groups in one frame |
 //! | [`ViolinFigure`] | distributions side by side, with median and quartiles |
+//! | [`BarFigure`] | values side by side in groups, with their ranges |
 //!
 //! Values are in base units (seconds, bytes, bits per second). An [`AxisSpec`] defines the
 //! quantity, and the axis chooses the unit prefix. Non-finite values are left out, and on a
@@ -18,6 +19,7 @@
 
 mod axis;
 mod band;
+mod bars;
 mod canvas;
 mod cdf;
 mod lines;
@@ -29,6 +31,7 @@ mod thin;
 mod violin;
 
 pub use axis::{AxisSpec, Quantity, Scale};
+pub use bars::{Bar, BarFigure, BarSeries};
 pub use cdf::CdfFigure;
 pub use lines::{LineFigure, Rug, Series, Shape};
 pub use stack::stack;

@@ -20,7 +20,7 @@ use shared::{NetworkShared, start};
 use spanwire_base::Dur;
 use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::dial;
-use spanwire_host::fabric::{Attachment, Error as FabricError, Wrap};
+use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap};
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::worker::Runtime;
 use spanwire_host::{seed, window, worker};
@@ -42,16 +42,16 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network on queue 0 of interface `ifname`, by AF_XDP, in the network namespace of the
-    /// calling thread.
+    /// A network on interface `ifname`, in the network namespace of the calling thread: by AF_XDP
+    /// on its queue 0, or by UDP sockets (`NetworkOptions::fabric`).
     ///
     /// # Errors
-    /// No such interface, no privilege, or the queue is taken; the message names a remedy.
+    /// No such interface, no privilege for AF_XDP alone, or queue or UDP port are taken; the
+    /// message names a remedy.
     pub fn open(ifname: &str, options: NetworkOptions) -> Result<Self, SetupError> {
-        let attachment = Attachment::xdp_with(
-            &window::port(ifname, 0, XdpPreference::Auto, Some(options.engine.qp_window_pkts)),
-            &Wrap::default(),
-        );
+        let window_pkts = Some(options.engine.qp_window_pkts);
+        let xdp = window::port(ifname, 0, XdpPreference::Auto, window_pkts);
+        let attachment = Attachment::open(options.fabric, &xdp, None, &Wrap::default());
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
         Self::over(attachment, ifname, options)
     }
@@ -74,7 +74,7 @@ impl Network {
         ifname: &str,
         options: NetworkOptions,
     ) -> Result<Self, SetupError> {
-        let NetworkOptions { config, engine, progress, polling, core } = options;
+        let NetworkOptions { config, engine, progress, polling, core, fabric: _ } = options;
         let endpoint =
             seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
@@ -84,7 +84,7 @@ impl Network {
         let (keeper_handle, side_thread) =
             SideThread::new(commands.clone()).map_err(descriptors)?;
         let hop_resolver = attachment.hop_resolver();
-        let Attachment { port, clock, path_mtu, ip_bytes, .. } = attachment;
+        let Attachment { port, clock, fabric, path_mtu, ip_bytes, .. } = attachment;
         let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
         let runtime = Runtime::new(channels, (commands, queue), endpoint, (port, clock), polling)
             .map_err(descriptors)?;
@@ -102,6 +102,7 @@ impl Network {
             config,
             engine,
             runtime,
+            fabric,
             hop_resolver,
             path_mtu,
             ip_bytes,
@@ -186,6 +187,12 @@ impl Network {
         options: ConnectOptions,
     ) -> Result<Listener<ByteStream>, SetupError> {
         Listener::new(self.shared.clone(), port, options, Kind::Bytes)
+    }
+
+    /// The fabric that carries its packets.
+    #[must_use]
+    pub fn fabric(&self) -> Fabric {
+        self.shared.fabric
     }
 
     /// Counters of engine, port and worker by name; empty if the worker has ended.

@@ -20,6 +20,7 @@ mod perftest;
 mod removed;
 mod strangers;
 mod switch;
+mod udp;
 mod usage;
 
 use lab::{Alone, Lab, Outcome};

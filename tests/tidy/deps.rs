@@ -201,6 +201,8 @@ const ALLOWED: &[Allowed] = &[
             "host",
             // The library that `service` measures.
             "stream",
+            // The chart of `compare`.
+            "plot",
             "bins",
         ],
         theirs: &[

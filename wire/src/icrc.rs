@@ -53,6 +53,54 @@ pub fn seal(frame: &mut [u8], len: usize) {
     *crc_out = crc.to_le_bytes();
 }
 
+/// The XOR of the computed and the sent ICRC of an IP packet, zero if that is right. `packet` is
+/// the IP packet with its ICRC. `None` as for [`icrc`].
+#[must_use]
+pub fn icrc_residue(packet: &[u8]) -> Option<u32> {
+    let (covered, sent) = packet.split_last_chunk::<LEN>()?;
+    Some(icrc(covered)? ^ u32::from_le_bytes(*sent))
+}
+
+/// How the ICRC of an IP packet depends on a field of 16 bits: entry `n` is the XOR of the ICRC if
+/// bit `n` of the field's value is inverted. The ICRC is linear, so several bits combine by XOR,
+/// and neither the other bytes nor the field's value matter.
+///
+/// # Arguments
+/// - `covered_len`: bytes from the IP header to the ICRC, exclusive.
+/// - `at`: offset of the field, which is big-endian and not masked: 4 is IPv4's identification.
+///
+/// # Panics
+/// If the field is not within the packet.
+///
+/// # Cost
+/// One CRC pass over the bytes behind the field.
+#[must_use]
+pub fn icrc_change(covered_len: usize, at: usize) -> [u32; 16] {
+    let behind = covered_len.checked_sub(at + 2).expect("the field is within the packet");
+    // The register starts with zeros, so that the CRC is that of the difference alone.
+    let mut crc = crc32fast::Hasher::new_with_initial(u32::MAX);
+    crc.update(&[0x80]);
+    let mut left = behind;
+    while left > 0 {
+        let some = left.min(ZEROS.len());
+        crc.update(&ZEROS[..some]);
+        left -= some;
+    }
+    let mut effect = !crc.finalize();
+    let mut change = [0; 16];
+    // A byte enters with its lowest bit first; a bit that enters one step earlier has the effect
+    // times x.
+    for bit in [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8] {
+        change[bit] = effect;
+        effect = (effect >> 1) ^ if effect & 1 == 1 { POLYNOMIAL } else { 0 };
+    }
+    change
+}
+
+/// Ethernet's polynomial, with the lowest power in the highest bit.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+const ZEROS: [u8; 256] = [0; 256];
+
 /// The bytes of ones that replace the local route header.
 const LRH: usize = 8;
 const V4_HEAD: usize = ipv4::LEN + udp::LEN + bth::LEN;
@@ -152,6 +200,42 @@ mod tests {
         seal(&mut frame, len);
         assert_eq!(frame[..len], *ACK_V6);
         assert_eq!(frame[len..], [7; 10]);
+    }
+
+    #[test]
+    fn icrc_residue__is_zero_for_a_right_packet_only() {
+        for v in [ACK_V4, ACK_V6, SEND_V4] {
+            let mut packet = v[ethernet::LEN..].to_vec();
+            assert_eq!(icrc_residue(&packet), Some(0));
+            let last = packet.len() - 1;
+            packet[last] ^= 0x80;
+            assert_eq!(icrc_residue(&packet), Some(0x8000_0000));
+        }
+        assert_eq!(icrc_residue(&[]), None);
+    }
+
+    #[test]
+    fn icrc_change__is_what_each_bit_of_a_field_changes() {
+        let mut long = SEND_V4[ethernet::LEN..].to_vec();
+        long.splice(40..40, (0..1_500u32).map(|n| n.to_le_bytes()[0]));
+        let identification_and_port =
+            [(&SEND_V4[ethernet::LEN..], 4), (&long[..], 4), (&long, 20), (&ACK_V6[14..], 40)];
+        for (packet, at) in identification_and_port {
+            let covered = &packet[..packet.len() - LEN];
+            let before = icrc(covered).unwrap();
+            let change = icrc_change(covered.len(), at);
+            for (bit, change) in change.iter().enumerate() {
+                let mut changed = covered.to_vec();
+                changed[at + usize::from(bit < 8)] ^= 1 << (bit % 8);
+                assert_eq!(icrc(&changed).unwrap(), before ^ change, "bit {bit} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "within the packet")]
+    fn icrc_change__a_field_beyond_the_packet_is_an_error() {
+        let _ = icrc_change(5, 4);
     }
 
     #[test]

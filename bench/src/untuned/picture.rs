@@ -2,7 +2,6 @@
 
 use super::algorithm::Algorithm;
 use super::report::{Report, Row};
-use crate::chart::text;
 use std::fmt::{self, Write as _};
 
 /// The figures of `report` as an SVG document.
@@ -113,6 +112,12 @@ fn colour(share: f64) -> [u8; 3] {
 /// True if white text is more legible than black (ITU-R BT.601 luma).
 fn is_dark([red, green, blue]: [u8; 3]) -> bool {
     0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue) < 140.0
+}
+
+/// Writes a text element with the style class `class`.
+fn text(out: &mut String, x: f64, y: f64, class: &str, words: &str) -> fmt::Result {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>")
 }
 
 /// Colours that are distinguishable with any form of colour blindness: vermillion for a path that

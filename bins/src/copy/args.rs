@@ -7,10 +7,10 @@ use crate::port_args::{self, PortArgs, ppm};
 use spanwire_copy::grant::Grant;
 use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_host::dial::address;
-use spanwire_host::fabric::Error;
+use spanwire_host::fabric::{Error, Fabric};
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{
-    Config, CongestionReport, Connection, ModeChoice, Network, NetworkOptions, Progress, SetupError,
+    Config, CongestionReport, Connection, ModeChoice, Network, NetworkOptions, SetupError,
 };
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
 use std::io::ErrorKind;
@@ -114,6 +114,7 @@ pub(super) struct SendArgs {
 /// A network, and its settings for the report.
 pub(super) struct CopyNetwork {
     pub(super) network: Network,
+    pub(super) fabric: Fabric,
     /// AF_XDP's mode.
     pub(super) xdp_mode: Option<&'static str>,
     erasure: Option<ErasureCoding>,
@@ -140,20 +141,15 @@ impl CommonArgs {
     pub(super) fn network(&self, dev: &str, limits: &Config) -> Result<CopyNetwork, Error> {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
-        let attachment = self.port.attach(dev, self.faults()?)?;
-        let xdp_mode = attachment.xdp_mode;
+        let attachment = self.port.attach(dev, None, self.faults()?)?;
+        let (fabric, xdp_mode) = (attachment.fabric, attachment.xdp_mode);
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
         let config = Config { congestion, erasure, balance, ..limits.clone() };
         let config = config.validate().map_err(usage)?;
-        let options = NetworkOptions {
-            config,
-            engine,
-            core: self.port.core,
-            progress: Progress::default(),
-            polling: None,
-        };
+        let options =
+            NetworkOptions { config, engine, core: self.port.core, ..NetworkOptions::default() };
         let network = Network::over(attachment, dev, options)?;
-        Ok(CopyNetwork { network, xdp_mode, erasure, balance })
+        Ok(CopyNetwork { network, fabric, xdp_mode, erasure, balance })
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {

@@ -7,6 +7,7 @@ use spanwire_copy::gaps::GapRow;
 use spanwire_copy::row::FileRow;
 use spanwire_copy::session::{Current, End, Session};
 use spanwire_host::congestion::CongestionReport;
+use spanwire_host::fabric::Fabric;
 use spanwire_host::text::bytes;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,8 @@ pub struct CopyReport {
     pub resumable: bool,
     /// The other end.
     pub peer: String,
+    /// The fabric that carried the frames.
+    pub fabric: Option<Fabric>,
     /// AF_XDP's mode.
     pub xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
@@ -91,6 +94,7 @@ impl CopyReport {
                 End::Interrupted | End::PeerGone(_) | End::PeerAborted(_) | End::Stalled(_)
             ) && progress.bytes_done.load(Ordering::Relaxed) > 0,
             peer,
+            fabric: None,
             xdp_mode: None,
             mode: None,
             congestion: None,

@@ -168,7 +168,8 @@ impl CommonArgs {
             erasure: self.port.erasure()?,
             balance: self.port.balance()?,
         };
-        let attachment = self.port.attach(self.dev(), self.faults()?)?;
+        let local = Some(ip).filter(|ip| !ip.is_unspecified());
+        let attachment = self.port.attach(self.dev(), local, self.faults()?)?;
         let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
         runner.set_sending(sending);
         Ok(runner)

@@ -17,12 +17,13 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let common = &args.common;
     let test = args.test.perftest().map_err(usage)?;
-    let mut runner = common.runner(IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
+    let mut runner =
+        common.runner(args.test.address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)))?;
     runner.set_transfer_bytes_max(args.max_transfer);
     let (port, tool) = (args.test.port(), test.tool());
     let listener = common.listen(port)?;
     if !common.json {
-        let mode = runner.attachment().xdp_mode.unwrap_or("-");
+        let mode = runner.attachment().mode_name();
         print_text(&format!("serving on {} ({mode}), TCP port {port}, for {tool}\n", common.dev()));
     }
     while !interrupt.is_set() {
@@ -64,7 +65,7 @@ pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exi
     if !common.json {
         let (tool, size) = (test.tool(), bytes(test.size.into()));
         let (n, qps) = (test.iterations, test.qps);
-        let mode = runner.attachment().xdp_mode.unwrap_or("-");
+        let mode = runner.attachment().mode_name();
         print_text(&format!("{tool}: {n} of {size} on {qps} qp to {}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);

@@ -8,6 +8,7 @@ use crate::report::{PerfRow, TransferRow, loss_text, op_name, perf_table, second
 use serde::Serialize;
 use spanwire_base::Time;
 use spanwire_host::congestion::CongestionReport;
+use spanwire_host::fabric::Fabric;
 use spanwire_host::initiator::Failure;
 use spanwire_host::runner::{FlowRow, JobReport, JobRunner, PerftestPeer};
 use spanwire_host::text::bytes;
@@ -17,7 +18,7 @@ use std::time::UNIX_EPOCH;
 /// The JSON object that `spanwire perf client --json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct ClientReport {
-    fabric: &'static str,
+    fabric: Fabric,
     xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
     mode: &'static str,
@@ -88,7 +89,7 @@ impl ClientReport {
             Agreed::Sr(terms) => terms.segment_bytes,
         };
         Self {
-            fabric: "af_xdp",
+            fabric: runner.attachment().fabric,
             xdp_mode: runner.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,

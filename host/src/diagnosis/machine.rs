@@ -1,8 +1,9 @@
-//! Checks of the machine: kernel, privileges, locked memory, cores, clock.
+//! Checks of the machine: kernel, privileges, locked memory, UDP sockets, cores, clock.
 
 use super::check::Check;
 use serde::Serialize;
 use spanwire_io::clock::{Clock, ClockSource};
+use spanwire_io::udp::probe_udp;
 use spanwire_io::xdp::{XdpConfig, probe_socket};
 use std::fs;
 use std::io;
@@ -25,8 +26,19 @@ pub struct HostFacts {
     /// Error number of an attempt to create an AF_XDP socket (0 if the error has no number); `None`
     /// on success.
     pub socket_refused: Option<i32>,
+    /// The features of UDP sockets; `None` if none can be made.
+    pub udp: Option<UdpFacts>,
     /// Path of this program.
     pub program: String,
+}
+
+/// Facts about UDP sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct UdpFacts {
+    /// Segments are sent and received several at once.
+    pub offloads: bool,
+    /// The receive buffer that the kernel grants, in bytes.
+    pub receive_buffer: u32,
 }
 
 impl HostFacts {
@@ -53,6 +65,10 @@ impl HostFacts {
             counts_ticks: Clock::start().source() == ClockSource::Tsc,
             unprivileged_bpf_disabled: bpf.ok().and_then(|text| text.trim().parse().ok()),
             socket_refused: probe_socket().err().map(|e| e.raw_os_error().unwrap_or(0)),
+            udp: probe_udp().ok().map(|features| UdpFacts {
+                offloads: features.segments && features.coalesces,
+                receive_buffer: features.receive_buffer,
+            }),
             program: program.unwrap_or_else(|_| "spanwire".to_owned()),
         })
     }
@@ -65,6 +81,7 @@ impl HostFacts {
             self.check_socket(),
             self.check_capabilities(),
             self.check_memlock(),
+            self.check_udp(),
             self.check_cores(),
             self.check_clock(),
         ]
@@ -77,7 +94,7 @@ impl HostFacts {
                 let (major, minor) = KERNEL_MIN;
                 let found =
                     format!("{found}: multi-buffer XDP programs begin with {major}.{minor}");
-                Check::fail("kernel", found, "upgrade the kernel")
+                self.without_xdp("kernel", found, "upgrade the kernel")
             }
             _ => Check::ok("kernel", found),
         }
@@ -86,17 +103,17 @@ impl HostFacts {
     fn check_socket(&self) -> Check {
         match self.socket_refused {
             None => Check::ok("af_xdp", "an AF_XDP socket can be made"),
-            Some(libc::EAFNOSUPPORT) => Check::fail(
+            Some(libc::EAFNOSUPPORT) => self.without_xdp(
                 "af_xdp",
                 "this kernel has no AF_XDP sockets",
                 "use a kernel with CONFIG_XDP_SOCKETS=y",
             ),
             Some(libc::EPERM | libc::EACCES) => {
-                Check::fail("af_xdp", "making an AF_XDP socket is not permitted", self.grant())
+                self.without_xdp("af_xdp", "making an AF_XDP socket is not permitted", self.grant())
             }
             Some(errno) => {
                 let error = io::Error::from_raw_os_error(errno);
-                Check::fail("af_xdp", format!("no AF_XDP socket: {error}"), "see dmesg")
+                self.without_xdp("af_xdp", format!("no AF_XDP socket: {error}"), "see dmesg")
             }
         }
     }
@@ -112,7 +129,7 @@ impl HostFacts {
             return Check::ok("rights", "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF");
         }
         let found = format!("without {}{unprivileged}", missing.join(", "));
-        Check::fail("rights", found, self.grant())
+        self.without_xdp("rights", found, self.grant())
     }
 
     fn check_memlock(&self) -> Check {
@@ -127,12 +144,29 @@ impl HostFacts {
             Some(limit) if limit >= umem => {
                 Check::ok("memlock", format!("{} KiB, a port needs {needs} MiB", limit >> 10))
             }
-            Some(limit) => Check::fail(
+            Some(limit) => self.without_xdp(
                 "memlock",
                 format!("{} KiB, a port needs {needs} MiB", limit >> 10),
                 format!("prlimit --pid $$ --memlock={umem}:{umem}"),
             ),
         }
+    }
+
+    fn check_udp(&self) -> Check {
+        let Some(UdpFacts { offloads, receive_buffer }) = self.udp else {
+            return Check::fail("udp", "no UDP socket can be made", "see dmesg");
+        };
+        let buffer = format!("a receive buffer of {} KiB", receive_buffer >> 10);
+        if !offloads {
+            let found = format!("UDP sockets without segmentation offload, {buffer}");
+            return Check::warn("udp", found, "upgrade the kernel to 5.0");
+        }
+        let found = format!("UDP sockets with segmentation offload, {buffer}");
+        if receive_buffer < BUFFER_GOOD && self.is_without_xdp() {
+            let fix = format!("sysctl -w net.core.rmem_max={}", BUFFER_GOOD / 2);
+            return Check::warn("udp", format!("{found}, which limits windows"), fix);
+        }
+        Check::ok("udp", found)
     }
 
     fn check_cores(&self) -> Check {
@@ -163,6 +197,24 @@ impl HostFacts {
     fn may(&self, capability: u32) -> bool {
         let has = |bit: u32| self.capabilities >> bit & 1 == 1;
         has(capability) || capability == CAP_BPF && has(CAP_SYS_ADMIN)
+    }
+
+    /// AF_XDP is not possible on this machine or for this process.
+    fn is_without_xdp(&self) -> bool {
+        self.socket_refused.is_some() || NEEDED.iter().any(|(bit, _)| !self.may(*bit))
+    }
+
+    /// A check that AF_XDP fails. With UDP sockets Spanwire works nevertheless.
+    fn without_xdp(
+        &self,
+        name: &'static str,
+        found: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Check {
+        match self.udp {
+            Some(_) => Check::warn(name, format!("{}; UDP sockets work", found.into()), fix),
+            None => Check::fail(name, found, fix),
+        }
     }
 
     fn grant(&self) -> String {
@@ -207,6 +259,9 @@ const NEEDED: [(u32, &str); 3] =
 /// The steering program declares support for multi-buffer frames (`BPF_F_XDP_HAS_FRAGS`), which
 /// older kernels reject.
 const KERNEL_MIN: (u32, u32) = (5, 18);
+/// A receive buffer as long as several bursts of a sender; half of it is requested of the kernel,
+/// which grants twice the request.
+const BUFFER_GOOD: u32 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +277,7 @@ mod tests {
             counts_ticks: true,
             unprivileged_bpf_disabled: Some(2),
             socket_refused: None,
+            udp: Some(UdpFacts { offloads: true, receive_buffer: 8 << 20 }),
             program: "/opt/spanwire".to_owned(),
         }
     }
@@ -248,7 +304,7 @@ mod tests {
     #[test]
     fn checks__the_kernel_is_too_old() {
         let facts = HostFacts { kernel: "5.15.0-91-generic".to_owned(), ..good() };
-        assert_eq!(only(&facts, Status::Fail).name, "kernel");
+        assert_eq!(only(&facts, Status::Warn).name, "kernel");
         // A release that cannot be parsed is no failure.
         assert_eq!(worst(&HostFacts { kernel: "odd".to_owned(), ..good() }.checks()), Status::Ok);
     }
@@ -256,8 +312,8 @@ mod tests {
     #[test]
     fn checks__missing_rights_are_named_with_the_command() {
         let facts = HostFacts { capabilities: 1 << 13, ..good() };
-        let check = only(&facts, Status::Fail);
-        assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF");
+        let check = only(&facts, Status::Warn);
+        assert_eq!(check.found, "without CAP_NET_ADMIN, CAP_BPF; UDP sockets work");
         assert!(check.fix.is_some_and(|fix| fix.ends_with("=ep /opt/spanwire  # or run as root")));
         // CAP_SYS_ADMIN implies CAP_BPF.
         let facts = HostFacts { capabilities: 1 << 12 | 1 << 13 | 1 << 21, ..good() };
@@ -270,9 +326,31 @@ mod tests {
             [(libc::EPERM, "permitted"), (libc::EAFNOSUPPORT, "no AF_XDP"), (libc::ENOMEM, "emory")]
         {
             let facts = HostFacts { socket_refused: Some(errno), ..good() };
-            let check = only(&facts, Status::Fail);
+            let check = only(&facts, Status::Warn);
             assert!(check.name == "af_xdp" && check.found.contains(word), "{check:?}");
         }
+    }
+
+    #[test]
+    fn checks__without_af_xdp_and_udp_nothing_works() {
+        let facts = HostFacts { capabilities: 0, udp: None, ..good() };
+        let failed = facts.checks();
+        let failed: Vec<_> = failed.iter().filter(|check| check.status == Status::Fail).collect();
+        assert_eq!(failed.iter().map(|check| check.name).collect::<Vec<_>>(), ["rights", "udp"]);
+    }
+
+    #[test]
+    fn checks__a_small_receive_buffer_matters_without_af_xdp() {
+        let udp = Some(UdpFacts { offloads: true, receive_buffer: 425_984 });
+        assert_eq!(worst(&HostFacts { udp, ..good() }.checks()), Status::Ok);
+        let facts = HostFacts { udp, capabilities: 0, ..good() };
+        let checks = facts.checks();
+        let check = checks.iter().find(|check| check.name == "udp").expect("it is checked");
+        assert_eq!(check.status, Status::Warn);
+        assert!(check.found.contains("416 KiB"), "{check:?}");
+        assert_eq!(check.fix.as_deref(), Some("sysctl -w net.core.rmem_max=2097152"));
+        let udp = Some(UdpFacts { offloads: false, receive_buffer: 8 << 20 });
+        assert_eq!(only(&HostFacts { udp, ..good() }, Status::Warn).name, "udp");
     }
 
     #[test]
@@ -288,8 +366,8 @@ mod tests {
     #[test]
     fn checks__locked_memory() {
         let facts = HostFacts { memlock_bytes: Some(65_536), ..good() };
-        let check = only(&facts, Status::Fail);
-        assert_eq!(check.found, "64 KiB, a port needs 4 MiB");
+        let check = only(&facts, Status::Warn);
+        assert_eq!(check.found, "64 KiB, a port needs 4 MiB; UDP sockets work");
         assert_eq!(check.fix.as_deref(), Some("prlimit --pid $$ --memlock=4194304:4194304"));
         assert_eq!(worst(&HostFacts { memlock_bytes: None, ..good() }.checks()), Status::Ok);
         let capabilities = good().capabilities | 1 << 14;

@@ -1,6 +1,7 @@
 //! Options of a network, and of its connections and listeners.
 
 use crate::config::ValidConfig;
+use spanwire_host::fabric::FabricChoice;
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::window;
 use spanwire_io::driver::Polling;
@@ -14,6 +15,9 @@ pub struct NetworkOptions {
     pub config: ValidConfig,
     /// Limits of the engine. Default: a window that does not limit congestion control.
     pub engine: spanwire_transport::ValidConfig,
+    /// The fabric that [`Network::open`](crate::Network::open) uses. Default:
+    /// [`FabricChoice::Auto`], AF_XDP where it is possible, else UDP sockets.
+    pub fabric: FabricChoice,
     /// Which threads drive the engine. Default: the one that waits, or a worker if none does.
     pub progress: Progress,
     /// How a thread that waits at the port polls it. Default: it spins for up to 50 us, about a
@@ -31,6 +35,7 @@ impl Default for NetworkOptions {
         Self {
             config: ValidConfig::default(),
             engine,
+            fabric: FabricChoice::Auto,
             progress: Progress::default(),
             polling: None,
             core: None,

@@ -4,7 +4,7 @@ use crate::channels::Channels;
 use crate::config::ValidConfig;
 use crate::error::SetupError;
 use crate::peers::Peers;
-use spanwire_host::fabric::HopResolver;
+use spanwire_host::fabric::{Fabric, HopResolver};
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::worker::{self, Runtime};
 use spanwire_transport::{Mtu, Offer};
@@ -19,6 +19,7 @@ pub(crate) struct NetworkShared {
     pub(super) engine: spanwire_transport::ValidConfig,
     /// The engine with all channels.
     pub(crate) runtime: Arc<Runtime<Channels>>,
+    pub(super) fabric: Fabric,
     pub(crate) hop_resolver: HopResolver,
     pub(crate) path_mtu: Mtu,
     pub(super) ip_bytes: u32,

@@ -17,6 +17,8 @@ use std::process::Command;
 /// A lab with clients on hosts `c1` and up, and servers behind port `a`.
 pub(crate) struct Shared {
     servers: Vec<String>,
+    /// The fabric of clients and servers.
+    fabric: &'static str,
     lab: SwitchLab,
 }
 
@@ -45,11 +47,17 @@ impl Shared {
         }
         config.push_str(tables);
         let lab = SwitchLab::new(&config)?;
-        let mut shared = Self { servers: Vec::new(), lab };
+        let mut shared = Self { servers: Vec::new(), fabric: "xdp", lab };
         for server in 1..=n {
             shared.add_server(server);
         }
         Some(shared)
+    }
+
+    /// The same with that fabric at clients and servers.
+    fn over(mut self, fabric: &'static str) -> Self {
+        self.fabric = fabric;
+        self
     }
 
     fn add_server(&mut self, n: usize) {
@@ -98,12 +106,14 @@ impl Shared {
         let servers: Vec<Running> = (1..=count).map(|n| self.start_server(n)).collect();
         let clients = (1..=count).map(|n| {
             let (host, to) = (format!("c{n}"), server_address(n));
+            let fabric = ["--fabric", self.fabric];
             let perf = [SPANWIRE, "perf", "client", "--dev", "sw0", &to, "--json"];
+            let perf = [&perf[..], &fabric].concat();
             let at = ["lab", "exec", "--name", &self.lab.name, &host, "--"];
             let own: Vec<String> =
                 more.iter().map(|arg| arg.replace("{n}", &n.to_string())).collect();
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
-            start_here(&[&at[..], &perf, &own].concat())
+            start_here(&[&at[..], &perf[..], &own].concat())
         });
         let clients = clients.collect();
         (servers, clients)
@@ -112,7 +122,8 @@ impl Shared {
     /// Starts server `n` and waits until it listens.
     fn start_server(&self, n: usize) -> Running {
         let ns = self.lab.ns(&format!("s{n}"));
-        let mut server = Running::start(&ns, &["perf", "server", "--dev", "sw0", "--json"]);
+        let args = ["perf", "server", "--dev", "sw0", "--json", "--fabric", self.fabric];
+        let mut server = Running::start(&ns, &args);
         await_listener(&ns, PERF_PORT, &mut server);
         server
     }
@@ -208,8 +219,9 @@ fn is_drop(name: &str) -> bool {
         "tx_busy_drops",
         "tx_nobufs",
         "tx_net_down",
+        "rx_overflow",
     ];
-    let name = name.strip_prefix("xdp_").unwrap_or(name);
+    let name = name.strip_prefix("xdp_").or(name.strip_prefix("udp_")).unwrap_or(name);
     lost.iter().any(|begin| name.starts_with(begin)) && name != "drop_ignored_cnp"
 }
 
@@ -264,6 +276,16 @@ fn auto__processes_share_by_default() {
 fn unocc__two_processes_share_and_the_phantom_queue_marks() {
     let Some(shared) = Shared::new(2, PHANTOM) else { return };
     shared.run("2M", &["--cc", "unocc"]).check_unocc();
+}
+
+#[test]
+fn unocc__two_processes_share_over_udp_sockets() {
+    let Some(shared) = Shared::new(2, PHANTOM) else { return };
+    let outcome = shared.over("udp").run("2M", &["--cc", "unocc"]);
+    for report in outcome.clients.iter().chain(&outcome.servers) {
+        assert_eq!(report["fabric"], "udp", "{report}");
+    }
+    outcome.check_unocc();
 }
 
 #[test]

@@ -1,15 +1,18 @@
 //! The report: results, machine, and the number of dropped samples.
 
+mod text;
+
+use super::plan::{Plan, Variant};
+use super::setup;
+use super::subject::{Flow, Subject};
+use super::{Results, Series};
 use crate::machine::Machine;
 use crate::quiet::Disturbance;
-use crate::raw::{ACK_EVERY, BATCH, HEADERS_BYTES, ICRC_BYTES, Touch};
+use crate::raw::Touch;
 use crate::sample::{Rate, Reading};
 use crate::stats::{Ratio, Spread};
-use crate::veth::{Plan, Results, Series, Subject};
-use crate::{engine, veth};
 use serde::Serialize;
 use spanwire_host::oob::Op;
-use std::fmt::Write as _;
 
 /// The report of a run, as printed by `--json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -20,6 +23,10 @@ pub struct Report {
     pub machine: Machine,
     /// The plan.
     pub plan: Plan,
+    /// The duration of the run.
+    pub seconds: f64,
+    /// The run was interrupted: the samples are those before.
+    pub interrupted: bool,
     /// The configuration of each side, one fact a line.
     pub setup: Vec<String>,
     /// One-way rates.
@@ -41,6 +48,10 @@ pub struct Tally {
     pub dropped_cores_apart: usize,
     /// Samples dropped because other programs used a core.
     pub dropped_stolen: usize,
+    /// Samples that failed.
+    pub failed: usize,
+    /// Samples for which no time was left.
+    pub not_run: usize,
 }
 
 /// A one-way rate.
@@ -54,12 +65,28 @@ pub struct RateRow {
     pub payload: Option<u32>,
     /// Payload, 10^9 bits a second; none if no sample was kept.
     pub goodput_gbps: Option<Spread>,
+    /// The goodput of each round; none if its sample was not kept.
+    pub samples_gbps: Vec<Option<f64>>,
+    /// The goodput over that of kernel TCP with offloads at the same MTU.
+    pub ratio: Option<Ratio>,
+    /// Processor seconds of both threads, user and system, for 10^9 bytes of payload.
+    pub cpu_s_per_gb: Option<Spread>,
     /// Data packets a second; none for TCP.
     pub packets_per_s: Option<Spread>,
+    /// Packets that a system call sent; none if unknown.
+    pub packets_per_call: Option<Spread>,
     /// Packets retransmitted (engine) or lost (raw) in all kept samples.
     pub lost: u64,
+    /// Payload bytes received in all kept samples.
+    pub bytes: u64,
+    /// Bytes compared with those sent in all kept samples.
+    pub verified_bytes: u64,
     /// Samples kept and dropped.
     pub tally: Tally,
+    /// The errors of failed samples.
+    pub failures: Vec<String>,
+    /// The reason why the row is not possible on this link.
+    pub not_possible: Option<String>,
 }
 
 /// A latency.
@@ -77,6 +104,8 @@ pub struct LatencyRow {
     pub one_way_us: Option<f64>,
     /// Samples kept and dropped.
     pub tally: Tally,
+    /// The errors of failed samples.
+    pub failures: Vec<String>,
 }
 
 /// The engine's WRITE packets a second over raw AF_XDP's.
@@ -100,19 +129,28 @@ impl Report {
             label,
             machine: Machine::this(),
             plan: plan.clone(),
-            setup: setup(plan),
+            seconds: results.seconds,
+            interrupted: results.interrupted,
+            setup: setup::facts(plan),
             rates: Vec::new(),
             latencies: Vec::new(),
             shares: Vec::new(),
             distance_ns: Spread::of(&results.distances_ns),
         };
+        let goodput = |series: &Series| -> Vec<Option<f64>> {
+            series.rounds.iter().map(|r| rate(r).map(|r| r.goodput_gbps)).collect()
+        };
         for series in &results.series {
-            match series.variant.subject {
-                Subject::Raw { .. } | Subject::Engine(_) | Subject::Tcp { .. } => {
-                    report.rates.push(RateRow::of(series));
-                }
-                _ => report.latencies.push(LatencyRow::of(series)),
+            if !series.variant.subject.is_rate() {
+                report.latencies.push(LatencyRow::of(series));
+                continue;
             }
+            let is_tcp = |other: &&Series| {
+                let Variant { subject, link_mtu, .. } = other.variant;
+                subject == REFERENCE && link_mtu == series.variant.link_mtu
+            };
+            let tcp = results.series.iter().find(is_tcp).map(goodput).unwrap_or_default();
+            report.rates.push(RateRow::of(series, goodput(series), &tcp));
         }
         for link_mtu in &plan.link_mtus {
             report.shares.extend(shares(&results.series, *link_mtu));
@@ -123,126 +161,51 @@ impl Report {
     /// The smallest headline share; `None` if a pair of series had no common round.
     #[must_use]
     pub fn least_share(&self) -> Option<f64> {
+        let write = Subject::Write(Flow::of_shares()).name();
         let mut least: Option<f64> = None;
-        for mtu in &self.plan.link_mtus {
+        for row in self.rates.iter().filter(|row| row.name == write) {
             let mut shares = self.shares.iter();
-            let share = shares.find(|share| share.headline && share.link_mtu == *mtu)?;
+            let share = shares.find(|share| share.headline && share.link_mtu == row.link_mtu)?;
             let of_medians = share.ratio.of_medians;
             least = Some(least.map_or(of_medians, |least| least.min(of_medians)));
         }
         least
     }
 
-    /// The report as text.
+    /// The samples that failed.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write_text(&mut out);
-        out
-    }
-
-    fn write_text(&self, out: &mut String) -> std::fmt::Result {
-        let Plan { rounds, ms, .. } = self.plan;
-        if let Some(label) = &self.label {
-            writeln!(out, "{label}")?;
-        }
-        let Machine { cpu, kernel, cores, virtual_machine } = &self.machine;
-        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
-        writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
-        writeln!(out, "{rounds} interleaved rounds of {ms} ms; median [min..max]")?;
-        if let Some(d) = self.distance_ns {
-            let Spread { median, min, max, .. } = d;
-            writeln!(out, "core to core and back {median:.0} ns [{min:.0}..{max:.0}]")?;
-        }
-        for link_mtu in &self.plan.link_mtus {
-            self.write_rates(out, *link_mtu)?;
-        }
-        self.write_latencies(out)?;
-        writeln!(out)?;
-        for fact in &self.setup {
-            writeln!(out, "* {fact}")?;
-        }
-        Ok(())
-    }
-
-    fn write_rates(&self, out: &mut String, link_mtu: u32) -> std::fmt::Result {
-        writeln!(
-            out,
-            "\n{:<38} {:>24} {:>26} {:>6} {:>12}",
-            format!("one way, link MTU {link_mtu}"),
-            "goodput Gbit/s",
-            "data packets, 1000/s",
-            "lost",
-            "kept/dropped"
-        )?;
-        for row in self.rates.iter().filter(|row| row.link_mtu == link_mtu) {
-            writeln!(
-                out,
-                "  {:<36} {:>24} {:>26} {:>6} {:>12}",
-                row.name,
-                spread(row.goodput_gbps, 1.0, 2),
-                spread(row.packets_per_s, 1e3, 0),
-                row.lost,
-                row.tally.to_string(),
-            )?;
-        }
-        for share in self.shares.iter().filter(|share| share.link_mtu == link_mtu) {
-            let Ratio { of_medians, paired } = share.ratio;
-            let mark = if share.headline { "  <- best raw" } else { "" };
-            let by_round = paired.map_or("no round has both".to_owned(), |s| {
-                format!("by round: {} %", spread(Some(s), 0.01, 0))
-            });
-            writeln!(
-                out,
-                "  WRITE is {:.0} % of {} ({by_round}){mark}",
-                of_medians * 100.0,
-                share.of
-            )?;
-        }
-        Ok(())
-    }
-
-    fn write_latencies(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(
-            out,
-            "\n{:<38} {:>24} {:>26} {:>8} {:>12}",
-            format!("{} bytes, one at a time", veth::PING_BYTES),
-            "RTT p50 us",
-            "RTT p99 us",
-            "RTT/2 us",
-            "kept/dropped"
-        )?;
-        for row in &self.latencies {
-            writeln!(
-                out,
-                "  {:<36} {:>24} {:>26} {:>8} {:>12}",
-                row.name,
-                spread(row.rtt_p50_us, 1.0, 1),
-                spread(row.rtt_p99_us, 1.0, 1),
-                row.one_way_us.map_or("-".to_owned(), |us| format!("{us:.2}")),
-                row.tally.to_string(),
-            )?;
-        }
-        Ok(())
+    pub fn failed(&self) -> usize {
+        let rates = self.rates.iter().map(|row| row.tally.failed);
+        rates.chain(self.latencies.iter().map(|row| row.tally.failed)).sum()
     }
 }
 
 impl RateRow {
-    fn of(series: &Series) -> Self {
+    /// The row of `series` with its goodput and that of kernel TCP by round.
+    fn of(series: &Series, samples_gbps: Vec<Option<f64>>, tcp_gbps: &[Option<f64>]) -> Self {
         let variant = series.variant;
         let rates: Vec<Rate> = series.rounds.iter().filter_map(rate).collect();
-        let packets: Vec<f64> = rates.iter().map(|r| r.packets_per_s).collect();
-        let is_tcp = matches!(variant.subject, Subject::Tcp { .. });
-        let goodputs: Vec<f64> = rates.iter().map(|r| r.goodput_gbps).collect();
+        let spread = |of: &dyn Fn(&Rate) -> Option<f64>| {
+            Spread::of(&rates.iter().filter_map(of).collect::<Vec<f64>>())
+        };
+        let known = |value: f64| Some(value).filter(|value| *value > 0.0);
+        let has_packets = !matches!(variant.subject, Subject::Tcp { .. });
         Self {
             name: variant.subject.name(),
             link_mtu: variant.link_mtu,
-            payload: (!is_tcp).then_some(variant.path_mtu),
-            goodput_gbps: Spread::of(&goodputs),
-            packets_per_s: Spread::of(&packets).filter(|_| !is_tcp),
+            payload: rates.iter().map(|r| r.payload).find(|payload| *payload > 0),
+            goodput_gbps: spread(&|r| Some(r.goodput_gbps)),
+            ratio: Ratio::of(&samples_gbps, tcp_gbps),
+            samples_gbps,
+            cpu_s_per_gb: spread(&Rate::cpu_s_per_gb),
+            packets_per_s: spread(&|r| Some(r.packets_per_s).filter(|_| has_packets)),
+            packets_per_call: spread(&|r| known(r.packets_per_call)),
             lost: rates.iter().map(|r| r.lost).sum(),
+            bytes: rates.iter().map(|r| r.bytes).sum(),
+            verified_bytes: rates.iter().map(|r| r.verified_bytes).sum(),
             tally: Tally::of(series),
+            failures: series.failures.clone(),
+            not_possible: series.impossible.clone(),
         }
     }
 }
@@ -266,6 +229,7 @@ impl LatencyRow {
             rtt_p99_us: Spread::of(&p99),
             one_way_us: rtt_p50_us.filter(|_| !to_completion).map(|s| s.median / 2.0),
             tally: Tally::of(series),
+            failures: series.failures.clone(),
         }
     }
 }
@@ -277,19 +241,8 @@ impl Tally {
             kept: series.rounds.iter().flatten().count(),
             dropped_cores_apart: dropped(Disturbance::CoresApart),
             dropped_stolen: dropped(Disturbance::Stolen),
-        }
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.kept)?;
-        let (apart, stolen) = (self.dropped_cores_apart, self.dropped_stolen);
-        match (apart, stolen) {
-            (0, 0) => write!(f, "/0"),
-            (_, 0) => write!(f, "/{apart}a"),
-            (0, _) => write!(f, "/{stolen}s"),
-            _ => write!(f, "/{apart}a+{stolen}s"),
+            failed: series.failures.len(),
+            not_run: series.not_run,
         }
     }
 }
@@ -301,7 +254,8 @@ fn shares(series: &[Series], link_mtu: u32) -> Vec<Share> {
         let by_round = s.rounds.iter();
         by_round.map(|r| rate(r).map(|r| r.packets_per_s)).collect()
     };
-    let Some(write) = here().find(|s| s.variant.subject == Subject::Engine(Op::Write)) else {
+    let Some(write) = here().find(|s| s.variant.subject == Subject::Write(Flow::of_shares()))
+    else {
         return Vec::new();
     };
     let write = packets(write);
@@ -335,46 +289,8 @@ fn rate(reading: &Option<Reading>) -> Option<Rate> {
     }
 }
 
-fn spread(spread: Option<Spread>, unit: f64, digits: usize) -> String {
-    spread.map_or("-".to_owned(), |s| {
-        let [median, min, max] = [s.median, s.min, s.max].map(|value| value / unit);
-        format!("{median:.digits$} [{min:.digits$}..{max:.digits$}]")
-    })
-}
-
-fn setup(plan: &Plan) -> Vec<String> {
-    let [a, b] = plan.cores;
-    let overhead = HEADERS_BYTES + ICRC_BYTES;
-    let (size, depth) = (engine::MESSAGE_BYTES >> 10, engine::DEPTH);
-    let limits = plan.limits;
-    vec![
-        format!("one thread a side, sender on core {a}, receiver on core {b}; both spin"),
-        "a veth pair of one queue between two namespaces; pfifo 1000 in front of the AF_XDP ports"
-            .to_owned(),
-        "AF_XDP: native copy mode, rings of 256, 4 KiB chunks, side poll on both ends".to_owned(),
-        format!(
-            "raw: frames of the path MTU + {overhead} bytes (Ethernet, IPv4, UDP, BTH, ICRC), as \
-             WRITE's middle packets; batch {BATCH}, cumulative ACK every {ACK_EVERY}; no ICRC \
-             computed"
-        ),
-        format!(
-            "spanwire: RC, one queue pair, {size} KiB messages, {depth} outstanding; packets/s = \
-             completed payload / path MTU"
-        ),
-        "TCP: a veth pair of its own without XDP (attaching XDP switches the peer's TSO off) and \
-         without a qdisc, 128 KiB writes"
-            .to_owned(),
-        format!(
-            "dropped and taken again (at most {} times): core to core above {:.0} ns after the \
-             sample, or before it and for {} ms more (a); a thread waited for its core more than \
-             {:.0} % of the time (s)",
-            plan.repeats,
-            limits.distance_ns,
-            plan.wait_ms,
-            limits.stolen * 100.0
-        ),
-    ]
-}
+/// The row that the ratios refer to.
+const REFERENCE: Subject = Subject::Tcp { offloads: true };
 
 #[cfg(test)]
 mod tests;

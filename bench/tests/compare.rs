@@ -1,0 +1,113 @@
+//! The whole run, short: tests the structure of its report and its counts, not its times.
+//!
+//! Needs root. Without it the test prints the reason and passes; with
+//! `SPANWIRE_REQUIRE_E2E=1` it fails.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+use serde_json::Value;
+use spanwire_io::affinity;
+use spanwire_io::net::NetNs;
+use std::process::{Command, Output};
+
+/// The reason the run is not possible on this machine, if any.
+fn obstacle() -> Option<String> {
+    if let Err(e) = NetNs::new_anonymous() {
+        return Some(e.to_string());
+    }
+    let cores = affinity::usable_cores();
+    (!cores.starts_with(&[0, 1])).then(|| format!("no cores 0 and 1, only {cores:?}"))
+}
+
+fn compare(args: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"));
+    command.arg("compare").args(args.split(' ')).output().expect("the command starts")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().expect("a number")
+}
+
+#[test]
+fn compare__a_short_run_has_every_row_with_its_bytes_counted_and_verified() {
+    if let Some(reason) = obstacle() {
+        let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
+        assert!(!required, "SPANWIRE_REQUIRE_E2E=1, but skipped: {reason}");
+        eprintln!("SKIPPED: {reason}");
+        return;
+    }
+    let svg = std::env::temp_dir().join(format!("spanwire-bench-{}.svg", std::process::id()));
+    // Limits that a busy machine keeps, too: a thread may wait for its core all the time. A job of
+    // the engine fails if nothing completes within its time and a second more.
+    let args = "--rounds 1 --ms 500 --json --max-distance inf --max-stolen 101 --chart";
+    let output = compare(&format!("{args} {}", svg.display()));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(output.status.success(), "{stderr}: {}", report["rates"]);
+
+    let rates = list(&report["rates"]);
+    assert_eq!(rates.len(), 16 + 13 + 8 + 8);
+    rates.iter().for_each(check_rate);
+    let latencies = list(&report["latencies"]);
+    assert_eq!(latencies.len(), 6);
+    for row in latencies {
+        let [p50, p99] = ["rtt_p50_us", "rtt_p99_us"].map(|name| number(&row[name]["median"]));
+        assert!(0.0 < p50 && p50 <= p99, "{row}");
+    }
+    let headlines = list(&report["shares"]).iter();
+    assert_eq!(headlines.filter(|share| share["headline"] == true).count(), 2);
+    // Infinite, which JSON has not, if one of the cores was busy all the time.
+    let distance = &report["distance_ns"]["median"];
+    assert!(distance.is_null() || number(distance) > 0.0, "{distance}");
+    let chart = std::fs::read_to_string(&svg).expect("the chart");
+    assert!(chart.starts_with("<svg ") && chart.contains("kernel TCP, offloads on"));
+    std::fs::remove_file(&svg).expect("ours");
+}
+
+/// Every row has a sample with bytes, ours with all of its memory compared.
+fn check_rate(row: &Value) {
+    let name = row["name"].as_str().expect("a name");
+    if row["not_possible"].is_string() {
+        let (mtu, is_af_xdp) = (number(&row["link_mtu"]), name.contains("AF_XDP"));
+        assert!(is_af_xdp && mtu > 3506.0 && row["goodput_gbps"].is_null(), "{row}");
+        return;
+    }
+    assert_eq!(row["tally"]["kept"], 1, "{row}");
+    assert!(number(&row["goodput_gbps"]["median"]) > 0.0, "{row}");
+    assert!(number(&row["cpu_s_per_gb"]["median"]) > 0.0, "{row}");
+    assert_eq!(row["ratio"]["paired"]["n"], 1, "{row}");
+    let bytes = number(&row["bytes"]);
+    let is_tcp = name.starts_with("kernel TCP");
+    assert_eq!((row["packets_per_s"].is_null(), row["payload"].is_null()), (is_tcp, is_tcp));
+    if let Some(payload) = row["payload"].as_f64() {
+        assert!(bytes >= payload, "{row}");
+    }
+    let verified = number(&row["verified_bytes"]);
+    match name.contains(" WRITE ") {
+        true => {
+            let message: f64 = if name.ends_with("1 MiB") { 1048576.0 } else { 65536.0 };
+            assert!(bytes >= 16.0 * message && bytes % message == 0.0, "{row}");
+            assert_eq!(verified, 16.0 * message, "{row}");
+        }
+        false => assert!(bytes > 0.0 && verified == 0.0, "{row}"),
+    }
+}
+
+#[test]
+fn compare__errors_name_the_option_before_anything_is_built() {
+    let cases = [
+        ("--mtu 65536", "1280..=65535"),
+        ("--only iperf", "no row has this in its name"),
+        ("--rounds 0", "--rounds"),
+        ("--ms 9", "--ms"),
+    ];
+    for (args, expected) in cases {
+        let output = compare(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {stderr}");
+        assert!(stderr.contains(expected) && output.stdout.is_empty(), "{args}: {stderr}");
+    }
+}

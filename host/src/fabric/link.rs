@@ -1,0 +1,123 @@
+//! Ports with the counters and the side poll that a worker needs beside frames.
+
+use spanwire_io::fault::FaultPort;
+use spanwire_io::pcap::PcapPort;
+use spanwire_io::pipe::PipePort;
+use spanwire_io::port::Port;
+use spanwire_io::udp::UdpPort;
+use spanwire_io::xdp::{SidePoll, XdpPort};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+/// A port with counters and a side poll socket.
+pub trait Link: Port {
+    /// Its counters by name.
+    fn counters(&self) -> Vec<(String, u64)>;
+
+    /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
+    fn greet(&self, _peer: SocketAddr) {}
+
+    /// Opens this end's side poll socket at its address `ip`; returns its UDP port.
+    fn open_side_poll(&mut self, _ip: IpAddr) -> Option<u16> {
+        None
+    }
+}
+
+impl Link for XdpPort {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let list = XdpPort::counters(self).list();
+        list.into_iter().map(|(name, n)| (format!("xdp_{name}"), n)).collect()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        if let Some(Err(e)) = self.side_poll().map(|s| s.greet(peer)) {
+            tracing::debug!("cannot greet {peer}, it will poll more slowly: {e}");
+        }
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        match SidePoll::bind(ip, self.device().ifindex()) {
+            Ok(side_poll) => {
+                let port = side_poll.local_port();
+                self.set_side_poll(side_poll);
+                Some(port)
+            }
+            Err(e) => {
+                tracing::info!("no side poll on {ip}, receiving will be slower: {e}");
+                None
+            }
+        }
+    }
+}
+
+impl Link for UdpPort {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let list = UdpPort::counters(self).list();
+        list.into_iter().map(|(name, n)| (format!("udp_{name}"), n)).collect()
+    }
+}
+
+impl Link for PipePort {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let c = PipePort::counters(self);
+        let list = [
+            ("pipe_rx_frames", c.rx_frames),
+            ("pipe_tx_frames", c.tx_frames),
+            ("pipe_tx_dropped_closed", c.tx_dropped_closed),
+        ];
+        list.into_iter().map(|(name, n)| (name.to_owned(), n)).collect()
+    }
+}
+
+impl<P: Link> Link for FaultPort<P> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let c = FaultPort::counters(self);
+        let mine = [
+            ("fault_lost", c.lost),
+            ("fault_duplicated", c.duplicated),
+            ("fault_reordered", c.reordered),
+            ("fault_corrupted", c.corrupted),
+        ];
+        let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
+        mine.chain(self.inner().counters()).collect()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        self.inner().greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        self.inner_mut().open_side_poll(ip)
+    }
+}
+
+impl<P: Link, W: Write> Link for PcapPort<P, W> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let c = PcapPort::counters(self);
+        let mine = [("pcap_recorded", c.recorded), ("pcap_unrecorded", c.unrecorded)];
+        let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
+        mine.chain(self.inner().counters()).collect()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        self.inner().greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        self.inner_mut().open_side_poll(ip)
+    }
+}
+
+impl<P: Link + ?Sized> Link for Box<P> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        (**self).counters()
+    }
+
+    fn greet(&self, peer: SocketAddr) {
+        (**self).greet(peer);
+    }
+
+    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
+        (**self).open_side_poll(ip)
+    }
+}

@@ -1,0 +1,74 @@
+//! Attachment by UDP sockets.
+
+use super::{Attachment, Error, Fabric, HopResolver, Wrap, around, interface, ip_room, widest};
+use crate::seed;
+use spanwire_io::clock::Clock;
+use spanwire_io::port::Port;
+use spanwire_io::udp::{PacketChecksum, UdpConfig, UdpPort};
+
+impl Attachment {
+    /// Attaches to interface `config.ifname` by UDP sockets, in the network namespace of the
+    /// calling thread. Needs no privilege. Source port and checksum of `config` are set here.
+    ///
+    /// # Errors
+    /// No such interface, UDP port 4791 is taken, or the capture cannot be written.
+    pub fn udp(config: &UdpConfig, wrap: &Wrap) -> Result<Self, Error> {
+        let ifname = config.ifname.as_str();
+        let info = interface(ifname)?;
+        let seed = u64::from_ne_bytes(seed::random()?);
+        let port = UdpPort::open(&UdpConfig { seed, checksum: Some(ICRC), ..config.clone() })?;
+        if info.xdp.is_some() {
+            tracing::warn!(
+                interface = ifname,
+                "an XDP program is attached; if it is that of another Spanwire, RoCEv2 does not \
+                 arrive at UDP sockets"
+            );
+        }
+        // The length of a packet in the receive buffer, so that many fit.
+        let share = (port.receive_buffer() / PACKETS_MIN).max(info.mtu.min(ETHERNET_MTU));
+        let ip_bytes = ip_room(port.frame_room()).min(info.mtu).min(share);
+        let path_mtu = widest(ip_bytes, port.frame_room())
+            .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
+        let resolver = HopResolver::Socket { src_port: port.source_port() };
+        let clock = Clock::start();
+        let port = around(port, wrap, clock)?;
+        let (fabric, fallback, xdp_mode) = (Fabric::Udp, None, None);
+        Ok(Self { port, clock, fabric, fallback, xdp_mode, path_mtu, ip_bytes, resolver })
+    }
+}
+
+/// The ICRC, which covers IPv4's identification and the UDP source port.
+const ICRC: PacketChecksum =
+    PacketChecksum { residue: spanwire_wire::icrc_residue, change: spanwire_wire::icrc_change };
+
+/// Packets of the largest size that the receive buffer has room for.
+const PACKETS_MIN: u32 = 32;
+/// Packets of this length are possible in any buffer.
+const ETHERNET_MTU: u32 = 1500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    #[test]
+    fn udp__over_loopback_has_a_source_port_and_room_for_many_packets() {
+        let local: IpAddr = "127.83.1.9".parse().unwrap();
+        let config = UdpConfig { local: Some(local), ..UdpConfig::new("lo") };
+        let small = UdpConfig { receive_buffer: 8192, ..config.clone() };
+        let end = Attachment::udp(&small, &Wrap::default()).unwrap();
+        assert_eq!((end.fabric, end.ip_bytes), (Fabric::Udp, 1500));
+        let hop = end.hop("127.0.0.1".parse().unwrap()).unwrap();
+        let av = hop.address_vector(local, local, 2);
+        assert!(av.udp_src_port.is_some_and(|port| port >= 0xc000));
+        drop(end);
+        let end = Attachment::udp(&config, &Wrap::default()).unwrap();
+        assert!(end.ip_bytes > 1500, "{}", end.ip_bytes);
+    }
+
+    #[test]
+    fn icrc__is_that_of_the_wire() {
+        assert_eq!((ICRC.residue)(&[]), None);
+        assert_ne!((ICRC.change)(100, 4), (ICRC.change)(104, 4));
+    }
+}

@@ -1,0 +1,171 @@
+//! A checksum that covers header fields which a socket sets or hides.
+//!
+//! RoCEv2's ICRC covers IPv4's identification. The kernel numbers the segments of one send from 0
+//! and hides the number from the receiver. A sender must therefore seal each segment for the number
+//! that it will have, and a receiver must find out which number it had.
+
+/// The port's knowledge of a checksum in the last four bytes of each IP packet, least
+/// significant byte first. It must be linear, as a CRC is.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketChecksum {
+    /// The XOR of the computed and the sent checksum of an IP packet; zero if that is right. `None`
+    /// if the packet has none.
+    pub residue: fn(packet: &[u8]) -> Option<u32>,
+    /// The change of the checksum for each bit of a field of 16 bits, big-endian, at an offset in
+    /// an IP packet: its bytes up to the checksum, then the offset.
+    pub change: fn(covered_len: usize, at: usize) -> [u32; 16],
+}
+
+/// A checksum with recently computed changes, which depend on a packet's length only.
+#[derive(Debug)]
+pub(super) struct Adjuster {
+    checksum: PacketChecksum,
+    recent: [Change; RECENT],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    covered_len: usize,
+    at: usize,
+    bits: [u32; 16],
+}
+
+impl Adjuster {
+    pub(super) fn new(checksum: PacketChecksum) -> Self {
+        Self { checksum, recent: [Change::default(); RECENT] }
+    }
+
+    /// Adjusts the checksum of `packet` after bits of the field at `at` have been inverted: those
+    /// that are set in `difference`.
+    pub(super) fn adjust(&mut self, packet: &mut [u8], at: usize, difference: u16) {
+        let Some(covered_len) = covered(packet.len(), at) else { return };
+        let change = combine(self.change(covered_len, at), difference);
+        let (_, checksum) = packet.split_at_mut(covered_len);
+        for (byte, change) in checksum.iter_mut().zip(change.to_le_bytes()) {
+            *byte ^= change;
+        }
+    }
+
+    /// The identification of an IPv4 packet, which is `predicted` in its header and lies within
+    /// `0..IDENTIFICATIONS`. `None` if the checksum is right with none of them.
+    pub(super) fn identify(&mut self, packet: &[u8], predicted: u16) -> Option<u16> {
+        let covered_len = covered(packet.len(), IDENTIFICATION_AT)?;
+        let residue = (self.checksum.residue)(packet)?;
+        if residue == 0 {
+            return Some(predicted);
+        }
+        let bits = self.change(covered_len, IDENTIFICATION_AT);
+        (0..IDENTIFICATIONS).find(|id| combine(bits, id ^ predicted) == residue)
+    }
+
+    fn change(&mut self, covered_len: usize, at: usize) -> &[u32; 16] {
+        let entry = &mut self.recent[(covered_len / 4 + at) % RECENT];
+        if (entry.covered_len, entry.at) != (covered_len, at) {
+            let bits = (self.checksum.change)(covered_len, at);
+            *entry = Change { covered_len, at, bits };
+        }
+        &entry.bits
+    }
+}
+
+/// Bytes of a packet up to its checksum, if the field at `at` is among them.
+fn covered(packet_len: usize, at: usize) -> Option<usize> {
+    packet_len.checked_sub(CHECKSUM_BYTES).filter(|covered| at + 2 <= *covered)
+}
+
+fn combine(bits: &[u32; 16], difference: u16) -> u32 {
+    let mut left = difference;
+    let mut change = 0;
+    while left != 0 {
+        change ^= bits[usize::from(left.trailing_zeros().to_le_bytes()[0])];
+        left &= left - 1;
+    }
+    change
+}
+
+/// Offset of the identification in an IPv4 header.
+pub(super) const IDENTIFICATION_AT: usize = 4;
+/// Identifications that a receiver tries: twice the segments of one send of our own.
+pub(super) const IDENTIFICATIONS: u16 = 128;
+const CHECKSUM_BYTES: usize = 4;
+const RECENT: usize = 64;
+
+/// A linear checksum for tests.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::PacketChecksum;
+
+    pub(in super::super) const SUM: PacketChecksum = PacketChecksum {
+        residue: |packet| {
+            let (covered, sent) = packet.split_last_chunk::<4>()?;
+            Some(sum(covered) ^ u32::from_le_bytes(*sent))
+        },
+        change: |covered_len, at| {
+            let of = |bit: usize| {
+                let mut bytes = vec![0; covered_len];
+                bytes[0] = if at == 40 { 0x60 } else { 0x45 };
+                bytes[at + usize::from(bit < 8)] = 1 << (bit % 8);
+                sum(&bytes)
+            };
+            std::array::from_fn(of)
+        },
+    };
+
+    /// Rotations and XOR over the fields that tests change, and the payload.
+    pub(in super::super) fn sum(covered: &[u8]) -> u32 {
+        let is_v4 = covered.first().is_some_and(|byte| byte >> 4 == 4);
+        let ports = if is_v4 { 20..24 } else { 40..44 };
+        let identification = if is_v4 { 4..6 } else { 0..0 };
+        let payload = ports.start + 8..covered.len();
+        let mut sum = 0u32;
+        for at in identification.chain(ports).chain(payload) {
+            let byte = covered.get(at).copied().unwrap_or(0);
+            sum = sum.rotate_left(5) ^ u32::from_le_bytes([byte, 0, byte, 0]);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{SUM, sum};
+    use super::*;
+
+    fn packet(len: usize, id: u16) -> Vec<u8> {
+        let mut packet: Vec<u8> = (0..len).map(|n| (n * 7).to_le_bytes()[0]).collect();
+        packet[0] = 0x45;
+        packet[4..6].copy_from_slice(&id.to_be_bytes());
+        let covered = len - CHECKSUM_BYTES;
+        let sum = sum(&packet[..covered]);
+        packet[covered..].copy_from_slice(&sum.to_le_bytes());
+        packet
+    }
+
+    #[test]
+    fn adjust__makes_the_checksum_that_of_the_changed_field() {
+        let mut adjuster = Adjuster::new(SUM);
+        for (len, id) in [(60, 1u16), (1500, 63), (60, 0x8001), (32, 0xffff)] {
+            let mut adjusted = packet(len, 0);
+            adjusted[4..6].copy_from_slice(&id.to_be_bytes());
+            adjuster.adjust(&mut adjusted, IDENTIFICATION_AT, id);
+            assert_eq!(adjusted, packet(len, id));
+        }
+        let mut short = [1, 2, 3];
+        adjuster.adjust(&mut short, IDENTIFICATION_AT, 1);
+        assert_eq!(short, [1, 2, 3]);
+    }
+
+    #[test]
+    fn identify__finds_the_identification_or_none() {
+        let mut adjuster = Adjuster::new(SUM);
+        for (id, predicted) in [(0, 0u16), (5, 5), (5, 0), (0, 5), (127, 3)] {
+            let mut arrived = packet(200, id);
+            arrived[4..6].copy_from_slice(&predicted.to_be_bytes());
+            assert_eq!(adjuster.identify(&arrived, predicted), Some(id));
+        }
+        let mut beyond = packet(200, IDENTIFICATIONS);
+        beyond[4..6].copy_from_slice(&[0, 0]);
+        assert_eq!(adjuster.identify(&beyond, 0), None);
+        assert_eq!(adjuster.identify(&[0x45; 7], 0), None);
+    }
+}
