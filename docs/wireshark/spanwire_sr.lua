@@ -88,6 +88,9 @@ local f = {
   int_rate = ProtoField.uint32("spanwire.sr.ack.int.rate", "Rate of the port, Mbit/s", base.DEC),
   int_wrapped_time = ProtoField.uint32("spanwire.sr.ack.int.wrapped_time", "Time, in 16 ns, wrapped", base.DEC),
   int_wrapped_tx = ProtoField.uint32("spanwire.sr.ack.int.wrapped_tx", "Sent, in 128 bytes, wrapped", base.DEC),
+  credit = ProtoField.uint32("spanwire.sr.ack.credit", "Credit", base.DEC),
+  credit_rate = ProtoField.uint32("spanwire.sr.ack.credit.rate", "Credit rate, kbit/s", base.DEC),
+  suggested_rate = ProtoField.uint32("spanwire.sr.ack.credit.suggested", "Suggested rate, kbit/s", base.DEC),
   blocks = ProtoField.uint8("spanwire.sr.ack.blocks", "Block reports", base.DEC),
   report = ProtoField.bytes("spanwire.sr.ack.block", "Block report"),
   report_first = ProtoField.uint32("spanwire.sr.ack.block.first", "First PSN of the block", base.DEC),
@@ -132,6 +135,7 @@ local UDP_LEN, BTH_LEN, ICRC_LEN = 8, 12, 4
 local DATA_LEN, ACK_LEN, WORD_LEN, REFUSAL_LEN = 24, 60, 12, 8
 local LIST_LEN, NEAR_LEN = 4, 12
 local INT, HOPS_MAX = 1, 16
+local CREDIT, CREDIT_LEN = 2, 12
 local BLOCKS, REPORT_LEN, REPORTS_MAX = 4, 16, 4
 local MARKS, MARKS_LEN = 8, 8
 local BLOCK, BLOCK_PKTS_MAX = 0x100, 64
@@ -146,7 +150,7 @@ local PARTS = {
   { 4, { f.receive, 0, 4 } },
   { 4, { f.answers, 0, 4 } },
   { 8, { f.original, 0, 8 } },
-  {}, -- MLCC, not implemented yet
+  {}, -- reserved
   { 4, { f.block_index, 0, 1 }, { f.block_data, 1, 1 }, { f.block_parity, 2, 1 }, { f.block_scheme, 3, 1 } },
   { 4, { f.block_bytes, 0, 4 } },
   { 4, { f.source_qpn, 0, 3 } },
@@ -438,7 +442,7 @@ local function dissect_ack(reader, pinfo)
   tree:add(f.ack_words, fixed(0, 1))
   local next = psn_of(reader, fixed(1, 1))
   tree:add(f.ack_next, fixed(1, 1), next)
-  local presence = add_presence(reader, f.ack_presence, fixed(2, 2), INT + BLOCKS + MARKS)
+  local presence = add_presence(reader, f.ack_presence, fixed(2, 2), INT + CREDIT + BLOCKS + MARKS)
   if not presence then
     return "SR ACK"
   end
@@ -484,6 +488,15 @@ local function dissect_ack(reader, pinfo)
   local has_hops, has_blocks = bit.band(presence, INT) ~= 0, bit.band(presence, BLOCKS) ~= 0
   if has_hops and not add_hops(reader) then
     return info
+  end
+  if bit.band(presence, CREDIT) ~= 0 then
+    local range = reader:take(CREDIT_LEN)
+    if not range then
+      return info
+    end
+    tree:add(f.credit, range(0, 4))
+    tree:add(f.credit_rate, range(4, 4))
+    tree:add(f.suggested_rate, range(8, 4))
   end
   if has_blocks and not add_list(reader, f.blocks, REPORTS_MAX, REPORT_LEN, add_report) then
     return info

@@ -3,9 +3,10 @@
 
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockReport, BlockReportKind, BlockRepr, DropReason, EthernetRepr,
-    Headers, INT_COMPACT_LEN, INT_FULL_LEN, INT_MAX_HOPS, IntFormat, IntRecords, IntStack, IpRepr,
-    Ipv4Repr, Ipv6Repr, MacAddr, NakCode, NearKind, Opcode, Packet, Psn, RethRepr, SackWord,
-    SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr, Template, UdpRepr, seal,
+    Headers, INT_COMPACT_LEN, INT_FULL_LEN, INT_MAX_HOPS, IntCredit, IntFormat, IntRecords,
+    IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode, NearKind, Opcode, Packet, Psn,
+    RethRepr, SackWord, SrAckRepr, SrCredit, SrDataRepr, SrKind, SrNak, SrNearRepr, Template,
+    UdpRepr, int_restart_credit, seal,
 };
 
 /// Parses `data` as a frame, and as the inner part of a frame with valid outer headers: the headers
@@ -66,6 +67,10 @@ fn check(frame: &[u8]) {
 fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
     assert_eq!(packet.trailer, &rest[ICRC_LEN..]);
     let Some(stack) = IntStack::parse(packet.trailer) else { return };
+    assert_eq!(stack.version() == 2, stack.credit().is_some());
+    let end = stack.header_len() + stack.records().len();
+    assert_eq!(packet.trailer.get(stack.header_len()..end), Some(stack.records()));
+    check_restart(packet.trailer, &stack);
     assert!(stack.len() <= INT_MAX_HOPS.into());
     assert_eq!(stack.hops().count() + stack.compact_hops().count(), stack.len());
     let mut emitted = Vec::new();
@@ -83,6 +88,25 @@ fn check_trailer(packet: &Packet<'_>, rest: &[u8]) {
     let echo = [&stack.echo_header(), stack.records()].concat();
     let echo = IntRecords::parse(&echo);
     assert_eq!((echo.len(), echo.hops().count()), (stack.len(), stack.hops().count()));
+}
+
+/// Checks that a stack behind an IP packet is emptied and gets a credit if it has one, and is left
+/// alone otherwise.
+fn check_restart(trailer: &[u8], stack: &IntStack<'_>) {
+    let mut frame = vec![0; 34];
+    (frame[12], frame[14], frame[17]) = (8, 0x45, 20);
+    frame.extend(trailer);
+    let (before, len) = (frame.clone(), frame.len());
+    let credit = IntCredit { credit: u32::MAX, waiting_bytes: 7 };
+    match int_restart_credit(&mut frame, len, 0, credit) {
+        Some(end) => {
+            let new = IntStack::find(&frame[..end], 0).expect("it is a stack");
+            assert_eq!((new.len(), new.credit(), end), (0, Some(credit), 34 + new.header_len()));
+            assert_eq!((new.max_hops(), new.format()), (stack.max_hops(), stack.format()));
+            assert_eq!(frame[..34], before[..34]);
+        }
+        None => assert!(stack.credit().is_none() && frame == before),
+    }
 }
 
 /// Checks the part after the BTH of an SR packet: parsing, emitting and parsing again give the
@@ -167,6 +191,7 @@ pub fn sr_seeds() -> Vec<(String, Vec<u8>)> {
             ack.blocks.push(BlockReport { first: i.into(), kind, data: 8, bits: 5 });
         }
         ack.marks = is_refused.then_some(6);
+        ack.credit = (hops != 1).then_some(SrCredit { credit: 9, rate_kbps: 8, suggested_kbps: 7 });
         for i in 0..words {
             ack.words.push(SackWord { base: 64 * i, bits: 5 });
         }

@@ -121,6 +121,10 @@ fn write_ack(f: &mut Formatter<'_>, ack: &SrAckRepr<'_>) -> fmt::Result {
     write!(f, "  received {} CE {}", ack.rx_pkts, ack.ce_pkts)?;
     write!(f, "  limits psn {:#010x} receive {}", ack.psn_limit, ack.receive_limit)?;
     write_hops(f, &ack.int)?;
+    if let Some(credit) = &ack.credit {
+        write!(f, "  credit {} at {} kbit/s", credit.credit, credit.rate_kbps)?;
+        write!(f, " suggests {} kbit/s", credit.suggested_kbps)?;
+    }
     for report in ack.blocks.as_slice() {
         let kind = match report.kind {
             BlockReportKind::Nack => "SHORT, counts",
@@ -191,7 +195,8 @@ fn reason_name(reason: AckReason) -> &'static str {
 mod tests {
     use super::*;
     use spanwire_wire::{
-        BlockReport, BlockRepr, IntHop, IntRecords, NakCode, Qpn, RethRepr, SackWord, SrNak,
+        BlockReport, BlockRepr, IntHop, IntRecords, NakCode, Qpn, RethRepr, SackWord, SrCredit,
+        SrNak,
     };
 
     #[test]
@@ -246,6 +251,14 @@ mod tests {
         let text = shown(&compact).to_string();
         // 2^40 ps less 65 wraps of 16.777216 ms.
         let expected = "  compact hop 8992608000 ps sent 256 queue 128 at 25000 Mbit/s";
+        assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn display__of_credit() {
+        let credit = SrCredit { credit: 7, rate_kbps: 9_500_000, suggested_kbps: 25_000_000 };
+        let text = Sr::Ack(SrAckRepr { credit: Some(credit), ..SrAckRepr::default() }).to_string();
+        let expected = "  credit 7 at 9500000 kbit/s suggests 25000000 kbit/s";
         assert!(text.ends_with(expected), "{text}");
     }
 

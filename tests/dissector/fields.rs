@@ -226,6 +226,11 @@ fn put_ack(want: &mut BTreeMap<&'static str, String>, ack: &SrAckRepr<'_>) {
     if !blocks.is_empty() {
         put("spanwire.sr.ack.blocks", spanwire_base::u64_from(blocks.len()));
     }
+    if let Some(credit) = ack.credit {
+        put("spanwire.sr.ack.credit", credit.credit.into());
+        put("spanwire.sr.ack.credit.rate", credit.rate_kbps.into());
+        put("spanwire.sr.ack.credit.suggested", credit.suggested_kbps.into());
+    }
     if let Some(marks) = ack.marks {
         put("spanwire.sr.ack.marks", marks);
     }
@@ -306,6 +311,9 @@ pub(crate) const PRESENT: &[&str] = &[
     "spanwire.sr.ack.block.data",
     "spanwire.sr.ack.block.bits",
     "spanwire.sr.ack.marks",
+    "spanwire.sr.ack.credit",
+    "spanwire.sr.ack.credit.rate",
+    "spanwire.sr.ack.credit.suggested",
     "spanwire.sr.ack.words",
     "spanwire.sr.ack.next",
     "spanwire.sr.ack.newest",

@@ -1,5 +1,5 @@
-//! A capture with every feature of SR: two engines, a wire with loss and marking, and invalid
-//! packets.
+//! A capture with every feature of SR: two engines, a wire with loss and marking, invalid packets,
+//! and two engines with MLCC.
 
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_cc::Algorithm;
@@ -11,20 +11,22 @@ use spanwire_transport::{
     WorkRequest, WrOp,
 };
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_FULL_LEN, IntFormat, IntHop, IntRecords,
-    IntStack, IpRepr, MacAddr, NearKind, Opcode, Packet, Psn, Qpn, SrDataRepr, SrNearRepr, UdpRepr,
-    int_push, ip_end, mark_ce, seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_FULL_LEN, IntCredit, IntFormat, IntHop,
+    IntRecords, IntStack, IpRepr, MacAddr, NearKind, Opcode, Packet, Psn, Qpn, SrAckRepr,
+    SrDataRepr, SrNearRepr, UdpRepr, int_push, int_restart_credit, ip_end, mark_ce, seal,
 };
 
-/// The capture of SR with its wrong packets and telemetry in `format`, as a pcap file with
-/// nanoseconds.
+/// The capture of SR with its wrong packets and telemetry in `format`, then of MLCC, as a pcap file
+/// with nanoseconds.
 pub(crate) fn capture(format: IntFormat) -> Vec<u8> {
     let frames = played(WireMode::Sr, format);
     let last = frames.last().map_or(Time::ZERO, |(at, _)| *at);
     let wrong = wrong_packets(&frames, format);
     let wrong = (1..).zip(wrong).map(|(i, frame)| (last + Dur::from_us(i), frame));
     let wrong: Vec<_> = wrong.collect();
-    pcap(frames.into_iter().chain(wrong))
+    let mut mlcc = Scene::of_mlcc(format, last + Dur::from_ms(1));
+    mlcc.play_mlcc();
+    pcap(frames.into_iter().chain(wrong).chain(mlcc.frames))
 }
 
 /// The capture of the same requests in RC.
@@ -60,6 +62,8 @@ struct Scene {
     now: Time,
     frames: Vec<(Time, Vec<u8>)>,
     sent: u64,
+    /// The largest credit of an acknowledgement.
+    credit: u32,
 }
 
 struct End {
@@ -103,7 +107,36 @@ impl Scene {
                 end.ep.modify_qp(end.qpn, &attr).expect("the usual transitions");
             }
         }
-        Self { ends, now: Time::from_ns(1_000), frames: Vec::new(), sent: 0 }
+        Self { ends, now: Time::from_ns(1_000), frames: Vec::new(), sent: 0, credit: 0 }
+    }
+
+    /// Two engines with MLCC, whose wire is a switch that releases the packets of both.
+    fn of_mlcc(format: IntFormat, now: Time) -> Self {
+        let mut ends = [3, 4].map(|seed| End::new(seed, format));
+        let qpns = [ends[0].qpn, ends[1].qpn];
+        for (me, peer) in [(0, 1), (1, 0)] {
+            let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
+            let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
+            (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Sr), Some(64));
+            let algorithm = Algorithm::parse("mlcc,rtt_c_us=40,rtt_d_us=10").expect("in range");
+            let mut rts = QpAttr::rts(PSNS[me]);
+            let algorithm = Some(algorithm);
+            rts.congestion = Some(CongestionControl { algorithm, ..CongestionControl::NONE });
+            (rts.near, rts.credit) = (Some(true), Some(true));
+            for attr in [QpAttr::init(Access::ALL), rtr, rts] {
+                let end = &mut ends[me];
+                end.ep.modify_qp(end.qpn, &attr).expect("the usual transitions");
+            }
+        }
+        Self { ends, now, frames: Vec::new(), sent: 0, credit: 0 }
+    }
+
+    fn play_mlcc(&mut self) {
+        let mr = self.ends[1].mr;
+        let remote = RemoteAddr { va: mr.addr, rkey: mr.rkey.expect("it has one") };
+        self.post(WrOp::Write { remote }, 64 * 40);
+        self.post(WrOp::Read { remote }, 64 * 40);
+        self.run();
     }
 
     fn play(&mut self) {
@@ -180,6 +213,7 @@ impl Scene {
             if self.sent.is_multiple_of(5) {
                 mark_ce(&mut frame);
             }
+            self.release(&mut frame);
             self.stamp(&mut frame);
             self.frames.push((self.now, frame.clone()));
             // A switch near the sender.
@@ -195,6 +229,19 @@ impl Scene {
 }
 
 impl Scene {
+    /// Reads the credit of an acknowledgement, and begins anew the telemetry of data that request a
+    /// credit.
+    fn release(&mut self, frame: &mut Vec<u8>) {
+        let packet = Packet::parse(frame).expect("ours");
+        if packet.bth.opcode == Opcode::SrAck {
+            let ack = SrAckRepr::parse(packet.bth.psn.get(), packet.payload).expect("ours");
+            self.credit = self.credit.max(ack.credit.map_or(0, |credit| credit.credit));
+        }
+        let (len, credit) = (frame.len(), IntCredit { credit: self.credit, waiting_bytes: 4096 });
+        let end = int_restart_credit(frame, len, 0, credit);
+        frame.truncate(end.unwrap_or(len));
+    }
+
     /// Adds the telemetry of zero, one or two switches.
     fn stamp(&self, frame: &mut Vec<u8>) {
         for switch in 0..self.sent % 3 {
@@ -306,6 +353,7 @@ fn wrong_packets(frames: &[(Time, Vec<u8>)], format: IntFormat) -> Vec<Vec<u8>> 
         bend(&data, 2, 0x80),
         bend(&ack, 0, 3 << 4),
         bend(&ack, 3, 2),
+        bend(&ack, 3, 16),
         bend(&with_telemetry, INT_AT, 0),
         bend(&with_telemetry, INT_AT, 17),
         bend(&ack, 10, 9),

@@ -50,7 +50,7 @@ impl Forged {
         let dma_len = dma_len(props, dma, payload_len, len);
         let ext = extensions(props, RethRepr { va, rkey, dma_len }, len, syndrome);
         let mut frame = emit(special, bth, ext, payload_len, FILL | (len & FILL_MASK));
-        special.spoil(&mut frame, at);
+        special.spoil(&mut frame, at, view.credit);
         let is_acceptable = special.is_acceptable();
         Self { frame, bth, ext, payload_len, inside: None, is_acceptable }
     }
@@ -79,7 +79,7 @@ impl Forged {
         let sealed = frame.len();
         seal(&mut frame, sealed);
         let inside = Packet::parse_unverified(&frame).ok().and_then(|p| Inside::of(&p));
-        special.spoil(&mut frame, at);
+        special.spoil(&mut frame, at, view.credit);
         let is_acceptable = special.is_acceptable();
         Self { frame, bth, ext, payload_len: body.payload_len, inside, is_acceptable }
     }
@@ -101,6 +101,8 @@ enum Special {
     LinkPadding,
     /// Telemetry after it, of any number of hops.
     Stamped,
+    /// The same with a credit: mostly that of our last acknowledgement.
+    Released,
     /// One byte of SR's header is changed; the ICRC is valid.
     BentHeader,
 }
@@ -121,6 +123,7 @@ impl Special {
             57 => Self::LinkPadding,
             58 => Self::BentHeader,
             59 | 60 => Self::Stamped,
+            32..48 => Self::Released,
             _ => Self::Nothing,
         }
     }
@@ -133,6 +136,7 @@ impl Special {
                 | Self::Marked
                 | Self::LinkPadding
                 | Self::Stamped
+                | Self::Released
                 | Self::BentHeader
         )
     }
@@ -169,18 +173,24 @@ impl Special {
         IpRepr::new(src, dst).expect("addresses of one version")
     }
 
-    /// Changes the frame as in transit.
-    fn spoil(self, frame: &mut Vec<u8>, at: u8) {
+    /// Changes the frame as in transit. `credit` is that of our last acknowledgement.
+    fn spoil(self, frame: &mut Vec<u8>, at: u8, credit: u32) {
         let inside = frame.len() - PAST_ICRC_MASKS;
         match self {
             // After the last byte that the ICRC does not cover.
             Self::Corrupt => frame[PAST_ICRC_MASKS + usize::from(at) % inside] ^= 1 << (at & 7),
             Self::Truncated => frame.truncate(frame.len() - 1 - usize::from(at) % frame.len()),
             Self::LinkPadding => frame.resize(frame.len() + usize::from(at), 0),
-            Self::Stamped => {
+            Self::Stamped | Self::Released => {
                 let (hops, format) = (at & 0x1f, at >> 6 & 1);
+                let version = if self == Self::Released { 2 } else { 1 };
                 frame.extend(b"INTs");
-                frame.extend([1, hops, 16 | at >> 5, format]);
+                frame.extend([version, hops, 16 | at >> 5, format]);
+                if self == Self::Released {
+                    let other = if at & 0xc == 0xc { u32::from(at) } else { 0 };
+                    frame.extend(credit.wrapping_add(other).to_be_bytes());
+                    frame.extend((u32::from(at) << (at & 0x1f)).to_be_bytes());
+                }
                 let format = IntFormat::from_u8(format).expect("0 or 1");
                 let bytes = usize::from(hops) * format.record_len();
                 frame.resize(frame.len() + bytes.saturating_sub(usize::from(at >> 7)), at);

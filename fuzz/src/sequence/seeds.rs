@@ -30,6 +30,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     seeds.extend(block_seeds());
     seeds.extend(coded_seeds());
     seeds.extend(near_seeds());
+    seeds.extend(credit_seeds());
     seeds
 }
 
@@ -56,6 +57,39 @@ fn near_seeds() -> Vec<(String, Vec<u8>)> {
             }
             steps.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             seeds.push((format!("near-{congestion}-{reads:x}-{retries:x}"), steps));
+        }
+    }
+    seeds
+}
+
+/// MLCC, agreed on or not: data with credits that begin rounds or do not, in any order and twice,
+/// pauses in which rounds end by themselves, and acknowledgements with credits.
+fn credit_seeds() -> Vec<(String, Vec<u8>)> {
+    let (transmit, poll, pause) = (13, 14, 9);
+    let send_out = [transmit, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut seeds = Vec::new();
+    for congestion in 0..24 {
+        for (reads, retries, flags) in
+            [(0xac, 0x77, 0x80), (0xac, 0x7f, 0x82), (0xac, 0x77, 0xc0), (0x2c, 0x77, 0x80)]
+        {
+            let mut steps = vec![flags, reads, 1, retries, congestion, 14];
+            for op in 0..4 {
+                steps.extend([11, op, 100, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            for round in 0..3 {
+                steps.extend(send_out);
+                for (distance, at) in [(0, 1), (0, 0x42), (2, 3), (0, 0x0c), (0, 0), (0xff, 1)] {
+                    // A WRITE, released by the switch.
+                    steps.extend([0, 1, 0, distance, 32 << 2, 0, 8, 0, at, 0, 0]);
+                    steps.extend(send_out);
+                }
+                steps.extend([0, 0xa0, 1, 0, 0, 1, 0xf0, 1, 0, 0x80, 2 | round << 4]);
+                steps.extend([0, 0xa0, 1, 0, 0, 1, 0xf0, 1, 1, 0, 0x62]);
+                steps.extend([pause, 20 + 4 * round, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+                steps.extend(send_out);
+            }
+            steps.extend([poll, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            seeds.push((format!("credit-{congestion}-{reads:x}-{retries:x}-{flags:x}"), steps));
         }
     }
     seeds

@@ -3,13 +3,14 @@
 use super::forge::Forged;
 use super::incoming::Recovered;
 use super::memory::{Plot, Reach};
-use super::setup::REORDER_PKTS;
+use super::setup::{LINE_RATE, REORDER_PKTS};
 use super::streams::Inside;
 use super::world::{Tally, World};
 use spanwire_base::{u32_from, u64_from, usize_from};
 use spanwire_transport::{Access, QpState};
 use spanwire_wire::{
-    AtomicEthRepr, BlockRepr, OpClass, Packet, RethRepr, SrAckRepr, SrDataRepr, SrKind, SrNearRepr,
+    AtomicEthRepr, BlockRepr, IntStack, OpClass, Packet, RethRepr, SrAckRepr, SrDataRepr, SrKind,
+    SrNearRepr,
 };
 
 /// The permitted effects of a packet on memory.
@@ -199,8 +200,10 @@ impl World {
         explained
     }
 
-    /// Checks that an accepted acknowledgement names only packets sent, and no future time.
+    /// Checks that an accepted acknowledgement names only packets sent, and no future time, and has
+    /// a credit only if that was agreed on.
     fn check_ack(&self, ack: &SrAckRepr<'_>) {
+        assert!(ack.credit.is_none() || self.setup.credit, "{ack:?} has a credit");
         let nxt = self.streams.snd_nxt;
         let before_nxt = |psn: u32| nxt.wrapping_sub(psn).cast_signed();
         // Nor packets sent long ago.
@@ -232,6 +235,7 @@ impl World {
             }
             Some(Inside::Ack(ack)) => {
                 self.streams.outgoing.check_path(packet, ack.path);
+                self.check_credit_sent(&ack);
                 self.check_ack_sent(&ack);
             }
             Some(Inside::Near(_)) | None => panic!("{:?} never leaves", packet.bth),
@@ -263,8 +267,27 @@ impl World {
         assert_eq!(h.sent_ps, self.now.as_ps());
         let source_qpn = Some(self.qpn).filter(|_| self.setup.near && !is_parity);
         assert_eq!(h.source_qpn, source_qpn, "{h:?}");
+        // Parity has no QPN, so it has no credit either.
+        let version = self.setup.int_version().filter(|version| *version == 1 || !is_parity);
+        let stack = IntStack::parse(p.trailer);
+        assert_eq!(stack.map(|stack| stack.version()), version, "{h:?}");
+        assert!(stack.is_none_or(|stack| stack.is_empty()), "{h:?}");
         if h.kind == SrKind::ReadResponse && !is_parity {
             super::output::check_secret(p.payload);
+        }
+    }
+
+    /// Checks the credit of an acknowledgement that leaves.
+    fn check_credit_sent(&mut self, ack: &SrAckRepr<'_>) {
+        let Some(credit) = ack.credit else { return };
+        let has_loop = self.setup.int_version() == Some(2) && self.streams.is_proven();
+        assert!(has_loop, "{ack:?} has a credit");
+        let last = self.streams.credit.replace(credit.credit);
+        let rounds = last.map_or(1, |last| credit.credit.wrapping_sub(last));
+        assert!(rounds < 1 << 31, "{last:?}, then {ack:?}");
+        let line_kbps = LINE_RATE.as_bps() / 1000;
+        for rate in [credit.rate_kbps, credit.suggested_kbps] {
+            assert!(u64::from(rate) <= line_kbps, "{ack:?} exceeds our link");
         }
     }
 

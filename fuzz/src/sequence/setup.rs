@@ -11,7 +11,7 @@ use spanwire_transport::{
     ErasureCoding, Mtu, PdId, Preset, QpAttr, QpCaps, QpInit, SrqId, SrqInit, ValidConfig,
     WireMode,
 };
-use spanwire_wire::{INT_HEADER_LEN, IntFormat, MacAddr, Psn, Qpn};
+use spanwire_wire::{INT_CREDIT_HEADER_LEN, INT_HEADER_LEN, IntFormat, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
 
 /// The configuration selected by the setup's bytes.
@@ -40,6 +40,8 @@ pub(super) struct Setup {
     pub(super) balance: Option<Balance>,
     /// It requests feedback of switches; in SR only.
     pub(super) near: bool,
+    /// The peer knows MLCC; only with `near`.
+    pub(super) credit: bool,
 }
 
 /// The created resources.
@@ -77,6 +79,7 @@ impl Setup {
             erasure: codes.then(|| erasure(timeout >> 4)),
             balance: balances.then(|| balance(psns >> 2 & 3 | psns >> 4 & 0xc)),
             near: is_sr && reads & 8 != 0,
+            credit: is_sr && reads & 0x88 == 0x88,
         }
     }
 
@@ -135,17 +138,27 @@ impl Setup {
     /// Payload of a full SR packet: requested telemetry needs room, and so do a position in a block
     /// and our QPN.
     pub(super) fn segment_bytes(&self) -> u32 {
-        let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
-        let asks = |a: Algorithm| a.start(&path).wants_int();
-        let room = INT_HEADER_LEN + usize::from(INT_HOPS) * self.int_format.record_len();
-        let algorithm = self.congestion.and_then(|c| c.algorithm);
-        let room = if algorithm.is_some_and(asks) { room } else { 0 };
+        let header = match self.int_version() {
+            None => None,
+            Some(1) => Some(INT_HEADER_LEN),
+            Some(_) => Some(INT_CREDIT_HEADER_LEN),
+        };
+        let records = usize::from(INT_HOPS) * self.int_format.record_len();
+        let room = header.map_or(0, |header| header + records);
         let place = match self.near {
             _ if self.erasure.is_some() => 8,
             true => 4,
             false => 0,
         };
         SEGMENT_BYTES - u32_from(room) - place
+    }
+
+    /// The version of the telemetry stack that data request, if they do.
+    pub(super) fn int_version(&self) -> Option<u8> {
+        let path = Path { mtu_bytes: SEGMENT_BYTES, line_rate: LINE_RATE, base_rtt: None };
+        let cc = self.congestion.and_then(|c| c.algorithm)?.start(&path);
+        let version = if cc.wants_credit() && self.credit { 2 } else { 1 };
+        (self.is_sr && cc.wants_int()).then_some(version)
     }
 
     /// The attributes of the transition from RTR to RTS.
@@ -160,6 +173,7 @@ impl Setup {
             erasure: self.erasure,
             balance: self.balance,
             near: self.near.then_some(true),
+            credit: self.credit.then_some(true),
             ..QpAttr::rts(self.sq_psn)
         }
     }
@@ -259,7 +273,7 @@ pub(super) const MTU: Mtu = Mtu::B256;
 pub(super) const MAX_WR: u32 = 16;
 /// Payload of a full packet of SR.
 const SEGMENT_BYTES: u32 = 200;
-const LINE_RATE: Rate = Rate::from_gbps(10);
+pub(super) const LINE_RATE: Rate = Rate::from_gbps(10);
 const INT_HOPS: u8 = 2;
 /// The configurable minimum.
 pub(super) const REORDER_PKTS: u32 = 256;

@@ -41,6 +41,8 @@ pub(super) struct Streams {
     pub(super) responses_left: u64,
     /// Payload of a full packet of ours.
     pub(super) segment_bytes: u32,
+    /// The credit of our last acknowledgement.
+    pub(super) credit: Option<u32>,
     /// Before RTS: bytes received minus bytes sent.
     unproven: Option<u64>,
 }
@@ -92,6 +94,7 @@ impl Streams {
             outgoing: Outgoing::new(setup),
             responses_left: 0,
             segment_bytes: setup.segment_bytes(),
+            credit: None,
             unproven: None,
         }
     }
@@ -99,6 +102,10 @@ impl Streams {
     /// Limits output to input, until [`Streams::prove`].
     pub(super) fn unproven(self, is_unproven: bool) -> Self {
         Self { unproven: is_unproven.then_some(0), ..self }
+    }
+
+    pub(super) fn is_proven(&self) -> bool {
+        self.unproven.is_none()
     }
 
     pub(super) fn prove(&mut self) {

@@ -126,6 +126,7 @@ impl World {
             sr_snd_una: self.streams.snd_nxt.wrapping_sub(in_flight),
             sr_snd_nxt: self.streams.snd_nxt,
             outgoing: &self.streams.outgoing,
+            credit: self.streams.credit.unwrap_or(0),
             now_ps: self.now.as_ps(),
         }
     }

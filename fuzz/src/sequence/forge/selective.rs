@@ -7,7 +7,7 @@ use crate::sequence::layout::STEP_LEN;
 use spanwire_base::u32_from;
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockRepr, IntFormat, IntRecords, NakCode, NearKind, Opcode,
-    RethRepr, SackWord, SrAckRepr, SrDataRepr, SrKind, SrNak, SrNearRepr,
+    RethRepr, SackWord, SrAckRepr, SrCredit, SrDataRepr, SrKind, SrNak, SrNearRepr,
 };
 
 /// The part after the BTH: the low bits of the PSN, the header, and bytes of data.
@@ -150,6 +150,12 @@ pub(super) fn ack(step: &[u8; STEP_LEN], view: &View<'_>) -> Body {
         int: IntRecords::parse(&echo),
         ..SrAckRepr::default()
     };
+    if refused & 3 == 2 {
+        let rate = |v: u8| u32::from(v) << (refused >> 2 & 0x18);
+        let credit = u32::from(refused >> 4).wrapping_sub(u32::from(at & 1));
+        let (rate_kbps, suggested_kbps) = (rate(len), rate(limits));
+        ack.credit = Some(SrCredit { credit, rate_kbps, suggested_kbps });
+    }
     for i in 0..u32::from(words & 0xf) {
         let base = view.sr_snd_una.wrapping_add(i * 64) / 64 * 64;
         let base =

@@ -20,5 +20,7 @@ pub(in crate::sequence) struct View<'a> {
     pub(in crate::sequence) sr_snd_una: u32,
     pub(in crate::sequence) sr_snd_nxt: u32,
     pub(in crate::sequence) outgoing: &'a Outgoing,
+    /// The credit of our last acknowledgement; 0 without one.
+    pub(in crate::sequence) credit: u32,
     pub(in crate::sequence) now_ps: u64,
 }
