@@ -7,6 +7,7 @@ use crate::queues;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::window;
 use spanwire_io::fault::FaultConfig;
+use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::ModeChoice;
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding, ValidConfig};
@@ -20,6 +21,10 @@ pub(crate) struct PortArgs {
     /// possible, else UDP sockets
     #[arg(long, default_value = "auto", value_parser = fabric)]
     fabric: FabricChoice,
+    /// UDP sockets: accept IPv4 packets of any identification, as Linux rxe and adapters send them.
+    /// Only 16 bits of the ICRC then detect a corrupted packet
+    #[arg(long)]
+    any_id: bool,
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     queue: u32,
@@ -92,7 +97,8 @@ impl PortArgs {
         }
         let port = window::port(dev, self.queue, self.xdp, self.window());
         let wrap = Wrap { faults, pcap: self.pcap.clone() };
-        let attachment = Attachment::open(self.fabric, &port, local, &wrap)?;
+        let udp = UdpConfig { local, any_id: self.any_id, ..UdpConfig::new(dev) };
+        let attachment = Attachment::open(self.fabric, &port, &udp, &wrap)?;
         if let Some(why) = &attachment.fallback {
             eprintln!("AF_XDP is unavailable ({why}); using UDP sockets instead");
         }
