@@ -55,7 +55,8 @@ impl Network {
         let udp = UdpConfig::new(ifname);
         let attachment = Attachment::open(options.fabric, &xdp, &udp, &Wrap::default());
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
-        Self::over(attachment, ifname, options)
+        let engine = attachment.fit(options.engine);
+        Self::over(attachment, ifname, NetworkOptions { engine, ..options })
     }
 
     /// As [`Network::open`], without blocking.
