@@ -30,8 +30,8 @@ pub struct UdpConfig {
     /// not differ.
     pub seed: u64,
     /// Accepts IPv4 packets whose checksum is right with any identification, not only with one
-    /// below 128: of senders that count on from packet to packet, as Linux rxe does. Sixteen bits of
-    /// the checksum are then left to detect a corrupted packet. Default no.
+    /// below 128: of senders that count on from packet to packet, as Linux rxe does. Sixteen bits
+    /// of the checksum are then left to detect a corrupted packet. Default no.
     pub any_id: bool,
     /// The checksum at the end of each packet, if packets have one; see [`PacketChecksum`].
     pub checksum: Option<PacketChecksum>,
