@@ -16,7 +16,7 @@ use crate::report::{op_name, packets, print_text};
 use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
-use report::{ClientReport, nonzero, text};
+use report::{ClientReport, OVERFLOWS, nonzero, overflow_text, text};
 use spanwire_host::fabric::{Error, Fabric};
 use spanwire_host::oob::Oob;
 use spanwire_host::runner::{Acceptor, Event, Served};
@@ -158,7 +158,9 @@ fn print_served(common: &CommonArgs, fabric: Fabric, peer: Option<IpAddr>, serve
     }
     let end = if *complete { "done" } else { "the client went away" };
     let (peer, op, size) = (shown(peer), op_name(job.op), bytes(job.size.into()));
-    print_text(&format!("{peer}: {op} of {size}: {end}\n"));
+    let overflows = counters.iter().find(|(name, _)| name == OVERFLOWS).map_or(0, |(_, n)| *n);
+    let lost = overflow_text(overflows).map(|text| format!("; {text}")).unwrap_or_default();
+    print_text(&format!("{peer}: {op} of {size}: {end}{lost}\n"));
 }
 
 /// A client's address in text output.

@@ -7,6 +7,7 @@ use crate::queues;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::window;
 use spanwire_io::fault::FaultConfig;
+use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_stream::ModeChoice;
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding, ValidConfig};
@@ -20,6 +21,13 @@ pub(crate) struct PortArgs {
     /// possible, else UDP sockets
     #[arg(long, default_value = "auto", value_parser = fabric)]
     fabric: FabricChoice,
+    /// UDP sockets: receive buffer to request in bytes [default: 8M]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    rcvbuf: Option<u64>,
+    /// UDP sockets: accept IPv4 packets of any identification, as Linux rxe and adapters send them.
+    /// Only 16 bits of the ICRC then detect a corrupted packet
+    #[arg(long)]
+    any_id: bool,
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     queue: u32,
@@ -92,7 +100,10 @@ impl PortArgs {
         }
         let port = window::port(dev, self.queue, self.xdp, self.window());
         let wrap = Wrap { faults, pcap: self.pcap.clone() };
-        let attachment = Attachment::open(self.fabric, &port, local, &wrap)?;
+        let udp = UdpConfig { local, any_id: self.any_id, ..UdpConfig::new(dev) };
+        let receive_buffer = self.rcvbuf.map_or(udp.receive_buffer, saturated);
+        let udp = UdpConfig { receive_buffer, ..udp };
+        let attachment = Attachment::open(self.fabric, &port, &udp, &wrap)?;
         if let Some(why) = &attachment.fallback {
             eprintln!("AF_XDP is unavailable ({why}); using UDP sockets instead");
         }
@@ -100,6 +111,12 @@ impl PortArgs {
             queues::warn(dev, self.queue);
         }
         Ok(attachment)
+    }
+
+    /// The engine's configuration `config` for `attachment`: its windows fit the receive buffer of
+    /// UDP sockets, unless `--window` sets them.
+    pub(crate) fn fit(&self, config: ValidConfig, attachment: &Attachment) -> ValidConfig {
+        if self.window.is_some() { config } else { attachment.fit(config) }
     }
 
     /// The receive queue that the port serves.
@@ -118,6 +135,21 @@ pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
         .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
 }
 
+/// Parses a size such as `64K`, in bytes.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.to_ascii_lowercase() {
+        t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 1 << 10),
+        t if t.ends_with('m') => (t[..t.len() - 1].to_owned(), 1 << 20),
+        t if t.ends_with('g') => (t[..t.len() - 1].to_owned(), 1 << 30),
+        t => (t, 1),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("{text} is no size (try 64, 64K or 1M)"))?;
+    match n.checked_mul(unit) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err(format!("{text} is out of range")),
+    }
+}
+
 /// Parses a fabric.
 pub(crate) fn fabric(text: &str) -> Result<FabricChoice, String> {
     FabricChoice::from_name(text)
@@ -127,6 +159,10 @@ pub(crate) fn fabric(text: &str) -> Result<FabricChoice, String> {
 /// Parses a wire mode.
 pub(crate) fn mode(text: &str) -> Result<ModeChoice, String> {
     ModeChoice::from_name(text).ok_or_else(|| format!("{text} is no wire mode (auto, rc, sr)"))
+}
+
+fn saturated(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// Sets the kernel's timer slack of this process to 1 us. With the default of 50 us a sleep may
@@ -159,6 +195,16 @@ mod tests {
     fn preference__errors_list_the_modes() {
         assert!(preference("skb").is_ok());
         assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
+    }
+
+    #[test]
+    fn size__takes_binary_units_and_refuses_nonsense() {
+        assert_eq!(size("64"), Ok(64));
+        assert_eq!(size("64K"), Ok(65_536));
+        assert_eq!(size("1g"), Ok(1 << 30));
+        for bad in ["", "K", "0", "-1", "1T", "99999999999G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -69,6 +69,9 @@ pub struct Attachment {
     pub xdp_mode: Option<&'static str>,
     /// Largest path MTU.
     pub path_mtu: Mtu,
+    /// The receive buffer of UDP sockets in bytes, as the kernel grants it: its own overhead
+    /// included.
+    pub receive_buffer: Option<u32>,
     /// Bytes of the longest IP packet that fits both the link and one buffer of the port.
     pub ip_bytes: u32,
     resolver: HopResolver,
@@ -143,8 +146,17 @@ impl Attachment {
         let port = around(port, wrap, clock)?;
         let resolver = HopResolver::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        let fallback = None;
-        Ok(Self { port, clock, fabric, fallback, xdp_mode, path_mtu, ip_bytes, resolver })
+        Ok(Self {
+            port,
+            clock,
+            fabric,
+            fallback: None,
+            xdp_mode,
+            path_mtu,
+            receive_buffer: None,
+            ip_bytes,
+            resolver,
+        })
     }
 
     /// Two ends of a pipe inside this process.
@@ -161,8 +173,17 @@ impl Attachment {
             let port = around(port, wrap, clock)?;
             let resolver = HopResolver::Direct { us, peer };
             let (fabric, xdp_mode) = (Fabric::Pipe, None);
-            let fallback = None;
-            Ok(Self { port, clock, fabric, fallback, xdp_mode, path_mtu, ip_bytes, resolver })
+            Ok(Self {
+                port,
+                clock,
+                fabric,
+                fallback: None,
+                xdp_mode,
+                path_mtu,
+                receive_buffer: None,
+                ip_bytes,
+                resolver,
+            })
         };
         Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
     }

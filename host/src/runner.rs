@@ -97,12 +97,14 @@ struct Needs {
 }
 
 impl JobRunner {
-    /// A job runner at address `ip` on `attachment`.
+    /// A job runner at address `ip` on `attachment`, with the default engine parameters that fit
+    /// it.
     ///
     /// # Errors
     /// The system provides no random numbers for the keys.
     pub fn new(attachment: Attachment, ip: IpAddr, polling: Polling) -> Result<Self, Error> {
-        Self::with_config(attachment, ip, polling, ValidConfig::default())
+        let config = attachment.fit(ValidConfig::default());
+        Self::with_config(attachment, ip, polling, config)
     }
 
     /// As [`JobRunner::new`], with these engine parameters.
@@ -118,7 +120,8 @@ impl JobRunner {
         let mut endpoint = seed::endpoint(config.clone())
             .map_err(|e| format!("no randomness for the keys: {e}"))?;
         let pd = endpoint.alloc_pd()?;
-        let driver = Driver::new(attachment.clock, polling);
+        let budget = attachment.port.budget();
+        let driver = Driver::new(attachment.clock, polling).with_budget(budget);
         Ok(Self {
             attachment,
             driver,
@@ -141,6 +144,12 @@ impl JobRunner {
     #[must_use]
     pub fn attachment(&self) -> &Attachment {
         &self.attachment
+    }
+
+    /// The window of a queue pair in packets, above that of congestion control.
+    #[must_use]
+    pub fn window_pkts(&self) -> u32 {
+        self.config.qp_window_pkts
     }
 
     /// True if the port has failed permanently. The job runner cannot be used any more.

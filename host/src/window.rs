@@ -33,6 +33,27 @@ pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Erro
         .map_err(|_| format!("--window {qp_window_pkts} is not within 1 and {WINDOW_MAX}").into())
 }
 
+/// `config` with windows of at most `packets`, which a receive buffer holds, and with turns of
+/// whole runs of segments. The endpoint's window becomes as long as the buffer, since that is all
+/// that queue pairs share.
+pub(crate) fn fitting(config: &Config, packets: u32) -> ValidConfig {
+    let qp_window_pkts = config.qp_window_pkts.min(packets.max(1));
+    let ack_req_interval_pkts = config.ack_req_interval_pkts.min(qp_window_pkts);
+    let chunk_max = qp_window_pkts - ack_req_interval_pkts + 1;
+    let read_chunk_pkts = config.read_chunk_pkts.min(chunk_max);
+    let endpoint_window_pkts = packets.clamp(qp_window_pkts + read_chunk_pkts, WINDOW_MAX * 2);
+    let config = Config {
+        qp_window_pkts,
+        ack_req_interval_pkts,
+        read_chunk_pkts,
+        endpoint_window_pkts,
+        reorder_pkts: config.reorder_pkts.min(packets.max(REORDER_PKTS_MIN)),
+        turn_bytes: config.turn_bytes.max(TURN_BYTES),
+        ..config.clone()
+    };
+    config.validate().expect("every relation of the windows holds, tested below")
+}
+
 /// A port for a window of `packets`: its receive ring holds the whole window, so that a burst is
 /// not dropped while the receiver's core does other work. The defaults for `None` or less.
 ///
@@ -60,6 +81,11 @@ pub fn port(
 /// memory. It is 23 MB in packets of 1400 bytes, which is 10 Gbit/s over 18 ms.
 pub const CC_WINDOW_PKTS: u32 = 16_384;
 
+/// Every end of SR accepts packets that far beyond a missing one.
+const REORDER_PKTS_MIN: u32 = 256;
+/// The longest payload of a send with segments.
+const TURN_BYTES: u32 = 1 << 16;
+
 /// The longest receive ring made for a window: 16 MiB of chunks.
 const RING_MAX: u32 = 4096;
 
@@ -85,6 +111,23 @@ mod tests {
         let default = config(None, RATE).expect("sound");
         assert_eq!(default.qp_window_pkts, Config::default().qp_window_pkts);
         assert_eq!(default.line_rate, RATE);
+    }
+
+    #[test]
+    fn fitting__bounds_windows_by_the_buffer() {
+        let default = ValidConfig::default();
+        for packets in [0, 1, 2, 5, 16, 17, 142, 192, 224, 2_796, u32::MAX] {
+            for window in [None, Some(1), Some(CC_WINDOW_PKTS), Some(WINDOW_MAX)] {
+                let config = config(window, RATE).expect("sound");
+                let fits = fitting(&config, packets);
+                assert!(fits.qp_window_pkts <= config.qp_window_pkts.min(packets.max(1)));
+                assert!(fits.endpoint_window_pkts >= packets.min(WINDOW_MAX * 2));
+                assert!((256..=packets.max(256)).contains(&fits.reorder_pkts));
+                assert_eq!(fits.turn_bytes, 1 << 16);
+            }
+        }
+        assert_eq!(fitting(&default, 142).qp_window_pkts, 142);
+        assert_eq!(fitting(&default, 500).qp_window_pkts, default.qp_window_pkts);
     }
 
     #[test]

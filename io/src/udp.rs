@@ -78,7 +78,7 @@ impl UdpPort {
         let adjuster = || config.checksum.map(Adjuster::new);
         let at = (config.local, config.port);
         Ok(Self {
-            receiver: Receiver::new(receiver, at, room, adjuster()),
+            receiver: Receiver::new(receiver, at, room, (adjuster(), config.any_id)),
             sender: Sender::new(sources, device, room, adjuster()),
             room,
             receive_buffer,

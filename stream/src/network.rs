@@ -24,6 +24,7 @@ use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap};
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::worker::Runtime;
 use spanwire_host::{seed, window, worker};
+use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_progress::Progress;
 use std::net::SocketAddr;
@@ -51,9 +52,11 @@ impl Network {
     pub fn open(ifname: &str, options: NetworkOptions) -> Result<Self, SetupError> {
         let window_pkts = Some(options.engine.qp_window_pkts);
         let xdp = window::port(ifname, 0, XdpPreference::Auto, window_pkts);
-        let attachment = Attachment::open(options.fabric, &xdp, None, &Wrap::default());
+        let udp = UdpConfig::new(ifname);
+        let attachment = Attachment::open(options.fabric, &xdp, &udp, &Wrap::default());
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
-        Self::over(attachment, ifname, options)
+        let engine = attachment.fit(options.engine);
+        Self::over(attachment, ifname, NetworkOptions { engine, ..options })
     }
 
     /// As [`Network::open`], without blocking.

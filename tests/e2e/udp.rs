@@ -5,11 +5,17 @@ use crate::lab::{self, Lab, Running, await_listener};
 use serde_json::Value;
 use spanwire_io::net::NetNs;
 use std::fs::{self, File};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+/// The UDP port of RoCEv2.
+const ROCE_PORT: u16 = 4791;
+
+/// Memory of a server that a flood must not reach: buffers, queues, and a transfer of 8 MiB.
+const PEAK_KIB: u64 = 256 << 10;
 
 /// The user `nobody`: without capabilities, and without access to the directory of the binary.
 const NOBODY: u32 = 65_534;
@@ -212,6 +218,63 @@ fn perf__telemetry_cannot_cross_a_socket_and_hpcc_says_so() {
     assert_ne!(congestion["chosen"], "hpcc", "{congestion}");
     assert!(congestion["reason"].as_str().is_some_and(|why| why.contains("telemetry")));
     server.terminate();
+}
+
+#[test]
+fn perf__a_receive_buffer_of_8_kib_works_slowly_and_rightly() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let small = ["--rcvbuf", "8K"];
+    let server = server(&lab, &small);
+    for mode in ["rc", "sr"] {
+        for (op, more) in [("write", &[][..]), ("read", &small), ("send", &["--window", "192"])] {
+            let args = ["--transfer", "2M", "--size", "64K", "--mode", mode, "--op", op];
+            let report = client(&lab, lab.v4(), &[&args[..], more].concat());
+            assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+            let window = report["receive_buffer"]["window_pkts"].as_u64().expect("over UDP");
+            match op {
+                "read" => assert!(window < 8, "{report}"),
+                "send" => assert_eq!(window, 192, "{report}"),
+                _ => {}
+            }
+        }
+    }
+    let served = server.end_with(libc::SIGTERM);
+    assert!(served.success, "{}", served.stderr);
+}
+
+#[test]
+fn perf__a_flood_of_datagrams_from_strangers_ends_in_counters() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let args = ["perf", "server", "--dev", "sw0", "--json"];
+    let mut server = Unprivileged::new(&args).start_in(&lab.hosts.a.ns);
+    await_listener(&lab.hosts.a.ns, lab::PERF_PORT, &mut server);
+    let (v4, v6) = (lab.v4(), lab.v6());
+    let flood = || {
+        let mut rng = spanwire_base::Rng::new(3);
+        let [four, six] = ["0.0.0.0:0", "[::]:0"].map(|at| UdpSocket::bind(at).expect("sockets"));
+        for n in 0..20_000_u64 {
+            let mut bytes = vec![0; usize::try_from(rng.below(1472)).expect("small")];
+            rng.fill(&mut bytes);
+            // Errors of a full queue do not matter.
+            let _ = match n % 2 {
+                0 => four.send_to(&bytes, (v4, ROCE_PORT)),
+                _ => six.send_to(&bytes, (v6, ROCE_PORT)),
+            };
+        }
+    };
+    // What arrives between two jobs waits in the receive buffer, or overflows it.
+    lab.hosts.b.ns.run(flood).expect("the namespace is there");
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| lab.hosts.b.ns.run(flood).expect("the namespace is there"));
+        client(&lab, lab.v4(), &["--transfer", "8M"])
+    });
+    assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+    assert!(server.peak_kib() < PEAK_KIB, "{} KiB", server.peak_kib());
+    let served = server.end_with(libc::SIGTERM).json();
+    assert_eq!(served["complete"], true, "{served}");
+    let dropped = ["drop_bth_too_short", "drop_bad_version", "drop_unknown_qpn", "drop_bad_pad"];
+    let dropped: u64 = dropped.iter().map(|name| counter(&served, name)).sum();
+    assert!(dropped + counter(&served, "udp_rx_overflow") > 0, "{served}");
 }
 
 #[test]

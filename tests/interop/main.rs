@@ -22,6 +22,22 @@ use session::{Attachment, ERR, Ours, RTS, Tally, Terms};
 use spanwire_transport::Mtu;
 
 #[test]
+fn rxe__verbs_both_ways_over_udp_sockets() {
+    let Some(guest) = Guest::boot() else { return };
+    let _here = guest.ours.enter().expect("privileged: there is a guest");
+    let mut tally = Tally::default();
+    for ours in [Ours::Requester, Ours::Responder] {
+        for is_v6 in [false, true] {
+            let terms = Terms { is_v6, attachment: Attachment::Udp, ..Terms::new(ours) };
+            tally.run(&guest, &terms, &every_operation());
+            let lossy = Terms { loss_ppm: LOSS_PPM, timeout: TIMEOUT_LOSSY, ..terms };
+            tally.run(&guest, &lossy, &some_operations());
+        }
+    }
+    tally.finish();
+}
+
+#[test]
 fn rxe__verbs_both_ways() {
     let Some(guest) = Guest::boot() else { return };
     let kernel = guest.exec(300, "uname -r");

@@ -7,6 +7,7 @@ use crate::probe::{BUFFER_BYTES, Done, Probe, ProbeError, Setup};
 use crate::transcript::{Seen, Transcript};
 use spanwire_io::packet::PacketPort;
 use spanwire_io::port::Port;
+use spanwire_io::udp::{PacketChecksum, UdpConfig, UdpPort};
 use spanwire_io::xdp::{XdpConfig, XdpPort};
 use spanwire_transport::Mtu;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ pub(crate) enum Attachment {
     AfXdp,
     /// For path MTU 4096, whose packets exceed an AF_XDP chunk.
     AfPacket,
+    /// UDP sockets.
+    Udp,
 }
 
 /// Parameters of a session.
@@ -83,6 +86,7 @@ impl Terms {
         let by = match self.attachment {
             Attachment::AfXdp => "af_xdp",
             Attachment::AfPacket => "af_packet",
+            Attachment::Udp => "udp",
         };
         let mtu = self.mtu.bytes();
         let loss = match self.loss_ppm {
@@ -211,6 +215,14 @@ fn attach(attachment: Attachment) -> Result<Box<dyn Port>, ProbeError> {
     match attachment {
         Attachment::AfXdp => Ok(Box::new(XdpPort::open(&XdpConfig::new(DEVICE))?)),
         Attachment::AfPacket => Ok(Box::new(PacketPort::open(DEVICE)?)),
+        Attachment::Udp => {
+            let checksum = PacketChecksum {
+                residue: spanwire_wire::icrc_residue,
+                change: spanwire_wire::icrc_change,
+            };
+            let (checksum, any_id) = (Some(checksum), true);
+            Ok(Box::new(UdpPort::open(&UdpConfig { checksum, any_id, ..UdpConfig::new(DEVICE) })?))
+        }
     }
 }
 

@@ -142,6 +142,7 @@ impl CommonArgs {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
         let attachment = self.port.attach(dev, None, self.faults()?)?;
+        let engine = self.port.fit(engine, &attachment);
         let (fabric, xdp_mode) = (attachment.fabric, attachment.xdp_mode);
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
         let config = Config { congestion, erasure, balance, ..limits.clone() };

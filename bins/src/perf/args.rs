@@ -1,9 +1,9 @@
 //! The arguments of `spanwire perf`, and the configuration that follows from them.
 
-use super::test_args::{TestArgs, size};
+use super::test_args::TestArgs;
 use crate::exit::Failed;
 use crate::interface;
-use crate::port_args::{PortArgs, ppm, sleep_precisely};
+use crate::port_args::{PortArgs, ppm, size, sleep_precisely};
 use crate::queues;
 use clap::ValueEnum;
 use spanwire_base::Dur;
@@ -170,6 +170,7 @@ impl CommonArgs {
         };
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
         let attachment = self.port.attach(self.dev(), local, self.faults()?)?;
+        let config = self.port.fit(config, &attachment);
         let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
         runner.set_sending(sending);
         Ok(runner)

@@ -24,6 +24,8 @@ pub(super) struct ClientReport {
     mode: &'static str,
     /// Payload bytes of a full packet: the path MTU, or SR's segment.
     segment_bytes: u32,
+    /// The receive buffer of UDP sockets; null over another fabric.
+    receive_buffer: Option<ReceiveBuffer>,
     /// Congestion control of sent data.
     congestion: CongestionReport,
     /// Erasure coding and paths of sent data.
@@ -47,6 +49,17 @@ pub(super) struct ClientReport {
     /// The tool and the peer's data, with `--oob perftest`.
     perftest: Option<Perftest>,
     counters: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The receive buffer of UDP sockets.
+#[derive(Debug, Serialize)]
+struct ReceiveBuffer {
+    /// Its size as the kernel grants it, its own overhead included.
+    bytes: u32,
+    /// Packets of the largest size that it holds.
+    packets: u32,
+    /// The window of a queue pair, above that of congestion control.
+    window_pkts: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,6 +106,7 @@ impl ClientReport {
             xdp_mode: runner.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,
+            receive_buffer: ReceiveBuffer::of(runner),
             congestion: CongestionReport::new(
                 runner.sending().congestion,
                 report.flow.and_then(|flow| flow.congestion),
@@ -120,6 +134,31 @@ impl ClientReport {
     }
 }
 
+impl ReceiveBuffer {
+    fn of(runner: &JobRunner) -> Option<Self> {
+        let attachment = runner.attachment();
+        let (bytes, packets) = attachment.receive_buffer.zip(attachment.receive_pkts())?;
+        Some(Self { bytes, packets, window_pkts: runner.window_pkts() })
+    }
+
+    /// The cause of a short window, and what to do about it.
+    fn text(&self) -> Option<String> {
+        let Self { bytes, packets, window_pkts } = *self;
+        let why = format!(
+            "  the window is at most {window_pkts} packets, which a receive buffer of {} KiB \
+             holds (--window, sysctl net.core.rmem_max)\n",
+            bytes >> 10
+        );
+        (window_pkts == packets).then_some(why)
+    }
+}
+
+/// Datagrams, or runs of them, that a full receive buffer lost, as text.
+pub(super) fn overflow_text(overflows: u64) -> Option<String> {
+    let text = format!("the receive buffer overflowed {overflows} times (net.core.rmem_max)");
+    (overflows > 0).then_some(text)
+}
+
 /// The report as text.
 pub(super) fn text(r: &ClientReport) -> String {
     let mut out = String::new();
@@ -140,6 +179,9 @@ pub(super) fn text(r: &ClientReport) -> String {
         out.push_str(&perf_table(&r.perf));
     }
     out.extend(r.flow.as_ref().and_then(limits_text));
+    out.extend(r.receive_buffer.as_ref().and_then(ReceiveBuffer::text));
+    let overflows = r.counters.get(OVERFLOWS).and_then(serde_json::Value::as_u64);
+    out.extend(overflow_text(overflows.unwrap_or(0)).map(|text| format!("  {text}\n")));
     out.push_str(&r.congestion.text());
     out.extend(r.paths.text());
     out.extend(loss_text(&r.counters));
@@ -151,6 +193,9 @@ pub(super) fn text(r: &ClientReport) -> String {
     }
     out
 }
+
+/// The counter of datagrams that a full receive buffer lost.
+pub(super) const OVERFLOWS: &str = "udp_rx_overflow";
 
 /// Converts a time of the runner's clock to seconds since 1970.
 fn unix_seconds(runner: &JobRunner, at: Time) -> f64 {

@@ -3,7 +3,7 @@
 //! With Spanwire's own exchange the client sends them to the server. Perftest's exchange negotiates
 //! nothing, so with it both ends need the same arguments.
 
-use crate::port_args;
+use crate::port_args::{self, size};
 use clap::ValueEnum;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::perftest::{self, Test};
@@ -205,35 +205,5 @@ fn refuse(given: &[(&'static str, bool)], why: &str) -> Result<(), Error> {
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(format!("{name} {why}").into()),
         None => Ok(()),
-    }
-}
-
-/// Parses a size such as `64K`, in bytes.
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.to_ascii_lowercase() {
-        t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 1 << 10),
-        t if t.ends_with('m') => (t[..t.len() - 1].to_owned(), 1 << 20),
-        t if t.ends_with('g') => (t[..t.len() - 1].to_owned(), 1 << 30),
-        t => (t, 1),
-    };
-    let n: u64 = digits.parse().map_err(|_| format!("{text} is no size (try 64, 64K or 1M)"))?;
-    match n.checked_mul(unit) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err(format!("{text} is out of range")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size__takes_binary_units_and_refuses_nonsense() {
-        assert_eq!(size("64"), Ok(64));
-        assert_eq!(size("64K"), Ok(65_536));
-        assert_eq!(size("1g"), Ok(1 << 30));
-        for bad in ["", "K", "0", "-1", "1T", "99999999999G"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
     }
 }

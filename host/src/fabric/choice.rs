@@ -4,7 +4,6 @@ use super::{Attachment, Error, Wrap, interface};
 use spanwire_io::net::{NetError, NetErrorKind};
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::{XdpConfig, XdpError};
-use std::net::IpAddr;
 
 /// The fabric to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,8 +47,8 @@ impl Attachment {
     /// the calling thread.
     ///
     /// # Arguments
-    /// - `xdp`: interface, queue and rings; UDP sockets use the interface only.
-    /// - `local`: the address at which UDP sockets receive; `None` for all of the interface.
+    /// - `xdp`: interface, queue and rings of AF_XDP.
+    /// - `udp`: interface, address and buffers of UDP sockets.
     ///
     /// # Errors
     /// As [`Attachment::xdp`] and [`Attachment::udp`]. [`FabricChoice::Auto`] does not replace
@@ -58,14 +57,13 @@ impl Attachment {
     pub fn open(
         choice: FabricChoice,
         xdp: &XdpConfig,
-        local: Option<IpAddr>,
+        udp: &UdpConfig,
         wrap: &Wrap,
     ) -> Result<Self, Error> {
-        let over_udp = || Self::udp(&UdpConfig { local, ..UdpConfig::new(&xdp.ifname) }, wrap);
         match choice {
             FabricChoice::Pipe => Err("a pipe has both of its ends in one process".into()),
             FabricChoice::Xdp => Self::xdp_with(xdp, wrap),
-            FabricChoice::Udp => over_udp(),
+            FabricChoice::Udp => Self::udp(udp, wrap),
             FabricChoice::Auto => {
                 let info = interface(&xdp.ifname)?;
                 let why = if info.loopback || !info.ethernet {
@@ -76,7 +74,7 @@ impl Attachment {
                         opened => return opened,
                     }
                 };
-                let mut attachment = over_udp()?;
+                let mut attachment = Self::udp(udp, wrap)?;
                 attachment.fallback = Some(why);
                 Ok(attachment)
             }
@@ -113,16 +111,16 @@ mod tests {
     fn open__the_loopback_has_udp_only() {
         let local = "127.83.1.10".parse().ok();
         let wrap = Wrap::default();
-        let lo = XdpConfig::new("lo");
-        let end = Attachment::open(FabricChoice::Auto, &lo, local, &wrap).unwrap();
+        let (lo, udp) = (XdpConfig::new("lo"), UdpConfig { local, ..UdpConfig::new("lo") });
+        let end = Attachment::open(FabricChoice::Auto, &lo, &udp, &wrap).unwrap();
         assert_eq!(end.fallback.as_deref(), Some("lo is no Ethernet interface"));
-        let taken = Attachment::open(FabricChoice::Udp, &lo, local, &wrap).err().unwrap();
+        let taken = Attachment::open(FabricChoice::Udp, &lo, &udp, &wrap).err().unwrap();
         assert!(taken.to_string().contains("4791"), "{taken}");
         assert!(!is_unavailable(&taken), "busy");
-        let pipe = Attachment::open(FabricChoice::Pipe, &lo, local, &wrap).err().unwrap();
+        let pipe = Attachment::open(FabricChoice::Pipe, &lo, &udp, &wrap).err().unwrap();
         assert!(pipe.to_string().contains("one process"), "{pipe}");
         let missing = XdpConfig::new("sw-none");
-        let none = Attachment::open(FabricChoice::Auto, &missing, local, &wrap).err().unwrap();
+        let none = Attachment::open(FabricChoice::Auto, &missing, &udp, &wrap).err().unwrap();
         assert!(none.to_string().contains("sw-none") && !is_unavailable(&none), "{none}");
     }
 }

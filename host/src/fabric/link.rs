@@ -1,5 +1,6 @@
 //! Ports with the counters and the side poll that a worker needs beside frames.
 
+use spanwire_io::driver::Budget;
 use spanwire_io::fault::FaultPort;
 use spanwire_io::pcap::PcapPort;
 use spanwire_io::pipe::PipePort;
@@ -13,6 +14,11 @@ use std::net::{IpAddr, SocketAddr};
 pub trait Link: Port {
     /// Its counters by name.
     fn counters(&self) -> Vec<(String, u64)>;
+
+    /// Frames of a step of the driver.
+    fn budget(&self) -> Budget {
+        Budget::default()
+    }
 
     /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
     fn greet(&self, _peer: SocketAddr) {}
@@ -55,6 +61,11 @@ impl Link for UdpPort {
         let list = UdpPort::counters(self).list();
         list.into_iter().map(|(name, n)| (format!("udp_{name}"), n)).collect()
     }
+
+    /// Two runs of segments: a send costs the same for one packet as for a run.
+    fn budget(&self) -> Budget {
+        Budget { rx: 128, tx: 128 }
+    }
 }
 
 impl Link for PipePort {
@@ -82,6 +93,10 @@ impl<P: Link> Link for FaultPort<P> {
         mine.chain(self.inner().counters()).collect()
     }
 
+    fn budget(&self) -> Budget {
+        self.inner().budget()
+    }
+
     fn greet(&self, peer: SocketAddr) {
         self.inner().greet(peer);
     }
@@ -99,6 +114,10 @@ impl<P: Link, W: Write> Link for PcapPort<P, W> {
         mine.chain(self.inner().counters()).collect()
     }
 
+    fn budget(&self) -> Budget {
+        self.inner().budget()
+    }
+
     fn greet(&self, peer: SocketAddr) {
         self.inner().greet(peer);
     }
@@ -111,6 +130,10 @@ impl<P: Link, W: Write> Link for PcapPort<P, W> {
 impl<P: Link + ?Sized> Link for Box<P> {
     fn counters(&self) -> Vec<(String, u64)> {
         (**self).counters()
+    }
+
+    fn budget(&self) -> Budget {
+        (**self).budget()
     }
 
     fn greet(&self, peer: SocketAddr) {

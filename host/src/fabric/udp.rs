@@ -1,10 +1,11 @@
 //! Attachment by UDP sockets.
 
 use super::{Attachment, Error, Fabric, HopResolver, Wrap, around, interface, ip_room, widest};
-use crate::seed;
+use crate::{seed, window};
 use spanwire_io::clock::Clock;
 use spanwire_io::port::Port;
 use spanwire_io::udp::{PacketChecksum, UdpConfig, UdpPort};
+use spanwire_transport::ValidConfig;
 
 impl Attachment {
     /// Attaches to interface `config.ifname` by UDP sockets, in the network namespace of the
@@ -29,11 +30,38 @@ impl Attachment {
         let ip_bytes = ip_room(port.frame_room()).min(info.mtu).min(share);
         let path_mtu = widest(ip_bytes, port.frame_room())
             .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
+        let receive_buffer = port.receive_buffer();
         let resolver = HopResolver::Socket { src_port: port.source_port() };
         let clock = Clock::start();
         let port = around(port, wrap, clock)?;
-        let (fabric, fallback, xdp_mode) = (Fabric::Udp, None, None);
-        Ok(Self { port, clock, fabric, fallback, xdp_mode, path_mtu, ip_bytes, resolver })
+        Ok(Self {
+            port,
+            clock,
+            fabric: Fabric::Udp,
+            fallback: None,
+            xdp_mode: None,
+            path_mtu,
+            receive_buffer: Some(receive_buffer),
+            ip_bytes,
+            resolver,
+        })
+    }
+
+    /// Packets of the largest size that the receive buffer holds; `None` if it is no limit. The
+    /// kernel counts about as many bytes of its own as of packets.
+    #[must_use]
+    pub fn receive_pkts(&self) -> Option<u32> {
+        self.receive_buffer.map(|bytes| (bytes / 2 / self.ip_bytes).max(RECEIVE_PKTS_MIN))
+    }
+
+    /// `config` for this fabric. Over UDP sockets a window is as long as the receive buffer, for
+    /// the peer's is probably no longer, and a queue pair sends enough in a turn to fill a run.
+    #[must_use]
+    pub fn fit(&self, config: ValidConfig) -> ValidConfig {
+        match self.receive_pkts() {
+            Some(packets) => window::fitting(&config, packets),
+            None => config,
+        }
     }
 }
 
@@ -43,6 +71,8 @@ const ICRC: PacketChecksum =
 
 /// Packets of the largest size that the receive buffer has room for.
 const PACKETS_MIN: u32 = 32;
+/// A window of fewer packets has no loss recovery but timeouts.
+const RECEIVE_PKTS_MIN: u32 = 4;
 /// Packets of this length are possible in any buffer.
 const ETHERNET_MTU: u32 = 1500;
 
@@ -58,6 +88,9 @@ mod tests {
         let small = UdpConfig { receive_buffer: 8192, ..config.clone() };
         let end = Attachment::udp(&small, &Wrap::default()).unwrap();
         assert_eq!((end.fabric, end.ip_bytes), (Fabric::Udp, 1500));
+        let packets = end.receive_pkts().unwrap();
+        assert_eq!(end.fit(ValidConfig::default()).qp_window_pkts, packets);
+        assert!((4..=8).contains(&packets), "{packets}");
         let hop = end.hop("127.0.0.1".parse().unwrap()).unwrap();
         let av = hop.address_vector(local, local, 2);
         assert!(av.udp_src_port.is_some_and(|port| port >= 0xc000));

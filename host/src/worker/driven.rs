@@ -84,7 +84,7 @@ impl<W: Work> Driven<W> {
         queue: Receiver<QueuedCommand<W::Command>>,
         end: Arc<End>,
     ) -> Self {
-        let driver = Driver::new(clock, Polling::Busy);
+        let driver = Driver::new(clock, Polling::Busy).with_budget(port.budget());
         Self { parts: Some(Parts { driver, host, port, queue }), end }
     }
 }

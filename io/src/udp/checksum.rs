@@ -46,16 +46,16 @@ impl Adjuster {
         }
     }
 
-    /// The identification of an IPv4 packet, which is `predicted` in its header and lies within
-    /// `0..IDENTIFICATIONS`. `None` if the checksum is right with none of them.
-    pub(super) fn identify(&mut self, packet: &[u8], predicted: u16) -> Option<u16> {
+    /// The identification with which the checksum of an IPv4 packet is right, whose header has
+    /// `predicted`. `None` if there is none, or if it is above `max`.
+    pub(super) fn identify(&mut self, packet: &[u8], predicted: u16, max: u16) -> Option<u16> {
         let covered_len = covered(packet.len(), IDENTIFICATION_AT)?;
         let residue = (self.checksum.residue)(packet)?;
         if residue == 0 {
             return Some(predicted);
         }
-        let bits = self.change(covered_len, IDENTIFICATION_AT);
-        (0..IDENTIFICATIONS).find(|id| combine(bits, id ^ predicted) == residue)
+        let difference = solve(self.change(covered_len, IDENTIFICATION_AT), residue)?;
+        Some(predicted ^ difference).filter(|id| *id <= max)
     }
 
     fn change(&mut self, covered_len: usize, at: usize) -> &[u32; 16] {
@@ -83,10 +83,41 @@ fn combine(bits: &[u32; 16], difference: u16) -> u32 {
     change
 }
 
+/// The bits whose changes combine to `residue`, by Gaussian elimination.
+fn solve(bits: &[u32; 16], residue: u32) -> Option<u16> {
+    // A combination of changes by its highest bit, and the bits that make it.
+    let mut basis = [(0_u32, 0_u16); 32];
+    let reduce = |basis: &[(u32, u16); 32], mut value: u32, mut made_of: u16| {
+        while value != 0 {
+            let (other, others_bits) = basis[top(value)];
+            if other == 0 {
+                break;
+            }
+            value ^= other;
+            made_of ^= others_bits;
+        }
+        (value, made_of)
+    };
+    for (bit, change) in bits.iter().enumerate() {
+        let (value, made_of) = reduce(&basis, *change, 1 << bit);
+        if value != 0 {
+            basis[top(value)] = (value, made_of);
+        }
+    }
+    let (left, made_of) = reduce(&basis, residue, 0);
+    (left == 0).then_some(made_of)
+}
+
+/// The number of the highest bit that is set.
+fn top(value: u32) -> usize {
+    usize::from(value.ilog2().to_le_bytes()[0])
+}
+
 /// Offset of the identification in an IPv4 header.
 pub(super) const IDENTIFICATION_AT: usize = 4;
-/// Identifications that a receiver tries: twice the segments of one send of our own.
-pub(super) const IDENTIFICATIONS: u16 = 128;
+/// The highest identification that a receiver accepts by default: twice the segments of a send. The
+/// more it accepts, the fewer bits of the checksum protect a packet; with these 128 it is 25 of 32.
+pub(super) const IDENTIFICATION_MAX: u16 = 127;
 const CHECKSUM_BYTES: usize = 4;
 const RECENT: usize = 64;
 
@@ -120,7 +151,7 @@ pub(super) mod testing {
         let mut sum = 0u32;
         for at in identification.chain(ports).chain(payload) {
             let byte = covered.get(at).copied().unwrap_or(0);
-            sum = sum.rotate_left(5) ^ u32::from_le_bytes([byte, 0, byte, 0]);
+            sum = sum.rotate_left(11) ^ u32::from(byte);
         }
         sum
     }
@@ -156,16 +187,32 @@ mod tests {
     }
 
     #[test]
+    fn solve__finds_a_combination_or_none() {
+        let bits: [u32; 16] =
+            std::array::from_fn(|n| 0x9e37_79b9_u32.rotate_left(5 * u32::try_from(n).unwrap()) | 1);
+        for wanted in [0, 1, 0x8000, 0xffff, 0x1234] {
+            let found = solve(&bits, combine(&bits, wanted)).expect("it is a combination");
+            assert_eq!(combine(&bits, found), combine(&bits, wanted));
+        }
+        let few: [u32; 16] = std::array::from_fn(|n| 1 << n);
+        assert_eq!((solve(&few, 0x8001), solve(&few, 1 << 16)), (Some(0x8001), None));
+        assert_eq!(solve(&[0; 16], 1), None, "nothing changes anything");
+    }
+
+    #[test]
     fn identify__finds_the_identification_or_none() {
         let mut adjuster = Adjuster::new(SUM);
         for (id, predicted) in [(0, 0u16), (5, 5), (5, 0), (0, 5), (127, 3)] {
             let mut arrived = packet(200, id);
             arrived[4..6].copy_from_slice(&predicted.to_be_bytes());
-            assert_eq!(adjuster.identify(&arrived, predicted), Some(id));
+            assert_eq!(adjuster.identify(&arrived, predicted, IDENTIFICATION_MAX), Some(id));
         }
-        let mut beyond = packet(200, IDENTIFICATIONS);
-        beyond[4..6].copy_from_slice(&[0, 0]);
-        assert_eq!(adjuster.identify(&beyond, 0), None);
-        assert_eq!(adjuster.identify(&[0x45; 7], 0), None);
+        for id in [IDENTIFICATION_MAX + 1, 0x9be7, u16::MAX] {
+            let mut beyond = packet(200, id);
+            beyond[4..6].copy_from_slice(&[0, 0]);
+            assert_eq!(adjuster.identify(&beyond, 0, IDENTIFICATION_MAX), None);
+            assert_eq!(adjuster.identify(&beyond, 0, u16::MAX), Some(id));
+        }
+        assert_eq!(adjuster.identify(&[0x45; 7], 0, u16::MAX), None);
     }
 }

@@ -29,6 +29,10 @@ pub struct UdpConfig {
     /// Chooses the UDP source port among 0xc000..=0xffff. Default 0; two ports at one address need
     /// not differ.
     pub seed: u64,
+    /// Accepts IPv4 packets whose checksum is right with any identification, not only with one
+    /// below 128: of senders that count on from packet to packet, as Linux rxe does. Sixteen bits
+    /// of the checksum are then left to detect a corrupted packet. Default no.
+    pub any_id: bool,
     /// The checksum at the end of each packet, if packets have one; see [`PacketChecksum`].
     pub checksum: Option<PacketChecksum>,
 }
@@ -45,6 +49,7 @@ impl UdpConfig {
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,
             seed: 0,
+            any_id: false,
             checksum: None,
         }
     }

@@ -20,7 +20,7 @@ pub struct UdpCounters {
     pub rx_malformed: u64,
     /// Datagrams longer than the port's frames; discarded.
     pub rx_too_long: u64,
-    /// IPv4 frames whose checksum is right with no identification from 0 to 127.
+    /// IPv4 frames whose checksum is right with no identification that the port accepts.
     pub rx_unidentified: u64,
     /// Receive calls that failed.
     pub rx_errors: u64,

@@ -1,7 +1,7 @@
 //! Reception: datagrams, or runs of them that the kernel has coalesced, as frames.
 
 use super::address::Address;
-use super::checksum::Adjuster;
+use super::checksum::{Adjuster, IDENTIFICATION_MAX};
 use super::control::{Control, integer};
 use super::counters::UdpCounters;
 use super::headers::{ETHERNET, Flow, HEADER_MAX};
@@ -28,6 +28,8 @@ pub(super) struct Receiver {
     /// The kernel's count of dropped datagrams.
     overflow: u32,
     adjuster: Option<Adjuster>,
+    /// The highest identification of IPv4 packets.
+    id_max: u16,
     /// A time after which the socket was seen empty.
     empty_at: Time,
 }
@@ -76,7 +78,7 @@ impl Receiver {
         socket: OwnedFd,
         (local, port): (Option<IpAddr>, u16),
         room: usize,
-        adjuster: Option<Adjuster>,
+        (adjuster, any_id): (Option<Adjuster>, bool),
     ) -> Self {
         Self {
             socket,
@@ -87,6 +89,7 @@ impl Receiver {
             run: None,
             overflow: 0,
             adjuster,
+            id_max: if any_id { u16::MAX } else { IDENTIFICATION_MAX },
             empty_at: Time::ZERO,
         }
     }
@@ -141,7 +144,7 @@ impl Receiver {
         let udp_len = u16::try_from(len).expect("a datagram's length");
         run.flow.write(run.id, udp_len, frame);
         if let Some(adjuster) = self.adjuster.as_mut().filter(|_| run.flow.src.is_ipv4()) {
-            match adjuster.identify(&frame[ETHERNET..], run.id) {
+            match adjuster.identify(&frame[ETHERNET..], run.id, self.id_max) {
                 Some(id) if id != run.id => {
                     run.id = id;
                     run.flow.write(id, udp_len, frame);

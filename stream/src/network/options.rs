@@ -14,6 +14,8 @@ pub struct NetworkOptions {
     /// Limits of connections.
     pub config: ValidConfig,
     /// Limits of the engine. Default: a window that does not limit congestion control.
+    /// [`Network::open`](crate::Network::open) shortens windows to what the receive buffer of UDP
+    /// sockets holds.
     pub engine: spanwire_transport::ValidConfig,
     /// The fabric that [`Network::open`](crate::Network::open) uses. Default:
     /// [`FabricChoice::Auto`], AF_XDP where it is possible, else UDP sockets.
