@@ -132,7 +132,7 @@ impl Mlcc {
 
 impl Controller for Mlcc {
     fn cwnd_bytes(&self) -> u64 {
-        whole((WINDOW_RTTS * self.present() * self.rtt_c_ns).max(self.mtu))
+        whole((WINDOW_RTTS * self.line * self.rtt_c_ns).max(self.mtu))
     }
 
     fn rate(&self) -> Option<Rate> {
@@ -195,8 +195,10 @@ impl Controller for Mlcc {
     }
 }
 
-/// The window in round trips between sender and receiver at the present rate: it bounds what is in
-/// flight if acknowledgements stop.
+/// The window in round trips between sender and receiver at the rate of the own link: it bounds what
+/// is in flight if acknowledgements stop. One at the present rate would stop the sender for as long
+/// as a queue at the receiver's DCI switch holds more than a quarter of it, which is for queue
+/// management to decide.
 const WINDOW_RTTS: f64 = 1.25;
 /// The least suggested rate as a part of the line's.
 const LEAST_SHARE: f64 = 0.01;

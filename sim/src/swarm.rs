@@ -387,7 +387,14 @@ mod tests {
             plans.iter().any(|p| p.setup.congestion.algorithm == algorithm)
         };
         let unused: Vec<_> = Algorithm::known().into_iter().filter(|name| !is_used(name)).collect();
-        assert_eq!(unused, [] as [&str; 0]);
+        assert_eq!(unused, ["mlcc"], "its parameters are drawn");
+        let has_mlcc = |p: &Plan| {
+            let algorithm = p.setup.congestion.algorithm;
+            algorithm.is_some_and(|algorithm| algorithm.name() == "mlcc")
+        };
+        let has_its_agent =
+            |p: &&Plan| p.setup.agents.iter().any(|agent| matches!(agent, AgentSetup::Mlcc(_)));
+        assert!(plans.iter().filter(has_its_agent).any(has_mlcc));
         some(|p| p.setup.congestion.far.is_some());
         some(|p| !p.setup.congestion.is_on());
         some(|p| p.setup.host.is_none());
