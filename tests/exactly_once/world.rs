@@ -190,6 +190,7 @@ impl World {
         let LivenessBounds { timeout, retry_cnt, rnr_retry, .. } = self.bounds;
         let qpns = [self.ends[0].qps[q].qpn, self.ends[1].qps[q].qpn];
         let psns = psns.map(|p| u32::try_from(p).expect("24 bits"));
+        let mut mlcc = None;
         for me in [0, 1] {
             let peer = 1 - me;
             self.model.sides[me].qps[q].first_psn = psns[me];
@@ -206,6 +207,10 @@ impl World {
             let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng, self.is_slow);
             self.bounds.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
             let is_sr = mode == WireMode::Sr;
+            // Both ends need it, and agree on it.
+            let congestion = mlcc.or(congestion);
+            mlcc = congestion.filter(|choice| is_sr && choice.wants_credit());
+            let credit = mlcc.map(|_| true);
             let erasure = drawn::erasure(&mut self.uno).filter(|_| is_sr);
             let balance = drawn::balance(&mut self.uno).filter(|_| is_sr);
             let rts = QpAttr {
@@ -217,6 +222,8 @@ impl World {
                 weight,
                 erasure,
                 balance,
+                near: credit,
+                credit,
                 ..QpAttr::rts(Psn::new(psns[me]))
             };
             for attr in [QpAttr::init(Access::ALL), rtr] {

@@ -7,7 +7,9 @@ use spanwire_loadbalance::Choice;
 use spanwire_transport::{
     Balance, CodingWhen, Config, CongestionControl, ErasureCoding, Preset, QpAttr,
 };
-use spanwire_wire::{BLOCK_PKTS_MAX, INT_FULL_LEN, IntHop, int_push};
+use spanwire_wire::{
+    BLOCK_PKTS_MAX, INT_FULL_LEN, IntCredit, IntHop, IntStack, int_push, int_restart_credit,
+};
 use std::ops::Range;
 
 /// Congestion control and weight of one end of a connection: none, or any algorithm. `is_slow`: a
@@ -59,8 +61,17 @@ fn congestion(rng: &mut Rng) -> CongestionControl {
     CongestionControl { algorithm: Some(algorithm), base_rtt, preset, cnp_spacing }
 }
 
-/// Up to two switches append random telemetry to a frame that requests it.
+/// Up to two switches append random telemetry to a frame that requests it, behind one that gives it
+/// a random credit if it requests that.
 pub(super) fn stamp(rng: &mut Rng, now: Time, frame: &mut Vec<u8>) {
+    if IntStack::find(frame, 0).is_some_and(|stack| stack.credit().is_some()) {
+        let word = |rng: &mut Rng, most| u32::try_from(rng.below(most)).expect("32 bits");
+        let waiting_bytes = [0, 10_000, 10_000_000][usize_from(rng.below(3))];
+        let credit = IntCredit { credit: word(rng, 300), waiting_bytes };
+        let len = frame.len();
+        let released = int_restart_credit(frame, len, 0, credit);
+        frame.truncate(released.expect("it has a credit"));
+    }
     for _ in 0..rng.below(3) {
         let hop = IntHop {
             time_ps: now.as_ps() + rng.below(1000),
