@@ -10,7 +10,7 @@ pub use dci::{DciFlowSeries, DciSeries};
 use crate::network::Network;
 use crate::workload::{Flow, FlowOp};
 use serde::Serialize;
-use spanwire_base::{Rate, Time};
+use spanwire_base::Time;
 use spanwire_transport::WireMode;
 use spanwire_wire::Qpn;
 
@@ -230,11 +230,6 @@ impl Recorder {
         self.series.dci = self.dci.map(DciProbe::into_series);
         self.series
     }
-}
-
-/// A rate in Gbit/s.
-fn to_gbps(rate: Rate) -> f64 {
-    to_f64(rate.as_bps()) / 1e9
 }
 
 /// Mean payload of a flow's packets in bytes. The last packet of a message may be shorter. A mix

@@ -103,7 +103,7 @@ pub(crate) struct Placement {
     pub(crate) flow: Option<u64>,
 }
 
-/// What is to be done with the telemetry of a packet that leaves.
+/// The change of a packet's telemetry as it leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rework {
     /// Nothing.

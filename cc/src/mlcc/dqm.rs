@@ -1,6 +1,6 @@
 //! Queue management: the rate that keeps the queue at the receiver's DCI switch at a target delay.
 
-use super::Params;
+use super::parameters::{LEAST_SHARE, Params};
 use crate::units::{float, whole};
 use spanwire_base::{u64_from, usize_from};
 use std::collections::VecDeque;
@@ -117,7 +117,7 @@ impl Dqm {
     }
 
     fn least(&self) -> f64 {
-        self.line * super::LEAST_SHARE
+        self.line * LEAST_SHARE
     }
 
     /// Limits dw to what changes the rate, so that it does not wind up.

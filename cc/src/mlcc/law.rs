@@ -1,6 +1,6 @@
 //! The law by which a loop of one datacenter's round trip computes its rate from telemetry.
 
-use super::Params;
+use super::parameters::Params;
 use crate::hpcc::{self, Hpcc};
 use crate::powertcp::{self, PowerTcp};
 use crate::units::{bytes_per_ns, dur};

@@ -1,8 +1,8 @@
 //! The receiver's part: the credit loop and queue management.
 
-use super::Params;
 use super::dqm::Dqm;
 use super::law::Law;
+use super::parameters::Params;
 use crate::units::{bytes_per_ns, dur, float, rate};
 use crate::{Hop, Path};
 use spanwire_base::{Dur, Rate, Time};
@@ -50,7 +50,7 @@ pub struct Arrival<'a> {
     pub int: &'a [Hop],
 }
 
-/// What the receiver says in each acknowledgement.
+/// The receiver's part of each acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credit {
     /// C_R: the number of the present round, modulo 2^32.

@@ -123,7 +123,7 @@ fn data_of(int: &[Hop]) -> Arrival<'_> {
     Arrival { credit: 0, waiting_bytes: 0, int }
 }
 
-/// What happens to a receiver.
+/// An event of a receiver.
 #[derive(Clone, Debug)]
 enum Event {
     /// Data with a number relative to the present one, so many bytes wait.

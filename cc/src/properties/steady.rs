@@ -120,8 +120,8 @@ fn on_ack__more_marks_never_increase_the_allowance() {
 }
 
 /// Algorithms without the rule of one decrease a round trip: `fixed` never decreases, `auto` and
-/// `bbr` follow a model of the path, `dcqcn` has timers, `mlcc` has signals other than ACKs, and the
-/// others decide with each ACK, relative to a reference of the round trip before.
+/// `bbr` follow a model of the path, `dcqcn` has timers, `mlcc` has signals other than ACKs, and
+/// the others decide with each ACK, relative to a reference of the round trip before.
 fn has_own_rule(name: &str) -> bool {
     let rules =
         ["fixed", "auto", "bbr", "dcqcn", "hpcc", "mlcc", "powertcp", "theta-powertcp", "mprdma"];

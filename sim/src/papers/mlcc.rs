@@ -55,8 +55,8 @@ pub struct DciReport {
     pub dci_peak_bytes: u64,
     /// Its mean queue in the last quarter of the time.
     pub dci_settled_bytes: u64,
-    /// From the arrival of the first flow until the queue stays within a quarter of that, us; `None`
-    /// if it does not before the last quarter.
+    /// From the arrival of the first flow until the queue stays within a quarter of that, us;
+    /// `None` if it does not before the last quarter.
     pub settle_us: Option<f64>,
     /// By how much the queue is below that after its peak at most.
     pub undershoot_bytes: u64,

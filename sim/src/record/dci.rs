@@ -1,13 +1,12 @@
 //! Time series of a DCI switch, which connects a datacenter to others, and of the datacenter behind
 //! it.
 
-use super::to_gbps;
 use crate::app::Traffic;
 use crate::network::Network;
 use crate::topology::Cable;
 use crate::workload::Flow;
 use serde::Serialize;
-use spanwire_base::{PortId, u32_from, usize_from};
+use spanwire_base::{PortId, Rate, u32_from, usize_from};
 use spanwire_switch::Switch;
 use spanwire_transport::Host;
 use spanwire_wire::Qpn;
@@ -136,4 +135,9 @@ fn leaf_of(network: &Network, host: u32) -> &str {
         _ => None,
     };
     topology.links.iter().find_map(of).map_or("", |leaf| topology.name(leaf))
+}
+
+/// A rate in Gbit/s, to the kilobit.
+fn to_gbps(rate: Rate) -> f64 {
+    f64::from(u32::try_from(rate.as_bps() / 1000).unwrap_or(u32::MAX)) / 1e6
 }

@@ -20,8 +20,8 @@ pub enum AgentSetup {
     Ndt(NdtConfig),
     /// Thresholds by LAECN's networks at every port of every switch. Its `ports` do not count.
     Ecn(EcnAgentConfig),
-    /// MLCC at the borders of datacenters, of which it has the ports to other borders `outside`. Its
-    /// `outside` does not count.
+    /// MLCC at the borders of datacenters, of which it has the ports to other borders `outside`.
+    /// Its `outside` does not count.
     Mlcc(MlccConfig),
 }
 

@@ -8,6 +8,7 @@ use super::passing::{FlowEnds, Passing, SrData};
 use super::{Agent, AgentCounters, Departing, Outbox, Placement, Ports, Queued, Rework};
 use arrayvec::ArrayVec;
 use config::MlccConfig;
+pub(crate) use flows::RateChange;
 use flows::{Flow, Flows};
 use spanwire_base::{Rate, Time, u32_from, u64_from, usize_from};
 use spanwire_wire::{IntCredit, Qpn, SrCredit};
@@ -29,17 +30,7 @@ pub(crate) struct Mlcc {
     unknown: u64,
 }
 
-/// The rate of a flow's queue is to change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RateChange {
-    pub(crate) port: u8,
-    pub(crate) queue: u8,
-    /// The flow's key in the port's queues.
-    pub(crate) flow: u64,
-    pub(crate) rate: Rate,
-}
-
-/// What the near telemetry of a flow needs beside the packet.
+/// The part of a flow's near telemetry that is not in its packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reflected {
     pub(crate) ends: FlowEnds,

@@ -1,10 +1,19 @@
 //! The flows of MLCC at a switch.
 
-use super::RateChange;
 use crate::agent::passing::{FlowEnds, Passing};
 use crate::agent::sets::{KEY_BYTES, Sets};
 use spanwire_base::{Dur, Rate, Time};
 use spanwire_wire::Qpn;
+
+/// The rate of a flow's queue is to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RateChange {
+    pub(crate) port: u8,
+    pub(crate) queue: u8,
+    /// The flow's key in the port's queues.
+    pub(crate) flow: u64,
+    pub(crate) rate: Rate,
+}
 
 /// Flows by addresses and the sender's queue pair. A place is free again once its flow has no
 /// packet in the switch and none has come for [`IDLE`]. If all places of a key are in use, the flow
