@@ -141,8 +141,8 @@ impl Controller for Mlcc {
 }
 
 /// The window in round trips between sender and receiver at the rate of the own link: it bounds
-/// what is in flight if acknowledgements stop. One at the present rate would stop the sender for as long
-/// as a queue at the receiver's DCI switch holds more than a quarter of it, which is for queue
+/// what is in flight if acknowledgements stop. One at the present rate would stop the sender for as
+/// long as a queue at the receiver's DCI switch holds more than a quarter of it, which is for queue
 /// management to decide.
 const WINDOW_RTTS: f64 = 1.25;
 
