@@ -275,7 +275,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let mlcc = [
         vec![[0x15, 0x02, 7, 1, 1, 9, 0, 0]; 20],
         vec![[0x16, 0x20, 7, 1, 1, 0, 0, 0]; 2],
-        vec![[0x15, 0x20, 7, 1, 80, 9, 0, 0], [1, 2, 0, 0, 0, 0, 9, 0]].repeat(9),
+        [[0x15, 0x20, 7, 1, 80, 9, 0, 0], [1, 2, 0, 0, 0, 0, 9, 0]].repeat(9),
     ];
     let seed = |(name, sizes, steps): (&str, u8, Vec<[u8; 8]>)| {
         (name.to_owned(), [&[7, sizes][..], steps.as_flattened()].concat())

@@ -77,5 +77,6 @@ pub(super) fn series(flows: u32) -> Series {
         drops: vec![0, 0],
         pauses: vec![0, 0],
         jain: Vec::new(),
+        dci: None,
     }
 }

@@ -16,7 +16,8 @@ pub struct CongestionControl {
     /// The least time between two received CNPs that count; others are dropped. By default a round
     /// trip: a reaction needs that long to have an effect, and a CNP is easily forged
     /// (docs/protocol/sr.md, "What an attacker can do"). An algorithm that limits its reactions
-    /// itself can take more of a switch that sends CNPs more often. Only of [`WireMode::Rc`].
+    /// itself can take more of a switch that sends CNPs more often. Only of
+    /// [`WireMode::Rc`](crate::WireMode::Rc).
     pub cnp_spacing: Option<Dur>,
 }
 
