@@ -73,33 +73,51 @@ pub fn icrc_residue(packet: &[u8]) -> Option<u32> {
 /// If the field is not within the packet.
 ///
 /// # Cost
-/// One CRC pass over the bytes behind the field.
+/// At most two multiplications for each bit of the packet's length; no pass over bytes.
 #[must_use]
 pub fn icrc_change(covered_len: usize, at: usize) -> [u32; 16] {
     let behind = covered_len.checked_sub(at + 2).expect("the field is within the packet");
-    // The register starts with zeros, so that the CRC is that of the difference alone.
-    let mut crc = crc32fast::Hasher::new_with_initial(u32::MAX);
-    crc.update(&[0x80]);
-    let mut left = behind;
+    // The bit that enters last, and a multiplication by x^8 for each byte behind it.
+    let mut effect = POLYNOMIAL;
+    let (mut left, mut power) = (behind, X8);
     while left > 0 {
-        let some = left.min(ZEROS.len());
-        crc.update(&ZEROS[..some]);
-        left -= some;
+        if left & 1 == 1 {
+            effect = times(effect, power);
+        }
+        power = times(power, power);
+        left >>= 1;
     }
-    let mut effect = !crc.finalize();
     let mut change = [0; 16];
     // A byte enters with its lowest bit first; a bit that enters one step earlier has the effect
     // times x.
     for bit in [7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8] {
         change[bit] = effect;
-        effect = (effect >> 1) ^ if effect & 1 == 1 { POLYNOMIAL } else { 0 };
+        effect = times_x(effect);
     }
     change
 }
 
+/// The product of two polynomials modulo [`POLYNOMIAL`], all with the lowest power in the highest
+/// bit.
+fn times(a: u32, b: u32) -> u32 {
+    let (mut product, mut b) = (0, b);
+    for bit in (0..32).rev() {
+        if a >> bit & 1 == 1 {
+            product ^= b;
+        }
+        b = times_x(b);
+    }
+    product
+}
+
+const fn times_x(a: u32) -> u32 {
+    (a >> 1) ^ if a & 1 == 1 { POLYNOMIAL } else { 0 }
+}
+
 /// Ethernet's polynomial, with the lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-const ZEROS: [u8; 256] = [0; 256];
+/// x^8.
+const X8: u32 = 1 << (31 - 8);
 
 /// The bytes of ones that replace the local route header.
 const LRH: usize = 8;
