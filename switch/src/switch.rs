@@ -6,7 +6,6 @@ mod snapshot;
 
 pub use snapshot::{PortSnapshot, QueueSnapshot, SwitchSnapshot};
 
-use crate::agent::Rework;
 use crate::agent::passing::Passing;
 use crate::agent::set::Agents;
 use crate::buffer::Buffer;
@@ -284,14 +283,10 @@ impl Node for Switch {
         let sent = loop {
             let Some(leaving) = self.ports[index].dequeue(now, &mut self.store) else { break None };
             let meta = *self.store.meta(leaving.id);
-            let rework = match meta.tag {
-                0 => Rework::Nothing,
-                tag => self.depart(now, index, &leaving, tag),
+            let sent = match meta.tag {
+                0 => self.ports[index].write(now, &leaving, &self.store, frame),
+                tag => self.send_watched(now, index, &leaving, tag, frame),
             };
-            let mut sent = self.ports[index].write(now, &leaving, rework, &self.store, frame);
-            if let Some(data) = rework.reflected() {
-                sent = sent.map(|sent| self.reflect(now, (index, meta.tag), &data, frame, sent));
-            }
             self.store.remove(leaving.id);
             self.release(&meta);
             if sent.is_some() {

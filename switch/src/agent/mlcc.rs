@@ -4,7 +4,7 @@
 pub(crate) mod config;
 mod flows;
 
-use super::passing::{FlowEnds, Passing, SrData};
+use super::passing::{FlowEnds, Passing};
 use super::{Agent, AgentCounters, Departing, Outbox, Placement, Ports, Queued, Rework};
 use arrayvec::ArrayVec;
 use config::MlccConfig;
@@ -232,16 +232,6 @@ impl FlowEnds {
 
     fn dest_address(&self) -> IpAddr {
         super::feedback::address_of(self.is_v6, self.dest)
-    }
-}
-
-impl Rework {
-    /// The packet that it is about, if its telemetry goes back to the sender.
-    pub(crate) fn reflected(&self) -> Option<SrData> {
-        match self {
-            Self::Reflect(data) => Some(*data),
-            Self::Nothing | Self::Begin(_) => None,
-        }
     }
 }
 

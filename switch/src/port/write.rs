@@ -1,26 +1,56 @@
 //! Departing frames: marks, addresses, telemetry.
 
 use super::{Leaving, Port};
-use crate::agent::Rework;
 use crate::config::Hop;
 use crate::store::Store;
 use spanwire_base::{Time, TxMeta, u64_from, usize_from};
 use spanwire_wire::{IntCredit, IntHop, IntStack, decrement_ttl, int_push, int_restart_credit};
 
 impl Port {
-    /// Copies a frame out and applies marking and telemetry, which begins anew if `rework` says so;
-    /// `None` if it does not fit.
+    /// Copies a frame out and applies marking and telemetry; `None` if it does not fit.
     #[inline]
     pub(crate) fn write(
         &mut self,
         now: Time,
         leaving: &Leaving,
-        rework: Rework,
         store: &Store,
         out: &mut [u8],
     ) -> Option<TxMeta> {
+        let mut sent = self.copy(leaving, store, out)?;
+        if self.has_int {
+            let queue_bytes = self.queues[leaving.queue].bytes();
+            sent.len = self.stamp(now, queue_bytes, out, sent);
+        }
+        Some(self.count(sent))
+    }
+
+    /// As [`Port::write`], with telemetry that begins anew with this credit.
+    #[inline(never)]
+    pub(crate) fn write_anew(
+        &mut self,
+        now: Time,
+        leaving: &Leaving,
+        credit: IntCredit,
+        store: &Store,
+        out: &mut [u8],
+    ) -> Option<TxMeta> {
+        let mut sent = self.copy(leaving, store, out)?;
+        let mut queue_bytes = self.queues[leaving.queue].bytes();
+        if let Some(left) = int_restart_credit(out, sent.len, sent.elided_bytes, credit) {
+            // What waits here waits on purpose.
+            (sent.len, queue_bytes) = (left, 0);
+        }
+        if self.has_int {
+            sent.len = self.stamp(now, queue_bytes, out, sent);
+        }
+        Some(self.count(sent))
+    }
+
+    /// Copies a frame out and marks it.
+    #[inline]
+    fn copy(&mut self, leaving: &Leaving, store: &Store, out: &mut [u8]) -> Option<TxMeta> {
         let meta = store.meta(leaving.id);
-        let mut len = usize_from(u64::from(meta.len));
+        let len = usize_from(u64::from(meta.len));
         let Some(room) = out.get_mut(..len) else {
             self.counters.drop_tx_too_long += 1;
             return None;
@@ -29,19 +59,15 @@ impl Port {
         if let Some(mark) = leaving.mark {
             self.queues[leaving.queue].mark(mark, room);
         }
-        let mut queue_bytes = self.queues[leaving.queue].bytes();
-        if let Rework::Begin(credit) = rework
-            && let Some(left) = int_restart_credit(out, len, meta.elided_bytes, credit)
-        {
-            // What waits here waits on purpose.
-            (len, queue_bytes) = (left, 0);
-        }
-        if self.has_int {
-            len = self.stamp(now, queue_bytes, out, len, meta.elided_bytes);
-        }
-        self.counters.tx_pkts += 1;
-        self.counters.tx_bytes += crate::link::wire_bytes(len, meta.elided_bytes);
         Some(TxMeta { len, elided_bytes: meta.elided_bytes })
+    }
+
+    /// Counts a frame that leaves.
+    #[inline]
+    fn count(&mut self, sent: TxMeta) -> TxMeta {
+        self.counters.tx_pkts += 1;
+        self.counters.tx_bytes += crate::link::wire_bytes(sent.len, sent.elided_bytes);
+        sent
     }
 
     /// Empties the telemetry of a frame that was written, so that the next switches begin it;
@@ -66,14 +92,8 @@ impl Port {
     }
 
     /// Adds a telemetry record if the frame requests one; returns the frame's length.
-    fn stamp(
-        &mut self,
-        now: Time,
-        queue_bytes: u64,
-        out: &mut [u8],
-        len: usize,
-        elided: u32,
-    ) -> usize {
+    fn stamp(&mut self, now: Time, queue_bytes: u64, out: &mut [u8], sent: TxMeta) -> usize {
+        let TxMeta { len, elided_bytes: elided } = sent;
         let mbps = self.rate.map_or(0, |rate| rate.as_bps() / 1_000_000);
         let hop = IntHop {
             time_ps: now.as_ps(),

@@ -85,15 +85,31 @@ impl Switch {
         self.note_agents();
     }
 
-    /// Tells an agent that a packet with its tag leaves; what is to be done with its telemetry.
+    /// Writes a packet with a tag of an agent, and its telemetry as the agent decides; `None` if it
+    /// does not fit.
     #[inline(never)]
-    pub(super) fn depart(
+    pub(super) fn send_watched(
         &mut self,
         now: Time,
         index: usize,
         leaving: &Leaving,
         tag: u32,
-    ) -> Rework {
+        frame: &mut [u8],
+    ) -> Option<TxMeta> {
+        let rework = self.depart(now, index, leaving, tag);
+        let port = &mut self.ports[index];
+        match rework {
+            Rework::Nothing => port.write(now, leaving, &self.store, frame),
+            Rework::Begin(credit) => port.write_anew(now, leaving, credit, &self.store, frame),
+            Rework::Reflect(data) => {
+                let sent = port.write(now, leaving, &self.store, frame)?;
+                Some(self.reflect(now, (index, tag), &data, frame, sent))
+            }
+        }
+    }
+
+    /// Tells an agent that a packet with its tag leaves; what is to be done with its telemetry.
+    fn depart(&mut self, now: Time, index: usize, leaving: &Leaving, tag: u32) -> Rework {
         let frame = self.store.bytes(leaving.id);
         let seen = ParsedFrame::of(frame);
         let passing = seen.and_then(|seen| Passing::of(frame, &seen, 0));
@@ -112,8 +128,7 @@ impl Switch {
 
     /// Sends the telemetry of a frame back to the sender of its packet, if it is due, and takes it
     /// off the frame; returns the frame's description.
-    #[inline(never)]
-    pub(super) fn reflect(
+    fn reflect(
         &mut self,
         now: Time,
         (index, tag): (usize, u32),

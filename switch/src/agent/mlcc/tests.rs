@@ -1,4 +1,5 @@
 use super::*;
+use crate::agent::passing::SrData;
 use crate::agent::testing::{at, passing};
 
 /// Ports 0 and 1 lead inside, 2 outside, at 100 Gbit/s; receivers have 25.
