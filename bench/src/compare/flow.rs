@@ -166,7 +166,7 @@ impl End {
     /// Opens a port of `host`, in whose namespace the calling thread is.
     fn open(host: &Host, flow: Flow) -> Result<Self, Error> {
         let attachment = flow.fabric.attach(host, flow.control)?;
-        let config = flow.control.config(host)?;
+        let config = flow.control.config(host, &attachment)?;
         let ip = IpAddr::from(host.v4);
         let offer = flow.mode.choice().offer(&config, attachment.ip_bytes, ip, u32::MAX);
         let mut endpoint = seed::endpoint(config)?;

@@ -9,6 +9,7 @@ use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_host::oob::{ModeChoice, Op};
 use spanwire_host::window::{self, CC_WINDOW_PKTS};
 use spanwire_io::net::{Ethtool, Host};
+use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_transport::{Config, CongestionControl, ValidConfig};
 
@@ -63,6 +64,8 @@ pub struct Flow {
 pub enum Fabric {
     /// AF_XDP sockets.
     AfXdp,
+    /// UDP sockets of the kernel.
+    Udp,
 }
 
 /// A wire mode.
@@ -203,11 +206,12 @@ impl Flow {
 }
 
 impl Fabric {
-    const ALL: [Self; 1] = [Self::AfXdp];
+    const ALL: [Self; 2] = [Self::AfXdp, Self::Udp];
 
     fn name(self) -> &'static str {
         match self {
             Self::AfXdp => "AF_XDP",
+            Self::Udp => "UDP",
         }
     }
 
@@ -215,13 +219,18 @@ impl Fabric {
     /// calling thread is in the host's namespace.
     ///
     /// # Errors
-    /// As [`Attachment::xdp_with`].
+    /// As [`Attachment::xdp_with`] and [`Attachment::udp`].
     pub(super) fn attach(self, host: &Host, control: Control) -> Result<Attachment, Error> {
         match self {
             Self::AfXdp => {
                 let window = control.window();
                 let port = window::port(&host.ifname, 0, XdpPreference::Auto, window);
                 Attachment::xdp_with(&port, &Wrap::default())
+            }
+            Self::Udp => {
+                let config =
+                    UdpConfig { local: Some(host.v4.into()), ..UdpConfig::new(&host.ifname) };
+                Attachment::udp(&config, &Wrap::default())
             }
         }
     }
@@ -230,6 +239,7 @@ impl Fabric {
     pub(super) fn call_counters(self) -> [&'static str; 2] {
         match self {
             Self::AfXdp => ["xdp_tx_completions", "xdp_tx_kicks"],
+            Self::Udp => ["udp_tx_frames", "udp_tx_calls"],
         }
     }
 }
@@ -260,15 +270,16 @@ impl Control {
         }
     }
 
-    /// The engine's configuration on `host`, as of `spanwire perf`. The calling thread is in the
-    /// host's namespace.
+    /// The engine's configuration on `host` with this attachment, as of `spanwire perf`. The calling
+    /// thread is in the host's namespace.
     ///
     /// # Errors
     /// The configuration is invalid.
-    pub(super) fn config(self, host: &Host) -> Result<ValidConfig, Error> {
+    pub(super) fn config(self, host: &Host, attachment: &Attachment) -> Result<ValidConfig, Error> {
         let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(&host.ifname));
         let speed = mbps.ok().flatten().map(|mbps| Rate::from_bps(u64::from(mbps) * 1_000_000));
-        window::config(self.window(), speed.unwrap_or(Config::default().line_rate))
+        let config = window::config(self.window(), speed.unwrap_or(Config::default().line_rate))?;
+        Ok(attachment.fit(config))
     }
 }
 
