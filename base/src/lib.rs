@@ -13,7 +13,7 @@ mod rate;
 mod rng;
 mod time;
 
-pub use node::{Node, PortId, PortMask, RxMeta, TxMeta};
+pub use node::{LentPayload, Node, PortId, PortMask, RxMeta, TxMeta};
 pub use num::{u32_from, u64_from, usize_from};
 pub use rate::Rate;
 pub use rng::Rng;

@@ -1,6 +1,7 @@
 //! The [`Node`] trait: the interface between a protocol engine and its driver.
 
 use crate::Time;
+use spanwire_mem::Lent;
 
 /// One of a node's ports: 0 for a host, 0..[`PortMask::BITS`] for a switch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -40,6 +41,15 @@ pub struct TxMeta {
     pub elided_bytes: u32,
 }
 
+/// Payload that a node has not copied into a frame.
+#[derive(Clone, Debug)]
+pub struct LentPayload {
+    /// Offset of its place in the frame.
+    pub at: usize,
+    /// The bytes, as many as that place has.
+    pub bytes: Lent,
+}
+
 /// One machine (a host or a switch) without I/O: bytes and time in, bytes and deadlines out.
 ///
 /// The same node runs under a real driver (`io::step`) and in a simulated world. A driver must
@@ -70,6 +80,22 @@ pub trait Node {
     /// Writes the next frame that may leave `port` now into `frame`. Returns `None` if there is
     /// none; then nothing is consumed and the content of `frame` is unspecified.
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta>;
+
+    /// As [`Node::poll_transmit`], for a port that can send memory where it is: `lent` may receive
+    /// payload, whose place in `frame` then has unspecified content. All other bytes, the checksum
+    /// included, are those of the whole frame.
+    ///
+    /// By default nothing is lent.
+    fn poll_transmit_lending(
+        &mut self,
+        now: Time,
+        port: PortId,
+        frame: &mut [u8],
+        lent: &mut Option<LentPayload>,
+    ) -> Option<TxMeta> {
+        *lent = None;
+        self.poll_transmit(now, port, frame)
+    }
 
     /// False guarantees that [`Node::poll_transmit`] returns `None` for this port until
     /// [`Node::take_ready`] returns it again, which saves the driver a call. True guarantees

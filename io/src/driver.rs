@@ -133,6 +133,7 @@ pub fn step(
         progress.timeout = true;
     }
     unfinished.merge(node.take_ready());
+    let sends_lent = port.sends_lent();
     while unfinished.has(PortId::HOST) && progress.tx < budget.tx {
         // Reserve the buffer first: a packet already built would have to be kept if the ring were
         // full.
@@ -140,9 +141,14 @@ pub fn step(
             progress.port_full = true;
             break;
         };
-        match node.poll_transmit(now, PortId::HOST, slot.bytes()) {
+        let mut lent = None;
+        let written = match sends_lent {
+            true => node.poll_transmit_lending(now, PortId::HOST, slot.bytes(), &mut lent),
+            false => node.poll_transmit(now, PortId::HOST, slot.bytes()),
+        };
+        match written {
             Some(meta) => {
-                slot.commit(meta);
+                slot.commit_lent(meta, lent);
                 progress.tx += 1;
             }
             None => *unfinished = PortMask::EMPTY,

@@ -2,7 +2,7 @@
 //! [`Port`]; faults and captures wrap a port, and are never flags inside an engine.
 
 use crate::clock::TimeSource;
-use spanwire_base::{RxMeta, Time, TxMeta};
+use spanwire_base::{LentPayload, RxMeta, Time, TxMeta};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -56,6 +56,22 @@ pub trait Port {
     /// # Panics
     /// If `meta.len` is longer than the buffer.
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta);
+
+    /// True for a port that sends lent payload from where it is: the driver then lets its node lend.
+    /// A port that reads or changes frames is none.
+    fn sends_lent(&self) -> bool {
+        false
+    }
+
+    /// As [`Port::slot_commit`], for a frame with lent payload. No reference to it survives the next
+    /// [`Port::flush`]. By default it is copied into the buffer.
+    ///
+    /// # Panics
+    /// As [`Port::slot_commit`], or if the payload is not within the frame.
+    fn slot_commit_lent(&mut self, slot: SlotToken, meta: TxMeta, lent: LentPayload) {
+        copy_lent(&lent, self.slot_bytes(&slot));
+        self.slot_commit(slot, meta);
+    }
 
     /// Returns an unused buffer.
     fn slot_release(&mut self, slot: SlotToken);
@@ -157,6 +173,14 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).slot_commit(slot, meta);
     }
 
+    fn sends_lent(&self) -> bool {
+        (**self).sends_lent()
+    }
+
+    fn slot_commit_lent(&mut self, slot: SlotToken, meta: TxMeta, lent: LentPayload) {
+        (**self).slot_commit_lent(slot, meta, lent);
+    }
+
     fn slot_release(&mut self, slot: SlotToken) {
         (**self).slot_release(slot);
     }
@@ -215,12 +239,27 @@ impl Slot<'_> {
     ///
     /// # Panics
     /// If `meta.len` is longer than the buffer, or payload was elided: no real link carries that.
-    pub fn commit(mut self, meta: TxMeta) {
+    pub fn commit(self, meta: TxMeta) {
+        self.commit_lent(meta, None);
+    }
+
+    /// As [`Slot::commit`], for a frame with lent payload if there is some.
+    ///
+    /// # Panics
+    /// As [`Slot::commit`], or if the payload is not within the frame.
+    pub fn commit_lent(mut self, meta: TxMeta, lent: Option<LentPayload>) {
         assert_eq!(meta.elided_bytes, 0, "only simulated links carry elided frames");
-        if let Some(token) = self.token.take() {
-            self.port.slot_commit(token, meta);
+        let Some(token) = self.token.take() else { return };
+        match lent {
+            Some(lent) => self.port.slot_commit_lent(token, meta, lent),
+            None => self.port.slot_commit(token, meta),
         }
     }
+}
+
+/// Copies lent payload to its place in `frame`.
+pub(crate) fn copy_lent(lent: &LentPayload, frame: &mut [u8]) {
+    lent.bytes.copy_out(0, &mut frame[lent.at..lent.at + lent.bytes.len()]);
 }
 
 impl Drop for Slot<'_> {

@@ -37,7 +37,7 @@ use af_xdp::sockopt;
 use checksum::Adjuster;
 use rx::Receiver;
 use sources::Sources;
-use spanwire_base::{RxMeta, Time, TxMeta, usize_from};
+use spanwire_base::{LentPayload, RxMeta, Time, TxMeta, usize_from};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -127,7 +127,15 @@ impl Port for UdpPort {
     }
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
-        self.sender.commit(&slot, meta, &mut self.counters);
+        self.sender.commit(&slot, meta, None, &mut self.counters);
+    }
+
+    fn sends_lent(&self) -> bool {
+        true
+    }
+
+    fn slot_commit_lent(&mut self, slot: SlotToken, meta: TxMeta, lent: LentPayload) {
+        self.sender.commit(&slot, meta, Some(lent), &mut self.counters);
     }
 
     fn slot_release(&mut self, slot: SlotToken) {

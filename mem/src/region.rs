@@ -1,5 +1,6 @@
 //! A range of bytes with checked copies in and out.
 
+use crate::lent::Lent;
 use crate::mapping::{Mapping, OutOfMemory};
 use crate::shared;
 use std::fmt;
@@ -105,7 +106,8 @@ impl Region {
     /// is a number without access rights.
     #[must_use]
     pub fn addr(&self) -> u64 {
-        spanwire_base::u64_from(self.base.as_ptr().addr())
+        // Lossless: no supported target has wider addresses.
+        self.base.as_ptr().addr() as u64
     }
 
     /// Copies `src` into the region from `offset` on.
@@ -135,6 +137,13 @@ impl Region {
         // SAFETY: as in copy_in, with the roles of source and destination swapped.
         unsafe { shared::load(at, dst) };
         Ok(())
+    }
+
+    /// The `len` bytes from `offset` on, for a system call that reads them where they are. `None` if
+    /// one is outside, or the region has no bytes.
+    #[must_use]
+    pub fn lend(&self, offset: usize, len: usize) -> Option<Lent> {
+        Lent::new(self, offset, len)
     }
 
     /// Adds `add` to the 64-bit word at `offset`, wrapping, and returns its old value. The
@@ -187,7 +196,11 @@ impl Region {
 
     /// The pointer to `offset`, if `len` bytes from there lie in the region; none for a blank
     /// region.
-    fn checked(&self, offset: usize, len: usize) -> Result<Option<*mut u8>, OutOfBounds> {
+    pub(crate) fn checked(
+        &self,
+        offset: usize,
+        len: usize,
+    ) -> Result<Option<*mut u8>, OutOfBounds> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len && self.is_blank => Ok(None),
             Some(end) if end <= self.len => {

@@ -13,6 +13,7 @@ use crate::cq::{CqError, CqId, CqTable, Notify};
 use crate::drop::DropReason;
 use crate::event::{AsyncEvent, Events};
 use crate::ids::SrqId;
+use crate::lending::Lending;
 use crate::mr::{Access, MrTable};
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
@@ -27,7 +28,7 @@ use crate::verbs::{PostError, RecvRequest, WorkRequest};
 use crate::wc::Wc;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
-use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Dur, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_loadbalance::Balancer;
 use spanwire_pacer::{Wheel, WheelConfig};
 use spanwire_wire::{Qpn, Unverified};
@@ -48,6 +49,7 @@ pub struct Endpoint {
     timers: Timers,
     counters: Counters,
     block_memory: BlockMemory,
+    lending: Lending,
     schedule: Schedule,
     /// Queue pairs whose next packet is paced, by the time at which it may leave.
     pacer: Wheel,
@@ -96,6 +98,7 @@ impl Endpoint {
             timers: Timers::default(),
             counters: Counters::default(),
             block_memory: BlockMemory::new(config.block_bytes_peer),
+            lending: Lending::default(),
             schedule: Schedule::new(config.turn_bytes),
             pacer: Wheel::new(WheelConfig::default()),
             config,
@@ -317,6 +320,7 @@ impl Endpoint {
             events: &mut self.events,
             counters: &mut self.counters,
             block_memory: &mut self.block_memory,
+            lending: &mut self.lending,
             config: &self.config,
         };
         let out = f(&mut entry.qp, &mut shared);
@@ -370,6 +374,19 @@ impl Node for Endpoint {
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         self.transmit(now, frame)
+    }
+
+    fn poll_transmit_lending(
+        &mut self,
+        now: Time,
+        _: PortId,
+        frame: &mut [u8],
+        lent: &mut Option<LentPayload>,
+    ) -> Option<TxMeta> {
+        self.lending.begin();
+        let meta = self.transmit(now, frame);
+        *lent = self.lending.end();
+        meta
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -1,7 +1,7 @@
 //! An endpoint and the application on its core, as one node.
 
 use crate::endpoint::Endpoint;
-use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 
 /// An application on the engine's core, which runs to completion.
 pub trait App {
@@ -80,6 +80,16 @@ impl<A: App> Node for Host<A> {
 
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         self.endpoint.poll_transmit(now, port, frame)
+    }
+
+    fn poll_transmit_lending(
+        &mut self,
+        now: Time,
+        port: PortId,
+        frame: &mut [u8],
+        lent: &mut Option<LentPayload>,
+    ) -> Option<TxMeta> {
+        self.endpoint.poll_transmit_lending(now, port, frame, lent)
     }
 
     fn poll_timeout(&self) -> Option<Time> {

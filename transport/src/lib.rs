@@ -80,6 +80,7 @@ mod endpoint;
 mod event;
 mod host;
 mod ids;
+mod lending;
 mod mr;
 mod offer;
 mod payload;

@@ -279,11 +279,21 @@ impl MrTable {
         skip: u32,
         mut dst: PayloadMut<'_>,
     ) -> Result<(), MrError> {
-        let mut done = 0;
-        walk(sges, skip, dst.len(), |sge, n| {
+        let (mut done, all) = (0, dst.len());
+        walk(sges, skip, all, |sge, n| {
             let span = self.local(pd, sge, Access::LOCAL_READ)?;
-            let PayloadMut::Bytes(dst) = &mut dst else {
-                return Ok(());
+            let dst = match &mut dst {
+                PayloadMut::Bytes(dst) => dst,
+                PayloadMut::Elided(_) => return Ok(()),
+                PayloadMut::Lendable(place, lent) => {
+                    if n == all {
+                        **lent = span.region.lend(span.offset, n as usize);
+                        if lent.is_some() {
+                            return Ok(());
+                        }
+                    }
+                    place
+                }
             };
             let part = &mut dst[done..done + n as usize];
             done += n as usize;
@@ -326,6 +336,10 @@ impl Span<'_> {
         match dst {
             PayloadMut::Bytes(dst) => self.region.copy_out(self.offset, dst).is_ok(),
             PayloadMut::Elided(_) => true,
+            PayloadMut::Lendable(place, lent) => {
+                *lent = self.region.lend(self.offset, place.len());
+                lent.is_some() || self.region.copy_out(self.offset, place).is_ok()
+            }
         }
     }
 }

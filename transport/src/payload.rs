@@ -1,6 +1,8 @@
-//! Payload of packets: bytes, or elided by a simulation (`spanwire_base::TxMeta`).
+//! Payload of packets: bytes, or elided by a simulation (`spanwire_base::TxMeta`), or lent to a
+//! port (`spanwire_base::LentPayload`).
 
 use spanwire_base::u32_from;
+use spanwire_mem::Lent;
 use spanwire_wire::Packet;
 
 /// Received payload.
@@ -17,6 +19,8 @@ pub(crate) enum PayloadMut<'a> {
     Bytes(&'a mut [u8]),
     /// This many bytes, which are not written.
     Elided(u32),
+    /// The place of the bytes, which are copied or lent.
+    Lendable(&'a mut [u8], &'a mut Option<Lent>),
 }
 
 impl<'a> Payload<'a> {
@@ -38,7 +42,7 @@ impl<'a> Payload<'a> {
 impl PayloadMut<'_> {
     pub(crate) fn len(&self) -> u32 {
         match self {
-            Self::Bytes(bytes) => u32_from(bytes.len()),
+            Self::Bytes(bytes) | Self::Lendable(bytes, _) => u32_from(bytes.len()),
             Self::Elided(len) => *len,
         }
     }
@@ -48,7 +52,9 @@ impl PayloadMut<'_> {
 pub(crate) fn copy_part(from: &[u8], skip: u32, to: PayloadMut<'_>) -> bool {
     let part = from.get(skip as usize..).and_then(|rest| rest.get(..to.len() as usize));
     match (part, to) {
-        (Some(part), PayloadMut::Bytes(to)) => to.copy_from_slice(part),
+        (Some(part), PayloadMut::Bytes(to) | PayloadMut::Lendable(to, _)) => {
+            to.copy_from_slice(part);
+        }
         (Some(_), PayloadMut::Elided(_)) => {}
         (None, _) => return false,
     }

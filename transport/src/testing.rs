@@ -5,7 +5,7 @@ use crate::{
     MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, QpState, RecvRequest, RemoteAddr, Sge, SrqId,
     SrqInit, Wc, WireMode, WorkRequest, WrOp,
 };
-use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
+use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time};
 use spanwire_mem::Region;
 use spanwire_wire::{INT_FULL_LEN, IntHop, MacAddr, Packet, Psn, Qpn, int_push};
 use std::cell::Cell;
@@ -50,6 +50,10 @@ pub(crate) struct Pair {
     pub(crate) edit: Edit,
     /// Every packet sent: side, opcode name, PSN.
     pub(crate) log: Vec<(usize, &'static str, u32)>,
+    /// Both ends may lend payload, which is copied into the frame when the step ends.
+    pub(crate) lends: bool,
+    /// The payload bytes that were lent.
+    pub(crate) lent_bytes: usize,
     sent: u64,
 }
 
@@ -135,7 +139,9 @@ impl Pair {
         let ends = [0, 1].map(|i| End::new(i, c));
         let filter: Filter = Box::new(|_, _| Fate::Pass);
         let edit: Edit = Box::new(|_, _| {});
-        let mut pair = Self { now: Time::ZERO, ends, filter, edit, log: Vec::new(), sent: 0 };
+        let (now, log) = (Time::ZERO, Vec::new());
+        let (lends, lent_bytes) = (false, 0);
+        let mut pair = Self { now, ends, filter, edit, log, lends, lent_bytes, sent: 0 };
         for q in 0..c.qps {
             pair.connect(q, c);
         }
@@ -202,8 +208,17 @@ impl Pair {
         }
         let mut frame = vec![0; 8192];
         for _ in 0..packets {
-            let sent = self.ends[side].ep.poll_transmit(now, PortId::HOST, &mut frame);
+            let ep = &mut self.ends[side].ep;
+            let mut lent = None;
+            let sent = match self.lends {
+                true => ep.poll_transmit_lending(now, PortId::HOST, &mut frame, &mut lent),
+                false => ep.poll_transmit(now, PortId::HOST, &mut frame),
+            };
             let Some(meta) = sent else { break };
+            if let Some(LentPayload { at, bytes }) = lent {
+                self.lent_bytes += bytes.len();
+                bytes.copy_out(0, &mut frame[at..at + bytes.len()]);
+            }
             self.transmit(side, &frame[..meta.len], meta.elided_bytes);
         }
         self.ends[side].poll();

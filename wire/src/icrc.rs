@@ -7,6 +7,7 @@
 //! ICRC is sent least significant byte first. (IBTA A17; checked against rdma_rxe.)
 
 use crate::{bth, ethernet, ipv4, ipv6, udp};
+use std::ops::Range;
 
 /// Bytes of an ICRC.
 pub(crate) const LEN: usize = 4;
@@ -51,6 +52,44 @@ pub fn seal(frame: &mut [u8], len: usize) {
         .expect("the frame is in the buffer and has an Ethernet header and an ICRC");
     let crc = icrc(packet).expect("a frame to seal has its headers in place");
     *crc_out = crc.to_le_bytes();
+}
+
+/// As [`seal`], for a frame without the bytes of its payload: `payload` calls its argument with all
+/// of them in order.
+///
+/// # Arguments
+/// - `frame`, `len`: as for [`seal`].
+/// - `place`: the payload's place in `frame`, behind the BTH and before the ICRC. Its content is
+///   not read.
+///
+/// # Panics
+/// As [`seal`], or if `place` is not there.
+pub fn seal_around(
+    frame: &mut [u8],
+    len: usize,
+    place: Range<usize>,
+    payload: impl FnOnce(&mut dyn FnMut(&[u8])),
+) {
+    let (packet, crc_out) = frame
+        .get_mut(ethernet::LEN..len)
+        .and_then(<[u8]>::split_last_chunk_mut::<LEN>)
+        .expect("the frame is in the buffer and has an Ethernet header and an ICRC");
+    let (before, after) = (&packet[..place.start - ethernet::LEN], place.end - ethernet::LEN);
+    let mut crc = crc32fast::Hasher::new();
+    let rest = match *before {
+        [0x45, ..] => before.split_first_chunk::<V4_HEAD>().map(|(head, rest)| {
+            crc.update(&masked_v4(head));
+            rest
+        }),
+        _ => before.split_first_chunk::<V6_HEAD>().map(|(head, rest)| {
+            crc.update(&masked_v6(head));
+            rest
+        }),
+    };
+    crc.update(rest.expect("a frame to seal has its headers in place"));
+    payload(&mut |bytes| crc.update(bytes));
+    crc.update(&packet[after..]);
+    *crc_out = crc.finalize().to_le_bytes();
 }
 
 /// The XOR of the computed and the sent ICRC of an IP packet, zero if that is right. `packet` is
@@ -218,6 +257,28 @@ mod tests {
         seal(&mut frame, len);
         assert_eq!(frame[..len], *ACK_V6);
         assert_eq!(frame[len..], [7; 10]);
+    }
+
+    #[test]
+    fn seal_around__is_seal_without_the_payloads_bytes() {
+        let mut v4 = SEND_V4.to_vec();
+        v4.splice(54..54, (0..999u32).map(|n| n.to_le_bytes()[0]));
+        for (frame, from) in [(v4, 54), (ACK_V6.to_vec(), 74)] {
+            let len = frame.len();
+            for place in [from..len - 4, from + 1..len - 6, from..from] {
+                let mut whole = frame.clone();
+                seal(&mut whole, len);
+                let mut around = frame.clone();
+                let payload = around[place.clone()].to_vec();
+                around[place.clone()].fill(0xa5);
+                seal_around(&mut around, len, place.clone(), |each| {
+                    let (first, second) = payload.split_at(payload.len() / 3);
+                    each(first);
+                    each(second);
+                });
+                assert_eq!(around[len - 4..], whole[len - 4..], "{place:?} of {len}");
+            }
+        }
     }
 
     #[test]

@@ -263,7 +263,8 @@ impl End {
     ) -> Result<(A, Counters, ThreadUse), Error> {
         let endpoint = self.endpoint.take().ok_or("the endpoint is in use")?;
         let mut node = Node::new(endpoint, app);
-        let mut driver = Driver::new(self.attachment.clock, Polling::Busy);
+        let mut driver = Driver::new(self.attachment.clock, Polling::Busy)
+            .with_budget(self.attachment.port.budget());
         let watch = StealWatch::start()?;
         driver.run_until(&mut node, &mut *self.attachment.port, |node| stop(node.app_mut()))?;
         let thread_use = watch.thread_use()?;

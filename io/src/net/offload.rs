@@ -80,7 +80,8 @@ impl Ethtool {
         Ok(String::from_utf8_lossy(name.unwrap_or_default()).into_owned())
     }
 
-    /// The link speed in Mbit/s; `None` if the driver does not know it, as while the link is down.
+    /// The link speed in Mbit/s; `None` if the driver does not know it, as while the link is down,
+    /// or if it is nominal: veth and tun report a constant and carry as much as the processor can.
     ///
     /// # Errors
     /// No such interface, or a driver that does not report it ([`NetErrorKind::Unsupported`]:
@@ -92,7 +93,11 @@ impl Ethtool {
         unsafe { sys::ethtool(self.socket.as_fd(), name, &mut settings) }
             .map_err(|e| NetError::from_io("ask for the speed", &e).on(name))?;
         let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed_low);
-        Ok(Some(speed).filter(|mbps| !SPEEDS_UNKNOWN.contains(mbps)))
+        if SPEEDS_UNKNOWN.contains(&speed) {
+            return Ok(None);
+        }
+        let driver = self.driver(name).unwrap_or_default();
+        Ok(Some(speed).filter(|_| !NOMINAL_SPEEDS.contains(&driver.as_str())))
     }
 
     /// The present offloads of an interface.
@@ -227,6 +232,8 @@ const ETHTOOL_GDRVINFO: u32 = 3;
 
 /// `SPEED_UNKNOWN` of linux/ethtool.h, the same in 16 bits, and the value of some drivers.
 const SPEEDS_UNKNOWN: [u32; 3] = [u32::MAX, 0xffff, 0];
+/// Drivers whose speed is a constant without meaning.
+const NOMINAL_SPEEDS: [&str; 2] = ["veth", "tun"];
 
 #[cfg(test)]
 mod tests {
@@ -249,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn speed_mbps__veth_has_its_nominal_speed_and_lo_none() {
+    fn speed_mbps__is_unknown_of_a_veth_and_not_supported_by_lo() {
         if testing::lacks_privilege("speed_mbps") {
             return;
         }
         let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("privileged");
         let ethtool = Ethtool::open_in(&hosts.a.ns).expect("privileged");
-        assert_eq!(ethtool.speed_mbps("sw0").expect("exists"), Some(10_000));
+        assert_eq!(ethtool.speed_mbps("sw0").expect("exists"), None, "nominal");
         assert_eq!(
             ethtool.speed_mbps("lo").expect_err("no link").kind(),
             NetErrorKind::Unsupported

@@ -2,7 +2,9 @@
 
 use super::address::Address;
 use super::control::Control;
+use spanwire_mem::Lent;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The result of a [`receive`].
@@ -35,29 +37,53 @@ pub(super) fn bind(socket: &OwnedFd, address: &Address) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sends the concatenation of at most [`PARTS_MAX`] parts.
-pub(super) fn send<'a>(
+/// Bytes to send, in at most three parts for each of [`SEGMENTS_MAX`] segments.
+pub(super) struct Parts<'a> {
+    vectors: [libc::iovec; PARTS_MAX],
+    count: usize,
+    borrowed: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn push(&mut self, part: &'a [u8]) {
+        let iov_base = part.as_ptr().cast_mut().cast();
+        self.add(libc::iovec { iov_base, iov_len: part.len() });
+    }
+
+    pub(super) fn push_lent(&mut self, part: &'a Lent) {
+        self.add(part.iovec());
+    }
+
+    fn add(&mut self, vector: libc::iovec) {
+        self.vectors[self.count] = vector;
+        self.count += 1;
+    }
+}
+
+impl Default for Parts<'_> {
+    fn default() -> Self {
+        Self { vectors: [EMPTY; PARTS_MAX], count: 0, borrowed: PhantomData }
+    }
+}
+
+/// Sends the concatenation of `parts`.
+pub(super) fn send(
     socket: &OwnedFd,
     to: &Address,
     control: &Control,
-    parts: impl Iterator<Item = &'a [u8]>,
+    parts: &Parts<'_>,
 ) -> io::Result<()> {
-    let mut vectors = [EMPTY; PARTS_MAX];
-    let mut count = 0;
-    for (vector, part) in vectors.iter_mut().zip(parts) {
-        *vector = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
-        count += 1;
-    }
     let (to, control) = (to.as_bytes(), control.as_bytes());
     let mut header = message();
     header.msg_name = to.as_ptr().cast_mut().cast();
     header.msg_namelen = len_of(to)?;
-    header.msg_iov = vectors.as_mut_ptr();
-    header.msg_iovlen = count;
+    header.msg_iov = parts.vectors.as_ptr().cast_mut();
+    header.msg_iovlen = parts.count;
     header.msg_control = control.as_ptr().cast_mut().cast();
     header.msg_controllen = control.len();
     // SAFETY: the kernel reads address, control messages, vectors and parts, all borrowed for the
-    // call and as long as given; it writes none of them.
+    // call and as long as given; it writes none of them. Lent memory may change meanwhile: only the
+    // kernel reads it here.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -101,13 +127,15 @@ fn len_of(bytes: &[u8]) -> io::Result<libc::socklen_t> {
 
 const EMPTY: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// Parts of one [`send`]: the segments that every kernel with UDP_SEGMENT sends in a call
-/// (`UDP_MAX_SEGMENTS`).
-pub(super) const PARTS_MAX: usize = 64;
+/// The segments that every kernel with UDP_SEGMENT sends in a call (`UDP_MAX_SEGMENTS`).
+pub(super) const SEGMENTS_MAX: usize = 64;
+/// Each with what is before its lent payload, the payload, and what is behind it.
+const PARTS_MAX: usize = 3 * SEGMENTS_MAX;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_mem::Region;
     use std::io::ErrorKind;
     use std::net::UdpSocket;
 
@@ -118,8 +146,15 @@ mod tests {
         bind(&socket, &Address::new(any)).expect("a free port");
         let peer = UdpSocket::bind(any).expect("a free port");
         let to = Address::new(peer.local_addr().expect("bound"));
-        let parts = [&b"ab"[..], b"", b"c"];
-        send(&socket, &to, &Control::new(), parts.into_iter()).expect("loopback");
+        let region = Region::zeroed(8);
+        region.copy_in(5, b"b").expect("within");
+        let lent = region.lend(5, 1).expect("within");
+        let mut parts = Parts::default();
+        parts.push(b"a");
+        parts.push_lent(&lent);
+        parts.push(b"");
+        parts.push(b"c");
+        send(&socket, &to, &Control::new(), &parts).expect("loopback");
         let mut bytes = [0; 8];
         let (len, from) = peer.recv_from(&mut bytes).expect("sent");
         assert_eq!(bytes[..len], *b"abc");

@@ -1,3 +1,5 @@
+mod lent;
+
 use super::checksum::testing::{SUM, sum};
 use super::headers::Flow;
 use super::*;

@@ -6,9 +6,9 @@ use super::control::Control;
 use super::counters::UdpCounters;
 use super::headers::{ETHERNET, Flow};
 use super::sources::{self, Sources};
-use super::sys::{self, PARTS_MAX};
-use crate::port::SlotToken;
-use spanwire_base::{Time, TxMeta, u64_from, usize_from};
+use super::sys::{self, Parts, SEGMENTS_MAX};
+use crate::port::{SlotToken, copy_lent};
+use spanwire_base::{LentPayload, Time, TxMeta, u64_from, usize_from};
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -45,6 +45,8 @@ struct Queued {
     number: usize,
     /// Its UDP payload in the buffer.
     payload: Range<usize>,
+    /// Payload of the node that is not in the buffer, until the end of the next flush.
+    lent: Option<LentPayload>,
     flow: Flow,
     /// The identification that its checksum is sealed for.
     id: u16,
@@ -90,7 +92,13 @@ impl Sender {
         self.free.push(usize_from(slot.id()));
     }
 
-    pub(super) fn commit(&mut self, slot: &SlotToken, meta: TxMeta, counters: &mut UdpCounters) {
+    pub(super) fn commit(
+        &mut self,
+        slot: &SlotToken,
+        meta: TxMeta,
+        lent: Option<LentPayload>,
+        counters: &mut UdpCounters,
+    ) {
         assert!(meta.len <= self.room, "{} bytes in a slot of {}", meta.len, self.room);
         let number = usize_from(slot.id());
         match Flow::read(&self.bytes(slot)[..meta.len]) {
@@ -98,7 +106,12 @@ impl Sender {
                 self.is_mixed |= self.queued.back().is_some_and(|last| last.flow != flow);
                 let (id, rank, sequence) = (0, 0, self.committed);
                 self.committed += 1;
-                self.queued.push_back(Queued { number, payload, flow, id, rank, sequence });
+                if let Some(lent) = &lent {
+                    let end = lent.at + lent.bytes.len();
+                    assert!(payload.start <= lent.at && end <= payload.end, "lent beyond a frame");
+                }
+                let queued = Queued { number, payload, lent, flow, id, rank, sequence };
+                self.queued.push_back(queued);
             }
             None => {
                 counters.tx_not_udp += 1;
@@ -135,6 +148,7 @@ impl Sender {
                 Ok(()) => self.on_sent(count, counters),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     counters.tx_again += 1;
+                    self.copy_lent();
                     return Ok(());
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -151,6 +165,15 @@ impl Sender {
             }
         }
         Ok(())
+    }
+
+    /// Copies what the kernel has not accepted: no loan survives a flush.
+    pub(super) fn copy_lent(&mut self) {
+        for queued in &mut self.queued {
+            if let Some(lent) = queued.lent.take() {
+                copy_lent(&lent, &mut self.buffers[queued.number * self.room..][..self.room]);
+            }
+        }
     }
 
     /// Orders the queue by flow, so that frames of a flow form runs although a load balancer sends
@@ -182,7 +205,8 @@ impl Sender {
         for next in frames {
             let len = next.payload.len();
             bytes += len;
-            let fits = count < PARTS_MAX && bytes <= RUN_BYTES_MAX && (1..=segment).contains(&len);
+            let fits =
+                count < SEGMENTS_MAX && bytes <= RUN_BYTES_MAX && (1..=segment).contains(&len);
             if !fits || next.flow != first.flow {
                 break;
             }
@@ -228,12 +252,20 @@ impl Sender {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
         }
         let to = Address::new(sources::scoped(flow.dst, flow.dst_port, self.device));
-        let parts = self
-            .queued
-            .iter()
-            .take(count)
-            .map(|queued| &self.buffers[queued.number * self.room..][queued.payload.clone()]);
-        sys::send(self.sources.socket(source), &to, control, parts)
+        let mut parts = Parts::default();
+        for queued in self.queued.iter().take(count) {
+            let buffer = &self.buffers[queued.number * self.room..][..self.room];
+            let Range { start, end } = queued.payload;
+            match &queued.lent {
+                Some(LentPayload { at, bytes }) => {
+                    parts.push(&buffer[start..*at]);
+                    parts.push_lent(bytes);
+                    parts.push(&buffer[at + bytes.len()..end]);
+                }
+                None => parts.push(&buffer[start..end]),
+            }
+        }
+        sys::send(self.sources.socket(source), &to, control, &parts)
     }
 
     fn on_sent(&mut self, count: usize, counters: &mut UdpCounters) {

@@ -138,6 +138,7 @@ impl Endpoint {
                 events: &mut self.events,
                 counters: &mut self.counters,
                 block_memory: &mut self.block_memory,
+                lending: &mut self.lending,
                 config: &self.config,
             },
             schedule: &mut self.schedule,

@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
 use crate::drop::DropReason;
 use crate::event::{AsyncEvent, Events};
+use crate::lending::Lending;
 use crate::mr::{Access, MrTable, PdId};
 use crate::srq::SrqTable;
 use spanwire_base::{RxMeta, Time, TxMeta};
@@ -54,6 +55,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) events: &'a mut Events,
     pub(crate) counters: &'a mut Counters,
     pub(crate) block_memory: &'a mut BlockMemory,
+    pub(crate) lending: &'a mut Lending,
     pub(crate) config: &'a Config,
 }
 

@@ -1,6 +1,7 @@
 //! Writing of a packet: headers, payload, ICRC.
 
 use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
+use crate::lending::Treatment;
 use crate::payload::PayloadMut;
 use spanwire_base::TxMeta;
 use spanwire_wire::{BthRepr, ExtHeaders, Opcode, Psn};
@@ -21,35 +22,53 @@ impl Common {
         Transmit::Sent(meta)
     }
 
-    /// Writes one packet. `payload` are the payload's bytes, which `fill` provides, and whether to
-    /// elide them.
+    /// Writes one packet. `payload` are the payload's bytes, which `fill` provides, and their
+    /// treatment.
     pub(crate) fn write(
         &self,
         bth: &BthRepr,
         ext: &ExtHeaders,
-        payload: (u32, bool),
+        payload: (u32, Treatment<'_>),
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
         let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
         let template = path.template();
-        let (len, elide) = payload;
+        let (len, treatment) = payload;
         let payload_len = len as usize;
         let no_room = |_| NotWritten::NoRoom;
-        let (icrc_at, elided, filled) = if elide && len > 0 {
-            let (at, elided) =
-                template.emit_elided(bth, ext, payload_len, 0, frame).map_err(no_room)?;
-            (at.end, elided, fill(PayloadMut::Elided(len)))
-        } else {
-            let at = template.emit(bth, ext, payload_len, frame).map_err(no_room)?;
-            let end = at.end + payload_len.wrapping_neg() % 4;
-            (end, 0, fill(PayloadMut::Bytes(&mut frame[at])))
+        let icrc_at = |end: usize| end + payload_len.wrapping_neg() % 4;
+        let (len, elided) = match treatment {
+            Treatment::Copy => {
+                let at = template.emit(bth, ext, payload_len, frame).map_err(no_room)?;
+                let len = icrc_at(at.end) + ICRC_BYTES;
+                if !fill(PayloadMut::Bytes(&mut frame[at])) {
+                    return Err(NotWritten::NoPayload);
+                }
+                spanwire_wire::seal(frame, len);
+                (len, 0)
+            }
+            Treatment::Elide => {
+                let (at, elided) =
+                    template.emit_elided(bth, ext, payload_len, 0, frame).map_err(no_room)?;
+                if !fill(PayloadMut::Elided(len)) {
+                    return Err(NotWritten::NoPayload);
+                }
+                let len = at.end + ICRC_BYTES;
+                spanwire_wire::seal(frame, len);
+                (len, elided)
+            }
+            Treatment::Lend(lending) => {
+                let at = template.emit(bth, ext, payload_len, frame).map_err(no_room)?;
+                let len = icrc_at(at.end) + ICRC_BYTES;
+                let mut lent = None;
+                if !fill(PayloadMut::Lendable(&mut frame[at.clone()], &mut lent)) {
+                    return Err(NotWritten::NoPayload);
+                }
+                lending.seal(frame, len, at, lent);
+                (len, 0)
+            }
         };
-        if !filled {
-            return Err(NotWritten::NoPayload);
-        }
-        let len = icrc_at + ICRC_BYTES;
-        spanwire_wire::seal(frame, len);
         Ok(TxMeta { len, elided_bytes: spanwire_base::u32_from(elided) })
     }
 

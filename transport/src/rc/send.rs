@@ -5,6 +5,7 @@ use super::resources::{Body, Response};
 use super::segment::Segment;
 use super::{Rc, ack};
 use crate::drop::DropReason;
+use crate::lending::Treatment;
 use crate::payload::PayloadMut;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::fail::Fail;
@@ -40,9 +41,10 @@ impl Rc {
         bth.solicited = segment.solicited;
         bth.ack_req = segment.ack_req;
         let (requester, mrs) = (&self.requester, (qp.pd, &*sh.mrs));
-        let elide = sh.config.elide_payload;
+        let (elide, may_lend) = (sh.config.elide_payload, !segment.is_retransmission);
+        let treatment = sh.lending.treatment(segment.len, elide, may_lend);
         let fill = |payload: PayloadMut<'_>| requester.gather(segment, payload, mrs);
-        match qp.write(&bth, &ext, (segment.len, elide), frame, fill) {
+        match qp.write(&bth, &ext, (segment.len, treatment), frame, fill) {
             Err(NotWritten::NoRoom) => {
                 self.fail_at_snd_nxt(qp, WcStatus::LocQpOpErr, sh);
                 Transmit::Idle
@@ -85,14 +87,15 @@ impl Rc {
         let ext = ExtHeaders { aeth, atomic_ack, ..ExtHeaders::default() };
         let bth = qp.bth(r.opcode, r.psn);
         let pd = qp.pd;
-        let elide = sh.config.elide_payload;
+        let (elide, may_lend) = (sh.config.elide_payload, !r.is_repeat);
+        let treatment = sh.lending.treatment(len, elide, may_lend);
         let fill = |payload: PayloadMut<'_>| match r.body {
             Body::Read { va, rkey, len } if len > 0 => {
                 sh.mrs.fetch_remote(pd, rkey, va, len, payload)
             }
             Body::Read { .. } | Body::Atomic { .. } => true,
         };
-        match qp.write(&bth, &ext, (len, elide), frame, fill) {
+        match qp.write(&bth, &ext, (len, treatment), frame, fill) {
             Ok(meta) => {
                 self.responder.resources.advance(qp.mtu);
                 Some(qp.sent(meta, len, sh))
@@ -145,7 +148,7 @@ impl Rc {
         let ext = ExtHeaders { aeth: Some(aeth), ..ExtHeaders::default() };
         let bth = qp.bth(Opcode::RcAck, pending.psn);
         self.acks.on_sent();
-        match qp.write(&bth, &ext, (0, false), frame, |_| true) {
+        match qp.write(&bth, &ext, (0, Treatment::Copy), frame, |_| true) {
             Ok(meta) => {
                 let positive = matches!(pending.syndrome, Syndrome::Ack { .. });
                 sh.counters.tx_acks += u64::from(positive);
@@ -165,7 +168,7 @@ impl Rc {
     ) -> Transmit {
         self.cnps.on_sent();
         let bth = BthRepr::cnp(qp.dest_qpn);
-        match qp.write(&bth, &ExtHeaders::NONE, (0, false), frame, |_| true) {
+        match qp.write(&bth, &ExtHeaders::NONE, (0, Treatment::Copy), frame, |_| true) {
             Ok(meta) => {
                 if let Some(dscp) = sh.config.cnp_dscp {
                     // The ICRC does not cover it.

@@ -7,6 +7,7 @@ use super::tx::ACK_PKTS;
 use super::tx::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::tx::schedule::{Choice, Limits};
 use crate::event::AsyncEvent;
+use crate::lending::Treatment;
 use crate::payload::PayloadMut;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
@@ -89,7 +90,9 @@ impl Sr {
         (bth.ack_req, bth.solicited) = (planned.requests_ack, solicited);
         let (tx, mrs) = (&mut self.tx, (qp.pd, &*sh.mrs));
         let fill = |payload: PayloadMut<'_>| tx.fill(planned, payload, mrs);
-        let payload = (len, sh.config.elide_payload);
+        let may_lend = is_new && !is_parity && !planned.position.is_coded();
+        let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
+        let payload = (len, treatment);
         match write_data(qp, &bth, &header, payload, frame, fill) {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
@@ -198,38 +201,47 @@ impl Sr {
     }
 }
 
-/// Writes one packet with a payload of `payload.0` bytes that `fill` copies. If `payload.1`, the
-/// payload is elided.
+/// Writes one packet with a payload of `payload.0` bytes that `fill` provides, treated as
+/// `payload.1`.
 fn write_data(
     qp: &Common,
     bth: &BthRepr,
     header: &SrDataRepr,
-    payload: (u32, bool),
+    payload: (u32, Treatment<'_>),
     frame: &mut [u8],
     fill: impl FnOnce(PayloadMut<'_>) -> bool,
 ) -> Result<TxMeta, NotWritten> {
     let path = qp.path.as_ref().ok_or(NotWritten::NoRoom)?;
     let (template, header_len) = (path.template(), header.header_len());
-    let (len, elide) = payload;
+    let (len, treatment) = payload;
     let total_len = header_len + len as usize;
     let no_room = |_| NotWritten::NoRoom;
     let ext = &ExtHeaders::NONE;
-    let (at, elided) = match elide && len > 0 {
+    let is_elided = matches!(treatment, Treatment::Elide);
+    let (at, elided) = match is_elided {
         true => template.emit_elided(bth, ext, total_len, header_len, frame).map_err(no_room)?,
         false => (template.emit(bth, ext, total_len, frame).map_err(no_room)?, 0),
     };
-    let pad = if elided > 0 { 0 } else { total_len.wrapping_neg() % 4 };
-    let icrc_at = at.end + pad;
+    let pad = if is_elided { 0 } else { total_len.wrapping_neg() % 4 };
+    let frame_len = at.end + pad + ICRC_BYTES;
+    let place = at.start + header_len..at.end;
     let (head, data) = frame[at].split_at_mut(header_len);
     header.emit(head).map_err(no_room)?;
-    let data = if elided > 0 { PayloadMut::Elided(len) } else { PayloadMut::Bytes(data) };
+    let mut lent = None;
+    let data = match &treatment {
+        Treatment::Copy => PayloadMut::Bytes(data),
+        Treatment::Elide => PayloadMut::Elided(len),
+        Treatment::Lend(_) => PayloadMut::Lendable(data, &mut lent),
+    };
     if !fill(data) {
         return Err(NotWritten::NoPayload);
     }
-    let len = icrc_at + ICRC_BYTES;
     set_path(qp, frame, header.path);
-    spanwire_wire::seal(frame, len);
-    Ok(TxMeta { len, elided_bytes: u32_from(elided) })
+    match treatment {
+        Treatment::Lend(lending) => lending.seal(frame, frame_len, place, lent),
+        Treatment::Copy | Treatment::Elide => spanwire_wire::seal(frame, frame_len),
+    }
+    Ok(TxMeta { len: frame_len, elided_bytes: u32_from(elided) })
 }
 
 /// Sets the entropy of a packet to this source port, if the port is a valid entropy.
