@@ -57,14 +57,14 @@ pub trait Port {
     /// If `meta.len` is longer than the buffer.
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta);
 
-    /// True for a port that sends lent payload from where it is: the driver then lets its node lend.
-    /// A port that reads or changes frames is none.
+    /// True for a port that sends lent payload from where it is: the driver then lets its node
+    /// lend. A port that reads or changes frames is none.
     fn sends_lent(&self) -> bool {
         false
     }
 
-    /// As [`Port::slot_commit`], for a frame with lent payload. No reference to it survives the next
-    /// [`Port::flush`]. By default it is copied into the buffer.
+    /// As [`Port::slot_commit`], for a frame with lent payload. No reference to it survives the
+    /// next [`Port::flush`]. By default it is copied into the buffer.
     ///
     /// # Panics
     /// As [`Port::slot_commit`], or if the payload is not within the frame.

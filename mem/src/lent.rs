@@ -11,13 +11,17 @@ pub struct Lent {
     len: usize,
 }
 
-impl Lent {
-    /// `None` if a byte would be outside of the region, or the region has no bytes.
-    pub(crate) fn new(region: &Region, offset: usize, len: usize) -> Option<Self> {
-        region.checked(offset, len).ok()??;
-        Some(Self { region: region.clone(), offset, len })
+impl Region {
+    /// The `len` bytes from `offset` on, for a system call that reads them where they are. `None`
+    /// if one is outside, or the region has no bytes.
+    #[must_use]
+    pub fn lend(&self, offset: usize, len: usize) -> Option<Lent> {
+        self.checked(offset, len).ok()??;
+        Some(Lent { region: self.clone(), offset, len })
     }
+}
 
+impl Lent {
     /// Their number.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,6 +1,5 @@
 //! A range of bytes with checked copies in and out.
 
-use crate::lent::Lent;
 use crate::mapping::{Mapping, OutOfMemory};
 use crate::shared;
 use std::fmt;
@@ -137,13 +136,6 @@ impl Region {
         // SAFETY: as in copy_in, with the roles of source and destination swapped.
         unsafe { shared::load(at, dst) };
         Ok(())
-    }
-
-    /// The `len` bytes from `offset` on, for a system call that reads them where they are. `None` if
-    /// one is outside, or the region has no bytes.
-    #[must_use]
-    pub fn lend(&self, offset: usize, len: usize) -> Option<Lent> {
-        Lent::new(self, offset, len)
     }
 
     /// Adds `add` to the 64-bit word at `offset`, wrapping, and returns its old value. The

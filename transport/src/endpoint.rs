@@ -3,6 +3,7 @@
 //! `endpoint/turn.rs`.
 
 mod control;
+mod node;
 mod turn;
 
 use crate::attr::{QpAttr, QpInit};
@@ -10,7 +11,6 @@ use crate::blocks::BlockMemory;
 use crate::config::ValidConfig;
 use crate::counters::Counters;
 use crate::cq::{CqError, CqId, CqTable, Notify};
-use crate::drop::DropReason;
 use crate::event::{AsyncEvent, Events};
 use crate::ids::SrqId;
 use crate::lending::Lending;
@@ -28,10 +28,10 @@ use crate::verbs::{PostError, RecvRequest, WorkRequest};
 use crate::wc::Wc;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
-use spanwire_base::{Dur, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Dur, Time};
 use spanwire_loadbalance::Balancer;
 use spanwire_pacer::{Wheel, WheelConfig};
-use spanwire_wire::{Qpn, Unverified};
+use spanwire_wire::Qpn;
 
 /// The engine of one core: queue pairs and everything they use, without I/O.
 ///
@@ -343,62 +343,6 @@ impl Entry {
     fn update_in_flight(&mut self, schedule: &mut Schedule) {
         let in_flight = self.qp.in_flight();
         schedule.on_in_flight_changed(std::mem::replace(&mut self.in_flight, in_flight), in_flight);
-    }
-}
-
-impl Node for Endpoint {
-    fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
-        match Unverified::parse(frame, meta.elided_bytes as usize) {
-            Err(reason) => self.counters.drop(DropReason::Wire(reason)),
-            Ok(unverified) => {
-                // The ICRC check costs more than parsing, so the QPN is looked up first.
-                let handle = |qp: &mut QueuePair, sh: &mut Shared<'_>| match unverified.verify() {
-                    Ok(packet) => qp.handle_packet(now, meta, packet, sh),
-                    Err(reason) => sh.counters.drop(DropReason::Wire(reason)),
-                };
-                if self.with_qp(unverified.dest_qp(), handle).is_none() {
-                    self.counters.drop(DropReason::UnknownQpn);
-                }
-            }
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        while let Some(slot) = self.timers.pop_due(now) {
-            if let Some(qpn) = self.qps.at(slot).map(|e| e.qp.qpn()) {
-                self.with_qp(qpn, |qp, sh| qp.handle_timeout(now, sh));
-            }
-        }
-        self.wake_paced(now);
-    }
-
-    fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
-        self.transmit(now, frame)
-    }
-
-    fn poll_transmit_lending(
-        &mut self,
-        now: Time,
-        _: PortId,
-        frame: &mut [u8],
-        lent: &mut Option<LentPayload>,
-    ) -> Option<TxMeta> {
-        self.lending.begin();
-        let meta = self.transmit(now, frame);
-        *lent = self.lending.end();
-        meta
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        let (timer, paced) = (self.timers.next(), self.pacer.next());
-        timer.into_iter().chain(paced).min()
-    }
-
-    fn take_ready(&mut self) -> PortMask {
-        match self.schedule.take_wake() {
-            true => PortMask::of(PortId::HOST),
-            false => PortMask::EMPTY,
-        }
     }
 }
 

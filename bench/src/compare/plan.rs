@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn variants__only_some_subjects_if_wanted() {
-        let mut plan = Plan { only: Some("RC none WRITE 64".to_owned()), ..Plan::default() };
+        let mut plan = Plan { only: Some("AF_XDP RC none WRITE 64".to_owned()), ..Plan::default() };
         let variants = plan.variants().unwrap();
         let flow = Subject::Write(Flow::of_shares());
         assert!(variants.iter().all(|v| v.subject == flow), "{variants:?}");

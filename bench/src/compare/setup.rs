@@ -36,8 +36,8 @@ pub(super) fn facts(plan: &Plan) -> Vec<String> {
              default, with the window and the rings that perf gives it; the last message of each \
              slot is compared byte for byte; packets/s = completed payload / payload of a packet"
         ),
-        "spanwire UDP: UDP_SEGMENT and UDP_GRO, a socket each way on the same veth pair as raw UDP; \
-         the window follows the receive buffer that the kernel grants"
+        "spanwire UDP: UDP_SEGMENT and UDP_GRO, a socket each way on the same veth pair as raw \
+         UDP; the window follows the receive buffer that the kernel grants"
             .to_owned(),
         format!("spanwire READ and SEND: RC, {size} KiB messages, {depth} outstanding"),
         "TCP: 128 KiB writes and reads; over TCP: the median of the ratios to kernel TCP with \

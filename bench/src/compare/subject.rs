@@ -270,8 +270,8 @@ impl Control {
         }
     }
 
-    /// The engine's configuration on `host` with this attachment, as of `spanwire perf`. The calling
-    /// thread is in the host's namespace.
+    /// The engine's configuration on `host` with this attachment, as of `spanwire perf`. The
+    /// calling thread is in the host's namespace.
     ///
     /// # Errors
     /// The configuration is invalid.

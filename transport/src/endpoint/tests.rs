@@ -3,6 +3,7 @@
 mod turns;
 
 use super::*;
+use spanwire_base::{Node, PortId, RxMeta};
 use crate::mr::PdId;
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use crate::{Config, CreateError, QpCaps, QpInit, WcStatus, WorkRequest, WrOp};
