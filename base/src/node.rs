@@ -24,6 +24,8 @@ pub struct RxMeta {
     /// Payload bytes that the frame has on the wire but not in the slice: see [`TxMeta`]. Always 0
     /// except on simulated links.
     pub elided_bytes: u32,
+    /// The port has computed the packet's checksum, and it is right.
+    pub is_checked: bool,
 }
 
 /// The metadata of a frame that a node has written.
@@ -116,13 +118,13 @@ impl RxMeta {
     /// The metadata of a complete frame, received at `at`.
     #[must_use]
     pub const fn whole(at: Time) -> Self {
-        Self { at, earliest: at, elided_bytes: 0 }
+        Self { at, earliest: at, elided_bytes: 0, is_checked: false }
     }
 
     /// The metadata of a complete frame that arrived after `earliest` and not after `at`.
     #[must_use]
     pub fn between(earliest: Time, at: Time) -> Self {
-        Self { at, earliest: earliest.min(at), elided_bytes: 0 }
+        Self { at, earliest: earliest.min(at), elided_bytes: 0, is_checked: false }
     }
 }
 

@@ -28,6 +28,10 @@ pub(crate) struct PortArgs {
     /// Only 16 bits of the ICRC then detect a corrupted packet
     #[arg(long)]
     any_id: bool,
+    /// UDP sockets: off offers SR packets without an ICRC, which the other end must offer, too. Only
+    /// the kernel's UDP checksum then detects a corrupted packet
+    #[arg(long, default_value = "on", value_parser = ["on", "off"])]
+    icrc: String,
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     queue: u32,
@@ -110,7 +114,10 @@ impl PortArgs {
         if attachment.fabric == Fabric::AfXdp {
             queues::warn(dev, self.queue);
         }
-        Ok(attachment)
+        match self.icrc.as_str() {
+            "off" => attachment.without_icrc().map_err(|e| usage(format!("--icrc off: {e}"))),
+            _ => Ok(attachment),
+        }
     }
 
     /// The engine's configuration `config` for `attachment`: its windows fit the receive buffer of

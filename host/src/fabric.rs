@@ -8,6 +8,7 @@ mod udp;
 pub use choice::FabricChoice;
 pub use link::Link;
 
+use crate::modes::ModeChoice;
 use serde::Serialize;
 use spanwire_base::u32_from;
 use spanwire_io::clock::Clock;
@@ -17,7 +18,7 @@ use spanwire_io::pcap::{PcapPort, PcapWriter};
 use spanwire_io::pipe::{PipeConfig, PipePort, pipe};
 use spanwire_io::port::Port;
 use spanwire_io::xdp::{XdpConfig, XdpPort, XdpPreference};
-use spanwire_transport::{AddressVector, Mtu};
+use spanwire_transport::{AddressVector, Config, Mtu, Offer};
 use spanwire_wire::MacAddr;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -74,6 +75,8 @@ pub struct Attachment {
     pub receive_buffer: Option<u32>,
     /// Bytes of the longest IP packet that fits both the link and one buffer of the port.
     pub ip_bytes: u32,
+    /// SR packets are offered with an ICRC only.
+    icrc: bool,
     resolver: HopResolver,
 }
 
@@ -116,6 +119,42 @@ pub struct Hop {
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Attachment {
+    /// The offer to a peer of an end at address `ip` with the engine configuration `config`, of the
+    /// wire modes that `mode` permits, with at most `segment_bytes_max` in an SR packet.
+    #[must_use]
+    pub fn offer(
+        &self,
+        mode: ModeChoice,
+        config: &Config,
+        ip: IpAddr,
+        segment_bytes_max: u32,
+    ) -> Offer {
+        let offer = mode.offer(config, self.ip_bytes, ip, segment_bytes_max);
+        if self.icrc { offer } else { offer.without_icrc() }
+    }
+
+    /// Offers SR packets without an ICRC, which a peer must offer, too.
+    ///
+    /// # Errors
+    /// The fabric is not UDP sockets: only there the kernel's checksum protects the packets.
+    pub fn without_icrc(self) -> Result<Self, Error> {
+        match self.fabric {
+            Fabric::Udp => Ok(Self { icrc: false, ..self }),
+            other => Err(format!(
+                "packets without an ICRC need UDP sockets (--fabric udp), whose checksum protects \
+                 them; this is {}",
+                other.as_str()
+            )
+            .into()),
+        }
+    }
+
+    /// SR packets have an ICRC, whatever the peer offers.
+    #[must_use]
+    pub fn has_icrc(&self) -> bool {
+        self.icrc
+    }
+
     /// Attaches to queue `queue` of interface `ifname` by AF_XDP, in the network namespace of the
     /// calling thread.
     ///
@@ -155,6 +194,7 @@ impl Attachment {
             path_mtu,
             receive_buffer: None,
             ip_bytes,
+            icrc: true,
             resolver,
         })
     }
@@ -182,6 +222,7 @@ impl Attachment {
                 path_mtu,
                 receive_buffer: None,
                 ip_bytes,
+                icrc: true,
                 resolver,
             })
         };

@@ -87,6 +87,7 @@ impl Network {
         let (keeper_handle, side_thread) =
             SideThread::new(commands.clone()).map_err(descriptors)?;
         let hop_resolver = attachment.hop_resolver();
+        let icrc = attachment.has_icrc();
         let Attachment { port, clock, fabric, path_mtu, ip_bytes, .. } = attachment;
         let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
         let runtime = Runtime::new(channels, (commands, queue), endpoint, (port, clock), polling)
@@ -109,6 +110,7 @@ impl Network {
             hop_resolver,
             path_mtu,
             ip_bytes,
+            icrc,
             ifname: ifname.to_owned(),
             peers: Arc::default(),
             side_poll: Mutex::default(),

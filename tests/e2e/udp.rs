@@ -184,6 +184,28 @@ fn perf__one_end_over_af_xdp_and_the_other_over_udp() {
 }
 
 #[test]
+fn perf__without_an_icrc_if_both_ends_ask_for_it() {
+    let Some(lab) = Lab::new(9000) else { return };
+    let to = IpAddr::V4(lab.hosts.a.v4);
+    let transfer = ["--transfer", "16M", "--size", "1M", "-i", "0"];
+    for (of_server, mode, has_icrc) in
+        [("off", "sr", false), ("off", "rc", true), ("on", "sr", true)]
+    {
+        let mut server = server(&lab, &["--icrc", of_server]);
+        let more = [&transfer[..], &["--icrc", "off", "--mode", mode]].concat();
+        let report = client(&lab, to, &more);
+        assert_eq!(report["icrc"], has_icrc, "{of_server} {mode}: {report}");
+        assert_eq!(report["transfer"]["sha256_match"], true);
+        assert_eq!(counter(&report, "udp_rx_unidentified"), 0);
+        server.end_with(libc::SIGINT);
+    }
+    let to = to.to_string();
+    let xdp = ["perf", "client", "--dev", "sw0", &to, "--fabric", "xdp", "--icrc", "off"];
+    let refused = lab.run(&lab.hosts.b.ns, &xdp);
+    assert!(refused.stderr.contains("need UDP sockets"), "{}", refused.stderr);
+}
+
+#[test]
 fn perf__coding_subflows_pacing_and_loss() {
     let Some(lab) = Lab::new(1500) else { return };
     let lossy = ["--loss", "1", "--reorder", "1", "--dup", "1", "--seed", "5"];

@@ -87,6 +87,11 @@ pub struct QpAttr {
     /// the first ACK. By default 256; a lower value than the peer's costs a round trip. Not for
     /// [`WireMode::Rc`].
     pub peer_reorder_pkts: Option<u32>,
+    /// Packets have an ICRC, and it is checked; true by default. Without, its four bytes are zero
+    /// and not looked at: nothing but a checksum of the layers below detects a corrupted packet. Both
+    /// ends must agree on it ([`SrFeature::NoIcrc`](crate::SrFeature::NoIcrc)). Not for
+    /// [`WireMode::Rc`].
+    pub icrc: Option<bool>,
     /// Congestion control: window and rate; [`CongestionControl::default`] by default.
     pub congestion: Option<CongestionControl>,
     /// Weight in deficit round robin among the queue pairs of the endpoint, by bytes, 1..=255; 1 by
@@ -327,6 +332,7 @@ impl QpAttr {
             wire_mode: newer.wire_mode.or(old.wire_mode),
             segment_bytes: newer.segment_bytes.or(old.segment_bytes),
             peer_reorder_pkts: newer.peer_reorder_pkts.or(old.peer_reorder_pkts),
+            icrc: newer.icrc.or(old.icrc),
             congestion: newer.congestion.or(old.congestion),
             weight: newer.weight.or(old.weight),
             erasure: newer.erasure.or(old.erasure),

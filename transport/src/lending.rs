@@ -4,6 +4,7 @@
 //! discards it. A retransmission is therefore copied, as are the source packets of a block: the
 //! encoder's sum and the packet must be of the same bytes.
 
+use crate::qp::write::ICRC_BYTES;
 use spanwire_base::LentPayload;
 use spanwire_mem::Lent;
 use std::ops::Range;
@@ -59,9 +60,11 @@ impl Lending {
         len: usize,
         place: Range<usize>,
         lent: Option<Lent>,
+        has_icrc: bool,
     ) {
         self.lent = lent.map(|bytes| LentPayload { at: place.start, bytes });
         match &self.lent {
+            _ if !has_icrc => clear_icrc(frame, len),
             Some(LentPayload { bytes, .. }) => {
                 let scratch = &mut self.scratch;
                 spanwire_wire::seal_around(frame, len, place, |each| bytes.copies(scratch, each));
@@ -69,6 +72,11 @@ impl Lending {
             None => spanwire_wire::seal(frame, len),
         }
     }
+}
+
+/// Finishes a frame of `len` bytes that has no ICRC by agreement.
+pub(crate) fn clear_icrc(frame: &mut [u8], len: usize) {
+    frame[len - ICRC_BYTES..len].fill(0);
 }
 
 /// Fewer bytes are copied: a loan costs about as much as copying them.
@@ -80,7 +88,7 @@ const SCRATCH_BYTES: usize = 4096;
 mod tests {
     use super::*;
     use crate::testing::{Fate, LATENCY, Op, Pair, PairConfig, in_both_modes};
-    use crate::{ErasureCoding, Mtu, WcStatus};
+    use crate::{DropReason, ErasureCoding, Mtu, QpAttr, WcStatus};
     use spanwire_base::Dur;
     use std::cell::RefCell;
     use std::rc::Rc;
@@ -118,6 +126,28 @@ mod tests {
             assert!((2 * LONG - 2_048..=2 * LONG).contains(&bytes), "{mode:?}: {bytes}");
             assert_eq!(copied, lent, "{mode:?}");
         });
+    }
+
+    #[test]
+    fn lending__without_an_icrc_its_bytes_are_zero_and_are_not_looked_at() {
+        let rtr: fn(&mut QpAttr) = |attr| attr.icrc = Some(false);
+        let config = PairConfig { mtu: Mtu::B1024, rtr, ..PairConfig::sr() };
+        let (copied, _) = frames(&config, false);
+        let (lent, bytes) = frames(&config, true);
+        assert!(bytes > LONG && copied == lent);
+        assert!(copied.iter().all(|frame| frame.ends_with(&[0; 4])));
+        // One end that does not know discards such packets.
+        let mut p = Pair::with(&PairConfig::sr());
+        p.edit = Box::new(|_, frame| {
+            let len = frame.len();
+            clear_icrc(frame, len);
+        });
+        p.post(0, 1, Op::Write, 0, 1_000);
+        p.step(0);
+        p.now += LATENCY;
+        p.step(1);
+        let dropped = DropReason::Wire(spanwire_wire::DropReason::BadIcrc);
+        assert!(p.ends[1].ep.counters().dropped(dropped) > 0);
     }
 
     #[test]

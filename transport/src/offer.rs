@@ -36,11 +36,11 @@ pub struct SrOffer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SrVersions(u16);
 
-/// A set of the SR header's optional parts. Each is a presence bit of the header.
+/// A set of SR's optional parts. Each but [`SrFeature::NoIcrc`] is a presence bit of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SrFeatures(u8);
 
-/// An optional part of the SR header.
+/// An optional part of SR.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SrFeature {
     /// Credits and rates of MLCC, in telemetry and acknowledgements. Useless without
@@ -52,6 +52,9 @@ pub enum SrFeature {
     Int,
     /// The sender's QPN in data, and feedback of switches to it.
     Near,
+    /// Packets without an ICRC. Listed only by request ([`Offer::without_icrc`]), by ends whose
+    /// packets have another checksum.
+    NoIcrc,
 }
 
 /// The result of a negotiation.
@@ -128,6 +131,15 @@ impl Offer {
     }
 }
 
+impl Offer {
+    /// The same offer with SR packets without an ICRC, if the peer offers them too. RC is unchanged.
+    #[must_use]
+    pub fn without_icrc(self) -> Self {
+        let sr = self.sr.map(|sr| SrOffer { features: sr.features.with(SrFeature::NoIcrc), ..sr });
+        Self { sr, ..self }
+    }
+}
+
 impl SrOffer {
     fn terms_with(&self, other: &Self) -> Option<SrTerms> {
         let version = self.versions.highest_common(other.versions)?;
@@ -188,6 +200,12 @@ impl SrFeatures {
         self.0 & feature.bit() != 0
     }
 
+    /// The set with `feature`.
+    #[must_use]
+    pub const fn with(self, feature: SrFeature) -> Self {
+        Self(self.0 | feature.bit())
+    }
+
     /// The intersection with `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -197,7 +215,7 @@ impl SrFeatures {
 
 impl SrFeature {
     /// All that have a name, in the order of their presence bits.
-    pub const ALL: [Self; 4] = [Self::Mlcc, Self::Block, Self::Int, Self::Near];
+    pub const ALL: [Self; 5] = [Self::Mlcc, Self::Block, Self::Int, Self::Near, Self::NoIcrc];
 
     /// The name in set-up messages.
     #[must_use]
@@ -207,6 +225,7 @@ impl SrFeature {
             Self::Block => "block",
             Self::Int => "int",
             Self::Near => "near",
+            Self::NoIcrc => "no-icrc",
         }
     }
 
@@ -222,6 +241,7 @@ impl SrFeature {
             Self::Block => 2,
             Self::Int => 4,
             Self::Near => 8,
+            Self::NoIcrc => 16,
         }
     }
 }
@@ -244,14 +264,25 @@ impl Agreed {
                 wire_mode: Some(WireMode::Rc),
                 segment_bytes: None,
                 peer_reorder_pkts: None,
+                icrc: None,
                 ..rtr
             },
             Self::Sr(terms) => QpAttr {
                 wire_mode: Some(WireMode::Sr),
                 segment_bytes: Some(terms.segment_bytes),
                 peer_reorder_pkts: Some(terms.reorder_pkts),
+                icrc: self.has_no_icrc().then_some(false),
                 ..rtr
             },
+        }
+    }
+
+    /// Packets have no ICRC.
+    #[must_use]
+    pub fn has_no_icrc(&self) -> bool {
+        match self {
+            Self::Rc => false,
+            Self::Sr(terms) => terms.features.has(SrFeature::NoIcrc),
         }
     }
 
@@ -402,6 +433,24 @@ mod tests {
             assert_eq!(of(&peer, near), None);
             assert_eq!(of(&peer, with(None, Some(true))), None);
         }
+    }
+
+    #[test]
+    fn without_icrc__needs_both_ends_and_sr() {
+        let all = Offer::of(&Config::default(), Some(1408));
+        let icrc = |ours: Offer, theirs: Offer| {
+            let agreed = agree(&ours, &theirs).unwrap();
+            assert_eq!(
+                agreed.has_no_icrc(),
+                agreed.apply_to(QpAttr::default()).icrc == Some(false)
+            );
+            !agreed.has_no_icrc()
+        };
+        let without = all.without_icrc();
+        assert!(!icrc(without, without));
+        assert!(icrc(without, all) && icrc(all, without) && icrc(all, all));
+        let rc = without.only(WireMode::Rc);
+        assert!(icrc(rc, without) && rc.without_icrc() == rc);
     }
 
     #[test]

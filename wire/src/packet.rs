@@ -114,6 +114,13 @@ impl<'a> Unverified<'a> {
             Err(DropReason::BadIcrc)
         }
     }
+
+    /// The packet, whatever its ICRC: one that was checked before, or without an ICRC by agreement.
+    #[must_use]
+    #[inline]
+    pub fn trusted(&self) -> &Packet<'a> {
+        &self.packet
+    }
 }
 
 #[inline]

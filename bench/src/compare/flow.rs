@@ -165,10 +165,13 @@ impl App for Passive {
 impl End {
     /// Opens a port of `host`, in whose namespace the calling thread is.
     fn open(host: &Host, flow: Flow) -> Result<Self, Error> {
-        let attachment = flow.fabric.attach(host, flow.control)?;
+        let mut attachment = flow.fabric.attach(host, flow.control)?;
+        if !flow.icrc {
+            attachment = attachment.without_icrc()?;
+        }
         let config = flow.control.config(host, &attachment)?;
         let ip = IpAddr::from(host.v4);
-        let offer = flow.mode.choice().offer(&config, attachment.ip_bytes, ip, u32::MAX);
+        let offer = attachment.offer(flow.mode.choice(), &config, ip, u32::MAX);
         let mut endpoint = seed::endpoint(config)?;
         let pd = endpoint.alloc_pd()?;
         let region = Region::try_zeroed(usize_from((DEPTH * flow.message_bytes).into()))?;

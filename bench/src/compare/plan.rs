@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn variants__every_mtu_has_rates_and_the_first_has_latencies() {
         let plan = Plan::default();
-        // 3 + 1 raw, 2 TCP, 8 large, 8 small, READ and SEND, and 6 latencies.
-        assert_eq!(counts(&plan), [24 + 6, 17, 12, 12]);
+        // 3 + 1 raw, 2 TCP, 9 large, 8 small, READ and SEND, and 6 latencies.
+        assert_eq!(counts(&plan), [25 + 6, 18, 13, 13]);
         let variants = plan.variants().unwrap();
         let path_mtus: Vec<u32> = plan
             .link_mtus
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn variants__a_quick_run_has_the_main_rows_of_every_mtu() {
-        assert_eq!(counts(&Plan { quick: true, ..Plan::default() }), [12; 4]);
+        assert_eq!(counts(&Plan { quick: true, ..Plan::default() }), [13; 4]);
     }
 
     #[test]

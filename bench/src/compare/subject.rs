@@ -57,6 +57,8 @@ pub struct Flow {
     pub control: Control,
     /// Bytes of a message, whole pages.
     pub message_bytes: u32,
+    /// Packets have an ICRC.
+    pub icrc: bool,
 }
 
 /// A kind of port under the engine.
@@ -146,6 +148,7 @@ impl Subject {
         rates.push(Self::RawUdp);
         rates.extend([Self::Tcp { offloads: true }, Self::Tcp { offloads: false }]);
         rates.extend(Flow::all(LARGE).map(Self::Write));
+        rates.push(Self::Write(Flow::without_icrc()));
         if is_measured_in_detail {
             let is_first = |flow: &Flow| *flow == Flow::of_shares();
             let small = Flow::all(SMALL).filter(|flow| link_mtu == MTU_OF_SMALL || is_first(flow));
@@ -176,19 +179,26 @@ impl Flow {
                     mode,
                     control,
                     message_bytes,
+                    icrc: true,
                 })
             })
         })
     }
 
+    /// The flow without a checksum in user space, and without a copy at the sender.
+    fn without_icrc() -> Self {
+        let (fabric, mode, control) = (Fabric::Udp, Mode::Sr, Control::None);
+        Self { fabric, mode, control, message_bytes: LARGE, icrc: false }
+    }
+
     /// The flow whose packets are counted beside raw AF_XDP's: as many and as large in flight.
     pub(super) fn of_shares() -> Self {
         let (fabric, mode, control) = (Fabric::AfXdp, Mode::Rc, Control::None);
-        Self { fabric, mode, control, message_bytes: SMALL }
+        Self { fabric, mode, control, message_bytes: SMALL, icrc: true }
     }
 
     fn name(self) -> String {
-        let Self { fabric, mode, control, message_bytes } = self;
+        let Self { fabric, mode, control, message_bytes, icrc } = self;
         let mode = match mode {
             Mode::Rc => "RC",
             Mode::Sr => "SR",
@@ -201,7 +211,8 @@ impl Flow {
             bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
             bytes => format!("{} KiB", bytes >> 10),
         };
-        format!("spanwire {} {mode} {control} WRITE {size}", fabric.name())
+        let icrc = if icrc { "" } else { ", no ICRC" };
+        format!("spanwire {} {mode} {control} WRITE {size}{icrc}", fabric.name())
     }
 }
 

@@ -19,6 +19,8 @@ use std::time::UNIX_EPOCH;
 #[derive(Debug, Serialize)]
 pub(super) struct ClientReport {
     fabric: Fabric,
+    /// Packets have an ICRC.
+    icrc: bool,
     xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
     mode: &'static str,
@@ -103,6 +105,7 @@ impl ClientReport {
         };
         Self {
             fabric: runner.attachment().fabric,
+            icrc: !agreed.has_no_icrc(),
             xdp_mode: runner.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,

@@ -43,6 +43,7 @@ impl Attachment {
             path_mtu,
             receive_buffer: Some(receive_buffer),
             ip_bytes,
+            icrc: true,
             resolver,
         })
     }

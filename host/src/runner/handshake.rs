@@ -85,8 +85,7 @@ impl JobRunner {
 
     /// The wire modes offered at the current address.
     fn offer(&self) -> Offer {
-        let ip_bytes = self.attachment.ip_bytes;
-        self.mode.offer(&self.config, ip_bytes, self.ip, self.segment_bytes_max)
+        self.attachment.offer(self.mode, &self.config, self.ip, self.segment_bytes_max)
     }
 
     /// The address vector to the peer at `ip`.

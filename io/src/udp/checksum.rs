@@ -36,8 +36,11 @@ impl Adjuster {
     }
 
     /// Adjusts the checksum of `packet` after bits of the field at `at` have been inverted: those
-    /// that are set in `difference`.
+    /// that are set in `difference`. A packet without a checksum keeps none.
     pub(super) fn adjust(&mut self, packet: &mut [u8], at: usize, difference: u16) {
+        if !is_sealed(packet) {
+            return;
+        }
         let Some(covered_len) = covered(packet.len(), at) else { return };
         let change = combine(self.change(covered_len, at), difference);
         let (_, checksum) = packet.split_at_mut(covered_len);
@@ -66,6 +69,12 @@ impl Adjuster {
         }
         &entry.bits
     }
+}
+
+/// The packet at the end of `frame` has a checksum: it is not zero. Of 2^32 packets with one, one is
+/// taken for a packet without.
+pub(super) fn is_sealed(frame: &[u8]) -> bool {
+    frame.last_chunk::<CHECKSUM_BYTES>().is_some_and(|sum| *sum != [0; CHECKSUM_BYTES])
 }
 
 /// Bytes of a packet up to its checksum, if the field at `at` is among them.

@@ -1,7 +1,7 @@
 //! Reception: datagrams, or runs of them that the kernel has coalesced, as frames.
 
 use super::address::Address;
-use super::checksum::{Adjuster, IDENTIFICATION_MAX};
+use super::checksum::{self, Adjuster, IDENTIFICATION_MAX};
 use super::control::{Control, integer};
 use super::counters::UdpCounters;
 use super::headers::{ETHERNET, Flow, HEADER_MAX};
@@ -143,14 +143,19 @@ impl Receiver {
         let frame = &mut self.buffer[run.start - head..run.start + len];
         let udp_len = u16::try_from(len).expect("a datagram's length");
         run.flow.write(run.id, udp_len, frame);
+        let mut is_checked = false;
         if let Some(adjuster) = self.adjuster.as_mut().filter(|_| run.flow.src.is_ipv4()) {
-            match adjuster.identify(&frame[ETHERNET..], run.id, self.id_max) {
-                Some(id) if id != run.id => {
-                    run.id = id;
-                    run.flow.write(id, udp_len, frame);
+            if checksum::is_sealed(frame) {
+                match adjuster.identify(&frame[ETHERNET..], run.id, self.id_max) {
+                    Some(id) => {
+                        if id != run.id {
+                            run.id = id;
+                            run.flow.write(id, udp_len, frame);
+                        }
+                        is_checked = true;
+                    }
+                    None => counters.rx_unidentified += 1,
                 }
-                Some(_) => {}
-                None => counters.rx_unidentified += 1,
             }
             run.id = run.id.wrapping_add(1);
         }
@@ -161,6 +166,7 @@ impl Receiver {
             }
             None => RxMeta::between(run.earliest, run.read_at),
         };
+        let meta = RxMeta { is_checked, ..meta };
         counters.rx_frames += 1;
         counters.rx_bytes += u64_from(frame.len());
         each(frame, meta);

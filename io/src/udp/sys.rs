@@ -37,7 +37,7 @@ pub(super) fn bind(socket: &OwnedFd, address: &Address) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Bytes to send, in at most three parts for each of [`SEGMENTS_MAX`] segments.
+/// Bytes to send, in at most [`PARTS_MAX`] parts.
 pub(super) struct Parts<'a> {
     vectors: [libc::iovec; PARTS_MAX],
     count: usize,
@@ -55,6 +55,9 @@ impl<'a> Parts<'a> {
     }
 
     fn add(&mut self, vector: libc::iovec) {
+        if vector.iov_len == 0 {
+            return;
+        }
         self.vectors[self.count] = vector;
         self.count += 1;
     }
@@ -129,8 +132,8 @@ const EMPTY: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len
 
 /// The segments that every kernel with UDP_SEGMENT sends in a call (`UDP_MAX_SEGMENTS`).
 pub(super) const SEGMENTS_MAX: usize = 64;
-/// Each with what is before its lent payload, the payload, and what is behind it.
-const PARTS_MAX: usize = 3 * SEGMENTS_MAX;
+/// Each with its lent payload and what is before that, and what is behind the last.
+const PARTS_MAX: usize = 2 * SEGMENTS_MAX + 1;
 
 #[cfg(test)]
 mod tests {

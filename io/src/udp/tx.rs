@@ -32,6 +32,8 @@ pub(super) struct Sender {
     /// The flows of the queue, while they are brought together.
     flows: Vec<Flow>,
     committed: u64,
+    /// What is between the lent payloads of a run.
+    joints: Vec<u8>,
     adjuster: Option<Adjuster>,
     segmentation: bool,
     /// Consecutive runs that the kernel rejected.
@@ -74,6 +76,7 @@ impl Sender {
             is_mixed: false,
             flows: Vec::with_capacity(FLOWS_MAX),
             committed: 0,
+            joints: Vec::new(),
             adjuster,
             segmentation: true,
             rejected_runs: 0,
@@ -242,7 +245,7 @@ impl Sender {
         }
     }
 
-    fn send_run(&self, count: usize, source: usize, control: &mut Control) -> io::Result<()> {
+    fn send_run(&mut self, count: usize, source: usize, control: &mut Control) -> io::Result<()> {
         let Some(first) = self.queued.front() else { return Ok(()) };
         let flow = &first.flow;
         *control = Control::new();
@@ -252,19 +255,37 @@ impl Sender {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
         }
         let to = Address::new(sources::scoped(flow.dst, flow.dst_port, self.device));
+        self.joints.clear();
         let mut parts = Parts::default();
-        for queued in self.queued.iter().take(count) {
-            let buffer = &self.buffers[queued.number * self.room..][..self.room];
+        let run = || self.queued.iter().take(count);
+        let of = |queued: &Queued| &self.buffers[queued.number * self.room..][..self.room];
+        for queued in run() {
+            let Range { start, end } = queued.payload;
+            if let Some(LentPayload { at, bytes }) = &queued.lent {
+                self.joints.extend_from_slice(&of(queued)[start..*at]);
+                self.joints.extend_from_slice(&of(queued)[at + bytes.len()..end]);
+            }
+        }
+        // The end of a packet and the head of the next one are one part.
+        let (mut joint, mut taken) = (0, 0);
+        for queued in run() {
             let Range { start, end } = queued.payload;
             match &queued.lent {
                 Some(LentPayload { at, bytes }) => {
-                    parts.push(&buffer[start..*at]);
+                    joint += at - start;
+                    parts.push(&self.joints[taken..joint]);
                     parts.push_lent(bytes);
-                    parts.push(&buffer[at + bytes.len()..end]);
+                    taken = joint;
+                    joint += end - (at + bytes.len());
                 }
-                None => parts.push(&buffer[start..end]),
+                None => {
+                    parts.push(&self.joints[taken..joint]);
+                    parts.push(&of(queued)[start..end]);
+                    taken = joint;
+                }
             }
         }
+        parts.push(&self.joints[taken..joint]);
         sys::send(self.sources.socket(source), &to, control, &parts)
     }
 

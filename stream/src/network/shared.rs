@@ -23,6 +23,7 @@ pub(crate) struct NetworkShared {
     pub(crate) hop_resolver: HopResolver,
     pub(crate) path_mtu: Mtu,
     pub(super) ip_bytes: u32,
+    pub(super) icrc: bool,
     pub(crate) ifname: String,
     pub(crate) peers: Arc<Peers>,
     /// The side poll socket's address and port, once it was opened.
@@ -32,7 +33,8 @@ pub(crate) struct NetworkShared {
 impl NetworkShared {
     /// The wire modes offered by an end with address `ip`.
     pub(crate) fn offer(&self, ip: IpAddr, mode: ModeChoice) -> Offer {
-        mode.offer(&self.engine, self.ip_bytes, ip, u32::MAX)
+        let offer = mode.offer(&self.engine, self.ip_bytes, ip, u32::MAX);
+        if self.icrc { offer } else { offer.without_icrc() }
     }
 
     /// The UDP port of the side poll socket. It is opened for the first `ip` that is passed: one

@@ -3,10 +3,10 @@
 mod turns;
 
 use super::*;
-use spanwire_base::{Node, PortId, RxMeta};
 use crate::mr::PdId;
 use crate::testing::{Fate, Op, Pair, PairConfig};
 use crate::{Config, CreateError, QpCaps, QpInit, WcStatus, WorkRequest, WrOp};
+use spanwire_base::{Node, PortId, RxMeta};
 use spanwire_mem::Region;
 
 fn endpoint(config: Config) -> Endpoint {

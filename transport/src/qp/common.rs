@@ -73,6 +73,12 @@ pub(crate) enum Transmit {
 }
 
 impl Common {
+    /// Packets have an ICRC.
+    #[inline]
+    pub(crate) fn has_icrc(&self) -> bool {
+        self.attr.icrc != Some(false)
+    }
+
     pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
         let caps = &init.caps;
         let receive = match init.srq {

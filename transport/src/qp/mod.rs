@@ -136,6 +136,12 @@ impl QueuePair {
         if self.engine.arms_timers_when_idle() { self.next_deadline() } else { None }
     }
 
+    /// Packets have an ICRC, which must be right.
+    #[inline]
+    pub(crate) fn has_icrc(&self) -> bool {
+        self.common.has_icrc()
+    }
+
     pub(crate) fn qpn(&self) -> Qpn {
         self.common.qpn
     }

@@ -17,7 +17,7 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         (Reset | Init, Init) => (&[Field::Access], &[]),
         (Init, Rtr) => (
             &[Field::Av, Field::Mtu, Field::DestQpn, Field::RqPsn, Field::DestRd, Field::RnrTimer],
-            &[Field::Access, Field::WireMode, Field::SegmentBytes, Field::PeerReorder],
+            &[Field::Access, Field::WireMode, Field::SegmentBytes, Field::PeerReorder, Field::Icrc],
         ),
         (Rtr, Rts) => (
             &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
@@ -61,7 +61,7 @@ pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, Modi
         }
     }
     check_ranges(attr)?;
-    let mut of_sr = [Field::SegmentBytes, Field::PeerReorder].into_iter();
+    let mut of_sr = [Field::SegmentBytes, Field::PeerReorder, Field::Icrc].into_iter();
     match of_sr.find(|field| field.given(attr)) {
         Some(field) if attr.wire_mode != Some(WireMode::Sr) => {
             return Err(ModifyError::NotNow(field.name()));
@@ -128,6 +128,7 @@ enum Field {
     WireMode,
     SegmentBytes,
     PeerReorder,
+    Icrc,
     Congestion,
     Weight,
     Erasure,
@@ -137,7 +138,7 @@ enum Field {
 }
 
 impl Field {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Access,
         Self::Av,
         Self::Mtu,
@@ -153,6 +154,7 @@ impl Field {
         Self::WireMode,
         Self::SegmentBytes,
         Self::PeerReorder,
+        Self::Icrc,
         Self::Congestion,
         Self::Weight,
         Self::Erasure,
@@ -178,6 +180,7 @@ impl Field {
             Self::WireMode => a.wire_mode.is_some(),
             Self::SegmentBytes => a.segment_bytes.is_some(),
             Self::PeerReorder => a.peer_reorder_pkts.is_some(),
+            Self::Icrc => a.icrc.is_some(),
             Self::Congestion => a.congestion.is_some(),
             Self::Weight => a.weight.is_some(),
             Self::Erasure => a.erasure.is_some(),
@@ -204,6 +207,7 @@ impl Field {
             Self::WireMode => "wire_mode",
             Self::SegmentBytes => "segment_bytes",
             Self::PeerReorder => "peer_reorder_pkts",
+            Self::Icrc => "icrc",
             Self::Congestion => "congestion",
             Self::Weight => "weight",
             Self::Erasure => "erasure",

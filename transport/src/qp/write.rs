@@ -65,7 +65,7 @@ impl Common {
                 if !fill(PayloadMut::Lendable(&mut frame[at.clone()], &mut lent)) {
                     return Err(NotWritten::NoPayload);
                 }
-                lending.seal(frame, len, at, lent);
+                lending.seal(frame, len, at, lent, true);
                 (len, 0)
             }
         };

@@ -7,7 +7,7 @@ use super::tx::ACK_PKTS;
 use super::tx::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::tx::schedule::{Choice, Limits};
 use crate::event::AsyncEvent;
-use crate::lending::Treatment;
+use crate::lending::{Treatment, clear_icrc};
 use crate::payload::PayloadMut;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
@@ -186,7 +186,10 @@ impl Sr {
         }
         let len = end + ICRC_BYTES;
         set_path(qp, frame, ack.path);
-        spanwire_wire::seal(frame, len);
+        match qp.has_icrc() {
+            true => spanwire_wire::seal(frame, len),
+            false => clear_icrc(frame, len),
+        }
         sh.counters.tx_acks += u64::from(ack.nak.is_none());
         qp.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
     }
@@ -237,9 +240,12 @@ fn write_data(
         return Err(NotWritten::NoPayload);
     }
     set_path(qp, frame, header.path);
-    match treatment {
-        Treatment::Lend(lending) => lending.seal(frame, frame_len, place, lent),
-        Treatment::Copy | Treatment::Elide => spanwire_wire::seal(frame, frame_len),
+    match (treatment, qp.has_icrc()) {
+        (Treatment::Lend(lending), has_icrc) => {
+            lending.seal(frame, frame_len, place, lent, has_icrc);
+        }
+        (Treatment::Copy | Treatment::Elide, true) => spanwire_wire::seal(frame, frame_len),
+        (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
     }
     Ok(TxMeta { len: frame_len, elided_bytes: u32_from(elided) })
 }
