@@ -399,8 +399,8 @@ pub(crate) fn dropped_frames(host: &Host) -> u64 {
     counters[3] + counters[11]
 }
 
-/// Bytes in the receive buffer of the UDP socket at a port of a host, the kernel's overhead included,
-/// and the datagrams that the socket has dropped.
+/// Bytes in the receive buffer of the UDP socket at a port of a host, the kernel's overhead
+/// included, and the datagrams that the socket has dropped.
 pub(crate) fn udp_socket(host: &Host, port: u16) -> (u64, u64) {
     let read = |file| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
     let tables = host.ns.run(|| ["udp", "udp6"].map(read)).expect("the namespace is there");

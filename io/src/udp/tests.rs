@@ -317,7 +317,7 @@ fn rx_burst__each_segment_of_a_run_of_two_senders_is_verified_by_itself() {
     let from = sender.local_addr().expect("bound");
     let (src, dst, src_port, dst_port) = (from.ip(), at(&port).ip(), from.port(), at(&port).port());
     let flow = Flow { src, dst, src_port, dst_port, tos: 0, hop_limit: 64 };
-    // Identifications of two senders that count by themselves, and packets that nobody has sealed.
+    // Identifications of two senders that count by themselves, and packets without a checksum.
     let ids = [Some(0), Some(0), None, Some(1), Some(1), None, None, Some(2), Some(127), Some(2)];
     let segment = |(n, id): (usize, &Option<u16>)| {
         let mut packet: Vec<u8> = vec![0; flow.header_len()];

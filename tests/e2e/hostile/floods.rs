@@ -115,8 +115,8 @@ fn blind_spray(fabric: FabricChoice) {
     assert!(count("out_of_sequence") <= lost, "{lost} lost: {served}");
 }
 
-/// The kernel counts about 768 bytes for a datagram of one. They fill the receive buffer of a server
-/// that is stopped, and no more memory than that.
+/// The kernel counts about 768 bytes for a datagram of one. They fill the receive buffer of a
+/// server that is stopped, and no more memory than that.
 #[test]
 fn hostile__small_datagrams_fill_the_receive_buffer_and_the_rest_is_counted_over_udp() {
     const FLOOD: u64 = 4_000;
