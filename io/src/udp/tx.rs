@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 
 /// The transmit half of a port: buffers, queue and sockets.
 #[derive(Debug)]
@@ -37,6 +38,10 @@ pub(super) struct Sender {
     /// Consecutive runs that the kernel rejected.
     rejected_runs: u32,
 }
+
+/// Sends the concatenation of parts from a socket to an address, as [`sys::send`].
+pub(super) type SendCall<'s> =
+    dyn FnMut(&OwnedFd, &Address, &Control, &mut dyn Iterator<Item = &[u8]>) -> io::Result<()> + 's;
 
 /// A committed frame.
 #[derive(Clone, Debug)]
@@ -117,6 +122,18 @@ impl Sender {
     /// # Errors
     /// The interface was removed.
     pub(super) fn flush(&mut self, now: Time, counters: &mut UdpCounters) -> io::Result<()> {
+        self.flush_by(now, counters, &mut |socket, to, control, parts| {
+            sys::send(socket, to, control, parts)
+        })
+    }
+
+    /// As [`Sender::flush`], by another system call than [`sys::send`].
+    pub(super) fn flush_by(
+        &mut self,
+        now: Time,
+        counters: &mut UdpCounters,
+        send: &mut SendCall<'_>,
+    ) -> io::Result<()> {
         self.bring_flows_together();
         let mut control = Control::new();
         // Frames of a run that the kernel rejected as one; they are sent one by one.
@@ -131,7 +148,7 @@ impl Sender {
             let count = if singly > 0 || !self.segmentation { 1 } else { self.run_len() };
             singly = singly.saturating_sub(1);
             self.seal(count, source, counters);
-            match self.send_run(count, source, &mut control) {
+            match self.send_run(count, source, &mut control, send) {
                 Ok(()) => self.on_sent(count, counters),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     counters.tx_again += 1;
@@ -218,7 +235,13 @@ impl Sender {
         }
     }
 
-    fn send_run(&self, count: usize, source: usize, control: &mut Control) -> io::Result<()> {
+    fn send_run(
+        &self,
+        count: usize,
+        source: usize,
+        control: &mut Control,
+        send: &mut SendCall<'_>,
+    ) -> io::Result<()> {
         let Some(first) = self.queued.front() else { return Ok(()) };
         let flow = &first.flow;
         *control = Control::new();
@@ -228,12 +251,12 @@ impl Sender {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
         }
         let to = Address::new(sources::scoped(flow.dst, flow.dst_port, self.device));
-        let parts = self
+        let mut parts = self
             .queued
             .iter()
             .take(count)
             .map(|queued| &self.buffers[queued.number * self.room..][queued.payload.clone()]);
-        sys::send(self.sources.socket(source), &to, control, parts)
+        send(self.sources.socket(source), &to, control, &mut parts)
     }
 
     fn on_sent(&mut self, count: usize, counters: &mut UdpCounters) {
