@@ -199,11 +199,22 @@ fn cells(plan: &Plan, cases: &[Case]) -> Vec<Cell> {
     let mut order: Vec<usize> = (0..cases.len()).collect();
     order.sort_by_key(|at| cases[*at].site());
     let wanted = |algorithm: &Algorithm| {
-        plan.algorithms.contains(algorithm) && (!plan.quick || Algorithm::MAIN.contains(algorithm))
+        let is_main = Algorithm::MAIN.contains(algorithm) || Algorithm::UDP.contains(algorithm);
+        plan.algorithms.contains(algorithm) && (!plan.quick || is_main)
     };
     let of = |case: usize| {
-        let algorithms = cases[case].algorithms.iter().copied().filter(wanted);
-        algorithms.map(move |algorithm| Cell { case, algorithm, outcomes: Vec::new() })
+        let has = |algorithm: &Algorithm| cases[case].algorithms.contains(algorithm);
+        let over_udp = [Algorithm::Auto, Algorithm::None].iter().zip(Algorithm::UDP);
+        let over_udp = over_udp.filter(|(same, _)| has(same)).map(|(_, over_udp)| over_udp);
+        // Beside those that they are compared with, which take turns on the cable.
+        let (main, others): (Vec<_>, Vec<_>) = cases[case]
+            .algorithms
+            .iter()
+            .copied()
+            .partition(|a| matches!(a, Algorithm::Auto | Algorithm::None));
+        let algorithms: Vec<Algorithm> =
+            main.into_iter().chain(over_udp).chain(others).filter(wanted).collect();
+        algorithms.into_iter().map(move |algorithm| Cell { case, algorithm, outcomes: Vec::new() })
     };
     order.into_iter().flat_map(of).collect()
 }
@@ -212,9 +223,12 @@ fn cells(plan: &Plan, cases: &[Case]) -> Vec<Cell> {
 fn rows(cases: &[Case], cells: &[Cell]) -> Vec<Row> {
     let of = |(at, case): (usize, &Case)| {
         let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.case == at).collect();
-        let none = cells.iter().find(|cell| cell.algorithm == Algorithm::None);
-        let none = none.map_or(&[][..], |cell| &cell.outcomes[..]);
-        let row = |cell: &&Cell| Row::new(case, cell.algorithm, &cell.outcomes, none);
+        let none = |algorithm: Algorithm| {
+            let none = cells.iter().find(|cell| cell.algorithm == algorithm.reference());
+            none.map_or(&[][..], |cell| &cell.outcomes[..])
+        };
+        let row =
+            |cell: &&Cell| Row::new(case, cell.algorithm, &cell.outcomes, none(cell.algorithm));
         cells.iter().map(row).collect::<Vec<_>>()
     };
     cases.iter().enumerate().flat_map(of).collect()
@@ -285,6 +299,28 @@ mod tests {
         let starts = steps.iter().skip(1).map(|step| step.cells.start);
         assert!(starts.eq(ends.iter().copied().take(steps.len() - 1)), "each cell once");
         assert_eq!(ends.last(), Some(&all.len()));
+    }
+
+    #[test]
+    fn cells__those_over_udp_are_beside_the_others_if_they_are_named() {
+        let algorithms: Vec<Algorithm> =
+            ["auto", "none", "auto-udp", "none-udp"].map(|name| name.parse().unwrap()).into();
+        let quick = Plan { quick: true, algorithms, ..plan() };
+        let cases = cases(&quick);
+        let cells = cells(&quick, &cases);
+        assert_eq!(cells.len(), 4 * 4);
+        let names: Vec<&str> = cells[..4].iter().map(|cell| cell.algorithm.name()).collect();
+        assert_eq!(names, ["auto", "none", "auto-udp", "none-udp"]);
+        let turns = Plan { quick: false, ..quick };
+        assert_eq!(steps(&turns, &cases, &cells)[0], Step { cells: 0..4, turns: 5 });
+        let mut rows = cells;
+        for (at, mbps) in [100.0, 200.0, 300.0, 400.0].into_iter().enumerate() {
+            let reading = Reading { mbps: vec![mbps], ..Reading::default() };
+            rows[at].outcomes.push(Ok(reading));
+        }
+        let rows = super::rows(&cases, &rows[..4]);
+        let shares: Vec<f64> = rows.iter().map(|row| row.figure.unwrap().median).collect();
+        assert_eq!(shares, [0.5, 1.0, 0.75, 1.0]);
     }
 
     #[test]

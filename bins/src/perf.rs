@@ -16,10 +16,10 @@ use crate::report::{op_name, packets, print_text};
 use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
-use report::{ClientReport, OVERFLOWS, nonzero, overflow_text, text};
+use report::{ClientReport, nonzero, overflow_text, text};
 use spanwire_host::fabric::{Error, Fabric};
 use spanwire_host::oob::Oob;
-use spanwire_host::runner::{Acceptor, Event, Served};
+use spanwire_host::runner::{Acceptor, Event, RECEIVE_OVERFLOWS, Served};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 use test_args::OobKind;
@@ -158,8 +158,9 @@ fn print_served(common: &CommonArgs, fabric: Fabric, peer: Option<IpAddr>, serve
     }
     let end = if *complete { "done" } else { "the client went away" };
     let (peer, op, size) = (shown(peer), op_name(job.op), bytes(job.size.into()));
-    let overflows = counters.iter().find(|(name, _)| name == OVERFLOWS).map_or(0, |(_, n)| *n);
-    let lost = overflow_text(overflows).map(|text| format!("; {text}")).unwrap_or_default();
+    let overflows =
+        counters.iter().find(|(name, _)| name == RECEIVE_OVERFLOWS).map_or(0, |(_, n)| *n);
+    let lost = overflow_text("the", overflows).map(|text| format!("; {text}")).unwrap_or_default();
     print_text(&format!("{peer}: {op} of {size}: {end}{lost}\n"));
 }
 

@@ -5,7 +5,7 @@
 //! coverage the tests of their target check. A target writes its own corpus, since another program
 //! would need a build of the workspace of its own.
 
-use crate::{agents, parse, sequence, side, stream};
+use crate::{agents, parse, port, sequence, side, stream};
 use spanwire_tests::pcap::Pcap;
 use spanwire_wire::Packet;
 use std::collections::BTreeMap;
@@ -35,6 +35,7 @@ fn write(target: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
         "stream" => stream::seeds(),
         "side" => side::seeds(),
         "agents" => agents::seeds(),
+        "port" => port::seeds(),
         other => panic!("no target {other}"),
     };
     fs::create_dir_all(folder)?;
@@ -91,7 +92,7 @@ mod tests {
     fn write__each_target_has_a_corpus() {
         let name = format!("spanwire-corpus-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        for target in ["parse", "sequence", "stream", "side", "agents"] {
+        for target in ["parse", "sequence", "stream", "side", "agents", "port"] {
             let folder = folder.join(target);
             write(target, &folder).expect("writable");
             let files = fs::read_dir(&folder).expect("made").count();

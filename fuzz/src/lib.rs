@@ -4,7 +4,7 @@
 //! queue pair, packets of a forger with full knowledge of its state, and the application's
 //! actions. [`stream::run`] interprets bytes as a peer's handshake before there is a connection,
 //! [`side::run`] as input on the side connection of `spanwire perf`, [`agents::run`] as frames into
-//! a switch with agents.
+//! a switch with agents, [`port::run`] as datagrams into the UDP port or frames out of it.
 //! All return, or panic with the failed check. libFuzzer calls them in `targets/`. The tests here
 //! call them on random bytes and on every input that once found a defect (`regressions/`).
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@
 pub mod agents;
 pub mod corpus;
 pub mod parse;
+pub mod port;
 pub mod sequence;
 pub mod side;
 pub mod stream;

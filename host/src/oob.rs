@@ -214,6 +214,10 @@ pub struct Outcome {
     /// servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub atomics: Option<u64>,
+    /// Times its receive buffer was full during the job: datagrams of UDP sockets, or runs of them,
+    /// that the kernel dropped. Absent over another fabric and from older servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_overflows: Option<u64>,
 }
 
 /// A side connection.

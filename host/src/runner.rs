@@ -212,6 +212,14 @@ impl JobRunner {
         all
     }
 
+    /// Times the receive buffer was full so far; `None` unless the port is over UDP sockets.
+    fn receive_overflows(&self) -> Option<u64> {
+        self.attachment.receive_buffer?;
+        let counters = self.attachment.port.counters();
+        let count = |(name, n): (String, u64)| (name == RECEIVE_OVERFLOWS).then_some(n);
+        Some(counters.into_iter().find_map(count).unwrap_or(0))
+    }
+
     /// Creates a job's queue pairs and memory.
     fn set_up(&mut self, job: Job, needs: Needs) -> Result<Setup, Error> {
         let Needs { bytes, caps, access, receives_apart } = needs;
@@ -355,6 +363,9 @@ fn access(op: Op) -> Access {
         Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
     }
 }
+
+/// The counter of datagrams, or runs of them, that a full receive buffer of UDP sockets lost.
+pub const RECEIVE_OVERFLOWS: &str = "udp_rx_overflow";
 
 /// How long a server waits for a client's hello.
 const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

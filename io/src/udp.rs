@@ -16,6 +16,8 @@ mod checksum;
 mod config;
 mod control;
 mod counters;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod headers;
 mod probe;
 mod rx;

@@ -43,13 +43,15 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
 
 pub(crate) fn receiver(lab: &Lab, into: &TempDir, more: &[&str]) -> Running {
     let into = into.join("");
-    let args = [&["copy", "receive", "--dev", "sw0", "--into", &into], more].concat();
+    let args = ["copy", "receive", "--dev", "sw0", "--into", &into];
+    let args = [&args[..], &lab.fabric_args(), more].concat();
     lab.start_until(&lab.hosts.a.ns, &args, "receiving on sw0")
 }
 
 fn start_sender(lab: &Lab, paths: &[&str], more: &[&str]) -> Running {
     let to = lab.v4().to_string();
-    let args = [&["copy", "send"], paths, &[&to, "--json"], more].concat();
+    let fabric = lab.fabric_args();
+    let args = [&["copy", "send"], paths, &[&to, "--json"], &fabric, more].concat();
     lab.start(&lab.hosts.b.ns, &args)
 }
 

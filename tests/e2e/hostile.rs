@@ -2,6 +2,9 @@
 //! ends broken, forged, misplaced and unsolicited packets. The only effect must be on named
 //! counters.
 //!
+//! Each attack runs over AF_XDP and over UDP sockets. Over sockets the kernel discards frames whose
+//! outer headers are wrong, and its counters have them.
+//!
 //! Packets at the expected PSN are not sent: RoCE authenticates no packet, so these count as the
 //! peer's (docs/PROTOCOL.md, "Security").
 
@@ -9,11 +12,12 @@ mod floods;
 mod forge;
 mod sr;
 
-use super::lab::{HANG, Lab, dropped_frames};
-use forge::{ACK, Attack, BTH, Forge, counted};
+use super::lab::{HANG, Lab, dropped_frames, kernel_counters};
+use forge::{ACK, Attack, BTH, Counter, Forge, counted, discarded, wrong_udp_checksum};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use spanwire_base::{Time, TxMeta};
+use spanwire_host::fabric::FabricChoice;
 use spanwire_io::net::Host;
 use spanwire_io::packet::PacketPort;
 use spanwire_io::port::Port;
@@ -21,6 +25,7 @@ use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, AtomicEthRepr, ExtHeaders, NakCode, Opcode, Psn, Qpn, RethRepr,
     Syndrome,
 };
+use std::collections::BTreeMap;
 use std::io::Read;
 
 /// Number of times that each packet is sent, spread over the transfer.
@@ -28,7 +33,12 @@ const ROUNDS: u64 = 8;
 
 #[test]
 fn hostile__a_transfer_under_attack_ends_right_and_each_attack_is_counted() {
-    under_attack("rc", |n, lab| (n.against_server(lab), n.against_client(lab)));
+    under_attack(FabricChoice::Xdp, "rc", |n, lab| (n.against_server(lab), n.against_client(lab)));
+}
+
+#[test]
+fn hostile__a_transfer_under_attack_ends_right_and_each_attack_is_counted_over_udp() {
+    under_attack(FabricChoice::Udp, "rc", |n, lab| (n.against_server(lab), n.against_client(lab)));
 }
 
 /// Attacks on the server, and on the client.
@@ -36,8 +46,9 @@ type Attacks = (Vec<Attack>, Vec<Attack>);
 
 /// Arguments of a transfer of at least four seconds, because no client exceeds this rate: it lasts
 /// longer than an attack. Its window fits into the rings of a host beside the frames that an attack
-/// sends at once.
-const SLOW: [&str; 15] = [
+/// sends at once. On one core it sends in order also over UDP sockets: packets of two cores wait in
+/// two queues of the kernel.
+const SLOW: [&str; 17] = [
     "--transfer",
     "32M",
     "--size",
@@ -53,20 +64,23 @@ const SLOW: [&str; 15] = [
     "--json",
     "-i",
     "0",
+    "--core",
+    "0",
 ];
 
 /// Progress of the transfer between two parts of an attack, in bytes.
 const PROGRESS: u64 = 32 << 10;
 
-/// Runs a transfer in this wire mode while the third party attacks both ends.
-fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
-    let Some(lab) = Lab::new(1500) else { return };
+/// Runs a transfer in this wire mode over that fabric while the third party attacks both ends.
+fn under_attack(fabric: FabricChoice, mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
+    let Some(lab) = Lab::over(fabric) else { return };
     let server = lab.json_server(&[]);
     let mut tap = Tap::new(&lab.hosts.b);
     let mut client = lab.start_client(lab.v4(), &[&SLOW[..], &["--mode", mode]].concat());
     let numbers = tap.capture_numbers();
 
     let (to_server, to_client) = attacks(&numbers, &lab);
+    let before = [&lab.hosts.a, &lab.hosts.b].map(kernel_counters);
     let mut from_b = Injector::new(&lab.hosts.b);
     let mut from_a = Injector::new(&lab.hosts.a);
     for _ in 0..ROUNDS {
@@ -89,16 +103,51 @@ fn under_attack(mode: &str, attacks: impl Fn(&Numbers, &Lab) -> Attacks) {
     let served: Value = serde_json::from_str(&served.stdout).expect("one line per job");
     assert_eq!(served["complete"], true, "{served}");
     let lost = lost(&lab, [&served, &report]);
-    check("server", &served["counters"], &to_server, lost);
-    check("client", &report["counters"], &to_client, lost);
+    let [a, b] = [&lab.hosts.a, &lab.hosts.b].map(kernel_counters);
+    let [before_a, before_b] = before;
+    let counts = [
+        Counts { ours: &served["counters"], before: before_a, after: a },
+        Counts { ours: &report["counters"], before: before_b, after: b },
+    ];
+    check("server", &counts[0], fabric, &to_server, lost);
+    check("client", &counts[1], fabric, &to_client, lost);
+}
+
+/// The counters of an end: those of its report, and those of its kernel before and after.
+struct Counts<'a> {
+    ours: &'a Value,
+    before: BTreeMap<String, u64>,
+    after: BTreeMap<String, u64>,
+}
+
+impl Counts<'_> {
+    fn of(&self, counter: Counter) -> u64 {
+        match counter {
+            Counter::Ours(name) => self.ours[name].as_u64().unwrap_or(0),
+            Counter::Kernel(name) => self.after[name] - self.before[name],
+        }
+    }
 }
 
 /// An upper bound of the frames that were lost between the hosts of a lab, by the counters of the
 /// interfaces and of the sockets in both reports: a frame may be counted twice.
 fn lost(lab: &Lab, reports: [&Value; 2]) -> u64 {
-    let names = ["kernel_rx_dropped", "kernel_rx_ring_full", "kernel_fill_empty", "tx_busy_drops"];
+    let names = [
+        "xdp_kernel_rx_dropped",
+        "xdp_kernel_rx_ring_full",
+        "xdp_kernel_fill_empty",
+        "xdp_tx_busy_drops",
+        "udp_rx_overflow",
+        "udp_rx_truncated",
+        "udp_rx_malformed",
+        "udp_rx_too_long",
+        "udp_tx_too_long",
+        "udp_tx_no_memory",
+        "udp_tx_rejected",
+        "udp_tx_no_source",
+    ];
     let of = |report: &Value| -> u64 {
-        names.iter().filter_map(|name| report["counters"][format!("xdp_{name}")].as_u64()).sum()
+        names.iter().filter_map(|name| report["counters"][name].as_u64()).sum()
     };
     let interfaces = dropped_frames(&lab.hosts.a) + dropped_frames(&lab.hosts.b);
     interfaces + reports.into_iter().map(of).sum::<u64>()
@@ -106,28 +155,27 @@ fn lost(lab: &Lab, reports: [&Value; 2]) -> u64 {
 
 /// Checks that every attack is counted by its counter, at most as often as it was sent, and has no
 /// other effect. `lost` frames were lost.
-fn check(side: &str, counters: &Value, attacks: &[Attack], lost: u64) {
-    let count = |name: &str| counters[name].as_u64().unwrap_or(0);
+fn check(side: &str, counts: &Counts, fabric: FabricChoice, attacks: &[Attack], lost: u64) {
+    let ours = counts.ours;
     for attack in attacks {
-        let Some(counter) = attack.counter else {
-            continue;
-        };
-        let made = attacks.iter().filter(|a| a.counter == Some(counter)).count();
+        let counter = attack.counter(fabric);
+        let made = attacks.iter().filter(|a| a.counter(fabric) == counter).count();
         let most = ROUNDS * u64::try_from(made).expect("a few");
-        let counted = count(counter);
-        assert!(counted > 0, "{side}: {} is not counted as {counter}: {counters}", attack.name);
+        let counted = counts.of(counter);
+        assert!(counted > 0, "{side}: {} is not counted as {counter:?}: {ours}", attack.name);
         // The peer also causes these: it acknowledges each old packet; and a lost packet is a gap,
         // whose NAK may arrive with nothing outstanding. A NAK for each packet after a gap would be
-        // a storm, though.
+        // a storm, though. The kernel counts a full receive buffer like a wrong datagram.
         let natural = match counter {
-            "duplicate_request" | "drop_stale_response" => u64::MAX,
-            "out_of_sequence" | "drop_response_beyond_sent" => lost,
+            Counter::Ours("duplicate_request" | "drop_stale_response") => u64::MAX,
+            Counter::Ours("out_of_sequence" | "drop_response_beyond_sent") => lost,
+            Counter::Kernel("Udp InErrors") => lost,
             _ => 0,
         };
-        assert!(counted <= most.saturating_add(natural), "{side}: {counter}: {counters}");
+        assert!(counted <= most.saturating_add(natural), "{side}: {counter:?} {counted}: {ours}");
     }
     for harm in ["tx_fatal_naks", "req_cqe_error", "resp_cqe_error", "flushed", "cq_overrun"] {
-        assert_eq!(count(harm), 0, "{side}: {harm} in {counters}");
+        assert_eq!(counts.of(Counter::Ours(harm)), 0, "{side}: {harm} in {ours}");
     }
 }
 
@@ -228,12 +276,12 @@ impl Numbers {
         let past = self.past();
         let right = forge.packet(Opcode::RcSendOnly, past, ExtHeaders::NONE, 64);
         for len in 42..right.len() {
-            attacks.push(counted("cut short", right[..len].to_vec(), "drop_ip_too_short"));
+            let cut = counted("cut short", right[..len].to_vec(), "drop_ip_too_short");
+            attacks.push(cut.or_kernel("IpExt InTruncatedPkts"));
         }
-        attacks.extend((14..42).map(|len| Attack {
-            name: "cut in the outer headers",
-            frame: right[..len].to_vec(),
-            counter: None,
+        attacks.extend((14..42).map(|len| {
+            let counter = if len < 34 { "Ip InHdrErrors" } else { "IpExt InTruncatedPkts" };
+            discarded("cut in the outer headers", right[..len].to_vec(), counter)
         }));
         attacks
     }
@@ -245,22 +293,25 @@ impl Numbers {
         let mut checksum = resealed_with(|_| {});
         checksum[24] ^= 1;
         let left_to_the_kernel = [
-            ("a first fragment", resealed_with(|f| f[20] = 0x20)),
-            ("a later fragment", resealed_with(|f| f[21] = 0x10)),
-            ("IP options", resealed_with(|f| f[14] = 0x46)),
-            ("TCP", resealed_with(|f| f[23] = 6)),
-            ("another port", resealed_with(|f| f[37] = 0xb8)),
+            ("a first fragment", resealed_with(|f| f[20] = 0x20), "Ip ReasmReqds"),
+            ("a later fragment", resealed_with(|f| f[21] = 0x10), "Ip ReasmReqds"),
+            ("IP options", resealed_with(|f| f[14] = 0x46), "Ip InHdrErrors"),
+            ("TCP", resealed_with(|f| f[23] = 6), "Tcp InErrs"),
+            ("another port", resealed_with(|f| f[37] = 0xb8), "Udp NoPorts"),
         ];
-        let kernel = left_to_the_kernel.map(|(name, frame)| Attack { name, frame, counter: None });
+        let left_to_the_kernel =
+            left_to_the_kernel.map(|(name, frame, counter)| discarded(name, frame, counter));
+        let total = resealed_with(|f| f[16..18].copy_from_slice(&[0, 10]));
+        let outer = [
+            // The kernel ignores the flag, which the ICRC covers and a socket hides.
+            counted("the reserved IP flag", resealed_with(|f| f[20] = 0x80), "drop_ip_fragment")
+                .or_counted("drop_bad_icrc"),
+            counted("IP checksum", checksum, "drop_bad_ip_checksum").or_kernel("Ip InHdrErrors"),
+            counted("total length 10", total, "drop_bad_ip_length").or_kernel("Ip InHdrErrors"),
+            counted("UDP length", resealed_with(|f| f[39] ^= 1), "drop_bad_udp_length")
+                .or_kernel("Udp InErrors"),
+        ];
         let ours = [
-            ("the reserved IP flag", resealed_with(|f| f[20] = 0x80), "drop_ip_fragment"),
-            ("IP checksum", checksum, "drop_bad_ip_checksum"),
-            (
-                "total length 10",
-                resealed_with(|f| f[16..18].copy_from_slice(&[0, 10])),
-                "drop_bad_ip_length",
-            ),
-            ("UDP length", resealed_with(|f| f[39] ^= 1), "drop_bad_udp_length"),
             ("half a BTH", forge.datagram(&[0; 10]), "drop_bth_too_short"),
             ("garbage", forge.datagram(&[0xff; 300]), "drop_bad_tver"),
             ("version 1", resealed_with(|f| f[BTH + 1] |= 1), "drop_bad_tver"),
@@ -280,15 +331,18 @@ impl Numbers {
             ("ICRC", icrc, "drop_bad_icrc"),
         ];
         let ours = ours.map(|(name, frame, counter)| counted(name, frame, counter));
-        kernel.into_iter().chain(ours).collect()
+        left_to_the_kernel.into_iter().chain(outer).chain(ours).collect()
     }
 
     fn misplaced(&self, forge: &Forge) -> Vec<Attack> {
         let past = self.past();
         let resealed_with = |change: fn(&mut Vec<u8>)| forge.resealed_with(past, change);
-        // A wrong UDP checksum is ignored: the ICRC decides, and the PSN.
+        // Over AF_XDP a wrong UDP checksum is ignored: the ICRC decides, and the PSN.
         let mut udp_checksum = self.ack(forge, Psn::new(self.server_psn).plus(9), ACK);
-        udp_checksum[40..42].copy_from_slice(&[0xba, 0xad]);
+        let wrong = wrong_udp_checksum(&udp_checksum);
+        udp_checksum[40..42].copy_from_slice(&wrong);
+        let name = "an ACK of nothing, wrong UDP checksum";
+        let udp_checksum = counted(name, udp_checksum, "drop_response_beyond_sent");
         let rows = [
             (
                 "the management QP",
@@ -296,10 +350,10 @@ impl Numbers {
                 "drop_unknown_qpn",
             ),
             ("a CNP", forge.packet(Opcode::Cnp, past, ExtHeaders::NONE, 0), "rp_cnp_handled"),
-            ("an ACK of nothing, wrong UDP checksum", udp_checksum, "drop_response_beyond_sent"),
         ];
         let rows = rows.map(|(name, frame, counter)| counted(name, frame, counter));
         let mut attacks = forge.misplaced(&resealed_with(|_| {}), past);
+        attacks.push(udp_checksum.or_kernel("Udp InErrors"));
         attacks.extend(rows);
         attacks
     }

@@ -1,7 +1,9 @@
 //! Two hosts for one test, and spanwire processes on them.
 
 use serde_json::Value;
+use spanwire_host::fabric::FabricChoice;
 use spanwire_io::net::{Host, LabConfig, NetNs, TwoHosts};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,6 +16,8 @@ use std::time::{Duration, Instant};
 /// processes occupy two cores.
 pub(crate) struct Lab {
     pub(crate) hosts: TwoHosts,
+    /// The fabric of the commands of this lab.
+    pub(crate) fabric: FabricChoice,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -60,7 +64,17 @@ impl Lab {
         let turn = take_turn();
         let hosts =
             TwoHosts::anonymous(config).unwrap_or_else(|e| panic!("cannot make two hosts: {e}"));
-        Some(Self { hosts, _turn: turn })
+        Some(Self { hosts, fabric: FabricChoice::Auto, _turn: turn })
+    }
+
+    /// A lab of MTU 1500 whose commands use that fabric.
+    pub(crate) fn over(fabric: FabricChoice) -> Option<Self> {
+        Some(Self { fabric, ..Self::new(1500)? })
+    }
+
+    /// The arguments that choose the fabric.
+    pub(crate) fn fabric_args(&self) -> [&'static str; 2] {
+        ["--fabric", self.fabric.as_str()]
     }
 
     /// The server's IPv4 address.
@@ -75,14 +89,15 @@ impl Lab {
 
     /// Starts a server on host a and waits until it serves.
     pub(crate) fn server(&self, more: &[&str]) -> Running {
-        let args = [&["perf", "server", "--dev", "sw0"], more].concat();
+        let args = [&["perf", "server", "--dev", "sw0"], &self.fabric_args()[..], more].concat();
         self.start_until(&self.hosts.a.ns, &args, "serving on sw0")
     }
 
     /// Starts a server on host a that reports in JSON, and waits until it listens: it prints
     /// nothing before its first report.
     pub(crate) fn json_server(&self, more: &[&str]) -> Running {
-        let args = [&["perf", "server", "--dev", "sw0", "--json"], more].concat();
+        let args = ["perf", "server", "--dev", "sw0", "--json"];
+        let args = [&args[..], &self.fabric_args(), more].concat();
         let mut server = self.start(&self.hosts.a.ns, &args);
         await_listener(&self.hosts.a.ns, PERF_PORT, &mut server);
         server
@@ -100,7 +115,8 @@ impl Lab {
 
     pub(crate) fn start_client(&self, to: IpAddr, more: &[&str]) -> Running {
         let to = to.to_string();
-        let args = [&["perf", "client", "--dev", "sw0", &to], more].concat();
+        let args = ["perf", "client", "--dev", "sw0", &to];
+        let args = [&args[..], &self.fabric_args(), more].concat();
         Running::start(&self.hosts.b.ns, &args)
     }
 
@@ -203,6 +219,12 @@ impl Running {
     /// Waits until it has more than one thread. Handlers of signals are installed before.
     pub(crate) fn await_threads(&self) {
         until("the process starts threads", || self.status("Threads:") != "1");
+    }
+
+    /// Stops it by SIGSTOP; SIGCONT continues it.
+    pub(crate) fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        until("the process stops", || self.status("State:") == "T");
     }
 
     /// Its peak memory in KiB.
@@ -375,6 +397,41 @@ fn received_bytes(host: &Host) -> u64 {
 pub(crate) fn dropped_frames(host: &Host) -> u64 {
     let counters = interface_counters(host);
     counters[3] + counters[11]
+}
+
+/// Bytes in the receive buffer of the UDP socket at a port of a host, the kernel's overhead
+/// included, and the datagrams that the socket has dropped.
+pub(crate) fn udp_socket(host: &Host, port: u16) -> (u64, u64) {
+    let read = |file| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+    let tables = host.ns.run(|| ["udp", "udp6"].map(read)).expect("the namespace is there");
+    let text = tables.map(Result::unwrap_or_default).concat();
+    let mut rows = text.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let port = format!(":{port:04X}");
+    let row = rows.find(|row| row.get(1).is_some_and(|local| local.ends_with(&port)));
+    let row = row.expect("the socket is there");
+    let (_, queue) = row[4].split_once(':').expect("sent and received");
+    let drops = row.last().expect("the last column").parse().expect("a count");
+    (u64::from_str_radix(queue, 16).expect("bytes"), drops)
+}
+
+/// A host's counters of the kernel's protocols, as in `/proc/net/snmp` and `/proc/net/netstat`:
+/// "Udp InErrors".
+pub(crate) fn kernel_counters(host: &Host) -> BTreeMap<String, u64> {
+    let read = |file| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+    let tables = host.ns.run(|| ["snmp", "netstat"].map(read)).expect("the namespace is there");
+    let text = tables.map(|table| table.expect("procfs has it")).concat();
+    let rows: Vec<&str> = text.lines().collect();
+    // A row of names, then one of values, both after the protocol.
+    let pairs = rows.chunks_exact(2).flat_map(|pair| {
+        let [mut names, mut values] = [pair[0], pair[1]].map(str::split_whitespace);
+        let protocol = names.next().expect("a protocol").trim_end_matches(':');
+        values.next();
+        // Those that are signed are no counts.
+        names.zip(values).filter_map(move |(name, value)| {
+            value.parse().ok().map(|value| (format!("{protocol} {name}"), value))
+        })
+    });
+    pairs.collect()
 }
 
 /// A host's interface in `/proc/net/dev`: eight counters of receiving, then those of sending.

@@ -9,8 +9,9 @@ use spanwire_copy::chunk::{ChunkHeader, FIRST, HEADER_BYTES};
 use spanwire_copy::message::{PROTOCOL, Sha256Hex};
 use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_io::net::NetNs;
-use spanwire_io::xdp::XdpPreference;
-use spanwire_stream::fabric::{Attachment, Wrap};
+use spanwire_io::udp::UdpConfig;
+use spanwire_io::xdp::XdpConfig;
+use spanwire_stream::fabric::{Attachment, FabricChoice, Wrap};
 use spanwire_stream::{Connection, ModeChoice, Network, NetworkOptions};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -31,7 +32,8 @@ impl Stranger {
         let to = SocketAddr::new(lab.v4(), DEFAULT_PORT);
         let run = || {
             let wrap = Wrap::default();
-            let attachment = Attachment::xdp("sw0", 0, XdpPreference::Auto, &wrap).unwrap();
+            let (xdp, udp) = (XdpConfig::new("sw0"), UdpConfig::new("sw0"));
+            let attachment = Attachment::open(lab.fabric, &xdp, &udp, &wrap).unwrap();
             let config = connection::limits().validate().unwrap();
             let options = NetworkOptions { config, ..NetworkOptions::default() };
             let network = Network::over(attachment, "sw0", options).unwrap();
@@ -74,7 +76,16 @@ fn hash(bytes: &[u8]) -> Sha256Hex {
 
 #[test]
 fn strangers__a_silent_sender_loses_its_place_and_its_reserved_space() {
-    let Some(lab) = Lab::new(1500) else { return };
+    silent_sender(FabricChoice::Xdp);
+}
+
+#[test]
+fn strangers__a_silent_sender_loses_its_place_and_its_reserved_space_over_udp() {
+    silent_sender(FabricChoice::Udp);
+}
+
+fn silent_sender(fabric: FabricChoice) {
+    let Some(lab) = Lab::over(fabric) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let file = from.join("real");
     fs::write(&file, "real").unwrap();
@@ -103,7 +114,16 @@ fn strangers__a_silent_sender_loses_its_place_and_its_reserved_space() {
 
 #[test]
 fn strangers__no_hash_is_sent_to_a_sender_without_the_file() {
-    let Some(lab) = Lab::new(1500) else { return };
+    no_hash(FabricChoice::Xdp);
+}
+
+#[test]
+fn strangers__no_hash_is_sent_to_a_sender_without_the_file_over_udp() {
+    no_hash(FabricChoice::Udp);
+}
+
+fn no_hash(fabric: FabricChoice) {
+    let Some(lab) = Lab::over(fabric) else { return };
     let into = TempDir::new();
     let (secret, begun) = (b"secret".as_slice(), b"begun".as_slice());
     let there = into.join("secret");
@@ -175,7 +195,16 @@ fn open(connections: &[TcpStream], expected: usize) -> usize {
 
 #[test]
 fn strangers__half_open_connections_cost_the_receiver_little_memory() {
-    let Some(lab) = Lab::new(1500) else { return };
+    half_open(FabricChoice::Xdp);
+}
+
+#[test]
+fn strangers__half_open_connections_cost_the_receiver_little_memory_over_udp() {
+    half_open(FabricChoice::Udp);
+}
+
+fn half_open(fabric: FabricChoice) {
+    let Some(lab) = Lab::over(fabric) else { return };
     let (from, into) = (TempDir::new(), TempDir::new());
     let file = from.join("f");
     fs::write(&file, "real").unwrap();

@@ -12,10 +12,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// The UDP port of RoCEv2.
-const ROCE_PORT: u16 = 4791;
+pub(crate) const ROCE_PORT: u16 = 4791;
 
 /// Memory of a server that a flood must not reach: buffers, queues, and a transfer of 8 MiB.
-const PEAK_KIB: u64 = 256 << 10;
+pub(crate) const PEAK_KIB: u64 = 256 << 10;
 
 /// The user `nobody`: without capabilities, and without access to the directory of the binary.
 const NOBODY: u32 = 65_534;

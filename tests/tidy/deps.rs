@@ -250,6 +250,7 @@ const ALLOWED: &[Allowed] = &[
             "erasure",
             "loadbalance",
             "transport",
+            "io",
             "host",
             "stream",
             "switch",

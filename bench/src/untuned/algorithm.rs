@@ -16,6 +16,8 @@ pub enum Algorithm {
     None,
     /// `spanwire perf` with another congestion control.
     Other(&'static str),
+    /// `spanwire perf --fabric udp` with `auto` or `none`: UDP sockets instead of AF_XDP.
+    Udp(&'static str),
     /// Kernel TCP.
     Tcp(&'static str),
 }
@@ -23,6 +25,9 @@ pub enum Algorithm {
 impl Algorithm {
     /// The algorithm under test, and its references.
     pub const MAIN: [Self; 4] = [Self::Auto, Self::None, Self::Tcp("cubic"), Self::Tcp("bbr")];
+
+    /// The same over UDP sockets, measured only if they are named.
+    pub const UDP: [Self; 2] = [Self::Udp("auto"), Self::Udp("none")];
 
     /// Spanwire's other congestion controls that need no telemetry, which the matrix has not.
     pub fn others() -> impl Iterator<Item = Self> {
@@ -35,7 +40,7 @@ impl Algorithm {
         Choice::NAMES.iter().copied().filter(is_other).map(Self::Other)
     }
 
-    /// All of them, in the order of tables.
+    /// All of them but those over UDP sockets, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::MAIN.into_iter().chain(Self::others())
     }
@@ -47,8 +52,18 @@ impl Algorithm {
             Self::Auto => "auto",
             Self::None => "none",
             Self::Other(name) => name,
+            Self::Udp("none") => "none-udp",
+            Self::Udp(_) => "auto-udp",
             Self::Tcp("bbr") => "tcp-bbr",
             Self::Tcp(_) => "tcp-cubic",
+        }
+    }
+
+    /// The reference for the goodput where no line limits it: a static window over the same fabric.
+    pub(super) fn reference(self) -> Self {
+        match self {
+            Self::Udp(_) => Self::Udp("none"),
+            _ => Self::None,
         }
     }
 
@@ -69,17 +84,21 @@ impl FromStr for Algorithm {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        Self::all().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::all().map(Self::name).collect();
+        let all = || Self::all().chain(Self::UDP);
+        all().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = all().map(Self::name).collect();
             format!("there is no {name}; there are {}", names.join(", ")).into()
         })
     }
 }
 
-/// The options of `spanwire perf` for a congestion control; none for its default, which is `auto`.
-pub(super) fn cc_args(algorithm: Algorithm) -> Vec<&'static str> {
+/// The options of `spanwire perf` for a congestion control and a fabric; none for its defaults,
+/// which are `auto` and AF_XDP.
+pub(super) fn perf_args(algorithm: Algorithm) -> Vec<&'static str> {
     match algorithm {
         Algorithm::Auto | Algorithm::Tcp(_) => Vec::new(),
+        Algorithm::Udp("none") => vec!["--fabric", "udp", "--cc", "none"],
+        Algorithm::Udp(_) => vec!["--fabric", "udp"],
         Algorithm::None | Algorithm::Other(_) => vec!["--cc", algorithm.name()],
     }
 }
@@ -90,7 +109,7 @@ mod tests {
 
     #[test]
     fn from_str__is_the_inverse_of_name() {
-        for algorithm in Algorithm::all() {
+        for algorithm in Algorithm::all().chain(Algorithm::UDP) {
             assert_eq!(algorithm.name().parse::<Algorithm>().unwrap(), algorithm);
         }
         let why = "reno".parse::<Algorithm>().unwrap_err().to_string();
@@ -106,9 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn cc_args__auto_is_the_default() {
-        assert!(cc_args(Algorithm::Auto).is_empty());
-        assert_eq!(cc_args(Algorithm::Other("swift")), ["--cc", "swift"]);
-        assert_eq!(cc_args(Algorithm::None), ["--cc", "none"]);
+    fn perf_args__auto_over_af_xdp_is_the_default() {
+        assert!(perf_args(Algorithm::Auto).is_empty());
+        assert_eq!(perf_args(Algorithm::Other("swift")), ["--cc", "swift"]);
+        assert_eq!(perf_args(Algorithm::None), ["--cc", "none"]);
+        let [auto, none] = Algorithm::UDP.map(perf_args);
+        assert_eq!(auto, ["--fabric", "udp"]);
+        assert_eq!(none, ["--fabric", "udp", "--cc", "none"]);
     }
 }

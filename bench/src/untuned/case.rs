@@ -125,7 +125,7 @@ impl Case {
         match algorithm {
             Algorithm::Auto => self.bar,
             Algorithm::Other(_) => self.others,
-            Algorithm::None | Algorithm::Tcp(_) => None,
+            Algorithm::None | Algorithm::Udp(_) | Algorithm::Tcp(_) => None,
         }
     }
 }

@@ -59,7 +59,7 @@ impl Plan {
     /// Turns in which a sample is taken: several of `auto` and of `none` on the cable. The cores
     /// are the bottleneck there, and rates of one process differ by a tenth from those of the next.
     pub(super) fn turns(&self, case: &Case, algorithm: Algorithm) -> u32 {
-        let is_compared = matches!(algorithm, Algorithm::Auto | Algorithm::None);
+        let is_compared = !matches!(algorithm, Algorithm::Other(_) | Algorithm::Tcp(_));
         let by_cores = case.path == Path::Cable && case.measure == Measure::ShareOfNone;
         if by_cores && is_compared && !self.quick { TURNS } else { 1 }
     }

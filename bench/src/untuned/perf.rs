@@ -1,6 +1,6 @@
 //! Flows of `spanwire perf`.
 
-use super::algorithm::{Algorithm, cc_args};
+use super::algorithm::{Algorithm, perf_args};
 use super::case::Flow;
 use super::lab::Ends;
 use crate::bed::{self, Bed, CONNECT_WITHIN, Goodput, Running};
@@ -26,9 +26,9 @@ pub(super) struct Perf {
 impl Perf {
     /// Starts the server.
     pub(super) fn serve(&self, bed: &Bed, ends: &Ends) -> Result<Running, Error> {
-        let cc = cc_args(self.algorithm);
+        let more = perf_args(self.algorithm);
         let perf = ["perf", "server", "--dev", "sw0"];
-        let mut server = bed.spanwire(&ends.to.0, &[&perf[..], &cc].concat())?;
+        let mut server = bed.spanwire(&ends.to.0, &[&perf[..], &more].concat())?;
         server.first_line(SERVER_WITHIN)?;
         Ok(server)
     }
@@ -52,7 +52,7 @@ impl Perf {
         let (to, seconds) = (ends.to.1.to_string(), time.as_secs_f64().to_string());
         let perf = ["perf", "client", "--dev", "sw0", &to, "--json", "-i", "0.1", "-t", &seconds];
         let mut args: Vec<String> = perf.map(str::to_owned).into();
-        args.extend(cc_args(self.algorithm).into_iter().map(str::to_owned));
+        args.extend(perf_args(self.algorithm).into_iter().map(str::to_owned));
         args.extend(self.flow.args());
         args
     }

@@ -10,7 +10,7 @@ use spanwire_base::Time;
 use spanwire_host::congestion::CongestionReport;
 use spanwire_host::fabric::Fabric;
 use spanwire_host::initiator::Failure;
-use spanwire_host::runner::{FlowRow, JobReport, JobRunner, PerftestPeer};
+use spanwire_host::runner::{FlowRow, JobReport, JobRunner, PerftestPeer, RECEIVE_OVERFLOWS};
 use spanwire_host::text::bytes;
 use spanwire_transport::{Agreed, WcStatus};
 use std::time::UNIX_EPOCH;
@@ -48,6 +48,8 @@ pub(super) struct ClientReport {
     flow: Option<FlowRow>,
     /// FETCH_ADDs executed in the server's memory. Each completed one must be executed once.
     atomics_carried_out: Option<u64>,
+    /// Times the server's receive buffer was full; null unless it is on UDP sockets.
+    server_receive_overflows: Option<u64>,
     /// The tool and the peer's data, with `--oob perftest`.
     perftest: Option<Perftest>,
     counters: serde_json::Map<String, serde_json::Value>,
@@ -125,6 +127,7 @@ impl ClientReport {
             intervals: meter.intervals,
             flow: report.flow,
             atomics_carried_out: report.peer_atomics,
+            server_receive_overflows: report.peer_receive_overflows,
             perftest: None,
             counters: nonzero(&runner.counters()),
         }
@@ -156,9 +159,9 @@ impl ReceiveBuffer {
     }
 }
 
-/// Datagrams, or runs of them, that a full receive buffer lost, as text.
-pub(super) fn overflow_text(overflows: u64) -> Option<String> {
-    let text = format!("the receive buffer overflowed {overflows} times (net.core.rmem_max)");
+/// Datagrams, or runs of them, that a full receive buffer of an end lost, as text.
+pub(super) fn overflow_text(whose: &str, overflows: u64) -> Option<String> {
+    let text = format!("{whose} receive buffer overflowed {overflows} times (net.core.rmem_max)");
     (overflows > 0).then_some(text)
 }
 
@@ -183,8 +186,11 @@ pub(super) fn text(r: &ClientReport) -> String {
     }
     out.extend(r.flow.as_ref().and_then(limits_text));
     out.extend(r.receive_buffer.as_ref().and_then(ReceiveBuffer::text));
-    let overflows = r.counters.get(OVERFLOWS).and_then(serde_json::Value::as_u64);
-    out.extend(overflow_text(overflows.unwrap_or(0)).map(|text| format!("  {text}\n")));
+    let overflows = r.counters.get(RECEIVE_OVERFLOWS).and_then(serde_json::Value::as_u64);
+    let server = r.server_receive_overflows.unwrap_or(0);
+    let overflows = [("the", overflows.unwrap_or(0)), ("the server's", server)];
+    let overflows = overflows.into_iter().filter_map(|(whose, n)| overflow_text(whose, n));
+    out.extend(overflows.map(|text| format!("  {text}\n")));
     out.push_str(&r.congestion.text());
     out.extend(r.paths.text());
     out.extend(loss_text(&r.counters));
@@ -196,9 +202,6 @@ pub(super) fn text(r: &ClientReport) -> String {
     }
     out
 }
-
-/// The counter of datagrams that a full receive buffer lost.
-pub(super) const OVERFLOWS: &str = "udp_rx_overflow";
 
 /// Converts a time of the runner's clock to seconds since 1970.
 fn unix_seconds(runner: &JobRunner, at: Time) -> f64 {
@@ -236,4 +239,17 @@ fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {
 pub(super) fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
     let counted = counters.iter().filter(|(_, n)| *n > 0);
     counted.map(|(name, n)| (name.clone(), (*n).into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overflow_text__names_the_end_and_the_limit() {
+        assert_eq!(overflow_text("the", 0), None);
+        let text = overflow_text("the server's", 3).expect("three");
+        assert!(text.starts_with("the server's receive buffer overflowed 3 times"), "{text}");
+        assert!(text.contains("net.core.rmem_max"), "{text}");
+    }
 }

@@ -29,6 +29,8 @@ pub struct JobReport {
     pub peer_messages: u64,
     /// FETCH_ADDs that the peer executed.
     pub peer_atomics: Option<u64>,
+    /// Times the peer's receive buffer was full; `None` unless it is on UDP sockets.
+    pub peer_receive_overflows: Option<u64>,
     /// Flow statistics of the whole job; `None` against perftest.
     pub flow: Option<FlowRow>,
     /// Erasure coding and the paths of packets; `None` against perftest.
@@ -155,13 +157,14 @@ impl JobRunner {
         }
         oob.send(&Message::Done)?;
         let ours = setup.sha256();
-        let Outcome { sha256: theirs, messages, atomics } = match oob.recv(REPLY_TIMEOUT)? {
+        let outcome: Outcome = match oob.recv(REPLY_TIMEOUT)? {
             Message::Result(outcome) => outcome,
             other => return Err(OobError::unexpected("the result", &other).into()),
         };
-        report.sha256 = ours.zip(theirs);
-        report.peer_messages = messages;
-        report.peer_atomics = atomics;
+        report.sha256 = ours.zip(outcome.sha256);
+        report.peer_messages = outcome.messages;
+        report.peer_atomics = outcome.atomics;
+        report.peer_receive_overflows = outcome.receive_overflows;
         Ok(report)
     }
 }
@@ -189,6 +192,7 @@ impl JobReport {
             sha256: None,
             peer_messages: 0,
             peer_atomics: None,
+            peer_receive_overflows: None,
             flow: None,
             paths: None,
         }

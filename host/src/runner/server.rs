@@ -142,6 +142,7 @@ impl JobRunner {
             target.post_receives(ep);
         }
         oob.send(&Message::Ready)?;
+        let overflows = self.receive_overflows();
         let mut end = None;
         let clock = self.attachment.clock;
         let mut polled_at = Time::ZERO;
@@ -170,7 +171,10 @@ impl JobRunner {
         if complete {
             let (sha256, messages) = (setup.sha256(), target.messages());
             let atomics = setup.atomics();
-            oob.send(&Message::Result(Outcome { sha256, messages, atomics }))?;
+            let receive_overflows = self.receive_overflows().zip(overflows);
+            let receive_overflows = receive_overflows.map(|(now, before)| now - before);
+            let outcome = Outcome { sha256, messages, atomics, receive_overflows };
+            oob.send(&Message::Result(outcome))?;
         }
         match end {
             Some(Ended::Broken(e)) => return Err(e.into()),

@@ -64,7 +64,7 @@ struct Arrival {
 
 /// The result of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Look {
+pub(super) enum Look {
     /// There is a run.
     Run,
     /// The datagram that arrived was discarded.
@@ -135,7 +135,11 @@ impl Receiver {
     }
 
     /// Delivers the next segment of the run. Returns whether there was one.
-    fn deliver(&mut self, each: &mut dyn FnMut(&[u8], RxMeta), counters: &mut UdpCounters) -> bool {
+    pub(super) fn deliver(
+        &mut self,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+        counters: &mut UdpCounters,
+    ) -> bool {
         let Some(run) = &mut self.run else { return false };
         let len = run.segment.min(run.end - run.start);
         let head = run.flow.header_len();
@@ -187,22 +191,36 @@ impl Receiver {
             Err(e) => return Err(e),
         };
         counters.rx_calls += 1;
-        let arrival = Arrival::read(&control);
+        Ok(self.accept(received, (&from, &control), clock, counters))
+    }
+
+    /// Makes what was received into the buffer the run to deliver, unless it is invalid.
+    ///
+    /// # Arguments
+    /// - `(from, control)`: the sender's address and the control messages, which are any bytes.
+    pub(super) fn accept(
+        &mut self,
+        received: sys::Received,
+        (from, control): (&Address, &Control),
+        clock: &dyn TimeSource,
+        counters: &mut UdpCounters,
+    ) -> Look {
+        let arrival = Arrival::read(control);
         if let Some(overflow) = arrival.overflow {
             counters.rx_overflow += u64::from(overflow.wrapping_sub(self.overflow));
             self.overflow = overflow;
         }
         if received.truncated {
             counters.rx_truncated += 1;
-            return Ok(Look::Discarded);
+            return Look::Discarded;
         }
         let (Some(from), Some(to)) = (from.get(), arrival.to.or(self.local)) else {
             counters.rx_malformed += 1;
-            return Ok(Look::Discarded);
+            return Look::Discarded;
         };
         if from.is_ipv4() != to.is_ipv4() {
             counters.rx_malformed += 1;
-            return Ok(Look::Discarded);
+            return Look::Discarded;
         }
         let flow = Flow {
             src: from.ip(),
@@ -215,7 +233,7 @@ impl Receiver {
         let segment = arrival.segment.unwrap_or(received.len).min(received.len).max(1);
         if segment + flow.header_len() > self.room {
             counters.rx_too_long += 1;
-            return Ok(Look::Discarded);
+            return Look::Discarded;
         }
         if segment < received.len {
             counters.rx_coalesced += u64_from(received.len.div_ceil(segment));
@@ -232,7 +250,7 @@ impl Receiver {
             earliest: self.empty_at,
             read_at,
         });
-        Ok(Look::Run)
+        Look::Run
     }
 }
 

@@ -62,6 +62,17 @@ impl Sources {
         Ok(this)
     }
 
+    /// Sources that are given, as many as there may be: it binds no others.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn given(list: impl Iterator<Item = (u16, bool, OwnedFd)>) -> Self {
+        let source =
+            |(port, is_v6, socket)| Source { port, is_v6, socket, used: Time::ZERO, stays: true };
+        let list: Vec<Source> = list.map(source).collect();
+        assert_eq!(list.len(), SOURCES_MAX);
+        let (ifname, substitutes) = (String::new(), [None; SUBSTITUTES]);
+        Self { ifname, local: None, device: None, send_buffer: 0, list, substitutes }
+    }
+
     /// The first source port: prefer it for all packets, since each port takes a socket and ends
     /// a run of segments.
     pub(super) fn first_port(&self) -> u16 {

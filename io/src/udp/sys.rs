@@ -4,7 +4,6 @@ use super::address::Address;
 use super::control::Control;
 use spanwire_mem::Lent;
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The result of a [`receive`].
@@ -38,34 +37,38 @@ pub(super) fn bind(socket: &OwnedFd, address: &Address) -> io::Result<()> {
 }
 
 /// Bytes to send, in at most [`PARTS_MAX`] parts.
-pub(super) struct Parts<'a> {
-    vectors: [libc::iovec; PARTS_MAX],
-    count: usize,
-    borrowed: PhantomData<&'a [u8]>,
+#[derive(Default)]
+pub(super) struct Parts<'a>(Vec<Part<'a>>);
+
+/// A part of what is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part<'a> {
+    Own(&'a [u8]),
+    Lent(&'a Lent),
 }
 
 impl<'a> Parts<'a> {
     pub(super) fn push(&mut self, part: &'a [u8]) {
-        let iov_base = part.as_ptr().cast_mut().cast();
-        self.add(libc::iovec { iov_base, iov_len: part.len() });
+        if !part.is_empty() {
+            self.0.push(Part::Own(part));
+        }
     }
 
     pub(super) fn push_lent(&mut self, part: &'a Lent) {
-        self.add(part.iovec());
+        self.0.push(Part::Lent(part));
     }
 
-    fn add(&mut self, vector: libc::iovec) {
-        if vector.iov_len == 0 {
-            return;
+    /// All parts, copied.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        for part in &self.0 {
+            match part {
+                Part::Own(bytes) => all.extend_from_slice(bytes),
+                Part::Lent(bytes) => bytes.copies(&mut [0; 64], |each| all.extend_from_slice(each)),
+            }
         }
-        self.vectors[self.count] = vector;
-        self.count += 1;
-    }
-}
-
-impl Default for Parts<'_> {
-    fn default() -> Self {
-        Self { vectors: [EMPTY; PARTS_MAX], count: 0, borrowed: PhantomData }
+        all
     }
 }
 
@@ -76,12 +79,22 @@ pub(super) fn send(
     control: &Control,
     parts: &Parts<'_>,
 ) -> io::Result<()> {
+    let mut vectors = [EMPTY; PARTS_MAX];
+    let count = parts.0.len();
+    for (vector, part) in vectors[..count].iter_mut().zip(&parts.0) {
+        *vector = match part {
+            Part::Own(bytes) => {
+                libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+            }
+            Part::Lent(bytes) => bytes.iovec(),
+        };
+    }
     let (to, control) = (to.as_bytes(), control.as_bytes());
     let mut header = message();
     header.msg_name = to.as_ptr().cast_mut().cast();
     header.msg_namelen = len_of(to)?;
-    header.msg_iov = parts.vectors.as_ptr().cast_mut();
-    header.msg_iovlen = parts.count;
+    header.msg_iov = vectors.as_mut_ptr();
+    header.msg_iovlen = count;
     header.msg_control = control.as_ptr().cast_mut().cast();
     header.msg_controllen = control.len();
     // SAFETY: the kernel reads address, control messages, vectors and parts, all borrowed for the

@@ -310,6 +310,42 @@ fn rx_burst__runs_of_strangers_do_not_mix_with_ours() {
     assert!(theirs.iter().all(|frame| matches!(frame.len() - 42, 7 | 2)));
 }
 
+/// The kernel coalesces by addresses, ports and length, so the packets of a forger of all three may
+/// lie in the run of another sender. The run of one send has the same bytes.
+#[test]
+fn rx_burst__each_segment_of_a_run_of_two_senders_is_verified_by_itself() {
+    let mut port = open(loopback(), |_| {});
+    let sender = UdpSocket::bind((loopback(), 0)).expect("loopback");
+    let from = sender.local_addr().expect("bound");
+    let (src, dst, src_port, dst_port) = (from.ip(), at(&port).ip(), from.port(), at(&port).port());
+    let flow = Flow { src, dst, src_port, dst_port, tos: 0, hop_limit: 64 };
+    // Identifications of two senders that count by themselves, and packets without a checksum.
+    let ids = [Some(0), Some(0), None, Some(1), Some(1), None, None, Some(2), Some(127), Some(2)];
+    let segment = |(n, id): (usize, &Option<u16>)| {
+        let mut packet: Vec<u8> = vec![0; flow.header_len()];
+        flow.write(id.unwrap_or(0), 100, &mut packet);
+        packet.extend([n.to_le_bytes()[0]; 96]);
+        let sum = sum(&packet[14..]) ^ if id.is_some() { 0 } else { 0xdead_beef };
+        packet.extend(sum.to_le_bytes());
+        packet[flow.header_len()..].to_vec()
+    };
+    let segments: Vec<Vec<u8>> = ids.iter().enumerate().map(segment).collect();
+    let hundred = 100u32;
+    sockopt::set(&sender, libc::SOL_UDP, libc::UDP_SEGMENT, &hundred).expect("a new kernel");
+    sender.send_to(&segments.concat(), at(&port)).expect("loopback");
+    let received = receive(&mut port, ids.len(), 64);
+    for (n, (frame, _)) in received.iter().enumerate() {
+        assert_eq!(frame[42..], segments[n], "segment {n}");
+        assert_eq!(is_sealed(frame), ids[n].is_some(), "segment {n}");
+        if let Some(id) = ids[n] {
+            assert_eq!(frame[18..20], id.to_be_bytes(), "segment {n}");
+        }
+    }
+    let counters = port.counters();
+    assert_eq!((counters.rx_calls, counters.rx_coalesced), (1, 10));
+    assert_eq!(counters.rx_unidentified, 3);
+}
+
 #[test]
 fn rx_burst__a_flood_into_a_small_buffer_is_lost_and_counted() {
     let [mut a, _] = pair(false);

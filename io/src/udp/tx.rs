@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 
 /// The transmit half of a port: buffers, queue and sockets.
 #[derive(Debug)]
@@ -39,6 +40,10 @@ pub(super) struct Sender {
     /// Consecutive runs that the kernel rejected.
     rejected_runs: u32,
 }
+
+/// Sends the concatenation of parts from a socket to an address, as [`sys::send`].
+pub(super) type SendCall<'s> =
+    dyn FnMut(&OwnedFd, &Address, &Control, &Parts<'_>) -> io::Result<()> + 's;
 
 /// A committed frame.
 #[derive(Clone, Debug)]
@@ -133,6 +138,18 @@ impl Sender {
     /// # Errors
     /// The interface was removed.
     pub(super) fn flush(&mut self, now: Time, counters: &mut UdpCounters) -> io::Result<()> {
+        self.flush_by(now, counters, &mut |socket, to, control, parts| {
+            sys::send(socket, to, control, parts)
+        })
+    }
+
+    /// As [`Sender::flush`], by another system call than [`sys::send`].
+    pub(super) fn flush_by(
+        &mut self,
+        now: Time,
+        counters: &mut UdpCounters,
+        send: &mut SendCall<'_>,
+    ) -> io::Result<()> {
         self.bring_flows_together();
         let mut control = Control::new();
         // Frames of a run that the kernel rejected as one; they are sent one by one.
@@ -147,7 +164,7 @@ impl Sender {
             let count = if singly > 0 || !self.segmentation { 1 } else { self.run_len() };
             singly = singly.saturating_sub(1);
             self.seal(count, source, counters);
-            match self.send_run(count, source, &mut control) {
+            match self.send_run(count, source, &mut control, send) {
                 Ok(()) => self.on_sent(count, counters),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     counters.tx_again += 1;
@@ -245,7 +262,13 @@ impl Sender {
         }
     }
 
-    fn send_run(&mut self, count: usize, source: usize, control: &mut Control) -> io::Result<()> {
+    fn send_run(
+        &mut self,
+        count: usize,
+        source: usize,
+        control: &mut Control,
+        send: &mut SendCall<'_>,
+    ) -> io::Result<()> {
         let Some(first) = self.queued.front() else { return Ok(()) };
         let flow = &first.flow;
         *control = Control::new();
@@ -286,7 +309,7 @@ impl Sender {
             }
         }
         parts.push(&self.joints[taken..joint]);
-        sys::send(self.sources.socket(source), &to, control, &parts)
+        send(self.sources.socket(source), &to, control, &parts)
     }
 
     fn on_sent(&mut self, count: usize, counters: &mut UdpCounters) {

@@ -1,11 +1,15 @@
-//! Floods by a blind third party, without knowledge of the PSNs: CNPs, and requests of any PSN.
+//! Floods by a blind third party, without knowledge of the PSNs: CNPs, requests of any PSN, and
+//! datagrams of a byte.
 
 use super::forge::Forge;
 use super::{Injector, Lab, Numbers, PROGRESS, SLOW, Tap, lost};
-use crate::lab::Running;
+use crate::lab::{Running, dropped_frames, udp_socket};
+use crate::udp::{PEAK_KIB, ROCE_PORT};
 use serde_json::Value;
 use spanwire_base::Rng;
+use spanwire_host::fabric::FabricChoice;
 use spanwire_wire::{ExtHeaders, Opcode, Psn, RethRepr};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 /// A server, an RC client with a transfer, and the parameters that they exchanged.
@@ -27,11 +31,20 @@ fn end(server: Running, client: Running) -> (Value, Value) {
 
 #[test]
 fn hostile__a_flood_of_cnps_is_rate_limited() {
+    flood_of_cnps(FabricChoice::Xdp);
+}
+
+#[test]
+fn hostile__a_flood_of_cnps_is_rate_limited_over_udp() {
+    flood_of_cnps(FabricChoice::Udp);
+}
+
+fn flood_of_cnps(fabric: FabricChoice) {
     const BURSTS: u64 = 20;
     const BURST: u64 = 64;
     /// Least time between two CNPs that count, set here so that it is known.
     const SPACING: Duration = Duration::from_millis(30);
-    let Some(lab) = Lab::new(1500) else { return };
+    let Some(lab) = Lab::over(fabric) else { return };
     // The rate falls from 50 Mbit/s with each CNP that counts.
     let slow = ["--transfer", "16M", "--window", "64", "--line-rate", "50Mbit", "--json"];
     let rnic = ["--cc", "dcqcn-rnic", "--cnp-spacing", "30ms", "--timeout", "16", "-i", "0"];
@@ -64,9 +77,18 @@ fn hostile__a_flood_of_cnps_is_rate_limited() {
 /// Blind reset: requests with a wrong key at random future PSNs, except near the expected one.
 #[test]
 fn hostile__a_blind_spray_causes_no_reset_and_no_retransmission() {
+    blind_spray(FabricChoice::Xdp);
+}
+
+#[test]
+fn hostile__a_blind_spray_causes_no_reset_and_no_retransmission_over_udp() {
+    blind_spray(FabricChoice::Udp);
+}
+
+fn blind_spray(fabric: FabricChoice) {
     const SPRAY: u64 = 4_000;
     const BATCH: u64 = 160;
-    let Some(lab) = Lab::new(1500) else { return };
+    let Some(lab) = Lab::over(fabric) else { return };
     let (server, mut client, numbers) = transfer(&lab, &SLOW);
     let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, numbers.server_qpn);
     let mut from_b = Injector::new(&lab.hosts.b);
@@ -91,4 +113,46 @@ fn hostile__a_blind_spray_causes_no_reset_and_no_retransmission() {
     assert_eq!(count("tx_fatal_naks"), 0, "{served}");
     // A lost packet is a gap; each forged one used to count as one.
     assert!(count("out_of_sequence") <= lost, "{lost} lost: {served}");
+}
+
+/// The kernel counts about 768 bytes for a datagram of one. They fill the receive buffer of a
+/// server that is stopped, and no more memory than that.
+#[test]
+fn hostile__small_datagrams_fill_the_receive_buffer_and_the_rest_is_counted_over_udp() {
+    const FLOOD: u64 = 4_000;
+    /// The kernel grants twice as much, and adds a datagram to a buffer that is not full.
+    const BUFFER: u64 = 256 << 10;
+    const DATAGRAM_MAX: u64 = 128 << 10;
+    let Some(lab) = Lab::over(FabricChoice::Udp) else { return };
+    let server = lab.json_server(&["--rcvbuf", "256K"]);
+    // Retries for half a minute.
+    let slow = ["--transfer", "8M", "--cc", "fixed", "--cc-set", "rate_mbps=50", "--window", "64"];
+    let args = [&slow[..], &["--timeout", "18", "--json"]].concat();
+    let client = lab.start_client(lab.v4(), &args);
+    lab.await_traffic(PROGRESS);
+    server.stop();
+    let flood = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("any port");
+        // Those that a full queue refuses are not sent.
+        let sent = |_: &u64| socket.send_to(&[7], (lab.v4(), ROCE_PORT)).is_ok();
+        u64::try_from((0..FLOOD).filter(sent).count()).expect("small")
+    };
+    let sent = lab.hosts.b.ns.run(flood).expect("the namespace is there");
+    let (queued, dropped) = udp_socket(&lab.hosts.a, ROCE_PORT);
+    assert!(queued <= 2 * BUFFER + DATAGRAM_MAX, "{queued} bytes in the receive buffer");
+    assert!(dropped > 0, "{sent} datagrams fit into {queued} bytes");
+    server.signal(libc::SIGCONT);
+    let report = client.wait().json();
+    assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+    assert!(server.peak_kib() < PEAK_KIB, "{} KiB", server.peak_kib());
+    let served = server.end_with(libc::SIGTERM).json();
+    let count = |name: &str| served["counters"][name].as_u64().unwrap_or(0);
+    let (delivered, overflow) = (count("drop_bth_too_short"), count("udp_rx_overflow"));
+    let lost = dropped_frames(&lab.hosts.a) + dropped_frames(&lab.hosts.b);
+    assert!(delivered > 0 && delivered <= sent, "{delivered} of {sent}: {served}");
+    assert!(overflow >= dropped, "{overflow} of {dropped}: {served}");
+    // Drops are counted with the next datagram, and the client's came after the flood.
+    let reported = report["server_receive_overflows"].as_u64();
+    assert!(reported >= Some(dropped) && reported <= Some(overflow), "{report}");
+    assert!(delivered + overflow + lost >= sent, "of {sent} {lost} are lost: {served}");
 }

@@ -1,5 +1,6 @@
 //! Forged packets: valid ones of both wire modes, and changes to them.
 
+use spanwire_host::fabric::FabricChoice;
 use spanwire_io::net::Host;
 use spanwire_wire::{
     AethRepr, BthRepr, DethRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MacAddr, Opcode, Psn,
@@ -10,8 +11,36 @@ use spanwire_wire::{
 pub(super) struct Attack {
     pub(super) name: &'static str,
     pub(super) frame: Vec<u8>,
-    /// Its counter; `None` if the steering program passes it to the kernel.
-    pub(super) counter: Option<&'static str>,
+    /// Its counter over AF_XDP.
+    xdp: Counter,
+    /// Its counter over UDP sockets, where the kernel checks the outer headers.
+    udp: Counter,
+}
+
+/// A counter that a forged frame increments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counter {
+    /// One of the report.
+    Ours(&'static str),
+    /// One of a protocol of the kernel, which discards the frame.
+    Kernel(&'static str),
+}
+
+impl Attack {
+    /// Its counter over that fabric.
+    pub(super) fn counter(&self, fabric: FabricChoice) -> Counter {
+        if fabric == FabricChoice::Udp { self.udp } else { self.xdp }
+    }
+
+    /// Over UDP sockets the kernel discards it, and increments `counter`.
+    pub(super) fn or_kernel(self, counter: &'static str) -> Self {
+        Self { udp: Counter::Kernel(counter), ..self }
+    }
+
+    /// Over UDP sockets it increments another counter of ours.
+    pub(super) fn or_counted(self, counter: &'static str) -> Self {
+        Self { udp: Counter::Ours(counter), ..self }
+    }
 }
 
 /// Builds frames that appear to be from one host to the other.
@@ -105,11 +134,8 @@ impl Forge {
 pub(super) fn resealed_with(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     change(&mut frame);
     frame[24..26].fill(0);
-    let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-    let sum: u32 = words.sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let folded = u16::try_from((folded & 0xffff) + (folded >> 16)).expect("folded twice");
-    frame[24..26].copy_from_slice(&(!folded).to_be_bytes());
+    let sum = u16::try_from(folded(&frame[14..34])).expect("folded");
+    frame[24..26].copy_from_slice(&(!sum).to_be_bytes());
     let len = frame.len();
     if icrc(&frame[14..len - 4]).is_some() {
         seal(&mut frame, len);
@@ -126,8 +152,39 @@ fn emit(headers: &Headers, len: usize) -> Vec<u8> {
     frame
 }
 
+/// An attack that a counter of ours counts over both fabrics.
 pub(super) fn counted(name: &'static str, frame: Vec<u8>, counter: &'static str) -> Attack {
-    Attack { name, frame, counter: Some(counter) }
+    let counter = Counter::Ours(counter);
+    Attack { name, frame, xdp: counter, udp: counter }
+}
+
+/// An attack that reaches the kernel over both fabrics: the steering program passes it.
+pub(super) fn discarded(name: &'static str, frame: Vec<u8>, counter: &'static str) -> Attack {
+    let counter = Counter::Kernel(counter);
+    Attack { name, frame, xdp: counter, udp: counter }
+}
+
+/// A wrong UDP checksum for a frame over IPv4.
+pub(super) fn wrong_udp_checksum(frame: &[u8]) -> [u8; 2] {
+    // Pseudo header: addresses, protocol and length (RFC 768). The checksum of the frame is zero.
+    let udp = &frame[34..];
+    let length = u32::try_from(udp.len()).expect("short");
+    let sum = folded(&frame[26..34]) + 17 + length + folded(udp);
+    let right = !u16::try_from(fold(sum)).expect("folded");
+    // Zero means that there is none.
+    let wrong = if right == 0xffff { 1 } else { right + 1 };
+    wrong.to_be_bytes()
+}
+
+/// The sum of the 16-bit words of `bytes`, folded (RFC 1071). An odd last byte is the high one.
+fn folded(bytes: &[u8]) -> u32 {
+    let word = |w: &[u8]| u32::from(u16::from_be_bytes([w[0], *w.get(1).unwrap_or(&0)]));
+    fold(bytes.chunks(2).map(word).sum())
+}
+
+fn fold(sum: u32) -> u32 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    (once & 0xffff) + (once >> 16)
 }
 
 pub(super) const ACK: Syndrome = Syndrome::Ack { credits: 31 };

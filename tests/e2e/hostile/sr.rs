@@ -3,6 +3,7 @@
 use super::forge::{Attack, Forge, INSIDE, counted, resealed_with};
 use super::{Injector, Lab, Numbers, PROGRESS, Tap, under_attack};
 use serde_json::Value;
+use spanwire_host::fabric::FabricChoice;
 use spanwire_wire::{
     AckReason, AtomicEthRepr, BlockRepr, NakCode, Opcode, Psn, RethRepr, SrAckRepr, SrDataRepr,
     SrKind, SrNak,
@@ -10,21 +11,42 @@ use spanwire_wire::{
 
 #[test]
 fn hostile__a_transfer_of_sr_under_attack_ends_right_and_each_attack_is_counted() {
-    under_attack("sr", |n, lab| (n.sr_against_server(lab), n.sr_against_client(lab)));
+    sr_under_attack(FabricChoice::Xdp);
+}
+
+#[test]
+fn hostile__a_transfer_of_sr_under_attack_ends_right_and_each_attack_is_counted_over_udp() {
+    sr_under_attack(FabricChoice::Udp);
+}
+
+fn sr_under_attack(fabric: FabricChoice) {
+    under_attack(fabric, "sr", |n, lab| (n.sr_against_server(lab), n.sr_against_client(lab)));
 }
 
 /// A slow client leaves most of a window of 65,536 numbers unused. A single wrong key in it ends
 /// the connection, so an attacker has one guess.
 #[test]
 fn hostile__a_wrong_key_in_sr_ends_the_connection() {
-    let Some(lab) = Lab::new(1500) else { return };
-    let server = lab.json_server(&[]);
+    wrong_key(FabricChoice::Xdp);
+}
+
+#[test]
+fn hostile__a_wrong_key_in_sr_ends_the_connection_over_udp() {
+    wrong_key(FabricChoice::Udp);
+}
+
+fn wrong_key(fabric: FabricChoice) {
+    let Some(lab) = Lab::over(fabric) else { return };
+    // The default of AF_XDP. Over UDP sockets that would be the receive buffer's length, which is
+    // below the 20,000.
+    let window = ["--window", "16384"];
+    let server = lab.json_server(&window);
     let mut tap = Tap::new(&lab.hosts.b);
     // With defaults the transfer would end before the attack. At 8 Mbit/s it is so slow that
     // numbers 20,000 ahead stay inside the window of 65,536 and are never reached.
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=8"];
     let args = ["--transfer", "8M", "--size", "64K", "--mode", "sr", "--json"];
-    let mut client = lab.start_client(lab.v4(), &[&args[..], &slow].concat());
+    let mut client = lab.start_client(lab.v4(), &[&args[..], &slow, &window].concat());
     let numbers = tap.capture_numbers();
     lab.await_traffic(PROGRESS);
     assert!(client.is_running(), "8 MiB at 8 Mbit/s take eight seconds");
