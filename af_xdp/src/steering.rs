@@ -27,7 +27,7 @@ pub struct SteeringConfig {
     /// Maximum local addresses of [`Steering::set_addresses`], 1..=65536; each takes 100 bytes of
     /// kernel memory. Default 1024: a host of containers has some hundred.
     pub addresses_max: u32,
-    /// How long to retry while another program is attached. Default 2 s: the kernel detaches a
+    /// How long to retry while another program is attached. Default 10 s: the kernel detaches a
     /// program some time after its process was killed.
     pub busy_timeout: Duration,
 }

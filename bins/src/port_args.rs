@@ -4,6 +4,7 @@ use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
 use crate::exit::usage;
 use crate::queues;
+use clap::ArgAction;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::window;
 use spanwire_io::fault::FaultConfig;
@@ -28,10 +29,11 @@ pub(crate) struct PortArgs {
     /// Only 16 bits of the ICRC then detect a corrupted packet
     #[arg(long)]
     any_id: bool,
-    /// UDP sockets: off offers SR packets without an ICRC, which the other end must offer, too. Only
-    /// the kernel's UDP checksum then detects a corrupted packet
-    #[arg(long, default_value = "on", value_parser = ["on", "off"])]
-    icrc: String,
+    /// UDP sockets: off offers SR packets without an ICRC, which the other end must offer, too.
+    /// Only the kernel's UDP checksum then detects a corrupted packet
+    #[arg(long, value_name = "on|off", default_value = "on", action = ArgAction::Set,
+        value_parser = on_or_off)]
+    icrc: bool,
     /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
     #[arg(long, default_value_t = 0)]
     queue: u32,
@@ -114,9 +116,9 @@ impl PortArgs {
         if attachment.fabric == Fabric::AfXdp {
             queues::warn(dev, self.queue);
         }
-        match self.icrc.as_str() {
-            "off" => attachment.without_icrc().map_err(|e| usage(format!("--icrc off: {e}"))),
-            _ => Ok(attachment),
+        match self.icrc {
+            true => Ok(attachment),
+            false => attachment.without_icrc().map_err(|e| usage(format!("--icrc off: {e}"))),
         }
     }
 
@@ -161,6 +163,15 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 pub(crate) fn fabric(text: &str) -> Result<FabricChoice, String> {
     FabricChoice::from_name(text)
         .ok_or_else(|| format!("{text} is no fabric (auto, xdp, udp, pipe)"))
+}
+
+/// Parses a switch.
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(format!("{other} is neither on nor off")),
+    }
 }
 
 /// Parses a wire mode.

@@ -191,7 +191,7 @@ fn perf__without_an_icrc_if_both_ends_ask_for_it() {
     for (of_server, mode, has_icrc) in
         [("off", "sr", false), ("off", "rc", true), ("on", "sr", true)]
     {
-        let mut server = server(&lab, &["--icrc", of_server]);
+        let server = server(&lab, &["--icrc", of_server]);
         let more = [&transfer[..], &["--icrc", "off", "--mode", mode]].concat();
         let report = client(&lab, to, &more);
         assert_eq!(report["icrc"], has_icrc, "{of_server} {mode}: {report}");

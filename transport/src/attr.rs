@@ -88,8 +88,8 @@ pub struct QpAttr {
     /// [`WireMode::Rc`].
     pub peer_reorder_pkts: Option<u32>,
     /// Packets have an ICRC, and it is checked; true by default. Without, its four bytes are zero
-    /// and not looked at: nothing but a checksum of the layers below detects a corrupted packet. Both
-    /// ends must agree on it ([`SrFeature::NoIcrc`](crate::SrFeature::NoIcrc)). Not for
+    /// and not looked at: nothing but a checksum of the layers below detects a corrupted packet.
+    /// Both ends must agree on it ([`SrFeature::NoIcrc`](crate::SrFeature::NoIcrc)). Not for
     /// [`WireMode::Rc`].
     pub icrc: Option<bool>,
     /// Congestion control: window and rate; [`CongestionControl::default`] by default.

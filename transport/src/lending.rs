@@ -4,7 +4,6 @@
 //! discards it. A retransmission is therefore copied, as are the source packets of a block: the
 //! encoder's sum and the packet must be of the same bytes.
 
-use crate::qp::write::ICRC_BYTES;
 use spanwire_base::LentPayload;
 use spanwire_mem::Lent;
 use std::ops::Range;
@@ -79,6 +78,7 @@ pub(crate) fn clear_icrc(frame: &mut [u8], len: usize) {
     frame[len - ICRC_BYTES..len].fill(0);
 }
 
+pub(crate) const ICRC_BYTES: usize = 4;
 /// Fewer bytes are copied: a loan costs about as much as copying them.
 const LENT_BYTES_MIN: u32 = 512;
 /// A part of a payload in the cache nearest to the processor.

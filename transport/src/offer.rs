@@ -132,7 +132,8 @@ impl Offer {
 }
 
 impl Offer {
-    /// The same offer with SR packets without an ICRC, if the peer offers them too. RC is unchanged.
+    /// The same offer with SR packets without an ICRC, if the peer offers them too. RC is
+    /// unchanged.
     #[must_use]
     pub fn without_icrc(self) -> Self {
         let sr = self.sr.map(|sr| SrOffer { features: sr.features.with(SrFeature::NoIcrc), ..sr });

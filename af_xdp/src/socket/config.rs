@@ -30,7 +30,7 @@ pub struct SocketConfig {
     /// Descriptors sent by one system call in copy mode (`XDP_MAX_TX_SKB_BUDGET`), 32 to
     /// `tx_size`. Default `None`: the kernel's 32.
     pub tx_budget: Option<u32>,
-    /// How long to retry while the queue is busy. Default 2 s: the kernel frees a queue some tens
+    /// How long to retry while the queue is busy. Default 10 s: the kernel frees a queue some tens
     /// of milliseconds after its socket was closed, later on a busy machine.
     pub busy_timeout: Duration,
 }
@@ -99,8 +99,8 @@ const TX_BUDGET_MIN: u32 = 32;
 const RING_SIZE_MAX: u32 = 1 << 16;
 
 /// Maximum time for which the kernel keeps a queue or interface after its owner has gone: usually
-/// some tens of milliseconds, longer on busy cores.
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// some tens of milliseconds, with eight busy threads on two cores more than two seconds.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -71,8 +71,8 @@ impl Adjuster {
     }
 }
 
-/// The packet at the end of `frame` has a checksum: it is not zero. Of 2^32 packets with one, one is
-/// taken for a packet without.
+/// The packet at the end of `frame` has a checksum: it is not zero. Of 2^32 packets with one, one
+/// is taken for a packet without.
 pub(super) fn is_sealed(frame: &[u8]) -> bool {
     frame.last_chunk::<CHECKSUM_BYTES>().is_some_and(|sum| *sum != [0; CHECKSUM_BYTES])
 }

@@ -1,6 +1,8 @@
 //! Control messages (cmsg(3)) of `sendmsg` and `recvmsg`, as bytes.
 
+use super::headers::Flow;
 use std::ffi::c_int;
+use std::net::IpAddr;
 
 /// A buffer of control messages, aligned for the kernel.
 #[repr(C, align(8))]
@@ -75,6 +77,37 @@ const HEADER: usize = LEN_BYTES + 8;
 const ALIGN: usize = size_of::<usize>();
 
 const _: () = assert!(HEADER == size_of::<libc::cmsghdr>() && HEADER.is_multiple_of(ALIGN));
+
+/// The control messages for the header fields of `flow`.
+pub(super) fn describe(flow: &Flow, device: Option<u32>, control: &mut Control) {
+    let ifindex = device.unwrap_or(0).to_ne_bytes();
+    let (tos, hop_limit) = (u32::from(flow.tos), u32::from(flow.hop_limit));
+    let hop_limit = Some(hop_limit.to_ne_bytes()).filter(|_| hop_limit > 0);
+    match flow.src {
+        IpAddr::V4(src) => {
+            // struct in_pktinfo: the interface, the source address, and one only for reception.
+            let mut info = [0; 12];
+            info[..4].copy_from_slice(&ifindex);
+            info[4..8].copy_from_slice(&src.octets());
+            control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            control.push(libc::IPPROTO_IP, libc::IP_TOS, &tos.to_ne_bytes());
+            if let Some(ttl) = hop_limit {
+                control.push(libc::IPPROTO_IP, libc::IP_TTL, &ttl);
+            }
+        }
+        IpAddr::V6(src) => {
+            // struct in6_pktinfo: the source address and the interface.
+            let mut info = [0; 20];
+            info[..16].copy_from_slice(&src.octets());
+            info[16..].copy_from_slice(&ifindex);
+            control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos.to_ne_bytes());
+            if let Some(hops) = hop_limit {
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hops);
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

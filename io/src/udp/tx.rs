@@ -2,7 +2,7 @@
 
 use super::address::Address;
 use super::checksum::{Adjuster, IDENTIFICATION_AT};
-use super::control::Control;
+use super::control::{Control, describe};
 use super::counters::UdpCounters;
 use super::headers::{ETHERNET, Flow};
 use super::sources::{self, Sources};
@@ -11,7 +11,6 @@ use crate::port::{SlotToken, copy_lent};
 use spanwire_base::{LentPayload, Time, TxMeta, u64_from, usize_from};
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
@@ -33,7 +32,7 @@ pub(super) struct Sender {
     /// The flows of the queue, while they are brought together.
     flows: Vec<Flow>,
     committed: u64,
-    /// What is between the lent payloads of a run.
+    /// The bytes between the lent payloads of a run.
     joints: Vec<u8>,
     adjuster: Option<Adjuster>,
     segmentation: bool,
@@ -348,37 +347,6 @@ fn count_rejected(error: &io::Error, counters: &mut UdpCounters) {
                 tracing::debug!(%error, "the kernel rejected a packet");
             }
             counters.tx_rejected += 1;
-        }
-    }
-}
-
-/// The control messages for the header fields of `flow`.
-fn describe(flow: &Flow, device: Option<u32>, control: &mut Control) {
-    let ifindex = device.unwrap_or(0).to_ne_bytes();
-    let (tos, hop_limit) = (u32::from(flow.tos), u32::from(flow.hop_limit));
-    let hop_limit = Some(hop_limit.to_ne_bytes()).filter(|_| hop_limit > 0);
-    match flow.src {
-        IpAddr::V4(src) => {
-            // struct in_pktinfo: the interface, the source address, and one only for reception.
-            let mut info = [0; 12];
-            info[..4].copy_from_slice(&ifindex);
-            info[4..8].copy_from_slice(&src.octets());
-            control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
-            control.push(libc::IPPROTO_IP, libc::IP_TOS, &tos.to_ne_bytes());
-            if let Some(ttl) = hop_limit {
-                control.push(libc::IPPROTO_IP, libc::IP_TTL, &ttl);
-            }
-        }
-        IpAddr::V6(src) => {
-            // struct in6_pktinfo: the source address and the interface.
-            let mut info = [0; 20];
-            info[..16].copy_from_slice(&src.octets());
-            info[16..].copy_from_slice(&ifindex);
-            control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
-            control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos.to_ne_bytes());
-            if let Some(hops) = hop_limit {
-                control.push(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hops);
-            }
         }
     }
 }

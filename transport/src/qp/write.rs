@@ -1,7 +1,7 @@
 //! Writing of a packet: headers, payload, ICRC.
 
 use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
-use crate::lending::Treatment;
+use crate::lending::{ICRC_BYTES, Treatment};
 use crate::payload::PayloadMut;
 use spanwire_base::TxMeta;
 use spanwire_wire::{BthRepr, ExtHeaders, Opcode, Psn};
@@ -77,5 +77,3 @@ impl Common {
         BthRepr { pkey: DEFAULT_PKEY, ..BthRepr::new(opcode, self.dest_qpn, psn) }
     }
 }
-
-pub(crate) const ICRC_BYTES: usize = 4;

@@ -109,7 +109,7 @@ fn new__ratios_are_to_tcp_with_offloads_in_the_same_round_and_at_the_same_mtu() 
 #[test]
 fn text__names_what_failed_and_what_is_not_possible() {
     let (mode, control) = (Mode::Sr, Control::None);
-    let flow = Flow { fabric: Fabric::AfXdp, mode, control, message_bytes: 1 << 20 };
+    let flow = Flow { fabric: Fabric::AfXdp, mode, control, message_bytes: 1 << 20, icrc: true };
     let mut failed = series(Subject::Write(flow), 1500, &[None]);
     failed.failures.push("byte 7 was received as another one".to_owned());
     let mut impossible = series(raw(Touch::Copy, 200), 1500, &[None]);
