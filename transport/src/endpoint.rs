@@ -35,7 +35,8 @@ use spanwire_wire::Qpn;
 
 /// The engine of one core: queue pairs and everything they use, without I/O.
 ///
-/// The verbs are methods. Packets arrive and leave through [`Node`], at one port: [`PortId::HOST`].
+/// The verbs are methods. Packets arrive and leave through [`Node`](spanwire_base::Node), at one
+/// port: [`PortId::HOST`](spanwire_base::PortId::HOST).
 #[derive(Debug)]
 pub struct Endpoint {
     config: ValidConfig,
