@@ -1,6 +1,6 @@
 //! The endpoint: all queue pairs, memory regions and completion queues of one worker, behind
-//! [`Node`]. Creating and destroying them is in `endpoint/control.rs`, transmission in
-//! `endpoint/turn.rs`.
+//! [`Node`](spanwire_base::Node). Creating and destroying them is in `endpoint/control.rs`,
+//! transmission in `endpoint/turn.rs`.
 
 mod control;
 mod node;
