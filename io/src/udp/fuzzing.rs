@@ -115,6 +115,9 @@ fn segments(control: &Control, bytes: &[u8]) -> Vec<Vec<u8>> {
     let len = control.messages().find(is_segment).and_then(|(_, _, value)| {
         value.first_chunk::<2>().map(|bytes| usize::from(u16::from_ne_bytes(*bytes)))
     });
+    if bytes.is_empty() {
+        return vec![Vec::new()];
+    }
     bytes.chunks(len.unwrap_or(bytes.len()).max(1)).map(<[u8]>::to_vec).collect()
 }
 
