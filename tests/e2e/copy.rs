@@ -463,12 +463,11 @@ fn copy__errors_have_advice() {
     failing(&["copy", "send", &path, &to], &["another address only"]);
     picky.terminate();
     let receiver = receiver(&lab, &into, &[]);
-    // The interface belongs to the first process, and a second one must report that. It waits for 2
-    // s, in which the first must not end.
-    let busy = start_sender(&lab, &[&path], &SLOW);
-    wait_for_partial(&into, "big", 1);
+    // The interface belongs to the first process, and a second one must report that.
+    let serve = ["perf", "server", "--dev", "sw0"];
+    let first = lab.start_until(&lab.hosts.b.ns, &serve, "serving on sw0");
     failing(&["copy", "send", &path, &to], &["sw0", "another XDP program"]);
-    assert!(busy.wait().success);
+    first.terminate();
     receiver.terminate();
 }
 
