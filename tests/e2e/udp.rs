@@ -199,9 +199,8 @@ fn perf__without_an_icrc_if_both_ends_ask_for_it() {
         assert_eq!(counter(&report, "udp_rx_unidentified"), 0);
         server.end_with(libc::SIGINT);
     }
-    let to = to.to_string();
-    let xdp = ["perf", "client", "--dev", "sw0", &to, "--fabric", "xdp", "--icrc", "off"];
-    let refused = lab.run(&lab.hosts.b.ns, &xdp);
+    let xdp = ["perf", "server", "--dev", "sw0", "--fabric", "xdp", "--icrc", "off"];
+    let refused = lab.run(&lab.hosts.a.ns, &xdp);
     assert!(refused.stderr.contains("need UDP sockets"), "{}", refused.stderr);
 }
 
