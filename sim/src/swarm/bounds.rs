@@ -73,17 +73,22 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     let leaving = setup.host.as_ref().map_or(0, |host| u64_from(host.tx_ring));
     let leaving = slowest.time_for(leaving * u64::from(setup.max_frame_bytes() + 100));
     let host = host_delay_max(setup) + leaving;
-    let (turns, paused) = throttling(setup);
+    let (turns, paused) = throttling(setup, slowest, outstanding);
     (Dur::from_ps(farthest) * hops + waiting * turns + host + paused) * 2 + Dur::from_us(300)
 }
 
-/// The times that a queue takes longer because NDT throttles it, or MLCC lets its flows in slowly,
-/// and its longest pauses: one before each packet of every flow.
-fn throttling(setup: &Setup) -> (u64, Dur) {
+/// The times that a queue takes longer because NDT throttles it, its longest pauses, one before
+/// each packet of every flow, and the time in which MLCC lets `outstanding` bytes in.
+fn throttling(setup: &Setup, slowest: Rate, outstanding: u64) -> (u64, Dur) {
     let pkts = u64::from(setup.window_pkts) * u64_from(FLOWS_MAX);
     let of = |agent: &AgentSetup| match agent {
         AgentSetup::Ndt(ndt) => Some((u64::from(ndt.weight) + 1, ndt.max_pause * pkts)),
-        AgentSetup::Mlcc(_) => Some((MLCC_TURNS, Dur::ZERO)),
+        AgentSetup::Mlcc(mlcc) => {
+            let initial = slowest.min(mlcc.initial.unwrap_or(slowest)).time_for(outstanding);
+            let frame = slowest.time_for(u64::from(setup.max_frame_bytes() + 100));
+            let credited = MLCC_RTT_D_MAX * (MLCC_PACKET_RTTS * pkts);
+            Some((1, initial + credited + frame * MLCC_LEAST_PART))
+        }
         AgentSetup::Pacc(..) | AgentSetup::Nsf(_) | AgentSetup::Ecn(_) => None,
     };
     setup.agents.iter().find_map(of).unwrap_or((1, Dur::ZERO))
@@ -144,8 +149,14 @@ fn windows_of(setup: &Setup, flow: &Flow) -> u64 {
 const REQUEST_BYTES_MIN: u64 = 74;
 /// Maximum packets sent for each data packet: eight control packets may precede it.
 const PKTS_PER_DATA_MAX: u64 = 9;
-/// A flow is let in at a ten-thousandth of the port's rate at least.
-const MLCC_TURNS: u64 = 10_000;
+/// The largest `rtt_d_us` that is drawn.
+const MLCC_RTT_D_MAX: Dur = Dur::from_us(22);
+/// MLCC's law never sets less than the payload of a full packet in each `rtt_d_us`. A packet with
+/// its headers takes at most eight times that, because the least payload is 64 bytes.
+const MLCC_PACKET_RTTS: u64 = 8;
+/// Switches do not verify the ICRC: a corrupted credit may set the least rate of the agent, this
+/// part of the port's. One packet leaves at that rate, and its acknowledgement has a valid credit.
+const MLCC_LEAST_PART: u64 = 10_000;
 /// Maximum number of flows.
 pub(super) const FLOWS_MAX: usize = 16;
 /// Upper bound of the delay that jitter, reordering and a flap add to a round trip of at most six

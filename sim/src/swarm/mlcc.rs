@@ -57,6 +57,7 @@ impl Draw {
         let forms = ["smoothed", "smoothed", "smoothed", "credit", "printed", "off"];
         for (name, value) in [
             ("rtt_c_us", self.pick(&["50", "500", "6044"])),
+            // At most MLCC_RTT_D_MAX.
             ("rtt_d_us", self.pick(&["2", "22"])),
             ("theta_ms", self.pick(&["0.1", "2", "18"])),
             ("target_us", self.pick(&["5", "100", "1000"])),
