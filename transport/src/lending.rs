@@ -26,7 +26,7 @@ pub(crate) enum Treatment<'a> {
 }
 
 impl Lending {
-    /// Calls `transmit` with a loan possible. Returns the loan of the packet that was written.
+    /// Makes a loan possible until [`Lending::end`].
     pub(crate) fn begin(&mut self) {
         if self.scratch.is_empty() {
             self.scratch = vec![0; SCRATCH_BYTES].into();
@@ -34,7 +34,7 @@ impl Lending {
         (self.is_possible, self.lent) = (true, None);
     }
 
-    /// Ends what [`Lending::begin`] began, and returns the loan.
+    /// Makes loans impossible again. Returns the loan of the packet that was written, if any.
     pub(crate) fn end(&mut self) -> Option<LentPayload> {
         self.is_possible = false;
         self.lent.take()

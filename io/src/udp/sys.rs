@@ -37,8 +37,13 @@ pub(super) fn bind(socket: &OwnedFd, address: &Address) -> io::Result<()> {
 }
 
 /// Bytes to send, in at most [`PARTS_MAX`] parts.
-#[derive(Default)]
 pub(super) struct Parts<'a>(Vec<Part<'a>>);
+
+impl Default for Parts<'_> {
+    fn default() -> Self {
+        Self(Vec::with_capacity(PARTS_MAX))
+    }
+}
 
 /// A part of what is sent.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +64,7 @@ impl<'a> Parts<'a> {
     }
 
     /// All parts, copied.
-    #[cfg(any(test, feature = "fuzzing"))]
+    #[cfg(feature = "fuzzing")]
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::new();
         for part in &self.0 {

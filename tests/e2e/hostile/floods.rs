@@ -125,7 +125,8 @@ fn hostile__small_datagrams_fill_the_receive_buffer_and_the_rest_is_counted_over
     const DATAGRAM_MAX: u64 = 128 << 10;
     let Some(lab) = Lab::over(FabricChoice::Udp) else { return };
     let server = lab.json_server(&["--rcvbuf", "256K"]);
-    // Retries for half a minute.
+    // At 50 Mbit/s the transfer lasts for more than a second: at the default rate it could end
+    // before the server is stopped. It retries for half a minute.
     let slow = ["--transfer", "8M", "--cc", "fixed", "--cc-set", "rate_mbps=50", "--window", "64"];
     let args = [&slow[..], &["--timeout", "18", "--json"]].concat();
     let client = lab.start_client(lab.v4(), &args);
