@@ -14,18 +14,22 @@ use crate::engine;
 use crate::machine::Machine;
 use crate::sample::Error;
 use crate::spin::Spinners;
-use spanwire_base::{Dur, u64_from};
+use spanwire_base::{Dur, u32_from, u64_from};
 use spanwire_cc::Algorithm;
+use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_host::oob::{Job, Op};
 use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::driver::{Budget, Polling};
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
+use spanwire_io::udp::{self, UdpConfig};
 use spanwire_io::xdp::XdpConfig;
+use spanwire_sim::Sockets;
 use spanwire_transport::{CongestionControl, Preset};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 use tap::{StepLog, StepTap};
-use trace::{Provenance, Run, Trace};
+use trace::{Provenance, Run, SocketBuffers, Trace};
 
 /// The plan of a recording.
 #[derive(Clone, PartialEq, Debug, clap::Args)]
@@ -36,9 +40,21 @@ pub struct Plan {
     /// Processes that spin beside the drivers, to take their cores from them
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub spinners: u32,
+    /// The ports of both hosts
+    #[arg(long, value_enum, default_value_t = Fabric::Xdp)]
+    pub fabric: Fabric,
     /// Write the trace to this file [default: only print the host model]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+/// The kind of a recorded port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Fabric {
+    /// AF_XDP sockets
+    Xdp,
+    /// UDP sockets, with the buffers that Linux by default grants without privileges
+    Udp,
 }
 
 /// A recorded flow of WRITE messages.
@@ -71,31 +87,67 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(&str) -> bool) -> Result<Trace, Er
     let time = Duration::from_secs(plan.seconds) / u32::try_from(FLOWS.len())?;
     let _spinners = Spinners::start(plan.spinners as usize)?;
     let mut runs = Vec::new();
+    let mut batch = 0;
     for flow in FLOWS {
         if !go_on(flow.name) {
             return Err("interrupted".into());
         }
-        let [client, server] = record(&hosts, &flow, time)?;
+        let ([client, server], budget) = record(&hosts, plan.fabric, &flow, time)?;
+        batch = u64_from(budget.rx);
         runs.push(Run::of(flow.name, "client", &client.take()));
         runs.push(Run::of(flow.name, "server", &server.take()));
     }
-    let rings = XdpConfig::new("");
-    Ok(Trace {
-        recorded,
-        batch: u64_from(Budget::default().rx),
-        rx_ring: rings.rx_size.into(),
-        tx_ring: rings.tx_size.into(),
-        spin_ns: SPIN.as_ns(),
-        runs,
-    })
+    let (rx_ring, tx_ring, sockets) = plan.fabric.buffers();
+    Ok(Trace { recorded, batch, rx_ring, tx_ring, sockets, spin_ns: SPIN.as_ns(), runs })
 }
 
-/// Runs `flow` and records the steps of client and server.
-fn record(hosts: &TwoHosts, flow: &Flow, time: Duration) -> Result<[StepLog; 2], Error> {
+impl Fabric {
+    /// Opens the port of `host`.
+    fn attach(self, host: &Host) -> Result<Attachment, Error> {
+        if self == Self::Xdp {
+            return engine::attachment(host);
+        }
+        let config = UdpConfig {
+            local: Some(host.v4.into()),
+            receive_buffer: BUFFER_BYTES,
+            send_buffer: BUFFER_BYTES,
+            ..UdpConfig::new(&host.ifname)
+        };
+        let attachment = Attachment::udp(&config, &Wrap::default())?;
+        match attachment.receive_buffer {
+            Some(GRANTED_BYTES) => Ok(attachment),
+            other => Err(format!("the receive buffer is {other:?}, not {GRANTED_BYTES}").into()),
+        }
+    }
+
+    /// Receive ring, transmit ring, and buffers in bytes.
+    fn buffers(self) -> (u64, u64, Option<SocketBuffers>) {
+        if self == Self::Xdp {
+            let rings = XdpConfig::new("");
+            return (rings.rx_size.into(), rings.tx_size.into(), None);
+        }
+        let bytes = u64::from(GRANTED_BYTES);
+        let run_frames = u32_from(udp::SEGMENTS_MAX);
+        let buffers = SocketBuffers { rx_bytes: bytes, tx_bytes: bytes, run_frames };
+        let shortest = bytes / (Sockets::SKB_BYTES + SHORTEST_BYTES);
+        (shortest, u64_from(udp::SLOTS_MAX), Some(buffers))
+    }
+}
+
+/// Runs `flow` and records the steps of client and server. Returns the budget of their drivers as
+/// well.
+fn record(
+    hosts: &TwoHosts,
+    fabric: Fabric,
+    flow: &Flow,
+    time: Duration,
+) -> Result<([StepLog; 2], Budget), Error> {
     let congestion = flow.mbit.map(fixed_rate).transpose()?;
+    let budget = &OnceLock::new();
     let runner = |log: StepLog| {
         move |host: &Host| -> Result<JobRunner, Error> {
-            let mut attachment = engine::attachment(host)?;
+            let mut attachment = fabric.attach(host)?;
+            budget.get_or_init(|| attachment.port.budget());
             attachment.port = Box::new(StepTap::new(attachment.port, attachment.clock, log));
             let polling = Polling::Adaptive { spin: SPIN };
             let mut runner = JobRunner::new(attachment, host.v4.into(), polling)?;
@@ -109,7 +161,7 @@ fn record(hosts: &TwoHosts, flow: &Flow, time: Duration) -> Result<[StepLog; 2],
     let job = engine::bandwidth(Op::Write, PATH_MTU, time);
     let job = Job { size, depth: flow.outstanding, ..job };
     engine::exchange(hosts, None, job, client, server)?;
-    Ok(logs)
+    Ok((logs, budget.get().copied().unwrap_or_default()))
 }
 
 fn fixed_rate(mbit: u32) -> Result<CongestionControl, Error> {
@@ -165,6 +217,12 @@ pub(crate) fn date(days: u64) -> String {
 
 /// As `spanwire perf` spins.
 const SPIN: Dur = Dur::from_us(50);
+/// Linux's default of net.core.rmem_max and wmem_max.
+const BUFFER_BYTES: u32 = 212_992;
+/// Linux grants twice the request, for its own overhead.
+const GRANTED_BYTES: u32 = 2 * BUFFER_BYTES;
+/// The shortest frame, about.
+const SHORTEST_BYTES: u64 = 64;
 /// That of a link MTU of 1500 bytes.
 const PATH_MTU: u32 = 1024;
 

@@ -29,6 +29,8 @@ pub use checksum::PacketChecksum;
 pub use config::{UdpConfig, UdpError};
 pub use counters::UdpCounters;
 pub use probe::{UdpFeatures, probe_udp};
+pub use sys::SEGMENTS_MAX;
+pub use tx::SLOTS_MAX;
 
 use crate::clock::TimeSource;
 use crate::net::Netlink;

@@ -4,14 +4,17 @@
 //! one polls: it is late to receive, reads the clock once for many frames, and its frames leave
 //! together. [`PolledHost`] puts such a driver before any node.
 
+mod driver;
 mod lateness;
 mod node;
 mod presets;
+mod sockets;
 
 pub use lateness::Lateness;
+pub use sockets::Sockets;
 
-use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u64_from};
-use std::collections::VecDeque;
+use driver::{Driver, State};
+use spanwire_base::{Dur, Node, u64_from};
 
 /// The timing of a host's driver.
 ///
@@ -50,6 +53,8 @@ pub struct HostModel {
     pub stall: Lateness,
     /// Arrivals are dated by a timestamp of the kernel or of the card; otherwise by the step.
     pub timestamps: bool,
+    /// What differs if the driver has UDP sockets; `None` for rings.
+    pub sockets: Option<Sockets>,
 }
 
 impl HostModel {
@@ -59,11 +64,34 @@ impl HostModel {
     #[must_use]
     pub fn delay_max(&self) -> Dur {
         let frames = u64_from(self.batch);
-        let both = self.rx_frame + self.tx_frame + self.kibibyte * (2 * FRAME_KIB_MAX);
+        let each_a_call = |sockets: &Sockets| sockets.rx_call + sockets.tx_call;
+        let calls = self.sockets.as_ref().map_or(Dur::ZERO, each_a_call);
+        let both = self.rx_frame + self.tx_frame + calls + self.kibibyte * (2 * FRAME_KIB_MAX);
         let steps = u64_from(self.rx_ring.div_ceil(self.batch)) + 1;
         let running = (self.step + both * frames) * steps;
         let stalls = if self.stall_interval > Dur::ZERO { 2 } else { 0 };
         self.wakeup.max() + self.stall.max() * stalls + running + self.spin + PENDING_POLL
+    }
+
+    /// Frames of `bytes` bytes that may wait to be received.
+    pub(crate) fn rx_room(&self, bytes: u64) -> usize {
+        let buffer = self.sockets.as_ref().map(|sockets| sockets.rx_frames(bytes));
+        self.rx_ring.min(buffer.unwrap_or(usize::MAX))
+    }
+
+    /// Frames of `bytes` bytes that may wait to leave.
+    pub(crate) fn tx_room(&self, bytes: u64) -> usize {
+        let buffer = self.sockets.as_ref().map(|sockets| sockets.tx_frames(bytes));
+        self.tx_ring.min(buffer.unwrap_or(usize::MAX))
+    }
+
+    /// The longest window that a peer of the same kind can receive at once, in packets of `bytes`
+    /// bytes: as `io`'s port limits it, half of the receive buffer. `None` for rings.
+    #[must_use]
+    pub fn window_pkts(&self, bytes: u32) -> Option<u32> {
+        let of = |sockets: &Sockets| sockets.rx_bytes / 2 / u64::from(bytes.max(1));
+        let pkts = |sockets| u32::try_from(of(sockets)).unwrap_or(u32::MAX);
+        self.sockets.as_ref().map(|sockets| pkts(sockets).max(WINDOW_PKTS_MIN))
     }
 }
 
@@ -76,12 +104,16 @@ pub struct HostCounters {
     pub wakeups: u64,
     /// Stalls.
     pub stalls: u64,
-    /// Frames lost because the receive ring was full.
+    /// Frames lost because the receive ring or buffer was full.
     pub drop_rx_ring: u64,
     /// Frames received so far, and the sum of their waits from arrival to processing, ps.
     pub rx_frames: u64,
     /// The sum of the times from arrival to processing, ps.
     pub rx_wait_ps: u64,
+    /// Runs of frames that one system call received; with rings, frames.
+    pub rx_runs: u64,
+    /// Runs of frames that one system call sent; with rings, frames.
+    pub tx_runs: u64,
 }
 
 /// A node behind a driver with the timing of a [`HostModel`], or behind none.
@@ -89,48 +121,6 @@ pub struct HostCounters {
 pub struct PolledHost<N> {
     node: N,
     driver: Option<Box<Driver>>,
-}
-
-/// The state of the driver.
-#[derive(Debug)]
-struct Driver {
-    model: HostModel,
-    rng: Rng,
-    received: VecDeque<Waiting>,
-    leaving: VecDeque<Waiting>,
-    /// Buffers of frames that are gone.
-    spare: Vec<Vec<u8>>,
-    frame: Vec<u8>,
-    state: State,
-    /// The end of the last step.
-    free_at: Time,
-    /// The receive ring was empty at this time.
-    empty_at: Time,
-    stall_at: Time,
-    /// The node may have frames to send.
-    is_unfinished: bool,
-    /// Frames may leave that `take_ready` has not reported.
-    is_ready: bool,
-    /// Departures until then were reported; the link polls for them by itself.
-    reported_until: Time,
-    counters: HostCounters,
-}
-
-/// A frame in a ring.
-#[derive(Debug)]
-struct Waiting {
-    bytes: Vec<u8>,
-    elided_bytes: u32,
-    /// When it arrived, or when it may leave.
-    at: Time,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
-    /// The next step is at this time.
-    Busy { next: Time },
-    /// There is no work. The host sleeps from `sleeps_at` on, and steps at `next` for a timer.
-    Idle { sleeps_at: Time, next: Option<Time> },
 }
 
 impl<N: Node> PolledHost<N> {
@@ -160,205 +150,11 @@ impl<N: Node> PolledHost<N> {
     }
 }
 
-impl Driver {
-    fn new(model: &HostModel, seed: u64, frame_bytes: usize) -> Self {
-        let mut driver = Self {
-            model: model.clone(),
-            rng: Rng::new(seed),
-            received: VecDeque::new(),
-            leaving: VecDeque::new(),
-            spare: Vec::new(),
-            frame: vec![0; frame_bytes],
-            state: State::Busy { next: Time::ZERO },
-            free_at: Time::ZERO,
-            empty_at: Time::ZERO,
-            stall_at: Time::MAX,
-            is_unfinished: false,
-            is_ready: false,
-            reported_until: Time::ZERO,
-            counters: HostCounters::default(),
-        };
-        driver.draw_stall(Time::ZERO);
-        driver
-    }
-
-    /// Draws when the next stall begins.
-    fn draw_stall(&mut self, now: Time) {
-        if self.model.stall_interval > Dur::ZERO {
-            let running = crate::workload::exponential(self.model.stall_interval, &mut self.rng);
-            self.stall_at = now + running;
-        }
-    }
-
-    /// The length of a stall that begins before `now`, else zero.
-    fn take_stall(&mut self, now: Time) -> Dur {
-        if self.stall_at > now {
-            return Dur::ZERO;
-        }
-        let stall = self.model.stall.draw(&mut self.rng);
-        self.counters.stalls += 1;
-        self.draw_stall(now + stall);
-        stall
-    }
-
-    /// A frame arrived at the port.
-    fn on_arrival(&mut self, now: Time, frame: &[u8], meta: RxMeta) {
-        if self.received.len() >= self.model.rx_ring {
-            self.counters.drop_rx_ring += 1;
-            return;
-        }
-        let waiting = self.copy(frame, meta.elided_bytes, meta.at);
-        self.received.push_back(waiting);
-        if let State::Idle { sleeps_at, next } = self.state {
-            let wakes_at = match now < sleeps_at {
-                // It spins: the next look into the ring is within a step.
-                true => now + self.model.step / 2,
-                false => now + self.wakeup(),
-            };
-            self.empty_at = now.min(sleeps_at);
-            self.end_sleep(sleeps_at, wakes_at);
-            let next = next.map_or(wakes_at, |next| next.min(wakes_at));
-            self.state = State::Busy { next: next.max(self.free_at) };
-        }
-    }
-
-    /// The host slept from `sleeps_at` to `now`, unless that is before `sleeps_at`.
-    fn end_sleep(&mut self, sleeps_at: Time, now: Time) {
-        // A stall may have outlasted the spin.
-        let since = sleeps_at.max(self.free_at);
-        if self.stall_at > since {
-            self.stall_at += now.since(since);
-        }
-    }
-
-    fn wakeup(&mut self) -> Dur {
-        self.counters.wakeups += 1;
-        self.model.wakeup.draw(&mut self.rng)
-    }
-
-    fn copy(&mut self, frame: &[u8], elided_bytes: u32, at: Time) -> Waiting {
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.extend_from_slice(frame);
-        Waiting { bytes, elided_bytes, at }
-    }
-
-    /// CPU time of a frame.
-    fn cost(&self, each: Dur, waiting: &Waiting) -> Dur {
-        let bytes = u64_from(waiting.bytes.len()) + u64::from(waiting.elided_bytes);
-        each + Dur::from_ps(self.model.kibibyte.as_ps() * bytes / 1024)
-    }
-
-    /// Receives a batch. Returns the CPU time that it took.
-    fn receive(&mut self, now: Time, node: &mut impl Node) -> Dur {
-        let mut took = Dur::ZERO;
-        for _ in 0..self.model.batch {
-            let Some(frame) = self.received.pop_front() else { break };
-            took = took + self.cost(self.model.rx_frame, &frame);
-            let dated = match self.model.timestamps {
-                true => RxMeta::whole(frame.at),
-                false => RxMeta::between(self.empty_at, now),
-            };
-            let meta = RxMeta { elided_bytes: frame.elided_bytes, ..dated };
-            self.counters.rx_frames += 1;
-            self.counters.rx_wait_ps += now.since(frame.at).as_ps();
-            node.handle_packet(now, PortId::HOST, &frame.bytes, meta);
-            self.spare.push(frame.bytes);
-        }
-        if self.received.is_empty() {
-            self.empty_at = now;
-        }
-        took
-    }
-
-    /// Takes a batch of frames from the node at `now`. Returns their number and CPU time.
-    fn send(&mut self, now: Time, node: &mut impl Node) -> (usize, Dur) {
-        let (mut sent, mut took) = (0, Dur::ZERO);
-        while self.is_unfinished
-            && sent < self.model.batch
-            && self.leaving.len() < self.model.tx_ring
-        {
-            let mut frame = std::mem::take(&mut self.frame);
-            let meta = node.poll_transmit(now, PortId::HOST, &mut frame);
-            match meta {
-                Some(meta) => {
-                    let waiting = self.copy(&frame[..meta.len], meta.elided_bytes, Time::MAX);
-                    took = took + self.cost(self.model.tx_frame, &waiting);
-                    self.leaving.push_back(waiting);
-                    sent += 1;
-                }
-                None => self.is_unfinished = false,
-            }
-            self.frame = frame;
-        }
-        (sent, took)
-    }
-
-    /// One step of the driver.
-    fn step(&mut self, now: Time, node: &mut impl Node) {
-        debug_assert!(now >= self.free_at, "steps do not overlap");
-        self.counters.steps += 1;
-        if let State::Idle { sleeps_at, .. } = self.state {
-            self.end_sleep(sleeps_at, now);
-        }
-        let has_received = !self.received.is_empty();
-        let took = self.receive(now, node) + self.model.step;
-        let mut end = now + took;
-        let has_timer = node.poll_timeout().is_some_and(|at| at <= end);
-        if has_timer {
-            node.handle_timeout(end);
-        }
-        self.is_unfinished |= node.take_ready().has(PortId::HOST);
-        let (sent, took) = self.send(end, node);
-        // A stall delays the frames of the step as often as it does not.
-        let stall = self.take_stall(end + took);
-        let is_before_departure = stall > Dur::ZERO && self.rng.below(2) == 0;
-        end += took;
-        if is_before_departure {
-            end += stall;
-        }
-        let len = self.leaving.len();
-        for frame in self.leaving.range_mut(len - sent..) {
-            frame.at = end;
-        }
-        if !is_before_departure {
-            end += stall;
-        }
-        self.free_at = end;
-        let is_busy = has_received || sent > 0 || has_timer || !self.received.is_empty();
-        let waits_for_ring = self.is_unfinished && self.leaving.len() >= self.model.tx_ring;
-        self.state = match is_busy || self.is_unfinished && !waits_for_ring {
-            true => State::Busy { next: end },
-            false => self.idle(now, end, node.poll_timeout()),
-        };
-    }
-
-    /// The state after a step without work, `from` `now` to `end`.
-    fn idle(&mut self, now: Time, end: Time, deadline: Option<Time>) -> State {
-        let sleeps_at = now + self.model.spin;
-        // While frames of its own leave, a driver looks again soon.
-        let deadline = match self.leaving.is_empty() {
-            true => deadline,
-            false => Some(deadline.map_or(end + PENDING_POLL, |at| at.min(end + PENDING_POLL))),
-        };
-        let next = deadline.map(|at| {
-            let late = if at < sleeps_at { Dur::ZERO } else { self.wakeup() };
-            // A stall may have outlasted the spin.
-            (at + late).max(end)
-        });
-        State::Idle { sleeps_at, next }
-    }
-
-    fn next_step(&self) -> Option<Time> {
-        match self.state {
-            State::Busy { next } => Some(next),
-            State::Idle { next, .. } => next,
-        }
-    }
-}
-
 /// The longest frame in units of 1024 bytes, rounded up.
 const FRAME_KIB_MAX: u64 = 10;
+
+/// A window of fewer packets has no loss recovery but timeouts.
+const WINDOW_PKTS_MIN: u32 = 4;
 
 /// How soon a driver polls a port again that has frames to send.
 const PENDING_POLL: Dur = Dur::from_us(200);

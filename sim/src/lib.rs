@@ -58,7 +58,7 @@ pub use flow_report::FlowReport;
 pub use groups::{FctStats, GroupReport, Groups, SizeReport, Spread};
 pub use hash::EventHash;
 pub use host::{SimHost, Storm};
-pub use host_model::{HostCounters, HostModel, Lateness, PolledHost};
+pub use host_model::{HostCounters, HostModel, Lateness, PolledHost, Sockets};
 pub use ids::{LinkId, NodeId};
 pub use link::LinkCounters;
 pub use liveness::{LivenessBounds, failure_detection_max};

@@ -86,7 +86,8 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let mut topology = equal_paths.unwrap_or(drawn);
     let brief = Dur::from_us(draw.pick(&[500, 2_000, 5_000]));
     let mut late = Draw::new(seed ^ HOSTS);
-    let drivers = Drivers { model: late.host(), is_hurried: late.one_in(2) };
+    let drawn = late.host().map(|host| Draw::new(seed ^ SOCKETS).sockets(host));
+    let drivers = Drivers { model: drawn, is_hurried: late.one_in(2) };
     // Late hosts notice shorter faults only rarely.
     let faults_end = brief + drivers.model.as_ref().map_or(Dur::ZERO, HostModel::delay_max);
     let mut other = Draw::new(seed ^ OFFERS);
@@ -341,6 +342,8 @@ const CONGESTION: u64 = 0x636f_6e67_6573_7469;
 const TELEMETRY: u64 = 0x7465_6c65_6d65_7472;
 /// Separates the draws of host models.
 const HOSTS: u64 = 0x686f_7374_735f_6f66;
+/// Separates the draws of UDP sockets.
+const SOCKETS: u64 = 0x736f_636b_6574_735f;
 /// Separates the draws of erasure coding and load balancing.
 const UNORC: u64 = 0x756e_6f72_635f_6f66;
 /// Separates the swarm's draws from those of the network, which has the same seed.
@@ -398,7 +401,7 @@ mod tests {
         some(|p| p.setup.congestion.far.is_some());
         some(|p| !p.setup.congestion.is_on());
         some(|p| p.setup.host.is_none());
-        for name in ["veth", "busy"] {
+        for name in ["veth", "busy", "udp"] {
             let preset = HostModel::named(name);
             assert!(plans.iter().any(|p| p.setup.host == preset), "{name}");
         }
@@ -407,6 +410,7 @@ mod tests {
         };
         models(|m| !m.timestamps);
         models(|m| (m.batch, m.rx_ring) == (1, 2));
+        models(|m| m.sockets.as_ref().is_some_and(|s| s.rx_bytes == 4_608 && s.run_frames > 2));
         models(|m| m.wakeup.max() == Dur::from_ms(50) && m.stall.max() == Dur::from_ms(100));
         some(|p| p.setup.host.as_ref().is_some_and(|m| p.setup.timeout < m.delay_max()));
         let sends: Vec<Sends> =

@@ -4,10 +4,10 @@
 //! part of a step beyond that, if it is at least [`STALL_MIN`] and three times the work, because
 //! the time of a frame varies that much with the batch.
 
-use super::trace::{LONG, Row, Sampled, Trace};
+use super::trace::{LONG, Row, Sampled, SocketBuffers, Trace};
 use crate::sample::Error;
 use spanwire_base::{Dur, usize_from};
-use spanwire_sim::{HostModel, Lateness};
+use spanwire_sim::{HostModel, Lateness, Sockets};
 use std::fmt::Write as _;
 
 /// The values of a host model, rounded as in a preset.
@@ -35,14 +35,27 @@ pub struct Fit {
     pub stall_interval_us: u64,
     /// Quantiles [`PARTS`] of stalls.
     pub stall_us: [u64; PARTS.len()],
+    /// UDP sockets.
+    pub sockets: Option<SocketsFit>,
+}
+
+/// The values of UDP sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketsFit {
+    /// CPU time of a call that receives.
+    pub rx_call_ns: u64,
+    /// CPU time of a call that sends.
+    pub tx_call_ns: u64,
+    /// Their buffers and limits.
+    pub buffers: SocketBuffers,
 }
 
 /// CPU times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Costs {
     step: f64,
-    /// Of a received frame, a sent frame and 1024 bytes.
-    each: [f64; 3],
+    /// Of each of [`regressors`].
+    each: [f64; REGRESSORS],
 }
 
 /// A step and how many steps it represents.
@@ -61,7 +74,7 @@ impl Fit {
         let idle = merged(trace.runs.iter().map(|run| &run.idle_ns));
         let step = quantile(&idle, 0.5).ok_or("no step without frames")?;
         // At first all steps count as work, because their frames are not known to explain less.
-        let mut costs = Costs { step, each: [f64::INFINITY; 3] };
+        let mut costs = Costs { step, each: [f64::INFINITY; REGRESSORS] };
         for _ in 0..ROUNDS {
             costs.each = regress(step, &ordinary(trace, &costs)).ok_or("too few kinds of steps")?;
         }
@@ -85,6 +98,11 @@ impl Fit {
             wakeup_us,
             stall_interval_us: rounded(interval / 1e3, INTERVAL_UNIT),
             stall_us: quantiles_us(&stalls).unwrap_or_default(),
+            sockets: trace.sockets.map(|buffers| SocketsFit {
+                rx_call_ns: rounded(costs.each[3], COST_UNIT),
+                tx_call_ns: rounded(costs.each[4], COST_UNIT),
+                buffers,
+            }),
         })
     }
 
@@ -104,6 +122,7 @@ impl Fit {
             stall_interval: Dur::from_us(self.stall_interval_us),
             stall: lateness(&self.stall_us),
             timestamps: true,
+            sockets: self.sockets.as_ref().map(SocketsFit::model),
         }
     }
 
@@ -132,7 +151,32 @@ impl Fit {
         field("stall_interval", us(self.stall_interval_us));
         field("stall", list(stall_us));
         field("timestamps", "true".to_owned());
+        let sockets = self.sockets.map(|SocketsFit { rx_call_ns, tx_call_ns, buffers }| {
+            format!(
+                "Some(Sockets {{\n    rx_call: {},\n    tx_call: {},\n    run_frames: {},\n    \
+                 rx_bytes: {},\n    tx_bytes: {},\n}})",
+                ns(rx_call_ns),
+                ns(tx_call_ns),
+                buffers.run_frames,
+                grouped(buffers.rx_bytes),
+                grouped(buffers.tx_bytes),
+            )
+        });
+        field("sockets", sockets.unwrap_or("None".to_owned()));
         text
+    }
+}
+
+impl SocketsFit {
+    fn model(&self) -> Sockets {
+        let SocketBuffers { rx_bytes, tx_bytes, run_frames } = self.buffers;
+        Sockets {
+            rx_call: Dur::from_ns(self.rx_call_ns),
+            tx_call: Dur::from_ns(self.tx_call_ns),
+            run_frames,
+            rx_bytes,
+            tx_bytes,
+        }
     }
 }
 
@@ -152,9 +196,9 @@ impl Costs {
     }
 }
 
-/// Frames received, frames sent, and KiB.
-fn regressors(row: &Row) -> [f64; 3] {
-    [row.0 as f64, row.1 as f64, row.2 as f64 / 1024.0]
+/// Frames received, frames sent, KiB, and over UDP sockets calls that received and that sent.
+fn regressors(row: &Row) -> [f64; REGRESSORS] {
+    [row.0 as f64, row.1 as f64, row.2 as f64 / 1024.0, row.4 as f64, row.5 as f64]
 }
 
 /// A step of a sample and how many it represents.
@@ -185,9 +229,10 @@ fn stalls(trace: &Trace, costs: &Costs) -> Vec<(f64, f64)> {
 
 /// The costs of [`regressors`] beside `step` that fit `steps` best, none of them negative. Weights
 /// are inverse to the time of a step, so that each microsecond counts alike. `None` if `steps` do
-/// not determine a cost.
-fn regress(step: f64, steps: &[Weighted]) -> Option<[f64; 3]> {
-    let mut used = vec![0, 1, 2];
+/// not determine a cost; that of calls is zero if no step has any.
+fn regress(step: f64, steps: &[Weighted]) -> Option<[f64; REGRESSORS]> {
+    let has_calls = steps.iter().any(|Weighted { row, .. }| row.4 + row.5 > 0);
+    let mut used: Vec<usize> = (0..if has_calls { REGRESSORS } else { CALLS_FROM }).collect();
     loop {
         let n = used.len();
         let mut normal = vec![vec![0.0; n + 1]; n];
@@ -205,7 +250,7 @@ fn regress(step: f64, steps: &[Weighted]) -> Option<[f64; 3]> {
         let found = solve(normal)?;
         let negative = found.iter().position(|cost| *cost < 0.0);
         let Some(negative) = negative else {
-            let mut each = [0.0; 3];
+            let mut each = [0.0; REGRESSORS];
             used.iter().zip(found).for_each(|(column, cost)| each[*column] = cost);
             return Some(each);
         };
@@ -303,6 +348,10 @@ const WORK_VARIES: f64 = 3.0;
 pub const PARTS: [u32; 9] =
     [0, 500_000, 750_000, 900_000, 950_000, 990_000, 995_000, 999_000, MILLION];
 const MILLION: u32 = 1_000_000;
+/// Number of costs beside that of a step.
+const REGRESSORS: usize = 5;
+/// The costs from here on are those of system calls.
+const CALLS_FROM: usize = 3;
 /// Nanoseconds to which CPU times are rounded.
 const COST_UNIT: u32 = 10;
 /// Microseconds to which the stall interval is rounded.

@@ -1,8 +1,9 @@
 //! A port that records the steps of its driver.
 
-use spanwire_base::{Dur, RxMeta, Time, TxMeta, u32_from};
+use spanwire_base::{Dur, LentPayload, RxMeta, Time, TxMeta, u32_from};
 use spanwire_host::fabric::Link;
 use spanwire_io::clock::{Clock, TimeSource};
+use spanwire_io::driver::Budget;
 use spanwire_io::port::{Port, SlotToken};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,9 @@ pub struct Step {
     pub tx: u32,
     /// Bytes of all these frames.
     pub bytes: u32,
+    /// System calls that received frames, and that sent frames; zero where calls and frames are not
+    /// the same thing as over UDP sockets.
+    pub calls: [u32; 2],
     /// Kernel timestamp of the first received frame.
     pub arrival: Option<Time>,
     /// The sleep before the step: its beginning and its planned end.
@@ -50,6 +54,8 @@ pub struct StepTap<P> {
     steps: Vec<Step>,
     /// The unfinished step.
     step: Option<Step>,
+    /// The system calls before it.
+    calls: [u64; 2],
     /// The sleep since the last step.
     slept: Option<[Time; 2]>,
 }
@@ -88,19 +94,32 @@ impl StepLog {
     }
 }
 
-impl<P> StepTap<P> {
+impl<P: Link> StepTap<P> {
     /// Wraps `inner` and records the steps in `log`, in the time of `clock`.
     pub fn new(inner: P, clock: Clock, log: StepLog) -> Self {
         // Allocated at once, because a reallocation would look like a stall.
         let steps = Vec::with_capacity(STEPS_MAX);
-        Self { inner, clock, log, steps, step: None, slept: None }
+        let calls = inner.calls();
+        Self { inner, clock, log, steps, step: None, calls, slept: None }
     }
 
     fn end_step(&mut self, end: Time) {
+        let (before, after) = (self.calls, self.inner.calls());
+        self.calls = after;
         if let Some(step) = self.step.take()
             && self.steps.len() < STEPS_MAX
         {
-            self.steps.push(Step { end, ..step });
+            let calls = [0, 1].map(|n| u32::try_from(after[n] - before[n]).unwrap_or(u32::MAX));
+            self.steps.push(Step { end, calls, ..step });
+        }
+    }
+}
+
+impl<P> StepTap<P> {
+    fn count_sent(&mut self, meta: TxMeta) {
+        if let Some(step) = &mut self.step {
+            step.tx += 1;
+            step.bytes += u32_from(meta.len);
         }
     }
 }
@@ -112,7 +131,7 @@ impl<P> Drop for StepTap<P> {
     }
 }
 
-impl<P: Port> Port for StepTap<P> {
+impl<P: Link> Port for StepTap<P> {
     fn rx_burst(
         &mut self,
         clock: &dyn TimeSource,
@@ -130,8 +149,9 @@ impl<P: Port> Port for StepTap<P> {
         // Without a timestamp the arrival is an interval.
         let arrival = first.filter(|meta| meta.earliest == meta.at).map(|meta| meta.at);
         let slept = self.slept.take();
+        let (rx_frames, calls) = (u32_from(rx), [0; 2]);
         self.step =
-            Some(Step { begin, end: begin, rx: u32_from(rx), tx: 0, bytes, arrival, slept });
+            Some(Step { begin, end: begin, rx: rx_frames, tx: 0, bytes, calls, arrival, slept });
         rx
     }
 
@@ -144,11 +164,17 @@ impl<P: Port> Port for StepTap<P> {
     }
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
-        if let Some(step) = &mut self.step {
-            step.tx += 1;
-            step.bytes += u32_from(meta.len);
-        }
+        self.count_sent(meta);
         self.inner.slot_commit(slot, meta);
+    }
+
+    fn sends_lent(&self) -> bool {
+        self.inner.sends_lent()
+    }
+
+    fn slot_commit_lent(&mut self, slot: SlotToken, meta: TxMeta, lent: LentPayload) {
+        self.count_sent(meta);
+        self.inner.slot_commit_lent(slot, meta, lent);
     }
 
     fn slot_release(&mut self, slot: SlotToken) {
@@ -185,6 +211,14 @@ impl<P: Link> Link for StepTap<P> {
         self.inner.counters()
     }
 
+    fn budget(&self) -> Budget {
+        self.inner.budget()
+    }
+
+    fn calls(&self) -> [u64; 2] {
+        self.inner.calls()
+    }
+
     fn greet(&self, peer: SocketAddr) {
         self.inner.greet(peer);
     }
@@ -210,7 +244,7 @@ mod tests {
     fn step(begin: u64, arrival: Option<u64>, slept: Option<[u64; 2]>) -> Step {
         let (arrival, slept) = (arrival.map(at), slept.map(|times| times.map(at)));
         let begin = at(begin);
-        Step { begin, end: begin, rx: 0, tx: 0, bytes: 0, arrival, slept }
+        Step { begin, end: begin, rx: 0, tx: 0, bytes: 0, calls: [0; 2], arrival, slept }
     }
 
     #[test]

@@ -15,14 +15,28 @@ pub struct Trace {
     pub recorded: Provenance,
     /// Maximum frames of a step in each direction.
     pub batch: u64,
-    /// Entries of the receive ring.
+    /// Entries of the receive ring; for UDP sockets, the shortest frames that fit the buffer.
     pub rx_ring: u64,
-    /// Entries of the transmit ring.
+    /// Entries of the transmit ring; for UDP sockets, the port's transmit buffers.
     pub tx_ring: u64,
+    /// The buffers of UDP sockets; none for rings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<SocketBuffers>,
     /// How long an idle driver spins before it sleeps.
     pub spin_ns: u64,
     /// One for each flow and host.
     pub runs: Vec<Run>,
+}
+
+/// The buffers of UDP sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SocketBuffers {
+    /// The receive buffer that the kernel granted, in bytes.
+    pub rx_bytes: u64,
+    /// The send buffer that the kernel granted, in bytes.
+    pub tx_bytes: u64,
+    /// Maximum frames of a system call.
+    pub run_frames: u32,
 }
 
 /// The origin of a recording.
@@ -67,9 +81,17 @@ pub struct Run {
     pub timer_wakeups_ns: Sampled<u64>,
 }
 
-/// A step: frames received, frames sent, bytes of both, nanoseconds.
+/// A step: frames received, frames sent, bytes of both, nanoseconds; and over UDP sockets the
+/// system calls that received and that sent the frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Row(pub u64, pub u64, pub u64, pub u64);
+pub struct Row(
+    pub u64,
+    pub u64,
+    pub u64,
+    pub u64,
+    #[serde(default)] pub u64,
+    #[serde(default)] pub u64,
+);
 
 /// A distribution: the largest values, and a sample of the others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -151,7 +173,9 @@ impl Run {
 
 impl Row {
     fn of(step: &Step) -> Self {
-        Self(step.rx.into(), step.tx.into(), step.bytes.into(), step.took().as_ns())
+        let [rx_calls, tx_calls] = step.calls.map(u64::from);
+        let frames = [step.rx, step.tx].map(u64::from);
+        Self(frames[0], frames[1], step.bytes.into(), step.took().as_ns(), rx_calls, tx_calls)
     }
 }
 
@@ -207,7 +231,7 @@ mod tests {
     /// A step from `begin` to `end`, in microseconds, that receives `rx` frames of 100 bytes.
     fn step(begin: u64, end: u64, rx: u32) -> Step {
         let [begin, end] = [begin, end].map(|us| Time::ZERO + Dur::from_us(us));
-        Step { begin, end, rx, tx: 0, bytes: rx * 100, arrival: None, slept: None }
+        Step { begin, end, rx, tx: 0, bytes: rx * 100, calls: [0; 2], arrival: None, slept: None }
     }
 
     #[test]
@@ -226,9 +250,9 @@ mod tests {
         assert_eq!((run.time_ns, run.running_ns), (297_000, 271_000));
         assert_eq!(
             run.sample,
-            [Row(2, 0, 200, 5_000), Row(1, 0, 100, 3_000), Row(3, 0, 300, 2_000)]
+            [Row(2, 0, 200, 5_000, 0, 0), Row(1, 0, 100, 3_000, 0, 0), Row(3, 0, 300, 2_000, 0, 0)]
         );
-        assert_eq!(run.long.largest, [Row(0, 0, 0, 257_000)]);
+        assert_eq!(run.long.largest, [Row(0, 0, 0, 257_000, 0, 0)]);
         assert_eq!(run.idle_ns.largest, [4_000]);
         assert_eq!(run.timer_wakeups_ns.largest, [10_000]);
         assert_eq!(run.frame_wakeups_ns.count, 0);
@@ -259,7 +283,10 @@ mod tests {
         };
         for runs in [vec![], vec![Run::of("bulk", "client", &[step(0, 5, 1)]); 2]] {
             let recorded = recorded.clone();
-            let trace = Trace { recorded, batch: 64, rx_ring: 256, tx_ring: 256, spin_ns: 1, runs };
+            let sockets = Some(SocketBuffers { rx_bytes: 1, tx_bytes: 2, run_frames: 3 });
+            let sockets = sockets.filter(|_| !runs.is_empty());
+            let (rx_ring, tx_ring) = (256, 256);
+            let trace = Trace { recorded, batch: 64, rx_ring, tx_ring, sockets, spin_ns: 1, runs };
             let text = trace.to_json().expect("finite numbers");
             assert_eq!(serde_json::from_str::<Trace>(&text).expect("JSON"), trace, "{text}");
         }

@@ -20,6 +20,12 @@ pub trait Link: Port {
         Budget::default()
     }
 
+    /// System calls that have received frames, and that have sent frames, so far: each may carry
+    /// several over UDP sockets. Zero for ports whose frames need none.
+    fn calls(&self) -> [u64; 2] {
+        [0; 2]
+    }
+
     /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
     fn greet(&self, _peer: SocketAddr) {}
 
@@ -66,6 +72,11 @@ impl Link for UdpPort {
     fn budget(&self) -> Budget {
         Budget { rx: 128, tx: 128 }
     }
+
+    fn calls(&self) -> [u64; 2] {
+        let counters = UdpPort::counters(self);
+        [counters.rx_calls, counters.tx_calls]
+    }
 }
 
 impl Link for PipePort {
@@ -97,6 +108,10 @@ impl<P: Link> Link for FaultPort<P> {
         self.inner().budget()
     }
 
+    fn calls(&self) -> [u64; 2] {
+        self.inner().calls()
+    }
+
     fn greet(&self, peer: SocketAddr) {
         self.inner().greet(peer);
     }
@@ -118,6 +133,10 @@ impl<P: Link, W: Write> Link for PcapPort<P, W> {
         self.inner().budget()
     }
 
+    fn calls(&self) -> [u64; 2] {
+        self.inner().calls()
+    }
+
     fn greet(&self, peer: SocketAddr) {
         self.inner().greet(peer);
     }
@@ -134,6 +153,10 @@ impl<P: Link + ?Sized> Link for Box<P> {
 
     fn budget(&self) -> Budget {
         (**self).budget()
+    }
+
+    fn calls(&self) -> [u64; 2] {
+        (**self).calls()
     }
 
     fn greet(&self, peer: SocketAddr) {

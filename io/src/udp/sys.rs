@@ -149,7 +149,7 @@ fn len_of(bytes: &[u8]) -> io::Result<libc::socklen_t> {
 const EMPTY: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
 /// The segments that every kernel with UDP_SEGMENT sends in a call (`UDP_MAX_SEGMENTS`).
-pub(super) const SEGMENTS_MAX: usize = 64;
+pub const SEGMENTS_MAX: usize = 64;
 /// Each with its lent payload and what is before that, and what is behind the last.
 const PARTS_MAX: usize = 2 * SEGMENTS_MAX + 1;
 

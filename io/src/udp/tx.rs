@@ -367,4 +367,5 @@ const REJECTED_RUNS_MAX: u32 = 8;
 /// of the driver, the upper one more than the engine's default window.
 const BUFFER_BYTES: usize = 4 << 20;
 const SLOTS_MIN: usize = 128;
-const SLOTS_MAX: usize = 512;
+/// Maximum transmit buffers of a port, which those for frames of Ethernet are.
+pub const SLOTS_MAX: usize = 512;

@@ -28,7 +28,7 @@ impl<N: Node> Node for PolledHost<N> {
         let next = driver.leaving.front().filter(|next| next.at <= now)?;
         let meta = TxMeta { len: next.bytes.len(), elided_bytes: next.elided_bytes };
         frame[..meta.len].copy_from_slice(&next.bytes);
-        let sent = driver.leaving.pop_front()?;
+        let sent = driver.leaving.pop()?;
         driver.spare.push(sent.bytes);
         Some(meta)
     }

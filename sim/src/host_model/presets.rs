@@ -1,11 +1,11 @@
 //! Host models by name.
 
-use super::{HostModel, Lateness};
+use super::{HostModel, Lateness, Sockets};
 use spanwire_base::Dur;
 
 impl HostModel {
     /// The names of all presets.
-    pub const NAMES: [&'static str; 3] = ["ideal", "veth", "busy"];
+    pub const NAMES: [&'static str; 4] = ["ideal", "veth", "busy", "udp"];
 
     /// The preset of this name. `ideal` is no model: frames and timers reach the engine at once.
     ///
@@ -17,6 +17,7 @@ impl HostModel {
             "ideal" => None,
             "veth" => Some(Self::veth()),
             "busy" => Some(Self::busy()),
+            "udp" => Some(Self::udp()),
             other => panic!("{other} is none of the host models {:?}", Self::NAMES),
         }
     }
@@ -38,6 +39,7 @@ impl HostModel {
             stall_interval: Dur::from_us(9_200),
             stall: quantiles(&[100, 239, 316, 403, 484, 1_075, 1_531, 2_683, 4_201]),
             timestamps: true,
+            sockets: None,
         }
     }
 
@@ -58,6 +60,34 @@ impl HostModel {
             stall_interval: Dur::from_us(5_900),
             stall: quantiles(&[100, 266, 373, 557, 4_051, 4_397, 4_505, 4_625, 10_760]),
             timestamps: true,
+            sockets: None,
+        }
+    }
+
+    /// Two hosts on two cores with UDP sockets on a veth pair, as a process without privileges opens
+    /// them: the values of [udp.json](../../host-traces/udp.json).
+    #[must_use]
+    pub fn udp() -> Self {
+        Self {
+            step: Dur::from_ns(660),
+            rx_frame: Dur::from_ns(130),
+            tx_frame: Dur::from_ns(310),
+            kibibyte: Dur::from_ns(50),
+            batch: 128,
+            rx_ring: 512,
+            tx_ring: 512,
+            spin: Dur::from_us(50),
+            wakeup: quantiles(&[2, 58, 67, 74, 80, 131, 173, 742, 7_711]),
+            stall_interval: Dur::from_us(62_200),
+            stall: quantiles(&[100, 131, 249, 505, 1_299, 4_112, 4_562, 8_653, 8_653]),
+            timestamps: true,
+            sockets: Some(Sockets {
+                rx_call: Dur::from_ns(2_760),
+                tx_call: Dur::from_ns(7_150),
+                run_frames: 64,
+                rx_bytes: 425_984,
+                tx_bytes: 425_984,
+            }),
         }
     }
 }

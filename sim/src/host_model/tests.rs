@@ -5,7 +5,7 @@ use crate::ids::LinkId;
 use crate::workload::Flow;
 use crate::world::Observer;
 use crate::{Plan, Setup, Topology, Watch};
-use spanwire_base::{PortMask, Rate, TxMeta};
+use spanwire_base::{PortId, PortMask, Rate, RxMeta, Time, TxMeta};
 
 /// Answers each frame with a frame of 100 bytes.
 #[derive(Debug, Default)]
@@ -65,6 +65,7 @@ fn model() -> HostModel {
         stall_interval: Dur::ZERO,
         stall: Lateness::none(),
         timestamps: false,
+        sockets: None,
     }
 }
 

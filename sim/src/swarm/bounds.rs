@@ -19,15 +19,19 @@ impl Setup {
     /// may then lose all its transmissions to others, or wait for longer than its timeouts until
     /// the others have sent, with or without faults.
     pub(super) fn starves(&self) -> bool {
-        self.host.as_ref().is_some_and(|host| host.rx_ring.min(host.tx_ring) < 2 * FLOWS_MAX)
+        let frame = u64::from(self.max_frame_bytes());
+        let room = |host: &HostModel| host.rx_room(frame).min(host.tx_room(frame));
+        self.host.as_ref().is_some_and(|host| room(host) < 2 * FLOWS_MAX)
     }
 
     /// The same of a receive ring with room for four packets of each flow, if the host may be later
     /// than a timeout: windows fill it before the host looks. Seed 7000863371 fails with 64 places
     /// and not with 128.
     pub(super) fn may_starve(&self) -> bool {
-        let is_short =
-            |host: &HostModel| host.rx_ring <= 4 * FLOWS_MAX && host.delay_max() > timeout(self);
+        let frame = u64::from(self.max_frame_bytes());
+        let is_short = |host: &HostModel| {
+            host.rx_room(frame) <= 4 * FLOWS_MAX && host.delay_max() > timeout(self)
+        };
         self.starves() || self.host.as_ref().is_some_and(is_short)
     }
 }
@@ -49,7 +53,8 @@ fn host_send_max(plan: &Plan) -> Dur {
     let Some(host) = &plan.setup.host else { return Dur::ZERO };
     let turn_pkts = u64::from(Config::default().turn_bytes) / REQUEST_BYTES_MIN;
     let pkts = turn_pkts.max(plan.setup.window_pkts.into()) * PKTS_PER_DATA_MAX;
-    host.delay_max() * (pkts * u64_from(plan.flows.len())).div_ceil(u64_from(host.tx_ring))
+    let room = host.tx_room(plan.setup.max_frame_bytes().into());
+    host.delay_max() * (pkts * u64_from(plan.flows.len())).div_ceil(u64_from(room))
 }
 
 /// A timeout that may be shorter than the lateness of hosts. [`RETRY_TIMEOUTS_MIN`] of them are

@@ -1,7 +1,7 @@
 //! Draws of host models.
 
 use super::draw::Draw;
-use crate::host_model::{HostModel, Lateness};
+use crate::host_model::{HostModel, Lateness, Sockets};
 use spanwire_base::{Dur, usize_from};
 
 impl Draw {
@@ -14,6 +14,23 @@ impl Draw {
             _ => self.late_host(),
         };
         Some(HostModel { timestamps: !self.one_in(3), ..model })
+    }
+
+    /// `drawn`, but over UDP sockets in one of three seeds: as measured, or any drivers with calls
+    /// that take up to 20 us, runs of any length and small buffers.
+    pub(super) fn sockets(&mut self, drawn: HostModel) -> HostModel {
+        if !self.one_in(3) {
+            return drawn;
+        }
+        if self.one_in(3) {
+            return HostModel { timestamps: drawn.timestamps, ..HostModel::udp() };
+        }
+        let [rx_call, tx_call] = [(); 2].map(|()| Dur::from_ns(self.pick(&[0, 500, 20_000])));
+        let run_frames = self.count(&[1, 2, 8, 64]);
+        let mut bytes = || self.pick(&[4_608, 16_384, 65_536, 425_984]);
+        let (rx_bytes, tx_bytes) = (bytes(), bytes());
+        let sockets = Sockets { rx_call, tx_call, run_frames, rx_bytes, tx_bytes };
+        HostModel { sockets: Some(sockets), ..drawn }
     }
 
     /// Drivers that are slow, wake up to 50 ms late, stall for up to 100 ms, and have short rings.
@@ -36,6 +53,7 @@ impl Draw {
             stall_interval: Dur::from_ms(self.pick(&[0, 10, 100])),
             stall,
             timestamps: true,
+            sockets: None,
         }
     }
 

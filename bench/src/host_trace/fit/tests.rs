@@ -13,7 +13,8 @@ fn trace(runs: Vec<Run>) -> Trace {
         load: 0.0,
         spinners: 0,
     };
-    Trace { recorded, batch: 64, rx_ring: 256, tx_ring: 256, spin_ns: 50_000, runs }
+    let (rx_ring, tx_ring, sockets) = (256, 256, None);
+    Trace { recorded, batch: 64, rx_ring, tx_ring, sockets, spin_ns: 50_000, runs }
 }
 
 /// Steps of a driver that takes 300 ns for a step, 500 for a frame received, 900 for a frame sent
@@ -25,11 +26,11 @@ fn synthetic() -> Run {
         let [rx, tx] = [rng.below(20), 1 + rng.below(30)];
         let bytes = (rx + tx) * (60 + rng.below(1_000));
         let took = 300 + 500 * rx + 900 * tx + 200 * bytes / 1024 + rng.below(41);
-        run.sample.push(Row(rx, tx, bytes, took));
+        run.sample.push(Row(rx, tx, bytes, took, 0, 0));
         run.running_ns += 7 * took;
         if n % 200 == 0 {
             let stall = 1_000_000 + 100_000 * n / 200;
-            run.long.largest.push(Row(rx, tx, bytes, took + stall));
+            run.long.largest.push(Row(rx, tx, bytes, took + stall, 0, 0));
             run.long.count += 1;
             run.running_ns += took + stall;
         }
@@ -58,6 +59,7 @@ fn of__the_recorded_traces_are_the_presets() {
     let recorded = [
         (HostModel::veth(), 0, include_str!("../../../../sim/host-traces/veth.json")),
         (HostModel::busy(), 2, include_str!("../../../../sim/host-traces/busy.json")),
+        (HostModel::udp(), 0, include_str!("../../../../sim/host-traces/udp.json")),
     ];
     for (preset, spinners, json) in recorded {
         let trace: Trace = serde_json::from_str(json).expect("a trace");
@@ -70,7 +72,7 @@ fn of__the_recorded_traces_are_the_presets() {
 #[test]
 fn of__long_steps_that_their_frames_explain_are_no_stalls() {
     let mut run = synthetic();
-    run.long = Sampled::of(&[Row(64, 64, 128 * 1024, 300 + 64 * 1_400 + 128 * 200)]);
+    run.long = Sampled::of(&[Row(64, 64, 128 * 1024, 300 + 64 * 1_400 + 128 * 200, 0, 0)]);
     let fit = Fit::of(&trace(vec![run])).expect("enough steps");
     assert_eq!((fit.stall_interval_us, fit.stall_us), (0, [0; 9]));
 }
@@ -81,17 +83,17 @@ fn of__a_trace_without_steps_or_sleeps_is_an_error() {
     let awake = Run { frame_wakeups_ns: Sampled::default(), ..synthetic() };
     assert!(Fit::of(&trace(vec![awake])).is_err());
     let mut alike = synthetic();
-    alike.sample.iter_mut().for_each(|row| *row = Row(1, 1, 2_048, 5_000));
+    alike.sample.iter_mut().for_each(|row| *row = Row(1, 1, 2_048, 5_000, 0, 0));
     alike.long = Sampled::default();
     assert!(Fit::of(&trace(vec![alike])).is_err(), "no cost can be told from another");
 }
 
 #[test]
 fn regress__a_cost_that_would_be_negative_is_zero() {
-    let row = |rx: u64, tx: u64| Row(rx, tx, 100 * (rx + 2 * tx), 100 + 50 * rx + 100 * tx);
+    let row = |rx: u64, tx: u64| Row(rx, tx, 100 * (rx + 2 * tx), 100 + 50 * rx + 100 * tx, 0, 0);
     let steps = [row(1, 0), row(3, 0), row(2, 5)];
     // Faster with more bytes.
-    let fast = Row(2, 2, 9_000, 150);
+    let fast = Row(2, 2, 9_000, 150, 0, 0);
     let steps: Vec<_> =
         steps.into_iter().chain([fast]).map(|row| Weighted { row, weight: 1.0 }).collect();
     let each = regress(100.0, &steps).expect("determined");
