@@ -169,8 +169,12 @@ impl Requester {
         };
         // After a timeout the window is one packet; a chunk of a READ may leave all the same.
         let alone = self.in_flight_pkts() == 0;
+        let mut needs_ack_req = self.force_ack_req;
         if u64::from(may.qp_pkts) < pkts && !alone {
-            return Next::WaitsForWindow;
+            if self.expects_ack() {
+                return Next::WaitsForWindow;
+            }
+            needs_ack_req = true;
         }
         if u64::from(may.endpoint_pkts) < pkts {
             return Next::WaitsForEndpoint;
@@ -180,7 +184,7 @@ impl Requester {
         let ack_req = end == self.snd_end
             // No packet follows that could have AckReq in its place.
             || (!may.new_requests && end == request.end())
-            || self.force_ack_req
+            || needs_ack_req
             || self.no_ack_req_pkts() + 1 >= may.ack_req_interval_pkts.into()
             || may.no_ack_req_pkts == 0;
         let at = Position {
@@ -352,6 +356,13 @@ impl Requester {
         self.snd_nxt - self.ack_req_end.max(self.snd_una)
     }
 
+    /// A packet with AckReq is in flight. Otherwise no ACK is on its way. A window that congestion
+    /// control has reduced below the packets in flight would then stay full until the timer
+    /// expires, so one more packet may leave, with AckReq.
+    fn expects_ack(&self) -> bool {
+        self.ack_req_end > self.snd_una
+    }
+
     /// A packet that was sent is not acknowledged.
     pub(crate) fn has_outstanding(&self) -> bool {
         self.snd_una < self.snd_max
@@ -443,8 +454,26 @@ mod tests {
         let qp = Allowance { qp_pkts: 0, ..may() };
         let endpoint = Allowance { endpoint_pkts: 0, ..may() };
         assert!(matches!(r.next(&endpoint), Next::WaitsForEndpoint));
-        send(&mut r, &may()).unwrap();
+        let none = Allowance { no_ack_req_pkts: 0, ..may() };
+        assert_eq!(send(&mut r, &none), Some((0, 1, true)));
         assert!(matches!(r.next(&qp), Next::WaitsForWindow));
+    }
+
+    #[test]
+    fn next__a_reduced_window_is_exceeded_by_one_packet_if_no_ack_is_requested() {
+        let mut r = requester();
+        post(&mut r, WrOp::Send, 40);
+        for _ in 0..20 {
+            send(&mut r, &may()).unwrap();
+        }
+        let full = Allowance { qp_pkts: 0, ..may() };
+        assert!(matches!(r.next(&full), Next::WaitsForWindow), "packet 15 has AckReq");
+        r.acknowledge(16);
+        assert_eq!(r.no_ack_req_pkts(), 4);
+        assert_eq!(send(&mut r, &full), Some((20, 1, true)));
+        assert!(matches!(r.next(&full), Next::WaitsForWindow));
+        r.acknowledge(21);
+        assert_eq!(send(&mut r, &may()), Some((21, 1, false)));
     }
 
     #[test]

@@ -51,6 +51,10 @@ fn limit(p: &Pair) -> FlowLimit {
     p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().flow.unwrap().limit
 }
 
+fn in_flight_pkts(p: &Pair) -> u64 {
+    p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().in_flight_pkts
+}
+
 #[test]
 fn window__is_never_exceeded_and_nothing_stalls() {
     for mode in MODES {
@@ -62,8 +66,7 @@ fn window__is_never_exceeded_and_nothing_stalls() {
             let mut most = 0;
             while p.ends[0].wcs.is_empty() {
                 p.run(Dur::from_us(1));
-                let info = p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap();
-                most = most.max(info.in_flight_pkts);
+                most = most.max(in_flight_pkts(&p));
                 assert!(p.now.since(begin) < SECOND, "{mode:?} {pkts}");
             }
             assert_eq!(p.ends[1].bytes(0, 25_600), want);
@@ -73,6 +76,42 @@ fn window__is_never_exceeded_and_nothing_stalls() {
             let round_trips = 100_u64.div_ceil(pkts);
             let took = p.now.since(begin).as_us();
             assert!(took <= round_trips * 25 + 60, "{mode:?} {pkts}: {took} us");
+        }
+    }
+}
+
+#[test]
+fn window__reduced_below_packets_without_ack_req_needs_no_timeout() {
+    for mode in MODES {
+        let mut p = pair(mode, "fixed", &[("window_pkts", "100")]);
+        let want = p.ends[0].fill(0, 60_000, 3);
+        p.post(0, 1, Op::Write, 0, 60_000);
+        while in_flight_pkts(&p) < 100 {
+            p.step(0);
+        }
+        let mut algorithm = Algorithm::named("fixed").unwrap();
+        algorithm.set("window_pkts", "2").unwrap();
+        let choice = CongestionControl {
+            algorithm: Some(algorithm),
+            preset: Preset::Paper,
+            ..CongestionControl::NONE
+        };
+        let attr = QpAttr { congestion: Some(choice), ..QpAttr::default() };
+        let qpn = p.ends[0].qpns[0];
+        p.ends[0].ep.modify_qp(qpn, &attr).unwrap();
+        let begin = p.now;
+        while p.ends[0].wcs.is_empty() {
+            let before = in_flight_pkts(&p);
+            p.run(Dur::from_us(1));
+            let after = in_flight_pkts(&p);
+            assert!(after <= before.max(3), "{mode:?}: {before}, then {after} in flight");
+            assert!(p.now.since(begin) < SECOND, "{mode:?}");
+        }
+        assert_eq!(p.ends[1].bytes(0, 60_000), want);
+        let c = p.ends[0].ep.counters();
+        assert_eq!(c.local_ack_timeout_err, 0, "{mode:?}");
+        if mode == WireMode::Rc {
+            assert_eq!(c.retransmitted_packets, 0);
         }
     }
 }
