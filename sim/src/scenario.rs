@@ -193,8 +193,8 @@ fn common() -> Params {
         .with(
             "host",
             Value::Word { word: "ideal".to_owned(), of: HostModel::NAMES.to_vec() },
-            "timing of hosts: ideal, or as drivers on veth pairs, beside busy processes, or over UDP \
-             sockets, whose receive buffer limits windows",
+            "timing of hosts: ideal, or as drivers on veth pairs, beside busy processes, or over \
+             UDP sockets, whose receive buffer limits windows",
         )
         .with(
             "timestamps",

@@ -47,7 +47,7 @@ const ALGORITHMS: [&str; 12] = [
 #[test]
 fn calibrated__each_fills_a_path_whatever_its_hosts() {
     for cc in ALGORITHMS {
-        for host in ["ideal", "veth", "busy"] {
+        for host in ["ideal", "veth", "busy", "udp"] {
             for (link, time) in [(["200Mbit", "1ms"], "2s"), (["1Gbit", "10us"], "500ms")] {
                 let s = run(cc, host, link, &[("time", time)]);
                 // Gemini beside busy processes has 0.70.

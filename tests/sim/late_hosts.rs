@@ -1,11 +1,13 @@
 //! Congestion control with its defaults on hosts that are late: drivers that poll in steps, wake
-//! up late and lose their cores (`host=veth`, `host=busy`), on paths that nothing configures.
+//! up late and lose their cores (`host=veth`, `host=busy`, `host=udp`), on paths that nothing
+//! configures.
 
 use spanwire_sim::{Scenario, SharingReport, Watch};
 
 const IDEAL: &str = "ideal";
 const VETH: &str = "veth";
 const BUSY: &str = "busy";
+const UDP: &str = "udp";
 
 /// A link between fast hosts: its rate and one-way delay. Queues of 4 MiB, no marks, and the base
 /// round trip is measured, as on a real path.
@@ -41,16 +43,39 @@ fn run(
 #[test]
 fn auto__fills_a_path_whatever_its_hosts() {
     for (link, time, hosts) in [
-        (["200Mbit", "1ms"], "3s", [(IDEAL, 0.95), (VETH, 0.95), (BUSY, 0.85)]),
-        (["100Mbit", "20ms"], "8s", [(IDEAL, 0.93), (VETH, 0.93), (BUSY, 0.93)]),
+        (["200Mbit", "1ms"], "3s", &[(IDEAL, 0.95), (VETH, 0.95), (BUSY, 0.85), (UDP, 0.95)][..]),
+        (["100Mbit", "20ms"], "8s", &[(IDEAL, 0.93), (VETH, 0.93), (BUSY, 0.93)]),
         // A wakeup takes longer than hundred round trips of this path.
-        (["1Gbit", "10us"], "1s", [(IDEAL, 0.95), (VETH, 0.92), (BUSY, 0.7)]),
+        (["1Gbit", "10us"], "1s", &[(IDEAL, 0.95), (VETH, 0.92), (BUSY, 0.7), (UDP, 0.92)]),
     ] {
-        for (host, bar) in hosts {
+        for &(host, bar) in hosts {
             let s = run("cc-solo", "auto", host, link, &[("time", time)]);
             assert!(s.utilisation >= bar, "{link:?}, {host}: {s:?}");
         }
     }
+}
+
+/// Half of the receive buffer, 425,984 bytes as the kernel grants it, is all that is in flight.
+/// This path holds 500,000.
+#[test]
+fn udp__the_receive_buffer_limits_the_window_on_a_long_path() {
+    for cc in ["none", "auto"] {
+        let s = run("cc-solo", cc, UDP, ["200Mbit", "10ms"], &[("time", "4s")]);
+        assert!((0.36..0.43).contains(&s.utilisation), "{cc}: {s:?}");
+    }
+}
+
+/// A driver over UDP sockets carries more than one over rings, because packets of a run share a
+/// system call.
+#[test]
+fn udp__runs_carry_more_than_rings() {
+    let set = [("host_rate", "100Gbit"), ("time", "100ms"), ("message", "1MiB")];
+    let goodput = |host| {
+        let link = ["100Gbit", "1us"];
+        run("cc-solo", "none", host, link, &set).utilisation
+    };
+    let [udp, veth] = [UDP, VETH].map(goodput);
+    assert!(udp > 1.3 * veth, "{udp} of the link, over rings {veth}");
 }
 
 #[test]

@@ -1,9 +1,30 @@
 //! The driver of a polled host: its steps, sleeps and stalls.
 
-use super::sockets::Run;
-use super::{HostCounters, HostModel, PENDING_POLL, Sockets};
+use super::model::{HostModel, PENDING_POLL};
+use super::sockets::{Run, Sockets};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u64_from};
 use std::collections::VecDeque;
+
+/// Counters of a polled host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostCounters {
+    /// Steps.
+    pub steps: u64,
+    /// Wakeups from sleep.
+    pub wakeups: u64,
+    /// Stalls.
+    pub stalls: u64,
+    /// Frames lost because the receive ring or buffer was full.
+    pub drop_rx_ring: u64,
+    /// Frames received so far, and the sum of their waits from arrival to processing, ps.
+    pub rx_frames: u64,
+    /// The sum of the times from arrival to processing, ps.
+    pub rx_wait_ps: u64,
+    /// Runs of frames that one system call received; with rings, frames.
+    pub rx_runs: u64,
+    /// Runs of frames that one system call sent; with rings, frames.
+    pub tx_runs: u64,
+}
 
 /// The state of the driver.
 #[derive(Debug)]

@@ -64,8 +64,8 @@ impl HostModel {
         }
     }
 
-    /// Two hosts on two cores with UDP sockets on a veth pair, as a process without privileges opens
-    /// them: the values of [udp.json](../../host-traces/udp.json).
+    /// Two hosts on two cores with UDP sockets on a veth pair, as a process without privileges
+    /// opens them: the values of [udp.json](../../host-traces/udp.json).
     #[must_use]
     pub fn udp() -> Self {
         Self {

@@ -72,13 +72,14 @@ impl Flow {
     /// `None` for a frame that is no UDP packet.
     fn of(frame: &[u8]) -> Option<Self> {
         let mut head = [0; FLOW_BYTES];
+        // Length and identification, and the checksum of IPv4's header.
         let (fields, of_one_packet) = match frame.get(ETHERTYPE..ETHERTYPE + 2)? {
-            [0x08, 0x00] if *frame.get(23)? == PROTOCOL => (38, &[16..20, 24..26][..]),
-            [0x86, 0xdd] if *frame.get(20)? == PROTOCOL => (58, &[18..20][..]),
+            [0x08, 0x00] if *frame.get(23)? == PROTOCOL => (38, [16..20, 24..26]),
+            [0x86, 0xdd] if *frame.get(20)? == PROTOCOL => (58, [18..20, 0..0]),
             _ => return None,
         };
         head[..fields].copy_from_slice(frame.get(..fields)?);
-        of_one_packet.iter().cloned().for_each(|range| head[range].fill(0));
+        of_one_packet.into_iter().for_each(|range| head[range].fill(0));
         Some(Self(head))
     }
 }
@@ -107,3 +108,69 @@ const ETHERTYPE: usize = 12;
 const PROTOCOL: u8 = 17;
 /// The longest run: a UDP payload, about.
 const RUN_BYTES_MAX: u32 = 65_535;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The beginning of an IPv4 frame with UDP from this port, with this TOS and identification.
+    fn v4(port: u8, tos: u8, id: u8) -> Vec<u8> {
+        let mut frame = vec![7; 50];
+        frame[12..14].copy_from_slice(&[0x08, 0x00]);
+        (frame[15], frame[19], frame[23], frame[35]) = (tos, id, PROTOCOL, port);
+        // Length and checksum of a packet.
+        (frame[17], frame[24]) = (id.wrapping_mul(3), id.wrapping_mul(5));
+        frame
+    }
+
+    fn v6(port: u8, traffic_class: u8, len: u8) -> Vec<u8> {
+        let mut frame = vec![7; 70];
+        frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+        (frame[15], frame[19], frame[20], frame[55]) = (traffic_class, len, PROTOCOL, port);
+        frame
+    }
+
+    #[test]
+    fn is_of__compares_addresses_ports_and_traffic_class_only() {
+        for frame in [v4, v6] {
+            let run = Run::of(&frame(1, 2, 3), 1_000);
+            assert!(run.is_of(&frame(1, 2, 4)));
+            assert!(!run.is_of(&frame(2, 2, 3)), "another port");
+            assert!(!run.is_of(&frame(1, 3, 3)), "marked");
+        }
+        assert!(!Run::of(&v4(1, 2, 3), 1_000).is_of(&v6(1, 2, 3)));
+    }
+
+    #[test]
+    fn is_of__a_frame_without_udp_is_of_no_run() {
+        let mut tcp = v4(1, 2, 3);
+        tcp[23] = 6;
+        for frame in
+            [vec![], vec![0; 60], tcp, v4(1, 2, 3)[..37].to_vec(), v6(1, 2, 3)[..57].to_vec()]
+        {
+            assert!(!Run::of(&frame, 60).is_of(&frame), "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn take__a_run_has_one_length_but_for_a_shorter_last_frame() {
+        let frame = v4(1, 2, 3);
+        let mut run = Run::of(&frame, 1_000);
+        assert!(!run.take(1_001, 64), "longer");
+        assert!(run.take(1_000, 64) && run.take(600, 64));
+        assert!(!run.take(600, 64), "behind a shorter one");
+    }
+
+    #[test]
+    fn take__a_run_is_limited_in_frames_and_bytes() {
+        let frame = v4(1, 2, 3);
+        let taken = |len, frames_max| {
+            let mut run = Run::of(&frame, len);
+            (0..).take_while(|_| run.take(len, frames_max)).count() + 1
+        };
+        assert_eq!(taken(100, 64), 64);
+        assert_eq!(taken(100, 1), 1);
+        assert_eq!(taken(9_000, 64), 7);
+        assert_eq!(taken(70_000, 64), 1);
+    }
+}

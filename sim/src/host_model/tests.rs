@@ -1,11 +1,13 @@
 //! A node that answers each frame with one, behind drivers of known timing.
 
+mod sockets;
+
 use super::*;
 use crate::ids::LinkId;
 use crate::workload::Flow;
 use crate::world::Observer;
 use crate::{Plan, Setup, Topology, Watch};
-use spanwire_base::{PortId, PortMask, Rate, RxMeta, Time, TxMeta};
+use spanwire_base::{Dur, PortId, PortMask, Rate, RxMeta, Time, TxMeta};
 
 /// Answers each frame with a frame of 100 bytes.
 #[derive(Debug, Default)]
@@ -31,8 +33,11 @@ impl Node for Echo {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, _: PortId, _: &mut [u8]) -> Option<TxMeta> {
+    fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         self.to_send = self.to_send.checked_sub(1)?;
+        // UDP over IPv4.
+        frame[..100].fill(0);
+        (frame[12], frame[23]) = (8, 17);
         self.sent_at.push(now);
         Some(TxMeta::whole(100))
     }

@@ -96,10 +96,10 @@ impl Bar {
 }
 
 /// All host models, as [`HostModel::named`](crate::HostModel::named) knows them.
-pub(super) const ALL_HOSTS: [&str; 3] = ["ideal", "veth", BUSY];
+pub(super) const ALL_HOSTS: [&str; 4] = ["ideal", "veth", BUSY, "udp"];
 /// Hosts without drivers: for links that real ones cannot fill.
 pub(super) const IDEAL_HOSTS: [&str; 1] = ["ideal"];
 /// Hosts with drivers: for links that are faster than they.
-pub(super) const LATE_HOSTS: [&str; 2] = ["veth", BUSY];
+pub(super) const LATE_HOSTS: [&str; 3] = ["veth", BUSY, "udp"];
 /// The hosts beside busy processes.
 pub(super) const BUSY: &str = "busy";
