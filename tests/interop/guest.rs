@@ -19,7 +19,7 @@ pub(crate) const DEVICE: &str = "sw0";
 /// Its addresses.
 pub(crate) const OUR_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9));
 pub(crate) const OUR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 9));
-/// The guest's addresses: device `rxe0`, GID index 1 for IPv4 and 2 for IPv6.
+/// The guest's addresses, each a GID of device `rxe0`, see [`Guest::gid_index`].
 pub(crate) const GUEST_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 pub(crate) const GUEST_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2));
 
@@ -31,6 +31,8 @@ pub(crate) struct Guest {
     qemu: Child,
     /// A switch between the bridge and our host.
     switch: Option<Child>,
+    /// The GID table of `rxe0`.
+    gids: Vec<Ipv6Addr>,
     run: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
@@ -107,7 +109,8 @@ impl Guest {
             .stderr(log)
             .spawn()
             .expect("setpriv has just run");
-        let mut guest = Self { ours, _wire: wire, qemu, switch: None, run, _turn: turn };
+        let mut guest =
+            Self { ours, _wire: wire, qemu, switch: None, gids: Vec::new(), run, _turn: turn };
         guest.wait_ready();
         Ok(guest)
     }
@@ -130,7 +133,32 @@ impl Guest {
         let said = String::from_utf8_lossy(&ready.stdout).trim().to_owned();
         let wrong = String::from_utf8_lossy(&ready.stderr).trim().to_owned();
         assert!(ready.status.success(), "{wrong}\n{}", self.console());
+        while [GUEST_V4, GUEST_V6].iter().any(|ip| self.find_gid(*ip).is_none()) {
+            assert!(begun.elapsed() < BOOT_MAX, "no GIDs of both addresses: {:?}", self.gids);
+            self.gids = self.read_gids();
+        }
         println!("rxe guest up in {:.1} s: {said}", begun.elapsed().as_secs_f64());
+    }
+
+    /// The index of an address of the guest in the GID table of `rxe0`. It varies: the kernel adds
+    /// the link-local address in the background, sometimes before the others.
+    pub(crate) fn gid_index(&self, ip: IpAddr) -> usize {
+        self.find_gid(ip).expect("the guest is ready when it has both")
+    }
+
+    fn find_gid(&self, ip: IpAddr) -> Option<usize> {
+        let wanted = match ip {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        self.gids.iter().position(|gid| *gid == wanted)
+    }
+
+    fn read_gids(&self) -> Vec<Ipv6Addr> {
+        let table = "for i in 0 1 2 3 4 5 6 7; do \
+                     cat /sys/class/infiniband/rxe0/ports/1/gids/$i; done";
+        let ran = self.exec(60, table);
+        ran.output.lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
     fn check_alive(&mut self) {

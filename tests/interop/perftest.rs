@@ -1,6 +1,6 @@
 //! The stock perftest tools in the guest against `spanwire perf --oob perftest`, in both roles.
 
-use crate::guest::{DEVICE, GUEST_V4, Guest, OUR_V4, OUR_V6, Ran};
+use crate::guest::{DEVICE, GUEST_V4, GUEST_V6, Guest, OUR_V4, OUR_V6, Ran};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -13,12 +13,11 @@ struct Run {
     ours: &'static [&'static str],
     size: u64,
     qps: u64,
-    /// Index of the guest's GID: 1 is IPv4, 2 is IPv6.
-    gid: u32,
+    is_v6: bool,
 }
 
 const fn run(tool: &'static str, theirs: &'static str, ours: &'static [&'static str]) -> Run {
-    Run { tool, theirs, ours, size: 5001, qps: 1, gid: 1 }
+    Run { tool, theirs, ours, size: 5001, qps: 1, is_v6: false }
 }
 
 const RUNS: &[Run] = &[
@@ -36,7 +35,7 @@ const RUNS: &[Run] = &[
     run("ib_send_bw", "-s 5001 -b", &["--op", "send", "--size", "5001", "-b"]),
     Run { qps: 3, ..run("ib_write_bw", "-s 5001 -q 3", &["--size", "5001", "--qps", "3"]) },
     Run {
-        gid: 2,
+        is_v6: true,
         qps: 2,
         ..run("ib_send_bw", "-s 5001 -q 2", &["--op", "send", "--size", "5001", "--qps", "2"])
     },
@@ -93,7 +92,7 @@ fn serve(guest: &Guest, run: &Run) -> (Value, Ran) {
     let mut server = spanwire(guest, run, &["server", "--one-off", "--poll", "adaptive"]);
     let mut stdout = BufReader::new(server.stdout.take().expect("piped"));
     wait_for_port(guest);
-    let command = format!("{} {OUR_V4}", stock(run));
+    let command = format!("{} {OUR_V4}", stock(guest, run));
     let ran = guest.exec(TIME_LIMIT_S, &command);
     let mut line = String::new();
     stdout.read_line(&mut line).expect("readable");
@@ -104,7 +103,7 @@ fn serve(guest: &Guest, run: &Run) -> (Value, Ran) {
 
 /// Runs the stock tool as server and our client.
 fn ask(guest: &Guest, run: &Run) -> (Value, Ran) {
-    let tool = guest.spawn(1, TIME_LIMIT_S, &stock(run));
+    let tool = guest.spawn(1, TIME_LIMIT_S, &stock(guest, run));
     let begun = Instant::now();
     loop {
         let mut client = spanwire(guest, run, &["client", &GUEST_V4.to_string()]);
@@ -124,8 +123,9 @@ fn ask(guest: &Guest, run: &Run) -> (Value, Ran) {
 
 /// The stock tool's command line. The guest is emulated: a timeout of a second, and no check of its
 /// clock frequency.
-fn stock(run: &Run) -> String {
-    let Run { tool, theirs, gid, .. } = run;
+fn stock(guest: &Guest, run: &Run) -> String {
+    let Run { tool, theirs, is_v6, .. } = run;
+    let gid = guest.gid_index(if *is_v6 { GUEST_V6 } else { GUEST_V4 });
     format!("{tool} -d rxe0 -x {gid} -F -u 18 -n {ITERATIONS} {theirs}")
 }
 
@@ -134,7 +134,7 @@ fn spanwire(guest: &Guest, run: &Run, role: &[&str]) -> Child {
     let iterations = ITERATIONS.to_string();
     command.arg("perf").args(role).args(["--dev", DEVICE, "--oob", "perftest", "--json"]);
     command.args(["--timeout", "18", "-n", &iterations]).args(run.ours);
-    if run.gid == 2 {
+    if run.is_v6 {
         command.args(["--address", &OUR_V6.to_string()]);
     }
     piped(&mut command).spawn().expect("it starts")

@@ -106,7 +106,7 @@ impl Tally {
         let begun = Instant::now();
         let setup = setup_of(terms, self.sessions);
         let (ours, theirs) = scripts(terms.ours, cases);
-        let running = guest.spawn(0, SESSION_SECONDS, &vprobe(terms, &setup, &theirs));
+        let running = guest.spawn(0, SESSION_SECONDS, &vprobe(guest, &setup, &theirs));
         let capture = guest.folder().join("session.pcap");
         let done = attach(terms.attachment).and_then(|port| {
             Probe::connect(&setup, port, &capture).and_then(|probe| probe.run(&ours))
@@ -237,10 +237,10 @@ fn scripts(role: Ours, cases: &[Case]) -> (Vec<String>, Vec<String>) {
     }
 }
 
-fn vprobe(terms: &Terms, setup: &Setup, script: &[String]) -> String {
+fn vprobe(guest: &Guest, setup: &Setup, script: &[String]) -> String {
     format!(
         "vprobe -d rxe0 -g {} -P {} -m {} -p {:#x} -t {} -r {} -n {} -q {} -B {BUFFER_BYTES} {}",
-        if terms.is_v6 { 2 } else { 1 },
+        guest.gid_index(setup.theirs),
         setup.tcp_port,
         setup.mtu.bytes(),
         setup.psn,
