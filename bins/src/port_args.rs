@@ -6,7 +6,7 @@ use crate::exit::usage;
 use crate::queues;
 use clap::ArgAction;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
-use spanwire_host::window;
+use spanwire_host::window::{self, WindowChoice};
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
@@ -122,10 +122,14 @@ impl PortArgs {
         }
     }
 
-    /// The engine's configuration `config` for `attachment`: its windows fit the receive buffer of
-    /// UDP sockets, unless `--window` sets them.
+    /// The engine's configuration `config` for `attachment`, see [`Attachment::fit`].
     pub(crate) fn fit(&self, config: ValidConfig, attachment: &Attachment) -> ValidConfig {
-        if self.window.is_some() { config } else { attachment.fit(config) }
+        let choice = match (self.window, self.cc.window()) {
+            (Some(_), _) => WindowChoice::Explicit,
+            (None, Some(_)) => WindowChoice::Controlled,
+            (None, None) => WindowChoice::Static,
+        };
+        attachment.fit(config, choice)
     }
 
     /// The receive queue that the port serves.

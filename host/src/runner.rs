@@ -5,6 +5,7 @@ use crate::fabric::{Attachment, Error};
 use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
+use crate::window::WindowChoice;
 use crate::worker::port_is_gone;
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
@@ -103,7 +104,7 @@ impl JobRunner {
     /// # Errors
     /// The system provides no random numbers for the keys.
     pub fn new(attachment: Attachment, ip: IpAddr, polling: Polling) -> Result<Self, Error> {
-        let config = attachment.fit(ValidConfig::default());
+        let config = attachment.fit(ValidConfig::default(), WindowChoice::Static);
         Self::with_config(attachment, ip, polling, config)
     }
 
@@ -150,6 +151,13 @@ impl JobRunner {
     #[must_use]
     pub fn window_pkts(&self) -> u32 {
         self.config.qp_window_pkts
+    }
+
+    /// True if a small receive buffer limits windows by the round trip, see
+    /// [`Config::receive_room_bytes`](spanwire_transport::Config::receive_room_bytes).
+    #[must_use]
+    pub fn window_follows_rtt(&self) -> bool {
+        self.config.receive_room_bytes.is_some()
     }
 
     /// True if the port has failed permanently. The job runner cannot be used any more.

@@ -3,7 +3,7 @@
 use crate::fabric::Error;
 use spanwire_base::{Dur, Rate};
 use spanwire_io::xdp::{XdpConfig, XdpPreference};
-use spanwire_transport::{Config, ValidConfig};
+use spanwire_transport::{Config, CongestionControl, ValidConfig};
 
 /// Engine parameters for a port of `line_rate` with a window of `packets` per queue pair, and a
 /// slightly larger window for the endpoint; the defaults for `None`.
@@ -33,25 +33,62 @@ pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Erro
         .map_err(|_| format!("--window {qp_window_pkts} is not within 1 and {WINDOW_MAX}").into())
 }
 
-/// `config` with windows of at most `packets`, which a receive buffer holds, and with turns of
-/// whole runs of segments. The endpoint's window becomes as long as the buffer, since that is all
-/// that queue pairs share.
-pub(crate) fn fitting(config: &Config, packets: u32) -> ValidConfig {
+/// The origin of the window of a [`Config`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowChoice {
+    /// The user.
+    Explicit,
+    /// The default with congestion control, which finds a shorter window by itself.
+    Controlled,
+    /// The default without congestion control: all of it is in flight.
+    Static,
+}
+
+impl WindowChoice {
+    /// The choice of a queue pair with this congestion control, where `None` is the default
+    /// algorithm.
+    #[must_use]
+    pub fn of(congestion: Option<&CongestionControl>) -> Self {
+        match congestion.is_none_or(|choice| choice.algorithm.is_some()) {
+            true => Self::Controlled,
+            false => Self::Static,
+        }
+    }
+}
+
+/// `config` for UDP sockets at both ends whose receive buffers hold `packets` packets in
+/// `room_bytes` bytes. Turns have whole runs of segments. A static window is at most as long as the
+/// buffer, and so is that of the endpoint, since the buffer is all that queue pairs share. With
+/// congestion control the window follows the round trip, see [`Config::receive_room_bytes`].
+pub(crate) fn over_sockets(
+    config: &Config,
+    choice: WindowChoice,
+    packets: u32,
+    room_bytes: u32,
+) -> ValidConfig {
+    let config = Config { turn_bytes: config.turn_bytes.max(TURN_BYTES), ..config.clone() };
+    let config = match choice {
+        WindowChoice::Explicit => config,
+        WindowChoice::Controlled => Config { receive_room_bytes: Some(room_bytes), ..config },
+        WindowChoice::Static => fitting(&config, packets),
+    };
+    config.validate().expect("every relation of the windows holds, tested below")
+}
+
+fn fitting(config: &Config, packets: u32) -> Config {
     let qp_window_pkts = config.qp_window_pkts.min(packets.max(1));
     let ack_req_interval_pkts = config.ack_req_interval_pkts.min(qp_window_pkts);
     let chunk_max = qp_window_pkts - ack_req_interval_pkts + 1;
     let read_chunk_pkts = config.read_chunk_pkts.min(chunk_max);
     let endpoint_window_pkts = packets.clamp(qp_window_pkts + read_chunk_pkts, WINDOW_MAX * 2);
-    let config = Config {
+    Config {
         qp_window_pkts,
         ack_req_interval_pkts,
         read_chunk_pkts,
         endpoint_window_pkts,
         reorder_pkts: config.reorder_pkts.min(packets.max(REORDER_PKTS_MIN)),
-        turn_bytes: config.turn_bytes.max(TURN_BYTES),
         ..config.clone()
-    };
-    config.validate().expect("every relation of the windows holds, tested below")
+    }
 }
 
 /// A port for a window of `packets`: its receive ring holds the whole window, so that a burst is
@@ -114,7 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn fitting__bounds_windows_by_the_buffer() {
+    fn over_sockets__bounds_static_windows_by_the_buffer() {
+        let fitting = |config: &Config, packets| {
+            over_sockets(config, WindowChoice::Static, packets, packets.saturating_mul(1_500))
+        };
         let default = ValidConfig::default();
         for packets in [0, 1, 2, 5, 16, 17, 142, 192, 224, 2_796, u32::MAX] {
             for window in [None, Some(1), Some(CC_WINDOW_PKTS), Some(WINDOW_MAX)] {
@@ -128,6 +168,25 @@ mod tests {
         }
         assert_eq!(fitting(&default, 142).qp_window_pkts, 142);
         assert_eq!(fitting(&default, 500).qp_window_pkts, default.qp_window_pkts);
+    }
+
+    #[test]
+    fn over_sockets__congestion_control_has_room_in_bytes() {
+        let wide = config(Some(CC_WINDOW_PKTS), RATE).expect("sound");
+        for (choice, room) in
+            [(WindowChoice::Controlled, Some(9_000)), (WindowChoice::Explicit, None)]
+        {
+            let fits = over_sockets(&wide, choice, 6, 9_000);
+            assert_eq!((fits.qp_window_pkts, fits.receive_room_bytes), (CC_WINDOW_PKTS, room));
+            assert_eq!(fits.turn_bytes, 1 << 16);
+        }
+    }
+
+    #[test]
+    fn choice__follows_the_algorithm() {
+        assert_eq!(WindowChoice::of(None), WindowChoice::Controlled, "auto");
+        let none = WindowChoice::of(Some(&CongestionControl::NONE));
+        assert_eq!(none, WindowChoice::Static);
     }
 
     #[test]

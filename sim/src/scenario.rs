@@ -194,7 +194,7 @@ fn common() -> Params {
             "host",
             Value::Word { word: "ideal".to_owned(), of: HostModel::NAMES.to_vec() },
             "timing of hosts: ideal, or as drivers on veth pairs, beside busy processes, or over \
-             UDP sockets, whose receive buffer limits windows",
+             UDP sockets, whose receive buffer limits a static window",
         )
         .with(
             "timestamps",
@@ -248,8 +248,10 @@ fn setup(params: &Params, seed: u64) -> Setup {
         setup.message_bytes = u32::try_from(message).expect("at most 2^30");
         setup.outstanding = params.count("outstanding");
     }
-    let most = setup.host.as_ref().and_then(|host| host.window_pkts(setup.max_frame_bytes()));
-    setup.window_pkts = setup.window_pkts.min(most.unwrap_or(u32::MAX));
+    if !setup.congestion.is_on() {
+        let most = setup.host.as_ref().and_then(|host| host.window_pkts(setup.max_frame_bytes()));
+        setup.window_pkts = setup.window_pkts.min(most.unwrap_or(u32::MAX));
+    }
     setup.port.queues[0].limit_bytes = params.bytes("queue");
     if params.has("pfc") && params.flag("pfc") { setup.lossless() } else { setup }
 }

@@ -12,7 +12,6 @@ pub use matrix::matrix;
 pub use row::{Median, Row};
 pub use sample::{Sample, Summary};
 
-use crate::host_model::HostModel;
 use crate::network::NetworkError;
 use crate::params::{CcChoice, ParamError, Params, Value};
 use crate::plan::Plan;
@@ -122,14 +121,9 @@ impl Untuned {
         cells
     }
 
-    /// The bar of a cell for the selected algorithm; none without congestion control, and none if
-    /// the receive buffer of the hosts limits the window to less than the bandwidth-delay product.
+    /// The bar of a cell for the selected algorithm; none without congestion control.
     #[must_use]
     pub fn bar(&self, cell: &Cell<'_>) -> Option<Bar> {
-        let window = HostModel::named(cell.host).and_then(|host| host.window_pkts(1));
-        if window.is_some_and(|bytes| u64::from(bytes) < cell.case.bdp_bytes) {
-            return None;
-        }
         match self.algorithm().algorithm() {
             None | Some(Algorithm::Fixed(_)) => None,
             Some(Algorithm::Auto(_)) => cell.case.bar_on(cell.host),
@@ -252,16 +246,6 @@ mod tests {
         assert_eq!([bar("swift", "veth"), bar("swift", "busy")], [Some(0.70), None]);
         assert_eq!([bar("none", "veth"), bar("fixed", "veth")], [None, None]);
         assert_eq!(bar("auto", "udp"), Some(0.92));
-    }
-
-    #[test]
-    fn bar__none_if_the_receive_buffer_limits_the_window() {
-        let untuned = Untuned::new([("only", "200M/10ms"), ("quick", "true")]).unwrap();
-        let bars = |host| {
-            let cell = untuned.cells().into_iter().find(|cell| cell.host == host).unwrap();
-            (cell.case.bdp_bytes, untuned.bar(&cell).is_some())
-        };
-        assert_eq!([bars("ideal"), bars("udp")], [(500_000, true), (500_000, false)]);
     }
 
     #[test]

@@ -22,8 +22,9 @@ use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::dial;
 use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap};
 use spanwire_host::paths::ConnectionPaths;
+use spanwire_host::window::{self, WindowChoice};
 use spanwire_host::worker::Runtime;
-use spanwire_host::{seed, window, worker};
+use spanwire_host::{seed, worker};
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_progress::Progress;
@@ -55,7 +56,8 @@ impl Network {
         let udp = UdpConfig::new(ifname);
         let attachment = Attachment::open(options.fabric, &xdp, &udp, &Wrap::default());
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
-        let engine = attachment.fit(options.engine);
+        let choice = WindowChoice::of(options.config.congestion.as_ref());
+        let engine = attachment.fit(options.engine, choice);
         Self::over(attachment, ifname, NetworkOptions { engine, ..options })
     }
 

@@ -36,6 +36,10 @@ pub struct Config {
     /// qp_window_pkts + read_chunk_pkts, so that one queue pair never uses all of it. Default 224:
     /// one receive ring of 256 with room for ACKs. It is wide enough to fill the path on one host.
     pub endpoint_window_pkts: u32,
+    /// Bytes of packets that the receive buffer of the other end has room for, if it is small as
+    /// that of a UDP socket. With congestion control a queue pair's window is at most that, times
+    /// the milliseconds of the least round trip if those are more than one. Default none: no limit.
+    pub receive_room_bytes: Option<u32>,
     /// Interval of AckReq: at least one of so many request packets has it, 1..=qp_window_pkts.
     /// Default 16: an ACK costs about as much as a data packet, so 1:16 costs 6 %.
     pub ack_req_interval_pkts: u32,
@@ -112,6 +116,7 @@ impl Default for Config {
             max_msg_bytes: 1 << 30,
             qp_window_pkts: 192,
             endpoint_window_pkts: 224,
+            receive_room_bytes: None,
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
             reorder_pkts: 65_536,

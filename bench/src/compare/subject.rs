@@ -7,7 +7,7 @@ use serde::Serialize;
 use spanwire_base::Rate;
 use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_host::oob::{ModeChoice, Op};
-use spanwire_host::window::{self, CC_WINDOW_PKTS};
+use spanwire_host::window::{self, CC_WINDOW_PKTS, WindowChoice};
 use spanwire_io::net::{Ethtool, Host};
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
@@ -290,7 +290,7 @@ impl Control {
         let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(&host.ifname));
         let speed = mbps.ok().flatten().map(|mbps| Rate::from_bps(u64::from(mbps) * 1_000_000));
         let config = window::config(self.window(), speed.unwrap_or(Config::default().line_rate))?;
-        Ok(attachment.fit(config))
+        Ok(attachment.fit(config, WindowChoice::of(self.choice().as_ref())))
     }
 }
 

@@ -64,6 +64,9 @@ struct ReceiveBuffer {
     packets: u32,
     /// The window of a queue pair, above that of congestion control.
     window_pkts: u32,
+    /// With congestion control the window is also at most `packets`, times the milliseconds of the
+    /// least round trip if those are more than one.
+    follows_rtt: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -144,20 +147,29 @@ impl ReceiveBuffer {
     fn of(runner: &JobRunner) -> Option<Self> {
         let attachment = runner.attachment();
         let (bytes, packets) = attachment.receive_buffer.zip(attachment.receive_pkts())?;
-        Some(Self { bytes, packets, window_pkts: runner.window_pkts() })
+        let (window_pkts, follows_rtt) = (runner.window_pkts(), runner.window_follows_rtt());
+        Some(Self { bytes, packets, window_pkts, follows_rtt })
     }
 
     /// The cause of a short window, and what to do about it.
     fn text(&self) -> Option<String> {
-        let Self { bytes, packets, window_pkts } = *self;
-        let why = format!(
-            "  the window is at most {window_pkts} packets, which a receive buffer of {} KiB \
-             holds (--window, sysctl net.core.rmem_max)\n",
+        let Self { bytes, packets, window_pkts, follows_rtt } = *self;
+        let window = match follows_rtt {
+            true if bytes >= AMPLE_BYTES => return None,
+            true => format!("{packets} packets, or so many for each millisecond of a round trip"),
+            false if window_pkts == packets => format!("{packets} packets"),
+            false => return None,
+        };
+        Some(format!(
+            "  the window is at most {window}, which a receive buffer of {} KiB holds (--window, \
+             sysctl net.core.rmem_max)\n",
             bytes >> 10
-        );
-        (window_pkts == packets).then_some(why)
+        ))
     }
 }
+
+/// A receive buffer of this many bytes is not worth a remark: it is that of `--rcvbuf` by default.
+const AMPLE_BYTES: u32 = 16 << 20;
 
 /// Datagrams, or runs of them, that a full receive buffer of an end lost, as text.
 pub(super) fn overflow_text(whose: &str, overflows: u64) -> Option<String> {

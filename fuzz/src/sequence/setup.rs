@@ -246,6 +246,7 @@ fn config(int_format: IntFormat) -> ValidConfig {
         max_msg_bytes: 1 << 20,
         qp_window_pkts: WINDOW_PKTS,
         endpoint_window_pkts: WINDOW_PKTS + 4,
+        receive_room_bytes: Some(6 * SEGMENT_BYTES),
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         reorder_pkts: REORDER_PKTS,

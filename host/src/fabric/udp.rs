@@ -1,7 +1,8 @@
 //! Attachment by UDP sockets.
 
 use super::{Attachment, Error, Fabric, HopResolver, Wrap, around, interface, ip_room, widest};
-use crate::{seed, window};
+use crate::seed;
+use crate::window::{self, WindowChoice};
 use spanwire_io::clock::Clock;
 use spanwire_io::port::Port;
 use spanwire_io::udp::{PacketChecksum, UdpConfig, UdpPort};
@@ -55,12 +56,12 @@ impl Attachment {
         self.receive_buffer.map(|bytes| (bytes / 2 / self.ip_bytes).max(RECEIVE_PKTS_MIN))
     }
 
-    /// `config` for this fabric. Over UDP sockets a window is as long as the receive buffer, for
-    /// the peer's is probably no longer, and a queue pair sends enough in a turn to fill a run.
+    /// `config` for this fabric. Over UDP sockets windows fit the receive buffer, for the peer's is
+    /// probably no longer, and a queue pair sends enough in a turn to fill a run.
     #[must_use]
-    pub fn fit(&self, config: ValidConfig) -> ValidConfig {
-        match self.receive_pkts() {
-            Some(packets) => window::fitting(&config, packets),
+    pub fn fit(&self, config: ValidConfig, choice: WindowChoice) -> ValidConfig {
+        match self.receive_buffer.zip(self.receive_pkts()) {
+            Some((bytes, packets)) => window::over_sockets(&config, choice, packets, bytes / 2),
             None => config,
         }
     }
@@ -90,8 +91,11 @@ mod tests {
         let end = Attachment::udp(&small, &Wrap::default()).unwrap();
         assert_eq!((end.fabric, end.ip_bytes), (Fabric::Udp, 1500));
         let packets = end.receive_pkts().unwrap();
-        assert_eq!(end.fit(ValidConfig::default()).qp_window_pkts, packets);
+        let window = end.fit(ValidConfig::default(), WindowChoice::Static).qp_window_pkts;
+        assert_eq!(window, packets);
         assert!((4..=8).contains(&packets), "{packets}");
+        let auto = end.fit(ValidConfig::default(), WindowChoice::Controlled);
+        assert_eq!(auto.receive_room_bytes, end.receive_buffer.map(|bytes| bytes / 2));
         let hop = end.hop("127.0.0.1".parse().unwrap()).unwrap();
         let av = hop.address_vector(local, local, 2);
         assert!(av.udp_src_port.is_some_and(|port| port >= 0xc000));

@@ -73,13 +73,18 @@ impl HostModel {
         self.tx_ring.min(buffer.unwrap_or(usize::MAX))
     }
 
-    /// The longest window that a peer of the same kind can receive at once, in packets of `bytes`
-    /// bytes: as `io`'s port limits it, half of the receive buffer. `None` for rings.
+    /// Bytes of packets that a peer of the same kind can receive at once: half of the receive
+    /// buffer, as over real sockets. `None` for rings.
+    #[must_use]
+    pub fn receive_room_bytes(&self) -> Option<u32> {
+        let half = |sockets: &Sockets| u32::try_from(sockets.rx_bytes / 2).unwrap_or(u32::MAX);
+        self.sockets.as_ref().map(half)
+    }
+
+    /// The longest static window, in packets of `bytes` bytes. `None` for rings.
     #[must_use]
     pub fn window_pkts(&self, bytes: u32) -> Option<u32> {
-        let of = |sockets: &Sockets| sockets.rx_bytes / 2 / u64::from(bytes.max(1));
-        let pkts = |sockets| u32::try_from(of(sockets)).unwrap_or(u32::MAX);
-        self.sockets.as_ref().map(|sockets| pkts(sockets).max(WINDOW_PKTS_MIN))
+        self.receive_room_bytes().map(|room| (room / bytes.max(1)).max(WINDOW_PKTS_MIN))
     }
 }
 

@@ -157,6 +157,13 @@ impl Common {
         self.flow.as_deref_mut()?.paced_until(now)
     }
 
+    /// The longest window in packets, whatever congestion control allows.
+    #[inline]
+    pub(crate) fn own_window_pkts(&self, config: &Config) -> u32 {
+        let receive_pkts = self.flow.as_ref().map_or(u32::MAX, |flow| flow.receive_pkts());
+        config.qp_window_pkts.min(receive_pkts)
+    }
+
     /// Payload bytes of a full packet: the segment size in SR, the path MTU in RC.
     pub(crate) fn full_bytes(&self) -> u32 {
         self.attr.segment_bytes.unwrap_or(self.mtu.bytes())

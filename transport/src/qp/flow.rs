@@ -4,7 +4,9 @@
 mod credit;
 pub(crate) mod int;
 mod near;
+mod receive_room;
 mod send_state;
+mod telemetry;
 
 pub(crate) use send_state::SendTimeState;
 use send_state::Timed;
@@ -16,6 +18,7 @@ pub use info::{FlowInfo, FlowLimit, LimitTimes};
 use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
 use int::Unwrapped;
+use receive_room::ReceiveRoom;
 use spanwire_base::{Dur, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
 use spanwire_pacer::TokenBucket;
@@ -60,6 +63,7 @@ pub(crate) struct Flow {
     int: Option<Box<Unwrapped>>,
     /// The newest credit of the peer (MLCC).
     credit: Option<u32>,
+    room: ReceiveRoom,
 }
 
 impl Flow {
@@ -96,6 +100,7 @@ impl Flow {
             timed: None,
             int: None,
             credit: None,
+            room: ReceiveRoom::new(config, mtu_bytes),
         })
     }
 
@@ -123,6 +128,12 @@ impl Flow {
             false => cwnd / mtu,
         };
         u32::try_from(window).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The longest window in packets that the receive buffer of the other end has room for.
+    #[inline]
+    pub(crate) fn receive_pkts(&self) -> u32 {
+        self.room.window_pkts()
     }
 
     /// The time at which the next packet may leave, or `None` if it may leave now. A packet must
@@ -270,6 +281,7 @@ impl Flow {
         if ack.acked_bytes > 0 {
             self.delivered_at = now;
         }
+        ack.rtt.into_iter().for_each(|rtt| self.room.on_rtt(rtt));
         self.host_late = self.host_late - self.host_late / 16 + (ack.rx_delay + ack.rtt_slack) / 16;
         ack.lost_bytes = std::mem::take(&mut self.lost_bytes);
         ack.cwnd_limited = std::mem::take(&mut self.is_cwnd_limited);
@@ -278,20 +290,6 @@ impl Flow {
             false => self.on_ack_with_int(now, &ack, int),
         }
         self.update_rate(now);
-    }
-
-    /// Reports an ACK with INT records, which are trusted: forged ones affect only their sender's
-    /// own flow.
-    #[inline(never)]
-    fn on_ack_with_int(&mut self, now: Time, ack: &Ack<'_>, int: IntRecords<'_>) {
-        let (records, continues) = int::records(now - ack.rx_delay, int, &mut self.int);
-        if !continues {
-            self.cc.on_int_discontinuity();
-        }
-        let (hops, count) = int::hops(&records);
-        let stamped = u8::try_from(int.len()).unwrap_or(u8::MAX);
-        let ack = Ack { hops: ack.hops.max(Some(stamped)), int: &hops[..count], ..*ack };
-        self.cc.on_ack(now, &ack);
     }
 
     /// Reports the loss of packets of `bytes`.

@@ -35,9 +35,9 @@ impl Rc {
 
     /// The attempt to send ended without a packet because the window is full.
     #[inline]
-    pub(super) fn window_full(&self, qp: &mut Common, now: Time, own_pkts: u32) -> Transmit {
+    pub(super) fn window_full(&self, qp: &mut Common, now: Time, config: &Config) -> Transmit {
+        let own_pkts = if self.loss.is_probing() { 1 } else { qp.own_window_pkts(config) };
         if let Some(flow) = qp.flow.as_deref_mut() {
-            let own_pkts = if self.loss.is_probing() { 1 } else { own_pkts };
             let is_cwnd = flow.window_pkts(0, 0) <= own_pkts;
             flow.on_window_full(now, is_cwnd);
         }
@@ -88,7 +88,7 @@ impl Rc {
 
     pub(super) fn allowance(&self, qp: &Common, space: WindowSpace, config: &Config) -> Allowance {
         let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts(0, 0));
-        let full = config.qp_window_pkts.min(flow);
+        let full = qp.own_window_pkts(config).min(flow);
         let window = if self.loss.is_probing() { 1 } else { full };
         let ack_req_interval_pkts = if self.is_slow(qp, config) {
             1

@@ -196,7 +196,7 @@ impl Rc {
             },
             Next::Idle => self.limited(qp, now, FlowLimit::Application, Transmit::Idle),
             Next::WaitsForPeer => self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle),
-            Next::WaitsForWindow => self.window_full(qp, now, sh.config.qp_window_pkts),
+            Next::WaitsForWindow => self.window_full(qp, now, sh.config),
             Next::WaitsForEndpoint => self.limited(qp, now, FlowLimit::Endpoint, Transmit::Blocked),
         }
     }

@@ -37,7 +37,7 @@ impl Sr {
         loop {
             let flow = qp.flow.as_ref().map(|flow| self.tx.window_pkts(flow));
             let cwnd_pkts = flow.unwrap_or(u32::MAX);
-            let window_pkts = cwnd_pkts.min(sh.config.qp_window_pkts);
+            let window_pkts = cwnd_pkts.min(qp.own_window_pkts(sh.config));
             let limits = Limits {
                 sends_requests: qp.state.sends(),
                 begins_requests: qp.state == QpState::Rts,
