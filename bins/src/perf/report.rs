@@ -64,8 +64,8 @@ struct ReceiveBuffer {
     packets: u32,
     /// The window of a queue pair, above that of congestion control.
     window_pkts: u32,
-    /// With congestion control the window is also at most `packets`, times the milliseconds of the
-    /// least round trip if those are more than one.
+    /// With congestion control it is so long for each millisecond of the least round trip, at least
+    /// for one.
     follows_rtt: bool,
 }
 
@@ -147,7 +147,9 @@ impl ReceiveBuffer {
     fn of(runner: &JobRunner) -> Option<Self> {
         let attachment = runner.attachment();
         let (bytes, packets) = attachment.receive_buffer.zip(attachment.receive_pkts())?;
-        let (window_pkts, follows_rtt) = (runner.window_pkts(), runner.window_follows_rtt());
+        let follows_rtt = runner.window_follows_rtt();
+        let most = if follows_rtt { packets } else { u32::MAX };
+        let window_pkts = runner.window_pkts().min(most);
         Some(Self { bytes, packets, window_pkts, follows_rtt })
     }
 
