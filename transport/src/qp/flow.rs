@@ -281,7 +281,9 @@ impl Flow {
         if ack.acked_bytes > 0 {
             self.delivered_at = now;
         }
-        ack.rtt.into_iter().for_each(|rtt| self.room.on_rtt(rtt));
+        if let Some(rtt) = ack.rtt {
+            self.room.on_rtt(rtt);
+        }
         self.host_late = self.host_late - self.host_late / 16 + (ack.rx_delay + ack.rtt_slack) / 16;
         ack.lost_bytes = std::mem::take(&mut self.lost_bytes);
         ack.cwnd_limited = std::mem::take(&mut self.is_cwnd_limited);

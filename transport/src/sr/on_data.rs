@@ -216,6 +216,7 @@ pub(super) enum Placed {
 }
 
 /// The header and payload of a source or parity packet.
+#[inline]
 fn parse<'a>(p: &Packet<'a>) -> Result<(SrDataRepr, Payload<'a>), DropReason> {
     let is_parity = p.bth.opcode.props().kind == OpKind::SrParity;
     let parsed = match is_parity {

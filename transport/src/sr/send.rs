@@ -35,15 +35,17 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         loop {
-            let flow = qp.flow.as_ref().map(|flow| self.tx.window_pkts(flow));
-            let cwnd_pkts = flow.unwrap_or(u32::MAX);
-            let window_pkts = cwnd_pkts.min(qp.own_window_pkts(sh.config));
+            let (cwnd_pkts, receive_pkts) = match &qp.flow {
+                Some(flow) => (self.tx.window_pkts(flow), flow.receive_pkts()),
+                None => (u32::MAX, u32::MAX),
+            };
+            let window_pkts = cwnd_pkts.min(sh.config.qp_window_pkts).min(receive_pkts);
             let limits = Limits {
                 sends_requests: qp.state.sends(),
                 begins_requests: qp.state == QpState::Rts,
                 window_pkts,
                 cwnd_pkts,
-                ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, flow.is_some()),
+                ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, qp.flow.is_some()),
                 space_pkts: space.pkts,
             };
             let failed = qp.state == QpState::Err && self.rx.is_peer_valid();

@@ -295,6 +295,7 @@ impl Requester {
     /// response.
     ///
     /// Returns it, and whether it is signaled.
+    #[inline]
     pub(in crate::sr) fn pop_completed(&mut self, una: u64) -> Option<(Completed, bool)> {
         let oldest = self.sq.at(0)?;
         let arrived = oldest.end.is_some_and(|end| end <= una);
