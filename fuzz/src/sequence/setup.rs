@@ -246,7 +246,8 @@ fn config(int_format: IntFormat) -> ValidConfig {
         max_msg_bytes: 1 << 20,
         qp_window_pkts: WINDOW_PKTS,
         endpoint_window_pkts: WINDOW_PKTS + 4,
-        receive_room_bytes: Some(6 * SEGMENT_BYTES),
+        // Eight packets over the shortest round trip.
+        receive_room_bytes: Some(8 * 1500),
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         reorder_pkts: REORDER_PKTS,

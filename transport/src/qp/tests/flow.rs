@@ -10,6 +10,10 @@ use std::rc::Rc;
 
 /// A pair whose side 0 uses this congestion control, and both sides if the peer takes part in it.
 pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pair {
+    pair_with(Config::default(), mode, algorithm, set)
+}
+
+fn pair_with(config: Config, mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pair {
     // RC gets marks only if its packets are ECN-capable.
     let ect: fn(&mut QpAttr) = |attr| attr.av.as_mut().unwrap().traffic_class = 2;
     let mut algorithm = Algorithm::named(algorithm).unwrap();
@@ -20,7 +24,7 @@ pub(super) fn pair(mode: WireMode, algorithm: &str, set: &[(&str, &str)]) -> Pai
     let has_credit = mode == WireMode::Sr && algorithm.wants_credit();
     let plain: fn(&mut QpAttr) = |_| {};
     let rts = if has_credit { agreed } else { plain };
-    let mut p = Pair::with(&PairConfig { mode, rtr: ect, rts, ..PairConfig::default() });
+    let mut p = Pair::with(&PairConfig { config, mode, rtr: ect, rts, ..PairConfig::default() });
     let congestion = Some(CongestionControl {
         algorithm: Some(algorithm),
         base_rtt: None,
@@ -76,6 +80,28 @@ fn window__is_never_exceeded_and_nothing_stalls() {
             let round_trips = 100_u64.div_ceil(pkts);
             let took = p.now.since(begin).as_us();
             assert!(took <= round_trips * 25 + 60, "{mode:?} {pkts}: {took} us");
+        }
+    }
+}
+
+#[test]
+fn window__over_a_short_round_trip_fits_the_receive_buffer() {
+    for (delay_us, most_pkts) in [(0, 4..5), (995, 8..12)] {
+        for mode in MODES {
+            let config = Config { receive_room_bytes: Some(6_000), ..Config::default() };
+            let mut p = pair_with(config, mode, "fixed", &[("window_pkts", "100")]);
+            p.filter = Box::new(move |_, _| Fate::Late(Dur::from_us(delay_us)));
+            let want = p.ends[0].fill(0, 25_600, 3);
+            p.post(0, 1, Op::Write, 0, 25_600);
+            let begin = p.now;
+            let mut most = 0;
+            while p.ends[0].wcs.is_empty() {
+                p.run(Dur::from_us(1));
+                most = most.max(in_flight_pkts(&p));
+                assert!(p.now.since(begin) < SECOND, "{mode:?}");
+            }
+            assert_eq!(p.ends[1].bytes(0, 25_600), want);
+            assert!(most_pkts.contains(&most), "{mode:?}, {delay_us} us: {most}");
         }
     }
 }
