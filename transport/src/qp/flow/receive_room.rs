@@ -51,7 +51,7 @@ impl ReceiveRoom {
 }
 
 /// The time for which a receiver may not run. Beside busy processes it is 4 ms on Linux, but with
-/// that a buffer of 416 KiB has 0.54 Gbit/s of 1 over 2 ms, and 0.75 with this, despite losses.
+/// that a buffer of 416 KiB has 0.54 Gbit/s of 1 over 2 ms, and 0.73 with this, despite losses.
 const AWAY: Dur = Dur::from_ms(1);
 /// The kernel takes as much of a receive buffer for a shorter packet.
 const PKT_BYTES_MIN: u32 = 1_500;
