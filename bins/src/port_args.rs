@@ -34,7 +34,7 @@ pub(crate) struct PortArgs {
     #[arg(long, value_name = "on|off", default_value = "on", action = ArgAction::Set,
         value_parser = on_or_off)]
     icrc: bool,
-    /// Receive queue of the interface; UDP port 4791 must arrive there (see README)
+    /// Receive queue of the interface; UDP port 4791 must arrive there (docs/TOOLS.md, Fabrics)
     #[arg(long, default_value_t = 0)]
     queue: u32,
     /// XDP attach mode: native, copy or skb; auto tries native zero-copy, native copy, then generic
