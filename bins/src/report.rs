@@ -40,8 +40,11 @@ pub struct PerfRow {
     pub messages: u64,
     /// Messages still outstanding when the run was ended, a second after its duration.
     pub unfinished: u64,
-    /// Seconds from the first post to the last completion.
+    /// Seconds from the first post to the end of the run: its duration, or the last completion if
+    /// that is later.
     pub seconds: f64,
+    /// The longest time without a completion, in seconds.
+    pub longest_gap_s: f64,
     /// The failure, if it ended early.
     pub error: Option<String>,
 }
@@ -91,8 +94,25 @@ impl PerfRow {
             messages: report.progress.messages,
             unfinished: report.progress.unfinished,
             seconds: seconds(report.duration()),
+            longest_gap_s: seconds(report.progress.longest_gap),
             error: report.progress.failure.map(|f| f.to_string()),
         }
+    }
+
+    /// What the figures do not show, as text: the error, or the messages and the time that are
+    /// missing in them.
+    fn remark(&self) -> Option<String> {
+        if self.error.is_some() {
+            return self.error.clone();
+        }
+        let n = self.unfinished;
+        let unfinished = (n > 0).then(|| format!("{n} unfinished 1 s after the time was up"));
+        let is_long = self.longest_gap_s > self.seconds / 2.0;
+        let gap = is_long.then(|| {
+            format!("nothing completed for {:.1} of {:.1} s", self.longest_gap_s, self.seconds)
+        });
+        let all: Vec<String> = [unfinished, gap].into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 }
 
@@ -148,10 +168,9 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
             r.p99_us,
             r.p999_us
         );
-        let _ = match (&r.error, r.unfinished) {
-            (Some(e), _) => writeln!(out, "  {e}"),
-            (None, 0) => writeln!(out),
-            (None, n) => writeln!(out, "  {n} unfinished 1 s after the time was up"),
+        let _ = match r.remark() {
+            Some(remark) => writeln!(out, "  {remark}"),
+            None => writeln!(out),
         };
     }
     out

@@ -21,20 +21,19 @@ pub struct Initiator {
     outstanding: u64,
     /// Queue pairs whose next ping waits for a completion.
     waiting: u32,
-    until: Option<Time>,
-    last_completion: Option<Time>,
     result: Progress,
     latency: Histogram<u64>,
 }
 
-/// A queue pair, and when each of its slots was posted.
+/// A queue pair, and its slots.
 struct Lane {
     qpn: Qpn,
     /// The peer's memory.
     remote: MemoryParams,
     /// Messages posted so far, which give the offset of a transfer's next one.
     posted: u64,
-    posted_at: Vec<Time>,
+    /// When the message in each slot was posted; `None` if it has completed.
+    posted_at: Vec<Option<Time>>,
     /// Bytes of the message in each slot.
     bytes: Vec<u32>,
     /// Pings that have not completed. A pong shows that its ping has arrived, but it may arrive
@@ -49,8 +48,15 @@ struct Lane {
 pub struct Progress {
     /// When the first message was posted.
     pub started: Option<Time>,
-    /// When the last one completed, or the job failed.
+    /// When a timed run stops posting.
+    pub until: Option<Time>,
+    /// When the last message completed so far.
+    pub last_completion: Option<Time>,
+    /// The end of the measured time. A timed run ends with its last completion, at
+    /// [`Progress::until`] or later; a run that failed ends with its failure.
     pub finished: Option<Time>,
+    /// The longest time without a completion, from the start to the end.
+    pub longest_gap: Dur,
     /// Completed messages.
     pub messages: u64,
     /// Bytes of those.
@@ -59,6 +65,29 @@ pub struct Progress {
     pub unfinished: u64,
     /// The reason of an early end.
     pub failure: Option<Failure>,
+}
+
+impl Progress {
+    /// Counts a message of `bytes` that completed at `now`.
+    pub(crate) fn on_completion(&mut self, now: Time, bytes: u32) {
+        self.messages += 1;
+        self.bytes += u64::from(bytes);
+        self.end_gap(now);
+        self.last_completion = Some(now);
+    }
+
+    /// Ends the measured time at `at`, if it has not ended.
+    pub(crate) fn finish(&mut self, at: Time) {
+        if self.finished.is_none() {
+            self.finished = Some(at);
+            self.end_gap(at);
+        }
+    }
+
+    fn end_gap(&mut self, at: Time) {
+        let since = self.last_completion.or(self.started).unwrap_or(at);
+        self.longest_gap = self.longest_gap.max(at.since(since));
+    }
 }
 
 /// Why a job ended early.
@@ -88,7 +117,7 @@ impl Initiator {
             qpn: *qpn,
             remote: *remote,
             posted: 0,
-            posted_at: vec![Time::ZERO; depth],
+            posted_at: vec![None; depth],
             bytes: vec![0; depth],
             pings: 0,
             is_waiting: false,
@@ -101,8 +130,6 @@ impl Initiator {
             limit: None,
             outstanding: 0,
             waiting: 0,
-            until: None,
-            last_completion: None,
             result: Progress::default(),
             latency: latency_histogram(),
         }
@@ -126,19 +153,24 @@ impl Initiator {
     pub fn interrupt(&mut self, now: Time) {
         if self.result.finished.is_none() {
             self.result.failure.get_or_insert(Failure::Interrupted);
-            self.result.finished = Some(now);
+            self.result.finish(now);
         }
     }
 
     /// Ends a timed run at `now` if its last messages are outstanding for longer than one second:
     /// the rate or window may be too small for them. Completed messages count.
     pub fn end_overdue(&mut self, now: Time) {
-        if self.result.finished.is_some() || self.until.is_none_or(|until| now < until + DRAIN) {
+        let Progress { until, finished, last_completion, .. } = self.result;
+        let Some(until) = until.filter(|until| finished.is_none() && now >= *until + DRAIN) else {
             return;
-        }
+        };
         self.result.unfinished = self.outstanding;
-        // The rate is computed from completed messages, over the time until the last of them.
-        self.result.finished = self.last_completion.or(Some(now));
+        // Without them the slowest messages would be missing in the quantiles.
+        for posted_at in self.qps.iter().flat_map(|lane| lane.posted_at.iter().flatten()) {
+            self.latency.saturating_record(now.since(*posted_at).as_ns());
+        }
+        // A path may fail long before the end, so the time is never that of completions only.
+        self.result.finish(last_completion.map_or(now, |last| last.max(until)));
         if self.result.messages == 0 {
             self.result.failure.get_or_insert(Failure::NoCompletion);
         }
@@ -162,7 +194,8 @@ impl Initiator {
         self.result.finished.is_some()
     }
 
-    /// Time from posting to completion, in nanoseconds; for a SEND ping-pong the round trip.
+    /// Time from posting to completion, in nanoseconds; for a SEND ping-pong the round trip. An
+    /// unfinished message counts with its time from posting until the run was ended.
     #[must_use]
     pub fn latency(&self) -> &Histogram<u64> {
         &self.latency
@@ -174,7 +207,7 @@ impl Initiator {
 
     fn start(&mut self, now: Time, ep: &mut Endpoint) {
         self.result.started = Some(now);
-        self.until = match self.job.kind {
+        self.result.until = match self.job.kind {
             _ if self.limit.is_some() => None,
             JobKind::Transfer { .. } => None,
             JobKind::Bandwidth { duration_ms } | JobKind::Latency { duration_ms } => {
@@ -196,7 +229,7 @@ impl Initiator {
 
     /// Posts the next message, if there is one, on a free slot.
     fn post(&mut self, now: Time, lane: usize, slot: usize, ep: &mut Endpoint) {
-        let over = self.until.is_some_and(|t| now >= t)
+        let over = self.result.until.is_some_and(|t| now >= t)
             || self.limit.is_some_and(|n| self.qps[lane].posted >= n);
         if over || self.result.failure.is_some() {
             return;
@@ -231,7 +264,7 @@ impl Initiator {
         }
         let is_ping = self.is_ping_pong();
         let lane = &mut self.qps[lane];
-        lane.posted_at[slot] = now;
+        lane.posted_at[slot] = Some(now);
         lane.bytes[slot] = len;
         lane.posted += 1;
         lane.pings += u32::from(is_ping);
@@ -284,16 +317,13 @@ impl Initiator {
             }
             return;
         }
-        let took = now.since(self.qps[lane].posted_at[slot]);
-        self.latency.saturating_record(took.as_ns());
-        self.result.messages += 1;
-        self.result.bytes += u64::from(self.qps[lane].bytes[slot]);
-        self.last_completion = Some(now);
-        let Some(outstanding) = self.outstanding.checked_sub(1) else {
+        let Some(posted_at) = self.qps[lane].posted_at[slot].take() else {
             self.result.failure = Some(Failure::Protocol("a ping was answered twice"));
             return;
         };
-        self.outstanding = outstanding;
+        self.latency.saturating_record(now.since(posted_at).as_ns());
+        self.result.on_completion(now, self.qps[lane].bytes[slot]);
+        self.outstanding -= 1;
         if pong {
             self.post_pong_receive(lane, ep);
         }
@@ -302,13 +332,17 @@ impl Initiator {
 
     fn finish_if_drained(&mut self, now: Time) {
         if self.outstanding + u64::from(self.waiting) == 0 || self.result.failure.is_some() {
-            self.result.finished.get_or_insert(now);
+            self.result.finish(now);
         }
     }
 }
 
 impl App for Initiator {
     fn poll(&mut self, now: Time, ep: &mut Endpoint) {
+        if self.is_done() {
+            // What completes after the end does not count.
+            return;
+        }
         if self.result.started.is_none() {
             self.start(now, ep);
         }
@@ -387,7 +421,7 @@ mod tests {
         let pd = ep.alloc_pd().unwrap();
         let mr = ep.reg_mr(pd, Region::zeroed(4096), Access::LOCAL_WRITE, None).unwrap();
         let cq = ep.create_cq(64).unwrap();
-        let caps = QpCaps { max_send_wr: depth, max_recv_wr: 1, ..QpCaps::default() };
+        let caps = QpCaps { max_send_wr: depth * 2, max_recv_wr: 1, ..QpCaps::default() };
         let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();
         let mac = MacAddr::new([2, 0, 0, 0, 0, 1]);
         let av = AddressVector::new(mac, mac, [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
@@ -417,6 +451,60 @@ mod tests {
         let progress = app.progress();
         assert_eq!(progress.finished, Some(start + Dur::from_ms(1500)));
         assert_eq!((progress.unfinished, progress.failure), (16, Some(Failure::NoCompletion)));
+    }
+
+    /// The completion of the message in `slot` of the first queue pair.
+    fn completed(app: &Initiator, slot: usize) -> Wc {
+        Wc {
+            wr_id: wr_id(0, slot),
+            status: WcStatus::Success,
+            opcode: WcOpcode::RdmaWrite,
+            qpn: app.qps[0].qpn,
+            byte_len: 64,
+            imm: None,
+            invalidated_rkey: None,
+            solicited: false,
+        }
+    }
+
+    #[test]
+    fn end_overdue__the_time_is_that_of_the_run_though_the_path_fails_early() {
+        for kind in
+            [JobKind::Bandwidth { duration_ms: 4000 }, JobKind::Latency { duration_ms: 4000 }]
+        {
+            let (start, (mut app, mut ep)) = (at(5), unanswered(kind, 16));
+            app.poll(start, &mut ep);
+            for (slot, ms) in [(0, 100), (1, 400), (0, 410)] {
+                let wc = completed(&app, slot);
+                app.on_completion(at(5 + ms), &wc, &mut ep);
+            }
+            app.end_overdue(at(5 + 5000));
+            let progress = app.progress();
+            assert_eq!(progress.finished, Some(at(5 + 4000)), "{kind:?}");
+            assert_eq!((progress.messages, progress.unfinished), (3, 16));
+            assert_eq!((progress.longest_gap, progress.failure), (Dur::from_ms(3590), None));
+            // The median message is one that was posted at the start and did not complete.
+            let median = app.latency().value_at_quantile(0.5);
+            assert!(median >= 4_990_000_000, "{median}");
+        }
+    }
+
+    #[test]
+    fn end_overdue__a_late_completion_is_the_end() {
+        let (mut app, mut ep) = unanswered(JobKind::Bandwidth { duration_ms: 500 }, 16);
+        app.poll(at(0), &mut ep);
+        let wc = completed(&app, 3);
+        app.on_completion(at(1400), &wc, &mut ep);
+        app.end_overdue(at(1500));
+        // What completes later does not count.
+        app.poll(at(1600), &mut ep);
+        let Progress { finished, messages, unfinished, longest_gap, .. } = app.progress();
+        assert_eq!((finished, messages, unfinished), (Some(at(1400)), 1, 15));
+        assert_eq!(longest_gap, Dur::from_ms(1400));
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Dur::from_ms(ms)
     }
 
     #[test]

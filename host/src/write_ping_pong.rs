@@ -91,7 +91,7 @@ impl WritePingPong {
     fn fail(&mut self, now: Time, why: Failure) {
         if self.result.finished.is_none() {
             self.result.failure = Some(why);
-            self.result.finished = Some(now);
+            self.result.finish(now);
         }
     }
 
@@ -122,8 +122,7 @@ impl WritePingPong {
             return false;
         }
         self.received += 1;
-        self.result.messages += 1;
-        self.result.bytes += u64::from(self.lane.size);
+        self.result.on_completion(now, self.lane.size);
         if self.sent > 0 {
             self.latency.saturating_record(now.since(self.sent_at).as_ns());
         }
@@ -173,7 +172,7 @@ impl App for WritePingPong {
                     }
                 }
                 Next::Send => self.send(now, ep),
-                Next::End => self.result.finished = Some(now),
+                Next::End => self.result.finish(now),
             }
         }
     }

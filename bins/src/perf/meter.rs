@@ -27,6 +27,7 @@ pub(super) struct Meter {
     print: bool,
     /// Time of the first post.
     pub(super) started: Option<Time>,
+    /// `None` before the first sample, and after the end of the job.
     last: Option<Last>,
     pub(super) intervals: Vec<Interval>,
 }
@@ -48,16 +49,33 @@ impl Meter {
     }
 
     /// Samples the job at `now` and ends the interval if it is due. `flows` is called only at the
-    /// start and the end of an interval.
+    /// start and the end of an interval. The last interval extends from the last one that was due
+    /// before the end of the run's duration to the end of the job, so that all of them add up to
+    /// its time and its bytes.
     pub(super) fn sample(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
         let Some(started) = p.started else { return };
-        self.started = Some(started);
+        let is_first = self.started.replace(started).is_none();
         let Some(every) = self.every else { return };
         let Some(last) = self.last else {
-            self.last = Some(Last { at: started, bytes: 0, messages: 0, flows: flows() });
+            if is_first {
+                self.last = Some(Last { at: started, bytes: 0, messages: 0, flows: flows() });
+            }
             return;
         };
-        if now.since(last.at) < every || self.intervals.len() >= INTERVALS_MAX {
+        let is_over = p.until.is_some_and(|until| now >= until);
+        let now = match p.finished {
+            Some(end) => {
+                self.last = None;
+                // A job shorter than an interval has none.
+                if end.since(last.at) < every && self.intervals.is_empty() {
+                    return;
+                }
+                end
+            }
+            None if is_over || now.since(last.at) < every => return,
+            None => now,
+        };
+        if now <= last.at || self.intervals.len() >= INTERVALS_MAX {
             return;
         }
         let flows = flows();
@@ -77,7 +95,9 @@ impl Meter {
             print_text(&line(&interval));
         }
         self.intervals.push(interval);
-        self.last = Some(Last { at: now, bytes: p.bytes, messages: p.messages, flows });
+        if p.finished.is_none() {
+            self.last = Some(Last { at: now, bytes: p.bytes, messages: p.messages, flows });
+        }
     }
 }
 
@@ -172,6 +192,42 @@ mod tests {
             meter.intervals.iter().map(|i| (i.end_s, i.bytes, i.msgs_per_s)).collect();
         assert_eq!(cut, [(0.1, 1_000, 1_000.0), (0.22, 3_000, 2_500.0)]);
         assert_eq!(meter.started, Some(at(5)));
+    }
+
+    /// Samples of a run of 4 s with intervals of 1 s: (milliseconds, bytes, end of the run).
+    fn intervals_of(samples: &[(u64, u64, Option<u64>)]) -> Vec<(f64, f64, u64, f64)> {
+        let at = |ms| Time::ZERO + Dur::from_ms(ms);
+        let mut meter = Meter::new(1.0, false);
+        for (ms, bytes, finished) in samples {
+            let (started, until) = (Some(at(0)), Some(at(4000)));
+            let (bytes, finished) = (*bytes, finished.map(at));
+            let p = Progress { started, until, bytes, finished, ..Progress::default() };
+            meter.sample(at(*ms), p, || None);
+        }
+        meter.intervals.iter().map(|i| (i.start_s, i.end_s, i.bytes, i.gbps)).collect()
+    }
+
+    #[test]
+    fn sample__intervals_add_up_to_the_run_although_nothing_completes() {
+        let dead = [(0, 0, None), (1050, 9000, None), (2050, 9000, None), (3100, 9000, None)];
+        let ended = [(4150, 9000, None), (5200, 9000, None), (5300, 9000, Some(4000))];
+        let first = (0.0, 1.05, 9000, 9000.0 * 8.0 / 1.05 / 1e9);
+        let rest = [(1.05, 2.05, 0, 0.0), (2.05, 3.1, 0, 0.0), (3.1, 4.0, 0, 0.0)];
+        let expected = [&[first], &rest[..]].concat();
+        assert_eq!(intervals_of(&[&dead[..], &ended].concat()), expected);
+    }
+
+    #[test]
+    fn sample__the_last_interval_contains_what_completes_after_the_duration() {
+        let slow = [(0, 0, None), (3000, 300, None), (4500, 400, None), (4900, 500, Some(4900))];
+        // Perftest's exchange goes on after the end.
+        let again = [(5000, 500, Some(4900)), (9000, 500, Some(4900))];
+        let ends = intervals_of(&[&slow[..], &again].concat());
+        let ends: Vec<_> = ends.iter().map(|i| (i.0, i.1, i.2)).collect();
+        assert_eq!(ends, [(0.0, 3.0, 300), (3.0, 4.9, 200)]);
+        // A run that is shorter than an interval has none.
+        assert_eq!(intervals_of(&[(0, 0, None), (900, 7, Some(900))]), []);
+        assert_eq!(intervals_of(&[(0, 0, None), (1000, 7, Some(1000))]).len(), 1);
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl Watch<'_> {
 }
 
 impl JobRunner {
-    /// Runs one job with the peer. `watch` is called with the progress, and ends the job if it
-    /// returns true.
+    /// Runs one job with the peer. `watch` is called with the progress, the last time after the
+    /// end of the job, and ends the job if it returns true.
     ///
     /// # Errors
     /// The exchange fails, or the port is gone. A failed request is in the report.
@@ -126,6 +126,7 @@ impl JobRunner {
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
+        let mut looked_at = None;
         let packets_before = self.packets_received();
         let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
@@ -135,10 +136,14 @@ impl JobRunner {
                 let flows = seen.flows();
                 span = Some((span.map_or(flows, |(first, _)| first), flows));
             }
-            if !is_done && watch(&seen) {
+            if watch(&seen) {
                 host.app_mut().interrupt(now);
             }
-            host.app_mut().end_overdue(now);
+            // The time before the last step: a process that was suspended first handles what
+            // arrived meanwhile.
+            if let Some(before) = looked_at.replace(now) {
+                host.app_mut().end_overdue(before);
+            }
             is_done
         })?;
         if self.packets_received() == packets_before {
@@ -198,7 +203,7 @@ impl JobReport {
         }
     }
 
-    /// Time from the first post to the last completion.
+    /// Time from the first post to the end, see [`Progress::finished`].
     #[must_use]
     pub fn duration(&self) -> Dur {
         let Progress { started, finished, .. } = self.progress;
