@@ -21,6 +21,10 @@ pub struct Initiator {
     outstanding: u64,
     /// Queue pairs whose next ping waits for a completion.
     waiting: u32,
+    /// The last call of [`Initiator::end_overdue`].
+    checked_at: Option<Time>,
+    /// When this process last continued after a suspension.
+    resumed_at: Time,
     result: Progress,
     latency: Histogram<u64>,
 }
@@ -130,6 +134,8 @@ impl Initiator {
             limit: None,
             outstanding: 0,
             waiting: 0,
+            checked_at: None,
+            resumed_at: Time::ZERO,
             result: Progress::default(),
             latency: latency_histogram(),
         }
@@ -158,10 +164,15 @@ impl Initiator {
     }
 
     /// Ends a timed run at `now` if its last messages are outstanding for longer than one second:
-    /// the rate or window may be too small for them. Completed messages count.
+    /// the rate or window may be too small for them. Completed messages count. To be called at
+    /// least every 100 ms; if this process was suspended, the second begins when it continues.
     pub fn end_overdue(&mut self, now: Time) {
+        if self.checked_at.replace(now).is_some_and(|at| now >= at + DRAIN) {
+            self.resumed_at = now;
+        }
         let Progress { until, finished, last_completion, .. } = self.result;
-        let Some(until) = until.filter(|until| finished.is_none() && now >= *until + DRAIN) else {
+        let is_overdue = |until: &Time| now >= (*until).max(self.resumed_at) + DRAIN;
+        let Some(until) = until.filter(|until| finished.is_none() && is_overdue(until)) else {
             return;
         };
         self.result.unfinished = self.outstanding;
@@ -487,6 +498,20 @@ mod tests {
             let median = app.latency().value_at_quantile(0.5);
             assert!(median >= 4_990_000_000, "{median}");
         }
+    }
+
+    #[test]
+    fn end_overdue__a_suspended_process_drains_once_it_continues() {
+        let (mut app, mut ep) = unanswered(JobKind::Bandwidth { duration_ms: 500 }, 2);
+        app.poll(at(0), &mut ep);
+        for ms in [0, 100, 6000, 6100, 6900] {
+            app.end_overdue(at(ms));
+            assert!(!app.is_done(), "{ms} ms");
+        }
+        let wc = completed(&app, 0);
+        app.on_completion(at(6950), &wc, &mut ep);
+        app.end_overdue(at(7000));
+        assert_eq!((app.progress().finished, app.progress().unfinished), (Some(at(6950)), 1));
     }
 
     #[test]

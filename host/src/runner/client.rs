@@ -126,7 +126,6 @@ impl JobRunner {
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
-        let mut looked_at = None;
         let packets_before = self.packets_received();
         let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
@@ -139,11 +138,7 @@ impl JobRunner {
             if watch(&seen) {
                 host.app_mut().interrupt(now);
             }
-            // The time before the last step: a process that was suspended first handles what
-            // arrived meanwhile.
-            if let Some(before) = looked_at.replace(now) {
-                host.app_mut().end_overdue(before);
-            }
+            host.app_mut().end_overdue(now);
             is_done
         })?;
         if self.packets_received() == packets_before {
