@@ -49,9 +49,8 @@ impl Meter {
     }
 
     /// Samples the job at `now` and ends the interval if it is due. `flows` is called only at the
-    /// start and the end of an interval. The last interval extends from the last one that was due
-    /// before the end of the run's duration to the end of the job, so that all of them add up to
-    /// its time and its bytes.
+    /// start and the end of an interval. The last interval extends to the end of the job, so that
+    /// all of them add up to its time and its bytes. It has at least half the length of others.
     pub(super) fn sample(&mut self, now: Time, p: Progress, flows: impl FnOnce() -> Option<Flows>) {
         let Some(started) = p.started else { return };
         let is_first = self.started.replace(started).is_none();
@@ -62,7 +61,7 @@ impl Meter {
             }
             return;
         };
-        let is_over = p.until.is_some_and(|until| now >= until);
+        let is_last = p.until.is_some_and(|until| now + every / 2 >= until);
         let now = match p.finished {
             Some(end) => {
                 self.last = None;
@@ -72,7 +71,7 @@ impl Meter {
                 }
                 end
             }
-            None if is_over || now.since(last.at) < every => return,
+            None if is_last || now.since(last.at) < every => return,
             None => now,
         };
         if now <= last.at || self.intervals.len() >= INTERVALS_MAX {
@@ -219,12 +218,13 @@ mod tests {
 
     #[test]
     fn sample__the_last_interval_contains_what_completes_after_the_duration() {
-        let slow = [(0, 0, None), (3000, 300, None), (4500, 400, None), (4900, 500, Some(4900))];
+        let slow = [(0, 0, None), (2500, 300, None), (3500, 350, None), (4500, 400, None)];
+        let slow = [&slow[..], &[(4900, 500, Some(4900))]].concat();
         // Perftest's exchange goes on after the end.
         let again = [(5000, 500, Some(4900)), (9000, 500, Some(4900))];
         let ends = intervals_of(&[&slow[..], &again].concat());
         let ends: Vec<_> = ends.iter().map(|i| (i.0, i.1, i.2)).collect();
-        assert_eq!(ends, [(0.0, 3.0, 300), (3.0, 4.9, 200)]);
+        assert_eq!(ends, [(0.0, 2.5, 300), (2.5, 4.9, 200)]);
         // A run that is shorter than an interval has none.
         assert_eq!(intervals_of(&[(0, 0, None), (900, 7, Some(900))]), []);
         assert_eq!(intervals_of(&[(0, 0, None), (1000, 7, Some(1000))]).len(), 1);
