@@ -64,7 +64,7 @@ pub(crate) fn exchange(
         let mut runner = client(&hosts.a)?;
         runner.handshake(&mut client_oob)?;
         let watch = StealWatch::start()?;
-        let report = runner.run(&mut client_oob, job, |_| false)?;
+        let report = runner.run(&mut client_oob, job, &|| false, |_| {})?;
         let thread_use = watch.thread_use()?;
         Ok((report, retransmitted(&runner), thread_use))
     };

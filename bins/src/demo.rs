@@ -71,8 +71,8 @@ impl DemoReport {
     fn exit(&self) -> Exit {
         match (self.ok, self.transfer.sha256_match) {
             (true, _) => Exit::Success,
-            (false, true) => Exit::Failure,
-            (false, false) => Exit::TransferWrong,
+            (false, Some(true)) => Exit::Failure,
+            (false, Some(false) | None) => Exit::TransferWrong,
         }
     }
 }
@@ -234,13 +234,12 @@ fn run_jobs(
         let (timeout, retry_cnt) = (ACK_TIMEOUT, 7);
         let job = Job { kind, op, size, qps: 1, depth, path_mtu, timeout, retry_cnt };
         let mut shown = Time::ZERO;
-        runner.run(oob, job, |watch| {
+        runner.run(oob, job, &|| interrupt.is_set(), |watch| {
             let now = watch.now();
             if now.since(shown) >= PROGRESS_INTERVAL {
                 shown = now;
                 live.show(&progress_line(&job, watch.app().progress().bytes));
             }
-            interrupt.is_set()
         })
     };
     let bytes = args.mib << 20;
@@ -278,9 +277,9 @@ fn progress_line(job: &Job, done: u64) -> String {
 fn text(r: &DemoReport) -> String {
     let t = &r.transfer;
     let verdict = match (t.sha256_match, &t.error) {
-        (true, _) => "every byte verified (SHA-256 equal on both hosts)".to_owned(),
-        (false, Some(e)) => format!("FAILED: {e}"),
-        (false, None) => "FAILED: the bytes differ".to_owned(),
+        (Some(true), _) => "every byte verified (SHA-256 equal on both hosts)".to_owned(),
+        (_, Some(e)) => format!("FAILED: {e}"),
+        (_, None) => "FAILED: the bytes differ".to_owned(),
     };
     let (moved, gbps, seconds) = (bytes(t.bytes), t.gbps, t.seconds);
     let mut out =

@@ -124,9 +124,8 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         print_text(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
     }
     let mut meter = Meter::new(args.interval, !common.json);
-    let report = runner.run(&mut oob, job, |watch| {
+    let report = runner.run(&mut oob, job, &|| interrupt.is_set(), |watch| {
         meter.sample(watch.now(), watch.app().progress(), || Some(watch.flows()));
-        interrupt.is_set()
     })?;
     let report = ClientReport::of(args, &report, &runner, meter);
     if let Some(path) = &args.plot {

@@ -45,7 +45,7 @@ pub struct PerfRow {
     pub seconds: f64,
     /// The longest time without a completion, in seconds.
     pub longest_gap_s: f64,
-    /// The failure, if it ended early.
+    /// The failure, if it ended early, or why the result of the peer is missing.
     pub error: Option<String>,
 }
 
@@ -66,9 +66,9 @@ pub struct TransferRow {
     pub seconds: f64,
     /// SHA-256 of the local memory.
     pub sha256: Option<String>,
-    /// The memory of both ends has the same hash.
-    pub sha256_match: bool,
-    /// The failure, if it ended early.
+    /// The memory of both ends has the same hash. Null if one of the hashes is unknown.
+    pub sha256_match: Option<bool>,
+    /// The failure, if it ended early, or why the result of the peer is missing.
     pub error: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl PerfRow {
             unfinished: report.progress.unfinished,
             seconds: seconds(report.duration()),
             longest_gap_s: seconds(report.progress.longest_gap),
-            error: report.progress.failure.map(|f| f.to_string()),
+            error: report.error(),
         }
     }
 
@@ -128,9 +128,9 @@ impl TransferRow {
             path_mtu,
             gbps: report.gbps(),
             seconds: seconds(report.duration()),
-            sha256: report.sha256.as_ref().map(|(ours, _)| ours.clone()),
-            sha256_match: report.sha256.as_ref().is_some_and(|(ours, theirs)| ours == theirs),
-            error: report.progress.failure.map(|f| f.to_string()),
+            sha256: report.sha256.clone(),
+            sha256_match: report.sha256_match(),
+            error: report.error(),
         }
     }
 }

@@ -18,7 +18,7 @@ pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, balance_text, read_balanc
 pub use congestion::{Congestion, algorithm, preset};
 pub use error::OobError;
 
-use crate::side::SideConnection;
+use crate::side::{SideConnection, SideError};
 use crate::socket::{Socket, TcpLimits};
 use crate::text::printable;
 use serde::{Deserialize, Serialize};
@@ -277,8 +277,28 @@ impl Oob {
     /// # Errors
     /// See [`OobError`]. [`Message::Reject`] is returned as one.
     pub fn recv(&mut self, timeout: Duration) -> Result<Message, OobError> {
-        let line = self.side.recv_line(Instant::now() + timeout);
-        read(&line.map_err(|e| OobError::of(e, timeout))?)
+        self.recv_unless(timeout, &|| false)
+    }
+
+    /// As [`Oob::recv`], but ends with [`OobError::Stopped`] once `stop` returns true.
+    ///
+    /// # Errors
+    /// As [`Oob::recv`].
+    pub fn recv_unless(
+        &mut self,
+        timeout: Duration,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Message, OobError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let now = Instant::now();
+            match self.side.recv_line(deadline.min(now + STOP_POLL_INTERVAL)) {
+                Ok(line) => return read(&line),
+                Err(SideError::Silent) if stop() => return Err(OobError::Stopped),
+                Err(SideError::Silent) if now < deadline => {}
+                Err(e) => return Err(OobError::of(e, timeout)),
+            }
+        }
     }
 
     /// The next message, if one has arrived.
@@ -310,8 +330,15 @@ impl AsFd for Oob {
     }
 }
 
-/// Timeout of each step of the exchange. Hashing a gigabyte takes less.
+/// Timeout of each step of the exchange.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Timeout of the peer's outcome after a run, which is ready unless the peer is suspended or
+/// overloaded. A measurement without it is reported as incomplete, so a user need not wait for long.
+pub const OUTCOME_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Interval at which a waiting end checks whether it should stop.
+pub const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// TCP limits of a side connection: keepalive probes start after 10 s without traffic.
 pub(crate) const TCP_LIMITS: TcpLimits = TcpLimits {
@@ -403,6 +430,17 @@ mod tests {
         let garbled = b.recv(LATE).unwrap_err().to_string();
         assert!(garbled.contains("a\\u{1b}[2J\\nb"), "{garbled}");
         assert!(!garbled.chars().any(char::is_control), "{garbled:?}");
+    }
+
+    #[test]
+    fn recv_unless__ends_by_message_stop_or_timeout() {
+        let (mut a, mut b) = Oob::pair().unwrap();
+        assert!(matches!(b.recv_unless(LATE, &|| true), Err(OobError::Stopped)));
+        let long = STOP_POLL_INTERVAL * 3;
+        assert!(matches!(b.recv_unless(long, &|| false), Err(OobError::Silent(t)) if t == long));
+        a.send(&Message::Done).unwrap();
+        // What has arrived counts, even if this end was suspended until its time was up.
+        assert_eq!(b.recv_unless(Duration::ZERO, &|| true).unwrap(), Message::Done);
     }
 
     #[test]

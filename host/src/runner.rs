@@ -29,8 +29,9 @@ mod perftest;
 mod sending;
 mod server;
 
+pub use crate::oob::STOP_POLL_INTERVAL;
 pub use crate::queue_pair::Sending;
-pub use acceptor::{Acceptor, Event, STOP_POLL_INTERVAL};
+pub use acceptor::{Acceptor, Event};
 pub use bounds::job_bytes;
 use bounds::{check, region_bytes};
 pub use client::{JobReport, Watch};

@@ -388,6 +388,24 @@ pub(crate) fn await_listener(ns: &NetNs, port: u16, server: &mut Running) {
     });
 }
 
+/// Waits until a process that serves on a TCP port of that namespace has something to read, because
+/// it is stopped.
+pub(crate) fn await_unread(ns: &NetNs, port: u16) {
+    let (port, established) = (format!(":{port:04X}"), "01");
+    let is_unread = || {
+        let read = |version| std::fs::read_to_string(format!("/proc/thread-self/net/{version}"));
+        let table = [read("tcp"), read("tcp6")].map(Result::unwrap_or_default).concat();
+        table.lines().any(|row| {
+            let fields: Vec<&str> = row.split_whitespace().collect();
+            fields.len() > 4
+                && fields[1].ends_with(&port)
+                && fields[3] == established
+                && !fields[4].ends_with(":00000000")
+        })
+    };
+    until("the client sends something", || ns.run(is_unread).expect("the namespace is there"));
+}
+
 /// Bytes that the interface of a host has received, including by AF_XDP.
 fn received_bytes(host: &Host) -> u64 {
     interface_counters(host)[0]

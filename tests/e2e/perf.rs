@@ -1,6 +1,6 @@
 //! `spanwire perf` as in the README.
 
-use super::lab::Lab;
+use super::lab::{Lab, Outcome, PERF_PORT, await_unread};
 use serde_json::Value;
 use spanwire_io::net::LabConfig;
 
@@ -72,6 +72,77 @@ fn client__a_run_ends_with_requests_outstanding_whatever_the_rate() {
     let counts = ["messages", "unfinished"].map(|name| row[name].as_u64().expect("a count"));
     assert!(counts[0] > 0 && counts[1] > 0, "{report}");
     server.terminate();
+}
+
+/// A run whose server is stopped after `bytes` have arrived there, and continued once the client
+/// has ended the run.
+fn run_with_stopped_server(lab: &Lab, bytes: u64, args: &[&str]) -> Outcome {
+    let server = lab.server(&[]);
+    let run = ["-t", STOPPED_RUN_S, "--timeout", "18", "--line-rate", "50Mbit", "--json"];
+    let client = lab.start_client(lab.v4(), &[&run[..], args].concat());
+    lab.await_traffic(bytes);
+    server.stop();
+    await_unread(&lab.hosts.a.ns, PERF_PORT);
+    server.signal(libc::SIGCONT);
+    let outcome = client.wait();
+    server.terminate();
+    outcome
+}
+
+/// Seconds of a run whose server is stopped near its start.
+const STOPPED_RUN_S: &str = "3";
+
+#[test]
+fn client__rates_are_over_the_whole_run_if_the_server_is_stopped() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let wanted = ["--min-gbps", "0.03"];
+    for (bytes, args) in [
+        (2 << 20, &["--op", "write", "--mode", "rc"][..]),
+        (1 << 14, &["--op", "read", "--mode", "sr"]),
+        (1 << 14, &["--op", "atomic", "--mode", "rc"]),
+        (1 << 14, &["--op", "send", "--lat", "--mode", "sr"]),
+    ] {
+        let outcome = run_with_stopped_server(&lab, bytes, &[args, &wanted].concat());
+        let report = outcome.json();
+        assert_eq!(outcome.code, Some(3), "{args:?}: {report}");
+        let outcome = (&report["ok"], &report["error"]);
+        assert_eq!(outcome, (&false.into(), &Value::Null), "{args:?}: {report}");
+        let row = &report["perf"][0];
+        let figure = |name: &str| row[name].as_f64().expect("a number");
+        let run_s: f64 = STOPPED_RUN_S.parse().expect("a number");
+        assert!(figure("seconds") >= run_s, "{args:?}: {row}");
+        let (messages, size) = (figure("messages"), figure("size"));
+        assert!(messages > 0.0 && figure("unfinished") > 0.0, "{args:?}: {row}");
+        let most = messages / run_s * 1.000_001;
+        assert!(figure("gbps") <= most * size * 8.0 / 1e9, "{args:?}: {row}");
+        assert!(figure("msgs_per_s") <= most, "{args:?}: {row}");
+        assert!(figure("longest_gap_s") > 0.0, "{args:?}: {row}");
+        let intervals = report["intervals"].as_array().expect("a list");
+        let end = intervals.last().expect("an interval")["end_s"].as_f64();
+        assert_eq!(end, Some(figure("seconds")), "{args:?}: {report}");
+        let moved: f64 = intervals.iter().filter_map(|i| i["bytes"].as_f64()).sum();
+        assert!((moved - messages * size).abs() < 0.5, "{args:?}: {report}");
+    }
+}
+
+#[test]
+fn client__reports_its_measurement_without_a_server_that_stays_stopped() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let args = ["-t", "2", "--timeout", "18", "--op", "atomic", "--json", "--min-gbps", "1000"];
+    let client = lab.start_client(lab.v4(), &args);
+    lab.await_traffic(1 << 16);
+    server.stop();
+    let outcome = client.wait();
+    server.kill();
+    let report = outcome.json();
+    // A lost peer takes precedence over a missed threshold.
+    assert_eq!((outcome.code, &report["ok"]), (Some(4), &false.into()), "{report}");
+    let error = report["error"].as_str().expect("a sentence");
+    assert!(error.starts_with("the peer's result is missing: "), "{error}");
+    assert!(report["perf"][0]["messages"].as_u64() > Some(0), "{report}");
+    assert!(report["perf"][0]["seconds"].as_f64() >= Some(2.0), "{report}");
+    assert_eq!(report["atomics_carried_out"], Value::Null);
 }
 
 #[test]

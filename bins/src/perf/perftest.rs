@@ -6,9 +6,10 @@ use super::report::{ClientReport, nonzero, text};
 use crate::exit::{Exit, usage};
 use crate::report::{PerfRow, perf_table, print_text};
 use crate::signals::Interrupt;
+use spanwire_base::Time;
 use spanwire_host::dial::accept;
 use spanwire_host::fabric::Error;
-use spanwire_host::oob::perftest::{Exchange, PerftestError, Report, Test};
+use spanwire_host::oob::perftest::{Exchange, Report, Test};
 use spanwire_host::runner::{JobRunner, PerftestOutcome, PerftestPeer, STOP_POLL_INTERVAL};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
@@ -37,7 +38,10 @@ pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exi
         runner.set_ip(args.test.address.unwrap_or(us));
         let exchange = Exchange::tcp(stream, false)?;
         let outcome = runner.perftest(exchange, test, &|| interrupt.is_set(), &mut |_, _| {});
-        let served = outcome.map(|outcome| print_served(common, peer, &test, &outcome, &runner));
+        let served = outcome.and_then(|outcome| {
+            print_served(common, peer, &test, &outcome, &runner);
+            outcome.report.and_then(|report| report.missing).map_or(Ok(()), Err)
+        });
         match served {
             Ok(()) => {}
             // The signal ended the job.
@@ -72,14 +76,9 @@ pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exi
     let outcome = runner.perftest(exchange, test, &|| interrupt.is_set(), &mut |now, app| {
         meter.sample(now, app.progress(), || None);
     });
-    let outcome = match outcome {
-        Err(e) if matches!(e.downcast_ref(), Some(PerftestError::Stopped)) => {
-            eprintln!("{e}");
-            return Ok(interrupt.exit());
-        }
-        other => other?,
-    };
+    let outcome = outcome?;
     let report = outcome.report.as_ref().ok_or("a client always measures")?;
+    meter.sample(Time::ZERO, report.progress, || None);
     let report =
         ClientReport::of(args, report, &runner, meter).against(outcome.peer.clone(), test.tool());
     if common.json {

@@ -94,12 +94,12 @@ impl ClientReport {
         let transfer = args.transfer.map(|_| TransferRow::of(report));
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
-        let failure = report.progress.failure.map(|failure| match failure {
-            Failure::NoResponse => format!("{failure} (here: {})", args.common.queue_text()),
-            _ => failure.to_string(),
+        let error = report.error().map(|error| match report.progress.failure {
+            Some(Failure::NoResponse) => format!("{error} (here: {})", args.common.queue_text()),
+            _ => error,
         });
-        let error = failure.or_else(|| {
-            let n = report.peer_atomics.filter(|_| !report.atomics_agree())?;
+        let error = error.or_else(|| {
+            let n = report.peer_atomics().filter(|_| !report.atomics_agree())?;
             let completed = report.progress.messages;
             Some(format!("{completed} atomics completed, and {n} were carried out"))
         });
@@ -129,8 +129,8 @@ impl ClientReport {
             start_unix_s: meter.started.map(|at| unix_seconds(runner, at)),
             intervals: meter.intervals,
             flow: report.flow,
-            atomics_carried_out: report.peer_atomics,
-            server_receive_overflows: report.peer_receive_overflows,
+            atomics_carried_out: report.peer_atomics(),
+            server_receive_overflows: report.peer.as_ref().and_then(|peer| peer.receive_overflows),
             perftest: None,
             counters: nonzero(&runner.counters()),
         }
@@ -183,10 +183,10 @@ pub(super) fn overflow_text(whose: &str, overflows: u64) -> Option<String> {
 pub(super) fn text(r: &ClientReport) -> String {
     let mut out = String::new();
     if let Some(t) = &r.transfer {
-        let same = match (&t.sha256, t.sha256_match) {
-            (None, _) => "not compared",
-            (Some(_), true) => "equal on both ends",
-            (Some(_), false) => "DIFFERENT",
+        let same = match t.sha256_match {
+            None => "not compared",
+            Some(true) => "equal on both ends",
+            Some(false) => "DIFFERENT",
         };
         out.push_str(&format!(
             "  {} by {} in {:.2} s, {:.3} Gbit/s, SHA-256 {same}\n",
@@ -225,12 +225,13 @@ fn unix_seconds(runner: &JobRunner, at: Time) -> f64 {
 
 /// The exit code of a client with this result.
 fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
-    let differs = report.sha256.as_ref().is_some_and(|(ours, theirs)| ours != theirs);
+    let differs = report.sha256_match() == Some(false);
     match report.progress.failure {
         _ if differs || !report.atomics_agree() => Exit::TransferWrong,
         Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NoResponse) => {
             Exit::PeerUnreachable
         }
+        None if report.missing.is_some() => report.missing.as_ref().map_or(Exit::Failure, Exit::of),
         _ if !report.is_ok() => Exit::Failure,
         _ if thresholds.iter().any(|t| !t.ok) => Exit::ThresholdMissed,
         _ => Exit::Success,

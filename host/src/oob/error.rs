@@ -16,6 +16,8 @@ pub enum OobError {
     Closed,
     /// The peer sent nothing within this time.
     Silent(Duration),
+    /// This end was stopped while it waited.
+    Stopped,
     /// The peer sent a line that is no message.
     Garbled(String),
     /// The peer sent another message than the exchange requires.
@@ -73,6 +75,7 @@ impl fmt::Display for OobError {
             Self::Io(e) => write!(f, "the side connection broke: {e}"),
             Self::Closed => f.write_str("the peer closed the side connection"),
             Self::Silent(t) => write!(f, "the peer said nothing for {t:?} on the side connection"),
+            Self::Stopped => f.write_str("interrupted"),
             Self::Garbled(what) => write!(
                 f,
                 "the peer does not speak this protocol ({what}): is it spanwire, on the right port?"

@@ -4,11 +4,10 @@
 use super::{ClientPoll, JobRunner, PendingClient};
 use crate::dial::accept;
 use crate::fabric::Error;
-use crate::oob::{Oob, Request};
+use crate::oob::{Oob, Request, STOP_POLL_INTERVAL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::time::Duration;
 
 /// A listener and its pending clients.
 pub struct Acceptor {
@@ -123,9 +122,6 @@ impl Acceptor {
     }
 }
 
-/// Interval at which a waiting server checks whether it should stop.
-pub const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
-
 /// Limit of pending clients; each may occupy up to 1 MiB with a message.
 const PENDING_MAX: usize = 64;
 
@@ -141,7 +137,7 @@ mod tests {
     };
     use spanwire_io::driver::Polling;
     use std::net::Ipv4Addr;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     /// Only a hang takes so long.
     const LATE: Duration = Duration::from_secs(120);

@@ -4,14 +4,15 @@ use super::{FlowRow, Flows, JobRunner, Needs, RD_ATOMIC, Setup, check, region_by
 use crate::fabric::Error;
 use crate::initiator::{Initiator, PING_PONG_SENDS, Progress};
 use crate::oob::{
-    Accept, Coding, Congestion, Job, JobKind, Message, Oob, OobError, Op, Outcome, REPLY_TIMEOUT,
-    Request, balance_text,
+    Accept, Coding, Congestion, Job, JobKind, Message, OUTCOME_TIMEOUT, Oob, OobError, Op, Outcome,
+    REPLY_TIMEOUT, Request, balance_text,
 };
 use crate::paths::SentPaths;
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{Access, Config, Host, QpCaps};
 use spanwire_wire::Qpn;
+use std::time::Duration;
 
 /// The result of a job.
 pub struct JobReport {
@@ -23,14 +24,12 @@ pub struct JobReport {
     pub latency: Histogram<u64>,
     /// True if the latency is a round-trip time.
     pub(super) half_rtt: bool,
-    /// SHA-256 of the memory of both ends after a transfer: ours, the peer's.
-    pub sha256: Option<(String, String)>,
-    /// Messages the peer received (SEND).
-    pub peer_messages: u64,
-    /// FETCH_ADDs that the peer executed.
-    pub peer_atomics: Option<u64>,
-    /// Times the peer's receive buffer was full; `None` unless it is on UDP sockets.
-    pub peer_receive_overflows: Option<u64>,
+    /// SHA-256 of our memory after a transfer.
+    pub sha256: Option<String>,
+    /// The peer's outcome; `None` after a failure, without an answer, and against perftest.
+    pub peer: Option<Outcome>,
+    /// Why the peer's outcome is missing, if it should be there.
+    pub missing: Option<Error>,
     /// Flow statistics of the whole job; `None` against perftest.
     pub flow: Option<FlowRow>,
     /// Erasure coding and the paths of packets; `None` against perftest.
@@ -69,15 +68,17 @@ impl Watch<'_> {
 
 impl JobRunner {
     /// Runs one job with the peer. `watch` is called with the progress, the last time after the
-    /// end of the job, and ends the job if it returns true.
+    /// end of the job. The job ends early once `stop` returns true.
     ///
     /// # Errors
-    /// The exchange fails, or the port is gone. A failed request is in the report.
+    /// The exchange before the job fails, or the port is gone. A failed request, and a peer that
+    /// does not report its outcome, are in the report.
     pub fn run(
         &mut self,
         oob: &mut Oob,
         job: Job,
-        watch: impl FnMut(&Watch<'_>) -> bool,
+        stop: &dyn Fn() -> bool,
+        watch: impl FnMut(&Watch<'_>),
     ) -> Result<JobReport, Error> {
         // A job that the server would reject is rejected before memory is allocated for it.
         check(&job, self.attachment.path_mtu)?;
@@ -91,7 +92,7 @@ impl JobRunner {
         let access = Access::LOCAL_WRITE;
         let needs = Needs { bytes: region_bytes(&job), caps, access, receives_apart: false };
         let setup = self.set_up(job, needs)?;
-        let report = self.run_set_up(oob, &setup, watch);
+        let report = self.run_set_up(oob, &setup, stop, watch);
         self.tear_down(&setup);
         report
     }
@@ -100,7 +101,8 @@ impl JobRunner {
         &mut self,
         oob: &mut Oob,
         setup: &Setup,
-        mut watch: impl FnMut(&Watch<'_>) -> bool,
+        stop: &dyn Fn() -> bool,
+        mut watch: impl FnMut(&Watch<'_>),
     ) -> Result<JobReport, Error> {
         let job = setup.job;
         // Filled before the request is sent, because the server's wait has a time limit.
@@ -112,13 +114,13 @@ impl JobRunner {
             erasure: self.sending.erasure.as_ref().map(Coding::from),
             balance: self.sending.balance.map(|balance| balance_text(&balance.choice)),
         }))?;
-        let Accept { qps, memory } = match oob.recv(REPLY_TIMEOUT)? {
+        let Accept { qps, memory } = match oob.recv_unless(REPLY_TIMEOUT, stop)? {
             Message::Accept(accept) => accept,
             other => return Err(OobError::unexpected("an accept", &other).into()),
         };
         let sending = self.connect(setup, &qps, RD_ATOMIC, None)?;
         oob.send(&Message::Ready)?;
-        match oob.recv(REPLY_TIMEOUT)? {
+        match oob.recv_unless(REPLY_TIMEOUT, stop)? {
             Message::Ready => {}
             other => return Err(OobError::unexpected("ready", &other).into()),
         }
@@ -135,7 +137,8 @@ impl JobRunner {
                 let flows = seen.flows();
                 span = Some((span.map_or(flows, |(first, _)| first), flows));
             }
-            if watch(&seen) {
+            watch(&seen);
+            if stop() {
                 host.app_mut().interrupt(now);
             }
             host.app_mut().end_overdue(now);
@@ -155,19 +158,36 @@ impl JobRunner {
             // The peer may be dead, so its outcome is not waited for.
             return Ok(report);
         }
-        oob.send(&Message::Done)?;
-        let ours = setup.sha256();
-        let outcome: Outcome = match oob.recv(REPLY_TIMEOUT)? {
-            Message::Result(outcome) => outcome,
-            other => return Err(OobError::unexpected("the result", &other).into()),
-        };
-        report.sha256 = ours.zip(outcome.sha256);
-        report.peer_messages = outcome.messages;
-        report.peer_atomics = outcome.atomics;
-        report.peer_receive_overflows = outcome.receive_overflows;
+        let asked = oob.send(&Message::Done);
+        report.sha256 = setup.sha256();
+        match asked.and_then(|()| peer_outcome(oob, &job, stop)) {
+            Ok(outcome) => report.peer = Some(outcome),
+            Err(why) => report.missing = Some(why.into()),
+        }
         Ok(report)
     }
 }
+
+/// Waits for the peer's outcome of `job`.
+fn peer_outcome(oob: &mut Oob, job: &Job, stop: &dyn Fn() -> bool) -> Result<Outcome, OobError> {
+    match oob.recv_unless(outcome_timeout(job), stop)? {
+        Message::Result(outcome) => Ok(outcome),
+        other => Err(OobError::unexpected("the result", &other)),
+    }
+}
+
+/// Timeout of the peer's outcome of `job`. The peer hashes a transfer first.
+fn outcome_timeout(job: &Job) -> Duration {
+    match job.kind {
+        JobKind::Transfer { bytes, .. } => {
+            OUTCOME_TIMEOUT + Duration::from_millis(bytes / HASHED_BYTES_PER_MS)
+        }
+        JobKind::Bandwidth { .. } | JobKind::Latency { .. } => OUTCOME_TIMEOUT,
+    }
+}
+
+/// Lower bound of a peer's rate of hashing: 8 MB/s, a tenth of what a slow processor achieves.
+const HASHED_BYTES_PER_MS: u64 = 8_000;
 
 impl JobRunner {
     /// Packets that our queue pairs have received so far.
@@ -190,9 +210,8 @@ impl JobReport {
             latency,
             half_rtt,
             sha256: None,
-            peer_messages: 0,
-            peer_atomics: None,
-            peer_receive_overflows: None,
+            peer: None,
+            missing: None,
             flow: None,
             paths: None,
         }
@@ -233,14 +252,37 @@ impl JobReport {
         self.half_rtt
     }
 
-    /// True if nothing failed, a transfer's bytes are equal on both ends, and as many FETCH_ADDs
-    /// were executed as completed.
+    /// True if nothing failed or is missing, a transfer's bytes are equal on both ends, and as many
+    /// FETCH_ADDs were executed as completed.
     #[must_use]
     pub fn is_ok(&self) -> bool {
-        let wants_hash = matches!(self.job.kind, JobKind::Transfer { .. });
-        let matches = self.sha256.as_ref().is_some_and(|(ours, theirs)| ours == theirs);
+        let is_right = match self.job.kind {
+            JobKind::Transfer { .. } => self.sha256_match() == Some(true),
+            JobKind::Bandwidth { .. } | JobKind::Latency { .. } => self.atomics_agree(),
+        };
         let Progress { failure, finished, .. } = self.progress;
-        failure.is_none() && finished.is_some() && matches == wants_hash && self.atomics_agree()
+        failure.is_none() && self.missing.is_none() && finished.is_some() && is_right
+    }
+
+    /// Whether the memory of both ends has the same hash after a transfer. `None` if one of them is
+    /// unknown.
+    #[must_use]
+    pub fn sha256_match(&self) -> Option<bool> {
+        let theirs = self.peer.as_ref()?.sha256.as_ref()?;
+        Some(self.sha256.as_ref()? == theirs)
+    }
+
+    /// FETCH_ADDs that the peer executed, if it reported them.
+    #[must_use]
+    pub fn peer_atomics(&self) -> Option<u64> {
+        self.peer.as_ref()?.atomics
+    }
+
+    /// The reason if the job ended early, or the peer's outcome is missing.
+    #[must_use]
+    pub fn error(&self) -> Option<String> {
+        let missing = || Some(format!("the peer's result is missing: {}", self.missing.as_ref()?));
+        self.progress.failure.map(|failure| failure.to_string()).or_else(missing)
     }
 
     /// True if as many FETCH_ADDs were executed as completed, or if the peer did not report them.
@@ -248,7 +290,7 @@ impl JobReport {
     #[must_use]
     pub fn atomics_agree(&self) -> bool {
         let Progress { messages, unfinished, .. } = self.progress;
-        self.peer_atomics.is_none_or(|n| (messages..=messages + unfinished).contains(&n))
+        self.peer_atomics().is_none_or(|n| (messages..=messages + unfinished).contains(&n))
     }
 }
 
@@ -263,5 +305,31 @@ fn per_second(n: u64, d: Dur) -> f64 {
     match d {
         Dur::ZERO => 0.0,
         d => n as f64 / (d.as_ns() as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcome_timeout__depends_on_what_the_peer_has_to_hash() {
+        let of = |kind| {
+            outcome_timeout(&Job {
+                kind,
+                op: Op::Write,
+                size: 64,
+                qps: 1,
+                depth: 1,
+                path_mtu: 1024,
+                timeout: 14,
+                retry_cnt: 7,
+            })
+        };
+        let day = JobKind::Bandwidth { duration_ms: 86_400_000 };
+        assert_eq!(of(day), Duration::from_secs(2));
+        let transfer = |bytes| of(JobKind::Transfer { bytes, seed: 1 });
+        assert_eq!(transfer(1 << 20), Duration::from_millis(2131));
+        assert_eq!(transfer(1 << 30).as_secs(), 136);
     }
 }

@@ -20,6 +20,7 @@ use session::{AwaitedStep, Session};
 use spanwire_base::Time;
 use spanwire_transport::{Access, Agreed, MemoryRegion, Mtu, QpCaps};
 use std::net::IpAddr;
+use std::time::Duration;
 use traffic::Traffic;
 
 /// The result of a run against perftest.
@@ -74,7 +75,8 @@ impl JobRunner {
         watch: &mut dyn FnMut(Time, &Initiator),
     ) -> Result<PerftestOutcome, Error> {
         test.check()?;
-        let mut session = Session { exchange, test, traffic: Traffic::default(), stop, watch };
+        let (traffic, quiet_max) = (Traffic::default(), Duration::MAX);
+        let mut session = Session { exchange, test, traffic, stop, watch, quiet_max };
         let greeting = self.greet_perftest(&mut session)?;
         let (job, needs) = self.plan(&session, &greeting)?;
         let setup = self.set_up(job, needs)?;
@@ -171,10 +173,17 @@ impl JobRunner {
         };
         let failed = outcome.report.as_ref().is_some_and(|r| r.progress.failure.is_some());
         if !failed {
-            self.conclude(s, &ours[0], &mut outcome)?;
+            s.quiet_max = CONCLUSION_TIMEOUT;
+            let concluded = self.conclude(s, &ours[0], &mut outcome);
+            outcome.complete = concluded.is_ok();
+            match (concluded, &mut outcome.report) {
+                (Ok(()), _) => {}
+                // What we measured does not depend on the rest of the exchange.
+                (Err(why), Some(report)) => report.missing = Some(why),
+                (Err(why), None) => return Err(why),
+            }
         }
         outcome.messages = s.traffic.messages();
-        outcome.complete = !failed;
         Ok(outcome)
     }
 
@@ -336,6 +345,10 @@ fn perftest_report(r: &JobReport) -> Report {
         message_rate_mpps: r.messages_per_s() / 1e6,
     }
 }
+
+/// Idle timeout of the exchange after a run. The peer may run on for longer, but then it sends
+/// packets.
+const CONCLUSION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Our cycle buffer, in bytes; perftest uses its page size.
 const CYCLE_BUFFER_BYTES: u32 = 4096;

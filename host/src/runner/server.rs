@@ -1,13 +1,14 @@
 //! The server side of the job runner.
 
-use super::acceptor::STOP_POLL_INTERVAL;
 use super::pending_client::is_gone;
 use super::{
     ClientPoll, JobRunner, Needs, PendingClient, RD_ATOMIC, Setup, access, job_bytes, region_bytes,
 };
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
-use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
+use crate::oob::{
+    Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request, STOP_POLL_INTERVAL,
+};
 use crate::paths::SentPaths;
 use crate::target::Target;
 use spanwire_base::{Dur, Rate, Time};
@@ -26,7 +27,8 @@ pub struct Served {
     pub paths: SentPaths,
     /// Messages received (SEND).
     pub messages: u64,
-    /// True if the client sent `done`; otherwise it closed the connection early.
+    /// True if the client sent `done` and the outcome could be sent; otherwise it closed the
+    /// connection early.
     pub complete: bool,
     /// Counters of engine and port since their start.
     pub counters: Vec<(String, u64)>,
@@ -167,14 +169,15 @@ impl JobRunner {
         if end.is_none() {
             return Err("interrupted".into());
         }
-        let complete = matches!(end, Some(Ended::Done));
+        let mut complete = matches!(end, Some(Ended::Done));
         if complete {
             let (sha256, messages) = (setup.sha256(), target.messages());
             let atomics = setup.atomics();
             let receive_overflows = self.receive_overflows().zip(overflows);
             let receive_overflows = receive_overflows.map(|(now, before)| now - before);
             let outcome = Outcome { sha256, messages, atomics, receive_overflows };
-            oob.send(&Message::Result(outcome))?;
+            // A client does not wait for a server that was suspended.
+            complete = oob.send(&Message::Result(outcome)).is_ok();
         }
         match end {
             Some(Ended::Broken(e)) => return Err(e.into()),

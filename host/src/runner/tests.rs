@@ -1,9 +1,14 @@
 use super::*;
 use crate::fabric::Wrap;
+use crate::initiator::Progress;
 use crate::oob::Oob;
+use spanwire_base::Dur;
 use spanwire_io::fault::FaultConfig;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -26,11 +31,21 @@ fn with_server<T>(
     faults: Option<FaultConfig>,
     client: impl FnOnce(&mut JobRunner, &mut Oob) -> T,
 ) -> T {
+    with_server_that(|| false, mode, faults, client)
+}
+
+/// As [`with_server`], with a server that calls `stop` in every step.
+fn with_server_that<T>(
+    stop: impl Fn() -> bool + Send + 'static,
+    mode: ModeChoice,
+    faults: Option<FaultConfig>,
+    client: impl FnOnce(&mut JobRunner, &mut Oob) -> T,
+) -> T {
     let wrap = Wrap { faults, pcap: None };
     let (near, far) = Attachment::pipe([&wrap, &wrap]).unwrap();
     let (mut oob, theirs) = Oob::pair().unwrap();
     let serve = thread::spawn(move || {
-        runner(far, SERVER, mode).serve(theirs, || false, |_| {}).map_err(|e| e.to_string())
+        runner(far, SERVER, mode).serve(theirs, stop, |_| {}).map_err(|e| e.to_string())
     });
     let mut near = runner(near, CLIENT, mode);
     near.handshake(&mut oob).unwrap();
@@ -48,7 +63,7 @@ fn run__a_ping_pong_follows_a_bandwidth_run() {
         with_server(mode, None, |runner, oob| {
             for op in [Op::Write, Op::Send] {
                 for job in [job(bandwidth, op, 1 << 16, 16), job(latency, Op::Send, 64, 1)] {
-                    let report = runner.run(oob, job, |_| false).unwrap();
+                    let report = runner.run(oob, job, &|| false, |_| {}).unwrap();
                     assert!(report.is_ok(), "{mode:?} {job:?}: {:?}", report.progress.failure);
                     assert!(report.progress.messages > 0, "{job:?}");
                 }
@@ -66,10 +81,11 @@ fn run__a_ping_pong_survives_loss_of_acks() {
     for mode in [ModeChoice::Rc, ModeChoice::Sr] {
         with_server(mode, Some(faults), |runner, oob| {
             let report = runner
-                .run(oob, Job { timeout, ..job(latency, Op::Send, 64, 1) }, |_| false)
+                .run(oob, Job { timeout, ..job(latency, Op::Send, 64, 1) }, &|| false, |_| {})
                 .unwrap();
             assert!(report.is_ok(), "{mode:?}: {:?}", report.progress.failure);
-            assert_eq!(report.progress.messages, report.peer_messages, "{mode:?}");
+            let received = report.peer.map(|peer| peer.messages);
+            assert_eq!(received, Some(report.progress.messages), "{mode:?}");
         });
     }
 }
@@ -83,13 +99,105 @@ fn run__an_unreachable_peer_is_reported() {
         with_server(mode, Some(faults), |runner, oob| {
             // Retries end within the test; with the default parameters the outcome is the same.
             let job = Job { retry_cnt: 0, timeout: 6, ..job(kind, Op::Write, 1024, 4) };
-            let failure = runner.run(oob, job, |_| false).unwrap().progress.failure;
+            let failure = runner.run(oob, job, &|| false, |_| {}).unwrap().progress.failure;
             let error = failure.expect("nothing arrives").to_string();
             for words in ["not one packet came back", "spanwire doctor", "queue"] {
                 assert!(error.contains(words), "{mode:?}: {error}");
             }
         });
     }
+}
+
+/// A server's `stop` that does not return while `suspended`.
+fn while_suspended(suspended: &Arc<AtomicBool>) -> impl Fn() -> bool + Send + 'static {
+    let suspended = Arc::clone(suspended);
+    move || {
+        while suspended.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+}
+
+/// Runs `job` with a server that is suspended from the first completion to the end of the client.
+fn run_with_suspended_server(mode: ModeChoice, job: Job) -> JobReport {
+    let suspended = Arc::new(AtomicBool::new(false));
+    with_server_that(while_suspended(&suspended), mode, None, |runner, oob| {
+        let report = runner.run(oob, job, &|| false, |watch| {
+            let has_begun = watch.app().progress().messages > 0;
+            suspended.fetch_or(has_begun, Ordering::AcqRel);
+        });
+        suspended.store(false, Ordering::Release);
+        report.unwrap()
+    })
+}
+
+#[test]
+fn run__a_suspended_server_changes_neither_the_time_nor_the_measurement() {
+    const MS: u64 = 2500;
+    let bandwidth = JobKind::Bandwidth { duration_ms: MS };
+    let latency = JobKind::Latency { duration_ms: MS };
+    // Retries for longer than the run.
+    let patient = |job| Job { timeout: 18, ..job };
+    let jobs = [
+        (ModeChoice::Rc, patient(job(bandwidth, Op::Write, 1 << 16, 16))),
+        (ModeChoice::Sr, patient(job(bandwidth, Op::Read, 1 << 16, 16))),
+        (ModeChoice::Sr, patient(job(bandwidth, Op::FetchAdd, 8, 16))),
+        (ModeChoice::Rc, patient(job(latency, Op::Send, 64, 1))),
+    ];
+    thread::scope(|scope| {
+        for (mode, job) in jobs {
+            scope.spawn(move || {
+                let report = run_with_suspended_server(mode, job);
+                let Progress { messages, unfinished, failure, .. } = report.progress;
+                assert!(messages > 0 && unfinished > 0 && failure.is_none(), "{job:?} {failure:?}");
+                assert!(report.duration() >= Dur::from_ms(MS), "{job:?}: {:?}", report.duration());
+                let most = messages as f64 / (MS as f64 / 1e3);
+                assert!(report.messages_per_s() <= most, "{job:?}: {}", report.messages_per_s());
+                let error = report.error().expect("the result is missing");
+                let words = "the peer's result is missing: the peer said nothing for 2s";
+                assert!(error.starts_with(words), "{error}");
+                assert!(report.peer.is_none() && !report.is_ok());
+            });
+        }
+    });
+}
+
+#[test]
+fn run__a_suspended_client_completes_its_messages() {
+    let job = job(JobKind::Bandwidth { duration_ms: 300 }, Op::Write, 64, 4);
+    let away = Duration::from_millis(2000);
+    with_server(ModeChoice::Rc, None, |runner, oob| {
+        let mut has_slept = false;
+        let report = runner.run(oob, job, &|| false, |watch| {
+            if watch.app().progress().messages > 0 && !has_slept {
+                has_slept = true;
+                thread::sleep(away);
+            }
+        });
+        let report = report.unwrap();
+        assert!(has_slept && report.is_ok(), "{:?}", report.error());
+        assert_eq!(report.progress.unfinished, 0);
+        assert!(report.duration() >= Dur::from_ms(2000), "{:?}", report.duration());
+        assert_eq!(report.peer.map(|peer| peer.messages), Some(0));
+    });
+}
+
+#[test]
+fn run__a_wait_for_the_result_can_be_stopped() {
+    let suspended = Arc::new(AtomicBool::new(false));
+    with_server_that(while_suspended(&suspended), ModeChoice::Rc, None, |runner, oob| {
+        let job = job(JobKind::Transfer { bytes: 1 << 20, seed: 1 }, Op::Write, 1 << 16, 16);
+        let stop = || suspended.load(Ordering::Acquire);
+        let report = runner.run(oob, job, &stop, |watch| {
+            suspended.fetch_or(watch.app().is_done(), Ordering::AcqRel);
+        });
+        suspended.store(false, Ordering::Release);
+        let report = report.unwrap();
+        assert_eq!(report.error().as_deref(), Some("the peer's result is missing: interrupted"));
+        assert_eq!((report.sha256.is_some(), report.sha256_match()), (true, None));
+        assert!(!report.is_ok());
+    });
 }
 
 #[test]

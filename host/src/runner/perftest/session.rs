@@ -14,6 +14,8 @@ pub(super) struct Session<'a> {
     pub(super) traffic: Traffic,
     pub(super) stop: &'a dyn Fn() -> bool,
     pub(super) watch: &'a mut dyn FnMut(Time, &Initiator),
+    /// Upper limit of the idle timeout of the next steps.
+    pub(super) quiet_max: Duration,
 }
 
 /// A step that is waited for, and the idle timeout: time without a message or packet of the peer.

@@ -107,7 +107,8 @@ impl JobRunner {
         awaited: AwaitedStep,
         mut ready: impl FnMut(Time, &mut Traffic, &mut Exchange) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        let Session { exchange, traffic, watch, .. } = s;
+        let Session { exchange, traffic, watch, quiet_max, .. } = s;
+        let awaited = AwaitedStep { quiet: awaited.quiet.min(*quiet_max), ..awaited };
         let clock = self.attachment.clock;
         let (mut poll_at, mut last_input_at, mut packets) = (Time::ZERO, clock.now(), 0);
         let quiet = Dur::from_ns(u64::try_from(awaited.quiet.as_nanos())?);

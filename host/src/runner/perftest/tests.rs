@@ -5,6 +5,8 @@ use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -104,6 +106,38 @@ fn perftest__completes_despite_loss() {
             check_outcomes(&test, run(test, test, &wrap));
         }
     }
+}
+
+#[test]
+fn perftest__a_measurement_does_not_depend_on_a_peer_that_is_suspended_after_it() {
+    let suspended = Arc::new(AtomicBool::new(false));
+    let test = test(Op::Write, false, false);
+    let (near, far) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
+    let (to_server, to_client) = connection();
+    let server = Arc::clone(&suspended);
+    let serve = thread::spawn(move || {
+        let stop = || {
+            while server.load(Ordering::Acquire) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            false
+        };
+        let exchange = Exchange::tcp(to_client, false).unwrap();
+        runner(far, SERVER).perftest(exchange, test, &stop, &mut |_, _| {}).is_ok()
+    });
+    let exchange = Exchange::tcp(to_server, true).unwrap();
+    let ran = runner(near, CLIENT).perftest(exchange, test, &|| false, &mut |_, app| {
+        suspended.fetch_or(app.is_done(), Ordering::AcqRel);
+    });
+    suspended.store(false, Ordering::Release);
+    // The client has closed the connection.
+    assert!(!serve.join().unwrap());
+    let PerftestOutcome { report, complete, .. } = ran.unwrap();
+    let report = report.expect("it measured");
+    assert_eq!(report.progress.messages, test.iterations * u64::from(test.qps));
+    assert!(!complete && !report.is_ok());
+    let error = report.error().expect("the exchange has no end");
+    assert!(error.starts_with("the peer's result is missing: "), "{error}");
 }
 
 #[test]
