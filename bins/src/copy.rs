@@ -8,7 +8,7 @@ pub use args::CopyArgs;
 
 use crate::exit::{Exit, usage};
 use crate::interface;
-use crate::report::{LiveLine, print_text};
+use crate::report::{LiveLine, print_peer_error, print_text};
 use crate::signals::Interrupt;
 use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
 use report::{CopyReport, RateMeter};
@@ -38,7 +38,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     // Count before connecting: a large tree takes long, and the receiver would be blocked.
     let totals = walk::Totals::of(&roots, || interrupt.is_set());
     if interrupt.is_set() {
-        return Ok(interrupt.exit());
+        return Err("interrupted".into());
     }
     let (copy_network, connection) = args.reach_receiver()?;
     let agreed = connection.about().agreed;
@@ -68,8 +68,9 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     report.mode = Some(agreed.mode().name());
     (report.paths, report.congestion) = (paths, congestion);
     report.verify_disk = common.verify_disk;
+    report.exit = exit(&session, report.ok, interrupt);
     print_report(common, &report);
-    Ok(exit(&session, report.ok, interrupt))
+    Ok(report.exit)
 }
 
 fn receive_all(args: &ReceiveArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
@@ -111,10 +112,9 @@ fn accept_senders(
         match code {
             Ok(code) if args.once || interrupt.is_set() => return Ok(code),
             Ok(_) => {}
-            Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
-            Err(why) if args.once => return Err(why),
+            Err(why) if args.once || interrupt.is_set() => return Err(why),
             // An error of one sender must not end the receiver.
-            Err(why) => eprintln!("{peer}: {why}"),
+            Err(why) => print_peer_error(common.json, "peer", &peer.to_string(), &why),
         }
     }
     Ok(Exit::Success)
@@ -153,8 +153,9 @@ fn receive_one(
     report.mode = Some(agreed.mode().name());
     report.paths = copy_network.paths(&agreed);
     report.verify_disk = common.verify_disk;
+    report.exit = exit(&session, report.ok, interrupt);
     print_report(common, &report);
-    Ok(exit(&session, report.ok, interrupt))
+    Ok(report.exit)
 }
 
 /// Increments of the counters since `before`.

@@ -4,7 +4,7 @@
 //! this process alone, so the kernel removes them when it ends, even by Ctrl-C or SIGKILL. Over UDP
 //! sockets, which need no privilege, the hosts are two addresses of the loopback.
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failed};
 use crate::port_args;
 use crate::report::{
     LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_text,
@@ -60,21 +60,12 @@ pub struct DemoReport {
     pub mode: &'static str,
     /// All bytes were correct and nothing failed.
     pub ok: bool,
+    /// The exit code; a wrong transfer takes precedence over other failures.
+    pub exit: Exit,
     /// The verified transfer.
     pub transfer: TransferRow,
     /// The measurements.
     pub perf: Vec<PerfRow>,
-}
-
-impl DemoReport {
-    /// The exit code; a wrong transfer takes precedence over other failures.
-    fn exit(&self) -> Exit {
-        match (self.ok, self.transfer.sha256_match) {
-            (true, _) => Exit::Success,
-            (false, Some(true)) => Exit::Failure,
-            (false, Some(false) | None) => Exit::TransferWrong,
-        }
-    }
 }
 
 /// Runs the demo. The exit code is [`Exit::Success`] only if all bytes were correct.
@@ -85,8 +76,7 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let measured = measure(args, interrupt);
     if interrupt.is_set() {
         // The signal is the cause: an error of either side only reports that the other ended.
-        eprintln!("interrupted");
-        return Ok(interrupt.exit());
+        return Err(Failed::new(interrupt.exit(), "interrupted").into());
     }
     let report = measured?;
     if args.json {
@@ -94,7 +84,7 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     } else {
         print_text(&text(&report));
     }
-    Ok(report.exit())
+    Ok(report.exit)
 }
 
 fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
@@ -261,7 +251,12 @@ fn run_jobs(
     live.clear();
     ok &= !interrupt.is_set();
     let mode = runner.agreed().unwrap_or(Agreed::Rc).mode().name();
-    Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, transfer, perf })
+    let exit = match (ok, transfer.sha256_match) {
+        (true, _) => Exit::Success,
+        (false, Some(true)) => Exit::Failure,
+        (false, Some(false) | None) => Exit::TransferWrong,
+    };
+    Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, exit, transfer, perf })
 }
 
 /// The progress line of a running job.

@@ -3,6 +3,7 @@
 //! An error with its own code is a [`Failed`], or one of the error types that [`Exit::of`] knows.
 //! All other errors exit with [`Exit::Failure`].
 
+use serde::{Serialize, Serializer};
 use spanwire_copy::connection::NotBegun;
 use spanwire_copy::session::End;
 use spanwire_host::fabric::Error;
@@ -141,6 +142,12 @@ impl Failed {
     }
 }
 
+/// The JSON object in place of a report, if `error` is the outcome.
+#[must_use]
+pub fn error_json(error: &Error) -> serde_json::Value {
+    serde_json::json!({ "ok": false, "error": error.to_string(), "exit": Exit::of(error) })
+}
+
 /// An error with exit code [`Exit::Usage`]; for `map_err`.
 #[must_use]
 pub fn usage(why: impl fmt::Display) -> Error {
@@ -154,6 +161,12 @@ impl fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+impl Serialize for Exit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(self.code())
+    }
+}
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
@@ -196,6 +209,12 @@ mod tests {
             let row = format!("| {} | {} |", exit.code(), exit.meaning());
             assert!(tools.contains(&row), "docs/TOOLS.md lacks {row:?}");
         }
+    }
+
+    #[test]
+    fn error_json__is_the_outcome_in_one_object() {
+        let json = error_json(&usage("--mtu 7")).to_string();
+        assert_eq!(json, r#"{"error":"--mtu 7","exit":2,"ok":false}"#);
     }
 
     #[test]

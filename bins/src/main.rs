@@ -1,8 +1,9 @@
 //! The `spanwire` command.
 #![forbid(unsafe_code)]
 
-use clap::{Parser, Subcommand};
-use spanwire_bins::exit::{Exit, Failed, usage};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use spanwire_bins::exit::{Exit, Failed, error_json, usage};
+use spanwire_bins::report::print_text;
 use spanwire_bins::signals::Interrupt;
 use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, sim, switch};
 use spanwire_host::fabric::Error;
@@ -41,14 +42,24 @@ enum Command {
 
 fn main() -> ExitCode {
     log_to_stderr();
-    let cli = Cli::parse();
+    let arguments = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&arguments).unwrap_or_else(|e| e.exit());
     match run(&cli) {
         Ok(exit) => exit.into(),
         Err(why) => {
             eprintln!("error: {why}");
+            if has_json(&arguments) {
+                print_text(&format!("{}\n", error_json(&why)));
+            }
             Exit::of(&why).into()
         }
     }
+}
+
+/// True if the command, or a subcommand of it, was given `--json`.
+fn has_json(arguments: &ArgMatches) -> bool {
+    let here = arguments.try_get_one("json").ok().flatten().copied().unwrap_or(false);
+    here || arguments.subcommand().is_some_and(|(_, arguments)| has_json(arguments))
 }
 
 fn run(cli: &Cli) -> Result<Exit, Error> {

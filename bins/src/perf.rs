@@ -12,7 +12,7 @@ pub use args::PerfArgs;
 use crate::exit::{Exit, usage};
 use crate::path_report::PathsReport;
 use crate::rates;
-use crate::report::{op_name, packets, print_text};
+use crate::report::{op_name, packets, print_peer_error, print_text};
 use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
@@ -94,7 +94,10 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
             Ok(()) => {}
             Err(e) if args.one_off && was_client || runner.port_is_gone() => return Err(e),
             // An error of one client must not end the server.
-            Err(e) => eprintln!("client {}: {e}", shown(client.address())),
+            Err(e) => {
+                let json = common.json && was_client;
+                print_peer_error(json, "client", &shown(client.address()), &e);
+            }
         }
         if args.one_off && was_client {
             break;
@@ -127,7 +130,8 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let report = runner.run(&mut oob, job, &|| interrupt.is_set(), |watch| {
         meter.sample(watch.now(), watch.app().progress(), || Some(watch.flows()));
     })?;
-    let report = ClientReport::of(args, &report, &runner, meter);
+    let mut report = ClientReport::of(args, &report, &runner, meter);
+    report.interrupted(interrupt);
     if let Some(path) = &args.plot {
         let json = serde_json::to_string(&report)?;
         let run = rates::Run::parse(&args.server.to_string(), &json);
@@ -139,7 +143,7 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     } else {
         print_text(&text(&report));
     }
-    Ok(if interrupt.is_set() { interrupt.exit() } else { report.exit })
+    Ok(report.exit)
 }
 
 fn print_served(common: &CommonArgs, fabric: Fabric, peer: Option<IpAddr>, served: &Served) {

@@ -1,7 +1,9 @@
 //! Output of results: tables, rows of JSON and a progress line.
 
+use crate::exit::error_json;
 use serde::Serialize;
 use spanwire_base::Dur;
+use spanwire_host::fabric::Error;
 use spanwire_host::oob::{Job, JobKind, Op};
 use spanwire_host::runner::JobReport;
 use spanwire_host::text::bytes;
@@ -217,6 +219,17 @@ pub fn print_text(text: &str) {
     let mut out = std::io::stdout().lock();
     // A closed stdout has no reader for an error message.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Reports that a server failed to serve the `role` at `address` and goes on: on stderr, and as an
+/// object on stdout if it reports in JSON.
+pub fn print_peer_error(json: bool, role: &str, address: &str, why: &Error) {
+    eprintln!("{role} {address}: {why}");
+    if json {
+        let mut object = error_json(why);
+        object[role] = address.into();
+        print_text(&format!("{object}\n"));
+    }
 }
 
 /// A progress line on the terminal that is rewritten in place. Silent if stderr is no terminal.

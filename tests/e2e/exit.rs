@@ -32,6 +32,57 @@ fn exit__2_is_wrong_usage_of_every_command() {
     }
 }
 
+/// The outcome of a command that failed before its report: its code, and one object.
+fn check_json(outcome: &Outcome, expected: i32, words: &str) {
+    check(outcome, expected);
+    let report = outcome.json();
+    assert_eq!((&report["ok"], &report["exit"]), (&false.into(), &expected.into()), "{report}");
+    let error = report["error"].as_str().expect("a sentence");
+    assert!(error.contains(words), "{words:?} is not in {error:?}");
+    assert!(outcome.stderr.contains(error), "{}", outcome.stderr);
+}
+
+#[test]
+fn exit__wrong_usage_is_json_too_of_every_command() {
+    let no_file = "/nonexistent/file";
+    for (args, words) in [
+        (&["perf", "client", "--loss", "101", "127.0.0.1", "--dev", "lo", "--json"][..], "--loss"),
+        (&["perf", "server", "--dup", "101", "--dev", "lo", "--json"], "--dup"),
+        (&["copy", "send", no_file, "10.0.0.1", "--json"], no_file),
+        (&["copy", "receive", "--dev", "lo", "--into", no_file, "--json"], no_file),
+        (&["switch", "--config", no_file, "--json"], no_file),
+        (&["sim", "run", "nothing", "--json"], "nothing"),
+        (&["lab", "status", "--name", "no/name", "--json"], "no/name"),
+    ] {
+        check_json(&run_here(args), 2, words);
+    }
+    check_json(&run_here(&["doctor", "--dev", "nonexistent", "--json"]), 1, "nonexistent");
+}
+
+#[test]
+fn exit__a_failure_before_the_report_is_json_too() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let from = TempDir::new();
+    let file = from.join("f");
+    fs::write(&file, "x").unwrap();
+    let to = lab.v4().to_string();
+    check_json(&lab.client(lab.v4(), &["--json"]), 4, "is `spanwire perf server` running there?");
+    let send = ["copy", "send", &file, &to, "--json"];
+    check_json(&lab.run(&lab.hosts.b.ns, &send), 4, "is `spanwire copy receive` running there?");
+    let server = lab.json_server(&["--max-transfer", "1M"]);
+    let refused = lab.client(lab.v4(), &["--transfer", "2M", "--json"]);
+    check_json(&refused, 1, "--max-transfer");
+    let served = server.end_with(libc::SIGTERM);
+    assert_eq!((&served.json()["ok"], served.code), (&false.into(), Some(0)), "{}", served.stdout);
+    assert!(served.json()["client"].is_string(), "{}", served.stdout);
+    // A server that is interrupted during a job.
+    let server = lab.json_server(&[]);
+    let client = lab.start_client(lab.v4(), &ENDLESS);
+    lab.await_traffic(OUTSTANDING);
+    check_json(&server.end_with(libc::SIGINT), 130, "interrupted");
+    assert_eq!(client.wait().json()["ok"], false);
+}
+
 #[test]
 fn exit__3_is_a_missed_threshold() {
     let Some(lab) = Lab::new(1500) else { return };
@@ -80,7 +131,9 @@ fn exit__sigint_and_sigterm_have_codes_of_their_own() {
         let server = lab.server(&[]);
         let client = lab.start_client(lab.v4(), &ENDLESS);
         lab.await_traffic(OUTSTANDING);
-        check(&client.end_with(signal), expected);
+        let ended = client.end_with(signal);
+        check(&ended, expected);
+        assert_eq!(ended.json()["exit"], expected);
         server.kill();
         let server = lab.server(&[]);
         let client = lab.start_client(lab.v4(), &ENDLESS);
@@ -90,6 +143,9 @@ fn exit__sigint_and_sigterm_have_codes_of_their_own() {
         let mut demo = start_here(&["demo", "--fabric", "pipe", "--ms", "60000"]);
         demo.await_output(|text| text.contains("RoCEv2 over an in-process pipe"));
         check(&demo.end_with(signal), expected);
+        let demo = start_here(&["demo", "--fabric", "pipe", "--ms", "60000", "--json"]);
+        demo.await_threads();
+        check_json(&demo.end_with(signal), expected, "interrupted");
         let swarm = ["sim", "swarm", "--seeds", "100000000", "--threads", "2", "--json"];
         let swarm = start_here(&swarm);
         swarm.await_threads();

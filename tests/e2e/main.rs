@@ -284,7 +284,7 @@ fn demo__prints_its_json_and_leaves_nothing_behind() {
         let ended = running.end_with(signal);
         assert!(!ended.success);
         if signal == libc::SIGINT {
-            assert_eq!((ended.code, ended.stderr.trim()), (Some(130), "interrupted"));
+            assert_eq!((ended.code, ended.stderr.trim()), (Some(130), "error: interrupted"));
         }
         assert_eq!(alone.left(), before);
     }

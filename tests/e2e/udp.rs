@@ -96,7 +96,7 @@ fn demo__over_udp_ends_by_a_signal_as_over_af_xdp() {
     let mut demo = Unprivileged::new(&args).start();
     demo.await_output(|text| text.contains("RoCEv2 over UDP sockets"));
     let ended = demo.end_with(libc::SIGINT);
-    assert_eq!((ended.code, ended.stderr.trim()), (Some(130), "interrupted"));
+    assert_eq!((ended.code, ended.stderr.trim()), (Some(130), "error: interrupted"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Output of a copy: a progress line, a summary, and JSON.
 
+use crate::exit::Exit;
 use crate::path_report::PathsReport;
 use crate::report::loss_text;
 use serde::Serialize;
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 pub struct CopyReport {
     /// All files were copied.
     pub ok: bool,
+    /// The exit code.
+    pub exit: Exit,
     /// The error, if not.
     pub error: Option<String>,
     /// The files were read back from the receiver's disk.
@@ -87,6 +90,7 @@ impl CopyReport {
         let counted = counters.iter().filter(|(_, n)| *n > 0);
         Self {
             ok: complete && failed == 0,
+            exit: Exit::Success,
             error,
             verify_disk: false,
             resumable: matches!(

@@ -4,7 +4,7 @@ use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::meter::Meter;
 use super::report::{ClientReport, nonzero, text};
 use crate::exit::{Exit, usage};
-use crate::report::{PerfRow, perf_table, print_text};
+use crate::report::{PerfRow, perf_table, print_peer_error, print_text};
 use crate::signals::Interrupt;
 use spanwire_base::Time;
 use spanwire_host::dial::accept;
@@ -45,10 +45,10 @@ pub(super) fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exi
         match served {
             Ok(()) => {}
             // The signal ended the job.
-            Err(_) if interrupt.is_set() => return Ok(interrupt.exit()),
+            Err(e) if interrupt.is_set() => return Err(e),
             Err(e) if args.one_off || runner.port_is_gone() => return Err(e),
             // An error of one client must not end the server.
-            Err(e) => eprintln!("client {peer}: {e}"),
+            Err(e) => print_peer_error(common.json, "client", &peer.to_string(), &e),
         }
         if args.one_off {
             break;
@@ -79,15 +79,16 @@ pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exi
     let outcome = outcome?;
     let report = outcome.report.as_ref().ok_or("a client always measures")?;
     meter.sample(Time::ZERO, report.progress, || None);
-    let report =
+    let mut report =
         ClientReport::of(args, report, &runner, meter).against(outcome.peer.clone(), test.tool());
+    report.interrupted(interrupt);
     if common.json {
         print_text(&format!("{}\n", serde_json::to_string(&report)?));
     } else {
         print_text(&text(&report));
         print_text(&peer_text(&outcome.peer, outcome.path_mtu));
     }
-    Ok(if interrupt.is_set() { interrupt.exit() } else { report.exit })
+    Ok(report.exit)
 }
 
 fn print_served(

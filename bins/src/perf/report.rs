@@ -5,6 +5,7 @@ use super::meter::{Interval, Meter, limits_text};
 use crate::exit::Exit;
 use crate::path_report::PathsReport;
 use crate::report::{PerfRow, TransferRow, loss_text, op_name, perf_table, seconds};
+use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::Time;
 use spanwire_host::congestion::CongestionReport;
@@ -33,9 +34,7 @@ pub(super) struct ClientReport {
     /// Erasure coding and paths of sent data.
     #[serde(flatten)]
     paths: PathsReport,
-    pub(super) ok: bool,
-    /// The exit code, unless a signal ends the client.
-    #[serde(skip)]
+    ok: bool,
     pub(super) exit: Exit,
     error: Option<String>,
     thresholds: Vec<Threshold>,
@@ -133,6 +132,14 @@ impl ClientReport {
             server_receive_overflows: report.peer.as_ref().and_then(|peer| peer.receive_overflows),
             perftest: None,
             counters: nonzero(&runner.counters()),
+        }
+    }
+
+    /// A signal takes precedence over the outcome of the run.
+    pub(super) fn interrupted(&mut self, interrupt: &Interrupt) {
+        if interrupt.is_set() {
+            self.ok = false;
+            self.exit = interrupt.exit();
         }
     }
 
