@@ -8,6 +8,7 @@ pub use args::CopyArgs;
 
 use crate::exit::{Exit, usage};
 use crate::interface;
+use crate::output::print_error;
 use crate::report::{LiveLine, print_peer_error, print_text};
 use crate::signals::Interrupt;
 use args::{CommonArgs, CopyCommand, CopyNetwork, ReceiveArgs, SendArgs};
@@ -225,7 +226,7 @@ fn print_report(common: &CommonArgs, report: &CopyReport) {
     if let Some(why) = &report.error {
         let advice =
             if report.resumable { "; the same command again goes on from here" } else { "" };
-        eprintln!("error: {why}{advice}");
+        print_error(&format!("error: {why}{advice}"));
     }
 }
 

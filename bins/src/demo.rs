@@ -5,6 +5,7 @@
 //! sockets, which need no privilege, the hosts are two addresses of the loopback.
 
 use crate::exit::{Exit, Failed};
+use crate::output::print_error;
 use crate::port_args;
 use crate::report::{
     LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_text,
@@ -97,7 +98,9 @@ fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> 
             // another one uses them.
             let (no_xdp, no_udp) = match over_xdp(args, interrupt) {
                 Err(no_xdp) if !interrupt.is_set() => {
-                    eprintln!("AF_XDP is unavailable ({no_xdp}); using UDP sockets instead");
+                    print_error(&format!(
+                        "AF_XDP is unavailable ({no_xdp}); using UDP sockets instead"
+                    ));
                     match over_udp(args, interrupt) {
                         Err(no_udp) if !interrupt.is_set() => (no_xdp, no_udp),
                         over_udp => return fell_back(over_udp, no_xdp.to_string()),
@@ -105,7 +108,9 @@ fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> 
                 }
                 over_xdp => return over_xdp,
             };
-            eprintln!("UDP sockets are unavailable ({no_udp}); using an in-process pipe instead");
+            print_error(&format!(
+                "UDP sockets are unavailable ({no_udp}); using an in-process pipe instead"
+            ));
             fell_back(over_pipe(args, interrupt), format!("{no_xdp}; {no_udp}"))
         }
     }

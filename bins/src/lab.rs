@@ -6,12 +6,13 @@ mod text;
 pub use args::{ExecArgs, LabArgs, LabCommand, NameArgs, UpArgs};
 
 use crate::exit::{Exit, Failed};
+use crate::report::print_text;
 use crate::switch::{PORT_FRAME_ROOM, SwitchFile};
 use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_io::net::NetErrorKind;
 use spanwire_lab::{LabError, LabStatus, Spec, SwitchPort, SwitchSpec, UpReport, down, exec};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 /// Runs the subcommand and prints its report on stdout.
@@ -89,20 +90,13 @@ fn exit(error: &LabError) -> Exit {
     }
 }
 
-/// Prints a report as JSON or as text. A closed pipe is no error.
+/// Prints a report as JSON or as text.
 fn print<T: Serialize>(json: bool, report: &T, text: fn(&T) -> String) -> Result<(), Error> {
-    let cannot = |e: io::Error| Error::from(format!("cannot print the report: {e}"));
-    let text = if json {
-        let text = serde_json::to_string_pretty(report);
-        text.map_err(|e| cannot(io::Error::other(e)))? + "\n"
-    } else {
-        text(report)
-    };
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(cannot(e)),
-        _ => Ok(()),
-    }
+    print_text(&match json {
+        true => serde_json::to_string_pretty(report)? + "\n",
+        false => text(report),
+    });
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! | [`switch`] | `spanwire switch`: an emulated switch between interfaces |
 //! | [`pcap`] | `spanwire pcap`: packets, ICRCs and flows of a capture |
 //! | [`exit`] | the exit codes of all subcommands |
+//! | [`output`] | stdout, stderr, and output that could not be written |
 //! | [`path_report`] | erasure coding and paths in reports |
 //! | [`report`] | tables, JSON and progress |
 //! | [`rates`] | `spanwire plot`: rates of several processes, and a switch's queue |
@@ -28,6 +29,7 @@ mod ec_args;
 pub mod exit;
 mod interface;
 pub mod lab;
+pub mod output;
 pub mod path_report;
 pub mod pcap;
 pub mod perf;

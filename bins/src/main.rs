@@ -3,11 +3,12 @@
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use spanwire_bins::exit::{Exit, Failed, error_json, usage};
+use spanwire_bins::output;
 use spanwire_bins::report::print_text;
 use spanwire_bins::signals::Interrupt;
 use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, sim, switch};
 use spanwire_host::fabric::Error;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// RoCEv2 in userspace over AF_XDP: no kernel module, no RDMA hardware.
@@ -42,24 +43,46 @@ enum Command {
 
 fn main() -> ExitCode {
     log_to_stderr();
-    let arguments = Cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&arguments).unwrap_or_else(|e| e.exit());
-    match run(&cli) {
+    let ended = match Cli::command().try_get_matches() {
+        Ok(arguments) => run_reported(&arguments),
+        Err(message) => shown(&message),
+    };
+    match output::finish(ended) {
         Ok(exit) => exit.into(),
         Err(why) => {
-            eprintln!("error: {why}");
-            if has_json(&arguments) {
-                print_text(&format!("{}\n", error_json(&why)));
-            }
+            output::print_error(&format!("error: {why}"));
             Exit::of(&why).into()
         }
     }
+}
+
+/// Runs the command. Its error is reported here: on stderr, and with `--json` as an object on
+/// stdout.
+fn run_reported(arguments: &ArgMatches) -> Exit {
+    let cli = Cli::from_arg_matches(arguments).unwrap_or_else(|e| e.exit());
+    run(&cli).unwrap_or_else(|why| {
+        output::print_error(&format!("error: {why}"));
+        if has_json(arguments) {
+            print_text(&format!("{}\n", error_json(&why)));
+        }
+        Exit::of(&why)
+    })
 }
 
 /// True if the command, or a subcommand of it, was given `--json`.
 fn has_json(arguments: &ArgMatches) -> bool {
     let here = arguments.try_get_one("json").ok().flatten().copied().unwrap_or(false);
     here || arguments.subcommand().is_some_and(|(_, arguments)| has_json(arguments))
+}
+
+/// Prints a help text, the version, or an error of the command line.
+fn shown(message: &clap::Error) -> Exit {
+    let printed = message.print().and_then(|()| std::io::stdout().flush());
+    if message.use_stderr() {
+        return Exit::Usage;
+    }
+    output::note_stdout(printed);
+    Exit::Success
 }
 
 fn run(cli: &Cli) -> Result<Exit, Error> {

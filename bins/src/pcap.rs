@@ -1,6 +1,7 @@
 //! `spanwire pcap`: the packets of a capture, with every ICRC checked.
 
 use crate::exit::Exit;
+use crate::output;
 use clap::Args;
 use serde::Serialize;
 use spanwire_pcap::{Capture, Decoded, Decoder, FlowRow, Flows, Icrc, Line, is_known, opcode_name};
@@ -83,14 +84,12 @@ pub fn run(args: &PcapArgs) -> Exit {
         let written = report.read(path, i, args, &mut out).and_then(|()| out.flush());
         worst = worst.max(report.exit());
         if let Some(error) = &report.error {
-            eprintln!("error: {}: {error}", report.file);
+            output::print_error(&format!("error: {}: {error}", report.file));
         }
         match written {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
-            Err(e) => {
-                eprintln!("error: cannot print: {e}");
-                worst = Exit::Usage;
+            error => {
+                output::note_stdout(error);
                 break;
             }
         }

@@ -3,6 +3,7 @@
 use crate::cc_args::CcArgs;
 use crate::ec_args::EcArgs;
 use crate::exit::usage;
+use crate::output;
 use crate::queues;
 use clap::ArgAction;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
@@ -110,8 +111,13 @@ impl PortArgs {
         let receive_buffer = self.rcvbuf.map_or(udp.receive_buffer, saturated);
         let udp = UdpConfig { receive_buffer, ..udp };
         let attachment = Attachment::open(self.fabric, &port, &udp, &wrap)?;
+        if let (Some(path), Some(error)) = (&self.pcap, &attachment.capture) {
+            output::watch_capture(path.clone(), error.clone());
+        }
         if let Some(why) = &attachment.fallback {
-            eprintln!("AF_XDP is unavailable ({why}); using UDP sockets instead");
+            output::print_error(&format!(
+                "AF_XDP is unavailable ({why}); using UDP sockets instead"
+            ));
         }
         if attachment.fabric == Fabric::AfXdp {
             queues::warn(dev, self.queue);

@@ -1,5 +1,6 @@
 //! The receive queue that a port serves. Packets of the interface's other queues go to the kernel.
 
+use crate::output::print_error;
 use spanwire_host::diagnosis::{Check, InterfaceFacts, Status};
 use spanwire_host::fabric::interface;
 
@@ -8,7 +9,7 @@ pub(crate) fn warn(dev: &str, queue: u32) {
     if let Some(text) =
         facts(dev, queue).and_then(|facts| warning(dev, queue, &facts.check_queues()))
     {
-        eprintln!("{text}");
+        print_error(&text);
     }
 }
 

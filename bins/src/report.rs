@@ -1,6 +1,7 @@
 //! Output of results: tables, rows of JSON and a progress line.
 
 use crate::exit::error_json;
+use crate::output;
 use serde::Serialize;
 use spanwire_base::Dur;
 use spanwire_host::fabric::Error;
@@ -213,18 +214,17 @@ pub fn seconds(d: Dur) -> f64 {
     d.as_ns() as f64 / 1e9
 }
 
-/// Prints `text` on stdout and flushes it. A closed pipe (`| head`) is ignored, because the exit
-/// code still reports the outcome.
+/// Prints `text` on stdout and flushes it. [`output::finish`] reports an error when the command
+/// ends.
 pub fn print_text(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A closed stdout has no reader for an error message.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    output::note_stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
 /// Reports that a server failed to serve the `role` at `address` and goes on: on stderr, and as an
 /// object on stdout if it reports in JSON.
 pub fn print_peer_error(json: bool, role: &str, address: &str, why: &Error) {
-    eprintln!("{role} {address}: {why}");
+    output::print_error(&format!("{role} {address}: {why}"));
     if json {
         let mut object = error_json(why);
         object[role] = address.into();

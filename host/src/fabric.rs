@@ -14,7 +14,7 @@ use spanwire_base::u32_from;
 use spanwire_io::clock::Clock;
 use spanwire_io::fault::{FaultConfig, FaultPort};
 use spanwire_io::net::{LinkInfo, Netlink, resolve};
-use spanwire_io::pcap::{PcapPort, PcapWriter};
+use spanwire_io::pcap::{CaptureError, PcapPort, PcapWriter};
 use spanwire_io::pipe::{PipeConfig, PipePort, pipe};
 use spanwire_io::port::Port;
 use spanwire_io::xdp::{XdpConfig, XdpPort, XdpPreference};
@@ -75,6 +75,8 @@ pub struct Attachment {
     pub receive_buffer: Option<u32>,
     /// Bytes of the longest IP packet that fits both the link and one buffer of the port.
     pub ip_bytes: u32,
+    /// The error of the capture in [`Wrap::pcap`], which also outlives the port.
+    pub capture: Option<CaptureError>,
     /// SR packets are offered with an ICRC only.
     icrc: bool,
     resolver: HopResolver,
@@ -182,7 +184,7 @@ impl Attachment {
         let ip_bytes = info.mtu.min(ip_room(port.frame_room()));
         let mode = port.mode().as_str();
         let clock = Clock::start();
-        let port = around(port, wrap, clock)?;
+        let (port, capture) = around(port, wrap, clock)?;
         let resolver = HopResolver::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
         Ok(Self {
@@ -194,6 +196,7 @@ impl Attachment {
             path_mtu,
             receive_buffer: None,
             ip_bytes,
+            capture,
             icrc: true,
             resolver,
         })
@@ -210,7 +213,7 @@ impl Attachment {
             let path_mtu = widest(u32::MAX, port.frame_room()).expect("a pipe carries 4096");
             let ip_bytes = ip_room(port.frame_room());
             let clock = Clock::start();
-            let port = around(port, wrap, clock)?;
+            let (port, capture) = around(port, wrap, clock)?;
             let resolver = HopResolver::Direct { us, peer };
             let (fabric, xdp_mode) = (Fabric::Pipe, None);
             Ok(Self {
@@ -222,6 +225,7 @@ impl Attachment {
                 path_mtu,
                 receive_buffer: None,
                 ip_bytes,
+                capture,
                 icrc: true,
                 resolver,
             })
@@ -324,17 +328,19 @@ fn around<P: Link + Send + 'static>(
     port: P,
     wrap: &Wrap,
     clock: Clock,
-) -> Result<Box<dyn Link + Send>, Error> {
+) -> Result<(Box<dyn Link + Send>, Option<CaptureError>), Error> {
     let port: Box<dyn Link + Send> = match &wrap.faults {
         Some(faults) => Box::new(FaultPort::new(port, *faults)?),
         None => Box::new(port),
     };
     let Some(path) = &wrap.pcap else {
-        return Ok(port);
+        return Ok((port, None));
     };
     let writer = PcapWriter::create(path, clock.wall_start())
         .map_err(|e| format!("{}: cannot write the capture: {e}", path.display()))?;
-    Ok(Box::new(PcapPort::new(port, writer)))
+    let port = PcapPort::new(port, writer);
+    let error = port.capture_error();
+    Ok((Box::new(port), Some(error)))
 }
 
 /// The Ethernet header, without tags.

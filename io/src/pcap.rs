@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Writes frames to a classic pcap file with nanosecond time stamps and link type Ethernet.
@@ -44,10 +45,15 @@ pub struct PcapPort<P, W: Write> {
     now: Time,
 }
 
+/// The error that ended the capture of a port, if any. It outlives the port, because the last
+/// frames are written when the port is dropped.
+#[derive(Clone, Debug, Default)]
+pub struct CaptureError(Arc<OnceLock<io::Error>>);
+
 #[derive(Debug)]
 struct Capture<W: Write> {
     writer: PcapWriter<W>,
-    failed: bool,
+    error: CaptureError,
     counters: PcapCounters,
 }
 
@@ -133,7 +139,11 @@ impl<P: Port, W: Write> PcapPort<P, W> {
     pub fn new(inner: P, writer: PcapWriter<W>) -> Self {
         Self {
             inner,
-            capture: Capture { writer, failed: false, counters: PcapCounters::default() },
+            capture: Capture {
+                writer,
+                error: CaptureError::default(),
+                counters: PcapCounters::default(),
+            },
             now: Time::ZERO,
         }
     }
@@ -142,6 +152,12 @@ impl<P: Port, W: Write> PcapPort<P, W> {
     #[must_use]
     pub fn counters(&self) -> PcapCounters {
         self.capture.counters
+    }
+
+    /// The error of the capture, now and after the port is dropped.
+    #[must_use]
+    pub fn capture_error(&self) -> CaptureError {
+        self.capture.error.clone()
     }
 
     /// Flushes the capture to the output; dropping the port does that too.
@@ -161,9 +177,17 @@ impl<P: Port, W: Write> PcapPort<P, W> {
     }
 }
 
+impl CaptureError {
+    /// The error.
+    #[must_use]
+    pub fn get(&self) -> Option<&io::Error> {
+        self.0.get()
+    }
+}
+
 impl<W: Write> Capture<W> {
     fn record(&mut self, at: Time, frame: &[u8]) {
-        if self.failed {
+        if self.error.get().is_some() {
             self.counters.unrecorded += 1;
             return;
         }
@@ -171,23 +195,24 @@ impl<W: Write> Capture<W> {
             Ok(()) => self.counters.recorded += 1,
             Err(error) => {
                 self.counters.unrecorded += 1;
-                self.fail(&error);
+                self.fail(error);
             }
         }
     }
 
     fn flush(&mut self) {
-        if self.failed {
+        if self.error.get().is_some() {
             return;
         }
         if let Err(error) = self.writer.flush() {
-            self.fail(&error);
+            self.fail(error);
         }
     }
 
-    fn fail(&mut self, error: &io::Error) {
-        self.failed = true;
+    fn fail(&mut self, error: io::Error) {
         tracing::warn!(%error, "the capture stops; the transfer continues");
+        // Only the first error gets here.
+        let _ = self.error.0.set(error);
     }
 }
 

@@ -14,6 +14,7 @@ mod exit;
 mod hostile;
 mod lab;
 mod modes;
+mod output;
 mod paths;
 mod perf;
 mod perftest;

@@ -1,6 +1,7 @@
 //! `spanwire switch ctl`: the client of a running switch's control socket.
 
 use crate::exit::{Exit, usage};
+use crate::output;
 use crate::report::print_text;
 use crate::signals::Interrupt;
 use spanwire_host::control::{Reply, Request, ask};
@@ -62,7 +63,7 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
         CtlCommand::Show { interval: Some(seconds) } => {
             let pause = Duration::try_from_secs_f64(*seconds)
                 .map_err(|e| usage(format!("--interval {seconds}: {e}")))?;
-            while !interrupt.is_set() {
+            while !interrupt.is_set() && !output::is_stdout_lost() {
                 show(args.json, &request(&socket, &Request::Show {})?);
                 let next = Instant::now() + pause.max(INTERVAL_MIN);
                 while !interrupt.is_set() && Instant::now() < next {

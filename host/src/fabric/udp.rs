@@ -34,7 +34,7 @@ impl Attachment {
         let receive_buffer = port.receive_buffer();
         let resolver = HopResolver::Socket { src_port: port.source_port() };
         let clock = Clock::start();
-        let port = around(port, wrap, clock)?;
+        let (port, capture) = around(port, wrap, clock)?;
         Ok(Self {
             port,
             clock,
@@ -44,6 +44,7 @@ impl Attachment {
             path_mtu,
             receive_buffer: Some(receive_buffer),
             ip_bytes,
+            capture,
             icrc: true,
             resolver,
         })

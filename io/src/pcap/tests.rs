@@ -147,6 +147,17 @@ fn pcap_port__flushes_when_dropped() {
 }
 
 #[test]
+fn pcap_port__reports_an_error_of_the_flush_when_dropped() {
+    let (port, _peer) = pipe(PipeConfig::default());
+    let mut port = PcapPort::new(port, PcapWriter::new(Disk::new(10), start()).unwrap());
+    reserve(&mut port).unwrap().commit(TxMeta::whole(60));
+    let error = port.capture_error();
+    assert!(error.get().is_none(), "it is buffered");
+    drop(port);
+    assert_eq!(error.get().map(io::Error::kind), Some(io::ErrorKind::StorageFull));
+}
+
+#[test]
 fn pcap_port__continues_when_the_disk_is_full() {
     let disk = Disk::new(10_000);
     let (port, mut peer) = pipe(PipeConfig::default());
@@ -159,6 +170,8 @@ fn pcap_port__continues_when_the_disk_is_full() {
     let c = port.counters();
     assert_eq!(c.recorded + c.unrecorded, 20);
     assert!(c.unrecorded > 0);
+    let error = port.capture_error();
+    assert_eq!(error.get().map(io::Error::kind), Some(io::ErrorKind::StorageFull));
     assert_eq!(peer.rx_burst(&Time::ZERO, 64, &mut |_, _| ()), 20);
     assert_eq!(port.inner().counters().tx_frames, 20);
 }

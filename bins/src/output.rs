@@ -1,0 +1,81 @@
+//! Output that could not be written: the process reports it, and does not exit with 0.
+//!
+//! Printing and capturing do not return errors, because a full disk should not end a transfer.
+//! Their errors are kept here until the command ends.
+
+use crate::exit::{Exit, Failed};
+use spanwire_host::fabric::Error;
+use spanwire_io::pcap::CaptureError;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The first error of stdout.
+static STDOUT: OnceLock<io::Error> = OnceLock::new();
+
+/// The captures of this process.
+static CAPTURES: Mutex<Vec<(PathBuf, CaptureError)>> = Mutex::new(Vec::new());
+
+/// Prints a line on stderr. There is no place to report its error, so unlike `eprintln!` it does
+/// not panic.
+pub fn print_error(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Notes whether stdout could be written, for [`finish`].
+pub fn note_stdout(written: io::Result<()>) {
+    if let Err(error) = written {
+        // Later errors follow from the first.
+        let _ = STDOUT.set(error);
+    }
+}
+
+/// True if stdout is full or closed: a command whose only purpose is to print may end.
+pub(crate) fn is_stdout_lost() -> bool {
+    STDOUT.get().is_some()
+}
+
+/// Has [`finish`] report the error of a capture in `path`.
+pub(crate) fn watch_capture(path: PathBuf, error: CaptureError) {
+    CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).push((path, error));
+}
+
+/// The exit code of a command that ended with `exit`. Its captures must be closed.
+///
+/// # Errors
+/// Output could not be written. A closed pipe (`| head`) is no error: there is no reader.
+pub fn finish(exit: Exit) -> Result<Exit, Error> {
+    let stdout = STDOUT.get().filter(|e| e.kind() != io::ErrorKind::BrokenPipe);
+    let stdout = stdout.map(|e| format!("cannot write to stdout: {e}"));
+    let captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_capture = |(path, error): &(PathBuf, CaptureError)| {
+        let error = error.get()?;
+        Some(format!("{}: the capture is incomplete: {error}", path.display()))
+    };
+    let all: Vec<String> =
+        stdout.into_iter().chain(captures.iter().filter_map(of_capture)).collect();
+    if all.is_empty() {
+        return Ok(exit);
+    }
+    Err(Failed::new(failed(exit), all.join("; ")).into())
+}
+
+/// The exit code of a command whose output could not be written.
+fn failed(exit: Exit) -> Exit {
+    match exit {
+        Exit::Success | Exit::ThresholdMissed => Exit::Failure,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed__precedes_a_missed_threshold_only() {
+        let codes = [Exit::Success, Exit::ThresholdMissed, Exit::Usage, Exit::TransferWrong];
+        let expected = [Exit::Failure, Exit::Failure, Exit::Usage, Exit::TransferWrong];
+        assert_eq!(codes.map(failed), expected);
+    }
+}
