@@ -306,3 +306,32 @@ fn run__sr_is_read_to_the_end_of_its_headers() {
     }
     assert!(flows.iter().any(|flow| flow["naks"].as_u64() > Some(0)));
 }
+
+/// tcpdump shows these as UDP payloads of 2096, 8320 and 3120 bytes in RC, whose full packets have
+/// 1040 bytes and 1056 with a RETH, and of 10800, 4320, 3240 and 2160 in SR with 1080.
+#[test]
+fn pcap__segments_of_offloaded_sends_are_packets() {
+    for (file, frames, segments, of_runs) in
+        [("rc_v4.pcap", 6, 16, [2, 8, 3]), ("sr_v6.pcap", 5, 20, [10, 4, 3])]
+    {
+        let path = format!("../offload/{file}");
+        let (code, out, err) = run(&["--json", &path]);
+        let report: Value = serde_json::from_str(&out).expect("a line of JSON");
+        assert_eq!((code, err.as_str()), (0, ""), "{report}");
+        assert_eq!((&report["frames"], &report["icrc_bad"]), (&frames.into(), &0.into()));
+        assert_eq!(report["icrc_good"], segments, "{report}");
+        assert_eq!(
+            (&report["roce_packets"], &report["parse_errors"]),
+            (&segments.into(), &0.into())
+        );
+        let (code, out, _) = run(&[&path]);
+        assert_eq!(code, 0);
+        for of in of_runs {
+            for n in 1..=of {
+                let end = format!("icrc good  segment {n} of {of}");
+                assert_eq!(out.lines().filter(|l| l.ends_with(&end)).count(), 1, "{end}: {out}");
+            }
+        }
+        assert_eq!(out.lines().count(), segments + 1, "a line for each, and the counts");
+    }
+}

@@ -166,26 +166,27 @@ impl FileReport {
             if !is_known(record.link) {
                 unknown_link.get_or_insert(record.link);
             }
-            let decoded = decoder.decode(&record);
-            self.note(&decoded);
             first_ns = first_ns.or(record.at_ns);
-            if !is_wanted(&decoded, args) {
-                continue;
-            }
-            if let Decoded::Roce(packet) = &decoded
-                && args.summary
-            {
-                flows.note(packet);
-            }
-            if !args.json && !args.summary {
-                let line = Line {
-                    number: self.frames,
-                    since_first_ns: record.at_ns.zip(first_ns).map(|(at, first)| at - first),
-                    original_len: record.original_len,
-                    captured_len: record.bytes.len(),
-                    decoded: &decoded,
-                };
-                writeln!(out, "{line}")?;
+            for decoded in &decoder.decode(&record) {
+                self.note(decoded);
+                if !is_wanted(decoded, args) {
+                    continue;
+                }
+                if let Decoded::Roce(packet) = decoded
+                    && args.summary
+                {
+                    flows.note(packet);
+                }
+                if !args.json && !args.summary {
+                    let line = Line {
+                        number: self.frames,
+                        since_first_ns: record.at_ns.zip(first_ns).map(|(at, first)| at - first),
+                        original_len: record.original_len,
+                        captured_len: record.bytes.len(),
+                        decoded,
+                    };
+                    writeln!(out, "{line}")?;
+                }
             }
         }
         // Report frames that were not decoded, because silence would suggest that all are good.

@@ -248,6 +248,8 @@ impl Classic {
 impl Section {
     fn parse(&mut self, record: &[u8]) -> Result<Option<Frame>, CaptureError> {
         let parse = if self.big_endian { parse_block_be } else { parse_block_le };
+        // The library reads the type of an unknown block as little endian in both byte orders.
+        let packet_block = if self.big_endian { PACKET_BLOCK.swap_bytes() } else { PACKET_BLOCK };
         match complete(parse(record))? {
             Block::SectionHeader(header) => {
                 *self = Self { big_endian: header.big_endian(), interfaces: Vec::new() };
@@ -276,8 +278,33 @@ impl Section {
                 original_len: len_of(block.origlen),
                 bytes: range_of(record, block.packet_data()),
             })),
+            Block::Unknown(block) if block.block_type == packet_block => {
+                self.packet_block(record, block.data).map(Some)
+            }
             _ => Ok(None),
         }
+    }
+
+    /// The frame of a Packet Block, the obsolete form of an Enhanced Packet Block.
+    ///
+    /// # Source
+    /// draft-ietf-opsawg-pcapng appendix A.
+    fn packet_block(&self, record: &[u8], body: &[u8]) -> Result<Frame, CaptureError> {
+        let word = |at| u32_at(body, at, self.big_endian);
+        // The upper half of the first word, in the order of the bytes, is the interface; the lower
+        // one counts dropped packets.
+        let interface = if self.big_endian { word(0)? >> 16 } else { word(0)? & 0xffff };
+        let interface = self.interface(interface)?;
+        let [high, low, captured] = [word(4)?, word(8)?, word(12)?];
+        let ticks = (high as u64) << 32 | low as u64;
+        let end = captured.checked_add(PACKET_BLOCK_HEADER_LEN).ok_or(CaptureError::Malformed)?;
+        let data = body.get(PACKET_BLOCK_HEADER_LEN..end).ok_or(CaptureError::Malformed)?;
+        Ok(Frame {
+            at_ns: interface.at_ns(ticks),
+            link: interface.link,
+            original_len: word(16)?,
+            bytes: range_of(record, data),
+        })
     }
 
     fn interface(&self, number: usize) -> Result<Interface, CaptureError> {
@@ -367,6 +394,9 @@ const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const BYTE_ORDER_MAGIC: usize = 0x1a2b_3c4d;
 /// Smallest block: type and length, and the length repeated at the end.
 const BLOCK_HEADER_LEN: usize = 12;
+/// The type of the obsolete Packet Block, and the bytes of its body before the frame.
+const PACKET_BLOCK: u32 = 2;
+const PACKET_BLOCK_HEADER_LEN: usize = 20;
 /// Limit of a block, as in Wireshark; blocks of names or keys may be long.
 const BLOCK_MAX: usize = 16 << 20;
 /// Limit of interfaces in a section. It bounds memory, and exceeds the number of any machine.

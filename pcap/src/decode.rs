@@ -5,6 +5,7 @@
 
 use crate::capture::Record;
 use crate::link::{Linked, VLAN_MAX, unlink};
+use crate::run::Run;
 use crate::sr::Sr;
 use spanwire_wire::{Bth, DropReason, Ecn, EthernetRepr, ExtHeaders, Opcode, Packet, ROCE_PORT};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -88,20 +89,39 @@ pub struct RocePacket<'a> {
     pub fault: Option<DropReason>,
     /// The capture holds only the start of the packet.
     pub truncated: bool,
+    /// Its place in a run of segments, if the capture has it as part of one.
+    pub segment: Option<Segment>,
+}
+
+/// The place of a packet in a run of segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// From 1.
+    pub number: usize,
+    /// Segments of the run.
+    pub of: usize,
 }
 
 impl Decoder {
-    /// Decodes one frame.
-    pub fn decode<'a>(&mut self, record: &Record<'a>) -> Decoded<'a> {
-        match unlink(record.link, record.bytes) {
-            None => Decoded::Other(Other::Cut),
-            Some(linked) => match Ip::read(&linked) {
-                Err(other) => Decoded::Other(other),
-                Ok(ip) => {
-                    let cut = record.bytes.len() < record.original_len;
-                    Decoded::Roce(self.roce(&linked, &ip, cut))
-                }
-            },
+    /// Decodes one frame: a packet, or each segment of a run that was captured as one packet.
+    pub fn decode<'a>(&mut self, record: &Record<'a>) -> Vec<Decoded<'a>> {
+        let linked = match unlink(record.link, record.bytes) {
+            None => return vec![Decoded::Other(Other::Cut)],
+            Some(linked) => linked,
+        };
+        let ip = match Ip::read(&linked) {
+            Err(other) => return vec![Decoded::Other(other)],
+            Ok(ip) => ip,
+        };
+        let cut = record.bytes.len() < record.original_len;
+        let packet = self.roce(&linked, &ip, cut);
+        let segments = match packet.icrc {
+            Icrc::Bad { .. } => self.segments(&linked, &ip),
+            Icrc::Good | Icrc::Unchecked => Vec::new(),
+        };
+        match segments.is_empty() {
+            true => vec![Decoded::Roce(packet)],
+            false => segments.into_iter().map(Decoded::Roce).collect(),
         }
     }
 
@@ -116,39 +136,30 @@ impl Decoder {
             }
             _ => (Icrc::Unchecked, transport),
         };
-        let bth = headers.and_then(|h| Bth::new(h).ok());
-        let opcode = bth.and_then(|bth| Opcode::from_u8(bth.opcode()));
-        let behind_bth = headers.and_then(|h| h.get(BTH_LEN..));
-        let ext = opcode
-            .zip(behind_bth)
-            .and_then(|(opcode, bytes)| ExtHeaders::parse(opcode, bytes).ok().map(|(ext, _)| ext));
         let truncated = cut && whole.is_none();
-        let src = opcode
-            .zip(bth)
-            .zip(behind_bth)
-            .and_then(|((opcode, bth), bytes)| Sr::read(opcode, bth.psn().get(), bytes));
-        let sr_fault = src.and_then(Result::err).filter(|_| !truncated);
-        let sr_header = src.and_then(Result::ok);
-        let payload_len = opcode.zip(bth).and_then(|(opcode, bth)| {
-            let ext_len = opcode.ext_len() + sr_header.map_or(0, |src| src.header_len());
-            let overhead = ip.header_len + UDP_LEN + BTH_LEN + ext_len + ICRC_LEN;
-            ip.total_len.checked_sub(overhead + usize::from(bth.pad()))
-        });
-        RocePacket {
-            vlans: linked.vlans,
-            src: ip.src,
-            dst: ip.dst,
-            src_port: ip.src_port,
-            ecn: ip.ecn,
-            bth,
-            opcode,
-            ext,
-            sr_header,
-            payload_len,
-            icrc,
-            fault: self.fault(linked, ip, truncated, bth.is_some()).or(sr_fault),
-            truncated,
+        let has_bth = headers.is_some_and(|h| Bth::new(h).is_ok());
+        let fault = self.fault(linked, ip, truncated, has_bth);
+        packet(linked, ip, headers, Verdict { icrc, fault, truncated })
+    }
+
+    /// The packets of a run of segments, as segmentation and receive offloads (GSO, GRO) show them
+    /// to a capture; empty if it is none.
+    fn segments<'a>(&mut self, linked: &Linked<'a>, ip: &Ip) -> Vec<RocePacket<'a>> {
+        let Some(run) = Run::find(linked, ip, &mut self.frame) else {
+            return Vec::new();
+        };
+        let mut packets = Vec::with_capacity(run.count());
+        for number in 0..run.count() {
+            let icrc = run.check(number, &mut self.frame);
+            let fault = Packet::parse_unverified(&self.frame).err();
+            let transport = run.transport(number);
+            let headers = transport.get(..transport.len() - ICRC_LEN);
+            let ip = Ip { total_len: ip.header_len + UDP_LEN + transport.len(), ..*ip };
+            let verdict = Verdict { icrc, fault, truncated: false };
+            let segment = Some(Segment { number: number + 1, of: run.count() });
+            packets.push(RocePacket { segment, ..packet(linked, &ip, headers, verdict) });
         }
+        packets
     }
 
     /// The parser's drop reason for the packet in an untagged Ethernet frame. The missing part of a
@@ -164,20 +175,74 @@ impl Decoder {
         if truncated && !has_bth {
             return None;
         }
-        self.frame.clear();
-        self.frame.extend([0; 12]);
-        self.frame.extend(linked.ethertype.to_be_bytes());
-        let header_len = self.frame.len();
+        start_frame(&mut self.frame, linked);
         self.frame.extend(linked.payload);
         if truncated {
-            self.frame.resize(header_len + ip.total_len, 0);
+            self.frame.resize(ETHERNET_LEN + ip.total_len, 0);
         }
         Packet::parse_unverified(&self.frame).err()
     }
 }
 
+/// What the bytes of a whole packet show.
+struct Verdict {
+    icrc: Icrc,
+    fault: Option<DropReason>,
+    truncated: bool,
+}
+
+/// The packet whose transport headers and payload, up to the ICRC, are `headers`.
+fn packet<'a>(
+    linked: &Linked<'a>,
+    ip: &Ip,
+    headers: Option<&'a [u8]>,
+    verdict: Verdict,
+) -> RocePacket<'a> {
+    let Verdict { icrc, fault, truncated } = verdict;
+    let bth = headers.and_then(|h| Bth::new(h).ok());
+    let opcode = bth.and_then(|bth| Opcode::from_u8(bth.opcode()));
+    let behind_bth = headers.and_then(|h| h.get(BTH_LEN..));
+    let ext = opcode
+        .zip(behind_bth)
+        .and_then(|(opcode, bytes)| ExtHeaders::parse(opcode, bytes).ok().map(|(ext, _)| ext));
+    let src = opcode
+        .zip(bth)
+        .zip(behind_bth)
+        .and_then(|((opcode, bth), bytes)| Sr::read(opcode, bth.psn().get(), bytes));
+    let sr_fault = src.and_then(Result::err).filter(|_| !truncated);
+    let sr_header = src.and_then(Result::ok);
+    let payload_len = opcode.zip(bth).and_then(|(opcode, bth)| {
+        let ext_len = opcode.ext_len() + sr_header.map_or(0, |src| src.header_len());
+        let overhead = ip.header_len + UDP_LEN + BTH_LEN + ext_len + ICRC_LEN;
+        ip.total_len.checked_sub(overhead + usize::from(bth.pad()))
+    });
+    RocePacket {
+        vlans: linked.vlans,
+        src: ip.src,
+        dst: ip.dst,
+        src_port: ip.src_port,
+        ecn: ip.ecn,
+        bth,
+        opcode,
+        ext,
+        sr_header,
+        payload_len,
+        icrc,
+        fault: fault.or(sr_fault),
+        truncated,
+        segment: None,
+    }
+}
+
+/// Replaces `frame` by the header of an untagged Ethernet frame.
+pub(crate) fn start_frame(frame: &mut Vec<u8>, linked: &Linked<'_>) {
+    frame.clear();
+    frame.extend([0; ETHERNET_LEN - 2]);
+    frame.extend(linked.ethertype.to_be_bytes());
+}
+
 /// Compares the ICRC at the end of `packet`, which starts at the IP header.
-fn check(packet: &[u8]) -> Icrc {
+pub(crate) fn check(packet: &[u8]) -> Icrc {
     let Some((covered, sent)) = packet.split_last_chunk::<ICRC_LEN>() else {
         return Icrc::Unchecked;
     };
@@ -191,14 +256,15 @@ fn check(packet: &[u8]) -> Icrc {
 
 /// The IP and UDP fields that locate the transport headers. It also parses truncated packets, for
 /// which the views of `spanwire-wire` fail.
-struct Ip {
-    src: IpAddr,
+#[derive(Clone, Copy)]
+pub(crate) struct Ip {
+    pub(crate) src: IpAddr,
     dst: IpAddr,
     src_port: u16,
     ecn: Ecn,
-    header_len: usize,
+    pub(crate) header_len: usize,
     /// Bytes from the IP header to the ICRC, by the IP header; at least `header_len`.
-    total_len: usize,
+    pub(crate) total_len: usize,
 }
 
 impl Ip {
@@ -279,9 +345,11 @@ const UDP: u8 = 17;
 const FRAGMENT: u8 = 44;
 /// Mask of MF and fragment offset in IPv4's flags, without DF and the reserved bit.
 const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
-const UDP_LEN: usize = 8;
-const BTH_LEN: usize = 12;
-const ICRC_LEN: usize = 4;
+/// The Ethernet header without tags.
+pub(crate) const ETHERNET_LEN: usize = 14;
+pub(crate) const UDP_LEN: usize = 8;
+pub(crate) const BTH_LEN: usize = 12;
+pub(crate) const ICRC_LEN: usize = 4;
 
 #[cfg(test)]
 mod tests;

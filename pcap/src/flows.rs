@@ -223,9 +223,9 @@ mod tests {
 
     fn note(flows: &mut Flows, frame: &[u8]) {
         let record = Record { at_ns: None, link: 1, original_len: frame.len(), bytes: frame };
-        match Decoder::default().decode(&record) {
-            Decoded::Roce(packet) => flows.note(&packet),
-            Decoded::Other(other) => panic!("{other:?}"),
+        match Decoder::default().decode(&record)[..] {
+            [Decoded::Roce(packet)] => flows.note(&packet),
+            ref other => panic!("{other:?}"),
         }
     }
 

@@ -17,10 +17,11 @@ mod flows;
 mod line;
 mod link;
 mod nak;
+mod run;
 mod sr;
 
 pub use capture::{Capture, CaptureError, Record};
-pub use decode::{Decoded, Decoder, Icrc, Other, RocePacket};
+pub use decode::{Decoded, Decoder, Icrc, Other, RocePacket, Segment};
 pub use flows::{Flow, FlowRow, Flows};
 pub use line::{Line, opcode_name};
 pub use link::{Linked, VLAN_MAX, is_known, unlink};

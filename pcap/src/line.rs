@@ -1,6 +1,6 @@
 //! Packets as lines of text, in the terms of the InfiniBand specification.
 
-use crate::decode::{Decoded, Icrc, Other, RocePacket};
+use crate::decode::{Decoded, Icrc, Other, RocePacket, Segment};
 use crate::nak::{nak_name, rnr_timer_us};
 use spanwire_wire::{AethRepr, Bth, Ecn, ExtHeaders, OpKind, Opcode, Service, Syndrome};
 use std::fmt::{self, Display, Formatter};
@@ -85,8 +85,11 @@ impl Display for RocePacket<'_> {
             }
             Icrc::Unchecked => f.write_str("  icrc not checked")?,
         }
-        match self.fault {
-            Some(fault) => write!(f, "  PARSE ERROR {fault}"),
+        if let Some(fault) = self.fault {
+            write!(f, "  PARSE ERROR {fault}")?;
+        }
+        match self.segment {
+            Some(Segment { number, of }) => write!(f, "  segment {number} of {of}"),
             None => Ok(()),
         }
     }

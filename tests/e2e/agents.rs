@@ -250,11 +250,13 @@ fn read_capture(file: &Path) -> (Times, Times) {
     let (mut decoder, mut sent, mut echoes) = (Decoder::default(), Times::new(), Times::new());
     while let Some(record) = capture.next_record().expect("valid") {
         let at = record.at_ns.expect("it has times");
-        let Decoded::Roce(packet) = decoder.decode(&record) else { continue };
-        match packet.sr_header {
-            Some(Sr::Data(data)) => sent.push((at, i128::from(data.sent_ps / 1000))),
-            Some(Sr::Near(near)) => echoes.push((at, i128::from(near.echo_ps / 1000))),
-            _ => {}
+        for decoded in decoder.decode(&record) {
+            let Decoded::Roce(packet) = decoded else { continue };
+            match packet.sr_header {
+                Some(Sr::Data(data)) => sent.push((at, i128::from(data.sent_ps / 1000))),
+                Some(Sr::Near(near)) => echoes.push((at, i128::from(near.echo_ps / 1000))),
+                _ => {}
+            }
         }
     }
     (sent, echoes)

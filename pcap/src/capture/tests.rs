@@ -45,6 +45,16 @@ impl Order {
         self.block(1, &body)
     }
 
+    /// The obsolete form, with a count of dropped packets.
+    fn old_packet(self, interface: u16, ticks: u64, original_len: u32, bytes: &[u8]) -> Vec<u8> {
+        let [high, low] = [ticks >> 32, ticks & 0xffff_ffff].map(|v| u32::try_from(v).unwrap());
+        let captured = u32::try_from(bytes.len()).unwrap();
+        let mut body = [self.u16(interface), self.u16(7)].concat();
+        body.extend(self.words(&[high, low, captured, original_len]));
+        body.extend(bytes);
+        self.block(2, &body)
+    }
+
     fn packet(self, interface: u32, ticks: u64, original_len: u32, bytes: &[u8]) -> Vec<u8> {
         let [high, low] = [ticks >> 32, ticks & 0xffff_ffff].map(|v| u32::try_from(v).unwrap());
         let captured = u32::try_from(bytes.len()).unwrap();
@@ -97,6 +107,31 @@ impl Read for Dripping<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = buf.len().min(1);
         self.0.read(&mut buf[..n])
+    }
+}
+
+#[test]
+fn next_record__reads_the_obsolete_packet_block() {
+    for order in [LE, BE] {
+        let file = [
+            order.section(),
+            order.interface(101, &[]),
+            order.interface(1, &[(9, &[9])]),
+            order.old_packet(1, 5_000_000_000, 9, &[7, 8, 9]),
+            order.packet(0, 6, 3, &[1, 2, 3]),
+        ]
+        .concat();
+        let old = (Some(5_000_000_000), 1, 9, vec![7, 8, 9]);
+        assert_eq!(read_all(&file), [old, (Some(6_000), 101, 3, vec![1, 2, 3])]);
+        // Lengths in the block are not trusted.
+        let mut long = order.old_packet(0, 0, 3, &[1, 2, 3]);
+        long[20..24].copy_from_slice(&order.u32(u32::MAX));
+        let short = order.block(2, &[0; 16]);
+        let no_interface = order.old_packet(3, 0, 3, &[1, 2, 3]);
+        for bad in [long, short, no_interface] {
+            let file = [order.section(), order.interface(1, &[]), bad].concat();
+            assert!(matches!(read(&file[..]).1, Err(CaptureError::Malformed)));
+        }
     }
 }
 

@@ -40,16 +40,16 @@ fn record(frame: &[u8], original_len: usize) -> Record<'_> {
 }
 
 fn roce(frame: &[u8], original_len: usize) -> RocePacket<'_> {
-    match Decoder::default().decode(&record(frame, original_len)) {
-        Decoded::Roce(packet) => packet,
-        Decoded::Other(other) => panic!("{other:?}"),
+    match Decoder::default().decode(&record(frame, original_len))[..] {
+        [Decoded::Roce(packet)] => packet,
+        ref other => panic!("{other:?}"),
     }
 }
 
 fn other(frame: &[u8]) -> Other {
-    match Decoder::default().decode(&record(frame, frame.len())) {
-        Decoded::Roce(packet) => panic!("{packet:?}"),
-        Decoded::Other(other) => other,
+    match Decoder::default().decode(&record(frame, frame.len()))[..] {
+        [Decoded::Other(other)] => other,
+        ref packet => panic!("{packet:?}"),
     }
 }
 
@@ -141,7 +141,8 @@ fn decode__vlan_tags_do_not_matter() {
     let p = roce(&tagged, tagged.len());
     assert_eq!((p.icrc, p.fault, p.vlans), (Icrc::Good, None, [Some(5), Some(100)]));
     let record = Record { link: 101, ..record(&plain[14..], plain.len() - 14) };
-    let Decoded::Roce(p) = Decoder::default().decode(&record) else { panic!("{record:?}") };
+    let decoded = Decoder::default().decode(&record);
+    let [Decoded::Roce(p)] = decoded[..] else { panic!("{record:?}") };
     assert_eq!((p.icrc, p.fault), (Icrc::Good, None));
 }
 
@@ -194,18 +195,19 @@ proptest! {
         }
         let bytes = &frame[..cut.min(frame.len())];
         let record = Record { at_ns: Some(0), link, original_len: frame.len(), bytes };
-        let decoded = Decoder::default().decode(&record);
-        if let Decoded::Roce(p) = &decoded {
-            prop_assert!(!p.truncated || p.icrc == Icrc::Unchecked);
+        for decoded in &Decoder::default().decode(&record) {
+            if let Decoded::Roce(p) = decoded {
+                prop_assert!(!p.truncated || p.icrc == Icrc::Unchecked);
+            }
+            let line = crate::Line {
+                number: 1,
+                since_first_ns: None,
+                original_len: frame.len(),
+                captured_len: bytes.len(),
+                decoded,
+            };
+            let text = line.to_string();
+            prop_assert!(text.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{}", text);
         }
-        let line = crate::Line {
-            number: 1,
-            since_first_ns: None,
-            original_len: frame.len(),
-            captured_len: bytes.len(),
-            decoded: &decoded,
-        };
-        let text = line.to_string();
-        prop_assert!(text.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{}", text);
     }
 }
