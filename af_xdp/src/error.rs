@@ -97,12 +97,10 @@ impl Error {
     /// CAP_BPF, CAP_NET_ADMIN, locked memory), or the kernel lacks the feature.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        let is_umem = matches!(self, Self::Os { step: Step::RegisterUmem, .. });
         let is_program =
             matches!(self, Self::Verifier { .. } | Self::Os { step: Step::LoadProgram, .. });
         self.errno().is_some_and(|errno| match errno {
-            // The limit of locked memory.
-            libc::ENOBUFS => is_umem,
+            libc::ENOBUFS => self.is_memlock(),
             // A flag, helper or map of the program is unknown.
             libc::EINVAL | libc::E2BIG => is_program,
             libc::ENOSYS
@@ -113,6 +111,14 @@ impl Error {
             | libc::ESOCKTNOSUPPORT => true,
             other => is_denied(other),
         })
+    }
+
+    /// True if the UMEM exceeds the limit of locked memory, together with that of other processes
+    /// of the user and that of sockets closed just before.
+    #[must_use]
+    pub fn is_memlock(&self) -> bool {
+        matches!(self, Self::Os { step: Step::RegisterUmem, .. })
+            && self.errno() == Some(libc::ENOBUFS)
     }
 
     pub(crate) fn config(field: &'static str, reason: impl Into<String>) -> Self {
@@ -279,6 +285,13 @@ mod tests {
             assert!(!os(step, errno).is_unavailable(), "{step} {errno}");
         }
         assert!(!Error::config("queue", "too large").is_unavailable());
+    }
+
+    #[test]
+    fn is_memlock__only_for_the_registration_of_a_umem() {
+        assert!(os(Step::RegisterUmem, libc::ENOBUFS).is_memlock());
+        assert!(!os(Step::RegisterUmem, libc::EINVAL).is_memlock());
+        assert!(!os(Step::Bind, libc::ENOBUFS).is_memlock());
     }
 
     #[test]

@@ -108,7 +108,21 @@ impl Socket {
         config: &SocketConfig,
     ) -> Result<(Self, Vec<RejectedMode<CopyMode>>), Error> {
         config.check()?;
-        first_mode(config.copy_modes, is_about_the_mode, |mode| Self::bind_as(umem, config, mode))
+        let fd = open(config)?;
+        // Once for all modes: the kernel counts the memory until some time after a socket is
+        // closed, so a socket for each mode would need as much locked memory again.
+        register(fd.as_fd(), umem)
+            .map_err(|error| Error::os(Step::RegisterUmem, config.place(), error))?;
+        let unbound = Unbound::new(umem.clone(), config, fd)?;
+        let (socket_flags, address) = (flags(config), address(config));
+        let ((), rejected) = first_mode(config.copy_modes, is_about_the_mode, |mode| {
+            let mode = match mode {
+                CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
+                CopyMode::Copy => libc::XDP_COPY,
+            };
+            unbound.bind(&libc::sockaddr_xdp { sxdp_flags: socket_flags | mode, ..address })
+        })?;
+        Ok((unbound.finish()?, rejected))
     }
 
     /// Binds a further socket, on another queue or interface, to the UMEM of `first`
@@ -130,70 +144,9 @@ impl Socket {
             sxdp_shared_umem_fd: u32::try_from(shared_fd).expect("an open descriptor"),
             ..address(config)
         };
-        Self::finish(first.umem.clone(), config, fd, &address)
-    }
-
-    fn bind_as(umem: &Umem, config: &SocketConfig, mode: CopyMode) -> Result<Self, Error> {
-        let fd = open(config)?;
-        register(fd.as_fd(), umem)
-            .map_err(|error| Error::os(Step::RegisterUmem, config.place(), error))?;
-        let mut flags = match mode {
-            CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
-            CopyMode::Copy => libc::XDP_COPY,
-        };
-        if config.need_wakeup {
-            flags |= libc::XDP_USE_NEED_WAKEUP;
-        }
-        if config.multi_buffer {
-            flags |= libc::XDP_USE_SG;
-        }
-        let address = libc::sockaddr_xdp { sxdp_flags: flags, ..address(config) };
-        Self::finish(umem.clone(), config, fd, &address)
-    }
-
-    /// Sizes and maps the rings, then binds.
-    fn finish(
-        umem: Umem,
-        config: &SocketConfig,
-        fd: OwnedFd,
-        address: &libc::sockaddr_xdp,
-    ) -> Result<Self, Error> {
-        let place = config.place();
-        let sizes = [
-            (libc::XDP_UMEM_FILL_RING, config.fill_size),
-            (libc::XDP_UMEM_COMPLETION_RING, config.completion_size),
-            (libc::XDP_RX_RING, config.rx_size),
-            (libc::XDP_TX_RING, config.tx_size),
-        ];
-        for (option, size) in sizes {
-            set(fd.as_fd(), option, &size, Step::SizeRing, config)?;
-        }
-        if let Some(budget) = config.tx_budget {
-            set(fd.as_fd(), XDP_MAX_TX_SKB_BUDGET, &budget, Step::Option, config)?;
-        }
-        let offsets: MmapOffsets = sockopt::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
-            .map_err(|error| Error::os(Step::MapRing, place, error))?;
-        let mapped = rings::map(fd.as_fd(), config, &offsets)
-            .map_err(|error| Error::os(Step::MapRing, place, error))?;
-        let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
-        while_busy(config.busy_timeout, is_busy, || sys::bind(fd.as_fd(), address))
-            .map_err(|error| Error::os(Step::Bind, place, error))?;
-        let options: u32 = sockopt::get(&fd, libc::SOL_XDP, libc::XDP_OPTIONS)
-            .map_err(|error| Error::os(Step::Option, place, error))?;
-        let (fill, completion, rx, tx) = mapped;
-        Ok(Self {
-            fill: FillRing::new(fill, umem.clone()),
-            rx: RxRing::new(rx, umem.clone()),
-            tx: TxRing::new(tx, umem.clone()),
-            completion: CompletionRing::new(completion, umem.clone()),
-            umem,
-            place,
-            copy: match options & libc::XDP_OPTIONS_ZEROCOPY {
-                0 => CopyMode::Copy,
-                _ => CopyMode::ZeroCopy,
-            },
-            fd,
-        })
+        let unbound = Unbound::new(first.umem.clone(), config, fd)?;
+        unbound.bind(&address)?;
+        unbound.finish()
     }
 
     /// The UMEM of the socket's frames.
@@ -294,6 +247,68 @@ impl Socket {
     }
 }
 
+/// A socket whose rings are mapped, before it is bound.
+struct Unbound {
+    /// First, as in [`Socket`].
+    fd: OwnedFd,
+    rings: rings::Mapped,
+    umem: Umem,
+    place: Place,
+    busy_timeout: Duration,
+}
+
+impl Unbound {
+    /// Sizes and maps the rings.
+    fn new(umem: Umem, config: &SocketConfig, fd: OwnedFd) -> Result<Self, Error> {
+        let place = config.place();
+        let sizes = [
+            (libc::XDP_UMEM_FILL_RING, config.fill_size),
+            (libc::XDP_UMEM_COMPLETION_RING, config.completion_size),
+            (libc::XDP_RX_RING, config.rx_size),
+            (libc::XDP_TX_RING, config.tx_size),
+        ];
+        for (option, size) in sizes {
+            set(fd.as_fd(), option, &size, Step::SizeRing, config)?;
+        }
+        if let Some(budget) = config.tx_budget {
+            set(fd.as_fd(), XDP_MAX_TX_SKB_BUDGET, &budget, Step::Option, config)?;
+        }
+        let offsets: MmapOffsets = sockopt::get(&fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)
+            .map_err(|error| Error::os(Step::MapRing, place, error))?;
+        let rings = rings::map(fd.as_fd(), config, &offsets)
+            .map_err(|error| Error::os(Step::MapRing, place, error))?;
+        Ok(Self { fd, rings, umem, place, busy_timeout: config.busy_timeout })
+    }
+
+    /// Binds the socket. After an error it can be bound again.
+    fn bind(&self, address: &libc::sockaddr_xdp) -> Result<(), Error> {
+        let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
+        while_busy(self.busy_timeout, is_busy, || sys::bind(self.fd.as_fd(), address))
+            .map_err(|error| Error::os(Step::Bind, self.place, error))
+    }
+
+    /// The bound socket.
+    fn finish(self) -> Result<Socket, Error> {
+        let Self { fd, rings, umem, place, .. } = self;
+        let options: u32 = sockopt::get(&fd, libc::SOL_XDP, libc::XDP_OPTIONS)
+            .map_err(|error| Error::os(Step::Option, place, error))?;
+        let (fill, completion, rx, tx) = rings;
+        Ok(Socket {
+            fill: FillRing::new(fill, umem.clone()),
+            rx: RxRing::new(rx, umem.clone()),
+            tx: TxRing::new(tx, umem.clone()),
+            completion: CompletionRing::new(completion, umem.clone()),
+            umem,
+            place,
+            copy: match options & libc::XDP_OPTIONS_ZEROCOPY {
+                0 => CopyMode::Copy,
+                _ => CopyMode::ZeroCopy,
+            },
+            fd,
+        })
+    }
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -323,6 +338,12 @@ fn address(config: &SocketConfig) -> libc::sockaddr_xdp {
         sxdp_queue_id: config.queue,
         sxdp_shared_umem_fd: 0,
     }
+}
+
+/// The flags of `bind(2)` beside the copy mode.
+fn flags(config: &SocketConfig) -> u16 {
+    let need_wakeup = if config.need_wakeup { libc::XDP_USE_NEED_WAKEUP } else { 0 };
+    need_wakeup | if config.multi_buffer { libc::XDP_USE_SG } else { 0 }
 }
 
 /// Registers the UMEM with a socket that holds it as long as it is open.

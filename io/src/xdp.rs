@@ -23,6 +23,7 @@ pub use config::{XdpConfig, XdpMode, XdpPreference};
 pub use counters::XdpCounters;
 pub use device::XdpDevice;
 pub use error::XdpError;
+pub use open::memlock_bytes;
 pub use probe::probe_socket;
 pub use side_poll::SidePoll;
 

@@ -1,10 +1,11 @@
 //! Checks of the machine: kernel, privileges, locked memory, UDP sockets, cores, clock.
 
 use super::check::Check;
+use crate::window::{self, CC_WINDOW_PKTS};
 use serde::Serialize;
 use spanwire_io::clock::{Clock, ClockSource};
 use spanwire_io::udp::probe_udp;
-use spanwire_io::xdp::{XdpConfig, probe_socket};
+use spanwire_io::xdp::{XdpPreference, memlock_bytes, probe_socket};
 use std::fs;
 use std::io;
 
@@ -54,13 +55,13 @@ impl HostFacts {
         let odd = |path: &str| {
             io::Error::new(io::ErrorKind::InvalidData, format!("{path} is not understood"))
         };
-        let (status, limits) = ("/proc/self/status", "/proc/self/limits");
+        let status = "/proc/self/status";
         let bpf = read("/proc/sys/kernel/unprivileged_bpf_disabled");
         let program = std::env::current_exe().map(|path| path.display().to_string());
         Ok(Self {
             kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             capabilities: effective_capabilities(&read(status)?).ok_or_else(|| odd(status))?,
-            memlock_bytes: memlock(&read(limits)?).ok_or_else(|| odd(limits))?,
+            memlock_bytes: memlock_bytes(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             counts_ticks: Clock::start().source() == ClockSource::Tsc,
             unprivileged_bpf_disabled: bpf.ok().and_then(|text| text.trim().parse().ok()),
@@ -133,22 +134,28 @@ impl HostFacts {
     }
 
     fn check_memlock(&self) -> Check {
-        let config = XdpConfig::new("");
-        let umem = u64::from(config.frames) * u64::from(config.chunk);
-        let needs = umem >> 20;
-        match self.memlock_bytes {
+        let limit = match self.memlock_bytes {
             _ if self.may(CAP_IPC_LOCK) => {
-                Check::ok("memlock", "CAP_IPC_LOCK: no limit on locked memory")
+                return Check::ok("memlock", "CAP_IPC_LOCK: no limit on locked memory");
             }
-            None => Check::ok("memlock", "no limit on locked memory"),
-            Some(limit) if limit >= umem => {
-                Check::ok("memlock", format!("{} KiB, a port needs {needs} MiB", limit >> 10))
+            None => return Check::ok("memlock", "no limit on locked memory"),
+            Some(limit) => limit,
+        };
+        let wanted = window::port("", 0, XdpPreference::Auto, Some(CC_WINDOW_PKTS));
+        let needs = wanted.umem_bytes();
+        let found = format!("{} KiB, a port needs {} MiB", limit >> 10, needs >> 20);
+        let fix = format!("prlimit --pid $$ --memlock={needs}:{needs}");
+        match wanted.within(limit) {
+            Some(port) if port == wanted => Check::ok("memlock", found),
+            Some(port) => {
+                let (has, of) = (port.fill_size, wanted.fill_size);
+                let uses = port.umem_bytes() >> 20;
+                let found = format!(
+                    "{found}: it uses {uses}, and receives {has} packets at once, not {of}"
+                );
+                Check::warn("memlock", found, fix)
             }
-            Some(limit) => self.without_xdp(
-                "memlock",
-                format!("{} KiB, a port needs {needs} MiB", limit >> 10),
-                format!("prlimit --pid $$ --memlock={umem}:{umem}"),
-            ),
+            None => self.without_xdp("memlock", found, fix),
         }
     }
 
@@ -231,16 +238,6 @@ fn effective_capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(hex.trim(), 16).ok()
 }
 
-/// The soft limit in the line `Max locked memory` of `/proc/PID/limits`; the inner `None` is
-/// `unlimited`.
-fn memlock(limits: &str) -> Option<Option<u64>> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
-    match line.split_whitespace().next()? {
-        "unlimited" => Some(None),
-        bytes => bytes.parse().ok().map(Some),
-    }
-}
-
 /// Major and minor of a kernel release such as `6.1.0-56-amd64`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -272,7 +269,7 @@ mod tests {
         HostFacts {
             kernel: "6.18.0".to_owned(),
             capabilities: 1 << 12 | 1 << 13 | 1 << 39,
-            memlock_bytes: Some(8 << 20),
+            memlock_bytes: Some(19 << 20),
             cores: 2,
             counts_ticks: true,
             unprivileged_bpf_disabled: Some(2),
@@ -367,8 +364,13 @@ mod tests {
     fn checks__locked_memory() {
         let facts = HostFacts { memlock_bytes: Some(65_536), ..good() };
         let check = only(&facts, Status::Warn);
-        assert_eq!(check.found, "64 KiB, a port needs 4 MiB; UDP sockets work");
-        assert_eq!(check.fix.as_deref(), Some("prlimit --pid $$ --memlock=4194304:4194304"));
+        assert_eq!(check.found, "64 KiB, a port needs 19 MiB; UDP sockets work");
+        let lift = Some("prlimit --pid $$ --memlock=19922944:19922944");
+        assert_eq!(check.fix.as_deref(), lift);
+        let check = only(&HostFacts { memlock_bytes: Some(8 << 20), ..good() }, Status::Warn);
+        let shorter = "8192 KiB, a port needs 19 MiB: it uses 7, and receives 1024 packets at once, \
+                       not 4096";
+        assert_eq!((&*check.found, check.fix.as_deref()), (shorter, lift));
         assert_eq!(worst(&HostFacts { memlock_bytes: None, ..good() }.checks()), Status::Ok);
         let capabilities = good().capabilities | 1 << 14;
         assert_eq!(worst(&HostFacts { capabilities, ..facts }.checks()), Status::Ok);
@@ -391,16 +393,6 @@ mod tests {
         assert_eq!(effective_capabilities(status), Some(0x1ff_ffff_ffff));
         assert_eq!(effective_capabilities("CapEff:\tx\n"), None);
         assert_eq!(effective_capabilities("Name:\tx\n"), None);
-    }
-
-    #[test]
-    fn memlock__of_a_limits_file() {
-        let head = "Limit                     Soft Limit           Hard Limit           Units\n";
-        let of = |soft| memlock(&format!("{head}Max locked memory         {soft}   9   bytes\n"));
-        assert_eq!(of("8388608"), Some(Some(8 << 20)));
-        assert_eq!(of("unlimited"), Some(None));
-        assert_eq!(of("?"), None);
-        assert_eq!(memlock(head), None);
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub struct XdpConfig {
     /// Receive and transmit queue of the interface, from 0. Default 0.
     pub queue: u32,
     /// Chunks of the UMEM. `fill_size` of them receive, the rest transmit; at least 32 must
-    /// transmit. Default 1024: 4 MiB, within the usual RLIMIT_MEMLOCK of 8 MiB.
+    /// transmit. Default 1024: 4 MiB, within the usual RLIMIT_MEMLOCK of 8 MiB; see
+    /// [`XdpConfig::within`].
     pub frames: u32,
     /// Bytes of a chunk, 2048 or 4096. Default 4096: the longest frame is 256 bytes less.
     pub chunk: u32,
@@ -83,6 +84,31 @@ impl XdpConfig {
             need_wakeup: true,
             tx_budget: None,
         }
+    }
+
+    /// Bytes of the UMEM. The kernel counts them as locked memory of the user.
+    #[must_use]
+    pub fn umem_bytes(&self) -> u64 {
+        u64::from(self.frames) * u64::from(self.chunk)
+    }
+
+    /// This configuration with the longest receive ring whose UMEM has at most `bytes`, of at least
+    /// 256 entries. `None` if the UMEM is still longer.
+    #[must_use]
+    pub fn within(&self, bytes: u64) -> Option<Self> {
+        let halved = |times: u32| {
+            let fill_size = self.fill_size >> times;
+            Self {
+                fill_size,
+                rx_size: self.rx_size >> times,
+                frames: self.frames - self.fill_size + fill_size,
+                ..self.clone()
+            }
+        };
+        (0..u32::BITS)
+            .map(halved)
+            .take_while(|shorter| shorter.fill_size >= FITTED_FILL_MIN.min(self.fill_size))
+            .find(|shorter| shorter.umem_bytes() <= bytes)
     }
 
     /// Validates every range and relation stated above.
@@ -204,6 +230,8 @@ impl XdpMode {
 pub(super) const QUEUES_MAX: u32 = 4096;
 const RING_MAX: u32 = 1 << 16;
 const TX_FRAMES_MIN: u32 = 32;
+/// The shortest receive ring that locked memory is fitted by: the default.
+const FITTED_FILL_MIN: u32 = 256;
 /// 4 GiB of 4 KiB chunks: a sanity limit.
 const FRAMES_MAX: u32 = 1 << 20;
 
@@ -215,6 +243,30 @@ mod tests {
         let mut config = XdpConfig::new("sw0");
         change(&mut config);
         config.validate().expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn within__halves_the_receive_ring_until_the_memory_fits() {
+        let frames = 4096 + 768;
+        let wanted = XdpConfig { fill_size: 4096, rx_size: 8192, frames, ..XdpConfig::new("sw0") };
+        assert_eq!(wanted.umem_bytes(), 19 << 20);
+        let fits = |bytes| {
+            let config = wanted.within(bytes)?;
+            config.validate().expect("sound");
+            assert!(config.umem_bytes() <= bytes && config.rx_size == 2 * config.fill_size);
+            assert_eq!(config.frames - config.fill_size, 768, "the transmit chunks stay");
+            Some(config.fill_size)
+        };
+        assert_eq!(wanted.within(19 << 20), Some(wanted.clone()));
+        assert_eq!([u64::MAX, (19 << 20) - 1].map(fits), [Some(4096), Some(2048)]);
+        assert_eq!(
+            [8 << 20, 7 << 20, (7 << 20) - 1].map(fits),
+            [Some(1024), Some(1024), Some(512)]
+        );
+        assert_eq!([4 << 20, (4 << 20) - 1, 0].map(fits), [Some(256), None, None]);
+        let short = XdpConfig { fill_size: 64, frames: 512, ..XdpConfig::new("sw0") };
+        assert_eq!(short.within(2 << 20), Some(short.clone()));
+        assert_eq!(short.within((2 << 20) - 1), None);
     }
 
     #[test]
