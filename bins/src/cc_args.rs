@@ -26,8 +26,8 @@ pub(crate) struct CcArgs {
     /// only in RC [default: a round trip]
     #[arg(long, value_name = "TIME", value_parser = human::<Dur>)]
     cnp_spacing: Option<Dur>,
-    /// Line rate of the port, such as 1Gbit; upper limit of pacing [default: the link speed that
-    /// the kernel reports, else 100Gbit]
+    /// Limit of all that the port sends, headers and gaps included, such as 1Gbit [default: none;
+    /// congestion control assumes the link speed that the kernel reports, else 100Gbit]
     #[arg(long, value_name = "RATE", value_parser = human::<Rate>)]
     line_rate: Option<Rate>,
 }
@@ -71,6 +71,11 @@ impl CcArgs {
             Some(Rate::from_bps(u64::from(mbps) * 1_000_000))
         };
         self.line_rate.or_else(link_speed).unwrap_or(Config::default().line_rate)
+    }
+
+    /// The limit of the port: `--line-rate`. A link of its own speed needs none.
+    pub(crate) fn port_rate(&self) -> Option<Rate> {
+        self.line_rate
     }
 
     /// The default of `--window`: with congestion control, large enough not to limit it.
@@ -169,7 +174,9 @@ mod tests {
     fn line_rate__is_the_option_or_the_default() {
         let given = args(&["--line-rate", "200Mbit"]);
         assert_eq!(given.line_rate("lo"), Rate::from_bps(200_000_000));
+        assert_eq!(given.port_rate(), Some(Rate::from_bps(200_000_000)));
         assert_eq!(args(&[]).line_rate("lo"), Config::default().line_rate);
+        assert_eq!(args(&[]).port_rate(), None, "a link paces itself");
         assert!(Line::try_parse_from(["x", "--line-rate", "fast"]).is_err());
     }
 }

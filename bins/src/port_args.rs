@@ -58,12 +58,13 @@ pub(crate) struct PortArgs {
 }
 
 impl PortArgs {
-    /// The engine's configuration for the window and the line rate of interface `dev`.
+    /// The engine's configuration for the window, the line rate of interface `dev`, and the
+    /// limit of `--line-rate`.
     ///
     /// # Errors
     /// The window is out of range.
     pub(crate) fn config(&self, dev: &str) -> Result<ValidConfig, Error> {
-        window::config(self.window(), self.cc.line_rate(dev)).map_err(usage)
+        window::config(self.window(), self.cc.line_rate(dev), self.cc.port_rate()).map_err(usage)
     }
 
     /// The congestion control of `--cc`; `None` for the default.

@@ -6,15 +6,20 @@ use spanwire_io::xdp::{XdpConfig, XdpPreference};
 use spanwire_transport::{Config, CongestionControl, ValidConfig};
 
 /// Engine parameters for a port of `line_rate` with a window of `packets` per queue pair, and a
-/// slightly larger window for the endpoint; the defaults for `None`.
+/// slightly larger window for the endpoint; the defaults for `None`. What the port sends is limited
+/// to `port_rate`, if given.
 ///
 /// The window that fills a path is the bandwidth-delay product divided by the bytes of a frame:
 /// 2,275 frames of 1,098 bytes at 1 Gbit/s and 20 ms.
 ///
 /// # Errors
 /// The window is not within 1 and [`WINDOW_MAX`].
-pub fn config(packets: Option<u32>, line_rate: Rate) -> Result<ValidConfig, Error> {
-    let default = Config { line_rate, catch_up: CATCH_UP, ..Config::default() };
+pub fn config(
+    packets: Option<u32>,
+    line_rate: Rate,
+    port_rate: Option<Rate>,
+) -> Result<ValidConfig, Error> {
+    let default = Config { line_rate, port_rate, catch_up: CATCH_UP, ..Config::default() };
     let Some(qp_window_pkts) = packets else { return Ok(default.validate()?) };
     let ack_req_interval_pkts = default.ack_req_interval_pkts.min(qp_window_pkts);
     // A READ chunk must fit the window beside the packets since the last AckReq.
@@ -142,10 +147,11 @@ mod tests {
     #[test]
     fn config__every_window_in_range_is_valid() {
         for packets in [1, 2, 15, 16, 17, 46, 47, 48, 192, 2_400, WINDOW_MAX] {
-            let config = config(Some(packets), RATE).expect("sound");
+            let config = config(Some(packets), RATE, Some(RATE)).expect("sound");
             assert_eq!((config.qp_window_pkts, config.line_rate), (packets, RATE));
+            assert_eq!(config.port_rate, Some(RATE));
         }
-        let default = config(None, RATE).expect("sound");
+        let default = config(None, RATE, None).expect("sound");
         assert_eq!(default.qp_window_pkts, Config::default().qp_window_pkts);
         assert_eq!(default.line_rate, RATE);
     }
@@ -158,7 +164,7 @@ mod tests {
         let default = ValidConfig::default();
         for packets in [0, 1, 2, 5, 16, 17, 142, 192, 224, 2_796, u32::MAX] {
             for window in [None, Some(1), Some(CC_WINDOW_PKTS), Some(WINDOW_MAX)] {
-                let config = config(window, RATE).expect("sound");
+                let config = config(window, RATE, None).expect("sound");
                 let fits = fitting(&config, packets);
                 assert!(fits.qp_window_pkts <= config.qp_window_pkts.min(packets.max(1)));
                 assert!(fits.endpoint_window_pkts >= packets.min(WINDOW_MAX * 2));
@@ -172,7 +178,7 @@ mod tests {
 
     #[test]
     fn over_sockets__congestion_control_has_room_in_bytes() {
-        let wide = config(Some(CC_WINDOW_PKTS), RATE).expect("sound");
+        let wide = config(Some(CC_WINDOW_PKTS), RATE, None).expect("sound");
         for (choice, room) in
             [(WindowChoice::Controlled, Some(9_000)), (WindowChoice::Explicit, None)]
         {
@@ -207,7 +213,7 @@ mod tests {
     #[test]
     fn config__the_error_names_the_range() {
         for packets in [0, WINDOW_MAX + 1, u32::MAX] {
-            let text = config(Some(packets), RATE).expect_err("out of range").to_string();
+            let text = config(Some(packets), RATE, None).expect_err("out of range").to_string();
             assert!(text.contains("--window") && text.contains("65536"), "{text}");
         }
     }

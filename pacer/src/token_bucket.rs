@@ -93,6 +93,12 @@ impl TokenBucket {
         self.is_awaited = true;
     }
 
+    /// A packet has waited for [`TokenBucket::next`] since [`TokenBucket::set_idle`].
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited
+    }
+
     /// No packet waits, so time that passes is a pause and earns a burst at most.
     pub fn set_idle(&mut self) {
         self.is_awaited = false;

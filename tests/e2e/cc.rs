@@ -1,5 +1,6 @@
 //! Congestion control by name, over real ports.
 
+mod line_rate;
 pub(crate) mod shared;
 
 use crate::lab::{HANG, Lab, Outcome};

@@ -411,6 +411,13 @@ fn received_bytes(host: &Host) -> u64 {
     interface_counters(host)[0]
 }
 
+/// Bytes that the interface of a host has sent, with preambles, FCSs and gaps. The kernel counts a
+/// run of UDP segments as one frame, so over sockets these are a few too few.
+pub(crate) fn sent_bytes(host: &Host) -> u64 {
+    let counters = interface_counters(host);
+    counters[8] + 24 * counters[9]
+}
+
 /// Frames that the interface of a host has dropped, in both directions.
 pub(crate) fn dropped_frames(host: &Host) -> u64 {
     let counters = interface_counters(host);

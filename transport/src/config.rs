@@ -57,8 +57,14 @@ pub struct Config {
     pub block_bytes_qp: u64,
     /// The same for all queue pairs of one peer address together. Default 64 MiB.
     pub block_bytes_peer: u64,
-    /// Rate of the local port, the upper bound of pacing. Default 100 Gbit/s.
+    /// Rate of the local port as congestion control knows it: the upper bound of the pacing of a
+    /// queue pair. Default 100 Gbit/s.
     pub line_rate: Rate,
+    /// Limit of everything that the port sends: all queue pairs together, every packet, with 24
+    /// bytes of preamble, FCS and gap. What is sent in any time is the rate times it, and a burst:
+    /// two of the longest packets or `catch_up`, and up to 10 ms if the worker was late. Default
+    /// none: a link paces itself.
+    pub port_rate: Option<Rate>,
     /// Quantum of deficit round robin: bytes that one queue pair of weight 1 sends before the next
     /// one, 1024..=1048576. Default 16384: four of the longest packets, which amortises cache
     /// misses.
@@ -123,6 +129,7 @@ impl Default for Config {
             block_bytes_qp: 4 << 20,
             block_bytes_peer: 64 << 20,
             line_rate: Rate::from_gbps(100),
+            port_rate: None,
             turn_bytes: 16_384,
             catch_up: Dur::from_us(4),
             int_hops: 8,

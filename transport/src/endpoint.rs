@@ -4,6 +4,7 @@
 
 mod control;
 mod node;
+mod port_rate;
 mod turn;
 
 use crate::attr::{QpAttr, QpInit};
@@ -26,6 +27,7 @@ use crate::tables::Slab;
 use crate::timer::Timers;
 use crate::verbs::{PostError, RecvRequest, WorkRequest};
 use crate::wc::Wc;
+use port_rate::PortPacer;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
 use spanwire_base::{Dur, Time};
@@ -54,6 +56,8 @@ pub struct Endpoint {
     schedule: Schedule,
     /// Queue pairs whose next packet is paced, by the time at which it may leave.
     pacer: Wheel,
+    /// The limit of all queue pairs together, if there is one.
+    port: Option<PortPacer>,
 }
 
 #[derive(Debug)]
@@ -102,6 +106,7 @@ impl Endpoint {
             lending: Lending::default(),
             schedule: Schedule::new(config.turn_bytes),
             pacer: Wheel::new(WheelConfig::default()),
+            port: PortPacer::new(&config),
             config,
         }
     }

@@ -95,6 +95,11 @@ impl Schedule {
         self.blocked.set_weight(slot, weight.into());
     }
 
+    /// No queue pair may have a packet to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.control.is_empty() && self.ready.is_empty() && self.blocked.is_empty()
+    }
+
     /// A control packet goes before data: it is short, and the peer waits for it. The limit in a
     /// row protects data from a peer that provokes control packets without end.
     #[inline]

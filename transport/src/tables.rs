@@ -37,6 +37,11 @@ impl<T> Slab<T> {
         Some(object)
     }
 
+    /// The number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn at(&self, i: u32) -> Option<&T> {
         self.slots.get(i as usize)?.as_ref()
     }

@@ -38,6 +38,7 @@ pub(crate) struct End {
 }
 
 pub(crate) type Filter = Box<dyn FnMut(usize, &Packet<'_>) -> Fate>;
+pub(crate) type OnSent = Box<dyn FnMut(usize, Time, u64)>;
 pub(crate) type Edit = Box<dyn FnMut(usize, &mut Vec<u8>)>;
 
 /// Two sides, 0 and 1, with connected queue pairs.
@@ -46,6 +47,8 @@ pub(crate) struct Pair {
     pub(crate) ends: [End; 2],
     /// Decides the fate of every frame that side `usize` sends.
     pub(crate) filter: Filter,
+    /// Called for every frame that side `usize` sends, with the time and its bytes.
+    pub(crate) on_sent: OnSent,
     /// Changes every frame that side `usize` sends and that is not dropped.
     pub(crate) edit: Edit,
     /// Every packet sent: side, opcode name, PSN.
@@ -139,9 +142,10 @@ impl Pair {
         let ends = [0, 1].map(|i| End::new(i, c));
         let filter: Filter = Box::new(|_, _| Fate::Pass);
         let edit: Edit = Box::new(|_, _| {});
+        let on_sent: OnSent = Box::new(|_, _, _| {});
         let (now, log) = (Time::ZERO, Vec::new());
         let (lends, lent_bytes) = (false, 0);
-        let mut pair = Self { now, ends, filter, edit, log, lends, lent_bytes, sent: 0 };
+        let mut pair = Self { now, ends, filter, on_sent, edit, log, lends, lent_bytes, sent: 0 };
         for q in 0..c.qps {
             pair.connect(q, c);
         }
@@ -241,6 +245,8 @@ impl Pair {
     }
 
     fn transmit(&mut self, side: usize, frame: &[u8], elided_bytes: u32) {
+        let frame_bytes = spanwire_base::u64_from(frame.len()) + u64::from(elided_bytes);
+        (self.on_sent)(side, self.now, frame_bytes);
         let unverified = Unverified::parse(frame, elided_bytes as usize);
         let unverified = unverified.expect("what we send parses");
         let packet = match frame.ends_with(&[0; 4]) {

@@ -289,7 +289,8 @@ impl Control {
     pub(super) fn config(self, host: &Host, attachment: &Attachment) -> Result<ValidConfig, Error> {
         let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(&host.ifname));
         let speed = mbps.ok().flatten().map(|mbps| Rate::from_bps(u64::from(mbps) * 1_000_000));
-        let config = window::config(self.window(), speed.unwrap_or(Config::default().line_rate))?;
+        let line_rate = speed.unwrap_or(Config::default().line_rate);
+        let config = window::config(self.window(), line_rate, None)?;
         Ok(attachment.fit(config, WindowChoice::of(self.choice().as_ref())))
     }
 }

@@ -15,7 +15,8 @@ pub struct NetworkOptions {
     pub config: ValidConfig,
     /// Limits of the engine. Default: a window that does not limit congestion control.
     /// [`Network::open`](crate::Network::open) shortens windows to what the receive buffer of UDP
-    /// sockets holds.
+    /// sockets holds. Its `line_rate` is what congestion control assumes; its `port_rate`, by
+    /// default none, limits what the port sends, with any congestion control.
     pub engine: spanwire_transport::ValidConfig,
     /// The fabric that [`Network::open`](crate::Network::open) uses. Default:
     /// [`FabricChoice::Auto`], AF_XDP where it is possible, else UDP sockets.
@@ -32,7 +33,7 @@ pub struct NetworkOptions {
 impl Default for NetworkOptions {
     fn default() -> Self {
         let line_rate = EngineConfig::default().line_rate;
-        let engine = window::config(Some(window::CC_WINDOW_PKTS), line_rate);
+        let engine = window::config(Some(window::CC_WINDOW_PKTS), line_rate, None);
         let engine = engine.expect("the window is in its range");
         Self {
             config: ValidConfig::default(),

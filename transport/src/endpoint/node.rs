@@ -1,6 +1,7 @@
 //! Packets and time.
 
 use super::Endpoint;
+use super::port_rate::PortPacer;
 use crate::drop::DropReason;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
@@ -37,6 +38,9 @@ impl Node for Endpoint {
             }
         }
         self.wake_paced(now);
+        if self.port.as_mut().is_some_and(|port| port.take_due(now)) {
+            self.schedule.wake_driver();
+        }
     }
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
@@ -58,7 +62,8 @@ impl Node for Endpoint {
 
     fn poll_timeout(&self) -> Option<Time> {
         let (timer, paced) = (self.timers.next(), self.pacer.next());
-        timer.into_iter().chain(paced).min()
+        let port = self.port.as_ref().and_then(PortPacer::next);
+        timer.into_iter().chain(paced).chain(port).min()
     }
 
     fn take_ready(&mut self) -> PortMask {

@@ -1,5 +1,6 @@
 //! The endpoint's tables and its scheduler.
 
+mod port_rate;
 mod turns;
 
 use super::*;

@@ -108,6 +108,15 @@ impl Engine {
         }
     }
 
+    /// The timeout of requests whose packets are acknowledged only by request (RC); none in SR,
+    /// where the receiver acknowledges all.
+    pub(super) fn request_timeout(&self) -> Option<Dur> {
+        match self {
+            Self::Rc(rc) => rc.timeout(),
+            Self::Unconnected | Self::Sr(_) => None,
+        }
+    }
+
     /// An attempt that sent nothing may have armed a timer.
     #[inline]
     pub(super) fn arms_timers_when_idle(&self) -> bool {

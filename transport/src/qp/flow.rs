@@ -3,6 +3,7 @@
 
 mod credit;
 pub(crate) mod int;
+mod limit;
 mod near;
 mod receive_room;
 mod send_state;
@@ -356,17 +357,6 @@ impl Flow {
             algorithm: self.algorithm,
             status: self.cc.status(),
             host_late: self.host_late,
-        }
-    }
-
-    /// Sets the limit in force from `now` on and adds up the time of the previous one.
-    #[inline]
-    fn set_limit(&mut self, now: Time, limit: FlowLimit) {
-        if self.limit != limit {
-            if let Some(since) = &mut self.limited_since {
-                self.times.add(self.limit, now.since(std::mem::replace(since, now)));
-            }
-            self.limit = limit;
         }
     }
 

@@ -28,6 +28,7 @@ mod tests;
 
 use crate::attr::{QpAttr, QpInit};
 use crate::blocks::BlockMemory;
+use crate::config::Config;
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use crate::mr::PdId;
@@ -134,6 +135,21 @@ impl QueuePair {
     /// timer.
     pub(crate) fn idle_deadline(&self) -> Option<Time> {
         if self.engine.arms_timers_when_idle() { self.next_deadline() } else { None }
+    }
+
+    /// The next packet waits for the rate of the port.
+    pub(crate) fn on_port_paced(&mut self, now: Time) {
+        if let Some(flow) = self.common.flow.as_deref_mut() {
+            flow.on_port_paced(now);
+        }
+    }
+
+    /// If packets are acknowledged only by request: the bytes between two that request it, and the
+    /// timeout by which one must have left.
+    pub(crate) fn ack_req_interval(&self, config: &Config) -> Option<(u64, Dur)> {
+        let timeout = self.engine.request_timeout()?;
+        let pkts = u64::from(config.ack_req_interval_pkts);
+        Some((pkts * u64::from(self.common.mtu.bytes()), timeout))
     }
 
     /// Packets have an ICRC, which must be right.

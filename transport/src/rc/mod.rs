@@ -231,6 +231,11 @@ impl Rc {
         self.requester.has_outstanding() && self.loss.has_timeout()
     }
 
+    /// The local ACK timeout; `None` is infinite.
+    pub(crate) fn timeout(&self) -> Option<Dur> {
+        self.loss.timeout()
+    }
+
     pub(crate) fn srtt(&self) -> Option<Dur> {
         self.rtt.srtt()
     }

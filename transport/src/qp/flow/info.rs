@@ -11,7 +11,7 @@ pub enum FlowLimit {
     Application,
     /// The congestion window or the queue pair's own window (cwnd-limited).
     Window,
-    /// The pacer (pacing-limited).
+    /// The pacer, of the queue pair or of the port (pacing-limited).
     Pacer,
     /// The peer: its receive credit, its PSN limit, an RNR wait or outstanding READs.
     Receiver,
