@@ -66,6 +66,8 @@ fn doctor__a_lab_is_healthy() {
     }
     let (status, found, _) = check(&report, "peer");
     assert_eq!(status, "ok", "{found}");
+    let (status, found, _) = check(&report, "path mtu");
+    assert_eq!((&*status, &*found), ("ok", "a packet of 1500 bytes arrives"));
 
     // The text form, and the report on all interfaces.
     let mut command = hosts.a.ns.command(SPANWIRE).expect("the namespace is there");

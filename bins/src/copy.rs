@@ -17,6 +17,7 @@ use spanwire_copy::dest::DestDir;
 use spanwire_copy::session::{End, Session};
 use spanwire_copy::{connection, receive, send, walk};
 use spanwire_host::fabric::Error;
+use spanwire_host::unsent::explained;
 use spanwire_stream::{About, Connection, Listener};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     match sent {
         Ok(()) => {}
         Err(_) if interrupt.is_set() => session.end(End::Interrupted),
-        Err(why) => return Err(why),
+        Err(why) => return Err(explained(why.to_string(), &counters).into()),
     }
     let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
     (report.fabric, report.xdp_mode) = (Some(copy_network.fabric), copy_network.xdp_mode);

@@ -7,7 +7,9 @@
 mod check;
 mod interface;
 mod machine;
+mod path;
 
 pub use check::{Check, Status, worst};
 pub use interface::{Deferral, InterfaceFacts};
 pub use machine::{CAPABILITIES, HostFacts, UdpFacts};
+pub use path::PathFacts;

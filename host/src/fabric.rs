@@ -3,10 +3,12 @@
 
 mod choice;
 mod link;
+mod packet_sizes;
 mod udp;
 
 pub use choice::FabricChoice;
 pub use link::Link;
+pub use packet_sizes::PacketSizes;
 
 use crate::modes::ModeChoice;
 use serde::Serialize;
@@ -79,6 +81,8 @@ pub struct Attachment {
     pub capture: Option<CaptureError>,
     /// SR packets are offered with an ICRC only.
     icrc: bool,
+    /// The index of the interface.
+    ifindex: Option<u32>,
     resolver: HopResolver,
 }
 
@@ -122,16 +126,17 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Attachment {
     /// The offer to a peer of an end at address `ip` with the engine configuration `config`, of the
-    /// wire modes that `mode` permits, with at most `segment_bytes_max` in an SR packet.
+    /// wire modes that `mode` permits, with IP packets of `ip_bytes` and at most
+    /// `segment_bytes_max` in an SR packet.
     #[must_use]
     pub fn offer(
         &self,
         mode: ModeChoice,
         config: &Config,
-        ip: IpAddr,
+        (ip, ip_bytes): (IpAddr, u32),
         segment_bytes_max: u32,
     ) -> Offer {
-        let offer = mode.offer(config, self.ip_bytes, ip, segment_bytes_max);
+        let offer = mode.offer(config, ip_bytes, ip, segment_bytes_max);
         if self.icrc { offer } else { offer.without_icrc() }
     }
 
@@ -198,6 +203,7 @@ impl Attachment {
             ip_bytes,
             capture,
             icrc: true,
+            ifindex: Some(info.ifindex),
             resolver,
         })
     }
@@ -227,6 +233,7 @@ impl Attachment {
                 ip_bytes,
                 capture,
                 icrc: true,
+                ifindex: None,
                 resolver,
             })
         };
@@ -237,6 +244,12 @@ impl Attachment {
     #[must_use]
     pub fn mode_name(&self) -> &'static str {
         self.xdp_mode.unwrap_or(self.fabric.as_str())
+    }
+
+    /// The largest packets, of which those to a peer may be smaller.
+    #[must_use]
+    pub fn packet_sizes(&self) -> PacketSizes {
+        PacketSizes { ip_bytes: self.ip_bytes, path_mtu: self.path_mtu, ifindex: self.ifindex }
     }
 
     /// Resolves the next hop to `peer`.

@@ -2,6 +2,7 @@
 //! measures the time to their completion.
 
 use crate::oob::{Job, JobKind, MemoryParams, Op};
+use crate::unsent::Unsent;
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time, u32_from, usize_from};
 use spanwire_transport::{
@@ -101,6 +102,8 @@ pub enum Failure {
     Completion(WcStatus),
     /// As [`WcStatus::RetryExcErr`], if no packet of the peer was received during the job.
     NoResponse,
+    /// As [`WcStatus::RetryExcErr`], if this host did not send packets.
+    Unsent(Unsent),
     /// No message completed before the end of the run.
     NoCompletion,
     /// The user, or a watcher, ended the job.
@@ -187,15 +190,17 @@ impl Initiator {
         }
     }
 
-    /// Records that no packet of the peer was received: a timeout becomes
-    /// [`Failure::NoResponse`].
-    pub fn note_no_response(&mut self) {
+    /// Narrows down a timeout: packets that this host did not send are its cause, or no packet of
+    /// the peer was received.
+    pub fn explain_timeout(&mut self, unsent: Option<Unsent>, received: bool) {
         let unheard = matches!(
             self.result.failure,
             Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NoCompletion)
         );
         if unheard {
-            self.result.failure = Some(Failure::NoResponse);
+            let cause = unsent.map(Failure::Unsent);
+            let cause = cause.or((!received).then_some(Failure::NoResponse));
+            self.result.failure = cause.or(self.result.failure);
         }
     }
 
@@ -377,10 +382,12 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Completion(status) => write!(f, "{}{}", status.name(), advice(*status)),
             Self::NoResponse => f.write_str(
-                "RETRY_EXC_ERR: not one packet came back, so packets are lost on the way, or \
-                 arrive on a queue that is not served; `spanwire doctor --dev NAME --queue N` \
-                 at both ends shows the queues",
+                "RETRY_EXC_ERR: packets were sent and not one packet came back, so packets are \
+                 lost on the way (a firewall, or full-sized ones where the MTU is smaller), or \
+                 arrive on a queue that is not served; `spanwire doctor --dev NAME --peer ADDRESS \
+                 --queue N` at both ends shows the path's MTU and the queues",
             ),
+            Self::Unsent(why) => write!(f, "RETRY_EXC_ERR: {why}"),
             Self::NoCompletion => f.write_str("no message completed before the time was up"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Protocol(what) => write!(f, "the peer broke the protocol: {what}"),

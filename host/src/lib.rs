@@ -42,6 +42,7 @@ pub mod side;
 pub mod socket;
 pub mod target;
 pub mod text;
+pub mod unsent;
 pub mod window;
 pub mod worker;
 pub mod write_ping_pong;

@@ -69,6 +69,7 @@ pub const TRANSFER_BYTES_DEFAULT: u64 = 1 << 30;
 /// The peer, once its hello has been checked.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
+    /// The largest that it and the path support.
     path_mtu: u32,
     av: AddressVector,
     agreed: Agreed,

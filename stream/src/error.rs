@@ -102,7 +102,8 @@ impl From<WcStatus> for Cause {
     fn from(status: WcStatus) -> Self {
         match status {
             WcStatus::RetryExcErr => Self::PeerGone(
-                "it does not answer any more (RETRY_EXC_ERR); is it up, and the way to it?",
+                "it does not answer any more (RETRY_EXC_ERR); is it up, and the way to it, for \
+                 full-sized packets too? `spanwire doctor --dev NAME --peer ADDRESS` tests it",
             ),
             other => Self::QueuePair(other),
         }

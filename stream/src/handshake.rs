@@ -19,7 +19,7 @@ use spanwire_host::queue_pair::{QpParams, Route, check_path_mtu};
 use spanwire_transport::{Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,7 +70,7 @@ pub(crate) fn call(
 ) -> Result<Established, SetupError> {
     let (local, peer) = (side.local(), side.peer());
     let reserved = Reserved::new(network, Shape::wanted(&network.config), options)?;
-    let ours = hello(network, local.ip(), options, kind)?.lending(&reserved.local);
+    let ours = hello(network, (local, peer), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
     side.send(&SideMessage::Hello(Box::new(ours.clone()))).map_err(say)?;
     let theirs = expect_hello(&mut side, deadline)?;
@@ -106,7 +106,7 @@ pub(crate) fn answer(
             return Err(SetupError::Address(theirs.ip, peer.ip()));
         }
         check(&theirs, kind, &options.protocol)?;
-        let ours = hello(network, local.ip(), options, kind)?;
+        let ours = hello(network, (local, peer), options, kind)?;
         let terms = terms(network, &ours, &theirs, false)?;
         // Resources are allocated only after agreement, and only for the agreed shape. The queue
         // pair drops all packets until it is connected, so nothing writes to the ring before.
@@ -210,7 +210,7 @@ impl Drop for Reserved<'_> {
 /// Our hello, without queue pair and ring address.
 fn hello(
     network: &NetworkShared,
-    ip: IpAddr,
+    (local, peer): (SocketAddr, SocketAddr),
     options: &ConnectOptions,
     carries: Kind,
 ) -> Result<Hello, SetupError> {
@@ -218,14 +218,15 @@ fn hello(
         let what = format!("protocol is longer than {PROTOCOL_BYTES_MAX} bytes");
         return Err(SetupError::Config(what));
     }
+    let (ip, sizes) = (local.ip(), network.sizes.to(Some(peer.ip()))?);
     Ok(Hello {
         version: VERSION,
         carries,
         protocol: options.protocol.clone(),
         ip,
-        path_mtu: network.path_mtu.bytes(),
+        path_mtu: sizes.path_mtu.bytes(),
         side_poll_port: network.side_poll_port(ip),
-        modes: Modes::from(network.offer(ip, options.mode)),
+        modes: Modes::from(network.offer(ip, sizes.ip_bytes, options.mode)),
         qp: QpParams::default(),
         ring: Ring::of(&Local::default(), Shape::wanted(&network.config)),
     })

@@ -89,8 +89,8 @@ impl Network {
         let (keeper_handle, side_thread) =
             SideThread::new(commands.clone()).map_err(descriptors)?;
         let hop_resolver = attachment.hop_resolver();
-        let icrc = attachment.has_icrc();
-        let Attachment { port, clock, fabric, path_mtu, ip_bytes, .. } = attachment;
+        let (icrc, sizes) = (attachment.has_icrc(), attachment.packet_sizes());
+        let Attachment { port, clock, fabric, .. } = attachment;
         let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
         let runtime = Runtime::new(channels, (commands, queue), endpoint, (port, clock), polling)
             .map_err(descriptors)?;
@@ -110,8 +110,7 @@ impl Network {
             runtime,
             fabric,
             hop_resolver,
-            path_mtu,
-            ip_bytes,
+            sizes,
             icrc,
             ifname: ifname.to_owned(),
             peers: Arc::default(),

@@ -8,14 +8,39 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::MutexGuard;
 
 /// Hosts left and right, and a host in the middle with an interface to each.
-struct Row {
-    left: NetNs,
-    middle: NetNs,
-    right: NetNs,
+pub(crate) struct Row {
+    pub(crate) left: NetNs,
+    pub(crate) middle: NetNs,
+    pub(crate) right: NetNs,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Row {
+    /// As [`Row::new`], where the host in the middle is a router between networks 1 and 2: 10.78.N
+    /// and fd78:N.
+    pub(crate) fn routed() -> Option<Self> {
+        let row = Self::new()?;
+        let Self { left, middle, right, .. } = &row;
+        for (ns, name, v4, v6) in [
+            (left, "sw0", "10.78.1.2/24", "fd78:1::2/64"),
+            (middle, "l0", "10.78.1.1/24", "fd78:1::1/64"),
+            (middle, "r0", "10.78.2.1/24", "fd78:2::1/64"),
+            (right, "sw0", "10.78.2.2/24", "fd78:2::2/64"),
+        ] {
+            address(ns, name, v4);
+            address(ns, name, v6);
+        }
+        for (ns, side) in [(left, 1), (right, 2)] {
+            ip(ns, &format!("-4 route add default via 10.78.{side}.1"));
+            ip(ns, &format!("-6 route add default via fd78:{side}::1"));
+        }
+        for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            let file = format!("/proc/sys/net/{key}");
+            middle.run(|| std::fs::write(&file, "1")).expect("privileged").expect("a setting");
+        }
+        Some(row)
+    }
+
     /// `None` without the privilege (reported on stderr).
     fn new() -> Option<Self> {
         if skip() {
@@ -80,34 +105,17 @@ fn address(ns: &NetNs, name: &str, text: &str) {
     netlink.add_address(name, text.parse().expect("a prefix")).expect("privileged");
 }
 
-/// Runs a command of iproute2.
-fn ip(ns: &NetNs, args: &str) {
+/// Runs a command of iproute2 and returns its output.
+pub(crate) fn ip(ns: &NetNs, args: &str) -> String {
     let mut command = ns.command("ip").expect("there");
     let done = command.args(args.split(' ')).output().expect("iproute2 is there");
     assert!(done.status.success(), "ip {args}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
 #[test]
 fn server__a_router_still_forwards_roce_of_others() {
-    let Some(row) = Row::new() else { return };
-    let Row { left, middle, right, .. } = &row;
-    for (ns, name, v4, v6) in [
-        (left, "sw0", "10.78.1.2/24", "fd78:1::2/64"),
-        (middle, "l0", "10.78.1.1/24", "fd78:1::1/64"),
-        (middle, "r0", "10.78.2.1/24", "fd78:2::1/64"),
-        (right, "sw0", "10.78.2.2/24", "fd78:2::2/64"),
-    ] {
-        address(ns, name, v4);
-        address(ns, name, v6);
-    }
-    for (ns, side) in [(left, 1), (right, 2)] {
-        ip(ns, &format!("-4 route add default via 10.78.{side}.1"));
-        ip(ns, &format!("-6 route add default via fd78:{side}::1"));
-    }
-    for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-        let file = format!("/proc/sys/net/{key}");
-        middle.run(|| std::fs::write(&file, "1")).expect("privileged").expect("a setting");
-    }
+    let Some(row) = Row::routed() else { return };
     // The last of its addresses is on another interface than the served one.
     row.check("l0", ["10.78.2.2", "fd78:2::2"], ["10.78.1.1", "fd78:2::1"]);
 }

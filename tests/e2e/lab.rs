@@ -408,7 +408,12 @@ pub(crate) fn await_unread(ns: &NetNs, port: u16) {
 
 /// Bytes that the interface of a host has received, including by AF_XDP.
 fn received_bytes(host: &Host) -> u64 {
-    interface_counters(host)[0]
+    interface_counters(&host.ns, &host.ifname)[0]
+}
+
+/// As [`received_bytes`], of `sw0` in a namespace.
+pub(crate) fn received_bytes_in(ns: &NetNs) -> u64 {
+    interface_counters(ns, "sw0")[0]
 }
 
 /// Bytes that the interface of a host has sent, with preambles, FCSs and gaps. The kernel counts a
@@ -420,7 +425,7 @@ pub(crate) fn sent_bytes(host: &Host) -> u64 {
 
 /// Frames that the interface of a host has dropped, in both directions.
 pub(crate) fn dropped_frames(host: &Host) -> u64 {
-    let counters = interface_counters(host);
+    let counters = interface_counters(&host.ns, &host.ifname);
     counters[3] + counters[11]
 }
 
@@ -459,12 +464,12 @@ pub(crate) fn kernel_counters(host: &Host) -> BTreeMap<String, u64> {
     pairs.collect()
 }
 
-/// A host's interface in `/proc/net/dev`: eight counters of receiving, then those of sending.
-fn interface_counters(host: &Host) -> Vec<u64> {
+/// An interface in `/proc/net/dev`: eight counters of receiving, then those of sending.
+fn interface_counters(ns: &NetNs, ifname: &str) -> Vec<u64> {
     let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
-    let table = host.ns.run(read).expect("the namespace is there").expect("procfs has it");
+    let table = ns.run(read).expect("the namespace is there").expect("procfs has it");
     let mut rows = table.lines().filter_map(|row| row.trim().split_once(':'));
-    let row = rows.find(|(name, _)| *name == host.ifname).expect("its interface").1;
+    let row = rows.find(|(name, _)| *name == ifname).expect("its interface").1;
     row.split_whitespace().map(|n| n.parse().expect("a count")).collect()
 }
 

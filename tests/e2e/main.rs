@@ -15,6 +15,7 @@ mod hostile;
 mod lab;
 mod modes;
 mod output;
+mod path_mtu;
 mod paths;
 mod perf;
 mod perftest;

@@ -10,6 +10,7 @@ use spanwire_copy::session::{Current, End, Session};
 use spanwire_host::congestion::CongestionReport;
 use spanwire_host::fabric::Fabric;
 use spanwire_host::text::bytes;
+use spanwire_host::unsent::explained;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ impl CopyReport {
             (End::Complete, 0) => None,
             (End::Complete, 1) => ledger.rows.iter().find_map(|row| row.reason.clone()),
             (End::Complete, n) => Some(format!("{n} entries were not copied")),
-            (end, _) => Some(end.to_string()),
+            (end, _) => Some(explained(end.to_string(), counters)),
         };
         let sent_bytes = progress.bytes_sent();
         let seconds = took.as_secs_f64();

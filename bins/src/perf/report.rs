@@ -235,9 +235,9 @@ fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
     let differs = report.sha256_match() == Some(false);
     match report.progress.failure {
         _ if differs || !report.atomics_agree() => Exit::TransferWrong,
-        Some(Failure::Completion(WcStatus::RetryExcErr) | Failure::NoResponse) => {
-            Exit::PeerUnreachable
-        }
+        Some(
+            Failure::Completion(WcStatus::RetryExcErr) | Failure::NoResponse | Failure::Unsent(_),
+        ) => Exit::PeerUnreachable,
         None if report.missing.is_some() => report.missing.as_ref().map_or(Exit::Failure, Exit::of),
         _ if !report.is_ok() => Exit::Failure,
         _ if thresholds.iter().any(|t| !t.ok) => Exit::ThresholdMissed,

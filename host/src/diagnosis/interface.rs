@@ -2,6 +2,7 @@
 //! only read; nothing is attached or changed.
 
 use super::check::Check;
+use super::path::PathFacts;
 use serde::Serialize;
 use spanwire_io::net::{
     Channels, Ethtool, InterfaceAddress, LinkInfo, NetError, NetErrorKind, Netlink, Offloads,
@@ -38,6 +39,8 @@ pub struct InterfaceFacts {
     pub queue: u32,
     /// A peer, and its MAC address or why there is none.
     pub peer: Option<(IpAddr, Result<String, String>)>,
+    /// The path to it, if it has an address.
+    pub path: Option<PathFacts>,
 }
 
 /// Deferral of an interface's interrupts.
@@ -58,8 +61,10 @@ impl InterfaceFacts {
         let name = link.name.as_str();
         let addresses = Netlink::open()?.addresses(name)?;
         let ethtool = Ethtool::open()?;
+        let mut path = None;
         let peer = peer.map(|peer| {
             let hop = resolve_within(peer, Some(link.ifindex), PEER_TIMEOUT);
+            path = hop.as_ref().ok().and_then(|hop| PathFacts::read(peer, hop));
             (peer, hop.map(|hop| format_mac(&hop.dst_mac)).map_err(|e| e.to_string()))
         });
         Ok(Self {
@@ -73,6 +78,7 @@ impl InterfaceFacts {
             deferral: Deferral::read(Path::new("/sys/class/net"), name, link.ifindex),
             queue,
             peer,
+            path,
             link,
         })
     }
@@ -98,6 +104,7 @@ impl InterfaceFacts {
         checks.extend(self.check_deferral());
         checks.extend(self.check_qdisc());
         checks.extend(self.check_peer());
+        checks.extend(self.check_path());
         checks
     }
 
@@ -317,6 +324,11 @@ impl InterfaceFacts {
                 Check::fail("peer", why.clone(), fix)
             }
         })
+    }
+
+    fn check_path(&self) -> Option<Check> {
+        let ((peer, _), path) = self.peer.as_ref().zip(self.path.as_ref())?;
+        Some(path.check(*peer, &self.link))
     }
 }
 

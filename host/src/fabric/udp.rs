@@ -46,6 +46,7 @@ impl Attachment {
             ip_bytes,
             capture,
             icrc: true,
+            ifindex: Some(info.ifindex),
             resolver,
         })
     }

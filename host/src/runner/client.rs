@@ -8,6 +8,7 @@ use crate::oob::{
     REPLY_TIMEOUT, Request, balance_text,
 };
 use crate::paths::SentPaths;
+use crate::unsent::Unsent;
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{Access, Config, Host, QpCaps};
@@ -129,6 +130,7 @@ impl JobRunner {
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
         let packets_before = self.packets_received();
+        let sent_before = self.attachment.port.counters();
         let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
             let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
@@ -144,9 +146,8 @@ impl JobRunner {
             host.app_mut().end_overdue(now);
             is_done
         })?;
-        if self.packets_received() == packets_before {
-            app.note_no_response();
-        }
+        let unsent = Unsent::between(&sent_before, &self.attachment.port.counters());
+        app.explain_timeout(unsent, self.packets_received() > packets_before);
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
         let mut report = JobReport {

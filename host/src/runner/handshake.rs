@@ -1,7 +1,7 @@
 //! The exchange of hellos with a peer.
 
 use super::{JobRunner, Peer};
-use crate::fabric::Error;
+use crate::fabric::{Error, PacketSizes};
 use crate::modes::settle_between;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION};
 use crate::queue_pair::check_path_mtu;
@@ -15,24 +15,25 @@ impl JobRunner {
     /// # Errors
     /// The exchange fails, there is no path to the peer, or no common wire mode.
     pub fn handshake(&mut self, oob: &mut Oob) -> Result<(), Error> {
-        oob.send(&Message::Hello(self.hello()))?;
+        let sizes = self.attachment.packet_sizes().to(oob.peer_ip())?;
+        oob.send(&Message::Hello(self.hello(sizes)))?;
         let theirs = match oob.recv(REPLY_TIMEOUT)? {
             Message::Hello(h) => h,
             other => return Err(OobError::unexpected("a hello", &other).into()),
         };
-        self.peer = Some(self.check_hello(oob, &theirs, true)?);
+        self.peer = Some(self.check_hello(oob, &theirs, sizes, true)?);
         self.greet_side_poll(&theirs);
         Ok(())
     }
 
-    /// Our hello, for the current address.
-    pub(super) fn hello(&mut self) -> Hello {
+    /// Our hello, for the current address and packets of these sizes.
+    pub(super) fn hello(&mut self, sizes: PacketSizes) -> Hello {
         Hello {
             version: VERSION,
             ip: self.ip,
-            path_mtu: self.attachment.path_mtu.bytes(),
+            path_mtu: sizes.path_mtu.bytes(),
             side_poll_port: self.side_poll_port(),
-            modes: self.offer().into(),
+            modes: self.offer(sizes).into(),
         }
     }
 
@@ -41,6 +42,7 @@ impl JobRunner {
         &self,
         oob: &Oob,
         theirs: &Hello,
+        sizes: PacketSizes,
         we_are_client: bool,
     ) -> Result<Peer, Error> {
         if theirs.version != VERSION {
@@ -55,12 +57,12 @@ impl JobRunner {
             }
             _ => {}
         }
-        let (ours, offered) = (self.offer(), Offer::from(&theirs.modes));
+        let (ours, offered) = (self.offer(sizes), Offer::from(&theirs.modes));
         let agreed = settle_between(we_are_client, &ours, &offered)?;
         // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by
         // CNPs.
         let av = self.address_vector_to(theirs.ip, Ecn::Ect0.bits())?;
-        Ok(Peer { path_mtu: theirs.path_mtu, av, agreed })
+        Ok(Peer { path_mtu: theirs.path_mtu.min(sizes.path_mtu.bytes()), av, agreed })
     }
 
     /// Sends the datagram for the peer's side poll socket. The steering programs of both ends are
@@ -84,8 +86,9 @@ impl JobRunner {
     }
 
     /// The wire modes offered at the current address.
-    fn offer(&self) -> Offer {
-        self.attachment.offer(self.mode, &self.config, self.ip, self.segment_bytes_max)
+    fn offer(&self, sizes: PacketSizes) -> Offer {
+        let end = (self.ip, sizes.ip_bytes);
+        self.attachment.offer(self.mode, &self.config, end, self.segment_bytes_max)
     }
 
     /// The address vector to the peer at `ip`.

@@ -139,8 +139,9 @@ impl JobRunner {
 
     fn answer_hello(&mut self, client: &mut PendingClient, theirs: &Hello) -> Result<(), Error> {
         self.set_ip(client.us);
-        let hello = self.hello();
-        client.peer = Some(self.check_hello(&client.oob, theirs, false)?);
+        let sizes = self.attachment.packet_sizes().to(client.address())?;
+        let hello = self.hello(sizes);
+        client.peer = Some(self.check_hello(&client.oob, theirs, sizes, false)?);
         client.oob.set_line_max(LINE_BYTES_MAX);
         client.oob.send(&Message::Hello(hello))?;
         self.greet_side_poll(theirs);

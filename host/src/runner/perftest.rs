@@ -87,13 +87,13 @@ impl JobRunner {
 
     /// Exchanges version, sizes and path MTU.
     fn greet_perftest(&mut self, s: &mut Session<'_>) -> Result<Greeting, Error> {
+        let largest = self.attachment.packet_sizes().to(s.exchange.peer_ip)?.path_mtu;
         let ours = match s.test.path_mtu {
-            None => self.attachment.path_mtu,
+            None => largest,
             Some(bytes) => {
                 let wanted = Mtu::from_bytes(bytes).ok_or_else(|| {
                     format!("{bytes} is no path MTU (256, 512, 1024, 2048, 4096)")
                 })?;
-                let largest = self.attachment.path_mtu;
                 if wanted > largest {
                     let largest = largest.bytes();
                     return Err(PerftestError::Mtu { wanted: bytes, largest }.into());

@@ -28,7 +28,7 @@ pub struct NextHop {
     pub next_hop_ip: IpAddr,
     /// The next hop's MAC address.
     pub dst_mac: [u8; 6],
-    /// The largest IP packet in bytes: the interface's MTU, or the route's if that is smaller.
+    /// The largest IP packet in bytes, as by [`Netlink::path_mtu`].
     pub mtu: u32,
     /// The TTL or hop limit of the route, if it has one.
     pub hop_limit: Option<u8>,
@@ -83,9 +83,10 @@ pub fn resolve_within(
     })?;
     let next_hop_ip = route.gateway.unwrap_or(dst);
     let dst_mac = netlink.neighbour_mac(dst, next_hop_ip, &link, timeout)?;
+    let mtu = netlink.metric_mtu(dst, route.ifindex);
     Ok(NextHop {
         ifindex: route.ifindex,
-        mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
+        mtu: mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
         ifname: link.name,
         src_ip,
         src_mac,
@@ -96,6 +97,23 @@ pub fn resolve_within(
 }
 
 impl Netlink {
+    /// Bytes of the longest IP packet to `dst` through interface `oif`: its MTU, or the route's
+    /// metric if that is less. A path MTU that the kernel has learned from ICMP is not considered:
+    /// any host can forge it.
+    ///
+    /// # Errors
+    /// No such interface. Without a route, it is the interface's MTU.
+    pub fn path_mtu(&mut self, dst: IpAddr, oif: u32) -> Result<u32, NetError> {
+        let link = self.link_by_index(oif)?;
+        Ok(self.metric_mtu(dst.to_canonical(), oif).map_or(link.mtu, |mtu| mtu.min(link.mtu)))
+    }
+
+    /// The MTU among the metrics of the route to `dst`: of the entry of the table, to which the
+    /// kernel's cached exceptions do not belong.
+    fn metric_mtu(&mut self, dst: IpAddr, oif: u32) -> Option<u32> {
+        self.query_route(dst, Some(oif), RouteFlags::FibMatch).ok()?.mtu
+    }
+
     /// Adds a route to a network through a gateway on an interface's link.
     ///
     /// # Errors

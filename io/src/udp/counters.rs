@@ -34,12 +34,15 @@ pub struct UdpCounters {
     pub tx_again: u64,
     /// Times all transmit buffers were in use.
     pub tx_no_slot: u64,
-    /// Frames lost because they are longer than the path's MTU.
+    /// Frames lost because they are longer than the interface's MTU.
     pub tx_too_long: u64,
     /// Frames lost because the kernel had no memory for them.
     pub tx_no_memory: u64,
-    /// Frames lost because the kernel rejected them: no route, a firewall, an interface that is
-    /// down.
+    /// Frames lost because a rule of this host forbids them: a firewall, or a route or policy rule
+    /// of type prohibit.
+    pub tx_denied: u64,
+    /// Frames lost because the kernel rejected them for another reason: no route, an interface
+    /// that is down.
     pub tx_rejected: u64,
     /// Frames lost because they are no UDP packets.
     pub tx_not_udp: u64,
@@ -73,6 +76,7 @@ impl UdpCounters {
             ("tx_no_slot", self.tx_no_slot),
             ("tx_too_long", self.tx_too_long),
             ("tx_no_memory", self.tx_no_memory),
+            ("tx_denied", self.tx_denied),
             ("tx_rejected", self.tx_rejected),
             ("tx_not_udp", self.tx_not_udp),
             ("tx_no_source", self.tx_no_source),

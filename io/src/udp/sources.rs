@@ -184,12 +184,13 @@ impl Sources {
         if let Some(ifindex) = self.device {
             sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &ifindex)?;
         }
-        // DF, and for unconnected sockets an identification that starts at 0 in each call.
+        // DF, and for unconnected sockets an identification that starts at 0 in each call. The
+        // limit is the interface's MTU: an ICMP message, which may be forged, has no effect.
         let (level, discover, how) = match is_v6 {
-            false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+            false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
             true => {
                 sockopt::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1u32)?;
-                (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)
+                (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
             }
         };
         sockopt::set(&socket, level, discover, &how)?;

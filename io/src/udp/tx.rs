@@ -342,6 +342,7 @@ fn count_rejected(error: &io::Error, counters: &mut UdpCounters) {
     match error.raw_os_error() {
         Some(libc::EMSGSIZE) => counters.tx_too_long += 1,
         Some(libc::ENOBUFS | libc::ENOMEM) => counters.tx_no_memory += 1,
+        Some(libc::EPERM | libc::EACCES) => counters.tx_denied += 1,
         _ => {
             if counters.tx_rejected == 0 {
                 tracing::debug!(%error, "the kernel rejected a packet");

@@ -4,10 +4,10 @@ use crate::channels::Channels;
 use crate::config::ValidConfig;
 use crate::error::SetupError;
 use crate::peers::Peers;
-use spanwire_host::fabric::{Fabric, HopResolver};
+use spanwire_host::fabric::{Fabric, HopResolver, PacketSizes};
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::worker::{self, Runtime};
-use spanwire_transport::{Mtu, Offer};
+use spanwire_transport::Offer;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -21,8 +21,8 @@ pub(crate) struct NetworkShared {
     pub(crate) runtime: Arc<Runtime<Channels>>,
     pub(super) fabric: Fabric,
     pub(crate) hop_resolver: HopResolver,
-    pub(crate) path_mtu: Mtu,
-    pub(super) ip_bytes: u32,
+    /// The largest packets; those to a peer may be smaller.
+    pub(crate) sizes: PacketSizes,
     pub(super) icrc: bool,
     pub(crate) ifname: String,
     pub(crate) peers: Arc<Peers>,
@@ -31,9 +31,9 @@ pub(crate) struct NetworkShared {
 }
 
 impl NetworkShared {
-    /// The wire modes offered by an end with address `ip`.
-    pub(crate) fn offer(&self, ip: IpAddr, mode: ModeChoice) -> Offer {
-        let offer = mode.offer(&self.engine, self.ip_bytes, ip, u32::MAX);
+    /// The wire modes offered by an end with address `ip`, for IP packets of `ip_bytes`.
+    pub(crate) fn offer(&self, ip: IpAddr, ip_bytes: u32, mode: ModeChoice) -> Offer {
+        let offer = mode.offer(&self.engine, ip_bytes, ip, u32::MAX);
         if self.icrc { offer } else { offer.without_icrc() }
     }
 

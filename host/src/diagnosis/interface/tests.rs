@@ -1,6 +1,6 @@
 use super::super::check::{Status, worst};
 use super::*;
-use spanwire_io::net::{IpPrefix, LinkCounters, OperState, XdpMode};
+use spanwire_io::net::{IpPrefix, LinkCounters, OperState, PathProbe, XdpMode};
 
 /// A card with everything as it should be.
 fn card() -> InterfaceFacts {
@@ -34,6 +34,7 @@ fn card() -> InterfaceFacts {
         deferral: Some(Deferral { hard_irqs: 0, flush_timeout_ns: 0 }),
         queue: 0,
         peer: None,
+        path: None,
     }
 }
 
@@ -231,6 +232,27 @@ fn check_peer__reached_or_why_not() {
     let (status, check, fix) = only(&facts);
     assert_eq!((status, &*check.found), (Status::Fail, "no route"));
     assert_eq!(fix, "ip route get 10.0.0.2 oif eth0; ping -I eth0 10.0.0.2");
+}
+
+#[test]
+fn check_path__names_the_length_that_arrives_and_the_route_to_set() {
+    let peer: IpAddr = [10, 0, 0, 2].into();
+    let check = |next_hop: IpAddr, mtu, probe| {
+        let path = Some(PathFacts { next_hop, mtu, probe });
+        let mac = Ok("02:00:00:00:00:02".to_owned());
+        let facts = InterfaceFacts { peer: Some((peer, mac)), path, ..card() };
+        facts.check_path().expect("a path")
+    };
+    let mtu = card().link.mtu;
+    assert_eq!(check(peer, mtu, PathProbe::Arrives).status, Status::Ok);
+    let narrow = check(peer, mtu - 1, PathProbe::Unanswered);
+    assert!(narrow.found.contains("metric of its route"), "{}", narrow.found);
+    assert_eq!(narrow.status, Status::Ok);
+    let black_hole = check([10, 0, 0, 9].into(), mtu, PathProbe::Narrower(1280));
+    assert_eq!(black_hole.status, Status::Fail);
+    let fix = black_hole.fix.unwrap_or_default();
+    assert!(fix.contains("10.0.0.2 via 10.0.0.9") && fix.ends_with("mtu 1280"), "{fix}");
+    assert_eq!(card().check_path(), None);
 }
 
 #[test]

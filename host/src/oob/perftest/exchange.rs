@@ -6,7 +6,7 @@ use crate::socket::Socket;
 use crate::text::printable;
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 #[cfg(test)]
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use std::time::Duration;
 /// A connection to a perftest peer.
 pub struct Exchange {
     socket: Box<dyn Socket>,
+    /// The peer's address; `None` inside one process.
+    pub(crate) peer_ip: Option<IpAddr>,
     is_client: bool,
     /// Bytes received and not yet taken.
     inbox: Vec<u8>,
@@ -58,7 +60,8 @@ impl Exchange {
     /// The socket is broken.
     pub fn tcp(stream: TcpStream, is_client: bool) -> io::Result<Self> {
         TCP_LIMITS.apply(&stream)?;
-        Ok(Self::over(Box::new(stream), is_client))
+        let peer_ip = Some(stream.peer_addr()?.ip().to_canonical());
+        Ok(Self { peer_ip, ..Self::over(Box::new(stream), is_client) })
     }
 
     /// Two ends inside one process: the client's and the server's.
@@ -69,7 +72,7 @@ impl Exchange {
     }
 
     fn over(socket: Box<dyn Socket>, is_client: bool) -> Self {
-        Self { socket, is_client, inbox: Vec::new(), closed: false }
+        Self { socket, peer_ip: None, is_client, inbox: Vec::new(), closed: false }
     }
 
     /// True if this end connected, and so sends first.

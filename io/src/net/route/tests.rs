@@ -266,3 +266,30 @@ fn route_of__unreachable_routes_are_errors() {
         assert_eq!(error.errno(), Some(errno));
     }
 }
+
+#[test]
+fn path_mtu__is_the_metric_of_the_route_or_the_interfaces() {
+    if testing::lacks_privilege("path_mtu") {
+        return;
+    }
+    let hosts = two_hosts();
+    let mtu_to = |dst: IpAddr| {
+        let query = || Netlink::open().and_then(|mut n| n.path_mtu(dst, hosts.a.ifindex));
+        hosts.a.ns.run(query).expect("privileged").expect("the interface is there")
+    };
+    let peers: [IpAddr; 2] = [hosts.b.v4.into(), hosts.b.v6.into()];
+    for peer in peers {
+        assert_eq!(mtu_to(peer), 1500);
+    }
+    assert_eq!(mtu_to([192, 0, 2, 1].into()), 1500, "no route");
+    for (peer, mtu) in peers.into_iter().zip(["1000", "1300"]) {
+        let mut ip = hosts.a.ns.command("ip").expect("privileged");
+        ip.args(["route", "replace", &peer.to_string(), "dev", "sw0", "mtu", mtu]);
+        assert!(ip.status().expect("iproute2 is there").success());
+        assert_eq!(mtu_to(peer).to_string(), mtu);
+        assert_eq!(from(&hosts.a, peer, None).expect("b answers").mtu.to_string(), mtu);
+    }
+    let mut netlink = Netlink::open_in(&hosts.a.ns).expect("privileged");
+    netlink.set_mtu("sw0", 1280).expect("privileged");
+    assert_eq!(mtu_to(hosts.b.v6.into()), 1280, "the interface has less");
+}
