@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// # Panics
 /// If the switch violates its contract: a frame is not accounted for, feedback exceeds an eighth of
-/// what came in, a timer stays due, or a queue is held for ever.
+/// what came in, a timer stays due, a queue is held for ever, or an agent's entry is.
 pub fn run(data: &[u8]) {
     let [first, second, steps @ ..] = data else { return };
     let mut world = World::new([*first, *second]);
@@ -29,6 +29,7 @@ pub fn run(data: &[u8]) {
         world.check();
     }
     world.drain();
+    world.check_forgotten();
 }
 
 struct World {
@@ -191,6 +192,15 @@ impl World {
         }
         panic!("{} frames stay", self.switch.used_pkts());
     }
+
+    /// After a second of silence no flow is known, and nothing waits.
+    fn check_forgotten(&mut self) {
+        self.elapse(Dur::from_secs(1));
+        for agent in self.switch.agents(self.now) {
+            let left = agent.gauges.iter().find(|(name, n)| *n > 0 && !SETTINGS.contains(name));
+            assert_eq!(left, None, "{}", agent.kind);
+        }
+    }
 }
 
 /// A frame of the transport, as one of its ends would send it.
@@ -316,6 +326,8 @@ fn port(number: u8) -> PortId {
 const PORTS: u8 = 5;
 /// Bit of the sizes: the only agent is MLCC's.
 const MLCC: u8 = 1 << 7;
+/// Gauges that are settings.
+const SETTINGS: [&str; 3] = ["kmin_bytes", "kmax_bytes", "pmax_ppm"];
 /// The least bytes of a frame of feedback on the wire.
 const FEEDBACK_BYTES: u64 = 74;
 
@@ -332,7 +344,7 @@ mod tests {
             rest = world.step(*step, behind);
             world.check();
         }
-        let agents = world.switch.counters().agents;
+        let agents = world.switch.agents(world.now);
         agents.into_iter().flat_map(|agent| agent.counters).filter(|(_, n)| *n > 0).collect()
     }
 

@@ -176,8 +176,8 @@ impl Recorder {
                 series.marks.push(queue.marked());
                 series.drops.push(queue.dropped());
             }
-            for agent in &counters.agents {
-                agents.next().expect("one for each agent").push(agent);
+            for agent in switch.agents(network.world.now()) {
+                agents.next().expect("one for each agent").push(&agent);
             }
         }
         self.series.pauses.push(pauses);

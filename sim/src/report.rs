@@ -150,7 +150,7 @@ fn agents(network: &Network) -> Vec<AgentReport> {
     let of = |(node, machine): (NodeId, &Machine)| {
         let agents = match machine {
             Machine::Host(_) => Vec::new(),
-            Machine::Switch(switch) => switch.counters().agents,
+            Machine::Switch(switch) => switch.agents(network.world.now()),
         };
         let name = network.topology().name(u32_from(node.index())).to_owned();
         agents.into_iter().map(move |agent| AgentReport {

@@ -79,8 +79,8 @@ pub(crate) trait Agent {
     /// When [`Agent::handle_timeout`] has something to do.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// Its counters and gauges.
-    fn counters(&self) -> AgentCounters;
+    /// Its counters, and its gauges at `now`.
+    fn counters(&self, now: Time) -> AgentCounters;
 }
 
 /// The ports by which a packet came in and leaves. The former is none of the switch's if the packet

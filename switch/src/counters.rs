@@ -1,7 +1,6 @@
 //! Counters of a switch. Their names are those of the fields; every cause of a drop or mark has
 //! one.
 
-use crate::agent::AgentCounters;
 use crate::pfc::PfcCounters;
 use serde::Serialize;
 
@@ -12,9 +11,6 @@ pub struct SwitchCounters {
     pub forwarding: ForwardingCounters,
     /// By port.
     pub ports: Vec<PortCounters>,
-    /// By agent and port; absent without agents.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub agents: Vec<AgentCounters>,
 }
 
 /// Counters of forwarding.

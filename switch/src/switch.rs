@@ -83,7 +83,6 @@ impl Switch {
         SwitchCounters {
             forwarding: *self.forwarder.counters(),
             ports: self.ports.iter().map(Port::counters).collect(),
-            agents: self.agents.as_ref().map_or_else(Vec::new, |agents| agents.counters()),
         }
     }
 

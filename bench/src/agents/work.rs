@@ -113,7 +113,7 @@ impl Work {
 
     /// Frames of feedback for a packet of data.
     pub(super) fn feedback_per_packet(&self) -> f64 {
-        let agents = self.switch.counters().agents;
+        let agents = self.switch.agents(self.now);
         let all = agents.iter().flat_map(|agent| &agent.counters);
         let made: u64 = all.filter(|(name, _)| *name == "feedback_tx").map(|(_, n)| n).sum();
         made as f64 / self.passed.max(1) as f64

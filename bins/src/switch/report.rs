@@ -113,7 +113,7 @@ impl SwitchReport {
             in_flight: shaped.counters(),
             buffer_used_bytes: snapshot.used_bytes,
             buffer_free_bytes: snapshot.shared_free_bytes,
-            agents: AgentReport::all(switch.agents, names),
+            agents: AgentReport::all(shaped.switch().agents(now), names),
             driver: DriverReport {
                 steps: driver.steps,
                 idle_steps: driver.idle_steps,

@@ -54,7 +54,7 @@ impl Bins {
         let sum: f64 = times.iter().map(|(from, to)| to_f64(to.since(*from).as_ps()) / 1e6).sum();
         let throughput_gbps = self.throughput(network, series, end);
         let agents: Vec<_> =
-            network.switches().flat_map(|(_, switch)| switch.counters().agents).collect();
+            network.switches().flat_map(|(_, switch)| switch.agents(network.world.now())).collect();
         let total = |name: &str| -> u64 {
             let all = agents.iter().flat_map(|agent| &agent.counters);
             all.filter(|(own, _)| *own == name).map(|(_, n)| *n).sum()

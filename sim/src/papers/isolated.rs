@@ -1,6 +1,6 @@
 //! Flows that were isolated near their destination.
 
-use crate::network::{Machine, Network};
+use crate::network::Network;
 use serde::Serialize;
 
 /// Flows that NDT has ever put into a controlled queue (Reflex, figure 8).
@@ -12,11 +12,7 @@ pub struct IsolatedReport {
 
 impl IsolatedReport {
     pub(super) fn of(network: &Network) -> Self {
-        let counters = network.world.nodes().filter_map(|(_, machine)| match machine {
-            Machine::Switch(switch) => Some(switch.counters()),
-            Machine::Host(_) => None,
-        });
-        let all = counters.flat_map(|counters| counters.agents);
+        let all = network.switches().flat_map(|(_, switch)| switch.agents(network.world.now()));
         let of_each = all.flat_map(|agent| agent.counters);
         let isolated = of_each.filter(|(name, _)| *name == "flows_isolated");
         Self { isolated_flows: isolated.map(|(_, flows)| flows).sum() }

@@ -2,7 +2,7 @@
 
 use crate::network::Network;
 use serde::Serialize;
-use spanwire_base::u32_from;
+use spanwire_base::{Time, u32_from};
 use spanwire_switch::AgentCounters;
 use std::collections::BTreeMap;
 
@@ -26,12 +26,14 @@ impl AgentSeries {
     pub(super) fn all(network: &Network) -> Vec<Self> {
         let of_switch = network.switches().flat_map(|(node, switch)| {
             let name = network.topology().name(u32_from(node.index())).to_owned();
-            switch.counters().agents.into_iter().map(move |AgentCounters { kind, port, .. }| Self {
-                switch: name.clone(),
-                kind,
-                port,
-                ..Self::default()
-            })
+            switch.agents(Time::ZERO).into_iter().map(
+                move |AgentCounters { kind, port, .. }| Self {
+                    switch: name.clone(),
+                    kind,
+                    port,
+                    ..Self::default()
+                },
+            )
         });
         of_switch.collect()
     }

@@ -133,7 +133,7 @@ impl Ecn {
             return;
         };
         if passing.is_data {
-            let idle = at.interval(now, &self.config) * IDLE_INTERVALS;
+            let idle = at.idle(now, &self.config);
             at.flows.on_packet(now, passing.flow_key(), passing.wire_bytes, idle);
         }
         if at.ends.is_none() {
@@ -234,8 +234,8 @@ impl Ecn {
     }
 
     /// Counters and gauges of every port.
-    pub(crate) fn all_counters(&self) -> impl Iterator<Item = AgentCounters> {
-        self.ports.iter().map(AtPort::counters)
+    pub(crate) fn all_counters(&self, now: Time) -> impl Iterator<Item = AgentCounters> {
+        self.ports.iter().map(move |at| at.counters(now, &self.config))
     }
 }
 
@@ -254,8 +254,8 @@ impl Agent for Ecn {
     }
 
     /// Those of its first port.
-    fn counters(&self) -> AgentCounters {
-        self.ports[0].counters()
+    fn counters(&self, now: Time) -> AgentCounters {
+        self.ports[0].counters(now, &self.config)
     }
 }
 
@@ -282,6 +282,12 @@ impl AtPort {
     #[inline]
     fn interval(&self, now: Time, config: &EcnAgentConfig) -> Dur {
         config.interval_of(self.flows.is_long(now))
+    }
+
+    /// A flow without a packet for so long is forgotten.
+    #[inline]
+    fn idle(&self, now: Time, config: &EcnAgentConfig) -> Dur {
+        self.interval(now, config) * IDLE_INTERVALS
     }
 
     fn due(&self) -> Option<Time> {
@@ -311,7 +317,7 @@ impl AtPort {
         Change { port, queue, action, unit_bytes }
     }
 
-    fn counters(&self) -> AgentCounters {
+    fn counters(&self, now: Time, config: &EcnAgentConfig) -> AgentCounters {
         let Counters { decisions, activations, changes, skipped, nan, .. } = self.counters;
         let Counters { flops_decision, flops_policy, .. } = self.counters;
         let ecn = self.action.thresholds(self.unit_bytes);
@@ -330,7 +336,7 @@ impl AtPort {
                 ("flows_evicted", self.flows.evicted),
             ],
             gauges: vec![
-                ("flows", u64_from(self.flows.len())),
+                ("flows", u64_from(self.flows.len(now, self.idle(now, config)))),
                 ("kmin_bytes", ecn.kmin_bytes),
                 ("kmax_bytes", ecn.kmax_bytes),
                 ("pmax_ppm", u64::from(ecn.pmax.ppb() / 1000)),

@@ -88,13 +88,13 @@ impl Agent for Kind {
         }
     }
 
-    fn counters(&self) -> AgentCounters {
+    fn counters(&self, now: Time) -> AgentCounters {
         match self {
-            Self::Pacc(pacc) => pacc.counters(),
-            Self::Nsf(nsf) => nsf.counters(),
-            Self::Ndt(ndt) => ndt.counters(),
-            Self::Ecn(ecn) => ecn.counters(),
-            Self::Mlcc(mlcc) => mlcc.counters(),
+            Self::Pacc(pacc) => pacc.counters(now),
+            Self::Nsf(nsf) => nsf.counters(now),
+            Self::Ndt(ndt) => ndt.counters(now),
+            Self::Ecn(ecn) => ecn.counters(now),
+            Self::Mlcc(mlcc) => mlcc.counters(now),
         }
     }
 }

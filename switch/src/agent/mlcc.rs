@@ -162,20 +162,24 @@ impl Agent for Mlcc {
             return Placement::default();
         };
         *(if to { &mut self.out } else { &mut self.data }) += 1;
+        // Any host may send data that bear the addresses of a flow of the other direction.
         let key = passing.sender_key(sender);
+        let key = if to { !key } else { key };
         let rate = self.config.initial.unwrap_or(self.line(ports.to)).min(self.line(ports.to));
         let new = || Flow::new(passing, sender, from, rate);
         let Some(at) = self.flows.see(now, key, new) else { return Placement::default() };
+        // Those of its first packet may be forged, and stay as long as it sends.
+        let flow = self.flows.get_mut(at);
+        (flow.ends, flow.hop_limit) = (passing.ends, passing.hop_limit);
         Placement { tag: u32_from(at) + 1, flow: from.then_some(key), ..Placement::default() }
     }
 
     fn on_queued(&mut self, _: Time, _: &Passing, queued: Queued, _: &mut Outbox) {
-        let (Some(at), Some(key)) = (place_of(queued.placement.tag), queued.placement.flow) else {
-            return;
-        };
+        let Some(at) = place_of(queued.placement.tag) else { return };
         let flow = self.flows.get_mut(at);
-        flow.queued_bytes += queued.own_bytes;
         flow.queued_pkts += 1;
+        let Some(key) = queued.placement.flow else { return };
+        flow.queued_bytes += queued.own_bytes;
         // Its queue is new there.
         if (flow.port, flow.queue) != (queued.port, queued.queue) {
             (flow.port, flow.queue) = (queued.port, queued.queue);
@@ -186,12 +190,13 @@ impl Agent for Mlcc {
 
     fn on_departure(&mut self, _: Time, leaving: &Departing) -> Rework {
         let Some(at) = place_of(leaving.tag) else { return Rework::Nothing };
+        let is_outgoing = self.is_outside(leaving.port);
         let flow = self.flows.get_mut(at);
-        if !flow.is_incoming {
+        flow.queued_pkts = flow.queued_pkts.saturating_sub(1);
+        if is_outgoing {
             return leaving.sr.map_or(Rework::Nothing, Rework::Reflect);
         }
         flow.queued_bytes = flow.queued_bytes.saturating_sub(leaving.bytes);
-        flow.queued_pkts = flow.queued_pkts.saturating_sub(1);
         Rework::Begin(IntCredit {
             credit: flow.credit.unwrap_or(0),
             waiting_bytes: u32::try_from(flow.queued_bytes).unwrap_or(u32::MAX),
@@ -204,7 +209,7 @@ impl Agent for Mlcc {
         None
     }
 
-    fn counters(&self) -> AgentCounters {
+    fn counters(&self, now: Time) -> AgentCounters {
         AgentCounters {
             kind: "mlcc",
             port: self.config.outside.first().copied().unwrap_or(0),
@@ -218,8 +223,8 @@ impl Agent for Mlcc {
                 ("flow_collisions", self.flows.collisions),
             ],
             gauges: vec![
-                ("flows", u64_from(self.flows.len())),
-                ("waiting_bytes", self.flows.waiting_bytes()),
+                ("flows", u64_from(self.flows.live(now).count())),
+                ("waiting_bytes", self.flows.live(now).map(|flow| flow.queued_bytes).sum()),
             ],
         }
     }

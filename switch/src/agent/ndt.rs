@@ -9,7 +9,7 @@ mod records;
 use super::passing::Passing;
 use super::{Agent, AgentCounters, Departing, Hold, Outbox, Placement, Ports, Queued, Rework};
 use config::NdtConfig;
-use flows::{Active, Change, Flows};
+use flows::{Change, Flows};
 use order::Order;
 use records::Egress;
 use spanwire_base::{Time, u32_from, u64_from, usize_from};
@@ -218,10 +218,8 @@ impl Agent for Ndt {
         self.inside.iter().filter_map(|inside| inside.paused_until).min()
     }
 
-    fn counters(&self) -> AgentCounters {
-        let active = |count: fn(&Active) -> u32| {
-            (0..self.inside.len()).map(|i| u64::from(count(&self.flows.active(number(i))))).sum()
-        };
+    fn counters(&self, now: Time) -> AgentCounters {
+        let [flows, active, congested] = self.flows.gauges(now, self.config.active);
         let paused = self.inside.iter().filter(|inside| inside.paused_until.is_some()).count();
         AgentCounters {
             kind: "ndt",
@@ -238,9 +236,9 @@ impl Agent for Ndt {
                 ("flows_evicted", self.flows.evicted),
             ],
             gauges: vec![
-                ("flows", u64_from(self.flows.len())),
-                ("flows_active", active(|port| port.flows)),
-                ("flows_congested", active(|port| port.congested)),
+                ("flows", flows),
+                ("flows_active", active),
+                ("flows_congested", congested),
                 ("ports_paused", u64_from(paused)),
             ],
         }

@@ -35,7 +35,7 @@ impl Agent for Nsf {
         // A clock that is behind the sender's, or a time that is no time, counts as no delay.
         let delay_ps = now.as_ps().saturating_sub(data.sent_ps);
         let is_relative = self.config.clock == NsfClock::Relative;
-        let flow = self.flows.of(passing.flow_key());
+        let flow = self.flows.of(now, passing.flow_key());
         let delay_ps = match is_relative {
             true => flow.above_least(delay_ps).saturating_add(self.config.base.as_ps()),
             false => delay_ps,
@@ -57,7 +57,7 @@ impl Agent for Nsf {
         None
     }
 
-    fn counters(&self) -> AgentCounters {
+    fn counters(&self, now: Time) -> AgentCounters {
         AgentCounters {
             kind: "nsf",
             port: self.port,
@@ -67,7 +67,7 @@ impl Agent for Nsf {
                 ("pseudo_acks_due", self.ordered),
                 ("flows_evicted", self.flows.evicted),
             ],
-            gauges: vec![("flows", u64_from(self.flows.len()))],
+            gauges: vec![("flows", u64_from(self.flows.len(now)))],
         }
     }
 }

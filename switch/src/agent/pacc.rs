@@ -57,7 +57,6 @@ impl Pacc {
 
     /// Starts the timers with the first packet after a pause.
     fn start(&mut self, now: Time) {
-        self.law.reset();
         self.period_ends = Some(next_multiple(now, self.config.period));
         self.sample_at = self.config.q_avg_every.map(|every| next_multiple(now, every));
     }
@@ -93,6 +92,7 @@ impl Pacc {
         self.period_ends = (!is_idle).then(|| next_multiple(now, self.config.period));
         if is_idle {
             (self.sample_at, self.edge_at) = (None, None);
+            self.law.reset();
         }
     }
 
@@ -154,7 +154,7 @@ impl Agent for Pacc {
         [self.period_ends, self.sample_at, self.edge_at, due].into_iter().flatten().min()
     }
 
-    fn counters(&self) -> AgentCounters {
+    fn counters(&self, _: Time) -> AgentCounters {
         AgentCounters {
             kind: "pacc",
             port: self.port,

@@ -316,13 +316,13 @@ impl Agents {
         *(if has_route { &mut counters.made } else { &mut counters.no_route }) += 1;
     }
 
-    /// The counters of every agent.
-    pub(crate) fn counters(&self) -> Vec<AgentCounters> {
+    /// The counters and gauges of every agent.
+    pub(crate) fn counters(&self, now: Time) -> Vec<AgentCounters> {
         let of = |at: &AtPort| {
             if let Kind::Ecn(ecn) = &at.agent {
-                return ecn.all_counters().collect();
+                return ecn.all_counters(now).collect();
             }
-            let mut counters = at.agent.counters();
+            let mut counters = at.agent.counters(now);
             let FeedbackCounters { made, no_qpn, limited, no_route } = at.counters;
             counters.counters.extend([
                 ("feedback_tx", made),

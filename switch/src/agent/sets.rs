@@ -1,6 +1,6 @@
 //! A table of flows by key, in sets of eight.
 
-use spanwire_base::usize_from;
+use spanwire_base::{Dur, usize_from};
 use std::ops::Range;
 
 /// Values by key. A key belongs to one set of [`SET_SIZE`] places; the keys of a set share a cache
@@ -22,6 +22,11 @@ impl<T: Clone> Sets<T> {
     pub(super) fn new(most: u32, free: &T) -> Self {
         let places = (2 * usize_from(most.into())).next_power_of_two().max(SET_SIZE);
         Self { keys: vec![Keys::default(); places / SET_SIZE], values: vec![free.clone(); places] }
+    }
+
+    /// The values, in the order of their places. O(places).
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        (0..self.values.len()).filter(|at| !self.is_free(*at)).map(|at| self.get(at))
     }
 
     /// Its places.
@@ -73,6 +78,8 @@ impl<T: Clone> Sets<T> {
     }
 }
 
+/// A flow has ended if it sent nothing for so long: its entry is as good as free.
+pub(super) const IDLE: Dur = Dur::from_secs(1);
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = size_of::<Keys>() / SET_SIZE;
 /// Places of a set.
@@ -94,6 +101,7 @@ mod tests {
             assert_eq!(sets.find(key).map(|at| *sets.get(at)), Some(key + 100));
         }
         assert_eq!(sets.find(0), sets.find(1), "0 is a key as good as 1");
+        assert_eq!(sets.values().sum::<u64>(), 100 + 104 + 108 + 107);
         let at = sets.find(8).unwrap();
         sets.put(at, 8 + 64, 0);
         assert!(!sets.is_free(at) && sets.find(8).is_none() && sets.find(4).is_some());

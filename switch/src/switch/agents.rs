@@ -6,7 +6,7 @@ use crate::agent::ecn::EcnStep;
 use crate::agent::mlcc::MlccFlow;
 use crate::agent::passing::{Passing, SrData};
 use crate::agent::set::Handled;
-use crate::agent::{Departing, Ports, Queued, Rework};
+use crate::agent::{AgentCounters, Departing, Ports, Queued, Rework};
 use crate::config::EcnConfig;
 use crate::error::ConfigError;
 use crate::forward::Decision;
@@ -27,6 +27,12 @@ impl Switch {
         if let Some(agents) = &mut self.agents {
             agents.qpns.set_sender(upper(source), upper(dest), dest_qpn, source_qpn);
         }
+    }
+
+    /// Counters and gauges by agent and port. O(places for flows).
+    #[must_use]
+    pub fn agents(&self, now: Time) -> Vec<AgentCounters> {
+        self.agents.as_ref().map_or_else(Vec::new, |agents| agents.counters(now))
     }
 
     /// The fields of a frame that agents read; `None` without agents.

@@ -8,7 +8,6 @@ use spanwire_base::{Dur, Time};
 #[derive(Debug)]
 pub(super) struct Flows {
     places: Sets<Flow>,
-    used: usize,
     /// Until then a long flow counts, if no further packet of it passes.
     long_until: Time,
     /// Flows that were forgotten for lack of room.
@@ -25,12 +24,12 @@ impl Flows {
     /// Places for `most` flows.
     pub(super) fn new(most: u32) -> Self {
         let places = Sets::new(most, &Flow { seen: Time::ZERO, bytes: 0 });
-        Self { places, used: 0, long_until: Time::ZERO, evicted: 0 }
+        Self { places, long_until: Time::ZERO, evicted: 0 }
     }
 
-    /// Flows in the table, including those that would be forgotten if they came again.
-    pub(super) fn len(&self) -> usize {
-        self.used
+    /// Flows that are not forgotten after `idle` without a packet. O(places).
+    pub(super) fn len(&self, now: Time, idle: Dur) -> usize {
+        self.places.values().filter(|flow| now.since(flow.seen) <= idle).count()
     }
 
     /// Counts a packet. A flow without one for `idle` is forgotten.
@@ -59,10 +58,7 @@ impl Flows {
         let first = places.start;
         let rank = |at: &usize| (!self.places.is_free(*at), self.places.get(*at).seen);
         let at = places.min_by_key(rank).unwrap_or(first);
-        match self.places.is_free(at) {
-            true => self.used += 1,
-            false => self.evicted += 1,
-        }
+        self.evicted += u64::from(!self.places.is_free(at));
         self.places.put(at, key, Flow { seen: Time::ZERO, bytes: 0 });
         at
     }
@@ -105,7 +101,8 @@ mod tests {
         for key in 0..100_000 {
             flows.on_packet(at(key), key, 100, IDLE);
         }
-        assert!(flows.len() <= 128 && flows.evicted > 99_000);
-        assert_eq!(flows.places.len(), 128);
+        assert!(flows.evicted > 99_000);
+        assert_eq!((flows.places.len(), flows.len(at(99_999), IDLE)), (128, 128));
+        assert_eq!(flows.len(at(100_400), IDLE), 0);
     }
 }

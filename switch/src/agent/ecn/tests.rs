@@ -67,7 +67,7 @@ fn run(s: &mut Switch, us: u64) -> usize {
 }
 
 fn counters(s: &Switch, n: usize) -> BTreeMap<&'static str, u64> {
-    let agent = &s.counters().agents[n];
+    let agent = &s.agents(at(0))[n];
     agent.counters.iter().chain(&agent.gauges).copied().collect()
 }
 

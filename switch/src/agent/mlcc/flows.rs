@@ -1,8 +1,8 @@
 //! The flows of MLCC at a switch.
 
 use crate::agent::passing::{FlowEnds, Passing};
-use crate::agent::sets::{KEY_BYTES, Sets};
-use spanwire_base::{Dur, Rate, Time};
+use crate::agent::sets::{IDLE, KEY_BYTES, Sets};
+use spanwire_base::{Rate, Time};
 use spanwire_wire::Qpn;
 
 /// The rate of a flow's queue is to change.
@@ -15,13 +15,12 @@ pub(crate) struct RateChange {
     pub(crate) rate: Rate,
 }
 
-/// Flows by addresses and the sender's queue pair. A place is free again once its flow has no
-/// packet in the switch and none has come for [`IDLE`]. If all places of a key are in use, the flow
-/// has none, and is counted with each packet.
+/// Flows by direction, addresses and the sender's queue pair. A place is free again once its flow
+/// has no packet in the switch and none has come for [`IDLE`]. If all places of a key are in use,
+/// the flow has none, and is counted with each packet.
 #[derive(Debug)]
 pub(super) struct Flows {
     places: Sets<Flow>,
-    used: usize,
     /// Packets of flows without a place.
     pub(super) collisions: u64,
 }
@@ -41,9 +40,10 @@ pub(super) struct Flow {
     pub(super) credit: Option<u32>,
     /// The rate at which it is let in.
     pub(super) rate: Rate,
-    /// Its queue; that of no port before the first packet.
+    /// Its queue; that of no port before the first packet, and of a flow that leaves.
     pub(super) port: u8,
     pub(super) queue: u8,
+    /// Those of a flow that comes in.
     pub(super) queued_bytes: u64,
     pub(super) queued_pkts: u32,
 }
@@ -77,24 +77,12 @@ impl Flows {
     /// Places for `most` flows.
     pub(super) fn new(most: u32) -> Self {
         let free = Flow::new(&Passing::default(), Qpn::new(0), false, Rate::from_bps(1));
-        Self { places: Sets::new(most, &free), used: 0, collisions: 0 }
-    }
-
-    /// Places that were taken, by flows that may have ended since.
-    pub(super) fn len(&self) -> usize {
-        self.used
-    }
-
-    /// Bytes of all flows in the switch. O(places).
-    pub(super) fn waiting_bytes(&self) -> u64 {
-        (0..self.places.len()).map(|at| self.places.get(at).queued_bytes).sum()
+        Self { places: Sets::new(most, &free), collisions: 0 }
     }
 
     /// The flows that have not ended. O(places).
     pub(super) fn live(&self, now: Time) -> impl Iterator<Item = &Flow> {
-        let is_live = move |flow: &&Flow| !is_over(now, flow);
-        let taken = (0..self.places.len()).filter(|at| !self.places.is_free(*at));
-        taken.map(|at| self.places.get(at)).filter(is_live)
+        self.places.values().filter(move |flow| !is_over(now, flow))
     }
 
     /// The place of a flow, if it has one and has not ended.
@@ -122,7 +110,6 @@ impl Flows {
             self.collisions += 1;
             return None;
         };
-        self.used += usize::from(self.places.is_free(at));
         self.places.put(at, key, new());
         Some(at)
     }
@@ -142,9 +129,6 @@ impl Flows {
 fn is_over(now: Time, flow: &Flow) -> bool {
     flow.queued_pkts == 0 && now.since(flow.seen) >= IDLE
 }
-
-/// A flow has ended if it sent nothing for so long.
-const IDLE: Dur = Dur::from_secs(1);
 
 /// Bytes of a flow in its table.
 pub(super) const BYTES: usize = KEY_BYTES + size_of::<Flow>();

@@ -41,8 +41,12 @@ fn queue(agent: &mut Mlcc, us: u64, port: u8) -> Placement {
 }
 
 fn leave(agent: &mut Mlcc, us: u64, tag: u32) -> Rework {
+    leave_by(agent, us, 0, tag)
+}
+
+fn leave_by(agent: &mut Mlcc, us: u64, port: u8, tag: u32) -> Rework {
     let sr = data().sr;
-    agent.on_departure(at(us), &Departing { port: 0, queue: 1, tag, bytes: 1000, sr })
+    agent.on_departure(at(us), &Departing { port, queue: 1, tag, bytes: 1000, sr })
 }
 
 fn change(agent: &mut Mlcc) -> Option<(u8, u8, u64)> {
@@ -137,7 +141,7 @@ fn on_arrival__other_packets_pass_unchanged() {
             assert_eq!(arrive(&mut agent, 1, &other, ports), Placement::default());
         }
     }
-    assert_eq!((agent.flows.len(), agent.data, agent.out), (0, 0, 0));
+    assert_eq!((agent.flows.live(at(1)).count(), agent.data, agent.out), (0, 0, 0));
     let plain = spanwire_wire::SrAckPassing::default();
     arrive(&mut agent, 1, &Passing { ack: Some(plain), ..ack(1, 1) }, OUT);
     assert_eq!((agent.credits, agent.unknown), (0, 0));
@@ -148,7 +152,7 @@ fn reflect__once_in_the_round_trip_of_the_datacenter() {
     let mut agent = agent(64);
     let placement = arrive(&mut agent, 1, &data(), OUT);
     assert_eq!(placement.flow, None, "in the queue of its 5-tuple");
-    let rework = leave(&mut agent, 2, placement.tag);
+    let rework = leave_by(&mut agent, 2, 2, placement.tag);
     assert_eq!(rework, Rework::Reflect(SrData { psn: 7, sent_ps: 9 }));
     let due = [2, 10, 23, 24, 40, 46].map(|us| agent.reflect(at(us), placement.tag).is_some());
     assert_eq!(due, [true, false, false, true, false, true]);
@@ -179,4 +183,23 @@ fn see__a_place_is_free_after_a_second_and_never_while_packets_wait() {
     let tag = arrive(&mut agent, 1_000_002, &of(9), IN).tag;
     assert!(tag > 0 && tag != first, "the first one's packet still waits");
     assert_eq!(agent.flows(at(1_000_002)).count(), 2);
+}
+
+#[test]
+fn on_departure__a_flow_of_the_other_direction_is_another_flow() {
+    let mut agent = agent(64);
+    // Forged: it leaves, with the addresses and the queue pair of a flow that comes in.
+    let out = arrive(&mut agent, 1, &data(), OUT).tag;
+    let tag = queue(&mut agent, 2, 0).tag;
+    assert_ne!(tag, out);
+    assert_eq!(change(&mut agent), Some((0, 1, 25_000)));
+    arrive(&mut agent, 3, &ack(5, 9_000_000), OUT);
+    assert_eq!((change(&mut agent), agent.unknown), (Some((0, 1, 9_000)), 0));
+    let begin = IntCredit { credit: 5, waiting_bytes: 0 };
+    assert_eq!(leave(&mut agent, 4, tag), Rework::Begin(begin));
+    assert!(matches!(leave_by(&mut agent, 5, 2, out), Rework::Reflect(_)));
+    assert_eq!(agent.flows(at(6)).count(), 1);
+    let gauges = |us| agent.counters(at(us)).gauges;
+    assert_eq!(gauges(6), [("flows", 2), ("waiting_bytes", 0)]);
+    assert_eq!(gauges(1_000_003), [("flows", 0), ("waiting_bytes", 0)]);
 }

@@ -1,17 +1,17 @@
 //! The state of NDT for each flow.
 
 use super::records::Records;
-use crate::agent::sets::{KEY_BYTES, Sets};
+use crate::agent::sets::{IDLE, KEY_BYTES, Sets};
 use spanwire_base::{Dur, Time, u32_from, usize_from};
 
-/// Flows by addresses and the queue pair that sends them. If a set is full, the one without waiting
-/// packets that was seen longest ago goes, and is counted.
+/// Flows by addresses and the queue pair that sends them. One that has no waiting packets and has
+/// sent nothing for [`IDLE`] is forgotten. If a set is full, the one without waiting packets that
+/// was seen longest ago goes, and is counted.
 #[derive(Debug)]
 pub(super) struct Flows {
     places: Sets<Flow>,
     /// Of the same place.
     records: Vec<Records>,
-    used: usize,
     /// Flows that were forgotten for lack of room.
     pub(super) evicted: u64,
     /// Of each port.
@@ -69,20 +69,25 @@ impl Flows {
         Self {
             records: vec![Records::default(); places.len()],
             places,
-            used: 0,
             evicted: 0,
             active: vec![Active { oldest: NONE, newest: NONE, flows: 0, congested: 0 }; ports],
         }
     }
 
+    /// Flows that are not forgotten, and the active and the congested ones of all ports. O(places).
+    pub(super) fn gauges(&self, now: Time, window: Dur) -> [u64; 3] {
+        let mut counts = [0; 3];
+        for flow in self.places.values() {
+            let is_active = flow.is_active && flow.seen_at + window >= now;
+            let is_of = [!flow.is_over(now), is_active, is_active && flow.is_congested];
+            counts.iter_mut().zip(is_of).for_each(|(count, is_it)| *count += u64::from(is_it));
+        }
+        counts
+    }
+
     /// The active flows of a port.
     pub(super) fn active(&self, port: u8) -> Active {
         self.active[usize::from(port)]
-    }
-
-    /// Flows in the table.
-    pub(super) fn len(&self) -> usize {
-        self.used
     }
 
     /// The place of a flow, if it has one.
@@ -95,7 +100,14 @@ impl Flows {
     /// and every flow of its set has packets that wait.
     #[inline]
     pub(super) fn see(&mut self, now: Time, key: u64, port: u8) -> Option<usize> {
-        let at = self.find(key).or_else(|| self.take_place(key))?;
+        let at = match self.find(key) {
+            Some(at) if self.places.get(at).is_over(now) => {
+                self.put(at, key);
+                at
+            }
+            Some(at) => at,
+            None => self.take_place(now, key)?,
+        };
         self.unlink(at);
         self.link(now, at, port);
         Some(at)
@@ -148,18 +160,20 @@ impl Flows {
     }
 
     /// A place for a new flow.
-    fn take_place(&mut self, key: u64) -> Option<usize> {
+    fn take_place(&mut self, now: Time, key: u64) -> Option<usize> {
         let idle = self.places.places(key).filter(|at| !self.places.get(*at).is_waiting());
         let rank = |at: &usize| (!self.places.is_free(*at), self.places.get(*at).seen_at);
         let at = idle.min_by_key(rank)?;
-        match self.places.is_free(at) {
-            true => self.used += 1,
-            false => self.evicted += 1,
-        }
+        self.evicted += u64::from(!self.places.is_free(at) && !self.places.get(at).is_over(now));
+        self.put(at, key);
+        Some(at)
+    }
+
+    /// Puts a new flow into the place of one that is forgotten.
+    fn put(&mut self, at: usize, key: u64) {
         self.unlink(at);
         self.places.put(at, key, Flow::new());
         self.records[at] = Records::default();
-        Some(at)
     }
 
     /// Appends a flow to the active ones of a port.
@@ -223,6 +237,10 @@ impl Flow {
     fn is_waiting(&self) -> bool {
         self.normal > 0 || self.controlled > 0
     }
+
+    fn is_over(&self, now: Time) -> bool {
+        !self.is_waiting() && now.since(self.seen_at) >= IDLE
+    }
 }
 
 /// The index of a neighbour.
@@ -245,6 +263,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    const WINDOW: Dur = Dur::from_us(100);
+
     #[test]
     fn see__a_flow_with_waiting_packets_keeps_its_place() {
         let mut flows = Flows::new(4, 2);
@@ -254,10 +274,32 @@ mod tests {
         }
         let place = flows.find(8);
         assert_eq!(flows.see(at(9), 9, 0), place, "the only one without takes the newcomer");
-        assert_eq!((flows.len(), flows.evicted, flows.find(8)), (8, 1, None));
+        assert_eq!((flows.gauges(at(9), WINDOW), flows.evicted), ([8, 8, 0], 1));
+        assert_eq!(flows.find(8), None);
         flows.flow(place.unwrap()).normal = 1;
         assert_eq!(flows.see(at(10), 10, 0), None);
-        assert_eq!((flows.len(), flows.evicted, flows.active(0).flows), (8, 1, 8));
+        assert_eq!((flows.gauges(at(10), WINDOW), flows.evicted), ([8, 8, 0], 1));
+        assert_eq!(flows.active(0).flows, 8);
+        let later = flows.gauges(at(1_000_009), WINDOW);
+        assert_eq!(later, [8, 0, 0], "they wait, but none has sent for the window");
+    }
+
+    #[test]
+    fn see__a_flow_that_paused_for_a_second_is_a_new_one() {
+        let mut flows = Flows::new(4, 2);
+        let place = flows.see(at(1), 1, 0).unwrap();
+        flows.set_congested(place, true);
+        // A PSN that the honest flow does not reach.
+        flows.records(place).set(1 << 30, at(1), Dur::ZERO);
+        assert_eq!(flows.gauges(at(1), WINDOW), [1, 1, 1]);
+        assert_eq!(flows.gauges(at(102), WINDOW), [1, 0, 0]);
+        assert_eq!(flows.see(at(1_000_000), 1, 0), Some(place));
+        assert!(flows.flow(place).is_controlled());
+        assert_eq!(flows.gauges(at(2_000_000), WINDOW), [0, 0, 0]);
+        assert_eq!((flows.see(at(2_000_000), 1, 1), flows.evicted), (Some(place), 0));
+        assert!(!flows.flow(place).is_controlled() && flows.records(place).get(5).is_none());
+        assert_eq!([0, 1].map(|port| flows.active(port).flows), [0, 1]);
+        assert_eq!(flows.active(0).congested + flows.active(1).congested, 0);
     }
 
     #[test]
@@ -276,7 +318,7 @@ mod tests {
             steps in prop::collection::vec(
                 (0_u64..30, 1_u64..24, 0_u8..2, any::<bool>(), 0_u8..3), 1..200),
         ) {
-            let window = Dur::from_us(100);
+            let window = WINDOW;
             let mut flows = Flows::new(4, 2);
             // By key: when it was seen, for which port, and whether it is congested.
             let mut all: BTreeMap<u64, (u64, u8, bool)> = BTreeMap::new();

@@ -46,7 +46,7 @@ fn trip(ndt: &mut Ndt, us: u64, flow: u8, psn: u32, trip_us: u64) {
 }
 
 fn counter(ndt: &Ndt, name: &str) -> u64 {
-    let all = ndt.counters();
+    let all = ndt.counters(at(0));
     let both = all.counters.iter().chain(&all.gauges);
     both.copied().find(|(own, _)| *own == name).expect("it is there").1
 }

@@ -1,16 +1,13 @@
 //! The state of NSF for each flow.
 
-use crate::agent::sets::{KEY_BYTES, Sets};
+use crate::agent::sets::{IDLE, KEY_BYTES, Sets};
 use spanwire_base::{Dur, Time};
 
-/// Flows by addresses and queue pair. If a set is full, the flow that was seen longest ago goes,
-/// and is counted.
+/// Flows by addresses and queue pair. One that has sent nothing for [`IDLE`] is forgotten. If a set
+/// is full, the flow that was seen longest ago goes, and is counted.
 #[derive(Debug)]
 pub(super) struct Flows {
     places: Sets<Flow>,
-    used: usize,
-    /// The order of packets, by which the oldest flow is known.
-    turn: u64,
     /// Flows that were forgotten for lack of room.
     pub(super) evicted: u64,
 }
@@ -18,7 +15,7 @@ pub(super) struct Flows {
 /// One flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
-    seen: u64,
+    seen: Time,
     state: State,
     /// When it may get another pseudo-ACK.
     free_at: Time,
@@ -52,33 +49,33 @@ pub(super) enum Step {
 impl Flows {
     /// Places for `most` flows.
     pub(super) fn new(most: u32) -> Self {
-        Self { places: Sets::new(most, &Flow::new()), used: 0, turn: 0, evicted: 0 }
+        Self { places: Sets::new(most, &Flow::new()), evicted: 0 }
     }
 
-    /// Flows in the table.
-    pub(super) fn len(&self) -> usize {
-        self.used
+    /// Flows that are not forgotten. O(places).
+    pub(super) fn len(&self, now: Time) -> usize {
+        self.places.values().filter(|flow| !is_over(now, flow)).count()
     }
 
     /// The flow of a key, a new one if it is unknown.
     #[inline]
-    pub(super) fn of(&mut self, key: u64) -> &mut Flow {
-        self.turn += 1;
-        let at = self.places.find(key).unwrap_or_else(|| self.take_place(key));
+    pub(super) fn of(&mut self, now: Time, key: u64) -> &mut Flow {
+        let at = self.places.find(key).unwrap_or_else(|| self.take_place(now, key));
         let flow = self.places.get_mut(at);
-        flow.seen = self.turn;
+        if is_over(now, flow) {
+            *flow = Flow::new();
+        }
+        flow.seen = now;
         flow
     }
 
-    fn take_place(&mut self, key: u64) -> usize {
+    fn take_place(&mut self, now: Time, key: u64) -> usize {
         let places = self.places.places(key);
         let first = places.start;
         let rank = |at: &usize| (!self.places.is_free(*at), self.places.get(*at).seen);
         let at = places.min_by_key(rank).unwrap_or(first);
-        match self.places.is_free(at) {
-            true => self.used += 1,
-            false => self.evicted += 1,
-        }
+        let old = self.places.get(at);
+        self.evicted += u64::from(!self.places.is_free(at) && !is_over(now, old));
         self.places.put(at, key, Flow::new());
         at
     }
@@ -87,7 +84,7 @@ impl Flows {
 impl Flow {
     fn new() -> Self {
         let (free_at, least_ps) = (Time::ZERO, u64::MAX);
-        Self { seen: 0, state: State::Silent, free_at, least_ps }
+        Self { seen: Time::ZERO, state: State::Silent, free_at, least_ps }
     }
 
     /// A delay above the least one of the flow, ps.
@@ -117,6 +114,10 @@ impl Flow {
         }
         Step::PseudoAck
     }
+}
+
+fn is_over(now: Time, flow: &Flow) -> bool {
+    now.since(flow.seen) >= IDLE
 }
 
 /// Bytes of a flow.
@@ -158,12 +159,22 @@ mod tests {
     fn of__the_oldest_of_a_full_set_goes() {
         let mut flows = Flows::new(4);
         for key in 1..=9 {
-            flows.of(key).least_ps = key;
+            flows.of(at(key), key).least_ps = key;
         }
-        assert_eq!((flows.len(), flows.evicted), (8, 1));
-        assert_eq!(flows.of(2).least_ps, 2);
-        assert_eq!(flows.of(1).least_ps, u64::MAX, "it was forgotten");
-        assert_eq!(flows.of(2).least_ps, 2, "it was seen since");
+        assert_eq!((flows.len(at(9)), flows.evicted), (8, 1));
+        assert_eq!(flows.of(at(10), 2).least_ps, 2);
+        assert_eq!(flows.of(at(11), 1).least_ps, u64::MAX, "it was forgotten");
+        assert_eq!(flows.of(at(12), 2).least_ps, 2, "it was seen since");
         assert_eq!(flows.evicted, 2);
+    }
+
+    #[test]
+    fn of__a_flow_that_paused_for_a_second_is_a_new_one() {
+        let mut flows = Flows::new(4);
+        flows.of(at(1), 5).least_ps = 0;
+        assert_eq!((flows.of(at(1_000_000), 5).least_ps, flows.len(at(1_999_999))), (0, 1));
+        assert_eq!(flows.len(at(2_000_000)), 0);
+        assert_eq!(flows.of(at(2_000_000), 5).least_ps, u64::MAX);
+        assert_eq!((flows.len(at(2_000_000)), flows.evicted), (1, 0));
     }
 }

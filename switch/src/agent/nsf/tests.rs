@@ -23,7 +23,7 @@ fn on_queued__a_late_packet_is_echoed() {
     assert_eq!(out.iter().map(|order| order.kind).collect::<Vec<_>>(), [kind]);
     assert!(pass(&mut nsf, 107, 7).is_empty(), "one in an interval");
     assert_eq!(pass(&mut nsf, 111, 1).len(), 1, "cooling");
-    assert_eq!(nsf.counters().counters[1], ("late_pkts", 2));
+    assert_eq!(nsf.counters(at(0)).counters[1], ("late_pkts", 2));
 }
 
 #[test]
@@ -42,5 +42,5 @@ fn on_queued__ignores_packets_without_a_time() {
     let mut nsf = Nsf::new(&NsfConfig::default(), 3);
     let mut out = Outbox::new();
     nsf.on_queued(at(1_000), &passing(1, 2, 1000), Queued::default(), &mut out);
-    assert!(out.is_empty() && nsf.counters().counters[0] == ("data_pkts", 0));
+    assert!(out.is_empty() && nsf.counters(at(0)).counters[0] == ("data_pkts", 0));
 }

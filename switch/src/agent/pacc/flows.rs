@@ -127,7 +127,8 @@ impl Flows {
 
     /// Ends a period.
     pub(super) fn end_period(&mut self) {
-        self.period = self.period.wrapping_add(1);
+        // 0 is that of flows that have not sent.
+        self.period = self.period.checked_add(1).unwrap_or(1);
         self.sent = [0, self.sent[0]];
     }
 
@@ -167,7 +168,8 @@ impl Flows {
             let is_present = old.period == period;
             self.evicted +=
                 u64::from(is_present || old.period == period.wrapping_sub(1) || old.left > 0);
-            self.sent[0] -= usize::from(is_present);
+            // Fewer, if it sent 2^32 periods ago.
+            self.sent[0] = self.sent[0].saturating_sub(is_present.into());
         }
         if old.left > 0 {
             self.due.retain(|(_, place)| *place != u32_from(at));

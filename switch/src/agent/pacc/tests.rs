@@ -111,7 +111,7 @@ fn poll_timeout__ends_when_nothing_passes() {
     push(&mut pacc, at(1000), &passing(1, 9, 9000), 200_000);
     run(&mut pacc, 2000, 0);
     assert_eq!(pacc.poll_timeout(), None);
-    assert_eq!(pacc.counters().gauges[0], ("flows", 0));
+    assert_eq!(pacc.counters(at(0)).gauges[0], ("flows", 0));
 }
 
 proptest! {
@@ -155,7 +155,7 @@ proptest! {
             push(&mut pacc, at(now_us), &passing(host, 99, 1500), queue_kb * 1000);
         }
         let counters: std::collections::BTreeMap<_, _> =
-            pacc.counters().counters.into_iter().collect();
+            pacc.counters(at(0)).counters.into_iter().collect();
         prop_assert!(counters["cnps_due"] <= counters["cnps_allotted"]);
         prop_assert_eq!(counters["cnps_due"], u64_from(sent.len()));
         for host in 0..12 {

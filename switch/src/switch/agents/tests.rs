@@ -1,3 +1,4 @@
+mod hostile;
 mod mlcc;
 mod ndt;
 
@@ -70,7 +71,7 @@ fn run(s: &mut Switch, us: u64) -> Vec<(u64, Vec<u8>)> {
 }
 
 fn counters(s: &Switch) -> BTreeMap<&'static str, u64> {
-    s.counters().agents[0].counters.iter().copied().collect()
+    s.agents(Time::ZERO)[0].counters.iter().copied().collect()
 }
 
 #[test]
@@ -217,7 +218,7 @@ fn switch__with_agents_conserves_frames_under_hostile_traffic() {
     }
     let all = s.counters();
     let sum = |of: fn(&crate::PortCounters) -> u64| all.ports.iter().map(of).sum::<u64>();
-    assert!(sum(|p| p.agent_made) > 100, "{:?}", all.agents);
+    assert!(sum(|p| p.agent_made) > 100, "{:?}", s.agents(now));
     let arrived = sum(|p| p.rx_pkts) + sum(|p| p.agent_made);
     assert_eq!(arrived, sum(|p| p.tx_pkts) + all.dropped() + u64::from(s.used_pkts()));
     assert_eq!(sum(|p| p.tx_pkts), left);
