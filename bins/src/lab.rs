@@ -10,6 +10,7 @@ use crate::report::print_text;
 use crate::switch::{PORT_FRAME_ROOM, SwitchFile};
 use serde::Serialize;
 use spanwire_host::fabric::Error;
+use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
 use spanwire_io::net::NetErrorKind;
 use spanwire_lab::{LabError, LabStatus, Spec, SwitchPort, SwitchSpec, UpReport, down, exec};
 use std::io;
@@ -58,7 +59,8 @@ fn up(args: &UpArgs) -> Result<UpReport, LabError> {
 /// The switch that `file` describes. The lab runs it with this program.
 fn read_switch(file: &Path) -> Result<SwitchSpec, String> {
     let shown = file.display();
-    let config = std::fs::read_to_string(file).map_err(|e| format!("cannot read {shown}: {e}"))?;
+    let config = read_text(file, "configurations", CONFIG_BYTES_MAX)
+        .map_err(|e| format!("cannot read {shown}: {e}"))?;
     let parsed = SwitchFile::parse(&config).map_err(|e| format!("{shown}: {e}"))?;
     let port = |port: &crate::switch::FilePort| SwitchPort {
         name: port.name.clone(),

@@ -13,6 +13,7 @@ pub(crate) use read::{Run, Sample};
 use crate::exit::Exit;
 use crate::report::print_text;
 use spanwire_host::fabric::Error;
+use spanwire_host::file::read_text;
 use spanwire_plot::Level;
 use spanwire_switch::Human;
 use std::fs;
@@ -66,7 +67,7 @@ fn side_by_side(args: &PlotArgs) -> Result<String, Error> {
     let mut runs = Vec::new();
     for given in &args.violin {
         let (name, path) = named(given);
-        runs.push((name, SeedsRun::parse(&text(path)?).map_err(|e| at(path, &e))?));
+        runs.push((name, SeedsRun::parse(&text(path, RUN_BYTES_MAX)?).map_err(|e| at(path, &e))?));
     }
     let title = args.title.as_deref().unwrap_or("Completion times");
     violins(title, args.of, args.log, &runs)
@@ -76,11 +77,11 @@ fn over_time(args: &PlotArgs) -> Result<String, Error> {
     let mut runs = Vec::new();
     for given in &args.perf {
         let (name, path) = named(given);
-        runs.push(Run::parse(&name, &text(path)?).map_err(|e| at(path, &e))?);
+        runs.push(Run::parse(&name, &text(path, RUN_BYTES_MAX)?).map_err(|e| at(path, &e))?);
     }
     let samples = match (&args.switch, &args.port) {
         (Some(path), Some(port)) => {
-            Sample::parse_all(port, &text(path)?).map_err(|e| at(path, &e))?
+            Sample::parse_all(port, &text(path, SWITCH_BYTES_MAX)?).map_err(|e| at(path, &e))?
         }
         _ => Vec::new(),
     };
@@ -98,8 +99,8 @@ fn named(given: &str) -> (String, &Path) {
     (own.unwrap_or_default(), path)
 }
 
-fn text(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|e| at(path, &e.into()))
+fn text(path: &Path, max: u64) -> Result<String, Error> {
+    read_text(path, "reports", max).map_err(|e| at(path, &e.into()))
 }
 
 fn at(path: &Path, e: &Error) -> Error {
@@ -114,9 +115,21 @@ fn level(text: &str) -> Result<Level, String> {
     Ok(Level { name: name.to_owned(), at })
 }
 
+/// The most of a run's report: six hours in intervals of 0.1 s.
+const RUN_BYTES_MAX: u64 = 64 << 20;
+/// The most of a switch's reports, a line of some kilobytes for each.
+const SWITCH_BYTES_MAX: u64 = 256 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text__a_device_without_an_end_is_an_error() {
+        let error = text(Path::new("/dev/zero"), 1 << 20).unwrap_err().to_string();
+        assert!(error.starts_with("/dev/zero: "), "{error}");
+        assert!(error.ends_with("reports have at most 1 MiB"), "{error}");
+    }
 
     #[test]
     fn level__is_a_name_and_bytes() {

@@ -19,6 +19,7 @@
 //! | [`window`] | engine and port for a window of a given width |
 //! | [`control`] | the control socket of a running switch |
 //! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
+//! | [`file`] | whole files in memory, each up to a limit |
 //! | [`text`] | numbers and names in messages for people |
 //!
 //! docs/decisions/0020 says why it is a crate.
@@ -30,6 +31,7 @@ pub mod control;
 pub mod diagnosis;
 pub mod dial;
 pub mod fabric;
+pub mod file;
 pub mod initiator;
 pub mod lines;
 pub mod modes;

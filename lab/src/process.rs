@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use spanwire_host::file;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) struct Process {
 impl Process {
     /// The running process with that PID.
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        let (state, started) = parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        let (state, started) = parse(&file::read_kernel(format!("/proc/{pid}/stat")).ok()?)?;
         // A zombie has ended, although its parent has not waited for it.
         (!matches!(state, 'Z' | 'X')).then_some(Self { pid, started })
     }

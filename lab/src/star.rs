@@ -12,6 +12,7 @@ use crate::report::{LabHost, LabSwitch, UpReport};
 use crate::spec::{ReadSwitch, Spec, SwitchSpec};
 use crate::state::{State, StateDir};
 use spanwire_host::control::is_answering;
+use spanwire_host::file;
 use spanwire_io::net::{
     Ethtool, IpPrefix, NetError, NetNs, Netlink, Offloads, VethEnd, VethSpec, format_mac,
 };
@@ -246,7 +247,10 @@ fn await_switch(dir: &StateDir, child: &mut Child) -> Result<(), String> {
 
 /// The switch's output, on one line.
 fn output(dir: &StateDir) -> String {
-    let text = fs::read_to_string(dir.log()).unwrap_or_default();
+    let text = match file::read_text(&dir.log(), "logs that are shown", LOG_BYTES_MAX) {
+        Ok(text) => text,
+        Err(e) => return format!("{}: {e}", dir.log().display()),
+    };
     let text = text.trim().trim_start_matches("error: ");
     if text.is_empty() { "it printed nothing".to_owned() } else { text.replace('\n', "; ") }
 }
@@ -259,6 +263,9 @@ const MTU_MIN: u32 = 1280;
 
 /// Time limit for the carrier after both ends are up.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most of a switch's output that an error shows.
+const LOG_BYTES_MAX: u64 = 64 << 10;
 
 /// Time limit for the switch to open its ports.
 const SWITCH_START_TIMEOUT: Duration = Duration::from_secs(10);

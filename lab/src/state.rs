@@ -9,6 +9,7 @@ use crate::error::LabError;
 use crate::names::CABLE_HOSTS;
 use crate::process::Process;
 use serde::{Deserialize, Serialize};
+use spanwire_host::file;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -72,7 +73,7 @@ impl StateDir {
     /// # Errors
     /// The file cannot be read or is not what [`StateDir::write`] writes.
     pub(crate) fn read(&self) -> Result<Option<State>, LabError> {
-        let text = match fs::read_to_string(self.file()) {
+        let text = match file::read_text(&self.file(), "states", STATE_BYTES_MAX) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(self.failed("read", e)),
@@ -125,6 +126,9 @@ pub(crate) fn hosts(state: Option<&State>) -> Vec<String> {
         None => CABLE_HOSTS.map(str::to_owned).to_vec(),
     }
 }
+
+/// The most of a state: a line for each host.
+const STATE_BYTES_MAX: u64 = 1 << 20;
 
 /// Parent of the state directories. Like named namespaces, `/run` is empty after a reboot.
 const DIRECTORY: &str = "/run/spanwire/lab";

@@ -89,6 +89,12 @@ const BANS: &[Ban] = &[
         instead: "return an error, or .expect() with the invariant that makes it impossible",
     },
     Ban {
+        words: &["fs::read", "fs::read_to_string"],
+        applies: |krate| matches!(krate, "host" | "stream" | "copy" | "pcap" | "lab" | "bins"),
+        in_tests: false,
+        instead: "a path may lead to a device without an end; use host::file, which has a limit",
+    },
+    Ban {
         words: &["todo!", "unimplemented!", "dbg!"],
         applies: |_| true,
         in_tests: true,
@@ -174,6 +180,8 @@ mod tests {
             ("println!();", "io", "bins"),
             ("eprintln!();", "transport", "bench"),
             ("x.unwrap();", "io", "bins"),
+            ("fs::read(path)?;", "bins", "bench"),
+            ("fs::read_to_string(path)?;", "lab", "io"),
         ] {
             assert_eq!(words(&format!("{krate}/src/a.rs"), bad), 1, "{bad} in {krate}");
             assert_eq!(words(&format!("{fine_in}/src/a.rs"), bad), 0, "{bad} in {fine_in}");

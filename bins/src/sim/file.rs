@@ -3,8 +3,8 @@
 use super::args::RunArgs;
 use serde::Deserialize;
 use spanwire_host::fabric::Error;
+use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// A scenario file.
@@ -84,7 +84,7 @@ impl Setting {
 }
 
 fn read(path: &Path) -> Result<ScenarioFile, Error> {
-    let text = fs::read_to_string(path);
+    let text = read_text(path, "scenarios", CONFIG_BYTES_MAX);
     let text = text.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
     // The parser's message shows the line and marks the position.
     Ok(toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
@@ -96,6 +96,13 @@ pub(super) const DEFAULT_SEED: u64 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn read__a_device_without_an_end_is_an_error() {
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /dev/zero: "), "{error}");
+        assert!(error.ends_with("scenarios have at most 1 MiB"), "{error}");
+    }
 
     #[test]
     fn scenario_file__is_strict_and_takes_plain_values() {

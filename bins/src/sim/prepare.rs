@@ -3,12 +3,12 @@
 use super::file::Chosen;
 use crate::exit::usage;
 use spanwire_host::fabric::Error;
+use spanwire_host::file;
 use spanwire_host::text::unknown;
 use spanwire_sim::untuned::Untuned;
 use spanwire_sim::{AgentSetup, LossSweep, ParamError, Params, Plan, Scenario};
 use spanwire_switch::EcnModel;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// The plan of the chosen scenario, and the values of all parameters.
@@ -32,7 +32,8 @@ fn read_models(plan: &mut Plan) -> Result<(), Error> {
             && Path::new(ecn.model.name()).exists()
         {
             let path = ecn.model.name().to_owned();
-            let bytes = fs::read(&path).map_err(|e| usage(format!("cannot read {path}: {e}")))?;
+            let bytes = file::read(Path::new(&path), "models", EcnModel::FILE_BYTES_MAX)
+                .map_err(|e| usage(format!("cannot read {path}: {e}")))?;
             let model = EcnModel::of_file(&path, &bytes);
             ecn.model = model.map_err(|e| usage(format!("{path} {e}")))?;
         }

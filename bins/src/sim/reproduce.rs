@@ -20,9 +20,9 @@ use cache::Cache;
 use paper::{Paper, Quick, Row, Run};
 use runner::Outcome;
 use spanwire_host::fabric::Error;
+use spanwire_host::file;
 use spanwire_host::text::unknown;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use verdict::{Reproduction, RowReport};
@@ -115,7 +115,8 @@ fn reproduce(args: &ReproduceArgs, papers: &[Paper]) -> (Reproduction, Vec<Outco
 
 fn open_cache(args: &ReproduceArgs) -> Cache {
     let root = args.cache.clone().or_else(cache::default_root).filter(|_| !args.no_cache);
-    let program = std::env::current_exe().and_then(fs::read).ok();
+    let program =
+        std::env::current_exe().and_then(|path| file::read(&path, "programs", 1 << 30)).ok();
     root.zip(program).map_or_else(Cache::none, |(root, program)| Cache::new(&root, &program))
 }
 

@@ -3,7 +3,9 @@
 use super::keys::{KeyError, read};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
+use spanwire_host::file;
 use spanwire_switch::{AgentConfig, AgentCounters, EcnModel};
+use std::path::Path;
 use toml::{Table, Value};
 
 /// The agents that the `[[agent]]` tables of a file describe; `names` are those of the ports.
@@ -60,7 +62,7 @@ fn read_model(at: &str, model: &mut EcnModel) -> Result<(), KeyError> {
         return Ok(());
     }
     let at = format!("{at}.model");
-    let bytes = std::fs::read(&path)
+    let bytes = file::read(Path::new(&path), "models", EcnModel::FILE_BYTES_MAX)
         .map_err(|e| KeyError::new(&at, format!("is {path:?}, which cannot be read: {e}")))?;
     let read = EcnModel::of_file(&path, &bytes);
     *model = read.map_err(|e| KeyError::new(&at, format!("is {path:?}, which {e}")))?;
@@ -172,6 +174,10 @@ mod tests {
             (
                 "[[agent]]\nkind = 'ecn'\nports = ['a']\nmodel = '/no/such'",
                 &["agent[0].model:", "\"/no/such\"", "cannot be read"],
+            ),
+            (
+                "[[agent]]\nkind = 'ecn'\nports = ['a']\nmodel = '/dev/zero'",
+                &["agent[0].model:", "\"/dev/zero\"", "cannot be read", "at most 1 MiB"],
             ),
             (
                 "[[agent]]\nkind = 'ecn'\nports = ['a']\nmodel = '/proc/self/status'",

@@ -3,6 +3,7 @@
 use super::agents::AgentReport;
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
+use spanwire_host::file::read_kernel;
 use spanwire_host::text::bytes;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::DriverCounters;
@@ -262,7 +263,7 @@ fn mbps(bytes: u64, seconds: f64) -> f64 {
 
 /// CPU time of this thread; zero if the kernel does not report it.
 fn cpu_time() -> Dur {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let text = read_kernel("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
     Dur::from_ns(ns.unwrap_or(0))
 }

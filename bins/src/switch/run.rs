@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
 use spanwire_host::control::{Control, PendingRequest, Reply, Request};
 use spanwire_host::fabric::{Error, interface};
+use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Driver, Polling};
@@ -67,7 +68,7 @@ struct Session {
 /// The file is invalid, or a port cannot be opened. An interface that disappears later is no error.
 pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let shown = args.config.display();
-    let text = std::fs::read_to_string(&args.config)
+    let text = read_text(&args.config, "configurations", CONFIG_BYTES_MAX)
         .map_err(|e| usage(format!("cannot read {shown}: {e}")))?;
     let file = SwitchFile::parse(&text).map_err(|e| usage(format!("{shown}: {e}")))?;
     let every = interval(args.interval).map_err(usage)?;

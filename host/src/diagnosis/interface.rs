@@ -3,13 +3,13 @@
 
 use super::check::Check;
 use super::path::PathFacts;
+use crate::file;
 use serde::Serialize;
 use spanwire_io::net::{
     Channels, Ethtool, InterfaceAddress, LinkInfo, NetError, NetErrorKind, Netlink, Offloads,
     Rings, RxRewrites, XdpFeatures, format_mac, resolve_within,
 };
 use spanwire_transport::Mtu;
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -337,7 +337,7 @@ impl Deferral {
     /// network namespace: the interface of that name has another index there.
     fn read(class: &Path, name: &str, ifindex: u32) -> Option<Self> {
         let number = |file: &str| -> Option<u64> {
-            fs::read_to_string(class.join(name).join(file)).ok()?.trim().parse().ok()
+            file::read_kernel(class.join(name).join(file)).ok()?.trim().parse().ok()
         };
         if number("ifindex")? != u64::from(ifindex) {
             return None;

@@ -1,12 +1,12 @@
 //! Checks of the machine: kernel, privileges, locked memory, UDP sockets, cores, clock.
 
 use super::check::Check;
+use crate::file;
 use crate::window::{self, CC_WINDOW_PKTS};
 use serde::Serialize;
 use spanwire_io::clock::{Clock, ClockSource};
 use spanwire_io::udp::probe_udp;
 use spanwire_io::xdp::{XdpPreference, memlock_bytes, probe_socket};
-use std::fs;
 use std::io;
 
 /// Facts about the machine and this process.
@@ -49,7 +49,7 @@ impl HostFacts {
     /// `/proc` cannot be read, or its content is not what this kernel documents.
     pub fn read() -> io::Result<Self> {
         let read = |path: &str| {
-            fs::read_to_string(path)
+            file::read_kernel(path)
                 .map_err(|e| io::Error::new(e.kind(), format!("cannot read {path}: {e}")))
         };
         let odd = |path: &str| {

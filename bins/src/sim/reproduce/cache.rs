@@ -1,6 +1,7 @@
 //! Results of earlier runs, by command and program.
 
 use serde_json::Value;
+use spanwire_host::file;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ impl Cache {
 
     /// The stored result of `command`.
     pub(super) fn load(&self, command: &str) -> Option<Value> {
-        let text = fs::read(self.file(command)?).ok()?;
+        let text = file::read(&self.file(command)?, "results", RESULT_BYTES_MAX).ok()?;
         let stored: Value = serde_json::from_slice(&text).ok()?;
         // Two commands with one fingerprint must not be confused.
         (stored.get("command")?.as_str()? == command).then(|| stored.get("result").cloned())?
@@ -88,6 +89,8 @@ fn prune(root: &Path) {
 
 /// Programs whose results are kept.
 const PROGRAMS_MAX: usize = 4;
+/// The most of a result that is read; a longer one is computed again.
+const RESULT_BYTES_MAX: u64 = 64 << 20;
 /// File whose time says when a program was used last.
 const USED: &str = "used";
 /// The parameters of FNV-1a for 128 bits (draft-eastlake-fnv 5).

@@ -1,6 +1,7 @@
 use super::super::check::{Status, worst};
 use super::*;
 use spanwire_io::net::{IpPrefix, LinkCounters, OperState, PathProbe, XdpMode};
+use std::fs;
 
 /// A card with everything as it should be.
 fn card() -> InterfaceFacts {

@@ -3,7 +3,7 @@
 use super::action::Action;
 use super::state::{History, STATE, names};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use spanwire_base::Rng;
+use spanwire_base::{Rng, u64_from};
 use spanwire_nn::{About, FORMAT, Model, ModelError, Network, Scratch, argmax};
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ struct Networks {
 impl EcnModel {
     /// The names of models that are part of this crate.
     pub const NAMES: &'static [&'static str] = &[LAECN];
+    /// The most bytes of a file.
+    pub const FILE_BYTES_MAX: u64 = u64_from(spanwire_nn::MODEL_MAX_BYTES);
     /// The widths of the decision network: {state, state of the last choice} to {keep, trigger}.
     pub const DECISION: &'static [usize] = &[2 * STATE, 16, 2];
     /// The widths of the policy network: state to the value of each action.
