@@ -1,5 +1,5 @@
-//! The foundation of all crates of Spanwire: integer time, rates, a seeded random number generator
-//! and the [`Node`] trait.
+//! The foundation of all crates of Spanwire: integer time, rates, a seeded random number generator,
+//! [`text`] of others, and the [`Node`] trait.
 //!
 //! There is no I/O and no policy here, and nothing reads a clock: time is an argument
 //! everywhere ([`Time`] is picoseconds since the node started). Therefore one engine runs
@@ -11,6 +11,7 @@ mod node;
 mod num;
 mod rate;
 mod rng;
+pub mod text;
 mod time;
 
 pub use node::{LentPayload, Node, PortId, PortMask, RxMeta, TxMeta};

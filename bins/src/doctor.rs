@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use spanwire_host::diagnosis::{Check, HostFacts, InterfaceFacts, Status, worst};
 use spanwire_host::fabric::{Error, interface as find};
+use spanwire_host::text::{PRINTABLE_CHARS_MAX, printable_lines};
 use spanwire_io::net::Netlink;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -61,14 +62,13 @@ pub struct InterfaceReport {
 /// The interface does not exist, `/proc` cannot be read, or a netlink request fails.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Error> {
     let report = DoctorReport::read(args)?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&report)? + "\n"
-    } else if args.dev.is_some() {
-        report.to_text()
+    if args.json {
+        print_text(&(serde_json::to_string_pretty(&report)? + "\n"));
     } else {
-        report.to_list()
-    };
-    print_text(&text);
+        let text = if args.dev.is_some() { report.to_text() } else { report.to_list() };
+        // The name of an interface may have any character but spaces and slashes.
+        print_text(&printable_lines(&text, PRINTABLE_CHARS_MAX));
+    }
     Ok(if report.ok { Exit::Success } else { Exit::Failure })
 }
 

@@ -40,3 +40,4 @@ pub mod report;
 pub mod signals;
 pub mod sim;
 pub mod switch;
+mod toml_text;

@@ -5,6 +5,7 @@
 
 use crate::exit::{Exit, Failed};
 use spanwire_host::fabric::Error;
+use spanwire_host::text::printable_lines;
 use spanwire_io::pcap::CaptureError;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -16,10 +17,11 @@ static STDOUT: OnceLock<io::Error> = OnceLock::new();
 /// The captures of this process.
 static CAPTURES: Mutex<Vec<(PathBuf, CaptureError)>> = Mutex::new(Vec::new());
 
-/// Prints a line on stderr. There is no place to report its error, so unlike `eprintln!` it does
-/// not panic.
-pub fn print_error(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+/// Prints an error or a warning on stderr. It may quote names of files and interfaces, and words of
+/// peers, so control characters are escaped. There is no place to report its own error, so unlike
+/// `eprintln!` it does not panic.
+pub fn print_error(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable_lines(text, LINE_CHARS_MAX));
 }
 
 /// Notes whether stdout could be written, for [`finish`].
@@ -67,6 +69,9 @@ fn failed(exit: Exit) -> Exit {
         other => other,
     }
 }
+
+/// The longest line of an error.
+const LINE_CHARS_MAX: usize = 8000;
 
 #[cfg(test)]
 mod tests {

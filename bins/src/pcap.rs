@@ -4,11 +4,13 @@ use crate::exit::Exit;
 use crate::output;
 use clap::Args;
 use serde::Serialize;
+use spanwire_host::text::printable_within;
 use spanwire_pcap::{Capture, Decoded, Decoder, FlowRow, Flows, Icrc, Line, is_known, opcode_name};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The arguments of `spanwire pcap`.
@@ -36,7 +38,7 @@ pub struct PcapArgs {
 /// The counts of a file, as a line of JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct FileReport {
-    /// The file, as named on the command line.
+    /// The file, as named on the command line; printable.
     pub file: String,
     /// Frames of any kind.
     pub frames: u64,
@@ -80,7 +82,10 @@ pub fn run(args: &PcapArgs) -> Exit {
         if live { Box::new(stdout) } else { Box::new(BufWriter::new(stdout)) };
     let mut worst = Exit::Success;
     for (i, path) in args.files.iter().enumerate() {
-        let mut report = FileReport { file: path.display().to_string(), ..FileReport::default() };
+        let mut report = FileReport {
+            file: printable_within(path.as_os_str().as_bytes(), PATH_CHARS_MAX),
+            ..FileReport::default()
+        };
         let written = report.read(path, i, args, &mut out).and_then(|()| out.flush());
         worst = worst.max(report.exit());
         if let Some(error) = &report.error {
@@ -283,6 +288,9 @@ fn parse_qpn(text: &str) -> Result<u32, String> {
         _ => Err("a queue pair number is 0 to 0xffffff".to_owned()),
     }
 }
+
+/// The longest name of a file in a report.
+const PATH_CHARS_MAX: usize = 4096;
 
 const AFTER_HELP: &str = "\
 A RoCE packet is an unfragmented IP packet to UDP port 4791. It is bad if its ICRC is wrong or if it

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::report::print_text;
 use spanwire_host::fabric::Error;
 use spanwire_host::file::read_text;
+use spanwire_host::text::printable_within;
 use spanwire_plot::Level;
 use spanwire_switch::Human;
 use std::fs;
@@ -104,7 +105,8 @@ fn text(path: &Path, max: u64) -> Result<String, Error> {
 }
 
 fn at(path: &Path, e: &Error) -> Error {
-    format!("{}: {e}", path.display()).into()
+    // The error may quote the file.
+    format!("{}: {}", path.display(), printable_within(e.to_string(), ERROR_CHARS_MAX)).into()
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -115,6 +117,8 @@ fn level(text: &str) -> Result<Level, String> {
     Ok(Level { name: name.to_owned(), at })
 }
 
+/// The longest text of an error: the names of all ports of a switch, and more.
+const ERROR_CHARS_MAX: usize = 8000;
 /// The most of a run's report: six hours in intervals of 0.1 s.
 const RUN_BYTES_MAX: u64 = 64 << 20;
 /// The most of a switch's reports, a line of some kilobytes for each.
@@ -129,6 +133,22 @@ mod tests {
         let error = text(Path::new("/dev/zero"), 1 << 20).unwrap_err().to_string();
         assert!(error.starts_with("/dev/zero: "), "{error}");
         assert!(error.ends_with("reports have at most 1 MiB"), "{error}");
+    }
+
+    #[test]
+    fn at__quotes_a_file_without_its_control_characters() {
+        let evil = r"x\u001b[2J\r\nerror: forged";
+        let shown = |result: Result<(), Error>| {
+            let text = at(Path::new("f"), &result.unwrap_err()).to_string();
+            assert!(!text.chars().any(char::is_control), "{text:?}");
+        };
+        let ports = format!("{{\"at_unix_s\":1,\"ports\":[{{\"name\":\"{evil}\"}}]}}");
+        shown(Sample::parse_all("a", &ports).map(drop));
+        shown(Run::parse("a", &format!("{{\"start_unix_s\":\"{evil}\"}}")).map(drop));
+        shown(SeedsRun::parse(&format!("{{\"scenario\":1,\"{evil}\":1}}")).map(drop));
+        let run = SeedsRun::parse(&format!("{{\"scenario\":\"{evil}\",\"seeds\":[]}}")).unwrap();
+        let svg = violins("t", Of::Mean, false, &[("a".to_owned(), run)]).unwrap();
+        assert!(!svg.contains('\x1b') && !svg.contains('\r'), "{svg}");
     }
 
     #[test]

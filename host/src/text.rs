@@ -1,5 +1,7 @@
-//! Text for people: numbers of bytes, text of peers, and errors that list the known names and the
-//! nearest one.
+//! Text for people: numbers of bytes, text of peers and files, and errors that list the known names
+//! and the nearest one.
+
+pub use spanwire_base::text::{PRINTABLE_CHARS_MAX, printable, printable_lines, printable_within};
 
 /// A number of bytes with a binary unit, exact or to one decimal.
 #[must_use]
@@ -12,48 +14,12 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Text of a peer for a terminal or a log, in one line of at most [`PRINTABLE_CHARS_MAX`]
-/// characters: control characters, and characters that reorder or hide others, are escaped. So a
-/// peer can neither move the cursor nor forge a line. The function is idempotent.
-#[must_use]
-pub fn printable(text: impl AsRef<[u8]>) -> String {
-    let (mut out, mut chars) = (String::new(), 0);
-    for c in String::from_utf8_lossy(text.as_ref()).chars() {
-        let escaped: String =
-            if is_deceptive(c) { c.escape_default().collect() } else { c.to_string() };
-        chars += escaped.chars().count();
-        // The last character is left for the ellipsis.
-        if chars >= PRINTABLE_CHARS_MAX {
-            out.push('…');
-            break;
-        }
-        out.push_str(&escaped);
-    }
-    out
-}
-
-/// True for control characters, line separators, and invisible or bidirectional formatting
-/// characters.
-fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}'
-                | '\u{61c}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
-}
-
 /// "no WHAT `given`: did you mean `...`? There are ..."
 #[must_use]
 pub fn unknown<'a>(what: &str, given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let known: Vec<&str> = known.into_iter().collect();
+    let known: Vec<String> = known.into_iter().map(printable).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let given = &printable(given);
     let meant = nearest(given, &known).map(|name| format!(": did you mean `{name}`?"));
     let there = match known[..] {
         [] => "There are none.".to_owned(),
@@ -93,9 +59,6 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The longest text of a peer that is printed, in characters. Longer text is cut.
-pub const PRINTABLE_CHARS_MAX: usize = 400;
-
 /// Names that an error lists. A large network has thousands of links.
 const NAMES_MAX: usize = 40;
 
@@ -112,26 +75,6 @@ mod tests {
     }
 
     #[test]
-    fn printable__escapes_what_moves_the_cursor_forges_a_line_or_reorders() {
-        assert_eq!(printable(b"a\x1b[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
-        assert_eq!(printable("größe 🦀"), "größe 🦀");
-        assert_eq!(printable("a\u{9b}31m\u{2028}\u{202e}"), "a\\u{9b}31m\\u{2028}\\u{202e}");
-        assert_eq!(printable(b"\xff"), "\u{fffd}");
-        let once = printable("x\ny\u{7f}");
-        assert_eq!(printable(&once), once);
-    }
-
-    #[test]
-    fn printable__has_a_limit_that_escapes_count_for() {
-        for text in ["x".repeat(PRINTABLE_CHARS_MAX), "\u{1b}".repeat(PRINTABLE_CHARS_MAX)] {
-            let shown = printable(&text);
-            assert!(shown.chars().count() <= PRINTABLE_CHARS_MAX && shown.ends_with('…'));
-        }
-        let whole = "ü".repeat(PRINTABLE_CHARS_MAX - 1);
-        assert_eq!(printable(&whole), whole);
-    }
-
-    #[test]
     fn unknown__lists_known_names_and_the_nearest() {
         let known = ["pair", "incast-32", "loss-1"];
         assert_eq!(
@@ -143,6 +86,12 @@ mod tests {
             "no scenario `tcp`. There are: pair, incast-32, loss-1."
         );
         assert_eq!(unknown("parameter", "x", []), "no parameter `x`. There are none.");
+    }
+
+    #[test]
+    fn unknown__names_of_files_are_printable() {
+        let text = unknown("scenario", "a\x1b[2J\nb", ["c\r"]);
+        assert_eq!(text, "no scenario `a\\u{1b}[2J\\nb`. There are: c\\r.");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Errors of a file of networks.
 
+use spanwire_base::text::{printable, printable_within};
 use std::fmt;
 
 /// Why a file is not the model that is wanted.
@@ -77,8 +78,11 @@ impl fmt::Display for ModelError {
             Self::TooLong { bytes } => {
                 write!(f, "has {bytes} bytes; a model has at most {MODEL_MAX_BYTES}")
             }
-            Self::NotSafetensors(why) => write!(f, "is not in the format safetensors: {why}"),
+            Self::NotSafetensors(why) => {
+                write!(f, "is not in the format safetensors: {}", printable(why))
+            }
             Self::NoDescription(why) => {
+                let why = printable(why);
                 write!(f, "has no description of a model in its metadata, key \"spanwire\": {why}")
             }
             Self::Format { found } => {
@@ -88,7 +92,9 @@ impl fmt::Display for ModelError {
                 write!(f, "is of the scheme {found:?}; wanted is {wanted:?}")
             }
             Self::State { found, wanted } => {
-                write!(f, "reads the state {}; wanted is {}", found.join(" "), wanted.join(" "))
+                let [found, wanted] =
+                    [found, wanted].map(|names| printable_within(names.join(" "), STATE_CHARS_MAX));
+                write!(f, "reads the state {found}; wanted is {wanted}")
             }
             Self::Actions { place, found, wanted } => {
                 let text = |action: &Option<String>| {
@@ -113,6 +119,8 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
+/// The longest list of a state's values in an error.
+const STATE_CHARS_MAX: usize = 2000;
 /// The version of the format of files.
 pub const FORMAT: u32 = 1;
 /// Longest file of a model.

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use spanwire_host::fabric::Error;
+use spanwire_host::text::printable;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
 
 /// The values of which a violin shows the distribution.
@@ -40,9 +41,11 @@ impl SeedsRun {
     /// # Errors
     /// The text has another format.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
-        Ok(serde_json::from_str(text).map_err(|e| {
+        let run: Self = serde_json::from_str(text).map_err(|e| {
             format!("{e}; expected the output of `spanwire sim run NAME --seeds N --json`")
-        })?)
+        })?;
+        // The name is part of the figure and of errors.
+        Ok(Self { scenario: printable(run.scenario), ..run })
     }
 
     /// Times in seconds, or ratios. Failed flows are left out.

@@ -1,6 +1,7 @@
 //! `--file`: the scenario file.
 
 use super::args::RunArgs;
+use crate::toml_text::toml_error;
 use serde::Deserialize;
 use spanwire_host::fabric::Error;
 use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
@@ -87,7 +88,7 @@ fn read(path: &Path) -> Result<ScenarioFile, Error> {
     let text = read_text(path, "scenarios", CONFIG_BYTES_MAX);
     let text = text.map_err(|e| format!("cannot read {}: {e}", path.display()))?;
     // The parser's message shows the line and marks the position.
-    Ok(toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?)
+    Ok(toml::from_str(&text).map_err(|e| format!("{}: {}", path.display(), toml_error(&e)))?)
 }
 
 /// The seed of a run without `--seed`.

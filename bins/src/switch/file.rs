@@ -2,6 +2,7 @@
 
 use super::agents::take_agents;
 use super::keys::{IMPAIRMENT_KEYS, KeyError, LINE_KEYS, PORT_KEYS, read, take_line, take_port};
+use crate::toml_text::toml_error;
 use spanwire_switch::{ShapedConfig, SwitchConfig};
 use std::fmt;
 use toml::{Table, Value};
@@ -33,7 +34,7 @@ impl SwitchFile {
     /// The first error, with its key, its value and the valid values.
     pub fn parse(text: &str) -> Result<Self, FileError> {
         // The parser's message includes the line.
-        let table: Table = toml::from_str(text).map_err(|e| FileError(e.to_string()))?;
+        let table: Table = toml::from_str(text).map_err(|e| FileError(toml_error(&e)))?;
         Self::of(table).map_err(|e| FileError(e.to_string()))
     }
 
@@ -264,6 +265,26 @@ mod tests {
             for word in words {
                 assert!(error.contains(word), "{word:?} in {error:?}");
             }
+        }
+    }
+
+    #[test]
+    fn parse__errors_have_no_control_characters_of_the_file() {
+        let evil = r"x\u001b[2J\r\nerror: forged";
+        for text in [
+            format!("\"{evil}\" = 1\n{TWO}"),
+            format!("[port.\"{evil}\"]\n[port.b]"),
+            format!("[port.a]\n\"{evil}\" = 1\n[port.b]"),
+            format!("[port.a]\nrate = \"{evil}\"\n[port.b]"),
+            format!("[port.a]\ndevice = \"{}\"\n[port.b]\ndevice = \"{0}\"", r"x\u001b\r\n"),
+            format!("[port.a]\nqueue.ecn = {{\"{evil}\" = 1}}\n[port.b]"),
+            format!("{TWO}[[agent]]\nkind = \"{evil}\""),
+            format!("{TWO}[[agent]]\nkind = 'pacc'\nports = [\"{evil}\"]"),
+            format!("{TWO}[[agent]]\nkind = 'pacc'\nports = ['h1']\n\"{evil}\" = 1"),
+            format!("{TWO}[[agent]]\nkind = 'ecn'\nports = ['h1']\nmodel = \"/{evil}\""),
+        ] {
+            let error = error(&text);
+            assert!(!error.chars().any(char::is_control), "{text:?}: {error:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! A file has all keys of a port in one table. In code they belong to the port's line, to the
 //! line's impairments, or to the switch's port.
 
+use spanwire_host::text::printable_within;
 use spanwire_switch::{ConfigError, LineConfig, PortConfig, QueueConfig};
 use toml::{Table, Value};
 
@@ -30,7 +31,10 @@ const FRACTION_KEYS: [&str; 3] = ["loss", "duplicate", "corrupt"];
 pub(super) const PORT_KEYS: [&str; 7] =
     ["mac", "queues", "class_to_queue", "share", "quantum_bytes", "pfc", "int"];
 
-/// An error of a key or of its value.
+/// The longest text of an error: the names of all ports, and more. It quotes the file.
+const ERROR_CHARS_MAX: usize = 8000;
+
+/// An error of a key or of its value; printable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct KeyError {
     /// The full path of the key: `port.a.rate`.
@@ -41,7 +45,8 @@ pub(super) struct KeyError {
 
 impl KeyError {
     pub(super) fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { key: key.into(), what: what.into() }
+        let [key, what] = [key.into(), what.into()].map(|t| printable_within(t, ERROR_CHARS_MAX));
+        Self { key, what }
     }
 
     /// An error of the deserializer in the table at `at`. Its text ends with the rest of the path.

@@ -94,6 +94,51 @@ fn check__scheme_state_and_actions() {
     }
 }
 
+/// The words of a file in errors, as an attacker's file may have them.
+#[test]
+fn errors__have_no_control_characters_of_the_file() {
+    let evil = "x\x1b[2J\r\nforged";
+    let with = |change: &dyn Fn(&mut Model)| {
+        let mut model = model();
+        change(&mut model);
+        model
+    };
+    let words = || vec![evil.to_owned()];
+    let header = |json: String| [&u64_from(json.len()).to_le_bytes()[..], json.as_bytes()].concat();
+    let dtype = r#"{"a":{"dtype":"x\u001b[2J\r\n","shape":[],"data_offsets":[0,0]}}"#;
+    let described = |text: &str| {
+        let metadata = [(KEY.to_owned(), text.to_owned())].into_iter().collect();
+        serialize([] as [(&str, TensorView<'_>); 0], Some(metadata)).unwrap()
+    };
+    let unknown = r#"{"format":1,"scheme":"\u001b[2J","state":"\u001b[2J\r\n"}"#;
+    for (at, error) in [
+        ("dtype", Model::read(&header(dtype.to_owned())).unwrap_err()),
+        ("JSON", Model::read(&header(format!("{{\"{evil}\":1}}"))).unwrap_err()),
+        ("about", Model::read(&described(unknown)).unwrap_err()),
+        ("no JSON", Model::read(&described(evil)).unwrap_err()),
+        (
+            "scheme",
+            with(&|m| m.about.scheme = evil.to_owned()).check("test", &[], &[]).unwrap_err(),
+        ),
+        ("state", with(&|m| m.about.state = words()).check("test", &[], &[]).unwrap_err()),
+        (
+            "actions",
+            with(&|m| m.about.actions = words()).check("test", &about().state, &[]).unwrap_err(),
+        ),
+        ("tensor", {
+            let model = with(&|m| {
+                let mut network = random(&[2, 2], 1);
+                network.layers[0].bias[0] = f32::NAN;
+                m.networks.insert(evil.to_owned(), network);
+            });
+            Model::read(&model.write()).unwrap_err()
+        }),
+    ] {
+        let text = error.to_string();
+        assert!(!text.chars().any(char::is_control), "{at}: {text:?}");
+    }
+}
+
 #[test]
 fn network__must_be_there_with_its_widths() {
     let model = model();
