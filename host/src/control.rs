@@ -1,18 +1,28 @@
 //! The control socket of a running switch: requests of other processes, and their replies.
 //!
-//! One request and one reply per connection, each a line of JSON. A thread of its own accepts
-//! connections, so that the forwarding loop never waits; the loop only polls for a pending request.
+//! One request per connection, a line of JSON. The switch writes the line [`BEGUN`] before it serves
+//! the request, and the reply after that. A client that gives up shuts its connection down first,
+//! and the kernel orders both: either the switch cannot write the line and drops the request, or the
+//! client finds it. So nothing changes after a client has said that nothing was changed.
+//!
+//! A thread of its own serves the connections, so that the forwarding loop never waits; the loop
+//! only polls for a pending request.
+
+mod clients;
 
 use crate::fabric::Error;
+use clients::Clients;
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -45,6 +55,8 @@ pub struct Reply {
 pub struct PendingRequest {
     /// The request.
     pub request: Request,
+    /// Its client's connection, non-blocking.
+    client: Arc<UnixStream>,
     reply: SyncSender<Reply>,
 }
 
@@ -59,6 +71,12 @@ impl PendingRequest {
     /// Sends the reply. An error means that the client has closed its connection, and is ignored.
     pub fn answer(self, reply: Reply) {
         let _ = self.reply.send(reply);
+    }
+
+    /// Tells the client that its request is served now. False if the client has given up.
+    fn begin(&self) -> bool {
+        let mut client = &*self.client;
+        client.write_all(BEGUN).and_then(|()| client.write_all(b"\n")).is_ok()
     }
 }
 
@@ -81,22 +99,18 @@ impl Control {
         };
         let listener = bind().map_err(|e: io::Error| format!("--socket {shown}: {e}"))?;
         let (sender, requests) = sync_channel(1);
-        std::thread::Builder::new().name("control".to_owned()).spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A client with an invalid request gets no reply. The timeouts of `serve` bound how
-                // long it delays the next client.
-                if let Err(e) = serve(&stream, &sender) {
-                    tracing::debug!("control connection: {e}");
-                }
-            }
-        })?;
+        listener.set_nonblocking(true)?;
+        let clients = Clients::new(listener, sender);
+        std::thread::Builder::new().name("control".to_owned()).spawn(move || clients.run())?;
         Ok(Self { path: path.to_owned(), requests })
     }
 
-    /// The next request, if one is pending. If none is, the cost is one poll of a channel.
+    /// The next request, if one is pending. If none is, the cost is one poll of a channel. The
+    /// request must be served now.
     #[must_use]
     pub fn poll(&self) -> Option<PendingRequest> {
-        self.requests.try_recv().ok()
+        // Dropping a request whose client has given up ends its connection.
+        self.requests.try_recv().ok().filter(PendingRequest::begin)
     }
 }
 
@@ -110,16 +124,49 @@ impl Drop for Control {
 /// Sends `request` to the switch at `path` and returns its reply.
 ///
 /// # Errors
-/// No process listens there, or the process is not a switch. A rejection is in the reply.
+/// No process listens there, or the process is not a switch. A rejection is in the reply. If the
+/// switch does not serve the request within `timeout`, it never will.
 pub fn ask(path: &Path, request: &Request, timeout: Duration) -> io::Result<Reply> {
-    let mut stream = UnixStream::connect(path)?;
+    let stream = connect(path, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
-    stream.write_all(&line)?;
-    let reply = read_line(&stream, REPLY_BYTES_MAX)?;
+    let mut reader = BufReader::new((&stream).take(REPLY_BYTES_MAX));
+    let mut reply = Vec::new();
+    let mut read = |reply: &mut Vec<u8>| read_line(&mut reader, reply);
+    if let Err(e) = (&stream).write_all(&line).and_then(|()| read(&mut reply)) {
+        // An error means that the switch has closed the connection.
+        let _ = stream.shutdown(Shutdown::Both);
+        // Finds what the switch wrote before.
+        if read(&mut reply).is_err() {
+            return Err(failed(&e, timeout, NOTHING));
+        }
+    }
+    if reply == BEGUN {
+        reply.clear();
+        read(&mut reply).map_err(|e| failed(&e, timeout, "but the changes may have been made"))?;
+    }
     Ok(serde_json::from_slice(&reply)?)
+}
+
+/// The error of a request that failed by `e`, and `so` says with what effect.
+fn failed(e: &io::Error, timeout: Duration, so: &str) -> io::Error {
+    match e.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            io::Error::new(ErrorKind::TimedOut, format!("no reply within {timeout:?}, {so}"))
+        }
+        kind => io::Error::new(kind, format!("{e}, {so}")),
+    }
+}
+
+/// Connects within `timeout`: it takes long if many clients wait.
+fn connect(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_write_timeout(Some(timeout))?;
+    match socket.connect(&SockAddr::unix(path)?) {
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Err(failed(&e, timeout, NOTHING)),
+        connected => connected.map(|()| OwnedFd::from(socket).into()),
+    }
 }
 
 /// True if a switch at `path` replies.
@@ -142,52 +189,39 @@ fn clear(path: &Path) -> io::Result<()> {
     if !is_socket {
         return Err(io::Error::other("is there and is no socket; name another file"));
     }
-    if UnixStream::connect(path).is_ok() {
+    let connected = connect(path, TIMEOUT);
+    if connected.is_ok() || connected.is_err_and(|e| e.kind() == ErrorKind::TimedOut) {
         return Err(io::Error::other("another process listens there; name another file"));
     }
     fs::remove_file(path)
 }
 
-fn serve(stream: &UnixStream, requests: &SyncSender<PendingRequest>) -> io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let line = read_line(stream, REQUEST_BYTES_MAX)?;
-    let reply = match serde_json::from_slice(&line) {
-        Ok(request) => forward(request, requests)?,
-        Err(e) => Reply { error: Some(format!("no request: {e}")), ..Reply::default() },
-    };
-    let mut line = serde_json::to_vec(&reply)?;
-    line.push(b'\n');
-    let mut stream = stream;
-    stream.write_all(&line)
-}
-
-fn forward(request: Request, requests: &SyncSender<PendingRequest>) -> io::Result<Reply> {
-    let (reply, answer) = sync_channel(1);
-    let ended = || io::Error::other("the switch has ended");
-    requests.send(PendingRequest { request, reply }).map_err(|_| ended())?;
-    answer.recv_timeout(TIMEOUT).map_err(|_| ended())
-}
-
-fn read_line(stream: &UnixStream, max: u64) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    BufReader::new(stream.take(max)).read_until(b'\n', &mut line)?;
-    if line.last() != Some(&b'\n') {
-        return Err(io::Error::other("the line does not end"));
+/// Appends a line to `line`, without its newline.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
+    reader.read_until(b'\n', line)?;
+    match line.pop() {
+        Some(b'\n') => Ok(()),
+        last => {
+            line.extend(last);
+            Err(io::Error::other("the line does not end"))
+        }
     }
-    Ok(line)
 }
+
+/// The effect of a request that the switch has not begun.
+const NOTHING: &str = "and nothing was changed";
+
+/// The line before the reply of a request that is served.
+const BEGUN: &[u8] = b"\"begun\"";
 
 /// Backlog of the control socket.
 const BACKLOG: i32 = 16;
 
-/// The largest request: a few changes.
-const REQUEST_BYTES_MAX: u64 = 64 << 10;
-
 /// The largest reply: some kilobytes for each of 128 ports.
 const REPLY_BYTES_MAX: u64 = 16 << 20;
 
-/// Read, write and reply timeout. A forwarding loop that sleeps polls ten times a second.
+/// Time for a switch to say that it is there. A forwarding loop that sleeps polls ten times a
+/// second.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -237,6 +271,109 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         drop(switch.join().expect("no panic"));
         assert!(!path.exists(), "the file goes with the switch");
+    }
+
+    /// The switch comes to the requests only after their clients have given up.
+    #[test]
+    fn ask__a_request_that_timed_out_is_never_served() {
+        let path = path();
+        let control = Control::listen(&path).expect("a new file");
+        let set = |change: &str| Request::Set { changes: vec![change.to_owned()] };
+        // The first waits for the switch, the others for the first.
+        for _ in 0..3 {
+            let error = ask(&path, &set("late"), Duration::from_millis(10)).expect_err("stopped");
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+            assert!(error.to_string().ends_with(NOTHING), "{error}");
+        }
+        let switch = answer(control, 1);
+        let reply = ask(&path, &set("in time"), LATE).expect("it answers");
+        assert!(reply.text.contains("in time"), "{reply:?}");
+        drop(switch.join().expect("no panic"));
+    }
+
+    #[test]
+    fn ask__a_request_that_was_begun_may_have_had_its_effect() {
+        let path = path();
+        let listener = UnixListener::bind(&path).expect("a new file");
+        let switch = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("a client");
+            read_line(&mut BufReader::new(&client), &mut Vec::new()).expect("a request");
+            client.write_all(BEGUN).and_then(|()| client.write_all(b"\n")).expect("it reads");
+        });
+        let error = ask(&path, &Request::Show {}, LATE).expect_err("it ends without a reply");
+        assert!(error.to_string().contains("may have been made"), "{error}");
+        switch.join().expect("no panic");
+        fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn ask__does_not_wait_for_a_process_that_accepts_no_client() {
+        let path = path();
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        socket.bind(&SockAddr::unix(&path).expect("short")).expect("a new file");
+        socket.listen(0).expect("bound");
+        let mut waiting = Vec::new();
+        loop {
+            let client = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+            client.set_nonblocking(true).expect("ours");
+            match client.connect(&SockAddr::unix(&path).expect("short")) {
+                Ok(()) => waiting.push(client),
+                Err(e) => break assert_eq!(e.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        let error = ask(&path, &Request::Show {}, Duration::from_millis(10)).expect_err("full");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn listen__silent_clients_do_not_delay_others() {
+        let path = path();
+        let switch = answer(Control::listen(&path).expect("a new file"), 1);
+        let mut silent: Vec<UnixStream> =
+            (0..64).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
+        ask(&path, &Request::Show {}, LATE).expect("it answers");
+        // The oldest have given their places to new ones; the newest did not have to go before.
+        let mut byte = [0];
+        assert_eq!(silent[0].read(&mut byte).expect("closed"), 0);
+        let newest = silent.last_mut().expect("there are some");
+        newest.set_nonblocking(true).expect("ours");
+        let error = newest.read(&mut byte).expect_err("open, and nothing to read");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        drop(switch.join().expect("no panic"));
+    }
+
+    /// 100 replies of 1 MiB, of which none is taken, before one that is.
+    #[test]
+    fn listen__clients_that_take_no_reply_do_not_delay_others() {
+        let path = path();
+        let control = Control::listen(&path).expect("a new file");
+        let switch = std::thread::spawn(move || {
+            let mut served = 0;
+            while served < 101 {
+                match control.poll() {
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                    Some(pending) => {
+                        let text = "x".repeat(1 << 20);
+                        pending.answer(Reply { text, ..Reply::default() });
+                        served += 1;
+                    }
+                }
+            }
+            control
+        });
+        let mut held = Vec::new();
+        for _ in 0..100 {
+            let mut stream = UnixStream::connect(&path).expect("it listens");
+            stream.write_all(b"{\"show\":{}}\n").expect("room for a line");
+            let mut begun = [0; BEGUN.len()];
+            stream.read_exact(&mut begun).expect("it is served");
+            assert_eq!(begun, BEGUN);
+            held.push(stream);
+        }
+        let reply = ask(&path, &Request::Show {}, LATE).expect("it answers");
+        assert_eq!(reply.text.len(), 1 << 20);
+        drop(switch.join().expect("no panic"));
     }
 
     #[test]
