@@ -46,6 +46,24 @@ pub fn dial(ifname: &str, address: SocketAddr, timeout: Duration) -> io::Result<
     Ok(socket.into())
 }
 
+/// The result of `attempt`, which is made again while its error is that of a busy peer, after each of
+/// [`BUSY_PAUSES`].
+///
+/// # Errors
+/// Those of the last attempt.
+pub fn retry_busy<T, E>(
+    is_busy: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    for pause in BUSY_PAUSES {
+        match attempt() {
+            Err(e) if is_busy(&e) => std::thread::sleep(pause),
+            other => return other,
+        }
+    }
+    attempt()
+}
+
 /// The socket address of `ip` through the interface of index `ifindex`, which is the scope of a
 /// link-local address.
 #[must_use]
@@ -91,6 +109,16 @@ fn is_without_ipv6(e: &io::Error) -> bool {
     no_family || e.kind() == ErrorKind::AddrNotAvailable
 }
 
+/// Pauses of [`retry_busy`]: about a second.
+const BUSY_PAUSES: [Duration; 6] = [
+    Duration::from_millis(20),
+    Duration::from_millis(40),
+    Duration::from_millis(80),
+    Duration::from_millis(160),
+    Duration::from_millis(320),
+    Duration::from_millis(400),
+];
+
 /// Clients that may be pending while one is served.
 const BACKLOG: i32 = 16;
 
@@ -109,6 +137,22 @@ mod tests {
         if listener.local_addr().unwrap().is_ipv6() {
             assert!(dial("lo", SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port), wait).is_ok());
         }
+    }
+
+    #[test]
+    fn retry_busy__ends_with_another_result_or_after_some_attempts() {
+        let mut results = vec![Err("busy"), Err("busy"), Ok(7)];
+        let is_busy = |e: &&str| *e == "busy";
+        assert_eq!(retry_busy(is_busy, || results.remove(0)), Ok(7));
+        assert!(results.is_empty());
+        assert_eq!(retry_busy(is_busy, || Err::<(), _>("closed")), Err("closed"));
+        let mut attempts = 0;
+        let busy = || {
+            attempts += 1;
+            Err::<(), _>("busy")
+        };
+        assert_eq!(retry_busy(is_busy, busy), Err("busy"));
+        assert_eq!(attempts, 7);
     }
 
     #[test]

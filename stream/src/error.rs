@@ -55,6 +55,8 @@ pub enum SetupError {
     Io(&'static str, io::Error),
     /// The other end rejected the connection, with this reason.
     Refused(String),
+    /// The other end has too many handshakes for now, also after some tries; its words.
+    Busy(String),
     /// The other end sent nothing in time.
     Silent(Duration),
     /// The other end closed the side connection during the handshake.
@@ -174,6 +176,7 @@ impl fmt::Display for SetupError {
             Self::Config(what) => f.write_str(what),
             Self::Io(doing, e) => write!(f, "cannot {doing}: {e}"),
             Self::Refused(why) => write!(f, "the other end refused: {why}"),
+            Self::Busy(why) => write!(f, "the other end is busy: {why}; try again later"),
             Self::Silent(after) => write!(f, "the other end said nothing for {after:?}"),
             Self::Closed => f.write_str(
                 "the other end closed the side connection: is it the same program, and at work?",

@@ -4,7 +4,7 @@
 use crate::channel::Local;
 use crate::config::{Config, Shape};
 use crate::error::SetupError;
-use crate::handshake::{agree, expected_hello, reason_for, unexpected};
+use crate::handshake::{agree, expected_hello, rejection, unexpected};
 use crate::shared::Kind;
 use crate::side::{Hello, LINE_BYTES_MAX, Ring, SideMessage, VERSION, parse};
 use spanwire_host::lines::{Lines, TooLong};
@@ -57,7 +57,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
         seeds.push((format!("hello-{role}"), [&[role, 7][..], &hello, &ready].concat()));
     }
     for (name, word) in [
-        ("reject", SideMessage::Reject { reason: "no \u{1b}[2J".to_owned() }),
+        ("reject", SideMessage::Reject { reason: "no \u{1b}[2J".to_owned(), busy: true }),
         ("abort", SideMessage::Abort { reason: "over".to_owned() }),
     ] {
         seeds.push((name.to_owned(), [&[0, 3][..], &line(&word)].concat()));
@@ -99,7 +99,7 @@ fn check_word(word: SideMessage, is_first: bool, ours: &Hello, we_called: bool) 
         let held = hello.heap_bytes();
         assert!(held <= HELLO_BYTES_MAX, "a hello holds {held} bytes");
     }
-    if let SideMessage::Reject { reason } | SideMessage::Abort { reason } = &word {
+    if let SideMessage::Reject { reason, .. } | SideMessage::Abort { reason } = &word {
         check_shown(&printable(reason));
     }
     if !is_first {
@@ -128,7 +128,7 @@ fn check_word(word: SideMessage, is_first: bool, ours: &Hello, we_called: bool) 
 /// Checks that the error text is printable, and that its rejection fits into one line.
 fn check_error(why: &SetupError) {
     check_shown(&why.to_string());
-    let line = serde_json::to_vec(&SideMessage::Reject { reason: reason_for(why) });
+    let line = serde_json::to_vec(&rejection(why));
     let line = line.expect("words are JSON");
     assert!(line.len() <= LINE_BYTES_MAX, "a reason of {} bytes", line.len());
 }

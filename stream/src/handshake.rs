@@ -8,7 +8,8 @@ use crate::error::SetupError;
 use crate::network::options::ConnectOptions;
 use crate::network::shared::NetworkShared;
 use crate::peers::{
-    ConnectionCount, HalfOpenCount, MAX_CONNECTIONS_PER_PEER, MAX_HALF_OPEN, MAX_HALF_OPEN_PER_PEER,
+    ConnectionCount, DROPPED, HalfOpenCount, MAX_CONNECTIONS_PER_PEER, MAX_HALF_OPEN,
+    MAX_HALF_OPEN_PER_PEER,
 };
 use crate::receiving::Receiving;
 use crate::sending::Sending;
@@ -18,8 +19,8 @@ use spanwire_host::modes::{Modes, settle_between};
 use spanwire_host::queue_pair::{QpParams, Route, check_path_mtu};
 use spanwire_transport::{Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
-use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -72,8 +73,12 @@ pub(crate) fn call(
     let reserved = Reserved::new(network, Shape::wanted(&network.config), options)?;
     let ours = hello(network, (local, peer), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
-    side.send(&SideMessage::Hello(Box::new(ours.clone()))).map_err(say)?;
-    let theirs = expect_hello(&mut side, deadline)?;
+    let sent = side.send(&SideMessage::Hello(Box::new(ours.clone())));
+    let theirs = expect_hello(&mut side, deadline).map_err(|e| match (sent, e) {
+        // A rejection may precede the hello, and close the connection to it.
+        (Err(e), SetupError::Closed) => say(e),
+        (_, e) => e,
+    })?;
     let negotiate = || {
         let terms = terms(network, &ours, &theirs, true)?;
         let halves = reserved.connect(kind, &terms, &theirs, None)?;
@@ -130,11 +135,28 @@ pub(crate) fn answer(
 
 /// Sends a rejection to a peer, if that does not block.
 pub(crate) fn reject(side: &Side, why: &SetupError) {
-    side.send_last(&SideMessage::Reject { reason: reason_for(why) });
+    side.send_last(&rejection(why));
+}
+
+/// Ends the handshake over `socket`, of which another thread waits for the peer's next message, to
+/// make room for a newer one.
+pub(crate) fn dismiss(socket: &TcpStream) {
+    // An error means that the peer has closed.
+    let mut line = serde_json::to_vec(&rejection(&DROPPED)).unwrap_or_default();
+    line.push(b'\n');
+    let _ = socket.set_nonblocking(true);
+    let _ = (&mut &*socket).write_all(&line);
+    let _ = socket.shutdown(Shutdown::Both);
+}
+
+/// The rejection of a peer.
+pub(crate) fn rejection(why: &SetupError) -> SideMessage {
+    let busy = matches!(why, SetupError::Limit(MAX_HALF_OPEN | MAX_HALF_OPEN_PER_PEER));
+    SideMessage::Reject { reason: reason_for(why), busy }
 }
 
 /// The reason that a rejected peer receives.
-pub(crate) fn reason_for(why: &SetupError) -> String {
+fn reason_for(why: &SetupError) -> String {
     match why {
         // Errors and the configuration of this host are not disclosed.
         SetupError::Io(..)
@@ -373,5 +395,21 @@ mod tests {
             assert!(!reason.contains(['_', '{', '[']) && !reason.contains("eth7"), "{reason}");
         }
         assert!(reason_for(&unexpected(&hello, "ready")).contains("a hello where ready was due"));
+    }
+
+    #[test]
+    fn rejection__says_whether_it_may_be_gone_in_a_moment() {
+        for (field, is_busy) in [
+            (MAX_HALF_OPEN, true),
+            (MAX_HALF_OPEN_PER_PEER, true),
+            (MAX_CONNECTIONS_PER_PEER, false),
+            ("max_connections", false),
+        ] {
+            let rejection = rejection(&SetupError::Limit(field));
+            assert!(
+                matches!(rejection, SideMessage::Reject { busy, .. } if busy == is_busy),
+                "{field}: {rejection:?}"
+            );
+        }
     }
 }

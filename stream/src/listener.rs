@@ -3,7 +3,7 @@
 use crate::accepted::Accepted;
 use crate::drive::Signal;
 use crate::error::SetupError;
-use crate::handshake::{Established, answer, reject};
+use crate::handshake::{Established, answer, dismiss, reject};
 use crate::network::options::ConnectOptions;
 use crate::network::shared::{NetworkShared, start};
 use crate::peers::{ConnectionCount, HalfOpenCount};
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 ///
 /// Handshakes run concurrently, at most the configured number at a time, so that a silent or
 /// hostile client delays no other. Beyond that number the one that has been silent for longest is
-/// dropped. Accepted connections are connected at both ends. Dropping the
+/// dropped; a caller of this crate then tries again for about a second. Accepted connections are connected at both ends. Dropping the
 /// listener ends it and aborts connections that were not accepted.
 #[derive(Debug)]
 pub struct Listener<C> {
@@ -244,7 +244,7 @@ impl AcceptQueue {
         let Ok(socket) = stream.try_clone() else { return };
         let Ok(side) = Side::new(stream) else { return };
         let peer = from.ip().to_canonical();
-        let entered = self.network.peers.enter(&self.network.config, peer, Some(socket));
+        let entered = self.network.peers.enter(&self.network.config, peer, Some((socket, dismiss)));
         let (half_open, count) = match entered {
             Ok(places) => places,
             Err(why) => return reject(&side, &why),

@@ -19,7 +19,7 @@ use crate::side_thread::SideThread;
 use shared::{NetworkShared, start};
 use spanwire_base::Dur;
 use spanwire_host::congestion::ConnectionCongestion;
-use spanwire_host::dial::dial;
+use spanwire_host::dial::{dial, retry_busy};
 use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap};
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::window::{self, WindowChoice};
@@ -282,6 +282,16 @@ impl Network {
 
 /// Connects to the listener at `address`.
 fn reach(
+    network: &NetworkShared,
+    address: SocketAddr,
+    options: &ConnectOptions,
+    kind: Kind,
+) -> Result<Established, SetupError> {
+    let is_busy = |e: &SetupError| matches!(e, SetupError::Busy(_));
+    retry_busy(is_busy, || try_reach(network, address, options, kind))
+}
+
+fn try_reach(
     network: &NetworkShared,
     address: SocketAddr,
     options: &ConnectOptions,

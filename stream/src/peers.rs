@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::error::SetupError;
 use spanwire_base::usize_from;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -30,9 +30,13 @@ struct Counts {
 struct HalfOpen {
     peer: IpAddr,
     stage: Stage,
-    /// Its socket, to end the handshake; `None` in tests.
-    socket: Option<TcpStream>,
+    /// Its socket, and the function that ends the handshake; `None` in tests.
+    socket: Option<(TcpStream, Dismiss)>,
 }
+
+/// Tells the peer of a handshake that it is dropped, and ends the wait of the handshake's thread. It
+/// must not block.
+pub(crate) type Dismiss = fn(&TcpStream);
 
 /// The stage of a handshake. The order is that in which handshakes are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -68,7 +72,7 @@ pub(crate) struct HalfOpenCount {
 }
 
 impl Peers {
-    /// Counts a new connection of `peer`, over `socket`. If a limit of half-open connections is
+    /// Counts a new connection of `peer`, over `socket`, which is dismissed by that function. If a limit of half-open connections is
     /// reached, the one that has been silent for longest is dropped: of that peer if its own limit
     /// is reached, else of all.
     ///
@@ -78,7 +82,7 @@ impl Peers {
         self: &Arc<Self>,
         config: &Config,
         peer: IpAddr,
-        socket: Option<TcpStream>,
+        socket: Option<(TcpStream, Dismiss)>,
     ) -> Result<(HalfOpenCount, ConnectionCount), SetupError> {
         let peer = counted(peer);
         let mut counts = self.lock();
@@ -126,9 +130,8 @@ impl Counts {
         let Some((&key, _)) = silent.min_by_key(|(_, half_open)| half_open.stage) else {
             return false;
         };
-        if let Some(socket) = self.remove(key).and_then(|half_open| half_open.socket) {
-            // Ends the wait of the handshake's thread. An error means that the peer has closed.
-            let _ = socket.shutdown(Shutdown::Both);
+        if let Some((socket, dismiss)) = self.remove(key).and_then(|half_open| half_open.socket) {
+            dismiss(&socket);
         }
         true
     }
@@ -201,7 +204,7 @@ impl Drop for ConnectionCount {
 }
 
 /// The error of a handshake that was dropped for a newer one.
-const DROPPED: SetupError = SetupError::Limit(MAX_HALF_OPEN);
+pub(crate) const DROPPED: SetupError = SetupError::Limit(MAX_HALF_OPEN);
 
 /// Names of the limits in the configuration.
 pub(crate) const MAX_HALF_OPEN: &str = "max_half_open";
@@ -319,14 +322,19 @@ mod tests {
     }
 
     #[test]
-    fn drop_silent__closes_its_socket() {
+    fn drop_silent__tells_its_peer_and_closes_its_socket() {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let socket = Some(listener.accept().unwrap().0);
+        let dismiss: Dismiss = crate::handshake::dismiss;
+        let socket = Some((listener.accept().unwrap().0, dismiss));
         let peers = Arc::new(Peers::default());
         let first = peers.enter(&config(), peer(1), socket).unwrap();
         let more = [1, 1].map(|last| enter(&peers, peer(last)).unwrap());
-        assert_eq!(std::io::Read::read(&mut client, &mut [0]).unwrap(), 0);
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut client, &mut said).unwrap();
+        let reason = "too many connections are being set up there";
+        let line = format!("{{\"type\":\"reject\",\"reason\":\"{reason}\",\"busy\":true}}\n");
+        assert_eq!(said, line);
         drop((first, more));
     }
 

@@ -32,6 +32,9 @@ pub(crate) enum SideMessage {
     Reject {
         /// Reason, for people.
         reason: String,
+        /// The reason may be gone in a moment: the caller may try again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        busy: bool,
     },
     /// The connection is aborted.
     Abort {
@@ -175,7 +178,8 @@ impl Side {
             SideError::TooLong(e) => SetupError::Garbled(e.to_string()),
         })?;
         match parse(&line)? {
-            SideMessage::Reject { reason } | SideMessage::Abort { reason } => {
+            SideMessage::Reject { reason, busy: true } => Err(SetupError::Busy(printable(reason))),
+            SideMessage::Reject { reason, .. } | SideMessage::Abort { reason } => {
                 Err(SetupError::Refused(printable(reason)))
             }
             word => Ok(word),
@@ -255,6 +259,9 @@ mod tests {
         assert!(matches!(side.recv(late()), Err(SetupError::Garbled(_))));
         raw.write_all(b"{\"type\":\"reject\",\"reason\":\"no\\u001b[2J\"}\n").unwrap();
         assert!(matches!(side.recv(late()), Err(SetupError::Refused(r)) if r == "no\\u{1b}[2J"));
+        raw.write_all(b"{\"type\":\"reject\",\"reason\":\"no\\u001b[2J\",\"busy\":true}\n")
+            .unwrap();
+        assert!(matches!(side.recv(late()), Err(SetupError::Busy(r)) if r == "no\\u{1b}[2J"));
         drop(raw);
         assert!(matches!(side.recv(late()), Err(SetupError::Closed)));
     }

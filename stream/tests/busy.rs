@@ -1,0 +1,83 @@
+//! Callers of a listener that has too many handshakes for now.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+use spanwire_stream::fabric::{Attachment, Wrap};
+use spanwire_stream::{Config, ConnectOptions, Connection, Network, NetworkOptions, SetupError};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+const BUSY: &str =
+    r#"{"type":"reject","reason":"too many connections are being set up there","busy":true}"#;
+
+fn networks() -> [Network; 2] {
+    let wrap = Wrap::default();
+    let (a, b) = Attachment::pipe([&wrap, &wrap]).expect("a pipe needs only memory");
+    [a, b].map(|attachment| {
+        // A busy machine may have no core for seconds.
+        let handshake_timeout = Duration::from_secs(60);
+        let config = Config { handshake_timeout, timeout: 20, ..Config::default() };
+        let config = config.validate().expect("within the limits");
+        let options = NetworkOptions { config, ..NetworkOptions::default() };
+        Network::over(attachment, "lo", options).expect("threads and descriptors")
+    })
+}
+
+/// Carries bytes between two TCP connections until both directions have ended.
+fn relay(a: &TcpStream, b: &TcpStream) {
+    thread::scope(|threads| {
+        for (mut from, mut to) in [(a, b), (b, a)] {
+            threads.spawn(move || {
+                // An error is the end of the direction, too.
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Write);
+            });
+        }
+    });
+}
+
+#[test]
+fn connect__tries_a_busy_listener_again() {
+    let [a, b] = networks();
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let behind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().port());
+    let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = front.local_addr().unwrap();
+    let relaying = thread::spawn(move || {
+        for _ in 0..3 {
+            // Without reading the hello, which the kernel may answer by a reset.
+            let mut caller = front.accept().unwrap().0;
+            writeln!(caller, "{BUSY}").unwrap();
+        }
+        relay(&front.accept().unwrap().0, &TcpStream::connect(behind).unwrap());
+    });
+    let mut caller = b.connect(to, &ConnectOptions::default()).unwrap();
+    let mut peer: Connection = listener.accept().unwrap();
+    caller.send(b"hello").unwrap();
+    assert_eq!(peer.recv().unwrap().as_deref(), Some(&b"hello"[..]));
+    drop((caller, peer, listener, a, b));
+    relaying.join().unwrap();
+}
+
+#[test]
+fn connect__gives_a_listener_up_that_stays_busy_and_says_so() {
+    let [_a, b] = networks();
+    let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = front.local_addr().unwrap();
+    let tries = thread::spawn(move || {
+        // The connection that ends the count sends no hello but a line end.
+        (0..100)
+            .take_while(|_| {
+                let mut caller = front.accept().unwrap().0;
+                let _ = writeln!(caller, "{BUSY}");
+                caller.peek(&mut [0; 2]).is_ok_and(|count| count == 2)
+            })
+            .count()
+    });
+    let error = b.connect(to, &ConnectOptions::default()).unwrap_err();
+    assert!(matches!(error, SetupError::Busy(_)), "{error}");
+    assert!(error.to_string().contains("too many connections are being set up there"), "{error}");
+    TcpStream::connect(to).unwrap().write_all(b"\n").unwrap();
+    assert_eq!(tries.join().unwrap(), 7);
+}
