@@ -17,8 +17,9 @@ use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
 use report::{ClientReport, nonzero, overflow_text, text};
+use spanwire_host::dial::retry_busy;
 use spanwire_host::fabric::{Error, Fabric};
-use spanwire_host::oob::Oob;
+use spanwire_host::oob::{Oob, OobError};
 use spanwire_host::runner::{Acceptor, Event, RECEIVE_OVERFLOWS, Served};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
@@ -110,15 +111,20 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.test.check_own_client().map_err(usage)?;
     let common = &args.common;
     common.check()?;
-    let stream = args.reach_server("is `spanwire perf server` running there?")?;
+    let reach = || args.reach_server("is `spanwire perf server` running there?");
+    let stream = reach()?;
     let us = stream.local_addr()?.ip().to_canonical();
     let mut runner = common.runner(args.test.address.unwrap_or(us))?;
     runner.set_mode(args.test.mode, args.test.mtu);
     if args.test.any_address {
         runner.take_any_address();
     }
-    let mut oob = Oob::tcp(stream)?;
-    runner.handshake(&mut oob)?;
+    let mut first = Some(stream);
+    let is_busy = |e: &Error| matches!(e.downcast_ref(), Some(OobError::Busy(_)));
+    let mut oob = retry_busy(is_busy, || {
+        let mut oob = Oob::tcp(first.take().map_or_else(reach, Ok)?)?;
+        runner.handshake(&mut oob).map(|()| oob)
+    })?;
     let job = args.job(&runner).map_err(usage)?;
     if !common.json {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));

@@ -48,6 +48,9 @@ pub enum Message {
     Reject {
         /// Reason, for people.
         reason: String,
+        /// The reason may be gone in a moment: the client may try again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        busy: bool,
     },
     /// The sender's queue pairs are ready to receive. The client sends it first.
     Ready,
@@ -58,6 +61,12 @@ pub enum Message {
 }
 
 impl Message {
+    /// A rejection whose reason stays.
+    #[must_use]
+    pub fn reject(reason: impl Into<String>) -> Self {
+        Self::Reject { reason: reason.into(), busy: false }
+    }
+
     /// The message in a sentence, without its content.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -272,6 +281,11 @@ impl Oob {
         Ok(self.side.send(message)?)
     }
 
+    /// Sends `message` unless that would block. Errors are ignored, because the connection ends.
+    pub fn send_last(&self, message: &Message) {
+        self.side.send_last(message);
+    }
+
     /// Waits for the next message, at most `timeout`.
     ///
     /// # Errors
@@ -317,7 +331,8 @@ impl Oob {
 /// The line is no message, or is [`Message::Reject`], which is returned as an error.
 pub fn read(line: &[u8]) -> Result<Message, OobError> {
     match serde_json::from_slice(line) {
-        Ok(Message::Reject { reason }) => Err(OobError::Rejected(printable(reason))),
+        Ok(Message::Reject { reason, busy: true }) => Err(OobError::Busy(printable(reason))),
+        Ok(Message::Reject { reason, .. }) => Err(OobError::Rejected(printable(reason))),
         Ok(message) => Ok(message),
         // The parser quotes the peer's bytes.
         Err(e) => Err(OobError::Garbled(printable(e.to_string()))),
@@ -414,7 +429,7 @@ mod tests {
         assert!(matches!(b.recv(Duration::from_millis(10)), Err(OobError::Silent(_))));
         a.side.socket().write_all(b"SSH-2.0-OpenSSH\n").unwrap();
         assert!(matches!(b.recv(LATE), Err(OobError::Garbled(_))));
-        a.send(&Message::Reject { reason: "no".into() }).unwrap();
+        a.send(&Message::reject("no")).unwrap();
         assert!(matches!(b.recv(LATE), Err(OobError::Rejected(r)) if r == "no"));
         drop(a);
         assert!(matches!(b.recv(LATE), Err(OobError::Closed)));
@@ -423,7 +438,7 @@ mod tests {
     #[test]
     fn recv__errors_have_no_control_characters_of_the_peer() {
         let (mut a, mut b) = Oob::pair().unwrap();
-        a.send(&Message::Reject { reason: "no\u{1b}[2J\nclient 10.0.0.9: done".into() }).unwrap();
+        a.send(&Message::reject("no\u{1b}[2J\nclient 10.0.0.9: done")).unwrap();
         let refused = b.recv(LATE).unwrap_err().to_string();
         assert_eq!(refused, "the peer refused: no\\u{1b}[2J\\nclient 10.0.0.9: done");
         a.side.socket().write_all(b"{\"type\":\"a\\u001b[2J\\nb\"}\n").unwrap();

@@ -33,6 +33,8 @@ pub enum OobError {
     Invalid(String),
     /// The peer rejected the request.
     Rejected(String),
+    /// The peer has too many clients for now.
+    Busy(String),
     /// The peer's RoCE address is not the address of its TCP connection, the only one that is
     /// verified.
     ForeignAddress {
@@ -90,6 +92,7 @@ impl fmt::Display for OobError {
             ),
             Self::Invalid(what) => write!(f, "the peer's numbers are invalid: {what}"),
             Self::Rejected(reason) => write!(f, "the peer refused: {reason}"),
+            Self::Busy(reason) => write!(f, "the peer is busy: {reason}; try again later"),
             Self::ForeignAddress { shown, claimed } => write!(
                 f,
                 "a peer connected from {shown} wants its packets at {claimed}: not without \

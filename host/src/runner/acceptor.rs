@@ -53,9 +53,10 @@ impl Acceptor {
         self.clients.push_back(client);
     }
 
-    /// Accepts pending connections.
+    /// Accepts pending connections, a few at a time: those before them are polled in between.
     fn accept_pending(&mut self) -> Result<(), Error> {
-        while let Some((stream, from)) = accept(&self.listener)? {
+        for _ in 0..PENDING_PER_ADDRESS_MAX {
+            let Some((stream, from)) = accept(&self.listener)? else { break };
             let from = from.ip().to_canonical();
             // The addresses of a connection that was closed meanwhile are unknown.
             let Ok(client) = self.client(stream) else { continue };
@@ -85,8 +86,9 @@ impl Acceptor {
         let silent = (0..self.clients.len()).filter(|i| may_go(&self.clients[*i]));
         match silent.min_by_key(|i| self.clients[*i].since()) {
             Some(oldest) => {
-                // Dropped without a message, because it has never sent one.
-                drop(self.clients.remove(oldest));
+                if let Some(client) = self.clients.remove(oldest) {
+                    client.refuse("too many clients connect there");
+                }
                 Ok(())
             }
             None => Err(format!(
@@ -195,18 +197,20 @@ mod tests {
     }
 
     fn is_refusal(reply: &Result<Message, OobError>, words: &str) -> bool {
-        matches!(reply, Err(OobError::Rejected(why)) if why.contains(words))
+        matches!(reply, Err(OobError::Rejected(why) | OobError::Busy(why)) if why.contains(words))
     }
 
     #[test]
     fn next__silent_clients_do_not_keep_others_out() {
         let mut rig = Rig::new();
-        let silent: Vec<_> = (0..PENDING_PER_ADDRESS_MAX * 2).map(|_| rig.connect()).collect();
+        let mut silent: Vec<_> = (0..PENDING_PER_ADDRESS_MAX * 2).map(|_| rig.connect()).collect();
         let mut client = rig.connect();
         client.send(&hello(US)).unwrap();
         assert!(matches!(rig.reply_to(&mut client), Ok(Message::Hello(_))));
         assert_eq!(rig.acceptor.clients.len(), PENDING_PER_ADDRESS_MAX);
-        drop(silent);
+        // The oldest is told why it was dropped.
+        let dropped = silent[0].recv(LATE);
+        assert!(matches!(&dropped, Err(OobError::Busy(why)) if why.contains("too many clients")));
     }
 
     #[test]

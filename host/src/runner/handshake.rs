@@ -16,10 +16,13 @@ impl JobRunner {
     /// The exchange fails, there is no path to the peer, or no common wire mode.
     pub fn handshake(&mut self, oob: &mut Oob) -> Result<(), Error> {
         let sizes = self.attachment.packet_sizes().to(oob.peer_ip())?;
-        oob.send(&Message::Hello(self.hello(sizes)))?;
-        let theirs = match oob.recv(REPLY_TIMEOUT)? {
-            Message::Hello(h) => h,
-            other => return Err(OobError::unexpected("a hello", &other).into()),
+        let sent = oob.send(&Message::Hello(self.hello(sizes)));
+        let theirs = match (oob.recv(REPLY_TIMEOUT), sent) {
+            (Ok(Message::Hello(h)), _) => h,
+            // A rejection may precede the hello, and close the connection to it.
+            (Err(e @ (OobError::Rejected(_) | OobError::Busy(_))), _) => return Err(e.into()),
+            (_, Err(e)) | (Err(e), _) => return Err(e.into()),
+            (Ok(other), _) => return Err(OobError::unexpected("a hello", &other).into()),
         };
         self.peer = Some(self.check_hello(oob, &theirs, sizes, true)?);
         self.greet_side_poll(&theirs);

@@ -65,9 +65,10 @@ impl PendingClient {
         self.since
     }
 
-    /// Rejects the client with `reason`. A connection that cannot be written to is ignored.
-    pub fn refuse(mut self, reason: &str) {
-        let _ = self.oob.send(&Message::Reject { reason: reason.to_owned() });
+    /// Rejects the client, because there are too many for now, with `reason`. A connection that cannot
+    /// be written to is ignored.
+    pub fn refuse(self, reason: &str) {
+        self.oob.send_last(&Message::Reject { reason: reason.to_owned(), busy: true });
     }
 
     /// Waits until it sends something, at most `time`.
@@ -102,7 +103,7 @@ impl JobRunner {
         let polled = self.poll_message(client);
         if let Err(why) = &polled {
             // The reason is sent in any case; it fails if the client has gone.
-            let _ = client.oob.send(&Message::Reject { reason: why.to_string() });
+            let _ = client.oob.send(&Message::reject(why.to_string()));
         }
         polled
     }

@@ -114,8 +114,7 @@ impl JobRunner {
             Ok(setup) => setup,
             Err(e) => {
                 // The cause names limits of this process, which the client cannot change.
-                let reason = "this server has no room for the job now".to_owned();
-                oob.send(&Message::Reject { reason })?;
+                oob.send(&Message::reject("this server has no room for the job now"))?;
                 return Err(e);
             }
         };
@@ -183,7 +182,7 @@ impl JobRunner {
             Some(Ended::Broken(e)) => return Err(e.into()),
             Some(Ended::TimedOut(why)) => {
                 // A peer that is gone cannot receive the reason.
-                let _ = oob.send(&Message::Reject { reason: why.clone() });
+                let _ = oob.send(&Message::reject(why.clone()));
                 return Err(why.into());
             }
             _ => {}
