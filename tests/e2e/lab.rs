@@ -419,7 +419,7 @@ pub(crate) fn received_bytes_in(ns: &NetNs) -> u64 {
 /// Bytes that the interface of a host has sent, with preambles, FCSs and gaps. The kernel counts a
 /// run of UDP segments as one frame, so over sockets these are a few too few.
 pub(crate) fn sent_bytes(host: &Host) -> u64 {
-    let counters = interface_counters(host);
+    let counters = interface_counters(&host.ns, &host.ifname);
     counters[8] + 24 * counters[9]
 }
 

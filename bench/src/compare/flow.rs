@@ -171,7 +171,8 @@ impl End {
         }
         let config = flow.control.config(host, &attachment)?;
         let ip = IpAddr::from(host.v4);
-        let offer = attachment.offer(flow.mode.choice(), &config, ip, u32::MAX);
+        let end = (ip, attachment.packet_sizes().ip_bytes);
+        let offer = attachment.offer(flow.mode.choice(), &config, end, u32::MAX);
         let mut endpoint = seed::endpoint(config)?;
         let pd = endpoint.alloc_pd()?;
         let region = Region::try_zeroed(usize_from((DEPTH * flow.message_bytes).into()))?;
