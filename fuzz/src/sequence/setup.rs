@@ -254,6 +254,7 @@ fn config(int_format: IntFormat) -> ValidConfig {
         block_bytes_qp: 4096,
         block_bytes_peer: 6000,
         line_rate: LINE_RATE,
+        port_rate: Some(LINE_RATE),
         turn_bytes: 1024,
         catch_up: Dur::from_us(4),
         int_hops: INT_HOPS,
