@@ -102,8 +102,7 @@ impl PerfRow {
         }
     }
 
-    /// What the figures do not show, as text: the error, or the messages and the time that are
-    /// missing in them.
+    /// The error, or the messages and the time that are missing in the figures, as text.
     fn remark(&self) -> Option<String> {
         if self.error.is_some() {
             return self.error.clone();

@@ -349,7 +349,7 @@ impl AsFd for Oob {
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Timeout of the peer's outcome after a run, which is ready unless the peer is suspended or
-/// overloaded. A measurement without it is reported as incomplete, so a user need not wait for long.
+/// overloaded. A measurement is reported without it, so a user need not wait for long.
 pub const OUTCOME_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval at which a waiting end checks whether it should stop.
