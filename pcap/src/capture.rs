@@ -3,12 +3,15 @@
 //! `pcap-parser` parses the records; this module finds their lengths and limits memory. Only one
 //! record is in memory, regardless of the file's size and of its length fields.
 
+mod error;
+
+pub use error::CaptureError;
+
 use pcap_parser::nom::{IResult, Offset};
 use pcap_parser::pcapng::{Block, InterfaceDescriptionBlock, parse_block_be, parse_block_le};
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{PcapError, PcapHeader};
-use std::fmt;
-use std::io::{self, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::ops::Range;
 
 /// A reader of the records of a capture.
@@ -33,25 +36,6 @@ pub struct Record<'a> {
     pub original_len: usize,
     /// The captured bytes, from the start of the frame.
     pub bytes: &'a [u8],
-}
-
-/// An error that prevents reading a capture, or reading it to its end.
-#[derive(Debug)]
-pub enum CaptureError {
-    /// Reading failed.
-    Io(io::Error),
-    /// The input does not begin with the magic number of a capture format.
-    NotACapture,
-    /// The input is compressed.
-    Compressed,
-    /// An unsupported version of the classic format: major, minor.
-    Version(u16, u16),
-    /// The input ends inside a record.
-    CutShort,
-    /// The length field of a record exceeds the limit, in bytes.
-    TooLong(usize),
-    /// The fields of a record are inconsistent.
-    Malformed,
 }
 
 impl<R: Read> Capture<R> {
@@ -354,31 +338,6 @@ fn u32_at(header: &[u8], at: usize, big_endian: bool) -> Result<usize, CaptureEr
 /// Converts a length field to `usize`.
 fn len_of(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
-}
-
-impl fmt::Display for CaptureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(e) => e.fmt(f),
-            Self::NotACapture => f.write_str("neither pcap nor pcapng"),
-            Self::Compressed => {
-                f.write_str("compressed; pipe it in: `zcat FILE | spanwire pcap -` (or zstdcat)")
-            }
-            Self::Version(major, minor) => write!(f, "pcap version {major}.{minor}, not 2"),
-            Self::CutShort => f.write_str("it ends in the middle of a record"),
-            Self::TooLong(len) => write!(f, "a record has an invalid length of {len} bytes"),
-            Self::Malformed => f.write_str("a record is inconsistent"),
-        }
-    }
-}
-
-impl std::error::Error for CaptureError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(e) => Some(e),
-            _ => None,
-        }
-    }
 }
 
 /// Magic numbers of gzip and Zstandard, the usual compressions of captures.

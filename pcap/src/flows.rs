@@ -1,6 +1,7 @@
 //! Counts by flow: packets from one address to one queue pair of another.
 
-use crate::decode::{Icrc, RocePacket};
+use crate::decode::RocePacket;
+use crate::ip::Icrc;
 use crate::sr::Sr;
 use serde::Serialize;
 use spanwire_wire::{Ecn, OpClass, OpKind, Opcode, Psn, Qpn, Service, Syndrome};

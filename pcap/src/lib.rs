@@ -14,6 +14,7 @@
 mod capture;
 mod decode;
 mod flows;
+mod ip;
 mod line;
 mod link;
 mod nak;
@@ -21,8 +22,9 @@ mod run;
 mod sr;
 
 pub use capture::{Capture, CaptureError, Record};
-pub use decode::{Decoded, Decoder, Icrc, Other, RocePacket, Segment};
+pub use decode::{Decoded, Decoder, RocePacket, Segment};
 pub use flows::{Flow, FlowRow, Flows};
+pub use ip::{Icrc, Other};
 pub use line::{Line, opcode_name};
 pub use link::{Linked, VLAN_MAX, is_known, unlink};
 pub use sr::Sr;

@@ -1,6 +1,7 @@
 //! Packets as lines of text, in the terms of the InfiniBand specification.
 
-use crate::decode::{Decoded, Icrc, Other, RocePacket, Segment};
+use crate::decode::{Decoded, RocePacket, Segment};
+use crate::ip::{Icrc, Other};
 use crate::nak::{nak_name, rnr_timer_us};
 use spanwire_wire::{AethRepr, Bth, Ecn, ExtHeaders, OpKind, Opcode, Service, Syndrome};
 use std::fmt::{self, Display, Formatter};

@@ -6,7 +6,7 @@
 //! does not have the length, so it is searched: the transport headers of all segments must be
 //! plausible, and the ICRC of one right.
 
-use crate::decode::{BTH_LEN, ETHERNET_LEN, ICRC_LEN, Icrc, Ip, UDP_LEN, check, start_frame};
+use crate::ip::{BTH_LEN, ETHERNET_LEN, ICRC_LEN, Icrc, Ip, UDP_LEN, check, start_frame};
 use crate::link::Linked;
 use spanwire_wire::Opcode;
 use std::ops::Range;

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::io;
 
 /// A record for comparison: time, link type, length on the wire, bytes.
 type Seen = (Option<i128>, u32, usize, Vec<u8>);

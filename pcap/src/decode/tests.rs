@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use spanwire_wire::{
     BthRepr, EthernetRepr, Headers, IpRepr, MacAddr, Psn, Qpn, RethRepr, UdpRepr, seal,
 };
+use std::net::Ipv6Addr;
 
 const ETHERNET: u32 = 1;
 
