@@ -19,6 +19,7 @@ use spanwire_bench::untuned::{self, UntunedArgs};
 use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, spin};
 use spanwire_bins::report::LiveLine;
 use spanwire_bins::signals::Interrupt;
+use spanwire_host::quantity::number;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -112,7 +113,7 @@ struct PacingArgs {
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     ms: u64,
     /// Rate of all queue pairs together, 10^6 bits a second
-    #[arg(long, default_value_t = 200.0)]
+    #[arg(long, default_value_t = 200.0, value_parser = |text: &str| number(text, 0.001..=1e5))]
     mbit: f64,
     /// Numbers of paced queue pairs
     #[arg(
@@ -266,9 +267,6 @@ fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
 
 fn pace(args: &PacingArgs) -> Result<ExitCode, Error> {
     let PacingArgs { rounds, ms, mbit, qps, cores, json } = args;
-    if !(0.001..=100_000.0).contains(mbit) {
-        return Err(format!("--mbit {mbit} is not between 0.001 and 100000").into());
-    }
     let cores = <[usize; 2]>::try_from(&**cores)?;
     let plan = pacing::Plan { rounds: *rounds, ms: *ms, mbit: *mbit, qps: qps.clone(), cores };
     watched(*json, pacing::Report::text, |go_on| {

@@ -20,11 +20,11 @@ pub(crate) struct CcArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     cc_set: Vec<String>,
     /// Base RTT for congestion control, such as 4ms [default: the smallest measured]
-    #[arg(long, value_name = "TIME", value_parser = human::<Dur>)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     cc_rtt: Option<Dur>,
     /// Least time between two CNPs that count, such as 3us for a switch that sends one each 4us;
     /// only in RC [default: a round trip]
-    #[arg(long, value_name = "TIME", value_parser = human::<Dur>)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     cnp_spacing: Option<Dur>,
     /// Limit of all that the port sends, headers and gaps included, such as 1Gbit [default: none;
     /// congestion control assumes the link speed that the kernel reports, else 100Gbit]
@@ -86,6 +86,19 @@ impl CcArgs {
 
 /// The algorithm without `--cc`.
 const DEFAULT: &str = "auto";
+
+/// Bounds of a round trip: of a cable of a few metres, and beyond a geostationary satellite.
+const TIME_MIN: Dur = Dur::from_ns(1);
+const TIME_MAX: Dur = Dur::from_secs(10);
+
+/// A round trip, or a part of it.
+fn time(text: &str) -> Result<Dur, String> {
+    let range = TIME_MIN..=TIME_MAX;
+    human::<Dur>(text).and_then(|time| match range.contains(&time) {
+        true => Ok(time),
+        false => Err(format!("expected from {} to {}", TIME_MIN.show(), TIME_MAX.show())),
+    })
+}
 
 fn human<T: Human>(text: &str) -> Result<T, String> {
     T::parse(text).ok_or_else(|| format!("expected {}", T::EXPECTED))

@@ -7,6 +7,7 @@ use crate::output;
 use crate::queues;
 use clap::ArgAction;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
+use spanwire_host::quantity::size;
 use spanwire_host::window::{self, WindowChoice};
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::udp::UdpConfig;
@@ -155,21 +156,6 @@ pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
         .ok_or_else(|| format!("{text} is no XDP mode (auto, native, copy, skb)"))
 }
 
-/// Parses a size such as `64K`, in bytes.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.to_ascii_lowercase() {
-        t if t.ends_with('k') => (t[..t.len() - 1].to_owned(), 1 << 10),
-        t if t.ends_with('m') => (t[..t.len() - 1].to_owned(), 1 << 20),
-        t if t.ends_with('g') => (t[..t.len() - 1].to_owned(), 1 << 30),
-        t => (t, 1),
-    };
-    let n: u64 = digits.parse().map_err(|_| format!("{text} is no size (try 64, 64K or 1M)"))?;
-    match n.checked_mul(unit) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err(format!("{text} is out of range")),
-    }
-}
-
 /// Parses a fabric.
 pub(crate) fn fabric(text: &str) -> Result<FabricChoice, String> {
     FabricChoice::from_name(text)
@@ -202,20 +188,6 @@ pub(crate) fn sleep_precisely() {
     }
 }
 
-/// Converts a percentage to millionths; `name` is the option, for the error.
-pub(crate) fn ppm(name: &str, percent: f64) -> Result<u32, Error> {
-    if !(0.0..=100.0).contains(&percent) {
-        return Err(usage(format!("{name} {percent} is no percentage")));
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 0 and a million, checked above"
-    )]
-    let ppm = (percent * 10_000.0).round() as u32;
-    Ok(ppm)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,16 +196,6 @@ mod tests {
     fn preference__errors_list_the_modes() {
         assert!(preference("skb").is_ok());
         assert!(preference("turbo").unwrap_err().contains("auto, native, copy, skb"));
-    }
-
-    #[test]
-    fn size__takes_binary_units_and_refuses_nonsense() {
-        assert_eq!(size("64"), Ok(64));
-        assert_eq!(size("64K"), Ok(65_536));
-        assert_eq!(size("1g"), Ok(1 << 30));
-        for bad in ["", "K", "0", "-1", "1T", "99999999999G"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]
@@ -247,13 +209,5 @@ mod tests {
         assert_eq!(mode("sr"), Ok(ModeChoice::Sr));
         assert_eq!(mode("src"), Ok(ModeChoice::Sr), "its former name");
         assert!(mode("uc").unwrap_err().contains("auto, rc, sr"));
-    }
-
-    #[test]
-    fn ppm__takes_percentages_only() {
-        assert_eq!((ppm("--loss", 0.0).unwrap(), ppm("--loss", 1.5).unwrap()), (0, 15_000));
-        for bad in [-0.1, 100.1, f64::NAN] {
-            assert!(ppm("--loss", bad).unwrap_err().to_string().contains("--loss"));
-        }
     }
 }

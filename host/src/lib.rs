@@ -20,6 +20,7 @@
 //! | [`control`] | the control socket of a running switch |
 //! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
 //! | [`file`] | whole files in memory, each up to a limit |
+//! | [`quantity`] | numbers, durations, percentages and sizes of command lines |
 //! | [`text`] | numbers and names in messages for people |
 //!
 //! docs/decisions/0020 says why it is a crate.
@@ -37,6 +38,7 @@ pub mod lines;
 pub mod modes;
 pub mod oob;
 pub mod paths;
+pub mod quantity;
 pub mod queue_pair;
 pub mod runner;
 pub mod seed;

@@ -42,6 +42,9 @@ use std::time::Duration;
 pub fn up(spec: &Spec, switch: Option<ReadSwitch<'_>>) -> Result<UpReport, LabError> {
     let name = spec.name.as_str();
     check_name(name)?;
+    for prefix in [spec.prefix, spec.prefix6] {
+        prefix.check_for_hosts().map_err(|source| LabError::from_up(name, source))?;
+    }
     if StateDir::of(name).exists() {
         return Err(LabError::AlreadyUp { lab: name.to_owned() });
     }

@@ -81,6 +81,11 @@ impl Network {
     pub fn new(topology: Topology, flows: Vec<Flow>, setup: Setup) -> Result<Self, NetworkError> {
         topology.validate().map_err(NetworkError::Topology)?;
         check_flows(&flows, topology.host_count())?;
+        let is_long = |f: &Flow| f.bytes / u64::from(setup.message_bytes) > MIX_MESSAGES_MAX;
+        if let Some(i) = flows.iter().position(|f| f.op == FlowOp::Mix && is_long(f)) {
+            let why = "a mix has at most 4 million messages: choose longer ones or fewer bytes";
+            return Err(NetworkError::Flow(i, why));
+        }
         let stranger = flows.iter().position(|f| setup.agreed([f.src, f.dst]).is_none());
         if let Some(i) = stranger {
             return Err(NetworkError::Flow(i, "its ends have no wire mode in common"));
@@ -352,6 +357,9 @@ fn flow_error(flow: &Flow, before: &[Flow], hosts: u32) -> Option<&'static str> 
 
 /// Any odd number: separates the seeds of lines from each other and from other draws.
 const LINE_SEEDS: u64 = 0xd134_2543_de82_ef95;
+
+/// Limit of the messages of a mix, which are counted one by one.
+const MIX_MESSAGES_MAX: u64 = 4_000_000;
 
 #[cfg(test)]
 mod tests;

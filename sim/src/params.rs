@@ -1,6 +1,7 @@
 //! Parameters of scenarios: typed, documented, and overridden by text.
 
 mod agents;
+mod bounds;
 mod chosen;
 mod ec;
 mod value;
@@ -9,6 +10,8 @@ pub use agents::AgentChoice;
 pub use chosen::{CcChoice, Chosen, LbChoice};
 pub use ec::{EcBlocks, EcChoice};
 pub use value::Value;
+#[cfg(test)]
+pub(crate) use value::ends;
 
 use serde::Serialize;
 use spanwire_base::{Dur, Rate};
@@ -144,10 +147,11 @@ impl Params {
         let param = &mut self.list[i];
         // `src` is the former name of SR.
         let text = if (name, text) == ("mode", "src") { "sr" } else { text };
-        match param.value.parse(text) {
+        match param.value.parse(param.name, text) {
             Some(value) => param.value = value,
             None => {
-                let (name, text, expected) = (param.name, text.to_owned(), param.value.expected());
+                let (name, text) = (param.name, text.to_owned());
+                let expected = param.value.expected(name);
                 return Err(ParamError::Value { name, text, expected });
             }
         }
@@ -396,8 +400,10 @@ mod tests {
         for (name, text, expected) in [
             ("n", "0", "from 1 to 9"),
             ("n", "x", "from 1 to 9"),
-            ("bytes", "0", "above 0"),
+            ("bytes", "0", "from 1B to 64GiB"),
             ("rate", "fast", "25Gbit"),
+            ("rate", "1bit", "from 1Mbit to 10Tbit"),
+            ("time", "0ms", "from 100ns to 3600s"),
             ("times", "1ms,,2ms", "several"),
             ("chances", "1%;2%", "several"),
             ("flag", "yes", "true or false"),

@@ -22,7 +22,7 @@ use crate::setup::{AgentSetup, Setup};
 use crate::topology::LeafSpine;
 #[cfg(feature = "train")]
 use crate::workload::Flow;
-use crate::workload::FlowFile;
+use crate::workload::{FLOWS_MAX, FlowFile};
 use definition::{AGENT, QPNS, large};
 use scheme::Scheme;
 use spanwire_base::{Dur, Rate};
@@ -69,8 +69,13 @@ impl Scenario {
             applied
                 .map_err(|(name, why)| ParamError::Own { name: format!("{AGENT}.{name}"), why })?;
         }
+        if plan.flows.len() > FLOWS_MAX {
+            let why =
+                format!("makes more than {FLOWS_MAX} flows: choose a shorter one, or less load");
+            return Err(ParamError::Own { name: "time".to_owned(), why });
+        }
         check_seed(&plan, seed)?;
-        let sample_every = params.time("sample").max(Dur::from_ns(1));
+        let sample_every = params.time("sample");
         Ok(Plan { scenario: self.name.to_owned(), sample_every, ..plan })
     }
 
@@ -87,7 +92,7 @@ impl Scenario {
         let mut params = Self::flow_file_params();
         params.set_all(set)?;
         let plan = catalogue::flow_file(&params, file, setup(&params, seed));
-        let sample_every = params.time("sample").max(Dur::from_ns(1));
+        let sample_every = params.time("sample");
         Ok(Plan { scenario: "flows".to_owned(), sample_every, ..plan })
     }
 
@@ -208,7 +213,7 @@ fn setup(params: &Params, seed: u64) -> Setup {
     let mtu = params.word("mtu").parse().ok().and_then(Mtu::from_bytes);
     let mtu = mtu.expect("only these are offered");
     let segment = Some(params.count("segment")).filter(|bytes| *bytes > 0);
-    let segment = Some(segment.map_or(mtu.bytes(), |bytes| bytes.max(64)));
+    let segment = Some(segment.unwrap_or(mtu.bytes()));
     // A scheme decides congestion control and wire mode. One with a mode of its own parameters is
     // MLCC's, whose plan decides congestion control.
     let has_scheme = params.has("scheme") && !params.has("mode");
@@ -244,8 +249,8 @@ fn setup(params: &Params, seed: u64) -> Setup {
     };
     // Scenarios with one message at a time set its length themselves.
     if params.has("message") {
-        let message = params.bytes("message").clamp(8, 1 << 30);
-        setup.message_bytes = u32::try_from(message).expect("at most 2^30");
+        let message = u32::try_from(params.bytes("message"));
+        setup.message_bytes = message.expect("the parameter's range ends at 2^30");
         setup.outstanding = params.count("outstanding");
     }
     if !setup.congestion.is_on() {
@@ -263,6 +268,7 @@ pub(crate) const TRAINING_SEEDS: u64 = 1_000_000;
 mod tests {
     use super::*;
     use crate::network::Network;
+    use crate::params::ends;
 
     #[test]
     fn all__can_be_built_and_have_names_of_their_own() {
@@ -275,6 +281,43 @@ mod tests {
             assert!(network.is_ok(), "{}: {:?}", scenario.name, network.err());
         }
         assert!(Scenario::find("nothing").is_none());
+    }
+
+    #[test]
+    fn plan__every_parameter_has_a_range_and_can_be_built_at_its_ends() {
+        for scenario in Scenario::all() {
+            for param in scenario.params().iter() {
+                let (ends, beyond) = ends(&param.value, param.name);
+                for text in ends {
+                    // A value may be impossible beside the others, but that is an error.
+                    let Ok(plan) = scenario.plan(1, [(param.name, &*text)]) else { continue };
+                    if plan.topology.hosts.len() == 2 {
+                        let _ = Network::new(plan.topology, plan.flows, plan.setup);
+                    }
+                }
+                for text in beyond {
+                    let error = scenario.plan(1, [(param.name, &*text)]).err();
+                    let is_range = matches!(error, Some(ParamError::Value { .. }));
+                    assert!(is_range, "{} {}={text}: {error:?}", scenario.name, param.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn plan__messages_beyond_any_memory_are_an_error() {
+        let pair = Scenario::find("pair").unwrap();
+        for (set, why) in [
+            ([("message", "1000000000"), ("bytes", "4MiB")], "MiB of memory"),
+            ([("message", "8"), ("bytes", "64GiB")], "4 million messages"),
+        ] {
+            let plan = pair.plan(1, set).unwrap();
+            let error = Network::new(plan.topology, plan.flows, plan.setup).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        let set = [("message", "1GiB"), ("payload", "elided")];
+        let plan = pair.plan(1, set).unwrap();
+        assert!(Network::new(plan.topology, plan.flows, plan.setup).is_ok());
     }
 
     #[test]

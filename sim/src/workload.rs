@@ -145,7 +145,7 @@ pub fn poisson(p: &Poisson<'_>, flows: u32, rng: &mut Rng) -> Vec<Flow> {
 }
 
 /// Flows that start before `time` according to a Poisson process, between the hosts that `pair`
-/// draws.
+/// draws; those beyond [`FLOWS_MAX`] but the first are left out.
 ///
 /// # Panics
 /// If there are fewer than two hosts, or no load.
@@ -159,13 +159,16 @@ pub fn poisson_for(
     let (mean, end) = (p.mean_gap(), Time::ZERO + time);
     let mut start = Time::ZERO + exponential(mean, rng);
     let mut flows = Vec::new();
-    while start < end {
+    while start < end && flows.len() <= FLOWS_MAX {
         let (src, dst) = pair(rng);
         flows.push(Flow::new(src, dst, start, p.sizes.sample(rng)));
         start += exponential(mean, rng);
     }
     flows
 }
+
+/// Limit of the flows of a scenario: their queue pairs take some GB of memory.
+pub(crate) const FLOWS_MAX: usize = 200_000;
 
 /// Two different hosts, drawn evenly.
 ///

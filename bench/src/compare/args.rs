@@ -3,6 +3,7 @@
 use super::plan::{LINK_MTU_MAX, LINK_MTU_MIN, LINK_MTUS, Plan};
 use crate::quiet::Limits;
 use crate::sample::Error;
+use spanwire_host::quantity::{limit, percent};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -30,10 +31,12 @@ pub struct CompareArgs {
     #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
     cores: Vec<usize>,
     /// Drop a sample if a cache line takes longer than this from core to core and back
-    #[arg(long, value_name = "NS", default_value_t = Limits::default().distance_ns)]
+    #[arg(long, value_name = "NS", default_value_t = Limits::default().distance_ns,
+        value_parser = limit)]
     max_distance: f64,
     /// Drop a sample if a thread waited for its core for more than this share of the time
-    #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().stolen * 100.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().stolen * 100.0,
+        value_parser = percent)]
     max_stolen: f64,
     /// Retry a dropped sample at most this often [default: 4, with --quick 1]
     #[arg(long)]
@@ -55,7 +58,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
     /// Fail (exit code 1) if WRITE reaches less than this share of raw AF_XDP's packets
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = limit)]
     pub min_share: Option<f64>,
 }
 

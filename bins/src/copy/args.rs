@@ -3,11 +3,12 @@
 use crate::exit::{Failed, usage};
 use crate::interface;
 use crate::path_report::PathsReport;
-use crate::port_args::{self, PortArgs, ppm};
+use crate::port_args::{self, PortArgs};
 use spanwire_copy::grant::Grant;
 use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_host::dial::address;
 use spanwire_host::fabric::{Error, Fabric};
+use spanwire_host::quantity::{duration, ppm};
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{
     Config, CongestionReport, Connection, ModeChoice, Network, NetworkOptions, SetupError,
@@ -42,8 +43,8 @@ pub(super) struct CommonArgs {
     #[arg(long, default_value = "auto", value_parser = port_args::mode)]
     pub(super) mode: ModeChoice,
     /// Drop this share of the frames received, in percent
-    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
-    pub(super) loss: f64,
+    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
+    pub(super) loss: u32,
     /// Seed of this loss
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -90,7 +91,7 @@ pub(super) struct ReceiveArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     max_half_open_per_peer: u32,
     /// Time limit for setting up a connection; 0.01 to 60
-    #[arg(long, value_parser = seconds, default_value = "5", value_name = "SECONDS")]
+    #[arg(long, value_parser = handshake_timeout, default_value = "5", value_name = "SECONDS")]
     handshake_timeout: Duration,
     #[command(flatten)]
     pub(super) common: CommonArgs,
@@ -141,7 +142,7 @@ impl CommonArgs {
     pub(super) fn network(&self, dev: &str, limits: &Config) -> Result<CopyNetwork, Error> {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
-        let attachment = self.port.attach(dev, None, self.faults()?)?;
+        let attachment = self.port.attach(dev, None, self.faults())?;
         let engine = self.port.fit(engine, &attachment);
         let (fabric, xdp_mode) = (attachment.fabric, attachment.xdp_mode);
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
@@ -153,10 +154,10 @@ impl CommonArgs {
         Ok(CopyNetwork { network, fabric, xdp_mode, erasure, balance })
     }
 
-    fn faults(&self) -> Result<Option<FaultConfig>, Error> {
-        let loss_ppm = ppm("--loss", self.loss)?;
+    fn faults(&self) -> Option<FaultConfig> {
+        let loss_ppm = self.loss;
         let config = FaultConfig { seed: self.seed, loss_ppm, ..FaultConfig::default() };
-        Ok((loss_ppm > 0).then_some(config))
+        (loss_ppm > 0).then_some(config)
     }
 }
 
@@ -225,13 +226,12 @@ impl SendArgs {
 }
 
 fn stall_timeout(text: &str) -> Result<Duration, String> {
-    let stall_timeout = seconds(text)?;
+    let stall_timeout = duration(text, 0.0..=f64::MAX)?;
     Grant { stall_timeout, ..Grant::default() }.validate().map(|grant| grant.stall_timeout)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+fn handshake_timeout(text: &str) -> Result<Duration, String> {
+    duration(text, 0.01..=60.0)
 }
 
 fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {

@@ -123,6 +123,11 @@ fn up__bad_prefix_leaves_nothing_behind() {
     for words in [
         ["--prefix", "fd00::/64"],
         ["--prefix", "10.0.0.0/32"],
+        ["--prefix", "127.0.0.0/8"],
+        ["--prefix", "224.0.0.0/4"],
+        ["--prefix", "0.0.0.0/0"],
+        ["--prefix6", "fe80::/64"],
+        ["--prefix6", "ff02::/64"],
         ["--mtu", "100"],
         ["--queues", "0"],
     ] {

@@ -3,13 +3,14 @@
 use super::test_args::TestArgs;
 use crate::exit::Failed;
 use crate::interface;
-use crate::port_args::{PortArgs, ppm, size, sleep_precisely};
+use crate::port_args::{PortArgs, sleep_precisely};
 use crate::queues;
 use clap::ValueEnum;
 use spanwire_base::Dur;
 use spanwire_host::dial::{address, dial, listen};
 use spanwire_host::fabric::{self, Error};
 use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
+use spanwire_host::quantity::{interval_or_none, limit, ppm, run_seconds, size};
 use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
@@ -47,17 +48,17 @@ pub(super) struct CommonArgs {
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     pub(super) poll: Wait,
     /// Drop this share of the frames received, in percent
-    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
-    pub(super) loss: f64,
+    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
+    pub(super) loss: u32,
     /// Receive this share of the frames twice, in percent
-    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
-    pub(super) dup: f64,
+    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
+    pub(super) dup: u32,
     /// Delay this share of the frames received, so that later ones overtake them, in percent
-    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
-    pub(super) reorder: f64,
+    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
+    pub(super) reorder: u32,
     /// Flip a bit in this share of the frames received, in percent
-    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
-    pub(super) corrupt: f64,
+    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
+    pub(super) corrupt: u32,
     /// Seed of these faults and of the data of --transfer
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -89,22 +90,22 @@ pub(super) struct ClientArgs {
     #[command(flatten)]
     pub(super) test: TestArgs,
     /// Duration in seconds [default: 5]
-    #[arg(short = 't', long)]
+    #[arg(short = 't', long, value_parser = run_seconds)]
     pub(super) seconds: Option<f64>,
     /// Transfer this many bytes once and compare the hashes of both ends, instead of a timed run
     #[arg(long, value_parser = size, value_name = "BYTES", conflicts_with_all = ["lat", "seconds"])]
     pub(super) transfer: Option<u64>,
     /// Length of an interval in seconds; 0 for none
-    #[arg(short, long, default_value_t = 1.0)]
+    #[arg(short, long, default_value_t = 1.0, value_parser = interval_or_none)]
     pub(super) interval: f64,
     /// Plot rate, window, RTT and ECN marks of the intervals as SVG
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
     /// Fail (exit code 3) if goodput is below this
-    #[arg(long, value_name = "GBPS")]
+    #[arg(long, value_name = "GBPS", value_parser = limit)]
     pub(super) min_gbps: Option<f64>,
     /// Fail (exit code 3) if the 99th percentile of latency is above this
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = limit)]
     pub(super) max_p99_us: Option<f64>,
 }
 
@@ -145,7 +146,6 @@ impl CommonArgs {
 
     /// Rejects arguments that are invalid with any peer, before a connection is opened.
     pub(super) fn check(&self) -> Result<(), Error> {
-        self.faults()?;
         self.port.congestion()?;
         self.port.erasure().map(|_| ())
     }
@@ -169,25 +169,25 @@ impl CommonArgs {
             balance: self.port.balance()?,
         };
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
-        let attachment = self.port.attach(self.dev(), local, self.faults()?)?;
+        let attachment = self.port.attach(self.dev(), local, self.faults())?;
         let config = self.port.fit(config, &attachment);
         let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
         runner.set_sending(sending);
         Ok(runner)
     }
 
-    fn faults(&self) -> Result<Option<FaultConfig>, Error> {
+    fn faults(&self) -> Option<FaultConfig> {
         let config = FaultConfig {
             seed: self.seed,
-            loss_ppm: ppm("--loss", self.loss)?,
-            dup_ppm: ppm("--dup", self.dup)?,
-            reorder_ppm: ppm("--reorder", self.reorder)?,
-            corrupt_ppm: ppm("--corrupt", self.corrupt)?,
+            loss_ppm: self.loss,
+            dup_ppm: self.dup,
+            reorder_ppm: self.reorder,
+            corrupt_ppm: self.corrupt,
             ..FaultConfig::default()
         };
         let rates = [config.loss_ppm, config.dup_ppm, config.reorder_ppm, config.corrupt_ppm];
         let any = rates.iter().any(|ppm| *ppm > 0);
-        Ok(any.then_some(config))
+        any.then_some(config)
     }
 }
 
@@ -281,14 +281,6 @@ const SPIN: Dur = Dur::from_us(50);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ppm__is_percent_times_ten_thousand() {
-        assert_eq!(ppm("--loss", 1.0).unwrap(), 10_000);
-        assert_eq!(ppm("--loss", 0.0001).unwrap(), 1);
-        assert!(ppm("--loss", 101.0).is_err());
-        assert!(ppm("--loss", f64::NAN).is_err());
-    }
 
     #[test]
     fn milliseconds__has_bounds() {

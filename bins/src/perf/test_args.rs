@@ -3,11 +3,12 @@
 //! With Spanwire's own exchange the client sends them to the server. Perftest's exchange negotiates
 //! nothing, so with it both ends need the same arguments.
 
-use crate::port_args::{self, size};
+use crate::port_args;
 use clap::ValueEnum;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::perftest::{self, Test};
 use spanwire_host::oob::{self, ModeChoice, Op};
+use spanwire_host::quantity::size;
 use std::net::IpAddr;
 
 /// The exchange over the side connection.

@@ -6,6 +6,7 @@ use crate::report::print_text;
 use crate::signals::Interrupt;
 use spanwire_host::control::{Reply, Request, ask};
 use spanwire_host::fabric::Error;
+use spanwire_host::quantity::interval;
 use spanwire_host::text::printable;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ enum CtlCommand {
     /// Show counters, rates, delays and faults
     Show {
         /// Repeat every SECONDS, until interrupted
-        #[arg(short, long, value_name = "SECONDS")]
+        #[arg(short, long, value_name = "SECONDS", value_parser = interval)]
         interval: Option<f64>,
     },
     /// Change rates, delays and faults at run time: port.a.loss=1% port.a.rate=500Mbit; freeze the
@@ -61,11 +62,10 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
             show(args.json, &request(&socket, &Request::Show {})?);
         }
         CtlCommand::Show { interval: Some(seconds) } => {
-            let pause = Duration::try_from_secs_f64(*seconds)
-                .map_err(|e| usage(format!("--interval {seconds}: {e}")))?;
+            let pause = Duration::from_secs_f64(*seconds);
             while !interrupt.is_set() && !output::is_stdout_lost() {
                 show(args.json, &request(&socket, &Request::Show {})?);
-                let next = Instant::now() + pause.max(INTERVAL_MIN);
+                let next = Instant::now() + pause;
                 while !interrupt.is_set() && Instant::now() < next {
                     std::thread::sleep(Duration::from_millis(20).min(pause));
                 }
@@ -98,6 +98,3 @@ fn show(json: bool, reply: &Reply) {
 
 /// Time limit for a reply. A busy switch replies within a step, an idle one within 100 ms.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Shortest interval, because each request delays forwarding.
-const INTERVAL_MIN: Duration = Duration::from_millis(10);

@@ -12,6 +12,7 @@ use spanwire_base::{Dur, usize_from};
 use spanwire_host::control::{Control, PendingRequest, Reply, Request};
 use spanwire_host::fabric::{Error, interface};
 use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
+use spanwire_host::quantity::interval_or_none;
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Driver, Polling};
@@ -40,7 +41,8 @@ pub struct RunArgs {
     #[arg(long)]
     core: Option<usize>,
     /// Print rates every SECONDS; 0 for never
-    #[arg(short, long, default_value_t = 0.0, value_name = "SECONDS")]
+    #[arg(short, long, default_value_t = 0.0, value_name = "SECONDS",
+        value_parser = interval_or_none)]
     interval: f64,
     /// Print JSON: one object per interval, and one at the end
     #[arg(long)]
@@ -71,7 +73,8 @@ pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
     let text = read_text(&args.config, "configurations", CONFIG_BYTES_MAX)
         .map_err(|e| usage(format!("cannot read {shown}: {e}")))?;
     let file = SwitchFile::parse(&text).map_err(|e| usage(format!("{shown}: {e}")))?;
-    let every = interval(args.interval).map_err(usage)?;
+    let every = std::time::Duration::from_secs_f64(args.interval);
+    let every = u64::try_from(every.as_micros()).ok().filter(|us| *us > 0).map(Dur::from_us);
     if let Some(core) = args.core {
         affinity::pin(core)?;
     }
@@ -201,13 +204,6 @@ fn open(port: &FilePort, preference: XdpPreference) -> Result<XdpPort, Error> {
         ..XdpConfig::new(device)
     };
     XdpPort::open(&config).map_err(|e| of(e.into()))
-}
-
-fn interval(seconds: f64) -> Result<Option<Dur>, Error> {
-    let every = std::time::Duration::try_from_secs_f64(seconds)
-        .map_err(|e| format!("--interval {seconds}: {e}"))?;
-    let ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
-    Ok((ns > 0).then(|| Dur::from_ns(ns)))
 }
 
 fn to_json(report: &SwitchReport) -> serde_json::Value {

@@ -82,6 +82,34 @@ impl IpPrefix {
         };
         Some(Self { addr, len: self.len })
     }
+
+    /// Checks that all addresses of the network can be those of interfaces: none is unspecified,
+    /// loopback, multicast or reserved, and no IPv6 address is link-local.
+    ///
+    /// # Errors
+    /// [`NetErrorKind::Invalid`], with the range that the network overlaps.
+    pub fn check_for_hosts(&self) -> Result<(), NetError> {
+        let overlaps = |(range, _): &&(Self, &str)| self.overlaps(range);
+        match UNUSABLE.iter().find(overlaps) {
+            None => Ok(()),
+            Some((range, what)) => {
+                let operation = format!("give hosts addresses of {self}: {range} is {what}");
+                Err(NetError::new(NetErrorKind::Invalid, operation)
+                    .advise("choose a private network, as 10.77.0.0/24 or fd77::/64"))
+            }
+        }
+    }
+
+    /// True if both networks have an address in common, which is if one contains the other.
+    fn overlaps(&self, other: &Self) -> bool {
+        let common = u32::from(self.len.min(other.len));
+        let equal_bits = match (self.addr, other.addr) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => return false,
+        };
+        equal_bits >= common
+    }
 }
 
 impl fmt::Display for IpPrefix {
@@ -235,6 +263,28 @@ pub(super) fn width(addr: &IpAddr) -> u8 {
     }
 }
 
+/// Networks whose addresses no interface of a host has.
+///
+/// # Source
+/// RFC 6890 2.2.2 and 2.2.3, RFC 4291 2.4.
+const UNUSABLE: [(IpPrefix, &str); 7] = [
+    (v4([0, 0, 0, 0], 8), "\"this network\""),
+    (v4([127, 0, 0, 0], 8), "loopback"),
+    (v4([224, 0, 0, 0], 4), "multicast"),
+    (v4([240, 0, 0, 0], 4), "reserved"),
+    (v6(0, 8), "reserved, for the unspecified address, the loopback and IPv4 among others"),
+    (v6(0xfe80, 10), "link-local"),
+    (v6(0xff00, 8), "multicast"),
+];
+
+const fn v4([a, b, c, d]: [u8; 4], len: u8) -> IpPrefix {
+    IpPrefix { addr: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), len }
+}
+
+const fn v6(first: u16, len: u8) -> IpPrefix {
+    IpPrefix { addr: IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)), len }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +318,35 @@ mod tests {
         assert_eq!(prefix("10.0.0.0/24").host(256), None);
         assert_eq!(prefix("10.0.0.0/30").host(3), None, "broadcast");
         assert_eq!(prefix("fd77::/127").host(2), None);
+    }
+
+    #[test]
+    fn check_for_hosts__refuses_addresses_that_no_interface_has() {
+        for text in
+            ["10.77.0.0/24", "192.168.0.0/16", "169.254.0.0/16", "fd77::/64", "2001:db8::/32"]
+        {
+            assert!(prefix(text).check_for_hosts().is_ok(), "{text}");
+        }
+        for (text, what) in [
+            ("0.0.0.0/0", "this network"),
+            ("0.0.0.0/32", "this network"),
+            ("96.0.0.0/3", "loopback"),
+            ("127.0.0.1/8", "loopback"),
+            ("224.0.0.0/4", "multicast"),
+            ("239.1.0.0/24", "multicast"),
+            ("255.255.255.0/24", "reserved"),
+            ("::/0", "loopback"),
+            ("::1/128", "loopback"),
+            ("::ffff:10.0.0.0/120", "IPv4"),
+            ("fe80::/64", "link-local"),
+            ("fe80::/9", "link-local"),
+            ("ff02::/16", "multicast"),
+        ] {
+            let error = prefix(text).check_for_hosts().expect_err(text);
+            assert_eq!(error.kind(), NetErrorKind::Invalid, "{text}");
+            let error = error.to_string();
+            assert!(error.contains(text) && error.contains(what), "{error}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Allocator {
     /// Allocates `count` slots of `bytes` each.
     pub(crate) fn slots(&mut self, count: u32, bytes: u32) -> Slots {
         let slots = Slots { at: self.next, count, bytes };
-        self.next += u64::from(count) * slots.stride();
+        self.next = self.next.saturating_add(u64::from(count).saturating_mul(slots.stride()));
         slots
     }
 

@@ -1,7 +1,7 @@
 //! Construction of a network's hosts: lays out memory, creates and connects queue pairs, and gives
 //! the flows to the applications.
 
-use super::error::NetworkError;
+use super::error::{MEMORY_MAX, NetworkError};
 use crate::app::{
     Allocator, Draining, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots,
     Traffic,
@@ -74,6 +74,15 @@ pub(super) fn build(
     let rate_of = |ports: &Vec<Port>| {
         ports.first().map_or(Rate::from_gbps(1), |p| topology.links[p.link].rate())
     };
+    let shared = |need: &HostNeeds| match setup.shared_recvs && need.shared > 0 {
+        true => u64::from(setup.recvs).saturating_mul(setup.message_bytes.into()),
+        false => 0,
+    };
+    let bytes = |need: &HostNeeds| need.memory.bytes().saturating_add(shared(need));
+    let memory = needs.iter().map(bytes).fold(0, u64::saturating_add);
+    if memory > MEMORY_MAX && !setup.elided {
+        return Err(NetworkError::Memory(memory));
+    }
     let mut made = Vec::new();
     for ((host, need), ports) in (0..).zip(&mut needs).zip(&ports) {
         if setup.shared_recvs && need.shared > 0 {
@@ -163,7 +172,10 @@ fn make(
     let mut endpoint = Endpoint::new(config, key_seed);
     let pd = endpoint.alloc_pd().map_err(|e| e.to_string())?;
     let len = usize_from(need.memory.bytes());
-    let region = if setup.elided { Region::blank(len) } else { Region::zeroed(len) };
+    let region = match setup.elided {
+        true => Region::blank(len),
+        false => Region::try_zeroed(len).map_err(|e| e.to_string())?,
+    };
     let mr = endpoint.reg_mr(pd, region.clone(), Access::ALL, Some(IOVA));
     let mr = mr.map_err(|e| e.to_string())?;
     let memory = Memory { region, mr, is_blank: setup.elided };

@@ -1,9 +1,11 @@
 //! Typed values of parameters.
 
+use super::bounds;
 use super::{AgentChoice, CcChoice, EcChoice, LbChoice};
 use spanwire_base::{Dur, Rate};
 use spanwire_switch::{Human, Prob};
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// A typed value.
 #[derive(Clone, PartialEq, Debug)]
@@ -57,21 +59,29 @@ impl Value {
         Self::Count { n, min: 1, max }
     }
 
-    /// Parses a value of the same type; `None` if the text is invalid.
-    pub(super) fn parse(&self, text: &str) -> Option<Self> {
+    /// Parses a value of the same type for the parameter `name`; `None` if the text is invalid or
+    /// the value out of range.
+    pub(super) fn parse(&self, name: &str, text: &str) -> Option<Self> {
+        let is_time = |time: &Dur| bounds::time(name).contains(time);
         Some(match self {
             Self::Count { min, max, .. } => {
                 let (min, max) = (*min, *max);
-                let n = text.parse().ok().filter(|n| (min..=max).contains(n))?;
+                let in_range = |n: &u64| (min..=max).contains(n) && bounds::is_count(name, *n);
+                let n = text.parse().ok().filter(in_range)?;
                 Self::Count { n, min, max }
             }
             Self::Bytes(_) => {
-                Self::Bytes(text.parse().ok().or_else(|| u64::parse(text)).filter(|n| *n > 0)?)
+                let n = text.parse().ok().or_else(|| u64::parse(text));
+                Self::Bytes(n.filter(|n| bounds::bytes(name).contains(n))?)
             }
-            Self::Rate(_) => Self::Rate(Rate::parse(text)?),
-            Self::Time(_) => Self::Time(Dur::parse(text)?),
+            Self::Rate(_) => {
+                Self::Rate(Rate::parse(text).filter(|rate| bounds::rate().contains(rate))?)
+            }
+            Self::Time(_) => Self::Time(Dur::parse(text).filter(is_time)?),
             Self::Chance(_) => Self::Chance(Prob::parse(text)?),
-            Self::Times(_) => Self::Times(list(text)?),
+            Self::Times(_) => {
+                Self::Times(list(text).filter(|times: &Vec<Dur>| times.iter().all(is_time))?)
+            }
             Self::Chances(_) => Self::Chances(list(text)?),
             Self::Flag(_) => Self::Flag(text.parse().ok()?),
             Self::Cc(_) => Self::Cc(CcChoice::parse(text)?),
@@ -86,14 +96,24 @@ impl Value {
         })
     }
 
-    pub(super) fn expected(&self) -> String {
+    /// The expected form and range of the parameter `name`.
+    pub(super) fn expected(&self, name: &str) -> String {
         match self {
-            Self::Count { min, max, .. } => format!("a whole number from {min} to {max}"),
-            Self::Bytes(_) => "a number of bytes such as 64KiB or 1000000, above 0".to_owned(),
-            Self::Rate(_) => Rate::EXPECTED.to_owned(),
-            Self::Time(_) => Dur::EXPECTED.to_owned(),
+            Self::Count { min, max, .. } => match bounds::is_count(name, (*min).max(1)) {
+                true => format!("a whole number from {min} to {max}"),
+                false => format!("0, or a whole number from {} to {max}", bounds::SEGMENT_MIN),
+            },
+            Self::Bytes(_) => {
+                let range = between(&bounds::bytes(name));
+                format!("a number of bytes such as 64KiB or 1000000, {range}")
+            }
+            Self::Rate(_) => format!("{}, {}", Rate::EXPECTED, between(&bounds::rate())),
+            Self::Time(_) => format!("{}, {}", Dur::EXPECTED, between(&bounds::time(name))),
             Self::Chance(_) => Prob::EXPECTED.to_owned(),
-            Self::Times(_) => format!("nothing, or one or several of {}", Dur::EXPECTED),
+            Self::Times(_) => {
+                let range = between(&bounds::time(name));
+                format!("nothing, or one or several of {}, {range}", Dur::EXPECTED)
+            }
             Self::Chances(_) => format!("nothing, or one or several of {}", Prob::EXPECTED),
             Self::Flag(_) => "true or false".to_owned(),
             Self::Cc(_) => format!("one of {}", CcChoice::known().join(", ")),
@@ -103,6 +123,24 @@ impl Value {
             Self::Text(_) => "text".to_owned(),
             Self::Word { of, .. } => format!("one of {}", of.join(", ")),
         }
+    }
+}
+
+/// For tests: the ends of the range of the parameter `name` as texts, and values beyond them.
+#[cfg(test)]
+pub(crate) fn ends(value: &Value, name: &str) -> ([String; 2], Vec<String>) {
+    fn of<T: Human>(range: &RangeInclusive<T>, beyond: &[&str]) -> ([String; 2], Vec<String>) {
+        let beyond = beyond.iter().map(|text| (*text).to_owned()).collect();
+        ([range.start().show(), range.end().show()], beyond)
+    }
+    match value {
+        Value::Count { min, max, .. } => {
+            ([min.to_string(), max.to_string()], vec![(max + 1).to_string(), "-1".to_owned()])
+        }
+        Value::Bytes(_) => of(&bounds::bytes(name), &["0", "2000GiB"]),
+        Value::Rate(_) => of(&bounds::rate(), &["1bit", "0bit", "20Tbit"]),
+        Value::Time(_) => of(&bounds::time(name), &["2h", "-1s", "99999s"]),
+        _ => ([value.to_string(), value.to_string()], Vec::new()),
     }
 }
 
@@ -132,6 +170,10 @@ fn list<T: Human>(text: &str) -> Option<Vec<T>> {
     let parts = text.split(',').filter(|_| !text.is_empty());
     let number = |part: &str| part.parse().ok().and_then(T::from_number);
     parts.map(str::trim).map(|part| T::parse(part).or_else(|| number(part))).collect()
+}
+
+fn between<T: Human>(range: &RangeInclusive<T>) -> String {
+    format!("from {} to {}", range.start().show(), range.end().show())
 }
 
 fn shown<T: Human>(list: &[T]) -> String {

@@ -169,7 +169,7 @@ pub(super) const ALL: &[Scenario] = &[
         params: |p| {
             let names = Cdf::names().collect();
             large(p)
-                .with("flows", Value::count(1000, 1_000_000), "how many")
+                .with("flows", Value::count(1000, 100_000), "how many")
                 .with("load", Value::count(50, 100), "per cent of what all hosts can send")
                 .with(
                     "sizes",
