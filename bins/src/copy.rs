@@ -65,7 +65,7 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         Err(_) if interrupt.is_set() => session.end(End::Interrupted),
         Err(why) => return Err(explained(why.to_string(), &counters).into()),
     }
-    let mut report = CopyReport::of(&session, took, args.to.clone(), &counters);
+    let mut report = CopyReport::of(&session, took, args.to.to_string(), &counters);
     (report.fabric, report.xdp_mode) = (Some(copy_network.fabric), copy_network.xdp_mode);
     report.mode = Some(agreed.mode().name());
     (report.paths, report.congestion) = (paths, congestion);

@@ -1,17 +1,23 @@
 //! The default of `--dev`: the interface that a command uses if the command line names none.
 
+use crate::exit::usage;
 use spanwire_host::fabric::Error;
+use spanwire_host::peer::ZonedIp;
 use spanwire_io::net::{LinkInfo, NetErrorKind, Netlink, resolve};
-use std::net::IpAddr;
 
 /// `named` if given, else the interface of the route to `peer`.
 ///
 /// # Errors
-/// There is no route to the peer.
-pub(crate) fn of_route(named: Option<&str>, peer: IpAddr) -> Result<String, Error> {
-    match named {
-        Some(name) => Ok(name.to_owned()),
-        None => match resolve(peer, None) {
+/// There is no route to the peer, or `named` is not the zone of its address.
+pub(crate) fn of_route(named: Option<&str>, peer: &ZonedIp) -> Result<String, Error> {
+    let zone = peer.zone.as_deref().map(of_zone).transpose()?;
+    match (named, zone) {
+        (Some(name), Some(zone)) if name != zone => {
+            Err(usage(format!("--dev {name}: the zone of {peer} is another interface")))
+        }
+        (Some(name), _) => Ok(name.to_owned()),
+        (None, Some(zone)) => Ok(zone),
+        (None, None) => match resolve(peer.ip, None) {
             Ok(hop) => Ok(hop.ifname),
             // UDP sockets use these interfaces.
             Err(e) if e.kind() == NetErrorKind::Loopback => loopback(),
@@ -20,6 +26,14 @@ pub(crate) fn of_route(named: Option<&str>, peer: IpAddr) -> Result<String, Erro
                 None => Err(format!("{e} (or name the interface with --dev)").into()),
             },
         },
+    }
+}
+
+/// The name of the interface that a zone names, or whose index it is.
+fn of_zone(zone: &str) -> Result<String, Error> {
+    match zone.parse() {
+        Ok(index) => Ok(Netlink::open()?.link_by_index(index)?.name),
+        Err(_) => Ok(zone.to_owned()),
     }
 }
 
@@ -72,10 +86,22 @@ mod tests {
 
     #[test]
     fn of_route__prefers_the_given_name() {
-        let peer = [192, 0, 2, 1].into();
-        assert_eq!(of_route(Some("eth7"), peer).unwrap(), "eth7");
-        assert_eq!(of_route(None, [127, 0, 0, 2].into()).unwrap(), "lo");
+        let peer = |text: &str| text.parse::<ZonedIp>().unwrap();
+        assert_eq!(of_route(Some("eth7"), &peer("192.0.2.1")).unwrap(), "eth7");
+        assert_eq!(of_route(None, &peer("127.0.0.2")).unwrap(), "lo");
         assert_eq!(only_usable(Some("eth7")).unwrap(), "eth7");
+    }
+
+    #[test]
+    fn of_route__a_zone_is_an_interface() {
+        let peer = |text: &str| text.parse::<ZonedIp>().unwrap();
+        assert_eq!(of_route(None, &peer("fe80::1%eth7")).unwrap(), "eth7");
+        assert_eq!(of_route(Some("eth7"), &peer("fe80::1%eth7")).unwrap(), "eth7");
+        let loopback = Netlink::open().unwrap().link("lo").unwrap().ifindex;
+        assert_eq!(of_route(None, &peer(&format!("fe80::1%{loopback}"))).unwrap(), "lo");
+        let error = of_route(Some("eth7"), &peer("fe80::1%eth8")).unwrap_err().to_string();
+        assert!(error.contains("eth7") && error.contains("fe80::1%eth8"), "{error}");
+        assert!(of_route(None, &peer("fe80::1%4000000")).is_err());
     }
 
     #[test]

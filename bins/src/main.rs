@@ -26,7 +26,7 @@ enum Command {
     /// Measure bandwidth and latency between two hosts
     Perf(Box<perf::PerfArgs>),
     /// Copy files and directories to another host
-    Copy(copy::CopyArgs),
+    Copy(Box<copy::CopyArgs>),
     /// Make test hosts on this machine, joined by a cable or a switch
     Lab(lab::LabArgs),
     /// Run a switch between interfaces, with rates, delays and faults on its ports

@@ -41,7 +41,7 @@ pub fn run(args: &PerfArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         }
         PerfCommand::Client(args) => {
             let mut args = args.clone();
-            args.common.choose_dev(Some(args.server))?;
+            args.common.choose_dev(Some(&args.server))?;
             match args.test.oob {
                 OobKind::Spanwire => run_client(&args, interrupt),
                 OobKind::Perftest => perftest::run_client(&args, interrupt),

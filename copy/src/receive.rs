@@ -61,7 +61,7 @@ pub fn receive(
         messages: messages_out,
         answers: Answers { send_half: &send_half, session, unanswered: &unanswered },
         work: work_in,
-        stack: vec![Some(Arc::clone(root))],
+        stack: vec![Ok(Arc::clone(root))],
         next: 0,
         overwrite,
         declared: Declared { entries: request.entries, files: request.files, bytes: request.bytes },
@@ -134,8 +134,8 @@ struct EntryReceiver<'a> {
     messages: Receiver<Message>,
     answers: Answers<'a>,
     work: Sender<Work>,
-    /// The stack of current directories; `None` for a rejected one.
-    stack: Vec<Option<Arc<DestDir>>>,
+    /// The stack of current directories.
+    stack: Vec<Place>,
     /// Number of the next entry.
     next: u64,
     overwrite: bool,
@@ -152,6 +152,9 @@ struct Declared {
     files: u64,
     bytes: u64,
 }
+
+/// A directory of the receiver; of a rejected one its path.
+type Place = Result<Arc<DestDir>, String>;
 
 /// A directory that the sender has left.
 struct FullDir {
@@ -199,20 +202,20 @@ impl EntryReceiver<'_> {
         if self.answers.unanswered.fetch_add(1, Ordering::AcqRel) >= u64::from(WINDOW) {
             return Err(End::Protocol("more entries at a time than were granted".into()));
         }
-        let here = self.stack.last().cloned().flatten();
+        let here = self.stack.last().cloned().unwrap_or_else(|| Err(String::new()));
         match kind {
-            EntryKind::Dir { name } => self.on_dir(index, here.as_ref(), &name),
+            EntryKind::Dir { name } => self.on_dir(index, here, &name),
             EntryKind::DirEnd { mode, mtime } => self.on_dir_end(index, mode, mtime),
             EntryKind::Symlink { name, target } => {
-                let made = here.map_or_else(not_entered, |dir| {
+                let made = here.map_err(|path| not_entered(&path, &name)).and_then(|dir| {
                     dir.symlink(&name, &target, self.overwrite)
                         .map_err(|why| (dir.show(&name), why))
                 });
                 self.answers.answer(index, made)
             }
             EntryKind::File { name, size, mode, mtime } => match here {
-                Some(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
-                None => self.answers.answer(index, not_entered()),
+                Ok(dir) => self.on_file(index, Named { dir, name, size, mode, mtime }),
+                Err(path) => self.answers.answer(index, Err(not_entered(&path, &name))),
             },
         }
     }
@@ -299,15 +302,16 @@ impl EntryReceiver<'_> {
         }
     }
 
-    fn on_dir(&mut self, index: u64, here: Option<&Arc<DestDir>>, name: &Name) -> Result<(), End> {
+    fn on_dir(&mut self, index: u64, here: Place, name: &Name) -> Result<(), End> {
         if self.stack.len() > DEPTH_MAX {
             return Err(End::Protocol(format!("more than {DEPTH_MAX} directories deep")));
         }
         let entered = here
-            .map_or_else(not_entered, |dir| dir.enter(name).map_err(|why| (dir.show(name), why)));
+            .map_err(|path| not_entered(&path, name))
+            .and_then(|dir| dir.enter(name).map_err(|why| (dir.show(name), why)));
         let (dir, answer) = match entered {
-            Ok(dir) => (Some(dir), Ok(())),
-            Err(refusal) => (None, Err(refusal)),
+            Ok(dir) => (Ok(dir), Ok(())),
+            Err(refusal) => (Err(refusal.0.clone()), Err(refusal)),
         };
         self.stack.push(dir);
         self.answers.answer(index, answer)
@@ -317,14 +321,14 @@ impl EntryReceiver<'_> {
         if self.stack.len() < 2 {
             return Err(End::Protocol("it leaves the directory copied into".into()));
         }
-        match self.stack.pop().flatten() {
-            Some(dir) => {
+        match self.stack.pop().unwrap_or_else(|| Err(String::new())) {
+            Ok(dir) => {
                 self.full.push_back(FullDir { index, dir, mode, mtime });
                 self.give_full();
                 Ok(())
             }
             // The rejection of the directory was reported when it was entered.
-            None => self.answers.answer(index, Ok(())),
+            Err(_) => self.answers.answer(index, Ok(())),
         }
     }
 
@@ -373,8 +377,9 @@ fn unasked(index: u64) -> End {
     End::Protocol(format!("a hash of entry {index}, of which none was asked for"))
 }
 
-fn not_entered<T>() -> Result<T, (String, String)> {
-    Err((String::new(), "its directory was not made".to_owned()))
+/// The path and the reason of an entry of a rejected directory.
+fn not_entered(directory: &str, name: &Name) -> (String, String) {
+    (format!("{directory}/{name}"), "its directory was not made".to_owned())
 }
 
 /// Content that an entry counts as, in bytes. It is less than an entry takes on disk, so that empty

@@ -183,7 +183,10 @@ impl FileReader<'_> {
             hash_up_to(&mut file, bytes, self.session).map_err(|e| cannot_read(job, &e))?;
         check_unchanged(&file, job)?;
         if len != bytes {
-            return Err(changed(job));
+            return Err(cut_short(job));
+        }
+        if bytes == job.size {
+            check_end(&mut file, job)?;
         }
         let sha256 = Sha256Hex(hash.clone().finalize().into());
         if bytes == job.size {
@@ -224,7 +227,9 @@ impl FileReader<'_> {
             let chunk = &mut buffer[..HEADER_BYTES + want];
             let data = &mut chunk[HEADER_BYTES..];
             file.read_exact(data).map_err(|e| match e.kind() {
-                ErrorKind::UnexpectedEof => changed(job),
+                ErrorKind::UnexpectedEof => {
+                    check_unchanged(&file, job).err().unwrap_or(cut_short(job))
+                }
                 _ => cannot_read(job, &e),
             })?;
             hash.update(&*data);
@@ -234,6 +239,7 @@ impl FileReader<'_> {
             if last {
                 // Checked before the last chunk, after which the receiver considers the file
                 // complete.
+                check_end(&mut file, job)?;
                 check_unchanged(&file, job)?;
                 let ours = Sha256Hex(hash.clone().finalize().into());
                 self.notes
@@ -280,6 +286,31 @@ fn check_unchanged(file: &File, job: &Job) -> Result<(), Stop> {
         Err(e) => Err(Stop::File(format!("cannot look at {}: {e}", job.shown))),
     }
 }
+
+/// Checks that the file ends here. Files of procfs and sysfs have a size that is not that of their
+/// content, mostly 0.
+fn check_end(file: &mut File, job: &Job) -> Result<(), Stop> {
+    match file.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => {
+            check_unchanged(file, job)?;
+            let Job { shown, size, .. } = job;
+            Err(Stop::File(format!(
+                "{shown} has more content than its size of {size} bytes{GENERATED}"
+            )))
+        }
+        Err(e) => Err(cannot_read(job, &e)),
+    }
+}
+
+fn cut_short(job: &Job) -> Stop {
+    let Job { shown, size, .. } = job;
+    Stop::File(format!("{shown} has less content than its size of {size} bytes{GENERATED}"))
+}
+
+/// The cause of a content that is not of a file's size, and a remedy.
+const GENERATED: &str =
+    ", as of files that the kernel generates, in /proc and /sys: save its content as a file first";
 
 fn changed(job: &Job) -> Stop {
     Stop::File(format!("{} changed while it was sent", job.shown))

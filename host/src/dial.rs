@@ -6,12 +6,15 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Listens on TCP `port` of every address of interface `ifname`, IPv6 and IPv4; only IPv4 where
-/// the machine has no IPv6. Accepting does not block.
+/// Listens on TCP `port` of interface `ifname`: of address `local`, else of every address, IPv6 and
+/// IPv4; only IPv4 where the machine has no IPv6. Accepting does not block.
 ///
 /// # Errors
-/// The port is taken, or there is no such interface.
-pub fn listen(ifname: &str, port: u16) -> io::Result<TcpListener> {
+/// The port is taken, or there is no such interface or address.
+pub fn listen(ifname: &str, local: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
+    if let Some(local) = local {
+        return listen_on(ifname, SocketAddr::new(local, port));
+    }
     match listen_on(ifname, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)) {
         Err(e) if is_without_ipv6(&e) => {
             listen_on(ifname, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))
@@ -36,12 +39,22 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAdd
     }
 }
 
-/// Connects to `address` through interface `ifname`, waiting at most `timeout`.
+/// Connects to `address` through interface `ifname`, from its address `local` or any, waiting at
+/// most `timeout`.
 ///
 /// # Errors
-/// The connection is refused, the address does not answer, or there is no such interface.
-pub fn dial(ifname: &str, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+/// The connection is refused, the address does not answer, or there is no such interface or local
+/// address.
+pub fn dial(
+    ifname: &str,
+    local: Option<IpAddr>,
+    address: SocketAddr,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
     let socket = tcp_on(ifname, address.ip())?;
+    if let Some(local) = local {
+        socket.bind(&SocketAddr::new(local, 0).into())?;
+    }
     socket.connect_timeout(&address.into(), timeout)?;
     Ok(socket.into())
 }
@@ -130,12 +143,14 @@ mod tests {
 
     #[test]
     fn listen__takes_both_ip_versions_and_dial_reaches_it() {
-        let listener = listen("lo", 0).unwrap();
+        let listener = listen("lo", None, 0).unwrap();
         let port = listener.local_addr().unwrap().port();
         let wait = Duration::from_secs(120);
-        assert!(dial("lo", SocketAddr::new(LOOPBACK, port), wait).is_ok());
+        assert!(dial("lo", None, SocketAddr::new(LOOPBACK, port), wait).is_ok());
         if listener.local_addr().unwrap().is_ipv6() {
-            assert!(dial("lo", SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port), wait).is_ok());
+            assert!(
+                dial("lo", None, SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port), wait).is_ok()
+            );
         }
     }
 
@@ -162,9 +177,9 @@ mod tests {
         bound.bind(&SocketAddr::new(LOOPBACK, 0).into()).unwrap();
         let address = bound.local_addr().unwrap().as_socket().unwrap();
         let wait = Duration::from_secs(120);
-        let refused = dial("lo", address, wait).unwrap_err();
+        let refused = dial("lo", None, address, wait).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        assert!(dial("nope0", address, wait).is_err());
-        assert!(listen("nope0", 0).is_err());
+        assert!(dial("nope0", None, address, wait).is_err());
+        assert!(listen("nope0", None, 0).is_err());
     }
 }

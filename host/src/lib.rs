@@ -20,6 +20,7 @@
 //! | [`control`] | the control socket of a running switch |
 //! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
 //! | [`file`] | whole files in memory, each up to a limit |
+//! | [`peer`] | the other end as a command line names it, with the zone of its address |
 //! | [`quantity`] | numbers, durations, percentages and sizes of command lines |
 //! | [`text`] | numbers and names in messages for people |
 //!
@@ -38,6 +39,7 @@ pub mod lines;
 pub mod modes;
 pub mod oob;
 pub mod paths;
+pub mod peer;
 pub mod quantity;
 pub mod queue_pair;
 pub mod runner;

@@ -66,7 +66,8 @@ impl<C: Accepted> Listener<C> {
         options: ConnectOptions,
         kind: Kind,
     ) -> Result<Self, SetupError> {
-        let listener = listen(&network.ifname, port).map_err(|e| SetupError::Io("listen", e))?;
+        let listener = listen(&network.ifname, network.address, port)
+            .map_err(|e| SetupError::Io("listen", e))?;
         let address = listener.local_addr().map_err(|e| SetupError::Io("listen", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
         let accept_queue = Arc::new(AcceptQueue {

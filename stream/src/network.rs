@@ -53,7 +53,7 @@ impl Network {
     pub fn open(ifname: &str, options: NetworkOptions) -> Result<Self, SetupError> {
         let window_pkts = Some(options.engine.qp_window_pkts);
         let xdp = window::port(ifname, 0, XdpPreference::Auto, window_pkts);
-        let udp = UdpConfig::new(ifname);
+        let udp = UdpConfig { local: options.address, ..UdpConfig::new(ifname) };
         let attachment = Attachment::open(options.fabric, &xdp, &udp, &Wrap::default());
         let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
         let choice = WindowChoice::of(options.config.congestion.as_ref());
@@ -79,7 +79,8 @@ impl Network {
         ifname: &str,
         options: NetworkOptions,
     ) -> Result<Self, SetupError> {
-        let NetworkOptions { config, engine, progress, polling, core, fabric: _ } = options;
+        let NetworkOptions { config, engine, address, progress, polling, core, fabric: _ } =
+            options;
         let endpoint =
             seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
@@ -113,6 +114,7 @@ impl Network {
             sizes,
             icrc,
             ifname: ifname.to_owned(),
+            address,
             peers: Arc::default(),
             side_poll: Mutex::default(),
         });
@@ -299,7 +301,7 @@ fn try_reach(
 ) -> Result<Established, SetupError> {
     let within = network.config.handshake_timeout;
     let deadline = Instant::now() + within;
-    let stream = dial(&network.ifname, address, within)
+    let stream = dial(&network.ifname, network.address, address, within)
         .map_err(|e| SetupError::Io("reach the other end", e))?;
     let side = Side::new(stream).map_err(|e| SetupError::Io("use the side connection", e))?;
     call(network, side, options, kind, deadline)

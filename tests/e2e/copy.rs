@@ -481,3 +481,35 @@ fn receive__on_a_queue_that_gets_no_packets_warns() {
         assert!(said.contains(words), "{said}");
     }
 }
+
+#[test]
+fn copy__a_file_with_more_content_than_its_size_is_not_copied_as_empty() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let into = TempDir::new();
+    let receiver = receiver(&lab, &into, &["--once"]);
+    let sent = send(&lab, &["/proc/cpuinfo"], &[]);
+    assert_eq!(sent.code, Some(5), "{}{}", sent.stdout, sent.stderr);
+    let reason = &sent.json()["files"][0]["reason"];
+    assert!(reason.as_str().is_some_and(|why| why.contains("size of 0 bytes")), "{reason}");
+    assert_eq!(receiver.wait().code, Some(5));
+    assert_eq!(names(&into.0), [""; 0]);
+}
+
+#[test]
+fn copy__the_receiver_names_the_entries_of_a_rejected_directory() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let (from, into) = (TempDir::new(), TempDir::new());
+    fs::create_dir_all(from.join("d/e")).expect("writable");
+    for name in ["d/f", "d/e/g"] {
+        fs::write(from.join(name), "x").expect("writable");
+    }
+    fs::write(into.join("d"), "a file").expect("writable");
+    let receiver = receiver(&lab, &into, &["--once"]);
+    send(&lab, &[&from.join("d")], &[]);
+    let received = receiver.wait();
+    assert_eq!(received.code, Some(5), "{}", received.stderr);
+    for path in ["d/f", "d/e", "d/e/g"] {
+        let line = format!("/{path}: its directory was not made");
+        assert!(received.stdout.contains(&line), "{path}: {}", received.stdout);
+    }
+}

@@ -5,6 +5,7 @@
 //! `SPANWIRE_REQUIRE_E2E=1` that is a failure.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
+mod addresses;
 mod agents;
 mod bystanders;
 mod cc;

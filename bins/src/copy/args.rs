@@ -8,6 +8,7 @@ use spanwire_copy::grant::Grant;
 use spanwire_copy::{DEFAULT_PORT, connection};
 use spanwire_host::dial::address;
 use spanwire_host::fabric::{Error, Fabric};
+use spanwire_host::peer::{Peer, ZonedIp};
 use spanwire_host::quantity::{duration, ppm};
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{
@@ -15,7 +16,7 @@ use spanwire_stream::{
 };
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
 use std::io::ErrorKind;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +43,10 @@ pub(super) struct CommonArgs {
     /// Wire mode: auto (SR if both ends support it, else RC), rc, or sr
     #[arg(long, default_value = "auto", value_parser = port_args::mode)]
     pub(super) mode: ModeChoice,
+    /// Local address of the connection: the sender connects from it, the receiver listens at it
+    /// only [default: that of the route, and all of the interface]
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
     /// Drop this share of the frames received, in percent
     #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
     pub(super) loss: u32,
@@ -102,9 +107,10 @@ pub(super) struct SendArgs {
     /// Files and directories
     #[arg(required = true, num_args = 1.., value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// The receiver: HOST, HOST:PORT or [IPV6]:PORT
+    /// The receiver: HOST, HOST:PORT or [IPV6]:PORT; a link-local address with its zone, as
+    /// fe80::1%eth0
     #[arg(required = true)]
-    pub(super) to: String,
+    pub(super) to: Peer,
     /// Network interface [default: that of the route to the receiver]
     #[arg(long)]
     pub(super) dev: Option<String>,
@@ -142,14 +148,19 @@ impl CommonArgs {
     pub(super) fn network(&self, dev: &str, limits: &Config) -> Result<CopyNetwork, Error> {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
-        let attachment = self.port.attach(dev, None, self.faults())?;
+        let attachment = self.port.attach(dev, self.address, self.faults())?;
         let engine = self.port.fit(engine, &attachment);
         let (fabric, xdp_mode) = (attachment.fabric, attachment.xdp_mode);
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
         let config = Config { congestion, erasure, balance, ..limits.clone() };
         let config = config.validate().map_err(usage)?;
-        let options =
-            NetworkOptions { config, engine, core: self.port.core, ..NetworkOptions::default() };
+        let options = NetworkOptions {
+            config,
+            engine,
+            address: self.address,
+            core: self.port.core,
+            ..NetworkOptions::default()
+        };
         let network = Network::over(attachment, dev, options)?;
         Ok(CopyNetwork { network, fabric, xdp_mode, erasure, balance })
     }
@@ -189,18 +200,10 @@ impl ReceiveArgs {
 impl SendArgs {
     /// Connects to the receiver through `--dev`, else through the interface of the route to it.
     pub(super) fn reach_receiver(&self) -> Result<(CopyNetwork, Connection), Error> {
-        let (host, port) = host_and_port(&self.to)?;
-        let candidates: Vec<IpAddr> = match host.parse::<IpAddr>() {
-            Ok(ip) => vec![ip],
-            Err(_) => (&*host, port)
-                .to_socket_addrs()
-                .map_err(|e| format!("cannot find {host}: {e}"))?
-                .map(|a| a.ip())
-                .collect(),
-        };
-        let mut why: Error = format!("{host} has no address").into();
-        for ip in candidates {
-            match self.dial(ip, port) {
+        let port = self.to.port.unwrap_or(DEFAULT_PORT);
+        let mut why: Error = "the receiver has no address".into();
+        for peer in self.to.addresses()? {
+            match self.dial(&peer, port) {
                 Ok(reached) => return Ok(reached),
                 Err(e) => why = e,
             }
@@ -208,18 +211,23 @@ impl SendArgs {
         Err(why)
     }
 
-    fn dial(&self, ip: IpAddr, port: u16) -> Result<(CopyNetwork, Connection), Error> {
-        let dev = interface::of_route(self.dev.as_deref(), ip)?;
+    fn dial(&self, peer: &ZonedIp, port: u16) -> Result<(CopyNetwork, Connection), Error> {
+        if let Some(local) = self.common.address
+            && local.is_ipv4() != peer.ip.is_ipv4()
+        {
+            return Err(usage(format!("--address {local}: the address of the receiver is {peer}")));
+        }
+        let dev = interface::of_route(self.dev.as_deref(), peer)?;
         // Check the interface first: a wrong name is the likelier mistake.
         let ifindex = spanwire_host::fabric::interface(&dev)?.ifindex;
-        let address = address(ip, port, ifindex);
+        let address = address(peer.ip, port, ifindex);
         let network = self.common.network(&dev, &connection::limits())?;
         match network.network.connect(address, &connection::options(self.common.mode)) {
             Ok(connection) => Ok((network, connection)),
             Err(why) => {
                 // Release the interface: the next address may use it as well.
                 let _ = network.network.shutdown(Duration::ZERO);
-                Err(cannot_reach(ip, port, why))
+                Err(cannot_reach(peer, port, why))
             }
         }
     }
@@ -234,7 +242,7 @@ fn handshake_timeout(text: &str) -> Result<Duration, String> {
     duration(text, 0.01..=60.0)
 }
 
-fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {
+fn cannot_reach(peer: &ZonedIp, port: u16, why: SetupError) -> Error {
     let advice = match &why {
         SetupError::Io(_, e) if e.kind() == ErrorKind::ConnectionRefused => {
             "; is `spanwire copy receive` running there?"
@@ -242,31 +250,8 @@ fn cannot_reach(ip: IpAddr, port: u16, why: SetupError) -> Error {
         SetupError::Io(..) => "; is the address right, and reachable through this interface?",
         _ => "",
     };
-    let text = format!("cannot copy to {ip} on TCP port {port}: {why}{advice}");
+    let text = format!("cannot copy to {peer} on TCP port {port}: {why}{advice}");
     Failed::with_cause(why, text).into()
-}
-
-/// Parses `HOST`, `HOST:PORT`, `[IPV6]:PORT` or a bare IPv6 address.
-fn host_and_port(text: &str) -> Result<(String, u16), Error> {
-    let wrong =
-        || usage(format!("{text} is no receiver (try 10.0.0.1, host:18517 or [fd00::1]:18517)"));
-    let port = |p: &str| p.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(wrong);
-    if let Some(rest) = text.strip_prefix('[') {
-        let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
-        let port = match rest.strip_prefix(':') {
-            Some(p) => port(p)?,
-            None if rest.is_empty() => DEFAULT_PORT,
-            None => return Err(wrong()),
-        };
-        return Ok((host.to_owned(), port));
-    }
-    // More than one colon: an IPv6 address without a port.
-    match text.split_once(':') {
-        Some((host, p)) if !p.contains(':') && !host.is_empty() => Ok((host.to_owned(), port(p)?)),
-        Some((_, p)) if p.contains(':') => Ok((text.to_owned(), DEFAULT_PORT)),
-        None if !text.is_empty() => Ok((text.to_owned(), DEFAULT_PORT)),
-        _ => Err(wrong()),
-    }
 }
 
 #[cfg(test)]
@@ -279,23 +264,6 @@ mod tests {
         assert_eq!(stall_timeout("0.1"), Ok(Duration::from_millis(100)));
         for bad in ["0", "0.09", "3601", "-1", "NaN", "inf", "1e30", "", "x"] {
             assert!(stall_timeout(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn host_and_port__accepts_names_and_addresses() {
-        for (text, host, port) in [
-            ("10.0.0.1", "10.0.0.1", DEFAULT_PORT),
-            ("10.0.0.1:7", "10.0.0.1", 7),
-            ("box.example:65535", "box.example", 65_535),
-            ("fd00::1", "fd00::1", DEFAULT_PORT),
-            ("[fd00::1]", "fd00::1", DEFAULT_PORT),
-            ("[fd00::1]:9", "fd00::1", 9),
-        ] {
-            assert_eq!(host_and_port(text).unwrap(), (host.to_owned(), port), "{text}");
-        }
-        for bad in ["", ":7", "host:", "host:0", "host:70000", "[fd00::1", "[fd00::1]x", "a:b"] {
-            assert!(host_and_port(bad).is_err(), "{bad}");
         }
     }
 }

@@ -10,6 +10,7 @@ use spanwire_base::Dur;
 use spanwire_host::dial::{address, dial, listen};
 use spanwire_host::fabric::{self, Error};
 use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
+use spanwire_host::peer::ZonedIp;
 use spanwire_host::quantity::{interval_or_none, limit, ppm, run_seconds, size};
 use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::affinity;
@@ -85,8 +86,8 @@ pub(super) struct ServerArgs {
 pub(super) struct ClientArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
-    /// The server's IP address
-    pub(super) server: IpAddr,
+    /// The server's IP address; a link-local one with its zone, as fe80::1%eth0
+    pub(super) server: ZonedIp,
     #[command(flatten)]
     pub(super) test: TestArgs,
     /// Duration in seconds [default: 5]
@@ -119,7 +120,7 @@ impl CommonArgs {
     /// Listens on TCP `port` of the interface.
     pub(super) fn listen(&self, port: u16) -> Result<TcpListener, Error> {
         let dev = self.dev();
-        let listening = listen(dev, port);
+        let listening = listen(dev, None, port);
         listening.map_err(|e| format!("cannot listen on TCP port {port} of {dev}: {e}").into())
     }
 
@@ -130,7 +131,7 @@ impl CommonArgs {
 
     /// Chooses the interface if `--dev` is absent: that of the route to `server`, or without a
     /// server the only usable one.
-    pub(super) fn choose_dev(&mut self, server: Option<IpAddr>) -> Result<(), Error> {
+    pub(super) fn choose_dev(&mut self, server: Option<&ZonedIp>) -> Result<(), Error> {
         let named = self.dev.as_deref();
         self.dev = Some(match server {
             Some(server) => interface::of_route(named, server)?,
@@ -196,10 +197,10 @@ impl ClientArgs {
     ///
     /// The error for a refused connection ends with `question`.
     pub(super) fn reach_server(&self, question: &str) -> Result<TcpStream, Error> {
-        let (server, port) = (self.server, self.test.port());
+        let (server, port) = (&self.server, self.test.port());
         let ifindex = fabric::interface(self.common.dev())?.ifindex;
-        let address = address(server, port, ifindex);
-        dial(self.common.dev(), address, REPLY_TIMEOUT / 6).map_err(|e| {
+        let address = address(server.ip, port, ifindex);
+        dial(self.common.dev(), None, address, REPLY_TIMEOUT / 6).map_err(|e| {
             let advice = match e.kind() {
                 ErrorKind::ConnectionRefused => question,
                 _ => "is the address right, and reachable through this interface?",

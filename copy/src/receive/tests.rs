@@ -133,6 +133,8 @@ fn against_granted(into: &Path, grant: Grant, script: impl FnOnce(&mut Hostile<'
         hostile.send_half.reject("gone for lunch");
         receiving.join().unwrap().unwrap();
     });
+    let rows = session.ledger().rows;
+    assert!(rows.iter().all(|row| !row.path.is_empty()), "{rows:?}");
     session.outcome().unwrap()
 }
 

@@ -162,3 +162,24 @@ fn send_file__stops_when_the_receiver_has_rejected_it() {
     let sent = chunks(&job(path, FRESH), &notes, 8);
     assert_eq!((sent.len(), sent[0].0.flags), (1, FIRST | ABORT));
 }
+
+#[test]
+fn send_file__content_beyond_the_size_is_given_up() {
+    // Its size is 0.
+    let path = PathBuf::from("/proc/cpuinfo");
+    assert_eq!(job(path.clone(), FRESH).size, 0);
+    let notes = Notes::default();
+    let sent = chunks(&job(path.clone(), FRESH), &notes, 1024);
+    assert_eq!(sent.len(), 1);
+    let (header, why) = &sent[0];
+    assert!(header.has(ABORT) && !header.has(LAST));
+    let why = String::from_utf8_lossy(why);
+    assert!(why.contains("more content than its size of 0 bytes"), "{why}");
+    assert_eq!(notes.take(5), None);
+    // The receiver has an empty file of that name.
+    let Message::GiveUp { reason, .. } = word(&job(path, DataRequest::Hash { bytes: 0 }), &notes)
+    else {
+        panic!("the hash of nothing was sent")
+    };
+    assert!(reason.contains("size of 0 bytes"), "{reason}");
+}

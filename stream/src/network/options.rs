@@ -7,6 +7,7 @@ use spanwire_host::window;
 use spanwire_io::driver::Polling;
 use spanwire_progress::Progress;
 use spanwire_transport::{Config as EngineConfig, CongestionControl};
+use std::net::IpAddr;
 
 /// Options of a network.
 #[derive(Clone, Debug)]
@@ -21,6 +22,10 @@ pub struct NetworkOptions {
     /// The fabric that [`Network::open`](crate::Network::open) uses. Default:
     /// [`FabricChoice::Auto`], AF_XDP where it is possible, else UDP sockets.
     pub fabric: FabricChoice,
+    /// The local address of connections: listeners accept at it only. Default: every address of
+    /// the interface. Two processes on one machine need it over UDP sockets, where each binds port
+    /// 4791.
+    pub address: Option<IpAddr>,
     /// Which threads drive the engine. Default: the one that waits, or a worker if none does.
     pub progress: Progress,
     /// How a thread that waits at the port polls it. Default: it spins for up to 50 us, about a
@@ -39,6 +44,7 @@ impl Default for NetworkOptions {
             config: ValidConfig::default(),
             engine,
             fabric: FabricChoice::Auto,
+            address: None,
             progress: Progress::default(),
             polling: None,
             core: None,

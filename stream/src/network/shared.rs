@@ -25,6 +25,8 @@ pub(crate) struct NetworkShared {
     pub(crate) sizes: PacketSizes,
     pub(super) icrc: bool,
     pub(crate) ifname: String,
+    /// The local address of connections, if it is given.
+    pub(crate) address: Option<IpAddr>,
     pub(crate) peers: Arc<Peers>,
     /// The side poll socket's address and port, once it was opened.
     pub(super) side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
