@@ -57,7 +57,7 @@ pub struct Endpoint {
     /// Queue pairs whose next packet is paced, by the time at which it may leave.
     pacer: Wheel,
     /// The limit of all queue pairs together, if there is one.
-    port: Option<PortPacer>,
+    port: Option<Box<PortPacer>>,
 }
 
 #[derive(Debug)]
@@ -122,6 +122,7 @@ impl Endpoint {
         };
         let weight = self.with_qp(qpn, modify).unwrap_or(Err(ModifyError::UnknownQp))?;
         self.schedule.set_weight(self.slot_of(qpn), weight);
+        self.limit_unacknowledged(qpn);
         if attr.state == Some(QpState::Reset) {
             let qp = self.qps.at(self.slot_of(qpn));
             self.on_srq_returned(qp.and_then(|e| e.qp.init().srq));

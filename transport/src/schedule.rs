@@ -22,6 +22,10 @@ pub(crate) struct Schedule {
     in_flight: InFlight,
     /// Something may have become ready to send since the driver last asked.
     wake: bool,
+    /// Every packet of a request requests an ACK.
+    requests_acks: bool,
+    /// The queue pair that sent data last.
+    last_sent: u32,
 }
 
 /// The space in the endpoint's windows.
@@ -63,6 +67,8 @@ impl Schedule {
             control_in_a_row: 0,
             in_flight: InFlight::default(),
             wake: false,
+            requests_acks: false,
+            last_sent: u32::MAX,
         }
     }
 
@@ -148,7 +154,10 @@ impl Schedule {
             _ => remaining(config.endpoint_window_pkts, self.in_flight.pkts),
         };
         let no_ack_req = config.endpoint_window_pkts - config.read_chunk_pkts;
-        let no_ack_req_pkts = remaining(no_ack_req, self.in_flight.no_ack_req_pkts);
+        let no_ack_req_pkts = match self.requests_acks {
+            false => remaining(no_ack_req, self.in_flight.no_ack_req_pkts),
+            true => 0,
+        };
         WindowSpace { pkts, no_ack_req_pkts }
     }
 
@@ -158,6 +167,23 @@ impl Schedule {
         self.in_flight.pkts = self.in_flight.pkts - before.pkts + after.pkts;
         self.in_flight.no_ack_req_pkts =
             self.in_flight.no_ack_req_pkts - before.no_ack_req_pkts + after.no_ack_req_pkts;
+    }
+
+    /// From now on every packet of a request requests an ACK, or only as needed. SR's receivers
+    /// acknowledge without a request.
+    pub(crate) fn set_requests_acks(&mut self, requests_acks: bool) {
+        self.requests_acks = requests_acks;
+    }
+
+    /// The queue pair sent data.
+    #[inline]
+    pub(crate) fn set_last_sent(&mut self, slot: u32) {
+        self.last_sent = slot;
+    }
+
+    /// The queue pair that sent data last.
+    pub(crate) fn last_sent(&self) -> u32 {
+        self.last_sent
     }
 
     /// Reports to the driver that something may have become ready to send.

@@ -1,10 +1,10 @@
 //! Packets and time.
 
 use super::Endpoint;
-use super::port_rate::PortPacer;
 use crate::drop::DropReason;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
+use crate::timer::earlier;
 use spanwire_base::{LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_wire::Unverified;
 
@@ -38,13 +38,16 @@ impl Node for Endpoint {
             }
         }
         self.wake_paced(now);
-        if self.port.as_mut().is_some_and(|port| port.take_due(now)) {
-            self.schedule.wake_driver();
+        if self.port.is_some() {
+            self.wake_port(now);
         }
     }
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
-        self.transmit(now, frame)
+        match self.port {
+            None => self.transmit(now, frame),
+            Some(_) => self.transmit_at_rate(now, frame),
+        }
     }
 
     fn poll_transmit_lending(
@@ -55,15 +58,21 @@ impl Node for Endpoint {
         lent: &mut Option<LentPayload>,
     ) -> Option<TxMeta> {
         self.lending.begin();
-        let meta = self.transmit(now, frame);
+        let meta = match self.port {
+            None => self.transmit(now, frame),
+            Some(_) => self.transmit_at_rate(now, frame),
+        };
         *lent = self.lending.end();
         meta
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         let (timer, paced) = (self.timers.next(), self.pacer.next());
-        let port = self.port.as_ref().and_then(PortPacer::next);
-        timer.into_iter().chain(paced).chain(port).min()
+        let next = timer.into_iter().chain(paced).min();
+        match &self.port {
+            None => next,
+            Some(port) => earlier(next, port.next()),
+        }
     }
 
     fn take_ready(&mut self) -> PortMask {

@@ -1,7 +1,6 @@
 //! Transmission: ACKs and other control packets first, then data by deficit round robin, requests
 //! that wait for the endpoint's window, and paced queue pairs.
 
-use super::port_rate::PortPacer;
 use super::{Endpoint, Entry};
 use crate::qp::common::{Shared, Transmit};
 use crate::schedule::{ActiveList, Schedule};
@@ -16,27 +15,12 @@ struct TransmitContext<'a> {
     schedule: &'a mut Schedule,
     timers: &'a mut Timers,
     pacer: &'a mut Wheel,
-    port: Option<&'a mut PortPacer>,
 }
 
 impl Endpoint {
     /// Writes the next packet of any queue pair. Control packets go first, up to a limit in a row
-    /// that keeps them from starving data. None before the port's rate allows one.
+    /// that keeps them from starving data.
     pub(super) fn transmit(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
-        if let Some(port) = &mut self.port
-            && !port.may_send(now, !self.schedule.is_empty(), self.qps.len())
-        {
-            return None;
-        }
-        let sent = self.transmit_next(now, frame);
-        if let Some(port) = self.port.as_mut().filter(|_| sent.is_none()) {
-            port.on_idle();
-        }
-        sent
-    }
-
-    #[inline]
-    fn transmit_next(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
         if self.schedule.prefers_control()
             && let Some(meta) = self.transmit_control(now, frame)
         {
@@ -80,9 +64,6 @@ impl Endpoint {
             match sent {
                 Transmit::Sent(meta) => {
                     cx.arm(slot);
-                    if let Some(port) = cx.port {
-                        port.on_sent(now, &meta);
-                    }
                     cx.schedule.on_control_sent();
                     if !cx.entry.qp.is_control_due() {
                         cx.schedule.deactivate(ActiveList::Control, slot);
@@ -112,10 +93,7 @@ impl Endpoint {
             self.schedule.deactivate(from, slot);
             return HeadOutcome::Removed;
         };
-        let mut space = cx.schedule.window_space(from, cx.shared.config);
-        if let Some(port) = &cx.port {
-            port.limit_unacknowledged(&mut space, &cx.entry.qp, cx.shared.config);
-        }
+        let space = cx.schedule.window_space(from, cx.shared.config);
         let sent = cx.entry.qp.poll_transmit(now, space, frame, &mut cx.shared);
         cx.entry.update_in_flight(cx.schedule);
         if cx.entry.qp.is_control_due() {
@@ -125,9 +103,7 @@ impl Endpoint {
         match sent {
             Transmit::Sent(meta) => {
                 cx.arm(slot);
-                if let Some(port) = cx.port {
-                    port.on_data_sent(now, &meta, &mut cx.entry.qp);
-                }
+                cx.schedule.set_last_sent(slot);
                 let len = spanwire_base::u32_from(meta.len);
                 cx.schedule.on_data_sent(from, len + meta.elided_bytes);
                 HeadOutcome::Sent(meta)
@@ -169,7 +145,6 @@ impl Endpoint {
             schedule: &mut self.schedule,
             timers: &mut self.timers,
             pacer: &mut self.pacer,
-            port: self.port.as_mut(),
         })
     }
 }
