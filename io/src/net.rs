@@ -25,6 +25,7 @@ mod settings;
 mod sys;
 #[cfg(test)]
 mod testing;
+mod udp_sockets;
 mod veth;
 
 pub use address::{InterfaceAddress, IpPrefix};
@@ -38,4 +39,5 @@ pub use netns::{Entered, NetNs};
 pub use offload::{Channels, Ethtool, Offloads, Rings, RxRewrites};
 pub use path_probe::PathProbe;
 pub use route::{NextHop, RESOLVE_TIMEOUT, resolve, resolve_within};
+pub use udp_sockets::{RxeDevice, SocketOwner, UdpSocketInfo, udp_sockets};
 pub use veth::{VethEnd, VethSpec};

@@ -317,6 +317,71 @@ fn port__a_second_process_is_told_who_may_have_it() {
 }
 
 #[test]
+fn port__af_xdp_does_not_take_the_packets_of_a_udp_job() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let a = &lab.hosts.a.ns;
+    let refuse = |owner: &str| {
+        for fabric in ["xdp", "auto"] {
+            let args = ["perf", "server", "--dev", "sw0", "-p", "18599", "--fabric", fabric];
+            let refused = lab.run(a, &args);
+            assert!(!refused.success, "{fabric}");
+            for words in ["4791", "sw0", owner, "stop it first"] {
+                assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+            }
+        }
+    };
+    let first = server(&lab, &[]);
+    let to = lab.v4().to_string();
+    let job = ["perf", "client", "--dev", "sw0", &to, "-t", "86400", "--json"];
+    let job = Unprivileged::new(&job).start_in(&lab.hosts.b.ns);
+    lab.await_traffic(16 << 20);
+    refuse("(pid ");
+    lab.await_traffic(16 << 20);
+    let ended = job.end_with(libc::SIGINT).json();
+    assert_eq!(ended["error"], "interrupted", "{ended}");
+    first.terminate();
+
+    // Any program, at an address of the interface or at all; not elsewhere.
+    let bind = |at: &str| a.run(|| UdpSocket::bind(at)).expect("privileged").expect("free");
+    let us = format!("(pid {})", std::process::id());
+    for at in ["0.0.0.0", "[::]", &to, &format!("[{}]", lab.v6())] {
+        let _holder = bind(&format!("{at}:4791"));
+        refuse(&us);
+    }
+    let _elsewhere = bind("127.0.0.1:4791");
+    let over_xdp = lab.server(&[]);
+    let outcome = lab.client(lab.v4(), &["--transfer", "1M", "--json"]);
+    assert_eq!(outcome.json()["fabric"], "af_xdp", "{}", outcome.stderr);
+    over_xdp.terminate();
+}
+
+#[test]
+fn port__udp_on_one_interface_and_af_xdp_on_another() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let a = &lab.hosts.a.ns;
+    // Another interface of the same host; its other end is of no use.
+    let mut ip = a.command("ip").expect("the namespace is there");
+    let args = ["link", "add", "sw1", "type", "veth", "peer", "name", "sw2"];
+    assert!(Running::spawn(lab::piped(&mut ip, &args)).wait().success);
+    let mut netlink = spanwire_io::net::Netlink::open_in(a).expect("privileged");
+    netlink.add_address("sw1", "10.99.0.1/24".parse().expect("a prefix")).expect("privileged");
+    for link in ["sw1", "sw2"] {
+        netlink.set_up(link).expect("privileged");
+    }
+    // Bound to all addresses of `sw1`.
+    let there = ["perf", "server", "--dev", "sw1", "--fabric", "udp", "-p", "18599"];
+    let there = Unprivileged::new(&there).start_until(a, "serving on sw1 (udp)");
+    let over_xdp = lab.server(&[]);
+    let outcome = lab.client(lab.v4(), &["--transfer", "1M", "--json"]);
+    assert_eq!(outcome.json()["fabric"], "af_xdp", "{}", outcome.stderr);
+    let serve = ["perf", "server", "--dev", "sw2", "--fabric", "xdp", "-p", "18598"];
+    let second = lab.start_until(a, &serve, "serving on sw2");
+    second.terminate();
+    over_xdp.terminate();
+    there.terminate();
+}
+
+#[test]
 fn client__ends_with_the_interface() {
     let Some(lab) = Lab::new(1500) else { return };
     let mut server = server(&lab, &[]);

@@ -253,7 +253,7 @@ fn kernel_text(flags: u16, error: &ErrorMessage) -> Option<String> {
 
 /// Maximum time for a reply. The kernel replies within the system call, unless another process
 /// holds the routing lock while it waits for hardware.
-const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Receive buffer size: dumps arrive in at most 32 KiB, and one interface with its statistics takes
 /// 1 to 2 KiB.

@@ -4,7 +4,8 @@ use super::config::{QUEUES_MAX, XdpPreference};
 use super::error::XdpError;
 use super::local_addresses::LocalAddresses;
 use super::promiscuous::Promiscuous;
-use crate::net::Netlink;
+use crate::net::{Netlink, SocketOwner, udp_sockets};
+use af_xdp::steer::STEER_PORT;
 use af_xdp::{AttachMode, Socket, Steering, SteeringConfig, Traffic};
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ impl XdpDevice {
     /// - `preference`: the modes that may be used, by the ports as well.
     ///
     /// # Errors
-    /// No such interface, no privilege, another XDP program is attached, or no mode succeeds. Waits
+    /// No such interface, no privilege, another XDP program is attached, another program receives
+    /// RoCEv2 of the interface at a UDP socket, or no mode succeeds. Waits
     /// until the kernel has detached the program of a process that was just killed.
     pub fn attach(
         ifname: &str,
@@ -50,7 +52,11 @@ impl XdpDevice {
             let reason = format!("{queues} is not in 1..={QUEUES_MAX}");
             return Err(XdpError::Config { field: "queues", reason });
         }
-        let link = Netlink::open()?.link(ifname)?;
+        let mut netlink = Netlink::open()?;
+        let link = netlink.link(ifname)?;
+        if traffic == Traffic::RoceV2 {
+            check_sockets(&mut netlink, ifname, link.ifindex)?;
+        }
         let config = SteeringConfig {
             slots: queues,
             traffic,
@@ -122,4 +128,34 @@ impl XdpDevice {
             tracing::warn!(interface = self.ifname, queue, %error, "slot not cleared");
         }
     }
+}
+
+/// Refuses an interface whose RoCEv2 another program receives at a UDP socket: the steering program
+/// would take it, and the other program would wait for packets that do not arrive.
+///
+/// Soft-RoCE of the kernel has a socket for all interfaces, whether it is in use or not; on this
+/// interface it is a warning.
+fn check_sockets(netlink: &mut Netlink, ifname: &str, ifindex: u32) -> Result<(), XdpError> {
+    let sockets = match udp_sockets(STEER_PORT) {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            tracing::debug!(interface = ifname, %error, "UDP sockets are not checked");
+            return Ok(());
+        }
+    };
+    if sockets.is_empty() {
+        return Ok(());
+    }
+    let own = netlink.all_addresses()?.into_iter().filter(|(of, _)| *of == ifindex);
+    let addresses: Vec<_> = own.map(|(_, address)| address.prefix.addr()).collect();
+    for socket in sockets.iter().filter(|socket| socket.receives_on(ifindex, &addresses)) {
+        match socket.owner() {
+            SocketOwner::Rxe(rxe) if rxe.ifname != ifname => {}
+            owner @ SocketOwner::Rxe(_) => {
+                tracing::warn!(interface = ifname, "{owner} receives nothing from now on");
+            }
+            owner => return Err(XdpError::PortTaken { ifname: ifname.to_owned(), owner }),
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Errors of opening an AF_XDP port.
 
-use crate::net::NetError;
+use crate::net::{NetError, SocketOwner};
+use af_xdp::steer::STEER_PORT;
 use std::fmt;
 
 /// The reason why an AF_XDP port could not be opened. The message names the step, the place, and
@@ -17,6 +18,13 @@ pub enum XdpError {
     },
     /// The interface does not exist or cannot be queried.
     Interface(NetError),
+    /// Another program receives RoCEv2 at a UDP socket, which the steering program would cut off.
+    PortTaken {
+        /// The interface.
+        ifname: String,
+        /// The owner of the socket.
+        owner: SocketOwner,
+    },
     /// An AF_XDP or BPF operation failed.
     Socket(af_xdp::Error),
 }
@@ -26,6 +34,11 @@ impl fmt::Display for XdpError {
         match self {
             Self::Config { field, reason } => write!(f, "{field}: {reason}"),
             Self::Interface(error) => error.fmt(f),
+            Self::PortTaken { ifname, owner } => write!(
+                f,
+                "{owner} has UDP port {STEER_PORT} on {ifname}: AF_XDP would take its packets (stop \
+                 it first, or use another interface)"
+            ),
             Self::Socket(error) => error.fmt(f),
         }
     }
@@ -34,7 +47,7 @@ impl fmt::Display for XdpError {
 impl std::error::Error for XdpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Config { .. } => None,
+            Self::Config { .. } | Self::PortTaken { .. } => None,
             Self::Interface(error) => Some(error),
             Self::Socket(error) => Some(error),
         }
