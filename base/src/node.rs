@@ -25,7 +25,18 @@ pub struct RxMeta {
     /// except on simulated links.
     pub elided_bytes: u32,
     /// The port has computed the packet's checksum, and it is right.
-    pub is_checked: bool,
+    pub checked: Checked,
+}
+
+/// The frame whose checksum a port has found right, if any.
+///
+/// The mark is of the bytes at one place. Received frames cannot be written, so whoever changes
+/// one, such as network emulation, passes on a copy, of which [`Checked::is_of`] is false.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    address: usize,
+    /// 0 for none.
+    len: usize,
 }
 
 /// The metadata of a frame that a node has written.
@@ -118,13 +129,30 @@ impl RxMeta {
     /// The metadata of a complete frame, received at `at`.
     #[must_use]
     pub const fn whole(at: Time) -> Self {
-        Self { at, earliest: at, elided_bytes: 0, is_checked: false }
+        Self { at, earliest: at, elided_bytes: 0, checked: Checked::NONE }
     }
 
     /// The metadata of a complete frame that arrived after `earliest` and not after `at`.
     #[must_use]
     pub fn between(earliest: Time, at: Time) -> Self {
-        Self { at, earliest: earliest.min(at), elided_bytes: 0, is_checked: false }
+        Self { at, earliest: earliest.min(at), elided_bytes: 0, checked: Checked::NONE }
+    }
+}
+
+impl Checked {
+    /// No frame.
+    pub const NONE: Self = Self { address: 0, len: 0 };
+
+    /// The mark of a frame whose checksum is right.
+    #[must_use]
+    pub fn of(frame: &[u8]) -> Self {
+        Self { address: frame.as_ptr().addr(), len: frame.len() }
+    }
+
+    /// True if this is the frame that was marked, and not a copy of it.
+    #[must_use]
+    pub fn is_of(self, frame: &[u8]) -> bool {
+        self.len > 0 && self == Self::of(frame)
     }
 }
 
@@ -212,6 +240,17 @@ impl PortMask {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn is_of__only_the_frame_that_was_marked() {
+        let frame = [7; 64];
+        let mark = Checked::of(&frame);
+        assert!(mark.is_of(&frame));
+        // A bit error is in a copy: nothing can be written through the reference.
+        assert!(!mark.is_of(&frame.to_vec()));
+        assert!(!mark.is_of(&frame[..63]) && !mark.is_of(&frame[1..]));
+        assert!(!Checked::NONE.is_of(&frame) && !Checked::of(&[]).is_of(&[]));
+    }
 
     #[test]
     fn port_mask__pops_in_ascending_order() {

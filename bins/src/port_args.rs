@@ -140,6 +140,11 @@ impl PortArgs {
         attachment.fit(config, choice)
     }
 
+    /// Packets have an ICRC unless both ends leave it out.
+    pub(crate) fn icrc(&self) -> bool {
+        self.icrc
+    }
+
     /// The receive queue that the port serves.
     pub(crate) fn queue(&self) -> u32 {
         self.queue

@@ -41,6 +41,29 @@ fn hostile__a_transfer_under_attack_ends_right_and_each_attack_is_counted_over_u
     under_attack(FabricChoice::Udp, "rc", |n, lab| (n.against_server(lab), n.against_client(lab)));
 }
 
+#[test]
+fn hostile__bit_errors_are_detected_over_both_fabrics() {
+    for fabric in [FabricChoice::Xdp, FabricChoice::Udp] {
+        let Some(lab) = Lab::over(fabric) else { return };
+        let bad = ["--corrupt", "1", "--seed", "3"];
+        let runs = [("rc", "write"), ("sr", "write"), ("sr", "read"), ("rc", "send")];
+        for (to, (mode, op)) in
+            [lab.v4(), lab.v6()].into_iter().flat_map(|to| runs.map(|r| (to, r)))
+        {
+            let server = lab.json_server(&[&bad[..], &["--one-off"]].concat());
+            let job = ["--transfer", "4M", "--size", "64K", "--mode", mode, "--op", op, "--json"];
+            let report = lab.client(to, &[&job[..], &bad].concat()).json();
+            let served = server.wait().json();
+            let what = format!("{} {to} {mode} {op}: {report}, {served}", fabric.as_str());
+            assert_eq!(report["transfer"]["sha256_match"], true, "{what}");
+            let of = |report: &Value, name: &str| report["counters"][name].as_u64().unwrap_or(0);
+            let sum = |name: &str| of(&report, name) + of(&served, name);
+            let detected = sum("drop_bad_icrc");
+            assert!(detected > 0 && sum("fault_corrupted") >= detected, "{what}");
+        }
+    }
+}
+
 /// Attacks on the server, and on the client.
 type Attacks = (Vec<Attack>, Vec<Attack>);
 

@@ -199,6 +199,10 @@ fn perf__without_an_icrc_if_both_ends_ask_for_it() {
         assert_eq!(counter(&report, "udp_rx_unidentified"), 0);
         server.end_with(libc::SIGINT);
     }
+    let serve = ["perf", "server", "--dev", "sw0", "--fabric", "udp", "--icrc", "off"];
+    let refused = lab.run(&lab.hosts.a.ns, &[&serve[..], &["--corrupt", "1"]].concat());
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--corrupt with --icrc off"), "{}", refused.stderr);
     let xdp = ["perf", "server", "--dev", "sw0", "--fabric", "xdp", "--icrc", "off"];
     let refused = lab.run(&lab.hosts.a.ns, &xdp);
     assert!(refused.stderr.contains("need UDP sockets"), "{}", refused.stderr);

@@ -37,8 +37,10 @@ pub(crate) struct World {
     is_slow: bool,
     pub(crate) ends: Vec<End>,
     pub(crate) model: Model,
-    /// Frames in flight by time of arrival and order of sending: side, frame.
-    flight: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    /// Frames in flight by time of arrival and order of sending.
+    flight: BTreeMap<(Time, u64), wire::InFlight>,
+    /// Ports compute checksums before bit errors are emulated, as UDP sockets do with `--corrupt`.
+    has_checking_ports: bool,
     sent: u64,
     /// Requests still to be posted.
     budget: u64,
@@ -157,6 +159,8 @@ impl World {
             ends,
             model,
             flight,
+            // Whether a seed has faults is unchanged by it.
+            has_checking_ports: seed.is_multiple_of(2),
             sent,
             budget,
             next_action,
@@ -294,7 +298,7 @@ impl World {
     /// One driver step: receive one frame, time out, transmit; compares after each. Returns true if
     /// more frames may be sent a little later.
     fn step(&mut self, side: usize) -> bool {
-        while let Some(frame) = self.arrive(side) {
+        while let Some((frame, checked)) = self.arrive(side) {
             let end = &mut self.ends[side];
             let whole = Packet::parse(&frame).ok().map(|p| {
                 let q = end.qps.iter().position(|q| q.qpn == p.bth.dest_qp);
@@ -310,7 +314,8 @@ impl World {
                 self.model.deliver(side, *q, p);
             }
             let recovered = end.ep.counters().ec_rebuilt_packets;
-            end.ep.handle_packet(self.now, PortId::HOST, &frame, RxMeta::whole(self.now));
+            let meta = RxMeta { checked, ..RxMeta::whole(self.now) };
+            end.ep.handle_packet(self.now, PortId::HOST, &frame, meta);
             let recovered = end.ep.counters().ec_rebuilt_packets - recovered;
             match &request {
                 Some((q, p)) => self.model.recover_sr(side, *q, p, recovered),

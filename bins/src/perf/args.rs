@@ -1,7 +1,7 @@
 //! The arguments of `spanwire perf`, and the configuration that follows from them.
 
 use super::test_args::TestArgs;
-use crate::exit::Failed;
+use crate::exit::{Failed, usage};
 use crate::interface;
 use crate::port_args::{PortArgs, sleep_precisely};
 use crate::queues;
@@ -186,6 +186,12 @@ impl CommonArgs {
             corrupt_ppm: self.corrupt,
             ..FaultConfig::default()
         };
+        if config.corrupt_ppm > 0 && !self.port.icrc() {
+            return Err(usage(
+                "--corrupt with --icrc off gives wrong data: the emulation flips bits behind the \
+                 kernel's UDP checksum, so only the ICRC detects them",
+            ));
+        }
         let rates = [config.loss_ppm, config.dup_ppm, config.reorder_ppm, config.corrupt_ppm];
         let any = rates.iter().any(|ppm| *ppm > 0);
         any.then_some(config)

@@ -7,7 +7,7 @@ use super::counters::UdpCounters;
 use super::headers::{ETHERNET, Flow, HEADER_MAX};
 use super::sys;
 use crate::clock::TimeSource;
-use spanwire_base::{RxMeta, Time, u64_from, usize_from};
+use spanwire_base::{Checked, RxMeta, Time, u64_from, usize_from};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
@@ -147,7 +147,7 @@ impl Receiver {
         let frame = &mut self.buffer[run.start - head..run.start + len];
         let udp_len = u16::try_from(len).expect("a datagram's length");
         run.flow.write(run.id, udp_len, frame);
-        let mut is_checked = false;
+        let mut checked = Checked::NONE;
         if let Some(adjuster) = self.adjuster.as_mut().filter(|_| run.flow.src.is_ipv4()) {
             if checksum::is_sealed(frame) {
                 match adjuster.identify(&frame[ETHERNET..], run.id, self.id_max) {
@@ -156,7 +156,7 @@ impl Receiver {
                             run.id = id;
                             run.flow.write(id, udp_len, frame);
                         }
-                        is_checked = true;
+                        checked = Checked::of(frame);
                     }
                     None => counters.rx_unidentified += 1,
                 }
@@ -170,7 +170,7 @@ impl Receiver {
             }
             None => RxMeta::between(run.earliest, run.read_at),
         };
-        let meta = RxMeta { is_checked, ..meta };
+        let meta = RxMeta { checked, ..meta };
         counters.rx_frames += 1;
         counters.rx_bytes += u64_from(frame.len());
         each(frame, meta);

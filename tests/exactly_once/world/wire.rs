@@ -1,7 +1,7 @@
 //! The wire between the two sides: loss, duplication, delay, corruption, and their end.
 
 use super::{World, drawn};
-use spanwire_base::{Dur, Rng, Time, usize_from};
+use spanwire_base::{Checked, Dur, Rng, Time, usize_from};
 use spanwire_wire::{AckReason, Opcode, Packet, SrAckRepr, SrDataRepr, ip_end};
 use std::ops::Range;
 
@@ -40,6 +40,22 @@ pub(super) struct Faults {
     timeout_rtts: u64,
     /// End of the faults: from then on every frame arrives once and in order.
     pub(super) until: Time,
+}
+
+/// A frame in flight.
+pub(super) struct InFlight {
+    /// The side that receives it.
+    to: usize,
+    bytes: Vec<u8>,
+    /// It flips after the port has received the frame.
+    bit_error: Option<BitError>,
+}
+
+/// A flipped bit.
+#[derive(Clone, Copy, Debug)]
+struct BitError {
+    at: usize,
+    bit: u64,
 }
 
 impl Faults {
@@ -97,11 +113,17 @@ impl Faults {
 }
 
 impl World {
-    /// The next frame for `side` that is due.
-    pub(super) fn arrive(&mut self, side: usize) -> Option<Vec<u8>> {
-        let due = self.flight.range(..=(self.now, u64::MAX)).find(|(_, (to, _))| *to == side);
+    /// The next frame for `side` that is due, and the mark of its port.
+    pub(super) fn arrive(&mut self, side: usize) -> Option<(Vec<u8>, Checked)> {
+        let due = self.flight.range(..=(self.now, u64::MAX)).find(|(_, frame)| frame.to == side);
         let key = *due?.0;
-        self.flight.remove(&key).map(|(_, frame)| frame)
+        let InFlight { bytes: frame, bit_error, .. } = self.flight.remove(&key)?;
+        let checked = if self.has_checking_ports { Checked::of(&frame) } else { Checked::NONE };
+        let Some(BitError { at, bit }) = bit_error else { return Some((frame, checked)) };
+        let mut bad = frame.clone();
+        bad[at] ^= 1 << bit;
+        assert!(Packet::parse(&bad).is_err(), "a bit error was not detected");
+        Some((bad, checked))
     }
 
     /// Prints a frame, if the world is traced.
@@ -161,13 +183,12 @@ impl World {
         if hit(&mut self.wire, lost[side]) || is_dead {
             return;
         }
-        if hit(&mut self.wire, corrupt) {
+        let bit_error = hit(&mut self.wire, corrupt).then(|| {
             // In the BTH and after it, which the ICRC covers; its fifth byte is masked.
             let end = ip_end(&frame, 0).expect("an IP packet");
             let at = BTH_AT + 5 + usize_from(self.wire.below((end - BTH_AT - 5) as u64));
-            frame[at] ^= 1 << self.wire.below(8);
-            assert!(Packet::parse(&frame).is_err(), "a bit error was not detected");
-        }
+            BitError { at, bit: self.wire.below(8) }
+        });
         drawn::stamp(&mut self.wire, self.now, &mut frame);
         let copies = 1 + u64::from(hit(&mut self.wire, duplicated));
         for copy in 0..copies {
@@ -179,7 +200,8 @@ impl World {
             let behind = at.as_ps() % grid.as_ps().max(1);
             let at = if behind > 0 { at + Dur::from_ps(grid.as_ps() - behind) } else { at };
             self.sent += 1;
-            self.flight.insert((at, self.sent), (1 - side, frame.clone()));
+            let frame = InFlight { to: 1 - side, bytes: frame.clone(), bit_error };
+            self.flight.insert((at, self.sent), frame);
         }
     }
 }
