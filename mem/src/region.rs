@@ -111,6 +111,11 @@ impl Region {
 
     /// Copies `src` into the region from `offset` on.
     ///
+    /// The last bytes become visible last, as applications of RDMA expect that poll them: a thread
+    /// that sees the last aligned word of the copy, up to 8 bytes, and then executes an acquire
+    /// fence sees all bytes before it. A copy of at most 64 bytes must not cross a cache line for
+    /// that.
+    ///
     /// # Errors
     /// [`OutOfBounds`] if a byte would fall outside; then nothing is copied.
     pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result<(), OutOfBounds> {

@@ -1,5 +1,5 @@
 use super::words;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread;
 
 /// One implementation of access to shared bytes: all must behave alike.
@@ -224,6 +224,140 @@ fn load__beside_writers_reads_only_written_bytes() {
     }
 }
 
+/// Copies to `at` beyond a cache line's start that a reader saw in the wrong order. It polls the
+/// last byte of each copy, as applications of RDMA do. Every byte of a copy is its round, so a byte
+/// is late if the last one of a later round is visible.
+fn late_bytes(access: Access, at: usize, len: usize) -> u64 {
+    let memory = Memory::new((64 + at + len).div_ceil(8));
+    let at = at + memory.0.addr().wrapping_neg() % 64;
+    let [begun, done, read] = [const { AtomicU64::new(0) }; 3];
+    let write = || {
+        let mut bytes = vec![0; len];
+        for round in 1..=ROUNDS {
+            bytes.fill(round.to_le_bytes()[0]);
+            begun.store(round, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            memory.store(access, at, &bytes);
+            done.store(round, Ordering::Release);
+            // Simultaneous, but without waiting for the reader if its core is busy.
+            let is_unread = || read.load(Ordering::Acquire) < round;
+            (0..500).take_while(|_| is_unread()).for_each(|_| std::hint::spin_loop());
+        }
+    };
+    let (mut late, mut seen, mut all) = (0, [0], vec![0; len]);
+    thread::scope(|scope| {
+        let writer = scope.spawn(write);
+        while !writer.is_finished() {
+            let least = done.load(Ordering::Acquire);
+            let last = (0..1000).find_map(|_| {
+                let mut last = [0];
+                // SAFETY: inside the memory.
+                unsafe { (access.load)(memory.0.add(at + len - 1), &mut last) };
+                (last != std::mem::replace(&mut seen, last)).then_some(last[0])
+            });
+            let Some(last) = last else { continue };
+            fence(Ordering::Acquire);
+            // SAFETY: inside the memory.
+            unsafe { (access.load)(memory.0.add(at), &mut all[..1]) };
+            // SAFETY: inside the memory.
+            unsafe { (access.load)(memory.0.add(at + 1), &mut all[1..]) };
+            fence(Ordering::SeqCst);
+            let most = begun.load(Ordering::Relaxed);
+            read.store(most, Ordering::Release);
+            // Otherwise a byte does not tell the round: this thread has been waiting.
+            if most - least < 200 {
+                let since = u64::from(last.wrapping_sub(least.to_le_bytes()[0]));
+                let newer = (most - least).checked_sub(since);
+                let is_late = |byte: &u8| Some(u64::from(byte.wrapping_sub(last))) > newer;
+                late += u64::from(all.iter().any(is_late));
+            }
+        }
+    });
+    late
+}
+
+#[test]
+fn store__makes_its_last_byte_visible_last() {
+    for access in IMPLEMENTATIONS {
+        for len in [9, 64, 65, 128, 256, 1000, 4096] {
+            // Within a cache line short copies are in order, long ones anywhere.
+            let places = if len > 64 { &[0, 29][..] } else { &[0] };
+            for at in places {
+                let late = late_bytes(access, *at, len);
+                assert_eq!(late, 0, "{}: {len} bytes to {at}", access.name);
+            }
+        }
+    }
+}
+
+/// Two pages shared with child processes. A child that writes the forbidden one dies there, and
+/// leaves what it has written until then.
+#[cfg(target_os = "linux")]
+struct TwoPages(*mut u8);
+
+#[cfg(target_os = "linux")]
+impl TwoPages {
+    const PAGE: usize = 4096;
+
+    fn new() -> Self {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), 2 * Self::PAGE, access, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        Self(base.cast())
+    }
+
+    /// The pages after a child has stored `bytes` at `at` with page `forbidden` read-only, which
+    /// kills it.
+    fn after(&self, access: Access, at: usize, bytes: &[u8], forbidden: usize) -> Vec<u8> {
+        assert!(at < Self::PAGE && at + bytes.len() <= 2 * Self::PAGE);
+        // SAFETY: the child makes system calls and the store, and does not return.
+        unsafe {
+            std::ptr::write_bytes(self.0, 0, 2 * Self::PAGE);
+            let child = libc::fork();
+            assert!(child >= 0);
+            if child == 0 {
+                libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+                let page = self.0.add(forbidden * Self::PAGE).cast();
+                libc::mprotect(page, Self::PAGE, libc::PROT_READ);
+                (access.store)(self.0.add(at), bytes);
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(libc::WTERMSIG(status), libc::SIGSEGV, "{status}");
+            std::slice::from_raw_parts(self.0, 2 * Self::PAGE).to_vec()
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn store__writes_its_first_bytes_first_and_its_last_word_last() {
+    const PAGE: usize = TwoPages::PAGE;
+    let pages = TwoPages::new();
+    for access in IMPLEMENTATIONS {
+        for len in [65, 96, 128, 129, 250, 256, 1000, 1024, 1408, 4000] {
+            let bytes = vec![7; len];
+            for before in [8, 16, 29, 32, 64].into_iter().filter(|n| *n < len) {
+                // The first bytes are on the forbidden page, the others not.
+                let left = pages.after(access, PAGE - before, &bytes, 0);
+                assert!(left.iter().all(|b| *b == 0), "{}: {len}, {before}", access.name);
+            }
+            for last in [1, 2, 4, 8] {
+                let at = PAGE + last - len;
+                let left = pages.after(access, at, &bytes, 1);
+                let written = &left[at..PAGE];
+                assert!(written.iter().all(|b| *b == 7), "{}: {len}, {last}", access.name);
+            }
+        }
+    }
+    // SAFETY: the mapping of `new`, with no access after it.
+    unsafe { libc::munmap(pages.0.cast(), 2 * PAGE) };
+}
+
 #[test]
 fn fetch_add__beside_copies_of_its_neighbours_counts_every_one() {
     for access in IMPLEMENTATIONS {
@@ -251,7 +385,7 @@ fn fetch_add__beside_copies_of_its_neighbours_counts_every_one() {
 fn compare_swap__lets_one_of_three_win_each_round() {
     for access in IMPLEMENTATIONS {
         let memory = Memory::new(1);
-        let won = [const { std::sync::atomic::AtomicU64::new(0) }; 3];
+        let won = [const { AtomicU64::new(0) }; 3];
         let work = |n: u8| {
             for round in 0..ROUNDS {
                 // SAFETY: an aligned word.

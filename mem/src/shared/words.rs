@@ -1,6 +1,6 @@
 //! Access by aligned atomic words of one size.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Copies the bytes from `at` on into all of `dst`.
 ///
@@ -19,7 +19,7 @@ pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
     }
 }
 
-/// Copies `src` to `at` and the bytes after it. Other bytes of the same words do not change.
+/// Copies `src` to `at` and the bytes after it, the last word last. Other bytes of the same words do not change.
 ///
 /// # Safety
 /// As [`load`], and the words must be writable.
@@ -30,6 +30,10 @@ pub(crate) unsafe fn store(at: *mut u8, src: &[u8]) {
         // SAFETY: as in `load`.
         let atomic = unsafe { AtomicU64::from_ptr(word) };
         let (part, rest) = left.split_at(left.len().min(WORD - skip));
+        if rest.is_empty() {
+            // The words before are visible to whoever sees the last one.
+            fence(Ordering::Release);
+        }
         match part.try_into() {
             Ok(whole) => atomic.store(u64::from_ne_bytes(whole), Ordering::Relaxed),
             Err(_) => merge(atomic, skip, part),

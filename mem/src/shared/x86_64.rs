@@ -71,8 +71,8 @@ macro_rules! both_ends {
     };
 }
 
-/// Copies `len` bytes. Bytes may be read and written more than once. The usual short lengths are
-/// inlined and need only SSE2, which every x86-64 has.
+/// Copies `len` bytes in ascending order. Bytes may be read and written more than once. The usual
+/// short lengths are inlined and need only SSE2, which every x86-64 has.
 ///
 /// # Safety
 /// The bytes at `src` must be readable, those at `dst` writable, and the ranges disjoint.
@@ -126,13 +126,26 @@ unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
 /// As [`copy`], for lengths above 64.
 #[inline(never)]
 unsafe fn copy_long(src: *const u8, dst: *mut u8, len: usize) {
-    // SAFETY: at least a vector of either width, and the processor has it.
+    // The bytes of the last aligned word. A vector that crosses two cache lines may become visible
+    // in either order, so these bytes become visible afterwards, and at once.
+    let last = 1 << ((dst.addr() + len) | 8).trailing_zeros();
+    let body = len - last;
+    // SAFETY: at least a vector of either width, and the processor has it; then the last 8 bytes.
     unsafe {
         if is_x86_feature_detected!("avx") {
-            copy_avx(src, dst, len);
+            copy_avx(src, dst, body);
         } else {
-            copy_sse(src, dst, len);
+            copy_sse(src, dst, body);
         }
+        asm!(
+            "mov {word}, [{src} + {len} - 8]",
+            "mov [{dst} + {len} - 8], {word}",
+            src = in(reg) src,
+            dst = in(reg) dst,
+            len = in(reg) len,
+            word = out(reg) _,
+            options(nostack, preserves_flags),
+        );
     }
 }
 
@@ -153,8 +166,9 @@ unsafe fn copy_shorter(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// Copies by vectors of `$size` bytes in registers `$reg`. The last four and the first are
-/// unaligned; those in between go in groups of four, from the first aligned place in `dst`.
+/// Copies by vectors of `$size` bytes in registers `$reg`, in ascending order. The last four and
+/// the first are unaligned; those in between go in groups of four, from the first aligned place in
+/// `dst`.
 macro_rules! vectors {
     ($name:ident, $size:literal, $reg:literal, $mov:literal, $leave:literal) => {
         /// # Safety
@@ -168,6 +182,7 @@ macro_rules! vectors {
                 asm!(
                     concat!($mov, " ", $reg, "0, [{src}]"),
                     concat!($mov, " ", $reg, "1, [{src} + {len} - {v}]"),
+                    concat!($mov, " [{dst}], ", $reg, "0"),
                     "lea {end}, [{dst} + {len}]",
                     "cmp {len}, 2 * {v}",
                     "jbe 6f",
@@ -206,7 +221,6 @@ macro_rules! vectors {
                     concat!($mov, " [{end} - 2 * {v}], ", $reg, "2"),
                     "6:",
                     concat!($mov, " [{end} - {v}], ", $reg, "1"),
-                    concat!($mov, " [{dst}], ", $reg, "0"),
                     $leave,
                     v = const $size,
                     src = inout(reg) src => _,
