@@ -32,6 +32,11 @@ pub struct Config {
     /// that one client leaves room for others. A connection counts until both of its halves are
     /// dropped.
     pub max_connections_per_peer: u32,
+    /// Bytes of the rings that connections from one peer address write to, ring_bytes..=2^40.
+    /// Default 128 MiB, of an address as above: 32 rings of 4 MiB, an eighth of those of all
+    /// connections. A peer that writes to a ring makes its memory resident, even if no message
+    /// arrives. Smaller rings, which either end may ask for, allow more connections.
+    pub max_ring_bytes_per_peer: u64,
     /// Handshakes of connections to our listeners, 1..=1000. Default 64: each takes a thread for a
     /// few milliseconds. Beyond it the one that has been silent for longest is dropped.
     pub max_half_open: u32,
@@ -78,6 +83,7 @@ impl Default for Config {
             max_message_bytes: 1 << 20,
             max_connections: 256,
             max_connections_per_peer: 64,
+            max_ring_bytes_per_peer: 128 << 20,
             max_half_open: 64,
             max_half_open_per_peer: 8,
             handshake_timeout: Duration::from_secs(5),
@@ -104,6 +110,8 @@ impl Config {
         let within = ConfigError::check;
         within("max_connections", self.max_connections.into(), 1, 1000)?;
         within("max_connections_per_peer", self.max_connections_per_peer.into(), 1, 1000)?;
+        let ring_bytes = u64::from(self.ring_bytes);
+        within("max_ring_bytes_per_peer", self.max_ring_bytes_per_peer, ring_bytes, 1 << 40)?;
         within("max_half_open", self.max_half_open.into(), 1, 1000)?;
         let half_open = u64::from(self.max_half_open);
         within("max_half_open_per_peer", self.max_half_open_per_peer.into(), 1, half_open)?;
@@ -236,6 +244,8 @@ mod tests {
         assert_eq!(wrong.validate().unwrap_err().field, "linger");
         let wrong = Config { max_connections_per_peer: 0, ..Config::default() };
         assert_eq!(wrong.validate().unwrap_err().field, "max_connections_per_peer");
+        let wrong = Config { max_ring_bytes_per_peer: (4 << 20) - 1, ..Config::default() };
+        assert_eq!(wrong.validate().unwrap_err().field, "max_ring_bytes_per_peer");
         let wrong = Config { accept_timeout: Duration::from_millis(9), ..Config::default() };
         assert_eq!(wrong.validate().unwrap_err().field, "accept_timeout");
         let wrong = Config { idle_timeout: Some(Duration::ZERO), ..Config::default() };

@@ -9,7 +9,7 @@ use crate::network::options::ConnectOptions;
 use crate::network::shared::NetworkShared;
 use crate::peers::{
     ConnectionCount, DROPPED, HalfOpenCount, MAX_CONNECTIONS_PER_PEER, MAX_HALF_OPEN,
-    MAX_HALF_OPEN_PER_PEER,
+    MAX_HALF_OPEN_PER_PEER, MAX_RING_BYTES_PER_PEER,
 };
 use crate::receiving::Receiving;
 use crate::sending::Sending;
@@ -97,7 +97,7 @@ pub(crate) fn call(
 pub(crate) fn answer(
     network: &NetworkShared,
     mut side: Side,
-    (half_open, count): (&HalfOpenCount, ConnectionCount),
+    (half_open, mut count): (&HalfOpenCount, ConnectionCount),
     options: &ConnectOptions,
     kind: Kind,
     deadline: Instant,
@@ -106,13 +106,14 @@ pub(crate) fn answer(
     let theirs = expect_hello(&mut side, deadline);
     let theirs = theirs.inspect_err(|why| reject(&side, why))?;
     half_open.at_work()?;
-    let negotiate = || {
+    let mut negotiate = || {
         if theirs.ip != peer.ip() && !options.any_address {
             return Err(SetupError::Address(theirs.ip, peer.ip()));
         }
         check(&theirs, kind, &options.protocol)?;
         let ours = hello(network, (local, peer), options, kind)?;
         let terms = terms(network, &ours, &theirs, false)?;
+        count.take_ring(&network.config, terms.shape.ring_bytes)?;
         // Resources are allocated only after agreement, and only for the agreed shape. The queue
         // pair drops all packets until it is connected, so nothing writes to the ring before.
         let reserved = Reserved::new(network, terms.shape, options)?;
@@ -167,6 +168,10 @@ fn reason_for(why: &SetupError) -> String {
         SetupError::Limit(field) => match *field {
             MAX_HALF_OPEN_PER_PEER => "too many connections of your address are being set up",
             MAX_CONNECTIONS_PER_PEER => "there are too many connections of your address",
+            MAX_RING_BYTES_PER_PEER => {
+                "the connections of your address have all the memory that one may have there; ask \
+                 for smaller rings"
+            }
             MAX_HALF_OPEN => "too many connections are being set up there",
             _ => "there is no room for one more connection there",
         }
@@ -377,6 +382,7 @@ mod tests {
             SetupError::Limit(MAX_HALF_OPEN),
             SetupError::Limit(MAX_HALF_OPEN_PER_PEER),
             SetupError::Limit(MAX_CONNECTIONS_PER_PEER),
+            SetupError::Limit(MAX_RING_BYTES_PER_PEER),
             SetupError::Limit("max_connections"),
             SetupError::Config("no more than max_qps may exist: raise it in Config".into()),
             SetupError::Interface("eth7 is down".into()),

@@ -54,6 +54,8 @@ enum Stage {
 struct PeerCounts {
     half_open: u32,
     connections: u32,
+    /// Of the rings that its connections write to.
+    ring_bytes: u64,
 }
 
 /// Counts an established connection of a peer until dropped. It is dropped together with the
@@ -62,6 +64,7 @@ struct PeerCounts {
 pub(crate) struct ConnectionCount {
     peers: Arc<Peers>,
     peer: IpAddr,
+    ring_bytes: u64,
 }
 
 /// Counts a connection in its handshake until dropped.
@@ -111,7 +114,8 @@ impl Peers {
         let stage = Stage::AwaitsHello(Instant::now());
         counts.half_open.insert(key, HalfOpen { peer, stage, socket });
         let peers = || self.clone();
-        Ok((HalfOpenCount { peers: peers(), key }, ConnectionCount { peers: peers(), peer }))
+        let count = ConnectionCount { peers: peers(), peer, ring_bytes: 0 };
+        Ok((HalfOpenCount { peers: peers(), key }, count))
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -149,6 +153,23 @@ impl Counts {
                 self.per_peer.remove(&peer);
             }
         }
+    }
+}
+
+impl ConnectionCount {
+    /// Counts the ring that the peer will write to; once for a connection.
+    ///
+    /// # Errors
+    /// [`SetupError::Limit`]: the peer's rings would have too many bytes.
+    pub(crate) fn take_ring(&mut self, config: &Config, bytes: u32) -> Result<(), SetupError> {
+        let mut counts = self.peers.lock();
+        let of_peer = counts.per_peer.entry(self.peer).or_default();
+        let all = of_peer.ring_bytes + u64::from(bytes);
+        if all > config.max_ring_bytes_per_peer {
+            return Err(SetupError::Limit(MAX_RING_BYTES_PER_PEER));
+        }
+        (of_peer.ring_bytes, self.ring_bytes) = (all, bytes.into());
+        Ok(())
     }
 }
 
@@ -199,7 +220,10 @@ impl Drop for HalfOpenCount {
 
 impl Drop for ConnectionCount {
     fn drop(&mut self) {
-        self.peers.lock().change(self.peer, |of_peer| of_peer.connections -= 1);
+        self.peers.lock().change(self.peer, |of_peer| {
+            of_peer.connections -= 1;
+            of_peer.ring_bytes -= self.ring_bytes;
+        });
     }
 }
 
@@ -210,6 +234,7 @@ pub(crate) const DROPPED: SetupError = SetupError::Limit(MAX_HALF_OPEN);
 pub(crate) const MAX_HALF_OPEN: &str = "max_half_open";
 pub(crate) const MAX_HALF_OPEN_PER_PEER: &str = "max_half_open_per_peer";
 pub(crate) const MAX_CONNECTIONS_PER_PEER: &str = "max_connections_per_peer";
+pub(crate) const MAX_RING_BYTES_PER_PEER: &str = "max_ring_bytes_per_peer";
 
 #[cfg(test)]
 mod tests {
@@ -309,6 +334,23 @@ mod tests {
         assert_eq!(refused(&enter(&peers, peer(1))), "max_connections_per_peer");
         assert!(half_open.iter().all(|(half_open, _)| half_open.at_work().is_ok()));
         drop((connected, half_open));
+        assert!(peers.lock().per_peer.is_empty());
+    }
+
+    #[test]
+    fn take_ring__rings_of_one_address_have_a_share_until_their_connections_end() {
+        let peers = Arc::new(Peers::default());
+        let config = Config { max_ring_bytes_per_peer: 10_000, ..config() };
+        let connect = |last| enter(&peers, peer(last)).unwrap().1;
+        let [mut one, mut two, mut three] = [1, 1, 1].map(connect);
+        one.take_ring(&config, 6_000).unwrap();
+        two.take_ring(&config, 4_000).unwrap();
+        assert_eq!(refused(&three.take_ring(&config, 1)), "max_ring_bytes_per_peer");
+        connect(2).take_ring(&config, 10_000).unwrap();
+        drop(two);
+        assert_eq!(refused(&three.take_ring(&config, 4_001)), "max_ring_bytes_per_peer");
+        three.take_ring(&config, 4_000).unwrap();
+        drop((one, three));
         assert!(peers.lock().per_peer.is_empty());
     }
 

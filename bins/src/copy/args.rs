@@ -182,16 +182,19 @@ impl ReceiveArgs {
     /// The network that these arguments describe, on interface `dev`.
     pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
         let Self { max_half_open, max_half_open_per_peer, handshake_timeout, .. } = *self;
+        let (limits, per_peer) =
+            (connection::limits(), max_half_open_per_peer.saturating_add(8).min(1000));
         let limits = Config {
             // Room for the sender being served, for senders being rejected as busy, and for
             // handshakes that were dropped and whose threads have not ended.
             max_connections: max_half_open.saturating_mul(2).saturating_add(16).min(1000),
             max_half_open,
             // One address must not use up all connections.
-            max_connections_per_peer: max_half_open_per_peer.saturating_add(8).min(1000),
+            max_connections_per_peer: per_peer,
+            max_ring_bytes_per_peer: u64::from(per_peer) * u64::from(limits.ring_bytes),
             max_half_open_per_peer: max_half_open_per_peer.min(max_half_open),
             handshake_timeout,
-            ..connection::limits()
+            ..limits
         };
         self.common.network(dev, &limits)
     }

@@ -227,6 +227,28 @@ fn connect__connections_of_one_address_are_limited_for_as_long_as_they_are_held(
     }
 }
 
+/// An address gets a share of memory, whatever the number of its connections may be.
+#[test]
+fn connect__rings_of_one_address_are_limited_until_their_connections_end() {
+    let (a, b) = networks_with(&Config { max_ring_bytes_per_peer: 8 << 20, ..patient() });
+    let listener: Listener<Connection> = a.listen(0, ConnectOptions::default()).unwrap();
+    let call = || b.connect(loopback(&listener), &ConnectOptions::default());
+    let is_limit = |e: &SetupError| e.to_string().contains("ask for smaller rings");
+    let held = [call().unwrap(), call().unwrap()];
+    let accepted = [(); 2].map(|()| listener.accept_timeout(LATE).unwrap().expect("it called"));
+    let e = call().unwrap_err();
+    assert!(is_limit(&e), "{e}");
+    // Nothing remains of the rejected one, and the ended ones make room.
+    drop((held, accepted));
+    let _again = until("room", || match call() {
+        Ok(caller) => Some(caller),
+        Err(e) => {
+            assert!(is_limit(&e), "{e}");
+            None
+        }
+    });
+}
+
 #[test]
 fn listen__aborts_a_connection_that_is_not_accepted_in_time() {
     let accept_timeout = Duration::from_millis(1000);
