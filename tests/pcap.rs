@@ -256,6 +256,14 @@ fn pcap__an_unsupported_link_type_is_an_error() {
 }
 
 #[test]
+fn pcap__an_endless_device_and_a_name_with_control_characters_are_errors() {
+    let (code, _, stderr) = run(&["/dev/zero", "no\x1b[2J\nerror: forged"]);
+    assert_eq!(code, 2);
+    assert_eq!(stderr.lines().count(), 2, "{stderr:?}");
+    assert!(!stderr.contains('\x1b') && stderr.contains("no\\u{1b}[2J\\nerror"), "{stderr:?}");
+}
+
+#[test]
 fn pcap__a_closed_output_pipe_ends_it_quietly() {
     let mut command = spanwire();
     for _ in 0..50 {

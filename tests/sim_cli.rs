@@ -189,6 +189,44 @@ fn run__a_file_is_equivalent_to_the_command_line() {
 }
 
 #[test]
+fn run__errors_have_no_control_characters_of_a_file_or_its_name() {
+    let dir = scratch("control-characters");
+    let evil = r"x\u001b[2J\r\nerror: forged";
+    let (no_toml, file) = (dir.join("no\x1b[2J.toml"), dir.join("scenario.toml"));
+    fs::write(&no_toml, "scenario = 'pair'\n\x1b[2J = 1\r\x1b[2J\n").expect("writable");
+    let mut errors = vec![sim(&["run", "--file", text_of(&no_toml)])];
+    for text in [
+        format!("scenario = \"{evil}\""),
+        format!("scenario = 'pair'\n\"{evil}\" = 1"),
+        format!("scenario = 'pair'\nset.\"{evil}\" = 1"),
+        format!("scenario = 'pair'\nset.mtu = \"{evil}\""),
+        format!("scenario = 'laecn-burst'\nset.\"agent.model\" = \"{evil}\""),
+    ] {
+        fs::write(&file, text).expect("writable");
+        errors.push(sim(&["run", "--file", text_of(&file)]));
+    }
+    for output in errors {
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text:?}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert!(text.starts_with("error: ") && !text.contains("\nerror: "), "{text:?}");
+    }
+}
+
+#[test]
+fn run__a_device_without_an_end_is_a_usage_error() {
+    for args in [
+        &["run", "--file", "/dev/zero"][..],
+        &["run", "laecn-burst", "--set", "agent.model=/dev/zero"],
+    ] {
+        let output = sim(args);
+        let text = stderr(&output);
+        assert!(text.contains("/dev/zero") && text.contains("at most 1 MiB"), "{text:?}");
+        assert_eq!(output.status.code(), Some(2), "{text:?}");
+    }
+}
+
+#[test]
 fn run__sharing_has_its_members_and_a_figure_of_fairness() {
     let dir = scratch("sharing");
     let set = ["cc=swift", "flows=2", "stagger=1ms", "time=5ms", "smooth=500us"];
