@@ -24,6 +24,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// An engine, its port and its application, driven by the threads that wait for it.
+///
+/// In a process that was forked from the one that made it, it has ended ([`End::is_forked`]): no
+/// call has an effect.
 pub struct Runtime<W: Work> {
     shared: Shared<Driven<W>, PortDoor>,
     commands: Commands<W::Command>,
@@ -101,18 +104,22 @@ impl<W: Work> Runtime<W> {
 
     /// Tells the application that the calling thread has published something for it.
     pub fn publish(&self) {
-        self.shared.publish();
+        if !self.end.is_forked() {
+            self.shared.publish();
+        }
     }
 
     /// As [`Runtime::publish`], for a thread that will publish more, or wait, in a moment; see
     /// [`Shared::publish_soon`](spanwire_progress::Shared::publish_soon).
     pub fn publish_soon(&self) {
-        self.shared.publish_soon();
+        if !self.end.is_forked() {
+            self.shared.publish_soon();
+        }
     }
 
     /// One step, unless another thread takes one. True if something was received, sent or due.
     pub fn turn(&self) -> bool {
-        self.shared.turn()
+        !self.end.is_forked() && self.shared.turn()
     }
 
     /// Which threads drive it.
@@ -122,17 +129,21 @@ impl<W: Work> Runtime<W> {
 
     /// True once it has ended.
     pub fn has_ended(&self) -> bool {
-        self.shared.has_ended()
+        self.end.is_forked() || self.shared.has_ended()
     }
 
     /// Drives it until something was received, sent or due, or until `deadline`.
     pub fn pause(&self, deadline: Option<Instant>) {
-        self.shared.pause(deadline);
+        if !self.end.is_forked() {
+            self.shared.pause(deadline);
+        }
     }
 
     /// Steps it if no thread has for a while: for a thread that never has to wait.
     pub fn refresh(&self) {
-        self.shared.refresh();
+        if !self.end.is_forked() {
+            self.shared.refresh();
+        }
     }
 
     /// Blocks until `look` returns a value, or until `deadline`; see
@@ -141,12 +152,18 @@ impl<W: Work> Runtime<W> {
         &self,
         signal: &Signal<EventFd>,
         deadline: Option<Instant>,
-        look: impl FnMut() -> Option<T>,
+        mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
+        if self.end.is_forked() {
+            return look();
+        }
         self.shared.wait(signal, deadline, look)
     }
 
     fn reply<T>(&self, ask: impl FnOnce(SyncSender<T>) -> QueuedCommand<W::Command>) -> Option<T> {
+        if self.end.is_forked() {
+            return None;
+        }
         let (reply, answer) = sync_channel(1);
         self.push(ask(reply));
         loop {
@@ -162,8 +179,10 @@ impl<W: Work> Runtime<W> {
     }
 
     fn push(&self, ask: QueuedCommand<W::Command>) {
-        let _ = self.commands.queue.send(ask);
-        self.shared.publish();
+        if !self.end.is_forked() {
+            let _ = self.commands.queue.send(ask);
+            self.shared.publish();
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`port`] | the interface [`port::Port`]: receive and transmit of frames |
 //! | [`driver`] | the loop around one node and its ports, spinning or sleeping |
 //! | [`event`] | a descriptor by which one thread wakes another |
+//! | [`fork`] | whether this process was forked from the one that opened something |
 //! | [`clock`] | the only source of time |
 //! | [`pipe`] | two ports back to back in one process |
 //! | [`fault`] | network emulation around any port, decided by a seed |
@@ -25,6 +26,7 @@ pub mod clock;
 pub mod driver;
 pub mod event;
 pub mod fault;
+pub mod fork;
 pub mod hotplug;
 pub mod net;
 pub mod packet;

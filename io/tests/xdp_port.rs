@@ -5,6 +5,7 @@
 
 use spanwire_base::{Dur, Time, TxMeta};
 use spanwire_io::clock::Clock;
+use spanwire_io::fork::in_child;
 use spanwire_io::net::{Host, IpPrefix, LabConfig, NetNs, Netlink, TwoHosts, VethEnd, VethSpec};
 use spanwire_io::port::{Port, reserve};
 use spanwire_io::xdp::{SidePoll, Traffic, XdpConfig, XdpDevice, XdpMode, XdpPort, XdpPreference};
@@ -305,6 +306,21 @@ fn device__two_queues_are_two_ports() {
     let again = hosts.b.ns.run(|| XdpPort::open_on(&device, &config));
     let mut b0 = again.expect("namespace").expect("again");
     cross(&mut a0, &mut b0, 100, 1400, 32);
+}
+
+/// The port of the parent keeps its queue, and the thread that watches its addresses.
+#[test]
+fn drop__in_a_forked_process_leaves_the_port_to_the_parent() {
+    let _turn = turn();
+    let Some(hosts) = hosts_or_skip(1500, 1) else { return };
+    let mut ports = Some([&hosts.a, &hosts.b].map(|host| open(host, XdpPreference::Auto)));
+    let dropped = in_child(|| {
+        drop(ports.take());
+        true
+    });
+    assert!(dropped.expect("processes are left"), "it panicked");
+    let [mut a, mut b] = ports.expect("the child took a copy");
+    cross(&mut a, &mut b, 1000, 1514, 64);
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub enum Cause {
     QueuePair(WcStatus),
     /// The network (its interface, its worker) is gone, or was shut down.
     NetworkGone(String),
+    /// This process was forked from the one that has the connection.
+    Forked,
 }
 
 /// Why a connection, listener or network could not be set up.
@@ -92,7 +94,7 @@ impl Cause {
             Self::Aborted(why) => why.clone(),
             Self::Protocol(what) => format!("you broke the protocol: {what}"),
             Self::QueuePair(status) => format!("the queue pair failed: {}", status.name()),
-            Self::NetworkGone(_) => "the network was shut down there".to_owned(),
+            Self::NetworkGone(_) | Self::Forked => "the network was shut down there".to_owned(),
             Self::PeerGone(_) | Self::PeerAborted(_) | Self::PeerClosed => {
                 "you were gone".to_owned()
             }
@@ -164,6 +166,10 @@ impl fmt::Display for Cause {
             }
             Self::QueuePair(status) => write!(f, "the queue pair failed with {}", status.name()),
             Self::NetworkGone(why) => write!(f, "the network is gone: {why}"),
+            Self::Forked => f.write_str(
+                "this process was forked from the one that has the connection: use it there, or \
+                 open a network after fork",
+            ),
         }
     }
 }

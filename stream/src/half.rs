@@ -1,7 +1,7 @@
 //! Waiting on a half of a connection: by a thread, by a task, or by a descriptor.
 
 use crate::drive::{Drive, Signal};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +21,9 @@ pub(crate) trait Half: Sized {
 
     /// Tells the engine what the application did, which must have been published before.
     fn notify_engine(&self) {
+        if self.shared().is_forked() {
+            return;
+        }
         // A ring that is pending may be one that `notify_of_message` left to the next call.
         if self.shared().enqueue() || self.shared().is_rung() {
             match self.engine() {
@@ -49,6 +52,7 @@ pub(crate) trait Half: Sized {
         timeout: Option<Duration>,
         mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.check_process()?;
         match attempt(self) {
             Err(Error::WouldBlock) => {}
             other => {
@@ -103,6 +107,7 @@ pub(crate) trait Half: Sized {
         mut attempt: impl FnMut(&mut Self) -> Result<T, Error>,
         arm: impl Fn(&Signal),
     ) -> Result<T, Error> {
+        self.check_process()?;
         match attempt(self) {
             Err(Error::WouldBlock) => {}
             other => {
@@ -115,6 +120,11 @@ pub(crate) trait Half: Sized {
         }
         arm(Self::signal(self.shared()));
         attempt(self)
+    }
+
+    /// Fails in a process that was forked from the one that has the connection.
+    fn check_process(&self) -> Result<(), Error> {
+        if self.shared().is_forked() { Err(Cause::Forked.into()) } else { Ok(()) }
     }
 
     fn refresh(&self) {

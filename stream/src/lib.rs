@@ -45,6 +45,13 @@
 //! [`NetworkOptions::progress`] chooses that, a worker only, or neither: then [`Network::turn`]
 //! drives from an event loop.
 //!
+//! # Fork
+//! A network and its connections stay with the process that opened them. In a process that was
+//! forked from it every call fails ([`Cause::Forked`], [`SetupError::NetworkGone`]), and a drop has
+//! no effect on the connection, which goes on in the parent. The child may open a network of its
+//! own. Its copies of the descriptors keep an AF_XDP queue or a port occupied until it ends, or
+//! executes another program.
+//!
 //! # Limits
 //! All limits are in [`Config`], which is validated once. At a limit sending blocks, a message is
 //! rejected, or a peer is rejected with the reason; memory does not grow. A hostile peer ends only

@@ -66,6 +66,7 @@ impl<C: Accepted> Listener<C> {
         options: ConnectOptions,
         kind: Kind,
     ) -> Result<Self, SetupError> {
+        network.check()?;
         let listener = listen(&network.ifname, network.address, port)
             .map_err(|e| SetupError::Io("listen", e))?;
         let address = listener.local_addr().map_err(|e| SetupError::Io("listen", e))?;
@@ -129,6 +130,9 @@ impl<C: Accepted> Listener<C> {
     }
 
     fn look(&self) -> Option<Result<C, SetupError>> {
+        if self.accept_queue.is_forked() {
+            return Some(Err(self.accept_queue.closed()));
+        }
         if let Some(waiting) = self.accept_queue.waiting().pop_front() {
             return Some(Ok(C::from_established(waiting.established)));
         }
@@ -178,7 +182,15 @@ impl<C> Drop for Listener<C> {
 }
 
 impl AcceptQueue {
+    /// True in a process that was forked from the one that listens.
+    fn is_forked(&self) -> bool {
+        self.network.runtime.end().is_forked()
+    }
+
     fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.closing.store(true, Ordering::SeqCst);
         self.news.signal();
         self.acceptable.raise();

@@ -232,7 +232,7 @@ impl Network {
     /// The network is gone.
     pub fn turn(&mut self) -> Result<bool, SetupError> {
         let moved = self.shared.runtime.turn();
-        self.check().map(|()| moved)
+        self.shared.check().map(|()| moved)
     }
 
     /// Drives the engine until something was received, sent or due, or for `timeout`. With
@@ -242,11 +242,7 @@ impl Network {
     /// The network is gone.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), SetupError> {
         self.shared.runtime.pause(Instant::now().checked_add(timeout));
-        self.check()
-    }
-
-    fn check(&self) -> Result<(), SetupError> {
-        if self.shared.runtime.has_ended() { Err(self.shared.gone()) } else { Ok(()) }
+        self.shared.check()
     }
 
     /// Waits, for at most `within`, until connections whose handles were dropped have delivered
@@ -255,6 +251,9 @@ impl Network {
     /// # Errors
     /// The port failed before, or a thread panicked.
     pub fn shutdown(mut self, within: Duration) -> Result<(), SetupError> {
+        if self.shared.runtime.end().is_forked() {
+            return Err(self.shared.gone());
+        }
         let within = Dur::from_ns(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
         self.shared.runtime.send(Command::Stop(Some(within)));
         if self.shared.runtime.progress() == Progress::Inline {
@@ -289,6 +288,7 @@ fn reach(
     options: &ConnectOptions,
     kind: Kind,
 ) -> Result<Established, SetupError> {
+    network.check()?;
     let is_busy = |e: &SetupError| matches!(e, SetupError::Busy(_));
     retry_busy(is_busy, || try_reach(network, address, options, kind))
 }
@@ -309,6 +309,10 @@ fn try_reach(
 
 impl Drop for Network {
     fn drop(&mut self) {
+        if self.shared.runtime.end().is_forked() {
+            // These are threads of another process.
+            return self.threads.drain(..).for_each(std::mem::forget);
+        }
         self.shared.runtime.send(Command::Stop(None));
     }
 }

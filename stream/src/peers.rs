@@ -4,6 +4,7 @@
 use crate::config::Config;
 use crate::error::SetupError;
 use spanwire_base::usize_from;
+use spanwire_io::fork::Origin;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     counts: Mutex<Counts>,
+    origin: Origin,
 }
 
 #[derive(Debug, Default)]
@@ -220,6 +222,10 @@ impl Drop for HalfOpenCount {
 
 impl Drop for ConnectionCount {
     fn drop(&mut self) {
+        // In a forked process the lock may be held by a thread that is not there.
+        if !self.peers.origin.is_here() {
+            return;
+        }
         self.peers.lock().change(self.peer, |of_peer| {
             of_peer.connections -= 1;
             of_peer.ring_bytes -= self.ring_bytes;

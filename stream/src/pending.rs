@@ -4,6 +4,7 @@ use crate::drive::Signal;
 use crate::error::SetupError;
 use crate::network::shared::start;
 use spanwire_io::event::EventFd;
+use spanwire_io::fork::Origin;
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
@@ -26,6 +27,7 @@ pub struct Pending<T> {
 struct Outcome<T> {
     result: Mutex<Option<Result<T, SetupError>>>,
     ready: Signal,
+    origin: Origin,
 }
 
 /// Gives a result even if the operation panics, so that no task waits for ever.
@@ -39,7 +41,7 @@ impl<T: Send + 'static> Pending<T> {
     ) -> Result<Self, SetupError> {
         let event = EventFd::new().map_err(|e| SetupError::Io("make a descriptor", e))?;
         let ready = Signal::new(event, None);
-        let outcome = Arc::new(Outcome { result: Mutex::new(None), ready });
+        let outcome = Arc::new(Outcome { result: Mutex::new(None), ready, origin: Origin::here() });
         let completion = Completion(outcome.clone());
         start(name, move || {
             let result = work();
@@ -55,7 +57,7 @@ impl<T> Pending<T> {
     /// # Errors
     /// Those of the operation.
     pub fn wait(self) -> Result<T, SetupError> {
-        self.outcome.ready.wait(None, || self.outcome.lock().take()).expect("without a time limit")
+        self.outcome.ready.wait(None, || self.outcome.take()).expect("without a time limit")
     }
 
     /// The result, if the operation is complete.
@@ -63,11 +65,11 @@ impl<T> Pending<T> {
     /// # Errors
     /// Those of the operation.
     pub fn try_take(&mut self) -> Result<Option<T>, SetupError> {
-        if let Some(result) = self.outcome.lock().take() {
+        if let Some(result) = self.outcome.take() {
             return result.map(Some);
         }
         self.outcome.ready.arm(None);
-        self.outcome.lock().take().transpose()
+        self.outcome.take().transpose()
     }
 
     /// The result. If the operation is not complete, the task is woken when it is.
@@ -75,11 +77,11 @@ impl<T> Pending<T> {
     /// # Errors
     /// Those of the operation.
     pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, SetupError>> {
-        if let Some(result) = self.outcome.lock().take() {
+        if let Some(result) = self.outcome.take() {
             return Poll::Ready(result);
         }
         self.outcome.ready.arm(Some(cx.waker()));
-        self.outcome.lock().take().map_or(Poll::Pending, Poll::Ready)
+        self.outcome.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -99,6 +101,15 @@ impl<T> AsFd for Pending<T> {
 }
 
 impl<T> Outcome<T> {
+    /// The result, if there is one and it was not taken.
+    fn take(&self) -> Option<Result<T, SetupError>> {
+        if !self.origin.is_here() {
+            let why = "the operation goes on in the process that this one was forked from";
+            return Some(Err(SetupError::NetworkGone(why.into())));
+        }
+        self.lock().take()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Result<T, SetupError>>> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -201,6 +201,9 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            return;
+        }
         self.shared.close_receiving();
         self.notify_engine();
     }

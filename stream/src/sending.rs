@@ -99,6 +99,9 @@ impl Sending {
 
     /// Aborts the whole connection.
     pub(crate) fn abort(&self, why: &str) {
+        if self.shared.is_forked() {
+            return;
+        }
         self.shared.fail(Cause::Aborted(why.to_owned()));
         self.shared.set(Milestone::Aborted);
         self.notify_engine();

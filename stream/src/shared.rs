@@ -11,6 +11,7 @@ use crossbeam_queue::ArrayQueue;
 use spanwire_base::usize_from;
 use spanwire_host::worker::Bell;
 use spanwire_io::event::EventFd;
+use spanwire_io::fork::Origin;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     cause: OnceLock<Cause>,
     pub(crate) sendable: Signal,
     pub(crate) receivable: Signal,
+    origin: Origin,
     /// Counts against the peer's limit until all handles and the worker have dropped this state.
     _count: Option<ConnectionCount>,
 }
@@ -131,6 +133,7 @@ impl Shared {
             cause: OnceLock::new(),
             sendable,
             receivable,
+            origin: Origin::here(),
             _count: None,
         })
     }
@@ -220,6 +223,12 @@ impl Shared {
     /// The cause of the end, if it has ended.
     pub(crate) fn cause(&self) -> Option<&Cause> {
         self.cause.get()
+    }
+
+    /// True in a process that was forked from the one that has the connection. Its halves of the
+    /// connection are copies of which the engine does not know.
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.origin.is_here()
     }
 
     pub(crate) fn raise_all(&self) {

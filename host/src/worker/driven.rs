@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_io::event::EventFd;
+use spanwire_io::fork::Origin;
 use spanwire_progress::{Door, Engine, Step};
 use spanwire_transport::Host;
 use std::io;
@@ -24,6 +25,7 @@ pub struct End {
     why: OnceLock<String>,
     /// Readable once it has ended.
     event: EventFd,
+    origin: Origin,
 }
 
 /// Engine, port and application; none after the end.
@@ -50,7 +52,7 @@ pub(super) struct PortDoor {
 impl End {
     pub(super) fn new() -> io::Result<Self> {
         let is_over = AtomicBool::new(false);
-        Ok(Self { is_over, why: OnceLock::new(), event: EventFd::new()? })
+        Ok(Self { is_over, why: OnceLock::new(), event: EventFd::new()?, origin: Origin::here() })
     }
 
     fn announce(&self) {
@@ -58,22 +60,38 @@ impl End {
         self.event.signal();
     }
 
+    /// True in a process that was forked from the one of the runtime. It has the descriptors, but
+    /// must not use them, and none of the threads.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        !self.origin.is_here()
+    }
+
     /// Why the runtime has failed, if it has.
     #[must_use]
     pub fn why(&self) -> Option<&str> {
-        self.why.get().map(String::as_str)
+        if self.is_forked() { Some(FORKED) } else { self.why.get().map(String::as_str) }
     }
 
     /// True once the runtime has ended; true when [`End::event`] is readable.
     #[must_use]
     pub fn has_come(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.is_forked() || self.is_over.load(Ordering::Acquire)
     }
 
     /// Readable once the runtime has ended.
     #[must_use]
     pub fn event(&self) -> &EventFd {
         &self.event
+    }
+}
+
+impl<W: Work> Drop for Driven<W> {
+    fn drop(&mut self) {
+        if self.end.is_forked() {
+            // The port and its threads are those of another process, and what is buffered is its.
+            std::mem::forget(self.parts.take());
+        }
     }
 }
 
@@ -205,6 +223,9 @@ fn sleep(fds: &mut [PollFd<'_>], within: Duration) -> bool {
 pub fn port_is_gone(e: &io::Error) -> String {
     format!("the port is gone: {e}; start again once the interface is there")
 }
+
+/// The reason of the end in a process that was forked from the one of the runtime.
+const FORKED: &str = "it belongs to the process that this one was forked from; open it after fork";
 
 /// Maximum sleep with a port that has no descriptor.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);

@@ -4,6 +4,7 @@ use super::config::{QUEUES_MAX, XdpPreference};
 use super::error::XdpError;
 use super::local_addresses::LocalAddresses;
 use super::promiscuous::Promiscuous;
+use crate::fork::Origin;
 use crate::net::{Netlink, SocketOwner, udp_sockets};
 use af_xdp::steer::STEER_PORT;
 use af_xdp::{AttachMode, Socket, Steering, SteeringConfig, Traffic};
@@ -26,6 +27,7 @@ pub struct XdpDevice {
     // Dropped before the program whose map it fills.
     _local_addresses: Option<LocalAddresses>,
     steering: Steering,
+    origin: Origin,
     _promiscuous: Option<Promiscuous>,
 }
 
@@ -87,6 +89,7 @@ impl XdpDevice {
             mtu: link.mtu,
             preference,
             steering,
+            origin: Origin::here(),
             _promiscuous: promiscuous,
         }))
     }
@@ -122,9 +125,12 @@ impl XdpDevice {
         Ok(())
     }
 
-    /// Returns the queue to the kernel before its socket is closed.
+    /// Returns the queue to the kernel before its socket is closed. A process that was forked from
+    /// this one leaves the queue to it.
     pub(super) fn unregister(&self, queue: u32) {
-        if let Err(error) = self.steering.unregister(queue) {
+        if self.origin.is_here()
+            && let Err(error) = self.steering.unregister(queue)
+        {
             tracing::warn!(interface = self.ifname, queue, %error, "slot not cleared");
         }
     }

@@ -2,6 +2,7 @@
 
 use super::XdpError;
 use crate::event::EventFd;
+use crate::fork::Origin;
 use crate::net::{AddressEvents, NetError, Netlink};
 use crate::poll::poll;
 use af_xdp::AddressMap;
@@ -23,6 +24,7 @@ use std::time::Duration;
 pub(super) struct LocalAddresses {
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
+    origin: Origin,
 }
 
 struct Watch {
@@ -54,12 +56,16 @@ impl LocalAddresses {
         let thread = thread
             .spawn(move || watch.run())
             .map_err(|e| NetError::from_io("watch the addresses", &e).on(name))?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread), origin: Origin::here() })
     }
 }
 
 impl Drop for LocalAddresses {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // The thread is one of the process that this one was forked from.
+            return std::mem::forget(self.thread.take());
+        }
         self.stop.signal();
         if let Some(thread) = self.thread.take() {
             // Its thread has reported a panic.

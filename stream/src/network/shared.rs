@@ -50,6 +50,11 @@ impl NetworkShared {
         known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
     }
 
+    /// Fails after the engine has ended.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        if self.runtime.has_ended() { Err(self.gone()) } else { Ok(()) }
+    }
+
     /// The error after the engine has ended.
     pub(crate) fn gone(&self) -> SetupError {
         let why = self.runtime.end().why().unwrap_or("its worker has ended");
