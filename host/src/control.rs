@@ -1,19 +1,22 @@
 //! The control socket of a running switch: requests of other processes, and their replies.
 //!
-//! One request per connection, a line of JSON. The switch writes the line [`BEGUN`] before it serves
-//! the request, and the reply after that. A client that gives up shuts its connection down first,
-//! and the kernel orders both: either the switch cannot write the line and drops the request, or the
-//! client finds it. So nothing changes after a client has said that nothing was changed.
+//! One request per connection, a line of JSON. The switch writes a line before it serves the
+//! request, and the reply after that. A client that gives up shuts its connection down first, and
+//! the kernel orders both: either the switch cannot write the line and drops the request, or the
+//! client finds it. So nothing changes after a client has reported that nothing was changed.
 //!
 //! A thread of its own serves the connections, so that the forwarding loop never waits; the loop
 //! only polls for a pending request.
 
 mod clients;
+mod request;
+
+pub use request::{PendingRequest, Reply, Request};
 
 use crate::fabric::Error;
 use clients::Clients;
+use request::BEGUN;
 use rustix::fs::Mode;
-use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -22,62 +25,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
-
-/// A request to a switch.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
-    /// Counters and configuration.
-    Show {},
-    /// Changes, all or none: `port.NAME.KEY=VALUE`.
-    Set {
-        /// The changes, in order.
-        changes: Vec<String>,
-    },
-}
-
-/// The reply of a switch.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Reply {
-    /// Reason for a rejected request; null on success.
-    pub error: Option<String>,
-    /// Text for people.
-    pub text: String,
-    /// Report for programs.
-    pub report: serde_json::Value,
-}
-
-/// A pending request.
-#[derive(Debug)]
-pub struct PendingRequest {
-    /// The request.
-    pub request: Request,
-    /// Its client's connection, non-blocking.
-    client: Arc<UnixStream>,
-    reply: SyncSender<Reply>,
-}
 
 /// The control socket of this process. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
     requests: Receiver<PendingRequest>,
-}
-
-impl PendingRequest {
-    /// Sends the reply. An error means that the client has closed its connection, and is ignored.
-    pub fn answer(self, reply: Reply) {
-        let _ = self.reply.send(reply);
-    }
-
-    /// Tells the client that its request is served now. False if the client has given up.
-    fn begin(&self) -> bool {
-        let mut client = &*self.client;
-        client.write_all(BEGUN).and_then(|()| client.write_all(b"\n")).is_ok()
-    }
 }
 
 impl Control {
@@ -210,9 +165,6 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
 
 /// The effect of a request that the switch has not begun.
 const NOTHING: &str = "and nothing was changed";
-
-/// The line before the reply of a request that is served.
-const BEGUN: &[u8] = b"\"begun\"";
 
 /// Backlog of the control socket.
 const BACKLOG: i32 = 16;

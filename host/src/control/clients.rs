@@ -1,8 +1,8 @@
 //! The connections of a control socket, on a thread of their own. No client delays another: reads
-//! and writes do not block, and the client that has been silent for longest gives its place to a new
-//! one.
+//! and writes do not block, and a new client takes the place of the one that has been silent for
+//! longest.
 
-use super::{PendingRequest, Reply};
+use super::request::{PendingRequest, Reply};
 use crate::lines::Lines;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
