@@ -59,8 +59,8 @@ pub fn dial(
     Ok(socket.into())
 }
 
-/// The result of `attempt`, which is made again while its error is that of a busy peer, after each of
-/// [`BUSY_PAUSES`].
+/// The result of `attempt`, which is made again while its error is that of a busy peer, after each
+/// of [`BUSY_PAUSES`].
 ///
 /// # Errors
 /// Those of the last attempt.

@@ -2,8 +2,8 @@
 //!
 //! After fork(2) both processes have the same sockets, and rings that the kernel shares with both,
 //! but the child has none of the threads, and a copy of the state of its own. Whatever it does with
-//! them destroys the parent's connections, so an owner records its [`Origin`], and leaves everything
-//! alone in another process.
+//! them destroys the parent's connections, so an owner records its [`Origin`], and leaves
+//! everything alone in another process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

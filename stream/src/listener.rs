@@ -28,8 +28,9 @@ use std::time::{Duration, Instant};
 ///
 /// Handshakes run concurrently, at most the configured number at a time, so that a silent or
 /// hostile client delays no other. Beyond that number the one that has been silent for longest is
-/// dropped; a caller of this crate then tries again for about a second. Accepted connections are connected at both ends. Dropping the
-/// listener ends it and aborts connections that were not accepted.
+/// dropped; a caller of this crate then tries again for about a second. Accepted connections are
+/// connected at both ends. Dropping the listener ends it and aborts connections that were not
+/// accepted.
 #[derive(Debug)]
 pub struct Listener<C> {
     accept_queue: Arc<AcceptQueue>,

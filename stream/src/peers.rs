@@ -36,8 +36,8 @@ struct HalfOpen {
     socket: Option<(TcpStream, Dismiss)>,
 }
 
-/// Tells the peer of a handshake that it is dropped, and ends the wait of the handshake's thread. It
-/// must not block.
+/// Rejects the peer of a handshake that is dropped, and ends the wait of the handshake's thread.
+/// It must not block.
 pub(crate) type Dismiss = fn(&TcpStream);
 
 /// The stage of a handshake. The order is that in which handshakes are dropped.
@@ -77,9 +77,9 @@ pub(crate) struct HalfOpenCount {
 }
 
 impl Peers {
-    /// Counts a new connection of `peer`, over `socket`, which is dismissed by that function. If a limit of half-open connections is
-    /// reached, the one that has been silent for longest is dropped: of that peer if its own limit
-    /// is reached, else of all.
+    /// Counts a new connection of `peer`, over `socket`, which is dismissed by that function. If a
+    /// limit of half-open connections is reached, the one that has been silent for longest is
+    /// dropped: of that peer if its own limit is reached, else of all.
     ///
     /// # Errors
     /// [`SetupError::Limit`].

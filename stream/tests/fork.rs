@@ -61,7 +61,7 @@ fn namespace() -> Option<NetNs> {
     }
 }
 
-/// What the child does: every call fails, and it drops everything.
+/// The work of the child: every call fails, and it drops everything.
 fn misuse(
     networks: &mut [Option<Network>; 2],
     ends: &mut [Option<Connection>; 2],

@@ -208,7 +208,7 @@ mod tests {
         client.send(&hello(US)).unwrap();
         assert!(matches!(rig.reply_to(&mut client), Ok(Message::Hello(_))));
         assert_eq!(rig.acceptor.clients.len(), PENDING_PER_ADDRESS_MAX);
-        // The oldest is told why it was dropped.
+        // The oldest receives the reason.
         let dropped = silent[0].recv(LATE);
         assert!(matches!(&dropped, Err(OobError::Busy(why)) if why.contains("too many clients")));
     }

@@ -65,8 +65,8 @@ impl PendingClient {
         self.since
     }
 
-    /// Rejects the client, because there are too many for now, with `reason`. A connection that cannot
-    /// be written to is ignored.
+    /// Rejects the client, because there are too many for now, with `reason`. A connection that
+    /// cannot be written to is ignored.
     pub fn refuse(self, reason: &str) {
         self.oob.send_last(&Message::Reject { reason: reason.to_owned(), busy: true });
     }
