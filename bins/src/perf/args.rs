@@ -170,14 +170,14 @@ impl CommonArgs {
             balance: self.port.balance()?,
         };
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
-        let attachment = self.port.attach(self.dev(), local, self.faults())?;
+        let attachment = self.port.attach(self.dev(), local, self.faults()?)?;
         let config = self.port.fit(config, &attachment);
         let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
         runner.set_sending(sending);
         Ok(runner)
     }
 
-    fn faults(&self) -> Option<FaultConfig> {
+    fn faults(&self) -> Result<Option<FaultConfig>, Error> {
         let config = FaultConfig {
             seed: self.seed,
             loss_ppm: self.loss,
@@ -194,7 +194,7 @@ impl CommonArgs {
         }
         let rates = [config.loss_ppm, config.dup_ppm, config.reorder_ppm, config.corrupt_ppm];
         let any = rates.iter().any(|ppm| *ppm > 0);
-        any.then_some(config)
+        Ok(any.then_some(config))
     }
 }
 
