@@ -7,6 +7,7 @@ use crate::schedule::{ActiveList, Schedule};
 use crate::timer::Timers;
 use spanwire_base::{Time, TxMeta};
 use spanwire_pacer::Wheel;
+use spanwire_wire::Qpn;
 
 /// A queue pair with the parts of the endpoint that its transmission needs.
 struct TransmitContext<'a> {
@@ -39,6 +40,48 @@ impl Endpoint {
         match self.schedule.has_control() {
             true => self.transmit_control(now, frame),
             false => None,
+        }
+    }
+
+    /// As [`Endpoint::transmit`], at the rate of the port. Not inlined, since ports without a rate
+    /// must not pay for it.
+    #[inline(never)]
+    pub(super) fn transmit_at_rate(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
+        let port = self.port.as_mut()?;
+        if !port.may_send(now, !self.schedule.is_empty()) {
+            return None;
+        }
+        self.schedule.set_requests_acks(port.is_slow(self.qps.len(), &self.config));
+        let sent = self.transmit(now, frame);
+        let port = self.port.as_mut()?;
+        let Some(meta) = &sent else {
+            port.on_idle();
+            return None;
+        };
+        port.on_sent(now, meta);
+        if port.is_limiting(now)
+            && let Some(entry) = self.qps.at_mut(self.schedule.last_sent())
+        {
+            entry.qp.on_port_paced(now);
+        }
+        sent
+    }
+
+    /// Wakes the driver once a packet that waited for the rate of the port may leave.
+    #[inline(never)]
+    pub(super) fn wake_port(&mut self, now: Time) {
+        if self.port.as_mut().is_some_and(|port| port.take_due(now)) {
+            self.schedule.wake_driver();
+        }
+    }
+
+    /// The attributes of a queue pair have changed: no timer of its may expire because packets that
+    /// request no ACK have left, and one that does waits for the rate of the port.
+    pub(super) fn limit_unacknowledged(&mut self, qpn: Qpn) {
+        let qp = self.qps.at(self.slot_of(qpn)).map(|entry| &entry.qp);
+        let interval = qp.and_then(|qp| qp.ack_req_interval(&self.config));
+        if let Some((port, interval)) = self.port.as_mut().zip(interval) {
+            port.limit_unacknowledged(interval);
         }
     }
 
