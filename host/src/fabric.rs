@@ -20,7 +20,7 @@ use spanwire_io::pcap::{CaptureError, PcapPort, PcapWriter};
 use spanwire_io::pipe::{PipeConfig, PipePort, pipe};
 use spanwire_io::port::Port;
 use spanwire_io::xdp::{XdpConfig, XdpPort, XdpPreference};
-use spanwire_transport::{AddressVector, Config, Mtu, Offer};
+use spanwire_transport::{AddressVector, Config, Mtu, Offer, SourcePort};
 use spanwire_wire::MacAddr;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -96,8 +96,8 @@ pub enum HopResolver {
     },
     /// By the kernel for each packet that a UDP socket sends.
     Socket {
-        /// The UDP source port to send from.
-        src_port: u16,
+        /// The UDP source ports to send from.
+        src_port: SourcePort,
     },
     /// The one peer at the other end of a pipe.
     Direct {
@@ -117,8 +117,8 @@ pub struct Hop {
     pub dst_mac: MacAddr,
     /// TTL or hop limit.
     pub hop_limit: u8,
-    /// The UDP source port of packets; `None` for one derived from the QPNs.
-    pub udp_src_port: Option<u16>,
+    /// The UDP source port of packets.
+    pub udp_src_port: SourcePort,
 }
 
 /// An error for users: what failed, where, and what to do.
@@ -289,13 +289,14 @@ impl HopResolver {
     pub fn hop(self, peer: IpAddr) -> Result<Hop, Error> {
         match self {
             Self::Direct { us, peer } => {
-                Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT, udp_src_port: None })
+                let udp_src_port = SourcePort::Derived;
+                Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT, udp_src_port })
             }
             Self::Socket { src_port } => {
                 // No Ethernet header leaves a socket.
                 let none = MacAddr::new([0; 6]);
-                let udp_src_port = Some(src_port);
-                Ok(Hop { src_mac: none, dst_mac: none, hop_limit: HOP_LIMIT, udp_src_port })
+                let hop_limit = HOP_LIMIT;
+                Ok(Hop { src_mac: none, dst_mac: none, hop_limit, udp_src_port: src_port })
             }
             Self::Kernel { ifindex } => {
                 let next = resolve(peer, Some(ifindex))?;
@@ -303,7 +304,7 @@ impl HopResolver {
                     src_mac: MacAddr::new(next.src_mac),
                     dst_mac: MacAddr::new(next.dst_mac),
                     hop_limit: next.hop_limit.unwrap_or(HOP_LIMIT),
-                    udp_src_port: None,
+                    udp_src_port: SourcePort::Derived,
                 })
             }
         }

@@ -103,7 +103,12 @@ impl UdpPort {
         self.receive_buffer
     }
 
-    /// The UDP source port to prefer: each other one takes a socket and ends runs of segments.
+    /// The source ports to prefer are this many, in the block that begins at a multiple of it and
+    /// holds [`UdpPort::source_port`]. All ports prefer the same block, so that those that a peer
+    /// echoes take no further sockets.
+    pub const SOURCE_PORTS: u16 = sources::BLOCK_PORTS;
+
+    /// The first UDP source port. Each other one takes a socket and ends runs of segments.
     #[must_use]
     pub fn source_port(&self) -> u16 {
         self.sender.sources.first_port()

@@ -4,6 +4,8 @@ use crate::copy::TempDir;
 use crate::lab::{self, Lab, Running, await_listener};
 use serde_json::Value;
 use spanwire_io::net::NetNs;
+use spanwire_pcap::Capture;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -230,6 +232,39 @@ fn perf__coding_subflows_pacing_and_loss() {
         }
         assert!(counter(&served, "fault_lost") > 0, "{served}");
     }
+}
+
+#[test]
+fn perf__queue_pairs_have_source_ports_of_their_own_in_both_directions() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let dir = TempDir::new();
+    fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o777)).expect("ours");
+    for (mode, qps, ports) in [("rc", "8", 8), ("sr", "8", 8), ("rc", "20", 16), ("sr", "20", 16)] {
+        let [at_server, at_client] =
+            ["server", "client"].map(|end| dir.join(&format!("{end}-{mode}-{qps}.pcap")));
+        let server = server(&lab, &["--one-off", "--pcap", &at_server]);
+        let more = ["--transfer", "4M", "--mode", mode, "--qps", qps, "--pcap", &at_client];
+        let report = client(&lab, lab.v4(), &more);
+        assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+        assert!(server.wait().success);
+        // What an end receives shows the ports that the other one has sent from.
+        for (file, from) in [(&at_server, lab.hosts.b.v4), (&at_client, lab.hosts.a.v4)] {
+            let seen = source_ports(file, from.octets());
+            assert_eq!(seen.len(), ports, "{mode}, {qps} queue pairs: {seen:?}");
+        }
+    }
+}
+
+/// The UDP source ports of the frames from an address in a capture.
+fn source_ports(file: &str, from: [u8; 4]) -> BTreeSet<u16> {
+    let mut capture = Capture::new(File::open(file).expect("written")).expect("a capture");
+    let mut ports = BTreeSet::new();
+    while let Some(record) = capture.next_record().expect("whole records") {
+        if record.bytes[26..30] == from {
+            ports.insert(u16::from_be_bytes([record.bytes[34], record.bytes[35]]));
+        }
+    }
+    ports
 }
 
 #[test]

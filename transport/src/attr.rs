@@ -151,13 +151,31 @@ pub struct AddressVector {
     pub src_ip: IpAddr,
     /// The peer's address, of the same IP version. Packets from other sources are dropped.
     pub dst_ip: IpAddr,
-    /// UDP source port: the path's entropy. `None` derives it from both QPNs as Linux does, so
-    /// that both ends use the same one.
-    pub udp_src_port: Option<u16>,
+    /// UDP source port: the path's entropy.
+    pub udp_src_port: SourcePort,
     /// IPv4 TOS or IPv6 traffic class.
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
+}
+
+/// The UDP source port of a queue pair's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SourcePort {
+    /// Derived from both QPNs as Linux does, so that both ends use the same one.
+    #[default]
+    Derived,
+    /// This one.
+    Fixed(u16),
+    /// One of `count` (at least 1) by our QPN, for ports of the operating system that are few: of
+    /// the block that begins at a multiple of `count` and holds `first`, which is that of QPN 0. As
+    /// many consecutive queue pairs of an endpoint have as many ports.
+    Among {
+        /// The port of QPN 0.
+        first: u16,
+        /// The number of ports.
+        count: u16,
+    },
 }
 
 /// An InfiniBand path MTU: payload bytes of a full packet.
@@ -231,7 +249,7 @@ impl AddressVector {
     /// source port of both QPNs.
     #[must_use]
     pub fn new(src_mac: MacAddr, dst_mac: MacAddr, src_ip: IpAddr, dst_ip: IpAddr) -> Self {
-        let (udp_src_port, traffic_class, hop_limit) = (None, 0, 64);
+        let (udp_src_port, traffic_class, hop_limit) = (SourcePort::Derived, 0, 64);
         Self { src_mac, dst_mac, src_ip, dst_ip, udp_src_port, traffic_class, hop_limit }
     }
 

@@ -6,7 +6,7 @@ use crate::window::{self, WindowChoice};
 use spanwire_io::clock::Clock;
 use spanwire_io::port::Port;
 use spanwire_io::udp::{PacketChecksum, UdpConfig, UdpPort};
-use spanwire_transport::ValidConfig;
+use spanwire_transport::{SourcePort, ValidConfig};
 
 impl Attachment {
     /// Attaches to interface `config.ifname` by UDP sockets, in the network namespace of the
@@ -32,7 +32,8 @@ impl Attachment {
         let path_mtu = widest(ip_bytes, port.frame_room())
             .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
         let receive_buffer = port.receive_buffer();
-        let resolver = HopResolver::Socket { src_port: port.source_port() };
+        let (first, count) = (port.source_port(), UdpPort::SOURCE_PORTS);
+        let resolver = HopResolver::Socket { src_port: SourcePort::Among { first, count } };
         let clock = Clock::start();
         let (port, capture) = around(port, wrap, clock)?;
         Ok(Self {
@@ -100,7 +101,8 @@ mod tests {
         assert_eq!(auto.receive_room_bytes, end.receive_buffer.map(|bytes| bytes / 2));
         let hop = end.hop("127.0.0.1".parse().unwrap()).unwrap();
         let av = hop.address_vector(local, local, 2);
-        assert!(av.udp_src_port.is_some_and(|port| port >= 0xc000));
+        let SourcePort::Among { first, count } = av.udp_src_port else { panic!("{av:?}") };
+        assert!(first >= 0xfff0 && count == 16, "{av:?}");
         drop(end);
         let end = Attachment::udp(&config, &Wrap::default()).unwrap();
         assert!(end.ip_bytes > 1500, "{}", end.ip_bytes);

@@ -36,7 +36,8 @@ struct Source {
 }
 
 impl Sources {
-    /// Binds the first source port, which is drawn from 0xc000..=0xffff.
+    /// Binds the first source port, which is drawn from the preferred block; from 0xc000..=0xffff
+    /// if its ports are taken.
     pub(super) fn open(config: &UdpConfig, device: Option<u32>) -> Result<Self, UdpError> {
         let mut this = Self {
             ifname: config.ifname.clone(),
@@ -48,8 +49,11 @@ impl Sources {
         };
         let mut rng = Rng::new(config.seed);
         for attempt in 1.. {
-            let drawn = u16::try_from(rng.below(PORTS)).expect("14 bits");
-            let port = PORT_BASE | drawn;
+            let (base, ports) = match attempt <= BLOCK_ATTEMPTS {
+                true => (BLOCK_BASE, BLOCK_PORTS),
+                false => (PORT_BASE, PORTS),
+            };
+            let port = base | u16::try_from(rng.below(ports.into())).expect("a u16");
             match this.open_first(port) {
                 Ok(()) => break,
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse && attempt < ATTEMPTS => {}
@@ -73,8 +77,7 @@ impl Sources {
         Self { ifname, local: None, device: None, send_buffer: 0, list, substitutes }
     }
 
-    /// The first source port: prefer it for all packets, since each port takes a socket and ends
-    /// a run of segments.
+    /// The first source port.
     pub(super) fn first_port(&self) -> u16 {
         self.list.first().map_or(PORT_BASE, |source| source.port)
     }
@@ -227,23 +230,29 @@ pub(super) fn is_without_family(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EAFNOSUPPORT) || e.kind() == io::ErrorKind::AddrNotAvailable
 }
 
-/// Source ports of both IP versions: as many paths as load balancers commonly use, and few
-/// descriptors.
-pub(super) const SOURCES_MAX: usize = 16;
+/// The preferred source ports, one for each queue pair or shared by some: as many paths as load
+/// balancers commonly use, and few descriptors. They are above the ports that Linux gives to other
+/// sockets by default, up to 60,999.
+pub(super) const BLOCK_PORTS: u16 = 16;
+const BLOCK_BASE: u16 = 0xfff0;
+/// Sources of both IP versions: the block of one, and the first port of the other.
+pub(super) const SOURCES_MAX: usize = 17;
 /// Remembered ports without a socket; a power of two.
 const SUBSTITUTES: usize = 64;
-/// Ports tried for the first source.
-const ATTEMPTS: u32 = 64;
+/// Ports tried for the first source, and those of them in the block.
+const ATTEMPTS: u32 = 128;
+const BLOCK_ATTEMPTS: u32 = 64;
 /// Time without a packet after which another port may take a source's place: longer than a load
 /// balancer takes to return to a path, and so long that binding sockets costs little.
 const IDLE: Dur = Dur::from_ms(10);
 /// Source ports of RoCEv2: 0xc000..=0xffff.
 const PORT_BASE: u16 = 0xc000;
-const PORTS: u64 = 1 << 14;
+const PORTS: u16 = 1 << 14;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
 
     fn open(seed: u64) -> Sources {
         let local = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -261,6 +270,23 @@ mod tests {
         let second = open(7);
         assert!(first.first_port() >= PORT_BASE && second.first_port() >= PORT_BASE);
         assert_ne!(first.first_port(), second.first_port());
+    }
+
+    #[test]
+    fn open__leaves_room_for_all_ports_of_the_block() {
+        let local = Some(IpAddr::V4(Ipv4Addr::new(127, 83, 7, 1)));
+        for local in [None, local] {
+            let config = UdpConfig { local, seed: 3, ..UdpConfig::new("lo") };
+            let mut sources = Sources::open(&config, None).expect("a port is free");
+            assert!(sources.first_port() >= BLOCK_BASE);
+            let ip = local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            for port in BLOCK_BASE..=u16::MAX {
+                let index = sources.find(at(1), port, false).expect("a source");
+                // Another process may have the port.
+                let is_taken = || UdpSocket::bind((ip, port)).is_err();
+                assert!(sources.port(index) == port || is_taken(), "{port:#x}");
+            }
+        }
     }
 
     #[test]

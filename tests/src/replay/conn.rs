@@ -5,7 +5,7 @@ use super::messages::{Message, messages};
 use super::packet::{Lane, Logged, Sent};
 use spanwire_transport::{
     Access, AddressVector, CongestionControl, CqId, Endpoint, Mtu, PdId, QpAttr, QpCaps, QpInit,
-    Sge,
+    Sge, SourcePort,
 };
 use spanwire_wire::{OpKind, Opcode, Psn, Qpn, Service, Syndrome};
 
@@ -168,7 +168,7 @@ impl Conn {
                     dst_mac: h.eth.dst,
                     src_ip: h.ip.src(),
                     dst_ip: h.ip.dst(),
-                    udp_src_port: given,
+                    udp_src_port: given.map_or(SourcePort::Derived, SourcePort::Fixed),
                     traffic_class: h.ip.dscp_ecn(),
                     hop_limit: HOP_LIMIT,
                 }
@@ -180,7 +180,7 @@ impl Conn {
                     dst_mac: h.eth.src,
                     src_ip: h.ip.dst(),
                     dst_ip: h.ip.src(),
-                    udp_src_port: None,
+                    udp_src_port: SourcePort::Derived,
                     traffic_class: 0,
                     hop_limit: HOP_LIMIT,
                 }

@@ -1,6 +1,6 @@
 //! The path to the peer: the headers that every packet starts with, and their entropy.
 
-use crate::attr::AddressVector;
+use crate::attr::{AddressVector, SourcePort};
 use spanwire_wire::{Packet, Qpn, Template};
 
 /// One path.
@@ -13,7 +13,11 @@ pub(crate) struct Path {
 impl Path {
     /// The path of `av`, or `None` when its addresses are of two IP versions.
     pub(crate) fn new(av: AddressVector, local: Qpn, remote: Qpn) -> Option<Self> {
-        let port = av.udp_src_port.unwrap_or_else(|| entropy(local, remote));
+        let port = match av.udp_src_port {
+            SourcePort::Derived => entropy(local, remote),
+            SourcePort::Fixed(port) => port,
+            SourcePort::Among { first, count } => among(first, count, local),
+        };
         let template = Template::new(av.ethernet(), av.ip()?, port);
         Some(Self { av, template })
     }
@@ -42,6 +46,14 @@ fn entropy(local: Qpn, remote: Qpn) -> u16 {
     u16::try_from(port).expect("14 bits and the two above them")
 }
 
+/// The port of [`SourcePort::Among`]. The low bits of a QPN are its slot in the endpoint's table,
+/// so queue pairs spread evenly.
+fn among(first: u16, count: u16, local: Qpn) -> u16 {
+    let count = count.max(1);
+    let at = (u32::from(first % count) + local.get()) % u32::from(count);
+    (first - first % count).saturating_add(u16::try_from(at).expect("below a u16"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +65,17 @@ mod tests {
             assert_eq!(entropy(a, b), entropy(b, a));
             assert!(entropy(a, b) >= 0xc000);
         }
+    }
+
+    #[test]
+    fn among__consecutive_queue_pairs_have_all_ports_of_the_block() {
+        let ports = |first, count| -> Vec<u16> {
+            (0..5).map(|slot| among(first, count, Qpn::new(0x12_3000 + slot))).collect()
+        };
+        assert_eq!(ports(0xfff6, 4), [0xfff6, 0xfff7, 0xfff4, 0xfff5, 0xfff6]);
+        assert_eq!(ports(0xffff, 16)[..3], [0xffff, 0xfff0, 0xfff1]);
+        assert_eq!(ports(0xc123, 1), [0xc123; 5]);
+        assert_eq!(ports(0xc123, 0), [0xc123; 5], "taken for one");
+        assert_eq!(among(0xffff, 0xffff, Qpn::new(0xff_ffff)), 0xffff);
     }
 }
