@@ -52,6 +52,9 @@ pub struct TxMeta {
     pub len: usize,
     /// Payload and pad bytes that were elided.
     pub elided_bytes: u32,
+    /// The network may fragment the IP packet, although its header says otherwise: a port that can
+    /// send it so does.
+    pub may_fragment: bool,
 }
 
 /// Payload that a node has not copied into a frame.
@@ -160,7 +163,7 @@ impl TxMeta {
     /// The metadata of a frame of `len` bytes without elided ones.
     #[must_use]
     pub const fn whole(len: usize) -> Self {
-        Self { len, elided_bytes: 0 }
+        Self { len, elided_bytes: 0, may_fragment: false }
     }
 
     /// Bytes on the wire, without preamble, FCS and gap.

@@ -178,18 +178,28 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
     out
 }
 
-/// Packets presumed lost, spuriously or not, and retransmissions, as a line of text. `None` if
-/// there were none. `counters` are those of a report, by name.
+/// Packets presumed lost, spuriously or not, and retransmissions, as a line of text, and a line on
+/// packets that the path did not carry. `None` if there were none. `counters` are those of a
+/// report, by name.
 #[must_use]
 pub fn loss_text(counters: &serde_json::Map<String, serde_json::Value>) -> Option<String> {
     let count = |name| counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let (presumed, retransmitted) =
         (count("presumed_lost_packets"), count("retransmitted_packets"));
     let spurious = count("spurious_lost_packets");
-    (presumed + retransmitted > 0).then(|| {
+    let fragmented = count("udp_tx_fragmented");
+    let narrow = match (count("path_mtu_reduced"), fragmented) {
+        (0, 0) => String::new(),
+        (0, _) => format!("  packets longer than the interface's MTU: {fragmented}, fragmented\n"),
+        _ => format!(
+            "  the path carries shorter packets only: {fragmented} were sent as fragments; set the \
+             MTU of its route (`spanwire doctor --dev NAME --peer ADDRESS` shows it)\n"
+        ),
+    };
+    (presumed + retransmitted + fragmented > 0).then(|| {
         format!(
-            "  packets presumed lost: {presumed}, of these spurious: {spurious}; retransmitted: \
-             {retransmitted}\n"
+            "{narrow}  packets presumed lost: {presumed}, of these spurious: {spurious}; \
+             retransmitted: {retransmitted}\n"
         )
     })
 }

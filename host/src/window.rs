@@ -71,7 +71,8 @@ pub(crate) fn over_sockets(
     packets: u32,
     room_bytes: u32,
 ) -> ValidConfig {
-    let config = Config { turn_bytes: config.turn_bytes.max(TURN_BYTES), ..config.clone() };
+    let turn_bytes = config.turn_bytes.max(TURN_BYTES);
+    let config = Config { turn_bytes, fragments: true, ..config.clone() };
     let config = match choice {
         WindowChoice::Explicit => config,
         WindowChoice::Controlled => Config { receive_room_bytes: Some(room_bytes), ..config },

@@ -16,6 +16,7 @@ mod checksum;
 mod config;
 mod control;
 mod counters;
+mod errors;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod headers;

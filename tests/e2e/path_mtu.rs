@@ -58,6 +58,15 @@ fn try_copy(row: &Row, to: &str) -> (Outcome, bool) {
     (outcome, fs::read(into.join("file")).is_ok_and(|copied| copied == bytes))
 }
 
+/// Waits until the right host has received more than the client has outstanding.
+fn arrives(row: &Row, client: &mut Running) {
+    let before = received_bytes_in(&row.right);
+    until("the right host receives data", || {
+        assert!(client.is_running(), "the client has ended");
+        received_bytes_in(&row.right) >= before + OUTSTANDING
+    });
+}
+
 fn counter(report: &Value, name: &str) -> u64 {
     report["counters"][name].as_u64().unwrap_or(0)
 }
@@ -120,16 +129,9 @@ fn icmp__a_forged_path_mtu_ends_no_connection_and_prevents_none() {
     for (us, to) in LEFT.into_iter().zip(RIGHT) {
         for mode in MODES {
             let mut client = start_client(&row, to, mode, &["--seconds", "86400"]);
-            let mut arrives = |bytes: u64| {
-                let before = received_bytes_in(&row.right);
-                until("the right host receives data", || {
-                    assert!(client.is_running(), "the client has ended");
-                    received_bytes_in(&row.right) >= before + bytes
-                });
-            };
-            arrives(OUTSTANDING);
+            arrives(&row, &mut client);
             forge(&row.middle, us, to);
-            arrives(OUTSTANDING);
+            arrives(&row, &mut client);
             let report = client.end_with(libc::SIGINT).json();
             assert_eq!(report["error"], "interrupted", "{mode} to {to}: {report}");
             // The kernel has taken the message for true.
@@ -189,4 +191,52 @@ fn client__says_that_this_host_refuses_its_packets() {
     let (copied, _) = try_copy(&row, RIGHT[0]);
     let said = copied.stderr;
     assert!(said.contains("RETRY_EXC_ERR") && said.contains("firewall"), "{said}");
+}
+
+#[test]
+fn path__a_smaller_mtu_on_the_way_is_found() {
+    let Some(row) = Row::routed() else { return };
+    let server = server(&row);
+    // The second hop; the first is as wide as the interface says. Over IPv4 the router sends no
+    // ICMP messages; over IPv6 the sending host needs them to fragment.
+    ip(&row.middle, "xfrm policy add dir out src 0.0.0.0/0 dst 0.0.0.0/0 proto icmp action block");
+    // IPv6 first: an interface of MTU 1000 has none.
+    for (to, mtu) in [(RIGHT[1], 1280), (RIGHT[0], 1000)] {
+        ip(&row.middle, &format!("link set r0 mtu {mtu}"));
+        for mode in MODES {
+            for op in ["write", "send"] {
+                let report = transfer(&row, to, mode, &["--op", op]);
+                // Path MTU 1024 of RC fits the MTU of IPv6.
+                let is_narrow = mode == "sr" || mtu == 1000;
+                assert_eq!(counter(&report, "path_mtu_reduced") > 0, is_narrow, "{report}");
+                assert_eq!(report["reduced_segment_bytes"].is_u64(), is_narrow, "{report}");
+                assert_eq!(counter(&report, "udp_tx_fragmented") > 0, is_narrow, "{report}");
+                assert_eq!(counter(&report, "drop_bad_icrc"), 0, "{report}");
+            }
+        }
+    }
+    server.terminate();
+    let report = copy(&row, RIGHT[0]);
+    assert!(counter(&report, "path_mtu_reduced") > 0, "{report}");
+}
+
+#[test]
+fn link__an_mtu_that_is_lowered_meanwhile_ends_no_connection() {
+    let Some(row) = Row::routed() else { return };
+    let server = server(&row);
+    for to in RIGHT {
+        for mode in MODES {
+            let mut client = start_client(&row, to, mode, &["--seconds", "86400"]);
+            arrives(&row, &mut client);
+            ip(&row.left, "link set sw0 mtu 1280");
+            arrives(&row, &mut client);
+            ip(&row.left, "link set sw0 mtu 1500");
+            let report = client.end_with(libc::SIGINT).json();
+            assert_eq!(report["error"], "interrupted", "{mode} to {to}: {report}");
+            assert_eq!(counter(&report, "udp_tx_too_long"), 0, "{report}");
+            // Path MTU 1024 of RC fits.
+            assert_eq!(counter(&report, "udp_tx_fragmented") > 0, mode == "sr", "{report}");
+        }
+    }
+    server.terminate();
 }

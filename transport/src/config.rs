@@ -40,6 +40,9 @@ pub struct Config {
     /// that of a UDP socket. With congestion control a queue pair's window is at most that, times
     /// the milliseconds of the least round trip if those are more than one. Default none: no limit.
     pub receive_room_bytes: Option<u32>,
+    /// The port sends packets as fragments on request (`spanwire_base::TxMeta::may_fragment`), so
+    /// that queue pairs discover a path MTU below the agreed one. Default false.
+    pub fragments: bool,
     /// Interval of AckReq: at least one of so many request packets has it, 1..=qp_window_pkts.
     /// Default 16: an ACK costs about as much as a data packet, so 1:16 costs 6 %.
     pub ack_req_interval_pkts: u32,
@@ -123,6 +126,7 @@ impl Default for Config {
             qp_window_pkts: 192,
             endpoint_window_pkts: 224,
             receive_room_bytes: None,
+            fragments: false,
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
             reorder_pkts: 65_536,

@@ -36,6 +36,11 @@ pub struct Counters {
     pub rnr_nak_retry_err: u64,
     /// Gaps found in responses, or ACKs of a packet after a READ or atomic without its response.
     pub implied_nak_seq_err: u64,
+    /// Times packets longer than the path carries were found, and packets became shorter or are
+    /// sent as fragments.
+    pub path_mtu_reduced: u64,
+    /// Times a longer packet was found to arrive.
+    pub path_mtu_raised: u64,
     /// Expirations of the retransmission timer.
     pub local_ack_timeout_err: u64,
     /// Packets retransmitted, whatever the cause: presumed loss, tail loss probes, no receive
@@ -110,6 +115,8 @@ impl Default for Counters {
             packet_seq_err: 0,
             rnr_nak_retry_err: 0,
             implied_nak_seq_err: 0,
+            path_mtu_reduced: 0,
+            path_mtu_raised: 0,
             local_ack_timeout_err: 0,
             retransmitted_packets: 0,
             req_cqe_error: 0,
@@ -181,6 +188,8 @@ impl Counters {
             ("packet_seq_err", self.packet_seq_err),
             ("rnr_nak_retry_err", self.rnr_nak_retry_err),
             ("implied_nak_seq_err", self.implied_nak_seq_err),
+            ("path_mtu_reduced", self.path_mtu_reduced),
+            ("path_mtu_raised", self.path_mtu_raised),
             ("local_ack_timeout_err", self.local_ack_timeout_err),
             ("retransmitted_packets", self.retransmitted_packets),
             ("req_cqe_error", self.req_cqe_error),

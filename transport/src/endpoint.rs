@@ -235,6 +235,14 @@ impl Endpoint {
         entry.qp.balancer()
     }
 
+    /// Payload bytes of the longest packet that the path of a queue pair carries whole, if that is
+    /// less than was agreed.
+    #[must_use]
+    pub fn qp_reduced_bytes(&self, qpn: Qpn) -> Option<u32> {
+        let entry = self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?;
+        entry.qp.reduced_bytes()
+    }
+
     /// No memory is reserved for FEC blocks.
     #[cfg(test)]
     pub(crate) fn has_no_block_memory(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::{
     MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, QpState, RecvRequest, RemoteAddr, Sge, SrqId,
     SrqInit, Wc, WireMode, WorkRequest, WrOp,
 };
-use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time};
+use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time, TxMeta};
 use spanwire_mem::Region;
 use spanwire_wire::{INT_FULL_LEN, IntHop, MacAddr, Packet, Psn, Qpn, Unverified, int_push};
 use std::cell::Cell;
@@ -51,6 +51,8 @@ pub(crate) struct Pair {
     pub(crate) on_sent: OnSent,
     /// Changes every frame that side `usize` sends and that is not dropped.
     pub(crate) edit: Edit,
+    /// Frames that the path carries; the others are lost.
+    pub(crate) carries: fn(&TxMeta) -> bool,
     /// Every packet sent: side, opcode name, PSN.
     pub(crate) log: Vec<(usize, &'static str, u32)>,
     /// Both ends may lend payload, which is copied into the frame when the step ends.
@@ -145,7 +147,9 @@ impl Pair {
         let on_sent: OnSent = Box::new(|_, _, _| {});
         let (now, log) = (Time::ZERO, Vec::new());
         let (lends, lent_bytes) = (false, 0);
-        let mut pair = Self { now, ends, filter, on_sent, edit, log, lends, lent_bytes, sent: 0 };
+        let carries = |_: &TxMeta| true;
+        let mut pair =
+            Self { now, ends, filter, on_sent, edit, carries, log, lends, lent_bytes, sent: 0 };
         for q in 0..c.qps {
             pair.connect(q, c);
         }
@@ -223,7 +227,9 @@ impl Pair {
                 self.lent_bytes += bytes.len();
                 bytes.copy_out(0, &mut frame[at..at + bytes.len()]);
             }
-            self.transmit(side, &frame[..meta.len], meta.elided_bytes);
+            if (self.carries)(&meta) {
+                self.transmit(side, &frame[..meta.len], meta.elided_bytes);
+            }
         }
         self.ends[side].poll();
         assert_eq!(self.ends[side].ep.stuck_qps(), [], "side {side} waits without a timer");

@@ -27,6 +27,8 @@ pub(super) struct ClientReport {
     mode: &'static str,
     /// Payload bytes of a full packet: the path MTU, or SR's segment.
     segment_bytes: u32,
+    /// The same of the longest packet that the path carries whole, if that is less.
+    reduced_segment_bytes: Option<u32>,
     /// The receive buffer of UDP sockets; null over another fabric.
     receive_buffer: Option<ReceiveBuffer>,
     /// Congestion control of sent data.
@@ -113,6 +115,7 @@ impl ClientReport {
             xdp_mode: runner.attachment().xdp_mode,
             mode: agreed.mode().name(),
             segment_bytes,
+            reduced_segment_bytes: report.reduced_bytes,
             receive_buffer: ReceiveBuffer::of(runner),
             congestion: CongestionReport::new(
                 runner.sending().congestion,

@@ -155,7 +155,7 @@ mod tests {
         fn poll_transmit(&mut self, _: Time, _: PortId, out: &mut [u8]) -> Option<TxMeta> {
             let (frame, elided_bytes) = self.frames.pop()?;
             out[..frame.len()].copy_from_slice(&frame);
-            Some(TxMeta { len: frame.len(), elided_bytes })
+            Some(TxMeta { elided_bytes, ..TxMeta::whole(frame.len()) })
         }
         fn poll_timeout(&self) -> Option<Time> {
             None

@@ -31,6 +31,8 @@ pub struct JobReport {
     pub peer: Option<Outcome>,
     /// Why the peer's outcome is missing, if it should be there.
     pub missing: Option<Error>,
+    /// Payload bytes of the longest packet that the path carries whole, if less than agreed.
+    pub reduced_bytes: Option<u32>,
     /// Flow statistics of the whole job; `None` against perftest.
     pub flow: Option<FlowRow>,
     /// Erasure coding and the paths of packets; `None` against perftest.
@@ -153,6 +155,7 @@ impl JobRunner {
         let mut report = JobReport {
             flow: span.map(|(first, last)| last.since(&first)),
             paths: Some(self.paths(setup, &sending)),
+            reduced_bytes: self.reduced_bytes(&setup.qpns),
             ..JobReport::new(job, progress, latency, half_rtt)
         };
         if progress.failure.is_some() {
@@ -197,6 +200,14 @@ impl JobRunner {
     }
 }
 
+impl JobRunner {
+    /// The least that the path of one of our queue pairs carries, if one carries less than agreed.
+    fn reduced_bytes(&self, qpns: &[Qpn]) -> Option<u32> {
+        let endpoint = self.endpoint.as_ref()?;
+        qpns.iter().filter_map(|qpn| endpoint.qp_reduced_bytes(*qpn)).min()
+    }
+}
+
 impl JobReport {
     /// A report of what this end measured, without outcome of the peer, flows and paths.
     pub(super) fn new(
@@ -213,6 +224,7 @@ impl JobReport {
             sha256: None,
             peer: None,
             missing: None,
+            reduced_bytes: None,
             flow: None,
             paths: None,
         }

@@ -94,7 +94,7 @@ fn slot_take__drops_at_the_tail_if_configured() {
 #[should_panic(expected = "only simulated links")]
 fn commit__rejects_an_elided_frame() {
     let (mut a, _b) = pipe(PipeConfig::default());
-    reserve(&mut a).unwrap().commit(TxMeta { len: 60, elided_bytes: 1 });
+    reserve(&mut a).unwrap().commit(TxMeta { elided_bytes: 1, ..TxMeta::whole(60) });
 }
 
 #[test]

@@ -34,6 +34,9 @@ pub struct UdpCounters {
     pub tx_again: u64,
     /// Times all transmit buffers were in use.
     pub tx_no_slot: u64,
+    /// Frames that were sent without DF, because they are longer than the interface's MTU or the
+    /// node asked for it: fragmented here or on the way.
+    pub tx_fragmented: u64,
     /// Frames lost because they are longer than the interface's MTU.
     pub tx_too_long: u64,
     /// Frames lost because the kernel had no memory for them.
@@ -74,6 +77,7 @@ impl UdpCounters {
             ("tx_calls", self.tx_calls),
             ("tx_again", self.tx_again),
             ("tx_no_slot", self.tx_no_slot),
+            ("tx_fragmented", self.tx_fragmented),
             ("tx_too_long", self.tx_too_long),
             ("tx_no_memory", self.tx_no_memory),
             ("tx_denied", self.tx_denied),

@@ -33,6 +33,8 @@ struct Source {
     used: Time,
     /// One of the first: never closed.
     stays: bool,
+    /// It sends without DF, as [`Sources::set_fragments`] says.
+    fragments: bool,
 }
 
 impl Sources {
@@ -69,8 +71,7 @@ impl Sources {
     /// Sources that are given, as many as there may be: it binds no others.
     #[cfg(feature = "fuzzing")]
     pub(super) fn given(list: impl Iterator<Item = (u16, bool, OwnedFd)>) -> Self {
-        let source =
-            |(port, is_v6, socket)| Source { port, is_v6, socket, used: Time::ZERO, stays: true };
+        let source = |(port, is_v6, socket)| Source::new(port, is_v6, socket, true);
         let list: Vec<Source> = list.map(source).collect();
         assert_eq!(list.len(), SOURCES_MAX);
         let (ifname, substitutes) = (String::new(), [None; SUBSTITUTES]);
@@ -102,6 +103,17 @@ impl Sources {
         &self.list[index].socket
     }
 
+    /// Lets datagrams of a source be fragmented, or not.
+    pub(super) fn set_fragments(&mut self, index: usize, fragments: bool) {
+        let source = &mut self.list[index];
+        if source.fragments != fragments {
+            // Both options exist in every kernel that the port runs on. If one failed, the kernel
+            // would refuse what is too long, as before.
+            let _ = set_fragments(&source.socket, source.is_v6, fragments);
+            source.fragments = fragments;
+        }
+    }
+
     /// An error if the interface was removed.
     pub(super) fn check_device(&self) -> io::Result<()> {
         let Some(first) = self.list.first().filter(|_| self.device.is_some()) else {
@@ -129,7 +141,7 @@ impl Sources {
         let place = self.place_for_new(now);
         let bound = place.and_then(|place| Some((place, self.bind(port, is_v6).ok()?)));
         if let Some((place, socket)) = bound {
-            let source = Source { port, is_v6, socket, used: now, stays: false };
+            let source = Source::new(port, is_v6, socket, false);
             match self.list.get_mut(place) {
                 Some(old) => *old = source,
                 None => self.list.push(source),
@@ -163,7 +175,7 @@ impl Sources {
             }
             match self.bind(port, is_v6) {
                 Ok(socket) => {
-                    opened.push(Source { port, is_v6, socket, used: Time::ZERO, stays: true });
+                    opened.push(Source::new(port, is_v6, socket, true));
                 }
                 // A machine without IPv6.
                 Err(e) if is_v6 && !opened.is_empty() && is_without_family(&e) => {}
@@ -187,22 +199,41 @@ impl Sources {
         if let Some(ifindex) = self.device {
             sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, &ifindex)?;
         }
-        // DF, and for unconnected sockets an identification that starts at 0 in each call. The
-        // limit is the interface's MTU: an ICMP message, which may be forged, has no effect.
-        let (level, discover, how) = match is_v6 {
-            false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
-            true => {
-                sockopt::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1u32)?;
-                (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
-            }
-        };
-        sockopt::set(&socket, level, discover, &how)?;
+        if is_v6 {
+            sockopt::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1u32)?;
+        }
+        set_fragments(&socket, is_v6, false)?;
         request_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, self.send_buffer)?;
         // Nothing is received here; what a stranger sends must not take memory.
         sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32)?;
         sys::bind(&socket, &Address::new(scoped(local, port, self.device)))?;
         Ok(socket)
     }
+}
+
+impl Source {
+    fn new(port: u16, is_v6: bool, socket: OwnedFd, stays: bool) -> Self {
+        Self { port, is_v6, socket, used: Time::ZERO, stays, fragments: false }
+    }
+}
+
+/// Lets datagrams of a socket be fragmented, or not.
+///
+/// Without fragments: DF, and for unconnected sockets an identification that starts at 0 in each
+/// call. The limit is the interface's MTU: an ICMP message, which may be forged, has no effect.
+///
+/// With fragments: no DF, so that routers may fragment over IPv4. Over IPv6 only this host may: to
+/// the interface's MTU or the path MTU that it has learned from ICMP, which can only make fragments
+/// shorter here. The receiver's port writes headers with DF and identification 0 whatever was sent,
+/// so the checksum that covers them is the same.
+fn set_fragments(socket: &OwnedFd, is_v6: bool, fragments: bool) -> io::Result<()> {
+    let (level, option, how) = match (is_v6, fragments) {
+        (false, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, IP_PMTUDISC_OMIT),
+        (false, false) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        (true, true) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
+        (true, false) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
+    };
+    sockopt::set(socket, level, option, &how)
 }
 
 /// Sets a buffer's size: beyond the system's limit if this process may, else up to it.
@@ -230,6 +261,8 @@ pub(super) fn is_without_family(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EAFNOSUPPORT) || e.kind() == io::ErrorKind::AddrNotAvailable
 }
 
+/// No DF, and fragments of the interface's MTU whatever path MTU the kernel has learned.
+const IP_PMTUDISC_OMIT: libc::c_int = 5;
 /// The preferred source ports, one for each queue pair or shared by some: as many paths as load
 /// balancers commonly use, and few descriptors. They are above the ports that Linux gives to other
 /// sockets by default, up to 60,999.

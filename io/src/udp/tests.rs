@@ -1,3 +1,4 @@
+mod fragments;
 mod lent;
 
 use super::checksum::testing::{SUM, sum};

@@ -4,11 +4,12 @@ use super::address::Address;
 use super::checksum::{Adjuster, IDENTIFICATION_AT};
 use super::control::{Control, describe};
 use super::counters::UdpCounters;
+use super::errors::{count_rejected, is_about_segments, is_too_long};
 use super::headers::{ETHERNET, Flow};
 use super::sources::{self, Sources};
 use super::sys::{self, Parts, SEGMENTS_MAX};
 use crate::port::{SlotToken, copy_lent};
-use spanwire_base::{LentPayload, Time, TxMeta, u64_from, usize_from};
+use spanwire_base::{Dur, LentPayload, Time, TxMeta, u64_from, usize_from};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -38,6 +39,9 @@ pub(super) struct Sender {
     segmentation: bool,
     /// Consecutive runs that the kernel rejected.
     rejected_runs: u32,
+    /// UDP payload of the shortest datagram that was longer than the interface's MTU, and when:
+    /// longer ones are sent as fragments at once, for a while.
+    too_long: Option<(usize, Time)>,
 }
 
 /// Sends the concatenation of parts from a socket to an address, as [`sys::send`].
@@ -56,6 +60,8 @@ struct Queued {
     flow: Flow,
     /// The identification that its checksum is sealed for.
     id: u16,
+    /// It is sent alone and without DF.
+    may_fragment: bool,
     /// Rank of its flow in the queue, and its own in the order of commits.
     rank: usize,
     sequence: u64,
@@ -84,6 +90,7 @@ impl Sender {
             adjuster,
             segmentation: true,
             rejected_runs: 0,
+            too_long: None,
         }
     }
 
@@ -117,7 +124,10 @@ impl Sender {
                     let end = lent.at + lent.bytes.len();
                     assert!(payload.start <= lent.at && end <= payload.end, "lent beyond a frame");
                 }
-                let queued = Queued { number, payload, lent, flow, id, rank, sequence };
+                let may_fragment = meta.may_fragment
+                    || self.too_long.is_some_and(|(least, _)| payload.len() >= least);
+                let queued =
+                    Queued { number, payload, lent, flow, id, may_fragment, rank, sequence };
                 self.queued.push_back(queued);
             }
             None => {
@@ -150,11 +160,13 @@ impl Sender {
         send: &mut SendCall<'_>,
     ) -> io::Result<()> {
         self.bring_flows_together();
+        self.too_long = self.too_long.filter(|(_, at)| now.since(*at) < TOO_LONG_FOR);
         let mut control = Control::new();
         // Frames of a run that the kernel rejected as one; they are sent one by one.
         let mut singly = 0_usize;
         while let Some(first) = self.queued.front() {
             let (wanted, is_v6) = (first.flow.src_port, first.flow.src.is_ipv6());
+            let (may_fragment, len) = (first.may_fragment, first.payload.len());
             let Some(source) = self.sources.find(now, wanted, is_v6) else {
                 counters.tx_no_source += 1;
                 self.forget(1);
@@ -162,6 +174,7 @@ impl Sender {
             };
             let count = if singly > 0 || !self.segmentation { 1 } else { self.run_len() };
             singly = singly.saturating_sub(1);
+            self.sources.set_fragments(source, may_fragment);
             self.seal(count, source, counters);
             match self.send_run(count, source, &mut control, send) {
                 Ok(()) => self.on_sent(count, counters),
@@ -176,6 +189,11 @@ impl Sender {
                     counters.tx_unsegmented += 1;
                     self.on_unsegmented(&e);
                 }
+                Err(e) if is_too_long(&e) && !may_fragment => {
+                    // The interface's MTU was lowered: the receiver's kernel reassembles.
+                    self.too_long = Some((len, now));
+                    self.allow_fragments(len);
+                }
                 Err(e) => {
                     count_rejected(&e, counters);
                     self.forget(1);
@@ -184,6 +202,13 @@ impl Sender {
             }
         }
         Ok(())
+    }
+
+    /// Queued frames with at least this much UDP payload may be fragmented.
+    fn allow_fragments(&mut self, payload_len: usize) {
+        for queued in &mut self.queued {
+            queued.may_fragment |= queued.payload.len() >= payload_len;
+        }
     }
 
     /// Copies what the kernel has not accepted: no loan survives a flush.
@@ -226,7 +251,8 @@ impl Sender {
             bytes += len;
             let fits =
                 count < SEGMENTS_MAX && bytes <= RUN_BYTES_MAX && (1..=segment).contains(&len);
-            if !fits || next.flow != first.flow {
+            let is_whole = !first.may_fragment && !next.may_fragment;
+            if !fits || next.flow != first.flow || !is_whole {
                 break;
             }
             count += 1;
@@ -314,6 +340,8 @@ impl Sender {
     fn on_sent(&mut self, count: usize, counters: &mut UdpCounters) {
         counters.tx_calls += 1;
         counters.tx_frames += u64_from(count);
+        counters.tx_fragmented +=
+            u64::from(self.queued.front().is_some_and(|queued| queued.may_fragment));
         let bytes: usize = self.queued.iter().take(count).map(|queued| queued.payload.end).sum();
         counters.tx_bytes += u64_from(bytes);
         if count > 1 {
@@ -324,7 +352,8 @@ impl Sender {
 
     /// A kernel or device without segmentation is not asked for ever.
     fn on_unsegmented(&mut self, error: &io::Error) {
-        self.rejected_runs += 1;
+        // Runs of shorter segments are possible.
+        self.rejected_runs += u32::from(!is_too_long(error));
         if self.rejected_runs >= REJECTED_RUNS_MAX {
             self.segmentation = false;
             tracing::info!(%error, "UDP_SEGMENT is not possible here: packets leave one by one");
@@ -338,32 +367,14 @@ impl Sender {
     }
 }
 
-fn count_rejected(error: &io::Error, counters: &mut UdpCounters) {
-    match error.raw_os_error() {
-        Some(libc::EMSGSIZE) => counters.tx_too_long += 1,
-        Some(libc::ENOBUFS | libc::ENOMEM) => counters.tx_no_memory += 1,
-        Some(libc::EPERM | libc::EACCES) => counters.tx_denied += 1,
-        _ => {
-            if counters.tx_rejected == 0 {
-                tracing::debug!(%error, "the kernel rejected a packet");
-            }
-            counters.tx_rejected += 1;
-        }
-    }
-}
-
-/// Errors of a kernel, device or route that does not segment, or not at this length.
-fn is_about_segments(error: &io::Error) -> bool {
-    let errors = [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::ENOPROTOOPT, libc::EMSGSIZE];
-    error.raw_os_error().is_some_and(|errno| errors.contains(&errno))
-}
-
 /// Flows that are brought together; frames of further ones stay in the order of commits.
 const FLOWS_MAX: usize = 32;
 /// UDP payload of a send over IPv6 without a jumbogram; over IPv4 it is 65,507.
 const RUN_BYTES_MAX: usize = 65_487;
 /// Consecutive rejected runs after which the port sends no more of them.
 const REJECTED_RUNS_MAX: u32 = 8;
+/// Time after which a length that the kernel found too long is tried whole again.
+const TOO_LONG_FOR: Dur = Dur::from_secs(1);
 /// Transmit buffers: as many as fit the bytes, within the two bounds. The lower one is two bursts
 /// of the driver, the upper one more than the engine's default window.
 const BUFFER_BYTES: usize = 4 << 20;

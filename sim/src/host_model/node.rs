@@ -26,7 +26,7 @@ impl<N: Node> Node for PolledHost<N> {
             return self.node.poll_transmit(now, port, frame);
         };
         let next = driver.leaving.front().filter(|next| next.at <= now)?;
-        let meta = TxMeta { len: next.bytes.len(), elided_bytes: next.elided_bytes };
+        let meta = TxMeta { elided_bytes: next.elided_bytes, ..TxMeta::whole(next.bytes.len()) };
         frame[..meta.len].copy_from_slice(&next.bytes);
         let sent = driver.leaving.pop()?;
         driver.spare.push(sent.bytes);

@@ -55,7 +55,7 @@ impl Node for Toy {
     fn poll_transmit(&mut self, _: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         let (bytes, elided_bytes) = self.queues[port.index()].pop_front()?;
         frame[..bytes.len()].copy_from_slice(&bytes);
-        Some(TxMeta { len: bytes.len(), elided_bytes })
+        Some(TxMeta { elided_bytes, ..TxMeta::whole(bytes.len()) })
     }
 
     fn may_have_frame(&self, port: PortId) -> bool {

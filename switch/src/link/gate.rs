@@ -86,7 +86,8 @@ impl<N: Node> PfcGate<N> {
         loop {
             let at = self.held.iter().position(|held| paused & (1 << held.class) == 0)?;
             let held = self.held.remove(at)?;
-            let sent = TxMeta { len: held.bytes.len(), elided_bytes: held.elided_bytes };
+            let sent =
+                TxMeta { elided_bytes: held.elided_bytes, ..TxMeta::whole(held.bytes.len()) };
             let fits = frame.get_mut(..sent.len).map(|out| out.copy_from_slice(&held.bytes));
             self.spare.push(held);
             if fits.is_some() {

@@ -59,7 +59,7 @@ impl Port {
         if let Some(mark) = leaving.mark {
             self.queues[leaving.queue].mark(mark, room);
         }
-        Some(TxMeta { len, elided_bytes: meta.elided_bytes })
+        Some(TxMeta { elided_bytes: meta.elided_bytes, ..TxMeta::whole(len) })
     }
 
     /// Counts a frame that leaves.
@@ -93,7 +93,7 @@ impl Port {
 
     /// Adds a telemetry record if the frame requests one; returns the frame's length.
     fn stamp(&mut self, now: Time, queue_bytes: u64, out: &mut [u8], sent: TxMeta) -> usize {
-        let TxMeta { len, elided_bytes: elided } = sent;
+        let TxMeta { len, elided_bytes: elided, .. } = sent;
         let mbps = self.rate.map_or(0, |rate| rate.as_bps() / 1_000_000);
         let hop = IntHop {
             time_ps: now.as_ps(),

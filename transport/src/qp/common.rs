@@ -3,6 +3,7 @@
 
 use super::flow::Flow;
 use super::path::Path;
+use super::path_mtu::PathMtu;
 use super::receive::Receive;
 use super::state::QpState;
 use crate::attr::{Mtu, QpAttr, QpInit};
@@ -45,6 +46,8 @@ pub(crate) struct Common {
     pub(crate) arrival: RxMeta,
     /// Congestion control and pacer, if any.
     pub(crate) flow: Option<Box<Flow>>,
+    /// Path MTU discovery, if the port can send fragments.
+    pub(crate) path_mtu: Option<Box<PathMtu>>,
 }
 
 /// The endpoint's tables, borrowed by a queue pair for one call.
@@ -103,6 +106,7 @@ impl Common {
             is_established: false,
             arrival: RxMeta::whole(Time::ZERO),
             flow: None,
+            path_mtu: None,
         }
     }
 
@@ -162,6 +166,27 @@ impl Common {
     pub(crate) fn own_window_pkts(&self, config: &Config) -> u32 {
         let receive_pkts = self.flow.as_ref().map_or(u32::MAX, |flow| flow.receive_pkts());
         config.qp_window_pkts.min(receive_pkts)
+    }
+
+    /// A packet is sent now, as [`PathMtu::on_sent`].
+    #[inline]
+    pub(crate) fn may_fragment(&mut self, now: Time, number: u64, len: u32, is_new: bool) -> bool {
+        let path_mtu = self.path_mtu.as_deref_mut();
+        path_mtu.is_some_and(|path_mtu| path_mtu.on_sent(now, number, len, is_new))
+    }
+
+    /// All packets below `una` are acknowledged, as [`PathMtu::on_acked`].
+    #[inline]
+    pub(crate) fn on_path_acked(
+        &mut self,
+        now: Time,
+        una: u64,
+        received: Option<u32>,
+        counters: &mut Counters,
+    ) {
+        if let Some(path_mtu) = self.path_mtu.as_deref_mut() {
+            path_mtu.on_acked(now, una, received, counters);
+        }
     }
 
     /// Payload bytes of a full packet: the segment size in SR, the path MTU in RC.

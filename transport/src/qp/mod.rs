@@ -14,6 +14,7 @@ mod invariants;
 mod modify;
 pub(crate) mod outcome;
 pub(crate) mod path;
+pub(crate) mod path_mtu;
 pub(crate) mod post;
 pub(crate) mod receive;
 pub(crate) mod remote;
@@ -226,6 +227,11 @@ impl QueuePair {
     /// The load balancer, if the queue pair has one.
     pub(crate) fn balancer(&self) -> Option<&Balancer> {
         self.engine.balancer()
+    }
+
+    /// Payload of the longest packet that is sent whole, if that is not a full one.
+    pub(crate) fn reduced_bytes(&self) -> Option<u32> {
+        self.common.path_mtu.as_ref().and_then(|path_mtu| path_mtu.reduced())
     }
 
     /// Congestion control, if the queue pair has it.

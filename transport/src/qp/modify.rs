@@ -4,6 +4,7 @@ use super::QueuePair;
 use super::common::{Common, Shared};
 use super::engine::Engine;
 use super::path::Path;
+use super::path_mtu::PathMtu;
 use super::state::{ModifyError, QpState};
 use super::transitions::check_modify;
 use crate::attr::{AddressVector, CongestionControl, Mtu, QpAttr, WireMode};
@@ -114,6 +115,10 @@ impl QueuePair {
         common.dest_qpn = attr.dest_qpn.unwrap_or_default();
         common.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
         common.path = attr.av.and_then(|av| common.path_of(av));
+        common.path_mtu = config.fragments.then(|| {
+            let is_sr = common.attr.wire_mode == Some(WireMode::Sr);
+            Box::new(PathMtu::new(common.full_bytes(), is_sr))
+        });
         self.engine = Engine::new(common, config);
     }
 
@@ -121,7 +126,7 @@ impl QueuePair {
         self.engine = Engine::Unconnected;
         let common = &mut self.common;
         (common.is_draining, common.is_established) = (false, false);
-        (common.flow, common.path) = (None, None);
+        (common.flow, common.path, common.path_mtu) = (None, None, None);
     }
 }
 

@@ -23,6 +23,7 @@ mod losses;
 mod mlcc;
 mod near;
 mod near_int;
+mod path_mtu;
 mod paths;
 mod selective;
 mod soak;

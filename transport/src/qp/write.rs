@@ -69,7 +69,7 @@ impl Common {
                 (len, 0)
             }
         };
-        Ok(TxMeta { len, elided_bytes: spanwire_base::u32_from(elided) })
+        Ok(TxMeta { elided_bytes: spanwire_base::u32_from(elided), ..TxMeta::whole(len) })
     }
 
     #[inline]

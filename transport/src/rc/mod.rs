@@ -137,6 +137,10 @@ impl Rc {
                 sh.counters.local_ack_timeout_err += 1;
                 let una = self.requester.snd_una();
                 self.report_loss(qp, now, una, LossKind::Timeout(self.loss.timeouts()));
+                if let Some(path_mtu) = qp.path_mtu.as_deref_mut() {
+                    // The responder acknowledges none of the packets after the first lost one.
+                    path_mtu.on_timeout(self.loss.timeouts(), 1);
+                }
                 self.loss.begin_recovery(una);
                 self.rewind(una);
             }

@@ -149,6 +149,7 @@ impl Rc {
         let (before, una) = (self.requester.in_flight_pkts(), self.requester.snd_una());
         self.requester.acknowledge(upto);
         self.loss.on_progress(now, self.requester.has_outstanding());
+        qp.on_path_acked(now, upto, None, sh.counters);
         let arrival = qp.arrival;
         let timed = self.rtt.on_acked(arrival.at, upto);
         if let Some(flow) = qp.flow.as_deref_mut() {

@@ -53,8 +53,10 @@ impl Rc {
                 self.fail_at_snd_nxt(qp, WcStatus::LocProtErr, sh);
                 Transmit::Idle
             }
-            Ok(meta) => {
+            Ok(mut meta) => {
                 let number = self.requester.snd_nxt();
+                let is_new = !segment.is_retransmission;
+                meta.may_fragment = qp.may_fragment(now, number, segment.len, is_new);
                 self.requester.advance(segment);
                 self.loss.on_sent(now);
                 // A packet that requests no ACK is acknowledged with a later one that does: at low

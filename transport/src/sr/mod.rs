@@ -107,7 +107,14 @@ impl Sr {
         if !qp.state.sends() {
             return;
         }
-        if self.tx.handle_timeout(now, sh.counters, qp.flow.as_deref_mut()) {
+        let (timeouts, in_flight) = (self.tx.timers.rto_count(), self.tx.in_flight_pkts());
+        let is_exhausted = self.tx.handle_timeout(now, sh.counters, qp.flow.as_deref_mut());
+        if let Some(path_mtu) = qp.path_mtu.as_deref_mut()
+            && self.tx.timers.rto_count() > timeouts
+        {
+            path_mtu.on_timeout(self.tx.timers.rto_count(), in_flight);
+        }
+        if is_exhausted {
             if self.tx.has_no_requests() {
                 // Only responses are unacknowledged: no completion reports the failure.
                 sh.events.push(AsyncEvent::QpFatal(qp.qpn));

@@ -31,6 +31,7 @@ impl Sr {
         };
         let is_rnr_exhausted =
             self.tx.on_ack((now, qp.arrival), &ack, sh.counters, qp.flow.as_deref_mut())?;
+        qp.on_path_acked(now, self.tx.sent.una(), Some(ack.rx_pkts), sh.counters);
         if let (Some(credit), Some(flow)) = (&ack.credit, qp.flow.as_deref_mut()) {
             flow.on_credit(now, credit);
         }

@@ -34,6 +34,9 @@ impl Sr {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
+        if let Some(path_mtu) = &qp.path_mtu {
+            self.tx.limit_segments(path_mtu.segment_bytes(now));
+        }
         loop {
             let (cwnd_pkts, receive_pkts) = match &qp.flow {
                 Some(flow) => (self.tx.window_pkts(flow), flow.receive_pkts()),
@@ -105,6 +108,7 @@ impl Sr {
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
                 let sent = (len, header.path);
+                meta.may_fragment = qp.may_fragment(now, planned.number, len, is_new);
                 self.tx.on_sent(now, planned, sent, frame_bytes, qp.flow.as_deref_mut());
                 Some(qp.sent(meta, len, sh))
             }
@@ -193,7 +197,7 @@ impl Sr {
             false => clear_icrc(frame, len),
         }
         sh.counters.tx_acks += u64::from(ack.nak.is_none());
-        qp.sent(TxMeta { len, elided_bytes: 0 }, 0, sh)
+        qp.sent(TxMeta::whole(len), 0, sh)
     }
 
     /// Fails the queue pair because of a packet that belongs to no request.
@@ -249,7 +253,7 @@ fn write_data(
         (Treatment::Copy | Treatment::Elide, true) => spanwire_wire::seal(frame, frame_len),
         (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
     }
-    Ok(TxMeta { len: frame_len, elided_bytes: u32_from(elided) })
+    Ok(TxMeta { elided_bytes: u32_from(elided), ..TxMeta::whole(frame_len) })
 }
 
 /// Sets the entropy of a packet to this source port, if the port is a valid entropy.

@@ -100,7 +100,7 @@ impl Flight {
             let fits = frame.get_mut(..len).map(|out| out.copy_from_slice(self.store.bytes(id)));
             self.store.remove(id);
             if fits.is_some() {
-                return Some(TxMeta { len, elided_bytes: meta.elided_bytes });
+                return Some(TxMeta { elided_bytes: meta.elided_bytes, ..TxMeta::whole(len) });
             }
             self.counters.drop_tx_too_long += 1;
         }

@@ -77,6 +77,8 @@ pub(crate) struct Tx {
     responses_in_a_row: u32,
     max_rd_atomic: u32,
     segment_bytes: u32,
+    /// As agreed: `segment_bytes` may be less on a path with a smaller MTU.
+    full_segment_bytes: u32,
     /// The telemetry that packets request.
     pub(super) int: IntRequest,
     /// The peer knows MLCC, so its ACKs may carry a credit.
@@ -123,6 +125,7 @@ impl Tx {
             responses_in_a_row: 0,
             max_rd_atomic: 0,
             segment_bytes: attr.segment_bytes.unwrap_or(mtu),
+            full_segment_bytes: attr.segment_bytes.unwrap_or(mtu),
             int: IntRequest::default(),
             accepts_credit: false,
             source_qpn: None,
@@ -169,7 +172,8 @@ impl Tx {
             };
         self.int = int;
         let least = full_bytes.min(*SEGMENT_BYTES.start());
-        self.segment_bytes = full_bytes.saturating_sub(overhead).max(least);
+        self.full_segment_bytes = full_bytes.saturating_sub(overhead).max(least);
+        self.segment_bytes = self.full_segment_bytes;
         self.segment_bytes
     }
 

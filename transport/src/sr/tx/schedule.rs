@@ -103,6 +103,11 @@ impl Tx {
         flow.window_pkts(self.sent.in_flight_pkts(), self.sent.in_flight_bytes())
     }
 
+    /// New segments have at most `bytes` of payload: the path carries no more.
+    pub(in crate::sr) fn limit_segments(&mut self, bytes: u32) {
+        self.segment_bytes = self.full_segment_bytes.min(bytes);
+    }
+
     fn wait_for_pacer(&mut self, until: Time) -> Choice {
         self.is_paced = true;
         Choice::Paced(until)
