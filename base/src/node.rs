@@ -30,8 +30,8 @@ pub struct RxMeta {
 
 /// The frame whose checksum a port has found right, if any.
 ///
-/// The mark is of the bytes at one place. Received frames cannot be written, so whoever changes
-/// one, such as network emulation, passes on a copy, of which [`Checked::is_of`] is false.
+/// The mark is of the bytes at one place. Received frames cannot be written, so network emulation
+/// that changes one passes on a copy, of which [`Checked::is_of`] is false.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
     address: usize,
@@ -250,7 +250,8 @@ mod tests {
         let mark = Checked::of(&frame);
         assert!(mark.is_of(&frame));
         // A bit error is in a copy: nothing can be written through the reference.
-        assert!(!mark.is_of(&frame.to_vec()));
+        let copy = frame.to_vec();
+        assert!(!mark.is_of(&copy));
         assert!(!mark.is_of(&frame[..63]) && !mark.is_of(&frame[1..]));
         assert!(!Checked::NONE.is_of(&frame) && !Checked::of(&[]).is_of(&[]));
     }

@@ -368,8 +368,8 @@ mod tests {
         let lift = Some("prlimit --pid $$ --memlock=19922944:19922944");
         assert_eq!(check.fix.as_deref(), lift);
         let check = only(&HostFacts { memlock_bytes: Some(8 << 20), ..good() }, Status::Warn);
-        let shorter = "8192 KiB, a port needs 19 MiB: it uses 7, and receives 1024 packets at once, \
-                       not 4096";
+        let shorter = "8192 KiB, a port needs 19 MiB: it uses 7, and receives 1024 packets at \
+                       once, not 4096";
         assert_eq!((&*check.found, check.fix.as_deref()), (shorter, lift));
         assert_eq!(worst(&HostFacts { memlock_bytes: None, ..good() }.checks()), Status::Ok);
         let capabilities = good().capabilities | 1 << 14;

@@ -36,8 +36,8 @@ impl fmt::Display for XdpError {
             Self::Interface(error) => error.fmt(f),
             Self::PortTaken { ifname, owner } => write!(
                 f,
-                "{owner} has UDP port {STEER_PORT} on {ifname}: AF_XDP would take its packets (stop \
-                 it first, or use another interface)"
+                "{owner} has UDP port {STEER_PORT} on {ifname}: AF_XDP would take its packets \
+                 (stop it first, or use another interface)"
             ),
             Self::Socket(error) => error.fmt(f),
         }

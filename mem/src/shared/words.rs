@@ -19,7 +19,8 @@ pub(crate) unsafe fn load(at: *const u8, dst: &mut [u8]) {
     }
 }
 
-/// Copies `src` to `at` and the bytes after it, the last word last. Other bytes of the same words do not change.
+/// Copies `src` to `at` and the bytes after it, the last word last. Other bytes of the same words
+/// do not change.
 ///
 /// # Safety
 /// As [`load`], and the words must be writable.
@@ -31,7 +32,7 @@ pub(crate) unsafe fn store(at: *mut u8, src: &[u8]) {
         let atomic = unsafe { AtomicU64::from_ptr(word) };
         let (part, rest) = left.split_at(left.len().min(WORD - skip));
         if rest.is_empty() {
-            // The words before are visible to whoever sees the last one.
+            // A thread that sees the last word sees those before it.
             fence(Ordering::Release);
         }
         match part.try_into() {
