@@ -4,6 +4,7 @@ use super::Sr;
 use super::number::{unwrap, wrap};
 use super::rx::received::Arrival;
 use super::rx::responder::{Context, InOrderAction, ReceivedPacket, Rejection};
+use super::tx::timers::Outstanding;
 use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
@@ -200,7 +201,11 @@ impl Sr {
         }
         if self.tx.sent.is_empty() {
             // All requests are acknowledged; only responses are outstanding.
-            self.tx.timers.on_feedback(now, Time::MAX, self.tx.requester.awaits_response());
+            let outstanding = match self.tx.requester.awaits_response() {
+                true => Outstanding::Something,
+                false => Outstanding::Nothing,
+            };
+            self.tx.timers.on_feedback(now, Time::MAX, outstanding);
         }
         self.finish_requests(qp, None, sh);
     }

@@ -12,7 +12,7 @@ fn word(p: &Pair, side: usize, at: usize) -> u64 {
 
 /// Posts from side 0 an atomic on the word at `at` of side 1; the original value is written to the
 /// same offset of side 0.
-fn post(p: &mut Pair, wr_id: u64, at: usize, op: fn(crate::RemoteAddr) -> WrOp) {
+pub(super) fn post(p: &mut Pair, wr_id: u64, at: usize, op: fn(crate::RemoteAddr) -> WrOp) {
     let op = op(p.ends[1].remote(at));
     let (sge, qpn) = (p.ends[0].sge(at, 8), p.ends[0].qpns[0]);
     p.ends[0].ep.post_send(qpn, &WorkRequest::new(wr_id, op, &[sge])).unwrap();

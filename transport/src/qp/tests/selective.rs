@@ -4,7 +4,7 @@
 use super::verbs::invalidatable;
 use super::*;
 use crate::testing::Filter;
-use crate::{QpAttr, SrqId};
+use crate::{QpAttr, SrqId, WrOp};
 use spanwire_base::{Node, PortId, RxMeta, Time};
 use spanwire_wire::{AckReason, Packet, SrAckRepr, SrDataRepr, SrKind};
 use std::cell::RefCell;
@@ -86,6 +86,41 @@ fn rack__only_lost_packets_are_retransmitted() {
         let c = p.ends[0].ep.counters();
         let repairs = (c.retransmitted_packets, c.presumed_lost_packets, c.tail_loss_probes);
         assert!(matches!(repairs, (1, 1, 0) | (1, 0, 1)), "packet {lost}: {repairs:?}");
+    }
+}
+
+/// The requester has nothing in flight then, and only the responder can retransmit.
+#[test]
+fn handle_timeout__a_lost_response_is_probed_for_ever_more_rarely() {
+    let config = || PairConfig { rts: |attr| attr.timeout = Some(17), ..PairConfig::sr() };
+    let is_response = |side: usize, p: &Packet<'_>| {
+        side == 1 && header(p).is_some_and(|h| h.response_to.is_some())
+    };
+    for (op, len) in [("READ", 20 * 256), ("READ", 8), ("FETCH_ADD", 8)] {
+        for lost in 0..usize::div_ceil(len, 256) {
+            let mut p = Pair::with(&config());
+            // The requester knows the RTT, the responder does not.
+            p.post(0, 1, Op::Write, 0, 256);
+            assert!(p.run(SECOND));
+            let (began, before) = (p.now, p.log.len());
+            p.filter = drop_one(lost, is_response);
+            if op == "READ" {
+                p.post(0, 2, Op::Read, 0, len);
+            } else {
+                super::atomics::post(&mut p, 2, 0, |remote| WrOp::FetchAdd { remote, add: 1 });
+            }
+            assert!(p.run(SECOND * 10));
+            assert_eq!(statuses(&p.ends[0].wcs), ok(&[1, 2]), "{op}: response {lost}");
+            let rtts = p.now.since(began).as_ps() / (LATENCY * 2).as_ps();
+            let [requester, responder] = [0, 1].map(|side| p.ends[side].ep.counters());
+            let most = u64::from(rtts.ilog2()) + 1;
+            let what = format!("{op}: response {lost}, {rtts} round trips");
+            assert!(requester.tail_loss_probes <= most, "{what}: {requester:?}");
+            assert!(responder.duplicate_request <= most, "{what}");
+            assert_eq!(requester.local_ack_timeout_err, 0, "{what}");
+            let packets = p.log.len() - before;
+            assert!(packets <= 2 * (len / 256) + 16 + 4 * usize::try_from(most).unwrap(), "{what}");
+        }
     }
 }
 

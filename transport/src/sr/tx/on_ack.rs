@@ -6,6 +6,7 @@ use super::margin::Arrivals;
 use super::paths::Echo;
 use super::plan::Contents;
 use super::sent::ack_info::{AckInfo, Acked};
+use super::timers::Outstanding;
 use crate::counters::Counters;
 use crate::drop::DropReason;
 use crate::qp::flow::Flow;
@@ -70,7 +71,12 @@ impl Tx {
             is_last: acked.pkts > 0 && self.sent.in_flight_pkts() == 0,
         };
         self.timers.margin.on_ack(now, &self.rtt, &arrivals);
-        if self.timers.on_feedback(now, echo, true) {
+        let has_only_responses = self.sent.is_empty() && self.requester.awaits_response();
+        let outstanding = match has_only_responses && acked.pkts == 0 {
+            true => Outstanding::ResponsesAsBefore,
+            false => Outstanding::Something,
+        };
+        if self.timers.on_feedback(now, echo, outstanding) {
             self.sent.undo_timeout();
             if let Some(flow) = flow.as_deref_mut() {
                 flow.on_spurious_timeout(now);

@@ -10,6 +10,10 @@ use spanwire_base::{Dur, Time};
 /// timers apply. After two round trips a TLP retransmits the newest packet with AckReq, so that a
 /// lost tail, or a lost ACK of it, costs no more. After the RTO all packets in flight are presumed
 /// lost, and the RTO doubles until feedback arrives.
+///
+/// While only responses are outstanding, nothing is in flight that the peer could acknowledge. A
+/// TLP then shows that the peer is there, and no more, so the interval of TLPs doubles until there
+/// is progress.
 #[derive(Debug)]
 pub(crate) struct Timers {
     /// The time of the last feedback, or of the first packet sent after it; none while nothing is
@@ -23,6 +27,10 @@ pub(crate) struct Timers {
     /// TLPs before the first RTT sample since the last timeout. Feedback does not reset the count:
     /// an ACK of nothing new gives no RTT sample, and must not postpone the RTO indefinitely.
     initial_probes: u32,
+    /// A TLP or timeout since the last feedback.
+    has_probed: bool,
+    /// TLPs in a row that the peer answered without progress, while only responses are outstanding.
+    idle_probes: u32,
     /// Timeouts in a row without feedback.
     rto_count: u32,
     /// The start of the outage, before the first timeout in a row.
@@ -39,6 +47,18 @@ pub(crate) struct Timers {
     min_outage: Dur,
     /// The margin that spurious TLPs add to the timeouts.
     pub(crate) margin: ProbeMargin,
+}
+
+/// The packets and responses outstanding after feedback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outstanding {
+    /// Nothing.
+    Nothing,
+    /// Packets in flight, or responses after progress: a packet was acknowledged, or a response has
+    /// arrived.
+    Something,
+    /// Only responses, as before this feedback.
+    ResponsesAsBefore,
 }
 
 /// The action of an expired timer.
@@ -64,6 +84,8 @@ impl Timers {
             sent_at: Time::ZERO,
             probe_from: Time::ZERO,
             initial_probes: 0,
+            has_probed: false,
+            idle_probes: 0,
             rto_count: 0,
             outage_since: Time::ZERO,
             first_expiry: None,
@@ -91,10 +113,16 @@ impl Timers {
     }
 
     /// Feedback arrived: an ACK, or a response if only responses are outstanding. `echo` is the
-    /// send time of the packet that it echoes; `in_flight` is false if nothing is outstanding. True
-    /// if the last timeout was spurious, because a packet sent before it was only delayed.
-    pub(crate) fn on_feedback(&mut self, now: Time, echo: Time, in_flight: bool) -> bool {
+    /// send time of the packet that it echoes; `outstanding` says what is outstanding after it.
+    /// True if the last timeout was spurious, because a packet sent before it was only delayed.
+    pub(crate) fn on_feedback(&mut self, now: Time, echo: Time, outstanding: Outstanding) -> bool {
         let is_spurious = self.first_expiry.take().is_some_and(|expired_at| echo < expired_at);
+        let in_flight = outstanding != Outstanding::Nothing;
+        match outstanding {
+            Outstanding::ResponsesAsBefore => self.idle_probes += u32::from(self.has_probed),
+            _ => self.idle_probes = 0,
+        }
+        self.has_probed = false;
         self.rto_count = 0;
         self.probe_from = Time::ZERO;
         self.idle_since = in_flight.then_some(now);
@@ -105,7 +133,7 @@ impl Timers {
     #[inline]
     pub(crate) fn next(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
         let timeout = self.timeout_at(rtt, oldest)?;
-        Some(self.probe_at(rtt).map_or(timeout, |probe| probe.min(timeout)))
+        Some(self.probe_at(rtt, oldest).map_or(timeout, |probe| probe.min(timeout)))
     }
 
     /// The timer that is due at `now`; `oldest` as in [`Timers::next`].
@@ -115,7 +143,8 @@ impl Timers {
         rtt: &Rtt,
         oldest: Option<Time>,
     ) -> TimerEvent {
-        if self.probe_at(rtt).is_some_and(|at| at <= now) {
+        if self.probe_at(rtt, oldest).is_some_and(|at| at <= now) {
+            self.has_probed = true;
             self.probe_from = Time::MAX;
             self.initial_probes += 1;
             self.margin.on_probe(now, self.sent_at);
@@ -138,6 +167,7 @@ impl Timers {
             self.first_expiry = Some(now);
         }
         self.rto_count += 1;
+        self.has_probed = true;
         // Packets sent now get a TLP before the next, longer RTO.
         (self.probe_from, self.initial_probes) = (Time::ZERO, 0);
         self.idle_since = Some(now);
@@ -168,12 +198,15 @@ impl Timers {
     pub(crate) fn reset(&mut self) {
         (self.idle_since, self.first_expiry) = (None, None);
         (self.rto_count, self.initial_probes, self.probe_from) = (0, 0, Time::ZERO);
+        (self.has_probed, self.idle_probes) = (false, 0);
     }
 
-    fn probe_at(&self, rtt: &Rtt) -> Option<Time> {
+    fn probe_at(&self, rtt: &Rtt, oldest: Option<Time>) -> Option<Time> {
         let since = self.idle_since?;
         let after = match rtt.probe_timeout() {
-            Some(after) if self.sent_at >= self.probe_from => after + self.margin.get(),
+            Some(after) if self.sent_at >= self.probe_from => {
+                after + self.margin.get() + self.probe_backoff(after, oldest)
+            }
             // No RTT sample, and a long RTO: a lost first packet, or its lost ACK, must not cost a
             // whole RTO each time. If the RTO is short, there is no TLP: a packet that is queued
             // for long would be retransmitted repeatedly.
@@ -186,6 +219,16 @@ impl Timers {
         Some(self.sent_at.max(since) + after)
     }
 
+    /// The time that [`Timers::idle_probes`] add to the interval `after` of TLPs and to the RTO, if
+    /// only responses are outstanding. Once the peer is silent the RTO has its own backoff.
+    fn probe_backoff(&self, after: Dur, oldest: Option<Time>) -> Dur {
+        if self.idle_probes == 0 || self.rto_count > 0 || oldest.is_some() {
+            return Dur::ZERO;
+        }
+        let factor = (1_u64 << self.idle_probes.min(IDLE_BACKOFF_MAX)) - 1;
+        Dur::from_ps(after.as_ps().saturating_mul(factor)).min(self.rto_max)
+    }
+
     /// The RTO's expiry: counted from the last feedback, but not from before the oldest packet in
     /// flight was sent. All packets in flight at the last feedback may have been retransmitted
     /// since.
@@ -196,7 +239,8 @@ impl Timers {
         // The ACK of the TLP may be as late.
         let after = after + self.margin.get();
         if self.rto_count == 0 {
-            return Some(since + after.min(self.rto_max));
+            let backoff = rtt.probe_timeout().map(|after| self.probe_backoff(after, oldest));
+            return Some(since + after.min(self.rto_max) + backoff.unwrap_or(Dur::ZERO));
         }
         let backed_off = after * (1 << self.rto_count.min(BACKOFF_MAX));
         Some(since + backed_off.min(self.rto_max))
@@ -208,6 +252,8 @@ impl Timers {
 /// `rto_min`.
 const INITIAL_PROBES_MAX: u32 = 3;
 const INITIAL_PROBE_FRACTION: u64 = 8;
+/// The most doublings of the interval of TLPs; its limit is the longest RTO.
+const IDLE_BACKOFF_MAX: u32 = 30;
 /// The most doublings of the RTO: a factor of 16. With 30 % loss each way ten timeouts in a row are
 /// one in a thousand. They take 111 times the RTO; with a factor of 64 they would take 447 times.
 const BACKOFF_MAX: u32 = 4;
@@ -216,6 +262,7 @@ const RTO_MAX_FACTOR: u64 = 4;
 
 #[cfg(test)]
 mod tests {
+    use super::Outstanding::{Nothing, ResponsesAsBefore, Something};
     use super::*;
 
     fn at(us: u64) -> Time {
@@ -277,7 +324,7 @@ mod tests {
         t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1120)));
         assert_eq!(t.poll_expired(at(1000), &rtt, Some(at(120))), TimerEvent::Nothing);
-        t.on_feedback(at(150), at(50), true);
+        t.on_feedback(at(150), at(50), Something);
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(350)), "the TLP");
         t.probe_from = Time::MAX;
         assert_eq!(t.next(&rtt, Some(at(120))), Some(at(1150)), "counted from the last feedback");
@@ -324,12 +371,57 @@ mod tests {
         t.poll_expired(at(200), &rtt, None);
         t.poll_expired(at(1000), &rtt, None);
         t.on_sent(at(1001));
-        assert!(t.on_feedback(at(1100), at(0), true), "a packet sent before the timeout arrived");
-        assert!(!t.on_feedback(at(1200), at(1001), true), "reported once");
+        assert!(
+            t.on_feedback(at(1100), at(0), Something),
+            "a packet sent before the timeout arrived"
+        );
+        assert!(!t.on_feedback(at(1200), at(1001), Something), "reported once");
         assert!(!t.is_backed_off());
         assert_eq!(t.next(&rtt, None), Some(at(1400)));
-        assert!(!t.on_feedback(at(1300), at(1001), false));
+        assert!(!t.on_feedback(at(1300), at(1001), Nothing));
         assert_eq!(t.next(&rtt, None), None, "nothing is in flight");
+    }
+
+    #[test]
+    fn on_feedback__without_progress_doubles_the_interval_of_probes() {
+        let (mut t, rtt) = timers();
+        t.on_sent(at(0));
+        t.on_feedback(at(100), at(0), Something);
+        let mut now = at(100);
+        // The longest RTO is 200 ms.
+        for interval in [200, 400, 800, 1_600, 3_200, 6_400] {
+            let due = t.next(&rtt, None).unwrap();
+            assert_eq!(due, now + Dur::from_us(interval));
+            assert_eq!(t.poll_expired(due, &rtt, None), TimerEvent::Probe);
+            t.on_sent(due);
+            now = due + Dur::from_us(100);
+            t.on_feedback(now, due, ResponsesAsBefore);
+            // ACKs that no probe elicited do not count.
+            t.on_feedback(now, due, ResponsesAsBefore);
+        }
+        // A packet in flight has its own TLP and RTO.
+        assert_eq!(t.next(&rtt, Some(now)), Some(now + Dur::from_us(200)));
+        // The RTO follows the probe, as long after it as ever, and then has its own backoff.
+        let probe = t.next(&rtt, None).unwrap();
+        assert_eq!(t.poll_expired(probe, &rtt, None), TimerEvent::Probe);
+        let timeout = t.next(&rtt, None).unwrap();
+        assert_eq!(timeout, probe + Dur::from_us(800));
+        assert_eq!(t.poll_expired(timeout, &rtt, None), TimerEvent::Timeout);
+        t.on_feedback(timeout, at(0), Something);
+        assert_eq!(t.next(&rtt, None), Some(timeout + Dur::from_us(200)), "progress");
+    }
+
+    #[test]
+    fn probe_at__never_waits_longer_than_the_longest_timeout() {
+        let (mut t, rtt) = timers();
+        t.on_sent(at(0));
+        for _ in 0..100 {
+            let due = t.next(&rtt, None).unwrap();
+            assert!(due.since(t.sent_at) <= t.rto_max + Dur::from_us(200));
+            assert_eq!(t.poll_expired(due, &rtt, None), TimerEvent::Probe);
+            t.on_sent(due);
+            t.on_feedback(due, due, ResponsesAsBefore);
+        }
     }
 
     #[test]
@@ -360,7 +452,7 @@ mod tests {
             fired.push(t.poll_expired(due, &rtt, None));
             t.on_sent(due);
             // Each TLP elicits an ACK of nothing new.
-            t.on_feedback(due, at(0), true);
+            t.on_feedback(due, at(0), Something);
         }
         assert_eq!(
             fired,
