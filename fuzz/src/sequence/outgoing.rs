@@ -16,6 +16,8 @@ pub(super) struct Outgoing {
     echoed_path: u16,
     /// By number: its position in a block, and the last transmission.
     sent: BTreeMap<u32, (Option<BlockRepr>, Last)>,
+    /// The payloads of source packets in blocks at their first transmission, by number.
+    first_payloads: BTreeMap<u32, Vec<u8>>,
     /// The incomplete block of the last new packet.
     open: Option<Open>,
     has_failed: bool,
@@ -41,8 +43,9 @@ struct Open {
 impl Outgoing {
     pub(super) fn new(setup: &Setup) -> Self {
         let (erasure, balances) = (setup.erasure, setup.balance.is_some());
-        let (echoed_path, sent) = (0, BTreeMap::new());
-        Self { erasure, balances, echoed_path, sent, open: None, has_failed: false }
+        let (echoed_path, sent, first_payloads) = (0, BTreeMap::new(), BTreeMap::new());
+        let (open, has_failed) = (None, false);
+        Self { erasure, balances, echoed_path, sent, first_payloads, open, has_failed }
     }
 
     /// The position of a packet in its block, if it was in one.
@@ -79,12 +82,18 @@ impl Outgoing {
             false => assert_eq!(h.path, self.echoed_path, "{h:?}"),
         }
         self.check_path(p, h.path);
-        assert_eq!(h.is_retransmission, !is_new, "{h:?}");
         if is_new {
+            assert!(!h.is_retransmission, "{h:?}");
             self.check_new(p.bth.solicited, h, payload);
+            if h.block.is_some_and(|place| !place.is_parity()) {
+                self.first_payloads.insert(h.psn, payload.to_vec());
+            }
         } else {
             let place = self.place(h.psn);
             assert_eq!(h.block, place, "{h:?} is a retransmission");
+            // The peer adds those that are not marked to the sums of first transmissions.
+            let is_same = self.first_payloads.get(&h.psn).is_some_and(|first| first == payload);
+            assert_eq!(h.is_retransmission, !is_same, "{h:?}");
             if place.is_some_and(|place| place.is_parity()) {
                 let empty = SrDataRepr { block: place, ..SrDataRepr::new(SrKind::Send, h.psn, 0) };
                 let (path, sent_ps) = (h.path, h.sent_ps);

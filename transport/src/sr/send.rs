@@ -94,7 +94,8 @@ impl Sr {
         let mut bth = qp.bth(opcode, Psn::new(header.psn & Psn::MASK));
         (bth.ack_req, bth.solicited) = (planned.requests_ack, solicited);
         let (tx, mrs) = (&mut self.tx, (qp.pd, &*sh.mrs));
-        let fill = |payload: PayloadMut<'_>| tx.fill(planned, payload, mrs);
+        let fill =
+            |payload: PayloadMut<'_>| tx.fill(planned, payload, mrs).then(|| tx.is_marked(planned));
         let may_lend = is_new && !is_parity && !planned.position.is_coded();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let payload = (len, treatment);
@@ -211,14 +212,14 @@ impl Sr {
 }
 
 /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, treated as
-/// `payload.1`.
+/// `payload.1`. `fill` returns whether the packet is marked as a retransmission.
 fn write_data(
     qp: &Common,
     bth: &BthRepr,
     header: &SrDataRepr,
     payload: (u32, Treatment<'_>),
     frame: &mut [u8],
-    fill: impl FnOnce(PayloadMut<'_>) -> bool,
+    fill: impl FnOnce(PayloadMut<'_>) -> Option<bool>,
 ) -> Result<TxMeta, NotWritten> {
     let path = qp.path.as_ref().ok_or(NotWritten::NoRoom)?;
     let (template, header_len) = (path.template(), header.header_len());
@@ -235,16 +236,14 @@ fn write_data(
     let frame_len = at.end + pad + ICRC_BYTES;
     let place = at.start + header_len..at.end;
     let (head, data) = frame[at].split_at_mut(header_len);
-    header.emit(head).map_err(no_room)?;
     let mut lent = None;
     let data = match &treatment {
         Treatment::Copy => PayloadMut::Bytes(data),
         Treatment::Elide => PayloadMut::Elided(len),
         Treatment::Lend(_) => PayloadMut::Lendable(data, &mut lent),
     };
-    if !fill(data) {
-        return Err(NotWritten::NoPayload);
-    }
+    let is_retransmission = fill(data).ok_or(NotWritten::NoPayload)?;
+    SrDataRepr { is_retransmission, ..*header }.emit(head).map_err(no_room)?;
     set_path(qp, frame, header.path);
     match (treatment, qp.has_icrc()) {
         (Treatment::Lend(lending), has_icrc) => {

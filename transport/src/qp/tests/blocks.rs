@@ -4,7 +4,7 @@
 use super::*;
 use crate::testing::Filter;
 use crate::{CodingWhen, CongestionControl, Counters, ErasureCoding, QpAttr};
-use spanwire_base::{Node, PortId};
+use spanwire_base::{Node, PortId, u64_from};
 use spanwire_wire::{BlockReportKind, Packet, SrAckRepr, SrDataRepr};
 
 /// Both sides send blocks of eight source and two parity packets.
@@ -222,6 +222,20 @@ fn recover__a_retransmission_of_changed_memory_is_not_mixed_with_earlier_parity(
                 assert!(end.ep.has_no_block_memory(), "{op:?} {places:?}");
             }
         }
+    }
+}
+
+/// A retransmission with the payload of the first transmission is as good as that: of a block that
+/// parity cannot recover, as many are retransmitted as are missing.
+#[test]
+fn recover__an_unchanged_retransmission_takes_part_in_recovery() {
+    let cases: [(&[u8], u64); 3] = [(&[0, 1, 2], 1), (&[0, 3, 8], 1), (&[1, 2, 5, 9], 2)];
+    for (places, missing) in cases {
+        let p = transfer(&coded(), Op::Write, 8 * 248, places);
+        let (sent, got) = (p.ends[0].ep.counters(), p.ends[1].ep.counters());
+        assert_eq!(sent.retransmitted_packets, missing, "{places:?}");
+        let data = places.iter().filter(|place| **place < 8).count();
+        assert_eq!(got.ec_rebuilt_packets + missing, u64_from(data), "{places:?}");
     }
 }
 

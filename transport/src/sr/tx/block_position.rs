@@ -1,6 +1,7 @@
 //! The position of a packet in its FEC block.
 
 use spanwire_wire::BlockRepr;
+use std::num::NonZeroU64;
 
 /// The position of a packet in its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,12 +15,22 @@ pub(crate) struct BlockPosition {
     pub(super) is_discarded: bool,
     /// Lost source packets of its block are retransmitted, whatever parity could recover.
     pub(super) retransmits: bool,
+    /// The digest of a source packet's payload at its first transmission, to tell whether a
+    /// retransmission has the same.
+    pub(super) digest: Option<NonZeroU64>,
 }
 
 impl BlockPosition {
     /// The position of a packet in no block.
-    pub(crate) const NONE: Self =
-        Self { index: 0, data: 0, parity: 0, scheme: 0, is_discarded: false, retransmits: false };
+    pub(crate) const NONE: Self = Self {
+        index: 0,
+        data: 0,
+        parity: 0,
+        scheme: 0,
+        is_discarded: false,
+        retransmits: false,
+        digest: None,
+    };
 
     pub(crate) fn of(block: &BlockRepr) -> Self {
         let &BlockRepr { index, data, parity, scheme } = block;
@@ -36,6 +47,12 @@ impl BlockPosition {
     #[inline]
     pub(crate) fn begins_block(self) -> bool {
         self.is_coded() && self.index == 0
+    }
+
+    /// Its retransmission may take part in recovery, if its payload is that of the first
+    /// transmission.
+    pub(super) fn may_repeat(self) -> bool {
+        self.digest.is_some() && !self.retransmits
     }
 
     pub(super) fn is_parity(self) -> bool {

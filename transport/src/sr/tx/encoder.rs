@@ -1,11 +1,13 @@
 //! The FEC encoder: which packets form a block, and its parity (docs/protocol/sr.md, "Blocks", 1 to
 //! 3).
 
+use super::digest::digest;
 use super::rtt::Rtt;
 use crate::coding::{CodingWhen, ErasureCoding};
 use spanwire_base::{Dur, usize_from};
 use spanwire_erasure::{Code, parity_for};
 use spanwire_wire::{BlockRepr, SrDataRepr};
+use std::num::NonZeroU64;
 
 /// Divides data into blocks and computes their parity.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(super) struct Encoder {
     /// most parity packets.
     rows: Vec<Vec<u8>>,
     open: Option<OpenBlock>,
+    /// The digest of the source packet that was written last.
+    digest: Option<NonZeroU64>,
 }
 
 /// The open block: at least one of its packets was sent, and not all.
@@ -64,7 +68,7 @@ impl Encoder {
     pub(super) fn new(choice: ErasureCoding, base_rtt: Option<Dur>) -> Self {
         let rows = vec![Vec::new(); choice.parity_max().into()];
         let loss = LossMeter::default();
-        Self { choice, base_rtt, parity: choice.parity, loss, rows, open: None }
+        Self { choice, base_rtt, parity: choice.parity, loss, rows, open: None, digest: None }
     }
 
     /// The next packet of the open block. Nothing else may begin before the block is complete.
@@ -131,9 +135,23 @@ impl Encoder {
         self.open = Some(open);
     }
 
-    /// Adds the payload of the next source packet to the parity.
+    /// The digest of the source packet that was written last.
+    pub(super) fn digest(&self) -> Option<NonZeroU64> {
+        self.digest
+    }
+
+    /// The payload of a packet of a block was written; empty if it is elided. That of the next
+    /// source packet is added to the parity.
     #[inline]
-    pub(super) fn add(&mut self, payload: &[u8]) {
+    pub(super) fn on_filled(&mut self, payload: &[u8], is_new: bool) {
+        self.digest = Some(digest(payload));
+        if is_new {
+            self.add(payload);
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, payload: &[u8]) {
         let Some(open) = &self.open else { return };
         let rows = &mut self.rows[..open.block.parity.into()];
         for row in rows.iter_mut().filter(|row| row.is_empty()) {

@@ -5,6 +5,7 @@ mod balance;
 mod bits;
 mod block_position;
 mod credit;
+mod digest;
 mod encoder;
 pub(crate) mod int_request;
 mod invariants;

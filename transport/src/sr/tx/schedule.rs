@@ -135,7 +135,11 @@ impl Tx {
                 self.sent.on_retransmitted(now, planned.number, path);
             }
             TransmissionKind::First => {
-                self.sent.push(now, planned.contents, bytes, planned.position, path);
+                let is_source = planned.position.is_coded() && !planned.position.is_parity();
+                let encoder = self.encoder.as_ref().filter(|_| is_source);
+                let digest = encoder.and_then(|encoder| encoder.digest());
+                let position = BlockPosition { digest, ..planned.position };
+                self.sent.push(now, planned.contents, bytes, position, path);
                 match &planned.contents {
                     Contents::Request(segment) => self.requester.advance(segment, planned.number),
                     Contents::Read(_) | Contents::Atomic { .. } => {

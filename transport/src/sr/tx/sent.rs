@@ -239,7 +239,8 @@ impl<T: Copy> Sent<T> {
         }
         self.order.push_back(Transmission { number, at: now });
         self.counters.retransmitted += 1;
-        if position.is_coded() && !position.is_parity() && !position.retransmits {
+        let repeats = position.digest.is_some() || position.retransmits;
+        if position.is_coded() && !position.is_parity() && !repeats {
             self.retransmit_block(number, position);
         }
     }

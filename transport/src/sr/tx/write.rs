@@ -46,7 +46,6 @@ impl Tx {
                 (SrDataRepr { response_to, original, ..header }, 0)
             }
         };
-        header.is_retransmission = planned.kind != TransmissionKind::First;
         header.sent_ps = now.as_ps();
         header.block = planned.position.repr();
         header.source_qpn = self.source_qpn.filter(|_| planned.contents != Contents::Parity);
@@ -104,17 +103,35 @@ impl Tx {
         let Self { requester, encoder, .. } = self;
         let is_new = planned.kind == TransmissionKind::First;
         let is_parity = planned.contents == Contents::Parity;
-        match (payload, encoder) {
-            (PayloadMut::Bytes(out), Some(encoder)) if is_parity && is_new => {
-                encoder.copy_parity(out)
-            }
-            (PayloadMut::Bytes(out), Some(encoder)) if is_new && planned.position.is_coded() => {
-                let is_there =
-                    copy(requester, &planned.contents, PayloadMut::Bytes(&mut *out), mrs);
-                encoder.add(out);
+        let Some(encoder) = encoder.as_mut().filter(|_| planned.position.is_coded()) else {
+            return copy(requester, &planned.contents, payload, mrs);
+        };
+        match payload {
+            PayloadMut::Bytes(out) if is_parity && is_new => encoder.copy_parity(out),
+            PayloadMut::Bytes(out) => {
+                let copied = PayloadMut::Bytes(&mut *out);
+                let is_there = copy(requester, &planned.contents, copied, mrs);
+                encoder.on_filled(out, is_new);
                 is_there
             }
-            (payload, _) => copy(requester, &planned.contents, payload, mrs),
+            payload => {
+                encoder.on_filled(&[], false);
+                copy(requester, &planned.contents, payload, mrs)
+            }
+        }
+    }
+
+    /// Whether the packet whose payload was filled in last is marked as a retransmission: its
+    /// payload may differ from that of the first transmission.
+    #[inline]
+    pub(in crate::sr) fn is_marked(&mut self, planned: &PlannedPacket) -> bool {
+        match planned.kind {
+            TransmissionKind::First => false,
+            TransmissionKind::Retransmission if planned.position.is_coded() => {
+                let digest = self.encoder.as_ref().and_then(|encoder| encoder.digest());
+                !self.sent.repeats(planned.number, digest)
+            }
+            TransmissionKind::Retransmission | TransmissionKind::Probe => true,
         }
     }
 

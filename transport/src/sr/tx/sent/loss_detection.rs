@@ -203,7 +203,8 @@ impl<T: Copy> Sent<T> {
         Some(position)
     }
 
-    /// Queues a lost packet for retransmission, and all lost source packets of its block.
+    /// Queues a lost packet for retransmission, and all lost source packets of its block if their
+    /// retransmissions take no part in recovery.
     pub(super) fn queue(&mut self, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
         let position = entry.position;
@@ -211,7 +212,7 @@ impl<T: Copy> Sent<T> {
             self.lost.push(number);
             self.counters.queued_coded += u64::from(position.is_coded());
         }
-        if position.is_coded() && !position.retransmits {
+        if position.is_coded() && !position.retransmits && position.digest.is_none() {
             self.retransmit_block(number, position);
         }
     }
