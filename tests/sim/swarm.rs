@@ -3,7 +3,7 @@
 //! `SPANWIRE_SEEDS=20000` runs that many instead of 500; `SPANWIRE_SEED=N` runs one, as
 //! `spanwire sim swarm --seeds 1 --start N` does.
 
-use spanwire_sim::{SwarmOutcome, swarm_run};
+use spanwire_sim::{SwarmOutcome, Watch, swarm_plan, swarm_run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs seeds on all cores; each is a separate world.
@@ -101,4 +101,16 @@ fn swarm__seeds_that_found_bugs_pass() {
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, but must be a number")))
+}
+
+/// A response is lost in this seed, and the responder's timeout is half a second: until then the
+/// requester may only ask whether the peer is there, ever more rarely.
+#[test]
+fn swarm__a_lost_response_and_a_long_timeout_cause_no_storm_of_probes() {
+    let mut plan = swarm_plan(9_900_003_551);
+    plan.setup.timeout = plan.setup.timeout * 256;
+    let watch = Watch { series: false, check_every: 500 };
+    let report = plan.run(watch, &mut ()).expect("a valid network");
+    assert_eq!(report.violations, Vec::<String>::new());
+    assert!(report.engine["duplicate_request"] < 300, "{:?}", report.engine);
 }

@@ -71,12 +71,7 @@ impl Tx {
             is_last: acked.pkts > 0 && self.sent.in_flight_pkts() == 0,
         };
         self.timers.margin.on_ack(now, &self.rtt, &arrivals);
-        let has_only_responses = self.sent.is_empty() && self.requester.awaits_response();
-        let outstanding = match has_only_responses && acked.pkts == 0 {
-            true => Outstanding::ResponsesAsBefore,
-            false => Outstanding::Something,
-        };
-        if self.timers.on_feedback(now, echo, outstanding) {
+        if self.timers.on_feedback(now, echo, self.outstanding(acked.pkts > 0)) {
             self.sent.undo_timeout();
             if let Some(flow) = flow.as_deref_mut() {
                 flow.on_spurious_timeout(now);
@@ -97,6 +92,15 @@ impl Tx {
             self.block_recovery_end = None;
         }
         Ok(is_rnr_exhausted)
+    }
+
+    /// The packets and responses outstanding after an ACK; `is_progress`: it acknowledged a packet.
+    fn outstanding(&self, is_progress: bool) -> Outstanding {
+        let has_only_responses = self.sent.is_empty() && self.requester.awaits_response();
+        match has_only_responses && !is_progress {
+            true => Outstanding::ResponsesAsBefore,
+            false => Outstanding::Something,
+        }
     }
 
     /// Detects losses by time.
