@@ -54,7 +54,31 @@ pub struct TxMeta {
     pub elided_bytes: u32,
     /// The network may fragment the IP packet, although its header says otherwise: a port that can
     /// send it so does.
-    pub may_fragment: bool,
+    pub may_fragment: MayFragment,
+}
+
+/// Whether the network may fragment a packet.
+///
+/// A number of 32 bits, because an enum around a `bool` takes its tag from there, and so that
+/// [`TxMeta`] has no padding and is copied as one word: each costs RC 1 % of its instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MayFragment(u32);
+
+impl MayFragment {
+    /// It may not.
+    pub const NO: Self = Self(0);
+
+    /// It may.
+    #[must_use]
+    pub const fn is_allowed(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for MayFragment {
+    fn from(may: bool) -> Self {
+        Self(may.into())
+    }
 }
 
 /// Payload that a node has not copied into a frame.
@@ -163,7 +187,7 @@ impl TxMeta {
     /// The metadata of a frame of `len` bytes without elided ones.
     #[must_use]
     pub const fn whole(len: usize) -> Self {
-        Self { len, elided_bytes: 0, may_fragment: false }
+        Self { len, elided_bytes: 0, may_fragment: MayFragment::NO }
     }
 
     /// Bytes on the wire, without preamble, FCS and gap.

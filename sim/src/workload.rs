@@ -145,7 +145,7 @@ pub fn poisson(p: &Poisson<'_>, flows: u32, rng: &mut Rng) -> Vec<Flow> {
 }
 
 /// Flows that start before `time` according to a Poisson process, between the hosts that `pair`
-/// draws; those beyond [`FLOWS_MAX`] but the first are left out.
+/// draws; those beyond a limit but the first are left out.
 ///
 /// # Panics
 /// If there are fewer than two hosts, or no load.

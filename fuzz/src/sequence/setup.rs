@@ -248,6 +248,7 @@ fn config(int_format: IntFormat) -> ValidConfig {
         endpoint_window_pkts: WINDOW_PKTS + 4,
         // Eight packets over the shortest round trip.
         receive_room_bytes: Some(8 * 1500),
+        fragments: true,
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         reorder_pkts: REORDER_PKTS,
@@ -262,7 +263,6 @@ fn config(int_format: IntFormat) -> ValidConfig {
         cnp_interval: Dur::from_us(50),
         cnp_dscp: Some(48),
         elide_payload: false,
-        fragments: true,
     };
     config.validate().expect("values are in range")
 }

@@ -124,7 +124,7 @@ impl Sender {
                     let end = lent.at + lent.bytes.len();
                     assert!(payload.start <= lent.at && end <= payload.end, "lent beyond a frame");
                 }
-                let may_fragment = meta.may_fragment
+                let may_fragment = meta.may_fragment.is_allowed()
                     || self.too_long.is_some_and(|(least, _)| payload.len() >= least);
                 let queued =
                     Queued { number, payload, lent, flow, id, may_fragment, rank, sequence };

@@ -168,11 +168,17 @@ impl Common {
         config.qp_window_pkts.min(receive_pkts)
     }
 
-    /// A packet is sent now, as [`PathMtu::on_sent`].
+    /// A packet is sent now, as [`PathMtu::on_sent`]: sets whether it may be fragmented.
     #[inline]
-    pub(crate) fn may_fragment(&mut self, now: Time, number: u64, len: u32, is_new: bool) -> bool {
-        let path_mtu = self.path_mtu.as_deref_mut();
-        path_mtu.is_some_and(|path_mtu| path_mtu.on_sent(now, number, len, is_new))
+    pub(crate) fn on_path_sent(
+        &mut self,
+        now: Time,
+        (number, len, is_new): (u64, u32, bool),
+        meta: &mut TxMeta,
+    ) {
+        if let Some(path_mtu) = self.path_mtu.as_deref_mut() {
+            meta.may_fragment = path_mtu.on_sent(now, number, len, is_new).into();
+        }
     }
 
     /// All packets below `una` are acknowledged, as [`PathMtu::on_acked`].

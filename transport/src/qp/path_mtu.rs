@@ -5,6 +5,9 @@
 //! packets are not distinguishes a black hole from loss and from a dead path. SR's new segments
 //! are then shorter. A longer packet is sent whole from time to time, to find the largest length
 //! that the path carries.
+//!
+//! Nothing is inlined: a queue pair over another port has no [`PathMtu`], and its path would save
+//! registers for these functions.
 
 use crate::counters::Counters;
 use spanwire_base::{Dur, Time};
@@ -83,6 +86,7 @@ impl PathMtu {
     }
 
     /// The packet `number` with `len` bytes of payload is sent now. True if it may be fragmented.
+    #[inline(never)]
     pub(crate) fn on_sent(&mut self, now: Time, number: u64, len: u32, is_new: bool) -> bool {
         let is_long = shorter(self.whole).is_some_and(|least| len > least);
         let fragmented = self.is_fragmented(now, number, len, is_new);
@@ -115,6 +119,7 @@ impl PathMtu {
 
     /// The retransmission timer has expired, `in_a_row` times without an acknowledgement, with
     /// `lost_pkts` packets in flight that the peer would have acknowledged.
+    #[inline(never)]
     pub(crate) fn on_timeout(&mut self, in_a_row: u32, lost_pkts: u64) {
         if !self.in_fragments {
             self.lost += lost_pkts;
@@ -127,6 +132,7 @@ impl PathMtu {
 
     /// All packets below `una` are acknowledged, and the peer has received so many packets, if it
     /// counts them (SR). A lost ACK is then no lost packet.
+    #[inline(never)]
     pub(crate) fn on_acked(
         &mut self,
         now: Time,

@@ -55,8 +55,8 @@ impl Rc {
             }
             Ok(mut meta) => {
                 let number = self.requester.snd_nxt();
-                let is_new = !segment.is_retransmission;
-                meta.may_fragment = qp.may_fragment(now, number, segment.len, is_new);
+                let packet = (number, segment.len, !segment.is_retransmission);
+                qp.on_path_sent(now, packet, &mut meta);
                 self.requester.advance(segment);
                 self.loss.on_sent(now);
                 // A packet that requests no ACK is acknowledged with a later one that does: at low

@@ -109,7 +109,7 @@ impl Sr {
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
                 let sent = (len, header.path);
-                meta.may_fragment = qp.may_fragment(now, planned.number, len, is_new);
+                qp.on_path_sent(now, (planned.number, len, is_new), &mut meta);
                 self.tx.on_sent(now, planned, sent, frame_bytes, qp.flow.as_deref_mut());
                 Some(qp.sent(meta, len, sh))
             }

@@ -11,7 +11,7 @@ fn flush__a_frame_that_may_be_fragmented_arrives_whole_with_a_right_checksum() {
             let mut slot = reserve(&mut a).expect("a free buffer");
             slot.bytes()[..frame.len()].copy_from_slice(frame);
             // Two in the middle are sent alone.
-            let may_fragment = n == 1 || n == 2;
+            let may_fragment = (n == 1 || n == 2).into();
             slot.commit(TxMeta { may_fragment, ..TxMeta::whole(frame.len()) });
         }
         a.flush(Time::ZERO).expect("the interface is there");

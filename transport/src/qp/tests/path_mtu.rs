@@ -5,7 +5,7 @@ use spanwire_base::TxMeta;
 
 /// Frames of the agreed packets are longer than 14 bytes of Ethernet and 1,300 of IP.
 fn narrow(meta: &TxMeta) -> bool {
-    meta.len <= 1314 || meta.may_fragment
+    meta.len <= 1314 || meta.may_fragment.is_allowed()
 }
 
 fn pair(mode: WireMode) -> Pair {
@@ -84,7 +84,7 @@ fn path_mtu__thirty_percent_loss_is_no_black_hole() {
         for (seed, takes_fragments) in (0..40).flat_map(|seed| [(seed, true), (seed, false)]) {
             let mut p = pair(mode);
             if !takes_fragments {
-                p.carries = |meta| !meta.may_fragment;
+                p.carries = |meta| !meta.may_fragment.is_allowed();
             }
             let mut rng = Rng::new(seed);
             p.filter = Box::new(move |_, _| match rng.below(100) < loss {
