@@ -99,7 +99,7 @@ impl Sr {
         let may_lend = is_new && !is_parity && !planned.position.is_coded();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let payload = (len, treatment);
-        match write_data(qp, &bth, &header, payload, frame, fill) {
+        match write_data(qp, &bth, &mut header, payload, frame, fill) {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
@@ -212,11 +212,12 @@ impl Sr {
 }
 
 /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, treated as
-/// `payload.1`. `fill` returns whether the packet is marked as a retransmission.
+/// `payload.1`. `fill` returns whether the packet is marked as a retransmission, which the header
+/// then says.
 fn write_data(
     qp: &Common,
     bth: &BthRepr,
-    header: &SrDataRepr,
+    header: &mut SrDataRepr,
     payload: (u32, Treatment<'_>),
     frame: &mut [u8],
     fill: impl FnOnce(PayloadMut<'_>) -> Option<bool>,
@@ -242,8 +243,8 @@ fn write_data(
         Treatment::Elide => PayloadMut::Elided(len),
         Treatment::Lend(_) => PayloadMut::Lendable(data, &mut lent),
     };
-    let is_retransmission = fill(data).ok_or(NotWritten::NoPayload)?;
-    SrDataRepr { is_retransmission, ..*header }.emit(head).map_err(no_room)?;
+    header.is_retransmission = fill(data).ok_or(NotWritten::NoPayload)?;
+    header.emit(head).map_err(no_room)?;
     set_path(qp, frame, header.path);
     match (treatment, qp.has_icrc()) {
         (Treatment::Lend(lending), has_icrc) => {

@@ -205,7 +205,7 @@ impl Timers {
         let since = self.idle_since?;
         let after = match rtt.probe_timeout() {
             Some(after) if self.sent_at >= self.probe_from => {
-                after + self.margin.get() + self.probe_backoff(after, oldest)
+                after + self.margin.get() + self.probe_backoff(rtt, oldest)
             }
             // No RTT sample, and a long RTO: a lost first packet, or its lost ACK, must not cost a
             // whole RTO each time. If the RTO is short, there is no TLP: a packet that is queued
@@ -219,13 +219,25 @@ impl Timers {
         Some(self.sent_at.max(since) + after)
     }
 
-    /// The time that [`Timers::idle_probes`] add to the interval `after` of TLPs and to the RTO, if
-    /// only responses are outstanding. Once the peer is silent the RTO has its own backoff.
-    fn probe_backoff(&self, after: Dur, oldest: Option<Time>) -> Dur {
-        if self.idle_probes == 0 || self.rto_count > 0 || oldest.is_some() {
-            return Dur::ZERO;
+    /// The time that [`Timers::idle_probes`] add to the interval of TLPs and to the RTO.
+    #[inline]
+    fn probe_backoff(&self, rtt: &Rtt, oldest: Option<Time>) -> Dur {
+        match self.idle_probes {
+            0 => Dur::ZERO,
+            n => self.backoff_after(n, rtt, oldest),
         }
-        let factor = (1_u64 << self.idle_probes.min(IDLE_BACKOFF_MAX)) - 1;
+    }
+
+    /// That after `n` probes, if only responses are outstanding. Once the peer is silent the RTO has
+    /// its own backoff.
+    #[cold]
+    #[inline(never)]
+    fn backoff_after(&self, n: u32, rtt: &Rtt, oldest: Option<Time>) -> Dur {
+        let Some(after) = rtt.probe_timeout().filter(|_| self.rto_count == 0 && oldest.is_none())
+        else {
+            return Dur::ZERO;
+        };
+        let factor = (1_u64 << n.min(IDLE_BACKOFF_MAX)) - 1;
         Dur::from_ps(after.as_ps().saturating_mul(factor)).min(self.rto_max)
     }
 
@@ -239,8 +251,7 @@ impl Timers {
         // The ACK of the TLP may be as late.
         let after = after + self.margin.get();
         if self.rto_count == 0 {
-            let backoff = rtt.probe_timeout().map(|after| self.probe_backoff(after, oldest));
-            return Some(since + after.min(self.rto_max) + backoff.unwrap_or(Dur::ZERO));
+            return Some(since + after.min(self.rto_max) + self.probe_backoff(rtt, oldest));
         }
         let backed_off = after * (1 << self.rto_count.min(BACKOFF_MAX));
         Some(since + backed_off.min(self.rto_max))
