@@ -42,7 +42,7 @@ fn compare__a_short_run_has_every_row_with_its_bytes_counted_and_verified() {
     let svg = std::env::temp_dir().join(format!("spanwire-bench-{}.svg", std::process::id()));
     // Limits that a busy machine keeps, too: a thread may wait for its core all the time. A job of
     // the engine fails if nothing completes within its time and a second more.
-    let args = "--rounds 1 --ms 500 --json --max-distance inf --max-stolen 101 --chart";
+    let args = "--rounds 1 --ms 500 --json --max-distance 1e9 --max-stolen 101 --chart";
     let output = compare(&format!("{args} {}", svg.display()));
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -75,10 +75,15 @@ fn has_json(arguments: &ArgMatches) -> bool {
     here || arguments.subcommand().is_some_and(|(_, arguments)| has_json(arguments))
 }
 
-/// Prints a help text, the version, or an error of the command line.
+/// Prints a help text, the version, or an error of the command line: that as an object on stdout,
+/// too, if `--json` is on it.
 fn shown(message: &clap::Error) -> Exit {
     let printed = message.print().and_then(|()| std::io::stdout().flush());
     if message.use_stderr() {
+        let mut own = std::env::args_os().take_while(|arg| arg != "--");
+        if own.any(|arg| arg == "--json") {
+            print_text(&format!("{}\n", error_json(&usage(message.to_string().trim_end()))));
+        }
         return Exit::Usage;
     }
     output::note_stdout(printed);

@@ -246,6 +246,13 @@ impl Attachment {
         self.xdp_mode.unwrap_or(self.fabric.as_str())
     }
 
+    /// Packets that were sent as fragments arrive, and the port restores their headers: over UDP
+    /// sockets.
+    #[must_use]
+    pub fn takes_fragments(&self) -> bool {
+        self.fabric == Fabric::Udp
+    }
+
     /// The largest packets, of which those to a peer may be smaller.
     #[must_use]
     pub fn packet_sizes(&self) -> PacketSizes {
@@ -277,7 +284,8 @@ impl Hop {
         traffic_class: u8,
     ) -> AddressVector {
         let Self { src_mac, dst_mac, hop_limit, udp_src_port } = *self;
-        AddressVector { src_mac, dst_mac, src_ip, dst_ip, udp_src_port, traffic_class, hop_limit }
+        let common = AddressVector::new(src_mac, dst_mac, src_ip, dst_ip);
+        AddressVector { udp_src_port, traffic_class, hop_limit, ..common }
     }
 }
 

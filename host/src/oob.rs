@@ -96,6 +96,10 @@ pub struct Hello {
     /// The supported wire modes. Without this field the end supports RC only.
     #[serde(default, skip_serializing_if = "Modes::is_empty")]
     pub modes: Modes,
+    /// It receives packets that were sent as fragments
+    /// ([`AddressVector::takes_fragments`](spanwire_transport::AddressVector::takes_fragments)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_fragments: bool,
 }
 
 /// A memory region that the peer may access.

@@ -33,7 +33,7 @@ pub struct Config {
     /// dropped.
     pub max_connections_per_peer: u32,
     /// Bytes of the rings that connections from one peer address write to, ring_bytes..=2^40.
-    /// Default 128 MiB, of an address as above: 32 rings of 4 MiB, an eighth of those of all
+    /// Default 256 MiB, of an address as above: 64 rings of 4 MiB, a quarter of those of all
     /// connections. A peer that writes to a ring makes its memory resident, even if no message
     /// arrives. Smaller rings, which either end may ask for, allow more connections.
     pub max_ring_bytes_per_peer: u64,
@@ -83,7 +83,7 @@ impl Default for Config {
             max_message_bytes: 1 << 20,
             max_connections: 256,
             max_connections_per_peer: 64,
-            max_ring_bytes_per_peer: 128 << 20,
+            max_ring_bytes_per_peer: 256 << 20,
             max_half_open: 64,
             max_half_open_per_peer: 8,
             handshake_timeout: Duration::from_secs(5),

@@ -160,6 +160,7 @@ fn our_hello(role: u8) -> Hello {
         path_mtu: 1024,
         side_poll_port: Some(51_966),
         modes: Modes::from(choice.of(offer)),
+        takes_fragments: false,
         qp: QpParams { qpn: 7, psn: 7 },
         ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
     }

@@ -17,7 +17,7 @@ use crate::shared::Kind;
 use crate::side::{Hello, Ring, Side, SideMessage, VERSION};
 use spanwire_host::modes::{Modes, settle_between};
 use spanwire_host::queue_pair::{QpParams, Route, check_path_mtu};
-use spanwire_transport::{Agreed, ConfigError, Mtu, Offer};
+use spanwire_transport::{AddressVector, Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -254,6 +254,7 @@ fn hello(
         path_mtu: sizes.path_mtu.bytes(),
         side_poll_port: network.side_poll_port(ip),
         modes: Modes::from(network.offer(ip, sizes.ip_bytes, options.mode)),
+        takes_fragments: network.takes_fragments,
         qp: QpParams::default(),
         ring: Ring::of(&Local::default(), Shape::wanted(&network.config)),
     })
@@ -313,6 +314,7 @@ fn terms(
     let hop = network.hop_resolver.hop(theirs.ip)?;
     // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by CNPs.
     let av = hop.address_vector(ours.ip, theirs.ip, Ecn::Ect0.bits());
+    let av = AddressVector { takes_fragments: theirs.takes_fragments, ..av };
     Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
 }
 
@@ -375,6 +377,7 @@ mod tests {
             path_mtu: 1024,
             side_poll_port: None,
             modes: Modes::default(),
+            takes_fragments: false,
             qp: QpParams::default(),
             ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
         }));

@@ -91,6 +91,7 @@ impl Network {
             SideThread::new(commands.clone()).map_err(descriptors)?;
         let hop_resolver = attachment.hop_resolver();
         let (icrc, sizes) = (attachment.has_icrc(), attachment.packet_sizes());
+        let takes_fragments = attachment.takes_fragments();
         let Attachment { port, clock, fabric, .. } = attachment;
         let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
         let runtime = Runtime::new(channels, (commands, queue), endpoint, (port, clock), polling)
@@ -112,6 +113,7 @@ impl Network {
             fabric,
             hop_resolver,
             sizes,
+            takes_fragments,
             icrc,
             ifname: ifname.to_owned(),
             address,

@@ -69,6 +69,9 @@ pub(crate) struct Hello {
     pub(crate) side_poll_port: Option<u16>,
     #[serde(default, skip_serializing_if = "Modes::is_empty")]
     pub(crate) modes: Modes,
+    /// It receives packets that were sent as fragments: its port is on sockets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) takes_fragments: bool,
     pub(crate) qp: QpParams,
     pub(crate) ring: Ring,
 }

@@ -1,13 +1,13 @@
-//! `spanwire perf` as in the README.
+//! `spanwire perf` as in the tour.
 
 use super::lab::{Lab, Outcome, PERF_PORT, await_unread};
 use serde_json::Value;
 use spanwire_io::net::LabConfig;
 
-/// The first column of README's table "Try on the client".
+/// The first column of the tour's table "Try on the client".
 fn table_of_things_to_try() -> Vec<String> {
-    let readme = include_str!("../../README.md");
-    let rest = readme.split_once("Try on the client:").expect("README has the table").1;
+    let tour = include_str!("../../docs/TOUR.md");
+    let rest = tour.split_once("Try on the client:").expect("the tour has the table").1;
     let rows = rest.lines().skip_while(|line| !line.starts_with('|'));
     let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
     rows.map(|row| row.split('|').nth(1).expect("a column").trim().to_owned()).collect()
@@ -20,7 +20,7 @@ fn commands(column: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn client__runs_readmes_table_in_its_order_against_one_server() {
+fn client__runs_the_tours_table_in_its_order_against_one_server() {
     let Some(lab) = Lab::new(1500) else { return };
     let capture = std::env::temp_dir().join(format!("spanwire-e2e-{}.pcap", std::process::id()));
     let server = lab.server(&[]);
@@ -29,7 +29,7 @@ fn client__runs_readmes_table_in_its_order_against_one_server() {
         for mut args in commands(&column) {
             let mut to = lab.v4();
             if column.ends_with("as the address") {
-                to = args.remove(0).parse().expect("README names an address");
+                to = args.remove(0).parse().expect("the tour names an address");
             }
             let is_transfer = args.iter().any(|arg| arg == "--transfer");
             match args.iter().position(|arg| arg == "-t") {

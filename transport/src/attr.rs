@@ -157,6 +157,9 @@ pub struct AddressVector {
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
+    /// The peer receives packets that were sent as fragments, and restores the headers that the
+    /// ICRC covers: its port is on sockets ([`Config::fragments`](crate::Config::fragments)).
+    pub takes_fragments: bool,
 }
 
 /// The UDP source port of a queue pair's packets.
@@ -250,7 +253,16 @@ impl AddressVector {
     #[must_use]
     pub fn new(src_mac: MacAddr, dst_mac: MacAddr, src_ip: IpAddr, dst_ip: IpAddr) -> Self {
         let (udp_src_port, traffic_class, hop_limit) = (SourcePort::Derived, 0, 64);
-        Self { src_mac, dst_mac, src_ip, dst_ip, udp_src_port, traffic_class, hop_limit }
+        Self {
+            src_mac,
+            dst_mac,
+            src_ip,
+            dst_ip,
+            udp_src_port,
+            traffic_class,
+            hop_limit,
+            takes_fragments: false,
+        }
     }
 
     pub(crate) fn ethernet(&self) -> EthernetRepr {

@@ -41,7 +41,8 @@ pub struct Config {
     /// the milliseconds of the least round trip if those are more than one. Default none: no limit.
     pub receive_room_bytes: Option<u32>,
     /// The port sends packets as fragments on request (`spanwire_base::TxMeta::may_fragment`), so
-    /// that queue pairs discover a path MTU below the agreed one. Default false.
+    /// that queue pairs discover a path MTU below the agreed one, if the peer takes fragments
+    /// ([`AddressVector::takes_fragments`](crate::AddressVector::takes_fragments)). Default false.
     pub fragments: bool,
     /// Interval of AckReq: at least one of so many request packets has it, 1..=qp_window_pkts.
     /// Default 16: an ACK costs about as much as a data packet, so 1:16 costs 6 %.

@@ -159,7 +159,9 @@ impl Pair {
     fn connect(&mut self, q: usize, c: &PairConfig) {
         let qpns = [self.ends[0].qpns[q], self.ends[1].qpns[q]];
         for (me, peer) in [(0, 1), (1, 0)] {
+            let takes_fragments = true;
             let av = AddressVector::new(mac(me), mac(peer), c.ips[me], c.ips[peer]);
+            let av = AddressVector { takes_fragments, ..av };
             let mut rtr = QpAttr::rtr(qpns[peer], Psn::new(c.psns[peer]), c.mtu, av);
             rtr.wire_mode = Some(c.mode);
             (c.rtr)(&mut rtr);

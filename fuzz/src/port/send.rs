@@ -15,6 +15,8 @@ struct Model {
     /// Source ports with a socket.
     bound: Vec<(u16, bool)>,
     has_checksum: bool,
+    /// Payloads from this length on are sent as fragments, since one was too long.
+    fragmented_from: usize,
     counts: Counts,
 }
 
@@ -55,7 +57,8 @@ pub(super) fn run(input: &mut Input<'_>) {
     let (_, slots) = port.pending_and_free();
     let bound = sources.to_vec();
     let flows = BTreeMap::new();
-    let mut model = Model { flows, bound, has_checksum, counts: Counts::default() };
+    let (counts, fragmented_from) = (Counts::default(), usize::MAX);
+    let mut model = Model { flows, bound, has_checksum, fragmented_from, counts };
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;
@@ -249,6 +252,10 @@ impl Model {
             libc_errno::EAGAIN => self.counts.again += 1,
             libc_errno::EINTR => {}
             _ if count > 1 && is_about_segments => self.counts.unsegmented += 1,
+            // The port sends this one and longer ones as fragments.
+            libc_errno::EMSGSIZE if args.parts[0].len() < self.fragmented_from => {
+                self.fragmented_from = args.parts[0].len();
+            }
             _ => {
                 match error {
                     libc_errno::EMSGSIZE => self.counts.too_long += 1,

@@ -121,6 +121,7 @@ impl Setup {
             OUR_IP,
             PEER_IP,
         );
+        let av = AddressVector { takes_fragments: true, ..av };
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(self.max_dest_rd_atomic),
             wire_mode: self.is_sr.then_some(WireMode::Sr),

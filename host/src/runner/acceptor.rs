@@ -193,7 +193,14 @@ mod tests {
     fn hello(ip: IpAddr) -> Message {
         let modes = Modes::default();
         let side_poll_port = None;
-        Message::Hello(Hello { version: VERSION, ip, path_mtu: 1024, side_poll_port, modes })
+        Message::Hello(Hello {
+            version: VERSION,
+            ip,
+            path_mtu: 1024,
+            side_poll_port,
+            modes,
+            takes_fragments: false,
+        })
     }
 
     fn is_refusal(reply: &Result<Message, OobError>, words: &str) -> bool {
@@ -250,7 +257,8 @@ mod tests {
         for path_mtu in [0, 999, 4097] {
             let mut client = rig.connect();
             let (modes, side_poll_port) = (Modes::default(), None);
-            let hello = Hello { version: VERSION, ip: US, path_mtu, side_poll_port, modes };
+            let (version, takes_fragments) = (VERSION, false);
+            let hello = Hello { version, ip: US, path_mtu, side_poll_port, modes, takes_fragments };
             client.send(&Message::Hello(hello)).unwrap();
             assert!(matches!(rig.event(), Some(Event::Closed(..))));
             let reply = client.recv(LATE);

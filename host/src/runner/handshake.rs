@@ -37,6 +37,7 @@ impl JobRunner {
             path_mtu: sizes.path_mtu.bytes(),
             side_poll_port: self.side_poll_port(),
             modes: self.offer(sizes).into(),
+            takes_fragments: self.attachment.takes_fragments(),
         }
     }
 
@@ -65,6 +66,7 @@ impl JobRunner {
         // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by
         // CNPs.
         let av = self.address_vector_to(theirs.ip, Ecn::Ect0.bits())?;
+        let av = AddressVector { takes_fragments: theirs.takes_fragments, ..av };
         Ok(Peer { path_mtu: theirs.path_mtu.min(sizes.path_mtu.bytes()), av, agreed })
     }
 

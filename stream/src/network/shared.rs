@@ -23,6 +23,8 @@ pub(crate) struct NetworkShared {
     pub(crate) hop_resolver: HopResolver,
     /// The largest packets; those to a peer may be smaller.
     pub(crate) sizes: PacketSizes,
+    /// The port receives packets that were sent as fragments.
+    pub(crate) takes_fragments: bool,
     pub(super) icrc: bool,
     pub(crate) ifname: String,
     /// The local address of connections, if it is given.

@@ -171,6 +171,7 @@ impl Conn {
                     udp_src_port: given.map_or(SourcePort::Derived, SourcePort::Fixed),
                     traffic_class: h.ip.dscp_ecn(),
                     hop_limit: HOP_LIMIT,
+                    takes_fragments: false,
                 }
             }
             (None, Some(frame)) => {
@@ -183,6 +184,7 @@ impl Conn {
                     udp_src_port: SourcePort::Derived,
                     traffic_class: 0,
                     hop_limit: HOP_LIMIT,
+                    takes_fragments: false,
                 }
             }
             (None, None) => panic!("{}: no packets", capture.name),

@@ -71,6 +71,8 @@ impl Node for Endpoint {
         let next = timer.into_iter().chain(paced).min();
         match &self.port {
             None => next,
+            // A queue pair that waited may have been destroyed.
+            Some(_) if self.schedule.is_empty() => next,
             Some(port) => earlier(next, port.next()),
         }
     }

@@ -115,7 +115,8 @@ impl QueuePair {
         common.dest_qpn = attr.dest_qpn.unwrap_or_default();
         common.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
         common.path = attr.av.and_then(|av| common.path_of(av));
-        common.path_mtu = config.fragments.then(|| {
+        let takes_fragments = attr.av.is_some_and(|av| av.takes_fragments);
+        common.path_mtu = (config.fragments && takes_fragments).then(|| {
             let is_sr = common.attr.wire_mode == Some(WireMode::Sr);
             Box::new(PathMtu::new(common.full_bytes(), is_sr))
         });

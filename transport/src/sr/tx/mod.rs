@@ -254,7 +254,7 @@ impl Tx {
             self.timers.restart(now);
             return false;
         }
-        match self.timers.poll_expired(now, &self.rtt, self.oldest_at()) {
+        match self.timers.poll_expired(now, &self.rtt, self.sent.oldest_at()) {
             TimerEvent::Nothing => {}
             // A packet that waits for the pacer elicits an ACK as a TLP does, and a TLP would delay
             // it. The RTO of packets in flight is not affected.
@@ -289,14 +289,8 @@ impl Tx {
 
     /// The time of the next [`Tx::handle_timeout`].
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        let timers = self.timers.next(&self.rtt, self.oldest_at());
+        let timers = self.timers.next(&self.rtt, self.sent.oldest_at());
         earlier(self.loss_timer, earlier(self.credit.next(), timers))
-    }
-
-    /// The send time of the oldest packet in flight, or a little earlier; none if only responses
-    /// are outstanding.
-    fn oldest_at(&self) -> Option<Time> {
-        self.sent.oldest_at().filter(|_| !self.sent.is_empty())
     }
 
     /// An ACK or a response is outstanding, so a timer must run. Parity of completed requests needs
