@@ -87,7 +87,7 @@ pub(super) fn run(input: &mut Input<'_>) {
         again: counters.tx_again,
         too_long: counters.tx_too_long,
         no_memory: counters.tx_no_memory,
-        rejected: counters.tx_rejected,
+        rejected: counters.tx_rejected + counters.tx_denied,
         unsegmented: counters.tx_unsegmented,
         not_udp: counters.tx_not_udp,
         no_source: counters.tx_no_source,

@@ -228,8 +228,8 @@ impl Timers {
         }
     }
 
-    /// That after `n` probes, if only responses are outstanding. Once the peer is silent the RTO has
-    /// its own backoff.
+    /// That after `n` probes, if only responses are outstanding. Once the peer is silent the RTO
+    /// has its own backoff.
     #[cold]
     #[inline(never)]
     fn backoff_after(&self, n: u32, rtt: &Rtt, oldest: Option<Time>) -> Dur {

@@ -16,8 +16,8 @@ impl<T: Copy> Sent<T> {
         Some(rtt.latest_rtt().max(rtt.min_rtt()) + window)
     }
 
-    /// The send time of the oldest packet in flight, or a little earlier; none if only responses are
-    /// outstanding.
+    /// The send time of the oldest packet in flight, or a little earlier; none if only responses
+    /// are outstanding.
     pub(crate) fn oldest_at(&self) -> Option<Time> {
         self.order.front().filter(|_| !self.is_empty()).map(|transmission| transmission.at)
     }
