@@ -1,7 +1,7 @@
 //! `spanwire-bench icount`: counts, prints and compares.
 
 use spanwire_bench::icount::workload::{self, Workload};
-use spanwire_bench::icount::{self, Baseline, Verdict};
+use spanwire_bench::icount::{self, Baseline, Row, Verdict, clock};
 use spanwire_bench::sample::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,19 +20,42 @@ pub(crate) struct IcountArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    /// Print the instructions of this workload by stage
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["only", "bless", "json", "time"])]
+    profile: Option<String>,
+    /// Measure the processor time in one thread instead
+    #[arg(long, conflicts_with_all = ["bless", "json"])]
+    time: bool,
+    /// Another build of this program to measure in the same rounds
+    #[arg(long, value_name = "PROGRAM", requires = "time")]
+    against: Option<PathBuf>,
+    /// Rounds of --time
+    #[arg(long, default_value_t = 5, requires = "time",
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
 }
 
 /// Counts, prints and compares.
 pub(crate) fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
+    if let Some(name) = &args.profile {
+        let workload = Workload::named(name).ok_or_else(|| format!("no workload is {name}"))?;
+        print!("{}", icount::profile(workload)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted = |w: &&Workload| args.only.as_deref().is_none_or(|only| w.name.contains(only));
+    let workloads = workload::ALL.iter().filter(wanted);
+    if args.time {
+        for workload in workloads {
+            let times = clock::measure(workload, args.against.as_deref(), args.rounds)?;
+            println!("{:<20} {times}", workload.name);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut baseline = Baseline::read(&args.baseline)?;
     let rustc = icount::rustc_version()?;
-    let wanted = |w: &&Workload| args.only.as_deref().is_none_or(|only| w.name.contains(only));
     let mut verdicts = Vec::new();
-    for workload in workload::ALL.iter().filter(wanted) {
-        let instructions_per_op = icount::count(workload)?;
-        let name = workload.name.to_owned();
-        let blessed = baseline.instructions_per_op.get(&name).copied();
-        let verdict = Verdict { name, op: workload.op, instructions_per_op, baseline: blessed };
+    for workload in workloads {
+        let verdict = icount::count(workload, &baseline)?;
         if !args.json {
             print_verdict(&verdict);
         }
@@ -43,8 +66,12 @@ pub(crate) fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
     }
     if args.bless {
         baseline.rustc = rustc;
-        let counts = verdicts.into_iter().map(|v| (v.name, v.instructions_per_op.round()));
-        baseline.instructions_per_op.extend(counts);
+        let counts = verdicts.into_iter().map(|v| {
+            let (per_op, engine) = (v.per_op.round(), v.engine_per_packet.round());
+            let budget = v.baseline.and_then(|row| row.budget);
+            (v.name, Row { per_op, engine_per_packet: engine, budget })
+        });
+        baseline.rows.extend(counts);
         baseline.write(&args.baseline)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -64,5 +91,10 @@ pub(crate) fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
 
 fn print_verdict(v: &Verdict) {
     let growth = v.growth().map_or("new".to_owned(), |g| format!("{:+.1} %", g * 100.0));
-    println!("{:<16} {:>10.0} instructions a {:<24} {growth}", v.name, v.instructions_per_op, v.op);
+    let budget = v.baseline.and_then(|row| row.budget);
+    let budget = budget.map(|budget| format!(" of {budget:.0}")).unwrap_or_default();
+    println!(
+        "{:<20} {:>10.0} instructions a {:<24} {growth}; engine {:.0}{budget}",
+        v.name, v.per_op, v.op, v.engine_per_packet,
+    );
 }

@@ -5,24 +5,41 @@
 //! excludes setup. Counts are reproducible to the instruction, so a few percent more is a change
 //! of the code (or of the compiler: the baseline has its version).
 
+pub mod clock;
+pub mod costs;
 pub mod engine;
 pub mod workload;
 
 use crate::sample::Error;
+use costs::{Costs, OTHER};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 use workload::Workload;
 
-/// The accepted instructions of one operation of each workload.
+/// The accepted counts of each workload.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
     /// `rustc --version` of the counted build.
     pub rustc: String,
     /// By the name of the workload.
-    pub instructions_per_op: BTreeMap<String, f64>,
+    pub rows: BTreeMap<String, Row>,
+}
+
+/// The accepted counts of one workload.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Instructions of an operation.
+    pub per_op: f64,
+    /// Those of the engine for a data packet, see [`Costs::engine`].
+    pub engine_per_packet: f64,
+    /// The most that the engine may take for a data packet. Set by the change that reached it.
+    pub budget: Option<f64>,
 }
 
 /// A count compared with its baseline.
@@ -33,9 +50,11 @@ pub struct Verdict {
     /// The operation.
     pub op: &'static str,
     /// The current count.
-    pub instructions_per_op: f64,
-    /// The accepted count; none for a new workload.
-    pub baseline: Option<f64>,
+    pub per_op: f64,
+    /// That of the engine, for a data packet.
+    pub engine_per_packet: f64,
+    /// The accepted counts; none for a new workload.
+    pub baseline: Option<Row>,
 }
 
 impl Baseline {
@@ -57,7 +76,10 @@ impl Baseline {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(self)? + "\n";
+        let row = |(name, row)| Ok(format!("    \"{name}\": {}", serde_json::to_string(row)?));
+        let rows = self.rows.iter().map(row).collect::<Result<Vec<_>, serde_json::Error>>()?;
+        let (rustc, rows) = (serde_json::to_string(&self.rustc)?, rows.join(",\n"));
+        let text = format!("{{\n  \"rustc\": {rustc},\n  \"rows\": {{\n{rows}\n  }}\n}}\n");
         std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()).into())
     }
 }
@@ -66,25 +88,67 @@ impl Verdict {
     /// More instructions than the baseline, as a fraction of it; negative for fewer.
     #[must_use]
     pub fn growth(&self) -> Option<f64> {
-        self.baseline.filter(|b| *b > 0.0).map(|b| self.instructions_per_op / b - 1.0)
+        self.baseline.filter(|row| row.per_op > 0.0).map(|row| self.per_op / row.per_op - 1.0)
     }
 
-    /// It grew beyond [`GROWTH_MAX`], or has no baseline.
+    /// It grew beyond [`GROWTH_MAX`], exceeds its budget, or has no baseline.
     #[must_use]
     pub fn fails(&self) -> bool {
+        let budget = self.baseline.and_then(|row| row.budget);
         self.growth().is_none_or(|g| g > GROWTH_MAX)
+            || budget.is_some_and(|budget| self.engine_per_packet > budget)
     }
 }
 
-/// Counts the instructions of one operation of `workload`, by running this program under valgrind.
+/// The counts of `workload` and the accepted ones.
+///
+/// # Errors
+/// As [`costs()`].
+pub fn count(workload: &Workload, baseline: &Baseline) -> Result<Verdict, Error> {
+    let costs = costs(workload)?;
+    let ops = approximately(workload.ops * 2);
+    let (name, op) = (workload.name.to_owned(), workload.op);
+    let per_op = approximately(costs.total()) / ops;
+    let engine_per_packet = approximately(costs.engine()) / ops / f64::from(workload.packets);
+    let baseline = baseline.rows.get(&name).copied();
+    Ok(Verdict { name, op, per_op, engine_per_packet, baseline })
+}
+
+/// The instructions of twice the operations of `workload`, without set-up, by running this program
+/// under valgrind.
 ///
 /// # Errors
 /// There is no valgrind, or the workload fails under it.
-pub fn count(workload: &Workload) -> Result<f64, Error> {
-    let few = count_run(workload.name, workload.ops)?;
-    let many = count_run(workload.name, workload.ops * 3)?;
-    let more = many.checked_sub(few).ok_or("more operations took fewer instructions")?;
-    Ok(approximately(more) / approximately(workload.ops * 2))
+pub fn costs(workload: &Workload) -> Result<Costs, Error> {
+    let few = costs_of_run(workload.name, workload.ops)?;
+    let many = costs_of_run(workload.name, workload.ops * 3)?;
+    if many.total() < few.total() {
+        return Err("more operations took fewer instructions".into());
+    }
+    Ok(few.to(&many))
+}
+
+/// A table of the stages of `workload`, in instructions for a data packet, and for people what the
+/// last row has.
+///
+/// # Errors
+/// As [`costs()`].
+pub fn profile(workload: &Workload) -> Result<String, Error> {
+    let costs = costs(workload)?;
+    let per = approximately(workload.ops * 2) * f64::from(workload.packets);
+    let total = approximately(costs.total());
+    let mut text = String::new();
+    for (stage, n) in costs.stages() {
+        let n = approximately(n);
+        _ = writeln!(text, "{stage:<34} {:>9.1} {:>5.1} %", n / per, n / total * 100.0);
+    }
+    _ = writeln!(text, "{:<34} {:>9.1}", "all", total / per);
+    let engine = approximately(costs.engine());
+    _ = writeln!(text, "{:<34} {:>9.1}", "engine", engine / per);
+    for (place, n) in costs.unknown().iter().take(UNKNOWN_SHOWN) {
+        _ = writeln!(text, "  {OTHER}: {:>7.1} {place}", approximately(*n) / per);
+    }
+    Ok(text)
 }
 
 /// The compiler's version string.
@@ -97,27 +161,22 @@ pub fn rustc_version() -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn count_run(name: &str, ops: u64) -> Result<u64, Error> {
-    let valgrind = ["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"];
+fn costs_of_run(name: &str, ops: u64) -> Result<Costs, Error> {
+    let out = env::temp_dir().join(format!("spanwire-icount-{}", std::process::id()));
     let output = Command::new("valgrind")
-        .args(valgrind)
-        .arg(std::env::current_exe()?)
+        .args(["--tool=cachegrind", "--cache-sim=no"])
+        .arg(format!("--cachegrind-out-file={}", out.display()))
+        .arg(env::current_exe()?)
         .args(["icount-run", name, &ops.to_string()])
         .output()
         .map_err(|e| format!("valgrind: {e} (apt-get install valgrind)"))?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let text = std::fs::read_to_string(&out);
+    _ = std::fs::remove_file(&out);
     if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{name} fails under valgrind:\n{stderr}").into());
     }
-    instructions(&stderr)
-        .ok_or_else(|| format!("no \"I refs\" in the output of valgrind:\n{stderr}").into())
-}
-
-/// The number after `I refs:` (`I   refs:` in older versions).
-fn instructions(output: &str) -> Option<u64> {
-    let line = output.lines().find(|line| line.contains("refs:") && line.contains("I "))?;
-    let digits: String = line.rsplit(':').next()?.chars().filter(char::is_ascii_digit).collect();
-    digits.parse().ok()
+    Ok(Costs::parse(&text.map_err(|e| format!("{}: {e}", out.display()))?))
 }
 
 /// Counts far below 2^53 are exact as floats.
@@ -130,38 +189,34 @@ fn approximately(n: u64) -> f64 {
 /// from run to run.
 pub const GROWTH_MAX: f64 = 0.03;
 
+/// Places of [`OTHER`] that a profile lists.
+const UNKNOWN_SHOWN: usize = 5;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn instructions__reads_both_spellings() {
-        assert_eq!(
-            instructions("==7== Cachegrind\n==7== I   refs:      1,234,567\n"),
-            Some(1_234_567)
-        );
-        assert_eq!(instructions("==7== I refs:        89"), Some(89));
-        assert_eq!(instructions("==7== Command: x"), None);
-    }
-
-    #[test]
-    fn fails__on_growth_and_without_a_baseline() {
-        let verdict = |now, baseline| Verdict {
+    fn fails__on_growth_above_the_budget_and_without_a_baseline() {
+        let verdict = |per_op, baseline| Verdict {
             name: "x".to_owned(),
             op: "packet",
-            instructions_per_op: now,
+            per_op,
+            engine_per_packet: 50.0,
             baseline,
         };
+        let row = |budget| Some(Row { per_op: 100.0, engine_per_packet: 50.0, budget });
         assert!(verdict(10.0, None).fails());
-        assert!(verdict(103.1, Some(100.0)).fails());
-        assert!(!verdict(102.9, Some(100.0)).fails());
-        assert!(!verdict(50.0, Some(100.0)).fails());
+        assert!(verdict(103.1, row(None)).fails());
+        assert!(!verdict(102.9, row(None)).fails());
+        assert!(!verdict(50.0, row(Some(50.0))).fails());
+        assert!(verdict(50.0, row(Some(49.9))).fails());
     }
 
     #[test]
     fn baseline__covers_every_workload() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("icount.json");
-        let blessed = Baseline::read(&path).unwrap().instructions_per_op;
+        let blessed = Baseline::read(&path).unwrap().rows;
         let known: Vec<&str> = workload::ALL.iter().map(|w| w.name).collect();
         let mut sorted = known.clone();
         sorted.sort_unstable();

@@ -12,6 +12,7 @@ use spanwire_bench::compare::{self, CompareArgs, Report};
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::Workload;
+use spanwire_bench::quiet::cpu_time;
 use spanwire_bench::real::{self, RealArgs};
 use spanwire_bench::sample::Error;
 use spanwire_bench::service::{self, ServiceArgs};
@@ -80,6 +81,9 @@ enum Command {
         name: String,
         /// Operations
         ops: u64,
+        /// Print its processor time; not under valgrind, which has no vDSO
+        #[arg(long)]
+        timed: bool,
     },
 }
 
@@ -147,10 +151,7 @@ fn main() -> ExitCode {
         Command::Erasure(plan) => code(plan),
         Command::HostTrace(plan) => trace(plan),
         Command::HostFit { traces } => fit(traces),
-        Command::IcountRun { name, ops } => match Workload::named(name) {
-            Some(workload) => workload.run(*ops).map(|()| ExitCode::SUCCESS),
-            None => Err(format!("no workload is called {name}").into()),
-        },
+        Command::IcountRun { name, ops, timed } => repeat(name, *ops, *timed),
     };
     done.unwrap_or_else(|e| {
         eprintln!("spanwire-bench: {e}");
@@ -255,6 +256,17 @@ fn serve(args: &ServiceArgs) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Does the operations of a workload. `timed` prints their processor time in nanoseconds.
+fn repeat(name: &str, ops: u64, timed: bool) -> Result<ExitCode, Error> {
+    let workload = Workload::named(name).ok_or_else(|| format!("no workload is called {name}"))?;
+    let begun = timed.then(cpu_time);
+    workload.run(ops)?;
+    if let Some(begun) = begun {
+        println!("{}", (cpu_time() - begun).as_nanos());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {

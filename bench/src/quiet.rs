@@ -175,7 +175,8 @@ fn return_ball(ball: &AtomicU32) {
 }
 
 /// Processor time of the calling thread, user and system.
-fn cpu_time() -> Duration {
+#[must_use]
+pub fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 

@@ -4,47 +4,56 @@ use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_cc::Algorithm;
 use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, Preset,
-    QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest, WrOp,
+    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, ErasureCoding, MemoryRegion,
+    Mtu, Preset, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode,
+    WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 
-/// Two connected endpoints; frames arrive at once, unless [`Pair::lossy`].
+/// Two connected endpoints; frames arrive at once, unless [`Pair::lossy`] or [`Pair::far`].
 pub struct Pair {
     ends: [End; 2],
     frame: Vec<u8>,
     now: Time,
+    /// Time from one end to the other.
+    delay: Dur,
     /// One in this many frames of the first end is lost.
     lost_one_in: Option<u64>,
     sent: u64,
-    /// The first end is paced: each turn handles timers and the pacer.
+    /// Each turn handles timers and the pacer.
     is_paced: bool,
 }
 
 struct End {
     ep: Endpoint,
     cq: CqId,
-    qpn: Qpn,
+    qpns: Vec<Qpn>,
     mr: MemoryRegion,
 }
 
 impl Pair {
-    /// A connected pair in RC mode.
+    /// A pair with `qps` queue pairs connected in RC mode.
     ///
     /// # Errors
     /// The engine rejects the configuration.
-    pub fn rc(config: Config, mtu: Mtu) -> Result<Self, Error> {
-        Self::new(config, mtu, |_| {})
+    pub fn rc(config: Config, mtu: Mtu, qps: usize) -> Result<Self, Error> {
+        Self::new(config, mtu, qps, |_, _| {})
     }
 
-    /// A connected pair in SR mode, with packets of `segment_bytes`.
+    /// A pair connected in SR mode, with packets of `segment_bytes`, and of blocks if `erasure` is
+    /// given.
     ///
     /// # Errors
     /// As [`Pair::rc`].
-    pub fn sr(config: Config, segment_bytes: u32) -> Result<Self, Error> {
-        Self::new(config, Mtu::B4096, |rtr| {
+    pub fn sr(
+        config: Config,
+        segment_bytes: u32,
+        erasure: Option<ErasureCoding>,
+    ) -> Result<Self, Error> {
+        Self::new(config, Mtu::B4096, 1, |rtr, rts| {
             rtr.wire_mode = Some(WireMode::Sr);
             rtr.segment_bytes = Some(segment_bytes);
+            rts.erasure = erasure;
         })
     }
 
@@ -55,26 +64,53 @@ impl Pair {
         Self { lost_one_in: Some(one_in), ..self }
     }
 
+    /// A pair with a round trip of 10 us. Both ends handle their timers.
+    #[must_use]
+    pub fn far(self) -> Self {
+        Self { delay: Dur::from_us(5), is_paced: true, ..self }
+    }
+
     /// A pair whose first end has this congestion control, with a round trip of 10 us.
     ///
     /// # Errors
     /// The engine rejects it.
-    pub fn paced(mut self, algorithm: Algorithm) -> Result<Self, Error> {
+    pub fn paced(self, algorithm: Algorithm) -> Result<Self, Error> {
         let base_rtt = Some(Dur::from_us(10));
-        let congestion = Some(CongestionControl {
+        let congestion = CongestionControl {
             algorithm: Some(algorithm),
             base_rtt,
             preset: Preset::Paper,
             ..CongestionControl::NONE
-        });
-        let [first, _] = &mut self.ends;
-        first.ep.modify_qp(first.qpn, &QpAttr { congestion, ..QpAttr::default() })?;
-        Ok(Self { is_paced: true, ..self })
+        };
+        Ok(Self { is_paced: true, ..self.with(0, congestion)? })
     }
 
-    fn new(config: Config, mtu: Mtu, mode: impl Fn(&mut QpAttr)) -> Result<Self, Error> {
-        let mut ends = [End::new(1, config.clone())?, End::new(2, config)?];
-        let qpns = [ends[0].qpn, ends[1].qpn];
+    /// As [`Pair::far`], with the default congestion control at both ends.
+    ///
+    /// # Errors
+    /// The engine rejects it.
+    pub fn auto(self) -> Result<Self, Error> {
+        let congestion = CongestionControl::default();
+        self.far().with(0, congestion)?.with(1, congestion)
+    }
+
+    /// The congestion control of all queue pairs of one end.
+    fn with(mut self, end: usize, congestion: CongestionControl) -> Result<Self, Error> {
+        let congestion = Some(congestion);
+        let end = &mut self.ends[end];
+        for qpn in &end.qpns {
+            end.ep.modify_qp(*qpn, &QpAttr { congestion, ..QpAttr::default() })?;
+        }
+        Ok(self)
+    }
+
+    fn new(
+        config: Config,
+        mtu: Mtu,
+        qps: usize,
+        mode: impl Fn(&mut QpAttr, &mut QpAttr),
+    ) -> Result<Self, Error> {
+        let mut ends = [End::new(1, config.clone(), qps)?, End::new(2, config, qps)?];
         for (me, peer) in [(0, 1), (1, 0)] {
             let av = AddressVector::new(
                 MacAddr::new([2, 0, 0, 0, 0, me]),
@@ -82,18 +118,22 @@ impl Pair {
                 [10, 0, 0, me].into(),
                 [10, 0, 0, peer].into(),
             );
-            let end = &mut ends[usize::from(me)];
-            let mut rtr = QpAttr::rtr(qpns[usize::from(peer)], Psn::new(0), mtu, av);
-            mode(&mut rtr);
-            // The rows without pacing measure the engine alone.
-            let congestion = Some(CongestionControl::NONE);
-            let rts = QpAttr { congestion, ..QpAttr::rts(Psn::new(0)) };
-            for attr in [QpAttr::init(Access::ALL), rtr, rts] {
-                end.ep.modify_qp(end.qpn, &attr)?;
+            for qp in 0..qps {
+                let remote = ends[usize::from(peer)].qpns[qp];
+                let end = &mut ends[usize::from(me)];
+                let mut rtr = QpAttr::rtr(remote, Psn::new(0), mtu, av);
+                // The rows without pacing measure the engine alone.
+                let congestion = Some(CongestionControl::NONE);
+                let mut rts = QpAttr { congestion, ..QpAttr::rts(Psn::new(0)) };
+                mode(&mut rtr, &mut rts);
+                for attr in [QpAttr::init(Access::ALL), rtr, rts] {
+                    end.ep.modify_qp(end.qpns[qp], &attr)?;
+                }
             }
         }
-        let (now, lost_one_in, sent, is_paced) = (Time::ZERO, None, 0, false);
-        Ok(Self { ends, frame: vec![0; 8192], now, lost_one_in, sent, is_paced })
+        let (now, delay) = (Time::ZERO, Dur::ZERO);
+        let (lost_one_in, sent, is_paced) = (None, 0, false);
+        Ok(Self { ends, frame: vec![0; 8192], now, delay, lost_one_in, sent, is_paced })
     }
 
     /// A WRITE to the start of the peer's memory.
@@ -124,34 +164,62 @@ impl Pair {
         op: impl Fn(RemoteAddr) -> WrOp,
         len: u32,
     ) -> Result<(), Error> {
+        self.messages_of(count, op, |_| len)
+    }
+
+    /// As [`Pair::messages`], each of the length of its number, on the queue pairs in turn.
+    ///
+    /// # Errors
+    /// As [`Pair::messages`].
+    pub fn messages_of(
+        &mut self,
+        count: u64,
+        op: impl Fn(RemoteAddr) -> WrOp,
+        len: impl Fn(u64) -> u32,
+    ) -> Result<(), Error> {
         let peer = self.ends[1].mr;
         let op = op(RemoteAddr { va: peer.addr, rkey: peer.rkey.ok_or("a key")? });
         let (mut posted, mut done) = (0, 0);
         while done < count {
             while posted < count && posted - done < 16 {
                 if op == WrOp::Send {
-                    let end = &mut self.ends[1];
-                    let sge = Sge { addr: end.mr.addr, len, lkey: end.mr.lkey };
-                    let wr = RecvRequest { wr_id: posted, sges: &[sge] };
-                    end.ep.post_recv(end.qpn, &wr)?;
+                    self.ends[1].post_recv(posted, len(posted))?;
                 }
-                let end = &mut self.ends[0];
-                let sge = Sge { addr: end.mr.addr, len, lkey: end.mr.lkey };
-                end.ep.post_send(end.qpn, &WorkRequest::new(posted, op, &[sge]))?;
+                self.ends[0].post_send(posted, op, len(posted))?;
                 posted += 1;
             }
             match self.lost_one_in {
                 None => self.turn(),
                 Some(one_in) => self.window(one_in),
             }
-            for side in 0..2 {
-                let end = &mut self.ends[side];
-                while let Some(wc) = end.ep.poll_cq(end.cq)? {
-                    if wc.status != WcStatus::Success {
-                        return Err(wc.status.name().into());
-                    }
-                    done += u64::from(side == 0);
-                }
+            self.ends[1].poll()?;
+            done += self.ends[0].poll()?;
+        }
+        Ok(())
+    }
+
+    /// `count` times a SEND of `len` bytes and the SEND that answers it.
+    ///
+    /// # Errors
+    /// A request fails.
+    pub fn ping_pongs(&mut self, count: u64, len: u32) -> Result<(), Error> {
+        for n in 0..count {
+            for end in &mut self.ends {
+                end.post_recv(n, len)?;
+            }
+            let mut done = [0; 2];
+            self.ends[0].post_send(n, WrOp::Send, len)?;
+            while done[1] == 0 {
+                self.turn();
+                done[1] += self.ends[1].poll()?;
+                done[0] += self.ends[0].poll()?;
+            }
+            self.ends[1].post_send(n, WrOp::Send, len)?;
+            // Both ends complete a SEND and a receive request.
+            while done != [2; 2] {
+                self.turn();
+                done[0] += self.ends[0].poll()?;
+                done[1] += self.ends[1].poll()?;
             }
         }
         Ok(())
@@ -164,13 +232,15 @@ impl Pair {
             if self.is_paced {
                 self.ends[from].ep.handle_timeout(self.now);
             }
+            let arrival = self.now + self.delay;
             while let Some(meta) =
                 self.ends[from].ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
             {
-                let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(self.now) };
+                let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(arrival) };
                 let frame = &self.frame[..meta.len];
-                self.ends[to].ep.handle_packet(self.now, PortId::HOST, frame, rx);
+                self.ends[to].ep.handle_packet(arrival, PortId::HOST, frame, rx);
             }
+            self.now = arrival;
         }
     }
 }
@@ -203,13 +273,41 @@ impl Pair {
 }
 
 impl End {
-    fn new(seed: u8, config: Config) -> Result<Self, Error> {
+    fn new(seed: u8, config: Config, qps: usize) -> Result<Self, Error> {
         let mut ep = Endpoint::new(config.validate()?, [seed; 32]);
         let pd = ep.alloc_pd()?;
         let cq = ep.create_cq(256)?;
         let region = spanwire_mem::Region::zeroed(1 << 18);
         let mr = ep.reg_mr(pd, region, Access::ALL, Some(1 << 20))?;
-        let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, QpCaps::default()))?;
-        Ok(Self { ep, cq, qpn, mr })
+        let init = QpInit::new(pd, cq, cq, QpCaps::default());
+        let qpns = (0..qps).map(|_| ep.create_qp(&init)).collect::<Result<_, _>>()?;
+        Ok(Self { ep, cq, qpns, mr })
+    }
+
+    /// Posts message `n` on its queue pair.
+    fn post_send(&mut self, n: u64, op: WrOp, len: u32) -> Result<(), Error> {
+        let sge = Sge { addr: self.mr.addr, len, lkey: self.mr.lkey };
+        Ok(self.ep.post_send(self.qp(n), &WorkRequest::new(n, op, &[sge]))?)
+    }
+
+    fn post_recv(&mut self, n: u64, len: u32) -> Result<(), Error> {
+        let sge = Sge { addr: self.mr.addr, len, lkey: self.mr.lkey };
+        Ok(self.ep.post_recv(self.qp(n), &RecvRequest { wr_id: n, sges: &[sge] })?)
+    }
+
+    fn qp(&self, n: u64) -> Qpn {
+        self.qpns[spanwire_base::usize_from(n) % self.qpns.len()]
+    }
+
+    /// The number of completions.
+    fn poll(&mut self) -> Result<u64, Error> {
+        let mut done = 0;
+        while let Some(wc) = self.ep.poll_cq(self.cq)? {
+            if wc.status != WcStatus::Success {
+                return Err(wc.status.name().into());
+            }
+            done += 1;
+        }
+        Ok(done)
     }
 }

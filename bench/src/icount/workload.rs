@@ -6,12 +6,13 @@ use crate::sample::Error;
 use spanwire_base::{Node, PortId, Rate, RxMeta, Time};
 use spanwire_cc::Algorithm;
 use spanwire_erasure::{Kernel, Scheme};
+use spanwire_host::window;
 use spanwire_sim::{Scenario, Watch};
 use spanwire_switch::{
     EcnConfig, ForwardingConfig, Hop, PortConfig, Prefix, Prob, QueueConfig, Route, Spread, Switch,
     SwitchConfig,
 };
-use spanwire_transport::{Config, Mtu, WrOp};
+use spanwire_transport::{Config, ErasureCoding, Mtu, RemoteAddr, WrOp};
 use spanwire_wire::{
     BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Packet, Psn, Qpn, Template, seal,
 };
@@ -23,6 +24,8 @@ pub struct Workload {
     pub name: &'static str,
     /// The operation.
     pub op: &'static str,
+    /// Data packets of an operation by which the engine's cost is divided; 1 if they vary.
+    pub packets: u32,
     /// Operations of the shorter of the two runs.
     pub ops: u64,
     run: fn(u64) -> Result<(), Error>,
@@ -44,131 +47,133 @@ impl Workload {
     }
 }
 
+/// A message of 64 packets.
+const fn bulk(name: &'static str, run: fn(u64) -> Result<(), Error>) -> Workload {
+    Workload { name, op: "message of 64 packets", packets: 64, ops: 200, run }
+}
+
+/// Another operation.
+const fn other(
+    name: &'static str,
+    op: &'static str,
+    ops: u64,
+    run: fn(u64) -> Result<(), Error>,
+) -> Workload {
+    Workload { name, op, packets: 1, ops, run }
+}
+
 /// All workloads. Both ends of a connection are counted together.
 pub const ALL: &[Workload] = &[
-    Workload {
-        name: "write-64k",
-        op: "message of 64 packets",
-        ops: 200,
-        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, Pair::write, 1 << 16),
-    },
-    Workload {
-        name: "read-64k",
-        op: "message of 64 packets",
-        ops: 200,
-        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, Pair::read, 1 << 16),
-    },
-    Workload {
-        name: "send-64",
-        op: "message of 64 bytes",
-        ops: 2000,
-        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, |_| WrOp::Send, 64),
-    },
-    Workload {
-        name: "fetch-add",
-        op: "atomic",
-        ops: 2000,
-        run: |ops| Pair::rc(Config::default(), Mtu::B1024)?.messages(ops, Pair::fetch_add, 8),
-    },
-    Workload {
-        name: "write-elided",
-        op: "message of 64 packets",
-        ops: 200,
-        run: |ops| {
-            let config = Config { elide_payload: true, ..Config::default() };
-            Pair::rc(config, Mtu::B4096)?.messages(ops, Pair::write, 1 << 18)
+    bulk("write-64k", |ops| rc()?.messages(ops, Pair::write, KIB_64)),
+    bulk("far-write-64k", |ops| rc()?.far().messages(ops, Pair::write, KIB_64)),
+    bulk("auto-write-64k", |ops| auto_rc()?.messages(ops, Pair::write, KIB_64)),
+    bulk("read-64k", |ops| rc()?.messages(ops, Pair::read, KIB_64)),
+    other("write-mixed", "message of 1 to 65536 bytes", 200, |ops| {
+        rc()?.messages_of(ops, Pair::write, mixed)
+    }),
+    other("send-64", SMALL, 2000, |ops| rc()?.messages(ops, send, 64)),
+    other("far-send-64", SMALL, 2000, |ops| rc()?.far().messages(ops, send, 64)),
+    other("auto-send-64", SMALL, 2000, |ops| auto_rc()?.messages(ops, send, 64)),
+    other("send-64-qp4", SMALL, 2000, |ops| {
+        Pair::rc(Config::default(), Mtu::B1024, 4)?.messages(ops, send, 64)
+    }),
+    other("ping-64", "64 bytes there and back, alone", 2000, |ops| rc()?.ping_pongs(ops, 64)),
+    other("fetch-add", "atomic", 2000, |ops| rc()?.messages(ops, Pair::fetch_add, 8)),
+    bulk("write-elided", |ops| {
+        Pair::rc(elided(), Mtu::B4096, 1)?.messages(ops, Pair::write, KIB_256)
+    }),
+    bulk("read-elided", |ops| {
+        Pair::rc(elided(), Mtu::B4096, 1)?.messages(ops, Pair::read, KIB_256)
+    }),
+    bulk("sr-write-64k", |ops| sr()?.messages(ops, Pair::write, KIB_64)),
+    bulk("sr-far-write-64k", |ops| sr()?.far().messages(ops, Pair::write, KIB_64)),
+    bulk("sr-auto-write-64k", |ops| auto_sr()?.messages(ops, Pair::write, KIB_64)),
+    bulk("sr-read-64k", |ops| sr()?.messages(ops, Pair::read, KIB_64)),
+    bulk("sr-write-coded", |ops| coded()?.messages(ops, Pair::write, KIB_64)),
+    other("sr-write-mixed", "message of 1 to 65536 bytes", 200, |ops| {
+        sr()?.messages_of(ops, Pair::write, mixed)
+    }),
+    other("sr-send-64", SMALL, 2000, |ops| sr()?.messages(ops, send, 64)),
+    other("sr-far-send-64", SMALL, 2000, |ops| sr()?.far().messages(ops, send, 64)),
+    other("sr-auto-send-64", SMALL, 2000, |ops| auto_sr()?.messages(ops, send, 64)),
+    other("sr-ping-64", "64 bytes there and back, alone", 2000, |ops| sr()?.ping_pongs(ops, 64)),
+    other("sr-fetch-add", "atomic", 2000, |ops| sr()?.messages(ops, Pair::fetch_add, 8)),
+    bulk("sr-write-elided", |ops| {
+        Pair::sr(elided(), 4096, None)?.messages(ops, Pair::write, KIB_256)
+    }),
+    bulk("sr-write-unocc", |ops| {
+        sr()?.paced(Algorithm::named("unocc")?)?.messages(ops, Pair::write, KIB_64)
+    }),
+    other(
+        "sr-lossy-window",
+        "message of 1024 packets, of which 10 are lost, in windows of 16384",
+        32,
+        |ops| {
+            let config =
+                Config { qp_window_pkts: 16_384, endpoint_window_pkts: 32_768, ..elided() };
+            Pair::sr(config, 256, None)?.lossy(100).messages(ops, Pair::write, KIB_256)
         },
-    },
-    Workload {
-        name: "sr-write-64k",
-        op: "message of 64 packets",
-        ops: 200,
-        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, Pair::write, 1 << 16),
-    },
-    Workload {
-        name: "sr-read-64k",
-        op: "message of 64 packets",
-        ops: 200,
-        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, Pair::read, 1 << 16),
-    },
-    Workload {
-        name: "sr-send-64",
-        op: "message of 64 bytes",
-        ops: 2000,
-        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, |_| WrOp::Send, 64),
-    },
-    Workload {
-        name: "sr-fetch-add",
-        op: "atomic",
-        ops: 2000,
-        run: |ops| Pair::sr(Config::default(), 1024)?.messages(ops, Pair::fetch_add, 8),
-    },
-    Workload {
-        name: "sr-write-elided",
-        op: "message of 64 packets",
-        ops: 200,
-        run: |ops| {
-            let config = Config { elide_payload: true, ..Config::default() };
-            Pair::sr(config, 4096)?.messages(ops, Pair::write, 1 << 18)
-        },
-    },
-    Workload {
-        name: "sr-write-unocc",
-        op: "message of 64 packets, paced",
-        ops: 200,
-        run: |ops| {
-            let pair = Pair::sr(Config::default(), 1024)?;
-            pair.paced(Algorithm::named("unocc")?)?.messages(ops, Pair::write, 1 << 16)
-        },
-    },
-    Workload {
-        name: "sr-lossy-window",
-        op: "message of 1024 packets, of which 10 are lost, in windows of 16384",
-        ops: 32,
-        run: |ops| {
-            let config = Config {
-                elide_payload: true,
-                qp_window_pkts: 16_384,
-                endpoint_window_pkts: 32_768,
-                ..Config::default()
-            };
-            Pair::sr(config, 256)?.lossy(100).messages(ops, Pair::write, 1 << 18)
-        },
-    },
-    Workload { name: "switch-hop", op: "frame", ops: 20_000, run: switch_hop },
-    Workload {
-        name: "sim-incast-8",
-        op: "packet of each of 8 flows",
-        ops: 400,
-        run: |ops| simulate("incast-8", ops),
-    },
-    Workload {
-        name: "sim-permutation-128",
-        op: "packet of each of 128 flows",
-        ops: 40,
-        run: |ops| simulate("permutation-128", ops),
-    },
-    Workload { name: "parse-1024", op: "frame", ops: 20_000, run: parse },
-    Workload { name: "emit-1024", op: "frame", ops: 20_000, run: emit },
-    Workload {
-        name: "erasure-encode",
-        op: "block of 8 packets of 4096 bytes",
-        ops: 2000,
-        run: |ops| code(Task::Encode, ops),
-    },
-    Workload {
-        name: "erasure-add",
-        op: "block of 8 packets of 4096 bytes",
-        ops: 2000,
-        run: |ops| code(Task::Add, ops),
-    },
-    Workload {
-        name: "erasure-recover",
-        op: "block of 8 packets of 4096 bytes, 2 lost",
-        ops: 2000,
-        run: |ops| code(Task::PlanAndDecode, ops),
-    },
+    ),
+    other("switch-hop", "frame", 20_000, switch_hop),
+    other("sim-incast-8", "packet of each of 8 flows", 400, |ops| simulate("incast-8", ops)),
+    other("sim-permutation-128", "packet of each of 128 flows", 40, |ops| {
+        simulate("permutation-128", ops)
+    }),
+    other("parse-1024", "frame", 20_000, parse),
+    other("emit-1024", "frame", 20_000, emit),
+    other("erasure-encode", "block of 8 packets of 4096 bytes", 2000, |ops| {
+        code(Task::Encode, ops)
+    }),
+    other("erasure-add", "block of 8 packets of 4096 bytes", 2000, |ops| code(Task::Add, ops)),
+    other("erasure-recover", "block of 8 packets of 4096 bytes, 2 lost", 2000, |ops| {
+        code(Task::PlanAndDecode, ops)
+    }),
 ];
+
+const SMALL: &str = "message of 64 bytes";
+const KIB_64: u32 = 1 << 16;
+const KIB_256: u32 = 1 << 18;
+
+fn rc() -> Result<Pair, Error> {
+    Pair::rc(Config::default(), Mtu::B1024, 1)
+}
+
+fn sr() -> Result<Pair, Error> {
+    Pair::sr(Config::default(), 1024, None)
+}
+
+fn coded() -> Result<Pair, Error> {
+    Pair::sr(Config::default(), 1024, Some(ErasureCoding::new(8, 2)))
+}
+
+/// With the window that hosts have with congestion control.
+fn auto_rc() -> Result<Pair, Error> {
+    Pair::rc(controlled()?, Mtu::B1024, 1)?.auto()
+}
+
+fn auto_sr() -> Result<Pair, Error> {
+    Pair::sr(controlled()?, 1024, None)?.auto()
+}
+
+fn controlled() -> Result<Config, Error> {
+    let line_rate = Config::default().line_rate;
+    Ok(Config::clone(&*window::config(Some(window::CC_WINDOW_PKTS), line_rate, None)?))
+}
+
+fn elided() -> Config {
+    Config { elide_payload: true, ..Config::default() }
+}
+
+fn send(_: RemoteAddr) -> WrOp {
+    WrOp::Send
+}
+
+/// The length of message `n`, 1 to 65536 bytes: by a multiplicative hash, so that all runs have the
+/// same lengths.
+fn mixed(n: u64) -> u32 {
+    let hash = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    u32::try_from(hash).expect("16 bits") + 1
+}
 
 /// Forwards an elided frame through a switch with RED.
 fn switch_hop(ops: u64) -> Result<(), Error> {
