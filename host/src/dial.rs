@@ -60,7 +60,7 @@ pub fn dial(
 }
 
 /// The result of `attempt`, which is made again while its error is that of a busy peer, after each
-/// of [`BUSY_PAUSES`].
+/// of `BUSY_PAUSES`.
 ///
 /// # Errors
 /// Those of the last attempt.

@@ -19,7 +19,7 @@
 //! | [`window`] | engine and port for a window of a given width |
 //! | [`control`] | the control socket of a running switch |
 //! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
-//! | [`file`] | whole files in memory, each up to a limit |
+//! | [`mod@file`] | whole files in memory, each up to a limit |
 //! | [`peer`] | the other end as a command line names it, with the zone of its address |
 //! | [`quantity`] | numbers, durations, percentages and sizes of command lines |
 //! | [`text`] | numbers and names in messages for people |
