@@ -59,8 +59,8 @@ pub struct TxMeta {
 
 /// Whether the network may fragment a packet.
 ///
-/// A number of 32 bits, because an enum around a `bool` takes its tag from there, and so that
-/// [`TxMeta`] has no padding and is copied as one word: each costs RC 1 % of its instructions.
+/// A number, because an enum around a `bool` takes its tag from there, which costs 1 % of the
+/// engine's instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MayFragment(u32);
 
