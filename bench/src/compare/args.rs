@@ -3,7 +3,7 @@
 use super::plan::{LINK_MTU_MAX, LINK_MTU_MIN, LINK_MTUS, Plan};
 use crate::quiet::Limits;
 use crate::sample::Error;
-use spanwire_host::quantity::{limit, percent};
+use spanwire_host::quantity::limit;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub struct CompareArgs {
     max_distance: f64,
     /// Drop a sample if a thread waited for its core for more than this share of the time
     #[arg(long, value_name = "PERCENT", default_value_t = Limits::default().stolen * 100.0,
-        value_parser = percent)]
+        value_parser = limit)]
     max_stolen: f64,
     /// Retry a dropped sample at most this often [default: 4, with --quick 1]
     #[arg(long)]

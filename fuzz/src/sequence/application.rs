@@ -114,6 +114,7 @@ impl World {
             let packet = super::output::parse(&frame[..meta.len]);
             if self.setup.is_sr {
                 self.streams.on_sent(meta.len);
+                self.streams.room = frame.len() - meta.len;
                 self.check_sr_output(&packet, state);
                 continue;
             }

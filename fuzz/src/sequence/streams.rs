@@ -43,6 +43,8 @@ pub(super) struct Streams {
     pub(super) segment_bytes: u32,
     /// The credit of our last acknowledgement.
     pub(super) credit: Option<u32>,
+    /// Bytes that the last packet left of its buffer.
+    pub(super) room: usize,
     /// Before RTS: bytes received minus bytes sent.
     unproven: Option<u64>,
 }
@@ -95,6 +97,7 @@ impl Streams {
             responses_left: 0,
             segment_bytes: setup.segment_bytes(),
             credit: None,
+            room: 0,
             unproven: None,
         }
     }
