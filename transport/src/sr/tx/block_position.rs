@@ -1,7 +1,6 @@
 //! The position of a packet in its FEC block.
 
 use spanwire_wire::BlockRepr;
-use std::num::NonZeroU64;
 
 /// The position of a packet in its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,9 +14,6 @@ pub(crate) struct BlockPosition {
     pub(super) is_discarded: bool,
     /// Lost source packets of its block are retransmitted, whatever parity could recover.
     pub(super) retransmits: bool,
-    /// The digest of a source packet's payload at its first transmission, to tell whether a
-    /// retransmission has the same.
-    pub(super) digest: Option<NonZeroU64>,
 }
 
 impl BlockPosition {
@@ -29,7 +25,6 @@ impl BlockPosition {
         scheme: 0,
         is_discarded: false,
         retransmits: false,
-        digest: None,
     };
 
     pub(crate) fn of(block: &BlockRepr) -> Self {
@@ -47,12 +42,6 @@ impl BlockPosition {
     #[inline]
     pub(crate) fn begins_block(self) -> bool {
         self.is_coded() && self.index == 0
-    }
-
-    /// Its retransmission may take part in recovery, if its payload is that of the first
-    /// transmission.
-    pub(super) fn may_repeat(self) -> bool {
-        self.digest.is_some() && !self.retransmits
     }
 
     pub(super) fn is_parity(self) -> bool {

@@ -135,11 +135,7 @@ impl Tx {
                 self.sent.on_retransmitted(now, planned.number, path);
             }
             TransmissionKind::First => {
-                let is_source = planned.position.is_coded() && !planned.position.is_parity();
-                let encoder = self.encoder.as_ref().filter(|_| is_source);
-                let digest = encoder.and_then(|encoder| encoder.digest());
-                let position = BlockPosition { digest, ..planned.position };
-                self.sent.push(now, planned.contents, bytes, position, path);
+                self.sent.push(now, planned.contents, bytes, planned.position, path);
                 match &planned.contents {
                     Contents::Request(segment) => self.requester.advance(segment, planned.number),
                     Contents::Read(_) | Contents::Atomic { .. } => {
@@ -150,6 +146,9 @@ impl Tx {
                 }
                 if let Some(encoder) = self.encoder.as_mut().filter(|_| planned.position.is_coded())
                 {
+                    if !planned.position.is_parity() {
+                        self.sent.set_digest(planned.number, encoder.digest());
+                    }
                     encoder.advance();
                 }
             }

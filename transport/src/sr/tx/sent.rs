@@ -21,6 +21,7 @@ use ack_info::PathEvent;
 use entry::{Entry, Recovered, State, Transmission};
 use spanwire_base::{Time, u64_from, usize_from};
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 /// The packets of a stream from the oldest unacknowledged on. `T` is the contents of a packet,
 /// enough to write it again.
@@ -171,6 +172,7 @@ impl<T: Copy> Sent<T> {
             send_state: SendTimeState::default(),
             path,
             position,
+            digest: None,
             is_queued: false,
             state: State::InFlight,
         });
@@ -233,13 +235,13 @@ impl<T: Copy> Sent<T> {
         // After a TLP, the arrival may be of the transmission before it.
         entry.is_presumed_lost &= was == State::Lost;
         let (bytes, position) = (u64::from(entry.bytes), entry.position);
+        let repeats = entry.digest.is_some() || position.retransmits;
         if was == State::Lost {
             self.in_flight_pkts += 1;
             self.in_flight_bytes += bytes;
         }
         self.order.push_back(Transmission { number, at: now });
         self.counters.retransmitted += 1;
-        let repeats = position.digest.is_some() || position.retransmits;
         if position.is_coded() && !position.is_parity() && !repeats {
             self.retransmit_block(number, position);
         }
@@ -249,6 +251,14 @@ impl<T: Copy> Sent<T> {
     pub(crate) fn set_send_state(&mut self, number: u64, send_state: SendTimeState) {
         if let Some(entry) = self.entry_mut(number) {
             entry.send_state = send_state;
+        }
+    }
+
+    /// Sets the digest of the payload of packet `number`, a block's source packet, which was just
+    /// sent.
+    pub(crate) fn set_digest(&mut self, number: u64, digest: Option<NonZeroU64>) {
+        if let Some(entry) = self.entry_mut(number) {
+            entry.digest = digest;
         }
     }
 

@@ -61,7 +61,7 @@ impl<T: Copy> Sent<T> {
             Some(e) => match e.state {
                 State::Arrived => !e.position.is_discarded,
                 State::InFlight => true,
-                State::Lost => e.is_queued && e.position.may_repeat(),
+                State::Lost => e.is_queued && e.may_repeat(),
             },
         };
         let have = u64_from((first..first + position.pkts()).filter(|n| counts(*n)).count());
@@ -95,9 +95,10 @@ impl<T: Copy> Sent<T> {
     /// lost source packets of the block are retransmitted from now on.
     #[inline(never)]
     pub(crate) fn repeats(&mut self, number: u64, digest: Option<NonZeroU64>) -> bool {
-        let position = self.position(number);
-        let is_same = digest.is_some() && digest == position.digest;
-        if position.digest.is_some() && !is_same {
+        let Some(entry) = self.entry(number) else { return false };
+        let (first, position) = (entry.digest, entry.position);
+        let is_same = digest.is_some() && digest == first;
+        if first.is_some() && !is_same {
             self.retransmit_block(number, position);
         }
         is_same

@@ -3,6 +3,7 @@
 use crate::qp::flow::SendTimeState;
 use crate::sr::tx::block_position::BlockPosition;
 use spanwire_base::Time;
+use std::num::NonZeroU64;
 
 /// A packet from its first transmission until it is acknowledged. `T` is its contents.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +26,20 @@ pub(in crate::sr::tx) struct Entry<T> {
     pub(super) path: u16,
     /// Its position in a block, if it is in one.
     pub(super) position: BlockPosition,
+    /// The digest of a source packet's payload at its first transmission, to tell whether a
+    /// retransmission has the same; none in no block.
+    pub(super) digest: Option<NonZeroU64>,
     /// It is in `lost`.
     pub(super) is_queued: bool,
     pub(super) state: State,
+}
+
+impl<T> Entry<T> {
+    /// Its retransmission may take part in recovery, if its payload is that of the first
+    /// transmission.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.digest.is_some() && !self.position.retransmits
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -208,12 +208,12 @@ impl<T: Copy> Sent<T> {
     /// retransmissions take no part in recovery.
     pub(super) fn queue(&mut self, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
-        let position = entry.position;
+        let (position, has_digest) = (entry.position, entry.digest.is_some());
         if !std::mem::replace(&mut entry.is_queued, true) {
             self.lost.push(number);
             self.counters.queued_coded += u64::from(position.is_coded());
         }
-        if position.is_coded() && !position.retransmits && position.digest.is_none() {
+        if position.is_coded() && !position.retransmits && !has_digest {
             self.retransmit_block(number, position);
         }
     }

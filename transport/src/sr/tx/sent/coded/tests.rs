@@ -111,7 +111,7 @@ fn blocks_with_digests() -> Sent<u64> {
     let mut s = blocks(2);
     for (n, entry) in (1..).zip(&mut s.ring) {
         let is_parity = entry.position.is_parity();
-        entry.position.digest = NonZeroU64::new(n).filter(|_| !is_parity);
+        entry.digest = NonZeroU64::new(n).filter(|_| !is_parity);
     }
     s
 }
