@@ -2,11 +2,11 @@
 //! the frame, and an accepted packet can be emitted.
 
 use spanwire_wire::{
-    AckReason, AtomicEthRepr, BlockReport, BlockReportKind, BlockRepr, DropReason, EthernetRepr,
-    Headers, INT_COMPACT_LEN, INT_FULL_LEN, INT_MAX_HOPS, IntCredit, IntFormat, IntRecords,
-    IntStack, IpRepr, Ipv4Repr, Ipv6Repr, MacAddr, NakCode, NearKind, Opcode, Packet, Psn,
-    RethRepr, SackWord, SrAckRepr, SrCredit, SrDataRepr, SrKind, SrNak, SrNearRepr, Template,
-    UdpRepr, int_restart_credit, seal,
+    AckReason, AtomicEthRepr, BlockReport, BlockReportKind, BlockRepr, BthRepr, DropReason,
+    EthernetRepr, Headers, INT_COMPACT_LEN, INT_FULL_LEN, INT_MAX_HOPS, IntCredit, IntFormat,
+    IntRecords, IntStack, IpRepr, Ipv4Repr, Ipv6Repr, KnownHeads, MacAddr, NakCode, NearKind,
+    Opcode, Packet, PlainBth, Psn, RethRepr, SackWord, SrAckRepr, SrCredit, SrDataRepr, SrKind,
+    SrNak, SrNearRepr, Template, UdpRepr, Unverified, int_restart_credit, peek_dest_qp, seal,
 };
 
 /// Parses `data` as a frame, and as the inner part of a frame with valid outer headers: the headers
@@ -30,6 +30,7 @@ pub fn run(data: &[u8]) {
 
 /// The properties for any bytes.
 fn check(frame: &[u8]) {
+    check_known(frame);
     let verified = Packet::parse(frame);
     let packet = match Packet::parse_unverified(frame) {
         Ok(packet) => packet,
@@ -61,6 +62,45 @@ fn check(frame: &[u8]) {
     assert_eq!(pad, usize::from(packet.bth.pad));
     check_template(&headers, packet.payload);
     check_sr(&packet);
+}
+
+/// Checks that outer headers that were seen before change nothing: those of this frame, and those
+/// of a good frame, of any length, before the rest of this one.
+fn check_known(frame: &[u8]) {
+    for ip in [v4(), v6()] {
+        let transport_at = if matches!(ip, IpRepr::V4(_)) { 42 } else { 62 };
+        let Some(good) = wrap(ip, frame.get(transport_at..).unwrap_or(frame)) else { continue };
+        let mut mixed = good.clone();
+        for (at, byte) in mixed.iter_mut().zip(frame).take(transport_at) {
+            *at = *byte;
+        }
+        let mut heads = KnownHeads::default();
+        for learned in [&good[..], frame] {
+            for _ in 0..2 {
+                if let Ok(packet) = Unverified::parse(learned, 0) {
+                    heads.learn(learned, 0, &packet);
+                }
+            }
+        }
+        for frame in [&good[..], frame, &mixed[..]] {
+            let general = Packet::parse(frame);
+            if let Some(known) = heads.find(frame, 0) {
+                let packet = known.parse();
+                let verified = packet.and_then(|packet| known.verify(&packet).map(|()| packet));
+                assert_eq!(verified.map(|packet| *packet.trusted()), general);
+                if let Some(middle) = known.middle() {
+                    let packet = Packet::parse_unverified(frame).expect("its headers are right");
+                    let bth = BthRepr::new(middle.opcode, packet.bth.dest_qp, middle.psn);
+                    let bth = BthRepr { ack_req: middle.ack_req, ..bth };
+                    assert_eq!((packet.bth, packet.payload), (bth, middle.payload));
+                    assert_eq!(known.is_right(), general.is_ok());
+                }
+            }
+            if let Ok(packet) = general {
+                assert_eq!(peek_dest_qp(frame), Some(packet.bth.dest_qp));
+            }
+        }
+    }
 }
 
 /// Checks the trailer after the packet, whose ICRC `rest` begins with, and its telemetry.
@@ -256,15 +296,27 @@ fn bth(opcode: Opcode) -> Vec<u8> {
 fn check_template(headers: &Headers, payload: &[u8]) {
     let port = headers.udp.src_port;
     let headers = Headers { udp: UdpRepr::new(port), ..*headers };
-    let template = Template::new(headers.eth, headers.ip, port);
+    let mut template = Template::new(headers.eth, headers.ip, port);
     let whole = emit(&headers, payload);
-    let mut frame = vec![0; whole.len()];
-    let at = template
-        .emit(&headers.bth, &headers.ext, payload.len(), &mut frame)
-        .expect("the template and the headers have one length");
-    frame[at].copy_from_slice(payload);
-    seal(&mut frame, whole.len());
-    assert_eq!(frame, whole);
+    let BthRepr { opcode, dest_qp, psn, ack_req, solicited, .. } = headers.bth;
+    let plain = PlainBth { ack_req, solicited, ..PlainBth::new(opcode, dest_qp, psn) };
+    let bth = BthRepr { ack_req, solicited, ..BthRepr::new(opcode, dest_qp, psn) };
+    let is_plain = opcode.ext_len() == 0 && BthRepr { pad: headers.bth.pad, ..bth } == headers.bth;
+    // From the second time on, headers and a part of the ICRC are those that were kept.
+    for _ in 0..3 {
+        let mut frame = vec![0; whole.len()];
+        let at = template
+            .emit(&headers.bth, &headers.ext, payload.len(), &mut frame)
+            .expect("the template and the headers have one length");
+        if is_plain {
+            let len = payload.len();
+            let kept = template.emit_plain(plain, len, len, &mut frame).expect("the same length");
+            assert_eq!(kept, (at.clone(), 0));
+        }
+        frame[at].copy_from_slice(payload);
+        template.seal(&mut frame, whole.len());
+        assert_eq!(frame, whole);
+    }
 }
 
 fn emit(headers: &Headers, payload: &[u8]) -> Vec<u8> {

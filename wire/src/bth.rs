@@ -201,6 +201,13 @@ impl BthRepr {
         out[8] = flag(self.ack_req, ACK_REQ) | self.resv7 & RESV7_MASK;
         be::put_u24(out, 9, self.psn.get());
     }
+
+    /// Changes what differs between packets with the same other fields.
+    #[inline]
+    pub(crate) fn set_flow(psn: Psn, ack_req: bool, out: &mut [u8; LEN]) {
+        out[8] = if ack_req { ACK_REQ } else { 0 };
+        be::put_u24(out, 9, psn.get());
+    }
 }
 
 const SE: u8 = 0x80;

@@ -6,6 +6,10 @@
 //! flow label and hop limit of IPv6; the UDP checksum; and the byte of BTH with FECN and BECN. The
 //! ICRC is sent least significant byte first. (IBTA A17; checked against rdma_rxe.)
 
+mod prefix;
+
+pub(crate) use prefix::{Prefix, Prefixes, SLOTS, slot};
+
 use crate::{bth, ethernet, ipv4, ipv6, udp};
 use std::ops::Range;
 
@@ -46,10 +50,7 @@ pub fn icrc(packet: &[u8]) -> Option<u32> {
 /// # Cost
 /// Two CRC passes, one over at most 68 bytes on the stack and one over the rest of the frame.
 pub fn seal(frame: &mut [u8], len: usize) {
-    let (packet, crc_out) = frame
-        .get_mut(ethernet::LEN..len)
-        .and_then(<[u8]>::split_last_chunk_mut::<LEN>)
-        .expect("the frame is in the buffer and has an Ethernet header and an ICRC");
+    let (packet, crc_out) = parts_mut(frame, len);
     let crc = icrc(packet).expect("a frame to seal has its headers in place");
     *crc_out = crc.to_le_bytes();
 }
@@ -70,10 +71,7 @@ pub fn seal_around(
     place: Range<usize>,
     payload: impl FnOnce(&mut dyn FnMut(&[u8])),
 ) {
-    let (packet, crc_out) = frame
-        .get_mut(ethernet::LEN..len)
-        .and_then(<[u8]>::split_last_chunk_mut::<LEN>)
-        .expect("the frame is in the buffer and has an Ethernet header and an ICRC");
+    let (packet, crc_out) = parts_mut(frame, len);
     let (before, after) = (&packet[..place.start - ethernet::LEN], place.end - ethernet::LEN);
     let mut crc = crc32fast::Hasher::new();
     let rest = match *before {
@@ -90,6 +88,18 @@ pub fn seal_around(
     payload(&mut |bytes| crc.update(bytes));
     crc.update(&packet[after..]);
     *crc_out = crc.finalize().to_le_bytes();
+}
+
+/// The IP packet up to the ICRC of a frame of `len` bytes, and its ICRC.
+///
+/// # Panics
+/// As [`seal`].
+#[inline]
+fn parts_mut(frame: &mut [u8], len: usize) -> (&mut [u8], &mut [u8; LEN]) {
+    let packet = frame.get_mut(ethernet::LEN..len);
+    packet
+        .and_then(<[u8]>::split_last_chunk_mut)
+        .expect("the frame is in the buffer and has an Ethernet header and an ICRC")
 }
 
 /// The XOR of the computed and the sent ICRC of an IP packet, zero if that is right. `packet` is
@@ -109,23 +119,16 @@ pub fn icrc_residue(packet: &[u8]) -> Option<u32> {
 /// - `at`: offset of the field, which is big-endian and not masked: 4 is IPv4's identification.
 ///
 /// # Panics
-/// If the field is not within the packet.
+/// If the field is not within the packet, or the packet is longer than IPv6 allows.
 ///
 /// # Cost
-/// At most two multiplications for each bit of the packet's length; no pass over bytes.
+/// Two multiplications of polynomials; no pass over bytes.
 #[must_use]
 pub fn icrc_change(covered_len: usize, at: usize) -> [u32; 16] {
     let behind = covered_len.checked_sub(at + 2).expect("the field is within the packet");
-    // The bit that enters last, and a multiplication by x^8 for each byte behind it.
-    let mut effect = POLYNOMIAL;
-    let (mut left, mut power) = (behind, X8);
-    while left > 0 {
-        if left & 1 == 1 {
-            effect = times(effect, power);
-        }
-        power = times(power, power);
-        left >>= 1;
-    }
+    let power = power_of_bytes(behind).expect("a packet is at most as long as IPv6 allows");
+    // The bit that enters last.
+    let mut effect = times(POLYNOMIAL, power);
     let mut change = [0; 16];
     // A byte enters with its lowest bit first; a bit that enters one step earlier has the effect
     // times x.
@@ -136,27 +139,60 @@ pub fn icrc_change(covered_len: usize, at: usize) -> [u32; 16] {
     change
 }
 
+/// x^8 to the power of `bytes`: the CRC of what precedes so many bytes is multiplied by it. `None`
+/// for more bytes than a packet has.
+fn power_of_bytes(bytes: usize) -> Option<u32> {
+    let [high, low] = [bytes >> 8, bytes & 0xff];
+    Some(times(*HIGH_POWERS.get(high)?, LOW_POWERS[low]))
+}
+
+/// The change of the CRC of a packet if its last byte is inverted.
+const fn byte_of_ones() -> u32 {
+    let (mut all, mut effect, mut bit) = (0, POLYNOMIAL, 0);
+    while bit < 8 {
+        all ^= effect;
+        effect = times_x(effect);
+        bit += 1;
+    }
+    all
+}
+
+/// The first `N` powers of `base`.
+const fn powers<const N: usize>(base: u32) -> [u32; N] {
+    let (mut all, mut i) = ([ONE; N], 1);
+    while i < N {
+        all[i] = times(all[i - 1], base);
+        i += 1;
+    }
+    all
+}
+
 /// The product of two polynomials modulo [`POLYNOMIAL`], all with the lowest power in the highest
 /// bit.
-fn times(a: u32, b: u32) -> u32 {
-    let (mut product, mut b) = (0, b);
-    for bit in (0..32).rev() {
-        if a >> bit & 1 == 1 {
-            product ^= b;
-        }
+const fn times(a: u32, b: u32) -> u32 {
+    let (mut product, mut b, mut bit) = (0, b, 32);
+    while bit > 0 {
+        bit -= 1;
+        // All ones if the bit is set: a branch would be mispredicted.
+        product ^= b & 0u32.wrapping_sub(a >> bit & 1);
         b = times_x(b);
     }
     product
 }
 
 const fn times_x(a: u32) -> u32 {
-    (a >> 1) ^ if a & 1 == 1 { POLYNOMIAL } else { 0 }
+    (a >> 1) ^ (POLYNOMIAL & 0u32.wrapping_sub(a & 1))
 }
 
 /// Ethernet's polynomial, with the lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0xedb8_8320;
-/// x^8.
+/// The polynomials 1 and x^8.
+const ONE: u32 = 1 << 31;
 const X8: u32 = 1 << (31 - 8);
+/// x^8 and x^2048 to each power that the length of a packet needs: 65,575 bytes with IPv6.
+static LOW_POWERS: [u32; 256] = powers(X8);
+static HIGH_POWERS: [u32; 257] = powers(times(LOW_POWERS_LAST, X8));
+const LOW_POWERS_LAST: u32 = powers::<256>(X8)[255];
 
 /// The bytes of ones that replace the local route header.
 const LRH: usize = 8;

@@ -74,6 +74,7 @@ mod int;
 mod ip;
 mod ipv4;
 mod ipv6;
+mod known;
 mod opcode;
 mod packet;
 mod pfc;
@@ -113,6 +114,7 @@ pub use int::{
 pub use ip::{Ecn, IpRepr};
 pub use ipv4::{Ipv4, Ipv4Repr};
 pub use ipv6::{Ipv6, Ipv6Repr};
+pub use known::{Known, KnownHeads, Middle, peek_dest_qp};
 pub use opcode::{OpClass, OpKind, Opcode, OpcodeProps, Service};
 pub use packet::{Packet, Unverified};
 pub use pfc::PfcFrame;
@@ -123,6 +125,6 @@ pub use sr_ack::{AckReason, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr, SrCr
 pub use sr_data::{SrDataRepr, SrKind};
 pub use sr_near::{NearKind, SrNearRepr};
 pub use sr_passing::{SrAckPassing, SrDataPassing};
-pub use template::Template;
+pub use template::{PlainBth, Template};
 pub use trim::{is_trimmed, trim};
 pub use udp::{ROCE_PORT, Udp, UdpRepr};

@@ -102,6 +102,11 @@ impl<'a> Unverified<'a> {
         self.packet.bth.dest_qp
     }
 
+    /// The bytes that the ICRC covers.
+    pub(crate) fn covered(&self) -> &'a [u8] {
+        self.covered
+    }
+
     /// The packet, if its ICRC is right.
     ///
     /// # Errors
@@ -140,13 +145,27 @@ fn dissect(frame: &[u8], elided_bytes: usize) -> Result<Unverified<'_>, DropReas
     };
     let (udp, ib) = Udp::new(ip_payload)?;
     let udp = UdpRepr::parse(&udp, ib.len() + elided_bytes)?;
+    let from = ip.header_len() + udp::LEN;
+    dissect_transport((eth, ip, udp), ip_bytes, (from, from + ib.len()), elided_bytes)
+}
+
+/// The rest of a packet of which everything before the BTH is right. `ip_bytes` are the bytes from
+/// the IP header on, and `from..to` the BTH up to the ICRC, inclusive.
+#[inline(always)]
+pub(crate) fn dissect_transport(
+    (eth, ip, udp): (EthernetRepr, IpRepr, UdpRepr),
+    ip_bytes: &[u8],
+    (from, to): (usize, usize),
+    elided_bytes: usize,
+) -> Result<Unverified<'_>, DropReason> {
+    let ib = &ip_bytes[from..to];
     let (ib, sent_icrc) = ib.split_last_chunk::<{ icrc::LEN }>().ok_or(DropReason::BthTooShort)?;
     let bth = BthRepr::parse(&Bth::new(ib)?)?;
     let (ext, padded) = ExtHeaders::parse(bth.opcode, &ib[crate::bth::LEN..])?;
     let len = unpadded_len(&bth, padded.len() + elided_bytes)?;
     let payload = &padded[..len.min(padded.len())];
     let elided_bytes = len - payload.len();
-    let (covered, rest) = ip_bytes.split_at(ip.header_len() + udp::LEN + ib.len());
+    let (covered, rest) = ip_bytes.split_at(to - icrc::LEN);
     let trailer = &rest[icrc::LEN..];
     let packet = Packet { eth, ip, udp, bth, ext, payload, elided_bytes, trailer };
     Ok(Unverified { packet, covered, sent_icrc })
@@ -165,4 +184,4 @@ fn unpadded_len(bth: &BthRepr, padded_len: usize) -> Result<usize, DropReason> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -118,11 +118,7 @@ impl SrDataRepr {
     #[must_use]
     #[inline]
     pub fn header_len(&self) -> usize {
-        let parts = self.parts().map(usize::from);
-        let [reth, atomic, imm, ieth, receive, response_to, original, _, block, rest @ ..] = parts;
-        let [block_bytes, source_qpn] = rest;
-        let words = imm + ieth + receive + response_to + block + block_bytes + source_qpn;
-        FIXED_LEN + reth * reth::LEN + atomic * atomic::LEN + words * 4 + original * 8
+        FIXED_LEN + parts_len(self.presence())
     }
 
     /// Parses the header at the start of `bytes`, which follow the BTH; also returns the rest.
@@ -168,6 +164,28 @@ impl SrDataRepr {
             this.reth = Some(RethRepr::parse(&Reth::new(rest)?));
             rest = &rest[reth::LEN..];
         }
+        if bits & !(RETH | RECEIVE | RESPONSE_TO) == 0 {
+            // The usual packets: a WRITE, a SEND, a response.
+            if bits & RECEIVE != 0 {
+                this.receive = Some(be::u32_at(take::<4>(&mut rest)?, 0));
+            }
+            if bits & RESPONSE_TO != 0 {
+                this.response_to = Some(be::u32_at(take::<4>(&mut rest)?, 0));
+            }
+        } else {
+            rest = this.parse_rare(bits, rest)?;
+        }
+        let fits = match is_parity {
+            true => this.is_parity(bits),
+            false => this.is_data(bits),
+        };
+        if fits { Ok((this, rest)) } else { Err(DropReason::SrKind) }
+    }
+
+    /// Parses the parts behind the RETH.
+    #[inline(never)]
+    fn parse_rare<'a>(&mut self, bits: u16, mut rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
+        let this = self;
         if bits & ATOMIC != 0 {
             this.atomic = Some(AtomicEthRepr::parse(&AtomicEth::new(rest)?));
             rest = &rest[atomic::LEN..];
@@ -194,11 +212,7 @@ impl SrDataRepr {
         if bits & SOURCE_QPN != 0 {
             this.source_qpn = Some(Qpn::new(be::u32_at(take::<4>(&mut rest)?, 0) >> 8));
         }
-        let fits = match is_parity {
-            true => this.is_parity(bits),
-            false => this.is_data(bits),
-        };
-        if fits { Ok((this, rest)) } else { Err(DropReason::SrKind) }
+        Ok(rest)
     }
 
     /// Writes the header into the first [`SrDataRepr::header_len`] bytes of `out`. The BTH
@@ -207,12 +221,13 @@ impl SrDataRepr {
     /// # Errors
     /// [`BufferTooShort`].
     pub fn emit(&self, out: &mut [u8]) -> Result<(), BufferTooShort> {
-        let out = out.get_mut(..self.header_len()).ok_or(BufferTooShort)?;
+        let bits = self.presence();
+        let out = out.get_mut(..FIXED_LEN + parts_len(bits)).ok_or(BufferTooShort)?;
         let (fixed, mut rest) = out.split_first_chunk_mut().ok_or(BufferTooShort)?;
         let fixed: &mut [u8; FIXED_LEN] = fixed;
         let [psn_hi, ..] = self.psn.to_be_bytes();
         be::put(fixed, 0, [VERSION << 4 | self.kind.to_u8(), psn_hi]);
-        be::put(fixed, 2, self.presence().to_be_bytes());
+        be::put(fixed, 2, bits.to_be_bytes());
         be::put(fixed, 4, [self.flags(), 0]);
         be::put(fixed, 6, self.path.to_be_bytes());
         be::put(fixed, 8, self.sent_ps.to_be_bytes());
@@ -221,6 +236,18 @@ impl SrDataRepr {
         if let Some(reth) = &self.reth {
             reth.emit(take_mut(&mut rest)?);
         }
+        if bits & !(RETH | RECEIVE | RESPONSE_TO) == 0 {
+            for field in [self.receive, self.response_to].into_iter().flatten() {
+                *take_mut(&mut rest)? = field.to_be_bytes();
+            }
+            return Ok(());
+        }
+        self.emit_rare(rest)
+    }
+
+    /// Writes the parts behind the RETH.
+    #[inline(never)]
+    fn emit_rare(&self, mut rest: &mut [u8]) -> Result<(), BufferTooShort> {
         if let Some(atomic) = &self.atomic {
             atomic.emit(take_mut(&mut rest)?);
         }
@@ -250,27 +277,19 @@ impl SrDataRepr {
             | flag(self.is_retransmission, RETRANSMISSION)
     }
 
-    fn presence(&self) -> u16 {
-        // Each part's bit is its place here.
-        (0..).zip(self.parts()).fold(0, |bits, (i, there)| bits | u16::from(there) << i)
-    }
-
-    /// The presence of each part, in the order of the bits.
     #[inline]
-    fn parts(&self) -> [bool; 11] {
-        [
-            self.reth.is_some(),
-            self.atomic.is_some(),
-            self.imm.is_some(),
-            self.ieth.is_some(),
-            self.receive.is_some(),
-            self.response_to.is_some(),
-            self.original.is_some(),
-            false,
-            self.block.is_some(),
-            self.block_bytes.is_some(),
-            self.source_qpn.is_some(),
-        ]
+    fn presence(&self) -> u16 {
+        let bit = |there: bool, bit: u16| if there { bit } else { 0 };
+        bit(self.reth.is_some(), RETH)
+            | bit(self.atomic.is_some(), ATOMIC)
+            | bit(self.imm.is_some(), IMM)
+            | bit(self.ieth.is_some(), IETH)
+            | bit(self.receive.is_some(), RECEIVE)
+            | bit(self.response_to.is_some(), RESPONSE_TO)
+            | bit(self.original.is_some(), ORIGINAL)
+            | bit(self.block.is_some(), BLOCK)
+            | bit(self.block_bytes.is_some(), BLOCK_BYTES)
+            | bit(self.source_qpn.is_some(), SOURCE_QPN)
     }
 
     #[inline]
@@ -309,6 +328,29 @@ impl SrDataRepr {
             SrKind::ReadResponse => bits == RESPONSE_TO,
             SrKind::FetchAdd | SrKind::CmpSwap => bits == ATOMIC && single,
             SrKind::AtomicResponse => bits == RESPONSE_TO | ORIGINAL && single,
+        }
+    }
+}
+
+/// Bytes of the parts that `bits` name.
+#[inline]
+const fn parts_len(bits: u16) -> usize {
+    const WORDS: u16 = IMM | IETH | RECEIVE | RESPONSE_TO | BLOCK | BLOCK_BYTES | SOURCE_QPN;
+    match bits {
+        RETH => reth::LEN,
+        RECEIVE | RESPONSE_TO => 4,
+        _ => {
+            let mut len = (bits & WORDS).count_ones() as usize * 4;
+            if bits & RETH != 0 {
+                len += reth::LEN;
+            }
+            if bits & ATOMIC != 0 {
+                len += atomic::LEN;
+            }
+            if bits & ORIGINAL != 0 {
+                len += 8;
+            }
+            len
         }
     }
 }

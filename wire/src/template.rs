@@ -4,7 +4,11 @@ use core::ops::Range;
 
 use crate::BufferTooShort;
 use crate::headers::{self, Lens};
-use crate::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, UdpRepr, be, ethernet, ipv4, ipv6, udp};
+use crate::icrc::{self, Prefixes};
+use crate::{
+    BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Psn, Qpn, UdpRepr, be, bth, ethernet, ipv4,
+    ipv6, udp,
+};
 
 /// The Ethernet, IP and UDP headers of a flow as bytes. A queue pair builds them once. Each packet
 /// copies them and changes only the lengths and the fields that depend on them.
@@ -19,6 +23,52 @@ pub struct Template {
     /// The sum over the IPv4 header with length and checksum 0, before folding the carries: adding
     /// the length and folding gives the checksum.
     partial_sum: u32,
+    prefixes: Prefixes,
+    /// The headers of the last packets of [`Template::emit_plain`], by [`slot`].
+    kept: [Option<Kept>; 2],
+}
+
+/// A BTH with the default partition key and no flags but these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainBth {
+    /// The operation, one without extension headers.
+    pub opcode: Opcode,
+    /// The destination queue pair.
+    pub dest_qp: Qpn,
+    /// The packet sequence number.
+    pub psn: Psn,
+    /// The acknowledge request bit.
+    pub ack_req: bool,
+    /// The solicited event bit.
+    pub solicited: bool,
+}
+
+impl PlainBth {
+    /// A BTH without flags.
+    #[must_use]
+    #[inline]
+    pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
+        Self { opcode, dest_qp, psn, ack_req: false, solicited: false }
+    }
+
+    /// They differ at most in PSN and AckReq.
+    #[inline]
+    fn is_like(&self, other: &Self) -> bool {
+        let of = |bth: &Self| (bth.opcode, bth.dest_qp, bth.solicited);
+        of(self) == of(other)
+    }
+}
+
+/// All headers of a packet without a pad, and what they depend on but PSN and AckReq.
+#[derive(Clone, Debug)]
+struct Kept {
+    bth: PlainBth,
+    payload_len: usize,
+    kept_len: usize,
+    /// Over IPv4 the first [`V4_ALL`] bytes.
+    bytes: [u8; V6_ALL],
+    place: Range<usize>,
+    elided_bytes: usize,
 }
 
 impl Template {
@@ -26,7 +76,13 @@ impl Template {
     /// port, to the RoCE port.
     #[must_use]
     pub fn new(eth: EthernetRepr, ip: IpRepr, src_port: u16) -> Self {
-        let mut this = Self { ip, bytes: [0; V6_LEN], partial_sum: 0 };
+        let mut this = Self {
+            ip,
+            bytes: [0; V6_LEN],
+            partial_sum: 0,
+            prefixes: Prefixes::default(),
+            kept: [None, None],
+        };
         let zero = Lens { ip_total: 0, udp: 0, pad: 0, payload: 0..0, elided_bytes: 0 };
         let len = headers::prefix_len(&ip);
         headers::emit_prefix(&eth, &ip, &UdpRepr::new(src_port), &zero, &mut this.bytes[..len])
@@ -57,6 +113,7 @@ impl Template {
     pub fn set_src_port(&mut self, src_port: u16) {
         let at = ethernet::LEN + self.ip.header_len();
         be::put(&mut self.bytes, at, src_port.to_be_bytes());
+        self.kept = [None, None];
     }
 
     /// Changes the path entropy of a frame written from this template and not sealed yet: the UDP
@@ -118,6 +175,101 @@ impl Template {
         Ok((lens.payload, lens.elided_bytes))
     }
 
+    /// As [`Template::emit_elided`] with a plain BTH and no extension headers. The headers
+    /// of the last such packet are copied if it had the same opcode, destination and lengths.
+    ///
+    /// # Errors
+    /// [`BufferTooShort`]; the content of `frame` is then unspecified.
+    ///
+    /// # Panics
+    /// As [`Template::emit`].
+    #[inline]
+    pub fn emit_plain(
+        &mut self,
+        bth: PlainBth,
+        payload_len: usize,
+        kept: usize,
+        frame: &mut [u8],
+    ) -> Result<(Range<usize>, usize), BufferTooShort> {
+        let held = self.kept[slot(bth.opcode)].as_ref().filter(|held| {
+            held.bth.is_like(&bth) && held.payload_len == payload_len && held.kept_len == kept
+        });
+        let Some(held) = held else { return self.emit_new(bth, payload_len, kept, frame) };
+        if frame.len() < held.place.end + icrc::LEN {
+            return Err(BufferTooShort);
+        }
+        // Arrays, so that the copy is of a few words.
+        let (bth_at, frame) = match self.ip {
+            IpRepr::V4(_) => {
+                let head = frame.first_chunk_mut::<V4_ALL>().ok_or(BufferTooShort)?;
+                *head = be::bytes_at(&held.bytes, 0);
+                (V4_LEN, &mut head[..])
+            }
+            IpRepr::V6(_) => {
+                let head = frame.first_chunk_mut::<V6_ALL>().ok_or(BufferTooShort)?;
+                *head = held.bytes;
+                (V6_LEN, &mut head[..])
+            }
+        };
+        let out = frame[bth_at..].first_chunk_mut().ok_or(BufferTooShort)?;
+        BthRepr::set_flow(bth.psn, bth.ack_req, out);
+        Ok((held.place.clone(), held.elided_bytes))
+    }
+
+    #[inline(never)]
+    fn emit_new(
+        &mut self,
+        bth: PlainBth,
+        payload_len: usize,
+        kept_len: usize,
+        frame: &mut [u8],
+    ) -> Result<(Range<usize>, usize), BufferTooShort> {
+        let PlainBth { opcode, dest_qp, psn, ack_req, solicited } = bth;
+        let all = BthRepr { ack_req, solicited, ..BthRepr::new(opcode, dest_qp, psn) };
+        let (place, elided_bytes) =
+            self.emit_elided(&all, &ExtHeaders::NONE, payload_len, kept_len, frame)?;
+        // A pad would have to be cleared.
+        if payload_len.is_multiple_of(4) {
+            let mut bytes = [0; V6_ALL];
+            bytes[..place.start].copy_from_slice(&frame[..place.start]);
+            let place = place.clone();
+            let kept = Kept { bth, payload_len, kept_len, bytes, place, elided_bytes };
+            self.kept[slot(opcode)] = Some(kept);
+        }
+        Ok((place, elided_bytes))
+    }
+
+    /// Finishes a frame that was written from this template, as [`seal`](crate::seal) does, but with
+    /// one pass over what follows the outer headers, if one of the last packets was as long.
+    ///
+    /// # Arguments
+    /// As for [`seal`](crate::seal).
+    ///
+    /// # Panics
+    /// As [`seal`](crate::seal).
+    #[inline]
+    pub fn seal(&mut self, frame: &mut [u8], len: usize) {
+        self.prefixes.seal(frame, len);
+    }
+
+    /// As [`Template::seal`] for a frame without the bytes of its payload, as
+    /// [`seal_around`](crate::seal_around).
+    ///
+    /// # Arguments
+    /// As for [`seal_around`](crate::seal_around).
+    ///
+    /// # Panics
+    /// As [`seal_around`](crate::seal_around).
+    pub fn seal_around(
+        &mut self,
+        frame: &mut [u8],
+        len: usize,
+        place: Range<usize>,
+        payload: impl FnOnce(&mut dyn FnMut(&[u8])),
+    ) {
+        self.prefixes.seal_around(frame, len, place, payload);
+    }
+
     #[inline]
     fn emit_lens(
         &self,
@@ -150,8 +302,17 @@ impl Template {
     }
 }
 
+/// Packets of both directions' data alternate on one queue pair: requests and responses, or data
+/// and ACKs.
+#[inline]
+const fn slot(opcode: Opcode) -> usize {
+    matches!(opcode, Opcode::RcReadResponseMiddle | Opcode::SrAck) as usize
+}
+
 const V4_LEN: usize = ethernet::LEN + ipv4::LEN + udp::LEN;
 const V6_LEN: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
+const V4_ALL: usize = V4_LEN + bth::LEN;
+const V6_ALL: usize = V6_LEN + bth::LEN;
 /// The offset of the checksum in an IPv4 header.
 const CHECKSUM_AT: usize = 10;
 

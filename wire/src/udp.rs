@@ -85,7 +85,13 @@ impl UdpRepr {
         if usize::from(udp.length()) != LEN + payload_len {
             return Err(DropReason::BadUdpLength);
         }
-        Ok(Self { src_port: udp.src_port(), dst_port: udp.dst_port(), checksum: udp.checksum() })
+        Ok(Self::of(udp))
+    }
+
+    /// The fields of a header whose port and length are right.
+    #[inline]
+    pub(crate) const fn of(udp: &Udp<'_>) -> Self {
+        Self { src_port: udp.src_port(), dst_port: udp.dst_port(), checksum: udp.checksum() }
     }
 
     /// Writes all 8 bytes; `length` counts header and payload.

@@ -104,7 +104,7 @@ fn only_for(opcode: Opcode, all: &ExtHeaders) -> ExtHeaders {
     }
 }
 
-fn any_headers() -> impl Strategy<Value = Headers> {
+pub(crate) fn any_headers() -> impl Strategy<Value = Headers> {
     let ip = prop_oneof![any_v4(), any_v6()];
     (any_eth(), ip, any_udp(), any_bth(), all_exts()).prop_map(|(eth, ip, udp, bth, all)| Headers {
         eth,
@@ -116,14 +116,14 @@ fn any_headers() -> impl Strategy<Value = Headers> {
 }
 
 /// Small lengths of every pad, and the path MTUs with their neighbours.
-fn any_len() -> impl Strategy<Value = usize> {
+pub(crate) fn any_len() -> impl Strategy<Value = usize> {
     let mtus: Vec<usize> =
         [256usize, 512, 1024, 2048, 4096].into_iter().flat_map(|m| m - 1..=m + 1).collect();
     prop_oneof![3 => 0..64usize, 1 => select(mtus)]
 }
 
 /// The sealed frame of `headers` with `len` patterned bytes, or none if the opcode takes none.
-fn frame_of(headers: &Headers, len: usize) -> Vec<u8> {
+pub(crate) fn frame_of(headers: &Headers, len: usize) -> Vec<u8> {
     let len = if headers.bth.opcode.props().payload { len } else { 0 };
     let mut frame = vec![0xee; headers.frame_len(len)];
     let at = headers.emit(&mut frame, len).unwrap();
@@ -136,7 +136,7 @@ fn frame_of(headers: &Headers, len: usize) -> Vec<u8> {
 }
 
 /// Every opcode over both IP versions, with fixed fields.
-fn samples() -> Vec<Headers> {
+pub(crate) fn samples() -> Vec<Headers> {
     let v4 = IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).unwrap();
     let v6 = IpRepr::new([0xfd, 0, 0, 0, 0, 0, 0, 1].into(), [0xfd, 0, 0, 0, 0, 0, 0, 2].into());
     let all = ExtHeaders {
@@ -165,9 +165,9 @@ fn samples() -> Vec<Headers> {
 
 /// The same headers and payload length with all but `kept` bytes of the payload elided, and the
 /// number of elided bytes.
-fn elided_of(headers: &Headers, len: usize, kept: usize) -> (Vec<u8>, usize) {
+pub(crate) fn elided_of(headers: &Headers, len: usize, kept: usize) -> (Vec<u8>, usize) {
     let template = Template::new(headers.eth, headers.ip, headers.udp.src_port);
-    let mut frame = vec![0xee; 200];
+    let mut frame = vec![0xee; headers.frame_len(len)];
     let (at, elided) =
         template.emit_elided(&headers.bth, &headers.ext, len, kept, &mut frame).unwrap();
     let pad = if elided == 0 { len.wrapping_neg() % 4 } else { 0 };
@@ -221,7 +221,7 @@ fn parse_elided__detects_flipped_bits_and_odd_lengths() {
 // ---- Packets that a receiver must handle ----
 
 /// Corrects the IPv4 header checksum, as a router or an attacker would.
-fn mend_checksum(frame: &mut [u8]) {
+pub(crate) fn mend_checksum(frame: &mut [u8]) {
     if frame[14] == 0x45 {
         frame[24..26].fill(0);
         let header = frame[14..34].first_chunk().unwrap();

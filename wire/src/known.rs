@@ -1,0 +1,306 @@
+//! Received packets whose outer headers have been seen before.
+
+use crate::icrc::{self, Prefix};
+use crate::packet::dissect_transport;
+use crate::{
+    DropReason, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, Qpn, Udp, UdpRepr,
+    Unverified, be, bth, ethernet, ipv4, ipv6, udp,
+};
+
+/// The outer headers of a flow's last packets that had no fault, for each of a few lengths.
+///
+/// A packet with the same ones up to the UDP length has no fault in them either, so they are not
+/// evaluated again; IPv4's identification and checksum may differ if they agree. If the
+/// identification does not differ, nor is the first part of the ICRC. Headers are known from the
+/// second packet on that has them.
+///
+/// # Example
+/// ```
+/// use spanwire_wire::{Headers, KnownHeads, Unverified};
+/// # use spanwire_wire::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Psn, Qpn, UdpRepr, seal};
+/// # let ip = IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).unwrap();
+/// # let bth = BthRepr::new(Opcode::RcSendOnly, Qpn::new(5), Psn::new(6));
+/// # let (eth, ext) = (EthernetRepr::default(), ExtHeaders::NONE);
+/// # let headers = Headers { eth, ip, udp: UdpRepr::new(0xc001), bth, ext };
+/// let mut frame = [0; 62];
+/// headers.emit(&mut frame, 4)?;
+/// seal(&mut frame, 62);
+/// let mut heads = KnownHeads::default();
+/// for _ in 0..2 {
+///     assert!(heads.find(&frame, 0).is_none());
+///     let packet = Unverified::parse(&frame, 0).unwrap();
+///     packet.verify().unwrap();
+///     heads.learn(&frame, 0, &packet);
+/// }
+/// let known = heads.find(&frame, 0).expect("headers of two packets");
+/// let packet = known.parse().unwrap();
+/// assert!(known.verify(&packet).is_ok());
+/// # Ok::<(), spanwire_wire::BufferTooShort>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct KnownHeads {
+    heads: [Option<Head>; icrc::SLOTS],
+}
+
+/// The outer headers of a packet.
+#[derive(Clone, Debug)]
+struct Head {
+    /// EtherType, IP header and UDP header up to its length; an IPv4 packet uses the first
+    /// [`V4_LEN`].
+    bytes: [u8; V6_LEN],
+    elided_bytes: usize,
+    ip: IpRepr,
+    /// The range of BTH to ICRC in the frame.
+    transport: (usize, usize),
+    /// IPv4's identification, and the sum over the header without it and the checksum.
+    id: u16,
+    partial_sum: u32,
+    /// Of the second packet with these headers on.
+    is_known: bool,
+    /// None if the identification differed.
+    prefix: Option<Prefix>,
+}
+
+/// A packet whose outer headers are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a, 'k> {
+    frame: &'a [u8],
+    head: &'k Head,
+}
+
+/// A middle packet of a message with the default partition key and no flag but AckReq.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Middle<'a> {
+    /// [`Opcode::RcSendMiddle`], [`Opcode::RcWriteMiddle`] or [`Opcode::RcReadResponseMiddle`].
+    pub opcode: Opcode,
+    /// The PSN.
+    pub psn: Psn,
+    /// The acknowledge request bit.
+    pub ack_req: bool,
+    /// The payload, whole or without its elided bytes.
+    pub payload: &'a [u8],
+    /// Payload bytes that were elided.
+    pub elided_bytes: usize,
+}
+
+impl KnownHeads {
+    /// The packet in `frame`, whose last `elided_bytes` of payload and pad were elided, if its outer
+    /// headers are known. Nothing else of it is checked.
+    #[inline]
+    #[must_use]
+    pub fn find<'a>(&self, frame: &'a [u8], elided_bytes: usize) -> Option<Known<'a, '_>> {
+        let slot = icrc::slot(len_field(frame)?);
+        let head = self.heads[slot].as_ref().filter(|head| head.is_known)?;
+        let is_same = head.is_of(frame, elided_bytes) && frame.len() >= head.transport.1;
+        is_same.then_some(Known { frame, head })
+    }
+
+    /// Keeps the outer headers of a packet that had no fault, and that [`Unverified::parse`] found
+    /// in `frame` with so many elided bytes.
+    pub fn learn(&mut self, frame: &[u8], elided_bytes: usize, packet: &Unverified<'_>) {
+        let Some(slot) = len_field(frame).map(icrc::slot) else { return };
+        match &mut self.heads[slot] {
+            Some(head) if head.is_of(frame, elided_bytes) => {
+                let covered = packet.covered();
+                if !std::mem::replace(&mut head.is_known, true) && head.id == id_of(packet) {
+                    head.prefix = Prefix::of(covered, covered.len());
+                }
+            }
+            head => *head = Head::new(frame, elided_bytes, packet),
+        }
+    }
+}
+
+impl Head {
+    fn new(frame: &[u8], elided_bytes: usize, packet: &Unverified<'_>) -> Option<Self> {
+        let ip = packet.trusted().ip;
+        let len = if matches!(ip, IpRepr::V4(_)) { V4_LEN } else { V6_LEN };
+        let mut bytes = [0; V6_LEN];
+        bytes[..len].copy_from_slice(frame.get(AT..AT + len)?);
+        let from = ethernet::LEN + ip.header_len() + udp::LEN;
+        let transport = (from, ethernet::LEN + packet.covered().len() + icrc::LEN);
+        let id = id_of(packet);
+        let partial_sum = match ip {
+            IpRepr::V4(_) => {
+                let mut header: [u8; ipv4::LEN] = be::bytes_at(&bytes, 2);
+                be::put(&mut header, ID_AT - 2, [0; 2]);
+                be::put(&mut header, CHECKSUM_AT - 2, [0; 2]);
+                ipv4::sum(&header)
+            }
+            IpRepr::V6(_) => 0,
+        };
+        let (is_known, prefix) = (false, None);
+        Some(Self { bytes, elided_bytes, ip, transport, id, partial_sum, is_known, prefix })
+    }
+
+    /// The frame has these headers, and a right checksum.
+    #[inline]
+    fn is_of(&self, frame: &[u8], elided_bytes: usize) -> bool {
+        let Some(bytes) = frame.get(AT..) else { return false };
+        let is_same = match self.ip {
+            IpRepr::V4(_) => bytes.first_chunk::<V4_LEN>().is_some_and(|bytes| {
+                // The last word overlaps the one before.
+                let differ = |at, mask| (word(bytes, at) ^ word(&self.bytes, at)) & mask;
+                let first = differ(0, ID_MASK) | differ(8, CHECKSUM_MASK);
+                let sum =
+                    u32::from(be::u16_at(bytes, ID_AT)) + u32::from(be::u16_at(bytes, CHECKSUM_AT));
+                first | differ(16, !0) | differ(20, !0) == 0
+                    && ipv4::fold(self.partial_sum + sum) == 0xffff
+            }),
+            IpRepr::V6(_) => bytes.first_chunk::<V6_LEN>().is_some_and(|bytes| {
+                let differ = |at| word(bytes, at) ^ word(&self.bytes, at);
+                differ(0) | differ(8) | differ(16) | differ(24) | differ(32) | differ(40) == 0
+            }),
+        };
+        is_same && self.elided_bytes == elided_bytes
+    }
+}
+
+/// Eight bytes of headers.
+#[inline]
+fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from_le_bytes(be::bytes_at(bytes, at))
+}
+
+/// IPv4's identification; 0 over IPv6.
+fn id_of(packet: &Unverified<'_>) -> u16 {
+    match packet.trusted().ip {
+        IpRepr::V4(ip) => ip.id,
+        IpRepr::V6(_) => 0,
+    }
+}
+
+impl<'a> Known<'a, '_> {
+    /// As [`Unverified::parse`], with the same result.
+    ///
+    /// # Errors
+    /// As [`Unverified::parse`], of a fault behind the UDP header.
+    #[inline]
+    pub fn parse(&self) -> Result<Unverified<'a>, DropReason> {
+        let (from, to) = self.head.transport;
+        let eth = EthernetRepr::parse(&Ethernet::new(self.frame)?);
+        let (udp, _) = Udp::new(&self.frame[from - udp::LEN..to])?;
+        let ip = match self.head.ip {
+            IpRepr::V4(ip) => IpRepr::V4(Ipv4Repr { id: self.id(), ..ip }),
+            ip @ IpRepr::V6(_) => ip,
+        };
+        let udp = UdpRepr::of(&udp);
+        let ip_bytes = &self.frame[ethernet::LEN..];
+        let transport = (from - ethernet::LEN, to - ethernet::LEN);
+        dissect_transport((eth, ip, udp), ip_bytes, transport, self.head.elided_bytes)
+    }
+
+    /// As [`Unverified::verify`] of the result of [`Known::parse`].
+    ///
+    /// # Errors
+    /// [`DropReason::BadIcrc`].
+    #[inline]
+    pub fn verify(&self, packet: &Unverified<'a>) -> Result<(), DropReason> {
+        match self.is_valid() {
+            Some(true) => Ok(()),
+            Some(false) => Err(DropReason::BadIcrc),
+            None => packet.verify().map(|_| ()),
+        }
+    }
+
+    /// The packet as a middle packet with a full header: `None` for any other, which may be a middle
+    /// packet too. Its ICRC is not checked yet.
+    #[inline]
+    #[must_use]
+    pub fn middle(&self) -> Option<Middle<'a>> {
+        let (from, to) = self.head.transport;
+        let (bth, rest) = self.frame.get(from..to)?.split_first_chunk::<{ bth::LEN }>()?;
+        let [opcode, 0, 0xff, 0xff, 0, _, _, _, flags @ (0 | 0x80), ..] = *bth else { return None };
+        let opcode = match opcode {
+            SEND_MIDDLE => Opcode::RcSendMiddle,
+            WRITE_MIDDLE => Opcode::RcWriteMiddle,
+            READ_RESPONSE_MIDDLE => Opcode::RcReadResponseMiddle,
+            _ => return None,
+        };
+        let (payload, _) = rest.split_last_chunk::<{ icrc::LEN }>()?;
+        let elided_bytes = self.head.elided_bytes;
+        if !(payload.len() + elided_bytes).is_multiple_of(4) {
+            return None;
+        }
+        let psn = Psn::new(be::u24_at(bth, 9));
+        Some(Middle { opcode, psn, ack_req: flags != 0, payload, elided_bytes })
+    }
+
+    /// The IP header; IPv4's identification is that of another packet.
+    #[inline]
+    #[must_use]
+    pub fn ip(&self) -> &IpRepr {
+        &self.head.ip
+    }
+
+    /// IPv4's identification.
+    #[inline]
+    fn id(&self) -> u16 {
+        let bytes = self.frame.get(AT..).and_then(<[u8]>::first_chunk::<V4_LEN>);
+        bytes.map_or(0, |bytes| be::u16_at(bytes, ID_AT))
+    }
+
+    /// As [`Known::verify`], without the result of [`Known::parse`].
+    #[inline]
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        self.is_valid().unwrap_or_else(|| self.parse().is_ok_and(|packet| packet.verify().is_ok()))
+    }
+
+    /// The ICRC is right; `None` if it must be computed by [`Unverified::verify`].
+    #[inline]
+    fn is_valid(&self) -> Option<bool> {
+        let packet = self.frame.get(ethernet::LEN..self.head.transport.1)?;
+        let (covered, sent) = packet.split_last_chunk::<{ icrc::LEN }>()?;
+        let prefix = self.head.prefix.as_ref()?;
+        if matches!(self.head.ip, IpRepr::V4(_)) && self.id() != self.head.id {
+            return None;
+        }
+        let icrc = prefix.icrc(covered)?;
+        Some(icrc.to_le_bytes() == *sent)
+    }
+}
+
+/// The destination QPN of a frame that is RoCEv2 over IPv4 without options or IPv6; of any other,
+/// any number or `None`. Nothing is checked.
+#[inline]
+#[must_use]
+pub fn peek_dest_qp(frame: &[u8]) -> Option<Qpn> {
+    let head: &[u8; AT + 2] = frame.first_chunk()?;
+    let bth_at = match [head[AT], head[AT + 1]] {
+        [0x08, 0x00] => ethernet::LEN + ipv4::LEN + udp::LEN,
+        [0x86, 0xdd] => ethernet::LEN + ipv6::LEN + udp::LEN,
+        _ => return None,
+    };
+    let bth: &[u8; bth::LEN] = frame.get(bth_at..)?.first_chunk()?;
+    Some(Qpn::new(be::u24_at(bth, 5)))
+}
+
+/// The total length of IPv4, or the payload length of IPv6.
+#[inline]
+fn len_field(frame: &[u8]) -> Option<u16> {
+    let head: &[u8; ethernet::LEN + 6] = frame.first_chunk()?;
+    match [head[AT], head[AT + 1]] {
+        [0x08, 0x00] => Some(be::u16_at(head, ethernet::LEN + 2)),
+        [0x86, 0xdd] => Some(be::u16_at(head, ethernet::LEN + 4)),
+        _ => None,
+    }
+}
+
+/// The EtherType's place.
+const AT: usize = ethernet::LEN - 2;
+/// EtherType, IP header, ports and length of UDP. The UDP checksum is not checked.
+const V4_LEN: usize = 2 + ipv4::LEN + 6;
+const V6_LEN: usize = 2 + ipv6::LEN + 6;
+/// IPv4's identification and checksum, behind the EtherType, and all but them in their words.
+const ID_AT: usize = 6;
+const CHECKSUM_AT: usize = 12;
+const ID_MASK: u64 = !(0xffff << 48);
+const CHECKSUM_MASK: u64 = !(0xffff << 32);
+
+const SEND_MIDDLE: u8 = Opcode::RcSendMiddle.to_u8();
+const WRITE_MIDDLE: u8 = Opcode::RcWriteMiddle.to_u8();
+const READ_RESPONSE_MIDDLE: u8 = Opcode::RcReadResponseMiddle.to_u8();
+
+#[cfg(test)]
+mod tests;
