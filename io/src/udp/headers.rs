@@ -106,6 +106,47 @@ impl Flow {
     }
 }
 
+/// The headers before a received payload of one length: all but IPv4's identification and checksum,
+/// which differ between the segments of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    bytes: [u8; HEADER_MAX],
+    /// Bytes before the payload: 42 or 62.
+    len: usize,
+    /// The sum over the IPv4 header without identification and checksum.
+    sum: u32,
+}
+
+impl Head {
+    /// Those of a payload of `payload_len` bytes.
+    pub(super) fn new(flow: &Flow, payload_len: u16) -> Self {
+        let (mut bytes, len) = ([0; HEADER_MAX], flow.header_len());
+        flow.write(0, payload_len, &mut bytes[..len]);
+        let mut sum = 0;
+        if flow.src.is_ipv4() {
+            bytes[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
+            sum = sum_of(&bytes[ETHERNET..ETHERNET + V4]);
+        }
+        Self { bytes, len, sum }
+    }
+
+    /// As [`Flow::write`].
+    #[inline]
+    pub(super) fn write(&self, id: u16, head: &mut [u8]) {
+        if self.len == V4_HEAD
+            && let Some(head) = head.first_chunk_mut::<V4_HEAD>()
+        {
+            // An array, so that the copy is of a few words.
+            head.copy_from_slice(&self.bytes[..V4_HEAD]);
+            head[ID_AT..ID_AT + 2].copy_from_slice(&id.to_be_bytes());
+            let checksum = fold(self.sum + u32::from(id));
+            head[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
+        } else {
+            head[..self.len].copy_from_slice(&self.bytes[..self.len]);
+        }
+    }
+}
+
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -119,9 +160,16 @@ fn v6(ip: IpAddr) -> Ipv6Addr {
 
 /// The checksum of an IPv4 header (RFC 791) whose checksum field is 0.
 fn checksum(header: &[u8]) -> u16 {
+    fold(sum_of(header))
+}
+
+fn sum_of(header: &[u8]) -> u32 {
     let halves =
         header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
-    let sum: u32 = halves.sum();
+    halves.sum()
+}
+
+fn fold(sum: u32) -> u16 {
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     !u16::try_from(folded).expect("folded twice")
@@ -131,6 +179,9 @@ pub(super) const ETHERNET: usize = 14;
 const V4: usize = 20;
 const V6: usize = 40;
 const UDP: usize = 8;
+const V4_HEAD: usize = ETHERNET + V4 + UDP;
+const ID_AT: usize = ETHERNET + 4;
+const CHECKSUM_AT: usize = ETHERNET + 10;
 /// The longest headers.
 pub(super) const HEADER_MAX: usize = ETHERNET + V6 + UDP;
 /// UDP as the protocol of IPv4 and the next header of IPv6.
@@ -164,6 +215,21 @@ mod tests {
             assert_eq!(read, flow);
             assert_eq!(payload, flow.header_len()..flow.header_len() + 90, "without the trailer");
             assert_eq!(frame[flow.header_len()..], [0xee; 100]);
+        }
+    }
+
+    #[test]
+    fn head__writes_what_the_flow_writes() {
+        for flow in flows() {
+            for len in [0, 1, 1400, u16::MAX] {
+                let kept = Head::new(&flow, len);
+                for id in [0, 1, 0x7fff, u16::MAX] {
+                    let mut frames = [0xee, 0x11].map(|fill| vec![fill; flow.header_len()]);
+                    flow.write(id, len, &mut frames[0]);
+                    kept.write(id, &mut frames[1]);
+                    assert_eq!(frames[0], frames[1], "{len} bytes, identification {id}");
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use super::address::Address;
 use super::checksum::{self, Adjuster, IDENTIFICATION_MAX};
 use super::control::{Control, integer};
 use super::counters::UdpCounters;
-use super::headers::{ETHERNET, Flow, HEADER_MAX};
+use super::headers::{ETHERNET, Flow, HEADER_MAX, Head};
 use super::sys;
 use crate::clock::TimeSource;
 use spanwire_base::{Checked, RxMeta, Time, u64_from, usize_from};
@@ -35,9 +35,11 @@ pub(super) struct Receiver {
 }
 
 /// A received run whose segments are not all delivered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Run {
     flow: Flow,
+    /// The headers of each segment but the last.
+    head: Head,
     /// The rest of the payload, in the receive buffer.
     start: usize,
     end: usize,
@@ -142,11 +144,12 @@ impl Receiver {
     ) -> bool {
         let Some(run) = &mut self.run else { return false };
         let len = run.segment.min(run.end - run.start);
-        let head = run.flow.header_len();
         // The headers lie over the end of the segment before, which was delivered.
-        let frame = &mut self.buffer[run.start - head..run.start + len];
-        let udp_len = u16::try_from(len).expect("a datagram's length");
-        run.flow.write(run.id, udp_len, frame);
+        let frame = &mut self.buffer[run.start - run.flow.header_len()..run.start + len];
+        if len < run.segment {
+            run.head = Head::new(&run.flow, datagram_len(len));
+        }
+        run.head.write(run.id, frame);
         let mut checked = Checked::NONE;
         if let Some(adjuster) = self.adjuster.as_mut().filter(|_| run.flow.src.is_ipv4()) {
             if checksum::is_sealed(frame) {
@@ -154,7 +157,7 @@ impl Receiver {
                     Some(id) => {
                         if id != run.id {
                             run.id = id;
-                            run.flow.write(id, udp_len, frame);
+                            run.head.write(id, frame);
                         }
                         checked = Checked::of(frame);
                     }
@@ -242,6 +245,7 @@ impl Receiver {
         let stamp = arrival.stamp_ns.and_then(|ns| clock.of_realtime_ns(ns));
         self.run = Some(Run {
             flow,
+            head: Head::new(&flow, datagram_len(segment)),
             start: HEADROOM,
             end: HEADROOM + received.len,
             segment,
@@ -252,6 +256,10 @@ impl Receiver {
         });
         Look::Run
     }
+}
+
+fn datagram_len(len: usize) -> u16 {
+    u16::try_from(len).expect("a datagram's length")
 }
 
 impl Arrival {
