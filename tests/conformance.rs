@@ -14,7 +14,9 @@ mod table;
 
 use judge::{Verdict, judge};
 use rules::Rule;
-use spanwire_tests::replay::{Capture, Host, Lane, Pace, captures, play, play_other_transport};
+use spanwire_tests::replay::{
+    Capture, Host, Lane, Pace, Playback, captures, play, play_other_transport,
+};
 use spanwire_transport::{DropReason, Wc, WcOpcode, WcStatus};
 use spanwire_wire::Service;
 use std::fs;
@@ -172,9 +174,23 @@ fn recovery__begins_when_the_loss_is_detectable() {
         ("85_probe_nakseq", [1, 0, 0]),
     ];
     for (name, want) in cases {
-        let c = play(named(name), Host::A, Pace::Packets).counters;
+        let c = play(named(name), Host::A, Pace::Packets, true).counters;
         let found = [c.packet_seq_err, c.implied_nak_seq_err, c.local_ack_timeout_err];
         assert_eq!(found, want, "{name}");
+    }
+}
+
+#[test]
+fn fast_paths__change_nothing() {
+    for verdict in verdicts() {
+        let general = play(named(&verdict.capture), verdict.host, Pace::Packets, false);
+        let name = &verdict.capture;
+        let counters = |play: &Playback| format!("{:?}", play.counters);
+        assert_eq!(counters(&general), counters(&verdict.playback), "{name}");
+        assert_eq!(general.completions, verdict.playback.completions, "{name}");
+        for (general, fast) in general.lanes.iter().zip(&verdict.playback.lanes) {
+            assert_eq!(general.ours, fast.ours, "{name}");
+        }
     }
 }
 
@@ -184,7 +200,7 @@ fn bursts__coalesce_acknowledgements_and_change_nothing_else() {
     // rxe's, up to its last one.
     let (mut recorded_acks, mut our_acks) = (0, 0);
     for verdict in verdicts().iter().filter(|v| v.justified.is_empty()) {
-        let lanes = play(named(&verdict.capture), verdict.host, Pace::Bursts).lanes;
+        let lanes = play(named(&verdict.capture), verdict.host, Pace::Bursts, true).lanes;
         for log in lanes.iter().filter(|l| l.lane == Lane::Responses) {
             let at = format!("{} {}", verdict.capture, verdict.host);
             let mut rest = log.recorded.iter();

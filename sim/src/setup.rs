@@ -38,6 +38,9 @@ pub struct Setup {
     pub sges: u32,
     /// Frames omit their payload, and memory has no bytes.
     pub elided: bool,
+    /// The engines handle expected packets in fewer steps; the results are the same
+    /// ([`Config::fast_paths`]). Default true.
+    pub fast_paths: bool,
     /// Longest message, 8..=2^30. Default 1 MiB.
     pub message_bytes: u32,
     /// Outstanding messages of a flow, 1..=8192. Default 4.
@@ -146,6 +149,7 @@ impl Default for Setup {
             ipv6: false,
             sges: 1,
             elided: false,
+            fast_paths: true,
             message_bytes: 1 << 20,
             outstanding: 4,
             window_pkts: 192,
@@ -310,6 +314,7 @@ impl Setup {
             cnp_interval: self.cnp_interval,
             cnp_dscp: self.cnp_dscp,
             elide_payload: self.elided,
+            fast_paths: self.fast_paths,
             int_hops: self.int.hops,
             int_format: self.int.format,
             line_rate,

@@ -26,7 +26,7 @@ pub(crate) struct Verdict {
 
 /// Replays `host` of `capture` and judges it.
 pub(crate) fn judge(capture: &Capture, host: Host) -> Verdict {
-    let mut playback = play(capture, host, Pace::Packets);
+    let mut playback = play(capture, host, Pace::Packets, true);
     let lanes = std::mem::take(&mut playback.lanes);
     let mut verdict = Verdict {
         capture: capture.name.clone(),

@@ -107,6 +107,7 @@ impl World {
         let shared = [pick(&[0, 0, 1]) == 1, pick(&[0, 0, 1]) == 1];
         let mut config = config(&mut pick);
         drawn::block_memory(&mut uno, &mut config);
+        config.fast_paths = seed.is_multiple_of(2);
         let rd_atomic = u8::try_from(pick(&[1, 2, 4, 16])).expect("small");
         let retry_cnt = u8::try_from(pick(&[7, 7, 7, 1])).expect("small");
         let is_stocked = pick(&[0, 1]) == 1 || cuts_words;

@@ -8,11 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs seeds on all cores; each is a separate world.
 fn run(seeds: &[u64]) -> Vec<SwarmOutcome> {
+    on_all_cores(seeds, swarm_run)
+}
+
+/// `each` of all seeds, on all cores, in any order.
+fn on_all_cores<T: Send>(seeds: &[u64], each: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let next = AtomicU64::new(0);
     let work = || {
         let mut done = Vec::new();
         while let Some(seed) = seeds.get(index(next.fetch_add(1, Ordering::Relaxed))) {
-            done.push(swarm_run(*seed));
+            done.push(each(*seed));
         }
         done
     };
@@ -88,14 +93,37 @@ fn swarm__five_hundred_seeds_pass() {
     assert!(outcomes.iter().any(|o| o.report.as_ref().is_some_and(|r| r.pfc_pauses > 0)));
 }
 
+/// Every frame of both ends, byte for byte (the event hash has the ICRC of each), every completion
+/// and every counter.
+#[test]
+fn swarm__fast_paths_change_nothing() {
+    let drawn = 0..number("SPANWIRE_SEEDS").unwrap_or(200);
+    let seeds: Vec<u64> = drawn.chain(seeds_that_found_bugs()).collect();
+    let differing = on_all_cores(&seeds, |seed| {
+        let report = |fast_paths| {
+            let mut plan = swarm_plan(seed);
+            plan.setup.fast_paths = fast_paths;
+            let watch = Watch { series: false, check_every: 500 };
+            plan.run(watch, &mut ()).expect("a valid network")
+        };
+        (report(false) != report(true)).then_some(seed)
+    });
+    let differing: Vec<u64> = differing.into_iter().flatten().collect();
+    assert_eq!(differing, Vec::<u64>::new(), "seeds of which the fast paths change something");
+}
+
 #[test]
 fn swarm__seeds_that_found_bugs_pass() {
+    let seeds = seeds_that_found_bugs();
+    assert!(!seeds.is_empty());
+    check(&run(&seeds));
+}
+
+fn seeds_that_found_bugs() -> Vec<u64> {
     let text = include_str!("../seeds/swarm.txt");
     let lines = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
     let seed = |l: &str| l.split(' ').next().and_then(|n| n.parse().ok());
-    let seeds: Vec<u64> = lines.map(|l| seed(l).expect("each line begins with a seed")).collect();
-    assert!(!seeds.is_empty());
-    check(&run(&seeds));
+    lines.map(|l| seed(l).expect("each line begins with a seed")).collect()
 }
 
 fn number(name: &str) -> Option<u64> {

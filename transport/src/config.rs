@@ -94,6 +94,9 @@ pub struct Config {
     /// Elide payload in sent frames (`spanwire_base::TxMeta`), for simulations that do not examine
     /// it. Default false. A real port cannot send such frames.
     pub elide_payload: bool,
+    /// Handle the packets that are expected next, and outer headers that were seen before, in fewer
+    /// steps. Frames and completions are the same; a test compares both. Default true.
+    pub fast_paths: bool,
 }
 
 /// A [`Config`] that has been validated.
@@ -142,6 +145,7 @@ impl Default for Config {
             cnp_interval: Dur::from_us(50),
             cnp_dscp: None,
             elide_payload: false,
+            fast_paths: true,
         }
     }
 }

@@ -326,6 +326,16 @@ impl Endpoint {
         qpn: Qpn,
         f: impl FnOnce(&mut QueuePair, &mut Shared<'_>) -> T,
     ) -> Option<T> {
+        self.with_qp_if(qpn, |qp, sh| Some(f(qp, sh)))
+    }
+
+    /// As [`Endpoint::with_qp`]; if `f` returns `None`, it has changed nothing.
+    #[inline]
+    fn with_qp_if<T>(
+        &mut self,
+        qpn: Qpn,
+        f: impl FnOnce(&mut QueuePair, &mut Shared<'_>) -> Option<T>,
+    ) -> Option<T> {
         let slot = self.slot_of(qpn);
         let entry = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn)?;
         let mut shared = Shared {
@@ -338,17 +348,21 @@ impl Endpoint {
             lending: &mut self.lending,
             config: &self.config,
         };
-        let out = f(&mut entry.qp, &mut shared);
+        let out = f(&mut entry.qp, &mut shared)?;
         entry.update_in_flight(&mut self.schedule);
         self.schedule.activate(ActiveList::Ready, slot);
         if entry.qp.is_control_due() {
             self.schedule.activate(ActiveList::Control, slot);
         }
         self.schedule.wake_driver();
-        if let Some(at) = entry.qp.next_deadline() {
-            self.timers.arm(slot, at);
-        }
+        self.timers.touch(slot);
         Some(out)
+    }
+
+    /// Arms the timers of the queue pairs whose deadlines may have changed.
+    fn settle_timers(&mut self) {
+        let Self { timers, qps, .. } = self;
+        timers.settle(|slot| qps.at(slot)?.qp.next_deadline());
     }
 }
 

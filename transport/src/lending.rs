@@ -6,6 +6,7 @@
 
 use spanwire_base::LentPayload;
 use spanwire_mem::Lent;
+use spanwire_wire::Template;
 use std::ops::Range;
 
 /// The loan of the packet that is being written.
@@ -52,11 +53,12 @@ impl Lending {
         }
     }
 
-    /// Finishes a frame of `len` bytes whose payload at `place` is `lent`, or was copied.
+    /// Finishes a frame of `len` bytes of `template` whose payload at `place` is `lent`, or was
+    /// copied.
     pub(crate) fn seal(
         &mut self,
-        frame: &mut [u8],
-        len: usize,
+        template: &mut Template,
+        (frame, len): (&mut [u8], usize),
         place: Range<usize>,
         lent: Option<Lent>,
         has_icrc: bool,
@@ -66,9 +68,9 @@ impl Lending {
             _ if !has_icrc => clear_icrc(frame, len),
             Some(LentPayload { bytes, .. }) => {
                 let scratch = &mut self.scratch;
-                spanwire_wire::seal_around(frame, len, place, |each| bytes.copies(scratch, each));
+                template.seal_around(frame, len, place, |each| bytes.copies(scratch, each));
             }
-            None => spanwire_wire::seal(frame, len),
+            None => template.seal(frame, len),
         }
     }
 }

@@ -121,6 +121,18 @@ pub(crate) struct MrTable {
     regions: Slab<Entry>,
     lkeys: KeyTable,
     rkeys: KeyTable,
+    /// Keys removed so far: what was resolved before the last one may be gone.
+    generation: u64,
+}
+
+/// Memory to which access was granted, for the packets of one message. It is valid until a key is
+/// removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resolved {
+    generation: u64,
+    region: u32,
+    offset: usize,
+    len: u32,
 }
 
 #[derive(Debug)]
@@ -134,7 +146,7 @@ struct Entry {
 impl MrTable {
     pub(crate) fn new(max_mrs: u32) -> Self {
         let (lkeys, rkeys) = (KeyTable::new(max_mrs), KeyTable::new(max_mrs));
-        Self { regions: Slab::new(max_mrs), lkeys, rkeys }
+        Self { regions: Slab::new(max_mrs), lkeys, rkeys, generation: 0 }
     }
 
     /// Registers `region` at virtual address `iova`. `None` draws it from `rng`: an address of the
@@ -167,6 +179,7 @@ impl MrTable {
     /// Deregisters a region: both of its keys become unknown.
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), MrError> {
         let i = self.lkeys.find(lkey).ok_or(MrError::UnknownKey)?;
+        self.generation += 1;
         self.lkeys.remove(lkey);
         if let Some(rkey) = self.regions.remove(i).and_then(|e| e.mr.rkey) {
             self.rkeys.remove(rkey);
@@ -192,6 +205,7 @@ impl MrTable {
             return false;
         };
         entry.mr.rkey = None;
+        self.generation += 1;
         self.rkeys.remove(rkey);
         true
     }
@@ -204,6 +218,7 @@ impl MrTable {
             return Err(MrError::Forbidden);
         }
         if let Some(old) = entry.mr.rkey.take() {
+            self.generation += 1;
             self.rkeys.remove(old);
         }
         let rkey = self.rkeys.insert(rng, i);
@@ -230,6 +245,48 @@ impl MrTable {
         need: Access,
     ) -> Result<Span<'_>, MrError> {
         self.span(self.rkeys.find(rkey), pd, va, len, need)
+    }
+
+    /// The whole of an SGE, as [`MrTable::local`], for parts of it.
+    pub(crate) fn resolve_local(&self, pd: PdId, sge: &Sge, need: Access) -> Option<Resolved> {
+        self.resolve(self.lkeys.find(sge.lkey)?, pd, (sge.addr, sge.len), need)
+    }
+
+    /// What a peer names, as [`MrTable::remote`], for parts of it.
+    pub(crate) fn resolve_remote(
+        &self,
+        pd: PdId,
+        rkey: u32,
+        range: (u64, u32),
+        need: Access,
+    ) -> Option<Resolved> {
+        self.resolve(self.rkeys.find(rkey)?, pd, range, need)
+    }
+
+    fn resolve(
+        &self,
+        region: u32,
+        pd: PdId,
+        (addr, len): (u64, u32),
+        need: Access,
+    ) -> Option<Resolved> {
+        let offset = self.span(Some(region), pd, addr, len, need).ok()?.offset;
+        Some(Resolved { generation: self.generation, region, offset, len })
+    }
+
+    /// No key was removed since.
+    #[inline]
+    pub(crate) fn is_current(&self, of: &Resolved) -> bool {
+        of.generation == self.generation
+    }
+
+    /// The `len` bytes from `skip` on; `None` if a key was removed since, or they exceed it.
+    #[inline]
+    pub(crate) fn part(&self, of: &Resolved, skip: u32, len: u32) -> Option<Span<'_>> {
+        let fits = skip.checked_add(len).is_some_and(|end| end <= of.len);
+        let region = self.regions.at(of.region).filter(|_| self.is_current(of));
+        let offset = of.offset + usize_from(skip.into());
+        region.filter(|_| fits).map(|entry| Span { region: &entry.region, offset })
     }
 
     /// Copies `len` bytes of a peer's READ into `payload`; false if access is refused.

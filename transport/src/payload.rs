@@ -3,7 +3,7 @@
 
 use spanwire_base::u32_from;
 use spanwire_mem::Lent;
-use spanwire_wire::Packet;
+use spanwire_wire::{Middle, Packet};
 
 /// Received payload.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,15 @@ impl<'a> Payload<'a> {
     pub(crate) fn of(p: &Packet<'a>) -> Self {
         match p.elided_bytes {
             0 => Self::Bytes(p.payload),
+            n => Self::Elided(u32_from(n)),
+        }
+    }
+
+    /// That of a middle packet.
+    #[inline]
+    pub(crate) fn of_middle(m: &Middle<'a>) -> Self {
+        match m.elided_bytes {
+            0 => Self::Bytes(m.payload),
             n => Self::Elided(u32_from(n)),
         }
     }

@@ -8,12 +8,18 @@ use spanwire_base::Time;
 /// which has the true deadline, arms it again. That is the common case: every ACK postpones the
 /// retransmission timeout. Arming to an earlier time and firing are O(log n); the earliest time is
 /// O(1). Each slot has at most one entry, so memory is bounded by the number of slots.
+///
+/// A slot whose deadline may have changed is touched, and armed once before the timers are used: a
+/// burst of packets computes one deadline.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     /// A min-heap by (time, slot): equal times fire in slot order, so that runs are repeatable.
     heap: Vec<(Time, u32)>,
     /// Position of each slot in `heap`, or `IDLE`.
     position: Vec<u32>,
+    /// Slots whose deadline may have changed since they were armed, each once.
+    touched: Vec<u32>,
+    is_touched: Vec<bool>,
 }
 
 impl Timers {
@@ -38,6 +44,34 @@ impl Timers {
         }
     }
 
+    /// The deadline of `slot` may have changed.
+    #[inline]
+    pub(crate) fn touch(&mut self, slot: u32) {
+        let s = slot as usize;
+        if s >= self.is_touched.len() {
+            self.is_touched.resize(s + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_touched[s], true) {
+            self.touched.push(slot);
+        }
+    }
+
+    /// Arms every touched slot to its `deadline`.
+    #[inline]
+    pub(crate) fn settle(&mut self, deadline: impl Fn(u32) -> Option<Time>) {
+        while let Some(slot) = self.touched.pop() {
+            self.is_touched[slot as usize] = false;
+            if let Some(at) = deadline(slot) {
+                self.arm(slot, at);
+            }
+        }
+    }
+
+    /// The touched slots.
+    pub(crate) fn touched(&self) -> &[u32] {
+        &self.touched
+    }
+
     /// Removes and returns the next slot that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
         let (at, slot) = *self.heap.first()?;
@@ -48,10 +82,10 @@ impl Timers {
         Some(slot)
     }
 
-    /// True if `slot` fires at `at` or earlier.
+    /// True if `slot` fires at `at` or earlier, or is touched.
     pub(crate) fn is_armed(&self, slot: u32, at: Time) -> bool {
         let place = self.position.get(slot as usize).filter(|p| **p != IDLE);
-        place.is_some_and(|p| self.heap[*p as usize].0 <= at)
+        place.is_some_and(|p| self.heap[*p as usize].0 <= at) || self.touched.contains(&slot)
     }
 
     /// Stops the timer of `slot`.

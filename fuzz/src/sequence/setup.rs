@@ -265,6 +265,7 @@ fn config(int_format: IntFormat) -> ValidConfig {
         cnp_interval: Dur::from_us(50),
         cnp_dscp: Some(48),
         elide_payload: false,
+        fast_paths: true,
     };
     config.validate().expect("values are in range")
 }

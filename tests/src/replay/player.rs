@@ -60,12 +60,13 @@ pub enum Pace {
 /// may send one request packet for each recorded one, so that both meet the same responses in the
 /// same places; it sends responses at the `pace`. If the recorded side retransmitted by a timer
 /// that has not expired in our engine, time advances to our timer: instants are not compared.
+/// `fast_paths` as in [`Config::fast_paths`].
 ///
 /// # Panics
 /// If the capture does not fit the engine's limits, or data arrived wrong.
 #[must_use]
-pub fn play(capture: &Capture, host: Host, pace: Pace) -> Playback {
-    let mut player = Player::new(capture, host, pace);
+pub fn play(capture: &Capture, host: Host, pace: Pace, fast_paths: bool) -> Playback {
+    let mut player = Player::new(capture, host, pace, fast_paths);
     for (index, frame) in capture.frames.iter().enumerate() {
         if frame.service != Some(Service::Rc) && frame.from == host {
             continue;
@@ -108,10 +109,11 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    fn new(capture: &'a Capture, host: Host, pace: Pace) -> Self {
+    fn new(capture: &'a Capture, host: Host, pace: Pace, fast_paths: bool) -> Self {
         let me = capture.index(host);
         let script = &capture.scripts[me];
-        let mut ep = Endpoint::new(Config::default().validate().expect("defaults"), [7; 32]);
+        let config = Config { fast_paths, ..Config::default() };
+        let mut ep = Endpoint::new(config.validate().expect("defaults"), [7; 32]);
         let pd = ep.alloc_pd().expect("a protection domain");
         let cq = ep.create_cq(4096).expect("a completion queue");
         let mut all_peer = Vec::new();

@@ -6,35 +6,21 @@ use crate::qp::QueuePair;
 use crate::qp::common::Shared;
 use crate::timer::earlier;
 use spanwire_base::{LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
-use spanwire_wire::Unverified;
+use spanwire_wire::{Unverified, peek_dest_qp};
 
 impl Node for Endpoint {
     fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
-        match Unverified::parse(frame, meta.elided_bytes as usize) {
-            Err(reason) => self.counters.drop(DropReason::Wire(reason)),
-            Ok(unverified) => {
-                // The ICRC check costs more than parsing, so the QPN is looked up first.
-                let handle = |qp: &mut QueuePair, sh: &mut Shared<'_>| {
-                    let verified = match meta.checked.is_of(frame) || !qp.has_icrc() {
-                        true => Ok(unverified.trusted()),
-                        false => unverified.verify(),
-                    };
-                    match verified {
-                        Ok(packet) => qp.handle_packet(now, meta, packet, sh),
-                        Err(reason) => sh.counters.drop(DropReason::Wire(reason)),
-                    }
-                };
-                if self.with_qp(unverified.dest_qp(), handle).is_none() {
-                    self.counters.drop(DropReason::UnknownQpn);
-                }
-            }
+        if !self.config.fast_paths || self.handle_known(now, frame, meta).is_none() {
+            self.handle_new(now, frame, meta);
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.settle_timers();
         while let Some(slot) = self.timers.pop_due(now) {
             if let Some(qpn) = self.qps.at(slot).map(|e| e.qp.qpn()) {
                 self.with_qp(qpn, |qp, sh| qp.handle_timeout(now, sh));
+                self.settle_timers();
             }
         }
         self.wake_paced(now);
@@ -67,8 +53,11 @@ impl Node for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let (timer, paced) = (self.timers.next(), self.pacer.next());
-        let next = timer.into_iter().chain(paced).min();
+        let deadline = |slot: &u32| self.qps.at(*slot)?.qp.next_deadline();
+        // At `Time::MAX`, where arithmetic saturates, no timer is armed.
+        let touched = self.timers.touched().iter().filter_map(deadline).min();
+        let timer = earlier(self.timers.next(), touched.filter(|at| *at < Time::MAX));
+        let next = earlier(timer, self.pacer.next());
         match &self.port {
             None => next,
             // A queue pair that waited may have been destroyed.
@@ -78,9 +67,39 @@ impl Node for Endpoint {
     }
 
     fn take_ready(&mut self) -> PortMask {
+        self.settle_timers();
         match self.schedule.take_wake() {
             true => PortMask::of(PortId::HOST),
             false => PortMask::EMPTY,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Handles a frame with outer headers that its queue pair knows. `None`, and nothing has
+    /// changed, for any other.
+    #[inline]
+    fn handle_known(&mut self, now: Time, frame: &[u8], meta: RxMeta) -> Option<()> {
+        let handle =
+            |qp: &mut QueuePair, sh: &mut Shared<'_>| qp.handle_known(now, frame, meta, sh);
+        self.with_qp_if(peek_dest_qp(frame)?, handle)
+    }
+
+    /// Handles any frame.
+    // Not inlined: the packets of a known flow would have to save registers for it too.
+    #[inline(never)]
+    fn handle_new(&mut self, now: Time, frame: &[u8], meta: RxMeta) {
+        match Unverified::parse(frame, meta.elided_bytes as usize) {
+            Err(reason) => self.counters.drop(DropReason::Wire(reason)),
+            Ok(packet) => {
+                // The ICRC check costs more than parsing, so the QPN is looked up first.
+                let handle = |qp: &mut QueuePair, sh: &mut Shared<'_>| {
+                    qp.handle_new(now, frame, meta, &packet, sh);
+                };
+                if self.with_qp(packet.dest_qp(), handle).is_none() {
+                    self.counters.drop(DropReason::UnknownQpn);
+                }
+            }
         }
     }
 }

@@ -27,20 +27,30 @@ impl Endpoint {
         {
             return Some(meta);
         }
-        for list in [ActiveList::Ready, ActiveList::Blocked] {
-            while let Some(slot) = self.schedule.head(list) {
-                match self.transmit_head(now, list, slot, frame) {
-                    HeadOutcome::Sent(meta) => return Some(meta),
-                    HeadOutcome::Removed => {}
-                    HeadOutcome::WindowFull => break,
-                }
-            }
+        if let Some(meta) = self.transmit_from(now, ActiveList::Ready, frame) {
+            return Some(meta);
+        }
+        if let Some(meta) = self.transmit_from(now, ActiveList::Blocked, frame) {
+            return Some(meta);
         }
         // No data may leave, or an attempt to send some made a control packet due.
         match self.schedule.has_control() {
             true => self.transmit_control(now, frame),
             false => None,
         }
+    }
+
+    /// Writes the next packet of the queue pairs in a list.
+    #[inline]
+    fn transmit_from(&mut self, now: Time, list: ActiveList, frame: &mut [u8]) -> Option<TxMeta> {
+        while let Some(slot) = self.schedule.head(list) {
+            match self.transmit_head(now, list, slot, frame) {
+                HeadOutcome::Sent(meta) => return Some(meta),
+                HeadOutcome::Removed => {}
+                HeadOutcome::WindowFull => break,
+            }
+        }
+        None
     }
 
     /// As [`Endpoint::transmit`], at the rate of the port. Not inlined, since ports without a rate
@@ -106,7 +116,7 @@ impl Endpoint {
             let sent = cx.entry.qp.poll_control(now, frame, &mut cx.shared);
             match sent {
                 Transmit::Sent(meta) => {
-                    cx.arm(slot);
+                    cx.timers.touch(slot);
                     cx.schedule.on_control_sent();
                     if !cx.entry.qp.is_control_due() {
                         cx.schedule.deactivate(ActiveList::Control, slot);
@@ -145,7 +155,7 @@ impl Endpoint {
         }
         match sent {
             Transmit::Sent(meta) => {
-                cx.arm(slot);
+                cx.timers.touch(slot);
                 cx.schedule.set_last_sent(slot);
                 let len = spanwire_base::u32_from(meta.len);
                 cx.schedule.on_data_sent(from, len + meta.elided_bytes);
@@ -154,9 +164,7 @@ impl Endpoint {
             Transmit::Blocked if from == ActiveList::Blocked => HeadOutcome::WindowFull,
             left => {
                 // The attempt may have armed the timer of a probe.
-                if let Some(at) = cx.entry.qp.idle_deadline() {
-                    cx.timers.arm(slot, at);
-                }
+                cx.timers.touch(slot);
                 cx.schedule.deactivate(from, slot);
                 // Remove a stale entry of the pacer: a failed queue pair no longer waits for its
                 // rate.
@@ -193,13 +201,6 @@ impl Endpoint {
 }
 
 impl TransmitContext<'_> {
-    #[inline]
-    fn arm(&mut self, slot: u32) {
-        if let Some(at) = self.entry.qp.next_deadline() {
-            self.timers.arm(slot, at);
-        }
-    }
-
     /// Inserts the queue pair into the pacer: its next packet leaves at `at`.
     fn pace(&mut self, now: Time, slot: u32, at: Time) {
         if self.pacer.is_empty() {

@@ -124,7 +124,7 @@ impl Common {
                 Err(DropReason::WrongService)
             }
             (None, _) => Err(DropReason::QpNotReceiving),
-            (Some(path), _) if !path.matches(p) => Err(DropReason::WrongPeer),
+            (Some(path), _) if !path.matches(&p.ip) => Err(DropReason::WrongPeer),
             _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),
             _ => direction,
         }

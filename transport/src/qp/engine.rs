@@ -117,12 +117,6 @@ impl Engine {
         }
     }
 
-    /// An attempt that sent nothing may have armed a timer.
-    #[inline]
-    pub(super) fn arms_timers_when_idle(&self) -> bool {
-        matches!(self, Self::Sr(_))
-    }
-
     pub(super) fn needs_timer(&self) -> bool {
         match self {
             Self::Unconnected => false,

@@ -11,6 +11,7 @@ pub(crate) mod engine;
 pub(crate) mod fail;
 pub(crate) mod flow;
 mod invariants;
+mod known;
 mod modify;
 pub(crate) mod outcome;
 pub(crate) mod path;
@@ -40,7 +41,7 @@ use engine::Engine;
 use flow::FlowInfo;
 use spanwire_base::{Dur, RxMeta, Time};
 use spanwire_loadbalance::Balancer;
-use spanwire_wire::{Packet, Qpn};
+use spanwire_wire::{KnownHeads, Packet, Qpn};
 use state::QpState;
 
 /// A queue pair of a reliable connection.
@@ -48,11 +49,14 @@ use state::QpState;
 pub(crate) struct QueuePair {
     common: Common,
     engine: Engine,
+    /// The outer headers of received packets.
+    heads: KnownHeads,
 }
 
 impl QueuePair {
     pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
-        Self { common: Common::new(qpn, init), engine: Engine::Unconnected }
+        let (common, heads) = (Common::new(qpn, init), KnownHeads::default());
+        Self { common, engine: Engine::Unconnected, heads }
     }
 
     /// Handles a packet addressed to this queue pair. Its headers and ICRC have been checked.
@@ -130,12 +134,6 @@ impl QueuePair {
                 [own, flows].into_iter().flatten().min()
             }
         }
-    }
-
-    /// As [`QueuePair::next_deadline`], if an attempt that sent nothing may have armed an earlier
-    /// timer.
-    pub(crate) fn idle_deadline(&self) -> Option<Time> {
-        if self.engine.arms_timers_when_idle() { self.next_deadline() } else { None }
     }
 
     /// The next packet waits for the rate of the port.

@@ -1,7 +1,7 @@
 //! The path to the peer: the headers that every packet starts with, and their entropy.
 
 use crate::attr::{AddressVector, SourcePort};
-use spanwire_wire::{Packet, Qpn, Template};
+use spanwire_wire::{IpRepr, Qpn, Template};
 
 /// One path.
 #[derive(Debug)]
@@ -26,9 +26,14 @@ impl Path {
         &self.template
     }
 
-    /// The packet comes from the peer and is addressed to us.
-    pub(crate) fn matches(&self, p: &Packet<'_>) -> bool {
-        p.ip.src() == self.av.dst_ip && p.ip.dst() == self.av.src_ip
+    pub(crate) fn template_mut(&mut self) -> &mut Template {
+        &mut self.template
+    }
+
+    /// A packet with this header comes from the peer and is addressed to us.
+    #[inline]
+    pub(crate) fn matches(&self, ip: &IpRepr) -> bool {
+        ip.src() == self.av.dst_ip && ip.dst() == self.av.src_ip
     }
 }
 

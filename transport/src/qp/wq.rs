@@ -2,7 +2,7 @@
 
 use super::outcome::Completed;
 use crate::config::MAX_SGE;
-use crate::mr::{MrTable, PdId};
+use crate::mr::{Access, MrTable, PdId, Resolved};
 use crate::payload::{PayloadMut, copy_part};
 use crate::verbs::{Sge, WorkRequest, WrOp};
 use arrayvec::ArrayVec;
@@ -169,6 +169,19 @@ impl<T> WorkQueue<T> {
         match is_inline {
             true => copy_part(self.inline(i), offset, payload),
             false => mrs.gather(pd, self.sges(i), offset, payload).is_ok(),
+        }
+    }
+
+    /// The memory of the `i`-th oldest request, if that is one piece.
+    pub(crate) fn resolve(
+        &self,
+        i: usize,
+        (pd, mrs): (PdId, &MrTable),
+        need: Access,
+    ) -> Option<Resolved> {
+        match self.sges(i) {
+            [sge] => mrs.resolve_local(pd, sge, need),
+            _ => None,
         }
     }
 

@@ -4,7 +4,8 @@ use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
 use crate::lending::{ICRC_BYTES, Treatment};
 use crate::payload::PayloadMut;
 use spanwire_base::TxMeta;
-use spanwire_wire::{BthRepr, ExtHeaders, Opcode, Psn};
+use spanwire_wire::{BthRepr, ExtHeaders, Opcode, PlainBth, Psn, Template};
+use std::ops::Range;
 
 /// The reason why a packet could not be written.
 pub(crate) enum NotWritten {
@@ -25,55 +26,71 @@ impl Common {
     /// Writes one packet. `payload` are the payload's bytes, which `fill` provides, and their
     /// treatment.
     pub(crate) fn write(
-        &self,
+        &mut self,
         bth: &BthRepr,
         ext: &ExtHeaders,
         payload: (u32, Treatment<'_>),
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
-        let path = self.path.as_ref().ok_or(NotWritten::NoRoom)?;
-        let template = path.template();
-        let (len, treatment) = payload;
-        let payload_len = len as usize;
-        let no_room = |_| NotWritten::NoRoom;
-        let icrc_at = |end: usize| end + payload_len.wrapping_neg() % 4;
-        let (len, elided) = match treatment {
-            Treatment::Copy => {
-                let at = template.emit(bth, ext, payload_len, frame).map_err(no_room)?;
-                let len = icrc_at(at.end) + ICRC_BYTES;
-                if !fill(PayloadMut::Bytes(&mut frame[at])) {
-                    return Err(NotWritten::NoPayload);
-                }
-                spanwire_wire::seal(frame, len);
-                (len, 0)
-            }
-            Treatment::Elide => {
-                let (at, elided) =
-                    template.emit_elided(bth, ext, payload_len, 0, frame).map_err(no_room)?;
-                if !fill(PayloadMut::Elided(len)) {
-                    return Err(NotWritten::NoPayload);
-                }
-                let len = at.end + ICRC_BYTES;
-                spanwire_wire::seal(frame, len);
-                (len, elided)
-            }
-            Treatment::Lend(lending) => {
-                let at = template.emit(bth, ext, payload_len, frame).map_err(no_room)?;
-                let len = icrc_at(at.end) + ICRC_BYTES;
-                let mut lent = None;
-                if !fill(PayloadMut::Lendable(&mut frame[at.clone()], &mut lent)) {
-                    return Err(NotWritten::NoPayload);
-                }
-                lending.seal(frame, len, at, lent, true);
-                (len, 0)
+        let template = self.path.as_mut().ok_or(NotWritten::NoRoom)?.template_mut();
+        let len = payload.0 as usize;
+        let placed = match payload.1 {
+            Treatment::Elide => template.emit_elided(bth, ext, len, 0, frame),
+            Treatment::Copy | Treatment::Lend(_) => {
+                template.emit(bth, ext, len, frame).map(|at| (at, 0))
             }
         };
-        Ok(TxMeta { elided_bytes: spanwire_base::u32_from(elided), ..TxMeta::whole(len) })
+        finish(template, placed.map_err(|_| NotWritten::NoRoom)?, payload, frame, fill)
+    }
+
+    /// As [`Common::write`], without extension headers.
+    #[inline]
+    pub(crate) fn write_plain(
+        &mut self,
+        bth: PlainBth,
+        payload: (u32, Treatment<'_>),
+        frame: &mut [u8],
+        fill: impl FnOnce(PayloadMut<'_>) -> bool,
+    ) -> Result<TxMeta, NotWritten> {
+        let template = self.path.as_mut().ok_or(NotWritten::NoRoom)?.template_mut();
+        let len = payload.0 as usize;
+        let kept = if matches!(payload.1, Treatment::Elide) { 0 } else { len };
+        let placed = template.emit_plain(bth, len, kept, frame);
+        finish(template, placed.map_err(|_| NotWritten::NoRoom)?, payload, frame, fill)
     }
 
     #[inline]
     pub(crate) fn bth(&self, opcode: Opcode, psn: Psn) -> BthRepr {
         BthRepr { pkey: DEFAULT_PKEY, ..BthRepr::new(opcode, self.dest_qpn, psn) }
     }
+}
+
+/// Fills in the payload of a frame with headers and computes its ICRC. `placed` are the place of the
+/// payload and its elided bytes.
+#[inline]
+fn finish(
+    template: &mut Template,
+    placed: (Range<usize>, usize),
+    (len, treatment): (u32, Treatment<'_>),
+    frame: &mut [u8],
+    fill: impl FnOnce(PayloadMut<'_>) -> bool,
+) -> Result<TxMeta, NotWritten> {
+    let (at, elided) = placed;
+    let pad = if elided == 0 { len.wrapping_neg() % 4 } else { 0 };
+    let frame_len = at.end + pad as usize + ICRC_BYTES;
+    let mut lent = None;
+    let data = match &treatment {
+        Treatment::Copy => PayloadMut::Bytes(&mut frame[at.clone()]),
+        Treatment::Elide => PayloadMut::Elided(len),
+        Treatment::Lend(_) => PayloadMut::Lendable(&mut frame[at.clone()], &mut lent),
+    };
+    if !fill(data) {
+        return Err(NotWritten::NoPayload);
+    }
+    match treatment {
+        Treatment::Lend(lending) => lending.seal(template, (frame, frame_len), at, lent, true),
+        Treatment::Copy | Treatment::Elide => template.seal(frame, frame_len),
+    }
+    Ok(TxMeta { elided_bytes: spanwire_base::u32_from(elided), ..TxMeta::whole(frame_len) })
 }

@@ -11,6 +11,7 @@ mod completer;
 mod congestion;
 mod invariants;
 mod loss;
+mod middle;
 mod on_request;
 mod on_response;
 mod outcome;
@@ -159,6 +160,25 @@ impl Rc {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
+        if sh.config.fast_paths
+            && let Some(sent) = self.send_middle(qp, now, space, frame, sh)
+        {
+            return sent;
+        }
+        self.send_any(qp, now, space, frame, sh)
+    }
+
+    /// As [`Rc::poll_transmit`], for any packet.
+    // Not inlined: the expected packets would have to save registers for all others.
+    #[inline(never)]
+    fn send_any(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        space: WindowSpace,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
         // Responses go first, up to a limit in a row: a peer that reads without end must not starve
         // our requests.
         while !self.responder.resources.is_idle() {
@@ -208,7 +228,7 @@ impl Rc {
     /// Writes the control packet that is due.
     pub(crate) fn poll_control(
         &mut self,
-        qp: &Common,
+        qp: &mut Common,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {

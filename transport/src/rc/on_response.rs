@@ -96,7 +96,7 @@ impl Rc {
     }
 
     /// Places the data of a response into the SGEs of its request.
-    fn on_response(
+    pub(super) fn on_response(
         &mut self,
         qp: &mut Common,
         now: Time,
@@ -112,8 +112,7 @@ impl Rc {
                 self.recover_response(qp, now, from, sh)
             }
             ResponseOutcome::Place { wqe, offset, upto } => {
-                let sges = self.requester.sges(wqe);
-                if sh.mrs.scatter(qp.pd, sges, offset, data).is_err() {
+                if !self.requester.scatter(wqe, offset, data, (qp.pd, &*sh.mrs)) {
                     self.acknowledge(qp, now, upto - 1, sh);
                     self.fail_oldest(qp, WcStatus::LocProtErr, sh);
                     return Ok(());

@@ -10,13 +10,14 @@ use super::resources::{AtomicAtPsn, ReadAtPsn, Resources};
 use crate::attr::{Mtu, QpAttr};
 use crate::drop::DropReason;
 use crate::event::Events;
-use crate::mr::{Access, MrTable, PdId};
+use crate::mr::{Access, MrTable, PdId, Resolved};
+use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
 use crate::qp::receive::Receive;
-use crate::qp::remote::{AtomicRequest, ReadRequest};
+use crate::qp::remote::{AtomicRequest, MAX_DMA_BYTES, ReadRequest};
 use crate::srq::SrqTable;
 use crate::wc::WcStatus;
-use spanwire_wire::{NakCode, OpKind, Opcode, OpcodeProps, Packet, Psn, RethRepr};
+use spanwire_wire::{Middle, NakCode, OpKind, Opcode, OpcodeProps, Packet, Psn, RethRepr};
 
 /// The expected PSN, the message in progress and responder resources.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ struct MessageProgress {
     received: u32,
     /// The target of a WRITE.
     reth: Option<RethRepr>,
+    /// Its memory, once a middle packet has arrived.
+    resolved: Option<Resolved>,
 }
 
 /// The state that a request is checked against and executed on.
@@ -111,6 +114,43 @@ impl Responder {
             OpKind::Atomic => self.execute_atomic(p, g),
             _ => self.advance(p, g),
         }
+    }
+
+    /// As [`Responder::on_request`], for the middle packet of a SEND or WRITE that is expected, if it
+    /// has no fault: the ACK that it requests. `None`, and nothing has changed, for any other.
+    #[inline]
+    pub(crate) fn on_middle(
+        &mut self,
+        middle: &Middle<'_>,
+        payload: Payload<'_>,
+        g: &mut Context<'_>,
+        is_valid: impl FnOnce() -> bool,
+    ) -> Option<Option<PendingAck>> {
+        let inbound = self.inbound.as_mut().filter(|_| middle.psn == self.epsn)?;
+        let len = payload.len();
+        let received = inbound.received.checked_add(len).filter(|_| len == g.mtu.bytes())?;
+        match (middle.opcode, inbound.kind) {
+            (Opcode::RcWriteMiddle, OpKind::Write) => {
+                let reth = inbound.reth.filter(|_| g.access.allows(Access::REMOTE_WRITE))?;
+                if inbound.resolved.is_none_or(|of| !g.mrs.is_current(&of)) {
+                    let (range, need) = ((reth.va, reth.dma_len), Access::REMOTE_WRITE);
+                    inbound.resolved = g.mrs.resolve_remote(g.pd, reth.rkey, range, need);
+                }
+                let span = g.mrs.part(&inbound.resolved?, inbound.received, len)?;
+                let fits = received < reth.dma_len && reth.dma_len <= MAX_DMA_BYTES;
+                (fits && is_valid() && span.put(payload)).then_some(())?;
+            }
+            (Opcode::RcSendMiddle, OpKind::Send) => {
+                let taken = g.receive.taken().filter(|t| received <= t.rwqe.len)?;
+                is_valid().then_some(())?;
+                g.mrs.scatter(taken.pd, &taken.sges, inbound.received, payload).ok()?;
+            }
+            _ => return None,
+        }
+        inbound.received = received;
+        let psn = self.epsn;
+        (self.epsn, self.epsn_refused) = (psn.next(), false);
+        Some(middle.ack_req.then(|| PendingAck::ack(psn, self.msn)))
     }
 
     /// Handles a packet before the expected PSN. The response to a READ or atomic is repeated; any

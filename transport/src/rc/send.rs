@@ -14,7 +14,7 @@ use crate::qp::write::NotWritten;
 use crate::wc::WcStatus;
 use spanwire_base::Time;
 use spanwire_wire::{
-    AethRepr, AtomicAckEthRepr, BthRepr, ExtHeaders, NakCode, Opcode, RethRepr, Syndrome,
+    AethRepr, AtomicAckEthRepr, BthRepr, ExtHeaders, NakCode, Opcode, PlainBth, RethRepr, Syndrome,
 };
 
 impl Rc {
@@ -87,7 +87,6 @@ impl Rc {
             Body::Read { len, .. } => (None, len),
         };
         let ext = ExtHeaders { aeth, atomic_ack, ..ExtHeaders::default() };
-        let bth = qp.bth(r.opcode, r.psn);
         let pd = qp.pd;
         let (elide, may_lend) = (sh.config.elide_payload, !r.is_repeat);
         let treatment = sh.lending.treatment(len, elide, may_lend);
@@ -97,7 +96,14 @@ impl Rc {
             }
             Body::Read { .. } | Body::Atomic { .. } => true,
         };
-        match qp.write(&bth, &ext, (len, treatment), frame, fill) {
+        let written = match r.opcode {
+            Opcode::RcReadResponseMiddle => {
+                let bth = PlainBth::new(r.opcode, qp.dest_qpn, r.psn);
+                qp.write_plain(bth, (len, treatment), frame, fill)
+            }
+            _ => qp.write(&qp.bth(r.opcode, r.psn), &ext, (len, treatment), frame, fill),
+        };
+        match written {
             Ok(meta) => {
                 self.responder.resources.advance(qp.mtu);
                 Some(qp.sent(meta, len, sh))
@@ -139,7 +145,7 @@ impl Rc {
 
     pub(super) fn send_ack(
         &mut self,
-        qp: &Common,
+        qp: &mut Common,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {
@@ -164,7 +170,7 @@ impl Rc {
     #[cold]
     pub(super) fn send_cnp(
         &mut self,
-        qp: &Common,
+        qp: &mut Common,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Transmit {

@@ -19,7 +19,7 @@ use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    BthRepr, ExtHeaders, IntRecords, NakCode, Opcode, Psn, SrAckRepr, SrDataRepr, SrNak,
+    IntRecords, NakCode, Opcode, PlainBth, Psn, SrAckRepr, SrDataRepr, SrNak, Template,
 };
 
 impl Sr {
@@ -91,15 +91,18 @@ impl Sr {
         let is_new = planned.kind == TransmissionKind::First;
         let is_parity = planned.contents == Contents::Parity;
         let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
-        let mut bth = qp.bth(opcode, Psn::new(header.psn & Psn::MASK));
-        (bth.ack_req, bth.solicited) = (planned.requests_ack, solicited);
+        let bth = PlainBth {
+            ack_req: planned.requests_ack,
+            solicited,
+            ..PlainBth::new(opcode, qp.dest_qpn, Psn::new(header.psn & Psn::MASK))
+        };
         let (tx, mrs) = (&mut self.tx, (qp.pd, &*sh.mrs));
         let fill =
             |payload: PayloadMut<'_>| tx.fill(planned, payload, mrs).then(|| tx.is_marked(planned));
         let may_lend = is_new && !is_parity && !planned.position.is_coded();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let payload = (len, treatment);
-        match write_data(qp, &bth, &mut header, payload, frame, fill) {
+        match write_data(qp, bth, &mut header, payload, frame, fill) {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
@@ -163,7 +166,7 @@ impl Sr {
     /// Writes the ACK that is due.
     pub(crate) fn send_ack(
         &mut self,
-        qp: &Common,
+        qp: &mut Common,
         now: Time,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
@@ -184,17 +187,18 @@ impl Sr {
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
         let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
         let ack = SrAckRepr { int, credit: self.rx.credit(), blocks, ..ack };
-        let bth = qp.bth(Opcode::SrAck, Psn::new(ack.next & Psn::MASK));
-        let at = path.template().emit(&bth, &ExtHeaders::NONE, ack.header_len(), frame);
-        let Ok(at) = at else { return Transmit::Idle };
-        let end = at.end;
+        let bth = PlainBth::new(Opcode::SrAck, qp.dest_qpn, Psn::new(ack.next & Psn::MASK));
+        let (has_icrc, len) = (qp.has_icrc(), ack.header_len());
+        let Some(path) = qp.path.as_mut() else { return Transmit::Idle };
+        let template = path.template_mut();
+        let Ok((at, _)) = template.emit_plain(bth, len, len, frame) else { return Transmit::Idle };
+        let len = at.end + ICRC_BYTES;
         if ack.emit(&mut frame[at]).is_err() {
             return Transmit::Idle;
         }
-        let len = end + ICRC_BYTES;
-        set_path(qp, frame, ack.path);
-        match qp.has_icrc() {
-            true => spanwire_wire::seal(frame, len),
+        set_path(template, frame, ack.path);
+        match has_icrc {
+            true => template.seal(frame, len),
             false => clear_icrc(frame, len),
         }
         sh.counters.tx_acks += u64::from(ack.nak.is_none());
@@ -215,24 +219,22 @@ impl Sr {
 /// `payload.1`. `fill` returns whether the packet is marked as a retransmission, which the header
 /// then says.
 fn write_data(
-    qp: &Common,
-    bth: &BthRepr,
+    qp: &mut Common,
+    bth: PlainBth,
     header: &mut SrDataRepr,
     payload: (u32, Treatment<'_>),
     frame: &mut [u8],
     fill: impl FnOnce(PayloadMut<'_>) -> Option<bool>,
 ) -> Result<TxMeta, NotWritten> {
-    let path = qp.path.as_ref().ok_or(NotWritten::NoRoom)?;
-    let (template, header_len) = (path.template(), header.header_len());
+    let has_icrc = qp.has_icrc();
+    let template = qp.path.as_mut().ok_or(NotWritten::NoRoom)?.template_mut();
+    let header_len = header.header_len();
     let (len, treatment) = payload;
     let total_len = header_len + len as usize;
     let no_room = |_| NotWritten::NoRoom;
-    let ext = &ExtHeaders::NONE;
     let is_elided = matches!(treatment, Treatment::Elide);
-    let (at, elided) = match is_elided {
-        true => template.emit_elided(bth, ext, total_len, header_len, frame).map_err(no_room)?,
-        false => (template.emit(bth, ext, total_len, frame).map_err(no_room)?, 0),
-    };
+    let kept = if is_elided { header_len } else { total_len };
+    let (at, elided) = template.emit_plain(bth, total_len, kept, frame).map_err(no_room)?;
     let pad = if is_elided { 0 } else { total_len.wrapping_neg() % 4 };
     let frame_len = at.end + pad + ICRC_BYTES;
     let place = at.start + header_len..at.end;
@@ -245,12 +247,12 @@ fn write_data(
     };
     header.is_retransmission = fill(data).ok_or(NotWritten::NoPayload)?;
     header.emit(head).map_err(no_room)?;
-    set_path(qp, frame, header.path);
-    match (treatment, qp.has_icrc()) {
+    set_path(template, frame, header.path);
+    match (treatment, has_icrc) {
         (Treatment::Lend(lending), has_icrc) => {
-            lending.seal(frame, frame_len, place, lent, has_icrc);
+            lending.seal(template, (frame, frame_len), place, lent, has_icrc);
         }
-        (Treatment::Copy | Treatment::Elide, true) => spanwire_wire::seal(frame, frame_len),
+        (Treatment::Copy | Treatment::Elide, true) => template.seal(frame, frame_len),
         (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
     }
     Ok(TxMeta { elided_bytes: u32_from(elided), ..TxMeta::whole(frame_len) })
@@ -258,9 +260,9 @@ fn write_data(
 
 /// Sets the entropy of a packet to this source port, if the port is a valid entropy.
 #[inline]
-fn set_path(qp: &Common, frame: &mut [u8], port: u16) {
+fn set_path(template: &Template, frame: &mut [u8], port: u16) {
     let entropy = Entropy::from_port(port);
-    if let Some(path) = qp.path.as_ref().filter(|_| port == entropy.port()) {
-        path.template().set_path(frame, port, entropy.flow_label());
+    if port == entropy.port() {
+        template.set_path(frame, port, entropy.flow_label());
     }
 }

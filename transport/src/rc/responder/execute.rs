@@ -50,7 +50,8 @@ impl Responder {
         self.epsn = self.epsn.next();
         let reth = self.reth(p);
         let mut message = None;
-        self.inbound = Some(MessageProgress { kind: props.kind, received, reth });
+        let resolved = self.inbound.and_then(|inbound| inbound.resolved);
+        self.inbound = Some(MessageProgress { kind: props.kind, received, reth, resolved });
         if props.last {
             self.inbound = None;
             self.msn = next_msn(self.msn);

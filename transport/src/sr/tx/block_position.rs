@@ -18,14 +18,8 @@ pub(crate) struct BlockPosition {
 
 impl BlockPosition {
     /// The position of a packet in no block.
-    pub(crate) const NONE: Self = Self {
-        index: 0,
-        data: 0,
-        parity: 0,
-        scheme: 0,
-        is_discarded: false,
-        retransmits: false,
-    };
+    pub(crate) const NONE: Self =
+        Self { index: 0, data: 0, parity: 0, scheme: 0, is_discarded: false, retransmits: false };
 
     pub(crate) fn of(block: &BlockRepr) -> Self {
         let &BlockRepr { index, data, parity, scheme } = block;
