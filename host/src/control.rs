@@ -237,10 +237,21 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::TimedOut);
             assert!(error.to_string().ends_with(NOTHING), "{error}");
         }
-        let switch = answer(control, 1);
-        let reply = ask(&path, &set("in time"), LATE).expect("it answers");
-        assert!(reply.text.contains("in time"), "{reply:?}");
-        drop(switch.join().expect("no panic"));
+        let switch = std::thread::spawn(move || {
+            let mut served = Vec::new();
+            while !served.contains(&set("in time")) {
+                match control.poll() {
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                    Some(pending) => {
+                        served.push(pending.request.clone());
+                        pending.answer(Reply::default());
+                    }
+                }
+            }
+            served
+        });
+        ask(&path, &set("in time"), LATE).expect("it answers");
+        assert_eq!(switch.join().expect("no panic"), [set("in time")]);
     }
 
     #[test]
@@ -273,8 +284,14 @@ mod tests {
                 Err(e) => break assert_eq!(e.kind(), ErrorKind::WouldBlock),
             }
         }
-        let error = ask(&path, &Request::Show {}, Duration::from_millis(10)).expect_err("full");
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        // In a thread of its own, so that a wait for ever fails the test.
+        let (sender, asked) = sync_channel(1);
+        let there = path.clone();
+        std::thread::spawn(move || {
+            let _ = sender.send(ask(&there, &Request::Show {}, Duration::from_millis(10)));
+        });
+        let asked = asked.recv_timeout(LATE).expect("it waits for ever");
+        assert_eq!(asked.expect_err("full").kind(), ErrorKind::TimedOut);
         fs::remove_file(&path).expect("ours");
     }
 

@@ -339,7 +339,7 @@ fn wr_id(lane: usize, slot: usize) -> u64 {
 mod tests {
     use super::*;
     use spanwire_mem::Region;
-    use spanwire_transport::{Access, AddressVector, Config, Mtu, QpAttr, QpCaps, QpInit};
+    use spanwire_transport::{Access, AddressVector, Config, Mtu, QpAttr, QpCaps, QpInit, QpState};
     use spanwire_wire::{MacAddr, Psn};
 
     /// An endpoint whose queue pair has no peer: posted requests stay outstanding.
@@ -437,10 +437,14 @@ mod tests {
         let wc = completed(&app, 3);
         app.on_completion(at(1400), &wc, &mut ep);
         app.end_overdue(at(1500));
-        // What completes later does not count.
+        // What completes later does not count: here the others fail.
+        let failed = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
+        ep.modify_qp(app.qps[0].qpn, &failed).unwrap();
         app.poll(at(1600), &mut ep);
-        let Progress { finished, messages, unfinished, longest_gap, .. } = app.progress();
+        let Progress { finished, messages, unfinished, longest_gap, failure, .. } = app.progress();
         assert_eq!((finished, messages, unfinished), (Some(at(1400)), 1, 15));
+        assert_eq!(failure, None);
+        assert!(ep.poll_cq(app.cq).unwrap().is_some(), "there were completions");
         assert_eq!(longest_gap, Dur::from_ms(1400));
     }
 
