@@ -3,8 +3,10 @@
 
 use spanwire_stream::fabric::{Attachment, Wrap};
 use spanwire_stream::{Config, ConnectOptions, Connection, Network, NetworkOptions, SetupError};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -57,6 +59,48 @@ fn connect__tries_a_busy_listener_again() {
     caller.send(b"hello").unwrap();
     assert_eq!(peer.recv().unwrap().as_deref(), Some(&b"hello"[..]));
     drop((caller, peer, listener, a, b));
+    relaying.join().unwrap();
+}
+
+/// The listener itself drops the handshake of a caller for newer connections of the same address,
+/// twice, before the caller has said anything.
+#[test]
+fn connect__has_its_turn_although_silent_connections_drop_its_handshake() {
+    let [a, b] = networks();
+    let listener = a.listen(0, ConnectOptions::default()).unwrap();
+    let behind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().port());
+    let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let to = front.local_addr().unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let relaying = thread::spawn(move || {
+        for attempt in 0.. {
+            let caller = front.accept().unwrap().0;
+            if over.load(Ordering::Acquire) {
+                return;
+            }
+            let there = TcpStream::connect(behind).unwrap();
+            let mut silent = Vec::new();
+            if attempt < 2 {
+                there.set_nonblocking(true).unwrap();
+                while there.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock) {
+                    silent.push(TcpStream::connect(behind).unwrap());
+                    thread::sleep(Duration::from_millis(1));
+                }
+                there.set_nonblocking(false).unwrap();
+            }
+            relay(&caller, &there);
+        }
+    });
+    let caller = b.connect(to, &ConnectOptions::default());
+    is_over.store(true, Ordering::Release);
+    let mut caller = caller.expect("the listener is only busy");
+    let mut peer: Connection = listener.accept().unwrap();
+    caller.send(b"hello").unwrap();
+    assert_eq!(peer.recv().unwrap().as_deref(), Some(&b"hello"[..]));
+    drop((caller, peer, listener, a, b));
+    // Ends the relay, which waits for the next caller.
+    TcpStream::connect(to).unwrap();
     relaying.join().unwrap();
 }
 
