@@ -240,3 +240,57 @@ fn link__an_mtu_that_is_lowered_meanwhile_ends_no_connection() {
     }
     server.terminate();
 }
+
+/// The least MTU of IPv6, which a forger names, carries RC's packets of 1024 bytes, so these are
+/// longer.
+#[test]
+fn icmp__a_forged_path_mtu_ends_no_connection_with_long_packets() {
+    let Some(row) = Row::routed() else { return };
+    long_frames(&row);
+    let server = server(&row);
+    for (us, to) in LEFT.into_iter().zip(RIGHT) {
+        for mode in MODES {
+            let mut client = start_client(&row, to, mode, &["--seconds", "86400"]);
+            arrives(&row, &mut client);
+            forge(&row.middle, us, to);
+            arrives(&row, &mut client);
+            let report = client.end_with(libc::SIGINT).json();
+            assert_eq!(report["error"], "interrupted", "{mode} to {to}: {report}");
+            let cached = ip(&row.left, &format!("route get {to}"));
+            assert!(cached.contains("expires"), "{cached}");
+            let segment = transfer(&row, to, mode, &[])["segment_bytes"].as_u64();
+            assert!(segment >= Some(4096), "{segment:?}");
+        }
+    }
+    server.terminate();
+}
+
+#[test]
+fn link__an_mtu_that_is_lowered_below_long_packets_ends_no_connection() {
+    let Some(row) = Row::routed() else { return };
+    long_frames(&row);
+    let server = server(&row);
+    for to in RIGHT {
+        for mode in MODES {
+            let mut client = start_client(&row, to, mode, &["--seconds", "86400"]);
+            arrives(&row, &mut client);
+            ip(&row.left, "link set sw0 mtu 1280");
+            arrives(&row, &mut client);
+            ip(&row.left, "link set sw0 mtu 4500");
+            let report = client.end_with(libc::SIGINT).json();
+            assert_eq!(report["error"], "interrupted", "{mode} to {to}: {report}");
+            assert_eq!(counter(&report, "udp_tx_too_long"), 0, "{report}");
+            assert!(counter(&report, "udp_tx_fragmented") > 0, "{report}");
+        }
+    }
+    server.terminate();
+}
+
+/// The hosts and the router have an MTU of 4500.
+fn long_frames(row: &Row) {
+    for (ns, name) in
+        [(&row.left, "sw0"), (&row.middle, "l0"), (&row.middle, "r0"), (&row.right, "sw0")]
+    {
+        ip(ns, &format!("link set {name} mtu 4500"));
+    }
+}
