@@ -53,6 +53,22 @@ fn exit__2_is_wrong_usage_of_every_command() {
     }
 }
 
+/// Also where another error has the same code.
+#[test]
+fn exit__2_names_the_number_without_a_meaning() {
+    let no_file = "/nonexistent/file";
+    for (args, words) in [
+        (&["switch", "--config", no_file, "-i", "1e-9"][..], "1e-9 is no time from"),
+        (&["copy", "receive", "--into", "/tmp", "--loss", "nan"], "nan is no percentage"),
+        (&["copy", "receive", "--into", "/tmp", "--handshake-timeout", "inf"], "inf is no time"),
+        (&["perf", "client", "-t", "0", "127.0.0.1", "--dev", "lo"], "0 is no time from"),
+    ] {
+        let outcome = run_here(args);
+        check(&outcome, 2);
+        assert!(outcome.stderr.contains(words), "{args:?}: {}", outcome.stderr);
+    }
+}
+
 /// The outcome of a command that failed before its report: its code, and one object.
 fn check_json(outcome: &Outcome, expected: i32, words: &str) {
     check(outcome, expected);

@@ -1,7 +1,9 @@
 //! Output that cannot be written: `/dev/full` fails each write as a full disk does.
 
 use crate::copy::{TempDir, receiver};
-use crate::lab::{Lab, Outcome, PERF_PORT, Running, SPANWIRE, await_listener, piped, run_here};
+use crate::lab::{
+    Lab, Outcome, PERF_PORT, Running, SPANWIRE, await_listener, piped, run_here, until,
+};
 use crate::switch::SwitchLab;
 use spanwire_io::net::NetNs;
 use std::fs;
@@ -169,5 +171,30 @@ fn stdout__full_is_an_error_of_lab_and_switch_ctl() {
         &["switch", "ctl", "--lab", &lab.name, "set", "port.a.loss=1%"],
     ] {
         check(args, &start_full(None, args).wait(), 1, "stdout");
+    }
+}
+
+#[test]
+fn stdout__full_is_an_error_of_a_switch_at_its_end() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let (ns, dir) = (&lab.hosts.a.ns, TempDir::new());
+    let mut netlink = spanwire_io::net::Netlink::open_in(ns).expect("privileged");
+    for [port, end] in [["p0", "e0"], ["p1", "e1"]] {
+        let mut ip = ns.command("ip").expect("the namespace is there");
+        let args = ["link", "add", port, "type", "veth", "peer", "name", end];
+        assert!(Running::spawn(piped(&mut ip, &args)).wait().success);
+        for link in [port, end] {
+            netlink.set_up(link).expect("privileged");
+        }
+    }
+    let (config, socket) = (dir.join("switch.toml"), dir.join("socket"));
+    let ports = ["p0", "p1"].map(|dev| format!("[port.{dev}]\ndevice = '{dev}'\nrate = '1Gbit'\n"));
+    fs::write(&config, ports.concat()).expect("writable");
+    for more in [&["--json"][..], &["--interval", "0.05"]] {
+        let args = [&["switch", "--config", &config, "--socket", &socket], more].concat();
+        let switch = start_full(Some(ns), &args);
+        let show = ["switch", "ctl", "--socket", &socket, "show"];
+        until("the switch answers", || lab.run(ns, &show).success);
+        check(&args, &switch.end_with(libc::SIGTERM), 1, "stdout");
     }
 }

@@ -202,8 +202,11 @@ fn perf__without_an_icrc_if_both_ends_ask_for_it() {
         server.end_with(libc::SIGINT);
     }
     let serve = ["perf", "server", "--dev", "sw0", "--fabric", "udp", "--icrc", "off"];
-    let refused = lab.run(&lab.hosts.a.ns, &[&serve[..], &["--corrupt", "1"]].concat());
-    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let mut refused = lab.start(&lab.hosts.a.ns, &[&serve[..], &["--corrupt", "1"]].concat());
+    // One that serves would not end.
+    refused.await_output(|text| text.contains('\n'));
+    let refused = refused.end_with(libc::SIGTERM);
+    assert_eq!((&*refused.stdout, refused.code), ("", Some(2)), "{}", refused.stderr);
     assert!(refused.stderr.contains("--corrupt with --icrc off"), "{}", refused.stderr);
     let xdp = ["perf", "server", "--dev", "sw0", "--fabric", "xdp", "--icrc", "off"];
     let refused = lab.run(&lab.hosts.a.ns, &xdp);
@@ -362,7 +365,11 @@ fn port__af_xdp_does_not_take_the_packets_of_a_udp_job() {
     let refuse = |owner: &str| {
         for fabric in ["xdp", "auto"] {
             let args = ["perf", "server", "--dev", "sw0", "-p", "18599", "--fabric", fabric];
-            let refused = lab.run(a, &args);
+            let mut refused = lab.start(a, &args);
+            // One that serves beside the job would not end.
+            refused.await_output(|text| text.contains('\n'));
+            let refused = refused.end_with(libc::SIGTERM);
+            assert_eq!(refused.stdout, "", "{fabric}");
             assert!(!refused.success, "{fabric}");
             for words in ["4791", "sw0", owner, "stop it first"] {
                 assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
