@@ -203,6 +203,14 @@ impl<'a> Known<'a, '_> {
         }
     }
 
+    /// The opcode is that of a middle packet. Nothing else is looked at.
+    #[inline]
+    #[must_use]
+    pub fn is_middle(&self) -> bool {
+        let opcode = self.frame.get(self.head.transport.0);
+        matches!(opcode, Some(&(SEND_MIDDLE | WRITE_MIDDLE | READ_RESPONSE_MIDDLE)))
+    }
+
     /// The packet as a middle packet with a full header: `None` for any other, which may be a middle
     /// packet too. Its ICRC is not checked yet.
     #[inline]

@@ -27,30 +27,25 @@ impl Endpoint {
         {
             return Some(meta);
         }
-        if let Some(meta) = self.transmit_from(now, ActiveList::Ready, frame) {
-            return Some(meta);
-        }
-        if let Some(meta) = self.transmit_from(now, ActiveList::Blocked, frame) {
-            return Some(meta);
+        let mut list = ActiveList::Ready;
+        loop {
+            if let Some(slot) = self.schedule.head(list) {
+                match self.transmit_head(now, list, slot, frame) {
+                    HeadOutcome::Sent(meta) => return Some(meta),
+                    HeadOutcome::Removed => continue,
+                    HeadOutcome::WindowFull => {}
+                }
+            }
+            match list {
+                ActiveList::Ready => list = ActiveList::Blocked,
+                _ => break,
+            }
         }
         // No data may leave, or an attempt to send some made a control packet due.
         match self.schedule.has_control() {
             true => self.transmit_control(now, frame),
             false => None,
         }
-    }
-
-    /// Writes the next packet of the queue pairs in a list.
-    #[inline]
-    fn transmit_from(&mut self, now: Time, list: ActiveList, frame: &mut [u8]) -> Option<TxMeta> {
-        while let Some(slot) = self.schedule.head(list) {
-            match self.transmit_head(now, list, slot, frame) {
-                HeadOutcome::Sent(meta) => return Some(meta),
-                HeadOutcome::Removed => {}
-                HeadOutcome::WindowFull => break,
-            }
-        }
-        None
     }
 
     /// As [`Endpoint::transmit`], at the rate of the port. Not inlined, since ports without a rate

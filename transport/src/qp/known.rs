@@ -1,11 +1,11 @@
 //! Received frames: those with known outer headers take a shorter way to the same result.
 
 use super::QueuePair;
-use super::common::{Common, Shared};
+use super::common::Shared;
 use super::engine::Engine;
 use crate::drop::DropReason;
 use spanwire_base::{RxMeta, Time, usize_from};
-use spanwire_wire::{Known, Unverified};
+use spanwire_wire::Unverified;
 
 impl QueuePair {
     /// Handles a frame to this queue pair with the outer headers of packets before. `None`, and
@@ -19,19 +19,23 @@ impl QueuePair {
         sh: &mut Shared<'_>,
     ) -> Option<()> {
         let must_verify = self.must_verify(frame, arrival);
-        let Self { common, engine, heads } = self;
+        let Self { common: qp, engine, heads } = self;
         let known = heads.find(frame, usize_from(arrival.elided_bytes.into()))?;
-        let is_done = match (&mut *engine, known.middle()) {
-            (Engine::Rc(rc), Some(middle)) => {
-                let is_valid = || !must_verify || known.is_right();
-                rc.on_middle(common, (now, &arrival), known.ip(), &middle, is_valid, sh)
-            }
-            _ => false,
-        };
-        if !is_done {
-            handle_known_headers(common, engine, (now, arrival), (&known, must_verify), sh)?;
+        let is_middle = known.is_middle();
+        if let Engine::Rc(rc) = engine
+            && is_middle
+            && rc.on_middle(qp, now, (&known, must_verify), &arrival, sh)
+        {
+            self.check_invariants();
+            return Some(());
         }
-        self.check_invariants();
+        // A packet with a fault in another header belongs to no queue pair.
+        let packet = known.parse().ok()?;
+        if must_verify && let Err(reason) = known.verify(&packet) {
+            sh.counters.drop(DropReason::Wire(reason));
+        } else {
+            self.handle_packet(now, arrival, packet.trusted(), sh);
+        }
         Some(())
     }
 
@@ -61,25 +65,4 @@ impl QueuePair {
     fn must_verify(&self, frame: &[u8], arrival: RxMeta) -> bool {
         self.has_icrc() && !arrival.checked.is_of(frame)
     }
-}
-
-/// Handles a packet with known outer headers. `None`, and nothing has changed, if another header has
-/// a fault: such a packet belongs to no queue pair.
-// Not inlined: the expected packets would have to save registers for all others.
-#[inline(never)]
-fn handle_known_headers(
-    qp: &mut Common,
-    engine: &mut Engine,
-    (now, arrival): (Time, RxMeta),
-    (known, must_verify): (&Known<'_, '_>, bool),
-    sh: &mut Shared<'_>,
-) -> Option<()> {
-    let packet = known.parse().ok()?;
-    if must_verify && let Err(reason) = known.verify(&packet) {
-        sh.counters.drop(DropReason::Wire(reason));
-    } else {
-        qp.arrival = arrival;
-        engine.handle_packet(qp, now, packet.trusted(), sh);
-    }
-    Some(())
 }

@@ -14,12 +14,13 @@ use crate::payload::{Payload, PayloadMut};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time};
-use spanwire_wire::{Ecn, IpRepr, Middle, Opcode, PlainBth};
+use spanwire_wire::{Ecn, Known, Opcode, PlainBth};
 
 impl Rc {
     /// Writes the next packet of a request, if it is a middle one, was never sent, and waits for
     /// nothing but the pacer.
-    #[inline]
+    // Not inlined, as Rc::on_middle: the general functions would have to save registers for it.
+    #[inline(never)]
     pub(super) fn send_middle(
         &mut self,
         qp: &mut Common,
@@ -28,9 +29,6 @@ impl Rc {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
-        if !self.requester.is_at_middle() || !self.responder.resources.is_idle() {
-            return None;
-        }
         if !qp.state.sends() || self.loss.is_rnr_waiting() {
             return None;
         }
@@ -54,24 +52,24 @@ impl Rc {
         Some(qp.sent(meta, mtu, sh))
     }
 
-    /// Handles a middle packet of a message from the peer at `ip`, if it is the expected one.
-    /// `is_valid` says whether its ICRC is right, or needs not be. False, and nothing has changed,
-    /// for any other packet.
-    #[inline]
+    /// Handles a packet, if it is a middle one and the expected one, and has no fault; its ICRC need
+    /// not be right unless `must_verify`. False, and nothing has changed, for any other packet.
+    #[inline(never)]
     pub(crate) fn on_middle(
         &mut self,
         qp: &mut Common,
-        (now, arrival): (Time, &RxMeta),
-        ip: &IpRepr,
-        middle: &Middle<'_>,
-        is_valid: impl FnOnce() -> bool,
+        now: Time,
+        (known, must_verify): (&Known<'_, '_>, bool),
+        arrival: &RxMeta,
         sh: &mut Shared<'_>,
     ) -> bool {
+        let (Some(middle), ip) = (known.middle(), known.ip()) else { return false };
         let is_of_peer = qp.path.as_ref().is_some_and(|path| path.matches(ip));
         if !is_of_peer || ip.ecn() == Ecn::Ce {
             return false;
         }
-        let payload = Payload::of_middle(middle);
+        let is_valid = || !must_verify || known.is_right();
+        let payload = Payload::of_middle(&middle);
         let is_handled = match middle.opcode {
             Opcode::RcReadResponseMiddle => {
                 let bytes = payload.len();
@@ -86,7 +84,7 @@ impl Rc {
             _ if !qp.state.receives() || !qp.is_established => false,
             _ => {
                 let context = &mut Context::new(qp, sh);
-                match self.responder.on_middle(middle, payload, context, is_valid) {
+                match self.responder.on_middle(&middle, payload, context, is_valid) {
                     Some(reply) => {
                         reply.into_iter().for_each(|ack| self.acks.schedule(ack));
                         qp.arrival = *arrival;

@@ -161,24 +161,12 @@ impl Rc {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         if sh.config.fast_paths
+            && self.requester.is_at_middle()
+            && self.responder.resources.is_idle()
             && let Some(sent) = self.send_middle(qp, now, space, frame, sh)
         {
             return sent;
         }
-        self.send_any(qp, now, space, frame, sh)
-    }
-
-    /// As [`Rc::poll_transmit`], for any packet.
-    // Not inlined: the expected packets would have to save registers for all others.
-    #[inline(never)]
-    fn send_any(
-        &mut self,
-        qp: &mut Common,
-        now: Time,
-        space: WindowSpace,
-        frame: &mut [u8],
-        sh: &mut Shared<'_>,
-    ) -> Transmit {
         // Responses go first, up to a limit in a row: a peer that reads without end must not starve
         // our requests.
         while !self.responder.resources.is_idle() {

@@ -45,6 +45,7 @@ fn known<'a>(
         };
         assert_eq!(packet.bth, plain, "what a middle packet leaves out has its default");
         assert_ne!(known.is_valid(), Some(false));
+        assert!(known.is_middle());
         assert_eq!(peek_dest_qp(frame), Some(packet.bth.dest_qp));
     }
     Some(verified)
