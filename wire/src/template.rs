@@ -59,16 +59,26 @@ impl PlainBth {
     }
 }
 
-/// All headers of a packet without a pad, and what they depend on but PSN and AckReq.
+/// All headers of a packet without a pad, and what they depend on but PSN and AckReq. They are kept
+/// from the second such packet on, so that lengths that do not recur cost nothing.
 #[derive(Clone, Debug)]
 struct Kept {
     bth: PlainBth,
     payload_len: usize,
     kept_len: usize,
+    is_there: bool,
     /// Over IPv4 the first [`V4_ALL`] bytes.
     bytes: [u8; V6_ALL],
     place: Range<usize>,
     elided_bytes: usize,
+}
+
+impl Kept {
+    /// It is of packets like this one.
+    #[inline]
+    fn is_of(&self, bth: &PlainBth, payload_len: usize, kept_len: usize) -> bool {
+        self.bth.is_like(bth) && self.payload_len == payload_len && self.kept_len == kept_len
+    }
 }
 
 impl Template {
@@ -191,9 +201,8 @@ impl Template {
         kept: usize,
         frame: &mut [u8],
     ) -> Result<(Range<usize>, usize), BufferTooShort> {
-        let held = self.kept[slot(bth.opcode)].as_ref().filter(|held| {
-            held.bth.is_like(&bth) && held.payload_len == payload_len && held.kept_len == kept
-        });
+        let held = self.kept[slot(bth.opcode)].as_ref();
+        let held = held.filter(|held| held.is_there && held.is_of(&bth, payload_len, kept));
         let Some(held) = held else { return self.emit_new(bth, payload_len, kept, frame) };
         if frame.len() < held.place.end + icrc::LEN {
             return Err(BufferTooShort);
@@ -228,13 +237,23 @@ impl Template {
         let all = BthRepr { ack_req, solicited, ..BthRepr::new(opcode, dest_qp, psn) };
         let (place, elided_bytes) =
             self.emit_elided(&all, &ExtHeaders::NONE, payload_len, kept_len, frame)?;
-        // A pad would have to be cleared.
-        if payload_len.is_multiple_of(4) {
-            let mut bytes = [0; V6_ALL];
-            bytes[..place.start].copy_from_slice(&frame[..place.start]);
-            let place = place.clone();
-            let kept = Kept { bth, payload_len, kept_len, bytes, place, elided_bytes };
-            self.kept[slot(opcode)] = Some(kept);
+        let kept = self.kept[slot(opcode)].get_or_insert_with(|| Kept {
+            bth,
+            payload_len,
+            kept_len,
+            is_there: false,
+            bytes: [0; V6_ALL],
+            place: 0..0,
+            elided_bytes: 0,
+        });
+        if !kept.is_of(&bth, payload_len, kept_len) {
+            (kept.bth, kept.payload_len, kept.kept_len) = (bth, payload_len, kept_len);
+            kept.is_there = false;
+        } else if payload_len.is_multiple_of(4) {
+            // A pad would have to be cleared.
+            kept.bytes[..place.start].copy_from_slice(&frame[..place.start]);
+            (kept.place, kept.elided_bytes) = (place.clone(), elided_bytes);
+            kept.is_there = true;
         }
         Ok((place, elided_bytes))
     }

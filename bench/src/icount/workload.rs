@@ -14,7 +14,7 @@ use spanwire_switch::{
 };
 use spanwire_transport::{Config, ErasureCoding, Mtu, RemoteAddr, WrOp};
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Packet, Psn, Qpn, Template, seal,
+    BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Packet, Psn, Qpn, Template,
 };
 use std::hint::black_box;
 
@@ -189,7 +189,7 @@ fn switch_hop(ops: u64) -> Result<(), Error> {
     config.forwarding = ForwardingConfig::routed(routes);
     let mut switch = Switch::new(config)?;
     let (mut frame, mut out) = (vec![0; 2048], vec![0; 2048]);
-    let len = write_frame(&mut frame, 0)? - 1024;
+    let len = write_frame(&mut template()?, &mut frame, 0)? - 1024;
     let meta = RxMeta { elided_bytes: 1024, ..RxMeta::whole(Time::ZERO) };
     for i in 0..ops {
         let now = Time::from_ns(i);
@@ -224,7 +224,7 @@ fn code(task: Task, ops: u64) -> Result<(), Error> {
 
 fn parse(ops: u64) -> Result<(), Error> {
     let mut frame = vec![0; 2048];
-    let len = write_frame(&mut frame, 0)?;
+    let len = write_frame(&mut template()?, &mut frame, 0)?;
     for _ in 0..ops {
         black_box(Packet::parse(black_box(&frame[..len])).map_err(|e| format!("{e:?}"))?);
     }
@@ -232,21 +232,24 @@ fn parse(ops: u64) -> Result<(), Error> {
 }
 
 fn emit(ops: u64) -> Result<(), Error> {
-    let mut frame = vec![0; 2048];
+    let (mut frame, mut template) = (vec![0; 2048], template()?);
     for i in 0..ops {
-        black_box(write_frame(black_box(&mut frame), u32::try_from(i)?)?);
+        black_box(write_frame(&mut template, black_box(&mut frame), u32::try_from(i)?)?);
     }
     Ok(())
 }
 
-/// A WRITE Middle of 1024 bytes over IPv4.
-fn write_frame(frame: &mut [u8], psn: u32) -> Result<usize, Error> {
+fn template() -> Result<Template, Error> {
     let ip = IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).ok_or("one IP version")?;
-    let template = Template::new(EthernetRepr::default(), ip, 0xc123);
+    Ok(Template::new(EthernetRepr::default(), ip, 0xc123))
+}
+
+/// A WRITE Middle of 1024 bytes over IPv4.
+fn write_frame(template: &mut Template, frame: &mut [u8], psn: u32) -> Result<usize, Error> {
     let bth = BthRepr::new(Opcode::RcWriteMiddle, Qpn::new(17), Psn::new(psn));
     let at = template.emit(&bth, &ExtHeaders::NONE, 1024, frame)?;
     let len = at.end + 4;
-    seal(frame, len);
+    template.seal(frame, len);
     Ok(len)
 }
 

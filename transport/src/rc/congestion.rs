@@ -86,6 +86,9 @@ impl Rc {
         }
     }
 
+    /// The limits on the next packet.
+    // Inlined, so that a caller computes only what it uses.
+    #[inline(always)]
     pub(super) fn allowance(&self, qp: &Common, space: WindowSpace, config: &Config) -> Allowance {
         let flow = qp.flow.as_ref().map_or(u32::MAX, |flow| flow.window_pkts(0, 0));
         let full = qp.own_window_pkts(config).min(flow);

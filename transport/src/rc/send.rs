@@ -37,14 +37,20 @@ impl Rc {
             ieth: segment.ieth,
             ..ExtHeaders::default()
         };
-        let mut bth = qp.bth(segment.opcode, segment.psn);
-        bth.solicited = segment.solicited;
-        bth.ack_req = segment.ack_req;
         let (requester, mrs) = (&self.requester, (qp.pd, &*sh.mrs));
         let (elide, may_lend) = (sh.config.elide_payload, !segment.is_retransmission);
         let treatment = sh.lending.treatment(segment.len, elide, may_lend);
         let fill = |payload: PayloadMut<'_>| requester.gather(segment, payload, mrs);
-        match qp.write(&bth, &ext, (segment.len, treatment), frame, fill) {
+        let (ack_req, solicited) = (segment.ack_req, segment.solicited);
+        let written = if segment.opcode.ext_len() == 0 {
+            let bth = PlainBth::new(segment.opcode, qp.dest_qpn, segment.psn);
+            let bth = PlainBth { ack_req, solicited, ..bth };
+            qp.write_plain(bth, (segment.len, treatment), frame, fill)
+        } else {
+            let bth = BthRepr { ack_req, solicited, ..qp.bth(segment.opcode, segment.psn) };
+            qp.write(&bth, &ext, (segment.len, treatment), frame, fill)
+        };
+        match written {
             Err(NotWritten::NoRoom) => {
                 self.fail_at_snd_nxt(qp, WcStatus::LocQpOpErr, sh);
                 Transmit::Idle
