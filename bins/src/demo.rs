@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::print_error;
 use crate::port_args;
 use crate::report::{
-    LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_text,
+    LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_report, print_text,
 };
 use crate::signals::Interrupt;
 use serde::Serialize;
@@ -80,11 +80,7 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         return Err(Failed::new(interrupt.exit(), "interrupted").into());
     }
     let report = measured?;
-    if args.json {
-        print_text(&format!("{}\n", serde_json::to_string(&report)?));
-    } else {
-        print_text(&text(&report));
-    }
+    print_report(args.json, &report, text)?;
     Ok(report.exit)
 }
 

@@ -3,7 +3,7 @@
 //! The checks are those of [`spanwire_host::diagnosis`].
 
 use crate::exit::Exit;
-use crate::report::print_text;
+use crate::report::print_pretty;
 use clap::Args;
 use serde::Serialize;
 use spanwire_host::diagnosis::{Check, HostFacts, InterfaceFacts, Status, worst};
@@ -62,13 +62,11 @@ pub struct InterfaceReport {
 /// The interface does not exist, `/proc` cannot be read, or a netlink request fails.
 pub fn run(args: &DoctorArgs) -> Result<Exit, Error> {
     let report = DoctorReport::read(args)?;
-    if args.json {
-        print_text(&(serde_json::to_string_pretty(&report)? + "\n"));
-    } else {
+    print_pretty(args.json, &report, |report| {
         let text = if args.dev.is_some() { report.to_text() } else { report.to_list() };
         // The name of an interface may have any character but spaces and slashes.
-        print_text(&printable_lines(&text, PRINTABLE_CHARS_MAX));
-    }
+        printable_lines(&text, PRINTABLE_CHARS_MAX)
+    })?;
     Ok(if report.ok { Exit::Success } else { Exit::Failure })
 }
 

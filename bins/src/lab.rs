@@ -6,9 +6,8 @@ mod text;
 pub use args::{ExecArgs, LabArgs, LabCommand, NameArgs, UpArgs};
 
 use crate::exit::{Exit, Failed};
-use crate::report::print_text;
+use crate::report::print_pretty;
 use crate::switch::{PORT_FRAME_ROOM, SwitchFile};
-use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
 use spanwire_io::net::NetErrorKind;
@@ -28,18 +27,18 @@ pub fn run(args: &LabArgs) -> Result<Exit, Error> {
     match &args.command {
         LabCommand::Up(args) => {
             let report = up(args).map_err(failed)?;
-            print(args.lab.json, &report, text::up)?;
+            print_pretty(args.lab.json, &report, text::up)?;
             Ok(Exit::Success)
         }
         LabCommand::Down(args) => {
             let done = down(&args.name).map_err(failed)?;
-            print(args.json, &done, text::down)?;
+            print_pretty(args.json, &done, text::down)?;
             Ok(Exit::Success)
         }
         LabCommand::Exec(args) => Err(failed(exec(&args.name, &args.host, &args.command))),
         LabCommand::Status(args) => {
             let status = LabStatus::read(&args.name).map_err(failed)?;
-            print(args.json, &status, text::status)?;
+            print_pretty(args.json, &status, text::status)?;
             Ok(if status.up { Exit::Success } else { Exit::Failure })
         }
     }
@@ -90,15 +89,6 @@ fn exit(error: &LabError) -> Exit {
         LabError::Net { source, .. } if source.kind() == NetErrorKind::Invalid => Exit::Usage,
         _ => Exit::Failure,
     }
-}
-
-/// Prints a report as JSON or as text.
-fn print<T: Serialize>(json: bool, report: &T, text: fn(&T) -> String) -> Result<(), Error> {
-    print_text(&match json {
-        true => serde_json::to_string_pretty(report)? + "\n",
-        false => text(report),
-    });
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub use args::PerfArgs;
 use crate::exit::{Exit, usage};
 use crate::path_report::PathsReport;
 use crate::rates;
-use crate::report::{op_name, packets, print_peer_error, print_text};
+use crate::report::{op_name, packets, print_peer_error, print_report, print_text};
 use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
 use meter::Meter;
@@ -144,11 +144,7 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
         let svg = rates::picture("Goodput", &[run.map_err(|e| format!("--plot: {e}"))?], &[], &[]);
         std::fs::write(path, svg).map_err(|e| format!("--plot {}: {e}", path.display()))?;
     }
-    if common.json {
-        print_text(&format!("{}\n", serde_json::to_string(&report)?));
-    } else {
-        print_text(&text(&report));
-    }
+    print_report(common.json, &report, text)?;
     Ok(report.exit)
 }
 

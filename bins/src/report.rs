@@ -230,6 +230,32 @@ pub fn print_text(text: &str) {
     output::note_stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
+/// Prints a report: as a line of JSON, or as text.
+///
+/// # Errors
+/// It has no JSON form.
+pub fn print_report<T: Serialize>(
+    json: bool,
+    report: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Error> {
+    print_text(&if json { serde_json::to_string(report)? + "\n" } else { text(report) });
+    Ok(())
+}
+
+/// As [`print_report`], with JSON in lines.
+///
+/// # Errors
+/// As [`print_report`].
+pub fn print_pretty<T: Serialize>(
+    json: bool,
+    report: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Error> {
+    print_text(&if json { serde_json::to_string_pretty(report)? + "\n" } else { text(report) });
+    Ok(())
+}
+
 /// Reports that a server failed to serve the `role` at `address` and goes on: on stderr, and as an
 /// object on stdout if it reports in JSON.
 pub fn print_peer_error(json: bool, role: &str, address: &str, why: &Error) {

@@ -4,7 +4,7 @@ use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::meter::Meter;
 use super::report::{ClientReport, nonzero, text};
 use crate::exit::{Exit, usage};
-use crate::report::{PerfRow, perf_table, print_peer_error, print_text};
+use crate::report::{PerfRow, perf_table, print_peer_error, print_report, print_text};
 use crate::signals::Interrupt;
 use spanwire_base::Time;
 use spanwire_host::dial::accept;
@@ -82,12 +82,9 @@ pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exi
     let mut report =
         ClientReport::of(args, report, &runner, meter).against(outcome.peer.clone(), test.tool());
     report.interrupted(interrupt);
-    if common.json {
-        print_text(&format!("{}\n", serde_json::to_string(&report)?));
-    } else {
-        print_text(&text(&report));
-        print_text(&peer_text(&outcome.peer, outcome.path_mtu));
-    }
+    print_report(common.json, &report, |report| {
+        text(report) + &peer_text(&outcome.peer, outcome.path_mtu)
+    })?;
     Ok(report.exit)
 }
 

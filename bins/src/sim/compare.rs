@@ -8,7 +8,7 @@ use super::prepare::{cannot_write, prepare};
 use super::report::write_checks;
 use super::seeds::{SeedRow, SeedsReport, Summary, simulate};
 use crate::exit::Exit;
-use crate::report::print_text;
+use crate::report::print_report;
 use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, LineFigure, Quantity, Series, Shape, ViolinFigure};
@@ -53,10 +53,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Error> {
             fs::create_dir_all(dir).and_then(|()| figures.into_iter().try_for_each(write));
         written.map_err(|e| cannot_write(dir, &e))?;
     }
-    match args.json {
-        true => print_text(&format!("{}\n", serde_json::to_string(&comparison)?)),
-        false => print_text(&comparison.to_text()),
-    }
+    print_report(args.json, &comparison, Comparison::to_text)?;
     Ok(if comparison.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 

@@ -8,7 +8,7 @@ use super::prepare::{cannot_write, explained, shown};
 use super::report::write_checks;
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, print_text};
+use crate::report::{LiveLine, bar, print_report};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::{u64_from, usize_from};
@@ -59,10 +59,7 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     if let Some(dir) = &args.plot {
         pictures::write_sweep(&report, dir).map_err(|e| cannot_write(dir, &e))?;
     }
-    match args.json {
-        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => print_text(&report.to_text()),
-    }
+    print_report(args.json, &report, SweepReport::to_text)?;
     Ok(match (report.checkers_ok, report.bars.iter().all(|bar| bar.ok)) {
         (false, _) => Exit::Failure,
         (true, false) => Exit::ThresholdMissed,

@@ -15,7 +15,7 @@ mod verdict;
 use super::args::ReproduceArgs;
 use super::prepare::cannot_write;
 use crate::exit::Exit;
-use crate::report::print_text;
+use crate::report::print_report;
 use cache::Cache;
 use paper::{Paper, Quick, Row, Run};
 use runner::Outcome;
@@ -41,10 +41,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
         let write = || page::write(&dir, paper, &rows, outcome);
         write().map_err(|e| cannot_write(&dir, &e))?;
     }
-    match args.json {
-        true => print_text(&format!("{}\n", serde_json::to_string(&reproduction)?)),
-        false => print_text(&reproduction.to_text()),
-    }
+    print_report(args.json, &reproduction, Reproduction::to_text)?;
     let ok = reproduction.unexplained.is_empty() && reproduction.checkers_ok;
     Ok(if ok { Exit::Success } else { Exit::Failure })
 }

@@ -9,7 +9,7 @@ use super::prepare::{cannot_write, prepare};
 use super::report::{RunReport, flows_csv};
 use super::{samples, seeds, untuned};
 use crate::exit::Exit;
-use crate::report::print_text;
+use crate::report::{print_report, print_text};
 use spanwire_host::fabric::Error;
 use spanwire_sim::untuned::Untuned;
 use spanwire_sim::{LossSweep, Params, Plan, Report, Scenario, Series, Watch};
@@ -26,7 +26,7 @@ pub(super) fn list(args: &ListArgs) -> Result<Exit, Error> {
     let scenarios = scenarios.chain([sweep, matrix]);
     if args.json {
         let entries: Vec<_> = scenarios.map(|(name, about, p)| entry(name, about, &p)).collect();
-        print_text(&format!("{}\n", serde_json::to_string(&entries)?));
+        print_report(true, &entries, |_| String::new())?;
         return Ok(Exit::Success);
     }
     let mut out = String::new();
@@ -66,11 +66,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Exit, Error> {
     let series = report.series.take().unwrap_or_default();
     let report = RunReport::new(report, parameters, wall);
     write_files(args, &plan, &report, &series)?;
-    if args.json {
-        print_text(&format!("{}\n", serde_json::to_string(&report)?));
-    } else {
-        print_text(&report.to_text());
-    }
+    print_report(args.json, &report, RunReport::to_text)?;
     Ok(if report.report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 

@@ -7,7 +7,7 @@ use super::prepare::{cannot_write, prepare};
 use super::report::write_checks;
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, print_text};
+use crate::report::{LiveLine, bar, print_report};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -118,10 +118,7 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Resul
         let write = || fs::create_dir_all(dir).and_then(|()| report.write_violin(dir));
         write().map_err(|e| cannot_write(dir, &e))?;
     }
-    match args.json {
-        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => print_text(&report.to_text()),
-    }
+    print_report(args.json, &report, SeedsReport::to_text)?;
     Ok(if report.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 

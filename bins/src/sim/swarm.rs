@@ -4,7 +4,7 @@ use super::args::{SwarmArgs, With};
 use super::numbers::{per_second, rounded};
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, print_text};
+use crate::report::{LiveLine, bar, print_report, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::u64_from;
@@ -106,11 +106,7 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     });
     line.clear();
     let report = tally.finish(started.elapsed().as_secs_f64());
-    if args.json {
-        print_text(&format!("{}\n", serde_json::to_string(&report)?));
-    } else {
-        print_text(&report.to_text());
-    }
+    print_report(args.json, &report, SwarmReport::to_text)?;
     Ok(match (report.failed.is_empty(), report.done == report.seeds) {
         (false, _) => Exit::Failure,
         (true, true) => Exit::Success,

@@ -7,7 +7,7 @@ use super::prepare::{explained, shown};
 use super::report::write_checks;
 use super::sweep::sweep;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, print_text};
+use crate::report::{LiveLine, bar, print_report};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::{u64_from, usize_from};
@@ -62,10 +62,7 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
     let seeds = args.seeds.unwrap_or(NonZero::<u64>::MIN).get();
     chosen.seed.checked_add(seeds).ok_or("there are not as many seeds")?;
     let report = simulate(args, &untuned, chosen.seed, seeds)?;
-    match args.json {
-        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => print_text(&report.to_text()),
-    }
+    print_report(args.json, &report, UntunedReport::to_text)?;
     Ok(match (report.checkers_ok, report.missed) {
         (false, _) => Exit::Failure,
         (true, 0) => Exit::Success,

@@ -5,7 +5,7 @@ use super::report::SwitchReport;
 use super::set::set;
 use crate::exit::{Exit, usage};
 use crate::port_args::{preference, sleep_precisely};
-use crate::report::print_text;
+use crate::report::{print_report, print_text};
 use crate::signals::Interrupt;
 use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
@@ -84,11 +84,7 @@ pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
     }
     let ended = session.forward(args, every, interrupt);
     let report = session.report();
-    if args.json {
-        print_text(&format!("{}\n", serde_json::to_string(&report)?));
-    } else {
-        print_text(&report.to_text());
-    }
+    print_report(args.json, &report, SwitchReport::to_text)?;
     ended.map(|()| Exit::Success)
 }
 
@@ -143,10 +139,7 @@ impl Session {
                 && clock.now() >= at
             {
                 let report = self.report();
-                match args.json {
-                    true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
-                    false => print_text(&report.interval(&before)),
-                }
+                print_report(args.json, &report, |_| report.interval(&before))?;
                 before = report;
                 next = Some((at + every).max(clock.now()));
             }

@@ -4,7 +4,7 @@ use super::super::args::TrainArgs;
 use super::super::prepare::cannot_write;
 use super::super::sweep::sweep;
 use crate::exit::{Exit, usage};
-use crate::report::{LiveLine, bar, print_text};
+use crate::report::{LiveLine, bar, print_report, print_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -88,10 +88,9 @@ pub(super) fn learn(args: &TrainArgs) -> Result<Exit, Error> {
         bytes: u64_from(file.len()),
         wall_s: started.elapsed().as_secs_f64(),
     };
-    match args.json {
-        true => print_text(&format!("{}\n", serde_json::to_string(&report)?)),
-        false => print_text(&format!("{}: sha256 {}\n", args.out.display(), report.sha256)),
-    }
+    print_report(args.json, &report, |_| {
+        format!("{}: sha256 {}\n", args.out.display(), report.sha256)
+    })?;
     Ok(Exit::Success)
 }
 
