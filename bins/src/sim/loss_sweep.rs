@@ -6,18 +6,15 @@ use super::numbers::{per_second, rounded};
 use super::pictures;
 use super::prepare::{cannot_write, explained, shown};
 use super::report::write_checks;
-use super::sweep::sweep;
+use super::sweep::sweep_all;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, print_report};
-use crate::signals::Interrupt;
+use crate::report::print_report;
 use serde::Serialize;
 use spanwire_base::{u64_from, usize_from};
 use spanwire_host::fabric::Error;
 use spanwire_sim::{Bar, CellOutcome, LossSweep, SweepRow};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::num::NonZero;
-use std::thread;
 use std::time::Instant;
 
 /// The JSON object of `spanwire sim run loss-sweep --json`.
@@ -72,17 +69,8 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen) -> Result<Exit, Error> {
 fn simulate(args: &RunArgs, seed: u64, of: &LossSweep) -> Result<SweepReport, Error> {
     let cells = of.cells();
     let started = Instant::now();
-    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let mut line = LiveLine::new(!args.json);
-    let mut outcomes = Vec::new();
     let run = |i| of.run(&cells[usize_from(i)]);
-    sweep(0..u64_from(cells.len()), threads, &Interrupt::never(), run, |i, outcome| {
-        outcomes.push(outcome);
-        let (done, all) = (i + 1, u64_from(cells.len()));
-        line.show(&format!("{} {done} of {all} runs", bar(done, all)));
-    });
-    line.clear();
-    let outcomes = outcomes.into_iter().collect::<Result<Vec<CellOutcome>, _>>()?;
+    let outcomes = sweep_all(u64_from(cells.len()), !args.json, "runs", run)?;
     let sum = |f: fn(&CellOutcome) -> u64| outcomes.iter().map(f).sum();
     let violations = outcomes.iter().flat_map(|o| {
         let name = o.row.name();

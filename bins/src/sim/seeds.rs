@@ -5,10 +5,9 @@ use super::file::Chosen;
 use super::numbers::{decimals, per_second, rounded};
 use super::prepare::{cannot_write, prepare};
 use super::report::write_checks;
-use super::sweep::sweep;
+use super::sweep::sweep_all;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, print_report};
-use crate::signals::Interrupt;
+use crate::report::print_report;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use spanwire_base::u64_from;
@@ -19,7 +18,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::num::NonZero;
-use std::thread;
 use std::time::Instant;
 
 /// The JSON object of `spanwire sim run NAME --seeds N --json`.
@@ -129,20 +127,11 @@ pub(super) fn simulate(
     title: &str,
     live: bool,
 ) -> Result<SeedsReport, Error> {
-    let end = chosen.seed.checked_add(seeds.get()).ok_or("there are not as many seeds")?;
+    chosen.seed.checked_add(seeds.get()).ok_or("there are not as many seeds")?;
     let (_, parameters) = prepare(chosen)?;
     let started = Instant::now();
-    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let mut line = LiveLine::new(live);
-    let mut reports = Vec::new();
-    let one = |seed| run_one(&chosen.with_seed(seed));
-    sweep(chosen.seed..end, threads, &Interrupt::never(), one, |seed, report| {
-        reports.push(report);
-        let (done, all) = (seed - chosen.seed + 1, seeds.get());
-        line.show(&format!("{} {title}: {done} of {all} seeds", bar(done, all)));
-    });
-    line.clear();
-    let reports = reports.into_iter().collect::<Result<Vec<Report>, _>>()?;
+    let one = |i| run_one(&chosen.with_seed(chosen.seed + i));
+    let reports = sweep_all(seeds.get(), live, &format!("seeds of {title}"), one)?;
     Ok(SeedsReport::new(&reports, parameters, started.elapsed().as_secs_f64()))
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::{SwarmArgs, With};
 use super::numbers::{per_second, rounded};
-use super::sweep::sweep;
+use super::sweep::{all_cores, sweep};
 use crate::exit::Exit;
 use crate::report::{LiveLine, bar, print_report, print_text};
 use crate::signals::Interrupt;
@@ -11,8 +11,6 @@ use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
 use spanwire_sim::{SwarmOutcome, swarm_describe, swarm_plan, swarm_run};
 use std::fmt::Write as _;
-use std::num::NonZero;
-use std::thread;
 use std::time::Instant;
 
 /// The JSON object of `spanwire sim swarm --json`.
@@ -77,8 +75,7 @@ struct Tally {
 /// Runs the seeds.
 pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     let end = args.start.checked_add(args.seeds).ok_or("there are not as many seeds")?;
-    let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let threads = args.threads.unwrap_or_else(cores);
+    let threads = args.threads.unwrap_or_else(all_cores);
     let started = Instant::now();
     let mut line = LiveLine::new(!args.json);
     let mut tally = Tally::new(args);

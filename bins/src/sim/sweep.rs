@@ -1,5 +1,6 @@
 //! Parallel runs over a range of seeds, with results in the order of the seeds.
 
+use crate::report::{LiveLine, bar};
 use crate::signals::Interrupt;
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -51,6 +52,30 @@ pub(super) fn sweep<R: Send>(
         }
     });
     expected
+}
+
+/// Runs 0 to `count` on all cores, and shows the progress in units of `what` if `live`.
+///
+/// # Errors
+/// The first error in the order of the runs. All of them are run before it is returned.
+pub(super) fn sweep_all<R: Send, E: Send>(
+    count: u64,
+    live: bool,
+    what: &str,
+    run: impl Fn(u64) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let (mut line, mut results) = (LiveLine::new(live), Vec::new());
+    sweep(0..count, all_cores(), &Interrupt::never(), run, |i, result| {
+        results.push(result);
+        line.show(&format!("{} {} of {count} {what}", bar(i + 1, count), i + 1));
+    });
+    line.clear();
+    results.into_iter().collect()
+}
+
+/// A thread for each core.
+pub(super) fn all_cores() -> NonZero<usize> {
+    thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
 
 #[cfg(test)]

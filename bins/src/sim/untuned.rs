@@ -5,10 +5,9 @@ use super::file::Chosen;
 use super::numbers::{per_second, rounded};
 use super::prepare::{explained, shown};
 use super::report::write_checks;
-use super::sweep::sweep;
+use super::sweep::sweep_all;
 use crate::exit::Exit;
-use crate::report::{LiveLine, bar, print_report};
-use crate::signals::Interrupt;
+use crate::report::print_report;
 use serde::Serialize;
 use spanwire_base::{u64_from, usize_from};
 use spanwire_host::fabric::Error;
@@ -16,7 +15,6 @@ use spanwire_sim::untuned::{CellOutcome, Row, Untuned};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::num::NonZero;
-use std::thread;
 use std::time::Instant;
 
 /// The JSON object of `spanwire sim run untuned --json`.
@@ -78,18 +76,9 @@ fn simulate(
     seeds: u64,
 ) -> Result<UntunedReport, Error> {
     let cells = untuned.cells();
-    let runs = u64_from(cells.len()) * seeds;
     let started = Instant::now();
-    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let mut line = LiveLine::new(!args.json);
-    let mut outcomes = Vec::new();
     let run = |i| untuned.run(&cells[usize_from(i / seeds)], seed + i % seeds);
-    sweep(0..runs, threads, &Interrupt::never(), run, |i, outcome| {
-        outcomes.push(outcome);
-        line.show(&format!("{} {} of {runs} runs", bar(i + 1, runs), i + 1));
-    });
-    line.clear();
-    let outcomes = outcomes.into_iter().collect::<Result<Vec<CellOutcome>, _>>()?;
+    let outcomes = sweep_all(u64_from(cells.len()) * seeds, !args.json, "runs", run)?;
     let sum = |of: fn(&CellOutcome) -> u64| outcomes.iter().map(of).sum();
     let (events, packet_hops) = (sum(|o| o.events), sum(|o| o.packet_hops));
     let (mut rows, mut violations) = (Vec::new(), Vec::new());

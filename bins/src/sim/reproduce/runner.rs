@@ -7,13 +7,12 @@ use crate::report::{LiveLine, bar};
 use crate::signals::Interrupt;
 use crate::sim::file::Chosen;
 use crate::sim::seeds::{SeedRow, run_one};
-use crate::sim::sweep::sweep;
+use crate::sim::sweep::{all_cores, sweep};
 use serde_json::{Value, json};
 use spanwire_base::{u64_from, usize_from};
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::process::Command;
-use std::thread;
 use std::time::Instant;
 
 /// The results of runs.
@@ -58,10 +57,9 @@ pub(super) fn run_all(runs: &BTreeMap<&str, &Run>, cache: &Cache, live: bool) ->
     let (simulations, commands): (Vec<Job<'_>>, Vec<Job<'_>>) =
         all.into_iter().partition(|job| job.run.command.is_empty());
     let mut outcome = Outcome { runs: usize_from(total), ..Outcome::default() };
-    let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut line = LiveLine::new(live);
     let mut done = 0;
-    for (jobs, threads) in [(simulations, threads), (commands, NonZero::<usize>::MIN)] {
+    for (jobs, threads) in [(simulations, all_cores()), (commands, NonZero::<usize>::MIN)] {
         let one = |i| jobs[usize_from(i)].done(cache);
         sweep(0..u64_from(jobs.len()), threads, &Interrupt::never(), one, |i, result| {
             outcome.add(&jobs[usize_from(i)], result);

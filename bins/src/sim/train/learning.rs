@@ -2,7 +2,7 @@
 
 use super::super::args::TrainArgs;
 use super::super::prepare::cannot_write;
-use super::super::sweep::sweep;
+use super::super::sweep::{all_cores, sweep};
 use crate::exit::{Exit, usage};
 use crate::report::{LiveLine, bar, print_report, print_text};
 use crate::signals::Interrupt;
@@ -13,7 +13,6 @@ use spanwire_host::fabric::Error;
 use spanwire_sim::training::{FIRST_SEED, Iteration, TrainConfig, Trainer};
 use std::fs;
 use std::num::NonZero;
-use std::thread;
 use std::time::Instant;
 
 /// The JSON object of `spanwire sim train --json`.
@@ -96,8 +95,7 @@ pub(super) fn learn(args: &TrainArgs) -> Result<Exit, Error> {
 
 /// Runs the episodes of an iteration on all threads, and learns from them in their order.
 fn iterate(trainer: &mut Trainer, threads: Option<NonZero<usize>>) -> Result<Iteration, Error> {
-    let cores = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    let threads = threads.unwrap_or_else(cores);
+    let threads = threads.unwrap_or_else(all_cores);
     let episodes = trainer.episodes();
     let one = |n| episodes[usize_from(n)].run().map_err(|e| e.to_string());
     let mut all = Vec::new();
