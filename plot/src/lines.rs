@@ -63,6 +63,19 @@ pub struct Rug {
 }
 
 impl LineFigure {
+    /// A figure of `series` over the axes x and y, without strips of ticks and reference lines.
+    #[must_use]
+    pub fn new(
+        title: impl Into<String>,
+        subtitle: impl Into<String>,
+        [x, y]: [AxisSpec; 2],
+        shape: Shape,
+        series: Vec<Series>,
+    ) -> Self {
+        let (title, subtitle) = (title.into(), subtitle.into());
+        Self { title, subtitle, x, y, shape, series, rugs: Vec::new(), levels: Vec::new() }
+    }
+
     /// The figure as the text of an SVG file.
     #[must_use]
     pub fn to_svg(&self) -> String {
@@ -164,16 +177,9 @@ mod tests {
     const ORANGE: &str = "#E69F00";
 
     fn figure(series: Vec<Series>) -> LineFigure {
-        LineFigure {
-            title: "Rates".to_owned(),
-            subtitle: "dumbbell-2, seed 1".to_owned(),
-            x: AxisSpec::linear("time", Quantity::Seconds),
-            y: AxisSpec::linear("goodput", Quantity::BitsPerSecond),
-            shape: Shape::Line,
-            series,
-            rugs: vec![],
-            levels: vec![],
-        }
+        let axes = [("time", Quantity::Seconds), ("goodput", Quantity::BitsPerSecond)]
+            .map(|(label, quantity)| AxisSpec::linear(label, quantity));
+        LineFigure::new("Rates", "dumbbell-2, seed 1", axes, Shape::Line, series)
     }
 
     fn series(name: &str, points: &[(f64, f64)]) -> Series {

@@ -37,17 +37,10 @@ mod tests {
     fn stack__puts_figures_below_each_other() {
         let figure = |title: &str| {
             let points = vec![(0.0, 1.0), (1.0, 2.0)];
-            LineFigure {
-                title: title.to_owned(),
-                subtitle: String::new(),
-                x: AxisSpec::linear("time", Quantity::Seconds),
-                y: AxisSpec::linear("rate", Quantity::BitsPerSecond),
-                shape: Shape::Step,
-                series: vec![Series { name: "a".to_owned(), points }],
-                rugs: vec![],
-                levels: vec![],
-            }
-            .to_svg()
+            let axes = [("time", Quantity::Seconds), ("rate", Quantity::BitsPerSecond)]
+                .map(|(label, quantity)| AxisSpec::linear(label, quantity));
+            let series = vec![Series { name: "a".to_owned(), points }];
+            LineFigure::new(title, "", axes, Shape::Step, series).to_svg()
         };
         let one = figure("one");
         let high = attribute(&one, "height").expect("a figure");

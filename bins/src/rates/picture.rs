@@ -84,16 +84,8 @@ impl Sheet<'_> {
     }
 
     fn figure(&self, title: &str, y: AxisSpec, series: Vec<Series>) -> LineFigure {
-        LineFigure {
-            title: title.to_owned(),
-            subtitle: String::new(),
-            x: AxisSpec::linear("time", Quantity::Seconds),
-            y,
-            shape: Shape::Step,
-            series,
-            rugs: vec![],
-            levels: vec![],
-        }
+        let time = AxisSpec::linear("time", Quantity::Seconds);
+        LineFigure::new(title, "", [time, y], Shape::Step, series)
     }
 }
 

@@ -127,17 +127,11 @@ impl Comparison {
             Series { name: s.scheme.clone(), points }
         };
         let series: Vec<Series> = self.schemes.iter().map(line).collect();
-        let figure = || LineFigure {
-            title: "Queue".to_owned(),
-            subtitle: format!("{} by {}, {} seeds", self.scenario, self.key, self.seeds),
-            x: AxisSpec::linear("time", Quantity::Seconds),
-            y: AxisSpec::linear("queue", Quantity::Bytes),
-            shape: Shape::Line,
-            series: series.clone(),
-            rugs: Vec::new(),
-            levels: Vec::new(),
-        };
-        series.iter().any(|s| !s.points.is_empty()).then(|| figure().to_svg())
+        let has_points = series.iter().any(|s| !s.points.is_empty());
+        let axes = [("time", Quantity::Seconds), ("queue", Quantity::Bytes)]
+            .map(|(label, quantity)| AxisSpec::linear(label, quantity));
+        let figure = LineFigure::new("Queue", self.subtitle(), axes, Shape::Line, series);
+        has_points.then(|| figure.to_svg())
     }
 
     fn to_svg(&self) -> String {
@@ -147,11 +141,15 @@ impl Comparison {
         };
         let figure = ViolinFigure {
             title: "Completion times".to_owned(),
-            subtitle: format!("{} by {}, {} seeds", self.scenario, self.key, self.seeds),
+            subtitle: self.subtitle(),
             y: AxisSpec::log("FCT", Quantity::Seconds),
             groups: self.schemes.iter().map(group).collect(),
         };
         figure.to_svg()
+    }
+
+    fn subtitle(&self) -> String {
+        format!("{} by {}, {} seeds", self.scenario, self.key, self.seeds)
     }
 }
 

@@ -77,13 +77,14 @@ pub(super) fn queue_thresholds(plan: &Plan) -> Vec<Level> {
 impl Run<'_> {
     /// (file name, SVG) of each figure that has data.
     fn figures(&self) -> Vec<(&'static str, String)> {
+        let [fct_cdf, fct_violin] = self.fcts().unwrap_or_default();
         let figures = [
             ("rates.svg", self.goodput()),
             ("jain.svg", self.jain()),
             ("windows.svg", self.windows()),
             ("queues.svg", self.queues()),
-            ("fct_cdf.svg", self.fct_cdf()),
-            ("fct_violin.svg", self.fct_violin()),
+            ("fct_cdf.svg", fct_cdf),
+            ("fct_violin.svg", fct_violin),
         ];
         figures.into_iter().filter_map(|(name, svg)| Some((name, svg?))).collect()
     }
@@ -103,7 +104,7 @@ impl Run<'_> {
         // The rate of one link is no bound of the sum of all flows.
         let levels = if self.series.flows.len() > LINES_MAX { &[] } else { self.rates };
         let title = if is_shared { "Payload acknowledged" } else { "Goodput at the receivers" };
-        Some(self.lines(title, axis, series, levels))
+        Some(self.lines(title, axis, series, levels).to_svg())
     }
 
     fn jain(&self) -> Option<String> {
@@ -112,15 +113,16 @@ impl Run<'_> {
         let series = Series { name: "of the flows that have begun".to_owned(), points };
         let fair = Level { name: "fair".to_owned(), at: spanwire_sim::JAIN_FAIR };
         let axis = AxisSpec::linear("Jain's index", Quantity::Share);
-        let figure = || self.lines("Fairness of rates", axis, vec![series.clone()], &[fair]);
-        (!series.points.is_empty()).then(figure)
+        let has_points = !series.points.is_empty();
+        let figure = self.lines("Fairness of rates", axis, vec![series], &[fair]);
+        has_points.then(|| figure.to_svg())
     }
 
     fn windows(&self) -> Option<String> {
         let packets = |f: &FlowSeries| f.in_flight_pkts.iter().map(|n| to_f64(*n)).collect();
         let series = self.by_flow(packets)?;
         let axis = AxisSpec::linear("packets in flight", Quantity::Number);
-        Some(self.lines("Packets sent and not acknowledged", axis, series, &[]))
+        Some(self.lines("Packets sent and not acknowledged", axis, series, &[]).to_svg())
     }
 
     fn queues(&self) -> Option<String> {
@@ -139,15 +141,12 @@ impl Run<'_> {
         let marks = |i: usize| self.series.queues.iter().filter_map(|q| q.marks.get(i)).sum();
         let drops = |i: usize| self.series.drops.get(i).copied().unwrap_or(0);
         let rugs = [self.rug("marks", false, marks), self.rug("drops", true, drops)];
+        let axis = AxisSpec::linear("queue", Quantity::Bytes);
+        let series = queues.iter().map(line).collect();
         let figure = LineFigure {
-            title: "Queues".to_owned(),
-            subtitle: self.subtitle(),
-            x: AxisSpec::linear("time", Quantity::Seconds),
-            y: AxisSpec::linear("queue", Quantity::Bytes),
             shape: Shape::Step,
-            series: queues.iter().map(line).collect(),
             rugs: rugs.into_iter().filter(|r| !r.at.is_empty()).collect(),
-            levels: self.thresholds.to_vec(),
+            ..self.lines("Queues", axis, series, self.thresholds)
         };
         Some(figure.to_svg())
     }
@@ -172,18 +171,10 @@ impl Run<'_> {
         Some(vec![Series { name, points: self.points(sum) }])
     }
 
-    fn lines(&self, title: &str, y: AxisSpec, series: Vec<Series>, levels: &[Level]) -> String {
-        let figure = LineFigure {
-            title: title.to_owned(),
-            subtitle: self.subtitle(),
-            x: AxisSpec::linear("time", Quantity::Seconds),
-            y,
-            shape: Shape::Line,
-            series,
-            rugs: Vec::new(),
-            levels: levels.to_vec(),
-        };
-        figure.to_svg()
+    fn lines(&self, title: &str, y: AxisSpec, series: Vec<Series>, levels: &[Level]) -> LineFigure {
+        let axes = [AxisSpec::linear("time", Quantity::Seconds), y];
+        let figure = LineFigure::new(title, self.subtitle(), axes, Shape::Line, series);
+        LineFigure { levels: levels.to_vec(), ..figure }
     }
 
     /// A tick at each sample at which the cumulative count `so_far` has grown.
@@ -221,31 +212,24 @@ impl Run<'_> {
         format!("flow {}{}", flow.flow, ends.unwrap_or_default())
     }
 
-    fn fct_cdf(&self) -> Option<String> {
+    /// The distribution of the completion times, as a function and as violins.
+    fn fcts(&self) -> Option<[Option<String>; 2]> {
         let groups = fct_groups(&self.report.report.flows);
         let (least, most) = range(&groups)?;
         let axis = if most > 10.0 * least { AxisSpec::log } else { AxisSpec::linear };
-        let figure = CdfFigure {
-            title: "Flow completion times".to_owned(),
-            subtitle: self.subtitle(),
-            x: axis("FCT", Quantity::Seconds),
+        let axis = axis("FCT", Quantity::Seconds);
+        let (title, subtitle) = ("Flow completion times".to_owned(), self.subtitle());
+        let cdf = CdfFigure {
+            title: title.clone(),
+            subtitle: subtitle.clone(),
+            x: axis.clone(),
             counted: "flows".to_owned(),
-            groups,
+            groups: groups.clone(),
         };
-        (self.completed() >= CDF_MIN).then(|| figure.to_svg())
-    }
-
-    fn fct_violin(&self) -> Option<String> {
-        let groups = fct_groups(&self.report.report.flows);
-        let (least, most) = range(&groups)?;
-        let axis = if most > 10.0 * least { AxisSpec::log } else { AxisSpec::linear };
-        let figure = ViolinFigure {
-            title: "Flow completion times".to_owned(),
-            subtitle: self.subtitle(),
-            y: axis("FCT", Quantity::Seconds),
-            groups,
-        };
-        (self.completed() >= VIOLIN_MIN).then(|| figure.to_svg())
+        let violin = ViolinFigure { title, subtitle, y: axis, groups };
+        let n = self.completed();
+        let violin = (n >= VIOLIN_MIN).then(|| violin.to_svg());
+        Some([(n >= CDF_MIN).then(|| cdf.to_svg()), violin])
     }
 
     fn completed(&self) -> usize {

@@ -46,23 +46,13 @@ fn figures(report: &SweepReport) -> Vec<(String, String)> {
         let loss = AxisSpec::log("loss, a fraction of 1", Quantity::Share);
         let title = format!("Goodput over random loss, round trip {}", time(rtt, " "));
         let over_loss = of(&lossy, &|r| r.loss);
-        figures.extend(figure(
-            report,
-            format!("loss_{}.svg", time(rtt, "")),
-            title,
-            loss,
-            over_loss,
-        ));
+        let name = format!("loss_{}.svg", time(rtt, ""));
+        figures.extend(figure(report, name, title, loss, over_loss));
         let held = AxisSpec::log("held back", Quantity::Seconds);
         let title = format!("Goodput where packets are overtaken, round trip {}", time(rtt, " "));
         let over_time = of(&late, &|r| r.reorder_us / 1e6);
-        figures.extend(figure(
-            report,
-            format!("late_{}.svg", time(rtt, "")),
-            title,
-            held,
-            over_time,
-        ));
+        let name = format!("late_{}.svg", time(rtt, ""));
+        figures.extend(figure(report, name, title, held, over_time));
     }
     figures
 }
@@ -77,16 +67,9 @@ fn figure(
 ) -> Option<(String, String)> {
     let has_points = series.iter().any(|s| !s.points.is_empty());
     let rate = report.parameters.get("rate").map_or("", String::as_str);
-    let figure = LineFigure {
-        title,
-        subtitle: format!("loss-sweep, seed {}, a link of {rate}", report.seed),
-        x,
-        y: AxisSpec::linear("payload, a share of the link", Quantity::Share),
-        shape: Shape::Line,
-        series: series.into(),
-        rugs: Vec::new(),
-        levels: Vec::new(),
-    };
+    let subtitle = format!("loss-sweep, seed {}, a link of {rate}", report.seed);
+    let y = AxisSpec::linear("payload, a share of the link", Quantity::Share);
+    let figure = LineFigure::new(title, subtitle, [x, y], Shape::Line, series.into());
     has_points.then(|| (name, figure.to_svg()))
 }
 

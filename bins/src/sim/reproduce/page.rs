@@ -98,17 +98,8 @@ fn draw(figure: &Figure, row: &Row, outcome: &Outcome) -> Option<String> {
         let points = figure.at.iter().copied().zip(medians(&lists).ok()?).collect();
         series.push(Series { name, points });
     }
-    let lines = LineFigure {
-        title: figure.title.clone(),
-        subtitle,
-        x: axis(&figure.x),
-        y: axis(&figure.y),
-        shape: Shape::Line,
-        series,
-        rugs: Vec::new(),
-        levels: Vec::new(),
-    };
-    Some(lines.to_svg())
+    let axes = [axis(&figure.x), axis(&figure.y)];
+    Some(LineFigure::new(&figure.title, subtitle, axes, Shape::Line, series).to_svg())
 }
 
 /// Breaks a paragraph into lines of at most [`COLUMNS`] columns.
