@@ -19,17 +19,24 @@ mod values;
 pub(super) use tree::Results;
 pub(super) use values::{Values, least, median, medians, most};
 
-use parser::parse;
+use parser::{Parser, parse};
+use serde::Deserialize;
 use std::collections::BTreeSet;
 use tree::{Chain, Node};
 
 /// A parsed expression.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub(super) struct Expression(Node);
 
 /// A parsed condition: alternatives of comparisons that must all hold.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Condition(Vec<Vec<Chain>>);
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Condition {
+    /// As it was parsed.
+    pub(super) text: String,
+    alternatives: Vec<Vec<Chain>>,
+}
 
 impl Expression {
     /// Parses an expression.
@@ -60,12 +67,13 @@ impl Condition {
     /// # Errors
     /// The text is none; the message names the place.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        parse(text, |parser| parser.alternatives().map(Self))
+        let alternatives = parse(text, Parser::alternatives)?;
+        Ok(Self { text: text.to_owned(), alternatives })
     }
 
     /// Adds the names of the runs that it needs.
     pub(super) fn add_runs(&self, to: &mut BTreeSet<String>) {
-        for chain in self.0.iter().flatten() {
+        for chain in self.alternatives.iter().flatten() {
             chain.first.add_runs(to);
             chain.rest.iter().for_each(|(_, node)| node.add_runs(to));
         }
@@ -78,7 +86,7 @@ impl Condition {
     pub(super) fn holds(&self, results: &Results) -> Result<bool, String> {
         // Every comparison is evaluated, so that a missing metric is reported in any case.
         let mut any = false;
-        for all in &self.0 {
+        for all in &self.alternatives {
             let mut ok = true;
             for chain in all {
                 ok &= chain.holds(results)?;
@@ -86,6 +94,22 @@ impl Condition {
             any |= ok;
         }
         Ok(any)
+    }
+}
+
+impl TryFrom<String> for Expression {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
+    }
+}
+
+impl TryFrom<String> for Condition {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
     }
 }
 

@@ -36,7 +36,8 @@ pub(super) struct Run {
 }
 
 /// A claim of the paper, and its bar.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Row {
     pub(super) id: String,
     /// The figure or table of the paper.
@@ -50,13 +51,16 @@ pub(super) struct Row {
     /// Our value for each seed. Lists are shown by their median element.
     pub(super) ours: Expression,
     /// All of them must hold.
-    pub(super) checks: Vec<(String, Condition)>,
+    pub(super) checks: Vec<Condition>,
     /// If it holds and the bar is missed, the claim is refuted.
     pub(super) refuted: Option<Condition>,
     /// How the experiment is smaller than the paper's; empty if it is not.
+    #[serde(default)]
     pub(super) scale: String,
     /// Evidence for a known miss; empty without one.
+    #[serde(default)]
     pub(super) why: String,
+    #[serde(default)]
     pub(super) quick: Quick,
     pub(super) figure: Option<Figure>,
 }
@@ -75,13 +79,17 @@ pub(super) enum Quick {
 }
 
 /// A figure of a row: one violin for each series, or lines over `x`.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Figure {
     pub(super) title: String,
     pub(super) y: String,
+    #[serde(default)]
     pub(super) x: String,
     /// Places on the x axis, one for each element of the series; empty for violins.
+    #[serde(default)]
     pub(super) at: Vec<f64>,
+    /// Pairs of name and expression.
     pub(super) series: Vec<(String, Expression)>,
 }
 
@@ -94,7 +102,7 @@ struct PaperFile {
     about: String,
     #[serde(default)]
     run: Vec<RunData>,
-    row: Vec<RowData>,
+    row: Vec<Row>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -124,39 +132,6 @@ struct QuickRun {
     set: BTreeMap<String, String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RowData {
-    id: String,
-    source: String,
-    claim: String,
-    bar: String,
-    metric: String,
-    ours: String,
-    checks: Vec<String>,
-    refuted: Option<String>,
-    #[serde(default)]
-    scale: String,
-    #[serde(default)]
-    why: String,
-    #[serde(default)]
-    quick: Quick,
-    figure: Option<FigureData>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FigureData {
-    title: String,
-    y: String,
-    #[serde(default)]
-    x: String,
-    #[serde(default)]
-    at: Vec<f64>,
-    /// Pairs of name and expression.
-    series: Vec<(String, String)>,
-}
-
 fn one() -> u64 {
     1
 }
@@ -177,9 +152,11 @@ impl Paper {
                 }
             }
         }
-        let rows: Vec<Row> = file.row.into_iter().map(Row::new).collect::<Result<_, _>>()?;
         let mut ids = BTreeSet::new();
-        for row in &rows {
+        for row in &file.row {
+            if row.checks.is_empty() {
+                return Err(format!("{}: it has no checks", row.id));
+            }
             if !ids.insert(&row.id) {
                 return Err(format!("two rows are named {}", row.id));
             }
@@ -187,7 +164,7 @@ impl Paper {
                 return Err(format!("{}: there is no run {missing}", row.id));
             }
         }
-        Ok(Self { name: file.paper, title: file.title, about: file.about, runs, rows })
+        Ok(Self { name: file.paper, title: file.title, about: file.about, runs, rows: file.row })
     }
 }
 
@@ -243,47 +220,14 @@ impl Run {
 }
 
 impl Row {
-    fn new(data: RowData) -> Result<Self, String> {
-        let id = data.id;
-        let explain = |e: String| format!("{id}: {e}");
-        if data.checks.is_empty() {
-            return Err(explain("it has no checks".to_owned()));
-        }
-        let check = |text: String| Condition::parse(&text).map(|parsed| (text, parsed));
-        let checks: Result<Vec<_>, String> = data.checks.into_iter().map(check).collect();
-        Ok(Self {
-            source: data.source,
-            claim: data.claim,
-            bar: data.bar,
-            metric: data.metric,
-            ours: Expression::parse(&data.ours).map_err(explain)?,
-            checks: checks.map_err(explain)?,
-            refuted: data.refuted.map(|c| Condition::parse(&c)).transpose().map_err(explain)?,
-            scale: data.scale,
-            why: data.why,
-            quick: data.quick,
-            figure: data.figure.map(Figure::new).transpose().map_err(explain)?,
-            id,
-        })
-    }
-
     /// The names of the runs that it needs.
     pub(super) fn runs(&self) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
         self.ours.add_runs(&mut all);
-        self.checks.iter().for_each(|(_, check)| check.add_runs(&mut all));
-        self.refuted.iter().for_each(|condition| condition.add_runs(&mut all));
+        self.checks.iter().chain(&self.refuted).for_each(|check| check.add_runs(&mut all));
         let series = self.figure.iter().flat_map(|figure| &figure.series);
         series.for_each(|(_, values)| values.add_runs(&mut all));
         all
-    }
-}
-
-impl Figure {
-    fn new(data: FigureData) -> Result<Self, String> {
-        let one = |(name, text): (String, String)| Ok((name, Expression::parse(&text)?));
-        let series: Result<Vec<_>, String> = data.series.into_iter().map(one).collect();
-        Ok(Self { title: data.title, y: data.y, x: data.x, at: data.at, series: series? })
     }
 }
 
@@ -342,7 +286,8 @@ mod tests {
         };
         assert!(wrong("scenario = \"pacc-fct\"", "").contains("either a scenario"));
         assert!(wrong("fct.{30,50}.pacc:mean <", "fct.70.pacc:mean <").contains("fct.70.pacc"));
-        assert!(wrong("pacc:mean <", "pacc:mean +").contains("P-8"));
+        let error = wrong("pacc:mean <", "pacc:mean +");
+        assert!(error.contains("line 21") && error.contains("timely:mean`: no comp"), "{error}");
         assert!(wrong("\"cost\"", "\"fct.30.pacc\"").contains("two runs"));
         assert!(wrong("bar = ", "bars = ").contains("bars"));
         let check = "\"fct.{30,50}.pacc:mean < fct.{30,50}.timely:mean\"";

@@ -144,9 +144,9 @@ impl RowReport {
 
     fn evaluate(&mut self, row: &Row, outcome: &Outcome, quick: bool) -> Result<(), String> {
         self.ours = Ours::of(&row.ours.evaluate(&outcome.results)?);
-        for (text, check) in &row.checks {
+        for check in &row.checks {
             let ok = check.holds(&outcome.results)?;
-            self.checks.push(CheckReport { check: text.clone(), ok });
+            self.checks.push(CheckReport { check: check.text.clone(), ok });
         }
         let is_met = self.checks.iter().all(|check| check.ok);
         let is_small = quick || !row.scale.is_empty();
