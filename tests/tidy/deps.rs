@@ -182,6 +182,8 @@ const ALLOWED: &[Allowed] = &[
             "toml",
             "tracing",
             "tracing-subscriber",
+            // The grammar of a paper's metrics and bars.
+            "winnow",
         ],
     },
     Allowed {

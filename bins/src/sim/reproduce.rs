@@ -5,7 +5,6 @@
 
 mod cache;
 mod expression;
-mod lexer;
 mod page;
 mod paper;
 mod path;

@@ -12,25 +12,25 @@
 //! by `and` and `or`. A comparison takes the median over the seeds of both sides, and must hold for
 //! all elements.
 
-mod parser;
+mod grammar;
 mod tree;
 mod values;
 
 pub(super) use tree::Results;
 pub(super) use values::{Values, least, median, medians, most};
 
-use parser::{Parser, parse};
+use grammar::{alternatives, parse, sum};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use tree::{Chain, Node};
 
 /// A parsed expression.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Expression(Node);
 
 /// A parsed condition: alternatives of comparisons that must all hold.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Condition {
     /// As it was parsed.
@@ -44,7 +44,7 @@ impl Expression {
     /// # Errors
     /// The text is none; the message names the place.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        parse(text, |parser| parser.sum().map(Self))
+        parse(text, sum).map(Self)
     }
 
     /// Adds the names of the runs that it needs.
@@ -67,7 +67,7 @@ impl Condition {
     /// # Errors
     /// The text is none; the message names the place.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let alternatives = parse(text, Parser::alternatives)?;
+        let alternatives = parse(text, alternatives)?;
         Ok(Self { text: text.to_owned(), alternatives })
     }
 

@@ -104,13 +104,13 @@ impl Verdict {
 impl Ours {
     /// The statistics of `values`; a list counts with its median element. `None` without values.
     fn of(values: &Values) -> Option<Self> {
-        let of_seed = |list: &Vec<f64>| (!list.is_empty()).then(|| median(&mut list.clone()));
-        let mut seeds: Vec<f64> = values.iter().map(of_seed).collect::<Option<_>>()?;
+        let of_seed = |list: &Vec<f64>| (!list.is_empty()).then(|| median(list));
+        let seeds: Vec<f64> = values.iter().map(of_seed).collect::<Option<_>>()?;
         if seeds.is_empty() {
             return None;
         }
         let (min, max) = (least(&seeds), most(&seeds));
-        Some(Self { median: median(&mut seeds), min, max, n: u64_from(seeds.len()) })
+        Some(Self { median: median(&seeds), min, max, n: u64_from(seeds.len()) })
     }
 }
 

@@ -9,42 +9,33 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(in crate::sim::reproduce) type Results = BTreeMap<String, Vec<Json>>;
 
 /// `first OP second OP third ...`
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Chain {
     pub(super) first: Node,
-    pub(super) rest: Vec<(Compare, Node)>,
+    pub(super) rest: Vec<(String, Node)>,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Node {
     Number(f64),
-    Metric { runs: Vec<String>, path: String },
+    Metric {
+        runs: Vec<String>,
+        path: String,
+    },
     Call(Function, Vec<Node>),
-    Binary(char, Box<Node>, Box<Node>),
+    /// The operation `+`, `-`, `*` or `/`.
+    Binary(String, Box<Node>, Box<Node>),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A function of the arguments of a call.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Function {
-    Min,
-    Max,
-    Mean,
-    Sum,
-    Count,
-    Median,
-    Spread,
-    Lowest,
-    Highest,
-    MedianOfSeeds,
-    MinOfSeeds,
-    MaxOfSeeds,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Compare {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
+    /// Reduces a seed's list, with all elements of all arguments.
+    OfList(fn(&[f64]) -> f64),
+    /// Compares the arguments element by element.
+    Elementwise(fn(f64, f64) -> f64),
+    /// Reduces the seeds.
+    OfSeeds(fn(&[f64]) -> f64),
 }
 
 impl Chain {
@@ -53,26 +44,24 @@ impl Chain {
         let mut ok = true;
         for (compare, node) in &self.rest {
             let right = medians(&node.evaluate(results)?)?;
-            let pairs = joined(&left, &right, |a, b| f64::from(u8::from(compare.holds(a, b))))?;
-            ok &= pairs.iter().all(|holds| *holds > 0.0);
+            let holds = joined(&left, &right, |a, b| match &**compare {
+                "<" => a < b,
+                "<=" => a <= b,
+                ">" => a > b,
+                _ => a >= b,
+            })?;
+            ok &= holds.iter().all(|holds| *holds);
             left = right;
         }
         Ok(ok)
     }
 }
 
-impl Compare {
-    pub(super) fn holds(self, a: f64, b: f64) -> bool {
-        match self {
-            Self::Less => a < b,
-            Self::LessOrEqual => a <= b,
-            Self::Greater => a > b,
-            Self::GreaterOrEqual => a >= b,
-        }
-    }
-}
-
 impl Node {
+    pub(super) fn binary(a: Self, op: &str, b: Self) -> Self {
+        Self::Binary(op.to_owned(), Box::new(a), Box::new(b))
+    }
+
     pub(super) fn add_runs(&self, to: &mut BTreeSet<String>) {
         match self {
             Self::Number(_) => {}
@@ -92,10 +81,10 @@ impl Node {
                 function.of(values?)
             }
             Self::Binary(op, a, b) => {
-                by_seed(&a.evaluate(results)?, &b.evaluate(results)?, |a, b| match op {
-                    '+' => a + b,
-                    '-' => a - b,
-                    '*' => a * b,
+                by_seed(&a.evaluate(results)?, &b.evaluate(results)?, |a, b| match &**op {
+                    "+" => a + b,
+                    "-" => a - b,
+                    "*" => a * b,
                     _ => a / b,
                 })
             }
@@ -104,61 +93,55 @@ impl Node {
 }
 
 impl Function {
-    pub(super) const ALL: [(&str, Self); 12] = [
-        ("min", Self::Min),
-        ("max", Self::Max),
-        ("mean", Self::Mean),
-        ("sum", Self::Sum),
-        ("count", Self::Count),
-        ("median", Self::Median),
-        ("spread", Self::Spread),
-        ("lowest", Self::Lowest),
-        ("highest", Self::Highest),
-        ("median_of_seeds", Self::MedianOfSeeds),
-        ("min_of_seeds", Self::MinOfSeeds),
-        ("max_of_seeds", Self::MaxOfSeeds),
+    const ALL: [(&str, Self); 12] = [
+        ("min", Self::OfList(least)),
+        ("max", Self::OfList(most)),
+        ("mean", Self::OfList(|list| total(list) / count(list))),
+        ("sum", Self::OfList(total)),
+        ("count", Self::OfList(count)),
+        ("median", Self::OfList(median)),
+        ("spread", Self::OfList(|list| most(list) - least(list))),
+        ("lowest", Self::Elementwise(f64::min)),
+        ("highest", Self::Elementwise(f64::max)),
+        ("median_of_seeds", Self::OfSeeds(median)),
+        ("min_of_seeds", Self::OfSeeds(least)),
+        ("max_of_seeds", Self::OfSeeds(most)),
     ];
 
+    /// The function of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
+    }
+
     /// The value for the arguments `values`, of which there is at least one.
-    pub(super) fn of(self, values: Vec<Values>) -> Result<Values, String> {
+    fn of(self, values: Vec<Values>) -> Result<Values, String> {
         let mut arguments = values.into_iter();
         let mut lists = arguments.next().ok_or("a function without arguments")?;
         for more in arguments {
             lists = match self {
-                Self::Lowest => by_seed(&lists, &more, f64::min)?,
-                Self::Highest => by_seed(&lists, &more, f64::max)?,
-                _ => concatenated(&lists, &more)?,
+                Self::Elementwise(of) => by_seed(&lists, &more, of)?,
+                Self::OfList(_) | Self::OfSeeds(_) => concatenated(&lists, &more)?,
             };
         }
-        let over_seeds = |of: fn(&mut Vec<f64>) -> f64| {
-            let columns = columns(&lists)?;
-            Ok(vec![columns.into_iter().map(|mut column| of(&mut column)).collect()])
-        };
-        match self {
-            Self::MedianOfSeeds => over_seeds(|column| median(column)),
-            Self::MinOfSeeds => over_seeds(|column| least(column)),
-            Self::MaxOfSeeds => over_seeds(|column| most(column)),
-            Self::Lowest | Self::Highest => Ok(lists),
-            _ => Ok(lists.iter().map(|list| vec![self.of_list(list)]).collect()),
-        }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "lengths of lists in memory")]
-    pub(super) fn of_list(self, list: &[f64]) -> f64 {
-        match self {
-            Self::Min => least(list),
-            Self::Max => most(list),
-            Self::Median => median(&mut list.to_vec()),
-            Self::Spread => most(list) - least(list),
-            Self::Count => list.len() as f64,
-            Self::Mean => list.iter().sum::<f64>() / list.len() as f64,
-            _ => list.iter().sum(),
-        }
+        Ok(match self {
+            Self::Elementwise(_) => lists,
+            Self::OfList(of) => lists.iter().map(|list| vec![of(list)]).collect(),
+            Self::OfSeeds(of) => vec![columns(&lists)?.iter().map(|column| of(column)).collect()],
+        })
     }
 }
 
+fn total(list: &[f64]) -> f64 {
+    list.iter().sum()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "lengths of lists in memory")]
+fn count(list: &[f64]) -> f64 {
+    list.len() as f64
+}
+
 /// The lists of all `runs`, joined for each seed.
-pub(super) fn metric(results: &Results, runs: &[String], path: &str) -> Result<Values, String> {
+fn metric(results: &Results, runs: &[String], path: &str) -> Result<Values, String> {
     let mut all: Option<Values> = None;
     for run in runs {
         let seeds = results.get(run).ok_or_else(|| format!("there are no results of {run}"))?;

@@ -22,17 +22,17 @@ pub(super) fn by_seed(
 }
 
 /// Applies `op` element by element; a list of one element fits any other.
-pub(super) fn joined(
+pub(super) fn joined<T>(
     a: &[f64],
     b: &[f64],
-    op: impl Fn(f64, f64) -> f64,
-) -> Result<Vec<f64>, String> {
+    op: impl Fn(f64, f64) -> T,
+) -> Result<Vec<T>, String> {
     let n = common(a.len(), b.len(), "elements")?;
     let of = |list: &[f64], i: usize| list[if list.len() == 1 { 0 } else { i }];
     Ok((0..n).map(|i| op(of(a, i), of(b, i))).collect())
 }
 
-pub(super) fn common(a: usize, b: usize, what: &str) -> Result<usize, String> {
+fn common(a: usize, b: usize, what: &str) -> Result<usize, String> {
     match (a, b) {
         (1, n) | (n, 1) => Ok(n),
         (a, b) if a == b => Ok(a),
@@ -42,7 +42,7 @@ pub(super) fn common(a: usize, b: usize, what: &str) -> Result<usize, String> {
 
 /// The median of each element over the seeds.
 pub(in crate::sim::reproduce) fn medians(values: &Values) -> Result<Vec<f64>, String> {
-    Ok(columns(values)?.into_iter().map(|mut column| median(&mut column)).collect())
+    Ok(columns(values)?.iter().map(|column| median(column)).collect())
 }
 
 /// The elements by place, each over all seeds.
@@ -56,8 +56,9 @@ pub(super) fn columns(values: &Values) -> Result<Vec<Vec<f64>>, String> {
     Ok((0..n).map(|i| values.iter().map(|list| list[i]).collect()).collect())
 }
 
-/// The median; `values` is sorted by it. Not a number if there are no values.
-pub(in crate::sim::reproduce) fn median(values: &mut [f64]) -> f64 {
+/// The median. Not a number if there are no values.
+pub(in crate::sim::reproduce) fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let n = values.len();
     if n == 0 {
