@@ -5,6 +5,8 @@
 
 use crate::port_args;
 use clap::ValueEnum;
+use serde::Deserialize;
+use serde::de::{IntoDeserializer, value::Error as NoOp};
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::perftest::{self, Test};
 use spanwire_host::oob::{self, ModeChoice, Op};
@@ -20,23 +22,6 @@ pub(super) enum OobKind {
     Perftest,
 }
 
-/// `--op`: the name of an [`Op`] on the command line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(super) enum OpArg {
-    /// SEND into posted receives.
-    Send,
-    /// RDMA WRITE.
-    Write,
-    /// RDMA READ.
-    Read,
-    /// The atomic FETCH_ADD, of 8 bytes.
-    #[value(aliases = ["atomic", "FETCH_AND_ADD"])]
-    FetchAdd,
-    /// The atomic CMP_SWAP, of 8 bytes.
-    #[value(alias = "CMP_AND_SWAP")]
-    CmpSwap,
-}
-
 /// The measurement and the exchange. A server accepts most of these with `--oob perftest` only.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct TestArgs {
@@ -49,9 +34,10 @@ pub(super) struct TestArgs {
     /// TCP port of the side connection [default: 18516, with perftest 18515]
     #[arg(short, long)]
     pub(super) port: Option<u16>,
-    /// Operation to measure [default: write]
-    #[arg(long, value_enum)]
-    pub(super) op: Option<OpArg>,
+    /// Operation to measure: send, write, read, fetch-add or cmp-swap; atomics have 8 bytes
+    /// [default: write]
+    #[arg(long, value_parser = op)]
+    pub(super) op: Option<Op>,
     /// Message size in bytes; K, M and G are binary [default: 64K; with --lat 64, with --lat and
     /// perftest 2; atomics 8]
     #[arg(short, long, value_parser = size)]
@@ -92,18 +78,6 @@ pub(super) struct TestArgs {
     pub(super) any_address: bool,
 }
 
-impl From<OpArg> for Op {
-    fn from(op: OpArg) -> Self {
-        match op {
-            OpArg::Send => Self::Send,
-            OpArg::Write => Self::Write,
-            OpArg::Read => Self::Read,
-            OpArg::FetchAdd => Self::FetchAdd,
-            OpArg::CmpSwap => Self::CmpSwap,
-        }
-    }
-}
-
 impl TestArgs {
     /// TCP port of the side connection.
     pub(super) fn port(&self) -> u16 {
@@ -115,7 +89,7 @@ impl TestArgs {
 
     /// The operation.
     pub(super) fn op(&self) -> Op {
-        self.op.map_or(Op::Write, Op::from)
+        self.op.unwrap_or(Op::Write)
     }
 
     /// Queue pairs.
@@ -199,6 +173,15 @@ impl TestArgs {
             ("--bidirectional", self.bidirectional),
             ("--tclass", self.tclass.is_some()),
         ]
+    }
+}
+
+/// Parses an operation: its name, or that of the verb.
+fn op(text: &str) -> Result<Op, String> {
+    match text {
+        "atomic" | "FETCH_AND_ADD" => Ok(Op::FetchAdd),
+        "CMP_AND_SWAP" => Ok(Op::CmpSwap),
+        name => Op::deserialize(name.into_deserializer()).map_err(|e: NoOp| e.to_string()),
     }
 }
 
