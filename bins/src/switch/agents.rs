@@ -26,22 +26,17 @@ fn take_agent(n: usize, table: Value, names: &[&str]) -> Result<AgentConfig, Key
     let Value::Table(mut table) = table else {
         return Err(KeyError::new(at, "is no table; write [[agent]] above its keys"));
     };
-    let kind = match table.get("kind") {
-        Some(Value::String(kind)) => kind.clone(),
-        Some(other) => {
-            let what = format!("is {other:?}; choose one of {}", KINDS.join(", "));
-            return Err(KeyError::new(format!("{at}.kind"), what));
-        }
-        None => {
-            let what = format!("is missing; choose one of {}", KINDS.join(", "));
-            return Err(KeyError::new(format!("{at}.kind"), what));
-        }
-    };
-    if !KINDS.contains(&&*kind) {
-        let what = format!("is {kind:?}; choose one of {}", KINDS.join(", "));
+    let kind = table.get("kind");
+    let Some(known) = kind.and_then(Value::as_str).filter(|kind| KINDS.contains(kind)) else {
+        let is = match kind {
+            None => "is missing".to_owned(),
+            Some(Value::String(kind)) => format!("is {kind:?}"),
+            Some(other) => format!("is {other:?}"),
+        };
+        let what = format!("{is}; choose one of {}", KINDS.join(", "));
         return Err(KeyError::new(format!("{at}.kind"), what));
-    }
-    let key = match &*kind {
+    };
+    let key = match known {
         "nsf" | "mlcc" => "outside",
         "ndt" => "inside",
         _ => "ports",
@@ -126,7 +121,7 @@ mod tests {
     const PORTS: &str = "[port.a]\nrate = '1Gbit'\n[port.b]\nrate = '1Gbit'\n";
 
     fn parse(agents: &str) -> Result<Vec<AgentConfig>, String> {
-        let file = SwitchFile::parse(&format!("{PORTS}{agents}")).map_err(|e| e.to_string())?;
+        let file = SwitchFile::parse(&format!("{PORTS}{agents}"))?;
         Ok(file.config().switch.agents.clone())
     }
 

@@ -4,7 +4,6 @@ use super::agents::take_agents;
 use super::keys::{IMPAIRMENT_KEYS, KeyError, LINE_KEYS, PORT_KEYS, read, take_line, take_port};
 use crate::toml_text::toml_error;
 use spanwire_switch::{ShapedConfig, SwitchConfig};
-use std::fmt;
 use toml::{Table, Value};
 
 /// A configuration file.
@@ -23,19 +22,15 @@ pub struct FilePort {
     pub device: String,
 }
 
-/// An error in a file: the place, the cause and valid values.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileError(String);
-
 impl SwitchFile {
     /// Parses and validates a configuration.
     ///
     /// # Errors
     /// The first error, with its key, its value and the valid values.
-    pub fn parse(text: &str) -> Result<Self, FileError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         // The parser's message includes the line.
-        let table: Table = toml::from_str(text).map_err(|e| FileError(toml_error(&e)))?;
-        Self::of(table).map_err(|e| FileError(e.to_string()))
+        let table: Table = toml::from_str(text).map_err(|e| toml_error(&e))?;
+        Self::of(table).map_err(|e| e.to_string())
     }
 
     /// The ports, in the order of the file.
@@ -83,29 +78,14 @@ impl SwitchFile {
         check_devices(&ports)?;
         let names: Vec<&str> = ports.iter().map(|port| &*port.name).collect();
         let agents = take_agents(table.remove("agent"), &names)?;
-        let budget = table.remove_entry("budget_bytes");
-        check_known(
-            "",
-            &table_without(&table, &SWITCH_KEYS),
-            &[&["port", "agent", "budget_bytes"], &SWITCH_KEYS],
-        )?;
-        let switch = SwitchConfig { agents, ..take_switch(table, switch_ports)? };
-        let mut config = ShapedConfig { lines, ..ShapedConfig::new(switch) };
-        if let Some((_, value)) = budget {
-            config.budget_bytes = budget_bytes(value)?;
-        }
+        check_known("", &table, &[&["port", "agent", "budget_bytes"], &SWITCH_KEYS])?;
+        let config = take_switch(table)?;
+        let switch = SwitchConfig { agents, ports: switch_ports, ..config.switch };
+        let config = ShapedConfig { lines, switch, ..config };
         config.validate().map_err(|e| KeyError::from_config(&e, &names))?;
         Ok(Self { ports, config })
     }
 }
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.trim_end())
-    }
-}
-
-impl std::error::Error for FileError {}
 
 /// Checks a port's name, which becomes the name of a namespace or an interface and part of command
 /// lines.
@@ -144,46 +124,31 @@ fn check_devices(ports: &[FilePort]) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Rejects keys that remain in a table after all known ones have been removed.
-fn check_known(at: &str, left: &Table, known: &[&[&str]]) -> Result<(), KeyError> {
-    let Some(key) = left.keys().next() else { return Ok(()) };
+/// Rejects keys of a table that are not known.
+fn check_known(at: &str, table: &Table, known: &[&[&str]]) -> Result<(), KeyError> {
+    let known = known.concat();
+    let unknown = table.keys().find(|key| !known.contains(&key.as_str()));
+    let Some(key) = unknown else { return Ok(()) };
     let at = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-    let known = known.concat().join(", ");
-    Err(KeyError::new(at, format!("is not known; known here are {known}")))
+    Err(KeyError::new(at, format!("is not known; known here are {}", known.join(", "))))
 }
 
-fn table_without(table: &Table, keys: &[&str]) -> Table {
-    let left = table.iter().filter(|(key, _)| !keys.contains(&key.as_str()));
-    left.map(|(key, value)| (key.clone(), value.clone())).collect()
-}
-
-fn take_switch(
-    mut table: Table,
-    ports: Vec<spanwire_switch::PortConfig>,
-) -> Result<SwitchConfig, KeyError> {
+/// The switch that the keys at the top describe, without ports and lines.
+fn take_switch(mut table: Table) -> Result<ShapedConfig, KeyError> {
     let frame_max = i64::from(PORT_FRAME_ROOM);
     let longest = table.entry("max_frame_bytes").or_insert(Value::Integer(frame_max));
     if let Some(bytes) = longest.as_integer().filter(|bytes| *bytes > frame_max) {
         let what = format!("is {bytes}; the ports carry at most {frame_max}");
         return Err(KeyError::new("max_frame_bytes", what));
     }
+    let mut shaped: Table = table.remove_entry("budget_bytes").into_iter().collect();
     table.insert("ports".to_owned(), Value::Array(Vec::new()));
-    let switch: SwitchConfig = read("", table)
-        .map_err(|e| KeyError { key: e.key.trim_start_matches('.').to_owned(), ..e })?;
-    Ok(SwitchConfig { ports, ..switch })
-}
-
-/// Parses the budget in the format of [`ShapedConfig`].
-fn budget_bytes(value: Value) -> Result<u64, KeyError> {
-    let mut table = Table::new();
-    table.insert("budget_bytes".to_owned(), value);
-    table.insert("lines".to_owned(), Value::Array(Vec::new()));
-    let mut switch = Table::new();
-    switch.insert("ports".to_owned(), Value::Array(Vec::new()));
-    table.insert("switch".to_owned(), Value::Table(switch));
-    let config: ShapedConfig = read("", table)
-        .map_err(|e| KeyError { key: e.key.trim_start_matches('.').to_owned(), ..e })?;
-    Ok(config.budget_bytes)
+    shaped.insert("lines".to_owned(), Value::Array(Vec::new()));
+    shaped.insert("switch".to_owned(), Value::Table(table));
+    read("", shaped).map_err(|KeyError { key, what }| {
+        let key = key.trim_start_matches('.').trim_start_matches("switch.").to_owned();
+        KeyError { key, what }
+    })
 }
 
 /// Keys of the switch itself, at the top level of the file.
@@ -204,7 +169,7 @@ mod tests {
     const TWO: &str = "[port.h2]\nrate = '1Gbit'\ndelay = '1ms'\n[port.h1]\ndevice = 'eth1'\n";
 
     fn error(text: &str) -> String {
-        SwitchFile::parse(text).expect_err(text).to_string()
+        SwitchFile::parse(text).expect_err(text)
     }
 
     #[test]
@@ -295,7 +260,7 @@ mod tests {
             SwitchFile::parse(&format!("[port.a]\n{port}[port.b]\n{port}"))
         };
         delay(100).expect("100 ms at 1 Gbit/s fit, both ways");
-        let error = delay(300).expect_err("75 MB do not fit").to_string();
+        let error = delay(300).expect_err("75 MB do not fit");
         for word in ["budget_bytes", "port.a 1Gbit x 300ms = 37500000", "75000000"] {
             assert!(error.contains(word), "{word:?} in {error:?}");
         }
