@@ -5,10 +5,12 @@ use crate::ec_args::EcArgs;
 use crate::exit::usage;
 use crate::output;
 use crate::queues;
-use clap::ArgAction;
+use clap::{ArgAction, ValueEnum};
+use spanwire_base::Dur;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::quantity::size;
 use spanwire_host::window::{self, WindowChoice};
+use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
@@ -16,6 +18,7 @@ use spanwire_stream::ModeChoice;
 use spanwire_transport::{Balance, CongestionControl, ErasureCoding, ValidConfig};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A port, its window and its options.
 #[derive(clap::Args, Clone, Debug)]
@@ -155,6 +158,26 @@ impl PortArgs {
     }
 }
 
+/// Polling of a worker, as an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Wait {
+    Busy,
+    Adaptive,
+}
+
+impl Wait {
+    /// The polling of this process, which spins for `spin` before it sleeps.
+    pub(crate) fn polling(self, spin: Dur) -> Polling {
+        match self {
+            Self::Busy => Polling::Busy,
+            Self::Adaptive => {
+                sleep_precisely();
+                Polling::Adaptive { spin }
+            }
+        }
+    }
+}
+
 /// Parses an XDP mode.
 pub(crate) fn preference(text: &str) -> Result<XdpPreference, String> {
     XdpPreference::from_name(text)
@@ -185,9 +208,17 @@ fn saturated(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
+/// The interval of reports in seconds, as of [`interval_or_none`]; `None` for zero.
+///
+/// [`interval_or_none`]: spanwire_host::quantity::interval_or_none
+pub(crate) fn interval(seconds: f64) -> Option<Dur> {
+    let us = u64::try_from(Duration::from_secs_f64(seconds).as_micros()).ok();
+    us.filter(|us| *us > 0).map(Dur::from_us)
+}
+
 /// Sets the kernel's timer slack of this process to 1 us. With the default of 50 us a sleep may
 /// end late by four frames at 1 Gbit/s.
-pub(crate) fn sleep_precisely() {
+fn sleep_precisely() {
     if let Err(e) = std::fs::write("/proc/self/timerslack_ns", "1000") {
         tracing::info!("sleeps may end 50 us late: {e}");
     }

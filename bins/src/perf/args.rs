@@ -3,9 +3,8 @@
 use super::test_args::TestArgs;
 use crate::exit::{Failed, usage};
 use crate::interface;
-use crate::port_args::{PortArgs, sleep_precisely};
+use crate::port_args::{PortArgs, Wait};
 use crate::queues;
-use clap::ValueEnum;
 use spanwire_base::Dur;
 use spanwire_host::dial::{address, dial, listen};
 use spanwire_host::fabric::{self, Error};
@@ -14,12 +13,12 @@ use spanwire_host::peer::ZonedIp;
 use spanwire_host::quantity::{interval_or_none, limit, ppm, run_seconds, size};
 use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::affinity;
-use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
 use spanwire_transport::{Agreed, Mtu};
 use std::io::ErrorKind;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Arguments of `spanwire perf`.
 #[derive(clap::Args, Clone, Debug)]
@@ -110,12 +109,6 @@ pub(super) struct ClientArgs {
     pub(super) max_p99_us: Option<f64>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(super) enum Wait {
-    Busy,
-    Adaptive,
-}
-
 impl CommonArgs {
     /// Listens on TCP `port` of the interface.
     pub(super) fn listen(&self, port: u16) -> Result<TcpListener, Error> {
@@ -156,13 +149,6 @@ impl CommonArgs {
         if let Some(core) = self.port.core {
             affinity::pin(core)?;
         }
-        let polling = match self.poll {
-            Wait::Busy => Polling::Busy,
-            Wait::Adaptive => {
-                sleep_precisely();
-                Polling::Adaptive { spin: SPIN }
-            }
-        };
         let config = self.port.config(self.dev())?;
         let sending = Sending {
             congestion: self.port.congestion()?,
@@ -172,7 +158,7 @@ impl CommonArgs {
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
         let attachment = self.port.attach(self.dev(), local, self.faults()?)?;
         let config = self.port.fit(config, &attachment);
-        let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
+        let mut runner = JobRunner::with_config(attachment, ip, self.poll.polling(SPIN), config)?;
         runner.set_sending(sending);
         Ok(runner)
     }
@@ -218,7 +204,8 @@ impl ClientArgs {
 
     /// The job to request.
     pub(super) fn job(&self, runner: &JobRunner) -> Result<Job, Error> {
-        let duration_ms = milliseconds(self.seconds.unwrap_or(5.0))?;
+        let duration = Duration::from_secs_f64(self.seconds.unwrap_or(5.0));
+        let duration_ms = u64::try_from(duration.as_millis())?;
         let TestArgs { lat, depth, .. } = self.test;
         let kind = match (self.transfer, lat) {
             (Some(bytes), _) => JobKind::Transfer { bytes, seed: self.common.seed },
@@ -269,30 +256,5 @@ impl ClientArgs {
     }
 }
 
-pub(super) fn milliseconds(seconds: f64) -> Result<u64, Error> {
-    if !(0.0..=86_400.0).contains(&seconds) {
-        return Err(format!("{seconds} s is not between 0 and a day").into());
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between 0 and a day, checked above"
-    )]
-    let ms = (seconds * 1e3).round() as u64;
-    Ok(ms)
-}
-
 /// Time to spin before sleeping: about one round trip, so that the worker is awake for a response.
 const SPIN: Dur = Dur::from_us(50);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn milliseconds__has_bounds() {
-        assert_eq!(milliseconds(0.5).unwrap(), 500);
-        assert!(milliseconds(-1.0).is_err());
-        assert!(milliseconds(f64::INFINITY).is_err());
-    }
-}

@@ -1,6 +1,6 @@
 //! The interval reports of a running job.
 
-use super::args::milliseconds;
+use crate::port_args::interval;
 use crate::report::{print_text, seconds};
 use serde::Serialize;
 use spanwire_base::{Dur, Time};
@@ -44,8 +44,13 @@ struct Last {
 impl Meter {
     /// A meter with intervals of `interval_s` seconds; zero for none.
     pub(super) fn new(interval_s: f64, print: bool) -> Self {
-        let every = milliseconds(interval_s).ok().filter(|ms| *ms > 0).map(Dur::from_ms);
-        Self { every, print, started: None, last: None, intervals: Vec::new() }
+        Self {
+            every: interval(interval_s),
+            print,
+            started: None,
+            last: None,
+            intervals: Vec::new(),
+        }
     }
 
     /// Samples the job at `now` and ends the interval if it is due. `flows` is called only at the

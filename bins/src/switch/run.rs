@@ -4,10 +4,9 @@ use super::file::{FilePort, PORT_FRAME_ROOM, SwitchFile};
 use super::report::SwitchReport;
 use super::set::set;
 use crate::exit::{Exit, usage};
-use crate::port_args::{preference, sleep_precisely};
+use crate::port_args::{self, Wait, preference};
 use crate::report::{print_report, print_text};
 use crate::signals::Interrupt;
-use clap::ValueEnum;
 use spanwire_base::{Dur, usize_from};
 use spanwire_host::control::{Control, PendingRequest, Reply, Request};
 use spanwire_host::fabric::{Error, interface};
@@ -15,7 +14,7 @@ use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
 use spanwire_host::quantity::interval_or_none;
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
-use spanwire_io::driver::{Driver, Polling};
+use spanwire_io::driver::Driver;
 use spanwire_io::hotplug::HotplugPort;
 use spanwire_io::xdp::{Traffic, XdpConfig, XdpPort, XdpPreference};
 use spanwire_switch::Shaped;
@@ -49,12 +48,6 @@ pub struct RunArgs {
     json: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Wait {
-    Busy,
-    Adaptive,
-}
-
 /// A running switch.
 struct Session {
     names: Vec<String>,
@@ -73,8 +66,7 @@ pub(super) fn run(args: &RunArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
     let text = read_text(&args.config, "configurations", CONFIG_BYTES_MAX)
         .map_err(|e| usage(format!("cannot read {shown}: {e}")))?;
     let file = SwitchFile::parse(&text).map_err(|e| usage(format!("{shown}: {e}")))?;
-    let every = std::time::Duration::from_secs_f64(args.interval);
-    let every = u64::try_from(every.as_micros()).ok().filter(|us| *us > 0).map(Dur::from_us);
+    let every = port_args::interval(args.interval);
     if let Some(core) = args.core {
         affinity::pin(core)?;
     }
@@ -95,13 +87,6 @@ impl Session {
             HotplugPort::new(&port.device.clone(), Arc::new(move || open(&port, preference)))
         };
         let ports: Result<Vec<_>, Error> = file.ports().iter().map(hotplug).collect();
-        let polling = match args.poll {
-            Wait::Busy => Polling::Busy,
-            Wait::Adaptive => {
-                sleep_precisely();
-                Polling::Adaptive { spin: SPIN }
-            }
-        };
         // Create the control socket after the ports: if it accepts requests, the switch forwards.
         let ports = ports?;
         let shaped = Shaped::new(file.config().clone())?;
@@ -110,7 +95,7 @@ impl Session {
             names: file.ports().iter().map(|port| port.name.clone()).collect(),
             ports,
             shaped,
-            driver: Driver::new(Clock::start(), polling),
+            driver: Driver::new(Clock::start(), args.poll.polling(SPIN)),
             control,
         })
     }
