@@ -28,6 +28,23 @@ fn copy__both_ends_on_one_machine_over_udp() {
     assert!(fs::read(into.join("f")).expect("it is there") == bytes, "bytes differ");
 }
 
+/// The side connection is from `--address`, so the server needs no `--any-address`.
+#[test]
+fn perf__both_ends_on_one_machine_over_udp() {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let [there, here] = [91, 92].map(|net| format!("127.{net}.{high}.{low}"));
+    let port = (20_000 + std::process::id() % 10_000).to_string();
+    let common = ["--dev", "lo", "--fabric", "udp", "--port", &port, "--address"];
+    let serve = [&["perf", "server", "--one-off"], &common[..], &[&there]].concat();
+    let server = Running::spawn_until(piped(&mut Command::new(SPANWIRE), &serve), "serving on lo");
+    let client = ["perf", "client", &there, "--transfer", "1M", "--json"];
+    let ended = run_here(&[&client[..], &common, &[&here]].concat());
+    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let report = ended.json();
+    assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+    assert_eq!(server.wait().code, Some(0));
+}
+
 #[test]
 fn link_local__a_zone_names_the_interface() {
     for fabric in [FabricChoice::Udp, FabricChoice::Xdp] {

@@ -192,7 +192,9 @@ impl ClientArgs {
         let (server, port) = (&self.server, self.test.port());
         let ifindex = fabric::interface(self.common.dev())?.ifindex;
         let address = address(server.ip, port, ifindex);
-        dial(self.common.dev(), None, address, REPLY_TIMEOUT / 6).map_err(|e| {
+        // The server compares the address of the packets with that of this connection.
+        let local = self.test.address.filter(|local| local.is_ipv4() == server.ip.is_ipv4());
+        dial(self.common.dev(), local, address, REPLY_TIMEOUT / 6).map_err(|e| {
             let advice = match e.kind() {
                 ErrorKind::ConnectionRefused => question,
                 _ => "is the address right, and reachable through this interface?",

@@ -69,7 +69,8 @@ pub(super) struct TestArgs {
     /// perftest: IPv4 TOS or IPv6 traffic class of sent packets
     #[arg(long)]
     pub(super) tclass: Option<u8>,
-    /// Local RoCE address [default: that of the TCP connection]
+    /// Local RoCE address, from which a client also makes the side connection [default: that of the
+    /// side connection]
     #[arg(long, value_name = "IP")]
     pub(super) address: Option<IpAddr>,
     /// Accept peers whose RoCE address differs from that of their TCP connection. A peer can then
