@@ -14,6 +14,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// The first error of stdout.
 static STDOUT: OnceLock<io::Error> = OnceLock::new();
 
+/// The errors of other output.
+static ERRORS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// The captures of this process.
 static CAPTURES: Mutex<Vec<(PathBuf, CaptureError)>> = Mutex::new(Vec::new());
 
@@ -37,6 +40,11 @@ pub(crate) fn is_stdout_lost() -> bool {
     STDOUT.get().is_some()
 }
 
+/// Has [`finish`] report the error of another output than the command's report.
+pub(crate) fn note_error(error: String) {
+    ERRORS.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+}
+
 /// Has [`finish`] report the error of a capture in `path`.
 pub(crate) fn watch_capture(path: PathBuf, error: CaptureError) {
     CAPTURES.lock().unwrap_or_else(PoisonError::into_inner).push((path, error));
@@ -54,8 +62,9 @@ pub fn finish(exit: Exit) -> Result<Exit, Error> {
         let error = error.get()?;
         Some(format!("{}: the capture is incomplete: {error}", path.display()))
     };
-    let all: Vec<String> =
-        stdout.into_iter().chain(captures.iter().filter_map(of_capture)).collect();
+    let errors = std::mem::take(&mut *ERRORS.lock().unwrap_or_else(PoisonError::into_inner));
+    let captures = captures.iter().filter_map(of_capture);
+    let all: Vec<String> = stdout.into_iter().chain(captures).chain(errors).collect();
     if all.is_empty() {
         return Ok(exit);
     }

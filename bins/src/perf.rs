@@ -10,6 +10,7 @@ mod test_args;
 pub use args::PerfArgs;
 
 use crate::exit::{Exit, usage};
+use crate::output;
 use crate::path_report::PathsReport;
 use crate::rates;
 use crate::report::{op_name, packets, print_peer_error, print_report, print_text};
@@ -23,6 +24,7 @@ use spanwire_host::oob::{Oob, OobError};
 use spanwire_host::runner::{Acceptor, Event, RECEIVE_OVERFLOWS, Served};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
 use test_args::OobKind;
 
 /// Runs the subcommand.
@@ -138,14 +140,18 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     })?;
     let mut report = ClientReport::of(args, &report, &runner, meter);
     report.interrupted(interrupt);
-    if let Some(path) = &args.plot {
-        let json = serde_json::to_string(&report)?;
-        let run = rates::Run::parse(&args.server.to_string(), &json);
-        let svg = rates::picture("Goodput", &[run.map_err(|e| format!("--plot: {e}"))?], &[], &[]);
-        std::fs::write(path, svg).map_err(|e| format!("--plot {}: {e}", path.display()))?;
-    }
     print_report(common.json, &report, text)?;
+    if let Some(path) = &args.plot {
+        let plotted = plot(args, &report, path);
+        plotted.unwrap_or_else(|e| output::note_error(format!("--plot {}: {e}", path.display())));
+    }
     Ok(report.exit)
+}
+
+/// Plots the intervals of a run.
+fn plot(args: &ClientArgs, report: &ClientReport, path: &Path) -> Result<(), Error> {
+    let run = rates::Run::parse(&args.server.to_string(), &serde_json::to_string(report)?)?;
+    Ok(std::fs::write(path, rates::picture("Goodput", &[run], &[], &[]))?)
 }
 
 fn print_served(common: &CommonArgs, fabric: Fabric, peer: Option<IpAddr>, served: &Served) {

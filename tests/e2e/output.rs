@@ -95,6 +95,18 @@ fn stderr__full_does_not_change_the_exit_code() {
 }
 
 #[test]
+fn plot__that_cannot_be_written_leaves_the_report() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let server = lab.server(&[]);
+    let args = ["--seconds", "1", "--interval", "0.1", "--plot", "/dev/full", "--json"];
+    let ended = lab.client(lab.v4(), &args);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    assert_eq!(ended.json()["ok"], true, "{}", ended.stdout);
+    assert!(ended.stderr.contains("error: --plot /dev/full: No space left"), "{}", ended.stderr);
+    server.terminate();
+}
+
+#[test]
 fn files__full_are_an_error() {
     let dir = TempDir::new();
     let seeds = seeds(&dir);
