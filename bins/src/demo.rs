@@ -8,7 +8,8 @@ use crate::exit::{Exit, Failed};
 use crate::output::print_error;
 use crate::port_args;
 use crate::report::{
-    LiveLine, PerfRow, TransferRow, bar, op_name, packets, perf_table, print_report, print_text,
+    LiveLine, PerfRow, TransferRow, bar, job_exit, op_name, packets, perf_table, print_report,
+    print_text,
 };
 use crate::signals::Interrupt;
 use serde::Serialize;
@@ -61,7 +62,7 @@ pub struct DemoReport {
     pub mode: &'static str,
     /// All bytes were correct and nothing failed.
     pub ok: bool,
-    /// The exit code; a wrong transfer takes precedence over other failures.
+    /// The exit code: that of the first failure.
     pub exit: Exit,
     /// The verified transfer.
     pub transfer: TransferRow,
@@ -235,10 +236,13 @@ fn run_jobs(
     };
     let bytes = args.mib << 20;
     let report = run(JobKind::Transfer { bytes, seed: DATA_SEED }, Op::Write, 1 << 20, 16)?;
-    let (mut ok, transfer) = (report.is_ok(), TransferRow::of(&report));
+    let (mut exit, transfer) = (job_exit(&report), TransferRow::of(&report));
+    if exit == Exit::Failure && transfer.sha256_match.is_none() {
+        exit = Exit::TransferWrong;
+    }
     let (mut perf, duration_ms) = (Vec::new(), args.ms);
     for (latency, op, size, depth) in MEASUREMENTS {
-        if interrupt.is_set() || !ok {
+        if interrupt.is_set() || exit != Exit::Success {
             break;
         }
         let kind = match latency {
@@ -246,17 +250,12 @@ fn run_jobs(
             true => JobKind::Latency { duration_ms },
         };
         let report = run(kind, op, size, depth)?;
-        ok &= report.is_ok();
+        exit = job_exit(&report);
         perf.push(PerfRow::of(&report));
     }
     live.clear();
-    ok &= !interrupt.is_set();
     let mode = runner.agreed().unwrap_or(Agreed::Rc).mode().name();
-    let exit = match (ok, transfer.sha256_match) {
-        (true, _) => Exit::Success,
-        (false, Some(true)) => Exit::Failure,
-        (false, Some(false) | None) => Exit::TransferWrong,
-    };
+    let ok = exit == Exit::Success;
     Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, exit, transfer, perf })
 }
 

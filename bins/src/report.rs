@@ -1,14 +1,15 @@
 //! Output of results: tables, rows of JSON and a progress line.
 
-use crate::exit::error_json;
+use crate::exit::{Exit, error_json};
 use crate::output;
 use serde::Serialize;
 use spanwire_base::Dur;
 use spanwire_host::fabric::Error;
+use spanwire_host::initiator::Failure;
 use spanwire_host::oob::{Job, JobKind, Op};
 use spanwire_host::runner::JobReport;
 use spanwire_host::text::bytes;
-use spanwire_transport::Agreed;
+use spanwire_transport::{Agreed, WcStatus};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
@@ -134,6 +135,21 @@ impl TransferRow {
             sha256_match: report.sha256_match(),
             error: report.error(),
         }
+    }
+}
+
+/// The exit code of a client with this result, if it misses no threshold.
+#[must_use]
+pub fn job_exit(report: &JobReport) -> Exit {
+    let differs = report.sha256_match() == Some(false);
+    match report.progress.failure {
+        _ if differs || !report.atomics_agree() => Exit::TransferWrong,
+        Some(
+            Failure::Completion(WcStatus::RetryExcErr) | Failure::NoResponse | Failure::Unsent(_),
+        ) => Exit::PeerUnreachable,
+        None if report.missing.is_some() => report.missing.as_ref().map_or(Exit::Failure, Exit::of),
+        _ if !report.is_ok() => Exit::Failure,
+        _ => Exit::Success,
     }
 }
 

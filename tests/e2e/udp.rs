@@ -3,7 +3,7 @@
 use crate::copy::TempDir;
 use crate::lab::{self, Lab, Running, await_listener};
 use serde_json::Value;
-use spanwire_io::net::NetNs;
+use spanwire_io::net::{NetNs, Netlink};
 use spanwire_pcap::Capture;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -99,6 +99,20 @@ fn demo__over_udp_ends_by_a_signal_as_over_af_xdp() {
     demo.await_output(|text| text.contains("RoCEv2 over UDP sockets"));
     let ended = demo.end_with(libc::SIGINT);
     assert_eq!((ended.code, ended.stderr.trim()), (Some(130), "error: interrupted"));
+}
+
+#[test]
+fn demo__a_lost_peer_has_its_exit_code() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let ns = &lab.hosts.a.ns;
+    let loopback = || Netlink::open_in(ns).expect("privileged");
+    loopback().set_up("lo").expect("it is there");
+    let demo = Unprivileged::new(&["demo", "--fabric", "udp", "--mib", "1024", "--ms", "60000"]);
+    let demo = demo.start_until(ns, "RoCEv2 over UDP sockets");
+    loopback().set_down("lo").expect("it is there");
+    let ended = demo.wait();
+    assert_eq!(ended.code, Some(4), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("FAILED"), "{}", ended.stdout);
 }
 
 #[test]

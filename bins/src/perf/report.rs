@@ -4,7 +4,7 @@ use super::args::ClientArgs;
 use super::meter::{Interval, Meter, limits_text};
 use crate::exit::Exit;
 use crate::path_report::PathsReport;
-use crate::report::{PerfRow, TransferRow, loss_text, op_name, perf_table, seconds};
+use crate::report::{PerfRow, TransferRow, job_exit, loss_text, op_name, perf_table, seconds};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::Time;
@@ -13,7 +13,7 @@ use spanwire_host::fabric::Fabric;
 use spanwire_host::initiator::Failure;
 use spanwire_host::runner::{FlowRow, JobReport, JobRunner, PerftestPeer, RECEIVE_OVERFLOWS};
 use spanwire_host::text::bytes;
-use spanwire_transport::{Agreed, WcStatus};
+use spanwire_transport::Agreed;
 use std::time::UNIX_EPOCH;
 
 /// The JSON object that `spanwire perf client --json` prints.
@@ -123,7 +123,10 @@ impl ClientReport {
             ),
             paths: report.paths.as_ref().map(PathsReport::from).unwrap_or_default(),
             ok: report.is_ok() && thresholds.iter().all(|t| t.ok),
-            exit: exit(report, &thresholds),
+            exit: match job_exit(report) {
+                Exit::Success if thresholds.iter().any(|t| !t.ok) => Exit::ThresholdMissed,
+                exit => exit,
+            },
             error,
             thresholds,
             transfer,
@@ -231,21 +234,6 @@ pub(super) fn text(r: &ClientReport) -> String {
 fn unix_seconds(runner: &JobRunner, at: Time) -> f64 {
     let start = runner.attachment().clock.wall_start().duration_since(UNIX_EPOCH);
     start.unwrap_or_default().as_secs_f64() + seconds(at.since(Time::ZERO))
-}
-
-/// The exit code of a client with this result.
-fn exit(report: &JobReport, thresholds: &[Threshold]) -> Exit {
-    let differs = report.sha256_match() == Some(false);
-    match report.progress.failure {
-        _ if differs || !report.atomics_agree() => Exit::TransferWrong,
-        Some(
-            Failure::Completion(WcStatus::RetryExcErr) | Failure::NoResponse | Failure::Unsent(_),
-        ) => Exit::PeerUnreachable,
-        None if report.missing.is_some() => report.missing.as_ref().map_or(Exit::Failure, Exit::of),
-        _ if !report.is_ok() => Exit::Failure,
-        _ if thresholds.iter().any(|t| !t.ok) => Exit::ThresholdMissed,
-        _ => Exit::Success,
-    }
 }
 
 fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {
