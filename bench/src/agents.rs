@@ -9,10 +9,10 @@ mod work;
 use crate::machine::Machine;
 use crate::quiet::StealWatch;
 use crate::sample::Error;
-use crate::stats::Spread;
+use crate::stats::{Spread, cell};
 use serde::Serialize;
 use spanwire_switch::AgentConfig;
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Instant;
 use work::Work;
 
@@ -95,44 +95,35 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
     })
 }
 
-impl Report {
-    /// The report as text.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let Machine { cpu, kernel, cores, .. } = &self.machine;
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { rounds, packets, flows, .. } = self.plan;
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "{cpu}, {cores} cores, Linux {kernel}");
-        let _ = writeln!(
+        writeln!(out, "{}", self.machine)?;
+        writeln!(
             out,
             "median [least..most] of {rounds} samples of {packets} packets of {flows} flows, ns a \
              packet; others had the core for up to {:.0} % of a sample, which is left out\n",
             self.stolen_max * 100.0
-        );
-        let _ = writeln!(
+        )?;
+        writeln!(
             out,
             "agent  adds                   with it                without it             feedback  \
              bytes a flow"
-        );
+        )?;
         for row in &self.agents {
-            let _ = writeln!(
+            writeln!(
                 out,
                 "{:<5}  {:<21}  {:<21}  {:<21}  {:>8.4}  {:>12}",
                 row.kind,
-                cell(row.added_ns),
-                cell(row.with_ns),
-                cell(row.without_ns),
+                cell(row.added_ns, 1),
+                cell(row.with_ns, 1),
+                cell(row.without_ns, 1),
                 row.feedback_per_packet,
                 row.bytes_per_entry,
-            );
+            )?;
         }
-        out
+        Ok(())
     }
-}
-
-fn cell(spread: Option<Spread>) -> String {
-    spread.map_or("-".to_owned(), |s| format!("{:.1} [{:.1}..{:.1}]", s.median, s.min, s.max))
 }
 
 /// A kind of agent, and its samples.
@@ -213,7 +204,7 @@ mod tests {
             assert!(row.bytes_per_entry > 0 && row.with_ns.unwrap().min > 0.0, "{row:?}");
             assert_eq!(row.added_ns.unwrap().n, 2);
         }
-        assert!(report.text().contains("\npacc "), "{}", report.text());
+        assert!(report.to_string().contains("\npacc "), "{}", report.to_string());
     }
 
     #[test]

@@ -15,10 +15,10 @@ pub use plan::{Conditions, Plan};
 use crate::bed::{self, Bed, Frame};
 use crate::machine::Machine;
 use crate::sample::Error;
-use crate::stats::Spread;
+use crate::stats::{Spread, cell};
 use serde::Serialize;
 use spanwire_transport::WireMode;
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Duration;
 
 /// A transport under test.
@@ -195,21 +195,13 @@ impl Cell {
     }
 }
 
-impl Report {
-    /// Tables in Markdown, one for each round-trip time: percent of the link, median and range.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write_text(&mut out);
-        out
-    }
+impl Report {}
 
-    fn write_text(&self, out: &mut String) -> std::fmt::Result {
+/// Tables in Markdown, one for each round-trip time: percent of the link, median and range.
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { rate_bps, rounds, seconds, losses_percent, rtts_us, .. } = &self.plan;
-        let Machine { cpu, kernel, cores, virtual_machine } = &self.machine;
-        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
-        writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
+        writeln!(out, "{}", self.machine)?;
         let rate = rate_bps / 1_000_000;
         writeln!(out, "{rate} Mbit/s, {rounds} interleaved rounds of {seconds} s; goodput in")?;
         writeln!(out, "percent of the link: median [least..most]")?;
@@ -227,7 +219,9 @@ impl Report {
                     continue;
                 }
                 write!(out, "| {name} |")?;
-                rows.iter().try_for_each(|row| write!(out, " {} |", cell(row)))?;
+                rows.iter().try_for_each(|row| {
+                    write!(out, " {} |", cell(row.goodput_fraction.map(|f| f.over(0.01)), 1))
+                })?;
                 writeln!(out)?;
             }
         }
@@ -237,16 +231,6 @@ impl Report {
             writeln!(out, "failed: {}, {loss_percent} %, {rtt_us} us: {why}", row.name)?;
         }
         Ok(())
-    }
-}
-
-fn cell(row: &Row) -> String {
-    match row.goodput_fraction {
-        None => "-".to_owned(),
-        Some(Spread { median, min, max, .. }) => {
-            let [median, min, max] = [median, min, max].map(|f| f * 100.0);
-            format!("{median:.1} [{min:.1}..{max:.1}]")
-        }
     }
 }
 
@@ -292,7 +276,7 @@ mod tests {
         let mut cell = Cell::new(Subject::Tcp("bbr"), conditions());
         cell.take(Ok(51.25e6), plan.rate_bps);
         let report = Report { machine: Machine::this(), plan, rows: vec![cell.row()] };
-        let text = report.text();
+        let text = report.to_string();
         for line in ["| RTT 2 ms, loss | 5 % |", "|---|---|", "| TCP BBR | 51.2 [51.2..51.2] |"] {
             assert!(text.contains(line), "no {line:?} in {text}");
         }

@@ -10,11 +10,11 @@ pub mod work;
 use crate::machine::Machine;
 use crate::quiet::StealWatch;
 use crate::sample::Error;
-use crate::stats::{Ratio, Spread};
+use crate::stats::{Ratio, Spread, cell};
 use isal::Isal;
 use serde::Serialize;
 use spanwire_erasure::{Kernel, Scheme};
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Instant;
 use work::{Task, Work, X, Y};
 
@@ -107,53 +107,42 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
     Ok(Report { machine, plan: plan.clone(), ticks_per_ns, without_isal, rows })
 }
 
-impl Report {
-    /// The report as text.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let Machine { cpu, kernel, cores, .. } = &self.machine;
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { rounds, ms, bytes, .. } = &self.plan;
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "{cpu}, {cores} cores, Linux {kernel}");
-        let _ = writeln!(
+        writeln!(out, "{}", self.machine)?;
+        writeln!(
             out,
             "({X}, {Y}), median [least..most] of {rounds} samples of {ms} ms; others' time on the \
              core is left out"
-        );
+        )?;
         if let Some(why) = &self.without_isal {
-            let _ = writeln!(out, "without ISA-L: {why}");
+            writeln!(out, "without ISA-L: {why}")?;
         }
         for (bytes, task) in bytes.iter().flat_map(|bytes| Task::ALL.map(|task| (bytes, task))) {
-            let _ = writeln!(
+            writeln!(
                 out,
                 "\n{:<32} {:>24} {:>7} {:>11}  times ISA-L's speed",
                 format!("{}, {bytes} bytes", task.name()),
                 "ns a block",
                 "GB/s",
                 "ticks/byte",
-            );
+            )?;
             let of_this = |row: &&Row| row.bytes == *bytes && row.task == task.name();
             for row in self.rows.iter().filter(of_this) {
                 let ticks = row.ticks_per_byte.map_or("-".to_owned(), |t| format!("{t:.3}"));
-                let _ = writeln!(
+                writeln!(
                     out,
                     "  {:<30} {:>24} {:>7.1} {ticks:>11}  {}",
                     row.implementation_name,
                     cell(row.ns, 0),
                     row.gb_per_s,
                     cell(row.isal_over_this.and_then(|ratio| ratio.paired), 2),
-                );
+                )?;
             }
         }
-        out
+        Ok(())
     }
-}
-
-fn cell(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or("-".to_owned(), |s| {
-        format!("{:.digits$} [{:.digits$}..{:.digits$}]", s.median, s.min, s.max)
-    })
 }
 
 /// An implementation of a task, and its samples.
@@ -286,7 +275,7 @@ mod tests {
             assert!(row.ns.unwrap().min > 0.0 && row.gb_per_s > 0.0);
             assert_eq!(row.isal_over_this.is_some(), with_isal, "{row:?}");
         }
-        let text = report.text();
+        let text = report.to_string();
         for row in &report.rows {
             assert!(text.contains(&row.implementation_name) && text.contains(row.task), "{text}");
         }

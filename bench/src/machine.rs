@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use spanwire_io::affinity;
+use std::fmt;
 
 /// The machine of a measurement.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -39,6 +40,14 @@ impl Machine {
     #[must_use]
     pub fn ticks_per_ns() -> Option<f64> {
         ticks_per_ns(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu, kernel, cores, virtual_machine } = self;
+        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
+        write!(f, "{cpu}, {cores} cores{guest}, Linux {kernel}")
     }
 }
 

@@ -18,9 +18,11 @@ use spanwire_bench::sample::Error;
 use spanwire_bench::service::{self, ServiceArgs};
 use spanwire_bench::untuned::{self, UntunedArgs};
 use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, spin};
-use spanwire_bins::report::LiveLine;
+use spanwire_bins::exit::Exit;
+use spanwire_bins::output::{finish, print_error};
+use spanwire_bins::report::{LiveLine, print_pretty, print_text};
 use spanwire_bins::signals::Interrupt;
-use spanwire_host::quantity::number;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -47,9 +49,9 @@ enum Command {
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// Cost of the scheduling decision among paced queue pairs
-    Pacer(PacerArgs),
+    Pacer(pacer::Plan),
     /// Deviation of paced packets from their times over AF_XDP; needs root
-    Pacing(PacingArgs),
+    Pacing(pacing::Plan),
     /// Cost of the agents of a switch: nanoseconds a packet, bytes a flow
     Agents(agents::Plan),
     /// Speed of erasure coding, compared with ISA-L and two crates
@@ -87,54 +89,6 @@ enum Command {
     },
 }
 
-#[derive(clap::Args)]
-struct PacerArgs {
-    /// Samples of each
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Milliseconds of a sample
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    ms: u64,
-    /// Numbers of paced queue pairs
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_values_t = [1, 100, 10_000, 65_536, 100_000],
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
-    )]
-    qps: Vec<u32>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(clap::Args)]
-struct PacingArgs {
-    /// Samples of each
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Milliseconds of a sample
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
-    ms: u64,
-    /// Rate of all queue pairs together, 10^6 bits a second
-    #[arg(long, default_value_t = 200.0, value_parser = |text: &str| number(text, 0.001..=1e5))]
-    mbit: f64,
-    /// Numbers of paced queue pairs
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_values_t = [1, 16, 1000],
-        value_parser = clap::value_parser!(u32).range(1..=1000)
-    )]
-    qps: Vec<u32>,
-    /// Cores of the sender and the receiver
-    #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
-    cores: Vec<usize>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    json: bool,
-}
-
 fn main() -> ExitCode {
     let done = match &Args::parse().command {
         Command::Compare(args) => run(args),
@@ -145,17 +99,18 @@ fn main() -> ExitCode {
         Command::ServiceEnd { task } => service::run_end(task).map(|()| ExitCode::SUCCESS),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
         Command::Icount(args) => count::count(args),
-        Command::Pacer(args) => decide(args),
-        Command::Pacing(args) => pace(args),
+        Command::Pacer(plan) => decide(plan),
+        Command::Pacing(plan) => pace(plan),
         Command::Agents(plan) => act(plan),
         Command::Erasure(plan) => code(plan),
         Command::HostTrace(plan) => trace(plan),
         Command::HostFit { traces } => fit(traces),
         Command::IcountRun { name, ops, timed } => repeat(name, *ops, *timed),
     };
-    done.unwrap_or_else(|e| {
-        eprintln!("spanwire-bench: {e}");
-        ExitCode::from(2)
+    // Stdout may be full.
+    done.and_then(|code| finish(Exit::Success).map(|_| code)).unwrap_or_else(|e| {
+        print_error(&format!("spanwire-bench: {e}"));
+        Exit::Usage.into()
     })
 }
 
@@ -170,24 +125,20 @@ fn run(args: &CompareArgs) -> Result<ExitCode, Error> {
         })
     })?;
     let report = Report::new(args.label.clone(), &plan, &results);
-    print(args.json, Report::text, &report)?;
+    print(args.json, &report)?;
     if let Some(path) = &args.chart {
         std::fs::write(path, compare::svg(&report))
             .map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    if report.interrupted {
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    if report.failed() > 0 {
-        return Ok(ExitCode::FAILURE);
-    }
-    let Some(least) = args.min_share else {
-        return Ok(ExitCode::SUCCESS);
+    let ok = report.failed() == 0;
+    let Some(least) = args.min_share.filter(|_| ok && !report.interrupted) else {
+        return Ok(ended(report.interrupted, ok));
     };
     match report.least_share() {
         Some(share) if share * 100.0 >= least => Ok(ExitCode::SUCCESS),
         Some(share) => {
-            eprintln!("WRITE reaches {:.0} %, less than the required {least} %", share * 100.0);
+            let percent = share * 100.0;
+            print_error(&format!("WRITE reaches {percent:.0} %, less than the required {least} %"));
             Ok(ExitCode::FAILURE)
         }
         None => Err("no quiet samples to compute the share from".into()),
@@ -199,7 +150,7 @@ fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
     if args.spanwire.is_none() {
         plan.spanwire = command::spanwire()?;
     }
-    watched(args.json, bad_network::Report::text, |go_on| {
+    watched(args.json, |go_on| {
         bad_network::run(&plan, |round, name, conditions| {
             let Conditions { loss_percent, rtt_us } = conditions;
             !go_on(round, plan.rounds, &format!("{name}, {loss_percent} %, {rtt_us} us"))
@@ -216,15 +167,12 @@ fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
     let report = observed(args.json, |go_on| {
         untuned::run(&plan, |round, at| !go_on(round, plan.rounds, at))
     })?;
-    print(args.json, untuned::Report::text, &report)?;
+    print(args.json, &report)?;
     if let Some(path) = &args.plot {
         std::fs::write(path, untuned::svg(&report))
             .map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    if report.interrupted {
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    Ok(if report.missed() + report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ended(report.interrupted, report.missed() + report.failed() == 0))
 }
 
 /// Measures the bars in real time. Missed rows fail it; those of a late host do not.
@@ -235,11 +183,8 @@ fn live_bars(args: &RealArgs) -> Result<ExitCode, Error> {
     }
     let report =
         observed(args.json, |go_on| real::run(&plan, |round, at| !go_on(round, plan.rounds, at)))?;
-    print(args.json, real::Report::text, &report)?;
-    if report.interrupted {
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    Ok(if report.missed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    print(args.json, &report)?;
+    Ok(ended(report.interrupted, report.missed() == 0))
 }
 
 /// Measures requests and replies. Failed samples fail it.
@@ -251,11 +196,8 @@ fn serve(args: &ServiceArgs) -> Result<ExitCode, Error> {
     let report = observed(args.json, |go_on| {
         service::run(&plan, |round, at| !go_on(round, plan.rounds, at))
     })?;
-    print(args.json, service::Report::text, &report)?;
-    if report.interrupted {
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    Ok(if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    print(args.json, &report)?;
+    Ok(ended(report.interrupted, report.failed() == 0))
 }
 
 /// Does the operations of a workload. `timed` prints their processor time in nanoseconds.
@@ -264,38 +206,29 @@ fn repeat(name: &str, ops: u64, timed: bool) -> Result<ExitCode, Error> {
     let begun = timed.then(cpu_time);
     workload.run(ops)?;
     if let Some(begun) = begun {
-        println!("{}", (cpu_time() - begun).as_nanos());
+        print_text(&format!("{}\n", (cpu_time() - begun).as_nanos()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn decide(args: &PacerArgs) -> Result<ExitCode, Error> {
-    let PacerArgs { rounds, ms, qps, json } = args;
-    let plan = pacer::Plan { rounds: *rounds, ms: *ms, qps: qps.clone() };
-    watched(*json, pacer::Report::text, |go_on| {
-        pacer::run(&plan, |round, qps| go_on(round, *rounds, &format!("{qps} queue pairs")))
+fn decide(plan: &pacer::Plan) -> Result<ExitCode, Error> {
+    watched(plan.json, |go_on| {
+        pacer::run(plan, |round, qps| go_on(round, plan.rounds, &format!("{qps} queue pairs")))
     })
 }
 
-fn pace(args: &PacingArgs) -> Result<ExitCode, Error> {
-    let PacingArgs { rounds, ms, mbit, qps, cores, json } = args;
-    let cores = <[usize; 2]>::try_from(&**cores)?;
-    let plan = pacing::Plan { rounds: *rounds, ms: *ms, mbit: *mbit, qps: qps.clone(), cores };
-    watched(*json, pacing::Report::text, |go_on| {
-        pacing::run(&plan, |round, qps| go_on(round, *rounds, &format!("{qps} queue pairs")))
+fn pace(plan: &pacing::Plan) -> Result<ExitCode, Error> {
+    watched(plan.json, |go_on| {
+        pacing::run(plan, |round, qps| go_on(round, plan.rounds, &format!("{qps} queue pairs")))
     })
 }
 
 fn act(plan: &agents::Plan) -> Result<ExitCode, Error> {
-    watched(plan.json, agents::Report::text, |go_on| {
-        agents::run(plan, |round, kind| go_on(round, plan.rounds, kind))
-    })
+    watched(plan.json, |go_on| agents::run(plan, |round, kind| go_on(round, plan.rounds, kind)))
 }
 
 fn code(plan: &erasure::Plan) -> Result<ExitCode, Error> {
-    watched(plan.json, erasure::Report::text, |go_on| {
-        erasure::run(plan, |round, name| go_on(round, plan.rounds, name))
-    })
+    watched(plan.json, |go_on| erasure::run(plan, |round, name| go_on(round, plan.rounds, name)))
 }
 
 fn trace(plan: &host_trace::Plan) -> Result<ExitCode, Error> {
@@ -310,7 +243,7 @@ fn trace(plan: &host_trace::Plan) -> Result<ExitCode, Error> {
     if let Some(path) = &plan.out {
         std::fs::write(path, trace.to_json()?).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    print!("{}", Fit::of(&trace)?.to_source());
+    print_text(&Fit::of(&trace)?.to_source());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -318,19 +251,18 @@ fn fit(traces: &[PathBuf]) -> Result<ExitCode, Error> {
     for path in traces {
         let trace = Trace::read(path)?;
         let fit = Fit::of(&trace).map_err(|e| format!("{}: {e}", path.display()))?;
-        print!("// {}\n{}", path.display(), fit.to_source());
+        print_text(&format!("// {}\n{}", path.display(), fit.to_source()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs a measurement that reports its round and subject and can be cancelled; prints its
 /// report.
-fn watched<R: Serialize>(
+fn watched<R: Serialize + Display>(
     json: bool,
-    text: impl Fn(&R) -> String,
     measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
 ) -> Result<ExitCode, Error> {
-    print(json, text, &observed(json, measure)?)?;
+    print(json, &observed(json, measure)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -350,14 +282,15 @@ fn observed<R>(
 }
 
 /// Prints `report` as JSON or text.
-fn print<R: Serialize>(json: bool, text: impl Fn(&R) -> String, report: &R) -> Result<(), Error> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(report)?);
-    } else {
-        print!("{}", text(report));
-    }
-    Ok(())
+fn print<R: Serialize + Display>(json: bool, report: &R) -> Result<(), Error> {
+    print_pretty(json, report, R::to_string)
 }
 
-/// Exit code after SIGINT, as of `spanwire`.
-const INTERRUPTED: u8 = 130;
+/// The exit code of a measurement that may have been interrupted, or have failed.
+fn ended(interrupted: bool, ok: bool) -> ExitCode {
+    match (interrupted, ok) {
+        (true, _) => Exit::Interrupted.into(),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    }
+}

@@ -9,25 +9,37 @@ mod load;
 use crate::machine::Machine;
 use crate::quiet::StealWatch;
 use crate::sample::Error;
-use crate::stats::{Ratio, Spread};
+use crate::stats::{Ratio, Spread, cell};
 use endpoint::Flows;
 use load::Load;
 use serde::Serialize;
 use spanwire_base::Rate;
 use spanwire_io::clock::Clock;
-use std::fmt::Write as _;
+use std::fmt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// The plan of a run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, clap::Args)]
 pub struct Plan {
-    /// Samples of each number of queue pairs.
+    /// Samples of each
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Milliseconds of a sample.
+    /// Milliseconds of a sample
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub ms: u64,
-    /// Numbers of paced queue pairs, 1..=1,000,000 each.
+    /// Numbers of paced queue pairs
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [1, 100, 10_000, 65_536, 100_000],
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     pub qps: Vec<u32>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
 }
 
 /// The report of a run.
@@ -100,29 +112,24 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Repor
     })
 }
 
-impl Report {
-    /// The report as text.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let Machine { cpu, kernel, cores, .. } = &self.machine;
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { rounds, ms, .. } = self.plan;
         let stolen = self.stolen_max * 100.0;
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "{cpu}, {cores} cores, Linux {kernel}");
-        let _ = writeln!(
+        writeln!(out, "{}", self.machine)?;
+        writeln!(
             out,
             "median [least..most] of {rounds} samples of {ms} ms, ns; others had the core for up \
              to {stolen:.0} % of a sample, which is left out\n"
-        );
-        let _ = writeln!(
+        )?;
+        writeln!(
             out,
             "paced QPs   a decision              a packet, paced         a packet, unpaced       \
              paced / unpaced"
-        );
+        )?;
         for row in &self.rows {
             let ratio = row.ratio.and_then(|r| r.paired);
-            let _ = writeln!(
+            writeln!(
                 out,
                 "{:>9}   {:<22}  {:<22}  {:<22}  {}",
                 row.qps,
@@ -130,18 +137,12 @@ impl Report {
                 cell(row.paced_packet_ns, 0),
                 cell(row.unpaced_packet_ns, 0),
                 cell(ratio, 2),
-            );
+            )?;
         }
         let (clock, instant) = (cell(self.clock_ns, 1), cell(self.instant_ns, 1));
-        let _ = writeln!(out, "\na reading of the worker's clock: {clock}; of Instant: {instant}");
-        out
+        writeln!(out, "\na reading of the worker's clock: {clock}; of Instant: {instant}")?;
+        Ok(())
     }
-}
-
-fn cell(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or("-".to_owned(), |s| {
-        format!("{:.digits$} [{:.digits$}..{:.digits$}]", s.median, s.min, s.max)
-    })
 }
 
 /// One number of queue pairs, and its samples.
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn run__measures_the_whole_plan() {
-        let plan = Plan { rounds: 2, ms: 2, qps: vec![1, 50, endpoint::QPS_MAX + 1] };
+        let plan = Plan { rounds: 2, ms: 2, qps: vec![1, 50, endpoint::QPS_MAX + 1], json: false };
         let mut calls = Vec::new();
         let report = run(&plan, |round, qps| {
             calls.push((round, qps));
@@ -241,13 +242,13 @@ mod tests {
             assert_eq!(row.paced_packet_ns.is_some(), row.qps <= endpoint::QPS_MAX);
             assert_eq!(row.ratio.is_some(), row.qps <= endpoint::QPS_MAX);
         }
-        let text = report.text();
+        let text = report.to_string();
         assert!(text.lines().count() == 9 && text.contains("\n       50   "), "{text}");
     }
 
     #[test]
     fn run__can_be_cancelled() {
-        let plan = Plan { rounds: 2, ms: 1, qps: vec![1] };
+        let plan = Plan { rounds: 2, ms: 1, qps: vec![1], json: false };
         assert!(run(&plan, |_, _| false).is_err());
     }
 }

@@ -11,31 +11,46 @@ pub mod tap;
 use crate::engine;
 use crate::machine::Machine;
 use crate::sample::Error;
-use crate::stats::Spread;
+use crate::stats::{Spread, cell};
 use serde::Serialize;
 use spanwire_base::{Rate, Time};
 use spanwire_cc::Algorithm;
+use spanwire_host::quantity::number;
 use spanwire_host::runner::Sending;
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_transport::{CongestionControl, Preset};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Duration;
 use tap::{Log, Submitted, Tap};
 
 /// The plan of a run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, clap::Args)]
 pub struct Plan {
-    /// Samples of each number of queue pairs.
+    /// Samples of each
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Milliseconds of a sample.
+    /// Milliseconds of a sample
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub ms: u64,
-    /// 10^6 bits a second of all queue pairs together.
+    /// Rate of all queue pairs together, 10^6 bits a second
+    #[arg(long, default_value_t = 200.0, value_parser = |text: &str| number(text, 0.001..=1e5))]
     pub mbit: f64,
-    /// Numbers of queue pairs, 1..=1000 each.
+    /// Numbers of paced queue pairs
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = [1, 16, 1000],
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     pub qps: Vec<u32>,
-    /// Cores of the sender and the receiver.
-    pub cores: [usize; 2],
+    /// Cores of the sender and the receiver
+    #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
+    pub cores: Vec<usize>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
 }
 
 /// The report of a run.
@@ -119,6 +134,7 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
         preset: Preset::Paper,
         ..CongestionControl::NONE
     };
+    let cores = <[usize; 2]>::try_from(&*plan.cores)?;
     let log = Log::default();
     let (notes, time) = (log.clone(), Duration::from_millis(plan.ms));
     let job = engine::packets(qps, PATH_MTU, time);
@@ -129,7 +145,7 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
         runner.set_sending(Sending { congestion: Some(congestion), ..Sending::default() });
         Ok(runner)
     };
-    let (_, _, ends) = engine::exchange(hosts, Some(plan.cores), job, client, engine::runner)?;
+    let (_, _, ends) = engine::exchange(hosts, Some(cores), job, client, engine::runner)?;
     let gaps = Gaps::of(&log.take(), rate_of(mbit)).ok_or("too short for two packets each")?;
     Ok((gaps, ends[0].stolen.0.max(ends[1].stolen.0)))
 }
@@ -200,28 +216,23 @@ impl Row {
     }
 }
 
-impl Report {
-    /// The report as text.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let Machine { cpu, kernel, cores, .. } = &self.machine;
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { rounds, ms, mbit, .. } = self.plan;
         let stolen = self.stolen_max * 100.0;
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "{cpu}, {cores} cores, Linux {kernel}");
-        let _ = writeln!(
+        writeln!(out, "{}", self.machine)?;
+        writeln!(
             out,
             "{mbit} Mbit/s in all, packets of {PATH_MTU} bytes; median [least..most] of {rounds} \
              samples of {ms} ms; others had a core for up to {stolen:.0} % of a sample\n"
-        );
-        let _ = writeln!(
+        )?;
+        writeln!(
             out,
             "paced QPs   gap, us    achieved                gap error p50, us       \
              gap error p99, us"
-        );
+        )?;
         for row in &self.rows {
-            let _ = writeln!(
+            writeln!(
                 out,
                 "{:>9}   {:<8.1}   {:<22}  {:<22}  {}",
                 row.qps,
@@ -229,29 +240,23 @@ impl Report {
                 cell(row.achieved, 4),
                 cell(row.error_p50_us, 2),
                 cell(row.error_p99_us, 1),
-            );
+            )?;
         }
-        let _ = write!(out, "\nshare of gaps off by less than, us:\npaced QPs");
+        write!(out, "\nshare of gaps off by less than, us:\npaced QPs")?;
         for edge in EDGES_US {
-            let _ = write!(out, " {edge:>7}");
+            write!(out, " {edge:>7}")?;
         }
-        let _ = writeln!(out, "    more");
+        writeln!(out, "    more")?;
         for row in &self.rows {
-            let _ = write!(out, "{:>9}", row.qps);
+            write!(out, "{:>9}", row.qps)?;
             let total = row.histogram.iter().sum::<u64>().max(1) as f64;
             for n in &row.histogram {
-                let _ = write!(out, " {:>6.2}%", *n as f64 / total * 100.0);
+                write!(out, " {:>6.2}%", *n as f64 / total * 100.0)?;
             }
-            let _ = writeln!(out);
+            writeln!(out)?;
         }
-        out
+        Ok(())
     }
-}
-
-fn cell(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or("-".to_owned(), |s| {
-        format!("{:.digits$} [{:.digits$}..{:.digits$}]", s.median, s.min, s.max)
-    })
 }
 
 /// Payload of a packet.
@@ -283,7 +288,8 @@ mod tests {
 
     #[test]
     fn row__quantiles_and_histogram() {
-        let plan = Plan { rounds: 1, ms: 1, mbit: 100.0, qps: vec![2], cores: [0, 1] };
+        let plan =
+            Plan { rounds: 1, ms: 1, mbit: 100.0, qps: vec![2], cores: vec![0, 1], json: false };
         let errors_us = (0..1000).map(|i| f64::from(i) / 100.0).collect();
         let row = Row::new(&plan, 2, &[Gaps { errors_us, achieved: 0.999, ahead_us: 0.0 }]);
         assert_eq!(row.histogram, [50, 50, 100, 300, 500, 0, 0, 0, 0, 0, 0]);
@@ -291,7 +297,7 @@ mod tests {
         assert!((row.error_p99_us.unwrap().median - 9.9).abs() < 1e-9);
         assert!((row.gap_us - 179.52).abs() < 1e-9);
         let (machine, rows) = (Machine::this(), vec![row]);
-        let text = Report { machine, plan, rows, stolen_max: 0.0 }.text();
+        let text = Report { machine, plan, rows, stolen_max: 0.0 }.to_string();
         assert!(text.contains("0.9990") && text.contains("50.00%"), "{text}");
     }
 
@@ -301,7 +307,14 @@ mod tests {
             eprintln!("SKIPPED: needs root and two cores");
             return;
         }
-        let plan = Plan { rounds: 1, ms: 300, mbit: 20.0, qps: vec![1, 5], cores: [0, 1] };
+        let plan = Plan {
+            rounds: 1,
+            ms: 300,
+            mbit: 20.0,
+            qps: vec![1, 5],
+            cores: vec![0, 1],
+            json: false,
+        };
         let rows = run(&plan, |_, _| true).unwrap().rows;
         for row in &rows {
             assert!(row.achieved.unwrap().median > 0.0, "{rows:?}");

@@ -41,6 +41,21 @@ impl Spread {
         };
         Some(Self { median, min, max, n })
     }
+
+    /// The same in another unit.
+    #[must_use]
+    pub fn over(self, unit: f64) -> Self {
+        let Self { median, min, max, n } = self;
+        Self { median: median / unit, min: min / unit, max: max / unit, n }
+    }
+}
+
+/// Median and range as text, or a dash.
+#[must_use]
+pub fn cell(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or("-".to_owned(), |Spread { median, min, max, .. }| {
+        format!("{median:.digits$} [{min:.digits$}..{max:.digits$}]")
+    })
 }
 
 impl Ratio {

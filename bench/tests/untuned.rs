@@ -48,3 +48,13 @@ fn spin__ends_with_its_parents_pipe() {
     };
     assert!(status.success(), "{status}");
 }
+
+#[test]
+fn stdout__full_is_an_error() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("it is there");
+    let args = ["agents", "--rounds", "1", "--packets", "1000", "--flows", "8"];
+    let ended = bench(&args).stdout(full).output().expect("it runs");
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("cannot write to stdout"), "{stderr}");
+}

@@ -17,8 +17,8 @@ pub(super) fn paced(_: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let [sender, receiver, ..] = affinity::usable_cores()[..] else {
         return Err(Fault::NoTool("it needs two cores".to_owned()).into());
     };
-    let cores = [sender, receiver];
-    let plan = pacing::Plan { rounds: 1, ms: 300, mbit: 20.0, qps: vec![1, 5], cores };
+    let cores = vec![sender, receiver];
+    let plan = pacing::Plan { rounds: 1, ms: 300, mbit: 20.0, qps: vec![1, 5], cores, json: false };
     let rows = pacing::run(&plan, |_, _| true)?.rows;
     Ok(rows.iter().map(|row| row.achieved.map_or(f64::NAN, |of| of.median)).collect())
 }

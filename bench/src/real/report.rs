@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::sample::Error;
 use crate::stats::Spread;
 use serde::Serialize;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::time::SystemTime;
 
 /// The report of a run.
@@ -127,7 +127,7 @@ impl Row {
         }
     }
 
-    fn write(&self, out: &mut String) -> fmt::Result {
+    fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
         let range = match self.spread {
             Some(Spread { min, max, n, .. }) if n > 1 => {
@@ -184,20 +184,12 @@ impl Report {
     pub fn missed(&self) -> usize {
         self.rows.iter().filter(|row| row.verdict == Verdict::Missed).count()
     }
+}
 
-    /// A table in Markdown, then reasons.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write_text(&mut out);
-        out
-    }
-
-    fn write_text(&self, out: &mut String) -> fmt::Result {
-        let Machine { cpu, kernel, cores, virtual_machine } = &self.machine;
-        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
-        writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}, {}", self.provenance.date)?;
+/// A table in Markdown, then reasons.
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{}, {}", self.machine, self.provenance.date)?;
         writeln!(out, "`{}`: {:.0} s", self.provenance.command, self.seconds)?;
         let rounds = self.plan.rounds;
         writeln!(
@@ -315,7 +307,7 @@ mod tests {
 
     #[test]
     fn text__has_each_row_and_its_reason() {
-        let text = report(&[Taken::Failed("no route".to_owned(), LATE)]).text();
+        let text = report(&[Taken::Failed("no route".to_owned(), LATE)]).to_string();
         for part in [
             "| auto, 2 processes: Jain ",
             "| >= 30 Mbit/s ",

@@ -5,7 +5,7 @@ use super::plan::Plan;
 use crate::machine::Machine;
 use crate::stats::{Ratio, Spread};
 use serde::Serialize;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -77,7 +77,7 @@ impl Row {
         }
     }
 
-    fn write(&self, out: &mut String) -> fmt::Result {
+    fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, transport, .. } = self;
         write!(out, "| {name:<27} | {transport:<10} |")?;
         for value in &self.values {
@@ -126,30 +126,22 @@ impl Taken {
 }
 
 impl Report {
-    /// Tables in Markdown, then failures.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write_text(&mut out);
-        out
-    }
-
     /// The number of samples that failed.
     #[must_use]
     pub fn failed(&self) -> usize {
         self.rows.iter().map(|row| row.failures.len()).sum()
     }
+}
 
-    fn write_text(&self, out: &mut String) -> fmt::Result {
-        let Machine { cpu, kernel, cores, virtual_machine } = &self.machine;
-        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
+/// Tables in Markdown, then failures.
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { rounds, ms, requests, mib, .. } = &self.plan;
         let sample = match requests {
             Some(requests) => format!("{requests} requests"),
             None => format!("{ms} ms"),
         };
-        writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
+        writeln!(out, "{}", self.machine)?;
         writeln!(out, "{rounds} interleaved rounds of {sample}, bulk data {mib} MiB; medians;")?;
         writeln!(out, "the ratio is to blocking TCP of the same round: median, min..max")?;
         if let Some([client, server]) = self.plan.cores {
@@ -175,7 +167,7 @@ impl Report {
     }
 }
 
-fn table(out: &mut String, rows: &[&Row], figures: &[&str]) -> fmt::Result {
+fn table(out: &mut fmt::Formatter<'_>, rows: &[&Row], figures: &[&str]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
@@ -250,7 +242,7 @@ mod tests {
         };
         let (machine, seconds) = (Machine::this(), 1.0);
         let report = Report { machine, plan, seconds, interrupted: false, rows };
-        let text = report.text();
+        let text = report.to_string();
         assert_eq!(report.failed(), 1);
         for part in [
             "3 interleaved rounds of 50 ms",

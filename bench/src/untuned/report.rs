@@ -8,7 +8,7 @@ use super::verdict::{Figures, figure};
 use crate::machine::Machine;
 use crate::stats::Spread;
 use serde::Serialize;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -117,7 +117,7 @@ impl Row {
         }
     }
 
-    fn write(&self, out: &mut String) -> fmt::Result {
+    fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"));
         let mbps = self.mbps.map_or_else(|| "-".to_owned(), |mbps| format!("{:.1}", mbps.median));
         let median = number(self.figure.map(|figure| figure.median));
@@ -140,15 +140,6 @@ fn text(bar: Bar) -> String {
 }
 
 impl Report {
-    /// A table in Markdown, then missed bars and failures.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write_text(&mut out);
-        out
-    }
-
     /// The number of bars that were missed.
     #[must_use]
     pub fn missed(&self) -> usize {
@@ -162,12 +153,13 @@ impl Report {
         samples.filter(|sample| sample.failure.is_some()).count()
             + self.rows.iter().filter(|row| row.overrun.is_some()).count()
     }
+}
 
-    fn write_text(&self, out: &mut String) -> fmt::Result {
-        let Machine { cpu, kernel, cores, virtual_machine } = &self.machine;
-        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
+/// A table in Markdown, then missed bars and failures.
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { rounds, seconds, .. } = &self.plan;
-        writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
+        writeln!(out, "{}", self.machine)?;
         writeln!(out, "{rounds} interleaved rounds of {seconds} s; a bar is for the median, the")?;
         writeln!(out, "worst sample and the lowest second")?;
         if self.interrupted {
@@ -281,7 +273,7 @@ pub(super) mod tests {
     #[test]
     fn text__has_rows_misses_and_failures() {
         let report = report();
-        let text = report.text();
+        let text = report.to_string();
         assert_eq!((report.missed(), report.failed()), (2, 1));
         for part in [
             "missed: 200M/1ms, auto: worst 0.000 of at least 0.75, missed by 0.750",

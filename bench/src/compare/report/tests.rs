@@ -120,7 +120,7 @@ fn text__names_what_failed_and_what_is_not_possible() {
     let results = Results { series, distances_ns, seconds, interrupted };
     let report = Report::new(None, &plan, &results);
     assert_eq!(report.failed(), 1);
-    let text = report.text();
+    let text = report.to_string();
     for part in [
         "failed: spanwire AF_XDP SR none WRITE 1 MiB, MTU 1500: byte 7",
         "raw AF_XDP, copying, window 200        not possible: the MTU is too large",
@@ -134,7 +134,7 @@ fn text__names_what_failed_and_what_is_not_possible() {
 #[test]
 fn text__has_every_row_and_the_share() {
     let report = report();
-    let text = report.text();
+    let text = report.to_string();
     for name in report.rates.iter().map(|r| &r.name) {
         assert!(text.contains(name.as_str()), "{name}");
     }

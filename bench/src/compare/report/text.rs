@@ -3,51 +3,11 @@
 use super::super::lab::PING_BYTES;
 use super::super::plan::Plan;
 use super::{LatencyRow, RateRow, Report, Tally};
-use crate::machine::Machine;
-use crate::stats::{Ratio, Spread};
-use std::fmt::{self, Write as _};
+use crate::stats::{Ratio, Spread, cell};
+use std::fmt;
 
 impl Report {
-    /// The report as text.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write_text(&mut out);
-        out
-    }
-
-    fn write_text(&self, out: &mut String) -> fmt::Result {
-        let Plan { rounds, ms, .. } = self.plan;
-        if let Some(label) = &self.label {
-            writeln!(out, "{label}")?;
-        }
-        let Machine { cpu, kernel, cores, virtual_machine } = &self.machine;
-        let guest = if *virtual_machine { " (virtual machine)" } else { "" };
-        writeln!(out, "{cpu}, {cores} cores{guest}, Linux {kernel}")?;
-        let over = if self.interrupted { ", interrupted" } else { "" };
-        writeln!(
-            out,
-            "{rounds} interleaved rounds of {ms} ms in {:.0} s{over}; median [min..max]",
-            self.seconds
-        )?;
-        if let Some(d) = self.distance_ns {
-            let Spread { median, min, max, .. } = d;
-            writeln!(out, "core to core and back {median:.0} ns [{min:.0}..{max:.0}]")?;
-        }
-        for link_mtu in &self.plan.link_mtus {
-            self.write_rates(out, *link_mtu)?;
-        }
-        self.write_latencies(out)?;
-        self.write_failures(out)?;
-        writeln!(out)?;
-        for fact in &self.setup {
-            writeln!(out, "* {fact}")?;
-        }
-        Ok(())
-    }
-
-    fn write_rates(&self, out: &mut String, link_mtu: u32) -> fmt::Result {
+    fn write_rates(&self, out: &mut fmt::Formatter<'_>, link_mtu: u32) -> fmt::Result {
         let rows = || self.rates.iter().filter(|row| row.link_mtu == link_mtu);
         if rows().next().is_none() {
             return Ok(());
@@ -70,7 +30,7 @@ impl Report {
             let Ratio { of_medians, paired } = share.ratio;
             let mark = if share.headline { "  <- best raw" } else { "" };
             let by_round = paired.map_or("no round has both".to_owned(), |s| {
-                format!("by round: {} %", spread(Some(s), 0.01, 0))
+                format!("by round: {} %", cell(Some(s.over(0.01)), 0))
             });
             writeln!(
                 out,
@@ -82,7 +42,7 @@ impl Report {
         Ok(())
     }
 
-    fn write_latencies(&self, out: &mut String) -> fmt::Result {
+    fn write_latencies(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.latencies.is_empty() {
             return Ok(());
         }
@@ -98,7 +58,7 @@ impl Report {
         self.latencies.iter().try_for_each(|row| row.write(out))
     }
 
-    fn write_failures(&self, out: &mut String) -> fmt::Result {
+    fn write_failures(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rates = self.rates.iter().map(|row| (&row.name, row.link_mtu, &row.failures));
         let latencies = self.latencies.iter().map(|row| (&row.name, row.link_mtu, &row.failures));
         for (name, link_mtu, failures) in rates.chain(latencies) {
@@ -110,8 +70,39 @@ impl Report {
     }
 }
 
+/// The report as text.
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { rounds, ms, .. } = self.plan;
+        if let Some(label) = &self.label {
+            writeln!(out, "{label}")?;
+        }
+        writeln!(out, "{}", self.machine)?;
+        let over = if self.interrupted { ", interrupted" } else { "" };
+        writeln!(
+            out,
+            "{rounds} interleaved rounds of {ms} ms in {:.0} s{over}; median [min..max]",
+            self.seconds
+        )?;
+        if let Some(d) = self.distance_ns {
+            let Spread { median, min, max, .. } = d;
+            writeln!(out, "core to core and back {median:.0} ns [{min:.0}..{max:.0}]")?;
+        }
+        for link_mtu in &self.plan.link_mtus {
+            self.write_rates(out, *link_mtu)?;
+        }
+        self.write_latencies(out)?;
+        self.write_failures(out)?;
+        writeln!(out)?;
+        for fact in &self.setup {
+            writeln!(out, "* {fact}")?;
+        }
+        Ok(())
+    }
+}
+
 impl RateRow {
-    fn write(&self, out: &mut String) -> fmt::Result {
+    fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, tally, .. } = self;
         if let Some(why) = &self.not_possible {
             return writeln!(out, "  {name:<38} not possible: {why}");
@@ -121,10 +112,10 @@ impl RateRow {
             out,
             "  {name:<38} {:>7}  {:>20}  {:>18}  {:>17}  {:>16} {:>6} {:>6} {:>12}",
             self.payload.map_or("-".to_owned(), |bytes| bytes.to_string()),
-            spread(self.goodput_gbps, 1.0, 2),
-            spread(ratio, 1.0, 2),
-            spread(self.cpu_s_per_gb, 1.0, 2),
-            spread(self.packets_per_s, 1e3, 0),
+            cell(self.goodput_gbps, 2),
+            cell(ratio, 2),
+            cell(self.cpu_s_per_gb, 2),
+            cell(self.packets_per_s.map(|s| s.over(1e3)), 0),
             self.packets_per_call.map_or("-".to_owned(), |s| format!("{:.1}", s.median)),
             self.lost,
             tally.to_string(),
@@ -133,13 +124,13 @@ impl RateRow {
 }
 
 impl LatencyRow {
-    fn write(&self, out: &mut String) -> fmt::Result {
+    fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
             "  {:<38} {:>24} {:>26} {:>8} {:>12}",
             self.name,
-            spread(self.rtt_p50_us, 1.0, 1),
-            spread(self.rtt_p99_us, 1.0, 1),
+            cell(self.rtt_p50_us, 1),
+            cell(self.rtt_p99_us, 1),
             self.one_way_us.map_or("-".to_owned(), |us| format!("{us:.2}")),
             self.tally.to_string(),
         )
@@ -159,11 +150,4 @@ impl fmt::Display for Tally {
         let dropped = if parts.is_empty() { "0".to_owned() } else { parts.join("+") };
         write!(f, "{kept}/{dropped}")
     }
-}
-
-fn spread(spread: Option<Spread>, unit: f64, digits: usize) -> String {
-    spread.map_or("-".to_owned(), |s| {
-        let [median, min, max] = [s.median, s.min, s.max].map(|value| value / unit);
-        format!("{median:.digits$} [{min:.digits$}..{max:.digits$}]")
-    })
 }
