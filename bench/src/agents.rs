@@ -8,6 +8,7 @@ mod work;
 
 use crate::machine::Machine;
 use crate::quiet::StealWatch;
+use crate::rounds::interleaved;
 use crate::sample::Error;
 use crate::stats::{Spread, cell};
 use serde::Serialize;
@@ -79,13 +80,11 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
     let mut subjects =
         work::KINDS.iter().map(|kind| Subject::new(kind, plan)).collect::<Result<Vec<_>, _>>()?;
     let mut stolen_max: f64 = 0.0;
-    for round in 0..plan.rounds {
-        for subject in &mut subjects {
-            if !go_on(round, subject.kind) {
-                return Err("interrupted".into());
-            }
-            stolen_max = stolen_max.max(subject.sample(round, plan.packets)?);
+    for (round, i) in interleaved(plan.rounds, subjects.len()) {
+        if !go_on(round, subjects[i].kind) {
+            return Err("interrupted".into());
         }
+        stolen_max = stolen_max.max(subjects[i].sample(round, plan.packets)?);
     }
     Ok(Report {
         machine: Machine::this(),

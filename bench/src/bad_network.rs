@@ -14,6 +14,7 @@ pub use plan::{Conditions, Plan};
 
 use crate::bed::{self, Bed, Frame};
 use crate::machine::Machine;
+use crate::rounds::interleaved;
 use crate::sample::Error;
 use crate::stats::{Spread, cell};
 use serde::Serialize;
@@ -113,19 +114,13 @@ pub fn run(
             cells.extend(subjects.iter().map(|s| Cell::new(*s, conditions)));
         }
     }
-    for round in 0..plan.rounds {
-        let order: Vec<usize> = match round % 2 {
-            0 => (0..cells.len()).collect(),
-            _ => (0..cells.len()).rev().collect(),
-        };
-        for at in order {
-            let Cell { subject, conditions, .. } = cells[at];
-            if watch(round, subject.name(), conditions) {
-                return Err("interrupted".into());
-            }
-            bed.set(&changes(conditions))?;
-            cells[at].take(measure(&bed, plan, subject, conditions), plan.rate_bps);
+    for (round, at) in interleaved(plan.rounds, cells.len()) {
+        let Cell { subject, conditions, .. } = cells[at];
+        if watch(round, subject.name(), conditions) {
+            return Err("interrupted".into());
         }
+        bed.set(&changes(conditions))?;
+        cells[at].take(measure(&bed, plan, subject, conditions), plan.rate_bps);
     }
     let rows = cells.iter().map(Cell::row).collect();
     Ok(Report { machine: Machine::this(), plan: plan.clone(), rows })

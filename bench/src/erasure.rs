@@ -9,6 +9,7 @@ pub mod work;
 
 use crate::machine::Machine;
 use crate::quiet::StealWatch;
+use crate::rounds::interleaved;
 use crate::sample::Error;
 use crate::stats::{Ratio, Spread, cell};
 use isal::Isal;
@@ -91,15 +92,11 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
     for bytes in &plan.bytes {
         subjects.extend(Subject::all(*bytes, isal.is_some())?);
     }
-    for round in 0..plan.rounds {
-        for i in 0..subjects.len() {
-            // In alternating order: a slow drift of the machine affects all subjects alike.
-            let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
-            if !go_on(round, &subjects[i].name) {
-                return Err("interrupted".into());
-            }
-            subjects[i].sample(plan.ms, isal.as_mut())?;
+    for (round, i) in interleaved(plan.rounds, subjects.len()) {
+        if !go_on(round, &subjects[i].name) {
+            return Err("interrupted".into());
         }
+        subjects[i].sample(plan.ms, isal.as_mut())?;
     }
     let ticks_per_ns = Machine::ticks_per_ns();
     let rows = subjects.iter().map(|subject| subject.row(&subjects, ticks_per_ns)).collect();

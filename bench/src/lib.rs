@@ -67,6 +67,7 @@ pub mod pacing;
 pub mod quiet;
 pub mod raw;
 pub mod real;
+mod rounds;
 pub mod rtt;
 pub mod sample;
 pub mod service;

@@ -10,6 +10,7 @@ pub mod tap;
 
 use crate::engine;
 use crate::machine::Machine;
+use crate::rounds::interleaved;
 use crate::sample::Error;
 use crate::stats::{Spread, cell};
 use serde::Serialize;
@@ -105,15 +106,13 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Repor
     let hosts = TwoHosts::anonymous(&LabConfig::default())?;
     let mut samples: Vec<Vec<Gaps>> = vec![Vec::new(); plan.qps.len()];
     let mut stolen_max: f64 = 0.0;
-    for round in 0..plan.rounds {
-        for (samples, qps) in samples.iter_mut().zip(&plan.qps) {
-            if !go_on(round, *qps) {
-                return Err("interrupted".into());
-            }
-            let (gaps, stolen) = sample(&hosts, plan, *qps)?;
-            stolen_max = stolen_max.max(stolen);
-            samples.push(gaps);
+    for (round, i) in interleaved(plan.rounds, plan.qps.len()) {
+        if !go_on(round, plan.qps[i]) {
+            return Err("interrupted".into());
         }
+        let (gaps, stolen) = sample(&hosts, plan, plan.qps[i])?;
+        stolen_max = stolen_max.max(stolen);
+        samples[i].push(gaps);
     }
     let rows = plan.qps.iter().zip(&samples);
     Ok(Report {

@@ -29,6 +29,7 @@ pub use plan::Plan;
 pub use report::{Report, Row};
 
 use crate::machine::Machine;
+use crate::rounds::samples;
 use crate::sample::Error;
 use cases::Case;
 use host::Watch;
@@ -43,7 +44,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// No row is left, the command does not exist, or there is no privilege. A sample that fails is in
 /// the report.
-pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let cases = cases(plan);
     if cases.is_empty() {
         return Err(nothing_left(plan).into());
@@ -57,26 +58,9 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Repo
     // Early enough that a lab is removed by the limit.
     let deadline = plan.quick.then(|| Instant::now() + QUICK_LIMIT - REMOVAL);
     let start = Instant::now();
-    let mut taken = vec![Vec::new(); cases.len()];
-    let interrupted = (0..plan.rounds).any(|round| {
-        let mut order: Vec<usize> = (0..cases.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        order.into_iter().any(|n| {
-            let case = cases[n];
-            if watch(round, case.name) {
-                return true;
-            }
-            let sample = take(plan, case, deadline);
-            // An interrupt from the terminal also ends the processes of the sample.
-            let is_over = watch(round, case.name);
-            if !is_over {
-                taken[n].push(sample);
-            }
-            is_over
-        })
-    });
+    let names: Vec<String> = cases.iter().map(|case| case.name.to_owned()).collect();
+    let (taken, interrupted) =
+        samples(plan.rounds, &names, watch, |n| take(plan, cases[n], deadline));
     let wanted = |name: &str| plan.only.as_deref().is_none_or(|only| name.contains(only));
     let rows = cases.iter().zip(&taken).flat_map(|(case, taken)| Row::of_case(case, taken));
     Ok(Report {

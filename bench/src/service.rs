@@ -28,6 +28,7 @@ pub use plan::Plan;
 pub use report::{Report, Row, Value};
 
 use crate::machine::Machine;
+use crate::rounds::samples;
 use crate::sample::Error;
 use case::Subject;
 use measure::Lab;
@@ -40,7 +41,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// The command of `copy` does not exist, there is no privilege, or no memory for its file. A
 /// sample that fails is in the report.
-pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     if plan.needs_spanwire() && !plan.spanwire.exists() {
         let path = plan.spanwire.display();
         let remedy = "cargo build --release builds it, --spanwire sets its path";
@@ -50,26 +51,9 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Repo
     let deadline = plan.quick.then(|| start + QUICK_LIMIT);
     let lab = Lab::new(plan, deadline)?;
     let subjects = plan.subjects();
-    let mut taken = vec![Vec::new(); subjects.len()];
-    let interrupted = (0..plan.rounds).any(|round| {
-        let mut order: Vec<usize> = (0..subjects.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        order.into_iter().any(|n| {
-            let name = subjects[n].name();
-            if watch(round, &name) {
-                return true;
-            }
-            let sample = take(&lab, subjects[n], deadline);
-            // An interrupt from the terminal also ends the processes of the sample.
-            let is_over = watch(round, &name);
-            if !is_over {
-                taken[n].push(sample);
-            }
-            is_over
-        })
-    });
+    let names: Vec<String> = subjects.iter().map(Subject::name).collect();
+    let (taken, interrupted) =
+        samples(plan.rounds, &names, watch, |n| take(&lab, subjects[n], deadline));
     Ok(Report {
         machine: Machine::this(),
         plan: plan.clone(),

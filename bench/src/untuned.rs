@@ -31,6 +31,7 @@ pub use plan::Plan;
 pub use report::{Report, Row, Sample};
 
 use crate::machine::Machine;
+use crate::rounds::interleaved;
 use crate::sample::Error;
 use journal::Journal;
 use lab::Labs;
@@ -89,36 +90,30 @@ fn fill(
     journal: &mut Journal,
     mut watch: impl FnMut(u32, &str) -> bool,
 ) -> Result<bool, Error> {
-    let mut labs = Labs::new(plan);
-    for round in 0..plan.rounds {
-        let mut order = steps(plan, cases, cells);
-        if round % 2 == 1 {
-            order.reverse();
+    let (mut labs, steps) = (Labs::new(plan), steps(plan, cases, cells));
+    for (round, n) in interleaved(plan.rounds, steps.len()) {
+        let step = &steps[n];
+        if cells[step.cells.clone()].iter().all(|cell| cell.has(round)) {
+            continue;
         }
-        for step in order {
-            if cells[step.cells.clone()].iter().all(|cell| cell.has(round)) {
-                continue;
+        let mut take = |cell: usize| {
+            let Cell { case, algorithm, .. } = &cells[cell];
+            let case = &cases[*case];
+            let name = format!("{}, {}", case.name, algorithm.name());
+            if watch(round, &name) {
+                return None;
             }
-            let mut take = |cell: usize| {
-                let Cell { case, algorithm, .. } = &cells[cell];
-                let case = &cases[*case];
-                let name = format!("{}, {}", case.name, algorithm.name());
-                if watch(round, &name) {
-                    return None;
-                }
-                let reading =
-                    labs.prepare(case).and_then(|lab| plan.measure(lab, case, *algorithm));
-                // An interrupt from the terminal also ends the processes of the sample.
-                (!watch(round, &name)).then(|| reading.map_err(|why| why.to_string()))
-            };
-            let Some(outcomes) = step.outcomes(round, &mut take) else {
-                return Ok(true);
-            };
-            for (cell, outcome) in cells[step.cells].iter_mut().zip(outcomes) {
-                if !cell.has(round) {
-                    journal.add(&cases[cell.case].name, cell.algorithm, &outcome)?;
-                    cell.outcomes.push(outcome);
-                }
+            let reading = labs.prepare(case).and_then(|lab| plan.measure(lab, case, *algorithm));
+            // An interrupt from the terminal also ends the processes of the sample.
+            (!watch(round, &name)).then(|| reading.map_err(|why| why.to_string()))
+        };
+        let Some(outcomes) = step.outcomes(round, &mut take) else {
+            return Ok(true);
+        };
+        for (cell, outcome) in cells[step.cells.clone()].iter_mut().zip(outcomes) {
+            if !cell.has(round) {
+                journal.add(&cases[cell.case].name, cell.algorithm, &outcome)?;
+                cell.outcomes.push(outcome);
             }
         }
     }
