@@ -4,12 +4,10 @@
 //! The link is slow enough for two cores to carry the switch and both hosts: the result shows
 //! the loss recovery of a protocol, not its processing cost.
 
-mod args;
 mod libfabric;
 mod ours;
 mod plan;
 
-pub use args::BadNetworkArgs;
 pub use plan::{Conditions, Plan};
 
 use crate::bed::{self, Bed, Frame};
@@ -104,7 +102,7 @@ pub fn run(
     mut watch: impl FnMut(u32, &'static str, Conditions) -> bool,
 ) -> Result<Report, Error> {
     let name = format!("bad{}", std::process::id());
-    let bed = Bed::switched(&plan.spanwire, &name, &config(plan.rate_bps))?;
+    let bed = Bed::switched(plan.command.path(), &name, &config(plan.rate_bps))?;
     let wanted = |s: &Subject| plan.only.as_deref().is_none_or(|only| s.name().contains(only));
     let subjects: Vec<_> = Subject::ALL.into_iter().filter(wanted).collect();
     let mut cells = Vec::new();
@@ -232,7 +230,7 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use crate::testing::options;
 
     fn conditions() -> Conditions {
         Conditions { loss_percent: 5.0, rtt_us: 2000 }
@@ -259,15 +257,7 @@ mod tests {
 
     #[test]
     fn text__has_a_line_for_each_subject_and_a_column_for_each_loss() {
-        let plan = Plan {
-            spanwire: PathBuf::new(),
-            rate_bps: 100_000_000,
-            losses_percent: vec![5.0],
-            rtts_us: vec![2000],
-            rounds: 1,
-            seconds: 1.0,
-            only: None,
-        };
+        let plan: Plan = options(&["--loss", "5", "--rtt", "2"]).unwrap();
         let mut cell = Cell::new(Subject::Tcp("bbr"), conditions());
         cell.take(Ok(51.25e6), plan.rate_bps);
         let report = Report { machine: Machine::this(), plan, rows: vec![cell.row()] };

@@ -1,31 +1,58 @@
 //! The `spanwire` command that benchmarks run.
 
 use crate::sample::Error;
+use serde::Serialize;
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The command in the directory of this one. `cargo run` builds only the benchmark, so cargo builds
-/// this one too, with the same profile: a stale one would be measured in place of the sources.
-///
-/// # Errors
-/// It does not build.
-pub fn spanwire() -> Result<PathBuf, Error> {
-    let path = beside()?;
-    if let Some(cargo) = env::var_os("CARGO") {
-        let mut build = build(&cargo, &path);
-        let status = build.status()?;
-        if !status.success() {
-            return Err(format!("{build:?}: {status}").into());
-        }
-    }
-    Ok(path)
+/// The option of the benchmarks that run the command.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, clap::Args)]
+pub struct Spanwire {
+    /// The command [default: in the directory of this one; cargo run builds it]
+    #[arg(long, value_name = "PATH")]
+    spanwire: Option<PathBuf>,
 }
 
-/// The path of the command in the directory of this one.
-pub(crate) fn beside() -> Result<PathBuf, Error> {
-    Ok(env::current_exe()?.with_file_name("spanwire"))
+impl Spanwire {
+    /// Without the option, takes the command in the directory of this one. `cargo run` builds only
+    /// the benchmark, so cargo builds that one too, with the same profile: a stale one would be
+    /// measured in place of the sources.
+    ///
+    /// # Errors
+    /// It does not build.
+    pub fn build(&mut self) -> Result<(), Error> {
+        if self.spanwire.is_some() {
+            return Ok(());
+        }
+        let path = env::current_exe()?.with_file_name("spanwire");
+        if let Some(cargo) = env::var_os("CARGO") {
+            let mut build = build(&cargo, &path);
+            let status = build.status()?;
+            if !status.success() {
+                return Err(format!("{build:?}: {status}").into());
+            }
+        }
+        self.spanwire = Some(path);
+        Ok(())
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        self.spanwire.as_deref().unwrap_or(Path::new("spanwire"))
+    }
+
+    /// # Errors
+    /// It does not exist.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let path = self.path();
+        if path.exists() {
+            return Ok(());
+        }
+        let remedy = "cargo build --release builds it, --spanwire sets its path";
+        Err(format!("{} does not exist; {remedy}", path.display()).into())
+    }
 }
 
 /// The call of cargo that builds `path`, which is `TARGET/PROFILE/spanwire`.

@@ -74,5 +74,7 @@ pub mod service;
 pub mod spin;
 pub mod stats;
 pub mod tcp;
+#[cfg(test)]
+mod testing;
 pub mod udp;
 pub mod untuned;

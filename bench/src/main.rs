@@ -6,18 +6,14 @@ mod count;
 use clap::{Parser, Subcommand};
 use count::IcountArgs;
 use serde::Serialize;
-use spanwire_bench::bad_network::{self, BadNetworkArgs, Conditions};
-use spanwire_bench::command;
+use spanwire_bench::bad_network::{self, Conditions};
 use spanwire_bench::compare::{self, CompareArgs, Report};
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::quiet::cpu_time;
-use spanwire_bench::real::{self, RealArgs};
 use spanwire_bench::sample::Error;
-use spanwire_bench::service::{self, ServiceArgs};
-use spanwire_bench::untuned::{self, UntunedArgs};
-use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, spin};
+use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, real, service, spin, untuned};
 use spanwire_bins::exit::Exit;
 use spanwire_bins::output::{finish, print_error};
 use spanwire_bins::report::{LiveLine, print_pretty, print_text};
@@ -39,13 +35,13 @@ enum Command {
     /// Goodput and latency beside raw AF_XDP, raw UDP and kernel TCP; needs root
     Compare(CompareArgs),
     /// Goodput over loss and round-trip time through the software switch; needs root
-    BadNetwork(BadNetworkArgs),
+    BadNetwork(bad_network::Plan),
     /// Congestion control with its defaults on a matrix of paths; needs root
-    Untuned(UntunedArgs),
+    Untuned(untuned::Plan),
     /// Bars in real time on real packets: rates, shares, gaps, ends; needs root
-    Real(RealArgs),
+    Real(real::Plan),
     /// Requests and replies over stream, verbs and kernel TCP, and bulk data; needs root
-    Service(ServiceArgs),
+    Service(service::Plan),
     /// Instructions of the packet path, against a baseline; needs valgrind
     Icount(IcountArgs),
     /// Cost of the scheduling decision among paced queue pairs
@@ -92,10 +88,10 @@ enum Command {
 fn main() -> ExitCode {
     let done = match &Args::parse().command {
         Command::Compare(args) => run(args),
-        Command::BadNetwork(args) => sweep(args),
-        Command::Untuned(args) => untune(args),
-        Command::Real(args) => live_bars(args),
-        Command::Service(args) => serve(args),
+        Command::BadNetwork(plan) => sweep(plan.clone()),
+        Command::Untuned(plan) => untune(plan.clone()),
+        Command::Real(plan) => live_bars(plan.clone()),
+        Command::Service(plan) => serve(plan.clone()),
         Command::ServiceEnd { task } => service::run_end(task).map(|()| ExitCode::SUCCESS),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
         Command::Icount(args) => count::count(args),
@@ -145,12 +141,9 @@ fn run(args: &CompareArgs) -> Result<ExitCode, Error> {
     }
 }
 
-fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
-    let mut plan = args.plan()?;
-    if args.spanwire.is_none() {
-        plan.spanwire = command::spanwire()?;
-    }
-    watched(args.json, |go_on| {
+fn sweep(mut plan: bad_network::Plan) -> Result<ExitCode, Error> {
+    plan.command.build()?;
+    watched(plan.json, |go_on| {
         bad_network::run(&plan, |round, name, conditions| {
             let Conditions { loss_percent, rtt_us } = conditions;
             !go_on(round, plan.rounds, &format!("{name}, {loss_percent} %, {rtt_us} us"))
@@ -159,16 +152,14 @@ fn sweep(args: &BadNetworkArgs) -> Result<ExitCode, Error> {
 }
 
 /// Measures the matrix. Missed bars and failed samples fail it.
-fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
-    let mut plan = args.plan()?;
-    if args.spanwire.is_none() {
-        plan.spanwire = command::spanwire()?;
-    }
-    let report = observed(args.json, |go_on| {
+fn untune(plan: untuned::Plan) -> Result<ExitCode, Error> {
+    let mut plan = plan.complete()?;
+    plan.command.build()?;
+    let report = observed(plan.json, |go_on| {
         untuned::run(&plan, |round, at| !go_on(round, plan.rounds, at))
     })?;
-    print(args.json, &report)?;
-    if let Some(path) = &args.plot {
+    print(plan.json, &report)?;
+    if let Some(path) = &plan.plot {
         std::fs::write(path, untuned::svg(&report))
             .map_err(|e| format!("{}: {e}", path.display()))?;
     }
@@ -176,27 +167,24 @@ fn untune(args: &UntunedArgs) -> Result<ExitCode, Error> {
 }
 
 /// Measures the bars in real time. Missed rows fail it; those of a late host do not.
-fn live_bars(args: &RealArgs) -> Result<ExitCode, Error> {
-    let mut plan = args.plan()?;
-    if args.spanwire.is_none() {
-        plan.spanwire = command::spanwire()?;
-    }
+fn live_bars(mut plan: real::Plan) -> Result<ExitCode, Error> {
+    plan.command.build()?;
     let report =
-        observed(args.json, |go_on| real::run(&plan, |round, at| !go_on(round, plan.rounds, at)))?;
-    print(args.json, &report)?;
+        observed(plan.json, |go_on| real::run(&plan, |round, at| !go_on(round, plan.rounds, at)))?;
+    print(plan.json, &report)?;
     Ok(ended(report.interrupted, report.missed() == 0))
 }
 
 /// Measures requests and replies. Failed samples fail it.
-fn serve(args: &ServiceArgs) -> Result<ExitCode, Error> {
-    let mut plan = args.plan()?;
-    if args.spanwire.is_none() && plan.needs_spanwire() {
-        plan.spanwire = command::spanwire()?;
+fn serve(mut plan: service::Plan) -> Result<ExitCode, Error> {
+    plan.check()?;
+    if plan.needs_spanwire() {
+        plan.command.build()?;
     }
-    let report = observed(args.json, |go_on| {
+    let report = observed(plan.json, |go_on| {
         service::run(&plan, |round, at| !go_on(round, plan.rounds, at))
     })?;
-    print(args.json, &report)?;
+    print(plan.json, &report)?;
     Ok(ended(report.interrupted, report.failed() == 0))
 }
 

@@ -5,7 +5,6 @@
 //! with its bar. During each sample the lateness of the host is measured, and a miss on a late host
 //! is no miss.
 
-mod args;
 mod bar;
 mod border;
 mod cases;
@@ -22,7 +21,6 @@ mod stage;
 mod switch;
 mod tcp;
 
-pub use args::RealArgs;
 pub use bar::{Bar, Excuse, Sample, Verdict};
 pub use host::Lateness;
 pub use plan::Plan;
@@ -49,11 +47,7 @@ pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, 
     if cases.is_empty() {
         return Err(nothing_left(plan).into());
     }
-    if !plan.spanwire.exists() {
-        let path = plan.spanwire.display();
-        let remedy = "cargo build --release builds it, --spanwire sets its path";
-        return Err(format!("{path} does not exist; {remedy}").into());
-    }
+    plan.command.check()?;
     NetNs::new_anonymous()?;
     // Early enough that a lab is removed by the limit.
     let deadline = plan.quick.then(|| Instant::now() + QUICK_LIMIT - REMOVAL);
@@ -118,10 +112,11 @@ const REMOVAL: Duration = Duration::from_secs(3);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::options;
 
     fn plan(only: Option<&str>, quick: bool) -> Plan {
-        let only = only.map(str::to_owned);
-        Plan { spanwire: "/nonexistent/spanwire".into(), rounds: 1, only, quick }
+        let plan: Plan = options(&["--spanwire", "/nonexistent/spanwire"]).unwrap();
+        Plan { rounds: 1, only: only.map(str::to_owned), quick, ..plan }
     }
 
     #[test]

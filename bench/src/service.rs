@@ -5,7 +5,6 @@
 //! Each transport is used as its user would, with defaults, and no thread is pinned. The client
 //! verifies every reply, and the number of requests is that of both ends.
 
-mod args;
 mod blocking;
 mod bulk;
 mod case;
@@ -22,7 +21,6 @@ mod task;
 mod tcp;
 mod verbs;
 
-pub use args::ServiceArgs;
 pub use end::run_end;
 pub use plan::Plan;
 pub use report::{Report, Row, Value};
@@ -42,10 +40,8 @@ use std::time::{Duration, Instant};
 /// The command of `copy` does not exist, there is no privilege, or no memory for its file. A
 /// sample that fails is in the report.
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
-    if plan.needs_spanwire() && !plan.spanwire.exists() {
-        let path = plan.spanwire.display();
-        let remedy = "cargo build --release builds it, --spanwire sets its path";
-        return Err(format!("{path} does not exist; {remedy}").into());
+    if plan.needs_spanwire() {
+        plan.command.check()?;
     }
     let start = Instant::now();
     let deadline = plan.quick.then(|| start + QUICK_LIMIT);

@@ -175,17 +175,11 @@ const LOOKS_PER_CLOCK: u32 = 1 << 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
-
-    fn pair() -> [TcpStream; 2] {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        [client, listener.accept().unwrap().0]
-    }
+    use crate::testing::connected;
 
     #[test]
     fn read_all__counts_what_was_written_until_the_end() {
-        let [client, server] = pair();
+        let [client, server] = connected();
         let writer = std::thread::spawn(|| write_for(client, Duration::from_millis(50)));
         let rate = read_all(server).unwrap();
         writer.join().unwrap().unwrap();
@@ -197,7 +191,7 @@ mod tests {
     #[test]
     fn run_client__every_request_is_answered_spinning_or_not() {
         for spin in [false, true] {
-            let [client, server] = pair();
+            let [client, server] = connected();
             client.set_nonblocking(spin).unwrap();
             server.set_nonblocking(spin).unwrap();
             let server_thread = std::thread::spawn(|| run_server(server, 64));
@@ -209,7 +203,7 @@ mod tests {
 
     #[test]
     fn read_small__an_end_within_a_message_ends_it() {
-        let [mut client, mut server] = pair();
+        let [mut client, mut server] = connected();
         client.write_all(&[1, 2, 3]).unwrap();
         drop(client);
         assert!(!read_small(&mut server, &mut [0; 4]).unwrap());

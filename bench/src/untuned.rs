@@ -5,7 +5,6 @@
 //! ([`matrix()`]); a bar is the least share of the path that `auto` must reach there.
 
 mod algorithm;
-mod args;
 mod case;
 mod four_paths;
 mod journal;
@@ -20,7 +19,6 @@ mod report;
 mod verdict;
 
 pub use algorithm::Algorithm;
-pub use args::UntunedArgs;
 pub use case::{Bar, Case, Flow, Measure, Path, Traffic};
 pub(crate) use four_paths::{FourPaths, LINKS, veth};
 pub use line::Line;
@@ -54,11 +52,7 @@ struct Cell {
 /// sample that fails is in the report.
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let (cases, mut cells) = selected(plan)?;
-    if !plan.spanwire.exists() {
-        let path = plan.spanwire.display();
-        let remedy = "cargo build --release builds it, --spanwire sets its path";
-        return Err(format!("{path} does not exist; {remedy}").into());
-    }
+    plan.command.check()?;
     let mut journal = Journal::open(plan)?;
     for cell in &mut cells {
         cell.outcomes = journal.take(&cases[cell.case].name, cell.algorithm, plan.rounds);
@@ -67,6 +61,20 @@ pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, 
     cells.retain(|cell| !cell.outcomes.is_empty());
     let rows = rows(&cases, &cells);
     Ok(Report { machine: Machine::this(), plan: plan.clone(), interrupted, rows })
+}
+
+impl Plan {
+    /// The same with all algorithms if none is named. The options are checked here, since building
+    /// the command, which comes next, takes minutes.
+    ///
+    /// # Errors
+    /// No case is left.
+    pub fn complete(mut self) -> Result<Self, Error> {
+        if self.algorithms.is_empty() {
+            self.algorithms = Algorithm::all().collect();
+        }
+        selected(&self).map(|_| self)
+    }
 }
 
 /// The cases of `plan` and its algorithms on them.
@@ -232,19 +240,11 @@ fn rows(cases: &[Case], cells: &[Cell]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use crate::testing::options;
     use std::{env, fs, process};
 
     fn plan() -> Plan {
-        Plan {
-            spanwire: PathBuf::new(),
-            rounds: 1,
-            seconds: 1.0,
-            only: None,
-            algorithms: Algorithm::all().collect(),
-            quick: false,
-            resume: None,
-        }
+        options::<Plan>(&["--rounds", "1", "--seconds", "1"]).unwrap().complete().unwrap()
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
     fn run__samples_of_the_file_are_not_taken_again() {
         let file = env::temp_dir().join(format!("spanwire-untuned-{}", process::id()));
         let plan = Plan {
-            spanwire: env::current_exe().unwrap(),
+            command: options(&["--spanwire", "/proc/self/exe"]).unwrap(),
             only: Some("50M".to_owned()),
             algorithms: vec![Algorithm::Auto],
             resume: Some(file.clone()),

@@ -17,7 +17,7 @@ fn untuned__errors_name_the_option_and_the_remedy() {
         (&["--spanwire", "/nonexistent/spanwire"], "--spanwire sets its path"),
         (&["--only", "no such path"], "--only and --algorithms exclude all"),
         (&["--algorithms", "auto,reno"], "there are auto, none, tcp-cubic"),
-        (&["--seconds", "1000"], "--seconds 1000 is not between"),
+        (&["--seconds", "1000"], "'1000' for '--seconds <SECONDS>': 1000 is no time from 0.1"),
     ];
     for (args, expected) in cases {
         let done = bench(&[&["untuned"], args].concat()).output().expect("the command starts");

@@ -97,16 +97,10 @@ fn link_mtus() -> RangeInclusive<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        compare: CompareArgs,
-    }
+    use crate::testing::options;
 
     fn plan(words: &[&str]) -> Result<Plan, Error> {
-        Line::try_parse_from([&["x"], words].concat())?.compare.plan()
+        options::<CompareArgs>(words)?.plan()
     }
 
     #[test]

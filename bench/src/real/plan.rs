@@ -1,17 +1,52 @@
-//! The plan of a run.
+//! The plan of a run: the options of `spanwire-bench real`.
 
+use crate::command::Spanwire;
 use serde::Serialize;
-use std::path::PathBuf;
 
 /// The plan of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, clap::Args)]
 pub struct Plan {
-    /// The `spanwire` command.
-    pub spanwire: PathBuf,
-    /// Samples of each row.
-    pub rounds: u32,
-    /// Runs only the cases that have a row whose name contains this.
-    pub only: Option<String>,
-    /// Runs only the cases of a quick run, shorter, and ends within a minute.
+    /// Fewer and shorter rows with the same bars, one round, at most 60 s in all
+    #[arg(long)]
     pub quick: bool,
+    /// Samples of each row [default: 3, with --quick 1]
+    #[arg(long, default_value = "3", default_value_if("quick", "true", "1"),
+        hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Measure only rows whose name contains this, as "auto, 2" or "RTT"
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
+    /// The command.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub command: Spanwire,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::options;
+    use std::path::Path;
+
+    #[test]
+    fn plan__a_quick_run_is_one_round() {
+        let plan = |words: &[&str]| options::<Plan>(words).unwrap();
+        assert_eq!((plan(&[]).rounds, plan(&[]).quick), (3, false));
+        assert_eq!((plan(&["--quick"]).rounds, plan(&["--quick"]).quick), (1, true));
+        assert_eq!(plan(&["--quick", "--rounds", "2"]).rounds, 2);
+        let only = plan(&["--only", "RTT", "--spanwire", "/bin/spanwire"]);
+        assert_eq!(only.only.as_deref(), Some("RTT"));
+        assert_eq!(only.command.path(), Path::new("/bin/spanwire"));
+    }
+
+    #[test]
+    fn plan__errors_name_the_option() {
+        let why = options::<Plan>(&["--rounds", "0"]).unwrap_err().to_string();
+        assert!(why.contains("--rounds"), "{why}");
+        assert!(options::<Plan>(&["--seconds", "1"]).is_err());
+    }
 }

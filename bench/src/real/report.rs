@@ -227,7 +227,6 @@ const NAME_WIDTH: usize = 57;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     const CALM: Lateness = Lateness { late_ms: 3.0, late_p99_ms: 1.0, stolen: 0.02 };
     const LATE: Lateness = Lateness { late_ms: 300.0, late_p99_ms: 40.0, stolen: 0.6 };
@@ -246,7 +245,7 @@ mod tests {
     };
 
     fn report(taken: &[Taken]) -> Report {
-        let plan = Plan { spanwire: PathBuf::new(), rounds: 3, only: None, quick: false };
+        let plan = crate::testing::options(&[]).unwrap();
         Report {
             machine: Machine::this(),
             provenance: Provenance::now().unwrap(),

@@ -40,7 +40,7 @@ impl<'a> Stage<'a> {
 
     /// The `spanwire` command.
     pub(super) fn command(&self) -> &Path {
-        &self.plan.spanwire
+        self.plan.command.path()
     }
 
     /// The time limit `time` of one step, at most what is left of all.
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn within__is_at_most_what_is_left() {
-        let plan = Plan { spanwire: "x".into(), rounds: 1, only: None, quick: true };
+        let plan = crate::testing::options(&["--quick"]).unwrap();
         let second = Duration::from_secs(1);
         let free = Stage::new(&plan, Followed::default(), None);
         assert_eq!((free.within(second), free.is_over()), (second, false));

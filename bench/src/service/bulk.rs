@@ -135,18 +135,12 @@ const PAGE_BYTES: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
-
-    fn pair() -> [TcpStream; 2] {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        [client, listener.accept().unwrap().0]
-    }
+    use crate::testing::connected;
 
     #[test]
     fn send__the_server_verifies_every_page() {
         for hash in [false, true] {
-            let [mut client, mut server] = pair();
+            let [mut client, mut server] = connected();
             let bytes = 3 * CHUNK_BYTES as u64 + 8192;
             let receiver = std::thread::spawn(move || receive(&mut server, bytes, hash));
             assert_eq!(send(&mut client, bytes, hash).unwrap().count, bytes);
@@ -157,7 +151,7 @@ mod tests {
     #[test]
     fn receive__another_page_or_hash_is_an_error() {
         let received = |pages: [u64; 2], hash: bool| {
-            let [mut client, mut server] = pair();
+            let [mut client, mut server] = connected();
             for n in pages {
                 let mut page = [0; PAGE_BYTES];
                 page[..8].copy_from_slice(&n.to_le_bytes());

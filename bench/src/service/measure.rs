@@ -49,7 +49,7 @@ impl<'a> Lab<'a> {
             }
             Subject::Bulk(BulkTransport::Copy) => {
                 let folder = self.folder.as_ref().ok_or("no file to copy")?;
-                Ok(vec![folder.copy(&self.plan.spanwire, &self.hosts)?])
+                Ok(vec![folder.copy(self.plan.command.path(), &self.hosts)?])
             }
             Subject::Bulk(transport) => {
                 self.reset_offloads(transport != BulkTransport::Stream)?;
@@ -94,10 +94,7 @@ impl<'a> Lab<'a> {
         server: Option<SocketAddr>,
         task: Task,
     ) -> Result<Running, Error> {
-        let core = self.plan.cores.map(|[client, of_server]| match server {
-            Some(_) => client,
-            None => of_server,
-        });
+        let core = self.plan.cores.as_ref().map(|cores| cores[usize::from(server.is_none())]);
         let (dev, ip) = (host.ifname.clone(), host.v4.into());
         let end = End { dev, ip, server, core, task };
         let args = ["service-end", &serde_json::to_string(&end)?];

@@ -1,25 +1,123 @@
-//! The plan of a run.
+//! The plan of a run: the options of `spanwire-bench service`.
 
+use super::case::{BulkTransport, Subject};
+use crate::command::Spanwire;
+use crate::sample::Error;
 use serde::Serialize;
-use std::path::PathBuf;
+use spanwire_io::affinity;
 
 /// The plan of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, clap::Args)]
 pub struct Plan {
-    /// The `spanwire` command, for `copy`.
-    pub spanwire: PathBuf,
-    /// Samples of each row.
-    pub rounds: u32,
-    /// Milliseconds of a sample of requests.
-    pub ms: u64,
-    /// Requests of a sample in place of a time.
-    pub requests: Option<u64>,
-    /// MiB of bulk data.
-    pub mib: u64,
-    /// The core of all threads of the client, and of the server. None if they are not pinned.
-    pub cores: Option<[usize; 2]>,
-    /// Measures only the rows whose name contains this.
-    pub only: Option<String>,
-    /// Ends within a minute.
+    /// One round of short samples, at most 60 s in all
+    #[arg(long)]
     pub quick: bool,
+    /// Samples of each row [default: 7, with --quick 1]
+    #[arg(long, default_value = "7", default_value_if("quick", "true", "1"),
+        hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Milliseconds of a sample, after a tenth of it as warm-up [default: 1000, with --quick 200]
+    #[arg(long, default_value = "1000", default_value_if("quick", "true", "200"),
+        hide_default_value = true, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub ms: u64,
+    /// Requests of a sample, in place of a time and without a warm-up
+    #[arg(
+        long,
+        conflicts_with = "ms",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000)
+    )]
+    pub requests: Option<u64>,
+    /// MiB of bulk data [default: 1024, with --quick 256]
+    #[arg(long, default_value = "1024", default_value_if("quick", "true", "256"),
+        hide_default_value = true, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub mib: u64,
+    /// Pin all threads of each end to a core [default: they are not pinned]
+    #[arg(long, num_args = 2, value_names = ["CLIENT", "SERVER"])]
+    pub cores: Option<Vec<usize>>,
+    /// Measure only rows whose name contains this, as "64 connections" or "16 outstanding: verbs"
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
+    /// The command, for `copy`.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub command: Spanwire,
+}
+
+impl Plan {
+    /// # Errors
+    /// No row is left, or a core is not usable.
+    pub fn check(&self) -> Result<(), Error> {
+        let usable = affinity::usable_cores();
+        if let Some(core) = self.cores.iter().flatten().find(|core| !usable.contains(core)) {
+            return Err(format!("--cores: {core} is not one of the usable cores {usable:?}").into());
+        }
+        if self.subjects().is_empty() {
+            let only = self.only.as_deref().unwrap_or_default();
+            return Err(format!("--only {only:?}: no row has this in its name").into());
+        }
+        Ok(())
+    }
+
+    /// The rows that it measures.
+    pub(super) fn subjects(&self) -> Vec<Subject> {
+        let mut all = Subject::all();
+        all.retain(|s| self.only.as_deref().is_none_or(|only| s.name().contains(only)));
+        all
+    }
+
+    /// It runs the `spanwire` command.
+    #[must_use]
+    pub fn needs_spanwire(&self) -> bool {
+        self.subjects().contains(&Subject::Bulk(BulkTransport::Copy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::options;
+
+    fn plan(words: &[&str]) -> Result<Plan, Error> {
+        let plan: Plan = options(words)?;
+        plan.check().map(|()| plan)
+    }
+
+    #[test]
+    fn plan__a_quick_run_is_shorter() {
+        let figures = |words: &[&str]| {
+            plan(words).map(|plan| (plan.rounds, plan.ms, plan.mib, plan.quick)).unwrap()
+        };
+        assert_eq!(figures(&[]), (7, 1000, 1024, false));
+        assert_eq!(figures(&["--quick"]), (1, 200, 256, true));
+        assert_eq!(figures(&["--quick", "--rounds", "3", "--ms", "50"]), (3, 50, 256, true));
+    }
+
+    #[test]
+    fn plan__selects_rows_by_their_names() {
+        let plan = |only| plan(&["--only", only]).unwrap();
+        assert_eq!(plan("64 B/64 B, 1 outstanding").subjects().len(), 6);
+        assert_eq!(plan(": verbs").subjects().len(), 15);
+        assert!(plan("bulk").needs_spanwire() && !plan("bulk: tcp").needs_spanwire());
+    }
+
+    #[test]
+    fn plan__errors_name_the_option() {
+        let cases: [(&[&str], &str); 7] = [
+            (&["--rounds", "0"], "--rounds"),
+            (&["--ms", "5"], "--ms"),
+            (&["--mib", "5000"], "--mib"),
+            (&["--requests", "5", "--ms", "50"], "--requests"),
+            (&["--only", "no such row"], "no such row"),
+            (&["--cores", "0"], "--cores"),
+            (&["--cores", "0", "100000"], "100000 is not one of the usable cores"),
+        ];
+        for (words, expected) in cases {
+            let why = plan(words).unwrap_err().to_string();
+            assert!(why.contains(expected), "{why}");
+        }
+    }
 }

@@ -144,7 +144,7 @@ impl fmt::Display for Report {
         writeln!(out, "{}", self.machine)?;
         writeln!(out, "{rounds} interleaved rounds of {sample}, bulk data {mib} MiB; medians;")?;
         writeln!(out, "the ratio is to blocking TCP of the same round: median, min..max")?;
-        if let Some([client, server]) = self.plan.cores {
+        if let Some([client, server]) = self.plan.cores.as_deref() {
             writeln!(out, "the client is pinned to core {client}, the server to core {server}")?;
         }
         if self.interrupted {
@@ -230,16 +230,8 @@ mod tests {
     fn text__names_failures_and_samples_that_were_not_taken() {
         let taken = [values(12_345.6), Taken::Failed("it broke".to_owned()), Taken::NotRun];
         let rows = vec![row(Transport::Verbs, &taken, &[]), row(Transport::Tcp, &[], &[])];
-        let plan = Plan {
-            spanwire: "x".into(),
-            rounds: 3,
-            ms: 50,
-            requests: None,
-            mib: 1,
-            cores: None,
-            only: None,
-            quick: false,
-        };
+        let words = ["--rounds", "3", "--ms", "50", "--mib", "1"];
+        let plan = crate::testing::options(&words).unwrap();
         let (machine, seconds) = (Machine::this(), 1.0);
         let report = Report { machine, plan, seconds, interrupted: false, rows };
         let text = report.to_string();

@@ -55,7 +55,9 @@ impl Lab {
         let with = |bed, _four_paths| Self { _servers: None, _four_paths, bed };
         let alone = |bed| with(bed, None);
         match (case.site(), case.path) {
-            (Site::Cable, _) | (_, Path::Cable) => Ok(alone(Bed::cable(&plan.spanwire, &name)?)),
+            (Site::Cable, _) | (_, Path::Cable) => {
+                Ok(alone(Bed::cable(plan.command.path(), &name)?))
+            }
             (Site::Switch, _) => Ok(alone(switched(plan, &name, ["a", "b"].map(str::to_owned))?)),
             (Site::Star, _) => {
                 let ports = ["a".to_owned()].into_iter().chain((1..=FLOWS_MAX).map(client));
@@ -64,7 +66,7 @@ impl Lab {
                 Ok(lab)
             }
             (Site::FourPaths, Path::Line(line)) => {
-                let (bed, four_paths) = FourPaths::new(&plan.spanwire, &name, line)?;
+                let (bed, four_paths) = FourPaths::new(plan.command.path(), &name, line)?;
                 Ok(with(bed, Some(four_paths)))
             }
         }
@@ -105,7 +107,7 @@ fn switched(
     ports: impl IntoIterator<Item = String>,
 ) -> Result<Bed, Error> {
     let tables: String = ports.into_iter().map(|port| format!("[port.{port}]\n")).collect();
-    Bed::switched(&plan.spanwire, name, &format!("seed = 1\n{tables}"))
+    Bed::switched(plan.command.path(), name, &format!("seed = 1\n{tables}"))
 }
 
 /// The changes for port a with `line`, and for one client with each of `clients`.

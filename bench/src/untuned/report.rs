@@ -206,7 +206,6 @@ impl Measure {
 pub(super) mod tests {
     use super::super::matrix::matrix;
     use super::*;
-    use std::path::PathBuf;
 
     fn reading(mbps: f64) -> Outcome {
         let reading = Reading { mbps: vec![mbps], overrun_s: Some(0.5), ..Reading::default() };
@@ -225,15 +224,7 @@ pub(super) mod tests {
             Row::new(case("veth"), Algorithm::None, &none, &none),
             Row::new(case("200M/1ms"), Algorithm::Auto, &line, &[]),
         ];
-        let plan = Plan {
-            spanwire: PathBuf::new(),
-            rounds: 2,
-            seconds: 4.0,
-            only: None,
-            algorithms: Algorithm::MAIN.to_vec(),
-            quick: false,
-            resume: None,
-        };
+        let plan = crate::testing::options(&["--rounds", "2"]).unwrap();
         Report { machine: Machine::this(), plan, interrupted: false, rows }
     }
 
