@@ -116,9 +116,17 @@ pub trait Port {
 }
 
 /// The transmit side of a port that wraps another one, `inner`, and differs only in committing a
-/// frame.
+/// frame; with `but_flush`, also in sending.
+#[macro_export]
 macro_rules! slots_of_inner {
     () => {
+        $crate::slots_of_inner!(but_flush);
+
+        fn flush(&mut self, now: spanwire_base::Time) -> std::io::Result<()> {
+            self.inner.flush(now)
+        }
+    };
+    (but_flush) => {
         fn slot_take(&mut self) -> Option<$crate::port::SlotToken> {
             self.inner.slot_take()
         }
@@ -129,10 +137,6 @@ macro_rules! slots_of_inner {
 
         fn slot_release(&mut self, slot: $crate::port::SlotToken) {
             self.inner.slot_release(slot);
-        }
-
-        fn flush(&mut self, now: spanwire_base::Time) -> std::io::Result<()> {
-            self.inner.flush(now)
         }
 
         fn frame_room(&self) -> usize {
@@ -148,7 +152,7 @@ macro_rules! slots_of_inner {
         }
     };
 }
-pub(crate) use slots_of_inner;
+pub use slots_of_inner;
 
 /// A port selected at run time (with or without capture or faults) is a port.
 impl<P: Port + ?Sized> Port for Box<P> {

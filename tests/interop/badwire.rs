@@ -1,10 +1,10 @@
 //! A link with loss in both directions: `FaultPort` for received frames, and the same for sent
 //! ones.
 
-use spanwire_base::{Rng, RxMeta, Time, TxMeta};
+use spanwire_base::{Rng, RxMeta, TxMeta};
 use spanwire_io::clock::TimeSource;
 use spanwire_io::fault::{FaultConfig, FaultPort};
-use spanwire_io::port::{Port, SlotToken};
+use spanwire_io::port::{Port, SlotToken, slots_of_inner};
 use std::io;
 use std::time::Duration;
 
@@ -47,13 +47,7 @@ impl<P: Port> Port for BadWire<P> {
         self.inner.rx_burst(clock, max, each)
     }
 
-    fn slot_take(&mut self) -> Option<SlotToken> {
-        self.inner.slot_take()
-    }
-
-    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
-        self.inner.slot_bytes(slot)
-    }
+    slots_of_inner!();
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
         let is_lost = self.rng.per_million(self.loss_ppm);
@@ -63,22 +57,6 @@ impl<P: Port> Port for BadWire<P> {
         } else {
             self.inner.slot_commit(slot, meta);
         }
-    }
-
-    fn slot_release(&mut self, slot: SlotToken) {
-        self.inner.slot_release(slot);
-    }
-
-    fn flush(&mut self, now: Time) -> io::Result<()> {
-        self.inner.flush(now)
-    }
-
-    fn frame_room(&self) -> usize {
-        self.inner.frame_room()
-    }
-
-    fn tx_pending(&self) -> usize {
-        self.inner.tx_pending()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {

@@ -1,12 +1,10 @@
 //! A port that records the steps of its driver.
 
 use spanwire_base::{Dur, LentPayload, RxMeta, Time, TxMeta, u32_from};
-use spanwire_host::fabric::Link;
+use spanwire_host::fabric::{Link, link_of_inner};
 use spanwire_io::clock::{Clock, TimeSource};
-use spanwire_io::driver::Budget;
-use spanwire_io::port::{Port, SlotToken};
+use spanwire_io::port::{Port, SlotToken, slots_of_inner};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -155,13 +153,7 @@ impl<P: Link> Port for StepTap<P> {
         rx
     }
 
-    fn slot_take(&mut self) -> Option<SlotToken> {
-        self.inner.slot_take()
-    }
-
-    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
-        self.inner.slot_bytes(slot)
-    }
+    slots_of_inner!();
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
         self.count_sent(meta);
@@ -175,22 +167,6 @@ impl<P: Link> Port for StepTap<P> {
     fn slot_commit_lent(&mut self, slot: SlotToken, meta: TxMeta, lent: LentPayload) {
         self.count_sent(meta);
         self.inner.slot_commit_lent(slot, meta, lent);
-    }
-
-    fn slot_release(&mut self, slot: SlotToken) {
-        self.inner.slot_release(slot);
-    }
-
-    fn flush(&mut self, now: Time) -> io::Result<()> {
-        self.inner.flush(now)
-    }
-
-    fn frame_room(&self) -> usize {
-        self.inner.frame_room()
-    }
-
-    fn tx_pending(&self) -> usize {
-        self.inner.tx_pending()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
@@ -211,21 +187,7 @@ impl<P: Link> Link for StepTap<P> {
         self.inner.counters()
     }
 
-    fn budget(&self) -> Budget {
-        self.inner.budget()
-    }
-
-    fn calls(&self) -> [u64; 2] {
-        self.inner.calls()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        self.inner.greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        self.inner.open_side_poll(ip)
-    }
+    link_of_inner!(self, self.inner, self.inner);
 }
 
 /// Maximum number of recorded steps: 130 MB, and two seconds of a driver that only spins.

@@ -1,13 +1,12 @@
 //! A port that records the time at which each packet is passed to the kernel.
 
 use spanwire_base::{RxMeta, Time, TxMeta};
-use spanwire_host::fabric::Link;
+use spanwire_host::fabric::{Link, link_of_inner};
 use spanwire_io::clock::Clock;
 use spanwire_io::clock::TimeSource;
-use spanwire_io::port::{Port, SlotToken};
+use spanwire_io::port::{Port, SlotToken, slots_of_inner};
 use spanwire_wire::{Packet, Qpn};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -61,13 +60,7 @@ impl<P: Port> Port for Tap<P> {
         self.inner.rx_burst(clock, max, each)
     }
 
-    fn slot_take(&mut self) -> Option<SlotToken> {
-        self.inner.slot_take()
-    }
-
-    fn slot_bytes(&mut self, slot: &SlotToken) -> &mut [u8] {
-        self.inner.slot_bytes(slot)
-    }
+    slots_of_inner!(but_flush);
 
     fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
         let frame = &self.inner.slot_bytes(&slot)[..meta.len];
@@ -81,10 +74,6 @@ impl<P: Port> Port for Tap<P> {
         self.inner.slot_commit(slot, meta);
     }
 
-    fn slot_release(&mut self, slot: SlotToken) {
-        self.inner.slot_release(slot);
-    }
-
     fn flush(&mut self, now: Time) -> io::Result<()> {
         if !self.waiting.is_empty() {
             let at = self.clock.now();
@@ -92,14 +81,6 @@ impl<P: Port> Port for Tap<P> {
             log.extend(self.waiting.drain(..).map(|s| Submitted { at, ..s }));
         }
         self.inner.flush(now)
-    }
-
-    fn frame_room(&self) -> usize {
-        self.inner.frame_room()
-    }
-
-    fn tx_pending(&self) -> usize {
-        self.inner.tx_pending()
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
@@ -116,13 +97,7 @@ impl<P: Link> Link for Tap<P> {
         self.inner.counters()
     }
 
-    fn greet(&self, peer: SocketAddr) {
-        self.inner.greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        self.inner.open_side_poll(ip)
-    }
+    link_of_inner!(self, self.inner, self.inner);
 }
 
 /// Preamble, frame check and gap.

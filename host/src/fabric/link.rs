@@ -35,6 +35,29 @@ pub trait Link: Port {
     }
 }
 
+/// All but the counters of a link that wraps another one.
+#[macro_export]
+macro_rules! link_of_inner {
+    ($self:ident, $inner:expr, $inner_mut:expr) => {
+        fn budget(&$self) -> spanwire_io::driver::Budget {
+            $inner.budget()
+        }
+
+        fn calls(&$self) -> [u64; 2] {
+            $inner.calls()
+        }
+
+        fn greet(&$self, peer: std::net::SocketAddr) {
+            $inner.greet(peer);
+        }
+
+        fn open_side_poll(&mut $self, ip: std::net::IpAddr) -> Option<u16> {
+            $inner_mut.open_side_poll(ip)
+        }
+    };
+}
+pub use link_of_inner;
+
 impl Link for XdpPort {
     fn counters(&self) -> Vec<(String, u64)> {
         let list = XdpPort::counters(self).list();
@@ -104,21 +127,7 @@ impl<P: Link> Link for FaultPort<P> {
         mine.chain(self.inner().counters()).collect()
     }
 
-    fn budget(&self) -> Budget {
-        self.inner().budget()
-    }
-
-    fn calls(&self) -> [u64; 2] {
-        self.inner().calls()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        self.inner().greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        self.inner_mut().open_side_poll(ip)
-    }
+    link_of_inner!(self, self.inner(), self.inner_mut());
 }
 
 impl<P: Link, W: Write> Link for PcapPort<P, W> {
@@ -129,21 +138,7 @@ impl<P: Link, W: Write> Link for PcapPort<P, W> {
         mine.chain(self.inner().counters()).collect()
     }
 
-    fn budget(&self) -> Budget {
-        self.inner().budget()
-    }
-
-    fn calls(&self) -> [u64; 2] {
-        self.inner().calls()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        self.inner().greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        self.inner_mut().open_side_poll(ip)
-    }
+    link_of_inner!(self, self.inner(), self.inner_mut());
 }
 
 impl<P: Link + ?Sized> Link for Box<P> {
@@ -151,19 +146,5 @@ impl<P: Link + ?Sized> Link for Box<P> {
         (**self).counters()
     }
 
-    fn budget(&self) -> Budget {
-        (**self).budget()
-    }
-
-    fn calls(&self) -> [u64; 2] {
-        (**self).calls()
-    }
-
-    fn greet(&self, peer: SocketAddr) {
-        (**self).greet(peer);
-    }
-
-    fn open_side_poll(&mut self, ip: IpAddr) -> Option<u16> {
-        (**self).open_side_poll(ip)
-    }
+    link_of_inner!(self, (**self), (**self));
 }
