@@ -10,12 +10,12 @@ pub mod fit;
 pub mod tap;
 pub mod trace;
 
+use crate::ends::fixed_rate;
 use crate::engine;
 use crate::machine::Machine;
 use crate::sample::Error;
 use crate::spin::Spinners;
 use spanwire_base::{Dur, u32_from, u64_from};
-use spanwire_cc::Algorithm;
 use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_host::oob::{Job, Op};
 use spanwire_host::runner::{JobRunner, Sending};
@@ -24,7 +24,6 @@ use spanwire_io::net::{Host, LabConfig, TwoHosts};
 use spanwire_io::udp::{self, UdpConfig};
 use spanwire_io::xdp::XdpConfig;
 use spanwire_sim::Sockets;
-use spanwire_transport::{CongestionControl, Preset};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -142,7 +141,7 @@ fn record(
     flow: &Flow,
     time: Duration,
 ) -> Result<([StepLog; 2], Budget), Error> {
-    let congestion = flow.mbit.map(fixed_rate).transpose()?;
+    let congestion = flow.mbit.map(|mbit| fixed_rate(Some(mbit.into()), None)).transpose()?;
     let budget = &OnceLock::new();
     let runner = |log: StepLog| {
         move |host: &Host| -> Result<JobRunner, Error> {
@@ -162,17 +161,6 @@ fn record(
     let job = Job { size, depth: flow.outstanding, ..job };
     engine::exchange(hosts, None, job, client, server)?;
     Ok((logs, budget.get().copied().unwrap_or_default()))
-}
-
-fn fixed_rate(mbit: u32) -> Result<CongestionControl, Error> {
-    let mut algorithm = Algorithm::named("fixed")?;
-    algorithm.set("rate_mbps", &mbit.to_string())?;
-    Ok(CongestionControl {
-        algorithm: Some(algorithm),
-        base_rtt: None,
-        preset: Preset::Paper,
-        ..CongestionControl::NONE
-    })
 }
 
 impl Provenance {

@@ -56,6 +56,7 @@ pub mod bad_network;
 mod bed;
 pub mod command;
 pub mod compare;
+mod ends;
 pub mod engine;
 pub mod erasure;
 mod error;

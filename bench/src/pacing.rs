@@ -8,6 +8,7 @@
 
 pub mod tap;
 
+use crate::ends::fixed_rate;
 use crate::engine;
 use crate::machine::Machine;
 use crate::rounds::interleaved;
@@ -15,11 +16,9 @@ use crate::sample::Error;
 use crate::stats::{Spread, cell};
 use serde::Serialize;
 use spanwire_base::{Rate, Time};
-use spanwire_cc::Algorithm;
 use spanwire_host::quantity::number;
 use spanwire_host::runner::Sending;
 use spanwire_io::net::{Host, LabConfig, TwoHosts};
-use spanwire_transport::{CongestionControl, Preset};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -125,14 +124,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Repor
 
 fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error> {
     let mbit = plan.mbit / f64::from(qps);
-    let mut algorithm = Algorithm::named("fixed")?;
-    algorithm.set("rate_mbps", &mbit.to_string())?;
-    let congestion = CongestionControl {
-        algorithm: Some(algorithm),
-        base_rtt: None,
-        preset: Preset::Paper,
-        ..CongestionControl::NONE
-    };
+    let congestion = Some(fixed_rate(Some(mbit), None)?);
     let cores = <[usize; 2]>::try_from(&*plan.cores)?;
     let log = Log::default();
     let (notes, time) = (log.clone(), Duration::from_millis(plan.ms));
@@ -141,7 +133,7 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
         let mut attachment = engine::attachment(host)?;
         attachment.port = Box::new(Tap::new(attachment.port, attachment.clock, notes));
         let mut runner = engine::runner_on(attachment, host)?;
-        runner.set_sending(Sending { congestion: Some(congestion), ..Sending::default() });
+        runner.set_sending(Sending { congestion, ..Sending::default() });
         Ok(runner)
     };
     let (_, _, ends) = engine::exchange(hosts, Some(cores), job, client, engine::runner)?;

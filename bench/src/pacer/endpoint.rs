@@ -1,14 +1,10 @@
 //! The endpoint itself: many queue pairs that always have data to write.
 
 use super::load::CATCH_UP;
+use crate::ends::{End, Ends, fixed_rate};
 use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time};
-use spanwire_cc::Algorithm;
-use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, MemoryRegion, Mtu, Preset,
-    QpAttr, QpCaps, QpInit, RemoteAddr, Sge, WcStatus, WorkRequest, WrOp,
-};
-use spanwire_wire::{MacAddr, Psn, Qpn};
+use spanwire_transport::{Config, Mtu, QpCaps, RemoteAddr, Sge, WcStatus, WorkRequest, WrOp};
 
 /// The maximum of an endpoint is between this and a hundred thousand.
 pub const QPS_MAX: u32 = 1 << 16;
@@ -22,48 +18,15 @@ pub struct Flows {
     sent: u64,
 }
 
-struct End {
-    ep: Endpoint,
-    cq: CqId,
-    mr: MemoryRegion,
-    qpns: Vec<Qpn>,
-}
-
 impl Flows {
     /// `qps` queue pairs, each paced to `rate` if there is one, with a message posted on each.
     ///
     /// # Errors
     /// The engine rejects the configuration.
     pub fn new(qps: u32, rate: Option<Rate>) -> Result<Self, Error> {
-        let mut algorithm = Algorithm::named("fixed")?;
-        if let Some(rate) = rate {
-            algorithm.set("rate_mbps", &(rate.as_bps() as f64 / 1e6).to_string())?;
-        }
-        let congestion = CongestionControl {
-            algorithm: Some(algorithm),
-            base_rtt: Some(Dur::from_us(10)),
-            preset: Preset::Paper,
-            ..CongestionControl::NONE
-        };
-        let mut ends = [End::new(1, qps)?, End::new(2, qps)?];
-        for q in 0..usize::try_from(qps)? {
-            let qpns = [ends[0].qpns[q], ends[1].qpns[q]];
-            for (me, peer) in [(0_u8, 1_u8), (1, 0)] {
-                let av = AddressVector::new(
-                    MacAddr::new([2, 0, 0, 0, 0, me]),
-                    MacAddr::new([2, 0, 0, 0, 0, peer]),
-                    [10, 0, 0, me].into(),
-                    [10, 0, 0, peer].into(),
-                );
-                let [mine, theirs] = [me, peer].map(usize::from);
-                let rtr = QpAttr::rtr(qpns[theirs], Psn::new(0), Mtu::B1024, av);
-                let mut rts = QpAttr::rts(Psn::new(0));
-                rts.congestion = Some(congestion);
-                for attr in [QpAttr::init(Access::ALL), rtr, rts] {
-                    ends[mine].ep.modify_qp(qpns[mine], &attr)?;
-                }
-            }
-        }
+        let mbps = rate.map(|rate| rate.as_bps() as f64 / 1e6);
+        let congestion = Some(fixed_rate(mbps, Some(Dur::from_us(10)))?);
+        let ends = setup(qps)?.connect(|_, rts| rts.congestion = congestion)?;
         let mut flows = Self { ends, frame: vec![0; 8192], now: Time::ZERO, sent: 0 };
         for q in 0..usize::try_from(qps)? {
             flows.post(q)?;
@@ -133,28 +96,20 @@ impl Flows {
     }
 }
 
-impl End {
-    fn new(seed: u8, qps: u32) -> Result<Self, Error> {
-        let config = Config {
-            max_qps: qps,
-            max_cqe: 2 * qps.max(32),
-            // No window but each queue pair's own, and a turn for each packet, paced or not.
-            endpoint_window_pkts: 1 << 24,
-            turn_bytes: 1024,
-            line_rate: Rate::from_gbps(400),
-            ..Config::default()
-        };
-        let mut ep = Endpoint::new(config.validate()?, [seed; 32]);
-        let pd = ep.alloc_pd()?;
-        let cq = ep.create_cq(2 * qps.max(32))?;
-        let region = spanwire_mem::Region::zeroed(usize::try_from(MESSAGE_BYTES)?);
-        let mr = ep.reg_mr(pd, region, Access::ALL, Some(1 << 20))?;
-        let caps = QpCaps { max_send_wr: 2, max_recv_wr: 0, ..QpCaps::default() };
-        let qpns = (0..qps)
-            .map(|_| ep.create_qp(&QpInit::new(pd, cq, cq, caps)))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { ep, cq, mr, qpns })
-    }
+fn setup(qps: u32) -> Result<Ends, Error> {
+    let cqe = 2 * qps.max(32);
+    let config = Config {
+        max_qps: qps,
+        max_cqe: cqe,
+        // No window but each queue pair's own, and a turn for each packet, paced or not.
+        endpoint_window_pkts: 1 << 24,
+        turn_bytes: 1024,
+        line_rate: Rate::from_gbps(400),
+        ..Config::default()
+    };
+    let caps = QpCaps { max_send_wr: 2, max_recv_wr: 0, ..QpCaps::default() };
+    let (qps, bytes) = (usize::try_from(qps)?, MESSAGE_BYTES.into());
+    Ok(Ends { config, qps, caps, cqe, bytes, mtu: Mtu::B1024 })
 }
 
 /// Sixteen packets, the last of which requests an acknowledgement.
@@ -179,8 +134,8 @@ mod tests {
 
     #[test]
     fn new__as_many_as_an_endpoint_can_have() {
-        assert!(End::new(1, QPS_MAX).is_ok());
-        assert!(End::new(1, QPS_MAX + 1).is_err());
+        assert!(setup(QPS_MAX).unwrap().end(1).is_ok());
+        assert!(setup(QPS_MAX + 1).unwrap().end(1).is_err());
     }
 
     #[test]

@@ -1,15 +1,11 @@
 //! The same measurement of the engine's pacing in virtual time, independent of the machine.
 
 use super::{Gaps, rate_of};
+use crate::ends::{End, Ends, fixed_rate};
 use crate::pacing::tap::Submitted;
 use spanwire_base::{Dur, Node, PortId, Rng, Time};
-use spanwire_cc::Algorithm;
-use spanwire_mem::Region;
-use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, Endpoint, Mtu, Preset, QpAttr, QpCaps,
-    QpInit, RemoteAddr, Sge, WorkRequest, WrOp,
-};
-use spanwire_wire::{MacAddr, Packet, Psn, Qpn};
+use spanwire_transport::{Config, Endpoint, Mtu, QpCaps, RemoteAddr, Sge, WorkRequest, WrOp};
+use spanwire_wire::Packet;
 
 /// The rate of all queue pairs together, in 10^6 bits a second.
 const MBIT: f64 = 20.0;
@@ -27,29 +23,16 @@ fn paced(qps: u32) -> Endpoint {
         catch_up: Dur::from_us(250),
         ..default
     };
-    let mut ep = Endpoint::new(config.validate().unwrap(), [7; 32]);
-    let pd = ep.alloc_pd().unwrap();
-    let region = Region::zeroed(usize::try_from(BYTES).unwrap());
-    let mr = ep.reg_mr(pd, region, Access::LOCAL_WRITE, None).unwrap();
-    let cq = ep.create_cq(64).unwrap();
+    let mut congestion = fixed_rate(Some(MBIT / f64::from(qps)), None).unwrap();
+    congestion.algorithm.as_mut().unwrap().set("window_pkts", "8192").unwrap();
     let caps = QpCaps { max_send_wr: 1, max_recv_wr: 0, ..QpCaps::default() };
-    let mac = MacAddr::new([2, 0, 0, 0, 0, 1]);
-    let av = AddressVector::new(mac, mac, [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    let mut algorithm = Algorithm::named("fixed").unwrap();
-    algorithm.set("window_pkts", "8192").unwrap();
-    algorithm.set("rate_mbps", &(MBIT / f64::from(qps)).to_string()).unwrap();
-    let congestion = Some(CongestionControl {
-        algorithm: Some(algorithm),
-        base_rtt: None,
-        preset: Preset::Paper,
-        ..CongestionControl::NONE
+    let (qps, bytes) = (usize::try_from(qps).unwrap(), BYTES.into());
+    let ends = Ends { config, qps, caps, cqe: 64, bytes, mtu: Mtu::B1024 };
+    let ends = ends.connect(|_, rts| {
+        (rts.timeout, rts.congestion) = (Some(0), Some(congestion));
     });
-    for n in 0..qps {
-        let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, caps)).unwrap();
-        ep.modify_qp(qpn, &QpAttr::init(Access::LOCAL_WRITE)).unwrap();
-        ep.modify_qp(qpn, &QpAttr::rtr(Qpn::new(100 + n), Psn::new(1), Mtu::B1024, av)).unwrap();
-        let rts = QpAttr { timeout: Some(0), congestion, ..QpAttr::rts(Psn::new(1)) };
-        ep.modify_qp(qpn, &rts).unwrap();
+    let [End { mut ep, qpns, mr, .. }, _] = ends.unwrap();
+    for qpn in qpns {
         let op = WrOp::Write { remote: RemoteAddr { va: 0, rkey: 1 } };
         let sge = Sge { addr: mr.addr, len: BYTES, lkey: mr.lkey };
         ep.post_send(qpn, &WorkRequest::new(0, op, std::slice::from_ref(&sge))).unwrap();
