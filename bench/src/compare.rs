@@ -3,7 +3,6 @@
 //! Each round has one sample of every row, in an order that rotates, so that slow periods and drift
 //! of the machine affect all alike. Ratios are those of the same round.
 
-mod args;
 mod chart;
 mod flow;
 mod lab;
@@ -13,7 +12,6 @@ mod setup;
 mod subject;
 mod writer;
 
-pub use args::CompareArgs;
 pub use chart::svg;
 pub use lab::PING_BYTES;
 pub use plan::{LINK_MTU_MAX, LINK_MTU_MIN, LINK_MTUS, Plan, Variant};
@@ -64,8 +62,8 @@ pub struct Results {
 pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result<Results, Error> {
     let variants = plan.variants()?;
     let usable = affinity::usable_cores();
-    if !plan.cores.iter().all(|core| usable.contains(core)) || plan.cores[0] == plan.cores[1] {
-        let [a, b] = plan.cores;
+    let [a, b] = plan.cores();
+    if ![a, b].iter().all(|core| usable.contains(core)) || a == b {
         return Err(format!("needs two cores, {a} and {b}; usable are {usable:?}").into());
     }
     let start = Instant::now();
@@ -77,16 +75,16 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result
     };
     let series = |variant: &Variant| Series {
         variant: *variant,
-        rounds: vec![None; plan.rounds],
+        rounds: vec![None; plan.rounds.into()],
         dropped: Vec::new(),
         failures: Vec::new(),
         impossible: lab_of(*variant).obstacle(variant.subject),
-        not_run: plan.rounds,
+        not_run: plan.rounds.into(),
     };
     let series = variants.iter().map(series).collect();
     let (distances_ns, seconds, interrupted) = (Vec::new(), 0.0, false);
     let mut results = Results { series, distances_ns, seconds, interrupted };
-    'run: for round in 0..plan.rounds {
+    'run: for round in 0..usize::from(plan.rounds) {
         for n in order(round, variants.len()) {
             let (variant, series) = (variants[n], &mut results.series[n]);
             if plan.quick && start.elapsed() > QUICK_LIMIT {
@@ -145,7 +143,7 @@ fn attempt(
             Ok(sample) => sample,
             Err(why) => return Ok(Err(why)),
         };
-        let after = core_distance_ns(plan.cores)?;
+        let after = core_distance_ns(plan.cores())?;
         distances_ns.push(after);
         match plan.limits.check([before, after], sample.stolen) {
             None => return Ok(Ok(Some(sample.reading))),
@@ -159,7 +157,7 @@ fn attempt(
 fn settled_distance_ns(plan: &Plan) -> Result<f64, Error> {
     let start = Instant::now();
     loop {
-        let distance_ns = core_distance_ns(plan.cores)?;
+        let distance_ns = core_distance_ns(plan.cores())?;
         let waited = start.elapsed() >= Duration::from_millis(plan.wait_ms);
         if distance_ns <= plan.limits.distance_ns || waited {
             return Ok(distance_ns);
@@ -187,6 +185,7 @@ const QUICK_LIMIT: Duration = Duration::from_secs(55);
 mod tests {
     use super::*;
     use crate::sample::Rate;
+    use crate::testing::options;
 
     fn sample(gbps: f64, stolen: f64) -> Sample {
         Sample {
@@ -198,7 +197,7 @@ mod tests {
     #[test]
     fn run__one_core_for_both_is_rejected() {
         let core = affinity::usable_cores()[0];
-        let plan = Plan { cores: [core, core], ..Plan::default() };
+        let plan = Plan { cores: vec![core, core], ..options(&[]).unwrap() };
         assert!(run(&plan, |_, _| false).is_err());
     }
 
@@ -217,7 +216,7 @@ mod tests {
             eprintln!("SKIPPED: one core only");
             return;
         };
-        let mut plan = Plan { repeats: 2, cores: [a, b], ..Plan::default() };
+        let mut plan = Plan { repeats: 2, cores: vec![a, b], ..options(&[]).unwrap() };
         plan.limits.distance_ns = f64::INFINITY;
         let (mut distances, mut dropped) = (Vec::new(), Vec::new());
         let mut script = [sample(1.0, 0.9), sample(2.0, 0.0)].into_iter();
@@ -247,7 +246,7 @@ mod tests {
             eprintln!("SKIPPED: one core only");
             return;
         };
-        let mut plan = Plan { cores: [a, b], ..Plan::default() };
+        let mut plan = Plan { cores: vec![a, b], ..options(&[]).unwrap() };
         plan.limits.distance_ns = f64::INFINITY;
         let variant = plan.variants().unwrap()[0];
         let (rounds, dropped, failures) = (vec![None; 2], Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use count::IcountArgs;
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, Conditions};
-use spanwire_bench::compare::{self, CompareArgs, Report};
+use spanwire_bench::compare::{self, Report};
 use spanwire_bench::host_trace::fit::Fit;
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::Workload;
@@ -33,7 +33,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Goodput and latency beside raw AF_XDP, raw UDP and kernel TCP; needs root
-    Compare(CompareArgs),
+    Compare(compare::Plan),
     /// Goodput over loss and round-trip time through the software switch; needs root
     BadNetwork(bad_network::Plan),
     /// Congestion control with its defaults on a matrix of paths; needs root
@@ -87,7 +87,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match &Args::parse().command {
-        Command::Compare(args) => run(args),
+        Command::Compare(plan) => run(plan.clone()),
         Command::BadNetwork(plan) => sweep(plan.clone()),
         Command::Untuned(plan) => untune(plan.clone()),
         Command::Real(plan) => live_bars(plan.clone()),
@@ -111,23 +111,23 @@ fn main() -> ExitCode {
 }
 
 /// Measures the rows. A failed sample fails it, and a share below `--min-share`.
-fn run(args: &CompareArgs) -> Result<ExitCode, Error> {
-    let plan = args.plan()?;
-    let rounds = u32::try_from(plan.rounds)?;
-    let results = observed(args.json, |go_on| {
+fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
+    let plan = plan.complete()?;
+    let rounds = u32::from(plan.rounds);
+    let results = observed(plan.json, |go_on| {
         compare::run(&plan, |round, variant| {
             let at = format!("{}, MTU {}", variant.subject.name(), variant.link_mtu);
             !go_on(u32::try_from(round).unwrap_or(u32::MAX), rounds, &at)
         })
     })?;
-    let report = Report::new(args.label.clone(), &plan, &results);
-    print(args.json, &report)?;
-    if let Some(path) = &args.chart {
+    let report = Report::new(plan.label.clone(), &plan, &results);
+    print(plan.json, &report)?;
+    if let Some(path) = &plan.chart {
         std::fs::write(path, compare::svg(&report))
             .map_err(|e| format!("{}: {e}", path.display()))?;
     }
     let ok = report.failed() == 0;
-    let Some(least) = args.min_share.filter(|_| ok && !report.interrupted) else {
+    let Some(least) = plan.min_share.filter(|_| ok && !report.interrupted) else {
         return Ok(ended(report.interrupted, ok));
     };
     match report.least_share() {

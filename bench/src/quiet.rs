@@ -8,16 +8,22 @@
 use crate::error::Error;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use spanwire_host::quantity::limit;
 use spanwire_io::affinity;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The limits of an undisturbed sample.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, clap::Args)]
 pub struct Limits {
-    /// Longest round trip of a cache line between the two cores, in nanoseconds.
+    // Cores of one complex are at about 110 ns, of two at about 450 ns.
+    /// Drop a sample if a cache line takes longer than this from core to core and back
+    #[arg(long = "max-distance", value_name = "NS", default_value_t = 220.0, value_parser = limit)]
     pub distance_ns: f64,
-    /// Largest share of the time in which a thread could run and had no core, 0..=1.
+    // 3 % is less than the differences between samples of a quiet machine.
+    /// Drop a sample if a thread waited for its core for more than this share of the time
+    #[arg(long = "max-stolen", value_name = "PERCENT", default_value = "3",
+        value_parser = |text: &str| limit(text).map(|percent| percent / 100.0))]
     pub stolen: f64,
 }
 
@@ -50,14 +56,6 @@ pub struct StealWatch {
     since: Instant,
     waited_ns: u64,
     cpu: Duration,
-}
-
-impl Default for Limits {
-    /// 220 ns: cores of one complex are at about 110, of two at about 450. 3 %: less than the
-    /// differences between samples of a quiet machine.
-    fn default() -> Self {
-        Self { distance_ns: 220.0, stolen: 0.03 }
-    }
 }
 
 impl Limits {

@@ -58,9 +58,10 @@ mod tests {
     use super::*;
     use crate::compare::{Plan, Results, Series};
     use crate::sample::{Rate, Reading};
+    use crate::testing::options;
 
     fn report(only: Option<&str>, gbps: Option<f64>) -> Report {
-        let plan = Plan { only: only.map(str::to_owned), ..Plan::default() };
+        let plan = Plan { only: only.map(str::to_owned), ..options(&[]).unwrap() };
         let reading = |goodput_gbps| Reading::Rate(Rate { goodput_gbps, ..Rate::default() });
         let series = plan.variants().unwrap().into_iter().map(|variant| Series {
             variant,
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn svg__has_a_group_for_each_mtu_and_ours_beside_tcp() {
         let svg = svg(&report(None, Some(5.0)));
-        for mtu in Plan::default().link_mtus {
+        for mtu in options::<Plan>(&[]).unwrap().link_mtus {
             assert!(svg.contains(&format!("MTU {mtu}")), "{mtu}");
         }
         for name in ["kernel TCP, offloads on", "raw UDP GSO", "AF_XDP SR auto WRITE 1 MiB"] {

@@ -55,7 +55,7 @@ impl Lab {
     /// # Errors
     /// It fails.
     pub(super) fn measure(&self, plan: &Plan, variant: Variant) -> Result<Sample, Error> {
-        let (cores, time) = (plan.cores, Duration::from_millis(plan.ms));
+        let (cores, time) = (plan.cores(), Duration::from_millis(plan.ms));
         let payload = usize_from(variant.path_mtu.into());
         match variant.subject {
             Subject::Raw { touch, window } => {

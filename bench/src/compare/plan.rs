@@ -1,33 +1,80 @@
-//! The plan of a run, and its variants.
+//! The plan of a run, which the options of `spanwire-bench compare` are, and its variants.
 
 use super::subject::Subject;
 use crate::quiet::Limits;
 use crate::sample::Error;
 use serde::Serialize;
+use spanwire_host::quantity::limit;
 use spanwire_transport::Mtu;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 /// The plan of a run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, clap::Args)]
 pub struct Plan {
-    /// Samples of each variant, 1 and up.
-    pub rounds: usize,
-    /// Milliseconds of a sample, 10 and up.
-    pub ms: u64,
-    /// MTUs of the veth pairs, [`LINK_MTU_MIN`] to [`LINK_MTU_MAX`].
-    pub link_mtus: Vec<u32>,
-    /// The limits of an undisturbed sample.
-    pub limits: Limits,
-    /// Retries of a disturbed sample before the round goes without it.
-    pub repeats: u32,
-    /// Milliseconds to wait, before each attempt, for cores in different complexes to come
-    /// together.
-    pub wait_ms: u64,
-    /// The cores of the sending and the receiving thread.
-    pub cores: [usize; 2],
-    /// Measures only subjects whose name contains this, to profile one alone.
-    pub only: Option<String>,
-    /// Has fewer rows, and ends within a minute.
+    /// Only the main rows, three rounds of short samples, at most 60 s in all
+    #[arg(long)]
     pub quick: bool,
+    /// Samples of each row [default: 7, with --quick 3]
+    #[arg(long, default_value = "7", default_value_if("quick", "true", "3"),
+        hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub rounds: u16,
+    /// Milliseconds of a sample [default: 300, with --quick 200]
+    #[arg(long, default_value = "300", default_value_if("quick", "true", "200"),
+        hide_default_value = true, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub ms: u64,
+    /// MTUs of the veth pairs
+    #[arg(
+        long = "mtu",
+        value_name = "MTU",
+        value_delimiter = ',',
+        default_values_t = LINK_MTUS,
+        value_parser = clap::value_parser!(u32).range(link_mtus())
+    )]
+    pub link_mtus: Vec<u32>,
+    /// Cores of the sender and the receiver
+    #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
+    pub cores: Vec<usize>,
+    /// The limits of an undisturbed sample.
+    #[command(flatten)]
+    pub limits: Limits,
+    /// Retry a dropped sample at most this often [default: 4, with --quick 1]
+    #[arg(
+        long,
+        default_value = "4",
+        default_value_if("quick", "true", "1"),
+        hide_default_value = true
+    )]
+    pub repeats: u32,
+    /// Milliseconds to wait for cores that are far apart before each attempt [default: 500, with
+    /// --quick 50]
+    #[arg(
+        long = "wait",
+        value_name = "MS",
+        default_value = "500",
+        default_value_if("quick", "true", "50"),
+        hide_default_value = true
+    )]
+    pub wait_ms: u64,
+    /// Measure only rows whose name contains this, as "RC none" or "kernel TCP"
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// Title of the report: a date, a commit
+    #[arg(long)]
+    #[serde(skip)]
+    pub label: Option<String>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
+    /// Write a bar chart of the rates to this file
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub chart: Option<PathBuf>,
+    /// Fail (exit code 1) if WRITE reaches less than this share of raw AF_XDP's packets
+    #[arg(long, value_name = "PERCENT", value_parser = limit)]
+    #[serde(skip)]
+    pub min_share: Option<f64>,
 }
 
 /// A subject on a veth pair of one MTU.
@@ -41,23 +88,22 @@ pub struct Variant {
     pub path_mtu: u32,
 }
 
-impl Default for Plan {
-    fn default() -> Self {
-        Self {
-            rounds: 7,
-            ms: 300,
-            link_mtus: LINK_MTUS.to_vec(),
-            limits: Limits::default(),
-            repeats: 4,
-            wait_ms: 500,
-            cores: [0, 1],
-            only: None,
-            quick: false,
-        }
-    }
-}
-
 impl Plan {
+    /// The same with each MTU once, in ascending order.
+    ///
+    /// # Errors
+    /// No row is left.
+    pub fn complete(mut self) -> Result<Self, Error> {
+        self.link_mtus.sort_unstable();
+        self.link_mtus.dedup();
+        self.variants().map(|_| self)
+    }
+
+    /// The cores of the sending and the receiving thread.
+    pub(crate) fn cores(&self) -> [usize; 2] {
+        [self.cores[0], self.cores[1]]
+    }
+
     /// Every subject on every MTU; latencies on the first only.
     ///
     /// # Errors
@@ -102,10 +148,15 @@ pub const LINK_MTU_MAX: u32 = 65_535;
 /// The largest path MTU of RC in a frame of one AF_XDP buffer, which is 3840 bytes.
 const FRAME_PATH_MTU: u32 = 2048;
 
+fn link_mtus() -> RangeInclusive<i64> {
+    i64::from(LINK_MTU_MIN)..=i64::from(LINK_MTU_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::subject::Flow;
     use super::*;
+    use crate::testing::options;
     use std::collections::BTreeSet;
 
     fn counts(plan: &Plan) -> Vec<usize> {
@@ -116,7 +167,7 @@ mod tests {
 
     #[test]
     fn variants__every_mtu_has_rates_and_the_first_has_latencies() {
-        let plan = Plan::default();
+        let plan = options(&[]).unwrap();
         // 3 + 1 raw, 2 TCP, 9 large, 8 small, READ and SEND, and 6 latencies.
         assert_eq!(counts(&plan), [25 + 6, 18, 13, 13]);
         let variants = plan.variants().unwrap();
@@ -132,20 +183,21 @@ mod tests {
 
     #[test]
     fn variants__a_quick_run_has_the_main_rows_of_every_mtu() {
-        assert_eq!(counts(&Plan { quick: true, ..Plan::default() }), [13; 4]);
+        assert_eq!(counts(&Plan { quick: true, ..options(&[]).unwrap() }), [13; 4]);
     }
 
     #[test]
     fn variants__an_mtu_out_of_range_is_rejected() {
         for link_mtu in [1279, 65_536] {
-            let plan = Plan { link_mtus: vec![link_mtu], ..Plan::default() };
+            let plan = Plan { link_mtus: vec![link_mtu], ..options(&[]).unwrap() };
             assert!(plan.variants().is_err(), "{link_mtu}");
         }
     }
 
     #[test]
     fn variants__only_some_subjects_if_wanted() {
-        let mut plan = Plan { only: Some("AF_XDP RC none WRITE 64".to_owned()), ..Plan::default() };
+        let mut plan =
+            Plan { only: Some("AF_XDP RC none WRITE 64".to_owned()), ..options(&[]).unwrap() };
         let variants = plan.variants().unwrap();
         let flow = Subject::Write(Flow::of_shares());
         assert!(variants.iter().all(|v| v.subject == flow), "{variants:?}");
@@ -153,5 +205,32 @@ mod tests {
         plan.only = Some("iperf".to_owned());
         let why = plan.variants().unwrap_err().to_string();
         assert!(why.contains("--only \"iperf\""), "{why}");
+    }
+
+    fn plan(words: &[&str]) -> Result<Plan, Error> {
+        options::<Plan>(words)?.complete()
+    }
+
+    #[test]
+    fn plan__defaults_are_those_of_the_plan_and_a_quick_run_is_shorter() {
+        assert_eq!(plan(&[]).unwrap(), options(&[]).unwrap());
+        let quick = plan(&["--quick"]).unwrap();
+        assert_eq!((quick.rounds, quick.ms, quick.quick), (3, 200, true));
+        assert_eq!(plan(&["--quick", "--rounds", "1"]).unwrap().rounds, 1);
+        assert_eq!(plan(&["--mtu", "9000,1500,9000"]).unwrap().link_mtus, [1500, 9000]);
+    }
+
+    #[test]
+    fn plan__errors_name_the_option() {
+        let cases: [(&[&str], &str); 4] = [
+            (&["--rounds", "0"], "--rounds"),
+            (&["--ms", "9"], "--ms"),
+            (&["--mtu", "65536"], "1280..=65535"),
+            (&["--only", "iperf"], "--only \"iperf\""),
+        ];
+        for (words, expected) in cases {
+            let why = plan(words).unwrap_err().to_string();
+            assert!(why.contains(expected), "{why}");
+        }
     }
 }

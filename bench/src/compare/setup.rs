@@ -7,7 +7,7 @@ use crate::raw::{ACK_EVERY, BATCH, HEADERS_BYTES, ICRC_BYTES};
 
 /// The configuration of each side, one fact a line.
 pub(super) fn facts(plan: &Plan) -> Vec<String> {
-    let [a, b] = plan.cores;
+    let [a, b] = plan.cores();
     let overhead = HEADERS_BYTES + ICRC_BYTES;
     let (size, depth) = (engine::MESSAGE_BYTES >> 10, engine::DEPTH);
     let limits = plan.limits;

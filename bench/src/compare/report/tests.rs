@@ -1,6 +1,7 @@
 use super::super::subject::{Control, Fabric, Mode};
 use super::*;
 use crate::sample::Latency;
+use crate::testing::options;
 
 fn series(subject: Subject, link_mtu: u32, rounds: &[Option<f64>]) -> Series {
     let reading = |value: &f64| match subject {
@@ -29,7 +30,7 @@ fn raw(touch: Touch, window: u64) -> Subject {
 }
 
 fn report() -> Report {
-    let plan = Plan { rounds: 2, link_mtus: vec![1500], ..Plan::default() };
+    let plan = Plan { rounds: 2, link_mtus: vec![1500], ..options(&[]).unwrap() };
     let results = Results {
         series: vec![
             series(raw(Touch::Copy, 128), 1500, &[Some(8.0), Some(8.0)]),
@@ -86,7 +87,7 @@ fn least_share__nothing_to_compare_is_none() {
 fn new__ratios_are_to_tcp_with_offloads_in_the_same_round_and_at_the_same_mtu() {
     let auto = Flow { control: Control::Auto, ..Flow::of_shares() };
     let tcp = Subject::Tcp { offloads: true };
-    let plan = Plan { rounds: 3, link_mtus: vec![1500, 9000], ..Plan::default() };
+    let plan = Plan { rounds: 3, link_mtus: vec![1500, 9000], ..options(&[]).unwrap() };
     let results = Results {
         series: vec![
             series(Subject::Write(auto), 1500, &[Some(5.0), Some(7.0), None]),
@@ -114,7 +115,7 @@ fn text__names_what_failed_and_what_is_not_possible() {
     failed.failures.push("byte 7 was received as another one".to_owned());
     let mut impossible = series(raw(Touch::Copy, 200), 1500, &[None]);
     impossible.impossible = Some("the MTU is too large".to_owned());
-    let plan = Plan { rounds: 1, link_mtus: vec![1500], ..Plan::default() };
+    let plan = Plan { rounds: 1, link_mtus: vec![1500], ..options(&[]).unwrap() };
     let (distances_ns, seconds, interrupted) = (vec![], 1.0, true);
     let series = vec![failed, impossible];
     let results = Results { series, distances_ns, seconds, interrupted };
