@@ -1,14 +1,14 @@
 //! Two endpoints, connected directly.
 
+use crate::ends::{End, Ends};
 use crate::sample::Error;
 use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_cc::Algorithm;
 use spanwire_transport::{
-    Access, AddressVector, Config, CongestionControl, CqId, Endpoint, ErasureCoding, MemoryRegion,
-    Mtu, Preset, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode,
-    WorkRequest, WrOp,
+    Config, CongestionControl, ErasureCoding, Mtu, Preset, QpAttr, QpCaps, RecvRequest, RemoteAddr,
+    Sge, WcStatus, WireMode, WorkRequest, WrOp,
 };
-use spanwire_wire::{MacAddr, Psn, Qpn};
+use spanwire_wire::Qpn;
 
 /// Two connected endpoints; frames arrive at once, unless [`Pair::lossy`] or [`Pair::far`].
 pub struct Pair {
@@ -22,13 +22,6 @@ pub struct Pair {
     sent: u64,
     /// Each turn handles timers and the pacer.
     is_paced: bool,
-}
-
-struct End {
-    ep: Endpoint,
-    cq: CqId,
-    qpns: Vec<Qpn>,
-    mr: MemoryRegion,
 }
 
 impl Pair {
@@ -110,27 +103,12 @@ impl Pair {
         qps: usize,
         mode: impl Fn(&mut QpAttr, &mut QpAttr),
     ) -> Result<Self, Error> {
-        let mut ends = [End::new(1, config.clone(), qps)?, End::new(2, config, qps)?];
-        for (me, peer) in [(0, 1), (1, 0)] {
-            let av = AddressVector::new(
-                MacAddr::new([2, 0, 0, 0, 0, me]),
-                MacAddr::new([2, 0, 0, 0, 0, peer]),
-                [10, 0, 0, me].into(),
-                [10, 0, 0, peer].into(),
-            );
-            for qp in 0..qps {
-                let remote = ends[usize::from(peer)].qpns[qp];
-                let end = &mut ends[usize::from(me)];
-                let mut rtr = QpAttr::rtr(remote, Psn::new(0), mtu, av);
-                // The rows without pacing measure the engine alone.
-                let congestion = Some(CongestionControl::NONE);
-                let mut rts = QpAttr { congestion, ..QpAttr::rts(Psn::new(0)) };
-                mode(&mut rtr, &mut rts);
-                for attr in [QpAttr::init(Access::ALL), rtr, rts] {
-                    end.ep.modify_qp(end.qpns[qp], &attr)?;
-                }
-            }
-        }
+        let (caps, bytes) = (QpCaps::default(), 1 << 18);
+        let ends = Ends { config, qps, caps, cqe: 256, bytes, mtu }.connect(|rtr, rts| {
+            // The rows without pacing measure the engine alone.
+            rts.congestion = Some(CongestionControl::NONE);
+            mode(rtr, rts);
+        })?;
         let (now, delay) = (Time::ZERO, Dur::ZERO);
         let (lost_one_in, sent, is_paced) = (None, 0, false);
         Ok(Self { ends, frame: vec![0; 8192], now, delay, lost_one_in, sent, is_paced })
@@ -273,17 +251,6 @@ impl Pair {
 }
 
 impl End {
-    fn new(seed: u8, config: Config, qps: usize) -> Result<Self, Error> {
-        let mut ep = Endpoint::new(config.validate()?, [seed; 32]);
-        let pd = ep.alloc_pd()?;
-        let cq = ep.create_cq(256)?;
-        let region = spanwire_mem::Region::zeroed(1 << 18);
-        let mr = ep.reg_mr(pd, region, Access::ALL, Some(1 << 20))?;
-        let init = QpInit::new(pd, cq, cq, QpCaps::default());
-        let qpns = (0..qps).map(|_| ep.create_qp(&init)).collect::<Result<_, _>>()?;
-        Ok(Self { ep, cq, qpns, mr })
-    }
-
     /// Posts message `n` on its queue pair.
     fn post_send(&mut self, n: u64, op: WrOp, len: u32) -> Result<(), Error> {
         let sge = Sge { addr: self.mr.addr, len, lkey: self.mr.lkey };
