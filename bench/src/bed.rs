@@ -1,18 +1,22 @@
 //! A test bed: a lab of hosts, joined by a cable or by a switch whose links change between samples.
 
+mod folder;
 mod frame;
 mod goodput;
 mod ip;
+mod parts;
 mod perf;
 mod process;
 mod servers;
 mod tcp;
 
+pub(crate) use folder::{Folder, MEMORY};
 pub(crate) use frame::Frame;
 pub(crate) use goodput::Goodput;
 #[cfg(test)]
 pub(crate) use goodput::Interval;
 pub(crate) use ip::ip;
+pub(crate) use parts::{Parts, veth};
 pub(crate) use perf::{CONNECT_WITHIN, parse as parse_perf};
 pub(crate) use process::Running;
 pub(crate) use servers::Servers;

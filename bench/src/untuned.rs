@@ -20,7 +20,7 @@ mod verdict;
 
 pub use algorithm::Algorithm;
 pub use case::{Bar, Case, Flow, Measure, Path, Traffic};
-pub(crate) use four_paths::{FourPaths, LINKS, veth};
+pub(crate) use four_paths::{LINKS, four_paths};
 pub use line::Line;
 pub use matrix::matrix;
 pub use measure::Reading;

@@ -1,15 +1,14 @@
 //! Copies under loss.
 
-use super::gap::Folder;
-use super::stage::{Fault, Stage, number};
-use crate::bed::Bed;
+use super::stage::{Fault, Stage, name, number};
+use crate::bed::{Bed, Folder};
 use crate::sample::Error;
 use spanwire_base::Rng;
 
 /// The rate of a copy in SR over that in RC, with 1 % loss at both ends.
 pub(super) fn modes(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let bed = stage.cable()?;
-    let folder = Folder::new()?;
+    let folder = Folder::new(&name())?;
     let mut bytes = vec![0; if stage.is_quick() { 32 << 20 } else { 64 << 20 }];
     Rng::new(11).fill(&mut bytes);
     std::fs::write(folder.join("big"), &bytes)?;

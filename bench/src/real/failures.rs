@@ -1,12 +1,10 @@
 //! The time until an end reports that the other has failed.
 
-use super::gap::Folder;
-use super::stage::{Stage, number};
-use crate::bed::{Bed, Running};
+use super::stage::{Stage, name, number};
+use crate::bed::{Bed, Folder, Running};
 use crate::sample::Error;
 use spanwire_base::Rng;
 use spanwire_io::net::Netlink;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Seconds from the end of a killed `perf server` to that of its client, in RC and SR.
@@ -62,7 +60,7 @@ struct Copy {
 impl Copy {
     fn start(stage: &Stage<'_>, more: &[&str]) -> Result<Self, Error> {
         let bed = stage.cable()?;
-        let folder = Folder::new()?;
+        let folder = Folder::new(&name())?;
         let mut bytes = vec![0; FILE_BYTES];
         Rng::new(4).fill(&mut bytes);
         std::fs::write(folder.join("big"), &bytes)?;
@@ -74,13 +72,13 @@ impl Copy {
         // So slow that the copy is not complete before the failure, on any machine.
         let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=100"];
         let sender = bed.spanwire("b", &[&["copy", "send", &from, &to][..], &slow].concat())?;
-        wait_for_bytes(stage, &folder.0.join("into/.big.spanwire-partial"))?;
+        wait_for_bytes(stage, &folder.join("into/.big.spanwire-partial"))?;
         Ok(Self { sender, receiver, bed, _folder: folder })
     }
 }
 
 /// Waits until a megabyte of the partial file has arrived.
-fn wait_for_bytes(stage: &Stage<'_>, partial: &Path) -> Result<(), Error> {
+fn wait_for_bytes(stage: &Stage<'_>, partial: &str) -> Result<(), Error> {
     let deadline = Instant::now() + stage.within(ARRIVE_WITHIN);
     while std::fs::metadata(partial).map_or(0, |file| file.len()) < 1 << 20 {
         if Instant::now() > deadline {

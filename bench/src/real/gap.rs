@@ -1,22 +1,22 @@
 //! The gap in a copy over four paths, one of which dies.
 
 use super::stage::{Fault, Stage, name, number};
-use crate::bed::{Bed, Running};
+use crate::bed::{Bed, Folder, Running};
 use crate::sample::Error;
-use crate::untuned::{FourPaths, LINKS, Line};
+use crate::untuned::{LINKS, Line, four_paths};
 use serde_json::Value;
 use socket2::SockRef;
 use spanwire_base::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The longest time between two chunks at the receiver, less the median, in milliseconds. The
 /// busiest link fails after a third of the copy.
 pub(super) fn dying_path(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
-    let (bed, paths) = FourPaths::new(stage.command(), &name(), Line::new(1000, 5_000))?;
+    let (bed, paths) = four_paths(stage.command(), &name(), Line::new(1000, 5_000))?;
     let mib = if stage.is_quick() { 32 } else { 48 };
     let copy = Copy { stage, bed: &bed, sockets: ["sa", "sb"].map(|part| paths.socket(part)) };
     let received = copy.run(mib)?;
@@ -36,16 +36,15 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Copies `mib` MiB from a to b; the report of the receiver.
     fn run(&self, mib: usize) -> Result<Value, Error> {
-        let folder = Folder::new()?;
-        let (from, into) = (folder.0.join("file"), folder.0.join("into"));
+        let folder = Folder::new(&name())?;
+        let (from, into) = (folder.join("file"), folder.join("into"));
         let mut bytes = vec![0; mib << 20];
         Rng::new(7).fill(&mut bytes);
         std::fs::write(&from, &bytes)?;
         std::fs::create_dir(&into)?;
-        let (from, to) = (from.to_string_lossy(), self.bed.address("b")?.to_string());
-        let folder = into.to_string_lossy();
+        let to = self.bed.address("b")?.to_string();
         // The receiver also sends: on one path its credits would be lost with it.
-        let receive = ["copy", "receive", "--into", &folder, "--once"];
+        let receive = ["copy", "receive", "--into", &into, "--once"];
         // The side connection is TCP with one path, which must not fail.
         let spared = self.links_of_tcp()?;
         let receiver = self.bed.spanwire("b", &[&receive[..], &COMMON].concat())?;
@@ -62,7 +61,7 @@ impl Copy<'_> {
         }
         self.stage.report(sender)?;
         let received = self.stage.report(receiver)?;
-        match std::fs::read(into.join("file"))? == bytes {
+        match std::fs::read(folder.join("into/file"))? == bytes {
             true => Ok(received),
             false => Err(Fault::WrongData("the copy differs".to_owned()).into()),
         }
@@ -147,31 +146,6 @@ fn listens(table: &str, port: u16) -> bool {
         Some(state == "0A" && u16::from_str_radix(port_text, 16) == Ok(port))
     };
     table.lines().any(|line| is_it(line).unwrap_or(false))
-}
-
-/// A folder in memory, because a disk would add gaps. It is removed when dropped.
-pub(super) struct Folder(pub(super) PathBuf);
-
-impl Folder {
-    pub(super) fn new() -> Result<Self, Error> {
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let path = parent.join(name());
-        std::fs::create_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    /// The path of `name` in it.
-    pub(super) fn join(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What remains does no harm.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A rate that four processes on two cores carry easily.

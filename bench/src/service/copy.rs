@@ -1,30 +1,28 @@
 //! `spanwire copy` from one file in memory to another.
 
 use super::task::SILENCE;
-use crate::bed::Running;
+use crate::bed::{Folder, MEMORY, Running};
 use crate::sample::Error;
 use rustix::fs::statfs;
 use serde_json::Value;
 use spanwire_io::net::TwoHosts;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// A folder in memory with the file that is copied, and its copy. It is removed when dropped.
-pub(super) struct Folder(PathBuf);
+/// The file that is copied, and its copy, in memory.
+pub(super) struct Source(Folder);
 
-impl Folder {
+impl Source {
     /// Writes a file of `bytes`, whole MiB.
     pub(super) fn new(bytes: u64) -> Result<Self, Error> {
-        let memory = Path::new("/dev/shm");
-        let kind = statfs(memory).map_err(|e| format!("{}: {e}", memory.display()))?.f_type;
+        let kind = statfs(MEMORY).map_err(|e| format!("{MEMORY}: {e}"))?.f_type;
         if u64::try_from(kind) != Ok(TMPFS_MAGIC) {
-            return Err(format!("{} is no tmpfs", memory.display()).into());
+            return Err(format!("{MEMORY} is no tmpfs").into());
         }
-        let folder = Self(memory.join(format!("sws{}", std::process::id())));
-        fs::create_dir(&folder.0).map_err(|e| format!("{}: {e}", folder.0.display()))?;
+        let folder = Self(Folder::new(&format!("sws{}", std::process::id()))?);
         fs::create_dir(folder.0.join("into"))?;
         let mut file = File::create(folder.source())?;
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -35,17 +33,17 @@ impl Folder {
         Ok(folder)
     }
 
-    fn source(&self) -> PathBuf {
+    fn source(&self) -> String {
         self.0.join("data")
     }
 
-    fn copied(&self) -> PathBuf {
+    fn copied(&self) -> String {
         self.0.join("into/data")
     }
 
     /// Copies from host a to host b; 10^9 bits a second.
     pub(super) fn copy(&self, spanwire: &Path, hosts: &TwoHosts) -> Result<f64, Error> {
-        let [from, into] = [self.source(), self.0.join("into")].map(|path| text(&path));
+        let [from, into] = [self.source(), self.0.join("into")];
         let start = |host: &str, command: Command, args: &[&str]| {
             Running::start(command, host, spanwire, args)
         };
@@ -83,18 +81,6 @@ impl Folder {
             }
         }
     }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(e) = fs::remove_dir_all(&self.0) {
-            eprintln!("{} remains: {e}", self.0.display());
-        }
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 /// `TMPFS_MAGIC` of `linux/magic.h`.

@@ -1,7 +1,7 @@
 //! Samples: the two ends of a subject as processes in the namespaces of the lab.
 
 use super::case::{BulkTransport, Subject};
-use super::copy::Folder;
+use super::copy::Source;
 use super::plan::Plan;
 use super::task::{Budget, End, EndReport, SILENCE, Task, announced};
 use crate::bed::Running;
@@ -20,7 +20,7 @@ pub(super) struct Lab<'a> {
     /// This program, which runs the ends.
     program: PathBuf,
     /// The file of `copy`.
-    folder: Option<Folder>,
+    folder: Option<Source>,
     deadline: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Lab<'a> {
     pub(super) fn new(plan: &'a Plan, deadline: Option<Instant>) -> Result<Self, Error> {
         let hosts = TwoHosts::anonymous(&LabConfig::default())?;
         let offloads = Ethtool::open_in(&hosts.a.ns)?.offloads(&hosts.a.ifname)?;
-        let folder = plan.needs_spanwire().then(|| Folder::new(bytes(plan))).transpose()?;
+        let folder = plan.needs_spanwire().then(|| Source::new(bytes(plan))).transpose()?;
         let program = std::env::current_exe()?;
         Ok(Self { plan, hosts, offloads, program, folder, deadline })
     }

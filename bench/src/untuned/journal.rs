@@ -114,23 +114,10 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::env;
-    use std::path::PathBuf;
-    use std::process;
+    use crate::bed::Folder;
 
-    /// A path that no file has, removed at the end.
-    struct Temporary(PathBuf);
-
-    impl Temporary {
-        fn new(name: &str) -> Self {
-            Self(env::temp_dir().join(format!("spanwire-journal-{name}-{}", process::id())))
-        }
-    }
-
-    impl Drop for Temporary {
-        fn drop(&mut self) {
-            _ = fs::remove_file(&self.0);
-        }
+    fn folder(name: &str) -> Folder {
+        Folder::new(&format!("spanwire-journal-{name}-{}", std::process::id())).unwrap()
     }
 
     fn header() -> Header {
@@ -143,34 +130,38 @@ mod tests {
 
     #[test]
     fn read__continues_after_the_last_whole_line() {
-        let path = Temporary::new("continues");
-        let mut journal = Journal::read(&path.0, &header()).unwrap();
+        let folder = folder("continues");
+        let path = folder.join("samples");
+        let path = Path::new(&path);
+        let mut journal = Journal::read(path, &header()).unwrap();
         for mbps in [1.0, 2.0] {
             journal.add("veth", Algorithm::Auto, &reading(mbps)).unwrap();
         }
         journal.add("veth", Algorithm::None, &Err("no route".to_owned())).unwrap();
         drop(journal);
-        let text = fs::read_to_string(&path.0).unwrap();
-        fs::write(&path.0, format!("{text}{{\"case\": \"ve")).unwrap();
-        let mut journal = Journal::read(&path.0, &header()).unwrap();
-        assert_eq!(fs::read_to_string(&path.0).unwrap(), text, "the rest is gone");
+        let text = fs::read_to_string(path).unwrap();
+        fs::write(path, format!("{text}{{\"case\": \"ve")).unwrap();
+        let mut journal = Journal::read(path, &header()).unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), text, "the rest is gone");
         assert_eq!(journal.take("veth", Algorithm::Auto, 5), [reading(1.0), reading(2.0)]);
         assert_eq!(journal.take("veth", Algorithm::None, 5), [Err("no route".to_owned())]);
         assert_eq!(journal.take("50M/50ms", Algorithm::Auto, 5), []);
         journal.add("veth", Algorithm::Auto, &reading(3.0)).unwrap();
-        let mut journal = Journal::read(&path.0, &header()).unwrap();
+        let mut journal = Journal::read(path, &header()).unwrap();
         assert_eq!(journal.take("veth", Algorithm::Auto, 1), [reading(1.0)]);
     }
 
     #[test]
     fn read__other_samples_are_refused() {
-        let path = Temporary::new("refused");
-        drop(Journal::read(&path.0, &header()).unwrap());
+        let folder = folder("refused");
+        let path = folder.join("samples");
+        let path = Path::new(&path);
+        drop(Journal::read(path, &header()).unwrap());
         let other = Header { seconds: 2.0, ..header() };
-        let why = Journal::read(&path.0, &other).unwrap_err().to_string();
+        let why = Journal::read(path, &other).unwrap_err().to_string();
         assert!(why.contains("--seconds 4") && why.contains("another file"), "{why}");
-        fs::write(&path.0, "path,algorithm\n").unwrap();
-        let why = Journal::read(&path.0, &header()).unwrap_err().to_string();
+        fs::write(path, "path,algorithm\n").unwrap();
+        let why = Journal::read(path, &header()).unwrap_err().to_string();
         assert!(why.starts_with("line 1"), "{why}");
     }
 }

@@ -1,10 +1,10 @@
 //! The labs of the matrix, of which one exists at a time.
 
 use super::case::{Case, Path, Site, Traffic};
-use super::four_paths::FourPaths;
+use super::four_paths::four_paths;
 use super::line::Line;
 use super::plan::Plan;
-use crate::bed::{Bed, Servers};
+use crate::bed::{Bed, Parts, Servers};
 use crate::sample::Error;
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub(super) struct Labs<'a> {
 /// A lab, and the parts that it has beyond those of `spanwire lab`, which are removed before it.
 pub(super) struct Lab {
     _servers: Option<Servers>,
-    _four_paths: Option<FourPaths>,
+    _four_paths: Option<Parts>,
     pub(super) bed: Bed,
 }
 
@@ -66,8 +66,8 @@ impl Lab {
                 Ok(lab)
             }
             (Site::FourPaths, Path::Line(line)) => {
-                let (bed, four_paths) = FourPaths::new(plan.command.path(), &name, line)?;
-                Ok(with(bed, Some(four_paths)))
+                let (bed, parts) = four_paths(plan.command.path(), &name, line)?;
+                Ok(with(bed, Some(parts)))
             }
         }
     }
