@@ -7,18 +7,20 @@ mod ip;
 mod parts;
 mod perf;
 mod process;
+mod queue;
 mod servers;
 mod tcp;
 
 pub(crate) use folder::{Folder, MEMORY};
 pub(crate) use frame::Frame;
-pub(crate) use goodput::Goodput;
 #[cfg(test)]
 pub(crate) use goodput::Interval;
+pub(crate) use goodput::{Goodput, common_half};
 pub(crate) use ip::ip;
 pub(crate) use parts::{Parts, veth};
 pub(crate) use perf::{CONNECT_WITHIN, parse as parse_perf};
 pub(crate) use process::Running;
+pub(crate) use queue::{mean, queue_bytes};
 pub(crate) use servers::Servers;
 pub(crate) use tcp::transfer as tcp_transfer;
 

@@ -15,32 +15,17 @@
 //! [`quiet`] drops samples disturbed by other activity of the machine, [`stats`] reduces the rest,
 //! and the report shows it, with the [`machine`] it was measured on.
 //!
-//! `spanwire-bench bad-network` measures goodput over loss and round-trip time through the software
-//! switch, beside kernel TCP and libfabric ([`bad_network`]).
-//!
-//! `spanwire-bench untuned` measures congestion control with its defaults on a matrix of paths,
-//! beside a static window and kernel TCP ([`untuned`]).
-//!
-//! `spanwire-bench real` measures bars in real time on real packets, with the lateness of the host
-//! during each ([`real`]): tests do not assert them.
-//!
-//! `spanwire-bench service` measures requests and replies over `stream`, verbs and kernel TCP
-//! ([`service`]).
-//!
-//! `spanwire-bench icount` counts the instructions of the packet path instead ([`icount`]): exact,
-//! on any machine, and compared by CI with a baseline.
-//!
-//! `spanwire-bench pacer` times the scheduling decision among many paced queue pairs
-//! ([`pacer`]); `spanwire-bench pacing` measures the deviation of each paced packet from its
-//! time over AF_XDP ([`pacing`]).
-//!
-//! `spanwire-bench host-trace` records the steps of real drivers, and `host-fit` computes the
-//! simulator's host models from the recording ([`host_trace`]).
-//!
-//! `spanwire-bench agents` times the agents of a switch ([`agents`]).
-//!
-//! `spanwire-bench erasure` times encoding and decoding, compared with ISA-L and two crates
-//! ([`erasure`]).
+//! | command | what is measured |
+//! |---|---|
+//! | [`bad_network`] | goodput over loss and round-trip time, beside kernel TCP and libfabric |
+//! | [`untuned`] | congestion control with its defaults on a matrix of paths, beside kernel TCP |
+//! | [`real`] | bars in real time on real packets, with the lateness of the host: not in tests |
+//! | [`service`] | requests and replies over `stream`, verbs and kernel TCP |
+//! | [`icount`] | instructions of the packet path: exact, on any machine, compared by CI |
+//! | [`pacer`], [`pacing`] | the scheduling decision; the deviation of each paced packet |
+//! | [`host_trace`] | the steps of real drivers, for the simulator's host models |
+//! | [`agents`] | the agents of a switch |
+//! | [`erasure`] | encoding and decoding, compared with ISA-L and two crates |
 //!
 //! On a machine with other activity, a session of its own with priority keeps most samples
 //! (the scheduler weighs sessions, so `nice` alone does not):
@@ -59,7 +44,6 @@ pub mod compare;
 mod ends;
 pub mod engine;
 pub mod erasure;
-mod error;
 pub mod host_trace;
 pub mod icount;
 pub mod machine;

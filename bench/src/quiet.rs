@@ -5,9 +5,9 @@
 //! them, and all communication between cores slows down. And another program may have run on the
 //! core. Both are measured around every sample.
 
-use crate::error::Error;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use spanwire_host::fabric::Error;
 use spanwire_host::quantity::limit;
 use spanwire_io::affinity;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
 //! The result of one measurement of one subject.
 
-pub use crate::error::Error;
+pub use spanwire_host::fabric::Error;
 
 use crate::quiet::{Stolen, ThreadUse};
 use serde::{Deserialize, Serialize};

@@ -65,6 +65,13 @@ impl Goodput {
     }
 }
 
+/// The last half of the time that all flows have in common, in seconds since 1970.
+pub(crate) fn common_half<'a>(flows: impl Iterator<Item = &'a Goodput> + Clone) -> (f64, f64) {
+    let from = flows.clone().map(|flow| flow.start_unix_s).fold(0.0, f64::max);
+    let to = flows.map(Goodput::end_unix_s).fold(f64::INFINITY, f64::min);
+    (f64::midpoint(from, to), to)
+}
+
 /// Intervals of a tenth of a second do not add up to exactly one.
 const ROUNDING_S: f64 = 1e-3;
 

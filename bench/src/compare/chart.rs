@@ -21,10 +21,7 @@ pub fn svg(report: &Report) -> String {
     });
     BarFigure {
         title: "One-way goodput over a veth pair".to_owned(),
-        subtitle: format!(
-            "median of {rounds} x {ms} ms, line: smallest to largest; {}, {} cores, Linux {}",
-            machine.cpu, machine.cores, machine.kernel
-        ),
+        subtitle: format!("median of {rounds} x {ms} ms, line: smallest to largest; {machine}"),
         y: AxisSpec::linear("goodput", Quantity::BitsPerSecond),
         groups: mtus.iter().map(|mtu| format!("MTU {mtu}")).collect(),
         series: series.collect(),

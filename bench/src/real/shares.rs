@@ -160,12 +160,9 @@ impl Outcome {
         for flow in &mut flows {
             flow.end_at(Duration::from_secs(seconds.into()));
         }
-        let from = flows.iter().map(|flow| flow.start_unix_s).fold(0.0, f64::max);
-        let to = flows.iter().map(Goodput::end_unix_s).fold(f64::INFINITY, f64::min);
-        let half = (f64::midpoint(from, to), to);
+        let half = bed::common_half(flows.iter());
         let mbps = flows.iter().map(|flow| flow.mean_bps(half.0, half.1) / 1e6).collect();
-        let mut queue_bytes: Vec<f64> =
-            samples.iter().filter_map(|line| queue_of(line, half)).collect();
+        let mut queue_bytes = bed::queue_bytes(samples, "a", half);
         queue_bytes.sort_by(f64::total_cmp);
         if queue_bytes.len() < SAMPLES_MIN {
             return Err(format!("{} samples of the switch only", queue_bytes.len()).into());
@@ -179,16 +176,8 @@ impl Outcome {
     }
 
     fn mean_queue(&self) -> f64 {
-        self.queue_bytes.iter().sum::<f64>() / self.queue_bytes.len() as f64
+        bed::mean(&self.queue_bytes).unwrap_or(f64::NAN)
     }
-}
-
-/// The queue of the first port in a report of the switch, if it is of that time. The last line may
-/// have been cut short.
-fn queue_of(line: &str, (from, to): (f64, f64)) -> Option<f64> {
-    let shown: Value = serde_json::from_str(line).ok()?;
-    let at = shown["at_unix_s"].as_f64()?;
-    if (from..=to).contains(&at) { shown["ports"][0]["queue_bytes"].as_f64() } else { None }
 }
 
 const SAMPLES_MIN: usize = 5;

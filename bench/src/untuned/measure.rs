@@ -3,9 +3,9 @@
 use super::algorithm::Algorithm;
 use super::case::{Case, Flow, Measure, Path, Traffic};
 use super::lab::{Ends, Lab};
-use super::perf::{Perf, Run, mean_queue};
+use super::perf::{Perf, Run};
 use super::plan::Plan;
-use crate::bed::{self, Bed};
+use crate::bed::{self, Bed, common_half, mean, queue_bytes};
 use crate::sample::Error;
 use crate::spin::Spinners;
 use serde::{Deserialize, Serialize};
@@ -178,16 +178,13 @@ impl Reading {
 
     /// The reading of several flows, with the switch's reports as lines of JSON.
     fn of_several(runs: &[Run], switch: &[String]) -> Self {
-        let starts = runs.iter().map(|run| run.goodput.start_unix_s);
-        let ends = runs.iter().map(|run| run.goodput.end_unix_s());
-        let (from, to) = (starts.fold(0.0, f64::max), ends.fold(f64::INFINITY, f64::min));
-        let half = (f64::midpoint(from, to), to);
+        let half = common_half(runs.iter().map(|run| &run.goodput));
         let overruns = runs.iter().filter_map(|run| run.overrun_s);
         Self {
             mbps: runs.iter().map(|run| run.goodput.mean_bps(half.0, half.1) / 1e6).collect(),
             least_second_mbps: None,
             overrun_s: overruns.max_by(f64::total_cmp),
-            queue_bytes: mean_queue(switch, "a", half),
+            queue_bytes: mean(&queue_bytes(switch, "a", half)),
         }
     }
 }

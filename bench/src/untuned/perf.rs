@@ -5,7 +5,6 @@ use super::case::Flow;
 use super::lab::Ends;
 use crate::bed::{self, Bed, CONNECT_WITHIN, Goodput, Running};
 use crate::sample::Error;
-use serde_json::Value;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The result of one flow.
@@ -79,20 +78,6 @@ impl Flow {
     }
 }
 
-/// The mean queue of port `port` between two times, from lines of `switch ctl --json show`. None if
-/// no sample is between them.
-pub(super) fn mean_queue(lines: &[String], port: &str, (from, to): (f64, f64)) -> Option<f64> {
-    let of = |line: &String| {
-        // The last line may have been cut short.
-        let report: Value = serde_json::from_str(line).ok()?;
-        let at = report["at_unix_s"].as_f64()?;
-        let found = report["ports"].as_array()?.iter().find(|p| p["name"] == port)?;
-        (from <= at && at <= to).then_some(found["queue_bytes"].as_f64()?)
-    };
-    let queue: Vec<f64> = lines.iter().filter_map(of).collect();
-    (!queue.is_empty()).then(|| queue.iter().sum::<f64>() / queue.len() as f64)
-}
-
 /// Sixteen messages of 64 KiB, the default of `perf`.
 const OUTSTANDING_BYTES: u32 = 1 << 20;
 /// The largest `--depth`.
@@ -125,19 +110,5 @@ mod tests {
         let of = |size| args(Flow { size: Some(size), ..Flow::WRITE });
         assert!(of(64).ends_with("--size 64 --depth 2048"));
         assert!(of(4096).ends_with("--size 4096 --depth 256"));
-    }
-
-    #[test]
-    fn mean_queue__is_of_the_port_and_the_time() {
-        let line = |at: f64, a: u64| {
-            let ports = serde_json::json!([{"name": "b", "queue_bytes": 7},
-                                           {"name": "a", "queue_bytes": a}]);
-            serde_json::json!({"at_unix_s": at, "ports": ports}).to_string()
-        };
-        let mut lines = vec![line(1.0, 900), line(2.0, 10), line(3.0, 30), line(4.0, 900)];
-        lines.push("{\"at_unix".to_owned());
-        assert_eq!(mean_queue(&lines, "a", (1.5, 3.5)), Some(20.0));
-        assert_eq!(mean_queue(&lines, "a", (5.0, 6.0)), None);
-        assert_eq!(mean_queue(&lines, "c", (1.5, 3.5)), None);
     }
 }
