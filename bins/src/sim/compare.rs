@@ -80,7 +80,7 @@ impl Comparison {
             key: key.clone(),
             seed,
             seeds: args.seeds.get(),
-            checkers_ok: schemes.iter().all(|s| s.report.checkers_ok()),
+            checkers_ok: schemes.iter().all(|s| s.report.checkers_ok),
             schemes,
         })
     }
@@ -93,11 +93,11 @@ impl Comparison {
         let columns = columns.map(|c| format!(" {c:>10}")).concat();
         let _ = writeln!(out, "  {:<18}{columns}", self.key);
         for Scheme { scheme, report } in &self.schemes {
-            let s = report.times();
+            let s = report.summary.fct_us;
             let of = |f: fn(&Summary) -> f64| {
                 s.as_ref().map_or_else(|| "-".to_owned(), |s| decimals(f(s)))
             };
-            let (n, failed) = (s.map_or(0, |s| s.n), report.failed());
+            let (n, failed) = (s.map_or(0, |s| s.n), report.summary.failed);
             let times = [of(|s| s.mean), of(|s| s.median), of(|s| s.p99), of(|s| s.max)];
             let times = times.map(|t| format!(" {t:>10}")).concat();
             let (retransmitted, drops) = (report.retransmitted_packets(), report.dropped());
@@ -108,7 +108,7 @@ impl Comparison {
         }
         let _ = writeln!(out, "  completion times in us, over all flows and seeds");
         let named = |s: &Scheme| -> Vec<String> {
-            s.report.violations().iter().map(|v| format!("{}, {v}", s.scheme)).collect()
+            s.report.violations.iter().map(|v| format!("{}, {v}", s.scheme)).collect()
         };
         let violations: Vec<String> = self.schemes.iter().flat_map(named).collect();
         write_checks(&mut out, &violations, usize::MAX);
@@ -119,7 +119,7 @@ impl Comparison {
     /// of its seeds, in a band from the least to the most. `None` if there is no such queue.
     fn queues_to_svg(&self) -> Option<String> {
         let line = |s: &Scheme| {
-            let of_seeds = s.report.rows().iter().flat_map(|row| &row.queue_over_time);
+            let of_seeds = s.report.seeds.iter().flat_map(|row| &row.queue_over_time);
             // For display only.
             let mut points: Vec<(f64, f64)> =
                 of_seeds.map(|(us, bytes)| (us / 1e6, to_f64(*bytes))).collect();
@@ -137,7 +137,7 @@ impl Comparison {
     fn to_svg(&self) -> String {
         let group = |s: &Scheme| Group {
             name: s.scheme.clone(),
-            values: s.report.rows().iter().flat_map(SeedRow::times_us).map(|us| us / 1e6).collect(),
+            values: s.report.seeds.iter().flat_map(SeedRow::times_us).map(|us| us / 1e6).collect(),
         };
         let figure = ViolinFigure {
             title: "Completion times".to_owned(),

@@ -32,16 +32,16 @@ pub(super) struct SeedsReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     ideal_us: Option<f64>,
     /// Results by seed, ascending.
-    seeds: Vec<SeedRow>,
-    summary: Summaries,
+    pub(super) seeds: Vec<SeedRow>,
+    pub(super) summary: Summaries,
     /// Frames and packets dropped, summed over all seeds.
     drops: BTreeMap<String, u64>,
     /// The engines' counters, summed over all seeds.
     engine: BTreeMap<String, u64>,
     /// No checker failed.
-    checkers_ok: bool,
+    pub(super) checkers_ok: bool,
     /// Violations that the checkers found.
-    violations: Vec<String>,
+    pub(super) violations: Vec<String>,
     events: u64,
     packet_hops: u64,
     /// Wall-clock seconds.
@@ -74,11 +74,11 @@ pub(super) struct SeedRow {
 
 /// Statistics over all seeds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-struct Summaries {
+pub(super) struct Summaries {
     /// Flows, or messages, that did not complete.
-    failed: u64,
+    pub(super) failed: u64,
     /// Statistics of all completion times.
-    fct_us: Option<Summary>,
+    pub(super) fct_us: Option<Summary>,
     /// Statistics of the mean of each seed.
     mean_us: Option<Summary>,
     /// Statistics of the longest completion time of each seed.
@@ -184,31 +184,6 @@ impl SeedsReport {
             packet_hops: reports.iter().map(|r| r.packet_hops).sum(),
             wall_s,
         }
-    }
-
-    /// The runs of all seeds, ascending.
-    pub(super) fn rows(&self) -> &[SeedRow] {
-        &self.seeds
-    }
-
-    /// True if no checker failed.
-    pub(super) fn checkers_ok(&self) -> bool {
-        self.checkers_ok
-    }
-
-    /// Violations that the checkers found.
-    pub(super) fn violations(&self) -> &[String] {
-        &self.violations
-    }
-
-    /// Statistics of all completion times; `None` if nothing completed.
-    pub(super) fn times(&self) -> Option<Summary> {
-        self.summary.fct_us
-    }
-
-    /// Flows, or messages, that did not complete.
-    pub(super) fn failed(&self) -> u64 {
-        self.summary.failed
     }
 
     /// Retransmitted packets of all seeds.
