@@ -220,6 +220,13 @@ pub fn loss_text(counters: &serde_json::Map<String, serde_json::Value>) -> Optio
     })
 }
 
+/// The nonzero counters as a JSON object.
+#[must_use]
+pub fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
+    let counted = counters.iter().filter(|(_, n)| *n > 0);
+    counted.map(|(name, n)| (name.clone(), (*n).into())).collect()
+}
+
 /// The operation's name on the command line.
 #[must_use]
 pub fn op_name(op: Op) -> &'static str {

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::path_report::PathsReport;
-use crate::report::loss_text;
+use crate::report::{loss_text, nonzero};
 use serde::Serialize;
 use spanwire_copy::gaps::GapRow;
 use spanwire_copy::row::FileRow;
@@ -88,7 +88,6 @@ impl CopyReport {
         let seconds = took.as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a report's figure, of three digits")]
         let gbps = if seconds > 0.0 { sent_bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 };
-        let counted = counters.iter().filter(|(_, n)| *n > 0);
         Self {
             ok: complete && failed == 0,
             exit: Exit::Success,
@@ -113,7 +112,7 @@ impl CopyReport {
             seconds,
             gbps,
             files: ledger.rows,
-            counters: counted.map(|(name, n)| (name.clone(), (*n).into())).collect(),
+            counters: nonzero(counters),
         }
     }
 

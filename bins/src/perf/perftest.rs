@@ -2,9 +2,9 @@
 
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
 use super::meter::Meter;
-use super::report::{ClientReport, nonzero, text};
+use super::report::{ClientReport, text};
 use crate::exit::{Exit, usage};
-use crate::report::{PerfRow, perf_table, print_peer_error, print_report, print_text};
+use crate::report::{PerfRow, nonzero, perf_table, print_peer_error, print_report, print_text};
 use crate::signals::Interrupt;
 use spanwire_base::Time;
 use spanwire_host::dial::accept;

@@ -4,7 +4,9 @@ use super::args::ClientArgs;
 use super::meter::{Interval, Meter, limits_text};
 use crate::exit::Exit;
 use crate::path_report::PathsReport;
-use crate::report::{PerfRow, TransferRow, job_exit, loss_text, op_name, perf_table, seconds};
+use crate::report::{
+    PerfRow, TransferRow, job_exit, loss_text, nonzero, op_name, perf_table, seconds,
+};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::Time;
@@ -246,12 +248,6 @@ fn thresholds(args: &ClientArgs, report: &JobReport) -> Vec<Threshold> {
         Threshold { name: "max_p99_us", limit, measured, ok: measured <= limit }
     });
     floor.into_iter().chain(ceiling).collect()
-}
-
-/// The nonzero counters as a JSON object.
-pub(super) fn nonzero(counters: &[(String, u64)]) -> serde_json::Map<String, serde_json::Value> {
-    let counted = counters.iter().filter(|(_, n)| *n > 0);
-    counted.map(|(name, n)| (name.clone(), (*n).into())).collect()
 }
 
 #[cfg(test)]
