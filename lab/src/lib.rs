@@ -140,3 +140,6 @@ pub fn control_socket(lab: &str) -> Result<PathBuf, LabError> {
 
 /// Time limit for the switch to end after SIGTERM, before SIGKILL.
 const SWITCH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests;

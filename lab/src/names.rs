@@ -39,3 +39,19 @@ pub(crate) const SWITCH: &str = "switch";
 
 /// Maximum length of a lab's name in bytes. It is part of file names and of the device alias.
 const NAME_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_name__safe_in_paths_and_arguments() {
+        for bad in ["", "-x", "a/b", "a b", "..", "ä", &"n".repeat(33)] {
+            let error = check_name(bad).expect_err(bad);
+            assert!(matches!(error, LabError::BadName { .. }), "{error}");
+        }
+        for good in ["sw", "my_lab-2", &"n".repeat(32)] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+    }
+}

@@ -189,6 +189,9 @@ mod tests {
         assert_eq!(down(&report), "lab sw was not up\n");
         report.removed = vec!["sw-a".to_owned(), "sw-switch".to_owned()];
         report.ended = Some(77);
-        assert_eq!(down(&report), "removed sw-a and sw-switch\nended the switch, pid 77\n");
+        report.processes = vec![78];
+        let text = "removed sw-a and sw-switch\nended the switch, pid 77\n\
+                    still running in it, without network: pid 78\n";
+        assert_eq!(down(&report), text);
     }
 }
