@@ -120,7 +120,8 @@ fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Tri
     let start = Instant::now();
     loop {
         let sent_at = Instant::now();
-        write_small(&mut stream, &message)?;
+        // One message is in flight at most, so it always fits the socket's buffer.
+        stream.write_all(&message)?;
         if !read_small(&mut stream, &mut message)? {
             return Err("the other end has closed".into());
         }
@@ -134,7 +135,7 @@ fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Tri
 fn run_server(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
     let mut message = vec![0; bytes];
     while read_small(&mut stream, &mut message)? {
-        write_small(&mut stream, &message)?;
+        stream.write_all(&message)?;
     }
     Ok(())
 }
@@ -159,12 +160,6 @@ fn read_small(stream: &mut TcpStream, message: &mut [u8]) -> Result<bool, Error>
         }
     }
     Ok(true)
-}
-
-/// One message is in flight at most, so it always fits the socket's buffer.
-fn write_small(stream: &mut TcpStream, message: &[u8]) -> Result<(), Error> {
-    stream.write_all(message)?;
-    Ok(())
 }
 
 /// The usual write size of a program that moves bulk data.

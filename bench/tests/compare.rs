@@ -4,23 +4,15 @@
 //! `SPANWIRE_REQUIRE_E2E=1` it fails.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
+mod common;
+
+use common::{bench, is_skipped};
 use serde_json::Value;
 use spanwire_io::affinity;
-use spanwire_io::net::NetNs;
-use std::process::{Command, Output};
-
-/// The reason the run is not possible on this machine, if any.
-fn obstacle() -> Option<String> {
-    if let Err(e) = NetNs::new_anonymous() {
-        return Some(e.to_string());
-    }
-    let cores = affinity::usable_cores();
-    (!cores.starts_with(&[0, 1])).then(|| format!("no cores 0 and 1, only {cores:?}"))
-}
+use std::process::Output;
 
 fn compare(args: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"));
-    command.arg("compare").args(args.split(' ')).output().expect("the command starts")
+    bench(&["compare"]).args(args.split(' ')).output().expect("the command starts")
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -33,10 +25,9 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn compare__a_short_run_has_every_row_with_its_bytes_counted_and_verified() {
-    if let Some(reason) = obstacle() {
-        let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
-        assert!(!required, "SPANWIRE_REQUIRE_E2E=1, but skipped: {reason}");
-        eprintln!("SKIPPED: {reason}");
+    let cores = affinity::usable_cores();
+    let no_cores = || format!("no cores 0 and 1, only {cores:?}");
+    if is_skipped((!cores.starts_with(&[0, 1])).then(no_cores)) {
         return;
     }
     let svg = std::env::temp_dir().join(format!("spanwire-bench-{}.svg", std::process::id()));

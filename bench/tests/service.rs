@@ -5,13 +5,14 @@
 //! `SPANWIRE_REQUIRE_E2E=1` it fails.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
+mod common;
+
+use common::{bench, is_skipped};
 use serde_json::Value;
-use spanwire_io::net::NetNs;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn service(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_spanwire-bench"));
-    command.arg("service").args(args).output().expect("the command starts")
+    bench(&[&["service"], args].concat()).output().expect("the command starts")
 }
 
 /// The report of a short run of the rows whose names contain `only`. Their numbers are verified by
@@ -44,14 +45,6 @@ fn rows(report: &Value) -> Vec<(String, Vec<String>)> {
     list(&report["rows"]).iter().map(row).collect()
 }
 
-fn is_skipped() -> bool {
-    let Err(reason) = NetNs::new_anonymous() else { return false };
-    let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
-    assert!(!required, "SPANWIRE_REQUIRE_E2E=1, but skipped: {reason}");
-    eprintln!("SKIPPED: {reason}");
-    true
-}
-
 #[test]
 fn service__errors_name_the_option_before_anything_is_built() {
     let cases: [(&[&str], &str); 8] = [
@@ -78,7 +71,7 @@ fn service__errors_name_the_option_before_anything_is_built() {
 
 #[test]
 fn service__every_transport_answers_every_request() {
-    if is_skipped() {
+    if is_skipped(None) {
         return;
     }
     let figures = ["requests_per_s", "p50_us", "p99_us", "client_cpu_us", "server_cpu_us"];
@@ -102,7 +95,7 @@ fn service__every_transport_answers_every_request() {
 
 #[test]
 fn service__bulk_data_are_verified() {
-    if is_skipped() {
+    if is_skipped(None) {
         return;
     }
     let figures = ["gbps", "client_cpu_us", "server_cpu_us"].map(str::to_owned).to_vec();
