@@ -19,7 +19,7 @@ use spanwire_bins::output::{finish, print_error};
 use spanwire_bins::report::{LiveLine, print_pretty, print_text};
 use spanwire_bins::signals::Interrupt;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Measures Spanwire beside raw AF_XDP, raw UDP and kernel TCP
@@ -122,10 +122,7 @@ fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
     })?;
     let report = Report::new(plan.label.clone(), &plan, &results);
     print(plan.json, &report)?;
-    if let Some(path) = &plan.chart {
-        std::fs::write(path, compare::svg(&report))
-            .map_err(|e| format!("{}: {e}", path.display()))?;
-    }
+    write(plan.chart.as_deref(), || Ok(compare::svg(&report)))?;
     let ok = report.failed() == 0;
     let Some(least) = plan.min_share.filter(|_| ok && !report.interrupted) else {
         return Ok(ended(report.interrupted, ok));
@@ -159,10 +156,7 @@ fn untune(plan: untuned::Plan) -> Result<ExitCode, Error> {
         untuned::run(&plan, |round, at| !go_on(round, plan.rounds, at))
     })?;
     print(plan.json, &report)?;
-    if let Some(path) = &plan.plot {
-        std::fs::write(path, untuned::svg(&report))
-            .map_err(|e| format!("{}: {e}", path.display()))?;
-    }
+    write(plan.plot.as_deref(), || Ok(untuned::svg(&report)))?;
     Ok(ended(report.interrupted, report.missed() + report.failed() == 0))
 }
 
@@ -228,9 +222,7 @@ fn trace(plan: &host_trace::Plan) -> Result<ExitCode, Error> {
     });
     live.clear();
     let trace = trace?;
-    if let Some(path) = &plan.out {
-        std::fs::write(path, trace.to_json()?).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
+    write(plan.out.as_deref(), || trace.to_json())?;
     print_text(&Fit::of(&trace)?.to_source());
     Ok(ExitCode::SUCCESS)
 }
@@ -267,6 +259,12 @@ fn observed<R>(
     });
     live.clear();
     report
+}
+
+/// Writes a file, if one is wanted.
+fn write(path: Option<&Path>, text: impl FnOnce() -> Result<String, Error>) -> Result<(), Error> {
+    let Some(path) = path else { return Ok(()) };
+    Ok(std::fs::write(path, text()?).map_err(|e| format!("{}: {e}", path.display()))?)
 }
 
 /// Prints `report` as JSON or text.

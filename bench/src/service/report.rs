@@ -67,12 +67,15 @@ impl Row {
     /// The row of `subject` with its samples by round, and those of its reference.
     pub(super) fn new(subject: Subject, taken: &[Taken], reference: &[Taken]) -> Self {
         let figures = subject.figures().iter().enumerate();
-        let failures = taken.iter().filter_map(Taken::failure).collect();
+        let failure = |taken: &Taken| match taken {
+            Taken::Failed(why) => Some(why.clone()),
+            Taken::Values(_) | Taken::NotRun => None,
+        };
         Self {
             name: subject.case(),
             transport: subject.transport(),
             values: figures.filter_map(|(n, of)| Value::new(*of, n, taken, reference)).collect(),
-            failures,
+            failures: taken.iter().filter_map(failure).collect(),
             not_run: taken.iter().filter(|taken| matches!(taken, Taken::NotRun)).count(),
         }
     }
@@ -100,28 +103,16 @@ impl Value {
         taken: &[Taken],
         reference: &[Taken],
     ) -> Option<Self> {
-        let series = |taken: &[Taken]| taken.iter().map(|t| t.value(n)).collect::<Vec<_>>();
+        let value = |taken: &Taken| match taken {
+            Taken::Values(values) => values.get(n).copied(),
+            Taken::Failed(_) | Taken::NotRun => None,
+        };
+        let series = |taken: &[Taken]| taken.iter().map(value).collect::<Vec<_>>();
         let samples = series(taken);
         let known: Vec<f64> = samples.iter().flatten().copied().collect();
         let spread = Spread::of(&known)?;
         let ratio = Ratio::of(&samples, &series(reference));
         Some(Self { name, unit, value: spread.median, spread, ratio, samples })
-    }
-}
-
-impl Taken {
-    fn value(&self, n: usize) -> Option<f64> {
-        match self {
-            Self::Values(values) => values.get(n).copied(),
-            Self::Failed(_) | Self::NotRun => None,
-        }
-    }
-
-    fn failure(&self) -> Option<String> {
-        match self {
-            Self::Failed(why) => Some(why.clone()),
-            Self::Values(_) | Self::NotRun => None,
-        }
     }
 }
 
