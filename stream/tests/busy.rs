@@ -1,10 +1,12 @@
 //! Callers of a listener that has too many handshakes for now.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
-use spanwire_stream::fabric::{Attachment, Wrap};
-use spanwire_stream::{Config, ConnectOptions, Connection, Network, NetworkOptions, SetupError};
+mod common;
+
+use common::{address, networks};
+use spanwire_stream::{ConnectOptions, Connection, Progress, SetupError};
 use std::io::{ErrorKind, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,19 +14,6 @@ use std::time::Duration;
 
 const BUSY: &str =
     r#"{"type":"reject","reason":"too many connections are being set up there","busy":true}"#;
-
-fn networks() -> [Network; 2] {
-    let wrap = Wrap::default();
-    let (a, b) = Attachment::pipe([&wrap, &wrap]).expect("a pipe needs only memory");
-    [a, b].map(|attachment| {
-        // A busy machine may have no core for seconds.
-        let handshake_timeout = Duration::from_secs(60);
-        let config = Config { handshake_timeout, timeout: 20, ..Config::default() };
-        let config = config.validate().expect("within the limits");
-        let options = NetworkOptions { config, ..NetworkOptions::default() };
-        Network::over(attachment, "lo", options).expect("threads and descriptors")
-    })
-}
 
 /// Carries bytes between two TCP connections until both directions have ended.
 fn relay(a: &TcpStream, b: &TcpStream) {
@@ -41,9 +30,9 @@ fn relay(a: &TcpStream, b: &TcpStream) {
 
 #[test]
 fn connect__tries_a_busy_listener_again() {
-    let [a, b] = networks();
+    let [a, b] = networks(Progress::Shared);
     let listener = a.listen(0, ConnectOptions::default()).unwrap();
-    let behind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().port());
+    let behind = address(&listener);
     let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let to = front.local_addr().unwrap();
     let relaying = thread::spawn(move || {
@@ -66,9 +55,9 @@ fn connect__tries_a_busy_listener_again() {
 /// twice, before the caller has said anything.
 #[test]
 fn connect__has_its_turn_although_silent_connections_drop_its_handshake() {
-    let [a, b] = networks();
+    let [a, b] = networks(Progress::Shared);
     let listener = a.listen(0, ConnectOptions::default()).unwrap();
-    let behind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().port());
+    let behind = address(&listener);
     let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let to = front.local_addr().unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -106,7 +95,7 @@ fn connect__has_its_turn_although_silent_connections_drop_its_handshake() {
 
 #[test]
 fn connect__gives_a_listener_up_that_stays_busy_and_says_so() {
-    let [_a, b] = networks();
+    let [_a, b] = networks(Progress::Shared);
     let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let to = front.local_addr().unwrap();
     let tries = thread::spawn(move || {

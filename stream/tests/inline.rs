@@ -1,12 +1,10 @@
 //! Networks without a worker (`Progress::Inline`): only calls of the application drive them.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
-use spanwire_stream::fabric::{Attachment, Wrap};
-use spanwire_stream::{
-    Config, ConnectOptions, Connection, Error, Listener, ModeChoice, Network, NetworkOptions,
-    Progress,
-};
-use std::net::{Ipv4Addr, SocketAddr};
+mod common;
+
+use common::{address, networks};
+use spanwire_stream::{ConnectOptions, Connection, Error, ModeChoice, Progress};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,28 +12,10 @@ use std::time::{Duration, Instant};
 const LATE: Duration = Duration::from_secs(120);
 const SOON: Duration = Duration::from_millis(50);
 
-fn networks() -> [Network; 2] {
-    let wrap = Wrap::default();
-    let (a, b) = Attachment::pipe([&wrap, &wrap]).expect("a pipe needs only memory");
-    [a, b].map(|attachment| {
-        // A busy machine may have no core for seconds.
-        let handshake_timeout = Duration::from_secs(60);
-        let config = Config { handshake_timeout, timeout: 20, ..Config::default() };
-        let config = config.validate().expect("within the limits");
-        let progress = Progress::Inline;
-        let options = NetworkOptions { config, progress, ..NetworkOptions::default() };
-        Network::over(attachment, "lo", options).expect("threads and descriptors")
-    })
-}
-
-fn address(listener: &Listener<Connection>) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().port())
-}
-
 #[test]
 fn recv__two_threads_drive_their_own_engines() {
     for mode in [ModeChoice::Rc, ModeChoice::Sr] {
-        let [a, b] = networks();
+        let [a, b] = networks(Progress::Inline);
         let listener = a.listen(0, ConnectOptions::default()).unwrap();
         let to = address(&listener);
         thread::scope(|scope| {
@@ -64,7 +44,7 @@ fn recv__two_threads_drive_their_own_engines() {
 fn turn__one_thread_serves_many_connections() {
     const CLIENTS: usize = 8;
     const EACH: u8 = 50;
-    let [mut a, b] = networks();
+    let [mut a, b] = networks(Progress::Inline);
     let listener = a.listen(0, ConnectOptions::default()).unwrap();
     let to = address(&listener);
     thread::scope(|scope| {
@@ -114,7 +94,7 @@ fn turn__one_thread_serves_many_connections() {
 
 #[test]
 fn turn__nothing_moves_between_calls() {
-    let [mut a, b] = networks();
+    let [mut a, b] = networks(Progress::Inline);
     let listener = a.listen(0, ConnectOptions::default()).unwrap();
     let mut caller = b.connect(address(&listener), &ConnectOptions::default()).unwrap();
     let mut peer: Connection = listener.accept().unwrap();

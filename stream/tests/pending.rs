@@ -1,13 +1,13 @@
 //! Setting up and ending connections and networks from tasks and event loops.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
-use spanwire_stream::fabric::{Attachment, Wrap};
+mod common;
+
+use common::{address, networks};
 use spanwire_stream::{
-    Config, ConnectOptions, Connection, Error, Listener, Network, NetworkOptions, Progress,
-    SetupError,
+    ConnectOptions, Connection, Error, Listener, Network, NetworkOptions, Progress, SetupError,
 };
 use std::future::{Future, poll_fn};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
@@ -36,23 +36,6 @@ fn block_on<T>(task: impl Future<Output = T>) -> T {
             Poll::Pending => thread::park_timeout(LATE),
         }
     }
-}
-
-fn networks(progress: Progress) -> [Network; 2] {
-    let wrap = Wrap::default();
-    let (a, b) = Attachment::pipe([&wrap, &wrap]).expect("a pipe needs only memory");
-    [a, b].map(|attachment| {
-        // A busy machine may have no core for seconds.
-        let handshake_timeout = Duration::from_secs(60);
-        let config = Config { handshake_timeout, timeout: 20, ..Config::default() };
-        let config = config.validate().expect("within the limits");
-        let options = NetworkOptions { config, progress, ..NetworkOptions::default() };
-        Network::over(attachment, "lo", options).expect("threads and descriptors")
-    })
-}
-
-fn address(listener: &Listener<Connection>) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listener.local_addr().port())
 }
 
 #[test]
