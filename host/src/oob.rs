@@ -188,6 +188,15 @@ pub struct Job {
     pub retry_cnt: u8,
 }
 
+#[cfg(test)]
+impl Job {
+    /// A job of WRITEs on one queue pair.
+    pub(crate) fn of(kind: JobKind) -> Self {
+        let (path_mtu, timeout, retry_cnt) = (1024, 14, 7);
+        Self { kind, op: Op::Write, size: 64, qps: 1, depth: 1, path_mtu, timeout, retry_cnt }
+    }
+}
+
 /// The client's side of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
@@ -383,14 +392,9 @@ mod tests {
 
     fn request() -> Message {
         let job = Job {
-            kind: JobKind::Transfer { bytes: 1 << 30, seed: 7 },
-            op: Op::Write,
             size: 1 << 20,
-            qps: 1,
             depth: 8,
-            path_mtu: 1024,
-            timeout: 14,
-            retry_cnt: 7,
+            ..Job::of(JobKind::Transfer { bytes: 1 << 30, seed: 7 })
         };
         Message::Request(Request {
             job,

@@ -107,20 +107,11 @@ impl std::error::Error for OobError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oob::{Job, JobKind, Op, QpParams, Request};
+    use crate::oob::{Job, JobKind, QpParams, Request};
 
     #[test]
     fn unexpected__is_a_sentence_without_the_message() {
-        let job = Job {
-            kind: JobKind::Transfer { bytes: 1, seed: 7 },
-            op: Op::Write,
-            size: 1,
-            qps: 1,
-            depth: 1,
-            path_mtu: 1024,
-            timeout: 14,
-            retry_cnt: 7,
-        };
+        let job = Job { size: 1, ..Job::of(JobKind::Transfer { bytes: 1, seed: 7 }) };
         let qps = vec![QpParams { qpn: 17, psn: 99 }];
         let (congestion, erasure, balance) = (None, None, None);
         let request = Message::Request(Request { job, qps, congestion, erasure, balance });

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::fabric::{Attachment, Wrap};
     use crate::oob::{
-        Hello, Job, JobKind, LINE_BYTES_MAX, Message, Modes, OobError, Op, QpParams, VERSION,
+        Hello, Job, JobKind, LINE_BYTES_MAX, Message, Modes, OobError, QpParams, VERSION,
     };
     use spanwire_io::driver::Polling;
     use std::net::Ipv4Addr;
@@ -269,16 +269,7 @@ mod tests {
     #[test]
     fn next__rejects_queue_pairs_whose_numbers_do_not_exist() {
         let mut rig = Rig::new();
-        let job = Job {
-            kind: JobKind::Bandwidth { duration_ms: 1 },
-            op: Op::Write,
-            size: 64,
-            qps: 1,
-            depth: 1,
-            path_mtu: 1024,
-            timeout: 14,
-            retry_cnt: 7,
-        };
+        let job = Job::of(JobKind::Bandwidth { duration_ms: 1 });
         for (qpn, psn, words) in [
             (0, 0, "number is 0"),
             (1 << 24, 0, "number is 16777216"),

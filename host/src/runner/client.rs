@@ -327,18 +327,7 @@ mod tests {
 
     #[test]
     fn outcome_timeout__depends_on_what_the_peer_has_to_hash() {
-        let of = |kind| {
-            outcome_timeout(&Job {
-                kind,
-                op: Op::Write,
-                size: 64,
-                qps: 1,
-                depth: 1,
-                path_mtu: 1024,
-                timeout: 14,
-                retry_cnt: 7,
-            })
-        };
+        let of = |kind| outcome_timeout(&Job::of(kind));
         let day = JobKind::Bandwidth { duration_ms: 86_400_000 };
         assert_eq!(of(day), Duration::from_secs(2));
         let transfer = |bytes| of(JobKind::Transfer { bytes, seed: 1 });

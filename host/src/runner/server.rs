@@ -271,20 +271,9 @@ const TRANSFER_MIN_BPS: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oob::Op;
 
     fn limits(kind: JobKind) -> Limits {
-        let job = Job {
-            kind,
-            op: Op::Write,
-            size: 64,
-            qps: 1,
-            depth: 1,
-            path_mtu: 1024,
-            timeout: 14,
-            retry_cnt: 7,
-        };
-        Limits::new(&job, at(0))
+        Limits::new(&Job::of(kind), at(0))
     }
 
     fn at(s: u64) -> Time {

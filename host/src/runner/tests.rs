@@ -15,7 +15,7 @@ const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 fn job(kind: JobKind, op: Op, size: u32, depth: u32) -> Job {
     // A thread may have no core for seconds.
-    Job { kind, op, size, qps: 2, depth, path_mtu: 1024, timeout: 16, retry_cnt: 7 }
+    Job { op, size, qps: 2, depth, timeout: 16, ..Job::of(kind) }
 }
 
 fn runner(attachment: Attachment, ip: IpAddr, mode: ModeChoice) -> JobRunner {
