@@ -8,6 +8,7 @@ mod load;
 
 use crate::machine::Machine;
 use crate::quiet::StealWatch;
+use crate::rounds::interleaved;
 use crate::sample::Error;
 use crate::stats::{Ratio, Spread, cell};
 use endpoint::Flows;
@@ -90,17 +91,17 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Repor
     let mut subjects = plan.qps.iter().map(|n| Subject::new(*n)).collect::<Result<Vec<_>, _>>()?;
     let (mut clock_ns, mut instant_ns) = (Vec::new(), Vec::new());
     let clock = Clock::start();
-    for round in 0..plan.rounds {
-        for i in 0..subjects.len() {
-            // In alternating order: a slow drift of the machine affects all subjects alike.
-            let i = if round % 2 == 0 { i } else { subjects.len() - 1 - i };
-            if !go_on(round, plan.qps[i]) {
-                return Err("interrupted".into());
-            }
-            subjects[i].sample(&mut bed)?;
+    // The clocks are one more subject.
+    for (round, n) in interleaved(plan.rounds, subjects.len() + 1) {
+        let Some(subject) = subjects.get_mut(n) else {
+            clock_ns.push(bed.ns_each(|| Ok(readings(|| clock.now())))?);
+            instant_ns.push(bed.ns_each(|| Ok(readings(Instant::now)))?);
+            continue;
+        };
+        if !go_on(round, plan.qps[n]) {
+            return Err("interrupted".into());
         }
-        clock_ns.push(bed.ns_each(|| Ok(readings(|| clock.now())))?);
-        instant_ns.push(bed.ns_each(|| Ok(readings(Instant::now)))?);
+        subject.sample(&mut bed)?;
     }
     Ok(Report {
         machine: Machine::this(),

@@ -4,11 +4,9 @@
 /// The round and the subject of each sample of `subjects` subjects; every other round is in reverse
 /// order.
 pub(crate) fn interleaved(rounds: u32, subjects: usize) -> impl Iterator<Item = (u32, usize)> {
-    let in_round = move |round| {
-        let at = move |n| if round % 2 == 0 { n } else { subjects - 1 - n };
-        (0..subjects).map(move |n| (round, at(n)))
-    };
-    (0..rounds).flat_map(in_round)
+    (0..rounds).flat_map(move |round| {
+        (0..subjects).map(move |n| (round, if round % 2 == 0 { n } else { subjects - 1 - n }))
+    })
 }
 
 /// The samples of each of the subjects called `names`, and whether the run was interrupted.
