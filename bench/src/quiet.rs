@@ -187,9 +187,8 @@ fn waited_ns() -> Result<u64, Error> {
 
 /// The second of schedstat's three numbers: on CPU, waiting, time slices.
 fn parse_schedstat(text: &str) -> Option<u64> {
-    let mut numbers = text.split_ascii_whitespace();
-    let (_on_cpu, waiting) = (numbers.next()?, numbers.next()?);
-    numbers.next()?;
+    let numbers: Vec<_> = text.split_ascii_whitespace().collect();
+    let [_on_cpu, waiting, _time_slices, ..] = numbers[..] else { return None };
     waiting.parse().ok()
 }
 

@@ -9,7 +9,6 @@ use spanwire_io::net::TwoHosts;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// The file that is copied, and its copy, in memory.
@@ -44,15 +43,12 @@ impl Source {
     /// Copies from host a to host b; 10^9 bits a second.
     pub(super) fn copy(&self, spanwire: &Path, hosts: &TwoHosts) -> Result<f64, Error> {
         let [from, into] = [self.source(), self.0.join("into")];
-        let start = |host: &str, command: Command, args: &[&str]| {
-            Running::start(command, host, spanwire, args)
-        };
         let receive = ["copy", "receive", "--dev", &hosts.b.ifname, "--into", &into, "--overwrite"];
-        let mut receiver = start("b", hosts.b.ns.command(spanwire)?, &receive)?;
+        let mut receiver = Running::start(hosts.b.ns.command(spanwire)?, "b", spanwire, &receive)?;
         receiver.first_line(SILENCE)?;
         let to = hosts.b.v4.to_string();
         let send = ["copy", "send", &from, &to, "--dev", &hosts.a.ifname, "--json"];
-        let sender = start("a", hosts.a.ns.command(spanwire)?, &send)?;
+        let sender = Running::start(hosts.a.ns.command(spanwire)?, "a", spanwire, &send)?;
         let report = sender.output(COPY_WITHIN)?;
         let report: Value =
             serde_json::from_str(&report).map_err(|e| format!("copy send: {e}: {report}"))?;

@@ -115,6 +115,7 @@ impl Journal {
 mod tests {
     use super::*;
     use crate::bed::Folder;
+    use std::path::PathBuf;
 
     fn folder(name: &str) -> Folder {
         Folder::new(&format!("spanwire-journal-{name}-{}", std::process::id())).unwrap()
@@ -131,8 +132,7 @@ mod tests {
     #[test]
     fn read__continues_after_the_last_whole_line() {
         let folder = folder("continues");
-        let path = folder.join("samples");
-        let path = Path::new(&path);
+        let path = &PathBuf::from(folder.join("samples"));
         let mut journal = Journal::read(path, &header()).unwrap();
         for mbps in [1.0, 2.0] {
             journal.add("veth", Algorithm::Auto, &reading(mbps)).unwrap();
@@ -154,8 +154,7 @@ mod tests {
     #[test]
     fn read__other_samples_are_refused() {
         let folder = folder("refused");
-        let path = folder.join("samples");
-        let path = Path::new(&path);
+        let path = &PathBuf::from(folder.join("samples"));
         drop(Journal::read(path, &header()).unwrap());
         let other = Header { seconds: 2.0, ..header() };
         let why = Journal::read(path, &other).unwrap_err().to_string();

@@ -172,16 +172,15 @@ impl fmt::Display for Report {
         )?;
         writeln!(out, "|---|---|--:|---|--:|--:|---|---|")?;
         self.rows.iter().try_for_each(|row| row.write(out))?;
+        let named = |row: &Row| format!("{}, {}", row.case, row.algorithm.name());
         for row in &self.rows {
-            let Row { case, algorithm, .. } = row;
             for miss in row.misses.iter().chain(&row.overrun) {
-                writeln!(out, "missed: {case}, {}: {miss}", algorithm.name())?;
+                writeln!(out, "missed: {}: {miss}", named(row))?;
             }
         }
         for row in &self.rows {
-            let Row { case, algorithm, .. } = row;
             for why in row.samples.iter().filter_map(|sample| sample.failure.as_ref()) {
-                writeln!(out, "failed: {case}, {}: {why}", algorithm.name())?;
+                writeln!(out, "failed: {}: {why}", named(row))?;
             }
         }
         Ok(())
