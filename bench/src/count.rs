@@ -3,6 +3,7 @@
 use spanwire_bench::icount::workload::{self, Workload};
 use spanwire_bench::icount::{self, Baseline, Row, Verdict, clock};
 use spanwire_bench::sample::Error;
+use spanwire_bins::report::print_text;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -39,7 +40,7 @@ pub(crate) struct IcountArgs {
 pub(crate) fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
     if let Some(name) = &args.profile {
         let workload = Workload::named(name).ok_or_else(|| format!("no workload is {name}"))?;
-        print!("{}", icount::profile(workload)?);
+        print_text(&icount::profile(workload)?);
         return Ok(ExitCode::SUCCESS);
     }
     let wanted = |w: &&Workload| args.only.as_deref().is_none_or(|only| w.name.contains(only));
@@ -47,13 +48,12 @@ pub(crate) fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
     if args.time {
         for workload in workloads {
             let times = clock::measure(workload, args.against.as_deref(), args.rounds)?;
-            println!("{:<20} {times}", workload.name);
+            print_text(&format!("{:<20} {times}\n", workload.name));
         }
         return Ok(ExitCode::SUCCESS);
     }
     let mut baseline = Baseline::read(&args.baseline)?;
-    let rustc = icount::rustc_version()?;
-    let mut verdicts = Vec::new();
+    let (rustc, mut verdicts) = (icount::rustc_version()?, Vec::new());
     for workload in workloads {
         let verdict = icount::count(workload, &baseline)?;
         if !args.json {
@@ -62,7 +62,7 @@ pub(crate) fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
         verdicts.push(verdict);
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&verdicts)?);
+        print_text(&format!("{}\n", serde_json::to_string_pretty(&verdicts)?));
     }
     if args.bless {
         baseline.rustc = rustc;
@@ -84,8 +84,7 @@ pub(crate) fn count(args: &IcountArgs) -> Result<ExitCode, Error> {
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let failed = failed.join(", ");
-    eprintln!("{failed}: too many instructions; if they are worth it, accept them with --bless");
+    eprintln!("{}: too many instructions; if worth it, use --bless", failed.join(", "));
     Ok(ExitCode::FAILURE)
 }
 
@@ -93,8 +92,8 @@ fn print_verdict(v: &Verdict) {
     let growth = v.growth().map_or("new".to_owned(), |g| format!("{:+.1} %", g * 100.0));
     let budget = v.baseline.and_then(|row| row.budget);
     let budget = budget.map(|budget| format!(" of {budget:.0}")).unwrap_or_default();
-    println!(
-        "{:<20} {:>10.0} instructions a {:<24} {growth}; engine {:.0}{budget}",
+    print_text(&format!(
+        "{:<20} {:>10.0} instructions a {:<24} {growth}; engine {:.0}{budget}\n",
         v.name, v.per_op, v.op, v.engine_per_packet,
-    );
+    ));
 }

@@ -237,7 +237,7 @@ impl Template {
         let all = BthRepr { ack_req, solicited, ..BthRepr::new(opcode, dest_qp, psn) };
         let (place, elided_bytes) =
             self.emit_elided(&all, &ExtHeaders::NONE, payload_len, kept_len, frame)?;
-        let kept = self.kept[slot(opcode)].get_or_insert_with(|| Kept {
+        let kept = self.kept[slot(opcode)].get_or_insert(Kept {
             bth,
             payload_len,
             kept_len,

@@ -248,9 +248,8 @@ fn template() -> Result<Template, Error> {
 fn write_frame(template: &mut Template, frame: &mut [u8], psn: u32) -> Result<usize, Error> {
     let bth = BthRepr::new(Opcode::RcWriteMiddle, Qpn::new(17), Psn::new(psn));
     let at = template.emit(&bth, &ExtHeaders::NONE, 1024, frame)?;
-    let len = at.end + 4;
-    template.seal(frame, len);
-    Ok(len)
+    template.seal(frame, at.end + 4);
+    Ok(at.end + 4)
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub(in crate::sr) enum Choice {
 
 impl Tx {
     /// Chooses the next packet. The caller writes it and then calls [`Tx::on_sent`].
+    // One caller; out of line, the choice would be returned through memory.
+    #[inline]
     pub(in crate::sr) fn choose(
         &mut self,
         now: Time,
