@@ -17,7 +17,8 @@ use crate::{
 /// # Example
 /// ```
 /// use spanwire_wire::{Headers, KnownHeads, Unverified};
-/// # use spanwire_wire::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Psn, Qpn, UdpRepr, seal};
+/// # use spanwire_wire::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Psn, Qpn, UdpRepr,
+/// seal};
 /// # let ip = IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).unwrap();
 /// # let bth = BthRepr::new(Opcode::RcSendOnly, Qpn::new(5), Psn::new(6));
 /// # let (eth, ext) = (EthernetRepr::default(), ExtHeaders::NONE);
@@ -84,8 +85,8 @@ pub struct Middle<'a> {
 }
 
 impl KnownHeads {
-    /// The packet in `frame`, whose last `elided_bytes` of payload and pad were elided, if its outer
-    /// headers are known. Nothing else of it is checked.
+    /// The packet in `frame`, whose last `elided_bytes` of payload and pad were elided, if its
+    /// outer headers are known. Nothing else of it is checked.
     #[inline]
     #[must_use]
     pub fn find<'a>(&self, frame: &'a [u8], elided_bytes: usize) -> Option<Known<'a, '_>> {
@@ -211,8 +212,8 @@ impl<'a> Known<'a, '_> {
         matches!(opcode, Some(&(SEND_MIDDLE | WRITE_MIDDLE | READ_RESPONSE_MIDDLE)))
     }
 
-    /// The packet as a middle packet with a full header: `None` for any other, which may be a middle
-    /// packet too. Its ICRC is not checked yet.
+    /// The packet as a middle packet with a full header: `None` for any other, which may be a
+    /// middle packet too. Its ICRC is not checked yet.
     #[inline]
     #[must_use]
     pub fn middle(&self) -> Option<Middle<'a>> {

@@ -258,8 +258,8 @@ impl Template {
         Ok((place, elided_bytes))
     }
 
-    /// Finishes a frame that was written from this template, as [`seal`](crate::seal) does, but with
-    /// one pass over what follows the outer headers, if one of the last packets was as long.
+    /// Finishes a frame that was written from this template, as [`seal`](crate::seal) does, but
+    /// with one pass over what follows the outer headers, if one of the last packets was as long.
     ///
     /// # Arguments
     /// As for [`seal`](crate::seal).

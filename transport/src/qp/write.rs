@@ -66,8 +66,8 @@ impl Common {
     }
 }
 
-/// Fills in the payload of a frame with headers and computes its ICRC. `placed` are the place of the
-/// payload and its elided bytes.
+/// Fills in the payload of a frame with headers and computes its ICRC. `placed` are the place of
+/// the payload and its elided bytes.
 #[inline]
 fn finish(
     template: &mut Template,

@@ -1,9 +1,9 @@
-//! Middle packets of messages that are expected next. All but their PSN, AckReq and payload is known
-//! from the packet before, so they are neither described nor checked step by step.
+//! Middle packets of messages that are expected next. All but their PSN, AckReq and payload is
+//! known from the packet before, so they are neither described nor checked step by step.
 //!
 //! A packet that is not as expected in any way is left, unchanged, to the general functions: this
-//! module decides nothing that they would decide otherwise. [`Config::fast_paths`] turns it off, and
-//! tests compare frames and completions with and without it.
+//! module decides nothing that they would decide otherwise. [`Config::fast_paths`] turns it off,
+//! and tests compare frames and completions with and without it.
 //!
 //! [`Config::fast_paths`]: crate::Config::fast_paths
 
@@ -52,8 +52,9 @@ impl Rc {
         Some(qp.sent(meta, mtu, sh))
     }
 
-    /// Handles a packet, if it is a middle one and the expected one, and has no fault; its ICRC need
-    /// not be right unless `must_verify`. False, and nothing has changed, for any other packet.
+    /// Handles a packet, if it is a middle one and the expected one, and has no fault; its ICRC
+    /// need not be right unless `must_verify`. False, and nothing has changed, for any other
+    /// packet.
     #[inline(never)]
     pub(crate) fn on_middle(
         &mut self,

@@ -116,8 +116,8 @@ impl Responder {
         }
     }
 
-    /// As [`Responder::on_request`], for the middle packet of a SEND or WRITE that is expected, if it
-    /// has no fault: the ACK that it requests. `None`, and nothing has changed, for any other.
+    /// As [`Responder::on_request`], for the middle packet of a SEND or WRITE that is expected, if
+    /// it has no fault: the ACK that it requests. `None`, and nothing has changed, for any other.
     #[inline]
     pub(crate) fn on_middle(
         &mut self,

@@ -14,7 +14,7 @@ pub(crate) struct Prefix {
     covered_len: usize,
     /// Bytes of the IP and UDP header.
     outer_len: usize,
-    /// What ones in byte 4 of the BTH change.
+    /// The change of the ICRC by ones in byte 4 of the BTH.
     unmask: u32,
 }
 
@@ -59,8 +59,9 @@ impl Prefix {
         Some(crc.finalize() ^ self.unmask)
     }
 
-    /// As [`Prefix::icrc`] of a packet of which `parts` calls its argument with all bytes behind the
-    /// UDP header, in order. The caller has checked the length, and that byte 4 of the BTH is 0.
+    /// As [`Prefix::icrc`] of a packet of which `parts` calls its argument with all bytes behind
+    /// the UDP header, in order. The caller has checked the length, and that byte 4 of the BTH is
+    /// 0.
     #[inline]
     pub(super) fn icrc_of(&self, parts: impl FnOnce(&mut dyn FnMut(&[u8]))) -> u32 {
         let mut crc = self.hasher.clone();
@@ -80,8 +81,8 @@ pub(crate) struct Prefixes {
     prefixes: [(Key, Option<Prefix>); SLOTS],
 }
 
-/// What distinguishes the headers of one template, as far as the ICRC covers them: bytes covered,
-/// length of the IP packet, source port.
+/// The fields that distinguish headers of one template, as far as the ICRC covers them: bytes
+/// covered, length of the IP packet, source port.
 type Key = (usize, u16, u16);
 
 impl Prefixes {

@@ -1,0 +1,116 @@
+//! The choice of a middle packet, and memory that is resolved once a request.
+
+use super::{Allowance, Requester};
+use crate::mr::{Access, MrTable, PdId, Resolved};
+use crate::payload::{Payload, PayloadMut};
+use crate::rc::request::Request;
+use crate::verbs::WrOp;
+use spanwire_wire::{Opcode, Psn};
+
+/// A middle packet of a SEND or WRITE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextMiddle {
+    pub(crate) opcode: Opcode,
+    pub(crate) psn: Psn,
+    pub(crate) ack_req: bool,
+    is_inline: bool,
+    /// Bytes of the request before it.
+    offset: u32,
+}
+
+impl Requester {
+    /// The next packet is a middle one, and was never sent.
+    #[inline]
+    pub(crate) fn is_at_middle(&self) -> bool {
+        let is_middle = |r: &Request| self.snd_nxt > r.first && self.snd_nxt + 1 < r.end();
+        self.snd_nxt == self.snd_max && self.sq.at(self.current).is_some_and(is_middle)
+    }
+
+    /// As [`Requester::next`], if the next packet is one of a SEND or WRITE and waits for nothing.
+    /// The caller has called [`Requester::is_at_middle`].
+    #[inline]
+    pub(crate) fn next_middle(&self, may: &Allowance) -> Option<NextMiddle> {
+        let (request, number) = (self.sq.at(self.current)?, self.snd_nxt);
+        if self.force_ack_req || may.qp_pkts == 0 || may.endpoint_pkts == 0 {
+            return None;
+        }
+        let opcode = match request.wqe.op {
+            WrOp::Write { .. } | WrOp::WriteImm { .. } => Opcode::RcWriteMiddle,
+            WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => Opcode::RcSendMiddle,
+            WrOp::Read { .. } | WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => return None,
+        };
+        let ack_req = self.no_ack_req_pkts() + 1 >= may.ack_req_interval_pkts.into()
+            || may.no_ack_req_pkts == 0;
+        let offset = request.offset_of(number, may.mtu);
+        let (psn, is_inline) = (self.psn(number), request.wqe.is_inline);
+        Some(NextMiddle { opcode, psn, ack_req, is_inline, offset })
+    }
+
+    /// Advances past the outcome of [`Requester::next_middle`], once it was sent.
+    #[inline]
+    pub(crate) fn advance_middle(&mut self, middle: &NextMiddle) {
+        self.snd_nxt += 1;
+        self.snd_max = self.snd_nxt;
+        if middle.ack_req {
+            self.ack_req_end = self.snd_nxt;
+        }
+    }
+
+    /// As [`Requester::gather`], for the outcome of [`Requester::next_middle`].
+    #[inline]
+    pub(crate) fn gather_middle(
+        &mut self,
+        middle: &NextMiddle,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        if middle.is_inline {
+            return self.gather_current(middle, payload, mrs);
+        }
+        let resolved = self.resolved(self.current, mrs, Access::LOCAL_READ);
+        match resolved.and_then(|of| mrs.1.part(&of, middle.offset, payload.len())) {
+            Some(span) => span.fetch(payload),
+            None => self.gather_current(middle, payload, mrs),
+        }
+    }
+
+    #[inline(never)]
+    fn gather_current(
+        &self,
+        middle: &NextMiddle,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        self.sq.gather(self.current, middle.is_inline, middle.offset, payload, mrs)
+    }
+
+    /// The memory of a request with access rights `need`, if it is one piece.
+    #[inline]
+    fn resolved(&mut self, wqe: usize, mrs: (PdId, &MrTable), need: Access) -> Option<Resolved> {
+        let first = self.sq.at(wqe)?.first;
+        match self.resolved {
+            Some((of, resolved)) if of == first && mrs.1.is_current(&resolved) => Some(resolved),
+            _ => {
+                let resolved = self.sq.resolve(wqe, mrs, need)?;
+                self.resolved = Some((first, resolved));
+                Some(resolved)
+            }
+        }
+    }
+
+    /// Copies a part of the response to the request `wqe` to its byte `offset`; false if its memory
+    /// is no longer registered.
+    pub(crate) fn scatter(
+        &mut self,
+        wqe: usize,
+        offset: u32,
+        data: Payload<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        let resolved = self.resolved(wqe, mrs, Access::LOCAL_WRITE);
+        match resolved.and_then(|of| mrs.1.part(&of, offset, data.len())) {
+            Some(span) => span.put(data),
+            None => mrs.1.scatter(mrs.0, self.sq.sges(wqe), offset, data).is_ok(),
+        }
+    }
+}
