@@ -82,12 +82,20 @@ fn shown(message: &clap::Error) -> Exit {
     if message.use_stderr() {
         let mut own = std::env::args_os().take_while(|arg| arg != "--");
         if own.any(|arg| arg == "--json") {
-            print_text(&format!("{}\n", error_json(&usage(message.to_string().trim_end()))));
+            print_text(&format!("{}\n", error_json(&usage(&first_paragraph(message)))));
         }
         return Exit::Usage;
     }
     output::note_stdout(printed);
     Exit::Success
+}
+
+/// The error itself, in one line: without the usage and the hints that follow it.
+fn first_paragraph(message: &clap::Error) -> String {
+    let text = message.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let lines = text.split("\n\n").next().unwrap_or_default().lines();
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 fn run(cli: &Cli) -> Result<Exit, Error> {

@@ -94,6 +94,11 @@ fn exit__wrong_usage_is_json_too_of_every_command() {
         check_json(&run_here(args), 2, words);
     }
     check_json(&run_here(&["doctor", "--dev", "nonexistent", "--json"]), 1, "nonexistent");
+    // One sentence, as the other errors have it.
+    let usage = run_here(&["perf", "client", "--json"]);
+    let error = usage.json()["error"].as_str().map(str::to_owned).unwrap_or_default();
+    assert!(error.starts_with("the following required arguments") && error.lines().count() == 1);
+    assert!(usage.stderr.contains("Usage:"), "{}", usage.stderr);
 }
 
 #[test]
