@@ -13,8 +13,8 @@ use spanwire_io::pcap::{PcapPort, PcapWriter};
 use spanwire_io::port::Port;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Counters, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps, QpInit,
-    QpState, RecvRequest, RemoteAddr, Sge, ValidConfig, Wc, WcOpcode, WorkRequest, WrOp,
+    Access, AddressVector, Config, Counters, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpCaps,
+    QpInit, QpState, RecvRequest, RemoteAddr, Sge, Wc, WcOpcode, WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 use std::collections::VecDeque;
@@ -102,7 +102,9 @@ impl Probe {
         let port = BadWire::new(port, setup.seed, setup.loss_ppm);
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&setup.seed.to_le_bytes());
-        let mut endpoint = Endpoint::new(ValidConfig::default(), seed);
+        // Every second case is without fast paths.
+        let config = Config { fast_paths: setup.seed.is_multiple_of(2), ..Config::default() };
+        let mut endpoint = Endpoint::new(config.validate()?, seed);
         let pd = endpoint.alloc_pd()?;
         let cq = endpoint.create_cq(1024)?;
         let region = Region::zeroed(BUFFER_BYTES);
