@@ -40,6 +40,7 @@ impl<'a> Payload<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         match self {
             Self::Bytes(bytes) => u32_from(bytes.len()),

@@ -39,7 +39,7 @@ pub(in crate::sr) enum Choice {
 
 impl Tx {
     /// Chooses the next packet. The caller writes it and then calls [`Tx::on_sent`].
-    // One caller; out of line, the choice would be returned through memory.
+    // One caller, as Tx::new_packet; out of line, the result would be returned through memory.
     #[inline]
     pub(in crate::sr) fn choose(
         &mut self,
@@ -166,6 +166,7 @@ impl Tx {
     }
 
     /// The next new packet, and whether the next request lacks receive credit.
+    #[inline(always)]
     fn new_packet(&mut self, limits: &Limits, window_left: u64) -> (Option<PlannedPacket>, bool) {
         let number = self.sent.next();
         if number >= self.psn_limit() {
