@@ -19,6 +19,7 @@ impl Request {
     }
 
     /// Byte offset in the message of packet `number`, which must belong to this request.
+    #[inline]
     pub(crate) fn offset_of(&self, number: u64, mtu: Mtu) -> u32 {
         let bytes = (number - self.first) * u64::from(mtu.bytes());
         u32::try_from(bytes).expect("messages are below 4 GiB")
