@@ -206,7 +206,10 @@ pub fn loss_text(counters: &serde_json::Map<String, serde_json::Value>) -> Optio
     let fragmented = count("udp_tx_fragmented");
     let narrow = match (count("path_mtu_reduced"), fragmented) {
         (0, 0) => String::new(),
-        (0, _) => format!("  packets longer than the interface's MTU: {fragmented}, fragmented\n"),
+        (0, _) => format!(
+            "  packets that may be fragmented: {fragmented}, longer than the interface's MTU, or \
+             sent to find out whether the path carries full ones\n"
+        ),
         _ => format!(
             "  the path carries shorter packets only: {fragmented} were sent as fragments; set the \
              MTU of its route (`spanwire doctor --dev NAME --peer ADDRESS` shows it)\n"

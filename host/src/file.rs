@@ -30,7 +30,7 @@ pub fn read(path: &Path, what: &str, max: u64) -> io::Result<Vec<u8>> {
     if u64::try_from(content.len()).is_ok_and(|len| len <= max) {
         Ok(content)
     } else {
-        Err(too_long("more bytes than that".to_owned()))
+        Err(too_long(format!("more than {}", bytes(max))))
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
         let error = read(&sparse.0, "models", 1 << 20).expect_err("above the limit");
         assert_eq!(error.to_string(), "it has 6 GiB; models have at most 1 MiB");
         let error = read(Path::new("/dev/zero"), "models", 1 << 20).expect_err("it has no end");
-        assert_eq!(error.to_string(), "it has more bytes than that; models have at most 1 MiB");
+        assert_eq!(error.to_string(), "it has more than 1 MiB; models have at most 1 MiB");
         let pipe = Temp::new("pipe");
         rustix::fs::mknodat(
             rustix::fs::CWD,

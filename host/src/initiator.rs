@@ -322,7 +322,7 @@ pub(crate) fn latency_histogram() -> Histogram<u64> {
 }
 
 /// How long a timed run waits for outstanding messages after its end.
-const DRAIN: Dur = Dur::from_secs(1);
+pub(crate) const DRAIN: Dur = Dur::from_secs(1);
 
 /// Send requests without a completion on each side of a SEND ping-pong. An answer may arrive before
 /// the ACK that completes the answered message, or that ACK may be lost.

@@ -51,8 +51,8 @@ impl fmt::Display for Unsent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Denied => {
-                "this host's firewall, or a rule or route of type prohibit, refuses packets to UDP \
-                 port 4791 (udp_tx_denied); allow them, see `nft list ruleset` and `ip rule`"
+                "this host's firewall refuses packets to UDP port 4791 (udp_tx_denied); allow \
+                 them, see `nft list ruleset` and `ip xfrm policy`"
             }
             Self::TooLong => {
                 "packets are longer than the interface's MTU (udp_tx_too_long), which was lowered \

@@ -61,6 +61,7 @@ fn exit__2_names_the_number_without_a_meaning() {
         (&["switch", "--config", no_file, "-i", "1e-9"][..], "1e-9 is no time from"),
         (&["copy", "receive", "--into", "/tmp", "--loss", "nan"], "nan is no percentage"),
         (&["copy", "receive", "--into", "/tmp", "--handshake-timeout", "inf"], "inf is no time"),
+        (&["copy", "receive", "--into", "/tmp", "--stall-timeout", "1e300"], "1e300 is no time"),
         (&["perf", "client", "-t", "0", "127.0.0.1", "--dev", "lo"], "0 is no time from"),
     ] {
         let outcome = run_here(args);

@@ -507,7 +507,8 @@ fn ctl__an_invalid_change_is_rejected_as_a_whole() {
     let text = run_here(&["switch", "ctl", "--lab", &lab.name, "show"]);
     assert!(text.stdout.contains("100Mbit, delay 1ms"), "{}", text.stdout);
     let absent = run_here(&["switch", "ctl", "--socket", "/nonexistent/socket", "show"]);
-    assert!(!absent.success && absent.stderr.contains("no switch answers"), "{}", absent.stderr);
+    assert_eq!(absent.code, Some(4), "{}", absent.stderr);
+    assert!(absent.stderr.contains("no switch answers"), "{}", absent.stderr);
 }
 
 /// The port's state in `switch ctl` once `is_so` returns true.

@@ -237,7 +237,7 @@ impl SendArgs {
 }
 
 fn stall_timeout(text: &str) -> Result<Duration, String> {
-    let stall_timeout = duration(text, 0.0..=f64::MAX)?;
+    let stall_timeout = duration(text, 0.1..=3600.0)?;
     Grant { stall_timeout, ..Grant::default() }.validate().map(|grant| grant.stall_timeout)
 }
 

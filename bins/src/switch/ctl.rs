@@ -1,6 +1,6 @@
 //! `spanwire switch ctl`: the client of a running switch's control socket.
 
-use crate::exit::{Exit, usage};
+use crate::exit::{Exit, Failed, usage};
 use crate::output;
 use crate::report::print_text;
 use crate::signals::Interrupt;
@@ -78,7 +78,8 @@ pub(super) fn run(args: &CtlArgs, interrupt: &Interrupt) -> Result<Exit, Error> 
 fn request(socket: &Path, request: &Request) -> Result<Reply, Error> {
     let reply = ask(socket, request, REPLY_TIMEOUT).map_err(|e| {
         let shown = socket.display();
-        format!("no switch answers at {shown}: {e}; does it run, with this --socket?")
+        let why = format!("no switch answers at {shown}: {e}; does it run, with this --socket?");
+        Failed::new(Exit::PeerUnreachable, why)
     })?;
     match reply.error {
         Some(why) => Err(usage(printable(why))),

@@ -2,7 +2,7 @@
 
 use super::{FlowRow, Flows, JobRunner, Needs, RD_ATOMIC, Setup, check, region_bytes};
 use crate::fabric::Error;
-use crate::initiator::{Initiator, PING_PONG_SENDS, Progress};
+use crate::initiator::{DRAIN, Initiator, PING_PONG_SENDS, Progress};
 use crate::oob::{
     Accept, Coding, Congestion, Job, JobKind, Message, OUTCOME_TIMEOUT, Oob, OobError, Op, Outcome,
     REPLY_TIMEOUT, Request, balance_text,
@@ -164,7 +164,8 @@ impl JobRunner {
         }
         let asked = oob.send(&Message::Done);
         report.sha256 = setup.sha256();
-        match asked.and_then(|()| peer_outcome(oob, &job, stop)) {
+        let within = outcome_timeout(&job, report.progress.unfinished);
+        match asked.and_then(|()| peer_outcome(oob, within, stop)) {
             Ok(outcome) => report.peer = Some(outcome),
             Err(why) => report.missing = Some(why.into()),
         }
@@ -172,19 +173,27 @@ impl JobRunner {
     }
 }
 
-/// Waits for the peer's outcome of `job`.
-fn peer_outcome(oob: &mut Oob, job: &Job, stop: &dyn Fn() -> bool) -> Result<Outcome, OobError> {
-    match oob.recv_unless(outcome_timeout(job), stop)? {
+/// Waits so long for the peer's outcome.
+fn peer_outcome(
+    oob: &mut Oob,
+    within: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<Outcome, OobError> {
+    match oob.recv_unless(within, stop)? {
         Message::Result(outcome) => Ok(outcome),
         other => Err(OobError::unexpected("the result", &other)),
     }
 }
 
-/// Timeout of the peer's outcome of `job`. The peer hashes a transfer first.
-fn outcome_timeout(job: &Job) -> Duration {
+/// Timeout of the peer's outcome of `job`. Unfinished requests have had a second, which is a part
+/// of it. The peer hashes a transfer first.
+fn outcome_timeout(job: &Job, unfinished: u64) -> Duration {
     match job.kind {
         JobKind::Transfer { bytes, .. } => {
             OUTCOME_TIMEOUT + Duration::from_millis(bytes / HASHED_BYTES_PER_MS)
+        }
+        JobKind::Bandwidth { .. } | JobKind::Latency { .. } if unfinished > 0 => {
+            OUTCOME_TIMEOUT.saturating_sub(Duration::from_micros(DRAIN.as_us()))
         }
         JobKind::Bandwidth { .. } | JobKind::Latency { .. } => OUTCOME_TIMEOUT,
     }
@@ -327,9 +336,10 @@ mod tests {
 
     #[test]
     fn outcome_timeout__depends_on_what_the_peer_has_to_hash() {
-        let of = |kind| outcome_timeout(&Job::of(kind));
+        let of = |kind| outcome_timeout(&Job::of(kind), 0);
         let day = JobKind::Bandwidth { duration_ms: 86_400_000 };
         assert_eq!(of(day), Duration::from_secs(2));
+        assert_eq!(outcome_timeout(&Job::of(day), 1), Duration::from_secs(1));
         let transfer = |bytes| of(JobKind::Transfer { bytes, seed: 1 });
         assert_eq!(transfer(1 << 20), Duration::from_millis(2131));
         assert_eq!(transfer(1 << 30).as_secs(), 136);

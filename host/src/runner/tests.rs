@@ -155,7 +155,7 @@ fn run__a_suspended_server_changes_neither_the_time_nor_the_measurement() {
                 let most = messages as f64 / (MS as f64 / 1e3);
                 assert!(report.messages_per_s() <= most, "{job:?}: {}", report.messages_per_s());
                 let error = report.error().expect("the result is missing");
-                let words = "the peer's result is missing: the peer said nothing for 2s";
+                let words = "the peer's result is missing: the peer said nothing for 1s";
                 assert!(error.starts_with(words), "{error}");
                 assert!(report.peer.is_none() && !report.is_ok());
             });

@@ -41,8 +41,7 @@ pub struct UdpCounters {
     pub tx_too_long: u64,
     /// Frames lost because the kernel had no memory for them.
     pub tx_no_memory: u64,
-    /// Frames lost because a rule of this host forbids them: a firewall, or a route or policy rule
-    /// of type prohibit.
+    /// Frames lost because a firewall of this host forbids them.
     pub tx_denied: u64,
     /// Frames lost because the kernel rejected them for another reason: no route, an interface
     /// that is down.
