@@ -82,7 +82,7 @@ fn shown(message: &clap::Error) -> Exit {
     if message.use_stderr() {
         let mut own = std::env::args_os().take_while(|arg| arg != "--");
         if own.any(|arg| arg == "--json") {
-            print_text(&format!("{}\n", error_json(&usage(&first_paragraph(message)))));
+            print_text(&format!("{}\n", error_json(&usage(first_paragraph(message)))));
         }
         return Exit::Usage;
     }
