@@ -17,8 +17,8 @@ use crate::{
 /// # Example
 /// ```
 /// use spanwire_wire::{Headers, KnownHeads, Unverified};
-/// # use spanwire_wire::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Psn, Qpn, UdpRepr,
-/// seal};
+/// # use spanwire_wire::{BthRepr, EthernetRepr, ExtHeaders, IpRepr, Opcode, Psn, Qpn};
+/// # use spanwire_wire::{UdpRepr, seal};
 /// # let ip = IpRepr::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).unwrap();
 /// # let bth = BthRepr::new(Opcode::RcSendOnly, Qpn::new(5), Psn::new(6));
 /// # let (eth, ext) = (EthernetRepr::default(), ExtHeaders::NONE);
