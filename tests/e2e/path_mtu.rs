@@ -122,8 +122,8 @@ fn packet_too_big(from: Ipv6Addr, to: Ipv6Addr, port: u16) -> Vec<u8> {
     message
 }
 
-/// Forges messages to connections of each mode and address. They go on, and new ones have packets of
-/// at least `segment_bytes`.
+/// Forges messages to connections of each mode and address. They go on, and new ones have packets
+/// of at least `segment_bytes`.
 fn survives_forged_messages(row: &Row, segment_bytes: u64) {
     let server = server(row);
     for (us, to) in LEFT.into_iter().zip(RIGHT) {
@@ -229,19 +229,25 @@ fn path__a_smaller_mtu_on_the_way_is_found() {
 #[test]
 fn link__an_mtu_that_is_lowered_meanwhile_ends_no_connection() {
     let Some(row) = Row::routed() else { return };
-    let server = server(&row);
+    // Path MTU 1024 of RC fits.
+    survives_a_lowered_mtu(&row, 1500, |mode| mode == "sr");
+}
+
+/// Lowers the MTU of our interface from `mtu` during connections of each mode and address, which go
+/// on, with fragments in those modes.
+fn survives_a_lowered_mtu(row: &Row, mtu: u32, fragments: fn(&str) -> bool) {
+    let server = server(row);
     for to in RIGHT {
         for mode in MODES {
-            let mut client = start_client(&row, to, mode, &["--seconds", "86400"]);
-            arrives(&row, &mut client);
+            let mut client = start_client(row, to, mode, &["--seconds", "86400"]);
+            arrives(row, &mut client);
             ip(&row.left, "link set sw0 mtu 1280");
-            arrives(&row, &mut client);
-            ip(&row.left, "link set sw0 mtu 1500");
+            arrives(row, &mut client);
+            ip(&row.left, &format!("link set sw0 mtu {mtu}"));
             let report = client.end_with(libc::SIGINT).json();
             assert_eq!(report["error"], "interrupted", "{mode} to {to}: {report}");
             assert_eq!(counter(&report, "udp_tx_too_long"), 0, "{report}");
-            // Path MTU 1024 of RC fits.
-            assert_eq!(counter(&report, "udp_tx_fragmented") > 0, mode == "sr", "{report}");
+            assert_eq!(counter(&report, "udp_tx_fragmented") > 0, fragments(mode), "{report}");
         }
     }
     server.terminate();
@@ -260,21 +266,7 @@ fn icmp__a_forged_path_mtu_ends_no_connection_with_long_packets() {
 fn link__an_mtu_that_is_lowered_below_long_packets_ends_no_connection() {
     let Some(row) = Row::routed() else { return };
     long_frames(&row);
-    let server = server(&row);
-    for to in RIGHT {
-        for mode in MODES {
-            let mut client = start_client(&row, to, mode, &["--seconds", "86400"]);
-            arrives(&row, &mut client);
-            ip(&row.left, "link set sw0 mtu 1280");
-            arrives(&row, &mut client);
-            ip(&row.left, "link set sw0 mtu 4500");
-            let report = client.end_with(libc::SIGINT).json();
-            assert_eq!(report["error"], "interrupted", "{mode} to {to}: {report}");
-            assert_eq!(counter(&report, "udp_tx_too_long"), 0, "{report}");
-            assert!(counter(&report, "udp_tx_fragmented") > 0, "{report}");
-        }
-    }
-    server.terminate();
+    survives_a_lowered_mtu(&row, 4500, |_| true);
 }
 
 /// The hosts and the router have an MTU of 4500.
