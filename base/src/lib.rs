@@ -14,7 +14,9 @@ mod rng;
 pub mod text;
 mod time;
 
-pub use node::{Checked, LentPayload, MayFragment, Node, PortId, PortMask, RxMeta, TxMeta};
+pub use node::{
+    Awaited, Checked, LentPayload, MayFragment, Node, PortId, PortMask, RxMeta, TxMeta,
+};
 pub use num::{u32_from, u64_from, usize_from};
 pub use rate::Rate;
 pub use rng::Rng;

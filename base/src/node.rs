@@ -90,6 +90,24 @@ pub struct LentPayload {
     pub bytes: Lent,
 }
 
+/// What a node without work waits for. A driver estimates each kind of wait apart, to choose between
+/// spinning and sleeping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Awaited {
+    /// A frame of any peer, or a call of its application.
+    #[default]
+    Anything,
+    /// The acknowledgement of what it sent, or a reply to it.
+    Reply,
+    /// The time of the next paced packet.
+    Departure,
+}
+
+impl Awaited {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Anything, Self::Reply, Self::Departure];
+}
+
 /// One machine (a host or a switch) without I/O: bytes and time in, bytes and deadlines out.
 ///
 /// The same node runs under a real driver (`io::step`) and in a simulated world. A driver must
@@ -147,6 +165,11 @@ pub trait Node {
 
     /// The time at which [`Node::handle_timeout`] is due; O(1). It may be early, never late.
     fn poll_timeout(&self) -> Option<Time>;
+
+    /// What it waits for if it has no work.
+    fn awaited(&self) -> Awaited {
+        Awaited::Anything
+    }
 
     /// The ports that may have a frame to send since the last call; clears the set.
     fn take_ready(&mut self) -> PortMask;

@@ -148,7 +148,7 @@ fn record(
             let mut attachment = fabric.attach(host)?;
             budget.get_or_init(|| attachment.port.budget());
             attachment.port = Box::new(StepTap::new(attachment.port, attachment.clock, log));
-            let polling = Polling::Adaptive { spin: SPIN };
+            let polling = Polling::Spin(SPIN);
             let mut runner = JobRunner::new(attachment, host.v4.into(), polling)?;
             runner.set_sending(Sending { congestion, ..Sending::default() });
             Ok(runner)

@@ -171,7 +171,7 @@ fn run_hosts<G, H>(
 ) -> Result<DemoReport, Error> {
     let (mut client_oob, server_oob) = Oob::pair()?;
     let cores = affinity::usable_cores();
-    let polling = Polling::Adaptive { spin: SPIN };
+    let polling = Polling::Adaptive;
     let pin = |i: usize| match cores.get(i) {
         Some(core) if cores.len() > 1 => affinity::pin(*core).map_err(Error::from),
         _ => Ok(()),
@@ -299,10 +299,6 @@ const MEASUREMENTS: [(bool, Op, u32, u32); 6] = [
 
 /// The interface of UDP sockets.
 const LOOPBACK: &str = "lo";
-
-/// Time to spin before sleeping: about one round trip, so that the worker is awake for a response.
-/// On one core the peer runs while this worker sleeps.
-const SPIN: Dur = Dur::from_us(50);
 
 /// 67 ms, doubled twice by the engine, so that a worker without a core for a while is not
 /// considered dead.

@@ -166,13 +166,13 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// The polling of this process, which spins for `spin` before it sleeps.
-    pub(crate) fn polling(self, spin: Dur) -> Polling {
+    /// The polling of this process; `adaptive` unless it is busy.
+    pub(crate) fn polling(self, adaptive: Polling) -> Polling {
         match self {
             Self::Busy => Polling::Busy,
             Self::Adaptive => {
                 sleep_precisely();
-                Polling::Adaptive { spin }
+                adaptive
             }
         }
     }

@@ -13,7 +13,7 @@ use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::Polling;
 use spanwire_io::event::EventFd;
-use spanwire_progress::{Progress, Shared, Signal, Spin};
+use spanwire_progress::{Progress, Shared, Signal};
 use spanwire_transport::{Endpoint, Host};
 use std::fmt;
 use std::io;
@@ -43,18 +43,13 @@ impl<W: Work> Runtime<W> {
         (commands, queue): (Commands<W::Command>, Queue<W::Command>),
         endpoint: Endpoint,
         (port, clock): (Box<dyn Link + Send>, Clock),
-        polling: Option<Polling>,
+        polling: Polling,
     ) -> io::Result<Self> {
         let end = Arc::new(End::new()?);
         let door = PortDoor::new(clock, &*port)?;
-        let spin = match polling {
-            None => Spin::Tuned,
-            Some(Polling::Busy) => Spin::Forever,
-            Some(Polling::Adaptive { spin }) => Spin::For(spin.as_ns()),
-        };
         let Queue { asks, bell } = queue;
         let driven = Driven::new(Host::new(endpoint, work), (port, clock), asks, end.clone());
-        Ok(Self { shared: Shared::new(bell, driven, door, spin), commands, end })
+        Ok(Self { shared: Shared::new(bell, driven, door, polling), commands, end })
     }
 
     /// Its commands, for threads that do not drive it.
@@ -278,7 +273,8 @@ mod tests {
             Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
         let endpoint = seed::endpoint(ValidConfig::default()).unwrap();
         let queue = commands(progress).unwrap();
-        let runtime = Runtime::new(Adder::default(), queue, endpoint, (port, clock), None);
+        let runtime =
+            Runtime::new(Adder::default(), queue, endpoint, (port, clock), Polling::Adaptive);
         (Arc::new(runtime.unwrap()), peer)
     }
 

@@ -11,7 +11,10 @@ pub use ports::step_ports;
 
 use crate::clock::{Clock, TimeSource};
 use crate::port::{Port, reserve};
-use spanwire_base::{Dur, Node, PortId, PortMask, Time};
+use crate::thread_time;
+use spanwire_base::{Awaited, Dur, Node, PortId, PortMask, Time};
+pub use spanwire_progress::Polling;
+use spanwire_progress::{Spinner, Wait};
 use std::io;
 use std::time::Duration;
 
@@ -40,20 +43,6 @@ pub struct Progress {
     pub port_full: bool,
 }
 
-/// How a driver waits while it is idle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Polling {
-    /// Spins: lowest latency at the cost of a core.
-    Busy,
-    /// Spins for `spin` without progress, then sleeps in [`Port::wait`] until a frame arrives or
-    /// the node's next deadline. Several workers can share a core, and an idle worker costs almost
-    /// nothing. Zero sleeps at once.
-    Adaptive {
-        /// How long to spin. With about the round-trip time, a response arrives before the sleep.
-        spin: Dur,
-    },
-}
-
 /// A driver's counters since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverCounters {
@@ -79,10 +68,11 @@ pub struct DriverCounters {
 #[derive(Debug)]
 pub struct Driver<C = Clock> {
     clock: C,
-    polling: Polling,
+    spinner: Spinner,
     budget: Budget,
     unfinished: PortMask,
-    idle_since: Option<Time>,
+    /// Since when nothing has happened.
+    idle: Option<(Time, Wait)>,
     full_since: Option<Time>,
     counters: DriverCounters,
 }
@@ -165,10 +155,10 @@ impl<C: TimeSource + Copy> Driver<C> {
     pub fn new(clock: C, polling: Polling) -> Self {
         Self {
             clock,
-            polling,
+            spinner: Spinner::new(polling),
             budget: Budget::default(),
             unfinished: PortMask::EMPTY,
-            idle_since: None,
+            idle: None,
             full_since: None,
             counters: DriverCounters::default(),
         }
@@ -237,9 +227,10 @@ impl<C: TimeSource + Copy> Driver<C> {
             let now = self.clock.now();
             if self.turn_at(now, node, port)?.is_idle() {
                 let pending = port.tx_pending();
-                self.idle(now, node.poll_timeout(), pending, |sleep| wait(port, sleep))?;
+                let next = (node.awaited(), node.poll_timeout());
+                self.idle(now, next, pending, |sleep| wait(port, sleep))?;
             } else {
-                self.idle_since = None;
+                self.end_wait(now);
             }
         }
         Ok(())
@@ -276,28 +267,55 @@ impl<C: TimeSource + Copy> Driver<C> {
         Ok(progress)
     }
 
-    /// Waits after an idle step at `now`. `wait` sleeps.
+    /// Waits after an idle step at `now`, for what is `awaited` and until `deadline`. `wait` sleeps.
     fn idle(
         &mut self,
         now: Time,
-        deadline: Option<Time>,
+        (awaited, deadline): (Awaited, Option<Time>),
         tx_pending: usize,
         wait: impl FnOnce(Duration) -> io::Result<()>,
     ) -> io::Result<()> {
-        let since = *self.idle_since.get_or_insert(now);
-        let sleep = match self.polling {
-            Polling::Adaptive { spin } if now.since(since) >= spin => {
-                // Read again: the step itself took time, and a sleep must not end late.
-                sleep_for(self.clock.now(), deadline, tx_pending)
+        let (since, idle) = *self.idle.get_or_insert_with(|| (now, self.spinner.begin(awaited)));
+        let mut sleep = Duration::ZERO;
+        if now.since(since).as_ns() >= idle.spin_ns() {
+            // Read again: the step itself took time, and a sleep must not end late.
+            let now = self.clock.now();
+            if !deadline.is_some_and(|at| idle.spins_for(at.since(now).as_ns())) {
+                sleep = sleep_for(now, deadline, tx_pending);
             }
-            Polling::Adaptive { .. } | Polling::Busy => Duration::ZERO,
-        };
+        }
         if sleep.is_zero() {
             std::hint::spin_loop();
             return Ok(());
         }
         self.counters.waits += 1;
-        wait(sleep)
+        if !self.spinner.measures_sleep() {
+            return wait(sleep);
+        }
+        self.measure(sleep, wait)
+    }
+
+    /// As `wait`; tells the spinner what the sleep has cost.
+    fn measure(
+        &self,
+        sleep: Duration,
+        wait: impl FnOnce(Duration) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (slack_ns, before, began) =
+            (thread_time::slack_ns(), thread_time::work_ns(), self.clock.now());
+        wait(sleep)?;
+        let slept = self.clock.now().since(began).as_ns();
+        let planned = u64::try_from(sleep.as_nanos()).unwrap_or(u64::MAX);
+        let late = slept.checked_sub(planned.saturating_add(slack_ns));
+        self.spinner.slept(late, thread_time::work_ns().saturating_sub(before));
+        Ok(())
+    }
+
+    /// Something has happened in a step that began at `now`.
+    fn end_wait(&mut self, now: Time) {
+        if let Some((since, wait)) = self.idle.take() {
+            self.spinner.ended(wait, now.since(since).as_ns());
+        }
     }
 
     fn count(&mut self, progress: Progress) {

@@ -15,6 +15,7 @@
 //! | [`hotplug`] | a port whose interface may disappear and return |
 //! | [`pcap`] | packet capture around any port |
 //! | [`affinity`] | pinning a worker to its core |
+//! | [`thread_time`] | the processor time of a thread |
 //! | [`xdp`] | an AF_XDP socket on one queue of an interface |
 //! | [`packet`] | an AF_PACKET socket: slower, for any interface and frames up to its MTU |
 //! | [`udp`] | UDP sockets: for any interface, without privilege |
@@ -34,6 +35,7 @@ pub mod pcap;
 pub mod pipe;
 mod poll;
 pub mod port;
+pub mod thread_time;
 mod tsc;
 pub mod udp;
 pub mod xdp;

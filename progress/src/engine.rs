@@ -1,6 +1,7 @@
 //! The engine and its port, as this crate sees them.
 
 use crate::Event;
+use spanwire_base::Awaited;
 
 /// An engine that one thread at a time steps.
 pub trait Engine {
@@ -22,6 +23,8 @@ pub enum Step {
         progress: bool,
         /// When the next step is due without a frame, in ns of [`Door::now_ns`].
         wakes_at: u64,
+        /// What it waits for until then.
+        awaits: Awaited,
     },
     /// It has ended, and is not stepped again.
     Ended,
@@ -34,6 +37,12 @@ pub trait Door {
 
     /// The engine's clock, in ns.
     fn now_ns(&self) -> u64;
+
+    /// The processor time of the calling thread, in ns.
+    fn work_ns(&self) -> u64;
+
+    /// By how many ns the kernel may delay the end of a sleep of the calling thread.
+    fn slack_ns(&self) -> u64;
 
     /// Sleeps until a frame arrives, `event` is ready, or the clock is at `until`. False if neither
     /// a frame nor the event ended the sleep.

@@ -49,9 +49,9 @@ where
 
     fn drive<R>(&self, ticket: Ticket, waiter: &Waiter<'_, D>, look: Look<'_, R>) -> Stop<R> {
         let sleeper = self.bell.sleeper(ticket);
-        let mut wait = self.spinner.begin();
+        let mut wait = self.begin_wait();
         let mut idle_since = None;
-        let mut is_tired = wait.spin == 0;
+        let mut is_tired = wait.spin_ns() == 0;
         let mut quiet = false;
         loop {
             // A tired thread sleeps unless something happens in this round.
@@ -71,7 +71,9 @@ where
             });
             quiet = false;
             let (progress, wakes_at) = match stepped {
-                Some(Step::Done { progress, wakes_at }) => (progress, wakes_at.min(waiter.until)),
+                Some(Step::Done { progress, wakes_at, .. }) => {
+                    (progress, wakes_at.min(waiter.until))
+                }
                 Some(Step::Ended) => return Stop::Ended,
                 None => {
                     // Another thread steps it, which does not last.
@@ -81,14 +83,14 @@ where
             };
             if progress {
                 self.note_wait(wait, idle_since);
-                wait = self.spinner.begin();
-                (idle_since, is_tired) = (None, wait.spin == 0);
+                wait = self.begin_wait();
+                (idle_since, is_tired) = (None, wait.spin_ns() == 0);
             } else {
                 let since = *idle_since.get_or_insert_with(|| self.door.now_ns());
                 if is_tired {
-                    quiet = !self.sleep((ticket, sleeper), waiter, wakes_at);
+                    quiet = !self.sleep((ticket, sleeper), waiter, (wait, wakes_at));
                 } else {
-                    is_tired = self.door.now_ns().saturating_sub(since) >= wait.spin;
+                    is_tired = self.door.now_ns().saturating_sub(since) >= wait.spin_ns();
                     relax();
                 }
             }
@@ -108,20 +110,31 @@ where
         }
     }
 
-    /// Sleeps as the leader, unless there is a reason to stay awake. False if the sleep ended
+    /// Sleeps as the leader until `until`, unless there is a reason to stay awake. False if the sleep ended
     /// without a frame or a wake-up.
     fn sleep(
         &self,
         (ticket, sleeper): (Ticket, &Sleeper<D::Event>),
         waiter: &Waiter<'_, D>,
-        until: u64,
+        (wait, until): (Wait, u64),
     ) -> bool {
-        let is_due = self.bell.is_rung()
+        let left = until.saturating_sub(self.door.now_ns());
+        let is_due = wait.spins_for(left)
+            || self.bell.is_rung()
             || !self.bell.holds(ticket)
             || waiter.is_raised()
             || self.has_ended();
-        let ready = is_due || self.door.sleep(&sleeper.event, until);
-        sleeper.awake(!is_due);
+        if is_due {
+            sleeper.awake(false);
+            return true;
+        }
+        let began = self.spinner.measures_sleep().then(|| self.door.work_ns());
+        let ready = self.door.sleep(&sleeper.event, until);
+        sleeper.awake(true);
+        if let Some(began) = began {
+            let late = self.door.now_ns().checked_sub(until.saturating_add(self.door.slack_ns()));
+            self.spinner.slept(late, self.door.work_ns().saturating_sub(began));
+        }
         ready
     }
 }

@@ -11,6 +11,7 @@
 //! | [`Bell`] | who leads, who sleeps, and whether something was published for the engine |
 //! | [`Signal`] | a condition that a thread, a task or a descriptor waits for |
 //! | [`Engine`], [`Event`] | the engine and a descriptor, as this crate uses them |
+//! | [`Spinner`] | whether a wait spins or sleeps, for drivers of one thread as well |
 //!
 //! # Roles
 //! - The *leader* waits at the port. It is one application thread, or the worker, or none. It
@@ -44,7 +45,7 @@ pub use bell::{APPLICATIONS, Bell, Progress};
 pub use engine::{Door, Engine, Step};
 pub use shared::Shared;
 pub use signal::Signal;
-pub use spin::Spin;
+pub use spin::{Polling, Spinner, Wait};
 
 /// A descriptor on which one thread sleeps, together with the port, and that others make ready.
 pub trait Event {

@@ -2,9 +2,11 @@
 
 use crate::bell::{Bell, Lead, Progress};
 use crate::engine::{Door, Engine, Step};
-use crate::spin::Spinner;
+use crate::spin::{Spinner, Wait};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
-use crate::{Event, Spin};
+use crate::{Event, Polling};
+use spanwire_base::Awaited;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, TryLockError};
 
 /// An engine that several threads share.
@@ -19,6 +21,8 @@ pub struct Shared<T, D: Door> {
     /// Steps that made progress.
     pub(crate) steps: AtomicU64,
     ended: AtomicBool,
+    /// What the engine waits for since its last step, an index of [`Awaited::ALL`].
+    awaits: AtomicUsize,
 }
 
 impl<T: Engine, D: Door> Shared<T, D>
@@ -26,15 +30,16 @@ where
     D::Event: Event,
 {
     /// Shares `engine`, whose threads sleep at `door`.
-    pub fn new(bell: Arc<Bell<D::Event>>, engine: T, door: D, spin: Spin) -> Self {
+    pub fn new(bell: Arc<Bell<D::Event>>, engine: T, door: D, polling: Polling) -> Self {
         Self {
             bell,
             engine: Mutex::new(engine),
             door,
-            spinner: Spinner::new(spin),
+            spinner: Spinner::new(polling),
             stepped_at: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             ended: AtomicBool::new(false),
+            awaits: AtomicUsize::new(0),
         }
     }
 
@@ -98,6 +103,11 @@ where
         }
     }
 
+    /// A wait of the engine begins.
+    pub(crate) fn begin_wait(&self) -> Wait {
+        self.spinner.begin(Awaited::ALL[self.awaits.load(Ordering::Relaxed)])
+    }
+
     pub(crate) fn since_step(&self) -> u64 {
         self.door.now_ns().saturating_sub(self.stepped_at.load(Ordering::Relaxed))
     }
@@ -108,7 +118,8 @@ where
         let mut engine = self.try_lock()?;
         let step = engine.step(self.bell.take_ring(), quiet);
         match step {
-            Step::Done { progress, wakes_at } => {
+            Step::Done { progress, wakes_at, awaits } => {
+                self.awaits.store(awaits as usize, Ordering::Relaxed);
                 // Sleepers know of an earlier deadline than theirs.
                 self.bell.wake_before(wakes_at);
                 if progress {

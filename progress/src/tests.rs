@@ -3,9 +3,10 @@
 
 use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering};
 use crate::wait::PARK_AFTER;
-use crate::{Bell, Door, Engine, Event, Progress, Shared, Signal, Spin, Step};
+use crate::{Bell, Door, Engine, Event, Polling, Progress, Shared, Signal, Step};
 #[cfg(loom)]
 use loom::thread;
+use spanwire_base::{Awaited, Dur};
 use std::sync::Arc;
 #[cfg(not(loom))]
 use std::thread;
@@ -68,6 +69,14 @@ impl Door for Arc<Kernel> {
         true
     }
 
+    fn work_ns(&self) -> u64 {
+        0
+    }
+
+    fn slack_ns(&self) -> u64 {
+        0
+    }
+
     fn nap(&self, event: &KernelEvent, _until: u64) {
         self.sleep_until(|state| state.ready[event.1] || state.ticks > 0);
         let mut state = self.state.lock().unwrap();
@@ -128,7 +137,10 @@ impl Engine for Loop {
                 connection.receivable.raise();
             }
         }
-        if self.ended { Step::Ended } else { Step::Done { progress, wakes_at: u64::MAX } }
+        if self.ended {
+            return Step::Ended;
+        }
+        Step::Done { progress, wakes_at: u64::MAX, awaits: Awaited::Anything }
     }
 
     fn abandon(&mut self) {
@@ -163,7 +175,7 @@ impl World {
             stop: stop.clone(),
             ended: false,
         };
-        let shared = Shared::new(bell, engine, kernel.clone(), Spin::For(0));
+        let shared = Shared::new(bell, engine, kernel.clone(), Polling::Spin(Dur::ZERO));
         Arc::new(Self { kernel, shared, connections, stop })
     }
 

@@ -52,7 +52,7 @@ const ALLOWED: &[Allowed] = &[
         theirs: &["serde", "serde_json"],
     },
     // The model checker, in its own build only.
-    Allowed { krate: "progress", ours: &[], theirs: &["loom"] },
+    Allowed { krate: "progress", ours: &["base"], theirs: &["loom"] },
     Allowed {
         krate: "io",
         ours: &["base", "mem", "af-xdp", "progress"],

@@ -1,7 +1,7 @@
 //! An endpoint and the application on its core, as one node.
 
 use crate::endpoint::Endpoint;
-use spanwire_base::{LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 
 /// An application on the engine's core, which runs to completion.
 pub trait App {
@@ -97,6 +97,10 @@ impl<A: App> Node for Host<A> {
             return Some(Time::ZERO);
         }
         [self.endpoint.poll_timeout(), self.app.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn awaited(&self) -> Awaited {
+        self.endpoint.awaited()
     }
 
     fn take_ready(&mut self) -> PortMask {

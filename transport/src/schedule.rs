@@ -196,6 +196,11 @@ impl Schedule {
         std::mem::take(&mut self.wake)
     }
 
+    /// Packets are in flight.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.in_flight.pkts > 0
+    }
+
     /// Packets of all queue pairs in flight.
     #[cfg(test)]
     pub(crate) fn in_flight_pkts(&self) -> u64 {

@@ -35,7 +35,7 @@ pub(super) fn sleeps(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
         }
         first
     });
-    let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
+    let mut driver = Driver::new(Clock::start(), Polling::Spin(Dur::ZERO));
     let deadline = Instant::now() + stage.within(Duration::from_secs(20));
     let mut sink = Sink(0);
     driver.run_ports_until(&mut sink, &mut ports, |sink| {

@@ -9,7 +9,7 @@ use spanwire_stream::{ConnectOptions, Connection, Network, NetworkOptions, Polli
 
 /// The options of an application whose thread has a core of its own: for the lowest latency.
 pub(super) fn inline_options() -> NetworkOptions {
-    let (progress, polling) = (Progress::Inline, Some(Polling::Busy));
+    let (progress, polling) = (Progress::Inline, Polling::Busy);
     NetworkOptions { progress, polling, ..NetworkOptions::default() }
 }
 

@@ -11,7 +11,6 @@ use super::task::{End, SILENCE};
 use crate::sample::Error;
 use lanes::Progress;
 use setup::Setup;
-use spanwire_base::Dur;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_transport::Endpoint;
 use std::io::{ErrorKind, Read};
@@ -21,7 +20,7 @@ use std::time::Instant;
 /// Runs this end until `application` is done.
 pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), Error> {
     let Setup { mut endpoint, mut attachment, mut lanes, side } = Setup::new(end, application)?;
-    let mut driver = Driver::new(attachment.clock, Polling::Adaptive { spin: SPIN });
+    let mut driver = Driver::new(attachment.clock, Polling::Adaptive);
     let mut drive = |driver: &mut Driver, step: &mut Step<'_>| {
         let (mut outcome, mut active_at) = (Ok(()), Instant::now());
         driver.run_until(&mut endpoint, &mut *attachment.port, |endpoint| {
@@ -77,6 +76,3 @@ fn has_ended(mut side: &TcpStream) -> Result<bool, Error> {
         Err(e) => Err(e.into()),
     }
 }
-
-/// As in `stream`: about a round trip.
-const SPIN: Dur = Dur::from_us(50);

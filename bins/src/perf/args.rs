@@ -5,7 +5,6 @@ use crate::exit::{Failed, usage};
 use crate::interface;
 use crate::port_args::{PortArgs, Wait};
 use crate::queues;
-use spanwire_base::Dur;
 use spanwire_host::dial::{address, dial, listen};
 use spanwire_host::fabric::{self, Error};
 use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
@@ -13,6 +12,7 @@ use spanwire_host::peer::ZonedIp;
 use spanwire_host::quantity::{interval_or_none, limit, ppm, run_seconds, size};
 use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::affinity;
+use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
 use spanwire_transport::{Agreed, Mtu};
 use std::io::ErrorKind;
@@ -44,7 +44,7 @@ pub(super) struct CommonArgs {
     dev: Option<String>,
     #[command(flatten)]
     port: PortArgs,
-    /// Polling: busy spins all the time, adaptive spins briefly and then sleeps
+    /// Polling: busy spins all the time, adaptive sleeps unless a wait is probably short
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     pub(super) poll: Wait,
     /// Drop this share of the frames received, in percent
@@ -158,7 +158,8 @@ impl CommonArgs {
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
         let attachment = self.port.attach(self.dev(), local, self.faults()?)?;
         let config = self.port.fit(config, &attachment);
-        let mut runner = JobRunner::with_config(attachment, ip, self.poll.polling(SPIN), config)?;
+        let polling = self.poll.polling(Polling::Adaptive);
+        let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
         runner.set_sending(sending);
         Ok(runner)
     }
@@ -257,6 +258,3 @@ impl ClientArgs {
         }
     }
 }
-
-/// Time to spin before sleeping: about one round trip, so that the worker is awake for a response.
-const SPIN: Dur = Dur::from_us(50);

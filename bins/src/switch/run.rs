@@ -14,7 +14,7 @@ use spanwire_host::file::{CONFIG_BYTES_MAX, read_text};
 use spanwire_host::quantity::interval_or_none;
 use spanwire_io::affinity;
 use spanwire_io::clock::Clock;
-use spanwire_io::driver::Driver;
+use spanwire_io::driver::{Driver, Polling};
 use spanwire_io::hotplug::HotplugPort;
 use spanwire_io::xdp::{Traffic, XdpConfig, XdpPort, XdpPreference};
 use spanwire_switch::Shaped;
@@ -95,7 +95,7 @@ impl Session {
             names: file.ports().iter().map(|port| port.name.clone()).collect(),
             ports,
             shaped,
-            driver: Driver::new(Clock::start(), args.poll.polling(SPIN)),
+            driver: Driver::new(Clock::start(), args.poll.polling(Polling::Spin(SPIN))),
             control,
         })
     }

@@ -20,7 +20,7 @@ fn job(kind: JobKind, op: Op, size: u32, depth: u32) -> Job {
 
 fn runner(attachment: Attachment, ip: IpAddr, mode: ModeChoice) -> JobRunner {
     let spin = spanwire_base::Dur::from_us(50);
-    let mut runner = JobRunner::new(attachment, ip, Polling::Adaptive { spin }).unwrap();
+    let mut runner = JobRunner::new(attachment, ip, Polling::Spin(spin)).unwrap();
     runner.set_mode(mode, None);
     runner
 }

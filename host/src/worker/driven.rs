@@ -3,10 +3,12 @@
 use super::queue::{PortCommand, QueuedCommand, Work};
 use crate::fabric::Link;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spanwire_base::Node;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_io::event::EventFd;
 use spanwire_io::fork::Origin;
+use spanwire_io::thread_time;
 use spanwire_progress::{Door, Engine, Step};
 use spanwire_transport::Host;
 use std::io;
@@ -119,7 +121,8 @@ impl<W: Work> Engine for Driven<W> {
         match turned {
             Ok(progress) if !work.is_finished() => {
                 let wakes_at = parts.driver.wakes_at(&parts.host, &parts.port).as_ns();
-                return Step::Done { progress: !progress.is_idle(), wakes_at };
+                let awaits = parts.host.awaited();
+                return Step::Done { progress: !progress.is_idle(), wakes_at, awaits };
             }
             Ok(_) => work.end(endpoint, "it was shut down"),
             Err(e) => {
@@ -187,6 +190,14 @@ impl Door for PortDoor {
             return false;
         };
         sleep(&mut [entry(event), entry(port)], self.left(until))
+    }
+
+    fn work_ns(&self) -> u64 {
+        thread_time::work_ns()
+    }
+
+    fn slack_ns(&self) -> u64 {
+        thread_time::slack_ns()
     }
 
     fn nap(&self, event: &EventFd, until: u64) {

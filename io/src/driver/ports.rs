@@ -104,9 +104,10 @@ impl<C: TimeSource + Copy> Driver<C> {
                 let pending = ports.iter().map(Port::tx_pending).sum::<usize>()
                     + usize::from(!self.unfinished.is_empty());
                 let deadline = node.poll_timeout().map(|at| alarm.wake_at(now, at));
-                self.idle(now, deadline, pending, |sleep| wait(ports, &mut entries, sleep))?;
+                let next = (node.awaited(), deadline);
+                self.idle(now, next, pending, |sleep| wait(ports, &mut entries, sleep))?;
             } else {
-                self.idle_since = None;
+                self.end_wait(now);
             }
         }
         Ok(())

@@ -420,7 +420,7 @@ fn run_until__busy_never_sleeps() {
 #[test]
 fn run_until__sends_what_stop_posted_before_it_sleeps() {
     let (mut node, mut port, log) = pair();
-    let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
+    let mut driver = Driver::new(Clock::start(), Polling::Spin(Dur::ZERO));
     let mut turns = 0;
     driver
         .run_until(&mut node, &mut port, |node| {
@@ -446,7 +446,7 @@ fn run_until__spins_for_the_configured_time_before_it_sleeps() {
     let (mut node, mut port, log) = pair();
     let time = Cell::default();
     let spin = Dur::from_ms(3);
-    let mut driver = driver_on(&time, Polling::Adaptive { spin });
+    let mut driver = driver_on(&time, Polling::Spin(spin));
     let watch = Rc::clone(&log);
     driver.run_until(&mut node, &mut port, |_| !waits(&watch).is_empty()).unwrap();
     // An idle iteration reads the clock four times, the last one once more to sleep.
@@ -460,7 +460,7 @@ fn run_until__progress_restarts_the_spin() {
     port.slots = usize::MAX;
     let time = Cell::default();
     let spin = Dur::from_ms(2);
-    let mut driver = driver_on(&time, Polling::Adaptive { spin });
+    let mut driver = driver_on(&time, Polling::Spin(spin));
     // Frames to send in every step for five spin times: never idle, so never asleep.
     driver
         .run_until(&mut node, &mut port, |node| {
@@ -480,7 +480,7 @@ fn run_until__does_not_miss_a_deadline_during_a_sleep() {
     port.flush_takes = Dur::from_ms(2);
     let deadline = Time::ZERO + Dur::from_ms(20);
     node.deadline = Some(deadline);
-    let mut driver = driver_on(&time, Polling::Adaptive { spin: Dur::ZERO });
+    let mut driver = driver_on(&time, Polling::Spin(Dur::ZERO));
     driver.run_until(&mut node, &mut port, |node| node.deadline.is_none()).unwrap();
     let handled = *node.seen.last().expect("the timeout was handled");
     // It wakes at the deadline. Then the driver, the step, the port and the step read the clock.
@@ -517,7 +517,7 @@ fn run_until_fd__a_frame_and_a_descriptor_end_a_sleep() {
         let (mut node, mut port, log) = pair();
         let [of_port, of_application] = events;
         port.event = Some(of_port);
-        let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
+        let mut driver = Driver::new(Clock::start(), Polling::Spin(Dur::ZERO));
         let (mut calls, begin) = (0, Instant::now());
         // Otherwise each of the sleeps lasts 100 ms.
         let stop = |_: &mut FakeNode| {

@@ -28,9 +28,8 @@ pub struct NetworkOptions {
     pub address: Option<IpAddr>,
     /// Which threads drive the engine. Default: the one that waits, or a worker if none does.
     pub progress: Progress,
-    /// How a thread that waits at the port polls it. Default: it spins for up to 50 us, about a
-    /// round trip, while that pays.
-    pub polling: Option<Polling>,
+    /// How a thread that waits at the port polls it. Default: it spins while that pays.
+    pub polling: Polling,
     /// The core that the worker is pinned to. Default: any.
     pub core: Option<usize>,
 }
@@ -46,7 +45,7 @@ impl Default for NetworkOptions {
             fabric: FabricChoice::Auto,
             address: None,
             progress: Progress::default(),
-            polling: None,
+            polling: Polling::default(),
             core: None,
         }
     }

@@ -5,7 +5,7 @@ use crate::drop::DropReason;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
 use crate::timer::earlier;
-use spanwire_base::{LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_wire::{Unverified, peek_dest_qp};
 
 impl Node for Endpoint {
@@ -63,6 +63,17 @@ impl Node for Endpoint {
             // A queue pair that waited may have been destroyed.
             Some(_) if self.schedule.is_empty() => next,
             Some(port) => earlier(next, port.next()),
+        }
+    }
+
+    fn awaited(&self) -> Awaited {
+        let is_paced = self.pacer.next().is_some();
+        if is_paced || self.port.as_ref().is_some_and(|port| port.next().is_some()) {
+            return Awaited::Departure;
+        }
+        match self.schedule.has_in_flight() || self.cqs.awaits_reply() {
+            true => Awaited::Reply,
+            false => Awaited::Anything,
         }
     }
 

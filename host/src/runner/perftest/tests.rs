@@ -38,7 +38,7 @@ fn connection() -> (TcpStream, TcpStream) {
 
 fn runner(attachment: Attachment, ip: IpAddr) -> JobRunner {
     let spin = spanwire_base::Dur::from_us(50);
-    JobRunner::new(attachment, ip, Polling::Adaptive { spin }).unwrap()
+    JobRunner::new(attachment, ip, Polling::Spin(spin)).unwrap()
 }
 
 /// Runs a test between two job runners over a pipe.

@@ -209,7 +209,7 @@ fn run_ports_until__forwards_asleep_and_awake() {
     let (mut last, mut first) = (far.pop().expect("three"), far.remove(0));
     let sleeps = AtomicU64::new(0);
     let mut ports = watched(ports, &sleeps);
-    let mut driver = Driver::new(Clock::start(), Polling::Adaptive { spin: Dur::ZERO });
+    let mut driver = Driver::new(Clock::start(), Polling::Spin(Dur::ZERO));
     let mut tags = Vec::new();
     let deadline = Instant::now() + LATE;
     thread::scope(|scope| {
@@ -265,7 +265,7 @@ fn run_ports_until__wakes_for_the_deadline() {
     let mut ports = watched(ports, &sleeps);
     let clock = Clock::start();
     let mut due = Time::MAX;
-    let mut driver = Driver::new(clock, Polling::Adaptive { spin: Dur::ZERO });
+    let mut driver = Driver::new(clock, Polling::Spin(Dur::ZERO));
     driver
         .run_ports_until(&mut hub, &mut ports, |hub| {
             if due == Time::MAX && sleeps.load(Ordering::SeqCst) >= 3 {
