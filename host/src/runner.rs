@@ -5,7 +5,7 @@ use crate::fabric::{Attachment, Error};
 use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
-use crate::window::WindowChoice;
+use crate::window::{self, WindowChoice};
 use crate::worker::port_is_gone;
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
@@ -120,6 +120,7 @@ impl JobRunner {
         polling: Polling,
         config: ValidConfig,
     ) -> Result<Self, Error> {
+        let config = window::for_polling(config, polling);
         let mut endpoint = seed::endpoint(config.clone())
             .map_err(|e| format!("no randomness for the keys: {e}"))?;
         let pd = endpoint.alloc_pd()?;

@@ -25,5 +25,5 @@ mod token_bucket;
 mod wheel;
 
 pub use drr::Drr;
-pub use token_bucket::TokenBucket;
+pub use token_bucket::{QUANTUM_BYTES, TokenBucket};
 pub use wheel::{Wheel, WheelConfig};

@@ -81,6 +81,7 @@ impl Network {
     ) -> Result<Self, SetupError> {
         let NetworkOptions { config, engine, address, progress, polling, core, fabric: _ } =
             options;
+        let engine = window::for_polling(engine, polling);
         let endpoint =
             seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);

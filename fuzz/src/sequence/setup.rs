@@ -260,6 +260,7 @@ fn config(int_format: IntFormat) -> ValidConfig {
         port_rate: (int_format != IntFormat::Full).then_some(LINE_RATE),
         turn_bytes: 1024,
         catch_up: Dur::from_us(4),
+        pacing_quantum: Dur::from_us(100),
         int_hops: INT_HOPS,
         int_format,
         cnp_interval: Dur::from_us(50),

@@ -21,6 +21,7 @@ impl PortPacer {
     pub(super) fn new(config: &Config) -> Option<Box<Self>> {
         let rate = config.port_rate?;
         let mut bucket = TokenBucket::new(BURST_BYTES, config.catch_up);
+        bucket.set_quantum(config.pacing_quantum);
         bucket.set_rate(Time::ZERO, Some(rate));
         Some(Box::new(Self { bucket, is_waiting: false, ack_req: None }))
     }

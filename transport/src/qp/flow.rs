@@ -5,6 +5,7 @@ mod credit;
 pub(crate) mod int;
 mod limit;
 mod near;
+mod quantum;
 mod receive_room;
 mod send_state;
 mod telemetry;
@@ -19,6 +20,7 @@ pub use info::{FlowInfo, FlowLimit, LimitTimes};
 use crate::attr::{CongestionControl, Preset};
 use crate::config::Config;
 use int::Unwrapped;
+use quantum::Quantum;
 use receive_room::ReceiveRoom;
 use spanwire_base::{Dur, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
@@ -65,6 +67,9 @@ pub(crate) struct Flow {
     /// The newest credit of the peer (MLCC).
     credit: Option<u32>,
     room: ReceiveRoom,
+    /// The least round trip so far.
+    least_rtt: Dur,
+    quantum: Quantum,
 }
 
 impl Flow {
@@ -102,6 +107,8 @@ impl Flow {
             int: None,
             credit: None,
             room: ReceiveRoom::new(config, mtu_bytes),
+            least_rtt: Dur::MAX,
+            quantum: Quantum::new(config),
         })
     }
 
@@ -123,7 +130,8 @@ impl Flow {
     /// mean length.
     #[inline]
     pub(crate) fn window_pkts(&self, pkts: u64, bytes: u64) -> u32 {
-        let (cwnd, mtu) = (self.cc.cwnd_bytes(), u64::from(self.mtu_bytes));
+        let cwnd = self.cc.cwnd_bytes() + self.quantum.bytes();
+        let mtu = u64::from(self.mtu_bytes);
         let window = match bytes < pkts * mtu {
             true => short_window_pkts(cwnd, mtu, pkts, bytes),
             false => cwnd / mtu,
@@ -282,8 +290,8 @@ impl Flow {
         if ack.acked_bytes > 0 {
             self.delivered_at = now;
         }
-        if let Some(rtt) = ack.rtt {
-            self.room.on_rtt(rtt);
+        if ack.rtt.is_some_and(|rtt| rtt < self.least_rtt) {
+            self.on_least_rtt(ack.rtt.unwrap_or(Dur::MAX));
         }
         self.host_late = self.host_late - self.host_late / 16 + (ack.rx_delay + ack.rtt_slack) / 16;
         ack.lost_bytes = std::mem::take(&mut self.lost_bytes);
@@ -293,6 +301,13 @@ impl Flow {
             false => self.on_ack_with_int(now, &ack, int),
         }
         self.update_rate(now);
+    }
+
+    /// Applies a round trip that is shorter than all before.
+    #[cold]
+    fn on_least_rtt(&mut self, rtt: Dur) {
+        self.least_rtt = rtt;
+        self.room.on_least_rtt(rtt);
     }
 
     /// Reports the loss of packets of `bytes`.
@@ -361,7 +376,12 @@ impl Flow {
     }
 
     fn update_rate(&mut self, now: Time) {
-        self.bucket.set_rate(now, self.cc.rate());
+        let rate = self.cc.rate();
+        self.bucket.set_rate(now, rate);
+        if self.quantum.is_allowed() {
+            self.quantum.update(rate, self.least_rtt);
+            self.bucket.set_quantum(self.quantum.time());
+        }
     }
 }
 

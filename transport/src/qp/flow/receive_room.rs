@@ -9,10 +9,8 @@ use spanwire_base::Dur;
 /// it does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiveRoom {
-    /// Packets that fit the buffer.
+    /// Packets that fit the buffer; `u32::MAX` without a limit.
     pkts: u32,
-    /// The least round trip so far; zero without a limit.
-    least_rtt: Dur,
     window_pkts: u32,
 }
 
@@ -20,10 +18,10 @@ impl ReceiveRoom {
     /// The room for packets with `mtu_bytes` of payload.
     pub(super) fn new(config: &Config, mtu_bytes: u32) -> Self {
         match config.receive_room_bytes {
-            None => Self { pkts: u32::MAX, least_rtt: Dur::ZERO, window_pkts: u32::MAX },
+            None => Self { pkts: u32::MAX, window_pkts: u32::MAX },
             Some(bytes) => {
                 let pkts = (bytes / mtu_bytes.max(PKT_BYTES_MIN)).max(PKTS_MIN);
-                Self { pkts, least_rtt: Dur::MAX, window_pkts: pkts }
+                Self { pkts, window_pkts: pkts }
             }
         }
     }
@@ -34,17 +32,8 @@ impl ReceiveRoom {
         self.window_pkts
     }
 
-    /// Accounts for the round trip of a packet.
-    #[inline]
-    pub(super) fn on_rtt(&mut self, rtt: Dur) {
-        if rtt < self.least_rtt {
-            self.shorten(rtt);
-        }
-    }
-
-    #[cold]
-    fn shorten(&mut self, rtt: Dur) {
-        self.least_rtt = rtt;
+    /// Applies a least round trip.
+    pub(super) fn on_least_rtt(&mut self, rtt: Dur) {
         let window = u64::from(self.pkts).saturating_mul(rtt.max(AWAY).as_ns()) / AWAY.as_ns();
         self.window_pkts = u32::try_from(window).unwrap_or(u32::MAX);
     }
@@ -68,13 +57,11 @@ mod tests {
     }
 
     #[test]
-    fn on_rtt__a_long_round_trip_widens_the_window() {
+    fn on_least_rtt__a_long_round_trip_widens_the_window() {
         let mut room = room(Some(150_999));
         assert_eq!(room.window_pkts, 100, "before the first round trip");
-        for (rtt_us, pkts) in
-            [(20_000, 2_000), (30_000, 2_000), (2_500, 250), (999, 100), (10, 100), (9_000, 100)]
-        {
-            room.on_rtt(Dur::from_us(rtt_us));
+        for (rtt_us, pkts) in [(20_000, 2_000), (2_500, 250), (999, 100), (10, 100)] {
+            room.on_least_rtt(Dur::from_us(rtt_us));
             assert_eq!(room.window_pkts, pkts, "{rtt_us} us");
         }
     }
@@ -82,7 +69,7 @@ mod tests {
     #[test]
     fn new__without_a_buffer_there_is_no_limit() {
         let mut room = room(None);
-        room.on_rtt(Dur::from_us(1));
+        room.on_least_rtt(Dur::from_us(1));
         assert_eq!(room.window_pkts, u32::MAX);
     }
 
@@ -90,7 +77,7 @@ mod tests {
     fn new__a_tiny_buffer_allows_four_packets() {
         let mut room = room(Some(0));
         assert_eq!(room.window_pkts, 4);
-        room.on_rtt(Dur::from_secs(1 << 22));
+        room.on_least_rtt(Dur::from_secs(1 << 22));
         assert_eq!(room.window_pkts, u32::MAX);
     }
 }
