@@ -4,6 +4,7 @@
 //! of the machine affect all alike. Ratios are those of the same round.
 
 mod chart;
+mod cpu;
 mod flow;
 mod lab;
 mod plan;
@@ -15,8 +16,8 @@ mod writer;
 pub use chart::svg;
 pub use lab::PING_BYTES;
 pub use plan::{LINK_MTU_MAX, LINK_MTU_MIN, LINK_MTUS, Plan, Variant};
-pub use report::{LatencyRow, RateRow, Report, Share, Tally};
-pub use subject::{Control, Fabric, Flow, Mode, Subject};
+pub use report::{CpuRow, LatencyRow, RateRow, Report, Share, Tally};
+pub use subject::{Control, Fabric, Flow, Mode, Paced, Subject};
 
 use crate::quiet::{Disturbance, Stolen, core_distance_ns};
 use crate::sample::{Error, Reading, Sample};

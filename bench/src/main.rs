@@ -112,7 +112,10 @@ fn main() -> ExitCode {
 
 /// Measures the rows. A failed sample fails it, and a share below `--min-share`.
 fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
-    let plan = plan.complete()?;
+    let mut plan = plan.complete()?;
+    if plan.needs_spanwire() {
+        plan.command.build()?;
+    }
     let rounds = u32::from(plan.rounds);
     let results = observed(plan.json, |go_on| {
         compare::run(&plan, |round, variant| {

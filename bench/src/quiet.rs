@@ -50,11 +50,20 @@ pub struct ThreadUse {
     pub cpu_s: f64,
 }
 
+/// Scheduler statistics of all threads of a process that have not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scheduled {
+    /// Their processor time, user and system.
+    pub ran: Duration,
+    /// The time in which they waited for a core.
+    pub waited: Duration,
+}
+
 /// Measures [`ThreadUse`] for the thread that starts and ends it.
 #[derive(Clone, Copy, Debug)]
 pub struct StealWatch {
     since: Instant,
-    waited_ns: u64,
+    waited: Duration,
     cpu: Duration,
 }
 
@@ -80,7 +89,7 @@ impl StealWatch {
     /// # Errors
     /// The kernel keeps no scheduler statistics (`CONFIG_SCHED_INFO`).
     pub fn start() -> Result<Self, Error> {
-        Ok(Self { since: Instant::now(), waited_ns: waited_ns()?, cpu: cpu_time() })
+        Ok(Self { since: Instant::now(), waited: waited()?, cpu: cpu_time() })
     }
 
     /// The use of the core by the calling thread, which must be the one that started the watch.
@@ -97,11 +106,53 @@ impl StealWatch {
     /// # Errors
     /// As [`StealWatch::start`].
     pub fn end(self) -> Result<Stolen, Error> {
-        let waited = Duration::from_nanos(waited_ns()?.saturating_sub(self.waited_ns));
+        let waited = waited()?.saturating_sub(self.waited);
         // Read last, as it is first at the start, so that the wait is within it.
         let elapsed = self.since.elapsed().max(Duration::from_nanos(1));
         Ok(Stolen(waited.as_secs_f64() / elapsed.as_secs_f64()))
     }
+}
+
+impl Scheduled {
+    /// That of a process so far, to the nanosecond.
+    ///
+    /// # Errors
+    /// There is no such process, or as [`StealWatch::start`].
+    pub fn of_process(pid: u32) -> Result<Self, Error> {
+        let path = format!("/proc/{pid}/task");
+        let mut all = Self::default();
+        for thread in std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?.flatten() {
+            let text = std::fs::read_to_string(thread.path().join("schedstat"));
+            // A thread that has ended meanwhile has none.
+            let Some(thread) = text.ok().as_deref().and_then(parse_schedstat) else { continue };
+            all = Self { ran: all.ran + thread.ran, waited: all.waited + thread.waited };
+        }
+        Ok(all)
+    }
+
+    /// The difference to those of `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let ran = self.ran.saturating_sub(before.ran);
+        Self { ran, waited: self.waited.saturating_sub(before.waited) }
+    }
+}
+
+/// The time in which cores of this machine were idle so far, all cores added; interrupts end it.
+///
+/// # Errors
+/// `/proc/stat` is another one.
+pub fn idle_time() -> Result<Duration, Error> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    Ok(parse_idle(&text).ok_or_else(|| format!("/proc/stat: cannot read {text:?}"))?)
+}
+
+/// The fourth and fifth number, without work and without input, in hundredths of a second.
+fn parse_idle(stat: &str) -> Option<Duration> {
+    let numbers = stat.lines().next()?.strip_prefix("cpu ")?;
+    let idle =
+        numbers.split_ascii_whitespace().skip(3).take(2).map(|ticks| ticks.parse::<u64>().ok());
+    idle.sum::<Option<u64>>().map(|ticks| Duration::from_millis(10 * ticks))
 }
 
 /// The round trip of a cache line between the two cores, in nanoseconds: the median of
@@ -178,18 +229,20 @@ pub fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Nanoseconds for which the calling thread was runnable without a core, since its start.
-fn waited_ns() -> Result<u64, Error> {
+/// The time for which the calling thread was runnable without a core, since its start.
+fn waited() -> Result<Duration, Error> {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
-    parse_schedstat(&text).ok_or_else(|| format!("{path}: cannot read {text:?}").into())
+    let thread = parse_schedstat(&text);
+    Ok(thread.ok_or_else(|| format!("{path}: cannot read {text:?}"))?.waited)
 }
 
-/// The second of schedstat's three numbers: on CPU, waiting, time slices.
-fn parse_schedstat(text: &str) -> Option<u64> {
+/// The first two of schedstat's three numbers: on CPU, waiting, time slices.
+fn parse_schedstat(text: &str) -> Option<Scheduled> {
     let numbers: Vec<_> = text.split_ascii_whitespace().collect();
-    let [_on_cpu, waiting, _time_slices, ..] = numbers[..] else { return None };
-    waiting.parse().ok()
+    let [ran, waited, _time_slices, ..] = numbers[..] else { return None };
+    let ns = |number: &str| number.parse().ok().map(Duration::from_nanos);
+    Some(Scheduled { ran: ns(ran)?, waited: ns(waited)? })
 }
 
 const RUNS: usize = 31;
@@ -290,8 +343,17 @@ mod tests {
     }
 
     #[test]
-    fn parse_schedstat__takes_the_second_of_three() {
-        assert_eq!(parse_schedstat("123 456 7\n"), Some(456));
+    fn parse_idle__is_that_of_all_cores() {
+        let stat = "cpu  100 20 3 400 50 4 5 6 70 80\ncpu0 1 1 1 1\n";
+        assert_eq!(parse_idle(stat), Some(Duration::from_millis(4500)));
+        assert_eq!(parse_idle("cpu  1 2 3 x 5"), None);
+        assert_eq!(parse_idle(""), None);
+    }
+
+    #[test]
+    fn parse_schedstat__takes_two_of_three() {
+        let [ran, waited] = [123, 456].map(Duration::from_nanos);
+        assert_eq!(parse_schedstat("123 456 7\n"), Some(Scheduled { ran, waited }));
         assert_eq!(parse_schedstat("123 456\n"), None);
         assert_eq!(parse_schedstat("123 x 7\n"), None);
         assert_eq!(parse_schedstat(""), None);

@@ -44,6 +44,8 @@ pub struct Rate {
     pub packets_per_call: f64,
     /// Processor seconds of both threads, user and system.
     pub cpu_s: f64,
+    /// Cores of the machine that were not idle, whatever used them; zero if unknown.
+    pub busy_cores: f64,
 }
 
 /// The latency of a message: its round trip.
@@ -73,6 +75,13 @@ impl Rate {
     #[must_use]
     pub fn cpu_s_per_gb(&self) -> Option<f64> {
         (self.bytes > 0).then(|| self.cpu_s / (self.bytes as f64 / 1e9))
+    }
+
+    /// Processor time of both threads over that of the sample: cores that they used; `None` if
+    /// nothing was received.
+    #[must_use]
+    pub fn cores(&self) -> Option<f64> {
+        Some(self.cpu_s_per_gb()? * self.goodput_gbps / 8.0)
     }
 }
 
@@ -107,9 +116,10 @@ mod tests {
     #[test]
     fn cpu_s_per_gb__is_that_of_both_threads() {
         let ends = [0.25, 0.5].map(|cpu_s| ThreadUse { cpu_s, ..ThreadUse::default() });
-        let rate = Rate { bytes: 500_000_000, ..Rate::default() };
+        let rate = Rate { bytes: 500_000_000, goodput_gbps: 2.0, ..Rate::default() };
         let Reading::Rate(rate) = Sample::rate(rate, ends).reading else { panic!("a rate") };
-        assert_eq!(rate.cpu_s_per_gb(), Some(1.5));
-        assert_eq!(Rate::default().cpu_s_per_gb(), None);
+        // Two seconds.
+        assert_eq!((rate.cpu_s_per_gb(), rate.cores()), (Some(1.5), Some(0.375)));
+        assert_eq!((Rate::default().cpu_s_per_gb(), Rate::default().cores()), (None, None));
     }
 }

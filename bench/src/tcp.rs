@@ -4,6 +4,7 @@
 use crate::raw::{both_sides, watched};
 use crate::rtt::Trips;
 use crate::sample::{Error, Rate, Reading, Sample};
+use af_xdp::sockopt;
 use spanwire_base::u64_from;
 use spanwire_io::net::{Ethtool, Host, Offloads, TwoHosts};
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +20,18 @@ pub enum Wait {
     Block,
 }
 
-/// Measures a bulk stream from host `a` on the first core to `b` on the second for `time`.
+/// Bulk data.
+#[derive(Clone, Copy, Debug)]
+pub struct Bulk {
+    /// Bytes of a write.
+    pub bytes: usize,
+    /// The rate at which the kernel sends, in bits a second; none for no limit.
+    pub bps: Option<u64>,
+    /// The time in which writes begin.
+    pub time: Duration,
+}
+
+/// Measures a bulk stream from host `a` on the first core to `b` on the second.
 ///
 /// # Errors
 /// The offloads cannot be set, or the connection fails.
@@ -27,11 +39,14 @@ pub fn stream(
     hosts: &TwoHosts,
     cores: [usize; 2],
     offloads: &Offloads,
-    time: Duration,
+    bulk: Bulk,
 ) -> Result<Sample, Error> {
     let [client, server] = connect(hosts, offloads)?;
+    if let Some(bps) = bulk.bps {
+        sockopt::set(&client, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &(bps / 8))?;
+    }
     let (written, read) = both_sides(
-        || watched(cores[0], || write_for(client, time)),
+        || watched(cores[0], || write(client, bulk)),
         || watched(cores[1], || read_all(server)),
     );
     let ((), use_a) = written?;
@@ -85,13 +100,13 @@ fn connect(hosts: &TwoHosts, offloads: &Offloads) -> Result<[TcpStream; 2], Erro
     Ok([client, server])
 }
 
-fn write_for(mut stream: TcpStream, time: Duration) -> Result<(), Error> {
-    let bytes = vec![0x5a; CHUNK_BYTES];
+fn write(mut stream: TcpStream, bulk: Bulk) -> Result<(), Error> {
+    let bytes = vec![0x5a; bulk.bytes];
     let start = Instant::now();
     // At least once, however late this thread is.
     loop {
         stream.write_all(&bytes)?;
-        if start.elapsed() >= time {
+        if start.elapsed() >= bulk.time {
             return Ok(());
         }
     }
@@ -163,7 +178,7 @@ fn read_small(stream: &mut TcpStream, message: &mut [u8]) -> Result<bool, Error>
 }
 
 /// The usual write size of a program that moves bulk data.
-const CHUNK_BYTES: usize = 128 << 10;
+pub const CHUNK_BYTES: usize = 128 << 10;
 const SILENCE: Duration = Duration::from_secs(5);
 const LOOKS_PER_CLOCK: u32 = 1 << 16;
 
@@ -175,7 +190,8 @@ mod tests {
     #[test]
     fn read_all__counts_what_was_written_until_the_end() {
         let [client, server] = connected();
-        let writer = std::thread::spawn(|| write_for(client, Duration::from_millis(50)));
+        let bulk = Bulk { bytes: CHUNK_BYTES, bps: None, time: Duration::from_millis(50) };
+        let writer = std::thread::spawn(move || write(client, bulk));
         let rate = read_all(server).unwrap();
         writer.join().unwrap().unwrap();
         let gbps = rate.goodput_gbps;

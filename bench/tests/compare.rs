@@ -58,6 +58,29 @@ fn compare__a_short_run_has_every_row_with_its_bytes_counted_and_verified() {
     std::fs::remove_file(&svg).expect("ours");
 }
 
+#[test]
+fn compare__processor_time_of_paced_tcp_needs_no_command_and_that_of_perf_names_it() {
+    if is_skipped((affinity::usable_cores().len() < 2).then(|| "one core".to_owned())) {
+        return;
+    }
+    let args = "--rounds 1 --ms 20 --json --max-distance 1e9 --max-stolen 101 --repeats 0";
+    let mut command = bench(&["compare", "--spanwire", "/nonexistent/spanwire"]);
+    command.args(args.split(' ')).args(["--only", "cpu 200 Mbit/s: "]);
+    let output = command.output().expect("the command starts");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let [xdp, udp, tcp] = list(&report["cpu"]) else { panic!("{report}") };
+    for perf in [xdp, udp] {
+        let why = perf["failures"][0].as_str().expect("an error");
+        assert!(perf["cores"].is_null() && why.contains("/nonexistent/spanwire"), "{perf}");
+    }
+    assert_eq!(tcp["name"], "cpu 200 Mbit/s: kernel TCP");
+    for figure in ["cores", "goodput_mbps"] {
+        assert!(number(&tcp[figure]["median"]) > 0.0, "{tcp}");
+    }
+    assert_eq!(tcp["ratio"]["paired"]["median"], 1.0, "{tcp}");
+}
+
 /// Every row has a sample with bytes, ours with all of its messages' memory compared.
 fn check_rate(row: &Value) {
     let name = row["name"].as_str().expect("a name");

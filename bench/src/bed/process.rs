@@ -49,6 +49,11 @@ impl Running {
         &self.line
     }
 
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// True until it ends.
     pub(crate) fn is_running(&mut self) -> Result<bool, Error> {
         Ok(self.child.try_wait()?.is_none())

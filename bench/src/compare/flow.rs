@@ -86,7 +86,7 @@ fn rate(flow: Flow, sent: &Sent, received: &Received) -> Result<Rate, Error> {
         bytes,
         verified_bytes,
         packets_per_call: sent.packets_per_call,
-        cpu_s: 0.0,
+        ..Rate::default()
     })
 }
 

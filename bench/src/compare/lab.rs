@@ -7,7 +7,7 @@ use crate::engine;
 use crate::raw::{self, Blast};
 use crate::rtt;
 use crate::sample::{Error, Sample};
-use crate::tcp;
+use crate::tcp::{self, Bulk};
 use crate::udp;
 use spanwire_base::{u32_from, usize_from};
 use spanwire_io::net::{LabConfig, Offloads, TwoHosts};
@@ -79,7 +79,8 @@ impl Lab {
             }
             Subject::Tcp { offloads } => {
                 let offloads = if offloads { Offloads::ON } else { Offloads::OFF };
-                tcp::stream(&self.kernel, cores, &offloads, time)
+                let bulk = Bulk { bytes: tcp::CHUNK_BYTES, bps: None, time };
+                tcp::stream(&self.kernel, cores, &offloads, bulk)
             }
             Subject::RawPing { side_poll } => {
                 rtt::ping_pong(&self.ports, cores, PING_BYTES, side_poll, time)
@@ -88,6 +89,11 @@ impl Lab {
                 let job = engine::latency(op, u32_from(PING_BYTES), variant.path_mtu, time);
                 engine::run(&self.ports, cores, job)
             }
+            Subject::Cpu(paced) => {
+                tcp::set_offloads(&self.kernel, &Offloads::ON)?;
+                let hosts = if variant.subject.is_af_xdp() { &self.ports } else { &self.kernel };
+                paced.measure(plan.command.path(), hosts, cores, time * PROCESS_TIMES)
+            }
             Subject::TcpPing(wait) => tcp::ping_pong(&self.kernel, cores, PING_BYTES, wait, time),
         }
     }
@@ -95,5 +101,7 @@ impl Lab {
 
 /// Bytes of a small message.
 pub const PING_BYTES: usize = 64;
+/// How many times as long a sample of processes takes: they sleep, so less happens in a time.
+pub(super) const PROCESS_TIMES: u32 = 4;
 /// The largest MTU whose frames fit one AF_XDP buffer on a veth pair.
 const ONE_BUFFER_MTU: u32 = 3506;

@@ -1,6 +1,7 @@
 //! The plan of a run, which the options of `spanwire-bench compare` are, and its variants.
 
-use super::subject::Subject;
+use super::subject::{Paced, Subject};
+use crate::command::Spanwire;
 use crate::quiet::Limits;
 use crate::sample::Error;
 use serde::Serialize;
@@ -56,7 +57,8 @@ pub struct Plan {
         hide_default_value = true
     )]
     pub wait_ms: u64,
-    /// Measure only rows whose name contains this, as "RC none" or "kernel TCP"
+    /// Measure only rows whose name contains this, as "RC none" or "kernel TCP"; those of processor
+    /// time only with "cpu"
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
     /// Title of the report: a date, a commit
@@ -75,6 +77,10 @@ pub struct Plan {
     #[arg(long, value_name = "PERCENT", value_parser = limit)]
     #[serde(skip)]
     pub min_share: Option<f64>,
+    /// The command, for the rows of processor time.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub command: Spanwire,
 }
 
 /// A subject on a veth pair of one MTU.
@@ -104,7 +110,8 @@ impl Plan {
         [self.cores[0], self.cores[1]]
     }
 
-    /// Every subject on every MTU; latencies on the first only.
+    /// Every subject on every MTU; latencies on the first only, and there processor time if `only`
+    /// names it.
     ///
     /// # Errors
     /// An MTU is out of range, or no subject is selected.
@@ -121,6 +128,10 @@ impl Plan {
             if n == 0 && !self.quick {
                 subjects.extend(Subject::LATENCIES);
             }
+            if n == 0 && self.needs_spanwire() {
+                let is_quick = |paced: &Paced| !self.quick || paced.mbps == Some(QUICK_MBPS);
+                subjects.extend(Paced::all().filter(is_quick).map(Subject::Cpu));
+            }
             subjects.retain(|subject| self.wants(*subject));
             let variant = |subject| Variant { subject, link_mtu, path_mtu };
             variants.extend(subjects.into_iter().map(variant));
@@ -130,6 +141,12 @@ impl Plan {
             return Err(format!("--only {only:?}: no row has this in its name").into());
         }
         Ok(variants)
+    }
+
+    /// It measures processor time, of processes of `spanwire`.
+    #[must_use]
+    pub fn needs_spanwire(&self) -> bool {
+        self.only.as_deref().is_some_and(|only| only.contains("cpu"))
     }
 
     fn wants(&self, subject: Subject) -> bool {
@@ -145,6 +162,8 @@ pub const LINK_MTUS: [u32; 4] = [1500, 3506, 9000, LINK_MTU_MAX];
 pub const LINK_MTU_MIN: u32 = 1280;
 /// The largest MTU of a veth pair.
 pub const LINK_MTU_MAX: u32 = 65_535;
+/// The rate of a quick run.
+const QUICK_MBPS: u64 = 200;
 /// The largest path MTU of RC in a frame of one AF_XDP buffer, which is 3840 bytes.
 const FRAME_PATH_MTU: u32 = 2048;
 
@@ -202,6 +221,9 @@ mod tests {
         let flow = Subject::Write(Flow::of_shares());
         assert!(variants.iter().all(|v| v.subject == flow), "{variants:?}");
         assert_eq!(variants.iter().map(|v| v.link_mtu).collect::<Vec<_>>(), [1500, 3506]);
+        plan.only = Some("cpu".to_owned());
+        assert_eq!(counts(&plan), [24, 0, 0, 0]);
+        assert_eq!(counts(&Plan { quick: true, ..plan.clone() }), [6, 0, 0, 0]);
         plan.only = Some("iperf".to_owned());
         let why = plan.variants().unwrap_err().to_string();
         assert!(why.contains("--only \"iperf\""), "{why}");

@@ -31,6 +31,8 @@ pub struct Report {
     pub setup: Vec<String>,
     /// One-way rates.
     pub rates: Vec<RateRow>,
+    /// Processor time of flows at a rate.
+    pub cpu: Vec<CpuRow>,
     /// Latencies.
     pub latencies: Vec<LatencyRow>,
     /// The engine's WRITE beside raw AF_XDP, by MTU.
@@ -89,6 +91,29 @@ pub struct RateRow {
     pub not_possible: Option<String>,
 }
 
+/// Processor time of a flow at a rate.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CpuRow {
+    /// The subject.
+    pub name: String,
+    /// The interfaces' MTU.
+    pub link_mtu: u32,
+    /// Processor time of both ends over that of the sample: cores.
+    pub cores: Option<Spread>,
+    /// The cores of each round; none if its sample was not kept.
+    pub samples: Vec<Option<f64>>,
+    /// The cores over those of kernel TCP at the same rate.
+    pub ratio: Option<Ratio>,
+    /// Cores of the machine that were not idle: with interrupts, and with other programs.
+    pub busy_cores: Option<Spread>,
+    /// Payload, 10^6 bits a second.
+    pub goodput_mbps: Option<Spread>,
+    /// Samples kept and dropped.
+    pub tally: Tally,
+    /// The errors of failed samples.
+    pub failures: Vec<String>,
+}
+
 /// A latency.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LatencyRow {
@@ -133,14 +158,19 @@ impl Report {
             interrupted: results.interrupted,
             setup: setup::facts(plan),
             rates: Vec::new(),
+            cpu: Vec::new(),
             latencies: Vec::new(),
             shares: Vec::new(),
             distance_ns: Spread::of(&results.distances_ns),
         };
-        let goodput = |series: &Series| -> Vec<Option<f64>> {
-            series.rounds.iter().map(|r| rate(r).map(|r| r.goodput_gbps)).collect()
-        };
+        let goodput = |series: &Series| by_round(series, |r| Some(r.goodput_gbps));
         for series in &results.series {
+            if let Subject::Cpu(paced) = series.variant.subject {
+                let tcp = Subject::Cpu(paced.reference());
+                let tcp = results.series.iter().find(|other| other.variant.subject == tcp);
+                report.cpu.push(CpuRow::of(series, tcp));
+                continue;
+            }
             if !series.variant.subject.is_rate() {
                 report.latencies.push(LatencyRow::of(series));
                 continue;
@@ -176,7 +206,8 @@ impl Report {
     #[must_use]
     pub fn failed(&self) -> usize {
         let rates = self.rates.iter().map(|row| row.tally.failed);
-        rates.chain(self.latencies.iter().map(|row| row.tally.failed)).sum()
+        let cpu = self.cpu.iter().map(|row| row.tally.failed);
+        rates.chain(cpu).chain(self.latencies.iter().map(|row| row.tally.failed)).sum()
     }
 }
 
@@ -206,6 +237,28 @@ impl RateRow {
             tally: Tally::of(series),
             failures: series.failures.clone(),
             not_possible: series.impossible.clone(),
+        }
+    }
+}
+
+impl CpuRow {
+    /// The row of `series`, and that of kernel TCP at its rate.
+    fn of(series: &Series, tcp: Option<&Series>) -> Self {
+        let spread = |samples: &[Option<f64>]| {
+            Spread::of(&samples.iter().flatten().copied().collect::<Vec<f64>>())
+        };
+        let cores = |series: &Series| by_round(series, |r| r.cores());
+        let samples = cores(series);
+        Self {
+            name: series.variant.subject.name(),
+            link_mtu: series.variant.link_mtu,
+            cores: spread(&samples),
+            ratio: Ratio::of(&samples, &tcp.map(cores).unwrap_or_default()),
+            samples,
+            busy_cores: spread(&by_round(series, |r| Some(r.busy_cores))),
+            goodput_mbps: spread(&by_round(series, |r| Some(r.goodput_gbps * 1e3))),
+            tally: Tally::of(series),
+            failures: series.failures.clone(),
         }
     }
 }
@@ -250,10 +303,7 @@ impl Tally {
 /// The engine's WRITE compared with each raw series of that MTU.
 fn shares(series: &[Series], link_mtu: u32) -> Vec<Share> {
     let here = || series.iter().filter(|s| s.variant.link_mtu == link_mtu);
-    let packets = |s: &Series| -> Vec<Option<f64>> {
-        let by_round = s.rounds.iter();
-        by_round.map(|r| rate(r).map(|r| r.packets_per_s)).collect()
-    };
+    let packets = |s: &Series| by_round(s, |r| Some(r.packets_per_s));
     let Some(write) = here().find(|s| s.variant.subject == Subject::Write(Flow::of_shares()))
     else {
         return Vec::new();
@@ -280,6 +330,11 @@ fn shares(series: &[Series], link_mtu: u32) -> Vec<Share> {
         share.headline = true;
     }
     shares.into_iter().map(|(_, share)| share).collect()
+}
+
+/// A figure of each round of `series`.
+fn by_round(series: &Series, of: impl Fn(Rate) -> Option<f64>) -> Vec<Option<f64>> {
+    series.rounds.iter().map(|r| rate(r).and_then(&of)).collect()
 }
 
 fn rate(reading: &Option<Reading>) -> Option<Rate> {

@@ -1,5 +1,6 @@
 //! The configuration of each side, for the report.
 
+use super::lab::PROCESS_TIMES;
 use super::plan::Plan;
 use super::writer::DEPTH;
 use crate::engine;
@@ -43,6 +44,12 @@ pub(super) fn facts(plan: &Plan) -> Vec<String> {
         "TCP: 128 KiB writes and reads; over TCP: the median of the ratios to kernel TCP with \
          offloads in the same round"
             .to_owned(),
+        format!(
+            "cpu rows: spanwire perf with its defaults, each end a process, of the middle of a run \
+             {PROCESS_TIMES} times as long; TCP with writes of 64 KiB and SO_MAX_PACING_RATE; \
+             --line-rate includes headers; cores are those of the ends' threads; interrupts that come \
+             while a core is idle are only in cores not idle, with all other programs"
+        ),
         "CPU s/GB: processor time of both threads, user and system, for 10^9 bytes of payload; \
          without the time of the kernel's own threads"
             .to_owned(),

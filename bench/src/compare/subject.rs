@@ -35,6 +35,8 @@ pub enum Subject {
         /// TSO, GSO, GRO and checksums on both ends.
         offloads: bool,
     },
+    /// Processor time of both ends of a flow at a rate.
+    Cpu(Paced),
     /// Round trips of a small raw AF_XDP frame.
     RawPing {
         /// Both ends poll the interface themselves.
@@ -59,6 +61,17 @@ pub struct Flow {
     pub message_bytes: u32,
     /// Packets have an ICRC.
     pub icrc: bool,
+}
+
+/// A flow at a rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Paced {
+    /// The ports of `spanwire perf`; none for kernel TCP.
+    pub fabric: Option<Fabric>,
+    /// The limit in 10^6 bits a second, if there is one.
+    pub mbps: Option<u64>,
+    /// Both ends run on the sender's core.
+    pub one_core: bool,
 }
 
 /// A kind of port under the engine.
@@ -105,6 +118,7 @@ impl Subject {
             Self::Engine(op) => format!("spanwire AF_XDP RC {} 64 KiB", op_name(op)),
             Self::Tcp { offloads: true } => "kernel TCP, offloads on".to_owned(),
             Self::Tcp { offloads: false } => "kernel TCP, offloads off".to_owned(),
+            Self::Cpu(paced) => paced.name(),
             Self::RawPing { side_poll: true } => "raw AF_XDP ping-pong".to_owned(),
             Self::RawPing { side_poll: false } => "raw AF_XDP ping-pong, no side poll".to_owned(),
             Self::EnginePing(Op::Send) => "spanwire SEND ping-pong".to_owned(),
@@ -123,7 +137,10 @@ impl Subject {
     /// True for a throughput.
     #[must_use]
     pub fn is_rate(self) -> bool {
-        !matches!(self, Self::RawPing { .. } | Self::EnginePing(_) | Self::TcpPing(_))
+        !matches!(
+            self,
+            Self::Cpu(_) | Self::RawPing { .. } | Self::EnginePing(_) | Self::TcpPing(_)
+        )
     }
 
     /// True if it needs AF_XDP sockets, whose program disables offloads of kernel TCP and UDP.
@@ -131,6 +148,7 @@ impl Subject {
     pub fn is_af_xdp(self) -> bool {
         match self {
             Self::Write(flow) => flow.fabric == Fabric::AfXdp,
+            Self::Cpu(paced) => paced.fabric == Some(Fabric::AfXdp),
             Self::RawUdp | Self::Tcp { .. } | Self::TcpPing(_) => false,
             Self::Raw { .. } | Self::RawPing { .. } | Self::Engine(_) | Self::EnginePing(_) => true,
         }
@@ -216,10 +234,34 @@ impl Flow {
     }
 }
 
+impl Paced {
+    /// All, those of one rate next to each other.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let ends = [Some(Fabric::AfXdp), Some(Fabric::Udp), None];
+        RATES_MBPS.into_iter().flat_map(move |mbps| {
+            [false, true]
+                .into_iter()
+                .flat_map(move |one_core| ends.map(|fabric| Self { fabric, mbps, one_core }))
+        })
+    }
+
+    /// Its name in reports.
+    pub(super) fn name(self) -> String {
+        let rate = self.mbps.map_or("full speed".to_owned(), |mbps| format!("{mbps} Mbit/s"));
+        let cores = if self.one_core { ", one core" } else { "" };
+        format!("cpu {rate}{cores}: {}", self.fabric.map_or("kernel TCP", Fabric::name))
+    }
+
+    /// Kernel TCP at the same rate.
+    pub(super) fn reference(self) -> Self {
+        Self { fabric: None, ..self }
+    }
+}
+
 impl Fabric {
     const ALL: [Self; 2] = [Self::AfXdp, Self::Udp];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::AfXdp => "AF_XDP",
             Self::Udp => "UDP",
@@ -303,3 +345,22 @@ const MTU_OF_SMALL: u32 = 1500;
 /// The largest MTU with rows of all windows of raw AF_XDP, and of READ and SEND: the largest whose
 /// frames fit one buffer.
 const LINK_MTU_DETAILED: u32 = 3506;
+/// Rates as a service has them, in 10^6 bits a second, and all that the machine can.
+const RATES_MBPS: [Option<u64>; 4] = [Some(20), Some(200), Some(1000), None];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn all__have_names_of_their_own_and_their_reference() {
+        let all: Vec<Paced> = Paced::all().collect();
+        let names: BTreeSet<String> = all.iter().map(|paced| paced.name()).collect();
+        assert_eq!((all.len(), names.len()), (24, 24));
+        for name in ["cpu 20 Mbit/s: AF_XDP", "cpu full speed, one core: kernel TCP"] {
+            assert!(names.contains(name), "{names:?}");
+        }
+        assert!(all.iter().all(|paced| all.contains(&paced.reference())));
+    }
+}

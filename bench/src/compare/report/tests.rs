@@ -1,4 +1,4 @@
-use super::super::subject::{Control, Fabric, Mode};
+use super::super::subject::{Control, Fabric, Mode, Paced};
 use super::*;
 use crate::sample::Latency;
 use crate::testing::options;
@@ -11,6 +11,13 @@ fn series(subject: Subject, link_mtu: u32, rounds: &[Option<f64>]) -> Series {
             lost: 1,
             bytes: 500_000_000,
             cpu_s: 1.5,
+            ..Rate::default()
+        }),
+        // Half a second of this many cores.
+        Subject::Cpu(_) => Reading::Rate(Rate {
+            goodput_gbps: 0.2,
+            bytes: 12_500_000,
+            cpu_s: value / 2.0,
             ..Rate::default()
         }),
         _ => Reading::Latency(Latency { rtt_p50_us: *value, rtt_p99_us: *value * 2.0 }),
@@ -74,6 +81,25 @@ fn new__half_a_round_trip_only_if_both_directions_carry_a_message() {
     let report = report();
     assert_eq!(report.latencies[0].one_way_us, Some(3.0));
     assert_eq!(report.latencies[1].one_way_us, None);
+}
+
+#[test]
+fn new__processor_time_is_compared_with_tcp_at_the_same_rate() {
+    let of = |fabric, mbps| Subject::Cpu(Paced { fabric, mbps: Some(mbps), one_core: false });
+    let plan = options(&[]).unwrap();
+    let series = vec![
+        series(of(None, 20), 1500, &[Some(0.01), Some(0.01)]),
+        series(of(Some(Fabric::Udp), 200), 1500, &[Some(0.5), Some(0.6)]),
+        series(of(None, 200), 1500, &[None, Some(0.02)]),
+    ];
+    let results = Results { series, distances_ns: vec![], seconds: 1.0, interrupted: false };
+    let report = Report::new(None, &plan, &results);
+    let udp = &report.cpu[1];
+    assert!((udp.cores.unwrap().median - 0.55).abs() < 1e-9);
+    let paired = udp.ratio.unwrap().paired.unwrap();
+    assert!(paired.n == 1 && (paired.median - 30.0).abs() < 1e-9, "{paired:?}");
+    let line = "0.550 [0.500..0.600]      30.0 [30.0..30.0]";
+    assert!(report.to_string().contains(line), "{report}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::super::lab::PING_BYTES;
 use super::super::plan::Plan;
-use super::{LatencyRow, RateRow, Report, Tally};
+use super::{CpuRow, LatencyRow, RateRow, Report, Tally};
 use crate::stats::{Ratio, Spread, cell};
 use std::fmt;
 
@@ -42,6 +42,23 @@ impl Report {
         Ok(())
     }
 
+    fn write_cpu(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.cpu.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "\n{:<40} {:>20}  {:>21}  {:>17}  {:>22} {:>12}",
+            "processor time of both ends",
+            "cores",
+            "over TCP, by round",
+            "cores not idle",
+            "goodput Mbit/s",
+            "kept/dropped"
+        )?;
+        self.cpu.iter().try_for_each(|row| row.write(out))
+    }
+
     fn write_latencies(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.latencies.is_empty() {
             return Ok(());
@@ -61,7 +78,8 @@ impl Report {
     fn write_failures(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rates = self.rates.iter().map(|row| (&row.name, row.link_mtu, &row.failures));
         let latencies = self.latencies.iter().map(|row| (&row.name, row.link_mtu, &row.failures));
-        for (name, link_mtu, failures) in rates.chain(latencies) {
+        let cpu = self.cpu.iter().map(|row| (&row.name, row.link_mtu, &row.failures));
+        for (name, link_mtu, failures) in rates.chain(latencies).chain(cpu) {
             for why in failures {
                 writeln!(out, "failed: {name}, MTU {link_mtu}: {why}")?;
             }
@@ -91,6 +109,7 @@ impl fmt::Display for Report {
         for link_mtu in &self.plan.link_mtus {
             self.write_rates(out, *link_mtu)?;
         }
+        self.write_cpu(out)?;
         self.write_latencies(out)?;
         self.write_failures(out)?;
         writeln!(out)?;
@@ -119,6 +138,22 @@ impl RateRow {
             self.packets_per_call.map_or("-".to_owned(), |s| format!("{:.1}", s.median)),
             self.lost,
             tally.to_string(),
+        )
+    }
+}
+
+impl CpuRow {
+    fn write(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ratio = self.ratio.and_then(|ratio| ratio.paired);
+        writeln!(
+            out,
+            "  {:<38} {:>20}  {:>21}  {:>17}  {:>22} {:>12}",
+            self.name,
+            cell(self.cores, 3),
+            cell(ratio, 1),
+            cell(self.busy_cores, 2),
+            cell(self.goodput_mbps, 0),
+            self.tally.to_string(),
         )
     }
 }
