@@ -1,18 +1,13 @@
 #!/usr/bin/env python3
-"""Path failures and packet loss: the tables of docs/PERF.md.
+"""Messages over lossy paths: a table of docs/PERF.md. `spanwire-bench real` measures a path that fails.
 
-As root: bench/paths.py dead|loss [--spanwire target/release/spanwire] [--keep DIR] ...
+As root: bench/paths.py [--spanwire target/release/spanwire] [--keep DIR] ...
 
 Two hosts, a `spanwire switch` beside each, and four links between these, of 1 Gbit/s and 5 ms; a switch
 selects the link by the 5-tuple. The link to a host has --mbit and a queue of 500 kB. Congestion control is the
 default.
 
-dead: a copy, in the middle of which the busiest link fails in both directions. A line for each
-configuration: seconds, the median time between two chunks (256 KiB) of the file at the receiver, the longest that
-ended within half a second after the failure, its excess over the median in round trips, the longest at any other
-time (the disturbance by the machine), and the engine's counters.
-
-loss: one message at a time while the links lose frames, at random or in bursts; the time until all of it is
+One message at a time while the links lose frames, at random or in bursts; the time until all of it is
 acknowledged: p50, p99 and p99.9 in ms, compared with kernel TCP, whose receiver replies with a byte.
 """
 import argparse
@@ -32,9 +27,6 @@ import time
 LINKS = 4
 MACS = {"a": "02:00:00:00:00:0a", "b": "02:00:00:00:00:0b"}
 ADDRESSES = {"a": "10.78.0.1", "b": "10.78.0.2"}
-RTT_MS = 10.0
-TCP_PORT = 40000
-COPY_PORT = 18517
 
 
 def call(*args, **how):
@@ -127,26 +119,6 @@ class Lab:
         for side in ("a", "b"):
             call(self.spanwire, "switch", "ctl", "--socket", self.socket(side), "set", *changes)
 
-    def frames(self, side):
-        """Frames that have left by each link at that side."""
-        shown = json.loads(call(self.spanwire, "switch", "ctl", "--socket", self.socket(side),
-                                "--json", "show"))
-        return {port["name"]: port["line_counters"]["frames"] for port in shown["ports"][1:]}
-
-    def links_of_tcp(self, port):
-        """The links of TCP from a to b, in both directions. It has one source port here."""
-        call("ip", "netns", "exec", self.ns("a"), "sysctl", "-qw",
-             f"net.ipv4.ip_local_port_range={TCP_PORT} {TCP_PORT}")
-        before = [self.frames(side) for side in ("a", "b")]
-        answering = self.start("b", sys.executable, __file__, "--answer", str(port), spanwire=False)
-        asking = self.start("a", sys.executable, __file__, "--ask", str(port), "1", "0.3",
-                            spanwire=False)
-        ended(asking)
-        ended(answering)
-        after = [self.frames(side) for side in ("a", "b")]
-        return {max(new, key=lambda link: new[link] - old[link])
-                for old, new in zip(before, after)}
-
     def start(self, host, *args, spanwire=True):
         program = [self.spanwire] if spanwire else []
         return subprocess.Popen(["ip", "netns", "exec", self.ns(host), *program, *args],
@@ -157,95 +129,6 @@ def ended(process, within=300):
     out, err = process.communicate(timeout=within)
     return process.returncode, out, err
 
-
-# ---- dead ----
-
-WAYS = [("one path", []), ("unolb", ["--lb", "unolb"]), ("8,2 on one path", ["--ec", "8,2"]),
-        ("plb", ["--lb", "plb"]), ("rps", ["--lb", "rps"]), ("rps and 8,2", ["--lb", "rps", "--ec", "8,2"]),
-        ("reps and 8,2", ["--lb", "reps", "--ec", "8,2"]),
-        ("unolb and 8,2", ["--lb", "unolb", "--ec", "8,2"])]
-
-
-def dead(args):
-    print(f"{'':<16} {'ok':<5} {'s':>6} {'median':>7} {'at death':>8} {'RTTs':>6} {'elsewhere':>9}  engine", flush=True)
-    for name, way in WAYS:
-        if args.only and name not in args.only.split("|"):
-            continue
-        runs = 0
-        while runs < args.times:
-            with Lab(args.spanwire, args.mbit) as lab:
-                outcome = dead_once(lab, args, way)
-            if outcome:
-                row(name, *outcome)
-                runs += 1
-
-
-def dead_once(lab, args, way):
-    """None if all traffic uses a link that TCP uses too, which must not fail."""
-    shm = tempfile.mkdtemp(prefix="spanwire-paths-", dir="/dev/shm")
-    try:
-        source, into = os.path.join(shm, "file"), os.path.join(shm, "into")
-        os.mkdir(into)
-        with open(source, "wb") as out:
-            for _ in range(args.mib):
-                out.write(os.urandom(1 << 20))
-        cc, spared = args.cc.split(), lab.links_of_tcp(COPY_PORT)
-        receiver = lab.start("b", "copy", "receive", "--dev", "sw0", "--into", into, "--once",
-                             "--json", *cc, *way)
-        time.sleep(1.0)
-        sender = lab.start("a", "copy", "send", source, ADDRESSES["b"], "--dev", "sw0", "--json",
-                           *cc, *way)
-        time.sleep(args.mib * 8 * 1.048 / args.mbit / 2)
-        # The side connection is TCP and has one path: a copy fails when that is down for seconds.
-        frames = lab.frames("a")
-        link = max((link for link in frames if link not in spared), key=frames.get)
-        if frames[link] < max(frames.values()) / 8:
-            for process in (sender, receiver):
-                process.kill()
-                process.wait()
-            return None
-        killed = time.time()
-        if not args.alive:
-            lab.set(f"port.{link}.loss=100%")
-        sent, received = ended(sender), ended(receiver)
-        same = subprocess.run(["cmp", source, os.path.join(into, "file")], check=False,
-                              capture_output=True).returncode == 0
-        reports = []
-        for code, out, err in (sent, received):
-            reports.append(json.loads(out) if out.strip() else {"error": err})
-        if args.keep:
-            os.makedirs(args.keep, exist_ok=True)
-            with open(os.path.join(args.keep, f"{len(os.listdir(args.keep))}.json"), "w",
-                      encoding="utf-8") as out:
-                json.dump({"way": way, "link": link, "killed": killed, "sent": reports[0], "received": reports[1]}, out)
-        return same, reports[0], reports[1], killed
-    finally:
-        shutil.rmtree(shm, ignore_errors=True)
-
-
-SENT = ["tx_packets", "retransmitted_packets", "spurious_retransmits", "presumed_lost_packets", "local_ack_timeout_err",
-        "ec_parity_packets", "ec_settled_packets", "ec_short_packets"]
-RECEIVED = ["tx_acks", "rx_packets", "ec_rebuilt_packets", "ec_blocks_plain", "ec_block_nacks"]
-
-
-def row(name, same, sent, received, killed):
-    gaps = received.get("gaps") or {"median_ms": 0, "longest": []}
-    at_death, elsewhere = gaps["median_ms"], 0
-    for gap in gaps["longest"]:
-        if killed < gap["until_unix_s"] < killed + 0.5:
-            at_death = max(at_death, gap["ms"])
-        else:
-            elsewhere = max(elsewhere, gap["ms"])
-    beyond = (at_death - gaps["median_ms"]) / RTT_MS
-    counted = [f"{n}={sent.get('counters', {}).get(n, 0)}" for n in SENT]
-    counted += [f"{n}={received.get('counters', {}).get(n, 0)}" for n in RECEIVED]
-    reroutes = (sent.get("lb") or {}).get("reroutes", 0)
-    print(f"{name:<16} {str(same):<5} {sent.get('seconds', 0):6.1f} {gaps['median_ms']:7.1f} "
-          f"{at_death:8.1f} {beyond:6.2f} {elsewhere:9.1f}  reroutes={reroutes} {' '.join(counted)}"
-          f"{'' if same else ' ' + str(sent.get('error'))}", flush=True)
-
-
-# ---- loss ----
 
 LOSSES = {"none": [], "random": ["loss=1%"],
           # A burst begins with each 400th frame and is four frames long on average: 1 %.
@@ -384,24 +267,19 @@ def main():
     if sys.argv[1:2] == ["--ask"]:
         return ask(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["dead", "loss"])
     parser.add_argument("--spanwire", default="target/release/spanwire")
-    parser.add_argument("--mib", type=int, default=256, help="dead: size of the copy")
-    parser.add_argument("--mbit", type=int, help="rate of what leads to a host; 100 for dead, 200 for loss")
+    # Four processes share two cores: at higher rates their scheduling delay exceeds the measured
+    # effect.
+    parser.add_argument("--mbit", type=int, default=200, help="rate of what leads to a host")
     parser.add_argument("--cc", default="", help="more arguments, at both ends, as --cc='--cc none --window 240'")
-    parser.add_argument("--times", type=int, default=1, help="dead: runs of each")
-    parser.add_argument("--alive", action="store_true", help="dead: kill nothing")
     parser.add_argument("--only", help="names of ways, with | between")
-    parser.add_argument("--seconds", type=float, default=20, help="loss: of each measurement")
-    parser.add_argument("--losses", default="none,random,bursts", help="loss: which")
-    parser.add_argument("--kib", default="64,1024,5120", help="loss: sizes of messages")
+    parser.add_argument("--seconds", type=float, default=20, help="of each measurement")
+    parser.add_argument("--losses", default="none,random,bursts", help="which")
+    parser.add_argument("--kib", default="64,1024,5120", help="sizes of messages")
     parser.add_argument("--keep", help="folder for reports")
     args = parser.parse_args()
     args.spanwire = os.path.abspath(args.spanwire)
-    # Four processes share two cores: at higher rates their scheduling delay exceeds the measured
-    # effect.
-    args.mbit = args.mbit or {"dead": 100, "loss": 200}[args.what]
-    return {"dead": dead, "loss": loss}[args.what](args)
+    loss(args)
 
 
 if __name__ == "__main__":
