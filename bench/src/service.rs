@@ -16,6 +16,7 @@ mod exchange;
 mod measure;
 mod plan;
 mod report;
+mod schedule;
 mod stream;
 mod task;
 mod tcp;

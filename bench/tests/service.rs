@@ -94,6 +94,24 @@ fn service__every_transport_answers_every_request() {
 }
 
 #[test]
+fn service__an_open_loop_offers_what_it_says() {
+    if is_skipped(None) {
+        return;
+    }
+    let report = report("64 B/64 B, 10000/s");
+    let all = rows(&report);
+    let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["stream", "verbs", "tcp", "tcp-buffered", "tcp-epoll"]);
+    assert!(all.iter().all(|(_, figures)| figures[0] == "cpu_us" && figures.len() == 7), "{all:?}");
+    for row in report["rows"].as_array().expect("a list") {
+        assert_eq!(row["offered_per_s"], 10_000, "{row}");
+        // As many requests as there are take no less time than the schedule gives them.
+        let reached = row["values"][1]["value"].as_f64().expect("a rate");
+        assert!(reached < 11_000.0, "{row}");
+    }
+}
+
+#[test]
 fn service__bulk_data_are_verified() {
     if is_skipped(None) {
         return;

@@ -125,7 +125,7 @@ fn position(page: &mut [u8]) -> Result<&mut [u8; 8], Error> {
 }
 
 fn report(count: u64, seconds: f64, cpu_us: f64) -> EndReport {
-    EndReport { count, measured: count, seconds, cpu_us, latency: None }
+    EndReport { count, measured: count, seconds, cpu_us, ..EndReport::default() }
 }
 
 /// The usual write size of a program that moves bulk data.

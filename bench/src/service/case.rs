@@ -43,8 +43,10 @@ pub(super) struct Load {
     pub(super) reply_bytes: usize,
     /// Connections, which one thread at each end serves.
     pub(super) connections: usize,
-    /// Requests outstanding on each.
+    /// Requests outstanding on each, at most.
     pub(super) outstanding: usize,
+    /// Requests a second, whatever happens to those before; none if each waits for a reply.
+    pub(super) per_s: Option<u64>,
 }
 
 /// A row: one transport in one case.
@@ -63,17 +65,31 @@ impl Load {
                 reply_bytes,
                 connections,
                 outstanding,
+                per_s: None,
             })
         })
     }
 
+    /// The loads of an open loop.
+    fn open() -> impl Iterator<Item = Self> {
+        let load = |per_s| Self {
+            request_bytes: 64,
+            reply_bytes: 64,
+            connections: 1,
+            outstanding: OPEN_OUTSTANDING,
+            per_s: Some(per_s),
+        };
+        RATES.into_iter().map(load)
+    }
+
     /// Its name.
     pub(super) fn name(&self) -> String {
-        let Self { request_bytes, reply_bytes, connections, outstanding } = *self;
+        let Self { request_bytes, reply_bytes, connections, outstanding, per_s } = *self;
         let sizes = format!("{}/{}", size(request_bytes), size(reply_bytes));
-        match connections {
-            1 => format!("{sizes}, {outstanding} outstanding"),
-            _ => format!("{sizes}, {connections} connections"),
+        match (per_s, connections) {
+            (Some(per_s), _) => format!("{sizes}, {per_s}/s"),
+            (None, 1) => format!("{sizes}, {outstanding} outstanding"),
+            (None, _) => format!("{sizes}, {connections} connections"),
         }
     }
 }
@@ -83,6 +99,11 @@ impl Subject {
     pub(super) fn all() -> Vec<Self> {
         let services = Load::all()
             .flat_map(|load| Transport::ALL.into_iter().map(move |t| Self::Service(load, t)));
+        // A thread without a worker must never sleep, which no open loop leaves out.
+        let sleeping = Transport::ALL.into_iter().filter(|t| *t != Transport::InlineStream);
+        let open =
+            Load::open().flat_map(|load| sleeping.clone().map(move |t| Self::Service(load, t)));
+        let services = services.chain(open);
         services.chain(BulkTransport::ALL.into_iter().map(Self::Bulk)).collect()
     }
 
@@ -115,9 +136,18 @@ impl Subject {
         }
     }
 
+    /// Requests a second that an open loop offers.
+    pub(super) fn offered_per_s(&self) -> Option<u64> {
+        match self {
+            Self::Service(load, _) => load.per_s,
+            Self::Bulk(_) => None,
+        }
+    }
+
     /// Its figures and their units.
     pub(super) fn figures(&self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Self::Service(load, _) if load.per_s.is_some() => &OPEN_FIGURES,
             Self::Service(..) => &SERVICE_FIGURES,
             // The processes of `copy` do not report their time.
             Self::Bulk(BulkTransport::Copy) => &BULK_FIGURES[..1],
@@ -172,6 +202,15 @@ const SERVICE_FIGURES: [(&str, &str); 5] = [
     ("client_cpu_us", "us a request"),
     ("server_cpu_us", "us a request"),
 ];
+const OPEN_FIGURES: [(&str, &str); 7] = [
+    ("cpu_us", "us a request"),
+    ("requests_per_s", "1/s"),
+    ("p50_us", "us"),
+    ("p99_us", "us"),
+    ("client_cpu_us", "us a request"),
+    ("server_cpu_us", "us a request"),
+    ("schedule_cpu_us", "us a request"),
+];
 const BULK_FIGURES: [(&str, &str); 3] =
     [("gbps", "Gbit/s"), ("client_cpu_us", "us a MiB"), ("server_cpu_us", "us a MiB")];
 
@@ -179,6 +218,9 @@ const BULK_FIGURES: [(&str, &str); 3] =
 const SIZES: [(usize, usize); 3] = [(64, 64), (64, 4096), (4096, 64)];
 /// Connections, and requests outstanding on each.
 const WIDTHS: [(usize, usize); 5] = [(1, 1), (1, 16), (1, 64), (1, 256), (64, 1)];
+/// Requests a second of an open loop, and how many are outstanding before more are late.
+const RATES: [u64; 3] = [10_000, 50_000, 250_000];
+const OPEN_OUTSTANDING: usize = 512;
 const KIB: usize = 1024;
 
 #[cfg(test)]
@@ -189,7 +231,7 @@ mod tests {
     #[test]
     fn all__has_every_case_once_with_its_reference() {
         let all = Subject::all();
-        assert_eq!(all.len(), 3 * 5 * 6 + 4);
+        assert_eq!(all.len(), 3 * 5 * 6 + 3 * 5 + 4);
         let names: BTreeSet<String> = all.iter().map(Subject::name).collect();
         assert_eq!(names.len(), all.len());
         assert!(names.contains("64 B/4 KiB, 16 outstanding: tcp-epoll"), "{names:?}");

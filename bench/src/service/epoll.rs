@@ -1,12 +1,13 @@
 //! Kernel TCP with non-blocking sockets and level-triggered epoll, without Nagle's delay.
 
 use super::exchange::Application;
+use super::schedule::wait;
 use super::task::{End, SILENCE};
 use super::tcp::{BUFFER_BYTES, sockets};
 use crate::sample::Error;
 use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -23,16 +24,25 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
         epoll::add(&epoll, &socket, EventData::new_u64(n), EventFlags::IN)?;
         connections.push(Connection::new(socket, received_bytes));
     }
-    for (n, connection) in connections.iter_mut().enumerate() {
-        while application.first(n, &mut out) {
-            connection.unsent.extend_from_slice(&out);
-        }
-        connection.write(&epoll, n)?;
-    }
     let mut events: Vec<Event> = Vec::with_capacity(connections.len());
     let silence = Timespec::try_from(SILENCE)?;
-    while !application.is_done() {
+    loop {
+        for (n, connection) in connections.iter_mut().enumerate() {
+            while application.first(n, &mut out) {
+                connection.unsent.extend_from_slice(&out);
+            }
+            connection.write(&epoll, n)?;
+        }
+        if application.is_done() {
+            return Ok(());
+        }
         events.clear();
+        // epoll_wait has milliseconds.
+        if let Some(due) = application.wakes_at()
+            && !wait(&mut [PollFd::new(&epoll, PollFlags::IN)], due)?
+        {
+            continue;
+        }
         match epoll::wait(&epoll, spare_capacity(&mut events), Some(&silence)) {
             Ok(0) => return Err(format!("the other end was silent for {SILENCE:?}").into()),
             Ok(_) | Err(Errno::INTR) => {}
@@ -60,7 +70,6 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
             connection.write(&epoll, n)?;
         }
     }
-    Ok(())
 }
 
 /// A non-blocking connection.

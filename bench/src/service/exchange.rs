@@ -3,6 +3,7 @@
 
 use super::case::Load;
 use super::content::{digest, fill_reply, fill_request, is_reply};
+use super::schedule::Schedule;
 use super::task::{Budget, EndReport};
 use crate::rtt::Trips;
 use crate::sample::Error;
@@ -15,8 +16,8 @@ pub(super) trait Application {
     /// Bytes of a message received, and of one sent.
     fn message_bytes(&self) -> (usize, usize);
 
-    /// Writes the next message that `connection` sends without having received one. False if there
-    /// is none.
+    /// Writes the next message that `connection` sends now without having received one. False if
+    /// there is none.
     fn first(&mut self, connection: usize, out: &mut [u8]) -> bool;
 
     /// Handles a message, and writes the next one to send. False if there is none.
@@ -26,6 +27,11 @@ pub(super) trait Application {
         message: &[u8],
         out: &mut [u8],
     ) -> Result<bool, Error>;
+
+    /// When the next message of `first` is due, if that is a matter of time.
+    fn wakes_at(&self) -> Option<Instant> {
+        None
+    }
 
     /// The other end has finished sending on `connection`.
     fn on_end(&mut self, connection: usize) -> Result<(), Error>;
@@ -46,6 +52,8 @@ pub(super) struct Client {
     pending: Vec<VecDeque<Pending>>,
     outstanding: usize,
     sent: u64,
+    /// Of an open loop, once it has begun.
+    schedule: Option<Schedule>,
     verified: u64,
     started: Instant,
     measurement: Option<Measurement>,
@@ -56,6 +64,7 @@ pub(super) struct Client {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     digest: u64,
+    /// When it was due, in an open loop.
     sent_at: Instant,
 }
 
@@ -89,6 +98,7 @@ impl Client {
             pending: vec![VecDeque::with_capacity(load.outstanding); load.connections],
             outstanding: 0,
             sent: 0,
+            schedule: None,
             verified: 0,
             started: Instant::now(),
             measurement: None,
@@ -98,15 +108,20 @@ impl Client {
 
     /// Writes the next request; false if the run is over.
     fn next(&mut self, connection: usize, request: &mut [u8]) -> bool {
-        if self.is_over || self.budget.requests.is_some_and(|most| self.sent >= most) {
+        if self.are_all_sent() {
             return false;
         }
         fill_request(self.sent, request);
+        let digest = digest(request);
+        let sent_at = self.schedule.map_or_else(Instant::now, |due| due.at(self.sent));
         self.sent += 1;
         self.outstanding += 1;
-        let digest = digest(request);
-        self.pending[connection].push_back(Pending { digest, sent_at: Instant::now() });
+        self.pending[connection].push_back(Pending { digest, sent_at });
         true
+    }
+
+    fn are_all_sent(&self) -> bool {
+        self.is_over || self.budget.requests.is_some_and(|most| self.sent >= most)
     }
 
     /// Records a verified reply to a request of `sent_at`.
@@ -142,6 +157,7 @@ impl Client {
             seconds: (measured.until - measured.since).as_secs_f64(),
             cpu_us: micros(measured.cpu_until.saturating_sub(measured.cpu_since)),
             latency: Some(measured.trips.latency()?),
+            schedule_cpu_us: self.schedule.map(Schedule::own_cpu_us).transpose()?,
         })
     }
 }
@@ -164,7 +180,17 @@ impl Application for Client {
             // A number of requests has no warm-up.
             self.measurement = Some(Measurement::start(Instant::now()));
         }
-        self.pending[connection].len() < self.load.outstanding && self.next(connection, out)
+        if self.schedule.is_none() {
+            self.schedule = self.load.per_s.map(Schedule::start);
+        }
+        let is_due = self.schedule.is_none_or(|due| due.at(self.sent) <= Instant::now());
+        let has_room = self.pending[connection].len() < self.load.outstanding;
+        has_room && is_due && self.next(connection, out)
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        let has_room = self.outstanding < self.load.outstanding && !self.are_all_sent();
+        self.schedule.filter(|_| has_room).map(|due| due.at(self.sent))
     }
 
     fn on_message(
@@ -186,7 +212,7 @@ impl Application for Client {
         self.outstanding -= 1;
         self.verified += 1;
         self.record(sent_at);
-        Ok(self.next(connection, out))
+        Ok(self.schedule.is_none() && self.next(connection, out))
     }
 
     fn on_end(&mut self, _: usize) -> Result<(), Error> {
@@ -194,11 +220,11 @@ impl Application for Client {
     }
 
     fn expects(&self, connection: usize) -> bool {
-        !self.pending[connection].is_empty()
+        !self.pending[connection].is_empty() || self.wakes_at().is_some()
     }
 
     fn is_done(&self) -> bool {
-        self.outstanding == 0
+        self.outstanding == 0 && (self.schedule.is_none() || self.are_all_sent())
     }
 }
 
@@ -212,7 +238,7 @@ impl Server {
         let [Some(since), Some(until)] = self.cpu else { return Err("no request arrived".into()) };
         let cpu_us = micros(until.saturating_sub(since));
         let count = self.replies;
-        Ok(EndReport { count, measured: count, seconds: 0.0, cpu_us, latency: None })
+        Ok(EndReport { count, measured: count, cpu_us, ..EndReport::default() })
     }
 }
 
@@ -268,7 +294,8 @@ pub(super) fn micros(time: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    const LOAD: Load = Load { request_bytes: 64, reply_bytes: 128, connections: 2, outstanding: 3 };
+    const LOAD: Load =
+        Load { request_bytes: 64, reply_bytes: 128, connections: 2, outstanding: 3, per_s: None };
     const FIVE: Budget = Budget { ms: 0, requests: Some(5) };
 
     /// Requests of a new client, by connection.
@@ -306,6 +333,27 @@ mod tests {
         }
         assert!(server.is_done());
         assert_eq!(server.report().unwrap().count, 5);
+    }
+
+    #[test]
+    fn client__of_an_open_loop_sends_when_it_is_time_and_not_upon_a_reply() {
+        // The second request is due after a day.
+        let load = Load { connections: 1, per_s: Some(1), ..LOAD };
+        let mut client = Client::new(load, Budget { ms: 0, requests: Some(90_000) });
+        let mut request = [0; 64];
+        assert!(client.first(0, &mut request) && !client.first(0, &mut request));
+        let (mut reply, sent_at) = ([0; 128], client.pending[0][0].sent_at);
+        assert_eq!(sent_at, client.schedule.unwrap().at(0));
+        assert_eq!(client.wakes_at(), Some(client.schedule.unwrap().at(1)));
+        Server::new(load).on_message(0, &request, &mut reply).unwrap();
+        assert!(!client.on_message(0, &reply, &mut request).unwrap());
+        assert!(client.expects(0) && !client.is_done(), "it waits for the next one");
+        // A day late, as many as may be outstanding are sent at once, and wait for replies.
+        client.schedule = Some(client.schedule.unwrap().earlier(Duration::from_secs(86_400)));
+        assert_eq!((0..9).filter(|_| client.first(0, &mut request)).count(), 3);
+        assert_eq!(client.wakes_at(), None);
+        let waited = client.pending[0][0].sent_at.elapsed();
+        assert!(waited > Duration::from_secs(80_000), "latency begins when it was due: {waited:?}");
     }
 
     #[test]

@@ -133,7 +133,12 @@ fn check_counts(ends: &[EndReport; 2], planned: Option<u64>) -> Result<(), Error
 fn service_figures([client, server]: &[EndReport; 2]) -> Result<Vec<f64>, Error> {
     let latency = client.latency.ok_or("the client measured no latency")?;
     let rate = client.measured as f64 / client.seconds.max(f64::MIN_POSITIVE);
-    Ok(vec![rate, latency.rtt_p50_us, latency.rtt_p99_us, cpu_each(client), cpu_each(server)])
+    let cpu = [cpu_each(client), cpu_each(server)];
+    let figures = [rate, latency.rtt_p50_us, latency.rtt_p99_us, cpu[0], cpu[1]];
+    Ok(match client.schedule_cpu_us {
+        Some(schedule) => [&[cpu[0] + cpu[1]][..], &figures, &[schedule]].concat(),
+        None => figures.to_vec(),
+    })
 }
 
 fn bulk_figures([client, server]: &[EndReport; 2]) -> Vec<f64> {
@@ -158,7 +163,14 @@ mod tests {
 
     fn end(count: u64, cpu_us: f64) -> EndReport {
         let latency = Some(Latency { rtt_p50_us: 5.0, rtt_p99_us: 9.0 });
-        EndReport { count, measured: count / 2, seconds: 0.5, cpu_us, latency }
+        EndReport {
+            count,
+            measured: count / 2,
+            seconds: 0.5,
+            cpu_us,
+            latency,
+            schedule_cpu_us: None,
+        }
     }
 
     #[test]
@@ -175,6 +187,9 @@ mod tests {
     fn figures__are_of_the_measured_part() {
         let ends = [end(200, 300.0), end(200, 400.0)];
         assert_eq!(service_figures(&ends).unwrap(), [200.0, 5.0, 9.0, 3.0, 4.0]);
+        let open = EndReport { schedule_cpu_us: Some(0.5), ..ends[0] };
+        let figures = service_figures(&[open, ends[1]]).unwrap();
+        assert_eq!(figures, [7.0, 200.0, 5.0, 9.0, 3.0, 4.0, 0.5]);
         let silent = EndReport { latency: None, ..ends[0] };
         assert!(service_figures(&[silent, ends[1]]).is_err());
     }

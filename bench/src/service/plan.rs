@@ -100,7 +100,8 @@ mod tests {
     fn plan__selects_rows_by_their_names() {
         let plan = |only| plan(&["--only", only]).unwrap();
         assert_eq!(plan("64 B/64 B, 1 outstanding").subjects().len(), 6);
-        assert_eq!(plan(": verbs").subjects().len(), 15);
+        assert_eq!(plan(": verbs").subjects().len(), 18);
+        assert_eq!(plan("/s").subjects().len(), 15);
         assert!(plan("bulk").needs_spanwire() && !plan("bulk: tcp").needs_spanwire());
     }
 

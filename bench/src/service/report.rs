@@ -29,6 +29,8 @@ pub struct Row {
     pub name: String,
     /// The transport.
     pub transport: &'static str,
+    /// Requests a second that an open loop offers.
+    pub offered_per_s: Option<u64>,
     /// Its figures, the main one first. Empty without a sample.
     pub values: Vec<Value>,
     /// The errors of failed samples.
@@ -74,6 +76,7 @@ impl Row {
         Self {
             name: subject.case(),
             transport: subject.transport(),
+            offered_per_s: subject.offered_per_s(),
             values: figures.filter_map(|(n, of)| Value::new(*of, n, taken, reference)).collect(),
             failures: taken.iter().filter_map(failure).collect(),
             not_run: taken.iter().filter(|taken| matches!(taken, Taken::NotRun)).count(),
@@ -92,7 +95,14 @@ impl Row {
         let Spread { min, max, .. } = main.spread;
         let range = format!("{}..{}", number(min), number(max));
         let ratio = main.ratio.map_or_else(|| "-".to_owned(), |ratio| text(&ratio));
-        writeln!(out, " {range:<19} | {ratio:<18} |")
+        write!(out, " {range:<19} | {ratio:<18} |")?;
+        let offered = self.offered_per_s.unwrap_or_default() as f64;
+        match self.values.iter().find(|value| value.name == "requests_per_s") {
+            Some(reached) if reached.value < REACHED * offered => {
+                writeln!(out, " reached {:.0} of {offered} |", reached.value)
+            }
+            _ => writeln!(out),
+        }
     }
 }
 
@@ -143,7 +153,11 @@ impl fmt::Display for Report {
         }
         let (bulk, services): (Vec<&Row>, Vec<&Row>) =
             self.rows.iter().partition(|row| row.name == "bulk");
-        table(out, &services, &["requests/s", "p50 us", "p99 us", "client CPU", "server CPU"])?;
+        let (open, closed): (Vec<&Row>, Vec<&Row>) =
+            services.into_iter().partition(|row| row.offered_per_s.is_some());
+        let figures = ["requests/s", "p50 us", "p99 us", "client CPU", "server CPU"];
+        table(out, &closed, &figures)?;
+        table(out, &open, &[&["CPU"], &figures[..], &["schedule"]].concat())?;
         table(out, &bulk, &["Gbit/s", "client CPU", "server CPU"])?;
         for row in &self.rows {
             let Row { name, transport, failures, not_run, .. } = row;
@@ -177,6 +191,9 @@ fn text(ratio: &Ratio) -> String {
     }
 }
 
+/// An open loop that reaches less of what it offers does not reach it.
+const REACHED: f64 = 0.99;
+
 /// Three digits, and all before the point.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
@@ -193,7 +210,7 @@ mod tests {
     use super::*;
 
     const LOAD: Load =
-        Load { request_bytes: 64, reply_bytes: 4096, connections: 1, outstanding: 16 };
+        Load { request_bytes: 64, reply_bytes: 4096, connections: 1, outstanding: 16, per_s: None };
 
     fn row(transport: Transport, taken: &[Taken], reference: &[Taken]) -> Row {
         Row::new(Subject::Service(LOAD, transport), taken, reference)
@@ -237,6 +254,19 @@ mod tests {
             assert!(text.contains(part), "{part} is missing: {text}");
         }
         assert!(!text.contains("Gbit/s"), "{text}");
+    }
+
+    #[test]
+    fn text__says_what_an_open_loop_does_not_reach() {
+        let text = |reached: f64| {
+            let load = Load { per_s: Some(250_000), ..LOAD };
+            let taken = [Taken::Values(vec![7.0, reached, 10.0, 20.0, 3.0, 4.0, 0.5])];
+            let rows = vec![Row::new(Subject::Service(load, Transport::Tcp), &taken, &taken)];
+            let (machine, plan) = (Machine::this(), crate::testing::options(&[]).unwrap());
+            Report { machine, plan, seconds: 1.0, interrupted: false, rows }.to_string()
+        };
+        assert!(text(180_000.0).contains("| reached 180000 of 250000 |"));
+        assert!(!text(249_000.0).contains("reached"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::exchange::Application;
 use super::task::{End, SILENCE};
 use crate::sample::Error;
 use spanwire_stream::{ConnectOptions, Connection, Network, NetworkOptions, Polling, Progress};
+use std::time::Instant;
 
 /// The options of an application whose thread has a core of its own: for the lowest latency.
 pub(super) fn inline_options() -> NetworkOptions {
@@ -53,7 +54,15 @@ impl Blocking for Connection {
         Ok(self.sender().send_timeout(message, SILENCE)?)
     }
 
-    fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool, Error> {
-        Ok(self.receiver().recv_into_timeout(message, SILENCE)?)
+    fn receive(
+        &mut self,
+        message: &mut Vec<u8>,
+        until: Option<Instant>,
+    ) -> Result<Option<bool>, Error> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match self.receiver().recv_into_timeout(message, left.unwrap_or(SILENCE)) {
+            Err(spanwire_stream::Error::TimedOut(_)) if left.is_some() => Ok(None),
+            received => Ok(Some(received?)),
+        }
     }
 }

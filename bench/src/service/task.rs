@@ -38,7 +38,7 @@ pub(super) struct Budget {
 }
 
 /// The result of one end.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct EndReport {
     /// Verified replies at the client, replies at the server; bytes of bulk data.
     pub(super) count: u64,
@@ -48,8 +48,10 @@ pub(super) struct EndReport {
     pub(super) seconds: f64,
     /// Processor time of the whole process in microseconds.
     pub(super) cpu_us: f64,
-    /// From sending a request to its reply; at the client.
+    /// From sending a request, or from when it was due, to its reply; at the client.
     pub(super) latency: Option<Latency>,
+    /// Processor time of the schedule alone for each request; at the client, if it has one.
+    pub(super) schedule_cpu_us: Option<f64>,
 }
 
 impl End {

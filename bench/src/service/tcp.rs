@@ -5,11 +5,14 @@
 
 use super::blocking::{self, Blocking};
 use super::exchange::Application;
+use super::schedule::wait;
 use super::task::{End, SILENCE};
 use crate::sample::Error;
+use rustix::event::{PollFd, PollFlags};
 use socket2::SockRef;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::Instant;
 
 /// Runs this end of kernel TCP until `application` is done.
 pub(super) fn run(
@@ -82,30 +85,36 @@ impl Connection {
         let writer = BufWriter::with_capacity(BUFFER_BYTES, socket);
         Ok(Self { reader, writer, received_bytes, buffers_writes })
     }
-
-    /// Sends what is buffered, unless the next message is here and its reply can be sent with it.
-    fn flush_before_wait(&mut self) -> Result<(), Error> {
-        if !self.buffers_writes || self.reader.buffer().len() < self.received_bytes {
-            self.writer.flush().map_err(silent)?;
-        }
-        Ok(())
-    }
 }
 
 impl Blocking for Connection {
     fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         self.writer.write_all(message).map_err(silent)?;
-        self.flush_before_wait()
+        if self.buffers_writes { Ok(()) } else { self.writer.flush().map_err(silent) }
     }
 
-    fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool, Error> {
-        self.flush_before_wait()?;
+    fn flush(&mut self) -> Result<(), Error> {
+        let is_next_here = self.reader.buffer().len() >= self.received_bytes;
+        if is_next_here { Ok(()) } else { self.writer.flush().map_err(silent) }
+    }
+
+    fn receive(
+        &mut self,
+        message: &mut Vec<u8>,
+        until: Option<Instant>,
+    ) -> Result<Option<bool>, Error> {
+        self.flush()?;
+        if let Some(until) = until.filter(|_| self.reader.buffer().is_empty())
+            && !wait(&mut [PollFd::new(self.reader.get_ref(), PollFlags::IN)], until)?
+        {
+            return Ok(None);
+        }
         if self.reader.fill_buf().map_err(silent)?.is_empty() {
-            return Ok(false);
+            return Ok(Some(false));
         }
         message.resize(self.received_bytes, 0);
         self.reader.read_exact(message).map_err(silent)?;
-        Ok(true)
+        Ok(Some(true))
     }
 }
 

@@ -11,11 +11,12 @@ use super::task::{End, SILENCE};
 use crate::sample::Error;
 use lanes::Progress;
 use setup::Setup;
+use spanwire_base::{Awaited, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_transport::Endpoint;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs this end until `application` is done.
 pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), Error> {
@@ -23,8 +24,9 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
     let mut driver = Driver::new(attachment.clock, Polling::Adaptive);
     let mut drive = |driver: &mut Driver, step: &mut Step<'_>| {
         let (mut outcome, mut active_at) = (Ok(()), Instant::now());
-        driver.run_until(&mut endpoint, &mut *attachment.port, |endpoint| {
-            outcome = match step(endpoint) {
+        let mut node = Timed { endpoint: &mut endpoint, due: None };
+        driver.run_until(&mut node, &mut *attachment.port, |node| {
+            outcome = match step(node) {
                 Ok(Progress::Done) => return true,
                 Ok(Progress::Active) => {
                     active_at = Instant::now();
@@ -38,12 +40,12 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
         })?;
         outcome
     };
-    let mut is_started = false;
-    drive(&mut driver, &mut |endpoint| {
-        if !std::mem::replace(&mut is_started, true) {
-            lanes.start(endpoint, application)?;
-        }
-        let polled = lanes.poll(endpoint, application)?;
+    let clock = attachment.clock;
+    drive(&mut driver, &mut |node| {
+        lanes.start(node.endpoint, application)?;
+        let polled = lanes.poll(node.endpoint, application)?;
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        node.due = application.wakes_at().map(|at| clock.now() + Dur::from_ns(nanos(left(at))));
         Ok(if application.is_done() { Progress::Done } else { polled })
     })?;
     let is_client = end.server.is_some();
@@ -52,7 +54,8 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
     }
     let mut is_finished = false;
     // Spinning, since the end of the side connection does not wake the driver.
-    drive(&mut Driver::new(attachment.clock, Polling::Busy), &mut |endpoint| {
+    drive(&mut Driver::new(clock, Polling::Busy), &mut |Timed { endpoint, due }| {
+        *due = None;
         if is_client && !std::mem::replace(&mut is_finished, true) {
             lanes.finish(endpoint)?;
         }
@@ -65,7 +68,43 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
 }
 
 /// A step of the application between two steps of the driver.
-type Step<'a> = dyn FnMut(&mut Endpoint) -> Result<Progress, Error> + 'a;
+type Step<'a> = dyn FnMut(&mut Timed<'_>) -> Result<Progress, Error> + 'a;
+
+/// An endpoint whose driver also wakes when the application's next message is due.
+struct Timed<'a> {
+    endpoint: &'a mut Endpoint,
+    due: Option<Time>,
+}
+
+impl Node for Timed<'_> {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+        self.endpoint.handle_packet(now, port, frame, meta);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
+        self.endpoint.poll_transmit(now, port, frame)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        [self.endpoint.poll_timeout(), self.due].into_iter().flatten().min()
+    }
+
+    fn awaited(&self) -> Awaited {
+        self.endpoint.awaited()
+    }
+
+    fn take_ready(&mut self) -> PortMask {
+        self.endpoint.take_ready()
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// True if the other end has closed the side connection.
 fn has_ended(mut side: &TcpStream) -> Result<bool, Error> {
