@@ -24,11 +24,8 @@ pub struct Plan {
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Packets of a sample
-    #[arg(
-        long,
-        default_value_t = 400_000,
-        value_parser = clap::value_parser!(u64).range(1000..=100_000_000)
-    )]
+    #[arg(long, default_value_t = 400_000,
+        value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
     pub packets: u64,
     /// Flows
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]

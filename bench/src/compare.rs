@@ -9,7 +9,6 @@ mod flow;
 mod lab;
 mod plan;
 mod report;
-mod setup;
 mod subject;
 mod writer;
 
@@ -20,8 +19,10 @@ pub use report::{CpuRow, LatencyRow, RateRow, Report, Share, Tally};
 pub use subject::{Control, Fabric, Flow, Mode, Paced, Subject};
 
 use crate::quiet::{Disturbance, Stolen, core_distance_ns};
+use crate::rounds::interleaved;
 use crate::sample::{Error, Reading, Sample};
 use lab::Lab;
+use spanwire_base::usize_from;
 use spanwire_io::affinity;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ pub struct Results {
 /// # Errors
 /// No privilege, fewer than two cores, or the state of a core cannot be read. A sample that fails
 /// is in the results.
-pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result<Results, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, Variant) -> bool) -> Result<Results, Error> {
     let variants = plan.variants()?;
     let usable = affinity::usable_cores();
     let [a, b] = plan.cores();
@@ -76,31 +77,29 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(usize, Variant) -> bool) -> Result
     };
     let series = |variant: &Variant| Series {
         variant: *variant,
-        rounds: vec![None; plan.rounds.into()],
+        rounds: vec![None; usize_from(plan.rounds.into())],
         dropped: Vec::new(),
         failures: Vec::new(),
         impossible: lab_of(*variant).obstacle(variant.subject),
-        not_run: plan.rounds.into(),
+        not_run: usize_from(plan.rounds.into()),
     };
     let series = variants.iter().map(series).collect();
     let (distances_ns, seconds, interrupted) = (Vec::new(), 0.0, false);
     let mut results = Results { series, distances_ns, seconds, interrupted };
-    'run: for round in 0..usize::from(plan.rounds) {
-        for n in order(round, variants.len()) {
-            let (variant, series) = (variants[n], &mut results.series[n]);
-            if plan.quick && start.elapsed() > QUICK_LIMIT {
-                break 'run;
-            }
-            if series.impossible.is_some() {
-                continue;
-            }
-            if watch(round, variant) {
-                results.interrupted = true;
-                break 'run;
-            }
-            let measure = || lab_of(variant).measure(plan, variant);
-            series.take(plan, round, measure, &mut results.distances_ns)?;
+    for (round, n) in interleaved(plan.rounds, variants.len()) {
+        let (variant, series) = (variants[n], &mut results.series[n]);
+        if plan.quick && start.elapsed() > QUICK_LIMIT {
+            break;
         }
+        if series.impossible.is_some() {
+            continue;
+        }
+        if watch(round, variant) {
+            results.interrupted = true;
+            break;
+        }
+        let measure = || lab_of(variant).measure(plan, variant);
+        series.take(plan, round, measure, &mut results.distances_ns)?;
     }
     results.seconds = start.elapsed().as_secs_f64();
     Ok(results)
@@ -111,12 +110,12 @@ impl Series {
     fn take(
         &mut self,
         plan: &Plan,
-        round: usize,
+        round: u32,
         measure: impl FnMut() -> Result<Sample, Error>,
         distances_ns: &mut Vec<f64>,
     ) -> Result<(), Error> {
         match attempt(plan, measure, distances_ns, &mut self.dropped)? {
-            Ok(reading) => self.rounds[round] = reading,
+            Ok(reading) => self.rounds[usize_from(round.into())] = reading,
             Err(why) => self.failures.push(why.to_string()),
         }
         self.not_run -= 1;
@@ -167,16 +166,6 @@ fn settled_distance_ns(plan: &Plan) -> Result<f64, Error> {
     }
 }
 
-/// The order of a round: every other one is reversed, and each begins one row further.
-fn order(round: usize, variants: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..variants).collect();
-    if round % 2 == 1 {
-        order.reverse();
-    }
-    order.rotate_left(round % variants.max(1));
-    order
-}
-
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The limit of a quick run, without the time of its last sample.
@@ -200,15 +189,6 @@ mod tests {
         let core = affinity::usable_cores()[0];
         let plan = Plan { cores: vec![core, core], ..options(&[]).unwrap() };
         assert!(run(&plan, |_, _| false).is_err());
-    }
-
-    #[test]
-    fn order__has_every_row_once_and_rotates() {
-        assert_eq!(order(0, 4), [0, 1, 2, 3]);
-        assert_eq!(order(1, 4), [2, 1, 0, 3]);
-        assert_eq!(order(2, 4), [2, 3, 0, 1]);
-        assert_eq!(order(7, 4), [0, 3, 2, 1]);
-        assert!(order(3, 0).is_empty());
     }
 
     #[test]

@@ -29,12 +29,8 @@ pub struct Plan {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub ms: u64,
     /// Bytes of a packet: even numbers
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_values_t = [4096, 1408],
-        value_parser = clap::value_parser!(u32).range(64..=65_536)
-    )]
+    #[arg(long, value_delimiter = ',', default_values_t = [4096, 1408],
+        value_parser = clap::value_parser!(u32).range(64..=65_536))]
     pub bytes: Vec<u32>,
     /// Print JSON instead of tables
     #[arg(long)]

@@ -116,11 +116,10 @@ fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
     if plan.needs_spanwire() {
         plan.command.build()?;
     }
-    let rounds = u32::from(plan.rounds);
     let results = observed(plan.json, |go_on| {
         compare::run(&plan, |round, variant| {
             let at = format!("{}, MTU {}", variant.subject.name(), variant.link_mtu);
-            !go_on(u32::try_from(round).unwrap_or(u32::MAX), rounds, &at)
+            !go_on(round, plan.rounds, &at)
         })
     })?;
     let report = Report::new(plan.label.clone(), &plan, &results);

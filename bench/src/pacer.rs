@@ -30,12 +30,8 @@ pub struct Plan {
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub ms: u64,
     /// Numbers of paced queue pairs
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_values_t = [1, 100, 10_000, 65_536, 100_000],
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
-    )]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 100, 10_000, 65_536, 100_000],
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub qps: Vec<u32>,
     /// Print JSON instead of a table
     #[arg(long)]

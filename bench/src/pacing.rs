@@ -37,12 +37,8 @@ pub struct Plan {
     #[arg(long, default_value_t = 200.0, value_parser = |text: &str| number(text, 0.001..=1e5))]
     pub mbit: f64,
     /// Numbers of paced queue pairs
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_values_t = [1, 16, 1000],
-        value_parser = clap::value_parser!(u32).range(1..=1000)
-    )]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 1000],
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub qps: Vec<u32>,
     /// Cores of the sender and the receiver
     #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]

@@ -1,11 +1,16 @@
 //! Interleaved rounds: each has one sample of every subject, so that slow drift of the machine
 //! affects all subjects alike.
 
-/// The round and the subject of each sample of `subjects` subjects; every other round is in reverse
-/// order.
+use spanwire_base::usize_from;
+
+/// The round and the subject of each sample of `subjects` subjects. Every other round is in reverse
+/// order, and each begins one subject further.
 pub(crate) fn interleaved(rounds: u32, subjects: usize) -> impl Iterator<Item = (u32, usize)> {
     (0..rounds).flat_map(move |round| {
-        (0..subjects).map(move |n| (round, if round % 2 == 0 { n } else { subjects - 1 - n }))
+        (0..subjects).map(move |n| {
+            let n = (n + usize_from(round.into())) % subjects;
+            (round, if round % 2 == 0 { n } else { subjects - 1 - n })
+        })
     })
 }
 
@@ -33,4 +38,16 @@ pub(crate) fn samples<T: Clone>(
         is_over
     });
     (taken, interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaved__every_round_has_all_and_rotates() {
+        let order: Vec<usize> = interleaved(3, 4).map(|(_, n)| n).collect();
+        assert_eq!(order, [0, 1, 2, 3, 2, 1, 0, 3, 2, 3, 0, 1]);
+        assert_eq!(interleaved(3, 0).count(), 0);
+    }
 }

@@ -116,6 +116,7 @@ fn check_rate(row: &Value) {
 #[test]
 fn compare__errors_name_the_option_before_anything_is_built() {
     let cases = [
+        ("--mtu 1279", "1280..=65535"),
         ("--mtu 65536", "1280..=65535"),
         ("--only iperf", "no row has this in its name"),
         ("--rounds 0", "--rounds"),

@@ -47,7 +47,7 @@ fn rows(report: &Value) -> Vec<(String, Vec<String>)> {
 
 #[test]
 fn service__errors_name_the_option_before_anything_is_built() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--only", "no such row"], "no row has this in its name"),
         (&["--rounds", "0"], "--rounds"),
         (&["--ms", "9"], "--ms"),
@@ -59,6 +59,8 @@ fn service__errors_name_the_option_before_anything_is_built() {
             "--spanwire sets its path",
         ),
         (&["--seconds", "1"], "--seconds"),
+        (&["--cores", "0"], "--cores"),
+        (&["--cores", "0", "100000"], "100000 is not one of the usable cores"),
     ];
     for (args, expected) in cases {
         let done = service(args);

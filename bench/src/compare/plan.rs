@@ -18,20 +18,15 @@ pub struct Plan {
     pub quick: bool,
     /// Samples of each row [default: 7, with --quick 3]
     #[arg(long, default_value = "7", default_value_if("quick", "true", "3"),
-        hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub rounds: u16,
+        hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
     /// Milliseconds of a sample [default: 300, with --quick 200]
     #[arg(long, default_value = "300", default_value_if("quick", "true", "200"),
         hide_default_value = true, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub ms: u64,
     /// MTUs of the veth pairs
-    #[arg(
-        long = "mtu",
-        value_name = "MTU",
-        value_delimiter = ',',
-        default_values_t = LINK_MTUS,
-        value_parser = clap::value_parser!(u32).range(link_mtus())
-    )]
+    #[arg(long = "mtu", value_name = "MTU", value_delimiter = ',', default_values_t = LINK_MTUS,
+        value_parser = clap::value_parser!(u32).range(link_mtus()))]
     pub link_mtus: Vec<u32>,
     /// Cores of the sender and the receiver
     #[arg(long, num_args = 2, value_names = ["SENDER", "RECEIVER"], default_values_t = [0, 1])]
@@ -114,14 +109,10 @@ impl Plan {
     /// names it.
     ///
     /// # Errors
-    /// An MTU is out of range, or no subject is selected.
+    /// No subject is selected.
     pub fn variants(&self) -> Result<Vec<Variant>, Error> {
         let mut variants = Vec::new();
         for (n, link_mtu) in self.link_mtus.iter().copied().enumerate() {
-            if !(LINK_MTU_MIN..=LINK_MTU_MAX).contains(&link_mtu) {
-                let range = format!("{LINK_MTU_MIN}..={LINK_MTU_MAX}");
-                return Err(format!("MTU {link_mtu} is not in {range}").into());
-            }
             let widest = Mtu::for_link(link_mtu).expect("1280 bytes carry RoCEv2");
             let path_mtu = widest.bytes().min(FRAME_PATH_MTU);
             let mut subjects = Subject::rates(link_mtu, self.quick);
@@ -206,14 +197,6 @@ mod tests {
     }
 
     #[test]
-    fn variants__an_mtu_out_of_range_is_rejected() {
-        for link_mtu in [1279, 65_536] {
-            let plan = Plan { link_mtus: vec![link_mtu], ..options(&[]).unwrap() };
-            assert!(plan.variants().is_err(), "{link_mtu}");
-        }
-    }
-
-    #[test]
     fn variants__only_some_subjects_if_wanted() {
         let mut plan =
             Plan { only: Some("AF_XDP RC none WRITE 64".to_owned()), ..options(&[]).unwrap() };
@@ -240,19 +223,5 @@ mod tests {
         assert_eq!((quick.rounds, quick.ms, quick.quick), (3, 200, true));
         assert_eq!(plan(&["--quick", "--rounds", "1"]).unwrap().rounds, 1);
         assert_eq!(plan(&["--mtu", "9000,1500,9000"]).unwrap().link_mtus, [1500, 9000]);
-    }
-
-    #[test]
-    fn plan__errors_name_the_option() {
-        let cases: [(&[&str], &str); 4] = [
-            (&["--rounds", "0"], "--rounds"),
-            (&["--ms", "9"], "--ms"),
-            (&["--mtu", "65536"], "1280..=65535"),
-            (&["--only", "iperf"], "--only \"iperf\""),
-        ];
-        for (words, expected) in cases {
-            let why = plan(words).unwrap_err().to_string();
-            assert!(why.contains(expected), "{why}");
-        }
     }
 }

@@ -3,7 +3,6 @@
 mod text;
 
 use super::plan::{Plan, Variant};
-use super::setup;
 use super::subject::{Flow, Subject};
 use super::{Results, Series};
 use crate::machine::Machine;
@@ -27,8 +26,6 @@ pub struct Report {
     pub seconds: f64,
     /// The run was interrupted: the samples are those before.
     pub interrupted: bool,
-    /// The configuration of each side, one fact a line.
-    pub setup: Vec<String>,
     /// One-way rates.
     pub rates: Vec<RateRow>,
     /// Processor time of flows at a rate.
@@ -156,7 +153,6 @@ impl Report {
             plan: plan.clone(),
             seconds: results.seconds,
             interrupted: results.interrupted,
-            setup: setup::facts(plan),
             rates: Vec::new(),
             cpu: Vec::new(),
             latencies: Vec::new(),

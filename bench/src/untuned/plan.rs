@@ -66,11 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn plan__errors_name_the_option() {
-        let why = plan(&["--seconds", "0"]).unwrap_err().to_string();
-        assert!(why.contains("'0' for '--seconds"), "{why}");
-        let why = plan(&["--algorithms", "auto,reno"]).unwrap_err().to_string();
-        assert!(why.contains("reno") && why.contains("tcp-bbr"), "{why}");
+    fn plan__selects_algorithms() {
         let named = plan(&["--algorithms", "auto,tcp-bbr"]).unwrap().algorithms;
         assert_eq!(named, [Algorithm::Auto, Algorithm::Tcp("bbr")]);
     }

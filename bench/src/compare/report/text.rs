@@ -112,11 +112,7 @@ impl fmt::Display for Report {
         self.write_cpu(out)?;
         self.write_latencies(out)?;
         self.write_failures(out)?;
-        writeln!(out)?;
-        for fact in &self.setup {
-            writeln!(out, "* {fact}")?;
-        }
-        Ok(())
+        writeln!(out, "\ndropped: cores apart (a), stolen (s), failed (f), no time left (n)")
     }
 }
 
