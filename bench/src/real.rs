@@ -14,6 +14,7 @@ mod ends;
 mod failures;
 mod gap;
 mod host;
+mod messages;
 mod plan;
 mod report;
 mod shares;

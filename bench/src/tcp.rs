@@ -71,8 +71,8 @@ pub fn ping_pong(
         end.set_nonblocking(wait == Wait::Spin)?;
     }
     let (client_result, server_result) = both_sides(
-        || watched(cores[0], || run_client(client, bytes, time)),
-        || watched(cores[1], || run_server(server, bytes)),
+        || watched(cores[0], || run_client(client, bytes, bytes, time)),
+        || watched(cores[1], || run_server(server, bytes, bytes)),
     );
     let (trips, use_a) = client_result?;
     let ((), use_b) = server_result?;
@@ -129,15 +129,22 @@ fn read_all(mut stream: TcpStream) -> Result<Rate, Error> {
     Ok(Rate { goodput_gbps, bytes: u64_from(count) + 1, ..Rate::default() })
 }
 
-fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Trips, Error> {
+/// Sends messages for `time`, each after the reply of `reply` bytes, at most as many, to the one
+/// before.
+pub(crate) fn run_client(
+    mut stream: TcpStream,
+    bytes: usize,
+    reply: usize,
+    time: Duration,
+) -> Result<Trips, Error> {
     let mut message = vec![0x5a; bytes];
     let mut trips = Trips::default();
     let start = Instant::now();
     loop {
         let sent_at = Instant::now();
-        // One message is in flight at most, so it always fits the socket's buffer.
+        // One message is in flight at most: a small one always fits the socket's buffer.
         stream.write_all(&message)?;
-        if !read_small(&mut stream, &mut message)? {
+        if !read_small(&mut stream, &mut message[..reply])? {
             return Err("the other end has closed".into());
         }
         trips.record(sent_at.elapsed());
@@ -147,10 +154,11 @@ fn run_client(mut stream: TcpStream, bytes: usize, time: Duration) -> Result<Tri
     }
 }
 
-fn run_server(mut stream: TcpStream, bytes: usize) -> Result<(), Error> {
+/// Replies to messages of `bytes` bytes with the first `reply` of them.
+pub(crate) fn run_server(mut stream: TcpStream, bytes: usize, reply: usize) -> Result<(), Error> {
     let mut message = vec![0; bytes];
     while read_small(&mut stream, &mut message)? {
-        stream.write_all(&message)?;
+        stream.write_all(&message[..reply])?;
     }
     Ok(())
 }
@@ -205,8 +213,8 @@ mod tests {
             let [client, server] = connected();
             client.set_nonblocking(spin).unwrap();
             server.set_nonblocking(spin).unwrap();
-            let server_thread = std::thread::spawn(|| run_server(server, 64));
-            let trips = run_client(client, 64, Duration::from_millis(20)).unwrap();
+            let server_thread = std::thread::spawn(|| run_server(server, 64, 64));
+            let trips = run_client(client, 64, 64, Duration::from_millis(20)).unwrap();
             server_thread.join().unwrap().unwrap();
             assert!(trips.latency().unwrap().rtt_p50_us > 0.0);
         }

@@ -4,7 +4,7 @@
 
 use super::bar::{Bar, Excuse};
 use super::stage::Stage;
-use super::{border, copies, driver, ends, failures, gap, shares, switch, tcp};
+use super::{border, copies, driver, ends, failures, gap, messages, shares, switch, tcp};
 use crate::bed::Frame;
 use crate::sample::Error;
 
@@ -88,7 +88,7 @@ const fn shared(mbit: f64) -> [Figure; 2] {
 const TCP_V6: Frame = Frame { payload_bytes: 1428, ..Frame::TCP };
 
 /// All cases; those of a quick run are in the order of their importance.
-pub(super) static ALL: [Case; 27] = [
+pub(super) static ALL: [Case; 28] = [
     Case::new(
         "switch at 100 Mbit/s, 1 ms",
         6,
@@ -239,6 +239,18 @@ pub(super) static ALL: [Case; 27] = [
         // More than 100.
         &[Figure::new("fetch-adds in 1 s", "", Bar::at_least(101.0))],
         ends::atomics,
+    ),
+    Case::new(
+        "64 KiB on four paths, 1 % loss",
+        32,
+        &[
+            Figure::time("SR, p99", "ms", Bar::at_most(150.0), 20.0),
+            Figure::time("SR 8,2, p99", "ms", Bar::at_most(100.0), 20.0),
+            Figure::time("SR 8,2 unolb, p99", "ms", Bar::at_most(50.0), 20.0),
+            // For comparison: its retransmission timeout is 200 ms.
+            Figure::time("kernel TCP, p99", "ms", Bar::at_least(10.0), 20.0),
+        ],
+        messages::lossy,
     ),
     Case::new(
         "Reflex at a fifth of the bottleneck",

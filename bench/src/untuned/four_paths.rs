@@ -1,5 +1,5 @@
 //! Two hosts, a switch beside each, and four links between these. A switch selects the link by the
-//! 5-tuple. The port to a host has the rate of the line, each link its rate and delay.
+//! 5-tuple. The port to a host has the rate of the line, each link its rate, delay and loss.
 
 use super::line::Line;
 use crate::bed::{Bed, Parts, ip, veth};
@@ -47,15 +47,15 @@ fn wire(bed: &Bed, hosts: &[(&str, IpAddr); 2]) -> Result<[String; 2], Error> {
 /// The configuration of a switch beside the host with the first address of `macs`, whose peer has
 /// the second.
 fn config(line: Line, seed: u32, [own, other]: [&String; 2]) -> String {
-    let Line { rate_bps, delay_us, queue_bytes, .. } = line;
-    let port = |name: &str, delay_us: u64| {
+    let Line { rate_bps, delay_us, queue_bytes, loss_ppm, .. } = line;
+    let port = |name: &str, delay_us: u64, loss_ppm: u32| {
         format!(
             "[port.{name}]\nrate = \"{rate_bps}bit\"\ndelay = \"{delay_us}us\"\n\
-             queue.limit_bytes = {queue_bytes}\n"
+             queue.limit_bytes = {queue_bytes}\nloss = \"{loss_ppm}ppm\"\n"
         )
     };
-    let mut config = format!("seed = {seed}\n{}", port("host", 0));
-    config.extend((1..=LINKS).map(|n| port(&format!("l{n}"), delay_us)));
+    let mut config = format!("seed = {seed}\n{}", port("host", 0, 0));
+    config.extend((1..=LINKS).map(|n| port(&format!("l{n}"), delay_us, loss_ppm)));
     let links: Vec<String> = (1..=LINKS).map(|n| n.to_string()).collect();
     // Writing to a String cannot fail.
     let _ = write!(
