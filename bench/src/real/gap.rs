@@ -9,7 +9,7 @@ use socket2::SockRef;
 use spanwire_base::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -95,13 +95,7 @@ impl Copy<'_> {
         self.bed.ns("a")?.run(narrow)??;
         let before = [self.frames(0)?, self.frames(1)?];
         let at = SocketAddr::new(self.bed.address("b")?, COPY_PORT);
-        let listener = self.bed.ns("b")?.run(|| TcpListener::bind(at))??;
-        let connect = || TcpStream::connect_timeout(&at, SILENCE);
-        let mut near = self.bed.ns("a")?.run(connect)??;
-        let (mut far, _) = listener.accept()?;
-        for stream in [&near, &far] {
-            stream.set_read_timeout(Some(SILENCE))?;
-        }
+        let [mut near, mut far] = self.stage.connect(self.bed, at, SILENCE)?;
         let mut byte = [0];
         for _ in 0..50 {
             near.write_all(&byte).and_then(|()| far.read_exact(&mut byte))?;

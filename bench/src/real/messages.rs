@@ -5,7 +5,7 @@ use crate::bed::Bed;
 use crate::sample::Error;
 use crate::tcp;
 use crate::untuned::{Line, four_paths};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The 99th percentile of the time of a message of 64 KiB, in milliseconds, one at a time over
@@ -29,15 +29,7 @@ pub(super) fn lossy(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
 
 fn kernel_tcp(stage: &Stage<'_>, bed: &Bed) -> Result<f64, Error> {
     let at = SocketAddr::new(bed.address("b")?, PORT);
-    let listener = bed.ns("b")?.run(|| TcpListener::bind(at))??;
-    let limit = stage.within(SILENCE);
-    let client = bed.ns("a")?.run(|| TcpStream::connect_timeout(&at, limit))??;
-    let (server, _) = listener.accept()?;
-    for end in [&client, &server] {
-        end.set_nodelay(true)?;
-        end.set_read_timeout(stage.socket_limit(SILENCE))?;
-        end.set_write_timeout(stage.socket_limit(SILENCE))?;
-    }
+    let [client, server] = stage.connect(bed, at, SILENCE)?;
     let trips = std::thread::scope(|scope| {
         let replies = scope.spawn(|| tcp::run_server(server, MESSAGE_BYTES, 1));
         let trips = tcp::run_client(client, MESSAGE_BYTES, 1, TIME);

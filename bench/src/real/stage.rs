@@ -6,7 +6,7 @@ use crate::bed::{Bed, Running};
 use crate::sample::Error;
 use serde_json::Value;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -52,6 +52,25 @@ impl<'a> Stage<'a> {
     /// The same for sockets, whose time limit must not be zero.
     pub(super) fn socket_limit(&self, time: Duration) -> Option<Duration> {
         Some(self.within(time).max(Duration::from_millis(1)))
+    }
+
+    /// Both ends of a TCP connection from host a to `at` on host b, with this limit on every call.
+    pub(super) fn connect(
+        &self,
+        bed: &Bed,
+        at: SocketAddr,
+        limit: Duration,
+    ) -> Result<[TcpStream; 2], Error> {
+        let listener = bed.ns("b")?.run(|| TcpListener::bind(at))??;
+        let connect = || TcpStream::connect_timeout(&at, self.within(limit));
+        let client = bed.ns("a")?.run(connect)??;
+        let ends = [client, listener.accept()?.0];
+        for end in &ends {
+            end.set_nodelay(true)?;
+            end.set_read_timeout(self.socket_limit(limit))?;
+            end.set_write_timeout(self.socket_limit(limit))?;
+        }
+        Ok(ends)
     }
 
     /// An error if no time is left.

@@ -6,7 +6,7 @@ use crate::bed::Bed;
 use crate::sample::Error;
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -17,14 +17,7 @@ use std::time::{Duration, Instant};
 pub(super) fn kernel(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let bed = stage.switched(&two("100Mbit", "1ms", ""))?;
     let at = SocketAddr::new(bed.address_v6("b")?, PORT);
-    let listener = bed.ns("b")?.run(|| TcpListener::bind(at))??;
-    let connect = || TcpStream::connect_timeout(&at, stage.within(SILENCE));
-    let client = bed.ns("a")?.run(connect)??;
-    let (server, _) = listener.accept()?;
-    for end in [&client, &server] {
-        end.set_read_timeout(stage.socket_limit(SILENCE))?;
-        end.set_write_timeout(stage.socket_limit(SILENCE))?;
-    }
+    let [client, server] = stage.connect(&bed, at, SILENCE)?;
     let (pieces, changed) = thread::scope(|scope| {
         let sending = scope.spawn(move || send(stage, client));
         let receiving = scope.spawn(move || receive(stage, server));
