@@ -11,7 +11,7 @@ use super::task::{End, SILENCE};
 use crate::sample::Error;
 use lanes::Progress;
 use setup::Setup;
-use spanwire_base::{Awaited, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Awaited, Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_io::driver::{Driver, Polling};
 use spanwire_transport::Endpoint;
 use std::io::{ErrorKind, Read};
