@@ -217,6 +217,7 @@ fn attach(attachment: Attachment) -> Result<Box<dyn Port>, ProbeError> {
         Attachment::AfPacket => Ok(Box::new(PacketPort::open(DEVICE)?)),
         Attachment::Udp => {
             let checksum = PacketChecksum {
+                prefix: spanwire_wire::icrc_prefix,
                 residue: spanwire_wire::icrc_residue,
                 change: spanwire_wire::icrc_change,
             };

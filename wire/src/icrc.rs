@@ -50,9 +50,7 @@ pub fn icrc(packet: &[u8]) -> Option<u32> {
 /// # Cost
 /// Two CRC passes, one over at most 68 bytes on the stack and one over the rest of the frame.
 pub fn seal(frame: &mut [u8], len: usize) {
-    let (packet, crc_out) = parts_mut(frame, len);
-    let crc = icrc(packet).expect("a frame to seal has its headers in place");
-    *crc_out = crc.to_le_bytes();
+    finish(frame, len, icrc);
 }
 
 /// As [`seal`], for a frame without the bytes of its payload: `payload` calls its argument with all
@@ -71,23 +69,33 @@ pub fn seal_around(
     place: Range<usize>,
     payload: impl FnOnce(&mut dyn FnMut(&[u8])),
 ) {
+    finish_around((frame, len), place, payload, Prefix::of);
+}
+
+/// As [`seal`]. `crc` is [`icrc`] or has its result.
+#[inline]
+fn finish(frame: &mut [u8], len: usize, crc: impl FnOnce(&[u8]) -> Option<u32>) {
     let (packet, crc_out) = parts_mut(frame, len);
-    let (before, after) = (&packet[..place.start - ethernet::LEN], place.end - ethernet::LEN);
-    let mut crc = crc32fast::Hasher::new();
-    let rest = match *before {
-        [0x45, ..] => before.split_first_chunk::<V4_HEAD>().map(|(head, rest)| {
-            crc.update(&masked_v4(head));
-            rest
-        }),
-        _ => before.split_first_chunk::<V6_HEAD>().map(|(head, rest)| {
-            crc.update(&masked_v6(head));
-            rest
-        }),
-    };
-    crc.update(rest.expect("a frame to seal has its headers in place"));
-    payload(&mut |bytes| crc.update(bytes));
-    crc.update(&packet[after..]);
-    *crc_out = crc.finalize().to_le_bytes();
+    *crc_out = crc(packet).expect(HEADERS).to_le_bytes();
+}
+
+/// As [`seal_around`]. `find` is [`Prefix::of`] or has its result.
+#[inline]
+fn finish_around(
+    (frame, len): (&mut [u8], usize),
+    place: Range<usize>,
+    payload: impl FnOnce(&mut dyn FnMut(&[u8])),
+    find: impl FnOnce(&[u8]) -> Option<(Prefix, &[u8])>,
+) {
+    let (packet, crc_out) = parts_mut(frame, len);
+    let (prefix, rest) = find(packet).expect(HEADERS);
+    let outer_len = ethernet::LEN + packet.len() - rest.len();
+    let (before, after) = (&rest[..place.start - outer_len], &rest[place.end - outer_len..]);
+    let crc = prefix.icrc_with(before, |each| {
+        payload(each);
+        each(after);
+    });
+    *crc_out = crc.expect(HEADERS).to_le_bytes();
 }
 
 /// The IP packet up to the ICRC of a frame of `len` bytes, and its ICRC.
@@ -102,12 +110,24 @@ fn parts_mut(frame: &mut [u8], len: usize) -> (&mut [u8], &mut [u8; LEN]) {
         .expect("the frame is in the buffer and has an Ethernet header and an ICRC")
 }
 
-/// The XOR of the computed and the sent ICRC of an IP packet, zero if that is right. `packet` is
-/// the IP packet with its ICRC. `None` as for [`icrc`].
+/// The state of the ICRC behind the IP and UDP header of a packet, for [`icrc_residue`]. `outer`
+/// are these headers; what follows them is not read. `None` as for [`icrc`].
 #[must_use]
-pub fn icrc_residue(packet: &[u8]) -> Option<u32> {
-    let (covered, sent) = packet.split_last_chunk::<LEN>()?;
-    Some(icrc(covered)? ^ u32::from_le_bytes(*sent))
+pub fn icrc_prefix(outer: &[u8]) -> Option<u32> {
+    Some(Prefix::of(outer)?.0.state())
+}
+
+/// The XOR of the computed and the sent ICRC of an IP packet, zero if that is right. `None` if the
+/// packet has no BTH or no ICRC.
+///
+/// # Arguments
+/// - `prefix`: [`icrc_prefix`] of its outer headers.
+/// - `rest`: the bytes behind them, with the ICRC.
+#[inline]
+#[must_use]
+pub fn icrc_residue(prefix: u32, rest: &[u8]) -> Option<u32> {
+    let (covered, sent) = rest.split_last_chunk::<LEN>()?;
+    Some(Prefix::from_state(prefix).icrc(covered)? ^ u32::from_le_bytes(*sent))
 }
 
 /// How the ICRC of an IP packet depends on a field of 16 bits: entry `n` is the XOR of the ICRC if
@@ -146,16 +166,15 @@ fn power_of_bytes(bytes: usize) -> Option<u32> {
     Some(times(*HIGH_POWERS.get(high)?, LOW_POWERS[low]))
 }
 
-/// The change of the CRC of a packet if its last byte is inverted.
-const fn byte_of_ones() -> u32 {
-    let (mut all, mut effect, mut bit) = (0, POLYNOMIAL, 0);
-    while bit < 8 {
-        all ^= effect;
-        effect = times_x(effect);
+/// The change of the CRC before a BTH that has the effect of ones in byte 4.
+const ONES_AHEAD: u32 = {
+    let (mut change, mut bit) = (0xff, 0);
+    while bit < 8 * MASKED_AT {
+        change = over_x(change);
         bit += 1;
     }
-    all
-}
+    change
+};
 
 /// The first `N` powers of `base`.
 const fn powers<const N: usize>(base: u32) -> [u32; N] {
@@ -184,6 +203,12 @@ const fn times_x(a: u32) -> u32 {
     (a >> 1) ^ (POLYNOMIAL & 0u32.wrapping_sub(a & 1))
 }
 
+/// The inverse of [`times_x`].
+const fn over_x(a: u32) -> u32 {
+    let high = a >> 31;
+    (a ^ (POLYNOMIAL & 0u32.wrapping_sub(high))) << 1 | high
+}
+
 /// Ethernet's polynomial, with the lowest power in the highest bit.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 /// The polynomials 1 and x^8.
@@ -196,8 +221,16 @@ const LOW_POWERS_LAST: u32 = powers::<256>(X8)[255];
 
 /// The bytes of ones that replace the local route header.
 const LRH: usize = 8;
-const V4_HEAD: usize = ipv4::LEN + udp::LEN + bth::LEN;
-const V6_HEAD: usize = ipv6::LEN + udp::LEN + bth::LEN;
+const ONES: u8 = 0xff;
+/// Bytes of the IP and UDP header, and with the BTH.
+const V4_OUTER: usize = ipv4::LEN + udp::LEN;
+const V6_OUTER: usize = ipv6::LEN + udp::LEN;
+const V4_HEAD: usize = V4_OUTER + bth::LEN;
+const V6_HEAD: usize = V6_OUTER + bth::LEN;
+/// The byte of the BTH that the ICRC takes for ones: FECN, BECN and six reserved bits.
+const MASKED_AT: usize = 4;
+
+const HEADERS: &str = "a frame to seal has its headers in place";
 
 /// The CRC of both parts. The first has every masked field: the CRC code runs fastest over few,
 /// long runs of bytes.
@@ -214,8 +247,8 @@ fn masked_v4(head: &[u8; V4_HEAD]) -> [u8; LRH + V4_HEAD] {
     m[LRH + 1] = ONES; // TOS
     m[LRH + 8] = ONES; // TTL
     m[LRH + 10..LRH + 12].fill(ONES); // header checksum
-    m[LRH + ipv4::LEN + 6..LRH + ipv4::LEN + 8].fill(ONES); // UDP checksum
-    m[LRH + ipv4::LEN + udp::LEN + 4] = ONES; // FECN, BECN and six reserved bits
+    m[LRH + ipv4::LEN + 6..LRH + V4_OUTER].fill(ONES); // UDP checksum
+    m[LRH + V4_OUTER + MASKED_AT] = ONES;
     m
 }
 
@@ -225,16 +258,15 @@ fn masked_v6(head: &[u8; V6_HEAD]) -> [u8; LRH + V6_HEAD] {
     m[LRH] |= 0x0f; // traffic class and flow label, not the version
     m[LRH + 1..LRH + 4].fill(ONES);
     m[LRH + 7] = ONES; // hop limit
-    m[LRH + ipv6::LEN + 6..LRH + ipv6::LEN + 8].fill(ONES); // UDP checksum
-    m[LRH + ipv6::LEN + udp::LEN + 4] = ONES; // FECN, BECN and six reserved bits
+    m[LRH + ipv6::LEN + 6..LRH + V6_OUTER].fill(ONES); // UDP checksum
+    m[LRH + V6_OUTER + MASKED_AT] = ONES;
     m
 }
-
-const ONES: u8 = 0xff;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// An ACK from 01_send_small.pcap.
     const ACK_V4: &[u8] = &[
@@ -318,15 +350,41 @@ mod tests {
     }
 
     #[test]
-    fn icrc_residue__is_zero_for_a_right_packet_only() {
-        for v in [ACK_V4, ACK_V6, SEND_V4] {
+    fn icrc_residue__is_the_difference_of_the_icrcs() {
+        for (v, outer) in [(ACK_V4, V4_OUTER), (ACK_V6, V6_OUTER), (SEND_V4, V4_OUTER)] {
             let mut packet = v[ethernet::LEN..].to_vec();
-            assert_eq!(icrc_residue(&packet), Some(0));
+            let prefix = icrc_prefix(&packet[..outer]).unwrap();
+            assert_eq!(icrc_residue(prefix, &packet[outer..]), Some(0));
             let last = packet.len() - 1;
             packet[last] ^= 0x80;
-            assert_eq!(icrc_residue(&packet), Some(0x8000_0000));
+            assert_eq!(icrc_residue(prefix, &packet[outer..]), Some(0x8000_0000));
+            let short = outer + bth::LEN + LEN - 1;
+            assert_eq!(icrc_residue(prefix, &packet[outer..short]), None);
+            assert_eq!(icrc_prefix(&packet[..outer - 1]), None);
         }
-        assert_eq!(icrc_residue(&[]), None);
+        assert_eq!(icrc_prefix(&[0x46; 100]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn icrc__is_the_crc_of_the_packet_with_ones_in_masked_fields(
+            mut packet in prop::collection::vec(any::<u8>(), 68..200),
+            is_v4 in any::<bool>(),
+        ) {
+            let (outer, fields) = match is_v4 {
+                true => (V4_OUTER, &[1, 8, 10, 11, 26, 27, 32][..]),
+                false => (V6_OUTER, &[1, 2, 3, 7, 46, 47, 52][..]),
+            };
+            packet[0] = if is_v4 { 0x45 } else { 0x60 | packet[0] & 0x0f };
+            let mut masked = packet.clone();
+            masked[0] |= if is_v4 { 0 } else { 0x0f };
+            fields.iter().for_each(|at| masked[*at] = 0xff);
+            let expected = crc32fast::hash(&[&[0xff; 8], &masked[..]].concat());
+            prop_assert_eq!(icrc(&packet), Some(expected));
+            let prefix = icrc_prefix(&packet[..outer]).unwrap();
+            let sent = [&packet[outer..], &expected.to_le_bytes()].concat();
+            prop_assert_eq!(icrc_residue(prefix, &sent), Some(0));
+        }
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl KnownHeads {
             Some(head) if head.is_of(frame, elided_bytes) => {
                 let covered = packet.covered();
                 if !std::mem::replace(&mut head.is_known, true) && head.id == id_of(packet) {
-                    head.prefix = Prefix::of(covered, covered.len());
+                    head.prefix = Prefix::of(covered).map(|(prefix, _)| prefix);
                 }
             }
             head => *head = Head::new(frame, elided_bytes, packet),
@@ -259,9 +259,9 @@ impl<'a> Known<'a, '_> {
     /// The ICRC is right; `None` if it must be computed by [`Unverified::verify`].
     #[inline]
     fn is_valid(&self) -> Option<bool> {
-        let packet = self.frame.get(ethernet::LEN..self.head.transport.1)?;
-        let (covered, sent) = packet.split_last_chunk::<{ icrc::LEN }>()?;
-        let prefix = self.head.prefix.as_ref()?;
+        let (from, to) = self.head.transport;
+        let (covered, sent) = self.frame.get(from..to)?.split_last_chunk::<{ icrc::LEN }>()?;
+        let prefix = self.head.prefix.clone()?;
         if matches!(self.head.ip, IpRepr::V4(_)) && self.id() != self.head.id {
             return None;
         }

@@ -103,7 +103,7 @@ pub use ethernet::{Ethernet, EthernetRepr, MacAddr};
 pub use ext::ExtHeaders;
 pub use headers::{Headers, MAX_FRAME_LEN};
 pub use hop::{TtlError, decrement_ttl, dscp_of, ecn_of, mark_ce, set_dscp};
-pub use icrc::{icrc, icrc_change, icrc_residue, seal, seal_around};
+pub use icrc::{icrc, icrc_change, icrc_prefix, icrc_residue, seal, seal_around};
 pub use ieth::Ieth;
 pub use immdt::ImmDt;
 pub use int::{

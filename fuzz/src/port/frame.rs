@@ -86,7 +86,8 @@ impl Fields {
 
 /// The residue of the ICRC of a frame.
 pub(super) fn residue(frame: &[u8]) -> Option<u32> {
-    spanwire_wire::icrc_residue(&frame[14..])
+    let (covered, sent) = frame[14..].split_last_chunk()?;
+    Some(spanwire_wire::icrc(covered)? ^ u32::from_le_bytes(*sent))
 }
 
 /// Writes the ICRC into the last bytes of a frame, if it is long enough for a packet of RoCEv2.

@@ -49,8 +49,11 @@ pub(super) fn null() -> OwnedFd {
 }
 
 /// The ICRC.
-pub(super) const ICRC: PacketChecksum =
-    PacketChecksum { residue: spanwire_wire::icrc_residue, change: spanwire_wire::icrc_change };
+pub(super) const ICRC: PacketChecksum = PacketChecksum {
+    prefix: spanwire_wire::icrc_prefix,
+    residue: spanwire_wire::icrc_residue,
+    change: spanwire_wire::icrc_change,
+};
 
 /// Frame lengths of ports: of the least MTU, of Ethernet, of jumbo frames, and of the loopback.
 pub(super) const ROOMS: [usize; 4] = [14 + 1280, 14 + 1500, 14 + 9000, 14 + 65_535];

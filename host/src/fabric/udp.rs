@@ -71,8 +71,11 @@ impl Attachment {
 }
 
 /// The ICRC, which covers IPv4's identification and the UDP source port.
-const ICRC: PacketChecksum =
-    PacketChecksum { residue: spanwire_wire::icrc_residue, change: spanwire_wire::icrc_change };
+const ICRC: PacketChecksum = PacketChecksum {
+    prefix: spanwire_wire::icrc_prefix,
+    residue: spanwire_wire::icrc_residue,
+    change: spanwire_wire::icrc_change,
+};
 
 /// Packets of the largest size that the receive buffer has room for.
 const PACKETS_MIN: u32 = 32;
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn icrc__is_that_of_the_wire() {
-        assert_eq!((ICRC.residue)(&[]), None);
+        assert_eq!(((ICRC.prefix)(&[]), (ICRC.residue)(0, &[])), (None, None));
         assert_ne!((ICRC.change)(100, 4), (ICRC.change)(104, 4));
     }
 }

@@ -8,9 +8,12 @@
 /// significant byte first. It must be linear, as a CRC is.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketChecksum {
-    /// The XOR of the computed and the sent checksum of an IP packet; zero if that is right. `None`
-    /// if the packet has none.
-    pub residue: fn(packet: &[u8]) -> Option<u32>,
+    /// The state of the checksum behind an IP and UDP header, `outer`: all that it depends on
+    /// before the payload. `None` if `outer` is something else.
+    pub prefix: fn(outer: &[u8]) -> Option<u32>,
+    /// The XOR of the computed and the sent checksum of a packet, of which `rest` are the bytes
+    /// behind the UDP header; zero if that is right. `None` if the packet has none.
+    pub residue: fn(prefix: u32, rest: &[u8]) -> Option<u32>,
     /// The change of the checksum for each bit of a field of 16 bits, big-endian, at an offset in
     /// an IP packet: its bytes up to the checksum, then the offset.
     pub change: fn(covered_len: usize, at: usize) -> [u32; 16],
@@ -49,16 +52,28 @@ impl Adjuster {
         }
     }
 
-    /// The identification with which the checksum of an IPv4 packet is right, whose header has
-    /// `predicted`. `None` if there is none, or if it is above `max`.
-    pub(super) fn identify(&mut self, packet: &[u8], predicted: u16, max: u16) -> Option<u16> {
+    /// The identification with which the checksum of an IPv4 packet is right; probably `predicted`.
+    /// `None` if there is none, or if it is another and above `max`. `prefix` is
+    /// [`Adjuster::prefix`] of the packet's headers with identification 0.
+    #[inline]
+    pub(super) fn identify(
+        &mut self,
+        packet: &[u8],
+        prefix: u32,
+        (predicted, max): (u16, u16),
+    ) -> Option<u16> {
         let covered_len = covered(packet.len(), IDENTIFICATION_AT)?;
-        let residue = (self.checksum.residue)(packet)?;
-        if residue == 0 {
+        let residue = (self.checksum.residue)(prefix, packet.get(V4_OUTER..)?)?;
+        let change = self.change(covered_len, IDENTIFICATION_AT);
+        if residue == combine(change, predicted) {
             return Some(predicted);
         }
-        let difference = solve(self.change(covered_len, IDENTIFICATION_AT), residue)?;
-        Some(predicted ^ difference).filter(|id| *id <= max)
+        solve(change, residue).filter(|id| *id <= max)
+    }
+
+    /// The checksum's state behind an IP and UDP header.
+    pub(super) fn prefix(&self, outer: &[u8]) -> Option<u32> {
+        (self.checksum.prefix)(outer)
     }
 
     fn change(&mut self, covered_len: usize, at: usize) -> &[u32; 16] {
@@ -122,6 +137,8 @@ fn top(value: u32) -> usize {
     usize::from(value.ilog2().to_le_bytes()[0])
 }
 
+/// Bytes of an IPv4 header without options and a UDP header.
+const V4_OUTER: usize = 28;
 /// Offset of the identification in an IPv4 header.
 pub(super) const IDENTIFICATION_AT: usize = 4;
 /// The highest identification that a receiver accepts by default: twice the segments of a send. The
@@ -136,9 +153,10 @@ pub(super) mod testing {
     use super::PacketChecksum;
 
     pub(in super::super) const SUM: PacketChecksum = PacketChecksum {
-        residue: |packet| {
-            let (covered, sent) = packet.split_last_chunk::<4>()?;
-            Some(sum(covered) ^ u32::from_le_bytes(*sent))
+        prefix: |outer| Some(sum(outer)),
+        residue: |prefix, rest| {
+            let (covered, sent) = rest.split_last_chunk::<4>()?;
+            Some(covered.iter().fold(prefix, add) ^ u32::from_le_bytes(*sent))
         },
         change: |covered_len, at| {
             let of = |bit: usize| {
@@ -157,12 +175,12 @@ pub(super) mod testing {
         let ports = if is_v4 { 20..24 } else { 40..44 };
         let identification = if is_v4 { 4..6 } else { 0..0 };
         let payload = ports.start + 8..covered.len();
-        let mut sum = 0u32;
-        for at in identification.chain(ports).chain(payload) {
-            let byte = covered.get(at).copied().unwrap_or(0);
-            sum = sum.rotate_left(11) ^ u32::from(byte);
-        }
-        sum
+        let places = identification.chain(ports).chain(payload);
+        places.map(|at| covered.get(at).unwrap_or(&0)).fold(0, add)
+    }
+
+    fn add(sum: u32, byte: &u8) -> u32 {
+        sum.rotate_left(11) ^ u32::from(*byte)
     }
 }
 
@@ -211,17 +229,17 @@ mod tests {
     #[test]
     fn identify__finds_the_identification_or_none() {
         let mut adjuster = Adjuster::new(SUM);
-        for (id, predicted) in [(0, 0u16), (5, 5), (5, 0), (0, 5), (127, 3)] {
-            let mut arrived = packet(200, id);
-            arrived[4..6].copy_from_slice(&predicted.to_be_bytes());
-            assert_eq!(adjuster.identify(&arrived, predicted, IDENTIFICATION_MAX), Some(id));
+        let prefix = adjuster.prefix(&packet(200, 0)[..V4_OUTER]).expect("headers");
+        for (id, predicted) in [(0, 0u16), (5, 5), (5, 0), (0, 5), (127, 3), (500, 500)] {
+            let arrived = packet(200, id);
+            let limits = (predicted, IDENTIFICATION_MAX);
+            assert_eq!(adjuster.identify(&arrived, prefix, limits), Some(id));
         }
         for id in [IDENTIFICATION_MAX + 1, 0x9be7, u16::MAX] {
-            let mut beyond = packet(200, id);
-            beyond[4..6].copy_from_slice(&[0, 0]);
-            assert_eq!(adjuster.identify(&beyond, 0, IDENTIFICATION_MAX), None);
-            assert_eq!(adjuster.identify(&beyond, 0, u16::MAX), Some(id));
+            let beyond = packet(200, id);
+            assert_eq!(adjuster.identify(&beyond, prefix, (0, IDENTIFICATION_MAX)), None);
+            assert_eq!(adjuster.identify(&beyond, prefix, (0, u16::MAX)), Some(id));
         }
-        assert_eq!(adjuster.identify(&[0x45; 7], 0, u16::MAX), None);
+        assert_eq!(adjuster.identify(&[0x45; 7], prefix, (0, u16::MAX)), None);
     }
 }

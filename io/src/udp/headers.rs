@@ -1,6 +1,7 @@
 //! The headers of a frame before its UDP payload: read from frames to send, written before received
 //! payload. Sockets exchange payload only, and the node whole Ethernet frames.
 
+use super::checksum::Adjuster;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
@@ -115,19 +116,22 @@ pub(super) struct Head {
     len: usize,
     /// The sum over the IPv4 header without identification and checksum.
     sum: u32,
+    /// Over IPv4, the state of the packet's checksum behind these headers with identification 0.
+    pub(super) prefix: Option<u32>,
 }
 
 impl Head {
-    /// Those of a payload of `payload_len` bytes.
-    pub(super) fn new(flow: &Flow, payload_len: u16) -> Self {
+    /// Those of a payload of `payload_len` bytes. `adjuster` knows the checksum, if there is one.
+    pub(super) fn new(flow: &Flow, payload_len: u16, adjuster: Option<&Adjuster>) -> Self {
         let (mut bytes, len) = ([0; HEADER_MAX], flow.header_len());
         flow.write(0, payload_len, &mut bytes[..len]);
-        let mut sum = 0;
+        let (mut sum, mut prefix) = (0, None);
         if flow.src.is_ipv4() {
             bytes[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
             sum = sum_of(&bytes[ETHERNET..ETHERNET + V4]);
+            prefix = adjuster.and_then(|adjuster| adjuster.prefix(&bytes[ETHERNET..len]));
         }
-        Self { bytes, len, sum }
+        Self { bytes, len, sum, prefix }
     }
 
     /// As [`Flow::write`].
@@ -222,7 +226,7 @@ mod tests {
     fn head__writes_what_the_flow_writes() {
         for flow in flows() {
             for len in [0, 1, 1400, u16::MAX] {
-                let kept = Head::new(&flow, len);
+                let kept = Head::new(&flow, len, None);
                 for id in [0, 1, 0x7fff, u16::MAX] {
                     let mut frames = [0xee, 0x11].map(|fill| vec![fill; flow.header_len()]);
                     flow.write(id, len, &mut frames[0]);

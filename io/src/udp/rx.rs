@@ -147,13 +147,13 @@ impl Receiver {
         // The headers lie over the end of the segment before, which was delivered.
         let frame = &mut self.buffer[run.start - run.flow.header_len()..run.start + len];
         if len < run.segment {
-            run.head = Head::new(&run.flow, datagram_len(len));
+            run.head = Head::new(&run.flow, datagram_len(len), self.adjuster.as_ref());
         }
         run.head.write(run.id, frame);
         let mut checked = Checked::NONE;
-        if let Some(adjuster) = self.adjuster.as_mut().filter(|_| run.flow.src.is_ipv4()) {
+        if let Some((adjuster, prefix)) = self.adjuster.as_mut().zip(run.head.prefix) {
             if checksum::is_sealed(frame) {
-                match adjuster.identify(&frame[ETHERNET..], run.id, self.id_max) {
+                match adjuster.identify(&frame[ETHERNET..], prefix, (run.id, self.id_max)) {
                     Some(id) => {
                         if id != run.id {
                             run.id = id;
@@ -245,7 +245,7 @@ impl Receiver {
         let stamp = arrival.stamp_ns.and_then(|ns| clock.of_realtime_ns(ns));
         self.run = Some(Run {
             flow,
-            head: Head::new(&flow, datagram_len(segment)),
+            head: Head::new(&flow, datagram_len(segment), self.adjuster.as_ref()),
             start: HEADROOM,
             end: HEADROOM + received.len,
             segment,
