@@ -167,7 +167,7 @@ pub trait Node {
     fn poll_timeout(&self) -> Option<Time>;
 
     /// What it waits for if it has no work.
-    fn awaited(&self) -> Awaited {
+    fn awaited(&mut self) -> Awaited {
         Awaited::Anything
     }
 

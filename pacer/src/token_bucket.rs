@@ -26,10 +26,12 @@ pub struct TokenBucket {
     catch_up_ps: u32,
     /// A packet waits for `next`.
     is_awaited: bool,
-    /// The longest time by which packets leave early to leave together.
+    /// The longest time by which packets leave early to leave together, and that of 64 KiB if it is
+    /// less.
+    quantum_max: Dur,
     quantum: Dur,
-    /// Packets leave, and none has been refused since.
-    in_quantum: bool,
+    /// The quantum, while packets leave and none has been refused since; else zero.
+    ahead: Dur,
 }
 
 impl TokenBucket {
@@ -51,8 +53,9 @@ impl TokenBucket {
             burst_bytes,
             catch_up_ps,
             is_awaited: false,
+            quantum_max: Dur::ZERO,
             quantum: Dur::ZERO,
-            in_quantum: false,
+            ahead: Dur::ZERO,
         }
     }
 
@@ -64,16 +67,24 @@ impl TokenBucket {
     /// # Source
     /// TCP small queues and Linux' fq: a millisecond of the rate, at most 64 KiB.
     pub fn set_quantum(&mut self, quantum: Dur) {
-        self.quantum = quantum;
+        self.quantum_max = quantum;
+        self.limit_quantum();
+    }
+
+    fn limit_quantum(&mut self) {
+        self.quantum = self.quantum_max;
+        if self.per_byte > 0 && self.quantum_max > Dur::ZERO {
+            self.quantum = self.quantum_max.min(self.time_for(QUANTUM_BYTES.into()));
+        }
     }
 
     /// Changes the rate; `None` is unlimited. It applies at once: a remaining wait is scaled to the
     /// new rate, and accumulated burst bytes stay the same number of bytes. A change from or to
-    /// unlimited discards both.
-    pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
+    /// unlimited discards both. True if it was another rate.
+    pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) -> bool {
         let new = rate.map_or(0, per_byte);
         if new == self.per_byte {
-            return;
+            return false;
         }
         let (old, depth) = (self.per_byte, self.depth());
         self.per_byte = new;
@@ -87,6 +98,8 @@ impl TokenBucket {
                 now.saturating_sub(scaled(saved, new, old, Rounding::Down))
             }
         };
+        self.limit_quantum();
+        true
     }
 
     /// The earliest time at which a packet may leave, rounded up: late, never early.
@@ -100,13 +113,7 @@ impl TokenBucket {
     pub fn is_due(&self, now: Time) -> bool {
         // By the rounded time, which saturates at the end of the range. A packet that waits for
         // that time is due then, so that callers do not poll for ever.
-        self.next() <= now || self.in_quantum && self.is_within_quantum(now)
-    }
-
-    fn is_within_quantum(&self, now: Time) -> bool {
-        let bytes = self.per_byte * u128::from(QUANTUM_BYTES);
-        let quantum = bytes.min(u128::from(self.quantum.as_ps()) << FRACTION_BITS);
-        self.held_until <= now && self.next < fixed(now).saturating_add(quantum)
+        self.held_until <= now && time_up(self.next) <= now + self.ahead
     }
 
     /// A packet waits for [`TokenBucket::next`]. If the caller is late, all packets that became due
@@ -114,7 +121,7 @@ impl TokenBucket {
     /// its core.
     pub fn set_awaited(&mut self) {
         self.is_awaited = true;
-        self.in_quantum = false;
+        self.ahead = Dur::ZERO;
     }
 
     /// A packet has waited for [`TokenBucket::next`] since [`TokenBucket::set_idle`].
@@ -130,7 +137,7 @@ impl TokenBucket {
 
     /// A packet of `wire_bytes` left.
     pub fn on_sent(&mut self, now: Time, wire_bytes: u32) {
-        self.in_quantum = self.quantum > Dur::ZERO;
+        self.ahead = self.quantum;
         let earliest = fixed(now).saturating_sub(self.depth());
         self.next = self.next.max(earliest).saturating_add(u128::from(wire_bytes) * self.per_byte);
     }

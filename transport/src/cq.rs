@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use crate::tables::Slab;
-use crate::wc::{Wc, WcOpcode, WcStatus};
+use crate::wc::{Wc, WcStatus};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -52,8 +52,6 @@ pub(crate) struct CqTable {
     pub(crate) queues: Slab<CompletionQueue>,
     /// Completions were added; the host then runs its application.
     has_new: bool,
-    /// A message was sent, and none was received since.
-    awaits_reply: bool,
     /// Queues whose armed event has occurred, each once.
     notifications: VecDeque<CqId>,
 }
@@ -103,37 +101,18 @@ impl CompletionQueue {
 
 impl CqTable {
     pub(crate) fn new(max_cqs: u32) -> Self {
-        Self {
-            queues: Slab::new(max_cqs),
-            has_new: false,
-            awaits_reply: false,
-            notifications: VecDeque::new(),
-        }
+        Self { queues: Slab::new(max_cqs), has_new: false, notifications: VecDeque::new() }
     }
 
     /// Adds a completion, or reports that it is lost.
     pub(crate) fn push(&mut self, cq: CqId, wc: Wc) -> Result<(), Lost> {
         self.has_new = true;
-        if matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) {
-            self.awaits_reply = false;
-        }
         let queue = self.queues.at_mut(cq.0).ok_or(Lost { first: false })?;
         let pushed = queue.push(wc);
         if queue.disarm_for(&wc) && !self.notifications.contains(&cq) {
             self.notifications.push_back(cq);
         }
         pushed
-    }
-
-    /// A packet of a message was sent.
-    #[inline]
-    pub(crate) fn set_sent(&mut self) {
-        self.awaits_reply = true;
-    }
-
-    /// A message was sent, and no receive request has completed since.
-    pub(crate) fn awaits_reply(&self) -> bool {
-        self.awaits_reply
     }
 
     /// Arms a queue for one event.

@@ -27,6 +27,7 @@ use crate::tables::Slab;
 use crate::timer::Timers;
 use crate::verbs::{PostError, RecvRequest, WorkRequest};
 use crate::wc::Wc;
+use node::Dialogue;
 use port_rate::PortPacer;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};
@@ -58,6 +59,7 @@ pub struct Endpoint {
     pacer: Wheel,
     /// The limit of all queue pairs together, if there is one.
     port: Option<Box<PortPacer>>,
+    dialogue: Dialogue,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,7 @@ impl Endpoint {
             schedule: Schedule::new(config.turn_bytes),
             pacer: Wheel::new(WheelConfig::default()),
             port: PortPacer::new(&config),
+            dialogue: Dialogue::default(),
             config,
         }
     }

@@ -99,7 +99,7 @@ impl<A: App> Node for Host<A> {
         [self.endpoint.poll_timeout(), self.app.poll_timeout()].into_iter().flatten().min()
     }
 
-    fn awaited(&self) -> Awaited {
+    fn awaited(&mut self) -> Awaited {
         self.endpoint.awaited()
     }
 

@@ -93,7 +93,7 @@ impl Node for Timed<'_> {
         [self.endpoint.poll_timeout(), self.due].into_iter().flatten().min()
     }
 
-    fn awaited(&self) -> Awaited {
+    fn awaited(&mut self) -> Awaited {
         self.endpoint.awaited()
     }
 

@@ -455,6 +455,33 @@ fn run_until__spins_for_the_configured_time_before_it_sleeps() {
 }
 
 #[test]
+fn run_until__adaptive_learns_whether_frames_come_soon() {
+    // A frame comes so long after each idle step, whatever the driver does meanwhile.
+    for (gap, sleeps) in [(Dur::from_us(8), false), (Dur::from_us(500), true)] {
+        let (mut node, mut port, log) = pair();
+        let time = Cell::default();
+        port.sleeps = Some(TestClock(&time));
+        let mut driver = driver_on(&time, Polling::Adaptive);
+        let (mut next, mut frames) = (gap, 0);
+        node.deadline = Some(Time::ZERO + gap);
+        driver
+            .run_until(&mut node, &mut port, |node| {
+                // The node's timer stands for the frame.
+                if node.deadline.is_none() {
+                    frames += 1;
+                    next = time.get().since(Time::ZERO) + gap;
+                    node.deadline = Some(Time::ZERO + next);
+                }
+                frames > 500
+            })
+            .unwrap();
+        let slept = waits(&log).len();
+        assert_eq!(slept > 400, sleeps, "{gap:?}: {slept} sleeps of 500 waits");
+        assert_eq!(slept < 100, !sleeps, "{gap:?}: {slept} sleeps of 500 waits");
+    }
+}
+
+#[test]
 fn run_until__progress_restarts_the_spin() {
     let (mut node, mut port, log) = pair();
     port.slots = usize::MAX;

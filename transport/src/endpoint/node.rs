@@ -1,6 +1,7 @@
 //! Packets and time.
 
 use super::Endpoint;
+use crate::counters::Counters;
 use crate::drop::DropReason;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
@@ -66,12 +67,13 @@ impl Node for Endpoint {
         }
     }
 
-    fn awaited(&self) -> Awaited {
+    fn awaited(&mut self) -> Awaited {
+        let is_answered = self.dialogue.update(&self.counters);
         let is_paced = self.pacer.next().is_some();
         if is_paced || self.port.as_ref().is_some_and(|port| port.next().is_some()) {
             return Awaited::Departure;
         }
-        match self.schedule.has_in_flight() || self.cqs.awaits_reply() {
+        match self.schedule.has_in_flight() || !is_answered {
             true => Awaited::Reply,
             false => Awaited::Anything,
         }
@@ -83,6 +85,30 @@ impl Node for Endpoint {
             true => PortMask::of(PortId::HOST),
             false => PortMask::EMPTY,
         }
+    }
+}
+
+/// What was sent and received before the endpoint waited last.
+#[derive(Debug, Default)]
+pub(super) struct Dialogue {
+    sent_bytes: u64,
+    received_messages: u64,
+    /// Data was sent, and no message received since.
+    asked: bool,
+}
+
+impl Dialogue {
+    /// True if nothing was sent since the last message that was received. Compared once a wait, so
+    /// that no packet pays for it.
+    fn update(&mut self, counters: &Counters) -> bool {
+        let (sent, received) = (counters.tx_payload_bytes, counters.rx_messages);
+        if received != self.received_messages {
+            self.asked = false;
+        } else if sent != self.sent_bytes {
+            self.asked = true;
+        }
+        (self.sent_bytes, self.received_messages) = (sent, received);
+        !self.asked
     }
 }
 

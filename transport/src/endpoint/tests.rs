@@ -5,9 +5,9 @@ mod turns;
 
 use super::*;
 use crate::mr::PdId;
-use crate::testing::{Fate, Op, Pair, PairConfig};
+use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{Config, CreateError, QpCaps, QpInit, WcStatus, WorkRequest, WrOp};
-use spanwire_base::{Node, PortId, RxMeta};
+use spanwire_base::{Awaited, Node, PortId, Rate, RxMeta};
 use spanwire_mem::Region;
 
 fn endpoint(config: Config) -> Endpoint {
@@ -69,6 +69,35 @@ fn handle_packet__counts_packets_of_unknown_queue_pairs() {
     ep.handle_packet(Time::ZERO, PortId::HOST, &[0; 10], meta);
     let counted: u64 = ep.counters().list().iter().map(|(_, n)| n).sum();
     assert_eq!(counted, 1);
+}
+
+#[test]
+fn awaited__is_a_reply_from_a_message_sent_until_one_is_received() {
+    in_both_modes(|mode| {
+        let mut p = Pair::with(&PairConfig { mode, ..PairConfig::default() });
+        let awaited = |p: &mut Pair, side: usize| p.ends[side].ep.awaited();
+        assert_eq!([awaited(&mut p, 0), awaited(&mut p, 1)], [Awaited::Anything; 2]);
+        for (from, to) in [(0, 1), (1, 0), (0, 1)] {
+            p.post_recv(to, 1, 0, 64);
+            p.post(from, 2, Op::Send, 0, 64);
+            p.step(from);
+            if p.ends[from].ep.schedule.has_in_flight() {
+                assert_eq!(awaited(&mut p, from), Awaited::Reply, "{mode:?}: in flight");
+            }
+            assert!(p.run(Dur::from_secs(1)));
+            let then = [awaited(&mut p, from), awaited(&mut p, to)];
+            assert_eq!(then, [Awaited::Reply, Awaited::Anything], "{mode:?}: asked, and told");
+        }
+    });
+}
+
+#[test]
+fn awaited__is_a_departure_while_packets_are_paced() {
+    let config = Config { port_rate: Some(Rate::from_bps(1_000_000)), ..Config::default() };
+    let mut p = Pair::with(&PairConfig { config, ..PairConfig::default() });
+    post_all(&mut p, Op::Write, 60_000);
+    p.step(0);
+    assert_eq!(p.ends[0].ep.awaited(), Awaited::Departure);
 }
 
 fn post_all(p: &mut Pair, op: Op, len: usize) {

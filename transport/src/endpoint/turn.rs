@@ -152,7 +152,6 @@ impl Endpoint {
             Transmit::Sent(meta) => {
                 cx.timers.touch(slot);
                 cx.schedule.set_last_sent(slot);
-                cx.shared.cqs.set_sent();
                 let len = spanwire_base::u32_from(meta.len);
                 cx.schedule.on_data_sent(from, len + meta.elided_bytes);
                 HeadOutcome::Sent(meta)

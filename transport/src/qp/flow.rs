@@ -22,7 +22,7 @@ use crate::config::Config;
 use int::Unwrapped;
 use quantum::Quantum;
 use receive_room::ReceiveRoom;
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
 use spanwire_pacer::TokenBucket;
 use spanwire_wire::IntRecords;
@@ -130,7 +130,7 @@ impl Flow {
     /// mean length.
     #[inline]
     pub(crate) fn window_pkts(&self, pkts: u64, bytes: u64) -> u32 {
-        let cwnd = self.cc.cwnd_bytes() + self.quantum.bytes();
+        let cwnd = self.cc.cwnd_bytes().saturating_add(self.quantum.bytes());
         let mtu = u64::from(self.mtu_bytes);
         let window = match bytes < pkts * mtu {
             true => short_window_pkts(cwnd, mtu, pkts, bytes),
@@ -308,6 +308,7 @@ impl Flow {
     fn on_least_rtt(&mut self, rtt: Dur) {
         self.least_rtt = rtt;
         self.room.on_least_rtt(rtt);
+        self.update_quantum(self.cc.rate());
     }
 
     /// Reports the loss of packets of `bytes`.
@@ -377,9 +378,13 @@ impl Flow {
 
     fn update_rate(&mut self, now: Time) {
         let rate = self.cc.rate();
-        self.bucket.set_rate(now, rate);
-        if self.quantum.is_allowed() {
-            self.quantum.update(rate, self.least_rtt);
+        if self.bucket.set_rate(now, rate) && self.quantum.is_allowed() {
+            self.update_quantum(rate);
+        }
+    }
+
+    fn update_quantum(&mut self, rate: Option<Rate>) {
+        if self.quantum.update(rate, self.least_rtt) {
             self.bucket.set_quantum(self.quantum.time());
         }
     }
