@@ -81,7 +81,7 @@ impl Spinner {
         let kind = || Kind {
             waits: AtomicU32::new(0),
             gain: AtomicI64::new(1),
-            lengths: [LONG_NS, 0].map(AtomicU64::new),
+            lengths: [COST_NS_MAX, 0].map(AtomicU64::new),
         };
         Self {
             polling,
@@ -117,10 +117,15 @@ impl Spinner {
         if self.polling != Polling::Adaptive {
             return;
         }
-        let cost = self.cost_ns();
-        // A wait that ended in a sleep would have been shorter without the wake-up.
-        let awake = if ns <= wait.spin_ns { 0 } else { self.late.load(Ordering::Relaxed) };
-        self.kinds[wait.awaited as usize].add(wait.spins, ns, ns.saturating_sub(awake), cost);
+        let cost_ns = self.cost_ns();
+        let spin_ns = match wait.spins {
+            // Without the wake-up it would have been shorter.
+            false => ns.saturating_sub(self.late.load(Ordering::Relaxed)),
+            true if ns <= wait.spin_ns => ns,
+            // In vain, and the sleep came after it.
+            true => u64::MAX,
+        };
+        self.kinds[wait.awaited as usize].add(wait.spins, ns, (spin_ns, cost_ns));
     }
 
     /// True if this sleep is to be measured, for [`Spinner::slept`].
@@ -148,18 +153,17 @@ impl Kind {
         let [slept, spun] = self.lengths.each_ref().map(|mean| mean.load(Ordering::Relaxed));
         // On a core that both ends share, a spin keeps the other end from answering.
         let pays = self.gain.load(Ordering::Relaxed) > 0 && spun <= slept;
-        pays != waits.is_multiple_of(TRY_EVERY)
+        let every = if pays { SLEEP_EVERY } else { SPIN_EVERY };
+        pays != waits.is_multiple_of(every)
     }
 
-    /// Adds a wait of `ns`, of which the worker would have noticed the end after `awake_ns` by
-    /// spinning. A sleep costs `cost_ns`.
-    fn add(&self, spins: bool, ns: u64, awake_ns: u64, cost_ns: u64) {
+    /// Adds a wait of `ns`. By spinning its end was noticed, or would have been, after `spin_ns`; a
+    /// sleep costs `cost_ns`.
+    fn add(&self, spins: bool, ns: u64, (spin_ns, cost_ns): (u64, u64)) {
         add(&self.lengths[usize::from(spins)], ns.min(LONG_NS));
-        // A spin in vain is followed by the sleep.
-        let gain = if awake_ns <= cost_ns {
-            cost_ns.cast_signed() - awake_ns.cast_signed()
-        } else {
-            -cost_ns.cast_signed()
+        let gain = match spin_ns <= cost_ns {
+            true => cost_ns.cast_signed() - spin_ns.cast_signed(),
+            false => -cost_ns.cast_signed(),
         };
         let before = self.gain.load(Ordering::Relaxed);
         self.gain.store(before + (gain - before) / WEIGHT.cast_signed(), Ordering::Relaxed);
@@ -180,8 +184,12 @@ const COST_NS_MAX: u64 = 50_000;
 /// Waits longer than this are alike: no spin shortens them.
 const LONG_NS: u64 = 4 * COST_NS_MAX;
 
-/// One of this many waits does what did not pay, because that may have changed.
-const TRY_EVERY: u32 = 32;
+/// One of this many waits spins although that did not pay, because that may have changed.
+const SPIN_EVERY: u32 = 32;
+
+/// One of this many waits sleeps although spinning pays: few enough to stay out of the 99th
+/// percentile.
+const SLEEP_EVERY: u32 = 512;
 
 /// One of this many sleeps is measured, which costs two system calls.
 const MEASURE_EVERY: u32 = 16;
