@@ -90,8 +90,8 @@ pub struct LentPayload {
     pub bytes: Lent,
 }
 
-/// What a node without work waits for. A driver estimates each kind of wait apart, to choose between
-/// spinning and sleeping.
+/// The event for which a node without work waits. A driver estimates each kind of wait apart, to
+/// choose between spinning and sleeping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Awaited {
     /// A frame of any peer, or a call of its application.
@@ -166,7 +166,7 @@ pub trait Node {
     /// The time at which [`Node::handle_timeout`] is due; O(1). It may be early, never late.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// What it waits for if it has no work.
+    /// The event for which it waits if it has no work.
     fn awaited(&mut self) -> Awaited {
         Awaited::Anything
     }

@@ -267,7 +267,8 @@ impl<C: TimeSource + Copy> Driver<C> {
         Ok(progress)
     }
 
-    /// Waits after an idle step at `now`, for what is `awaited` and until `deadline`. `wait` sleeps.
+    /// Waits after an idle step at `now`, for the `awaited` event and until `deadline`. `wait`
+    /// sleeps.
     fn idle(
         &mut self,
         now: Time,

@@ -23,7 +23,7 @@ pub enum Step {
         progress: bool,
         /// When the next step is due without a frame, in ns of [`Door::now_ns`].
         wakes_at: u64,
-        /// What it waits for until then.
+        /// The event for which it waits until then.
         awaits: Awaited,
     },
     /// It has ended, and is not stepped again.

@@ -110,8 +110,8 @@ where
         }
     }
 
-    /// Sleeps as the leader until `until`, unless there is a reason to stay awake. False if the sleep ended
-    /// without a frame or a wake-up.
+    /// Sleeps as the leader until `until`, unless there is a reason to stay awake. False if the
+    /// sleep ended without a frame or a wake-up.
     fn sleep(
         &self,
         (ticket, sleeper): (Ticket, &Sleeper<D::Event>),

@@ -21,7 +21,7 @@ pub struct Shared<T, D: Door> {
     /// Steps that made progress.
     pub(crate) steps: AtomicU64,
     ended: AtomicBool,
-    /// What the engine waits for since its last step, an index of [`Awaited::ALL`].
+    /// The event for which the engine waits since its last step, an index of [`Awaited::ALL`].
     awaits: AtomicUsize,
 }
 

@@ -92,7 +92,7 @@ impl Spinner {
         }
     }
 
-    /// What a sleep and its wake-up cost, in ns: 5,000 to 50,000.
+    /// The cost of a sleep and its wake-up in ns: 5,000 to 50,000.
     #[must_use]
     pub fn cost_ns(&self) -> u64 {
         let cost = self.late.load(Ordering::Relaxed) + self.work.load(Ordering::Relaxed);

@@ -77,9 +77,9 @@ pub struct Config {
     /// packets, 0..=4 ms. Default 4 us: 16 slots of the pacer's wheel, one or two passes of a
     /// spinning loop. A worker that sleeps and shares its core needs 250 us.
     pub catch_up: Dur,
-    /// The longest time by which paced packets may leave early, to leave together, 0..=1 ms: what is
-    /// due within it, 64 KiB, and of a queue pair a tenth of the least round trip. Default 0: each
-    /// packet leaves at its time, for which a worker that sleeps wakes up each time.
+    /// The longest time by which paced packets may leave early, to leave together, 0..=1 ms: those
+    /// that are due within it, 64 KiB, and of a queue pair a tenth of the least round trip. Default
+    /// 0: each packet leaves at its time, for which a worker that sleeps wakes up each time.
     pub pacing_quantum: Dur,
     /// Switches whose telemetry (INT) a packet requests if congestion control uses it, 1..=16. Full
     /// SR packets of such a queue pair are shorter by its room: a record for each switch, and 8.

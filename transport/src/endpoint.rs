@@ -3,6 +3,7 @@
 //! transmission in `endpoint/turn.rs`.
 
 mod control;
+mod dialogue;
 mod node;
 mod port_rate;
 mod turn;
@@ -27,7 +28,7 @@ use crate::tables::Slab;
 use crate::timer::Timers;
 use crate::verbs::{PostError, RecvRequest, WorkRequest};
 use crate::wc::Wc;
-use node::Dialogue;
+use dialogue::Dialogue;
 use port_rate::PortPacer;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng};

@@ -1,7 +1,6 @@
 //! Packets and time.
 
 use super::Endpoint;
-use crate::counters::Counters;
 use crate::drop::DropReason;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
@@ -85,30 +84,6 @@ impl Node for Endpoint {
             true => PortMask::of(PortId::HOST),
             false => PortMask::EMPTY,
         }
-    }
-}
-
-/// What was sent and received before the endpoint waited last.
-#[derive(Debug, Default)]
-pub(super) struct Dialogue {
-    sent_bytes: u64,
-    received_messages: u64,
-    /// Data was sent, and no message received since.
-    asked: bool,
-}
-
-impl Dialogue {
-    /// True if nothing was sent since the last message that was received. Compared once a wait, so
-    /// that no packet pays for it.
-    fn update(&mut self, counters: &Counters) -> bool {
-        let (sent, received) = (counters.tx_payload_bytes, counters.rx_messages);
-        if received != self.received_messages {
-            self.asked = false;
-        } else if sent != self.sent_bytes {
-            self.asked = true;
-        }
-        (self.sent_bytes, self.received_messages) = (sent, received);
-        !self.asked
     }
 }
 

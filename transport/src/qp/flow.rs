@@ -7,6 +7,7 @@ mod limit;
 mod near;
 mod quantum;
 mod receive_room;
+mod round_trip;
 mod send_state;
 mod telemetry;
 
@@ -22,7 +23,7 @@ use crate::config::Config;
 use int::Unwrapped;
 use quantum::Quantum;
 use receive_room::ReceiveRoom;
-use spanwire_base::{Dur, Rate, Time};
+use spanwire_base::{Dur, Time};
 use spanwire_cc::{Ack, Cc, Controller, Delivery, Loss, LossKind, Path, Sent};
 use spanwire_pacer::TokenBucket;
 use spanwire_wire::IntRecords;
@@ -303,14 +304,6 @@ impl Flow {
         self.update_rate(now);
     }
 
-    /// Applies a round trip that is shorter than all before.
-    #[cold]
-    fn on_least_rtt(&mut self, rtt: Dur) {
-        self.least_rtt = rtt;
-        self.room.on_least_rtt(rtt);
-        self.update_quantum(self.cc.rate());
-    }
-
     /// Reports the loss of packets of `bytes`.
     pub(crate) fn on_loss(&mut self, now: Time, kind: LossKind, bytes: u64, inflight_bytes: u64) {
         if kind == LossKind::Timeout(1) {
@@ -380,12 +373,6 @@ impl Flow {
         let rate = self.cc.rate();
         if self.bucket.set_rate(now, rate) && self.quantum.is_allowed() {
             self.update_quantum(rate);
-        }
-    }
-
-    fn update_quantum(&mut self, rate: Option<Rate>) {
-        if self.quantum.update(rate, self.least_rtt) {
-            self.bucket.set_quantum(self.quantum.time());
         }
     }
 }

@@ -40,8 +40,8 @@ impl Quantum {
         self.bytes
     }
 
-    /// Applies the pacing rate and the least round trip; `Dur::MAX` before the first. True if its time
-    /// has changed.
+    /// Applies the pacing rate and the least round trip; `Dur::MAX` before the first. True if its
+    /// time has changed.
     pub(super) fn update(&mut self, rate: Option<Rate>, least_rtt: Dur) -> bool {
         let bps = rate.map_or(0, Rate::as_bps);
         let fills_port = |port: Rate| bps / 3 >= port.as_bps() / 4;
