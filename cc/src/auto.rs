@@ -106,6 +106,8 @@ pub struct Auto {
     host_delay: f64,
     /// Mean over intervals of the longest wait of an ACK before this host processed it.
     stall: f64,
+    /// Mean delay by the receiver's batches, as coalesced ACKs show them.
+    batch: f64,
     /// Mean wait of ACKs before this host processed them.
     lateness: f64,
     /// The last decrease. Packets sent before it do not count.
@@ -154,6 +156,7 @@ impl Auto {
             noise: 0.0,
             host_delay: 0.0,
             stall: 0.0,
+            batch: 0.0,
             lateness: 0.0,
             changed_at: None,
             low: f64::MAX,
@@ -191,7 +194,7 @@ impl Auto {
         let factor = (0.5 + self.p.scaling / units.sqrt()).min(FACTOR_MAX);
         let target = self.unscaled_target(base) * factor;
         let longest = self.losses.queue_max().max(target / 8.0);
-        (target * self.pressure).min(target.max(base)).min(longest)
+        ((target * self.pressure).min(target.max(base)) + self.batch).min(longest)
     }
 
     /// The target before scaling with the rate.
@@ -243,6 +246,8 @@ impl Auto {
         }
         let late = ns(a.rx_delay) + ns(a.rtt_slack);
         self.lateness += (late - self.lateness) / 16.0;
+        let batch = BATCHES * float(a.coalesced_bytes) / self.rates.get().max(RATE_UNIT);
+        self.batch += (batch.min(BATCH_MAX) - self.batch) / 16.0;
         let Some(base) = self.base.ns() else { return };
         let is_above = delay - base > self.target(base).max(4.0 * self.noise);
         let arrival = ns(now.since(Time::ZERO)) - ns(a.rx_delay);
@@ -279,7 +284,7 @@ impl Auto {
                 self.state = State::Drain { since, cwnd, rate, intervals };
                 // The queue of other flows that drain as well takes a further round trip to leave.
                 if intervals >= 2 || intervals == 1 && queue <= target / 4.0 {
-                    let after = (rate * base).min(cwnd).max(cwnd / 4.0);
+                    let after = (rate * self.busy_rtt(base)).min(cwnd).max(cwnd / 4.0);
                     self.end_drain(now, min, target, after);
                     if self.compete.on_drain(now, cwnd, queue < target / 4.0) {
                         self.cwnd = cwnd;
@@ -369,6 +374,10 @@ const FACTOR_MAX: f64 = 3.0;
 const NOISE_MAX: f64 = 4e6;
 const LATENESS_MAX: f64 = 4e6;
 const INTERVAL_MAX: f64 = 40e6;
+/// A packet waits in the receiver for the end of the batch before it, and for that of its own.
+const BATCHES: f64 = 2.0;
+/// The longest delay by batches, ns: two of 128 packets of 4 KiB at 17 Gbit/s.
+const BATCH_MAX: f64 = 500e3;
 /// Maximum pacing gain of a host that is late: it catches up with what it did not send in time.
 const PACING_GAIN_MAX: f64 = 3.0;
 /// The highest delivery rate of this time counts, and of so many intervals.

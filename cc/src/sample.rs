@@ -38,6 +38,11 @@ pub struct Ack<'a> {
     pub acked_bytes: u64,
     /// Packets newly acknowledged.
     pub acked_pkts: u64,
+    /// Bytes of `acked_bytes` beyond those between two requests for an ACK: the peer has coalesced
+    /// ACKs, since it received the packets of several requests as a batch. 0 where the engine does
+    /// not know: SR reports the peer's delay instead, and other peers than those over UDP sockets
+    /// need not acknowledge a request at once.
+    pub coalesced_bytes: u64,
     /// Payload bytes lost since the last acknowledgement: all that were, not only those that begin
     /// a recovery period, and those that parity recovers.
     pub lost_bytes: u64,

@@ -85,7 +85,7 @@ pub(crate) fn over_sockets(
     room_bytes: u32,
 ) -> ValidConfig {
     let turn_bytes = config.turn_bytes.max(TURN_BYTES);
-    let config = Config { turn_bytes, fragments: true, ..config.clone() };
+    let config = Config { turn_bytes, fragments: true, batches: true, ..config.clone() };
     let config = match choice {
         WindowChoice::Explicit => config,
         WindowChoice::Controlled => Config { receive_room_bytes: Some(room_bytes), ..config },

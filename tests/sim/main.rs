@@ -3,6 +3,7 @@
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod after_faults;
+mod batches;
 mod calibrated;
 mod cc;
 mod directed;

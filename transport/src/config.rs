@@ -44,6 +44,10 @@ pub struct Config {
     /// that queue pairs discover a path MTU below the agreed one, if the peer takes fragments
     /// ([`AddressVector::takes_fragments`](crate::AddressVector::takes_fragments)). Default false.
     pub fragments: bool,
+    /// The peer receives packets in batches and acknowledges the last one of each, as over UDP
+    /// sockets. Congestion control takes ACKs of RC that it has coalesced for a delay of the host
+    /// (`spanwire_cc::Ack::coalesced_bytes`). Default false.
+    pub batches: bool,
     /// Interval of AckReq: at least one of so many request packets has it, 1..=qp_window_pkts.
     /// Default 16: an ACK costs about as much as a data packet, so 1:16 costs 6 %.
     pub ack_req_interval_pkts: u32,
@@ -135,6 +139,7 @@ impl Default for Config {
             endpoint_window_pkts: 224,
             receive_room_bytes: None,
             fragments: false,
+            batches: false,
             ack_req_interval_pkts: 16,
             read_chunk_pkts: 32,
             reorder_pkts: 65_536,

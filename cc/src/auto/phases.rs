@@ -25,9 +25,14 @@ impl Auto {
             || self.losses.is_above() && self.intervals_without_growth > 0
             || self.intervals_without_growth >= 3;
         if is_congested {
-            let cwnd = (self.rate * base).max(self.cwnd / 4.0).min(self.cwnd);
+            let cwnd = (self.rate * self.busy_rtt(base)).max(self.cwnd / 4.0).min(self.cwnd);
             self.drain(now, cwnd, cwnd / 2.0);
         }
+    }
+
+    /// The round trip without a queue while packets are received in batches.
+    pub(super) fn busy_rtt(&self, base: f64) -> f64 {
+        base + self.batch
     }
 
     /// Leaves startup within a round, once several delays in a row are above the target.
@@ -50,7 +55,8 @@ impl Auto {
     /// A power of four, so that flows whose base round trips differ, as those that began beside a
     /// queue, have the same period, and drain together.
     pub(super) fn drain_period(&self, base: f64) -> f64 {
-        let short = (DRAIN_RTTS * base).max(DRAIN_INTERVALS * self.interval_min()).max(1.0);
+        let short =
+            (DRAIN_RTTS * self.busy_rtt(base)).max(DRAIN_INTERVALS * self.interval_min()).max(1.0);
         float(power_of_four(whole(short))).min(self.p.drain_ms * 1e6).max(30.0 * base)
     }
 

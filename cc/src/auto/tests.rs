@@ -213,3 +213,20 @@ fn status__names_the_signals_and_no_marks_without_a_mark() {
     flow.round(2_000, 50);
     assert_eq!(chosen(&flow), Some("delay, marks"));
 }
+
+#[test]
+fn on_ack__a_delay_by_the_receivers_batches_does_not_shorten_the_window() {
+    let after = |coalesced_bytes: u64, us: u64| {
+        let mut flow = Flow::new();
+        (0..2).for_each(|_| flow.round(200, 50));
+        (flow.cc.state, flow.cc.cwnd) = (State::Avoidance, 50_000.0);
+        flow.ack.coalesced_bytes = coalesced_bytes;
+        (0..20).for_each(|_| flow.round(us, 50));
+        (flow.window(), flow.cc.batch)
+    };
+    // The target is about 70 us above the base of 200 us; two batches of 20 packets add 160 us.
+    assert!(after(0, 350).0 < 40, "a queue: {:?}", after(0, 350));
+    assert!(after(20_000, 350).0 > 50, "batches: {:?}", after(20_000, 350));
+    assert!(after(20_000, 700).0 < 40, "a queue beside batches: {:?}", after(20_000, 700));
+    assert!(after(1 << 30, 350).1 <= BATCH_MAX, "{:?}", after(1 << 30, 350));
+}

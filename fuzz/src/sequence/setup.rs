@@ -250,6 +250,7 @@ fn config(int_format: IntFormat) -> ValidConfig {
         // Eight packets over the shortest round trip.
         receive_room_bytes: Some(8 * 1500),
         fragments: true,
+        batches: true,
         ack_req_interval_pkts: 4,
         read_chunk_pkts: 4,
         reorder_pkts: REORDER_PKTS,

@@ -163,12 +163,13 @@ impl Rc {
         }
     }
 
-    /// Reports an acknowledgement of the packets from `una` to `upto`.
+    /// Reports an acknowledgement of the packets from `una` to `upto`, before which `inflight_pkts`
+    /// were in flight.
     #[inline(never)]
     pub(super) fn report_ack(
         &self,
         flow: &mut Flow,
-        mtu: Mtu,
+        (mtu, config): (Mtu, &Config),
         (now, arrival): (Time, RxMeta),
         (una, upto): (u64, u64),
         inflight_pkts: u64,
@@ -176,10 +177,18 @@ impl Rc {
     ) {
         let mtu = u64::from(mtu.bytes());
         let acked_pkts = upto - una;
+        let coalesced_pkts = if config.batches {
+            let window = flow.window_pkts(0, 0).min(flow.receive_pkts()).min(config.qp_window_pkts);
+            let interval = ack_interval(window, config.ack_req_interval_pkts, true);
+            acked_pkts.saturating_sub(interval.into())
+        } else {
+            0
+        };
         let sampled = flow.take_timed(upto);
         let ack = Ack {
             acked_bytes: acked_pkts * mtu,
             acked_pkts,
+            coalesced_bytes: coalesced_pkts * mtu,
             rtt: timed.map(|sent_at| arrival.at.since(sent_at)),
             rx_delay: now.since(arrival.at),
             rtt_slack: arrival.at.since(arrival.earliest),

@@ -152,7 +152,8 @@ impl Rc {
         let arrival = qp.arrival;
         let timed = self.rtt.on_acked(arrival.at, upto);
         if let Some(flow) = qp.flow.as_deref_mut() {
-            self.report_ack(flow, qp.mtu, (now, arrival), (una, upto), before, timed);
+            let of = (qp.mtu, sh.config);
+            self.report_ack(flow, of, (now, arrival), (una, upto), before, timed);
         }
         while let Some(request) = self.requester.pop_acked() {
             if request.wqe.signaled {
