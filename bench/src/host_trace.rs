@@ -1,7 +1,7 @@
 //! The timing of real drivers, and the host models that follow from it.
 //!
 //! Two hosts, as two `spanwire perf` processes would run them, exchange flows over a veth pair: on
-//! any core, with adaptive polling. A wrapper of the port ([`tap`]) records each step of both
+//! any core. A wrapper of the port ([`tap`]) records each step of both
 //! drivers. [`trace`] is the compact form of the recording, and [`fit`] computes the
 //! [`HostModel`](spanwire_sim::HostModel) of it: those of the simulator's presets are in
 //! sim/host-traces.
@@ -39,6 +39,9 @@ pub struct Plan {
     /// Processes that spin beside the drivers, to take their cores from them
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub spinners: u32,
+    /// Microseconds that idle drivers spin before they sleep [default: adaptive polling]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub spin_us: Option<u64>,
     /// The ports of both hosts
     #[arg(long, value_enum, default_value_t = Fabric::Xdp)]
     pub fabric: Fabric,
@@ -70,7 +73,7 @@ struct Flow {
 const FLOWS: [Flow; 3] = [
     Flow { name: "bulk", message_bytes: 1 << 16, outstanding: 16, mbit: None },
     Flow { name: "small", message_bytes: 64, outstanding: 128, mbit: None },
-    Flow { name: "paced", message_bytes: 1024, outstanding: 16, mbit: Some(20) },
+    Flow { name: PACED, message_bytes: 1024, outstanding: 16, mbit: Some(20) },
 ];
 
 /// Records all flows of `plan`. `go_on` receives the name of each flow before it and cancels the
@@ -91,13 +94,14 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(&str) -> bool) -> Result<Trace, Er
         if !go_on(flow.name) {
             return Err("interrupted".into());
         }
-        let ([client, server], budget) = record(&hosts, plan.fabric, &flow, time)?;
+        let ([client, server], budget) = record(&hosts, plan, &flow, time)?;
         batch = u64_from(budget.rx);
         runs.push(Run::of(flow.name, "client", &client.take()));
         runs.push(Run::of(flow.name, "server", &server.take()));
     }
     let (rx_ring, tx_ring, sockets) = plan.fabric.buffers();
-    Ok(Trace { recorded, batch, rx_ring, tx_ring, sockets, spin_ns: SPIN.as_ns(), runs })
+    let spin_ns = plan.spin_us.map(|us| us * 1_000);
+    Ok(Trace { recorded, batch, rx_ring, tx_ring, sockets, spin_ns, runs })
 }
 
 impl Fabric {
@@ -137,7 +141,7 @@ impl Fabric {
 /// well.
 fn record(
     hosts: &TwoHosts,
-    fabric: Fabric,
+    plan: &Plan,
     flow: &Flow,
     time: Duration,
 ) -> Result<([StepLog; 2], Budget), Error> {
@@ -145,10 +149,11 @@ fn record(
     let budget = &OnceLock::new();
     let runner = |log: StepLog| {
         move |host: &Host| -> Result<JobRunner, Error> {
-            let mut attachment = fabric.attach(host)?;
+            let mut attachment = plan.fabric.attach(host)?;
             budget.get_or_init(|| attachment.port.budget());
             attachment.port = Box::new(StepTap::new(attachment.port, attachment.clock, log));
-            let polling = Polling::Spin(SPIN);
+            let spin = |us| Polling::Spin(Dur::from_us(us));
+            let polling = plan.spin_us.map_or(Polling::Adaptive, spin);
             let mut runner = JobRunner::new(attachment, host.v4.into(), polling)?;
             runner.set_sending(Sending { congestion, ..Sending::default() });
             Ok(runner)
@@ -203,8 +208,8 @@ pub(crate) fn date(days: u64) -> String {
     format!("{year}-{month:02}-{:02}", left + 1)
 }
 
-/// As `spanwire perf` spins.
-const SPIN: Dur = Dur::from_us(50);
+/// The flow that sleeps between packets.
+const PACED: &str = "paced";
 /// Linux's default of net.core.rmem_max and wmem_max.
 const BUFFER_BYTES: u32 = 212_992;
 /// Linux grants twice the request, for its own overhead.

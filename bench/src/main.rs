@@ -8,7 +8,7 @@ use count::IcountArgs;
 use serde::Serialize;
 use spanwire_bench::bad_network::{self, Conditions};
 use spanwire_bench::compare::{self, Report};
-use spanwire_bench::host_trace::fit::Fit;
+use spanwire_bench::host_trace::fit::{model_of, to_source};
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::quiet::cpu_time;
@@ -225,15 +225,15 @@ fn trace(plan: &host_trace::Plan) -> Result<ExitCode, Error> {
     live.clear();
     let trace = trace?;
     write(plan.out.as_deref(), || trace.to_json())?;
-    print_text(&Fit::of(&trace)?.to_source());
+    print_text(&to_source(&model_of(&trace)?));
     Ok(ExitCode::SUCCESS)
 }
 
 fn fit(traces: &[PathBuf]) -> Result<ExitCode, Error> {
     for path in traces {
         let trace = Trace::read(path)?;
-        let fit = Fit::of(&trace).map_err(|e| format!("{}: {e}", path.display()))?;
-        print_text(&format!("// {}\n{}", path.display(), fit.to_source()));
+        let model = model_of(&trace).map_err(|e| format!("{}: {e}", path.display()))?;
+        print_text(&format!("// {}\n{}", path.display(), to_source(&model)));
     }
     Ok(ExitCode::SUCCESS)
 }

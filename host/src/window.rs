@@ -20,7 +20,7 @@ pub fn config(
     line_rate: Rate,
     port_rate: Option<Rate>,
 ) -> Result<ValidConfig, Error> {
-    let (catch_up, pacing_quantum) = (CATCH_UP, QUANTUM);
+    let (catch_up, pacing_quantum) = (CATCH_UP, Config::SLEEPER_QUANTUM);
     let default = Config { line_rate, port_rate, catch_up, pacing_quantum, ..Config::default() };
     let Some(qp_window_pkts) = packets else { return Ok(default.validate()?) };
     let ack_req_interval_pkts = default.ack_req_interval_pkts.min(qp_window_pkts);
@@ -149,10 +149,6 @@ const RING_MAX: u32 = 4096;
 /// workers sleep between packets and share cores.
 const CATCH_UP: Dur = Dur::from_us(250);
 
-/// Paced packets of a millisecond leave together, as those of kernel TCP do: a wake-up for each
-/// takes 20 times the processor time at 200 Mbit/s.
-const QUANTUM: Dur = Dur::from_ms(1);
-
 /// The widest window, in packets: the engine's `qp_window_pkts`.
 pub const WINDOW_MAX: u32 = 1 << 16;
 
@@ -181,7 +177,7 @@ mod tests {
             for_polling(config, polling).pacing_quantum
         };
         assert_eq!(quantum(Polling::Busy), Dur::ZERO);
-        assert_eq!(quantum(Polling::Adaptive), QUANTUM);
+        assert_eq!(quantum(Polling::Adaptive), Config::SLEEPER_QUANTUM);
     }
 
     #[test]

@@ -26,6 +26,18 @@ pub enum Polling {
     Spin(Dur),
 }
 
+impl Polling {
+    /// The longest spin before a sleep; zero if it never sleeps.
+    #[must_use]
+    pub fn spin_max(self) -> Dur {
+        match self {
+            Self::Busy => Dur::ZERO,
+            Self::Adaptive => Dur::from_ns(COST_NS_MAX),
+            Self::Spin(spin) => spin,
+        }
+    }
+}
+
 /// The state of [`Polling`]: what sleeps cost, and how long waits were.
 ///
 /// Threads may race. These are measures only, and none is lost for good.

@@ -10,6 +10,7 @@ mod model;
 mod node;
 mod presets;
 mod sockets;
+mod waits;
 
 pub use driver::HostCounters;
 pub use lateness::Lateness;

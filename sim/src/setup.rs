@@ -304,6 +304,7 @@ impl Setup {
             max_msg_bytes: self.message_bytes.max(8),
             qp_window_pkts: self.window_pkts,
             batches: self.host.as_ref().is_some_and(|host| host.sockets.is_some()),
+            pacing_quantum: self.host.as_ref().map_or(Dur::ZERO, HostModel::pacing_quantum),
             receive_room_bytes: self.host.as_ref().and_then(HostModel::receive_room_bytes),
             // Only the window of each queue pair limits it.
             endpoint_window_pkts: qps.saturating_mul(window).min(1 << 24),

@@ -358,6 +358,7 @@ mod tests {
     use spanwire_cc::Algorithm;
     use spanwire_erasure::Scheme;
     use spanwire_loadbalance::Choice;
+    use spanwire_progress::Polling;
     use spanwire_switch::EcnCpu;
     use spanwire_transport::{CodingWhen, ErasureCoding, WireMode};
     use spanwire_wire::IntFormat;
@@ -403,7 +404,7 @@ mod tests {
         some(|p| p.setup.congestion.far.is_some());
         some(|p| !p.setup.congestion.is_on());
         some(|p| p.setup.host.is_none());
-        for name in ["veth", "busy", "udp"] {
+        for name in ["veth", "adaptive", "busy", "busy-poll", "udp"] {
             let preset = HostModel::named(name);
             assert!(plans.iter().any(|p| p.setup.host == preset), "{name}");
         }
@@ -412,6 +413,7 @@ mod tests {
         };
         models(|m| !m.timestamps);
         models(|m| (m.batch, m.rx_ring) == (1, 2));
+        models(|m| m.batch < 64 && m.polling == Polling::Adaptive);
         models(|m| m.sockets.as_ref().is_some_and(|s| s.rx_bytes == 4_608 && s.run_frames > 2));
         models(|m| m.wakeup.max() == Dur::from_ms(50) && m.stall.max() == Dur::from_ms(100));
         some(|p| p.setup.host.as_ref().is_some_and(|m| p.setup.timeout < m.delay_max()));

@@ -45,6 +45,8 @@ const ALLOWED: &[Allowed] = &[
             "erasure",
             "loadbalance",
             "nn",
+            // The rule by which hosts spin or sleep is that of real drivers.
+            "progress",
             "switch",
             "transport",
         ],

@@ -4,51 +4,13 @@
 //! part of a step beyond that, if it is at least [`STALL_MIN`] and three times the work, because
 //! the time of a frame varies that much with the batch.
 
-use super::trace::{LONG, Row, Sampled, SocketBuffers, Trace};
+use super::PACED;
+use super::trace::{LONG, Row, Run, Sampled, SocketBuffers, Trace};
 use crate::sample::Error;
 use spanwire_base::{Dur, usize_from};
+use spanwire_io::driver::Polling;
 use spanwire_sim::{HostModel, Lateness, Sockets};
 use std::fmt::Write as _;
-
-/// The values of a host model, rounded as in a preset.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fit {
-    /// CPU time of a step without frames.
-    pub step_ns: u64,
-    /// CPU time to receive a frame.
-    pub rx_frame_ns: u64,
-    /// CPU time to send a frame.
-    pub tx_frame_ns: u64,
-    /// CPU time per 1024 bytes.
-    pub kibibyte_ns: u64,
-    /// Maximum frames of a step in each direction.
-    pub batch: usize,
-    /// Entries of the receive ring.
-    pub rx_ring: usize,
-    /// Entries of the transmit ring.
-    pub tx_ring: usize,
-    /// How long an idle host spins.
-    pub spin_us: u64,
-    /// Quantiles [`PARTS`] of the lateness of a host that slept.
-    pub wakeup_us: [u64; PARTS.len()],
-    /// Mean running time between two stalls; zero for none.
-    pub stall_interval_us: u64,
-    /// Quantiles [`PARTS`] of stalls.
-    pub stall_us: [u64; PARTS.len()],
-    /// UDP sockets.
-    pub sockets: Option<SocketsFit>,
-}
-
-/// The values of UDP sockets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SocketsFit {
-    /// CPU time of a call that receives.
-    pub rx_call_ns: u64,
-    /// CPU time of a call that sends.
-    pub tx_call_ns: u64,
-    /// Their buffers and limits.
-    pub buffers: SocketBuffers,
-}
 
 /// CPU times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -65,119 +27,98 @@ struct Weighted {
     weight: f64,
 }
 
-impl Fit {
-    /// Computes the values of `trace`.
-    ///
-    /// # Errors
-    /// It has no steps with frames, or no sleeps.
-    pub fn of(trace: &Trace) -> Result<Self, Error> {
-        let idle = merged(trace.runs.iter().map(|run| &run.idle_ns));
-        let step = quantile(&idle, 0.5).ok_or("no step without frames")?;
-        // At first all steps count as work, because their frames are not known to explain less.
-        let mut costs = Costs { step, each: [f64::INFINITY; REGRESSORS] };
-        for _ in 0..ROUNDS {
-            costs.each = regress(step, &ordinary(trace, &costs)).ok_or("too few kinds of steps")?;
-        }
-        let wakeups =
-            trace.runs.iter().flat_map(|run| [&run.frame_wakeups_ns, &run.timer_wakeups_ns]);
-        let wakeup_us = quantiles_us(&merged(wakeups)).ok_or("no sleep")?;
-        let stalls = stalls(trace, &costs);
-        let running: u64 = trace.runs.iter().map(|run| run.running_ns).sum();
-        let stalled: f64 = stalls.iter().map(|(ns, weight)| ns * weight).sum();
-        let count: f64 = stalls.iter().map(|(_, weight)| weight).sum();
-        let interval = if count > 0.0 { (running as f64 - stalled) / count } else { 0.0 };
-        Ok(Self {
-            step_ns: rounded(costs.step, COST_UNIT),
-            rx_frame_ns: rounded(costs.each[0], COST_UNIT),
-            tx_frame_ns: rounded(costs.each[1], COST_UNIT),
-            kibibyte_ns: rounded(costs.each[2], COST_UNIT),
-            batch: usize_from(trace.batch),
-            rx_ring: usize_from(trace.rx_ring),
-            tx_ring: usize_from(trace.tx_ring),
-            spin_us: trace.spin_ns / 1_000,
-            wakeup_us,
-            stall_interval_us: rounded(interval / 1e3, INTERVAL_UNIT),
-            stall_us: quantiles_us(&stalls).unwrap_or_default(),
-            sockets: trace.sockets.map(|buffers| SocketsFit {
-                rx_call_ns: rounded(costs.each[3], COST_UNIT),
-                tx_call_ns: rounded(costs.each[4], COST_UNIT),
-                buffers,
-            }),
-        })
+/// Computes the host model of `trace`, with values rounded as in a preset.
+///
+/// # Errors
+/// It has no steps with frames, or no sleeps.
+pub fn model_of(trace: &Trace) -> Result<HostModel, Error> {
+    let idle = merged(trace.runs.iter().map(|run| &run.idle_ns));
+    let step = quantile(&idle, 0.5).ok_or("no step without frames")?;
+    // At first all steps count as work, because their frames are not known to explain less.
+    let mut costs = Costs { step, each: [f64::INFINITY; REGRESSORS] };
+    for _ in 0..ROUNDS {
+        costs.each = regress(step, &ordinary(trace, &costs)).ok_or("too few kinds of steps")?;
     }
-
-    /// The host model with these values.
-    #[must_use]
-    pub fn model(&self) -> HostModel {
-        HostModel {
-            step: Dur::from_ns(self.step_ns),
-            rx_frame: Dur::from_ns(self.rx_frame_ns),
-            tx_frame: Dur::from_ns(self.tx_frame_ns),
-            kibibyte: Dur::from_ns(self.kibibyte_ns),
-            batch: self.batch,
-            rx_ring: self.rx_ring,
-            tx_ring: self.tx_ring,
-            spin: Dur::from_us(self.spin_us),
-            wakeup: lateness(&self.wakeup_us),
-            stall_interval: Dur::from_us(self.stall_interval_us),
-            stall: lateness(&self.stall_us),
-            timestamps: true,
-            sockets: self.sockets.as_ref().map(SocketsFit::model),
-        }
-    }
-
-    /// The fields as in the source of a preset.
-    #[must_use]
-    pub fn to_source(&self) -> String {
-        let Self { batch, rx_ring, tx_ring, wakeup_us, stall_us, .. } = self;
-        let mut text = String::new();
-        let mut field = |name: &str, value: String| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{name}: {value},");
-        };
-        let ns = |ns: u64| format!("Dur::from_ns({})", grouped(ns));
-        let us = |us: u64| format!("Dur::from_us({})", grouped(us));
-        let list =
-            |us: &[u64; PARTS.len()]| format!("quantiles(&[{}])", us.map(grouped).join(", "));
-        field("step", ns(self.step_ns));
-        field("rx_frame", ns(self.rx_frame_ns));
-        field("tx_frame", ns(self.tx_frame_ns));
-        field("kibibyte", ns(self.kibibyte_ns));
-        field("batch", batch.to_string());
-        field("rx_ring", rx_ring.to_string());
-        field("tx_ring", tx_ring.to_string());
-        field("spin", us(self.spin_us));
-        field("wakeup", list(wakeup_us));
-        field("stall_interval", us(self.stall_interval_us));
-        field("stall", list(stall_us));
-        field("timestamps", "true".to_owned());
-        let sockets = self.sockets.map(|SocketsFit { rx_call_ns, tx_call_ns, buffers }| {
-            format!(
-                "Some(Sockets {{\n    rx_call: {},\n    tx_call: {},\n    run_frames: {},\n    \
-                 rx_bytes: {},\n    tx_bytes: {},\n}})",
-                ns(rx_call_ns),
-                ns(tx_call_ns),
-                buffers.run_frames,
-                grouped(buffers.rx_bytes),
-                grouped(buffers.tx_bytes),
-            )
-        });
-        field("sockets", sockets.unwrap_or("None".to_owned()));
-        text
-    }
-}
-
-impl SocketsFit {
-    fn model(&self) -> Sockets {
-        let SocketBuffers { rx_bytes, tx_bytes, run_frames } = self.buffers;
-        Sockets {
-            rx_call: Dur::from_ns(self.rx_call_ns),
-            tx_call: Dur::from_ns(self.tx_call_ns),
+    // Adaptive drivers also sleep within the bursts of the other flows, where they wake 54 us after
+    // a frame in the median; 15 us after a frame of the paced flow, which is alone.
+    let has_sleeps = |run: &&Run| trace.spin_ns.is_some() || run.flow == PACED;
+    let wakeups = trace.runs.iter().filter(has_sleeps);
+    let wakeups = wakeups.flat_map(|run| [&run.frame_wakeups_ns, &run.timer_wakeups_ns]);
+    let wakeup = lateness(&merged(wakeups)).ok_or("no sleep")?;
+    let stalls = stalls(trace, &costs);
+    let running: u64 = trace.runs.iter().map(|run| run.running_ns).sum();
+    let stalled: f64 = stalls.iter().map(|(ns, weight)| ns * weight).sum();
+    let count: f64 = stalls.iter().map(|(_, weight)| weight).sum();
+    let interval = if count > 0.0 { (running as f64 - stalled) / count } else { 0.0 };
+    let cost = |ns| Dur::from_ns(rounded(ns, COST_UNIT));
+    Ok(HostModel {
+        step: cost(costs.step),
+        rx_frame: cost(costs.each[0]),
+        tx_frame: cost(costs.each[1]),
+        kibibyte: cost(costs.each[2]),
+        batch: usize_from(trace.batch),
+        rx_ring: usize_from(trace.rx_ring),
+        tx_ring: usize_from(trace.tx_ring),
+        polling: trace.polling(),
+        wakeup,
+        stall_interval: Dur::from_us(rounded(interval / 1e3, INTERVAL_UNIT)),
+        stall: lateness(&stalls).unwrap_or_else(Lateness::none),
+        timestamps: true,
+        sockets: trace.sockets.map(|SocketBuffers { rx_bytes, tx_bytes, run_frames }| Sockets {
+            rx_call: cost(costs.each[3]),
+            tx_call: cost(costs.each[4]),
             run_frames,
             rx_bytes,
             tx_bytes,
-        }
-    }
+        }),
+    })
+}
+
+/// The fields of `model` as in the source of a preset.
+#[must_use]
+pub fn to_source(model: &HostModel) -> String {
+    let mut text = String::new();
+    let mut field = |name: &str, value: String| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name}: {value},");
+    };
+    let ns = |time: Dur| format!("Dur::from_ns({})", grouped(time.as_ns()));
+    let us = |time: Dur| format!("Dur::from_us({})", grouped(time.as_us()));
+    let list = |late: &Lateness| {
+        let us = late.quantiles().iter().map(|(_, time)| grouped(time.as_us()));
+        format!("Lateness::measured(&[{}])", us.collect::<Vec<_>>().join(", "))
+    };
+    field("step", ns(model.step));
+    field("rx_frame", ns(model.rx_frame));
+    field("tx_frame", ns(model.tx_frame));
+    field("kibibyte", ns(model.kibibyte));
+    field("batch", model.batch.to_string());
+    field("rx_ring", model.rx_ring.to_string());
+    field("tx_ring", model.tx_ring.to_string());
+    field(
+        "polling",
+        match model.polling {
+            Polling::Spin(spin) => format!("Polling::Spin({})", us(spin)),
+            polling => format!("Polling::{polling:?}"),
+        },
+    );
+    field("wakeup", list(&model.wakeup));
+    field("stall_interval", us(model.stall_interval));
+    field("stall", list(&model.stall));
+    field("timestamps", "true".to_owned());
+    let sockets = model.sockets.as_ref().map(|sockets| {
+        format!(
+            "Some(Sockets {{\n    rx_call: {},\n    tx_call: {},\n    run_frames: {},\n    \
+             rx_bytes: {},\n    tx_bytes: {},\n}})",
+            ns(sockets.rx_call),
+            ns(sockets.tx_call),
+            sockets.run_frames,
+            grouped(sockets.rx_bytes),
+            grouped(sockets.tx_bytes),
+        )
+    });
+    field("sockets", sockets.unwrap_or("None".to_owned()));
+    text
 }
 
 impl Costs {
@@ -303,23 +244,15 @@ fn quantile(values: &[(f64, f64)], part: f64) -> Option<f64> {
     values.iter().find(reaches).or(values.last()).map(|(value, _)| *value)
 }
 
-/// Quantiles [`PARTS`] of `values` in nanoseconds, in microseconds.
-fn quantiles_us(values: &[(f64, f64)]) -> Option<[u64; PARTS.len()]> {
+/// The distribution of `values` in nanoseconds.
+fn lateness(values: &[(f64, f64)]) -> Option<Lateness> {
     let last = values.last()?.0;
-    let of = |part: u32| match part {
-        MILLION => Some(last),
-        part => quantile(values, f64::from(part) / f64::from(MILLION)),
-    };
-    let mut all = [0; PARTS.len()];
-    for (us, part) in all.iter_mut().zip(PARTS) {
-        *us = rounded(of(part)? / 1e3, 1);
-    }
-    Some(all)
-}
-
-fn lateness(us: &[u64; PARTS.len()]) -> Lateness {
-    let all: Vec<_> = PARTS.into_iter().zip(us.map(Dur::from_us)).collect();
-    Lateness::new(&all)
+    let us = Lateness::PARTS.map(|part| {
+        let is_last = part == MILLION;
+        let value = quantile(values, f64::from(part) / f64::from(MILLION)).filter(|_| !is_last);
+        rounded(value.unwrap_or(last) / 1e3, 1)
+    });
+    Some(Lateness::measured(&us))
 }
 
 #[expect(
@@ -344,9 +277,6 @@ fn grouped(n: u64) -> String {
 pub const STALL_MIN: Dur = LONG;
 /// The longest time beyond the expected work that still is work, in multiples of it.
 const WORK_VARIES: f64 = 3.0;
-/// Parts in a million of the quantiles in presets.
-pub const PARTS: [u32; 9] =
-    [0, 500_000, 750_000, 900_000, 950_000, 990_000, 995_000, 999_000, MILLION];
 const MILLION: u32 = 1_000_000;
 /// Number of costs beside that of a step.
 const REGRESSORS: usize = 5;

@@ -5,6 +5,7 @@ use crate::machine::Machine;
 use crate::sample::Error;
 use serde::{Deserialize, Serialize};
 use spanwire_base::{Dur, u64_from};
+use spanwire_io::driver::Polling;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -22,8 +23,8 @@ pub struct Trace {
     /// The buffers of UDP sockets; none for rings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketBuffers>,
-    /// How long an idle driver spins before it sleeps.
-    pub spin_ns: u64,
+    /// How long an idle driver spins before it sleeps; `None` for adaptive polling.
+    pub spin_ns: Option<u64>,
     /// One for each flow and host.
     pub runs: Vec<Run>,
 }
@@ -105,6 +106,12 @@ pub struct Sampled<T> {
 }
 
 impl Trace {
+    /// The polling of the drivers.
+    #[must_use]
+    pub fn polling(&self) -> Polling {
+        self.spin_ns.map_or(Polling::Adaptive, |ns| Polling::Spin(Dur::from_ns(ns)))
+    }
+
     /// Reads the file at `path`.
     ///
     /// # Errors
@@ -286,7 +293,8 @@ mod tests {
             let sockets = Some(SocketBuffers { rx_bytes: 1, tx_bytes: 2, run_frames: 3 });
             let sockets = sockets.filter(|_| !runs.is_empty());
             let (rx_ring, tx_ring) = (256, 256);
-            let trace = Trace { recorded, batch: 64, rx_ring, tx_ring, sockets, spin_ns: 1, runs };
+            let trace =
+                Trace { recorded, batch: 64, rx_ring, tx_ring, sockets, spin_ns: Some(1), runs };
             let text = trace.to_json().expect("finite numbers");
             assert_eq!(serde_json::from_str::<Trace>(&text).expect("JSON"), trace, "{text}");
         }

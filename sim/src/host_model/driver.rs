@@ -2,7 +2,9 @@
 
 use super::model::{HostModel, PENDING_POLL};
 use super::sockets::{Run, Sockets};
+use super::waits::Waits;
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u64_from};
+use spanwire_progress::Polling;
 use std::collections::VecDeque;
 
 /// Counters of a polled host.
@@ -31,6 +33,7 @@ pub struct HostCounters {
 pub(super) struct Driver {
     model: HostModel,
     rng: Rng,
+    waits: Waits,
     pub(super) received: Queue,
     pub(super) leaving: Queue,
     /// The run that arrives and its last arrival.
@@ -80,8 +83,9 @@ pub(super) struct Queue {
 pub(super) enum State {
     /// The next step is at this time.
     Busy { next: Time },
-    /// There is no work. The host sleeps from `sleeps_at` on, and steps at `next` for a timer.
-    Idle { sleeps_at: Time, next: Option<Time> },
+    /// There is no work. The host sleeps from `sleeps_at` on, if a timer is due after it until
+    /// `until`, and steps at `next` for a timer.
+    Idle { sleeps_at: Time, until: Option<Time>, next: Option<Time> },
 }
 
 impl Driver {
@@ -89,6 +93,7 @@ impl Driver {
         let mut driver = Self {
             model: model.clone(),
             rng: Rng::new(seed),
+            waits: Waits::new(model.polling),
             received: Queue::default(),
             leaving: Queue::default(),
             arriving: None,
@@ -139,16 +144,20 @@ impl Driver {
         }
         waiting.starts_run = self.starts_arriving_run(now, &waiting);
         self.received.push(waiting);
-        if let State::Idle { sleeps_at, next } = self.state {
-            let wakes_at = match now < sleeps_at {
+        if let State::Idle { sleeps_at, until, next } = self.state {
+            let is_asleep = now >= sleeps_at;
+            let wakes_at = match is_asleep {
+                true => now + self.model.wakeup.draw(&mut self.rng),
                 // It spins: the next look into the ring is within a step.
-                true => now + self.model.step / 2,
-                false => now + self.wakeup(),
+                false => now + self.model.step / 2,
             };
             self.empty_at = now.min(sleeps_at);
             self.end_sleep(sleeps_at, wakes_at);
-            let next = next.map_or(wakes_at, |next| next.min(wakes_at));
-            self.state = State::Busy { next: next.max(self.free_at) };
+            let next = next.map_or(wakes_at, |next| next.min(wakes_at)).max(self.free_at);
+            if is_asleep {
+                self.wake(until, next);
+            }
+            self.state = State::Busy { next };
         }
     }
 
@@ -199,9 +208,10 @@ impl Driver {
         }
     }
 
-    fn wakeup(&mut self) -> Dur {
+    /// A sleep that was planned until `until` ends at `now`.
+    fn wake(&mut self, until: Option<Time>, now: Time) {
         self.counters.wakeups += 1;
-        self.model.wakeup.draw(&mut self.rng)
+        self.waits.slept(until, now);
     }
 
     fn copy(&mut self, frame: &[u8], elided_bytes: u32, at: Time) -> Waiting {
@@ -278,8 +288,11 @@ impl Driver {
     pub(super) fn step(&mut self, now: Time, node: &mut impl Node) {
         debug_assert!(now >= self.free_at, "steps do not overlap");
         self.counters.steps += 1;
-        if let State::Idle { sleeps_at, .. } = self.state {
+        if let State::Idle { sleeps_at, until, .. } = self.state {
             self.end_sleep(sleeps_at, now);
+            if until.is_some() {
+                self.wake(until, now);
+            }
         }
         let has_received = !self.received.is_empty();
         let took = self.receive(now, node) + self.model.step;
@@ -303,27 +316,32 @@ impl Driver {
         }
         self.free_at = end;
         let is_busy = has_received || sent > 0 || has_timer || !self.received.is_empty();
+        if is_busy {
+            self.waits.ended(now);
+        }
         let waits_for_ring = self.is_unfinished && !self.has_tx_room();
         self.state = match is_busy || self.is_unfinished && !waits_for_ring {
             true => State::Busy { next: end },
-            false => self.idle(now, end, node.poll_timeout()),
+            false => self.idle(now, end, node),
         };
     }
 
-    /// The state after a step without work, `from` `now` to `end`.
-    fn idle(&mut self, now: Time, end: Time, deadline: Option<Time>) -> State {
-        let sleeps_at = now + self.model.spin;
+    /// The state after a step without work, from `now` to `end`.
+    fn idle(&mut self, now: Time, end: Time, node: &mut impl Node) -> State {
         // While frames of its own leave, a driver looks again soon.
-        let deadline = match self.leaving.is_empty() {
-            true => deadline,
-            false => Some(deadline.map_or(end + PENDING_POLL, |at| at.min(end + PENDING_POLL))),
+        let looks_again = match self.model.polling {
+            Polling::Spin(_) => !self.leaving.is_empty(),
+            // The kernel has taken them, unless the ring was full.
+            Polling::Adaptive | Polling::Busy => self.is_unfinished,
         };
-        let next = deadline.map(|at| {
-            let late = if at < sleeps_at { Dur::ZERO } else { self.wakeup() };
-            // A stall may have outlasted the spin.
-            (at + late).max(end)
-        });
-        State::Idle { sleeps_at, next }
+        let deadline = node.poll_timeout().into_iter();
+        let deadline = deadline.chain(looks_again.then_some(end + PENDING_POLL)).min();
+        let sleeps_at = self.waits.sleeps_at(now, node.awaited(), deadline);
+        let until = deadline.filter(|at| *at >= sleeps_at);
+        let late = until.map_or(Dur::ZERO, |_| self.model.wakeup.draw(&mut self.rng));
+        // A stall may have outlasted the spin.
+        let next = deadline.map(|at| (at + late).max(end));
+        State::Idle { sleeps_at, until, next }
     }
 
     pub(super) fn next_step(&self) -> Option<Time> {

@@ -9,6 +9,10 @@ use spanwire_base::{Dur, Rng};
 pub struct Lateness(Vec<(u32, Dur)>);
 
 impl Lateness {
+    /// Parts in a million of the quantiles in presets.
+    pub const PARTS: [u32; 9] =
+        [0, 500_000, 750_000, 900_000, 950_000, 990_000, 995_000, 999_000, MILLION];
+
     /// No lateness.
     #[must_use]
     pub fn none() -> Self {
@@ -27,6 +31,17 @@ impl Lateness {
         let ascends = |pair: &[(u32, Dur)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
         assert!(quantiles.windows(2).all(ascends), "quantiles ascend");
         Self(quantiles.to_vec())
+    }
+
+    /// The distribution with these times in microseconds at [`Lateness::PARTS`]: minimum, median,
+    /// percentiles 75, 90, 95, 99, 99.5 and 99.9, and maximum.
+    ///
+    /// # Panics
+    /// If they decrease.
+    #[must_use]
+    pub fn measured(us: &[u64; Self::PARTS.len()]) -> Self {
+        let all: Vec<_> = Self::PARTS.into_iter().zip(us.map(Dur::from_us)).collect();
+        Self::new(&all)
     }
 
     /// The quantiles: parts in a million, and the time.

@@ -3,6 +3,8 @@
 use super::lateness::Lateness;
 use super::sockets::Sockets;
 use spanwire_base::{Dur, u64_from};
+use spanwire_progress::Polling;
+use spanwire_transport::Config;
 
 /// The timing of a host's driver.
 ///
@@ -29,8 +31,9 @@ pub struct HostModel {
     pub rx_ring: usize,
     /// Maximum frames waiting to leave, at least 1.
     pub tx_ring: usize,
-    /// How long an idle host spins before it sleeps.
-    pub spin: Dur,
+    /// When an idle host spins, and when it sleeps. [`Polling::Adaptive`] is the rule of real
+    /// drivers, [`Spinner`](spanwire_progress::Spinner).
+    pub polling: Polling,
     /// Time from the arrival of a frame or the deadline of a timer to the first step of a host that
     /// slept.
     pub wakeup: Lateness,
@@ -58,7 +61,21 @@ impl HostModel {
         let steps = u64_from(self.rx_ring.div_ceil(self.batch)) + 1;
         let running = (self.step + both * frames) * steps;
         let stalls = if self.stall_interval > Dur::ZERO { 2 } else { 0 };
-        self.wakeup.max() + self.stall.max() * stalls + running + self.spin + PENDING_POLL
+        self.wakeup.max()
+            + self.stall.max() * stalls
+            + running
+            + self.polling.spin_max()
+            + PENDING_POLL
+    }
+
+    /// The pacing quantum of its engine ([`Config::pacing_quantum`]): that of workers that sleep if
+    /// polling is adaptive, else zero. Fixed spins are those of drivers without a quantum.
+    #[must_use]
+    pub fn pacing_quantum(&self) -> Dur {
+        match self.polling {
+            Polling::Adaptive => Config::SLEEPER_QUANTUM,
+            Polling::Busy | Polling::Spin(_) => Dur::ZERO,
+        }
     }
 
     /// Frames of `bytes` bytes that may wait to be received.

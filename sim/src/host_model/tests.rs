@@ -1,5 +1,6 @@
 //! A node that answers each frame with one, behind drivers of known timing.
 
+mod polling;
 mod sockets;
 
 use super::*;
@@ -8,6 +9,7 @@ use crate::workload::Flow;
 use crate::world::Observer;
 use crate::{Plan, Setup, Topology, Watch};
 use spanwire_base::{Dur, PortId, PortMask, Rate, RxMeta, Time, TxMeta};
+use spanwire_progress::Polling;
 
 /// Answers each frame with a frame of 100 bytes.
 #[derive(Debug, Default)]
@@ -65,7 +67,7 @@ fn model() -> HostModel {
         batch: 4,
         rx_ring: 10,
         tx_ring: 10,
-        spin: Dur::from_us(20),
+        polling: Polling::Spin(Dur::from_us(20)),
         wakeup: Lateness::new(&[(0, Dur::from_us(50)), (1_000_000, Dur::from_us(50))]),
         stall_interval: Dur::ZERO,
         stall: Lateness::none(),
@@ -230,7 +232,7 @@ fn polled_host__acknowledgements_are_late_by_the_wakeup_of_the_responder() {
         assert_eq!(seen.all.len(), 100);
         seen.all
     };
-    let sleeps = HostModel { spin: Dur::ZERO, ..model() };
+    let sleeps = HostModel { polling: Polling::Spin(Dur::ZERO), ..model() };
     let [ideal, late] = [None, Some(sleeps)].map(round_trips);
     // It wakes after 50 us, and takes 3 us to step, receive and send.
     let expected = ideal[50] + Dur::from_us(53);

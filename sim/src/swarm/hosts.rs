@@ -3,14 +3,18 @@
 use super::draw::Draw;
 use crate::host_model::{HostModel, Lateness, Sockets};
 use spanwire_base::{Dur, usize_from};
+use spanwire_progress::Polling;
 
 impl Draw {
-    /// The timing of drivers: ideal in three of eight seeds, as measured in two, else far worse.
+    /// The timing of drivers: ideal in three of eight seeds, as measured in two, else far worse. Of
+    /// the sixteen cases those beside each other were one when drivers had fixed spins only.
     pub(super) fn host(&mut self) -> Option<HostModel> {
-        let model = match self.below(8) {
-            0..=2 => return None,
-            3 => HostModel::veth(),
-            4 => HostModel::busy(),
+        let model = match self.below(16) {
+            0..=5 => return None,
+            6 => HostModel::veth(),
+            7 => HostModel::adaptive(),
+            8 => HostModel::busy(),
+            9 => HostModel::busy_poll(),
             _ => self.late_host(),
         };
         Some(HostModel { timestamps: !self.one_in(3), ..model })
@@ -40,15 +44,22 @@ impl Draw {
         let [rx_frame, tx_frame] = [(); 2].map(|()| ns(&[50, 1_000, 5_000]));
         let wakeup = self.lateness(&[100, 1_000, 5_000, 50_000]);
         let stall = self.lateness(&[1_000, 10_000, 100_000]);
+        let batch = usize_from(self.pick(&[1, 2, 8, 64]));
+        let [rx_ring, tx_ring] = [(); 2].map(|()| usize_from(self.pick(&[2, 4, 16, 64])));
+        let spin = |us| Polling::Spin(Dur::from_us(us));
+        let [at_once, short, long] = [0, 5, 1_000].map(spin);
+        let adaptive = Polling::Adaptive;
+        let polling =
+            self.pick(&[at_once, adaptive, short, short, spin(50), adaptive, long, Polling::Busy]);
         HostModel {
             step,
             rx_frame,
             tx_frame,
             kibibyte,
-            batch: usize_from(self.pick(&[1, 2, 8, 64])),
-            rx_ring: usize_from(self.pick(&[2, 4, 16, 64])),
-            tx_ring: usize_from(self.pick(&[2, 4, 16, 64])),
-            spin: Dur::from_us(self.pick(&[0, 5, 50, 1_000])),
+            batch,
+            rx_ring,
+            tx_ring,
+            polling,
             wakeup,
             stall_interval: Dur::from_ms(self.pick(&[0, 10, 100])),
             stall,

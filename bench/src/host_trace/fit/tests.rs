@@ -14,7 +14,7 @@ fn trace(runs: Vec<Run>) -> Trace {
         spinners: 0,
     };
     let (rx_ring, tx_ring, sockets) = (256, 256, None);
-    Trace { recorded, batch: 64, rx_ring, tx_ring, sockets, spin_ns: 50_000, runs }
+    Trace { recorded, batch: 64, rx_ring, tx_ring, sockets, spin_ns: Some(50_000), runs }
 }
 
 /// Steps of a driver that takes 300 ns for a step, 500 for a frame received, 900 for a frame sent
@@ -43,29 +43,32 @@ fn synthetic() -> Run {
 
 #[test]
 fn of__finds_the_values_of_a_known_driver() {
-    let fit = Fit::of(&trace(vec![synthetic()])).expect("enough steps");
-    assert_eq!((fit.step_ns, fit.spin_us, fit.batch), (300, 50, 64));
-    assert!((500..=510).contains(&fit.rx_frame_ns), "{fit:?}");
-    assert!((900..=910).contains(&fit.tx_frame_ns), "{fit:?}");
-    assert!((190..=210).contains(&fit.kibibyte_ns), "{fit:?}");
-    assert_eq!((fit.stall_us[0], fit.stall_us[8]), (1_000, 1_900));
+    let fit = model_of(&trace(vec![synthetic()])).expect("enough steps");
+    let (ns, us) = (Dur::from_ns, Dur::from_us);
+    assert_eq!((fit.step, fit.polling, fit.batch), (ns(300), Polling::Spin(us(50)), 64));
+    assert!((ns(500)..=ns(510)).contains(&fit.rx_frame), "{fit:?}");
+    assert!((ns(900)..=ns(910)).contains(&fit.tx_frame), "{fit:?}");
+    assert!((ns(190)..=ns(210)).contains(&fit.kibibyte), "{fit:?}");
+    let stall = fit.stall.quantiles();
+    assert_eq!((stall[0].1, stall[8].1), (us(1_000), us(1_900)));
     // 10 stalls in 14,010 steps of 22 us on average.
-    assert!((29_000..32_000).contains(&fit.stall_interval_us), "{fit:?}");
-    assert_eq!(fit.wakeup_us, [5, 55, 80, 95, 100, 104, 104, 105, 105]);
+    assert!((us(29_000)..us(32_000)).contains(&fit.stall_interval), "{fit:?}");
+    assert_eq!(fit.wakeup, Lateness::measured(&[5, 55, 80, 95, 100, 104, 104, 105, 105]));
 }
 
 #[test]
 fn of__the_recorded_traces_are_the_presets() {
     let recorded = [
         (HostModel::veth(), 0, include_str!("../../../../sim/host-traces/veth.json")),
+        (HostModel::adaptive(), 0, include_str!("../../../../sim/host-traces/adaptive.json")),
         (HostModel::busy(), 2, include_str!("../../../../sim/host-traces/busy.json")),
         (HostModel::udp(), 0, include_str!("../../../../sim/host-traces/udp.json")),
     ];
     for (preset, spinners, json) in recorded {
         let trace: Trace = serde_json::from_str(json).expect("a trace");
         assert_eq!(trace.recorded.spinners, spinners);
-        let fit = Fit::of(&trace).expect("enough steps");
-        assert_eq!(preset, fit.model(), "set the preset to\n{}", fit.to_source());
+        let fit = model_of(&trace).expect("enough steps");
+        assert_eq!(preset, fit, "set the preset to\n{}", to_source(&fit));
     }
 }
 
@@ -73,19 +76,19 @@ fn of__the_recorded_traces_are_the_presets() {
 fn of__long_steps_that_their_frames_explain_are_no_stalls() {
     let mut run = synthetic();
     run.long = Sampled::of(&[Row(64, 64, 128 * 1024, 300 + 64 * 1_400 + 128 * 200, 0, 0)]);
-    let fit = Fit::of(&trace(vec![run])).expect("enough steps");
-    assert_eq!((fit.stall_interval_us, fit.stall_us), (0, [0; 9]));
+    let fit = model_of(&trace(vec![run])).expect("enough steps");
+    assert_eq!((fit.stall_interval, fit.stall), (Dur::ZERO, Lateness::none()));
 }
 
 #[test]
 fn of__a_trace_without_steps_or_sleeps_is_an_error() {
-    assert!(Fit::of(&trace(vec![])).is_err());
+    assert!(model_of(&trace(vec![])).is_err());
     let awake = Run { frame_wakeups_ns: Sampled::default(), ..synthetic() };
-    assert!(Fit::of(&trace(vec![awake])).is_err());
+    assert!(model_of(&trace(vec![awake])).is_err());
     let mut alike = synthetic();
     alike.sample.iter_mut().for_each(|row| *row = Row(1, 1, 2_048, 5_000, 0, 0));
     alike.long = Sampled::default();
-    assert!(Fit::of(&trace(vec![alike])).is_err(), "no cost can be told from another");
+    assert!(model_of(&trace(vec![alike])).is_err(), "no cost can be told from another");
 }
 
 #[test]
@@ -102,11 +105,11 @@ fn regress__a_cost_that_would_be_negative_is_zero() {
 
 #[test]
 fn to_source__is_the_form_of_a_preset() {
-    let fit = Fit::of(&trace(vec![synthetic()])).expect("enough steps");
-    let source = fit.to_source();
+    let fit = model_of(&trace(vec![synthetic()])).expect("enough steps");
+    let source = to_source(&fit);
     assert!(source.starts_with("step: Dur::from_ns(300),\n"), "{source}");
     assert!(
-        source.contains("wakeup: quantiles(&[5, 55, 80, 95, 100, 104, 104, 105, 105]),\n"),
+        source.contains("wakeup: Lateness::measured(&[5, 55, 80, 95, 100, 104, 104, 105, 105]),\n"),
         "{source}"
     );
     assert_eq!([7, 12_345, 1_000_000].map(grouped), ["7", "12_345", "1_000_000"]);
