@@ -62,7 +62,7 @@ impl Untuned {
     #[must_use]
     pub fn params() -> Params {
         let cc = CcChoice::named("auto").expect("an algorithm");
-        let hosts = [&[ALL_HOSTS][..], &case::ALL_HOSTS].concat();
+        let hosts = [&[ALL_HOSTS][..], &case::ALL_HOSTS, &case::CHOSEN_HOSTS].concat();
         Params::default()
             .with("cc", Value::Cc(cc), "congestion control; `cc.NAME` sets its own parameters")
             .with(
@@ -73,7 +73,7 @@ impl Untuned {
             .with(
                 "host",
                 Value::Word { word: ALL_HOSTS.to_owned(), of: hosts },
-                "timing of hosts; fast paths have ideal ones only",
+                "timing of hosts; all: ideal, veth, busy and udp; fast paths have ideal ones only",
             )
             .with(
                 "timestamps",
@@ -116,7 +116,9 @@ impl Untuned {
         let mut cells = Vec::new();
         for case in &self.cases {
             let hosts = case.hosts.iter().filter(|host| [ALL_HOSTS, host].contains(&chosen));
-            cells.extend(hosts.map(|host| Cell { case, host }));
+            let others = case::CHOSEN_HOSTS.iter().filter(|host| **host == chosen);
+            let others = others.filter(|_| case.hosts.contains(&"veth"));
+            cells.extend(hosts.chain(others).map(|host| Cell { case, host }));
         }
         cells
     }
@@ -199,7 +201,7 @@ impl Untuned {
     }
 }
 
-/// The word for all host models.
+/// The word for all hosts of the matrix.
 const ALL_HOSTS: &str = "all";
 /// The window of a queue pair without congestion control, in packets.
 const STATIC_WINDOW: u32 = 192;
@@ -215,6 +217,12 @@ mod tests {
         let quick = Untuned::new([("quick", "true"), ("host", "veth")]).unwrap();
         assert!(quick.cells().len() < all.cells().len() / 5 && !quick.cells().is_empty());
         assert!(quick.cells().iter().all(|cell| cell.host == "veth" && cell.case.quick));
+        let names = |host| {
+            let cells = [("host", host), ("quick", "true")];
+            let cells = Untuned::new(cells).unwrap();
+            cells.cells().iter().map(|cell| cell.case.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("adaptive"), names("veth"));
         let loss = Untuned::new([("only", "loss")]).unwrap();
         let names: Vec<_> = loss.cells().iter().map(|c| (c.case.name.clone(), c.host)).collect();
         assert_eq!((names.len(), names[0].1), (8, "ideal"), "{names:?}");

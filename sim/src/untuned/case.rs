@@ -95,8 +95,10 @@ impl Bar {
     }
 }
 
-/// All host models, as [`HostModel::named`](crate::HostModel::named) knows them.
+/// The hosts of the matrix by default, as [`HostModel::named`](crate::HostModel::named) knows them.
 pub(super) const ALL_HOSTS: [&str; 4] = ["ideal", "veth", BUSY, "udp"];
+/// Hosts that a run may choose for the rows of `veth`.
+pub(super) const CHOSEN_HOSTS: [&str; 2] = ["adaptive", "busy-poll"];
 /// Hosts without drivers: for links that real ones cannot fill.
 pub(super) const IDEAL_HOSTS: [&str; 1] = ["ideal"];
 /// Hosts with drivers: for links that are faster than they.
