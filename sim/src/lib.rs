@@ -80,6 +80,7 @@ pub use run::Watch;
 pub use scenario::Scenario;
 pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup, Telemetry};
 pub use sharing::{JAIN_FAIR, Sharing, SharingReport, jain};
+pub use spanwire_progress::Polling;
 pub use swarm::{SwarmOutcome, swarm_describe, swarm_plan, swarm_run};
 pub use topology::{
     Border, Cable, FatTree, LeafSpine, PathInfo, Plug, Port, Role, Routes, Topology, TopologyError,

@@ -2,7 +2,7 @@
 //! ACKs leave behind the last packet of a batch. A delay by that is no queue.
 
 use spanwire_base::Dur;
-use spanwire_sim::{HostModel, Lateness, Scenario, SharingReport, Sockets, Watch};
+use spanwire_sim::{HostModel, Lateness, Polling, Scenario, SharingReport, Sockets, Watch};
 
 /// A driver over UDP sockets on a core of its own, which needs `rx_frame` for each packet that it
 /// receives. Small packets cost little, so the base round trip is short.
@@ -11,7 +11,7 @@ fn host(rx_frame: Dur) -> HostModel {
     HostModel {
         rx_frame,
         kibibyte: Dur::from_ns(100),
-        spin: Dur::from_secs(10),
+        polling: Polling::Spin(Dur::from_secs(10)),
         wakeup: Lateness::none(),
         stall_interval: Dur::ZERO,
         sockets: Some(Sockets {
