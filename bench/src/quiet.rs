@@ -5,11 +5,10 @@
 //! them, and all communication between cores slows down. And another program may have run on the
 //! core. Both are measured around every sample.
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_host::quantity::limit;
-use spanwire_io::affinity;
+use spanwire_io::{affinity, thread_time};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -226,7 +225,7 @@ fn return_ball(ball: &AtomicU32) {
 /// Processor time of the calling thread, user and system.
 #[must_use]
 pub fn cpu_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+    Duration::from_nanos(thread_time::work_ns())
 }
 
 /// The time for which the calling thread was runnable without a core, since its start.

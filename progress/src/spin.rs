@@ -67,7 +67,6 @@ struct Kind {
 pub struct Wait {
     awaited: Awaited,
     spin_ns: u64,
-    spins: bool,
     /// A time that is no further away is spun for.
     near_ns: u64,
 }
@@ -121,7 +120,7 @@ impl Spinner {
                 (if kind.spins_next() { cost } else { 0 }, cost)
             }
         };
-        Wait { awaited, spin_ns, spins: spin_ns > 0, near_ns }
+        Wait { awaited, spin_ns, near_ns }
     }
 
     /// A wait has ended after `ns`.
@@ -130,14 +129,15 @@ impl Spinner {
             return;
         }
         let cost_ns = self.cost_ns();
-        let spin_ns = match wait.spins {
+        let spins = wait.spin_ns > 0;
+        let spin_ns = match spins {
             // Without the wake-up it would have been shorter.
             false => ns.saturating_sub(self.late.load(Ordering::Relaxed)),
             true if ns <= wait.spin_ns => ns,
             // In vain, and the sleep came after it.
             true => u64::MAX,
         };
-        self.kinds[wait.awaited as usize].add(wait.spins, ns, (spin_ns, cost_ns));
+        self.kinds[wait.awaited as usize].add(spins, ns, (spin_ns, cost_ns));
     }
 
     /// True if this sleep is to be measured, for [`Spinner::slept`].

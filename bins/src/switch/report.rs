@@ -3,11 +3,11 @@
 use super::agents::AgentReport;
 use serde::Serialize;
 use spanwire_base::{Dur, PortId, Time};
-use spanwire_host::file::read_kernel;
 use spanwire_host::text::bytes;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::DriverCounters;
 use spanwire_io::hotplug::HotplugPort;
+use spanwire_io::thread_time;
 use spanwire_io::xdp::XdpPort;
 use spanwire_switch::{
     ForwardingCounters, Human, LineConfig, LineCounters, PortCounters, PortSnapshot, Shaped,
@@ -261,11 +261,9 @@ fn mbps(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / 1e6 / seconds } else { 0.0 }
 }
 
-/// CPU time of this thread; zero if the kernel does not report it.
+/// CPU time of this thread.
 fn cpu_time() -> Dur {
-    let text = read_kernel("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
-    Dur::from_ns(ns.unwrap_or(0))
+    Dur::from_ns(thread_time::work_ns())
 }
 
 #[cfg(test)]

@@ -56,15 +56,10 @@ impl HostModel {
             rx_frame: Dur::from_ns(790),
             tx_frame: Dur::from_ns(2_400),
             kibibyte: Dur::from_ns(0),
-            batch: 64,
-            rx_ring: 256,
-            tx_ring: 256,
-            polling: Polling::Spin(Dur::from_us(50)),
             wakeup: Lateness::measured(&[3, 73, 149, 341, 415, 2_046, 3_781, 4_060, 10_354]),
             stall_interval: Dur::from_us(5_900),
             stall: Lateness::measured(&[100, 266, 373, 557, 4_051, 4_397, 4_505, 4_625, 10_760]),
-            timestamps: true,
-            sockets: None,
+            ..Self::veth()
         }
     }
 
@@ -77,15 +72,11 @@ impl HostModel {
             rx_frame: Dur::from_ns(250),
             tx_frame: Dur::from_ns(1_030),
             kibibyte: Dur::from_ns(0),
-            batch: 64,
-            rx_ring: 256,
-            tx_ring: 256,
             polling: Polling::Adaptive,
             wakeup: Lateness::measured(&[2, 20, 28, 35, 37, 62, 69, 224, 4_842]),
             stall_interval: Dur::from_us(4_500),
             stall: Lateness::measured(&[100, 106, 130, 145, 150, 2_205, 4_033, 4_219, 4_485]),
-            timestamps: true,
-            sockets: None,
+            ..Self::veth()
         }
     }
 
