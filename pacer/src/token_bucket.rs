@@ -65,7 +65,8 @@ impl TokenBucket {
     /// that of the link. Zero, the default: each packet leaves at its time.
     ///
     /// # Source
-    /// TCP small queues and Linux' fq: a millisecond of the rate, at most 64 KiB.
+    /// Linux' TCP sizes its paced segments so (`tcp_tso_autosize`): a millisecond of the rate, at
+    /// most 64 KiB.
     pub fn set_quantum(&mut self, quantum: Dur) {
         self.quantum_max = quantum;
         self.limit_quantum();

@@ -70,8 +70,8 @@ pub struct Config {
     pub line_rate: Rate,
     /// Limit of everything that the port sends: all queue pairs together, every packet, with 24
     /// bytes of preamble, FCS and gap. What is sent in any time is the rate times it, and a burst:
-    /// two of the longest packets or `catch_up`, and up to 10 ms if the worker was late. Default
-    /// none: a link paces itself.
+    /// two of the longest packets or `catch_up`, a `pacing_quantum`, and up to 10 ms if the worker
+    /// was late. Default none: a link paces itself.
     pub port_rate: Option<Rate>,
     /// Quantum of deficit round robin: bytes that one queue pair of weight 1 sends before the next
     /// one, 1024..=1048576. Default 16384: four of the longest packets, which amortises cache
