@@ -171,6 +171,17 @@ pub trait Node {
         Awaited::Anything
     }
 
+    /// Another thread has published something for it.
+    fn handle_ring(&mut self) {}
+
+    /// True if it has nothing left to do: its worker ends it.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    /// Its worker ends because of `why`; no other call follows.
+    fn end(&mut self, _why: &str) {}
+
     /// The ports that may have a frame to send since the last call; clears the set.
     fn take_ready(&mut self) -> PortMask;
 }

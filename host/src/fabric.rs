@@ -7,7 +7,7 @@ mod packet_sizes;
 mod udp;
 
 pub use choice::FabricChoice;
-pub use link::{Link, link_of_inner};
+pub use link::{Link, counters, link_of_inner};
 pub use packet_sizes::PacketSizes;
 
 use crate::modes::ModeChoice;

@@ -10,7 +10,6 @@
 //! | [`side`], [`lines`], [`socket`] | lines of JSON between two ends, bounded in memory and time |
 //! | [`modes`] | the wire modes of a hello, and the choice between them |
 //! | [`queue_pair`], [`seed`] | queue pairs from RESET to RTS; random keys and first PSNs |
-//! | [`worker`] | a thread with engine, port and application, and the commands of other threads |
 //! | [`paths`] | the paths of a queue pair |
 //! | [`congestion`] | the congestion control of a queue pair, in reports |
 //! | [`oob`] | the exchange of queue pair numbers and keys before a job, and its end |
@@ -50,5 +49,4 @@ pub mod target;
 pub mod text;
 pub mod unsent;
 pub mod window;
-pub mod worker;
 pub mod write_ping_pong;

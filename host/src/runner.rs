@@ -6,10 +6,10 @@ use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
 use crate::window::{self, WindowChoice};
-use crate::worker::port_is_gone;
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{Driver, DriverCounters, Polling};
+use spanwire_io::worker::port_is_gone;
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpCaps,

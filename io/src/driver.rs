@@ -10,6 +10,7 @@ mod ports;
 pub use ports::step_ports;
 
 use crate::clock::{Clock, TimeSource};
+pub use crate::port::Budget;
 use crate::port::{Port, reserve};
 use crate::thread_time;
 use spanwire_base::{Awaited, Dur, Node, PortId, PortMask, Time};
@@ -17,18 +18,6 @@ pub use spanwire_progress::Polling;
 use spanwire_progress::{Spinner, Wait};
 use std::io;
 use std::time::Duration;
-
-/// Maximum frames per step and direction.
-///
-/// Both are bounded so that neither direction starves the other or the timers: under a flood of
-/// input ACKs still leave every 64 frames, and with a full send queue ACKs are still received.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Budget {
-    /// Maximum frames received, at least 1. Default 64, the weight of a NAPI poll in Linux.
-    pub rx: usize,
-    /// Maximum frames sent, at least 1. Default 64, so that sending keeps up with receiving.
-    pub tx: usize,
-}
 
 /// The result of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,12 +64,6 @@ pub struct Driver<C = Clock> {
     idle: Option<(Time, Wait)>,
     full_since: Option<Time>,
     counters: DriverCounters,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self { rx: 64, tx: 64 }
-    }
 }
 
 impl Progress {

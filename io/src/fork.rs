@@ -6,6 +6,7 @@
 //! everything alone in another process.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,51 @@ impl Default for Origin {
         Self::here()
     }
 }
+
+/// A value that is not dropped in a process forked from the one that made it: what it owns is that
+/// process'.
+#[derive(Debug)]
+pub struct HereOnly<T> {
+    /// `None` after [`HereOnly::into_inner`].
+    value: Option<T>,
+    origin: Origin,
+}
+
+impl<T> HereOnly<T> {
+    /// A value of the calling process.
+    pub fn new(value: T) -> Self {
+        Self { value: Some(value), origin: Origin::here() }
+    }
+
+    /// The value.
+    pub fn into_inner(mut self) -> T {
+        self.value.take().expect(IS_THERE)
+    }
+}
+
+impl<T> Deref for HereOnly<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect(IS_THERE)
+    }
+}
+
+impl<T> DerefMut for HereOnly<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect(IS_THERE)
+    }
+}
+
+impl<T> Drop for HereOnly<T> {
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            std::mem::forget(self.value.take());
+        }
+    }
+}
+
+const IS_THERE: &str = "only into_inner takes it, and consumes self";
 
 /// A number that this process has in common with no process that it was forked from.
 fn generation() -> u64 {
@@ -136,6 +182,26 @@ mod tests {
         });
         assert!(is_right.expect("processes are left"));
         assert!(parent.is_here() && Origin::here() == parent);
+    }
+
+    #[test]
+    fn drop__of_a_value_of_another_process_has_no_effect() {
+        struct Counted<'a>(&'a AtomicU64);
+        impl Drop for Counted<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let drops = AtomicU64::new(0);
+        let mut value = Some(HereOnly::new(Counted(&drops)));
+        let child = in_child(|| {
+            drop(HereOnly::new(Counted(&drops)));
+            drop(value.take());
+            drops.load(Ordering::Relaxed) == 1
+        });
+        assert!(child.expect("processes are left"));
+        drop(value);
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`port`] | the interface [`port::Port`]: receive and transmit of frames |
 //! | [`driver`] | the loop around one node and its ports, spinning or sleeping |
+//! | [`worker`] | one lock around node, port and driver, for any number of threads |
 //! | [`event`] | a descriptor by which one thread wakes another |
 //! | [`fork`] | whether this process was forked from the one that opened something |
 //! | [`clock`] | the only source of time |
@@ -38,4 +39,5 @@ pub mod port;
 pub mod thread_time;
 mod tsc;
 pub mod udp;
+pub mod worker;
 pub mod xdp;

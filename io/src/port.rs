@@ -26,6 +26,18 @@ impl SlotToken {
     }
 }
 
+/// Maximum frames per step and direction.
+///
+/// Both are bounded so that neither direction starves the other or the timers: under a flood of
+/// input ACKs still leave every 64 frames, and with a full send queue ACKs are still received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// Maximum frames received, at least 1. Default 64, the weight of a NAPI poll in Linux.
+    pub rx: usize,
+    /// Maximum frames sent, at least 1. Default 64, so that sending keeps up with receiving.
+    pub tx: usize,
+}
+
 /// A source and sink of frames: an AF_XDP socket, one end of a pipe, or a wrapper around another
 /// port.
 ///
@@ -107,11 +119,22 @@ pub trait Port {
         Ok(())
     }
 
+    /// Frames of a step of the driver.
+    fn budget(&self) -> Budget {
+        Budget::default()
+    }
+
     /// A descriptor that poll(2) reports readable when a frame has arrived, for sleeping on several
     /// ports at once. `None` for a port without one, or one that holds frames that no descriptor
     /// reports: a driver of several ports polls it periodically.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { rx: 64, tx: 64 }
     }
 }
 
@@ -149,6 +172,10 @@ macro_rules! slots_of_inner {
 
         fn check_attached(&mut self) -> std::io::Result<()> {
             self.inner.check_attached()
+        }
+
+        fn budget(&self) -> $crate::port::Budget {
+            self.inner.budget()
         }
     };
 }
@@ -207,6 +234,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn check_attached(&mut self) -> io::Result<()> {
         (**self).check_attached()
+    }
+
+    fn budget(&self) -> Budget {
+        (**self).budget()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

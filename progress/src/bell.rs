@@ -83,7 +83,7 @@ impl<E: Event> Bell<E> {
     }
 
     /// Announces that something was published for the engine: the next turn sees it. The caller
-    /// goes on with [`Shared::turn`](crate::Shared::turn), or with [`Bell::wake`] if it takes none.
+    /// goes on with [`Worker::turn`](crate::Worker::turn), or with [`Bell::wake`] if it takes none.
     pub fn ring(&self) {
         // A swap: what an earlier ringer published must be visible too to the turn that sees this
         // ring only.

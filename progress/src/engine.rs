@@ -5,17 +5,20 @@ use spanwire_base::Awaited;
 
 /// An engine that one thread at a time steps.
 pub trait Engine {
+    /// What threads call under the lock: queue pairs without their port.
+    type Node;
+
     /// Receives, handles due timers and transmits, without waiting. `rung`: something was published
     /// for it. `quiet`: a sleep at the port ended without a frame, so the port's state is to be
     /// checked.
     fn step(&mut self, rung: bool, quiet: bool) -> Step;
 
-    /// Ends it: a thread panicked in a step. Later steps return [`Step::Ended`].
-    fn abandon(&mut self);
+    /// Its node.
+    fn node(&mut self) -> &mut Self::Node;
 }
 
 /// The result of a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// It was stepped.
     Done {
@@ -26,14 +29,17 @@ pub enum Step {
         /// The event for which it waits until then.
         awaits: Awaited,
     },
-    /// It has ended, and is not stepped again.
-    Ended,
+    /// It has ended, for this reason if it failed, and is dropped.
+    Ended(Option<String>),
 }
 
 /// The port, for a thread that sleeps at it without the engine's lock.
 pub trait Door {
     /// The descriptor that ends a sleep.
     type Event: Event;
+
+    /// False in a process that was forked from the one of the engine.
+    fn is_here(&self) -> bool;
 
     /// The engine's clock, in ns.
     fn now_ns(&self) -> u64;

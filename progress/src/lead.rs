@@ -1,11 +1,11 @@
 //! The thread that leads: it steps the engine and sleeps at the port.
 
 use crate::Event;
-use crate::bell::{Sleeper, Ticket};
+use crate::bell::{Bell, Sleeper, Ticket};
 use crate::engine::{Door, Engine, Step};
-use crate::shared::Shared;
 use crate::signal::Signal;
 use crate::spin::Wait;
+use crate::worker::Worker;
 
 /// A leader while it waits.
 pub(crate) struct Waiter<'a, D: Door> {
@@ -27,19 +27,20 @@ pub(crate) enum Stop<R> {
     Ended,
 }
 
-impl<T: Engine, D: Door> Shared<T, D>
+impl<T: Engine, D: Door> Worker<T, D>
 where
     D::Event: Event,
 {
-    /// Drives the engine as the leader, and gives the lead up.
+    /// Drives the engine as the leader, and gives the lead up, also if `look` panics.
     pub(crate) fn lead<R>(
         &self,
         ticket: Ticket,
         waiter: &Waiter<'_, D>,
         look: Look<'_, R>,
     ) -> Stop<R> {
+        let leading = Leading(&self.bell, ticket);
         let stop = self.drive(ticket, waiter, look);
-        self.bell.release(ticket);
+        drop(leading);
         // A thread that found the lock taken relies on the one that had it.
         if self.bell.is_rung() {
             self.turn();
@@ -52,11 +53,12 @@ where
         let mut wait = self.begin_wait();
         let mut idle_since = None;
         let mut is_tired = wait.spin_ns() == 0;
-        let mut quiet = false;
+        let (mut quiet, mut seen) = (false, 0);
         loop {
+            self.let_callers_in();
             // A tired thread sleeps unless something happens in this round.
             if is_tired {
-                waiter.arm();
+                seen = waiter.arm();
             }
             // A look after the signal was armed.
             if let Some(found) = look() {
@@ -74,7 +76,10 @@ where
                 Some(Step::Done { progress, wakes_at, .. }) => {
                     (progress, wakes_at.min(waiter.until))
                 }
-                Some(Step::Ended) => return Stop::Ended,
+                Some(Step::Ended(_)) => {
+                    waiter.disarm();
+                    return Stop::Ended;
+                }
                 None => {
                     // Another thread steps it, which does not last.
                     relax();
@@ -88,7 +93,7 @@ where
             } else {
                 let since = *idle_since.get_or_insert_with(|| self.door.now_ns());
                 if is_tired {
-                    quiet = !self.sleep((ticket, sleeper), waiter, (wait, wakes_at));
+                    quiet = !self.sleep((ticket, sleeper), (waiter, seen), (wait, wakes_at));
                 } else {
                     is_tired = self.door.now_ns().saturating_sub(since) >= wait.spin_ns();
                     relax();
@@ -104,6 +109,16 @@ where
         }
     }
 
+    /// Gives threads that wait for the lock the time to take it, which a leader that spins has
+    /// nearly always.
+    fn let_callers_in(&self) {
+        let mut rounds = if cfg!(loom) { 0 } else { CALLER_ROUNDS };
+        while rounds > 0 && self.has_callers() {
+            relax();
+            rounds -= 1;
+        }
+    }
+
     fn note_wait(&self, wait: Wait, idle_since: Option<u64>) {
         if let Some(since) = idle_since {
             self.spinner.ended(wait, self.door.now_ns().saturating_sub(since));
@@ -115,14 +130,14 @@ where
     fn sleep(
         &self,
         (ticket, sleeper): (Ticket, &Sleeper<D::Event>),
-        waiter: &Waiter<'_, D>,
+        (waiter, seen): (&Waiter<'_, D>, u32),
         (wait, until): (Wait, u64),
     ) -> bool {
         let left = until.saturating_sub(self.door.now_ns());
         let is_due = wait.spins_for(left)
             || self.bell.is_rung()
             || !self.bell.holds(ticket)
-            || waiter.is_raised()
+            || waiter.is_raised(seen)
             || self.has_ended();
         if is_due {
             sleeper.awake(false);
@@ -143,10 +158,9 @@ impl<D: Door> Waiter<'_, D>
 where
     D::Event: Event,
 {
-    fn arm(&self) {
-        if let Some(signal) = self.signal {
-            signal.arm_leader();
-        }
+    /// Returns how often its signal was raised before.
+    fn arm(&self) -> u32 {
+        self.signal.map_or(0, Signal::arm_leader)
     }
 
     fn disarm(&self) {
@@ -155,8 +169,17 @@ where
         }
     }
 
-    fn is_raised(&self) -> bool {
-        self.signal.is_some_and(|signal| !signal.is_armed())
+    fn is_raised(&self, seen: u32) -> bool {
+        self.signal.is_some_and(|signal| signal.raises() != seen)
+    }
+}
+
+/// The lead of a thread, which is given up when this is dropped.
+struct Leading<'a, E: Event>(&'a Bell<E>, Ticket);
+
+impl<E: Event> Drop for Leading<'_, E> {
+    fn drop(&mut self) {
+        self.0.release(self.1);
     }
 }
 
@@ -167,3 +190,6 @@ fn relax() {
     #[cfg(not(loom))]
     std::thread::yield_now();
 }
+
+/// How often a leader yields to a thread that waits for the lock, and was perhaps stopped.
+const CALLER_ROUNDS: u32 = 100;

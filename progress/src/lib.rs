@@ -7,7 +7,7 @@
 //!
 //! | type | contents |
 //! |---|---|
-//! | [`Shared`] | the engine behind its lock, and the waits and turns of its threads |
+//! | [`Worker`] | the engine behind its lock, and the calls, turns and waits of its threads |
 //! | [`Bell`] | who leads, who sleeps, and whether something was published for the engine |
 //! | [`Signal`] | a condition that a thread, a task or a descriptor waits for |
 //! | [`Engine`], [`Event`] | the engine and a descriptor, as this crate uses them |
@@ -31,21 +31,22 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 mod bell;
+mod end;
 mod engine;
 mod lead;
-mod shared;
 mod signal;
 mod spin;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod wait;
+mod worker;
 
 pub use bell::{APPLICATIONS, Bell, Progress};
 pub use engine::{Door, Engine, Step};
-pub use shared::Shared;
 pub use signal::Signal;
 pub use spin::{Polling, Spinner, Wait};
+pub use worker::Worker;
 
 /// A descriptor on which one thread sleeps, together with the port, and that others make ready.
 pub trait Event {

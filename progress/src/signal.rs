@@ -1,7 +1,7 @@
 //! Wake-ups of a waiting application: a blocked call, a task, or its own event loop on a
 //! descriptor.
 
-use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, MutexGuard, Ordering, fence};
 use crate::{Bell, Event};
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Signal<E> {
     armed: AtomicBool,
+    /// How often it was raised while it was armed.
+    raises: AtomicU32,
     waker: Mutex<Option<Waker>>,
     raised: Condvar,
     event: E,
@@ -31,6 +33,7 @@ impl<E: Event> Signal<E> {
     pub fn new(event: E, bell: Option<Arc<Bell<E>>>) -> Self {
         Self {
             armed: AtomicBool::new(false),
+            raises: AtomicU32::new(0),
             waker: Mutex::new(None),
             raised: Condvar::new(),
             event,
@@ -49,6 +52,7 @@ impl<E: Event> Signal<E> {
         let waker = {
             let mut waker = self.lock();
             self.armed.store(false, Ordering::Relaxed);
+            self.raises.fetch_add(1, Ordering::Relaxed);
             self.raised.notify_all();
             waker.take()
         };
@@ -119,15 +123,22 @@ impl<E: Event> Signal<E> {
         look: &mut impl FnMut() -> Option<T>,
     ) -> Waited<T> {
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let guard = self.lock();
-        self.armed.store(true, Ordering::Relaxed);
+        let raises = {
+            let _guard = self.lock();
+            self.armed.store(true, Ordering::Relaxed);
+            self.raises()
+        };
         fence(Ordering::SeqCst);
-        // A raise from here on needs the lock, which only the wait releases.
         if let Some(found) = look() {
             return Waited::Found(found);
         }
         if is_due() {
             return Waited::Due;
+        }
+        let guard = self.lock();
+        // A raise from here on needs the lock, which only the wait releases.
+        if self.raises() != raises {
+            return Waited::Slept;
         }
         match left.into_iter().chain(slice).min() {
             None => drop(self.raised.wait(guard)),
@@ -137,11 +148,13 @@ impl<E: Event> Signal<E> {
         Waited::Slept
     }
 
-    /// Arms the signal for a waiter that leads.
-    pub(crate) fn arm_leader(&self) {
+    /// Arms the signal for a waiter that leads; returns [`Signal::raises`].
+    pub(crate) fn arm_leader(&self) -> u32 {
+        let raises = self.raises();
         self.leads.store(true, Ordering::Relaxed);
         self.armed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
+        raises
     }
 
     /// Ends [`Signal::arm_leader`].
@@ -149,8 +162,10 @@ impl<E: Event> Signal<E> {
         self.leads.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::Relaxed)
+    /// How often it was raised while it was armed. Not whether it is armed: several threads may
+    /// arm it.
+    pub(crate) fn raises(&self) -> u32 {
+        self.raises.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Waker>> {

@@ -3,7 +3,7 @@
 
 use crate::sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering};
 use crate::wait::PARK_AFTER;
-use crate::{Bell, Door, Engine, Event, Polling, Progress, Shared, Signal, Step};
+use crate::{Bell, Door, Engine, Event, Polling, Progress, Signal, Step, Worker};
 #[cfg(loom)]
 use loom::thread;
 use spanwire_base::{Awaited, Dur};
@@ -28,7 +28,9 @@ struct KernelState {
     ticks: u32,
 }
 
-const EVENTS: usize = 5;
+const EVENTS: usize = 7;
+const MOVED: usize = 5;
+const ENDED: usize = 6;
 
 struct KernelEvent(Arc<Kernel>, usize);
 
@@ -58,6 +60,10 @@ impl Event for KernelEvent {
 
 impl Door for Arc<Kernel> {
     type Event = KernelEvent;
+
+    fn is_here(&self) -> bool {
+        true
+    }
 
     fn now_ns(&self) -> u64 {
         0
@@ -104,16 +110,22 @@ struct Loop {
     kernel: Arc<Kernel>,
     connections: Vec<Arc<Connection>>,
     sent: Vec<u32>,
+    /// Messages for the first connection that a call has posted.
+    posted: u32,
     stop: Arc<AtomicBool>,
     ended: bool,
 }
 
 impl Engine for Loop {
+    type Node = Self;
+
+    fn node(&mut self) -> &mut Self {
+        self
+    }
+
     fn step(&mut self, rung: bool, _quiet: bool) -> Step {
-        if self.ended {
-            return Step::Ended;
-        }
         let mut arrived = vec![0; self.connections.len()];
+        arrived[0] = std::mem::take(&mut self.posted);
         {
             let mut state = self.kernel.state.lock().unwrap();
             // One frame for each connection in turn.
@@ -138,19 +150,15 @@ impl Engine for Loop {
             }
         }
         if self.ended {
-            return Step::Ended;
+            return Step::Ended(None);
         }
         Step::Done { progress, wakes_at: u64::MAX, awaits: Awaited::Anything }
-    }
-
-    fn abandon(&mut self) {
-        self.ended = true;
     }
 }
 
 struct World {
     kernel: Arc<Kernel>,
-    shared: Shared<Loop, Arc<Kernel>>,
+    worker: Worker<Loop, Arc<Kernel>>,
     connections: Vec<Arc<Connection>>,
     stop: Arc<AtomicBool>,
 }
@@ -172,11 +180,14 @@ impl World {
             kernel: kernel.clone(),
             connections: connections.clone(),
             sent: vec![0; connections.len()],
+            posted: 0,
             stop: stop.clone(),
             ended: false,
         };
-        let shared = Shared::new(bell, engine, kernel.clone(), Polling::Spin(Dur::ZERO));
-        Arc::new(Self { kernel, shared, connections, stop })
+        let events = [event(MOVED), event(ENDED)];
+        let worker =
+            Worker::new((bell, events), engine, kernel.clone(), Polling::Spin(Dur::ZERO));
+        Arc::new(Self { kernel, worker, connections, stop })
     }
 
     fn frame(&self) {
@@ -185,18 +196,33 @@ impl World {
 
     fn send(&self, connection: usize) {
         self.connections[connection].sent.fetch_add(1, Ordering::AcqRel);
-        self.shared.publish();
+        self.worker.publish();
     }
 
     fn recv(&self, connection: usize, count: u32) {
         let connection = &self.connections[connection];
-        let came = self.shared.wait(&connection.receivable, None, || connection.look(count));
+        let came = self.worker.wait(&connection.receivable, None, || connection.look(count));
         assert!(came.is_some());
+    }
+
+    /// Posts a message by a call.
+    fn post(&self) {
+        self.worker.submit(|engine| engine.posted += 1).expect("it has not ended");
+    }
+
+    /// Takes one of the messages that arrive for the first connection, as a completion.
+    fn take(&self) {
+        let took = self.worker.wait_for(None, |engine| {
+            let arrived = &engine.connections[0].arrived;
+            let has_one = arrived.load(Ordering::Acquire) > 0;
+            has_one.then(|| arrived.fetch_sub(1, Ordering::AcqRel))
+        });
+        took.expect("it has not ended");
     }
 
     fn end(&self) {
         self.stop.store(true, Ordering::Release);
-        self.shared.publish();
+        self.worker.publish();
     }
 }
 
@@ -259,7 +285,7 @@ fn publish__of_two_threads_reaches_the_engine_from_both() {
 fn wait__the_worker_serves_the_threads_that_a_leader_leaves_behind() {
     every_way(|| {
         let world = World::new(Progress::Shared, 2);
-        let worker = start(&world, |world| world.shared.work());
+        let worker = start(&world, |world| world.worker.work());
         let other = start(&world, |world| world.recv(1, 1));
         world.kernel.change(|state| state.frames += 2);
         world.recv(0, 1);
@@ -273,7 +299,7 @@ fn wait__the_worker_serves_the_threads_that_a_leader_leaves_behind() {
 fn work__a_worker_that_always_leads_answers_and_ends() {
     every_way(|| {
         let world = World::new(Progress::Worker, 2);
-        let worker = start(&world, |world| world.shared.work());
+        let worker = start(&world, |world| world.worker.work());
         world.send(0);
         world.recv(1, 1);
         world.end();
@@ -285,7 +311,7 @@ fn work__a_worker_that_always_leads_answers_and_ends() {
 fn wait__the_lead_comes_back_from_the_worker() {
     every_way(|| {
         let world = World::new(Progress::Shared, 2);
-        let worker = start(&world, |world| world.shared.work());
+        let worker = start(&world, |world| world.worker.work());
         world.send(0);
         world.recv(1, 1);
         world.send(0);
@@ -300,7 +326,7 @@ fn work__takes_the_lead_from_a_stopped_thread_which_keeps_its_own_wake_up() {
     every_way_with(1, || {
         let world = World::new(Progress::Shared, 2);
         world.kernel.change(|state| (state.stopped, state.ticks) = (Some(1), 1 + PARK_AFTER));
-        let worker = start(&world, |world| world.shared.work());
+        let worker = start(&world, |world| world.worker.work());
         let stopped = start(&world, |world| world.recv(0, 1));
         let next = start(&world, |world| world.recv(1, 1));
         world.kernel.change(|state| state.frames += 2);
@@ -311,4 +337,106 @@ fn work__takes_the_lead_from_a_stopped_thread_which_keeps_its_own_wake_up() {
         world.end();
         worker.join().unwrap();
     });
+}
+
+#[test]
+fn submit__of_two_threads_is_transmitted_without_a_worker() {
+    every_way(|| {
+        let world = World::new(Progress::Inline, 1);
+        let other = start(&world, World::post);
+        world.post();
+        other.join().unwrap();
+        let arrived = world.connections[0].arrived.load(Ordering::Acquire);
+        assert_eq!(arrived, 2, "nobody waits, and nothing is left");
+    });
+}
+
+#[test]
+fn submit__wakes_a_leader_that_sleeps() {
+    every_way(|| {
+        let world = World::new(Progress::Inline, 1);
+        let poster = start(&world, World::post);
+        world.recv(0, 1);
+        poster.join().unwrap();
+    });
+}
+
+#[test]
+fn submit__beside_a_worker_that_always_leads() {
+    every_way_with(1, || {
+        let world = World::new(Progress::Worker, 1);
+        let worker = start(&world, |world| world.worker.work());
+        let other = start(&world, World::post);
+        world.post();
+        world.recv(0, 2);
+        other.join().unwrap();
+        world.end();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn wait_for__two_threads_poll_and_nothing_is_lost() {
+    every_way_with(1, || {
+        let world = World::new(Progress::Shared, 1);
+        let worker = start(&world, |world| world.worker.work());
+        let other = start(&world, World::take);
+        world.post();
+        world.frame();
+        world.take();
+        other.join().unwrap();
+        world.end();
+        worker.join().unwrap();
+        assert_eq!(world.worker.with(|_| ()), None);
+        assert_eq!(world.worker.wait_for(None, |_| Some(())), None);
+    });
+}
+
+#[test]
+fn with__beside_a_turn_leaves_nothing_that_was_rung_for() {
+    every_way(|| {
+        let world = World::new(Progress::Inline, 2);
+        let caller = start(&world, |world| {
+            world.worker.with(|engine| assert_eq!(engine.posted, 0)).expect("it has not ended");
+        });
+        world.send(0);
+        caller.join().unwrap();
+        assert_eq!(world.connections[1].arrived.load(Ordering::Acquire), 1);
+    });
+}
+
+#[cfg(not(loom))]
+#[test]
+fn with__a_panic_under_the_lock_ends_it_for_all_and_strands_nobody() {
+    let world = World::new(Progress::Shared, 1);
+    let worker = start(&world, |world| world.worker.work());
+    let follower = start(&world, |world| {
+        assert_eq!(world.worker.wait_for(None, |_| None::<()>), None);
+    });
+    let panics = start(&world, |world| {
+        world.worker.with(|_| panic!("as told"));
+    });
+    assert!(panics.join().is_err());
+    follower.join().unwrap();
+    worker.join().unwrap();
+    assert_eq!(world.worker.with(|_| ()), None);
+    assert_eq!(world.worker.why(), Some("one of its threads panicked"));
+}
+
+#[cfg(not(loom))]
+#[test]
+fn wait__a_panic_of_the_leader_outside_the_lock_stops_nobody() {
+    let world = World::new(Progress::Inline, 1);
+    let mut looks = 0;
+    let leader = start(&world, move |world| {
+        world.worker.wait(world.worker.moved(), None, || {
+            looks += 1;
+            assert!(looks < 3, "as told");
+            None::<()>
+        });
+    });
+    world.frame();
+    assert!(leader.join().is_err());
+    world.frame();
+    world.recv(0, 2);
 }

@@ -4,12 +4,11 @@ use crate::Event;
 use crate::bell::{Lead, Progress, Ticket};
 use crate::engine::{Door, Engine};
 use crate::lead::{Stop, Waiter};
-use crate::shared::Shared;
 use crate::signal::{Signal, Waited};
-use crate::sync::Ordering;
+use crate::worker::Worker;
 use std::time::{Duration, Instant};
 
-impl<T: Engine, D: Door> Shared<T, D>
+impl<T: Engine, D: Door> Worker<T, D>
 where
     D::Event: Event,
 {
@@ -25,6 +24,9 @@ where
         loop {
             if let Some(found) = look() {
                 return Some(found);
+            }
+            if self.is_forked() {
+                return None;
             }
             let is_over = deadline.is_some_and(|at| at <= Instant::now());
             if is_over {
@@ -49,16 +51,6 @@ where
                 return Some(found);
             }
         }
-    }
-
-    /// Drives the engine until a step makes progress, or until `deadline`.
-    pub fn pause(&self, deadline: Option<Instant>) {
-        let before = self.steps.load(Ordering::Relaxed);
-        let Some(ticket) = self.bell.try_lead() else { return };
-        let until = deadline.map_or(u64::MAX, |at| self.to_ns(at));
-        let waiter = Waiter { signal: None, until };
-        let has_moved = || self.steps.load(Ordering::Relaxed) != before;
-        self.lead(ticket, &waiter, &mut || has_moved().then_some(()));
     }
 
     /// The worker's thread: leads when it must, until the engine has ended.

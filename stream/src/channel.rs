@@ -27,6 +27,13 @@ use spanwire_wire::Qpn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Identity of a channel. A slot is reused; an id is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChannelId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u64,
+}
+
 /// A connected channel.
 #[derive(Debug)]
 pub(crate) struct Channel {

@@ -2,22 +2,20 @@
 
 mod slot;
 
-use crate::channel::{Channel, ChannelState, Local, Opening};
-use crate::commands::{ChannelId, Command, ConnectParams, OpenParams};
-use crate::config::ValidConfig;
+use crate::channel::{Channel, ChannelId, ChannelState, Local, Opening, Rings};
+use crate::config::{Shape, ValidConfig};
 use crate::error::{Cause, SetupError};
-use crate::receiving::Receiving;
-use crate::sending::Sending;
-use crate::shared::{Milestone, ReadyQueue, Shared};
+use crate::peers::ConnectionCount;
+use crate::shared::{Kind, Milestone, ReadyQueue, Shared};
 use crate::side::{Side, SideMessage};
 use crate::side_thread::SideThreadHandle;
 use slot::{Slot, State, dur};
-use spanwire_base::{Time, usize_from};
+use spanwire_base::{Dur, Time, usize_from};
 use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::paths::ConnectionPaths;
-use spanwire_host::worker::Work;
+use spanwire_host::queue_pair::Route;
 use spanwire_io::clock::Clock;
-use spanwire_transport::{App, CqId, Endpoint, Notify};
+use spanwire_transport::{App, CongestionControl, CqId, Endpoint, Notify};
 use spanwire_wire::Qpn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +44,18 @@ pub(crate) struct Channels {
     wakes_at: Option<Time>,
 }
 
+/// Parameters to connect a channel.
+#[derive(Debug)]
+pub(crate) struct ConnectParams {
+    pub(crate) id: ChannelId,
+    pub(crate) kind: Kind,
+    pub(crate) shape: Shape,
+    pub(crate) route: Route,
+    pub(crate) theirs: Local,
+    /// The count of the peer's connections, if the peer connected to us.
+    pub(crate) count: Option<ConnectionCount>,
+}
+
 impl Channels {
     pub(crate) fn new(
         config: ValidConfig,
@@ -71,12 +81,14 @@ impl Channels {
         }
     }
 
-    fn open(
+    /// Creates a queue pair for a connection of at most `shape`, with `congestion` in place of the
+    /// network's.
+    pub(crate) fn open(
         &mut self,
-        params: OpenParams,
         endpoint: &mut Endpoint,
+        (shape, rings): (Shape, Rings),
+        congestion: Option<CongestionControl>,
     ) -> Result<(ChannelId, Local), SetupError> {
-        let OpenParams { shape, rings, congestion } = params;
         if self.stopping {
             return Err(SetupError::NetworkGone("it is being shut down".into()));
         }
@@ -94,11 +106,13 @@ impl Channels {
         Ok((ChannelId { slot, generation: self.made }, local))
     }
 
-    fn connect(
+    /// Connects the queue pair of a channel to the peer's. Returns the state that it shares with
+    /// its application, and their rings.
+    pub(crate) fn connect(
         &mut self,
-        params: ConnectParams,
         endpoint: &mut Endpoint,
-    ) -> Result<(Sending, Receiving), SetupError> {
+        params: ConnectParams,
+    ) -> Result<(Arc<Shared>, Rings), SetupError> {
         let slot = params.id.slot;
         let entry = self.slots[usize_from(slot.into())].as_mut();
         let entry = entry.filter(|entry| entry.generation == params.id.generation);
@@ -124,13 +138,12 @@ impl Channels {
         *active_at = self.clock.now();
         let idle_at = self.config.idle_timeout.map(|idle| *active_at + dur(idle));
         self.wakes_at = self.wakes_at.into_iter().chain(idle_at).min();
-        let sending = Sending::new(shared.clone(), rings.send);
-        Ok((sending, Receiving::new(shared, rings.receive)))
+        Ok((shared, rings))
     }
 
     /// Hands the side connection of a channel to the side thread. If the channel has ended
     /// meanwhile, its reason is sent and the side connection closed.
-    fn keep(&mut self, id: ChannelId, side: Side) {
+    pub(crate) fn keep(&mut self, id: ChannelId, side: Side) {
         if self.channel(id).is_some()
             && let Some(entry) = &mut self.slots[usize_from(id.slot.into())]
         {
@@ -146,7 +159,8 @@ impl Channels {
         Some(self.unsent_reasons.swap_remove(found).1)
     }
 
-    fn discard(&mut self, id: ChannelId, endpoint: &mut Endpoint) {
+    /// Removes a channel whose handshake failed.
+    pub(crate) fn discard(&mut self, endpoint: &mut Endpoint, id: ChannelId) {
         self.take_unsent_reason(id);
         let entry = &mut self.slots[usize_from(id.slot.into())];
         if let Some(entry) = entry.take_if(|entry| entry.generation == id.generation) {
@@ -204,15 +218,36 @@ impl Channels {
         }
     }
 
+    /// The side connection of a channel has ended, with the peer's reason.
+    pub(crate) fn handle_peer_left(
+        &mut self,
+        endpoint: &mut Endpoint,
+        id: ChannelId,
+        why: Option<String>,
+    ) {
+        if let Some(channel) = self.channel(id) {
+            let state = channel.handle_peer_left(why);
+            self.settle(id.slot, state, endpoint);
+        }
+    }
+
+    /// Ends when the last channel has ended, or after `within`.
+    pub(crate) fn stop(&mut self, within: Option<Dur>) {
+        self.stopping = true;
+        let until = within.map(|within| self.clock.now() + within);
+        self.stop = self.stop.into_iter().chain(until).min();
+        self.wakes_at = self.wakes_at.into_iter().chain(until).min();
+    }
+
     /// The paths of all channels, the one that ended last first.
-    fn paths(&self, endpoint: &Endpoint) -> Vec<ConnectionPaths> {
+    pub(crate) fn paths(&self, endpoint: &Endpoint) -> Vec<ConnectionPaths> {
         let open = self.slots.iter().flatten().filter_map(Slot::channel);
         let look = |c: &Channel| ConnectionPaths::look(endpoint, c.qpn(), self.clock.now());
         self.ended_paths.iter().cloned().chain(open.filter_map(look)).collect()
     }
 
     /// The congestion control of all channels, the one that ended last first.
-    fn congestion(&self, endpoint: &Endpoint) -> Vec<ConnectionCongestion> {
+    pub(crate) fn congestion(&self, endpoint: &Endpoint) -> Vec<ConnectionCongestion> {
         let open = self.slots.iter().flatten().filter_map(Slot::channel);
         let look = |c: &Channel| ConnectionCongestion::look(endpoint, c.qpn());
         self.ended_congestion.iter().cloned().chain(open.filter_map(look)).collect()
@@ -240,66 +275,6 @@ impl Channels {
         let is_it = |entry: &Slot| entry.channel().is_some_and(|channel| channel.qpn() == qpn);
         let found = self.slots.iter().position(|entry| entry.as_ref().is_some_and(is_it));
         found.map(spanwire_base::u32_from)
-    }
-}
-
-impl Work for Channels {
-    type Command = Command;
-
-    fn handle_command(&mut self, command: Command, endpoint: &mut Endpoint) {
-        match command {
-            // The send fails only if the caller has stopped waiting for the reply.
-            Command::Open(params, reply) => {
-                let _ = reply.send(self.open(*params, endpoint));
-            }
-            Command::Connect(params, reply) => {
-                let _ = reply.send(self.connect(*params, endpoint));
-            }
-            Command::Keep(id, side) => self.keep(id, side),
-            Command::Discard(id) => self.discard(id, endpoint),
-            Command::PeerLeft(id, why) => {
-                let state = self.channel(id).map(|channel| channel.handle_peer_left(why));
-                if let Some(state) = state {
-                    self.settle(id.slot, state, endpoint);
-                }
-            }
-            Command::Paths(reply) => {
-                let _ = reply.send(self.paths(endpoint));
-            }
-            Command::Congestion(reply) => {
-                let _ = reply.send(self.congestion(endpoint));
-            }
-            Command::Stop(within) => {
-                self.stopping = true;
-                let until = within.map(|within| self.clock.now() + within);
-                self.stop = self.stop.into_iter().chain(until).min();
-                self.wakes_at = self.wakes_at.into_iter().chain(until).min();
-            }
-        }
-    }
-
-    /// Handles the actions of applications on their channels.
-    fn handle_ring(&mut self, endpoint: &mut Endpoint) {
-        while let Some(slot) = self.ready_queue.pop() {
-            self.handle_application(slot, endpoint);
-        }
-        if self.ready_queue.take_overflow() {
-            for slot in 0..self.config.max_connections {
-                self.handle_application(slot, endpoint);
-            }
-        }
-    }
-
-    fn is_finished(&self) -> bool {
-        let has_time = self.stop.is_none_or(|until| self.clock.now() < until);
-        self.stopping && (!has_time || self.slots.iter().all(Option::is_none))
-    }
-
-    fn end(&mut self, endpoint: &mut Endpoint, why: &str) {
-        let cause = Cause::NetworkGone(why.to_owned());
-        for slot in 0..self.config.max_connections {
-            self.settle(slot, ChannelState::Lost(cause.clone()), endpoint);
-        }
     }
 }
 
@@ -332,6 +307,30 @@ impl App for Channels {
 
     fn poll_timeout(&self) -> Option<Time> {
         self.wakes_at
+    }
+
+    /// Handles the actions of applications on their channels.
+    fn handle_ring(&mut self, endpoint: &mut Endpoint) {
+        while let Some(slot) = self.ready_queue.pop() {
+            self.handle_application(slot, endpoint);
+        }
+        if self.ready_queue.take_overflow() {
+            for slot in 0..self.config.max_connections {
+                self.handle_application(slot, endpoint);
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        let has_time = self.stop.is_none_or(|until| self.clock.now() < until);
+        self.stopping && (!has_time || self.slots.iter().all(Option::is_none))
+    }
+
+    fn end(&mut self, endpoint: &mut Endpoint, why: &str) {
+        let cause = Cause::NetworkGone(why.to_owned());
+        for slot in 0..self.config.max_connections {
+            self.settle(slot, ChannelState::Lost(cause.clone()), endpoint);
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Waiting on a half of a connection: by a thread, by a task, or by a descriptor.
 
-use crate::drive::{Drive, Signal};
+use crate::engine::Engine;
 use crate::error::{Cause, Error};
 use crate::shared::Shared;
+use spanwire_io::worker::{Progress, Signal};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ pub(crate) trait Half: Sized {
     fn shared(&self) -> &Arc<Shared>;
 
     /// The engine that the caller drives while it waits; none in tests without one.
-    fn engine(&self) -> Option<&Arc<dyn Drive>>;
+    fn engine(&self) -> Option<&Arc<Engine>>;
 
     /// The signal that another attempt may succeed.
     fn signal(shared: &Shared) -> &Signal;
@@ -63,20 +64,14 @@ pub(crate) trait Half: Sized {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let (shared, engine) = (self.shared().clone(), self.engine().cloned());
         let signal = Self::signal(&shared);
-        let mut done = None;
-        let mut look = || {
-            match attempt(self) {
-                Err(Error::WouldBlock) => {}
-                other => done = Some(other),
-            }
-            done.is_some()
+        let look = || match attempt(self) {
+            Err(Error::WouldBlock) => None,
+            other => Some(other),
         };
-        match engine {
-            Some(engine) => engine.wait(signal, deadline, &mut look),
-            None => {
-                signal.wait(deadline, || look().then_some(()));
-            }
-        }
+        let done = match engine {
+            Some(engine) => engine.wait(signal, deadline, look),
+            None => signal.wait(deadline, look),
+        };
         done.unwrap_or_else(|| Err(Error::TimedOut(timeout.unwrap_or_default())))
     }
 
@@ -115,7 +110,9 @@ pub(crate) trait Half: Sized {
                 return other;
             }
         }
-        if let Some(engine) = self.engine() {
+        if let Some(engine) = self.engine()
+            && engine.bell().progress() != Progress::Worker
+        {
             engine.turn();
         }
         arm(Self::signal(self.shared()));

@@ -1,9 +1,8 @@
 //! The handshake of two ends over the side connection.
 
-use crate::channel::{Local, Rings};
-use crate::commands::{ChannelId, Command, ConnectParams, OpenParams};
+use crate::channel::{ChannelId, Local, Rings};
+use crate::channels::ConnectParams;
 use crate::config::Shape;
-use crate::drive::Drive;
 use crate::error::SetupError;
 use crate::network::options::ConnectOptions;
 use crate::network::shared::NetworkShared;
@@ -21,7 +20,6 @@ use spanwire_transport::{AddressVector, Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// A connection that both ends have established.
@@ -197,9 +195,9 @@ impl<'a> Reserved<'a> {
         let rings = Rings::new(shape.ring_bytes).map_err(|e| {
             SetupError::Io("map a connection's rings", io::Error::new(ErrorKind::OutOfMemory, e))
         })?;
-        let params = Box::new(OpenParams { shape, rings, congestion: options.congestion });
-        let opened = network.runtime.ask(|reply| Command::Open(params, reply));
-        let (id, local) = opened.ok_or_else(|| network.gone())??;
+        let (id, local) = network.call(|channels, endpoint| {
+            channels.open(endpoint, (shape, rings), options.congestion)
+        })??;
         Ok(Self { network, id, local, kept: false })
     }
 
@@ -211,17 +209,19 @@ impl<'a> Reserved<'a> {
         count: Option<ConnectionCount>,
     ) -> Result<(Sending, Receiving), SetupError> {
         let (Terms { shape, route, .. }, theirs) = (*terms, theirs.local());
-        let params = Box::new(ConnectParams { id: self.id, kind, shape, route, theirs, count });
-        let connected = self.network.runtime.ask(|reply| Command::Connect(params, reply));
-        let (sending, receiving) = connected.ok_or_else(|| self.network.gone())??;
-        let engine: Arc<dyn Drive> = self.network.runtime.clone();
-        Ok((sending.driven_by(engine.clone()), receiving.driven_by(engine)))
+        let params = ConnectParams { id: self.id, kind, shape, route, theirs, count };
+        let (shared, rings) =
+            self.network.call(|channels, endpoint| channels.connect(endpoint, params))??;
+        let engine = || self.network.worker.clone();
+        let sending = Sending::new(shared.clone(), rings.send).driven_by(engine());
+        Ok((sending, Receiving::new(shared, rings.receive).driven_by(engine())))
     }
 
     /// Keeps the queue pair, and returns its number.
     fn keep(mut self, side: Side) -> u32 {
         self.kept = true;
-        self.network.runtime.send(Command::Keep(self.id, side));
+        // After the end of the network the side connection is closed, which tells the peer.
+        let _ = self.network.call(|channels, _| channels.keep(self.id, side));
         self.local.qp.qpn
     }
 }
@@ -229,7 +229,7 @@ impl<'a> Reserved<'a> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            self.network.runtime.send(Command::Discard(self.id));
+            let _ = self.network.call(|channels, endpoint| channels.discard(endpoint, self.id));
         }
     }
 }
@@ -355,7 +355,8 @@ fn wrong_ring(e: &ConfigError) -> String {
 /// attached by now, so it reaches the peer's receive queue.
 fn greet(network: &NetworkShared, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
-        network.runtime.greet(SocketAddr::new(theirs.ip, port));
+        let peer = SocketAddr::new(theirs.ip, port);
+        network.worker.with_engine(|core| core.port.greet(peer));
     }
 }
 

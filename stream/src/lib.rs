@@ -70,10 +70,9 @@ mod burst;
 mod byte_stream;
 mod channel;
 mod channels;
-mod commands;
 mod config;
 mod connection;
-mod drive;
+mod engine;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

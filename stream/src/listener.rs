@@ -1,7 +1,6 @@
 //! Listeners: they accept connections of peers.
 
 use crate::accepted::Accepted;
-use crate::drive::Signal;
 use crate::error::SetupError;
 use crate::handshake::{Established, answer, dismiss, reject};
 use crate::network::options::ConnectOptions;
@@ -12,6 +11,7 @@ use crate::side::Side;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_host::dial::{accept, listen};
 use spanwire_io::event::EventFd;
+use spanwire_io::worker::Signal;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -185,7 +185,7 @@ impl<C> Drop for Listener<C> {
 impl AcceptQueue {
     /// True in a process that was forked from the one that listens.
     fn is_forked(&self) -> bool {
-        self.network.runtime.end().is_forked()
+        self.network.worker.is_forked()
     }
 
     fn close(&self) {
@@ -199,7 +199,7 @@ impl AcceptQueue {
 
     /// The error of an accept after the end.
     fn closed(&self) -> SetupError {
-        match self.network.runtime.end().has_come() {
+        match self.network.worker.has_ended() {
             true => self.network.gone(),
             false => SetupError::ListenerClosed,
         }
@@ -212,7 +212,7 @@ impl AcceptQueue {
             let mut fds = [
                 PollFd::new(listener, PollFlags::IN),
                 PollFd::new(&self.news, PollFlags::IN),
-                PollFd::new(self.network.runtime.end().event(), PollFlags::IN),
+                PollFd::new(self.network.worker.ended(), PollFlags::IN),
             ];
             // A signal ends the wait early; the loop then polls again.
             let _ = poll(&mut fds, within.as_ref());

@@ -6,9 +6,10 @@ pub(crate) mod shared;
 pub use options::{ConnectOptions, NetworkOptions};
 
 use crate::byte_stream::ByteStream;
+use crate::channel::ChannelId;
 use crate::channels::Channels;
-use crate::commands::Command;
 use crate::connection::Connection;
+use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::handshake::{Established, call};
 use crate::listener::Listener;
@@ -20,16 +21,18 @@ use shared::{NetworkShared, start};
 use spanwire_base::Dur;
 use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::{dial, retry_busy};
-use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap};
+use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap, counters};
 use spanwire_host::paths::ConnectionPaths;
 use spanwire_host::window::{self, WindowChoice};
-use spanwire_host::worker::Runtime;
-use spanwire_host::{seed, worker};
+use spanwire_host::seed;
+use spanwire_io::affinity;
 use spanwire_io::udp::UdpConfig;
+use spanwire_io::worker;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_progress::Progress;
+use spanwire_transport::Host;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -85,24 +88,27 @@ impl Network {
         let endpoint =
             seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
         let descriptors = |e| SetupError::Io("make descriptors", e);
-        let (commands, queue) = worker::commands(progress).map_err(descriptors)?;
-        let ready_queue =
-            Arc::new(ReadyQueue::new(config.max_connections, commands.bell().clone()));
-        let (keeper_handle, side_thread) =
-            SideThread::new(commands.clone()).map_err(descriptors)?;
+        let bell = worker::bell(progress).map_err(descriptors)?;
+        let ready_queue = Arc::new(ReadyQueue::new(config.max_connections, bell.clone()));
+        let (side_handle, side_thread) = SideThread::new().map_err(descriptors)?;
         let hop_resolver = attachment.hop_resolver();
         let (icrc, sizes) = (attachment.has_icrc(), attachment.packet_sizes());
         let takes_fragments = attachment.takes_fragments();
         let Attachment { port, clock, fabric, .. } = attachment;
-        let channels = Channels::new(config.clone(), clock, ready_queue, keeper_handle);
-        let runtime = Runtime::new(channels, (commands, queue), endpoint, (port, clock), polling)
-            .map_err(descriptors)?;
-        let runtime = Arc::new(runtime);
-        let mut threads = vec![start("spanwire-side", || side_thread.run())?];
+        let channels = Channels::new(config.clone(), clock, ready_queue, side_handle);
+        let host = Host::new(endpoint, channels);
+        let worker = worker::worker(bell, host, port, clock, polling).map_err(descriptors)?;
+        let worker = Arc::new(worker);
+        // Not to keep it: its channels keep the thread.
+        let weak = Arc::downgrade(&worker);
+        let peer_left = move |id, why| peer_left(&weak, id, why);
+        let mut threads = vec![start("spanwire-side", move || side_thread.run(&peer_left))?];
         if progress != Progress::Inline {
-            let driven = runtime.clone();
+            let driven = worker.clone();
             let work = move || {
-                worker::pin(core);
+                if let Some(Err(e)) = core.map(affinity::pin) {
+                    tracing::warn!("the worker is not pinned: {e}");
+                }
                 driven.work();
             };
             threads.push(start("spanwire-worker", work)?);
@@ -110,7 +116,7 @@ impl Network {
         let shared = Arc::new(NetworkShared {
             config,
             engine,
-            runtime,
+            worker,
             fabric,
             hop_resolver,
             sizes,
@@ -209,7 +215,7 @@ impl Network {
     /// Counters of engine, port and worker by name; empty if the worker has ended.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
-        self.shared.runtime.counters().unwrap_or_default()
+        self.shared.worker.with_engine(|core| counters(core)).unwrap_or_default()
     }
 
     /// The paths of connections with a load balancer: of the one that ended last, and of all open
@@ -217,14 +223,14 @@ impl Network {
     /// ended.
     #[must_use]
     pub fn paths(&self) -> Vec<ConnectionPaths> {
-        self.shared.runtime.ask(Command::Paths).unwrap_or_default()
+        self.shared.call(|channels, endpoint| channels.paths(endpoint)).unwrap_or_default()
     }
 
     /// The congestion control of connections: of the one that ended last, and of all open ones.
     /// [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has ended.
     #[must_use]
     pub fn congestion(&self) -> Vec<ConnectionCongestion> {
-        self.shared.runtime.ask(Command::Congestion).unwrap_or_default()
+        self.shared.call(|channels, endpoint| channels.congestion(endpoint)).unwrap_or_default()
     }
 
     /// One step of the engine by the calling thread: receives, answers, handles due timers and
@@ -234,7 +240,7 @@ impl Network {
     /// # Errors
     /// The network is gone.
     pub fn turn(&mut self) -> Result<bool, SetupError> {
-        let moved = self.shared.runtime.turn();
+        let moved = self.shared.worker.turn();
         self.shared.check().map(|()| moved)
     }
 
@@ -244,7 +250,7 @@ impl Network {
     /// # Errors
     /// The network is gone.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), SetupError> {
-        self.shared.runtime.pause(Instant::now().checked_add(timeout));
+        self.shared.worker.pause(Instant::now().checked_add(timeout));
         self.shared.check()
     }
 
@@ -254,18 +260,18 @@ impl Network {
     /// # Errors
     /// The port failed before, or a thread panicked.
     pub fn shutdown(mut self, within: Duration) -> Result<(), SetupError> {
-        if self.shared.runtime.end().is_forked() {
+        if self.shared.worker.is_forked() {
             return Err(self.shared.gone());
         }
         let within = Dur::from_ns(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
-        self.shared.runtime.send(Command::Stop(Some(within)));
-        if self.shared.runtime.progress() == Progress::Inline {
-            while !self.shared.runtime.has_ended() {
-                self.shared.runtime.pause(Some(Instant::now() + SLICE));
+        let _ = self.shared.call(|channels, _| channels.stop(Some(within)));
+        if self.shared.worker.bell().progress() == Progress::Inline {
+            while !self.shared.worker.has_ended() {
+                self.shared.worker.pause(Some(Instant::now() + SLICE));
             }
         }
         let joined: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
-        if let Some(why) = self.shared.runtime.end().why() {
+        if let Some(why) = self.shared.worker.why() {
             return Err(SetupError::NetworkGone(why.to_owned()));
         }
         match joined.into_iter().all(|thread| thread.is_ok()) {
@@ -282,6 +288,18 @@ impl Network {
     pub fn begin_shutdown(self, within: Duration) -> Result<Pending<()>, SetupError> {
         Pending::start("spanwire-shutdown", move || self.shutdown(within))
     }
+}
+
+/// Tells the channel `id` that its side connection has ended, by a thread that does not drive the
+/// engine.
+fn peer_left(engine: &Weak<Engine>, id: ChannelId, why: Option<String>) {
+    let Some(engine) = engine.upgrade() else { return };
+    engine.with(|host| {
+        let (endpoint, channels) = host.parts_mut();
+        channels.handle_peer_left(endpoint, id, why);
+    });
+    engine.bell().ring();
+    engine.bell().wake();
 }
 
 /// Connects to the listener at `address`.
@@ -312,11 +330,11 @@ fn try_reach(
 
 impl Drop for Network {
     fn drop(&mut self) {
-        if self.shared.runtime.end().is_forked() {
+        if self.shared.worker.is_forked() {
             // These are threads of another process.
             return self.threads.drain(..).for_each(std::mem::forget);
         }
-        self.shared.runtime.send(Command::Stop(None));
+        let _ = self.shared.call(|channels, _| channels.stop(None));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Operations that set up or end a network or connection without blocking their caller.
 
-use crate::drive::Signal;
 use crate::error::SetupError;
 use crate::network::shared::start;
 use spanwire_io::event::EventFd;
+use spanwire_io::worker::Signal;
 use spanwire_io::fork::Origin;
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -2,12 +2,13 @@
 //! end may still write to the ring, so data are copied first and checked in the copy.
 
 use crate::config::LENGTH_BYTES;
-use crate::drive::{Drive, Signal};
+use crate::engine::Engine;
 use crate::error::{Cause, Error};
 use crate::half::Half;
 use crate::incoming::Taken;
 use crate::shared::{Kind, Milestone, Shared};
 use spanwire_base::{u64_from, usize_from};
+use spanwire_io::worker::Signal;
 use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Receiving {
     shared: Arc<Shared>,
-    engine: Option<Arc<dyn Drive>>,
+    engine: Option<Arc<Engine>>,
     ring: Region,
     /// Bytes taken from the ring so far.
     bytes: u64,
@@ -43,7 +44,7 @@ impl Half for Receiving {
         &self.shared
     }
 
-    fn engine(&self) -> Option<&Arc<dyn Drive>> {
+    fn engine(&self) -> Option<&Arc<Engine>> {
         self.engine.as_ref()
     }
 
@@ -67,7 +68,7 @@ impl Receiving {
     }
 
     /// The same, whose threads drive `engine` while they wait.
-    pub(crate) fn driven_by(mut self, engine: Arc<dyn Drive>) -> Self {
+    pub(crate) fn driven_by(mut self, engine: Arc<Engine>) -> Self {
         self.engine = Some(engine);
         self
     }

@@ -2,11 +2,12 @@
 //! the worker.
 
 use crate::config::LENGTH_BYTES;
-use crate::drive::{Drive, Signal};
+use crate::engine::Engine;
 use crate::error::{Cause, Error};
 use crate::half::Half;
 use crate::shared::{Kind, Milestone, Shared};
 use spanwire_base::{u32_from, u64_from, usize_from};
+use spanwire_io::worker::Signal;
 use spanwire_mem::Region;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Sending {
     shared: Arc<Shared>,
-    engine: Option<Arc<dyn Drive>>,
+    engine: Option<Arc<Engine>>,
     ring: Region,
     /// Bytes written to the ring so far.
     written: u64,
@@ -26,7 +27,7 @@ impl Half for Sending {
         &self.shared
     }
 
-    fn engine(&self) -> Option<&Arc<dyn Drive>> {
+    fn engine(&self) -> Option<&Arc<Engine>> {
         self.engine.as_ref()
     }
 
@@ -41,7 +42,7 @@ impl Sending {
     }
 
     /// The same, whose threads drive `engine` while they wait.
-    pub(crate) fn driven_by(mut self, engine: Arc<dyn Drive>) -> Self {
+    pub(crate) fn driven_by(mut self, engine: Arc<Engine>) -> Self {
         self.engine = Some(engine);
         self
     }

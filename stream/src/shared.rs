@@ -3,15 +3,14 @@
 
 use crate::burst::{IsUnread, Unread, note_read};
 use crate::config::Shape;
-use crate::drive::Signal;
 use crate::error::Cause;
 use crate::incoming::Taken;
 use crate::peers::ConnectionCount;
 use crossbeam_queue::ArrayQueue;
 use spanwire_base::usize_from;
-use spanwire_host::worker::Bell;
 use spanwire_io::event::EventFd;
 use spanwire_io::fork::Origin;
+use spanwire_io::worker::{Bell, Signal};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,7 +1,7 @@
 //! The thread of the side connections: it detects their end, and sends the reason when a channel
 //! closes.
 
-use crate::commands::{ChannelId, Command, Commands};
+use crate::channel::ChannelId;
 use crate::side::{Polled, Side, SideMessage};
 use rustix::event::{PollFd, PollFlags, poll};
 use spanwire_host::text::printable;
@@ -20,6 +20,9 @@ enum Task {
     Close(ChannelId, Option<String>),
 }
 
+/// Called when the side connection of a channel has ended.
+type PeerLeft = dyn Fn(ChannelId, Option<String>);
+
 /// The worker's handle of the thread. When it is dropped, the thread closes all side connections
 /// and ends.
 #[derive(Debug)]
@@ -34,7 +37,6 @@ pub(crate) struct SideThread {
     tasks: Receiver<Task>,
     news: Arc<EventFd>,
     kept: Vec<(ChannelId, Side)>,
-    commands: Commands,
 }
 
 impl SideThreadHandle {
@@ -63,31 +65,32 @@ impl Drop for SideThreadHandle {
 }
 
 impl SideThread {
-    /// A thread state that reports to the worker by `commands`.
-    pub(crate) fn new(commands: Commands) -> io::Result<(SideThreadHandle, Self)> {
+    /// The state of a thread, and its handle.
+    pub(crate) fn new() -> io::Result<(SideThreadHandle, Self)> {
         let (send, tasks) = channel();
         let news = Arc::new(EventFd::new()?);
         let handle = SideThreadHandle { tasks: Some(send), news: news.clone() };
-        Ok((handle, Self { tasks, news, kept: Vec::new(), commands }))
+        Ok((handle, Self { tasks, news, kept: Vec::new() }))
     }
 
-    /// Runs until the handle is dropped.
-    pub(crate) fn run(mut self) {
+    /// Runs until the handle is dropped. `peer_left` is called when a side connection has ended,
+    /// with the peer's reason.
+    pub(crate) fn run(mut self, peer_left: &PeerLeft) {
         loop {
             self.news.clear();
-            if !self.do_tasks() {
+            if !self.do_tasks(peer_left) {
                 return;
             }
             let ready = self.wait();
             // In reverse order, so that a removal does not change the indices still to be visited.
             for i in ready.into_iter().rev() {
-                self.listen(i);
+                self.listen(i, peer_left);
             }
         }
     }
 
     /// Executes pending tasks. False once the handle was dropped.
-    fn do_tasks(&mut self) -> bool {
+    fn do_tasks(&mut self, peer_left: &PeerLeft) -> bool {
         loop {
             match self.tasks.try_recv() {
                 Ok(Task::Keep(id, side)) => {
@@ -95,7 +98,7 @@ impl SideThread {
                     // the others.
                     match side.socket().set_nonblocking(true) {
                         Ok(()) => self.kept.push((id, side)),
-                        Err(_) => self.commands.send(Command::PeerLeft(id, None)),
+                        Err(_) => peer_left(id, None),
                     }
                 }
                 Ok(Task::Close(id, abort_reason)) => self.close(id, abort_reason),
@@ -126,7 +129,7 @@ impl SideThread {
         ready.map(|(i, _)| i).collect()
     }
 
-    fn listen(&mut self, i: usize) {
+    fn listen(&mut self, i: usize, peer_left: &PeerLeft) {
         let (id, side) = &mut self.kept[i];
         let why = match side.look() {
             Polled::Nothing => return,
@@ -135,7 +138,7 @@ impl SideThread {
             // protocol.
             Polled::Message(_) | Polled::End => None,
         };
-        self.commands.send(Command::PeerLeft(*id, why));
+        peer_left(*id, why);
         self.kept.swap_remove(i);
     }
 }

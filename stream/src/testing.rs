@@ -8,16 +8,13 @@ use crate::sending::Sending;
 use crate::shared::{Kind, ReadyQueue, Shared};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
 use spanwire_host::queue_pair::Route;
-use spanwire_host::worker::Bell;
-use spanwire_io::event::EventFd;
-use spanwire_progress::Progress;
+use spanwire_io::worker::{self, Bell, Progress};
 use spanwire_transport::{AddressVector, Endpoint, Mtu, Offer, ValidConfig, WireMode, agree};
 use spanwire_wire::MacAddr;
 use std::sync::Arc;
 
 pub(crate) fn bell() -> Arc<Bell> {
-    let event = || EventFd::new().unwrap();
-    Arc::new(Bell::new(Progress::Shared, event(), [event(), event()]))
+    worker::bell(Progress::Shared).unwrap()
 }
 
 pub(crate) fn shared(kind: Kind, shape: Shape) -> Shared {

@@ -14,6 +14,17 @@ pub trait App {
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
+
+    /// Another thread has published something for it.
+    fn handle_ring(&mut self, _endpoint: &mut Endpoint) {}
+
+    /// True if it has nothing left to do: its worker ends.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    /// Ends all work because of `why`: its worker ends.
+    fn end(&mut self, _endpoint: &mut Endpoint, _why: &str) {}
 }
 
 /// One host: an [`Endpoint`] and its [`App`].
@@ -101,6 +112,18 @@ impl<A: App> Node for Host<A> {
 
     fn awaited(&mut self) -> Awaited {
         self.endpoint.awaited()
+    }
+
+    fn handle_ring(&mut self) {
+        self.app.handle_ring(&mut self.endpoint);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.app.is_finished()
+    }
+
+    fn end(&mut self, why: &str) {
+        self.app.end(&mut self.endpoint, why);
     }
 
     fn take_ready(&mut self) -> PortMask {

@@ -1,12 +1,13 @@
 //! Ports with the counters and the side poll that a worker needs beside frames.
 
-use spanwire_io::driver::Budget;
 use spanwire_io::fault::FaultPort;
 use spanwire_io::pcap::PcapPort;
 use spanwire_io::pipe::PipePort;
 use spanwire_io::port::Port;
 use spanwire_io::udp::UdpPort;
+use spanwire_io::worker::Core;
 use spanwire_io::xdp::{SidePoll, XdpPort};
+use spanwire_transport::{App, Host};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,11 +15,6 @@ use std::net::{IpAddr, SocketAddr};
 pub trait Link: Port {
     /// Its counters by name.
     fn counters(&self) -> Vec<(String, u64)>;
-
-    /// Frames of a step of the driver.
-    fn budget(&self) -> Budget {
-        Budget::default()
-    }
 
     /// System calls that have received frames, and that have sent frames, so far: each may carry
     /// several over UDP sockets. Zero for ports whose frames need none.
@@ -35,14 +31,19 @@ pub trait Link: Port {
     }
 }
 
+/// The counters of engine, port and driver by name.
+#[must_use]
+pub fn counters<A: App>(core: &Core<Host<A>, Box<dyn Link + Send>>) -> Vec<(String, u64)> {
+    let mut counters = core.node.endpoint().counters().list();
+    counters.extend(core.port.counters());
+    counters.push(("worker_steps".to_owned(), core.driver().steps));
+    counters
+}
+
 /// All but the counters of a link that wraps another one.
 #[macro_export]
 macro_rules! link_of_inner {
     ($self:ident, $inner:expr, $inner_mut:expr) => {
-        fn budget(&$self) -> spanwire_io::driver::Budget {
-            $inner.budget()
-        }
-
         fn calls(&$self) -> [u64; 2] {
             $inner.calls()
         }
@@ -89,11 +90,6 @@ impl Link for UdpPort {
     fn counters(&self) -> Vec<(String, u64)> {
         let list = UdpPort::counters(self).list();
         list.into_iter().map(|(name, n)| (format!("udp_{name}"), n)).collect()
-    }
-
-    /// Two runs of segments: a send costs the same for one packet as for a run.
-    fn budget(&self) -> Budget {
-        Budget { rx: 128, tx: 128 }
     }
 
     fn calls(&self) -> [u64; 2] {

@@ -1,10 +1,7 @@
 use super::*;
 use crate::config::Config;
-use crate::shared::Kind;
 use crate::side_thread::SideThread;
-use crate::testing::{SMALL, route};
-use spanwire_host::worker;
-use spanwire_progress::Progress;
+use crate::testing::{SMALL, bell, route};
 use spanwire_transport::WireMode;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -19,20 +16,18 @@ fn connected() -> (Channels, Endpoint, ChannelId) {
         max_message_bytes: shape.max_message_bytes,
         ..Config::default()
     };
-    let (commands, _) = worker::commands::<Command>(Progress::Shared).unwrap();
-    let ready_queue = Arc::new(ReadyQueue::new(4, commands.bell().clone()));
-    let (side_thread, _) = SideThread::new(commands).unwrap();
+    let ready_queue = Arc::new(ReadyQueue::new(4, bell()));
+    let (side_thread, _) = SideThread::new().unwrap();
     let clock = Clock::start();
     let mut channels = Channels::new(config.validate().unwrap(), clock, ready_queue, side_thread);
     let engine = spanwire_transport::ValidConfig::default();
     let mut endpoint = Endpoint::new(engine, [1; 32]);
-    let rings = || crate::channel::Rings::new(shape.ring_bytes).unwrap();
-    let params = || OpenParams { shape, rings: rings(), congestion: None };
-    let (id, _) = channels.open(params(), &mut endpoint).unwrap();
-    let (_, theirs) = channels.open(params(), &mut endpoint).unwrap();
+    let rings = || Rings::new(shape.ring_bytes).unwrap();
+    let (id, _) = channels.open(&mut endpoint, (shape, rings()), None).unwrap();
+    let (_, theirs) = channels.open(&mut endpoint, (shape, rings()), None).unwrap();
     let route = route(WireMode::Sr, 0);
     let params = ConnectParams { id, kind: Kind::Bytes, shape, route, theirs, count: None };
-    drop(channels.connect(params, &mut endpoint).unwrap());
+    drop(channels.connect(&mut endpoint, params).unwrap());
     (channels, endpoint, id)
 }
 

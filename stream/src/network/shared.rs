@@ -1,13 +1,14 @@
 //! State shared by the threads of a network.
 
 use crate::channels::Channels;
+use crate::engine::Engine;
 use crate::config::ValidConfig;
 use crate::error::SetupError;
 use crate::peers::Peers;
 use spanwire_host::fabric::{Fabric, HopResolver, PacketSizes};
 use spanwire_host::modes::ModeChoice;
-use spanwire_host::worker::{self, Runtime};
-use spanwire_transport::Offer;
+use spanwire_io::worker;
+use spanwire_transport::{Endpoint, Offer};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -18,7 +19,7 @@ pub(crate) struct NetworkShared {
     pub(crate) config: ValidConfig,
     pub(super) engine: spanwire_transport::ValidConfig,
     /// The engine with all channels.
-    pub(crate) runtime: Arc<Runtime<Channels>>,
+    pub(crate) worker: Arc<Engine>,
     pub(super) fabric: Fabric,
     pub(crate) hop_resolver: HopResolver,
     /// The largest packets; those to a peer may be smaller.
@@ -46,20 +47,32 @@ impl NetworkShared {
     pub(crate) fn side_poll_port(&self, ip: IpAddr) -> Option<u16> {
         let mut known = self.side_poll.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
-            let port = self.runtime.open_side_poll(ip)?;
+            let port = self.worker.with_engine(|core| core.port.open_side_poll(ip))?;
             *known = Some((ip, port));
         }
         known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
     }
 
+    /// Runs `call` with the channels and their engine, and then a step.
+    pub(crate) fn call<T>(
+        &self,
+        call: impl FnOnce(&mut Channels, &mut Endpoint) -> T,
+    ) -> Result<T, SetupError> {
+        let called = self.worker.submit(|host| {
+            let (endpoint, channels) = host.parts_mut();
+            call(channels, endpoint)
+        });
+        called.ok_or_else(|| self.gone())
+    }
+
     /// Fails after the engine has ended.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
-        if self.runtime.has_ended() { Err(self.gone()) } else { Ok(()) }
+        if self.worker.has_ended() { Err(self.gone()) } else { Ok(()) }
     }
 
     /// The error after the engine has ended.
     pub(crate) fn gone(&self) -> SetupError {
-        let why = self.runtime.end().why().unwrap_or("its worker has ended");
+        let why = self.worker.why().unwrap_or("its worker has ended");
         SetupError::NetworkGone(why.to_owned())
     }
 }
