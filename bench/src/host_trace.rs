@@ -27,7 +27,7 @@ use spanwire_sim::Sockets;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
-use tap::{StepLog, StepTap};
+use tap::{Sleeps, StepLog, StepTap};
 use trace::{Provenance, Run, SocketBuffers, Trace};
 
 /// The plan of a recording.
@@ -151,10 +151,13 @@ fn record(
         move |host: &Host| -> Result<JobRunner, Error> {
             let mut attachment = plan.fabric.attach(host)?;
             budget.get_or_init(|| attachment.port.budget());
-            attachment.port = Box::new(StepTap::new(attachment.port, attachment.clock, log));
+            let sleeps = Sleeps::default();
+            attachment.port = Box::new(StepTap::new(attachment.port, log, sleeps.clone()));
             let spin = |us| Polling::Spin(Dur::from_us(us));
             let polling = plan.spin_us.map_or(Polling::Adaptive, spin);
             let mut runner = JobRunner::new(attachment, host.v4.into(), polling)?;
+            let door = runner.door().ok_or("the worker has ended")?;
+            door.watch(move |times| sleeps.add(times));
             runner.set_sending(Sending { congestion, ..Sending::default() });
             Ok(runner)
         }

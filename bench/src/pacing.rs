@@ -127,7 +127,8 @@ fn sample(hosts: &TwoHosts, plan: &Plan, qps: u32) -> Result<(Gaps, f64), Error>
     let job = engine::packets(qps, PATH_MTU, time);
     let client = move |host: &Host| {
         let mut attachment = engine::attachment(host)?;
-        attachment.port = Box::new(Tap::new(attachment.port, attachment.clock, notes));
+        let clock = attachment.clock;
+        attachment.port = Box::new(Tap::new(attachment.port, clock, notes));
         let mut runner = engine::runner_on(attachment, host)?;
         runner.set_sending(Sending { congestion, ..Sending::default() });
         Ok(runner)

@@ -23,6 +23,7 @@ use spanwire_io::xdp::{XdpConfig, XdpPort, XdpPreference};
 use spanwire_transport::{AddressVector, Config, Mtu, Offer, SourcePort};
 use spanwire_wire::MacAddr;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
 
 /// Optional wrappers of a port.
@@ -62,6 +63,13 @@ impl Fabric {
 pub struct Attachment {
     /// The port with its wrappers.
     pub port: Box<dyn Link + Send>,
+    /// All that others than its driver need.
+    pub terms: Terms,
+}
+
+/// Facts about an attachment, for those that do not have its port.
+#[derive(Clone, Debug)]
+pub struct Terms {
     /// The clock of port and engine, which also stamps the capture.
     pub clock: Clock,
     /// The kind of fabric.
@@ -124,29 +132,22 @@ pub struct Hop {
 /// An error for users: what failed, where, and what to do.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-impl Attachment {
-    /// The offer to a peer of an end at address `ip` with the engine configuration `config`, of the
-    /// wire modes that `mode` permits, with IP packets of `ip_bytes` and at most
-    /// `segment_bytes_max` in an SR packet.
-    #[must_use]
-    pub fn offer(
-        &self,
-        mode: ModeChoice,
-        config: &Config,
-        (ip, ip_bytes): (IpAddr, u32),
-        segment_bytes_max: u32,
-    ) -> Offer {
-        let offer = mode.offer(config, ip_bytes, ip, segment_bytes_max);
-        if self.icrc { offer } else { offer.without_icrc() }
-    }
+impl Deref for Attachment {
+    type Target = Terms;
 
+    fn deref(&self) -> &Terms {
+        &self.terms
+    }
+}
+
+impl Attachment {
     /// Offers SR packets without an ICRC, which a peer must offer, too.
     ///
     /// # Errors
     /// The fabric is not UDP sockets: only there the kernel's checksum protects the packets.
     pub fn without_icrc(self) -> Result<Self, Error> {
         match self.fabric {
-            Fabric::Udp => Ok(Self { icrc: false, ..self }),
+            Fabric::Udp => Ok(Self { terms: Terms { icrc: false, ..self.terms }, ..self }),
             other => Err(format!(
                 "packets without an ICRC need UDP sockets (--fabric udp), whose checksum protects \
                  them; this is {}",
@@ -154,12 +155,6 @@ impl Attachment {
             )
             .into()),
         }
-    }
-
-    /// SR packets have an ICRC, whatever the peer offers.
-    #[must_use]
-    pub fn has_icrc(&self) -> bool {
-        self.icrc
     }
 
     /// Attaches to queue `queue` of interface `ifname` by AF_XDP, in the network namespace of the
@@ -192,8 +187,7 @@ impl Attachment {
         let (port, capture) = around(port, wrap, clock)?;
         let resolver = HopResolver::Kernel { ifindex: info.ifindex };
         let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        Ok(Self {
-            port,
+        let terms = Terms {
             clock,
             fabric,
             fallback: None,
@@ -205,7 +199,8 @@ impl Attachment {
             icrc: true,
             ifindex: Some(info.ifindex),
             resolver,
-        })
+        };
+        Ok(Self { port, terms })
     }
 
     /// Two ends of a pipe inside this process.
@@ -222,8 +217,7 @@ impl Attachment {
             let (port, capture) = around(port, wrap, clock)?;
             let resolver = HopResolver::Direct { us, peer };
             let (fabric, xdp_mode) = (Fabric::Pipe, None);
-            Ok(Self {
-                port,
+            let terms = Terms {
                 clock,
                 fabric,
                 fallback: None,
@@ -235,9 +229,33 @@ impl Attachment {
                 icrc: true,
                 ifindex: None,
                 resolver,
-            })
+            };
+            Ok(Self { port, terms })
         };
         Ok((end(a, wraps[0], macs[0], macs[1])?, end(b, wraps[1], macs[1], macs[0])?))
+    }
+}
+
+impl Terms {
+    /// The offer to a peer of an end at address `ip` with the engine configuration `config`, of the
+    /// wire modes that `mode` permits, with IP packets of `ip_bytes` and at most
+    /// `segment_bytes_max` in an SR packet.
+    #[must_use]
+    pub fn offer(
+        &self,
+        mode: ModeChoice,
+        config: &Config,
+        (ip, ip_bytes): (IpAddr, u32),
+        segment_bytes_max: u32,
+    ) -> Offer {
+        let offer = mode.offer(config, ip_bytes, ip, segment_bytes_max);
+        if self.icrc { offer } else { offer.without_icrc() }
+    }
+
+    /// SR packets have an ICRC, whatever the peer offers.
+    #[must_use]
+    pub fn has_icrc(&self) -> bool {
+        self.icrc
     }
 
     /// AF_XDP's mode, or the name of the fabric: for lines on the terminal.

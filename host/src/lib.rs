@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`fabric`] | the port of a worker, with faults or a capture around it, and the next hop |
+//! | [`drive`] | an application on a worker's endpoint for a while |
 //! | [`dial`] | TCP sockets of the side connection, tied to one interface |
 //! | [`side`], [`lines`], [`socket`] | lines of JSON between two ends, bounded in memory and time |
 //! | [`modes`] | the wire modes of a hello, and the choice between them |
@@ -31,6 +32,7 @@ pub mod congestion;
 pub mod control;
 pub mod diagnosis;
 pub mod dial;
+pub mod drive;
 pub mod fabric;
 pub mod file;
 pub mod initiator;

@@ -1,15 +1,16 @@
 //! The job runner: one worker with its port and endpoint, which runs jobs with a peer over a side
 //! connection, as client or server.
 
-use crate::fabric::{Attachment, Error};
+use crate::drive::drive;
+use crate::fabric::{Attachment, Error, Link, Terms};
 use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
 use crate::window::{self, WindowChoice};
 use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
-use spanwire_io::driver::{Driver, DriverCounters, Polling};
-use spanwire_io::worker::port_is_gone;
+use spanwire_io::driver::{DriverCounters, Polling};
+use spanwire_io::worker::{self, Core, PortDoor, Progress, Worker, port_is_gone};
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpCaps,
@@ -33,7 +34,7 @@ pub use crate::oob::STOP_POLL_INTERVAL;
 pub use crate::queue_pair::Sending;
 pub use acceptor::{Acceptor, Event};
 pub use bounds::job_bytes;
-use bounds::{check, region_bytes};
+use bounds::{access, check, region_bytes};
 pub use client::{JobReport, Watch};
 pub use flow::{FlowRow, Flows, Shares};
 pub use pending_client::{ClientPoll, PendingClient};
@@ -42,10 +43,9 @@ pub use server::Served;
 
 /// A worker that runs jobs.
 pub struct JobRunner {
-    attachment: Attachment,
-    driver: Driver,
-    /// `None` while a job's transport host owns it.
-    endpoint: Option<Endpoint>,
+    attachment: Terms,
+    /// `None` while a job has it.
+    worker: Option<Worker<Endpoint, Box<dyn Link + Send>>>,
     config: ValidConfig,
     pd: PdId,
     ip: IpAddr,
@@ -58,10 +58,11 @@ pub struct JobRunner {
     /// The address of the side poll socket and its port, if it could be opened.
     side_poll: Option<(IpAddr, Option<u16>)>,
     takes_any_address: bool,
-    port_is_gone: bool,
     /// The longest transfer accepted as the server: memory that a client can request.
     transfer_bytes_max: u64,
 }
+
+type Ends = Core<Endpoint, Box<dyn Link + Send>>;
 
 /// Default limit of a transfer at a server. It is low because clients are not authenticated.
 pub const TRANSFER_BYTES_DEFAULT: u64 = 1 << 30;
@@ -124,12 +125,12 @@ impl JobRunner {
         let mut endpoint = seed::endpoint(config.clone())
             .map_err(|e| format!("no randomness for the keys: {e}"))?;
         let pd = endpoint.alloc_pd()?;
-        let budget = attachment.port.budget();
-        let driver = Driver::new(attachment.clock, polling).with_budget(budget);
+        let Attachment { port, terms } = attachment;
+        let bell = worker::bell(Progress::Inline)?;
+        let worker = worker::worker(bell, endpoint, port, terms.clock, polling)?;
         Ok(Self {
-            attachment,
-            driver,
-            endpoint: Some(endpoint),
+            attachment: terms,
+            worker: Some(worker),
             config,
             pd,
             ip,
@@ -139,14 +140,13 @@ impl JobRunner {
             peer: None,
             side_poll: None,
             takes_any_address: false,
-            port_is_gone: false,
             transfer_bytes_max: TRANSFER_BYTES_DEFAULT,
         })
     }
 
     /// The attachment.
     #[must_use]
-    pub fn attachment(&self) -> &Attachment {
+    pub fn attachment(&self) -> &Terms {
         &self.attachment
     }
 
@@ -166,7 +166,7 @@ impl JobRunner {
     /// True if the port has failed permanently. The job runner cannot be used any more.
     #[must_use]
     pub fn port_is_gone(&self) -> bool {
-        self.port_is_gone
+        self.worker.as_ref().is_none_or(Worker::has_ended)
     }
 
     /// Checks that the port works, while no job drives it.
@@ -174,8 +174,10 @@ impl JobRunner {
     /// # Errors
     /// The port is gone: its interface was removed.
     pub fn check_port(&mut self) -> Result<(), Error> {
-        let checked = self.attachment.port.check_attached();
-        self.port_is_gone = checked.is_err();
+        let checked = self.core()?.port.check_attached();
+        if checked.is_err() {
+            self.worker = None;
+        }
         Ok(checked.map_err(|e| port_is_gone(&e))?)
     }
 
@@ -218,15 +220,15 @@ impl JobRunner {
     /// The counters of engine and port.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
-        let mut all = self.endpoint.as_ref().map(|e| e.counters().list()).unwrap_or_default();
-        all.extend(self.attachment.port.counters());
+        let mut all = self.look(|core| core.node.counters().list()).unwrap_or_default();
+        all.extend(self.port_counters());
         all
     }
 
     /// Times the receive buffer was full so far; `None` unless the port is over UDP sockets.
     fn receive_overflows(&self) -> Option<u64> {
         self.attachment.receive_buffer?;
-        let counters = self.attachment.port.counters();
+        let counters = self.port_counters();
         let count = |(name, n): (String, u64)| (name == RECEIVE_OVERFLOWS).then_some(n);
         Some(counters.into_iter().find_map(count).unwrap_or(0))
     }
@@ -235,7 +237,7 @@ impl JobRunner {
     fn set_up(&mut self, job: Job, needs: Needs) -> Result<Setup, Error> {
         let Needs { bytes, caps, access, receives_apart } = needs;
         let pd = self.pd;
-        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
+        let ep = &mut self.core()?.node;
         let region = Region::try_zeroed(usize_from(bytes))?;
         // The IOVA is 0, so that the peer learns no address of this process.
         let mr = ep.reg_mr(pd, region.clone(), access, Some(0))?;
@@ -270,7 +272,7 @@ impl JobRunner {
         check_queue_pairs(theirs, setup.job.qps)?;
         let mtu = Mtu::from_bytes(setup.job.path_mtu)
             .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
-        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
+        let ep = &mut self.core()?.node;
         let how = Connect {
             route: Route { av: peer.av, path_mtu: mtu, agreed: peer.agreed },
             timeout: setup.job.timeout,
@@ -299,21 +301,38 @@ impl JobRunner {
         app: A,
         stop: impl FnMut(&mut Host<A>, &DriverCounters) -> bool,
     ) -> Result<A, Error> {
-        let ep = self.endpoint.take().ok_or("the endpoint is lost to an earlier failure")?;
-        let mut host = Host::new(ep, app);
-        let run = self.driver.run_watched(&mut host, &mut *self.attachment.port, stop);
-        let (ep, app) = host.into_parts();
-        self.endpoint = Some(ep);
-        self.port_is_gone = run.is_err();
-        run.map_err(|e| port_is_gone(&e))?;
-        Ok(app)
+        let (worker, app) = drive(self.worker.take().ok_or(LOST)?, app, stop);
+        self.worker = Some(worker);
+        Ok(app?)
+    }
+
+    /// Where it sleeps; `None` after a failure.
+    #[must_use]
+    pub fn door(&self) -> Option<&PortDoor> {
+        self.worker.as_ref().map(Worker::door)
+    }
+
+    /// Endpoint and port, between jobs.
+    fn core(&mut self) -> Result<&mut Ends, Error> {
+        let core = self.worker.as_mut().and_then(Worker::get_mut);
+        Ok(core.ok_or(LOST)?)
+    }
+
+    /// Looks at endpoint and port, between jobs.
+    fn look<R>(&self, look: impl FnOnce(&Ends) -> R) -> Option<R> {
+        self.worker.as_ref()?.with_engine(|core| look(core))
+    }
+
+    fn port_counters(&self) -> Vec<(String, u64)> {
+        self.look(|core| core.port.counters()).unwrap_or_default()
     }
 
     /// Destroys what [`JobRunner::set_up`] created.
     fn tear_down(&mut self, setup: &Setup) {
-        let Some(ep) = self.endpoint.as_mut() else {
+        let Ok(core) = self.core() else {
             return;
         };
+        let ep = &mut core.node;
         for qpn in &setup.qpns {
             ep.destroy_qp(*qpn);
         }
@@ -365,18 +384,10 @@ fn check_queue_pairs(theirs: &[QpParams], wanted: u32) -> Result<(), OobError> {
     theirs.iter().try_for_each(|theirs| theirs.check()).map_err(OobError::Invalid)
 }
 
-/// The access that a client's operation requires, and no other.
-fn access(op: Op) -> Access {
-    match op {
-        Op::Send => Access::LOCAL_WRITE,
-        Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
-        Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
-        Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
-    }
-}
-
 /// The counter of datagrams, or runs of them, that a full receive buffer of UDP sockets lost.
 pub const RECEIVE_OVERFLOWS: &str = "udp_rx_overflow";
+
+const LOST: &str = "the endpoint is lost to an earlier failure";
 
 /// How long a server waits for a client's hello.
 const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

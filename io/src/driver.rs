@@ -180,33 +180,20 @@ impl<C: TimeSource + Copy> Driver<C> {
         &mut self,
         node: &mut N,
         port: &mut dyn Port,
-        mut stop: impl FnMut(&mut N) -> bool,
-    ) -> io::Result<()> {
-        self.run_watched(node, port, |node, _| stop(node))
-    }
-
-    /// As [`Driver::run_until`]; `stop` also gets the driver's counters.
-    ///
-    /// # Errors
-    /// The port has failed.
-    pub fn run_watched<N: Node>(
-        &mut self,
-        node: &mut N,
-        port: &mut dyn Port,
-        stop: impl FnMut(&mut N, &DriverCounters) -> bool,
+        stop: impl FnMut(&mut N) -> bool,
     ) -> io::Result<()> {
         self.run_with(node, port, stop, |port, within| port.wait(within))
     }
 
-    /// As [`Driver::run_watched`]; `wait` sleeps at the port.
+    /// As [`Driver::run_until`]; `wait` sleeps at the port.
     fn run_with<N: Node>(
         &mut self,
         node: &mut N,
         port: &mut dyn Port,
-        mut stop: impl FnMut(&mut N, &DriverCounters) -> bool,
+        mut stop: impl FnMut(&mut N) -> bool,
         wait: impl Fn(&mut dyn Port, Duration) -> io::Result<()>,
     ) -> io::Result<()> {
-        while !stop(node, &self.counters) {
+        while !stop(node) {
             let now = self.clock.now();
             if self.turn_at(now, node, port)?.is_idle() {
                 let pending = port.tx_pending();

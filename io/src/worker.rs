@@ -33,16 +33,17 @@
 
 use crate::clock::Clock;
 use crate::driver::{Driver, DriverCounters, Polling};
-use crate::poll::poll;
 use crate::event::EventFd;
 use crate::fork::{HereOnly, Origin};
+use crate::poll::poll;
 use crate::port::Port;
 use crate::thread_time;
-use spanwire_base::Node;
+use spanwire_base::{Node, Time};
 use spanwire_progress::{Door, Engine, Step};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub type Bell = spanwire_progress::Bell<EventFd>;
 /// A condition for which threads of a worker wait.
 pub type Signal = spanwire_progress::Signal<EventFd>;
 
-/// What the lock of a worker guards.
+/// The state under the lock of a worker.
 #[derive(Debug)]
 pub struct Core<N, P> {
     /// The engine.
@@ -68,13 +69,16 @@ pub struct Core<N, P> {
 }
 
 /// Where the threads of a worker sleep, without its lock.
-#[derive(Debug)]
 pub struct PortDoor {
     clock: Clock,
     /// Readable when a frame has arrived; a port without one is polled.
     port: Option<OwnedFd>,
     origin: Origin,
+    watch: OnceLock<Box<Watch>>,
 }
+
+/// Called with the times at which a sleep at a port begins and is planned to end.
+type Watch = dyn Fn([Time; 2]) + Send + Sync;
 
 /// A bell for [`worker`].
 ///
@@ -97,7 +101,7 @@ pub fn worker<N: Node, P: Port>(
     polling: Polling,
 ) -> io::Result<Worker<N, P>> {
     let descriptor = port.poll_fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
-    let door = PortDoor { clock, port: descriptor, origin: Origin::here() };
+    let door = PortDoor { clock, port: descriptor, origin: Origin::here(), watch: OnceLock::new() };
     let events = [EventFd::new()?, EventFd::new()?];
     // It neither spins nor sleeps by itself.
     let driver = Driver::new(clock, Polling::Busy).with_budget(port.budget());
@@ -122,6 +126,10 @@ impl<N: Node, P: Port> Engine for HereOnly<Core<N, P>> {
 
     fn node(&mut self) -> &mut N {
         &mut self.node
+    }
+
+    fn end(&mut self, why: &str) {
+        self.node.end(why);
     }
 
     fn step(&mut self, rung: bool, quiet: bool) -> Step {
@@ -170,6 +178,9 @@ impl Door for PortDoor {
     }
 
     fn sleep(&self, event: &EventFd, until: u64) -> bool {
+        if let Some(watch) = self.watch.get() {
+            watch([self.clock.now(), Time::from_ns(until)]);
+        }
         let Some(port) = &self.port else {
             // Nothing reports a frame: the port is polled.
             sleep(&mut [entry(event)], self.left(until).min(POLL_INTERVAL));
@@ -184,8 +195,20 @@ impl Door for PortDoor {
 }
 
 impl PortDoor {
+    /// Calls `watch` before each sleep at the port with the times of its begin and of its planned
+    /// end; once.
+    pub fn watch(&self, watch: impl Fn([Time; 2]) + Send + Sync + 'static) {
+        let _ = self.watch.set(Box::new(watch));
+    }
+
     fn left(&self, until: u64) -> Duration {
         Duration::from_nanos(until.saturating_sub(self.now_ns()))
+    }
+}
+
+impl fmt::Debug for PortDoor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PortDoor").field("port", &self.port).finish_non_exhaustive()
     }
 }
 

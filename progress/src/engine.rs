@@ -5,7 +5,7 @@ use spanwire_base::Awaited;
 
 /// An engine that one thread at a time steps.
 pub trait Engine {
-    /// What threads call under the lock: queue pairs without their port.
+    /// The part that calls use: queue pairs without their port.
     type Node;
 
     /// Receives, handles due timers and transmits, without waiting. `rung`: something was published
@@ -15,6 +15,9 @@ pub trait Engine {
 
     /// Its node.
     fn node(&mut self) -> &mut Self::Node;
+
+    /// Its end, because of `why`; no other call follows.
+    fn end(&mut self, why: &str);
 }
 
 /// The result of a step.

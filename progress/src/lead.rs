@@ -96,7 +96,7 @@ where
                     quiet = !self.sleep((ticket, sleeper), (waiter, seen), (wait, wakes_at));
                 } else {
                     is_tired = self.door.now_ns().saturating_sub(since) >= wait.spin_ns();
-                    relax();
+                    spin();
                 }
             }
             waiter.disarm();
@@ -181,6 +181,15 @@ impl<E: Event> Drop for Leading<'_, E> {
     fn drop(&mut self) {
         self.0.release(self.1);
     }
+}
+
+/// A round of a spin. The core is kept: on a busy machine a thread that yields it is back after
+/// milliseconds, and one that shares it with the other end learns to sleep.
+fn spin() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
 }
 
 /// Lets another runnable thread have the core: the one with the lock, or the other end.

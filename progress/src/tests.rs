@@ -123,6 +123,8 @@ impl Engine for Loop {
         self
     }
 
+    fn end(&mut self, _why: &str) {}
+
     fn step(&mut self, rung: bool, _quiet: bool) -> Step {
         let mut arrived = vec![0; self.connections.len()];
         arrived[0] = std::mem::take(&mut self.posted);
@@ -185,8 +187,7 @@ impl World {
             ended: false,
         };
         let events = [event(MOVED), event(ENDED)];
-        let worker =
-            Worker::new((bell, events), engine, kernel.clone(), Polling::Spin(Dur::ZERO));
+        let worker = Worker::new((bell, events), engine, kernel.clone(), Polling::Spin(Dur::ZERO));
         Arc::new(Self { kernel, worker, connections, stop })
     }
 

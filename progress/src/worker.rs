@@ -31,7 +31,7 @@ pub struct Worker<T, D: Door> {
     moved: Signal<D::Event>,
     /// Steps that made progress.
     steps: AtomicU64,
-    pub(crate) end: End<D::Event>,
+    pub(crate) outcome: End<D::Event>,
     /// The event for which the engine waits since its last step, an index of [`Awaited::ALL`].
     awaits: AtomicUsize,
 }
@@ -57,7 +57,7 @@ where
             spinner: Spinner::new(polling),
             stepped_at: AtomicU64::new(0),
             steps: AtomicU64::new(0),
-            end: End::new(ended),
+            outcome: End::new(ended),
             awaits: AtomicUsize::new(0),
         }
     }
@@ -76,9 +76,19 @@ where
             stepped_at: self.stepped_at,
             moved: self.moved,
             steps: self.steps,
-            end: self.end,
+            outcome: self.outcome,
             awaits: self.awaits,
         }
+    }
+
+    /// Its engine, for the only thread that has it. `None` after the end.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.engine.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut()
+    }
+
+    /// Where its threads sleep.
+    pub fn door(&self) -> &D {
+        &self.door
     }
 
     /// Its bell.
@@ -93,17 +103,17 @@ where
 
     /// True once it has ended, or in a forked process.
     pub fn has_ended(&self) -> bool {
-        !self.door.is_here() || self.end.has_come()
+        !self.door.is_here() || self.outcome.has_come()
     }
 
     /// Why it has ended, if it has failed.
     pub fn why(&self) -> Option<&str> {
-        if self.door.is_here() { self.end.why() } else { Some(FORKED) }
+        if self.door.is_here() { self.outcome.why() } else { Some(FORKED) }
     }
 
     /// Ready once it has ended.
     pub fn ended(&self) -> &D::Event {
-        self.end.event()
+        self.outcome.event()
     }
 
     /// True in a process that was forked from the one of the engine: no call has an effect.
@@ -133,8 +143,8 @@ where
     /// Runs `call` with the engine's node, in the calling thread: at once if no other thread has
     /// the lock. `None` after the end.
     ///
-    /// What it posts is transmitted in the next step: by a thread that leads and spins, or see
-    /// [`Worker::submit`].
+    /// Requests that it posts are transmitted in the next step: by a thread that leads and spins,
+    /// or see [`Worker::submit`].
     ///
     /// # Panics
     /// As `call`; the engine has ended then. Never from within `call` of another one: it would wait
@@ -179,6 +189,15 @@ where
         let before = self.steps.load(Ordering::Relaxed);
         let has_moved = || self.has_ended() || self.steps.load(Ordering::Relaxed) != before;
         self.wait(&self.moved, deadline, || has_moved().then_some(()));
+    }
+
+    /// Ends it because of `why`, which is no failure: later calls return `None`, and threads that
+    /// wait for it return.
+    pub fn end(&self, why: &str) {
+        let ended = self.call(|engine| engine.end(why));
+        if ended.is_some() && self.lock().take().is_some() {
+            self.announce_end(None);
+        }
     }
 
     /// Tells the engine what the caller has published: in a step of the caller's thread, or of the
@@ -329,7 +348,7 @@ where
     }
 
     fn announce_end(&self, why: Option<String>) {
-        self.end.announce(why);
+        self.outcome.announce(why);
         self.bell.wake();
         self.moved.raise();
     }

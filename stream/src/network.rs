@@ -23,8 +23,8 @@ use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::{dial, retry_busy};
 use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap, counters};
 use spanwire_host::paths::ConnectionPaths;
-use spanwire_host::window::{self, WindowChoice};
 use spanwire_host::seed;
+use spanwire_host::window::{self, WindowChoice};
 use spanwire_io::affinity;
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::worker;
@@ -94,10 +94,10 @@ impl Network {
         let hop_resolver = attachment.hop_resolver();
         let (icrc, sizes) = (attachment.has_icrc(), attachment.packet_sizes());
         let takes_fragments = attachment.takes_fragments();
-        let Attachment { port, clock, fabric, .. } = attachment;
-        let channels = Channels::new(config.clone(), clock, ready_queue, side_handle);
+        let Attachment { port, terms } = attachment;
+        let channels = Channels::new(config.clone(), terms.clock, ready_queue, side_handle);
         let host = Host::new(endpoint, channels);
-        let worker = worker::worker(bell, host, port, clock, polling).map_err(descriptors)?;
+        let worker = worker::worker(bell, host, port, terms.clock, polling).map_err(descriptors)?;
         let worker = Arc::new(worker);
         // Not to keep it: its channels keep the thread.
         let weak = Arc::downgrade(&worker);
@@ -117,7 +117,7 @@ impl Network {
             config,
             engine,
             worker,
-            fabric,
+            fabric: terms.fabric,
             hop_resolver,
             sizes,
             takes_fragments,

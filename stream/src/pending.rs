@@ -3,8 +3,8 @@
 use crate::error::SetupError;
 use crate::network::shared::start;
 use spanwire_io::event::EventFd;
-use spanwire_io::worker::Signal;
 use spanwire_io::fork::Origin;
+use spanwire_io::worker::Signal;
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;

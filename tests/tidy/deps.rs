@@ -271,6 +271,9 @@ const ALLOWED_IN_TESTS: &[&str] = &["proptest"];
 const ALLOWED_IN_TESTS_OF: &[(&str, &str)] = &[
     // The reader of captures, for the replay of perftest's exchanges.
     ("host", "spanwire-tests"),
+    // An example of threads that share an endpoint. The crate itself knows no protocol.
+    ("io", "spanwire-transport"),
+    ("io", "spanwire-wire"),
     // Another implementation of the same codes, as an oracle.
     ("erasure", "reed-solomon-erasure"),
     // Proves that the engine allocates nothing in steady state.

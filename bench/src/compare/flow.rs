@@ -6,17 +6,19 @@ use crate::quiet::{StealWatch, ThreadUse};
 use crate::raw::both_sides;
 use crate::sample::{Error, Rate, Sample};
 use spanwire_base::{Dur, Rng, Time, usize_from};
-use spanwire_host::fabric::Attachment;
+use spanwire_host::drive::drive;
+use spanwire_host::fabric::{Attachment, Link, Terms};
 use spanwire_host::modes::settle_between;
 use spanwire_host::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route, Sending};
 use spanwire_host::seed;
 use spanwire_io::affinity;
-use spanwire_io::driver::{Driver, Polling};
+use spanwire_io::driver::Polling;
 use spanwire_io::net::{Host, TwoHosts};
+use spanwire_io::worker::{self, Core, Worker};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, Agreed, App, Counters, CqId, Endpoint, Host as Node, MemoryRegion, Mtu, Offer, QpCaps,
-    QpInit, RemoteAddr,
+    Access, Agreed, App, Counters, CqId, Endpoint, MemoryRegion, Mtu, Offer, QpCaps, QpInit,
+    RemoteAddr,
 };
 use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
@@ -111,8 +113,8 @@ fn compare(sent: &Region, received: &Region, bytes: usize) -> Result<(), Error> 
 
 /// One end with its queue pair.
 struct End {
-    attachment: Attachment,
-    endpoint: Option<Endpoint>,
+    attachment: Terms,
+    worker: Option<Worker<Endpoint, Box<dyn Link + Send>>>,
     cq: CqId,
     qp: QpParams,
     region: Region,
@@ -182,19 +184,22 @@ impl End {
         let caps = QpCaps { max_send_wr: DEPTH, max_recv_wr: 0, ..QpCaps::default() };
         let qp = queue_pair::create(&mut endpoint, &QpInit::new(pd, cq, cq, caps), access)?;
         let (path_mtu, agreed) = (attachment.path_mtu, Agreed::Rc);
-        let endpoint = Some(endpoint);
-        Ok(Self { attachment, endpoint, cq, qp, region, mr, offer, ip, agreed, path_mtu })
+        let Attachment { port, terms: attachment } = attachment;
+        let bell = worker::bell(worker::Progress::Inline)?;
+        let worker = Some(worker::worker(bell, endpoint, port, attachment.clock, Polling::Busy)?);
+        Ok(Self { attachment, worker, cq, qp, region, mr, offer, ip, agreed, path_mtu })
     }
 
     /// Connects the queue pair to that at the other end of `line`; both are connected afterwards.
     fn connect(&mut self, line: &Line, flow: Flow, we_called: bool) -> Result<Hello, Error> {
+        let ip = self.ip;
         line.send(Some(Hello {
             qp: self.qp,
             memory: RemoteAddr { va: self.mr.addr, rkey: self.mr.rkey.ok_or("no key")? },
             offer: self.offer,
             ip: self.ip,
             path_mtu: self.path_mtu,
-            side_poll: self.attachment.port.open_side_poll(self.ip),
+            side_poll: self.with(|core| core.port.open_side_poll(ip))?,
         }))?;
         let theirs = line.receive()?.ok_or("a hello is missing")?;
         self.agreed = settle_between(we_called, &self.offer, &theirs.offer)?;
@@ -208,12 +213,11 @@ impl End {
             max_rd_atomic: RD_ATOMIC,
             sending: Sending { congestion: flow.control.choice(), ..Sending::default() },
         };
-        let endpoint = self.endpoint.as_mut().ok_or("the endpoint is in use")?;
-        queue_pair::connect(endpoint, self.qp, theirs.qp, &how)?;
+        self.with(|core| queue_pair::connect(&mut core.node, self.qp, theirs.qp, &how))??;
         line.send(None)?;
         line.receive()?;
         if let Some(port) = theirs.side_poll {
-            self.attachment.port.greet(SocketAddr::new(theirs.ip, port));
+            self.with(|core| core.port.greet(SocketAddr::new(theirs.ip, port)))?;
         }
         Ok(theirs)
     }
@@ -265,19 +269,24 @@ impl End {
         app: A,
         mut stop: impl FnMut(&mut A) -> bool,
     ) -> Result<(A, Counters, ThreadUse), Error> {
-        let endpoint = self.endpoint.take().ok_or("the endpoint is in use")?;
-        let mut node = Node::new(endpoint, app);
-        let mut driver = Driver::new(self.attachment.clock, Polling::Busy)
-            .with_budget(self.attachment.port.budget());
+        let worker = self.worker.take().ok_or("the worker is in use")?;
         let watch = StealWatch::start()?;
-        driver.run_until(&mut node, &mut *self.attachment.port, |node| stop(node.app_mut()))?;
+        let (worker, app) = drive(worker, app, |node, _| stop(node.app_mut()));
         let thread_use = watch.thread_use()?;
-        let (endpoint, app) = node.into_parts();
-        Ok((app, endpoint.counters().clone(), thread_use))
+        self.worker = Some(worker);
+        Ok((app?, self.with(|core| core.node.counters().clone())?, thread_use))
+    }
+
+    fn with<R>(
+        &self,
+        call: impl FnOnce(&mut Core<Endpoint, Box<dyn Link + Send>>) -> R,
+    ) -> Result<R, Error> {
+        let called = self.worker.as_ref().and_then(|worker| worker.with_engine(|core| call(core)));
+        Ok(called.ok_or("the worker has ended")?)
     }
 
     fn counter(&self, wanted: &str) -> u64 {
-        let counters = self.attachment.port.counters();
+        let counters = self.with(|core| core.port.counters()).unwrap_or_default();
         counters.into_iter().find(|(name, _)| name == wanted).map_or(0, |(_, n)| n)
     }
 }

@@ -2,7 +2,7 @@
 
 use spanwire_base::{Dur, LentPayload, RxMeta, Time, TxMeta, u32_from};
 use spanwire_host::fabric::{Link, link_of_inner};
-use spanwire_io::clock::{Clock, TimeSource};
+use spanwire_io::clock::TimeSource;
 use spanwire_io::port::{Port, SlotToken, slots_of_inner};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -47,15 +47,28 @@ pub struct StepLog(Arc<Mutex<Vec<Step>>>);
 /// A port that records the first [`STEPS_MAX`] steps of its driver.
 pub struct StepTap<P> {
     inner: P,
-    clock: Clock,
     log: StepLog,
     steps: Vec<Step>,
     /// The unfinished step.
     step: Option<Step>,
     /// The system calls before it.
     calls: [u64; 2],
-    /// The sleep since the last step.
-    slept: Option<[Time; 2]>,
+    sleeps: Sleeps,
+}
+
+/// The sleep since the last step of a driver, of which its worker tells.
+#[derive(Clone, Debug, Default)]
+pub struct Sleeps(Arc<Mutex<Option<[Time; 2]>>>);
+
+impl Sleeps {
+    /// A sleep begins, and is planned to end.
+    pub fn add(&self, times: [Time; 2]) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(times);
+    }
+
+    fn take(&self) -> Option<[Time; 2]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Step {
@@ -93,12 +106,12 @@ impl StepLog {
 }
 
 impl<P: Link> StepTap<P> {
-    /// Wraps `inner` and records the steps in `log`, in the time of `clock`.
-    pub fn new(inner: P, clock: Clock, log: StepLog) -> Self {
+    /// Wraps `inner` and records the steps in `log`, with the `sleeps` between them.
+    pub fn new(inner: P, log: StepLog, sleeps: Sleeps) -> Self {
         // Allocated at once, because a reallocation would look like a stall.
         let steps = Vec::with_capacity(STEPS_MAX);
         let calls = inner.calls();
-        Self { inner, clock, log, steps, step: None, calls, slept: None }
+        Self { inner, log, steps, step: None, calls, sleeps }
     }
 
     fn end_step(&mut self, end: Time) {
@@ -136,8 +149,8 @@ impl<P: Link> Port for StepTap<P> {
         max: usize,
         each: &mut dyn FnMut(&[u8], RxMeta),
     ) -> usize {
-        let begin = clock.now();
-        self.end_step(begin);
+        let (begin, slept) = (clock.now(), self.sleeps.take());
+        self.end_step(slept.map_or(begin, |[since, _]| since));
         let (mut bytes, mut first) = (0, None);
         let rx = self.inner.rx_burst(clock, max, &mut |frame, meta| {
             bytes += u32_from(frame.len());
@@ -146,7 +159,6 @@ impl<P: Link> Port for StepTap<P> {
         });
         // Without a timestamp the arrival is an interval.
         let arrival = first.filter(|meta| meta.earliest == meta.at).map(|meta| meta.at);
-        let slept = self.slept.take();
         let (rx_frames, calls) = (u32_from(rx), [0; 2]);
         self.step =
             Some(Step { begin, end: begin, rx: rx_frames, tx: 0, bytes, calls, arrival, slept });
@@ -170,10 +182,6 @@ impl<P: Link> Port for StepTap<P> {
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let since = self.clock.now();
-        self.end_step(since);
-        let until = since + Dur::from_ns(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-        self.slept = Some([since, until]);
         self.inner.wait(timeout)
     }
 
@@ -196,6 +204,7 @@ pub const STEPS_MAX: usize = 1 << 21;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_io::clock::Clock;
     use spanwire_io::pipe::{PipeConfig, pipe};
     use spanwire_io::port::reserve;
 
@@ -226,16 +235,20 @@ mod tests {
         let clock = Clock::start();
         let (near, mut far) = pipe(PipeConfig::default());
         let log = StepLog::default();
-        let mut tap = StepTap::new(near, clock, log.clone());
+        let sleeps = Sleeps::default();
+        let mut tap = StepTap::new(near, log.clone(), sleeps.clone());
         tap.rx_burst(&clock, 64, &mut |_, _| {});
         reserve(&mut tap).expect("a slot").commit(TxMeta::whole(100));
         tap.flush(clock.now()).expect("sends");
         reserve(&mut far).expect("a slot").commit(TxMeta::whole(60));
         far.flush(clock.now()).expect("sends");
         tap.rx_burst(&clock, 64, &mut |_, _| {});
+        let since = clock.now();
+        sleeps.add([since, since + Dur::from_ms(2)]);
         tap.wait(Duration::from_millis(2)).expect("sleeps");
         tap.rx_burst(&clock, 64, &mut |_, _| {});
-        tap.wait(Duration::ZERO).expect("ends the step");
+        sleeps.add([clock.now(), Time::MAX]);
+        tap.rx_burst(&clock, 64, &mut |_, _| {});
         drop(tap);
         let steps = log.take();
         let frames: Vec<_> = steps.iter().map(|s| (s.rx, s.tx, s.bytes)).collect();

@@ -12,7 +12,9 @@ use crate::sample::Error;
 use lanes::Progress;
 use setup::Setup;
 use spanwire_base::{Awaited, Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
-use spanwire_io::driver::{Driver, Polling};
+use spanwire_host::fabric::{Attachment, Link};
+use spanwire_io::driver::Polling;
+use spanwire_io::worker::{self, Worker};
 use spanwire_transport::Endpoint;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -20,32 +22,16 @@ use std::time::{Duration, Instant};
 
 /// Runs this end until `application` is done.
 pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), Error> {
-    let Setup { mut endpoint, mut attachment, mut lanes, side } = Setup::new(end, application)?;
-    let mut driver = Driver::new(attachment.clock, Polling::Adaptive);
-    let mut drive = |driver: &mut Driver, step: &mut Step<'_>| {
-        let (mut outcome, mut active_at) = (Ok(()), Instant::now());
-        let mut node = Timed { endpoint: &mut endpoint, due: None };
-        driver.run_until(&mut node, &mut *attachment.port, |node| {
-            outcome = match step(node) {
-                Ok(Progress::Done) => return true,
-                Ok(Progress::Active) => {
-                    active_at = Instant::now();
-                    return false;
-                }
-                Ok(Progress::Idle) if active_at.elapsed() < SILENCE => return false,
-                Ok(Progress::Idle) => Err(format!("nothing completed for {SILENCE:?}").into()),
-                Err(why) => Err(why),
-            };
-            true
-        })?;
-        outcome
-    };
-    let clock = attachment.clock;
-    drive(&mut driver, &mut |node| {
-        lanes.start(node.endpoint, application)?;
-        let polled = lanes.poll(node.endpoint, application)?;
+    let Setup { endpoint, attachment, mut lanes, side } = Setup::new(end, application)?;
+    let Attachment { port, terms } = attachment;
+    let node = Timed { endpoint, due: None };
+    let bell = worker::bell(worker::Progress::Inline)?;
+    let worker = worker::worker(bell, node, port, terms.clock, Polling::Adaptive)?;
+    drive(&worker, |Timed { endpoint, due }| {
+        lanes.start(endpoint, application)?;
+        let polled = lanes.poll(endpoint, application)?;
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        node.due = application.wakes_at().map(|at| clock.now() + Dur::from_ns(nanos(left(at))));
+        *due = application.wakes_at().map(|at| terms.clock.now() + Dur::from_ns(nanos(left(at))));
         Ok(if application.is_done() { Progress::Done } else { polled })
     })?;
     let is_client = end.server.is_some();
@@ -53,9 +39,9 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
         side.set_nonblocking(true)?;
     }
     let mut is_finished = false;
-    // Spinning, since the end of the side connection does not wake the driver.
-    drive(&mut Driver::new(clock, Polling::Busy), &mut |Timed { endpoint, due }| {
-        *due = None;
+    drive(&worker, |Timed { endpoint, due }| {
+        // The end of the side connection does not wake the worker.
+        *due = Some(terms.clock.now() + Dur::from_us(100));
         if is_client && !std::mem::replace(&mut is_finished, true) {
             lanes.finish(endpoint)?;
         }
@@ -67,16 +53,32 @@ pub(super) fn run(end: &End, application: &mut impl Application) -> Result<(), E
     })
 }
 
-/// A step of the application between two steps of the driver.
-type Step<'a> = dyn FnMut(&mut Timed<'_>) -> Result<Progress, Error> + 'a;
+/// Drives `worker` until `step`, which is called before each of its steps, says that it is done.
+fn drive(
+    worker: &Worker<Timed, Box<dyn Link + Send>>,
+    mut step: impl FnMut(&mut Timed) -> Result<Progress, Error>,
+) -> Result<(), Error> {
+    let mut active_at = Instant::now();
+    let done = worker.wait_for(None, |core| match step(&mut core.node) {
+        Ok(Progress::Done) => Some(Ok(())),
+        Ok(Progress::Active) => {
+            active_at = Instant::now();
+            None
+        }
+        Ok(Progress::Idle) if active_at.elapsed() < SILENCE => None,
+        Ok(Progress::Idle) => Some(Err(format!("nothing completed for {SILENCE:?}").into())),
+        Err(why) => Some(Err(why)),
+    });
+    done.ok_or_else(|| worker.why().unwrap_or("the worker has ended").to_owned())?
+}
 
 /// An endpoint whose driver also wakes when the application's next message is due.
-struct Timed<'a> {
-    endpoint: &'a mut Endpoint,
+struct Timed {
+    endpoint: Endpoint,
     due: Option<Time>,
 }
 
-impl Node for Timed<'_> {
+impl Node for Timed {
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         self.endpoint.handle_packet(now, port, frame, meta);
     }

@@ -75,7 +75,7 @@ impl Attachment {
                     }
                 };
                 let mut attachment = Self::udp(udp, wrap)?;
-                attachment.fallback = Some(why);
+                attachment.terms.fallback = Some(why);
                 Ok(attachment)
             }
         }

@@ -1,6 +1,8 @@
 //! Attachment by UDP sockets.
 
-use super::{Attachment, Error, Fabric, HopResolver, Wrap, around, interface, ip_room, widest};
+use super::{
+    Attachment, Error, Fabric, HopResolver, Terms, Wrap, around, interface, ip_room, widest,
+};
 use crate::seed;
 use crate::window::{self, WindowChoice};
 use spanwire_io::clock::Clock;
@@ -36,8 +38,7 @@ impl Attachment {
         let resolver = HopResolver::Socket { src_port: SourcePort::Among { first, count } };
         let clock = Clock::start();
         let (port, capture) = around(port, wrap, clock)?;
-        Ok(Self {
-            port,
+        let terms = Terms {
             clock,
             fabric: Fabric::Udp,
             fallback: None,
@@ -49,9 +50,12 @@ impl Attachment {
             icrc: true,
             ifindex: Some(info.ifindex),
             resolver,
-        })
+        };
+        Ok(Self { port, terms })
     }
+}
 
+impl Terms {
     /// Packets of the largest size that the receive buffer holds; `None` if it is no limit. The
     /// kernel counts about as many bytes of its own as of packets.
     #[must_use]

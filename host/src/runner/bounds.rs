@@ -1,7 +1,7 @@
 //! Bounds of a job's parameters.
 
-use crate::oob::{Job, JobKind};
-use spanwire_transport::Mtu;
+use crate::oob::{Job, JobKind, Op};
+use spanwire_transport::{Access, Mtu};
 
 /// Bytes of memory that `job` takes on each side, at most 8 GiB.
 ///
@@ -72,3 +72,13 @@ const DURATION_MS_MAX: u64 = 86_400_000;
 /// Memory of a bandwidth job. If its slots need more, messages share slots, as perftest's always
 /// do.
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
+
+/// The access that a client's operation requires, and no other.
+pub(super) fn access(op: Op) -> Access {
+    match op {
+        Op::Send => Access::LOCAL_WRITE,
+        Op::Write => Access::LOCAL_WRITE.and(Access::REMOTE_WRITE),
+        Op::Read => Access::LOCAL_WRITE.and(Access::REMOTE_READ),
+        Op::FetchAdd | Op::CmpSwap => Access::LOCAL_WRITE.and(Access::REMOTE_ATOMIC),
+    }
+}

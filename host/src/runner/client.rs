@@ -11,7 +11,8 @@ use crate::paths::SentPaths;
 use crate::unsent::Unsent;
 use hdrhistogram::Histogram;
 use spanwire_base::{Dur, Time};
-use spanwire_transport::{Access, Config, Host, QpCaps};
+use spanwire_io::worker::Core;
+use spanwire_transport::{Access, Config, Endpoint, Host, QpCaps};
 use spanwire_wire::Qpn;
 use std::time::Duration;
 
@@ -132,7 +133,7 @@ impl JobRunner {
         let (clock, config) = (self.attachment.clock, self.config.clone());
         let mut span: Option<(Flows, Flows)> = None;
         let packets_before = self.packets_received();
-        let sent_before = self.attachment.port.counters();
+        let sent_before = self.port_counters();
         let mut app = self.drive_watched(initiator, |host, driver| {
             let (now, port_full) = (clock.now(), driver.port_full);
             let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
@@ -148,7 +149,7 @@ impl JobRunner {
             host.app_mut().end_overdue(now);
             is_done
         })?;
-        let unsent = Unsent::between(&sent_before, &self.attachment.port.counters());
+        let unsent = Unsent::between(&sent_before, &self.port_counters());
         app.explain_timeout(unsent, self.packets_received() > packets_before);
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
@@ -205,15 +206,17 @@ const HASHED_BYTES_PER_MS: u64 = 8_000;
 impl JobRunner {
     /// Packets that our queue pairs have received so far.
     pub(super) fn packets_received(&self) -> u64 {
-        self.endpoint.as_ref().map_or(0, |ep| ep.counters().rx_packets)
+        self.look(|core| core.node.counters().rx_packets).unwrap_or(0)
     }
 }
 
 impl JobRunner {
     /// The least that the path of one of our queue pairs carries, if one carries less than agreed.
     fn reduced_bytes(&self, qpns: &[Qpn]) -> Option<u32> {
-        let endpoint = self.endpoint.as_ref()?;
-        qpns.iter().filter_map(|qpn| endpoint.qp_reduced_bytes(*qpn)).min()
+        let least = |core: &Core<Endpoint, _>| {
+            qpns.iter().filter_map(|qpn| core.node.qp_reduced_bytes(*qpn)).min()
+        };
+        self.look(least)?
     }
 }
 

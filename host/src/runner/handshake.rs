@@ -74,7 +74,7 @@ impl JobRunner {
     /// attached by now, so it reaches the peer's receive queue.
     pub(super) fn greet_side_poll(&self, theirs: &Hello) {
         if let Some(port) = theirs.side_poll_port {
-            self.attachment.port.greet(SocketAddr::new(theirs.ip, port));
+            self.look(|core| core.port.greet(SocketAddr::new(theirs.ip, port)));
         }
     }
 
@@ -83,7 +83,8 @@ impl JobRunner {
         match self.side_poll {
             Some((ip, port)) if ip == self.ip => port,
             _ => {
-                let port = self.attachment.port.open_side_poll(self.ip);
+                let ip = self.ip;
+                let port = self.core().ok()?.port.open_side_poll(ip);
                 self.side_poll = Some((self.ip, port));
                 port
             }

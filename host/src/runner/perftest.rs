@@ -295,7 +295,7 @@ impl JobRunner {
         }
         if op == Op::Send && (bidirectional || !is_client) {
             let mut target = Target::new(setup.job, setup.recv_cq, &setup.qpns, sink);
-            let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
+            let ep = &mut self.core()?.node;
             target.post_receives(ep);
             traffic.passive = Some(target);
         }

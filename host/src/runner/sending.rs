@@ -32,8 +32,8 @@ impl JobRunner {
         let congestion = congestion.as_ref().map(Congestion::read).transpose().map_err(quoted)?;
         let erasure = erasure.as_ref().map(Coding::read).transpose().map_err(quoted)?;
         let choice = balance.as_deref().map(read_balance).transpose().map_err(quoted)?;
-        let ep = self.endpoint.as_mut().ok_or("the endpoint is lost to an earlier failure")?;
-        let balance = choice.map(|choice| Balance { choice, seed: ep.random() });
+        let seed = self.core()?.node.random();
+        let balance = choice.map(|choice| Balance { choice, seed });
         Ok(Sending {
             congestion: self.sending.congestion.or(congestion),
             erasure: self.sending.erasure.or(erasure),
@@ -44,7 +44,7 @@ impl JobRunner {
     /// The paths of a job's packets, sent with the options `sending`.
     pub(super) fn paths(&self, setup: &Setup, sending: &Sending) -> SentPaths {
         let now = self.attachment.clock.now();
-        let look = |qpn: &Qpn| ConnectionPaths::look(self.endpoint.as_ref()?, *qpn, now);
+        let look = |qpn: &Qpn| self.look(|core| ConnectionPaths::look(&core.node, *qpn, now))?;
         SentPaths {
             agreed: self.agreed().unwrap_or(Agreed::Rc),
             erasure: sending.erasure,

@@ -12,6 +12,7 @@ use crate::oob::{
 use crate::paths::SentPaths;
 use crate::target::Target;
 use spanwire_base::{Dur, Rate, Time};
+use spanwire_io::worker::Core;
 use spanwire_transport::{Agreed, QpCaps};
 
 /// The result of a served job.
@@ -139,7 +140,7 @@ impl JobRunner {
         let sending = self.connect(setup, &request.qps, RD_ATOMIC, Some(request))?;
         setup.fill_source(false);
         let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
-        if let Some(ep) = self.endpoint.as_mut() {
+        if let Ok(Core { node: ep, .. }) = self.core() {
             target.post_receives(ep);
         }
         oob.send(&Message::Ready)?;

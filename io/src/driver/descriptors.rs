@@ -22,14 +22,9 @@ impl<C: TimeSource + Copy> Driver<C> {
         node: &mut N,
         port: &mut dyn Port,
         descriptors: &[BorrowedFd<'_>],
-        mut stop: impl FnMut(&mut N) -> bool,
+        stop: impl FnMut(&mut N) -> bool,
     ) -> io::Result<()> {
-        self.run_with(
-            node,
-            port,
-            |node, _| stop(node),
-            |port, within| wait(port, descriptors, within),
-        )
+        self.run_with(node, port, stop, |port, within| wait(port, descriptors, within))
     }
 }
 

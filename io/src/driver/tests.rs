@@ -380,22 +380,21 @@ fn run_until__calls_stop_before_the_first_step() {
 }
 
 #[test]
-fn run_watched__counts_how_long_the_port_was_full() {
+fn turn__counts_how_long_the_port_was_full() {
     let (mut node, mut port, _log) = pair();
     (node.ready, node.to_send, port.slots) = (true, 3, 1);
     let time = Cell::default();
     let mut driver = driver_on(&time, Polling::Busy);
-    let (mut turns, mut full) = (0, Vec::new());
-    driver
-        .run_watched(&mut node, &mut port, |_, counters| {
-            turns += 1;
-            full.push(counters.port_full);
+    let full: Vec<_> = (0..5)
+        .map(|_| {
+            let full = driver.counters().port_full;
             TestClock(&time).pass(Dur::from_ms(2));
-            turns > 4
+            driver.turn(&mut node, &mut port).unwrap();
+            full
         })
-        .unwrap();
-    // The first step finds the port full after one frame; each later one adds the time since. An
-    // iteration reads the clock four times.
+        .collect();
+    // The first step finds the port full after one frame; each later one adds the time since. A
+    // turn reads the clock four times.
     let turn = Dur::from_ms(2) + Dur::from_us(4);
     assert_eq!(full, [Dur::ZERO, Dur::ZERO, turn, turn * 2, turn * 3]);
     assert!(driver.counters().idle_steps >= 3, "waiting for the port is not work");

@@ -110,9 +110,8 @@ fn wait_for__nothing_until_the_deadline() {
 fn map__keeps_everything_but_the_node() {
     let (worker, mut peer) = adder(Progress::Inline);
     let worker = Arc::into_inner(worker).unwrap();
-    let worker = worker.map(|core| {
-        HereOnly::new(core.into_inner().with_node(|adder| Adder { sum: 7, ..adder }))
-    });
+    let worker = worker
+        .map(|core| HereOnly::new(core.into_inner().with_node(|adder| Adder { sum: 7, ..adder })));
     send(&mut peer, 60);
     assert_eq!(worker.wait_for(None, |core| Some(core.node.sum).filter(|n| *n > 7)), Some(67));
 }

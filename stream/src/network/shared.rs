@@ -1,8 +1,8 @@
 //! State shared by the threads of a network.
 
 use crate::channels::Channels;
-use crate::engine::Engine;
 use crate::config::ValidConfig;
+use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::peers::Peers;
 use spanwire_host::fabric::{Fabric, HopResolver, PacketSizes};
