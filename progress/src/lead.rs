@@ -134,13 +134,17 @@ where
         (wait, until): (Wait, u64),
     ) -> bool {
         let left = until.saturating_sub(self.door.now_ns());
-        let is_due = wait.spins_for(left)
+        let is_near = wait.spins_for(left);
+        let is_due = is_near
             || self.bell.is_rung()
             || !self.bell.holds(ticket)
             || waiter.is_raised(seen)
             || self.has_ended();
         if is_due {
             sleeper.awake(false);
+            if is_near {
+                relax();
+            }
             return true;
         }
         let began = self.spinner.measures_sleep().then(|| self.door.work_ns());
