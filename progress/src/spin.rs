@@ -7,10 +7,14 @@
 //! of a sleep, as ski rental has it (Karlin et al., Empirical Studies of Competitive Spinning,
 //! 1991). That cost is measured, and each kind of wait has its own mean: a worker that sleeps a
 //! millisecond for its next paced packet still meets a reply by spinning.
+//!
+//! If both ends of a ping-pong sleep, each waits for two wake-ups, and no spin of one end pays. So
+//! spins are tried in bursts, each of them until its wait ends: the other end sees its waits become
+//! shorter by a wake-up, begins to spin within the burst, and then both do.
 
 use spanwire_base::{Awaited, Dur};
 // Not those of the model checker: measures order nothing.
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// How a thread that waits at a port polls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,7 +36,7 @@ impl Polling {
     pub fn spin_max(self) -> Dur {
         match self {
             Self::Busy => Dur::ZERO,
-            Self::Adaptive => Dur::from_ns(COST_NS_MAX),
+            Self::Adaptive => Dur::from_ns(TRIAL_NS_MAX),
             Self::Spin(spin) => spin,
         }
     }
@@ -45,9 +49,9 @@ impl Polling {
 pub struct Spinner {
     polling: Polling,
     kinds: [Kind; Awaited::ALL.len()],
-    /// Mean time in ns by which a sleep ends late.
+    /// Typical time in ns by which a sleep ends late.
     late: AtomicU64,
-    /// Mean processor time in ns of a sleep.
+    /// Typical processor time in ns of a sleep.
     work: AtomicU64,
     sleeps: AtomicU32,
 }
@@ -56,9 +60,11 @@ pub struct Spinner {
 #[derive(Debug)]
 struct Kind {
     waits: AtomicU32,
+    /// The last wait spun, and slept after all.
+    in_vain: AtomicBool,
     /// Mean gain of a spin in ns: what a sleep would have cost, less what the spin did.
     gain: AtomicI64,
-    /// Mean lengths in ns of the waits that slept at once, and of those that spun.
+    /// Typical lengths in ns of the waits that slept at once, and of those that spun.
     lengths: [AtomicU64; 2],
 }
 
@@ -91,6 +97,7 @@ impl Spinner {
     pub fn new(polling: Polling) -> Self {
         let kind = || Kind {
             waits: AtomicU32::new(0),
+            in_vain: AtomicBool::new(false),
             gain: AtomicI64::new(1),
             lengths: [COST_NS_MAX, 0].map(AtomicU64::new),
         };
@@ -117,7 +124,7 @@ impl Spinner {
             Polling::Spin(spin) => (spin.as_ns(), 0),
             Polling::Adaptive => {
                 let (kind, cost) = (&self.kinds[awaited as usize], self.cost_ns());
-                (if kind.spins_next() { cost } else { 0 }, cost)
+                (kind.spins_next(cost), cost)
             }
         };
         Wait { awaited, spin_ns, near_ns }
@@ -130,14 +137,22 @@ impl Spinner {
         }
         let cost_ns = self.cost_ns();
         let spins = wait.spin_ns > 0;
+        let in_vain = spins && ns > wait.spin_ns;
+        let kind = &self.kinds[wait.awaited as usize];
+        if wait.spin_ns > cost_ns && !in_vain && kind.gain.load(Ordering::Relaxed) <= 0 {
+            // Waits that sleep are like this one, and a wake-up longer.
+            let late_ns = kind.lengths[0].load(Ordering::Relaxed).saturating_sub(ns);
+            move_to(&self.late, late_ns.min(LATE_NS_MAX));
+        }
         let spin_ns = match spins {
             // Without the wake-up it would have been shorter.
             false => ns.saturating_sub(self.late.load(Ordering::Relaxed)),
-            true if ns <= wait.spin_ns => ns,
-            // In vain, and the sleep came after it.
-            true => u64::MAX,
+            // The sleep came after it.
+            true if in_vain => u64::MAX,
+            true => ns,
         };
-        self.kinds[wait.awaited as usize].add(spins, ns, (spin_ns, cost_ns));
+        kind.in_vain.store(in_vain, Ordering::Relaxed);
+        kind.add(spins, ns, (spin_ns, cost_ns));
     }
 
     /// True if this sleep is to be measured, for [`Spinner::slept`].
@@ -150,54 +165,77 @@ impl Spinner {
     /// A sleep has ended, after `work_ns` of processor time. If it lasted until the time for which
     /// it was planned, it ended `late_ns` after what the kernel may delay it on purpose.
     pub fn slept(&self, late_ns: Option<u64>, work_ns: u64) {
-        add(&self.work, work_ns.min(COST_NS_MAX));
+        move_to(&self.work, work_ns.min(COST_NS_MAX));
         if let Some(late_ns) = late_ns {
-            add(&self.late, late_ns.min(COST_NS_MAX));
+            move_to(&self.late, late_ns.min(LATE_NS_MAX));
         }
     }
 }
 
 impl Kind {
-    /// True if the next wait spins.
-    fn spins_next(&self) -> bool {
+    /// How long the next wait spins in ns, if a sleep costs `cost_ns`.
+    fn spins_next(&self, cost_ns: u64) -> u64 {
         let waits = self.waits.load(Ordering::Relaxed).wrapping_add(1);
         self.waits.store(waits, Ordering::Relaxed);
-        let [slept, spun] = self.lengths.each_ref().map(|mean| mean.load(Ordering::Relaxed));
+        let [slept, spun] = self.lengths.each_ref().map(|length| length.load(Ordering::Relaxed));
         // On a core that both ends share, a spin keeps the other end from answering.
-        let pays = self.gain.load(Ordering::Relaxed) > 0 && spun <= slept;
-        let every = if pays { SLEEP_EVERY } else { SPIN_EVERY };
-        pays != waits.is_multiple_of(every)
+        let delays = spun > slept + cost_ns / 2;
+        let pays = self.gain.load(Ordering::Relaxed) > 0 && !delays;
+        // A sleep of one end makes the other's spin one in vain, and so on without end, unless one
+        // of them waits for it.
+        let is_trial = match pays {
+            true => self.in_vain.load(Ordering::Relaxed),
+            false => waits % TRIAL_EVERY >= TRIAL_EVERY - TRIAL_LEN,
+        };
+        match (is_trial && slept < TRIAL_NS_MAX, pays) {
+            (true, _) => (slept + cost_ns / 2).min(TRIAL_NS_MAX),
+            (false, true) if !waits.is_multiple_of(SLEEP_EVERY) => cost_ns,
+            (false, _) => 0,
+        }
     }
 
     /// Adds a wait of `ns`. By spinning its end was noticed, or would have been, after `spin_ns`; a
     /// sleep costs `cost_ns`.
     fn add(&self, spins: bool, ns: u64, (spin_ns, cost_ns): (u64, u64)) {
-        add(&self.lengths[usize::from(spins)], ns.min(LONG_NS));
+        move_to(&self.lengths[usize::from(spins)], ns.min(LONG_NS));
+        let cost = cost_ns.cast_signed();
         let gain = match spin_ns <= cost_ns {
-            true => cost_ns.cast_signed() - spin_ns.cast_signed(),
-            false => -cost_ns.cast_signed(),
+            true => cost - spin_ns.cast_signed(),
+            false => -cost,
         };
         let before = self.gain.load(Ordering::Relaxed);
-        self.gain.store(before + (gain - before) / WEIGHT.cast_signed(), Ordering::Relaxed);
+        // Not far below zero, so that a burst of the other end suffices.
+        let after = (before + (gain - before) / WEIGHT.cast_signed()).max(-cost / 2);
+        self.gain.store(after, Ordering::Relaxed);
     }
 }
 
-/// Adds a sample to a mean.
-fn add(mean: &AtomicU64, sample: u64) {
-    let before = mean.load(Ordering::Relaxed);
-    mean.store(before - before / WEIGHT + sample / WEIGHT, Ordering::Relaxed);
+/// Moves an estimate to a sample, but by an eighth at most: near the median, so that a processor
+/// that was taken away once is no cost of sleeps.
+fn move_to(estimate: &AtomicU64, sample: u64) {
+    let before = estimate.load(Ordering::Relaxed);
+    let most = before / WEIGHT + 1;
+    estimate.store(sample.clamp(before.saturating_sub(most), before + most), Ordering::Relaxed);
 }
 
-/// The cost of a sleep within these bounds: 5 to 50 us were measured on virtual machines. What is
-/// beyond is a processor that was taken away.
+/// The cost of a sleep within these bounds: 5 to 50 us were measured on virtual machines. If it is
+/// more, a paced flow of 200 Mbit/s, with a packet each 60 us, must still not keep a core busy.
 const COST_NS_MIN: u64 = 5_000;
 const COST_NS_MAX: u64 = 50_000;
 
-/// Waits longer than this are alike: no spin shortens them.
-const LONG_NS: u64 = 4 * COST_NS_MAX;
+/// A sleep ends later than this only if its processor was taken away.
+const LATE_NS_MAX: u64 = 3 * COST_NS_MAX;
 
-/// One of this many waits spins although that did not pay, because that may have changed.
-const SPIN_EVERY: u32 = 32;
+/// Spins are tried in waits of at most twice that lateness: it is the other end's, too.
+const TRIAL_NS_MAX: u64 = 2 * LATE_NS_MAX;
+
+/// Waits longer than this are alike: no spin shortens them.
+const LONG_NS: u64 = 8 * COST_NS_MAX;
+
+/// Spins are tried in so many waits of so many, because what pays may have changed: long enough for
+/// the other end to learn from it, and within 100 ms if wake-ups take 100 us.
+const TRIAL_EVERY: u32 = 384;
+const TRIAL_LEN: u32 = 12;
 
 /// One of this many waits sleeps although spinning pays: few enough to stay out of the 99th
 /// percentile.
@@ -206,7 +244,7 @@ const SLEEP_EVERY: u32 = 512;
 /// One of this many sleeps is measured, which costs two system calls.
 const MEASURE_EVERY: u32 = 16;
 
-/// A sample has a weight of one in this many in its mean.
+/// A sample has a weight of one in this many.
 const WEIGHT: u64 = 8;
 
 #[cfg(all(test, not(loom)))]
@@ -269,6 +307,42 @@ mod tests {
             }
             assert_eq!(count > 8_000, spins_mostly, "one of {every} is long: {count} spins");
             assert_eq!(count < 2_000, !spins_mostly, "one of {every} is long: {count} spins");
+        }
+    }
+
+    /// Sleeps at either end in the last 1,000 of so many round trips, if each wake-up takes
+    /// `wakeup_ns`.
+    fn sleeps_of_ping_pong(wakeup_ns: u64, round_trips: u32) -> u32 {
+        // A packet takes 4 us from the end of a wait to the other end.
+        const PACKET_NS: u64 = 4_000;
+        let (ends, mut sleeps) = ([(); 2].map(|()| Spinner::new(Polling::Adaptive)), 0);
+        // Both have waited for long before.
+        for end in &ends {
+            spins(end, Awaited::Reply, [5_000_000; 2]);
+        }
+        let (mut now, mut waits) = (0, ends.each_ref().map(|end| (0, end.begin(Awaited::Reply))));
+        for n in 0..2 * round_trips {
+            let number = n as usize % 2;
+            let (end, (since, wait)) = (&ends[number], waits[number]);
+            let arrives = now + PACKET_NS;
+            let sleeps_now = arrives - since > wait.spin_ns();
+            now = arrives + if sleeps_now { wakeup_ns } else { 0 };
+            if sleeps_now && end.measures_sleep() {
+                end.slept(None, 15_000);
+            }
+            end.ended(wait, now - since);
+            waits[number] = (now, end.begin(Awaited::Reply));
+            sleeps += u32::from(sleeps_now && n >= 2 * round_trips - 2_000);
+        }
+        sleeps
+    }
+
+    #[test]
+    fn begin__a_ping_pong_of_ends_that_sleep_begins_to_spin() {
+        for us in [5, 20, 30, 45, 60, 100] {
+            let round_trips = 100_000 / (2 * us + 8);
+            let sleeps = sleeps_of_ping_pong(1_000 * u64::from(us), round_trips + 1_000);
+            assert!(sleeps <= 10, "{us} us: {sleeps} sleeps in 2,000 waits");
         }
     }
 

@@ -55,8 +55,32 @@ fn adaptive__one_seed_has_one_result() {
 #[test]
 fn adaptive__a_ping_pong_spins() {
     for host in ping_pong("adaptive") {
-        // One wait in 32 sleeps at once, to compare.
+        // One wait in 512 sleeps at once, to compare; others are longer than their spin.
         assert!(host.rx_frames > 5_000 && host.wakeups * 16 < host.rx_frames, "{host:?}");
+    }
+}
+
+/// Round trips, and sleeps of the host with most of them, of a ping-pong whose wake-ups take so
+/// many us, from 100 to 200 ms.
+fn settled(us: &[u64; Lateness::PARTS.len()]) -> [u64; 2] {
+    let at = |ms| {
+        let host = HostModel { wakeup: Lateness::measured(us), ..HostModel::adaptive() };
+        let host = Some(host);
+        let setup = Setup { message_bytes: 64, outstanding: 1, host, ..Setup::default() };
+        counters(setup, Dur::from_us(1), ms).0
+    };
+    let [before, after] = [at(100), at(200)];
+    let sleeps = before.iter().zip(&after).map(|(before, after)| after.wakeups - before.wakeups);
+    [after[0].rx_frames - before[0].rx_frames, sleeps.max().unwrap_or(0)]
+}
+
+#[test]
+fn adaptive__a_ping_pong_spins_whatever_its_wakeups_take() {
+    let all =
+        [[2, 54, 60, 70, 80, 360, 500, 1_000, 5_359], [1, 51, 69, 78, 90, 205, 306, 655, 6_145]];
+    for us in [20, 30, 45, 60, 100].map(|us| [us; 9]).iter().chain(&all) {
+        let [round_trips, sleeps] = settled(us);
+        assert!(round_trips > 8_000 && sleeps < 400, "{us:?}: {round_trips}, {sleeps} sleeps");
     }
 }
 
