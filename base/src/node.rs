@@ -97,7 +97,9 @@ pub enum Awaited {
     /// A frame of any peer, or a call of its application.
     #[default]
     Anything,
-    /// The acknowledgement of what it sent, or a reply to it.
+    /// The acknowledgement of packets in flight.
+    Ack,
+    /// A reply to an acknowledged message: none has been received since.
     Reply,
     /// The time of the next paced packet.
     Departure,
@@ -105,7 +107,7 @@ pub enum Awaited {
 
 impl Awaited {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Anything, Self::Reply, Self::Departure];
+    pub const ALL: [Self; 4] = [Self::Anything, Self::Ack, Self::Reply, Self::Departure];
 }
 
 /// One machine (a host or a switch) without I/O: bytes and time in, bytes and deadlines out.

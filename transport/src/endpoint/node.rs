@@ -72,9 +72,10 @@ impl Node for Endpoint {
         if is_paced || self.port.as_ref().is_some_and(|port| port.next().is_some()) {
             return Awaited::Departure;
         }
-        match self.schedule.has_in_flight() || !is_answered {
-            true => Awaited::Reply,
-            false => Awaited::Anything,
+        match (self.schedule.has_in_flight(), is_answered) {
+            (true, _) => Awaited::Ack,
+            (false, false) => Awaited::Reply,
+            (false, true) => Awaited::Anything,
         }
     }
 

@@ -72,7 +72,7 @@ fn handle_packet__counts_packets_of_unknown_queue_pairs() {
 }
 
 #[test]
-fn awaited__is_a_reply_from_a_message_sent_until_one_is_received() {
+fn awaited__is_an_ack_then_a_reply_until_a_message_is_received() {
     in_both_modes(|mode| {
         let mut p = Pair::with(&PairConfig { mode, ..PairConfig::default() });
         let awaited = |p: &mut Pair, side: usize| p.ends[side].ep.awaited();
@@ -82,7 +82,7 @@ fn awaited__is_a_reply_from_a_message_sent_until_one_is_received() {
             p.post(from, 2, Op::Send, 0, 64);
             p.step(from);
             if p.ends[from].ep.schedule.has_in_flight() {
-                assert_eq!(awaited(&mut p, from), Awaited::Reply, "{mode:?}: in flight");
+                assert_eq!(awaited(&mut p, from), Awaited::Ack, "{mode:?}: in flight");
             }
             assert!(p.run(Dur::from_secs(1)));
             let then = [awaited(&mut p, from), awaited(&mut p, to)];
