@@ -110,6 +110,15 @@ impl<E: Event> Bell<E> {
         }
     }
 
+    /// Wakes the application threads that sleep at the port. The worker has no condition: if it
+    /// leads, it is awake now, and else it naps on.
+    pub(crate) fn wake_applications(&self) {
+        fence(Ordering::SeqCst);
+        for sleeper in &self.applications {
+            sleeper.wake();
+        }
+    }
+
     /// Wakes the threads whose sleep would last longer than until `at`.
     pub(crate) fn wake_before(&self, at: u64) {
         for sleeper in self.sleepers() {

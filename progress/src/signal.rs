@@ -62,7 +62,7 @@ impl<E: Event> Signal<E> {
         if self.leads.load(Ordering::Relaxed)
             && let Some(bell) = &self.bell
         {
-            bell.wake();
+            bell.wake_applications();
         }
         if let Some(waker) = waker {
             waker.wake();

@@ -24,6 +24,8 @@ struct KernelState {
     ready: [bool; EVENTS],
     /// A thread that sleeps at the port with this event does not come back: it was stopped.
     stopped: Option<usize>,
+    /// Wake-ups of the worker.
+    worker_signals: u32,
     /// Naps that end by their time limit. The others have none: no wake-up may depend on a tick.
     ticks: u32,
 }
@@ -50,7 +52,10 @@ impl Kernel {
 
 impl Event for KernelEvent {
     fn signal(&self) {
-        self.0.change(|state| state.ready[self.1] = true);
+        self.0.change(|state| {
+            state.ready[self.1] = true;
+            state.worker_signals += u32::from(self.1 == 0);
+        });
     }
 
     fn clear(&self) {
@@ -257,6 +262,20 @@ fn wait__the_only_thread_receives_what_arrives() {
         let network = start(&world, World::frame);
         world.recv(0, 1);
         network.join().unwrap();
+    });
+}
+
+#[test]
+fn wait__a_leader_that_receives_wakes_no_worker() {
+    every_way(|| {
+        let world = World::new(Progress::Shared, 1);
+        let worker = start(&world, |world| world.shared.work());
+        let network = start(&world, World::frame);
+        world.recv(0, 1);
+        assert_eq!(world.kernel.state.lock().unwrap().worker_signals, 0);
+        network.join().unwrap();
+        world.end();
+        worker.join().unwrap();
     });
 }
 
