@@ -269,7 +269,7 @@ fn wait__the_only_thread_receives_what_arrives() {
 fn wait__a_leader_that_receives_wakes_no_worker() {
     every_way(|| {
         let world = World::new(Progress::Shared, 1);
-        let worker = start(&world, |world| world.shared.work());
+        let worker = start(&world, |world| world.worker.work());
         let network = start(&world, World::frame);
         world.recv(0, 1);
         assert_eq!(world.kernel.state.lock().unwrap().worker_signals, 0);
