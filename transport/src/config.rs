@@ -20,7 +20,9 @@ pub struct Config {
     pub max_pds: u32,
     /// Shared receive queues, 1..=65536. `create_srq` fails beyond. Default 256.
     pub max_srqs: u32,
-    /// Memory regions, 1..=1048576. `reg_mr` fails beyond. Default 4096.
+    /// Memory regions, 1..=1048576. `reg_mr` fails beyond. Default 65536: each rank of an MPI job
+    /// registers hundreds. The tables grow with use. A peer's guess of an rkey succeeds with
+    /// probability `regions / 2^32`.
     pub max_mrs: u32,
     /// Work requests a send or receive queue may hold, 1..=32768. Default 8192.
     pub max_wr: u32,
@@ -131,7 +133,7 @@ impl Default for Config {
             max_cqs: 1024,
             max_pds: 1024,
             max_srqs: 256,
-            max_mrs: 4096,
+            max_mrs: 65_536,
             max_wr: 8192,
             max_cqe: 65_536,
             max_msg_bytes: 1 << 30,

@@ -424,6 +424,23 @@ mod tests {
     }
 
     #[test]
+    fn register__65536_regions_by_default() {
+        let max_mrs = crate::Config::default().max_mrs;
+        let (mut t, mut rng) = (MrTable::new(max_mrs), ChaCha20Rng::from_seed([1; 32]));
+        let r = Region::zeroed(16);
+        let mut one = || t.register(&mut rng, PD, r.clone(), Access::ALL, None);
+        let all: Vec<MemoryRegion> = (0..65_536).map(|_| one().unwrap()).collect();
+        assert_eq!(one(), Err(CreateError::Limit("max_mrs")));
+        for mr in &all {
+            let sge = Sge { addr: mr.addr, len: 16, lkey: mr.lkey };
+            assert!(t.local(PD, &sge, Access::LOCAL_WRITE).is_ok());
+            assert!(t.remote(PD, mr.rkey.unwrap(), mr.addr, 16, Access::REMOTE_READ).is_ok());
+        }
+        all.iter().for_each(|mr| t.deregister(mr.lkey).unwrap());
+        assert!(t.register(&mut rng, PD, r, Access::ALL, None).is_ok());
+    }
+
+    #[test]
     fn deregister__makes_both_keys_unknown() {
         let (mut t, mut rng) = table();
         let mr = t.register(&mut rng, PD, Region::zeroed(8), Access::ALL, None).unwrap();

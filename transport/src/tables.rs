@@ -2,6 +2,7 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
+use spanwire_base::u32_from;
 
 /// Objects of one type under small reusable numbers, at most `capacity`.
 #[derive(Debug)]
@@ -60,22 +61,28 @@ impl<T> Slab<T> {
 ///
 /// The low bits of a key select its slot. Keys are drawn until one has a free slot, so there are no
 /// collisions to search past. With at least twice as many slots as keys, that takes two draws on
-/// average. All 32 bits are compared, so a guess succeeds with probability `keys in use / 2^32`.
+/// average. The table doubles when it has fewer: keys in different slots stay so with one more bit.
+/// All 32 bits are compared, so a guess succeeds with probability `keys in use / 2^32`.
 #[derive(Debug)]
 pub(crate) struct KeyTable {
     slots: Box<[Option<(u32, u32)>]>,
     mask: u32,
+    used: u32,
 }
 
 impl KeyTable {
-    /// WindowSpace for `capacity` keys (1..=2^20).
+    /// A table with room for `capacity` keys (1..=2^20), if those are few, before it grows.
     pub(crate) fn new(capacity: u32) -> Self {
-        let slots = (capacity * 2).next_power_of_two();
-        Self { slots: vec![None; slots as usize].into_boxed_slice(), mask: slots - 1 }
+        let slots = (capacity.min(FIRST_KEYS) * 2).next_power_of_two();
+        Self { slots: vec![None; slots as usize].into_boxed_slice(), mask: slots - 1, used: 0 }
     }
 
-    /// Draws a key for `value`. The caller keeps the number of keys within the capacity.
+    /// Draws a key for `value`. The caller limits the number of keys, to at most 2^20.
     pub(crate) fn insert(&mut self, rng: &mut ChaCha20Rng, value: u32) -> u32 {
+        self.used += 1;
+        if self.used > u32_from(self.slots.len() / 2) {
+            self.grow();
+        }
         loop {
             let key = rng.next_u32();
             let slot = &mut self.slots[(key & self.mask) as usize];
@@ -87,6 +94,16 @@ impl KeyTable {
         }
     }
 
+    #[cold]
+    fn grow(&mut self) {
+        let slots = vec![None; self.slots.len() * 2].into_boxed_slice();
+        let old = std::mem::replace(&mut self.slots, slots);
+        self.mask = self.mask << 1 | 1;
+        for (key, value) in old.into_iter().flatten() {
+            self.slots[(key & self.mask) as usize] = Some((key, value));
+        }
+    }
+
     /// The value of `key`.
     pub(crate) fn find(&self, key: u32) -> Option<u32> {
         let (held, value) = self.slots[(key & self.mask) as usize]?;
@@ -95,10 +112,14 @@ impl KeyTable {
 
     pub(crate) fn remove(&mut self, key: u32) {
         if self.find(key).is_some() {
+            self.used -= 1;
             self.slots[(key & self.mask) as usize] = None;
         }
     }
 }
+
+/// Keys for which a [`KeyTable`] has slots at first, 96 KiB.
+const FIRST_KEYS: u32 = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -128,5 +149,22 @@ mod tests {
         assert_eq!(t.find(keys[7]), None);
         t.remove(keys[8] ^ 0x8000_0000);
         assert_eq!(t.find(keys[8]), Some(8), "a wrong key removes nothing");
+    }
+
+    #[test]
+    fn key_table__grows_with_use_and_keeps_its_keys() {
+        let mut rng = ChaCha20Rng::from_seed([3; 32]);
+        let mut t = KeyTable::new(1 << 16);
+        let slots = |t: &KeyTable| t.slots.len();
+        assert_eq!(slots(&t), 8192, "not reserved for all keys at once");
+        let keys: Vec<u32> = (0..1 << 16).map(|v| t.insert(&mut rng, v)).collect();
+        assert_eq!(slots(&t), 1 << 17);
+        assert!((0..).zip(&keys).all(|(v, key)| t.find(*key) == Some(v)));
+        keys.iter().for_each(|key| t.remove(*key));
+        assert!(t.slots.iter().all(Option::is_none) && t.used == 0);
+        for v in 0..1 << 16 {
+            t.insert(&mut rng, v);
+        }
+        assert_eq!(slots(&t), 1 << 17, "as many keys as before need no more room");
     }
 }
