@@ -2,6 +2,7 @@
 
 use crate::tables::Slab;
 use crate::wc::{Wc, WcStatus};
+use spanwire_base::u32_from;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -102,6 +103,12 @@ impl CompletionQueue {
 impl CqTable {
     pub(crate) fn new(max_cqs: u32) -> Self {
         Self { queues: Slab::new(max_cqs), has_new: false, notifications: VecDeque::new() }
+    }
+
+    /// Completions that the largest queue holds.
+    pub(crate) fn max_capacity(&self) -> u32 {
+        let capacities = self.queues.iter().map(|(_, q)| q.capacity);
+        u32_from(capacities.max().unwrap_or(0))
     }
 
     /// Adds a completion, or reports that it is lost.

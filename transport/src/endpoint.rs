@@ -6,7 +6,10 @@ mod control;
 mod dialogue;
 mod node;
 mod port_rate;
+mod reconfigure;
 mod turn;
+
+pub use reconfigure::ReconfigureError;
 
 use crate::attr::{QpAttr, QpInit};
 use crate::blocks::BlockMemory;

@@ -105,7 +105,7 @@ pub use config::{Config, ConfigError, ValidConfig};
 pub use counters::Counters;
 pub use cq::{CqError, CqId, Notify};
 pub use drop::DropReason;
-pub use endpoint::{Endpoint, QpInfo};
+pub use endpoint::{Endpoint, QpInfo, ReconfigureError};
 pub use event::AsyncEvent;
 pub use host::{App, Host};
 pub use ids::SrqId;

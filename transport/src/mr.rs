@@ -220,6 +220,14 @@ impl MrTable {
         Ok(rkey)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.regions.len()
+    }
+
+    pub(crate) fn set_capacity(&mut self, max_mrs: u32) {
+        self.regions.set_capacity(max_mrs);
+    }
+
     pub(crate) fn uses_pd(&self, pd: PdId) -> bool {
         self.regions.iter().any(|(_, e)| e.pd == pd)
     }

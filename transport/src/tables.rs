@@ -19,17 +19,25 @@ impl<T> Slab<T> {
 
     /// Inserts an object and returns its number, or returns the object if the table is full.
     pub(crate) fn insert(&mut self, object: T) -> Result<u32, T> {
-        if let Some(i) = self.free.pop() {
-            self.slots[i as usize] = Some(object);
-            return Ok(i);
+        if self.len() >= self.capacity as usize {
+            return Err(object);
         }
-        match u32::try_from(self.slots.len()) {
-            Ok(i) if i < self.capacity => {
-                self.slots.push(Some(object));
-                Ok(i)
-            }
-            _ => Err(object),
-        }
+        let i = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32_from(self.slots.len() - 1)
+        });
+        self.slots[i as usize] = Some(object);
+        Ok(i)
+    }
+
+    /// Changes the capacity. Objects beyond a smaller one stay.
+    pub(crate) fn set_capacity(&mut self, capacity: u32) {
+        self.capacity = capacity;
+    }
+
+    /// No object was ever inserted.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.slots.is_empty()
     }
 
     pub(crate) fn remove(&mut self, i: u32) -> Option<T> {
@@ -134,6 +142,9 @@ mod tests {
         assert_eq!(s.remove(0), None);
         assert_eq!(s.insert('d'), Ok(0));
         assert_eq!(s.iter().collect::<Vec<_>>(), [(0, &'d'), (1, &'b')]);
+        assert_eq!((s.remove(0), s.len()), (Some('d'), 1));
+        s.set_capacity(1);
+        assert_eq!((s.insert('e'), s.at(1)), (Err('e'), Some(&'b')));
     }
 
     #[test]

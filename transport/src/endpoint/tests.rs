@@ -1,6 +1,7 @@
 //! The endpoint's tables and its scheduler.
 
 mod port_rate;
+mod reconfigure;
 mod turns;
 
 use super::*;
