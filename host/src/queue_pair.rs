@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spanwire_transport::{
     Access, AddressVector, Agreed, Balance, CongestionControl, CreateError, Endpoint,
-    ErasureCoding, ModifyError, Mtu, QpAttr, QpInit,
+    ErasureCoding, ModifyError, Mtu, QpAttr, QpInit, SrOptions,
 };
 use spanwire_wire::{Psn, Qpn};
 
@@ -137,18 +137,21 @@ pub fn connect(
 ) -> Result<(), ModifyError> {
     let Connect { route: Route { av, path_mtu, agreed }, sending, .. } = *how;
     let qpn = Qpn::new(ours.qpn);
-    let rtr = QpAttr::rtr(Qpn::new(theirs.qpn), Psn::new(theirs.psn), path_mtu, av);
-    endpoint.modify_qp(qpn, &agreed.apply_to(rtr))?;
+    let Sending { congestion, erasure, balance } = sending;
+    let options = SrOptions { erasure, balance, ..SrOptions::default() };
+    let rtr = QpAttr {
+        wire: Some(agreed.wire(&options, &congestion.unwrap_or_default())),
+        ..QpAttr::rtr(Qpn::new(theirs.qpn), Psn::new(theirs.psn), path_mtu, av)
+    };
+    endpoint.modify_qp(qpn, &rtr)?;
     let rts = QpAttr {
         timeout: Some(how.timeout),
         retry_cnt: Some(how.retry_cnt),
         max_rd_atomic: Some(how.max_rd_atomic),
-        congestion: sending.congestion,
-        erasure: sending.erasure,
-        balance: sending.balance,
+        congestion,
         ..QpAttr::rts(Psn::new(ours.psn))
     };
-    endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts))
+    endpoint.modify_qp(qpn, &rts)
 }
 
 /// READs and atomics that a queue pair can respond to at a time, and the most that it has
@@ -202,7 +205,7 @@ mod tests {
             },
         };
         connect(&mut endpoint, ours, QpParams { qpn: 77, psn: 5 }, &how).unwrap();
-        endpoint.query_qp(Qpn::new(ours.qpn)).unwrap().attr.near == Some(true)
+        endpoint.query_qp(Qpn::new(ours.qpn)).unwrap().attr.sr().is_some_and(|sr| sr.near)
     }
 
     #[test]

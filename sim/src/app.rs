@@ -330,7 +330,7 @@ impl App for Traffic {
 }
 
 fn is_sr(qpn: Qpn, endpoint: &Endpoint) -> bool {
-    endpoint.query_qp(qpn).is_some_and(|info| info.attr.wire_mode == Some(WireMode::Sr))
+    endpoint.query_qp(qpn).is_some_and(|info| info.attr.mode() == WireMode::Sr)
 }
 
 /// Layout of `wr_id`: the side, the flow's place at the host, and the message's low bits or the

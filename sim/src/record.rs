@@ -309,7 +309,7 @@ fn arrived_psn(endpoint: &spanwire_transport::Endpoint, watched: &Watched) -> u3
     let Some(info) = endpoint.query_qp(watched.receiver.1) else {
         return 0;
     };
-    let is_sr = info.attr.wire_mode == Some(WireMode::Sr);
+    let is_sr = info.attr.mode() == WireMode::Sr;
     if is_sr || watched.receiver != watched.requester {
         return info.attr.rq_psn.map_or(0, spanwire_wire::Psn::get);
     }

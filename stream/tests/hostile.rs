@@ -9,9 +9,9 @@ use spanwire_stream::fabric::{Attachment, Wrap};
 use spanwire_stream::modes::{Modes, settle};
 use spanwire_stream::{Cause, Config, ConnectOptions, Error, Listener, Network, NetworkOptions};
 use spanwire_transport::{
-    Access, AddressVector, Config as EngineConfig, CqId, Endpoint, MemoryRegion, Mtu, Offer, PdId,
-    QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, Wc, WcStatus, WireMode, WorkRequest,
-    WrOp,
+    Access, AddressVector, Config as EngineConfig, CongestionControl, CqId, Endpoint, MemoryRegion,
+    Mtu, Offer, PdId, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, SrOptions, Wc,
+    WcStatus, WireMode, WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 use std::io::{BufRead, BufReader, Write};
@@ -104,10 +104,11 @@ impl HostilePeer {
         let av = AddressVector::new(mac(2), mac(1), LOCALHOST, LOCALHOST);
         let word = |pointer: &str| u32::try_from(number(pointer)).unwrap();
         let (their_qpn, psn) = (Qpn::new(word("/qp/qpn")), Psn::new(word("/qp/psn")));
-        let rtr = agreed.apply_to(QpAttr::rtr(their_qpn, psn, Mtu::B1024, av));
+        let wire = Some(agreed.wire(&SrOptions::default(), &CongestionControl::default()));
+        let rtr = QpAttr { wire, ..QpAttr::rtr(their_qpn, psn, Mtu::B1024, av) };
         self.endpoint.modify_qp(qpn, &rtr).unwrap();
         let rts = QpAttr { timeout: Some(timeout), retry_cnt: Some(2), ..QpAttr::rts(Psn::new(7)) };
-        self.endpoint.modify_qp(qpn, &agreed.apply_to_rts(rts)).unwrap();
+        self.endpoint.modify_qp(qpn, &rts).unwrap();
         let ring = RemoteAddr { va: number("/ring/va"), rkey: word("/ring/rkey") };
         AttackerQp { side, qpn, ring }
     }

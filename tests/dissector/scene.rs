@@ -7,8 +7,8 @@ use spanwire_loadbalance::Choice;
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, Balance, Config, CongestionControl, CqId, Endpoint, ErasureCoding,
-    MemoryRegion, Mtu, Preset, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WireMode,
-    WorkRequest, WrOp,
+    MemoryRegion, Mtu, Preset, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, SrOptions,
+    Wire, WireMode, WorkRequest, WrOp,
 };
 use spanwire_wire::{
     BthRepr, EthernetRepr, ExtHeaders, Headers, INT_FULL_LEN, IntCredit, IntFormat, IntHop,
@@ -82,9 +82,15 @@ impl Scene {
         for (me, peer) in [(0, 1), (1, 0)] {
             let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
             let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
-            if mode == WireMode::Sr {
-                (rtr.wire_mode, rtr.segment_bytes) = (Some(mode), Some(64));
+            let mut options = SrOptions { segment_bytes: Some(64), ..SrOptions::default() };
+            if me == 0 {
+                options.near = true;
+                // Its responses use the default path.
+                let choice = Choice::named("unolb").expect("there is one");
+                options.balance = Some(Balance { choice, seed: 1 });
+                options.erasure = Some(ErasureCoding::new(4, 2));
             }
+            rtr.wire = (mode == WireMode::Sr).then_some(Wire::Sr(options));
             // It requests telemetry, and its window exceeds the bytes of this run.
             let algorithm = Algorithm::named("hpcc").expect("there is one");
             let base_rtt = Some(Dur::from_us(20));
@@ -95,13 +101,6 @@ impl Scene {
                 preset: Preset::Paper,
                 ..CongestionControl::NONE
             });
-            if me == 0 && mode == WireMode::Sr {
-                rts.near = Some(true);
-                // Its responses use the default path.
-                let choice = Choice::named("unolb").expect("there is one");
-                rts.balance = Some(Balance { choice, seed: 1 });
-                rts.erasure = Some(ErasureCoding::new(4, 2));
-            }
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 let end = &mut ends[me];
                 end.ep.modify_qp(end.qpn, &attr).expect("the usual transitions");
@@ -117,12 +116,13 @@ impl Scene {
         for (me, peer) in [(0, 1), (1, 0)] {
             let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
             let mut rtr = QpAttr::rtr(qpns[peer], PSNS[peer], Mtu::B256, av);
-            (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Sr), Some(64));
+            let (segment_bytes, near, credit) = (Some(64), true, true);
+            let options = SrOptions { segment_bytes, near, credit, ..SrOptions::default() };
+            rtr.wire = Some(Wire::Sr(options));
             let algorithm = Algorithm::parse("mlcc,rtt_c_us=40,rtt_d_us=10").expect("in range");
             let mut rts = QpAttr::rts(PSNS[me]);
             let algorithm = Some(algorithm);
             rts.congestion = Some(CongestionControl { algorithm, ..CongestionControl::NONE });
-            (rts.near, rts.credit) = (Some(true), Some(true));
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 let end = &mut ends[me];
                 end.ep.modify_qp(end.qpn, &attr).expect("the usual transitions");

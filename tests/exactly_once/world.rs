@@ -12,8 +12,8 @@ use posting::{MAILBOX, RECVS, SLOT, config, memory_bytes};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState, SrqId,
-    WireMode,
+    Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState,
+    SrOptions, SrqId, Wire, WireMode,
 };
 use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn};
 use std::collections::BTreeMap;
@@ -202,22 +202,24 @@ impl World {
             let ip = |i: usize| [10, 0, 0, u8::try_from(i + 1).expect("two sides")].into();
             let av =
                 AddressVector::new(MacAddr::new([2; 6]), MacAddr::new([2; 6]), ip(me), ip(peer));
-            let rtr = QpAttr {
-                max_dest_rd_atomic: Some(rd_atomic),
-                min_rnr_timer: Some(3),
-                wire_mode: Some(mode),
-                segment_bytes: (mode == WireMode::Sr && segment > 0).then_some(segment),
-                ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
-            };
             let QpAttr { congestion, weight, .. } = drawn::shares(&mut self.rng, self.is_slow);
             self.bounds.has_part_windows |= drawn::has_part_windows(congestion.as_ref());
             let is_sr = mode == WireMode::Sr;
             // Both ends need it, and agree on it.
             let congestion = mlcc.or(congestion);
             mlcc = congestion.filter(|choice| is_sr && choice.wants_credit());
-            let credit = mlcc.map(|_| true);
-            let erasure = drawn::erasure(&mut self.uno).filter(|_| is_sr);
-            let balance = drawn::balance(&mut self.uno).filter(|_| is_sr);
+            let (near, credit) = (mlcc.is_some(), mlcc.is_some());
+            let erasure = drawn::erasure(&mut self.uno);
+            let balance = drawn::balance(&mut self.uno);
+            let segment_bytes = (segment > 0).then_some(segment);
+            let plain = SrOptions::default();
+            let options = SrOptions { segment_bytes, erasure, balance, near, credit, ..plain };
+            let rtr = QpAttr {
+                max_dest_rd_atomic: Some(rd_atomic),
+                min_rnr_timer: Some(3),
+                wire: is_sr.then_some(Wire::Sr(options)),
+                ..QpAttr::rtr(qpns[peer], Psn::new(psns[peer]), mtu, av)
+            };
             let rts = QpAttr {
                 max_rd_atomic: Some(rd_atomic),
                 timeout: Some(timeout),
@@ -225,10 +227,6 @@ impl World {
                 rnr_retry: Some(rnr_retry),
                 congestion,
                 weight,
-                erasure,
-                balance,
-                near: credit,
-                credit,
                 ..QpAttr::rts(Psn::new(psns[me]))
             };
             for attr in [QpAttr::init(Access::ALL), rtr] {

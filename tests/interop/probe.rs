@@ -110,7 +110,7 @@ impl Probe {
         let region = Region::zeroed(BUFFER_BYTES);
         let mr = endpoint.reg_mr(pd, region.clone(), Access::ALL, None)?;
         let caps = QpCaps { max_send_wr: 256, max_recv_wr: 256, ..QpCaps::default() };
-        let qpn = endpoint.create_qp(&QpInit { pd, send_cq: cq, recv_cq: cq, caps, srq: None })?;
+        let qpn = endpoint.create_qp(&QpInit::new(pd, cq, cq, caps))?;
         endpoint.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
         let mut tcp = dial(SocketAddr::new(setup.theirs, setup.tcp_port))?;
         let rkey = mr.rkey.ok_or("memory that the peer may use has an rkey")?;

@@ -34,7 +34,7 @@ impl Side {
         let ip = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
         let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
         let mut rtr = QpAttr::rtr(peer_qpn, Psn::new(7), Mtu::B1024, av);
-        rtr.wire_mode = Some(mode);
+        rtr.wire = Some(mode.into());
         for attr in [rtr, QpAttr::rts(Psn::new(7))] {
             self.endpoint.modify_qp(self.qpn, &attr).unwrap();
         }

@@ -4,8 +4,8 @@ use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time};
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, Config, CongestionControl, CqId, Endpoint, ErasureCoding, MemoryRegion,
-    Mtu, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, WcStatus, WireMode, WorkRequest,
-    WrOp,
+    Mtu, QpAttr, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, SrOptions, WcStatus, Wire, WireMode,
+    WorkRequest, WrOp,
 };
 use spanwire_wire::{MacAddr, Psn, Qpn};
 use std::collections::VecDeque;
@@ -79,11 +79,13 @@ impl End {
         let av = AddressVector::new(mac(me), mac(peer), ip(me), ip(peer));
         // Short, so that timeouts and RNR waits occur within 3,000 calls.
         let mut rtr = QpAttr::rtr(peer_qpn, Psn::new(7), Mtu::B1024, av);
-        (rtr.wire_mode, rtr.min_rnr_timer) = (Some(plan.mode), Some(1));
+        let options = SrOptions { erasure: plan.code, ..SrOptions::default() };
+        rtr.wire = (plan.mode == WireMode::Sr).then_some(Wire::Sr(options));
+        rtr.min_rnr_timer = Some(1);
         let mut rts = QpAttr::rts(Psn::new(7));
         // A window that still grows allocates the records of more packets.
         rts.congestion = Some(CongestionControl::NONE);
-        (rts.erasure, rts.timeout) = (plan.code, Some(8));
+        rts.timeout = Some(8);
         for attr in [QpAttr::init(Access::ALL), rtr, rts] {
             self.endpoint.modify_qp(self.qpn, &attr).expect("the usual transitions");
         }

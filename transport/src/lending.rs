@@ -90,7 +90,7 @@ const SCRATCH_BYTES: usize = 4096;
 mod tests {
     use super::*;
     use crate::testing::{Fate, LATENCY, Op, Pair, PairConfig, in_both_modes};
-    use crate::{DropReason, ErasureCoding, Mtu, QpAttr, WcStatus};
+    use crate::{DropReason, ErasureCoding, Mtu, SrOptions, WcStatus};
     use spanwire_base::Dur;
     use std::cell::RefCell;
     use std::rc::Rc;
@@ -132,8 +132,8 @@ mod tests {
 
     #[test]
     fn lending__without_an_icrc_its_bytes_are_zero_and_are_not_looked_at() {
-        let rtr: fn(&mut QpAttr) = |attr| attr.icrc = Some(false);
-        let config = PairConfig { mtu: Mtu::B1024, rtr, ..PairConfig::sr() };
+        let options = SrOptions { icrc: false, ..SrOptions::default() };
+        let config = PairConfig { mtu: Mtu::B1024, options, ..PairConfig::sr() };
         let (copied, _) = frames(&config, false);
         let (lent, bytes) = frames(&config, true);
         assert!(bytes > LONG && copied == lent);

@@ -97,8 +97,8 @@ mod verbs;
 mod wc;
 
 pub use attr::{
-    AddressVector, Balance, CongestionControl, Mtu, Preset, QpAttr, QpCaps, QpInit, SourcePort,
-    WireMode,
+    AddressVector, Balance, CongestionControl, Mtu, Preset, QpAttr, QpCaps, QpInit, Service,
+    SourcePort, SrOptions, Wire, WireMode,
 };
 pub use coding::{CodingWhen, ErasureCoding};
 pub use config::{Config, ConfigError, ValidConfig};

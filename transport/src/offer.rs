@@ -5,7 +5,7 @@
 //! result without a further message. An offer comes from the network, so every value has a meaning
 //! (docs/protocol/side-connection.md, "Negotiation").
 
-use crate::attr::{CongestionControl, QpAttr, WireMode};
+use crate::attr::{CongestionControl, SrOptions, Wire, WireMode};
 use crate::config::{Config, MIN_REORDER_PKTS, SEGMENT_BYTES};
 
 /// The wire modes that one end supports.
@@ -257,25 +257,25 @@ impl Agreed {
         }
     }
 
-    /// Applies the result to `rtr`, the attributes of a transition to RTR.
+    /// The wire protocol on these terms. Of `options`, it has those that the result allows: load
+    /// balancing and FEC need SR, FEC a peer that accepts blocks, feedback of switches one that
+    /// accepts the sender's QPN, and credits one that knows MLCC. Feedback and credits are
+    /// requested if they are allowed, and `options` or `congestion` ask for them: without credits,
+    /// the congestion control in its place ([`CongestionControl::without_credit`]).
     #[must_use]
-    pub fn apply_to(&self, rtr: QpAttr) -> QpAttr {
-        match self {
-            Self::Rc => QpAttr {
-                wire_mode: Some(WireMode::Rc),
-                segment_bytes: None,
-                peer_reorder_pkts: None,
-                icrc: None,
-                ..rtr
-            },
-            Self::Sr(terms) => QpAttr {
-                wire_mode: Some(WireMode::Sr),
-                segment_bytes: Some(terms.segment_bytes),
-                peer_reorder_pkts: Some(terms.reorder_pkts),
-                icrc: self.has_no_icrc().then_some(false),
-                ..rtr
-            },
-        }
+    pub fn wire(&self, options: &SrOptions, congestion: &CongestionControl) -> Wire {
+        let Self::Sr(terms) = self else { return Wire::Rc };
+        let credit = self.has_credit() && (options.credit || congestion.wants_credit());
+        let congestion = if credit { *congestion } else { congestion.without_credit() };
+        Wire::Sr(SrOptions {
+            segment_bytes: Some(terms.segment_bytes),
+            peer_reorder_pkts: terms.reorder_pkts,
+            icrc: !self.has_no_icrc(),
+            erasure: options.erasure.filter(|_| self.why_no_erasure().is_none()),
+            balance: options.balance,
+            near: self.has_near() && (options.near || congestion.wants_near()),
+            credit,
+        })
     }
 
     /// Packets have no ICRC.
@@ -284,30 +284,6 @@ impl Agreed {
         match self {
             Self::Rc => false,
             Self::Sr(terms) => terms.features.has(SrFeature::NoIcrc),
-        }
-    }
-
-    /// Removes from `rts`, the attributes of a transition to RTS, those that the result does not
-    /// allow: load balancing needs SR, FEC a peer that accepts blocks, feedback of switches one
-    /// that accepts the sender's QPN, and credits one that knows MLCC. Feedback and credits are
-    /// requested if they are allowed, unset, and used by the congestion control: without credits,
-    /// by the one in its place ([`CongestionControl::without_credit`]).
-    #[must_use]
-    pub fn apply_to_rts(&self, rts: QpAttr) -> QpAttr {
-        let wants_credit = rts.congestion.is_some_and(|choice| choice.wants_credit());
-        let credit = rts.credit.or(wants_credit.then_some(true)).filter(|_| self.has_credit());
-        let congestion = match credit {
-            Some(true) => rts.congestion,
-            _ => rts.congestion.map(CongestionControl::without_credit),
-        };
-        let wants_near = congestion.is_some_and(|choice| choice.wants_near());
-        let near = rts.near.or(wants_near.then_some(true));
-        QpAttr {
-            erasure: rts.erasure.filter(|_| self.why_no_erasure().is_none()),
-            balance: rts.balance.filter(|_| self.why_no_balance().is_none()),
-            near: near.filter(|_| self.has_near()),
-            credit,
-            ..rts
         }
     }
 
@@ -393,46 +369,49 @@ mod tests {
         (any::<bool>(), sr).prop_map(|(rc, sr)| Offer { rc, sr })
     }
 
+    /// The options of SR that result of these offers.
+    fn options(ours: &Offer, theirs: &Offer, of: SrOptions, cc: Option<&str>) -> SrOptions {
+        let algorithm = cc.map(|text| Algorithm::parse(text).unwrap());
+        let congestion = CongestionControl { algorithm, ..CongestionControl::NONE };
+        let wire = agree(ours, theirs).unwrap().wire(&of, &congestion);
+        wire.sr().copied().unwrap_or_default()
+    }
+
     #[test]
-    fn apply_to_rts__removes_what_the_peer_does_not_support() {
+    fn wire__has_no_options_that_the_peer_does_not_support() {
         let (erasure, choice) = (ErasureCoding::default(), Choice::named("unolb").unwrap());
-        let balance = Balance { choice, seed: 1 };
-        let rts = QpAttr { erasure: Some(erasure), balance: Some(balance), ..QpAttr::default() };
-        let of = |ours: &Offer, theirs: &Offer| agree(ours, theirs).unwrap().apply_to_rts(rts);
+        let balance = Some(Balance { choice, seed: 1 });
+        let asked = SrOptions { erasure: Some(erasure), balance, ..SrOptions::default() };
         let both = full(1408);
-        assert_eq!(of(&both, &both), rts);
-        assert_eq!(of(&both, &Offer::SILENT), QpAttr::default());
+        let of = |theirs: &Offer| {
+            let got = options(&both, theirs, asked, None);
+            (got.erasure, got.balance)
+        };
+        assert_eq!(of(&both), (Some(erasure), balance));
+        assert_eq!(of(&Offer::SILENT), (None, None));
         let mut old = both;
         old.sr.as_mut().unwrap().features = SrFeatures::NONE;
-        assert_eq!(of(&both, &old), QpAttr { erasure: None, ..rts });
+        assert_eq!(of(&old), (None, balance));
         let agreed = agree(&both, &old).unwrap();
         assert_eq!(agreed.why_no_erasure(), Some("the peer takes no blocks"));
         assert_eq!(agreed.why_no_balance(), None);
     }
 
     #[test]
-    fn apply_to_rts__requests_feedback_if_it_is_used_and_the_peer_accepts_it() {
-        let mut swift = Algorithm::named("swift").unwrap();
-        let with = |algorithm, near| {
-            let congestion = CongestionControl { algorithm, ..CongestionControl::NONE };
-            QpAttr { congestion: Some(congestion), near, ..QpAttr::default() }
-        };
-        let plain = with(Some(swift), None);
-        swift.set("near_base_us", "6.5").unwrap();
-        let near = with(Some(swift), None);
+    fn wire__requests_feedback_if_it_is_used_and_the_peer_accepts_it() {
+        let (plain, asked) = (SrOptions::default(), SrOptions { near: true, ..Default::default() });
+        let uses_near = Some("swift,near_base_us=6.5");
         let both = full(1408);
-        let of = |theirs: &Offer, rts| agree(&both, theirs).unwrap().apply_to_rts(rts).near;
-        assert_eq!(of(&both, near), Some(true));
-        assert_eq!(of(&both, plain), None);
-        assert_eq!(of(&both, with(None, None)), None);
-        // An explicit choice is kept.
-        assert_eq!(of(&both, with(None, Some(true))), Some(true));
-        assert_eq!(of(&both, with(Some(swift), Some(false))), Some(false));
+        let of = |theirs: &Offer, asked, cc| options(&both, theirs, asked, cc).near;
+        assert!(of(&both, plain, uses_near));
+        assert!(!of(&both, plain, Some("swift")));
+        assert!(!of(&both, plain, None));
+        assert!(of(&both, asked, None));
         let mut old = both;
         old.sr.as_mut().unwrap().features = SrFeatures::of(["block"]);
         for peer in [Offer::SILENT, old] {
-            assert_eq!(of(&peer, near), None);
-            assert_eq!(of(&peer, with(None, Some(true))), None);
+            assert!(!of(&peer, plain, uses_near));
+            assert!(!of(&peer, asked, None));
         }
     }
 
@@ -441,10 +420,8 @@ mod tests {
         let all = Offer::of(&Config::default(), Some(1408));
         let icrc = |ours: Offer, theirs: Offer| {
             let agreed = agree(&ours, &theirs).unwrap();
-            assert_eq!(
-                agreed.has_no_icrc(),
-                agreed.apply_to(QpAttr::default()).icrc == Some(false)
-            );
+            let wire = agreed.wire(&SrOptions::default(), &CongestionControl::NONE);
+            assert_eq!(agreed.has_no_icrc(), wire.sr().is_some_and(|options| !options.icrc));
             !agreed.has_no_icrc()
         };
         let without = all.without_icrc();
@@ -455,22 +432,17 @@ mod tests {
     }
 
     #[test]
-    fn apply_to_rts__requests_credits_if_they_are_used_and_the_peer_accepts_them() {
-        let with = |text: &str, credit| {
-            let algorithm = Some(Algorithm::parse(text).unwrap());
-            let congestion = CongestionControl { algorithm, ..CongestionControl::NONE };
-            QpAttr { congestion: Some(congestion), credit, ..QpAttr::default() }
-        };
+    fn wire__requests_credits_if_they_are_used_and_the_peer_accepts_them() {
         let both = full(1408);
-        let of = |theirs: &Offer, rts| {
-            let agreed = agree(&both, theirs).unwrap().apply_to_rts(rts);
-            (agreed.credit, agreed.near)
+        let of = |theirs: &Offer, cc, credit| {
+            let asked = SrOptions { credit, ..SrOptions::default() };
+            let got = options(&both, theirs, asked, Some(cc));
+            (got.credit, got.near)
         };
-        assert_eq!(of(&both, with("mlcc", None)), (Some(true), Some(true)));
-        assert_eq!(of(&both, with("hpcc", None)), (None, None));
-        // An explicit choice is kept. Without credits, `hpcc` needs no feedback.
-        assert_eq!(of(&both, with("hpcc", Some(true))), (Some(true), None));
-        assert_eq!(of(&both, with("mlcc", Some(false))), (Some(false), None));
+        assert_eq!(of(&both, "mlcc", false), (true, true));
+        assert_eq!(of(&both, "hpcc", false), (false, false));
+        // Without credits, `hpcc` needs no feedback.
+        assert_eq!(of(&both, "hpcc", true), (true, false));
         let peer = |features: &[&str]| {
             let mut peer = both;
             peer.sr.as_mut().unwrap().features = SrFeatures::of(features.iter().copied());
@@ -478,10 +450,11 @@ mod tests {
         };
         let without = [peer(&["block", "near"]), peer(&["mlcc"]), peer(&[]), Offer::SILENT];
         for theirs in without {
-            assert_eq!(of(&theirs, with("mlcc", None)), (None, None), "{theirs:?}");
-            assert_eq!(of(&theirs, with("mlcc", Some(true))), (None, None), "{theirs:?}");
+            for asked in [false, true] {
+                assert_eq!(of(&theirs, "mlcc", asked), (false, false), "{theirs:?}");
+            }
         }
-        assert_eq!(of(&peer(&["mlcc", "near"]), with("mlcc", None)), (Some(true), Some(true)));
+        assert_eq!(of(&peer(&["mlcc", "near"]), "mlcc", false), (true, true));
     }
 
     proptest! {
@@ -620,12 +593,13 @@ mod tests {
     }
 
     #[test]
-    fn apply_to__sets_the_attributes_of_modify_qp() {
+    fn wire__has_the_terms() {
         let agreed = agree(&full(1408), &full(1388)).expect("SR");
-        let attr = agreed.apply_to(QpAttr::default());
-        assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Sr), Some(1388)));
-        let attr = Agreed::Rc.apply_to(attr);
-        assert_eq!((attr.wire_mode, attr.segment_bytes), (Some(WireMode::Rc), None));
+        let wire = |agreed: Agreed| agreed.wire(&SrOptions::default(), &CongestionControl::NONE);
+        let reorder_pkts = Config::default().reorder_pkts;
+        let (segment_bytes, plain) = (Some(1388), SrOptions::default());
+        let terms = SrOptions { segment_bytes, peer_reorder_pkts: reorder_pkts, ..plain };
+        assert_eq!((wire(agreed), wire(Agreed::Rc)), (Wire::Sr(terms), Wire::Rc));
         assert_eq!((agreed.mode(), Agreed::Rc.mode()), (WireMode::Sr, WireMode::Rc));
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     Access, AddressVector, Balance, Config, CongestionControl, CqId, Endpoint, ErasureCoding,
-    MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, QpState, RecvRequest, RemoteAddr, Sge, SrqId,
-    SrqInit, Wc, WireMode, WorkRequest, WrOp,
+    MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, QpState, RecvRequest, RemoteAddr, Sge,
+    SrOptions, SrqId, SrqInit, Wc, Wire, WireMode, WorkRequest, WrOp,
 };
 use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time, TxMeta};
 use spanwire_mem::Region;
@@ -78,6 +78,8 @@ pub(crate) struct PairConfig {
     /// Changes to the common attributes.
     pub(crate) rtr: fn(&mut QpAttr),
     pub(crate) rts: fn(&mut QpAttr),
+    /// The options of SR, beside the next two.
+    pub(crate) options: SrOptions,
     pub(crate) erasure: Option<ErasureCoding>,
     pub(crate) balance: Option<Balance>,
     pub(crate) congestion: Option<CongestionControl>,
@@ -104,6 +106,7 @@ impl Default for PairConfig {
             srq_max_wr: None,
             rtr: |_| {},
             rts: |_| {},
+            options: SrOptions::default(),
             erasure: None,
             balance: None,
             congestion: Some(CongestionControl::NONE),
@@ -163,10 +166,14 @@ impl Pair {
             let av = AddressVector::new(mac(me), mac(peer), c.ips[me], c.ips[peer]);
             let av = AddressVector { takes_fragments, ..av };
             let mut rtr = QpAttr::rtr(qpns[peer], Psn::new(c.psns[peer]), c.mtu, av);
-            rtr.wire_mode = Some(c.mode);
+            let (erasure, balance) = (c.erasure, c.balance);
+            rtr.wire = Some(match c.mode {
+                WireMode::Rc => Wire::Rc,
+                WireMode::Sr => Wire::Sr(SrOptions { erasure, balance, ..c.options }),
+            });
             (c.rtr)(&mut rtr);
             let mut rts = QpAttr::rts(Psn::new(c.psns[me]));
-            (rts.erasure, rts.balance, rts.congestion) = (c.erasure, c.balance, c.congestion);
+            rts.congestion = c.congestion;
             (c.rts)(&mut rts);
             for attr in [QpAttr::init(Access::ALL), rtr, rts] {
                 self.ends[me].ep.modify_qp(qpns[me], &attr).unwrap();

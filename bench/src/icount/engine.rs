@@ -6,7 +6,7 @@ use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
 use spanwire_cc::Algorithm;
 use spanwire_transport::{
     Config, CongestionControl, ErasureCoding, Mtu, Preset, QpAttr, QpCaps, RecvRequest, RemoteAddr,
-    Sge, WcStatus, WireMode, WorkRequest, WrOp,
+    Sge, SrOptions, WcStatus, Wire, WorkRequest, WrOp,
 };
 use spanwire_wire::Qpn;
 
@@ -43,11 +43,9 @@ impl Pair {
         segment_bytes: u32,
         erasure: Option<ErasureCoding>,
     ) -> Result<Self, Error> {
-        Self::new(config, Mtu::B4096, 1, |rtr, rts| {
-            rtr.wire_mode = Some(WireMode::Sr);
-            rtr.segment_bytes = Some(segment_bytes);
-            rts.erasure = erasure;
-        })
+        let segment_bytes = Some(segment_bytes);
+        let options = SrOptions { segment_bytes, erasure, ..SrOptions::default() };
+        Self::new(config, Mtu::B4096, 1, |rtr, _| rtr.wire = Some(Wire::Sr(options)))
     }
 
     /// A pair with whole windows in flight: acknowledgements arrive after the first end has sent

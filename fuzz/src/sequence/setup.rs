@@ -8,8 +8,8 @@ use spanwire_erasure::Scheme;
 use spanwire_loadbalance::Choice;
 use spanwire_transport::{
     Access, AddressVector, Balance, CodingWhen, Config, CongestionControl, CqId, Endpoint,
-    ErasureCoding, Mtu, PdId, Preset, QpAttr, QpCaps, QpInit, SrqId, SrqInit, ValidConfig,
-    WireMode,
+    ErasureCoding, Mtu, PdId, Preset, QpAttr, QpCaps, QpInit, SrOptions, SrqId, SrqInit,
+    ValidConfig, Wire,
 };
 use spanwire_wire::{INT_CREDIT_HEADER_LEN, INT_HEADER_LEN, IntFormat, MacAddr, Psn, Qpn};
 use std::net::IpAddr;
@@ -124,8 +124,7 @@ impl Setup {
         let av = AddressVector { takes_fragments: true, ..av };
         let rtr = QpAttr {
             max_dest_rd_atomic: Some(self.max_dest_rd_atomic),
-            wire_mode: self.is_sr.then_some(WireMode::Sr),
-            segment_bytes: self.is_sr.then_some(SEGMENT_BYTES),
+            wire: self.is_sr.then(|| Wire::Sr(self.options())),
             ..QpAttr::rtr(PEER_QPN, self.rq_psn, MTU, av)
         };
         for attr in [QpAttr::init(self.access), rtr] {
@@ -171,12 +170,14 @@ impl Setup {
             rnr_retry: Some(self.rnr_retry),
             congestion: self.congestion,
             weight: self.weight,
-            erasure: self.erasure,
-            balance: self.balance,
-            near: self.near.then_some(true),
-            credit: self.credit.then_some(true),
             ..QpAttr::rts(self.sq_psn)
         }
+    }
+
+    fn options(&self) -> SrOptions {
+        let &Self { erasure, balance, near, credit, .. } = self;
+        let segment_bytes = Some(SEGMENT_BYTES);
+        SrOptions { segment_bytes, erasure, balance, near, credit, ..SrOptions::default() }
     }
 }
 

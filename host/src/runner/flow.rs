@@ -92,8 +92,9 @@ impl Flows {
                 (sum.srtt, sum.timed) = (sum.srtt + srtt, sum.timed + 1);
             }
             let mtu = info.attr.path_mtu.map_or(0, Mtu::bytes);
-            let packet = info.attr.segment_bytes.unwrap_or(mtu);
-            sum.is_rc |= info.attr.segment_bytes.is_none();
+            let sr = info.attr.sr();
+            let packet = sr.and_then(|sr| sr.segment_bytes).unwrap_or(mtu);
+            sum.is_rc |= sr.is_none();
             let own = u64::from(config.qp_window_pkts) * u64::from(packet);
             let Some(flow) = info.flow else {
                 sum.cwnd_bytes += own;

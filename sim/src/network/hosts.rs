@@ -16,7 +16,7 @@ use spanwire_mem::Region;
 use spanwire_switch::PfcGate;
 use spanwire_transport::{
     Access, AddressVector, Balance, CongestionControl, CqId, Endpoint, Host, PdId, QpAttr, QpCaps,
-    QpInit, SrqId, SrqInit, WireMode,
+    QpInit, SrOptions, SrqId, SrqInit, WireMode,
 };
 use spanwire_wire::{Psn, Qpn};
 
@@ -229,7 +229,14 @@ fn connect(
         let [src_ip, dst_ip] = [me, peer].map(|end| setup.host_ip(ends[end]));
         let direct = AddressVector::new(src_mac, dst_mac, src_ip, dst_ip);
         let av = AddressVector { traffic_class: setup.traffic_class(), ..direct };
+        let options = SrOptions {
+            balance: sends[me].balance.map(|choice| Balance { choice, seed }),
+            erasure: sends[me].erasure,
+            ..SrOptions::default()
+        };
+        let wire = setup.with_telemetry(agreed.wire(&options, &congestion), &congestion);
         let rtr = QpAttr {
+            wire: Some(wire),
             max_dest_rd_atomic: Some(setup.rd_atomic),
             min_rnr_timer: Some(RNR_TIMER),
             ..QpAttr::rtr(qpns[peer], psns[peer], setup.mtu, av)
@@ -239,13 +246,10 @@ fn connect(
             timeout: Some(setup.timeout_code()),
             retry_cnt: Some(setup.retry_cnt),
             congestion: Some(congestion),
-            balance: sends[me].balance.map(|choice| Balance { choice, seed }),
-            erasure: sends[me].erasure,
             ..QpAttr::rts(psns[me])
         };
         let endpoint = &mut made[ends[me] as usize].endpoint;
-        let rtr = setup.with_telemetry(agreed.apply_to(rtr), &congestion);
-        for attr in [QpAttr::init(Access::ALL), rtr, agreed.apply_to_rts(rts)] {
+        for attr in [QpAttr::init(Access::ALL), rtr, rts] {
             endpoint.modify_qp(qpns[me], &attr).map_err(|e| e.to_string())?;
         }
     }
@@ -306,7 +310,7 @@ fn make_qp(made: &mut HostBuild, setup: &Setup) -> Result<Qpn, String> {
         max_inline_data: setup.inline_bytes,
     };
     let (pd, cq) = (made.pd, made.cq);
-    let init = QpInit { pd, send_cq: cq, recv_cq: cq, caps, srq: made.srq };
+    let init = QpInit { srq: made.srq, ..QpInit::new(pd, cq, cq, caps) };
     made.endpoint.create_qp(&init).map_err(|e| e.to_string())
 }
 

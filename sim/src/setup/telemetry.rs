@@ -3,7 +3,7 @@
 use super::Setup;
 use spanwire_base::u32_from;
 use spanwire_cc::Algorithm;
-use spanwire_transport::{Config, CongestionControl, QpAttr};
+use spanwire_transport::{Config, CongestionControl, Wire};
 use spanwire_wire::{INT_HEADER_LEN, IntFormat};
 
 /// The telemetry that SR queue pairs request if their congestion control uses it.
@@ -35,11 +35,13 @@ impl Telemetry {
 }
 
 impl Setup {
-    /// Attributes of an SR queue pair whose full packets have the payload in `rtr` also if this
+    /// The wire protocol of a queue pair whose full packets have the payload in `wire` also if this
     /// congestion control requests telemetry on top.
-    pub(crate) fn with_telemetry(&self, rtr: QpAttr, congestion: &CongestionControl) -> QpAttr {
-        let room = self.telemetry_on_top(congestion.algorithm);
-        QpAttr { segment_bytes: rtr.segment_bytes.map(|bytes| bytes + room), ..rtr }
+    pub(crate) fn with_telemetry(&self, mut wire: Wire, congestion: &CongestionControl) -> Wire {
+        if let Some(bytes) = wire.sr_mut().and_then(|sr| sr.segment_bytes.as_mut()) {
+            *bytes += self.telemetry_on_top(congestion.algorithm);
+        }
+        wire
     }
 
     /// The bytes of telemetry on top of a full packet between two hosts, at most.

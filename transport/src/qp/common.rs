@@ -34,6 +34,8 @@ pub(crate) struct Common {
     pub(crate) dest_qpn: Qpn,
     pub(crate) mtu: Mtu,
     pub(crate) max_rd_atomic: u8,
+    /// Packets have an ICRC.
+    pub(crate) has_icrc: bool,
     /// The peer's access rights through this queue pair.
     pub(crate) access: Access,
     pub(crate) path: Option<Path>,
@@ -76,12 +78,6 @@ pub(crate) enum Transmit {
 }
 
 impl Common {
-    /// Packets have an ICRC.
-    #[inline]
-    pub(crate) fn has_icrc(&self) -> bool {
-        self.attr.icrc != Some(false)
-    }
-
     pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
         let caps = &init.caps;
         let receive = match init.srq {
@@ -99,6 +95,7 @@ impl Common {
             dest_qpn: Qpn::new(0),
             mtu: Mtu::B256,
             max_rd_atomic: 0,
+            has_icrc: true,
             access: Access::default(),
             path: None,
             receive,
@@ -197,7 +194,7 @@ impl Common {
 
     /// Payload bytes of a full packet: the segment size in SR, the path MTU in RC.
     pub(crate) fn full_bytes(&self) -> u32 {
-        self.attr.segment_bytes.unwrap_or(self.mtu.bytes())
+        self.attr.sr().and_then(|sr| sr.segment_bytes).unwrap_or(self.mtu.bytes())
     }
 }
 

@@ -1,8 +1,8 @@
-//! Set-up of congestion control, FEC and load balancing.
+//! Set-up of congestion control.
 
 use super::QueuePair;
 use super::flow::{self, Flow};
-use crate::attr::{CongestionControl, QpAttr};
+use crate::attr::CongestionControl;
 use crate::config::Config;
 use crate::sr::tx::int_request::IntRequest;
 
@@ -17,12 +17,10 @@ pub(crate) fn ack_interval(window_pkts: u32, most: u32, has_cc: bool) -> u32 {
 impl QueuePair {
     /// Restarts the flow with this congestion control. Without the peer's agreement to credits and
     /// to feedback of switches, it is [`CongestionControl::without_credit`].
-    pub(super) fn set_congestion(&mut self, choice: &CongestionControl, config: &Config) {
-        let attr = &self.common.attr;
-        let choice = match (attr.credit, attr.near) {
-            (Some(true), Some(true)) => *choice,
-            _ => choice.without_credit(),
-        };
+    pub(super) fn set_congestion(&mut self, choice: CongestionControl, config: &Config) {
+        let has_credit = self.common.attr.sr().is_some_and(|sr| sr.near && sr.credit);
+        let choice = if has_credit { choice } else { choice.without_credit() };
+        self.common.attr.congestion = Some(choice);
         let full_bytes = self.common.full_bytes();
         let flow = Flow::new(&choice, full_bytes, config);
         let int = IntRequest {
@@ -38,28 +36,6 @@ impl QueuePair {
         self.common.flow = flow.map(Box::new);
         let path = flow::path(&choice, payload_bytes, config);
         self.engine.set_credit_loop(choice.algorithm.and_then(|cc| cc.receiver(&path)));
-    }
-
-    /// Enables FEC, load balancing or feedback of switches, as `attr` requests. Congestion control
-    /// is set afterwards, because the payload of full packets depends on these.
-    pub(super) fn set_options_of_sr(&mut self, attr: &QpAttr, config: &Config) {
-        if attr.near == Some(true) {
-            self.engine.request_near(self.common.qpn);
-        }
-        if attr.credit == Some(true) {
-            self.engine.accept_credit();
-        }
-        let congestion = self.common.attr.congestion;
-        let base_rtt = attr.congestion.or(congestion).and_then(|choice| choice.base_rtt);
-        if let Some(balance) = &attr.balance {
-            self.engine.set_balance(balance, &self.common, base_rtt);
-        }
-        if let Some(choice) = attr.erasure {
-            self.engine.set_erasure(choice, &self.common, base_rtt);
-            if let Some(choice) = congestion.filter(|_| attr.congestion.is_none()) {
-                self.set_congestion(&choice, config);
-            }
-        }
     }
 }
 

@@ -3,9 +3,8 @@
 use super::common::{Common, Shared, Transmit};
 use super::fail::Fail;
 use super::state::ModifyError;
-use crate::attr::{Balance, QpAttr, WireMode};
+use crate::attr::{QpAttr, Service, Wire};
 use crate::blocks::BlockMemory;
-use crate::coding::ErasureCoding;
 use crate::config::Config;
 use crate::rc::Rc;
 use crate::schedule::WindowSpace;
@@ -15,7 +14,7 @@ use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
 use spanwire_cc::mlcc;
 use spanwire_loadbalance::Balancer;
-use spanwire_wire::{Packet, Psn, Qpn};
+use spanwire_wire::{Packet, Psn};
 
 /// The state of a connection's protocol.
 #[derive(Debug)]
@@ -29,9 +28,12 @@ pub(crate) enum Engine {
 impl Engine {
     /// Creates the engine at the transition to RTR, from the attributes in `qp.attr`.
     pub(super) fn new(qp: &Common, config: &Config) -> Self {
-        match qp.attr.wire_mode.unwrap_or_default() {
-            WireMode::Rc => Self::Rc(Box::new(Rc::new(&qp.init.caps, &qp.attr))),
-            WireMode::Sr => Self::Sr(Box::new(Sr::new(&qp.init.caps, &qp.attr, config))),
+        let (caps, attr) = (&qp.init.caps, &qp.attr);
+        match (qp.init.service, attr.wire.unwrap_or_default()) {
+            (Service::Rc, Wire::Rc) => Self::Rc(Box::new(Rc::new(caps, attr))),
+            (Service::Rc, Wire::Sr(options)) => {
+                Self::Sr(Box::new(Sr::new(caps, attr, &options, config)))
+            }
         }
     }
 
@@ -227,32 +229,10 @@ impl Engine {
         if fits { Ok(()) } else { Err(busy) }
     }
 
-    /// The protocol supports FEC, load balancing and feedback of switches.
-    pub(super) fn takes_options_of_sr(&self) -> bool {
-        matches!(self, Self::Sr(_))
-    }
-
-    /// Makes data packets carry `qpn`, our own, which requests feedback of switches.
-    pub(super) fn request_near(&mut self, qpn: Qpn) {
-        if let Self::Sr(sr) = self {
-            sr.tx.request_near(qpn);
-        }
-    }
-
-    pub(super) fn set_balance(&mut self, balance: &Balance, qp: &Common, base_rtt: Option<Dur>) {
-        if let Self::Sr(sr) = self {
-            sr.tx.set_balance(balance, qp.qpn, base_rtt);
-        }
-    }
-
-    pub(super) fn set_erasure(
-        &mut self,
-        choice: ErasureCoding,
-        qp: &Common,
-        base_rtt: Option<Dur>,
-    ) {
-        if let Self::Sr(sr) = self {
-            sr.tx.set_erasure(choice, base_rtt, qp.full_bytes());
+    /// Applies the options of sending, before the start. `base_rtt` is known, not measured.
+    pub(super) fn set_options(&mut self, qp: &Common, base_rtt: Option<Dur>) {
+        if let (Self::Sr(sr), Some(options)) = (self, qp.attr.sr()) {
+            sr.tx.set_options(options, qp.qpn, base_rtt);
         }
     }
 
@@ -262,13 +242,6 @@ impl Engine {
         match self {
             Self::Unconnected | Self::Rc(_) => None,
             Self::Sr(sr) => Some(sr.tx.request_int(int, full_bytes)),
-        }
-    }
-
-    /// ACKs may carry a credit from now on: the peer knows MLCC.
-    pub(super) fn accept_credit(&mut self) {
-        if let Self::Sr(sr) = self {
-            sr.tx.accept_credit();
         }
     }
 

@@ -154,7 +154,7 @@ impl QueuePair {
     /// Packets have an ICRC, which must be right.
     #[inline]
     pub(crate) fn has_icrc(&self) -> bool {
-        self.common.has_icrc()
+        self.common.has_icrc
     }
 
     pub(crate) fn qpn(&self) -> Qpn {

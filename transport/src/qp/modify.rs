@@ -6,8 +6,8 @@ use super::engine::Engine;
 use super::path::Path;
 use super::path_mtu::PathMtu;
 use super::state::{ModifyError, QpState};
-use super::transitions::check_modify;
-use crate::attr::{AddressVector, CongestionControl, Mtu, QpAttr, WireMode};
+use super::transitions::{OF_A_DRAINED_QUEUE, check_modify};
+use crate::attr::{AddressVector, Mtu, QpAttr, WireMode};
 use crate::config::Config;
 use crate::event::AsyncEvent;
 use spanwire_wire::Ecn;
@@ -16,20 +16,9 @@ impl QueuePair {
     /// Applies `attr`, all of it or nothing.
     pub(crate) fn modify(&mut self, attr: &QpAttr, sh: &mut Shared<'_>) -> Result<(), ModifyError> {
         let from = self.common.state;
-        let to = check_modify(from, attr)?;
+        let to = check_modify(self.common.init.service, from, attr)?;
         if (from, to) == (QpState::Sqd, QpState::Sqd) {
             self.modify_drained(attr)?;
-        }
-        let takes = self.engine.takes_options_of_sr();
-        for (name, given) in [
-            ("erasure", attr.erasure.is_some()),
-            ("balance", attr.balance.is_some()),
-            ("near", attr.near.is_some()),
-            ("credit", attr.credit.is_some()),
-        ] {
-            if given && !takes {
-                return Err(ModifyError::NotNow(name));
-            }
         }
         match to {
             QpState::Reset => self.common.attr = QpAttr::default(),
@@ -37,13 +26,6 @@ impl QueuePair {
         }
         if let Some(access) = attr.access {
             self.common.access = access;
-        }
-        self.set_options_of_sr(attr, sh.config);
-        // A queue pair that sends has the default congestion control if no attribute chose one.
-        let is_unset = to == QpState::Rts && self.common.attr.congestion.is_none();
-        if let Some(choice) = attr.congestion.or(is_unset.then(CongestionControl::default)) {
-            self.common.attr.congestion = Some(choice);
-            self.set_congestion(&choice, sh.config);
         }
         match (from, to) {
             (_, QpState::Reset) => {
@@ -54,9 +36,11 @@ impl QueuePair {
             (QpState::Err, QpState::Err) => {}
             (_, QpState::Err) => self.engine.fail(&mut self.common, sh),
             (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr, sh.config),
-            (QpState::Rtr, QpState::Rts) => {
-                self.common.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
-                self.engine.start(attr, &self.common);
+            (QpState::Rtr, QpState::Rts) => self.ready_to_send(attr, sh.config),
+            (_, QpState::Rts) => {
+                if let Some(choice) = attr.congestion {
+                    self.set_congestion(choice, sh.config);
+                }
             }
             (QpState::Rts, QpState::Sqd) => {
                 self.common.is_draining = true;
@@ -75,18 +59,11 @@ impl QueuePair {
     /// Applies attributes that only a drained send queue may change, because no packet in flight
     /// depends on them then.
     fn modify_drained(&mut self, attr: &QpAttr) -> Result<(), ModifyError> {
-        let given = [
-            ("av", attr.av.is_some()),
-            ("max_rd_atomic", attr.max_rd_atomic.is_some()),
-            ("timeout", attr.timeout.is_some()),
-            ("retry_cnt", attr.retry_cnt.is_some()),
-            ("rnr_retry", attr.rnr_retry.is_some()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) if !self.engine.is_drained() => {
-                return Err(ModifyError::NotDrained(name));
-            }
-            _ => {}
+        let mut needs_drained = OF_A_DRAINED_QUEUE.into_iter();
+        if let Some(given) = needs_drained.find(|one| one.is_given(attr))
+            && !self.engine.is_drained()
+        {
+            return Err(ModifyError::NotDrained(given.name()));
         }
         if attr.max_rd_atomic == Some(0) && self.engine.has_rd_atomic() {
             // The posted READs and atomics could never be sent.
@@ -117,16 +94,28 @@ impl QueuePair {
         common.path = attr.av.and_then(|av| common.path_of(av));
         let takes_fragments = attr.av.is_some_and(|av| av.takes_fragments);
         common.path_mtu = (config.fragments && takes_fragments).then(|| {
-            let is_sr = common.attr.wire_mode == Some(WireMode::Sr);
+            let is_sr = common.attr.mode() == WireMode::Sr;
             Box::new(PathMtu::new(common.full_bytes(), is_sr))
         });
+        common.has_icrc = common.attr.sr().is_none_or(|options| options.icrc);
         self.engine = Engine::new(common, config);
+    }
+
+    /// The options of SR come first: the payload of full packets, which congestion control needs,
+    /// depends on them. A queue pair that sends has the default congestion control if no attribute
+    /// chose one.
+    fn ready_to_send(&mut self, attr: &QpAttr, config: &Config) {
+        let congestion = attr.congestion.unwrap_or_default();
+        self.engine.set_options(&self.common, congestion.base_rtt);
+        self.set_congestion(congestion, config);
+        self.common.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
+        self.engine.start(attr, &self.common);
     }
 
     fn reset(&mut self) {
         self.engine = Engine::Unconnected;
         let common = &mut self.common;
-        (common.is_draining, common.is_established) = (false, false);
+        (common.is_draining, common.is_established, common.has_icrc) = (false, false, true);
         (common.flow, common.path, common.path_mtu) = (None, None, None);
     }
 }
@@ -142,7 +131,7 @@ impl Common {
 
     /// The path to the peer. Packets of SR are ECN-capable.
     fn path_of(&self, mut av: AddressVector) -> Option<Path> {
-        if self.attr.wire_mode == Some(WireMode::Sr) {
+        if self.attr.mode() == WireMode::Sr {
             av.traffic_class = av.traffic_class & !Ecn::Ce.bits() | Ecn::Ect0.bits();
         }
         Path::new(av, self.qpn, self.dest_qpn)

@@ -1,229 +1,94 @@
-//! The attributes of each state transition of a queue pair.
+//! The attributes of each state transition of a queue pair, by service.
 
 use super::state::{ModifyError, QpState};
-use crate::attr::{QpAttr, WireMode};
-use crate::config::{MIN_REORDER_PKTS, SEGMENT_BYTES};
+use crate::attr::{Attr, QpAttr, Service};
 
 /// Checks `attr` against the current state and returns the next state.
 ///
 /// # Source
-/// The required and optional attributes of RC queue pairs in `ibv_modify_qp(3)`. P_Key index and
-/// port are fixed, so they are not attributes.
-pub(crate) fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, ModifyError> {
-    use QpState::{Err as Error, Init, Reset, Rtr, Rts, Sqd};
+/// The required and optional attributes in `ibv_modify_qp(3)`. P_Key index and port are fixed, so
+/// they are not attributes.
+pub(crate) fn check_modify(
+    service: Service,
+    from: QpState,
+    attr: &QpAttr,
+) -> Result<QpState, ModifyError> {
     let to = attr.state.unwrap_or(from);
-    let (required, optional): (&[Field], &[Field]) = match (from, to) {
-        (_, Reset | Error) => (&[], &[]),
-        (Reset | Init, Init) => (&[Field::Access], &[]),
+    let allowed = match service {
+        Service::Rc => reliable(from, to),
+    };
+    let (required, optional) = allowed.ok_or(ModifyError::BadTransition { from, to })?;
+    for one in Attr::ALL {
+        let is_required = required.contains(one);
+        match one.is_given(attr) {
+            false if is_required => return Err(ModifyError::Missing(one.name())),
+            true if !is_required && !optional.contains(one) => {
+                return Err(ModifyError::NotNow(one.name()));
+            }
+            _ => {}
+        }
+    }
+    attr.out_of_range().map_or(Ok(to), |name| Err(ModifyError::OutOfRange(name)))
+}
+
+/// The required and the optional attributes of a transition.
+type Allowed = (&'static [Attr], &'static [Attr]);
+
+/// The transitions of a reliable connection.
+fn reliable(from: QpState, to: QpState) -> Option<Allowed> {
+    use QpState::{Err as Error, Init, Reset, Rtr, Rts, Sqd};
+    Some(match (from, to) {
+        (_, Reset | Error) | (Rts, Sqd) => (&[], &[]),
+        (Reset | Init, Init) => (&[Attr::access], &[]),
         (Init, Rtr) => (
-            &[Field::Av, Field::Mtu, Field::DestQpn, Field::RqPsn, Field::DestRd, Field::RnrTimer],
-            &[Field::Access, Field::WireMode, Field::SegmentBytes, Field::PeerReorder, Field::Icrc],
+            &[
+                Attr::av,
+                Attr::path_mtu,
+                Attr::dest_qpn,
+                Attr::rq_psn,
+                Attr::max_dest_rd_atomic,
+                Attr::min_rnr_timer,
+            ],
+            &[Attr::access, Attr::wire],
         ),
         (Rtr, Rts) => (
-            &[Field::SqPsn, Field::Timeout, Field::RetryCnt, Field::RnrRetry, Field::MaxRd],
-            &[
-                Field::Access,
-                Field::RnrTimer,
-                Field::Congestion,
-                Field::Weight,
-                Field::Erasure,
-                Field::Balance,
-                Field::Near,
-                Field::Credit,
-            ],
+            &[Attr::sq_psn, Attr::timeout, Attr::retry_cnt, Attr::rnr_retry, Attr::max_rd_atomic],
+            &[Attr::access, Attr::min_rnr_timer, Attr::congestion, Attr::weight],
         ),
         (Rts | Sqd, Rts) => {
-            (&[], &[Field::Access, Field::RnrTimer, Field::Congestion, Field::Weight])
+            (&[], &[Attr::access, Attr::min_rnr_timer, Attr::congestion, Attr::weight])
         }
-        (Rts, Sqd) => (&[], &[]),
         (Sqd, Sqd) => (
             &[],
             &[
-                Field::Access,
-                Field::Av,
-                Field::MaxRd,
-                Field::DestRd,
-                Field::Timeout,
-                Field::RetryCnt,
-                Field::RnrRetry,
-                Field::RnrTimer,
+                Attr::access,
+                Attr::av,
+                Attr::max_rd_atomic,
+                Attr::max_dest_rd_atomic,
+                Attr::timeout,
+                Attr::retry_cnt,
+                Attr::rnr_retry,
+                Attr::min_rnr_timer,
             ],
         ),
-        _ => return Err(ModifyError::BadTransition { from, to }),
-    };
-    for field in Field::ALL {
-        let given = field.given(attr);
-        if required.contains(&field) && !given {
-            return Err(ModifyError::Missing(field.name()));
-        }
-        if given && !required.contains(&field) && !optional.contains(&field) {
-            return Err(ModifyError::NotNow(field.name()));
-        }
-    }
-    check_ranges(attr)?;
-    let mut of_sr = [Field::SegmentBytes, Field::PeerReorder, Field::Icrc].into_iter();
-    match of_sr.find(|field| field.given(attr)) {
-        Some(field) if attr.wire_mode != Some(WireMode::Sr) => {
-            return Err(ModifyError::NotNow(field.name()));
-        }
-        _ => {}
-    }
-    Ok(to)
+        _ => return None,
+    })
 }
 
-fn check_ranges(attr: &QpAttr) -> Result<(), ModifyError> {
-    let small = |name, value: Option<u8>, max| match value {
-        Some(v) if v > max => Err(ModifyError::OutOfRange(name)),
-        _ => Ok(()),
-    };
-    small("timeout", attr.timeout, 31)?;
-    small("retry_cnt", attr.retry_cnt, 7)?;
-    small("rnr_retry", attr.rnr_retry, 7)?;
-    small("min_rnr_timer", attr.min_rnr_timer, 31)?;
-    if attr.segment_bytes.is_some_and(|n| !SEGMENT_BYTES.contains(&n)) {
-        return Err(ModifyError::OutOfRange("segment_bytes"));
-    }
-    if attr.peer_reorder_pkts.is_some_and(|n| n < MIN_REORDER_PKTS) {
-        return Err(ModifyError::OutOfRange("peer_reorder_pkts"));
-    }
-    if attr
-        .congestion
-        .and_then(|c| c.algorithm)
-        .is_some_and(|algorithm| algorithm.validate().is_err())
-    {
-        return Err(ModifyError::OutOfRange("congestion"));
-    }
-    if attr.erasure.is_some_and(|e| !e.is_valid()) {
-        return Err(ModifyError::OutOfRange("erasure"));
-    }
-    if attr.balance.is_some_and(|b| b.choice.validate().is_err()) {
-        return Err(ModifyError::OutOfRange("balance"));
-    }
-    if attr.weight == Some(0) {
-        return Err(ModifyError::OutOfRange("weight"));
-    }
-    match attr.av {
-        Some(av) if av.src_ip.is_ipv4() != av.dst_ip.is_ipv4() => {
-            Err(ModifyError::OutOfRange("av (addresses of two IP versions)"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// One attribute of [`QpAttr`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
-    Access,
-    Av,
-    Mtu,
-    DestQpn,
-    RqPsn,
-    SqPsn,
-    MaxRd,
-    DestRd,
-    RnrTimer,
-    Timeout,
-    RetryCnt,
-    RnrRetry,
-    WireMode,
-    SegmentBytes,
-    PeerReorder,
-    Icrc,
-    Congestion,
-    Weight,
-    Erasure,
-    Balance,
-    Near,
-    Credit,
-}
-
-impl Field {
-    const ALL: [Self; 22] = [
-        Self::Access,
-        Self::Av,
-        Self::Mtu,
-        Self::DestQpn,
-        Self::RqPsn,
-        Self::SqPsn,
-        Self::MaxRd,
-        Self::DestRd,
-        Self::RnrTimer,
-        Self::Timeout,
-        Self::RetryCnt,
-        Self::RnrRetry,
-        Self::WireMode,
-        Self::SegmentBytes,
-        Self::PeerReorder,
-        Self::Icrc,
-        Self::Congestion,
-        Self::Weight,
-        Self::Erasure,
-        Self::Balance,
-        Self::Near,
-        Self::Credit,
-    ];
-
-    fn given(self, a: &QpAttr) -> bool {
-        match self {
-            Self::Access => a.access.is_some(),
-            Self::Av => a.av.is_some(),
-            Self::Mtu => a.path_mtu.is_some(),
-            Self::DestQpn => a.dest_qpn.is_some(),
-            Self::RqPsn => a.rq_psn.is_some(),
-            Self::SqPsn => a.sq_psn.is_some(),
-            Self::MaxRd => a.max_rd_atomic.is_some(),
-            Self::DestRd => a.max_dest_rd_atomic.is_some(),
-            Self::RnrTimer => a.min_rnr_timer.is_some(),
-            Self::Timeout => a.timeout.is_some(),
-            Self::RetryCnt => a.retry_cnt.is_some(),
-            Self::RnrRetry => a.rnr_retry.is_some(),
-            Self::WireMode => a.wire_mode.is_some(),
-            Self::SegmentBytes => a.segment_bytes.is_some(),
-            Self::PeerReorder => a.peer_reorder_pkts.is_some(),
-            Self::Icrc => a.icrc.is_some(),
-            Self::Congestion => a.congestion.is_some(),
-            Self::Weight => a.weight.is_some(),
-            Self::Erasure => a.erasure.is_some(),
-            Self::Balance => a.balance.is_some(),
-            Self::Near => a.near.is_some(),
-            Self::Credit => a.credit.is_some(),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Access => "access",
-            Self::Av => "av",
-            Self::Mtu => "path_mtu",
-            Self::DestQpn => "dest_qpn",
-            Self::RqPsn => "rq_psn",
-            Self::SqPsn => "sq_psn",
-            Self::MaxRd => "max_rd_atomic",
-            Self::DestRd => "max_dest_rd_atomic",
-            Self::RnrTimer => "min_rnr_timer",
-            Self::Timeout => "timeout",
-            Self::RetryCnt => "retry_cnt",
-            Self::RnrRetry => "rnr_retry",
-            Self::WireMode => "wire_mode",
-            Self::SegmentBytes => "segment_bytes",
-            Self::PeerReorder => "peer_reorder_pkts",
-            Self::Icrc => "icrc",
-            Self::Congestion => "congestion",
-            Self::Weight => "weight",
-            Self::Erasure => "erasure",
-            Self::Balance => "balance",
-            Self::Near => "near",
-            Self::Credit => "credit",
-        }
-    }
-}
+/// Attributes that only a drained send queue may change, because packets in flight depend on them.
+pub(crate) const OF_A_DRAINED_QUEUE: [Attr; 5] =
+    [Attr::av, Attr::max_rd_atomic, Attr::timeout, Attr::retry_cnt, Attr::rnr_retry];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::{AddressVector, Mtu};
+    use crate::attr::{AddressVector, Mtu, SrOptions, Wire};
     use crate::mr::Access;
     use spanwire_wire::{MacAddr, Psn, Qpn};
+
+    fn check_modify(from: QpState, attr: &QpAttr) -> Result<QpState, ModifyError> {
+        super::check_modify(Service::Rc, from, attr)
+    }
 
     fn rtr() -> QpAttr {
         let av = AddressVector::new(
@@ -259,25 +124,22 @@ mod tests {
     }
 
     #[test]
-    fn check_modify__the_wire_mode_is_chosen_once() {
-        let sr = QpAttr { wire_mode: Some(WireMode::Sr), ..rtr() };
-        assert_eq!(check_modify(QpState::Init, &sr), Ok(QpState::Rtr));
-        let with = |segment_bytes| QpAttr { segment_bytes: Some(segment_bytes), ..sr };
-        assert_eq!(check_modify(QpState::Init, &with(1400)), Ok(QpState::Rtr));
+    fn check_modify__the_wire_protocol_is_chosen_once() {
+        let with = |options| QpAttr { wire: Some(Wire::Sr(options)), ..rtr() };
+        let plain = SrOptions::default();
+        let segment = |n| SrOptions { segment_bytes: Some(n), ..plain };
+        for options in [plain, segment(64), segment(1400), segment(65_280)] {
+            assert_eq!(check_modify(QpState::Init, &with(options)), Ok(QpState::Rtr));
+        }
         for wild in [0, 63, 65_281] {
-            let got = check_modify(QpState::Init, &with(wild));
+            let got = check_modify(QpState::Init, &with(segment(wild)));
             assert_eq!(got, Err(ModifyError::OutOfRange("segment_bytes")));
         }
-        let few = QpAttr { peer_reorder_pkts: Some(255), ..sr };
-        let got = check_modify(QpState::Init, &few);
+        let few = SrOptions { peer_reorder_pkts: 255, ..plain };
+        let got = check_modify(QpState::Init, &with(few));
         assert_eq!(got, Err(ModifyError::OutOfRange("peer_reorder_pkts")));
-        let rc = QpAttr { peer_reorder_pkts: Some(256), ..rtr() };
-        let got = check_modify(QpState::Init, &rc);
-        assert_eq!(got, Err(ModifyError::NotNow("peer_reorder_pkts")));
-        let rc = QpAttr { segment_bytes: Some(1400), ..rtr() };
-        assert_eq!(check_modify(QpState::Init, &rc), Err(ModifyError::NotNow("segment_bytes")));
-        let late = QpAttr { wire_mode: Some(WireMode::Sr), ..QpAttr::rts(Psn::new(1)) };
-        assert_eq!(check_modify(QpState::Rtr, &late), Err(ModifyError::NotNow("wire_mode")));
+        let late = QpAttr { wire: Some(Wire::Sr(plain)), ..QpAttr::rts(Psn::new(1)) };
+        assert_eq!(check_modify(QpState::Rtr, &late), Err(ModifyError::NotNow("wire")));
     }
 
     #[test]

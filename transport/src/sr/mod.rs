@@ -23,7 +23,7 @@ pub(crate) mod rx;
 mod send;
 pub(crate) mod tx;
 
-use crate::attr::{QpAttr, QpCaps};
+use crate::attr::{QpAttr, QpCaps, SrOptions};
 use crate::config::Config;
 use crate::drop::DropReason;
 use crate::event::AsyncEvent;
@@ -48,8 +48,8 @@ pub(crate) struct Sr {
 
 impl Sr {
     /// An engine that receives. `attr` holds all attributes in force.
-    pub(crate) fn new(caps: &QpCaps, attr: &QpAttr, config: &Config) -> Self {
-        Self { tx: Tx::new(caps, attr), rx: Rx::new(attr, config) }
+    pub(crate) fn new(caps: &QpCaps, attr: &QpAttr, options: &SrOptions, config: &Config) -> Self {
+        Self { tx: Tx::new(caps, attr, options), rx: Rx::new(attr, config) }
     }
 
     /// Starts sending. The peer's address is valid from now on.

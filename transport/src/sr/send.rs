@@ -188,7 +188,7 @@ impl Sr {
         let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
         let ack = SrAckRepr { int, credit: self.rx.credit(), blocks, ..ack };
         let bth = PlainBth::new(Opcode::SrAck, qp.dest_qpn, Psn::new(ack.next & Psn::MASK));
-        let (has_icrc, len) = (qp.has_icrc(), ack.header_len());
+        let (has_icrc, len) = (qp.has_icrc, ack.header_len());
         let Some(path) = qp.path.as_mut() else { return Transmit::Idle };
         let template = path.template_mut();
         let Ok((at, _)) = template.emit_plain(bth, len, len, frame) else { return Transmit::Idle };
@@ -226,7 +226,7 @@ fn write_data(
     frame: &mut [u8],
     fill: impl FnOnce(PayloadMut<'_>) -> Option<bool>,
 ) -> Result<TxMeta, NotWritten> {
-    let has_icrc = qp.has_icrc();
+    let has_icrc = qp.has_icrc;
     let template = qp.path.as_mut().ok_or(NotWritten::NoRoom)?.template_mut();
     let header_len = header.header_len();
     let (len, treatment) = payload;

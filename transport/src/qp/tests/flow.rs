@@ -2,7 +2,7 @@
 //! with every algorithm all data arrive.
 
 use super::*;
-use crate::{CongestionControl, FlowLimit, Preset, QpAttr};
+use crate::{CongestionControl, FlowLimit, Preset, QpAttr, SrOptions};
 use spanwire_base::{Node, Time};
 use spanwire_cc::Algorithm;
 use std::cell::RefCell;
@@ -20,11 +20,11 @@ fn pair_with(config: Config, mode: WireMode, algorithm: &str, set: &[(&str, &str
     for (name, value) in set {
         algorithm.set(name, value).unwrap();
     }
-    let agreed: fn(&mut QpAttr) = |attr| (attr.near, attr.credit) = (Some(true), Some(true));
     let has_credit = mode == WireMode::Sr && algorithm.wants_credit();
-    let plain: fn(&mut QpAttr) = |_| {};
-    let rts = if has_credit { agreed } else { plain };
-    let mut p = Pair::with(&PairConfig { config, mode, rtr: ect, rts, ..PairConfig::default() });
+    let (near, credit) = (has_credit, has_credit);
+    let options = SrOptions { near, credit, ..SrOptions::default() };
+    let mut p =
+        Pair::with(&PairConfig { config, mode, rtr: ect, options, ..PairConfig::default() });
     let congestion = Some(CongestionControl {
         algorithm: Some(algorithm),
         base_rtt: None,

@@ -8,7 +8,7 @@ mod keys;
 mod selective;
 
 use crate::testing::{Op, Pair, PairConfig};
-use crate::{Access, Config, Endpoint, QpAttr, QpState, Wc, WireMode};
+use crate::{Access, Config, Endpoint, QpAttr, QpState, SrOptions, Wc, WireMode};
 use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, u32_from, usize_from};
 use spanwire_mem::Region;
 use spanwire_wire::{
@@ -261,12 +261,9 @@ fn no_request_completes_twice(wcs: &[Wc], what: &str) {
 
 fn attack(seed: u64, mode: WireMode) -> QpState {
     let what = format!("{mode:?}, seed {seed}");
-    let rts: [fn(&mut QpAttr); 2] = [
-        |a| (a.timeout, a.rnr_retry) = (Some(8), Some(3)),
-        |a| (a.timeout, a.rnr_retry, a.near) = (Some(8), Some(3), Some(true)),
-    ];
-    let rts = rts[usize::from(mode == WireMode::Sr)];
-    let mut p = Pair::with(&PairConfig { mode, rts, ..PairConfig::default() });
+    let rts: fn(&mut QpAttr) = |a| (a.timeout, a.rnr_retry) = (Some(8), Some(3));
+    let options = SrOptions { near: true, ..SrOptions::default() };
+    let mut p = Pair::with(&PairConfig { mode, rts, options, ..PairConfig::default() });
     let granted = p.ends[0].remote(0);
     let pd = p.ends[0].pd;
     let other_pd = p.ends[0].ep.alloc_pd().unwrap();

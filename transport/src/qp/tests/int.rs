@@ -3,6 +3,7 @@
 
 use super::flow::pair;
 use super::*;
+use crate::SrOptions;
 use spanwire_wire::{
     INT_COMPACT_LEN, INT_FULL_LEN, INT_HEADER_LEN, IntFormat, IntHop, IntStack, SrAckRepr,
 };
@@ -79,8 +80,8 @@ fn pair_of(format: IntFormat, name: &str) -> Pair {
     // Room of one length, so that full packets are equal.
     let int_hops = if format == IntFormat::Full { 5 } else { 15 };
     let config = Config { int_format: format, int_hops, ..Config::default() };
-    let rtr: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
-    let mut p = Pair::with(&PairConfig { rtr, config, ..PairConfig::sr() });
+    let options = SrOptions { segment_bytes: Some(1400), ..SrOptions::default() };
+    let mut p = Pair::with(&PairConfig { options, config, ..PairConfig::sr() });
     set_congestion(&mut p, name);
     p
 }
@@ -139,10 +140,10 @@ fn window__follows_the_telemetry() {
 
 #[test]
 fn full_packets__are_shorter_by_the_room_for_telemetry() {
-    let sr: fn(&mut crate::QpAttr) = |attr| attr.segment_bytes = Some(1400);
+    let options = SrOptions { segment_bytes: Some(1400), ..SrOptions::default() };
     let with = |int_format, int_hops| {
         let config = Config { int_format, int_hops, ..Config::default() };
-        Pair::with(&PairConfig { rtr: sr, config, ..PairConfig::sr() })
+        Pair::with(&PairConfig { options, config, ..PairConfig::sr() })
     };
     let mut p = with(IntFormat::Full, 8);
     let window = |p: &mut Pair, name| {

@@ -4,7 +4,7 @@
 
 use super::near::paper;
 use super::*;
-use crate::{CongestionControl, ErasureCoding, QpAttr};
+use crate::{CongestionControl, ErasureCoding, QpAttr, SrOptions};
 use spanwire_base::{Node, PortId, Time};
 use spanwire_wire::{
     INT_CREDIT_HEADER_LEN, INT_FULL_LEN, IntCredit, IntFormat, IntHop, IntStack, Packet, SrAckRepr,
@@ -19,19 +19,19 @@ const RTT_D: Dur = Dur::from_us(5);
 /// The default rate of the own link: 100 Gbit/s.
 const LINE_KBPS: u64 = 100_000_000;
 
-fn agreed(attr: &mut QpAttr) {
-    (attr.near, attr.credit) = (Some(true), Some(true));
+/// SR with these options agreed on.
+fn asked(near: bool, credit: bool) -> SrOptions {
+    SrOptions { segment_bytes: Some(1400), near, credit, ..SrOptions::default() }
 }
 
-fn config(rts: fn(&mut QpAttr)) -> PairConfig {
-    let rtr: fn(&mut QpAttr) = |attr| attr.segment_bytes = Some(1400);
+fn config(options: SrOptions) -> PairConfig {
     // A window in which the sender requests an ACK of each sixteenth packet only.
     let config = Config { qp_window_pkts: 512, endpoint_window_pkts: 1024, ..Config::default() };
-    PairConfig { rtr, rts, config, congestion: Some(paper(MLCC)), ..PairConfig::sr() }
+    PairConfig { options, config, congestion: Some(paper(MLCC)), ..PairConfig::sr() }
 }
 
 fn pair() -> Pair {
-    Pair::with(&config(agreed))
+    Pair::with(&config(asked(true, true)))
 }
 
 fn flow_of(p: &Pair, side: usize) -> crate::FlowInfo {
@@ -103,7 +103,7 @@ fn add_switch(p: &mut Pair, mut fate: impl FnMut(usize) -> Fate + 'static) -> Rc
 #[test]
 fn data__request_a_credit_and_frames_are_no_longer() {
     for erasure in [None, Some(ErasureCoding::new(4, 2))] {
-        let mut p = Pair::with(&PairConfig { erasure, ..config(agreed) });
+        let mut p = Pair::with(&PairConfig { erasure, ..config(asked(true, true)) });
         let longest = Rc::new(RefCell::new(0));
         let seen = Rc::clone(&longest);
         p.filter = Box::new(move |_, packet| {
@@ -139,13 +139,11 @@ fn data__request_a_credit_and_frames_are_no_longer() {
 
 #[test]
 fn flow__without_the_agreement_is_hpcc() {
-    let near: fn(&mut QpAttr) = |attr| attr.near = Some(true);
-    let credit: fn(&mut QpAttr) = |attr| attr.credit = Some(true);
-    let no: fn(&mut QpAttr) = |attr| (attr.near, attr.credit) = (Some(true), Some(false));
-    let sr = [near, credit, no, plain].map(|rts| (WireMode::Sr, rts));
-    for (mode, rts) in sr.into_iter().chain([(WireMode::Rc, plain as fn(&mut QpAttr))]) {
-        let rtr: fn(&mut QpAttr) = |_| {};
-        let mut p = Pair::with(&PairConfig { mode, rtr, ..config(rts) });
+    let sr = [asked(true, false), asked(false, true), asked(false, false)]
+        .map(|asked| (WireMode::Sr, asked));
+    for (mode, options) in sr.into_iter().chain([(WireMode::Rc, SrOptions::default())]) {
+        let options = SrOptions { segment_bytes: None, ..options };
+        let mut p = Pair::with(&PairConfig { mode, ..config(options) });
         let versions = Rc::new(RefCell::new(Vec::new()));
         let seen = Rc::clone(&versions);
         p.filter = Box::new(move |_, packet| {
@@ -165,8 +163,6 @@ fn flow__without_the_agreement_is_hpcc() {
         assert!(versions.borrow().iter().all(|version| *version == expected), "{versions:?}");
     }
 }
-
-fn plain(_: &mut QpAttr) {}
 
 /// The frames of a WRITE of side 0, none of which arrives.
 fn frames(p: &mut Pair, count: usize) -> Vec<Vec<u8>> {
@@ -255,17 +251,16 @@ fn ack__has_no_credit_before_rts() {
     let qpn = p.ends[1].qpns[0];
     let was = p.ends[1].ep.query_qp(qpn).unwrap().attr;
     let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
-    let psn = Psn::new(config(agreed).psns[0]);
+    let psn = Psn::new(config(asked(true, true)).psns[0]);
     let mut rtr = QpAttr::rtr(p.ends[0].qpns[0], psn, Mtu::B256, was.av.unwrap());
-    (rtr.wire_mode, rtr.segment_bytes) = (Some(WireMode::Sr), Some(1400));
+    rtr.wire = was.wire;
     for attr in [reset, QpAttr::init(Access::ALL), rtr] {
         p.ends[1].ep.modify_qp(qpn, &attr).unwrap();
     }
     let sent = frames(&mut p, 4);
     assert_eq!(deliver(&mut p, &with_credit(&sent[0], 0)), [None], "the first requests an ACK");
     assert_eq!(run_timers(&mut p).0, [], "no round");
-    let mut rts = QpAttr { congestion: Some(paper(MLCC)), ..QpAttr::rts(Psn::new(7)) };
-    agreed(&mut rts);
+    let rts = QpAttr { congestion: Some(paper(MLCC)), ..QpAttr::rts(Psn::new(7)) };
     p.ends[1].ep.modify_qp(qpn, &rts).unwrap();
     assert_eq!(deliver(&mut p, &with_credit(&sent[1], 0)), [Some(1)]);
 }
@@ -430,7 +425,8 @@ fn stacks__that_were_not_agreed_on_are_ignored() {
     for cc in [paper(MLCC), paper("hpcc"), CongestionControl::NONE] {
         // The ACKs of side 1: when, and how many.
         let acks = |has_stacks: bool| {
-            let mut p = Pair::with(&PairConfig { congestion: Some(cc), ..config(plain) });
+            let mut p =
+                Pair::with(&PairConfig { congestion: Some(cc), ..config(asked(false, false)) });
             let seen = Rc::new(RefCell::new(0));
             let count = Rc::clone(&seen);
             p.filter = Box::new(move |_, packet| {

@@ -3,7 +3,7 @@
 
 use super::hostile::seal;
 use super::*;
-use crate::{CongestionControl, ErasureCoding, ModifyError, Preset, QpAttr};
+use crate::{CongestionControl, ErasureCoding, ModifyError, Preset, QpAttr, SrOptions, Wire};
 use spanwire_base::{Rate, Time};
 use spanwire_cc::Algorithm;
 use spanwire_wire::{IntRecords, NearKind, Packet, SrDataRepr, SrNearRepr};
@@ -25,9 +25,9 @@ fn header(p: &Packet<'_>) -> Option<SrDataRepr> {
 
 /// A pair with this congestion control, whose both sides request feedback.
 pub(super) fn pair_with(congestion: CongestionControl) -> (Pair, Log) {
-    let requests: fn(&mut QpAttr) = |attr| attr.near = Some(true);
+    let options = SrOptions { near: true, ..SrOptions::default() };
     let mut p =
-        Pair::with(&PairConfig { rts: requests, congestion: Some(congestion), ..PairConfig::sr() });
+        Pair::with(&PairConfig { options, congestion: Some(congestion), ..PairConfig::sr() });
     let log = watch(&mut p);
     (p, log)
 }
@@ -91,12 +91,10 @@ fn inject(p: &mut Pair, psn: u32, echo_ps: u64) -> bool {
 #[test]
 fn data__carry_our_qpn_and_frames_are_no_longer() {
     for erasure in [None, Some(ErasureCoding::new(4, 2))] {
-        let longest = [false, true].map(|requests| {
-            let sr: fn(&mut QpAttr) = |attr| attr.segment_bytes = Some(1400);
-            let near: fn(&mut QpAttr) = |attr| attr.near = Some(true);
-            let plain: fn(&mut QpAttr) = |_| {};
-            let rts = if requests { near } else { plain };
-            let mut p = Pair::with(&PairConfig { rtr: sr, rts, erasure, ..PairConfig::sr() });
+        let longest = [false, true].map(|near| {
+            let segment_bytes = Some(1400);
+            let options = SrOptions { segment_bytes, near, ..SrOptions::default() };
+            let mut p = Pair::with(&PairConfig { options, erasure, ..PairConfig::sr() });
             let log = watch(&mut p);
             for (i, op) in (0..).zip(Op::ALL) {
                 p.post_recv(1, i, 0, 20_000);
@@ -104,7 +102,7 @@ fn data__carry_our_qpn_and_frames_are_no_longer() {
             }
             assert!(p.run(SECOND));
             assert_eq!(p.ends[0].wcs.len(), 5);
-            let qpn = Some(p.ends[0].qpns[0]).filter(|_| requests);
+            let qpn = Some(p.ends[0].qpns[0]).filter(|_| near);
             let log = log.borrow();
             for (header, opcode, _) in log.iter() {
                 let expected = qpn.filter(|_| *opcode == Opcode::SrData);
@@ -270,25 +268,11 @@ fn handle_near__round_trip_and_hops_reach_congestion_control() {
 }
 
 #[test]
-fn modify__rc_has_no_feedback() {
-    let mut p = Pair::new();
-    let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
-    let qpn = p.ends[0].qpns[0];
-    let ep = &mut p.ends[0].ep;
-    let attr = ep.query_qp(qpn).unwrap().attr;
-    ep.modify_qp(qpn, &reset).unwrap();
-    ep.modify_qp(qpn, &QpAttr::init(Access::ALL)).unwrap();
-    let rtr = QpAttr::rtr(Qpn::new(5), Psn::new(0), Mtu::B256, attr.av.unwrap());
-    ep.modify_qp(qpn, &rtr).unwrap();
-    let rts = QpAttr { near: Some(true), ..QpAttr::rts(Psn::new(0)) };
-    assert_eq!(ep.modify_qp(qpn, &rts), Err(ModifyError::NotNow("near")));
-}
-
-#[test]
 fn modify__feedback_is_requested_once() {
     let mut p = Pair::with(&PairConfig::sr());
-    let later = QpAttr { near: Some(true), ..QpAttr::default() };
+    let near = SrOptions { near: true, ..SrOptions::default() };
+    let later = QpAttr { wire: Some(Wire::Sr(near)), ..QpAttr::default() };
     let qpn = p.ends[0].qpns[0];
     // Packets sent before would be too long as retransmissions with the QPN.
-    assert_eq!(p.ends[0].ep.modify_qp(qpn, &later), Err(ModifyError::NotNow("near")));
+    assert_eq!(p.ends[0].ep.modify_qp(qpn, &later), Err(ModifyError::NotNow("wire")));
 }

@@ -4,7 +4,6 @@
 use super::hostile::seal;
 use super::near::{Log, pair_with, paper, watch};
 use super::*;
-use crate::QpAttr;
 use spanwire_base::{Rate, Time};
 use spanwire_wire::{IntCompactHop, IntFormat, IntHop, IntRecords, NearKind, SrNearRepr};
 
@@ -119,7 +118,7 @@ fn handle_near__telemetry_that_was_not_requested_is_stale() {
     let mut p = Pair::with(&PairConfig { congestion: Some(paper("hpcc")), ..PairConfig::sr() });
     let log = watch(&mut p);
     let (mut p, sent) = pair_in_flight(p, &log);
-    let none: fn(&QpAttr) -> Option<bool> = |attr| attr.near;
-    assert_eq!(none(&p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().attr), None);
+    let attr = p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().attr;
+    assert_eq!(attr.sr().map(|sr| sr.near), Some(false));
     assert_eq!(inject(&mut p, sent, &records(100, IntFormat::Full)), Outcome::Stale);
 }

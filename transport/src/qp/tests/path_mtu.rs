@@ -14,11 +14,8 @@ fn pair(mode: WireMode) -> Pair {
     let rts = |attr: &mut crate::QpAttr| {
         (attr.timeout, attr.retry_cnt) = (Some(14), Some(7));
     };
-    let rtr = |attr: &mut crate::QpAttr| {
-        attr.segment_bytes = attr.segment_bytes.map(|_| 1408);
-    };
     let mtu = Mtu::B2048;
-    Pair::with(&PairConfig { config, mode, mtu, rts, rtr, bytes: 1 << 20, ..PairConfig::default() })
+    Pair::with(&PairConfig { config, mode, mtu, rts, bytes: 1 << 20, ..PairConfig::default() })
 }
 
 /// Moves 200 kB by `op`, checks them, and returns both ends' counts of reductions.

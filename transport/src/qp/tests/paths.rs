@@ -2,7 +2,7 @@
 //! a failed path is abandoned.
 
 use super::*;
-use crate::{Balance, CongestionControl, ErasureCoding, Preset, QpAttr};
+use crate::{Balance, CongestionControl, ErasureCoding, Preset, QpAttr, Wire};
 use spanwire_loadbalance::{Choice, PathState};
 use spanwire_wire::Packet;
 use std::cell::RefCell;
@@ -104,10 +104,11 @@ fn set_path__without_a_balancer_the_port_is_fixed() {
 
 #[test]
 fn pick_path__without_a_balancer_echoes_the_path_of_the_peer() {
-    let rts = |rts: &mut QpAttr| {
-        rts.balance = rts.balance.filter(|_| rts.sq_psn != Some(Psn::new(0xff_fff0)));
+    let rtr = |rtr: &mut QpAttr| {
+        let sr = rtr.wire.as_mut().and_then(Wire::sr_mut).expect("SR");
+        sr.balance = sr.balance.filter(|_| rtr.rq_psn == Some(Psn::new(0xff_fff0)));
     };
-    let mut p = Pair::with(&PairConfig { rts, ..with("rps") });
+    let mut p = Pair::with(&PairConfig { rtr, ..with("rps") });
     assert!(p.ends[1].ep.qp_paths(p.ends[1].qpns[0]).is_none());
     let (newest, seen) = (Rc::new(RefCell::new(0)), Rc::new(RefCell::new(BTreeSet::new())));
     let (last, ports) = (Rc::clone(&newest), Rc::clone(&seen));

@@ -4,7 +4,7 @@
 use super::verbs::invalidatable;
 use super::*;
 use crate::testing::Filter;
-use crate::{QpAttr, SrqId, WrOp};
+use crate::{QpAttr, SrOptions, SrqId, WrOp};
 use spanwire_base::{Node, PortId, RxMeta, Time};
 use spanwire_wire::{AckReason, Packet, SrAckRepr, SrDataRepr, SrKind};
 use std::cell::RefCell;
@@ -433,15 +433,9 @@ fn fence__waits_for_everything_before_it() {
 #[test]
 fn segment_bytes__each_end_chooses_its_own() {
     for bytes in [64, 1400, 3300, 7000] {
-        let mut p = Pair::with(&PairConfig {
-            rtr: match bytes {
-                64 => |a| a.segment_bytes = Some(64),
-                1400 => |a| a.segment_bytes = Some(1400),
-                3300 => |a| a.segment_bytes = Some(3300),
-                _ => |a| a.segment_bytes = Some(7000),
-            },
-            ..PairConfig::sr()
-        });
+        let segment_bytes = Some(u32::try_from(bytes).unwrap());
+        let options = SrOptions { segment_bytes, ..SrOptions::default() };
+        let mut p = Pair::with(&PairConfig { options, ..PairConfig::sr() });
         let longest = std::rc::Rc::new(std::cell::Cell::new(0));
         let seen = longest.clone();
         p.filter = Box::new(move |_, packet| {

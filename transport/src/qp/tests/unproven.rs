@@ -25,7 +25,7 @@ fn half_open_with(c: &PairConfig) -> (Pair, Rc<RefCell<[u64; 2]>>) {
         max_dest_rd_atomic: was.max_dest_rd_atomic,
         min_rnr_timer: was.min_rnr_timer,
         av: was.av,
-        wire_mode: was.wire_mode,
+        wire: was.wire,
         ..QpAttr::default()
     };
     for attr in [reset, QpAttr::init(Access::ALL), rtr] {

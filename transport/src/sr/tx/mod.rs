@@ -24,9 +24,8 @@ pub(crate) mod sent;
 pub(crate) mod timers;
 mod write;
 
-use crate::attr::{Balance, Mtu, QpAttr, QpCaps};
-use crate::coding::ErasureCoding;
-use crate::config::{MIN_REORDER_PKTS, SEGMENT_BYTES};
+use crate::attr::{Mtu, QpAttr, QpCaps, SrOptions};
+use crate::config::SEGMENT_BYTES;
 use crate::counters::Counters;
 use crate::qp::flow::Flow;
 use crate::qp::timeouts::ack_timeout;
@@ -107,8 +106,9 @@ enum Probe {
 }
 
 impl Tx {
-    pub(super) fn new(caps: &QpCaps, attr: &QpAttr) -> Self {
+    pub(super) fn new(caps: &QpCaps, attr: &QpAttr, options: &SrOptions) -> Self {
         let mtu = attr.path_mtu.map_or(0, Mtu::bytes);
+        let segment_bytes = options.segment_bytes.unwrap_or(mtu);
         Self {
             requester: Requester::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
             responses: Responses::default(),
@@ -122,11 +122,11 @@ impl Tx {
             is_paced: false,
             credit: Credit::new(attr),
             psn_limit: None,
-            initial_window_pkts: attr.peer_reorder_pkts.unwrap_or(MIN_REORDER_PKTS),
+            initial_window_pkts: options.peer_reorder_pkts,
             responses_in_a_row: 0,
             max_rd_atomic: 0,
-            segment_bytes: attr.segment_bytes.unwrap_or(mtu),
-            full_segment_bytes: attr.segment_bytes.unwrap_or(mtu),
+            segment_bytes,
+            full_segment_bytes: segment_bytes,
             int: IntRequest::default(),
             accepts_credit: false,
             source_qpn: None,
@@ -178,22 +178,16 @@ impl Tx {
         self.segment_bytes
     }
 
-    /// Data are sent in FEC blocks from now on, in packets of at most `full_bytes` of payload less
-    /// the block's header.
-    pub(crate) fn set_erasure(
-        &mut self,
-        choice: ErasureCoding,
-        base_rtt: Option<Dur>,
-        full_bytes: u32,
-    ) {
-        self.encoder = Some(Box::new(Encoder::new(choice, base_rtt)));
-        self.request_int(self.int, full_bytes);
-    }
-
-    /// A load balancer selects the path of each packet from now on.
-    pub(crate) fn set_balance(&mut self, balance: &Balance, qpn: Qpn, base_rtt: Option<Dur>) {
-        self.paths = Some(Box::new(Paths::new(balance, qpn, base_rtt)));
-        self.sent.track_paths();
+    /// Applies the options of sending, before the start. `qpn` is our own, which data carry if
+    /// feedback of switches is requested. [`Tx::request_int`] computes the payload of full packets
+    /// afterwards.
+    pub(crate) fn set_options(&mut self, options: &SrOptions, qpn: Qpn, base_rtt: Option<Dur>) {
+        self.source_qpn = options.near.then_some(qpn);
+        self.accepts_credit = options.credit;
+        let encoder = |choice| Box::new(Encoder::new(choice, base_rtt));
+        self.encoder = options.erasure.map(encoder);
+        let paths = |balance| Box::new(Paths::new(balance, qpn, base_rtt));
+        self.paths = options.balance.as_ref().map(paths);
     }
 
     pub(crate) fn balancer(&self) -> Option<&Balancer> {

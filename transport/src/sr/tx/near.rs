@@ -3,20 +3,9 @@
 use super::Tx;
 use spanwire_base::Time;
 use spanwire_cc::PseudoAck;
-use spanwire_wire::{Qpn, SrNearRepr};
+use spanwire_wire::SrNearRepr;
 
 impl Tx {
-    /// Data packets carry `qpn`, our own, from now on. [`Tx::request_int`] computes the payload of
-    /// full packets afterwards.
-    pub(crate) fn request_near(&mut self, qpn: Qpn) {
-        self.source_qpn = Some(qpn);
-    }
-
-    /// ACKs may carry a credit from now on: the peer knows MLCC.
-    pub(crate) fn accept_credit(&mut self) {
-        self.accepts_credit = true;
-    }
-
     /// The sample of a pseudo-ACK that arrived at `arrival`, without the bytes sent since the
     /// previous one. `None` if no feedback was requested, or if the packet is not in flight since
     /// the echoed time: it was never sent, it was acknowledged or presumed lost, or it was sent
