@@ -1,5 +1,5 @@
 //! The state of a queue pair that both protocols share: identity, attributes, receive requests,
-//! path, congestion control, and the checks of every packet.
+//! congestion control, and the checks of every packet.
 
 use super::flow::Flow;
 use super::path::Path;
@@ -31,14 +31,12 @@ pub(crate) struct Common {
     /// their own.
     pub(crate) attr: QpAttr,
     pub(crate) state: QpState,
-    pub(crate) dest_qpn: Qpn,
     pub(crate) mtu: Mtu,
     pub(crate) max_rd_atomic: u8,
     /// Packets have an ICRC.
     pub(crate) has_icrc: bool,
     /// The peer's access rights through this queue pair.
     pub(crate) access: Access,
-    pub(crate) path: Option<Path>,
     pub(crate) receive: Receive,
     /// The queue pair is in SQD and has not reported `SqDrained` yet.
     pub(crate) is_draining: bool,
@@ -92,12 +90,10 @@ impl Common {
             init: *init,
             attr: QpAttr::default(),
             state: QpState::Reset,
-            dest_qpn: Qpn::new(0),
             mtu: Mtu::B256,
             max_rd_atomic: 0,
             has_icrc: true,
             access: Access::default(),
-            path: None,
             receive,
             is_draining: false,
             is_established: false,
@@ -107,31 +103,29 @@ impl Common {
         }
     }
 
-    /// Checks that apply to every packet: service, state, addresses, partition key.
+    /// Checks that apply to every packet of a connection: service, addresses, partition key, state.
     #[inline]
-    pub(crate) fn check_packet(&self, p: &Packet<'_>, service: Service) -> Result<(), DropReason> {
+    pub(crate) fn check_packet(
+        &self,
+        p: &Packet<'_>,
+        service: Service,
+        path: &Path,
+    ) -> Result<(), DropReason> {
         let props = p.bth.opcode.props();
-        let direction = match props.class {
+        if props.service != service && props.service != Service::Cnp {
+            return Err(DropReason::WrongService);
+        }
+        if !path.matches(&p.ip) {
+            return Err(DropReason::WrongPeer);
+        }
+        if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff {
+            return Err(DropReason::BadPkey);
+        }
+        match props.class {
             OpClass::Request if !self.state.receives() => Err(DropReason::QpNotReceiving),
             OpClass::Response if !self.state.sends() => Err(DropReason::QpNotSending),
             _ => Ok(()),
-        };
-        match (&self.path, props.service) {
-            (_, other) if other != service && other != Service::Cnp => {
-                Err(DropReason::WrongService)
-            }
-            (None, _) => Err(DropReason::QpNotReceiving),
-            (Some(path), _) if !path.matches(&p.ip) => Err(DropReason::WrongPeer),
-            _ if p.bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff => Err(DropReason::BadPkey),
-            _ => direction,
         }
-    }
-
-    /// The reason to drop a packet that arrives before RTR.
-    pub(crate) fn drop_before_rtr(&self, p: &Packet<'_>) -> DropReason {
-        let checked = self.check_packet(p, Service::Rc);
-        debug_assert!(checked.is_err(), "before RTR there is no path");
-        checked.err().unwrap_or(DropReason::QpNotReceiving)
     }
 
     /// Handles the arrival of a request: the first one establishes the connection.

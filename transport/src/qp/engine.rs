@@ -2,10 +2,12 @@
 
 use super::common::{Common, Shared, Transmit};
 use super::fail::Fail;
+use super::path::Path;
 use super::state::ModifyError;
-use crate::attr::{QpAttr, Service, Wire};
+use crate::attr::{QpAttr, Service, Wire, WireMode};
 use crate::blocks::BlockMemory;
 use crate::config::Config;
+use crate::drop::DropReason;
 use crate::rc::Rc;
 use crate::schedule::WindowSpace;
 use crate::sr::Sr;
@@ -14,7 +16,7 @@ use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
 use spanwire_cc::mlcc;
 use spanwire_loadbalance::Balancer;
-use spanwire_wire::{Packet, Psn};
+use spanwire_wire::{self as wire, Ecn, Packet, Psn};
 
 /// The state of a connection's protocol.
 #[derive(Debug)]
@@ -26,15 +28,17 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Creates the engine at the transition to RTR, from the attributes in `qp.attr`.
-    pub(super) fn new(qp: &Common, config: &Config) -> Self {
+    /// Creates the engine at the transition to RTR, from the attributes in `qp.attr`. None if they
+    /// have no path to a peer, which the transition has checked.
+    pub(super) fn new(qp: &Common, config: &Config) -> Option<Self> {
         let (caps, attr) = (&qp.init.caps, &qp.attr);
-        match (qp.init.service, attr.wire.unwrap_or_default()) {
-            (Service::Rc, Wire::Rc) => Self::Rc(Box::new(Rc::new(caps, attr))),
+        let path = path(qp)?;
+        Some(match (qp.init.service, attr.wire.unwrap_or_default()) {
+            (Service::Rc, Wire::Rc) => Self::Rc(Box::new(Rc::new(caps, attr, path))),
             (Service::Rc, Wire::Sr(options)) => {
-                Self::Sr(Box::new(Sr::new(caps, attr, &options, config)))
+                Self::Sr(Box::new(Sr::new(caps, attr, &options, path, config)))
             }
-        }
+        })
     }
 
     #[inline]
@@ -46,7 +50,7 @@ impl Engine {
         sh: &mut Shared<'_>,
     ) {
         match self {
-            Self::Unconnected => sh.counters.drop(qp.drop_before_rtr(p)),
+            Self::Unconnected => sh.counters.drop(dropped_before_rtr(p)),
             Self::Rc(rc) => rc.handle_packet(qp, now, p, sh),
             Self::Sr(sr) => sr.handle_packet(qp, now, p, sh),
         }
@@ -205,13 +209,14 @@ impl Engine {
         }
     }
 
-    /// Applies `given`, attributes that only a drained send queue may change. `all` are those in
-    /// force afterwards.
-    pub(super) fn modify(&mut self, given: &QpAttr, all: &QpAttr) {
+    /// Applies `given`, attributes that only a drained send queue may change; those in `qp.attr`
+    /// are in force.
+    pub(super) fn modify(&mut self, given: &QpAttr, qp: &Common) {
+        let path = path(qp).filter(|_| given.av.is_some());
         match self {
             Self::Unconnected => {}
-            Self::Rc(rc) => rc.modify(given),
-            Self::Sr(sr) => sr.modify(all),
+            Self::Rc(rc) => rc.modify(given, path),
+            Self::Sr(sr) => sr.modify(&qp.attr, path),
         }
     }
 
@@ -309,5 +314,22 @@ impl Engine {
             Self::Rc(rc) => rc.check_invariants(qp),
             Self::Sr(sr) => sr.check_invariants(qp),
         }
+    }
+}
+
+/// The path in force to the peer of a connection. Packets of SR are ECN-capable.
+fn path(qp: &Common) -> Option<Path> {
+    let (mut av, attr) = (qp.attr.av?, &qp.attr);
+    if attr.mode() == WireMode::Sr {
+        av.traffic_class = av.traffic_class & !Ecn::Ce.bits() | Ecn::Ect0.bits();
+    }
+    Path::new(av, qp.qpn, attr.dest_qpn.unwrap_or_default())
+}
+
+/// The reason to drop a packet that arrives before RTR, when no wire protocol is chosen.
+fn dropped_before_rtr(p: &Packet<'_>) -> DropReason {
+    match p.bth.opcode.props().service {
+        wire::Service::Rc | wire::Service::Cnp => DropReason::QpNotReceiving,
+        _ => DropReason::WrongService,
     }
 }

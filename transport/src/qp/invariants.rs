@@ -11,11 +11,6 @@ use super::state::QpState;
 /// One of them does not hold.
 pub(super) fn check(qp: &Common, engine: &Engine) {
     let is_unconnected = matches!(engine, Engine::Unconnected);
-    debug_assert_eq!(
-        is_unconnected,
-        qp.path.is_none(),
-        "an engine has a path, and nothing else has"
-    );
     if qp.state.receives() {
         debug_assert!(!is_unconnected, "{:?} without an engine", qp.state);
     }

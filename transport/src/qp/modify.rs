@@ -3,14 +3,12 @@
 use super::QueuePair;
 use super::common::{Common, Shared};
 use super::engine::Engine;
-use super::path::Path;
 use super::path_mtu::PathMtu;
 use super::state::{ModifyError, QpState};
 use super::transitions::{OF_A_DRAINED_QUEUE, check_modify};
-use crate::attr::{AddressVector, Mtu, QpAttr, WireMode};
+use crate::attr::{Mtu, QpAttr, WireMode};
 use crate::config::Config;
 use crate::event::AsyncEvent;
-use spanwire_wire::Ecn;
 
 impl QueuePair {
     /// Applies `attr`, all of it or nothing.
@@ -73,32 +71,26 @@ impl QueuePair {
             self.engine.set_max_dest_rd_atomic(capacity)?;
         }
         let common = &mut self.common;
-        if let Some(av) = attr.av {
-            common.path = common.path_of(av);
-            if let Some(flow) = common.flow.as_deref_mut() {
-                flow.on_path_change();
-            }
+        if let (Some(_), Some(flow)) = (attr.av, common.flow.as_deref_mut()) {
+            flow.on_path_change();
         }
         common.max_rd_atomic = attr.max_rd_atomic.unwrap_or(common.max_rd_atomic);
-        let mut all = common.attr;
-        all.merge(attr);
-        self.engine.modify(attr, &all);
+        common.attr.merge(attr);
+        self.engine.modify(attr, common);
         Ok(())
     }
 
     fn ready_to_receive(&mut self, attr: &QpAttr, config: &Config) {
         // Required at this transition, by the table in transitions.rs.
         let common = &mut self.common;
-        common.dest_qpn = attr.dest_qpn.unwrap_or_default();
         common.mtu = attr.path_mtu.unwrap_or(Mtu::B256);
-        common.path = attr.av.and_then(|av| common.path_of(av));
         let takes_fragments = attr.av.is_some_and(|av| av.takes_fragments);
         common.path_mtu = (config.fragments && takes_fragments).then(|| {
             let is_sr = common.attr.mode() == WireMode::Sr;
             Box::new(PathMtu::new(common.full_bytes(), is_sr))
         });
         common.has_icrc = common.attr.sr().is_none_or(|options| options.icrc);
-        self.engine = Engine::new(common, config);
+        self.engine = Engine::new(common, config).unwrap_or(Engine::Unconnected);
     }
 
     /// The options of SR come first: the payload of full packets, which congestion control needs,
@@ -116,7 +108,7 @@ impl QueuePair {
         self.engine = Engine::Unconnected;
         let common = &mut self.common;
         (common.is_draining, common.is_established, common.has_icrc) = (false, false, true);
-        (common.flow, common.path, common.path_mtu) = (None, None, None);
+        (common.flow, common.path_mtu) = (None, None);
     }
 }
 
@@ -127,13 +119,5 @@ impl Common {
             self.is_draining = false;
             sh.events.push(AsyncEvent::SqDrained(self.qpn));
         }
-    }
-
-    /// The path to the peer. Packets of SR are ECN-capable.
-    fn path_of(&self, mut av: AddressVector) -> Option<Path> {
-        if self.attr.mode() == WireMode::Sr {
-            av.traffic_class = av.traffic_class & !Ecn::Ce.bits() | Ecn::Ect0.bits();
-        }
-        Path::new(av, self.qpn, self.dest_qpn)
     }
 }

@@ -3,23 +3,24 @@
 use crate::attr::{AddressVector, SourcePort};
 use spanwire_wire::{IpRepr, Qpn, Template};
 
-/// One path.
+/// The peer of a connection: its queue pair and the path to it.
 #[derive(Debug)]
 pub(crate) struct Path {
+    pub(crate) dest_qpn: Qpn,
     av: AddressVector,
     template: Template,
 }
 
 impl Path {
     /// The path of `av`, or `None` when its addresses are of two IP versions.
-    pub(crate) fn new(av: AddressVector, local: Qpn, remote: Qpn) -> Option<Self> {
+    pub(crate) fn new(av: AddressVector, local: Qpn, dest_qpn: Qpn) -> Option<Self> {
         let port = match av.udp_src_port {
-            SourcePort::Derived => entropy(local, remote),
+            SourcePort::Derived => entropy(local, dest_qpn),
             SourcePort::Fixed(port) => port,
             SourcePort::Among { first, count } => among(first, count, local),
         };
         let template = Template::new(av.ethernet(), av.ip()?, port);
-        Some(Self { av, template })
+        Some(Self { dest_qpn, av, template })
     }
 
     pub(crate) fn template(&self) -> &Template {

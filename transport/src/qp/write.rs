@@ -1,6 +1,7 @@
 //! Writing of a packet: headers, payload, ICRC.
 
 use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
+use super::path::Path;
 use crate::lending::{ICRC_BYTES, Treatment};
 use crate::payload::PayloadMut;
 use spanwire_base::TxMeta;
@@ -22,7 +23,9 @@ impl Common {
         sh.counters.tx_payload_bytes += u64::from(payload_len);
         Transmit::Sent(meta)
     }
+}
 
+impl Path {
     /// Writes one packet. `payload` are the payload's bytes, which `fill` provides, and their
     /// treatment.
     pub(crate) fn write(
@@ -33,7 +36,7 @@ impl Common {
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
-        let template = self.path.as_mut().ok_or(NotWritten::NoRoom)?.template_mut();
+        let template = self.template_mut();
         let len = payload.0 as usize;
         let placed = match payload.1 {
             Treatment::Elide => template.emit_elided(bth, ext, len, 0, frame),
@@ -44,7 +47,7 @@ impl Common {
         finish(template, placed.map_err(|_| NotWritten::NoRoom)?, payload, frame, fill)
     }
 
-    /// As [`Common::write`], without extension headers.
+    /// As [`Path::write`], without extension headers.
     #[inline]
     pub(crate) fn write_plain(
         &mut self,
@@ -53,7 +56,7 @@ impl Common {
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
-        let template = self.path.as_mut().ok_or(NotWritten::NoRoom)?.template_mut();
+        let template = self.template_mut();
         let len = payload.0 as usize;
         let kept = if matches!(payload.1, Treatment::Elide) { 0 } else { len };
         let placed = template.emit_plain(bth, len, kept, frame);

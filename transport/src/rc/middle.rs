@@ -38,11 +38,11 @@ impl Rc {
         }
         let mtu = qp.mtu.bytes();
         let treatment = sh.lending.treatment(mtu, sh.config.elide_payload, true);
-        let bth = PlainBth::new(middle.opcode, qp.dest_qpn, middle.psn);
+        let bth = PlainBth::new(middle.opcode, self.path.dest_qpn, middle.psn);
         let bth = PlainBth { ack_req: middle.ack_req, ..bth };
         let (requester, mrs) = (&mut self.requester, (qp.pd, &*sh.mrs));
         let fill = |payload: PayloadMut<'_>| requester.gather_middle(&middle, payload, mrs);
-        let mut meta = qp.write_plain(bth, (mtu, treatment), frame, fill).ok()?;
+        let mut meta = self.path.write_plain(bth, (mtu, treatment), frame, fill).ok()?;
         let number = self.requester.snd_nxt();
         qp.on_path_sent(now, (number, mtu, true), &mut meta);
         self.requester.advance_middle(&middle);
@@ -65,8 +65,7 @@ impl Rc {
         sh: &mut Shared<'_>,
     ) -> bool {
         let (Some(middle), ip) = (known.middle(), known.ip()) else { return false };
-        let is_of_peer = qp.path.as_ref().is_some_and(|path| path.matches(ip));
-        if !is_of_peer || ip.ecn() == Ecn::Ce {
+        if !self.path.matches(ip) || ip.ecn() == Ecn::Ce {
             return false;
         }
         let is_valid = || !must_verify || known.is_right();

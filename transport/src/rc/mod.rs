@@ -28,6 +28,7 @@ use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::fail::Fail;
 use crate::qp::flow::FlowLimit;
 use crate::qp::outcome::Completed;
+use crate::qp::path::Path;
 use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use ack::Acks;
@@ -44,6 +45,7 @@ use timing::RttTimer;
 /// The state of one RC connection.
 #[derive(Debug)]
 pub(crate) struct Rc {
+    path: Path,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     acks: Acks,
@@ -56,9 +58,10 @@ pub(crate) struct Rc {
 
 impl Rc {
     /// Creates the engine at the transition to RTR; `attr` are the attributes in force.
-    pub(crate) fn new(caps: &QpCaps, attr: &QpAttr) -> Self {
+    pub(crate) fn new(caps: &QpCaps, attr: &QpAttr, path: Path) -> Self {
         let max_dest_rd_atomic = attr.max_dest_rd_atomic.unwrap_or(0);
         Self {
+            path,
             requester: Requester::new(caps.max_send_wr, caps.max_send_sge, caps.max_inline_data),
             responder: Responder::new(attr.rq_psn.unwrap_or_default(), max_dest_rd_atomic),
             acks: Acks::default(),
@@ -75,9 +78,10 @@ impl Rc {
         self.loss.start(attr);
     }
 
-    /// Applies attributes that a drained send queue may change; `None` keeps one.
-    pub(crate) fn modify(&mut self, attr: &QpAttr) {
-        if attr.av.is_some() {
+    /// Applies attributes that a drained send queue may change, and a new path; `None` keeps one.
+    pub(crate) fn modify(&mut self, attr: &QpAttr, path: Option<Path>) {
+        if let Some(path) = path {
+            self.path = path;
             self.rtt = RttTimer::default();
         }
         self.loss.modify(attr);
@@ -93,7 +97,7 @@ impl Rc {
         sh: &mut Shared<'_>,
     ) {
         let props = p.bth.opcode.props();
-        let result = match qp.check_packet(p, Service::Rc) {
+        let result = match qp.check_packet(p, Service::Rc, &self.path) {
             Err(reason) => Err(reason),
             Ok(()) => match props.class {
                 OpClass::Request => self.on_request(qp, p, sh),

@@ -43,12 +43,12 @@ impl Rc {
         let fill = |payload: PayloadMut<'_>| requester.gather(segment, payload, mrs);
         let (ack_req, solicited) = (segment.ack_req, segment.solicited);
         let written = if segment.opcode.ext_len() == 0 {
-            let bth = PlainBth::new(segment.opcode, qp.dest_qpn, segment.psn);
+            let bth = PlainBth::new(segment.opcode, self.path.dest_qpn, segment.psn);
             let bth = PlainBth { ack_req, solicited, ..bth };
-            qp.write_plain(bth, (segment.len, treatment), frame, fill)
+            self.path.write_plain(bth, (segment.len, treatment), frame, fill)
         } else {
-            let bth = BthRepr { ack_req, solicited, ..qp.bth(segment.opcode, segment.psn) };
-            qp.write(&bth, &ext, (segment.len, treatment), frame, fill)
+            let bth = BthRepr { ack_req, solicited, ..self.path.bth(segment.opcode, segment.psn) };
+            self.path.write(&bth, &ext, (segment.len, treatment), frame, fill)
         };
         match written {
             Err(NotWritten::NoRoom) => {
@@ -104,10 +104,16 @@ impl Rc {
         };
         let written = match r.opcode {
             Opcode::RcReadResponseMiddle => {
-                let bth = PlainBth::new(r.opcode, qp.dest_qpn, r.psn);
-                qp.write_plain(bth, (len, treatment), frame, fill)
+                let bth = PlainBth::new(r.opcode, self.path.dest_qpn, r.psn);
+                self.path.write_plain(bth, (len, treatment), frame, fill)
             }
-            _ => qp.write(&qp.bth(r.opcode, r.psn), &ext, (len, treatment), frame, fill),
+            _ => self.path.write(
+                &self.path.bth(r.opcode, r.psn),
+                &ext,
+                (len, treatment),
+                frame,
+                fill,
+            ),
         };
         match written {
             Ok(meta) => {
@@ -160,9 +166,9 @@ impl Rc {
         };
         let aeth = AethRepr { syndrome: pending.syndrome, msn: pending.msn };
         let ext = ExtHeaders { aeth: Some(aeth), ..ExtHeaders::default() };
-        let bth = qp.bth(Opcode::RcAck, pending.psn);
+        let bth = self.path.bth(Opcode::RcAck, pending.psn);
         self.acks.on_sent();
-        match qp.write(&bth, &ext, (0, Treatment::Copy), frame, |_| true) {
+        match self.path.write(&bth, &ext, (0, Treatment::Copy), frame, |_| true) {
             Ok(meta) => {
                 let positive = matches!(pending.syndrome, Syndrome::Ack { .. });
                 sh.counters.tx_acks += u64::from(positive);
@@ -181,8 +187,8 @@ impl Rc {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         self.cnps.on_sent();
-        let bth = BthRepr::cnp(qp.dest_qpn);
-        match qp.write(&bth, &ExtHeaders::NONE, (0, Treatment::Copy), frame, |_| true) {
+        let bth = BthRepr::cnp(self.path.dest_qpn);
+        match self.path.write(&bth, &ExtHeaders::NONE, (0, Treatment::Copy), frame, |_| true) {
             Ok(meta) => {
                 if let Some(dscp) = sh.config.cnp_dscp {
                     // The ICRC does not cover it.

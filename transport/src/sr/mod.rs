@@ -30,6 +30,7 @@ use crate::event::AsyncEvent;
 use crate::qp::common::{Common, Shared};
 use crate::qp::fail::Fail;
 use crate::qp::outcome::Completed;
+use crate::qp::path::Path;
 use crate::qp::state::QpState;
 use crate::timer::earlier;
 use crate::wc::WcStatus;
@@ -42,14 +43,21 @@ use tx::Tx;
 /// The state of one SR connection.
 #[derive(Debug)]
 pub(crate) struct Sr {
+    path: Path,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
 }
 
 impl Sr {
     /// An engine that receives. `attr` holds all attributes in force.
-    pub(crate) fn new(caps: &QpCaps, attr: &QpAttr, options: &SrOptions, config: &Config) -> Self {
-        Self { tx: Tx::new(caps, attr, options), rx: Rx::new(attr, config) }
+    pub(crate) fn new(
+        caps: &QpCaps,
+        attr: &QpAttr,
+        options: &SrOptions,
+        path: Path,
+        config: &Config,
+    ) -> Self {
+        Self { path, tx: Tx::new(caps, attr, options), rx: Rx::new(attr, config) }
     }
 
     /// Starts sending. The peer's address is valid from now on.
@@ -58,8 +66,12 @@ impl Sr {
         self.rx.validate_peer();
     }
 
-    /// Applies the attributes that may change in SQD; `attr` holds all attributes in force.
-    pub(crate) fn modify(&mut self, attr: &QpAttr) {
+    /// Applies the attributes that may change in SQD, and a new path; `attr` holds all attributes
+    /// in force.
+    pub(crate) fn modify(&mut self, attr: &QpAttr, path: Option<Path>) {
+        if let Some(path) = path {
+            self.path = path;
+        }
         self.tx.modify(attr);
         self.rx.modify(attr);
     }
@@ -74,7 +86,7 @@ impl Sr {
         p: &Packet<'_>,
         sh: &mut Shared<'_>,
     ) {
-        let checked = qp.check_packet(p, Service::Sr);
+        let checked = qp.check_packet(p, Service::Sr, &self.path);
         if let Ok(()) | Err(DropReason::QpNotReceiving) = checked {
             self.rx.on_ip_bytes(ip_bytes(p));
         }

@@ -12,6 +12,7 @@ use crate::payload::PayloadMut;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
 use crate::qp::fail::Fail;
+use crate::qp::path::Path;
 use crate::qp::state::QpState;
 use crate::qp::write::NotWritten;
 use crate::schedule::WindowSpace;
@@ -94,7 +95,7 @@ impl Sr {
         let bth = PlainBth {
             ack_req: planned.requests_ack,
             solicited,
-            ..PlainBth::new(opcode, qp.dest_qpn, Psn::new(header.psn & Psn::MASK))
+            ..PlainBth::new(opcode, self.path.dest_qpn, Psn::new(header.psn & Psn::MASK))
         };
         let (tx, mrs) = (&mut self.tx, (qp.pd, &*sh.mrs));
         let fill =
@@ -102,7 +103,7 @@ impl Sr {
         let may_lend = is_new && !is_parity && !planned.position.is_coded();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let payload = (len, treatment);
-        match write_data(qp, bth, &mut header, payload, frame, fill) {
+        match write_data((&mut self.path, qp.has_icrc), bth, &mut header, payload, frame, fill) {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
@@ -172,8 +173,7 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         let reachable = qp.receive.reachable(sh.srqs);
-        let Some(path) = qp.path.as_ref() else { return Transmit::Idle };
-        let outside = outside_bytes(path.template().ip());
+        let outside = outside_bytes(self.path.template().ip());
         let Some(words) = self.rx.sack_words_allowed(outside) else { return Transmit::Idle };
         let mut ack = self.rx.acknowledgement(now, reachable);
         ack.words.truncate(words);
@@ -187,10 +187,9 @@ impl Sr {
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
         let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
         let ack = SrAckRepr { int, credit: self.rx.credit(), blocks, ..ack };
-        let bth = PlainBth::new(Opcode::SrAck, qp.dest_qpn, Psn::new(ack.next & Psn::MASK));
+        let bth = PlainBth::new(Opcode::SrAck, self.path.dest_qpn, Psn::new(ack.next & Psn::MASK));
         let (has_icrc, len) = (qp.has_icrc, ack.header_len());
-        let Some(path) = qp.path.as_mut() else { return Transmit::Idle };
-        let template = path.template_mut();
+        let template = self.path.template_mut();
         let Ok((at, _)) = template.emit_plain(bth, len, len, frame) else { return Transmit::Idle };
         let len = at.end + ICRC_BYTES;
         if ack.emit(&mut frame[at]).is_err() {
@@ -219,15 +218,14 @@ impl Sr {
 /// `payload.1`. `fill` returns whether the packet is marked as a retransmission, which the header
 /// then says.
 fn write_data(
-    qp: &mut Common,
+    (path, has_icrc): (&mut Path, bool),
     bth: PlainBth,
     header: &mut SrDataRepr,
     payload: (u32, Treatment<'_>),
     frame: &mut [u8],
     fill: impl FnOnce(PayloadMut<'_>) -> Option<bool>,
 ) -> Result<TxMeta, NotWritten> {
-    let has_icrc = qp.has_icrc;
-    let template = qp.path.as_mut().ok_or(NotWritten::NoRoom)?.template_mut();
+    let template = path.template_mut();
     let header_len = header.header_len();
     let (len, treatment) = payload;
     let total_len = header_len + len as usize;
