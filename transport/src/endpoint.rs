@@ -19,11 +19,11 @@ use crate::cq::{CqError, CqId, CqTable, Notify};
 use crate::event::{AsyncEvent, Events};
 use crate::ids::SrqId;
 use crate::lending::Lending;
-use crate::mr::{Access, MrTable};
+use crate::mr::MrTable;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
 use crate::qp::flow::FlowInfo;
-use crate::qp::post::check_sges;
+use crate::qp::post::total_bytes;
 use crate::qp::state::{ModifyError, QpState};
 use crate::schedule::{ActiveList, InFlight, Schedule};
 use crate::srq::{SrqInfo, SrqTable};
@@ -189,8 +189,7 @@ impl Endpoint {
         if q.is_full() {
             return Err(PostError::QueueFull);
         }
-        let len = check_sges(&self.mrs, q.pd, wr.sges, Access::LOCAL_WRITE, u32::MAX)?;
-        q.post(wr, len);
+        q.post(wr, total_bytes(wr.sges, u32::MAX)?);
         if q.take_credit_update() {
             self.on_srq_posted(srq);
         }

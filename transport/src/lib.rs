@@ -53,7 +53,7 @@
 //! | step | RC | SR |
 //! |---|---|---|
 //! | `post_send`, then the queue pair joins the schedule | `endpoint.rs` | `endpoint.rs` |
-//! | check state, limits and lkeys | `qp/post.rs` | `qp/post.rs` |
+//! | check state and limits | `qp/post.rs` | `qp/post.rs` |
 //! | queue the request | `rc/requester.rs` | `sr/tx/requester.rs` |
 //! | `poll_transmit`: the next queue pair | `endpoint/turn.rs` | `endpoint/turn.rs` |
 //! | windows, limits and pacer | `rc/mod.rs` | `sr/tx/schedule.rs` |

@@ -385,7 +385,6 @@ fn walk(
             continue;
         }
         let n = len.min(sge.len - skip);
-        // The whole element was inside the address space when it was posted.
         let addr = sge.addr.checked_add(skip.into()).ok_or(MrError::OutOfBounds)?;
         each(&Sge { addr, len: n, lkey: sge.lkey }, n)?;
         len -= n;

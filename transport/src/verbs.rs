@@ -4,12 +4,15 @@ use crate::wc::WcOpcode;
 use spanwire_wire::AtomicEthRepr;
 use std::fmt;
 
-/// A scatter-gather element: `len` bytes at virtual address `addr` of the local region `lkey`.
+/// A scatter-gather element: `len` bytes at virtual address `addr` of the local region `lkey`. If
+/// they are not inside that region when they are accessed, or it belongs to another protection
+/// domain or does not allow the access, the request completes with
+/// [`WcStatus::LocProtErr`](crate::WcStatus::LocProtErr) and the queue pair fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
     /// Virtual address of the first byte, in the address space of the region (its iova).
     pub addr: u64,
-    /// Bytes. Zero is allowed and contributes nothing.
+    /// Bytes. Zero is allowed and contributes nothing; its key is not checked.
     pub len: u32,
     /// Local key of the memory region.
     pub lkey: u32,
@@ -146,9 +149,6 @@ pub enum PostError {
     UsesSrq,
     /// No shared receive queue has this number (`EINVAL`).
     UnknownSrq,
-    /// An SGE is not inside a region of the queue pair's protection domain, or the region does not
-    /// allow the access (`EINVAL`).
-    BadSge,
 }
 
 /// The reason why an object could not be created.
@@ -254,7 +254,6 @@ impl fmt::Display for PostError {
             }
             Self::UnknownSrq => "no such shared receive queue",
             Self::NotEightBytes => "an atomic operation needs scatter-gather elements of 8 bytes",
-            Self::BadSge => "a scatter-gather element is outside its memory region",
         })
     }
 }

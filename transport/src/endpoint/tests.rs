@@ -5,7 +5,7 @@ mod reconfigure;
 mod turns;
 
 use super::*;
-use crate::mr::PdId;
+use crate::mr::{Access, PdId};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{Config, CreateError, QpCaps, QpInit, WcStatus, WorkRequest, WrOp};
 use spanwire_base::{Awaited, Node, PortId, Rate, RxMeta};

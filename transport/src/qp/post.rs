@@ -3,7 +3,6 @@
 use super::QueuePair;
 use super::common::Shared;
 use crate::cq::CqId;
-use crate::mr::{Access, MrTable, PdId};
 use crate::qp::state::QpState;
 use crate::verbs::{PostError, RecvRequest, Sge, WorkRequest};
 use crate::wc::{Wc, WcOpcode, WcStatus};
@@ -41,8 +40,7 @@ impl QueuePair {
             self.engine.post(wr, u32_from(bytes.len()), common);
             return Ok(());
         }
-        let need = if wr.op.is_rd_atomic() { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
-        let len = check_sges(sh.mrs, common.pd, wr.sges, need, sh.config.max_msg_bytes)?;
+        let len = total_bytes(wr.sges, sh.config.max_msg_bytes)?;
         if wr.op.is_atomic() && len != ATOMIC_BYTES {
             return Err(PostError::NotEightBytes);
         }
@@ -81,9 +79,7 @@ impl QueuePair {
         if is_full {
             return Err(PostError::QueueFull);
         }
-        let max = u32::MAX;
-        let len = check_sges(sh.mrs, common.pd, wr.sges, Access::LOCAL_WRITE, max)?;
-        common.receive.post(wr, len);
+        common.receive.post(wr, total_bytes(wr.sges, u32::MAX)?);
         self.on_receive_posted();
         Ok(())
     }
@@ -99,17 +95,11 @@ impl QueuePair {
 /// Bytes of an atomic's operand.
 const ATOMIC_BYTES: u32 = 8;
 
-/// Checks every SGE and returns their total bytes.
-pub(crate) fn check_sges(
-    mrs: &MrTable,
-    pd: PdId,
-    sges: &[Sge],
-    need: Access,
-    max_bytes: u32,
-) -> Result<u32, PostError> {
+/// The bytes of all SGEs, at most `max_bytes`. Whether they may be accessed is checked with each
+/// access: until then memory may be registered or deregistered.
+pub(crate) fn total_bytes(sges: &[Sge], max_bytes: u32) -> Result<u32, PostError> {
     let mut total = 0u32;
-    for sge in sges.iter().filter(|s| s.len > 0) {
-        mrs.local(pd, sge, need).map_err(|_| PostError::BadSge)?;
+    for sge in sges {
         total = total.checked_add(sge.len).ok_or(PostError::TooLong)?;
     }
     if total > max_bytes { Err(PostError::TooLong) } else { Ok(total) }

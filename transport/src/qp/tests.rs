@@ -25,6 +25,7 @@ mod near;
 mod near_int;
 mod path_mtu;
 mod paths;
+mod protection;
 mod selective;
 mod soak;
 mod stall;
@@ -619,13 +620,14 @@ fn post_send__reports_errors_at_once() {
     for mode in MODES {
         let mut p = pair_in(mode);
         let (qpn, sge) = (p.ends[0].qpns[0], p.ends[0].sge(0, 10));
-        let outside = p.ends[0].sge((1 << 16) - 5, 10);
         let post = |p: &mut Pair, qpn, sges: &[Sge]| {
             p.ends[0].ep.post_send(qpn, &WorkRequest::new(1, WrOp::Send, sges))
         };
         assert_eq!(post(&mut p, Qpn::new(0x12_3456), &[sge]), Err(PostError::UnknownQp));
         assert_eq!(post(&mut p, qpn, &[sge; 5]), Err(PostError::TooManySges));
-        assert_eq!(post(&mut p, qpn, &[outside]), Err(PostError::BadSge));
+        let long = Sge { len: 1 << 30, ..sge };
+        assert_eq!(post(&mut p, qpn, &[long, sge]), Err(PostError::TooLong));
+        assert_eq!(post(&mut p, qpn, &[long; 4]), Err(PostError::TooLong), "4 GiB");
         for _ in 0..64 {
             assert_eq!(post(&mut p, qpn, &[sge]), Ok(()));
         }

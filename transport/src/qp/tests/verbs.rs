@@ -81,9 +81,9 @@ fn post_srq_recv__an_empty_queue_is_rnr_and_recovers() {
 fn post_srq_recv__checks_the_request() {
     let (mut p, srq) = with_srq(1);
     assert_eq!(post_srq(&mut p, SrqId(7), 0, 0, 1), Err(PostError::UnknownSrq));
-    let bad = [Sge { lkey: 1, len: 1, addr: 0 }];
-    let request = RecvRequest { wr_id: 0, sges: &bad };
-    assert_eq!(p.ends[1].ep.post_srq_recv(srq, &request), Err(PostError::BadSge));
+    let long = [Sge { len: 1 << 31, ..Sge::default() }; 2];
+    let request = RecvRequest { wr_id: 0, sges: &long };
+    assert_eq!(p.ends[1].ep.post_srq_recv(srq, &request), Err(PostError::TooLong));
     let many = [Sge::default(); 5];
     let request = RecvRequest { wr_id: 0, sges: &many };
     assert_eq!(p.ends[1].ep.post_srq_recv(srq, &request), Err(PostError::TooManySges));
