@@ -13,6 +13,10 @@ use std::ops::RangeInclusive;
 pub struct Config {
     /// Maximum number of queue pairs, 1..=65536. `create_qp` fails beyond. Default 1024.
     pub max_qps: u32,
+    /// Top bits of all QPNs, so that packets can be steered to one of several endpoints by QPN. At
+    /// least 8 bits beside it and the bits of `max_qps` stay random: 6 bits with 1024 queue pairs.
+    /// Default none.
+    pub qpn_prefix: Option<QpnPrefix>,
     /// Completion queues, 1..=65536. `create_cq` fails beyond. Default 1024.
     pub max_cqs: u32,
     /// Protection domains, 1..=65536. `alloc_pd` fails beyond. Default 1024:
@@ -109,6 +113,15 @@ pub struct Config {
     pub fast_paths: bool,
 }
 
+/// A fixed prefix of QPNs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpnPrefix {
+    /// Its bits, 1..=16.
+    pub bits: u8,
+    /// Its value, below 2^bits.
+    pub value: u32,
+}
+
 /// A [`Config`] that has been validated.
 #[derive(Clone, Debug)]
 pub struct ValidConfig(Config);
@@ -130,6 +143,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             max_qps: 1024,
+            qpn_prefix: None,
             max_cqs: 1024,
             max_pds: 1024,
             max_srqs: 256,
@@ -177,6 +191,11 @@ impl Config {
             ConfigError::check(field, value.into(), min.into(), max.into())
         };
         range("max_qps", self.max_qps, 1, MAX_QPS)?;
+        if let Some(QpnPrefix { bits, value }) = self.qpn_prefix {
+            let random_and_prefix = 24 - self.slot_bits();
+            range("qpn_prefix.bits", bits.into(), 1, random_and_prefix - RANDOM_QPN_BITS)?;
+            range("qpn_prefix.value", value, 0, (1 << bits) - 1)?;
+        }
         range("max_cqs", self.max_cqs, 1, 1 << 16)?;
         range("max_pds", self.max_pds, 1, 1 << 16)?;
         range("max_srqs", self.max_srqs, 1, 1 << 16)?;
@@ -206,6 +225,11 @@ impl Config {
         ConfigError::check("cnp_interval", self.cnp_interval.as_us(), 1, 1_000_000)?;
         range("cnp_dscp", self.cnp_dscp.unwrap_or(0).into(), 0, 63)?;
         Ok(ValidConfig(self))
+    }
+
+    /// The low bits of a QPN: the queue pair's slot.
+    pub(crate) fn slot_bits(&self) -> u32 {
+        self.max_qps.next_power_of_two().trailing_zeros()
     }
 }
 
@@ -247,8 +271,10 @@ impl std::error::Error for ConfigError {}
 /// PSN limit of every SR peer before its first ACK: packets beyond a gap.
 pub(crate) const MIN_REORDER_PKTS: u32 = 256;
 
-/// A QPN has 24 bits: 16 for the slot, 8 random ones that change when a slot is reused.
+/// A QPN has 24 bits: at most 16 for the slot, and at least 8 random ones that change when a slot
+/// is reused.
 pub(crate) const MAX_QPS: u32 = 1 << 16;
+const RANDOM_QPN_BITS: u32 = 8;
 
 /// Scatter-gather elements of one work request. IBTA leaves the number to the device; common
 /// hardware and rxe offer between 16 and 32.
@@ -292,6 +318,24 @@ mod tests {
         let with = |cnp_dscp| Config { cnp_dscp, ..Config::default() };
         assert!([None, Some(0), Some(63)].map(with).into_iter().all(|c| c.validate().is_ok()));
         assert_eq!(with(Some(64)).validate().unwrap_err().field, "cnp_dscp");
+    }
+
+    #[test]
+    fn validate__a_qpn_prefix_leaves_eight_random_bits() {
+        let with = |max_qps, bits, value| {
+            let qpn_prefix = Some(QpnPrefix { bits, value });
+            let wrong = Config { max_qps, qpn_prefix, ..Config::default() }.validate().err();
+            wrong.map(|e| (e.field, e.max))
+        };
+        for (max_qps, bits) in [(1024, 6), (1000, 6), (1, 16), (1 << 15, 1)] {
+            let most = (1 << bits) - 1;
+            assert_eq!([0, most].map(|value| with(max_qps, bits, value)), [None, None]);
+            assert_eq!(with(max_qps, bits, most + 1), Some(("qpn_prefix.value", u64::from(most))));
+            let wider = with(max_qps, bits + 1, 0);
+            assert!(matches!(wider, Some(("qpn_prefix.bits", _))), "{max_qps} {bits}: {wider:?}");
+        }
+        assert_eq!(with(1 << 16, 1, 0), Some(("qpn_prefix.bits", 0)));
+        assert_eq!(with(1024, 0, 0), Some(("qpn_prefix.bits", 6)));
     }
 
     #[test]

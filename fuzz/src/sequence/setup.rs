@@ -239,6 +239,7 @@ fn balance(which: u8) -> Balance {
 fn config(int_format: IntFormat) -> ValidConfig {
     let config = Config {
         max_qps: 2,
+        qpn_prefix: None,
         max_cqs: 2,
         max_pds: 2,
         max_srqs: 1,

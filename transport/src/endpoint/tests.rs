@@ -1,5 +1,6 @@
 //! The endpoint's tables and its scheduler.
 
+mod control;
 mod port_rate;
 mod reconfigure;
 mod turns;
