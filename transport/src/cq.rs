@@ -3,6 +3,7 @@
 use crate::tables::Slab;
 use crate::wc::{Wc, WcStatus};
 use spanwire_base::u32_from;
+use spanwire_wire::Qpn;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -89,6 +90,17 @@ impl CompletionQueue {
         due
     }
 
+    /// Passes at most `max` completions to `each`. A queue that overran returns the error once it
+    /// is empty.
+    pub(crate) fn poll_into(&mut self, max: usize, each: impl FnMut(Wc)) -> Result<usize, CqError> {
+        if self.ready.is_empty() && self.overrun {
+            return Err(CqError::Overrun);
+        }
+        let n = max.min(self.ready.len());
+        self.ready.drain(..n).for_each(each);
+        Ok(n)
+    }
+
     /// The oldest completion. A queue that overran returns the completions that it holds, then the
     /// error.
     pub(crate) fn poll(&mut self) -> Result<Option<Wc>, CqError> {
@@ -120,6 +132,13 @@ impl CqTable {
             self.notifications.push_back(cq);
         }
         pushed
+    }
+
+    /// Removes the completions of a destroyed queue pair: their `wr_id` may name freed memory.
+    pub(crate) fn forget(&mut self, cq: CqId, qpn: Qpn) {
+        if let Some(queue) = self.queues.at_mut(cq.0) {
+            queue.ready.retain(|wc| wc.qpn != qpn);
+        }
     }
 
     /// Arms a queue for one event.
@@ -169,7 +188,6 @@ impl std::error::Error for CqError {}
 mod tests {
     use super::*;
     use crate::wc::WcOpcode;
-    use spanwire_wire::Qpn;
 
     fn wc(wr_id: u64) -> Wc {
         let (status, opcode) = (WcStatus::Success, WcOpcode::Send);

@@ -177,6 +177,20 @@ impl Endpoint {
         self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll()
     }
 
+    /// Passes the completions of a queue to `each`, oldest first, at most `max`, and returns their
+    /// number. Allocates nothing.
+    ///
+    /// # Errors
+    /// See [`CqError`]; there was no completion.
+    pub fn poll_cq_into(
+        &mut self,
+        cq: CqId,
+        max: usize,
+        each: impl FnMut(Wc),
+    ) -> Result<usize, CqError> {
+        self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll_into(max, each)
+    }
+
     /// Posts a receive request to a shared receive queue.
     ///
     /// # Errors

@@ -133,9 +133,10 @@ impl Endpoint {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair and everything posted to it, without completions. Unused receive
-    /// requests that it has taken from a shared receive queue return there. Its QPN is not reused
-    /// soon, so packets still in flight to it are dropped.
+    /// Destroys a queue pair and everything posted to it, without completions; those not yet polled
+    /// are removed from its completion queues. Unused receive requests that it has taken from a
+    /// shared receive queue return there. Its QPN is not reused soon, so packets still in flight to
+    /// it are dropped.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
         let slot = self.slot_of(qpn);
         let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {
@@ -143,7 +144,10 @@ impl Endpoint {
         };
         entry.qp.free_blocks(&mut self.block_memory);
         entry.qp.return_receives(&mut self.srqs);
-        let srq = entry.qp.init().srq;
+        let &QpInit { srq, send_cq, recv_cq, .. } = entry.qp.init();
+        for cq in [send_cq, recv_cq] {
+            self.cqs.forget(cq, qpn);
+        }
         self.schedule.remove(slot, entry.in_flight);
         self.timers.cancel(slot);
         self.pacer.remove(slot);

@@ -1,7 +1,65 @@
-//! Numbers of queue pairs.
+//! Numbers of queue pairs, and completions of destroyed ones.
 
 use super::*;
-use crate::QpnPrefix;
+use crate::{CqError, PostError, QpAttr, QpnPrefix, RecvRequest, Wc};
+
+fn wr_ids(ep: &mut Endpoint, cq: CqId, max: usize) -> Result<Vec<u64>, CqError> {
+    let mut ids = Vec::new();
+    let n = ep.poll_cq_into(cq, max, |wc: Wc| ids.push(wc.wr_id))?;
+    assert_eq!(n, ids.len());
+    Ok(ids)
+}
+
+/// A queue pair in the error state, where each posted request completes at once.
+fn failed_qp(ep: &mut Endpoint, init: &QpInit) -> Qpn {
+    let qpn = ep.create_qp(init).unwrap();
+    let error = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
+    ep.modify_qp(qpn, &error).unwrap();
+    qpn
+}
+
+fn post(ep: &mut Endpoint, qpn: Qpn, send: bool, wr_id: u64) -> Result<(), PostError> {
+    match send {
+        true => ep.post_send(qpn, &WorkRequest::new(wr_id, WrOp::Send, &[])),
+        false => ep.post_recv(qpn, &RecvRequest { wr_id, sges: &[] }),
+    }
+}
+
+#[test]
+fn destroy_qp__its_completions_are_gone_and_no_others() {
+    let mut ep = endpoint(Config::default());
+    let (pd, cqs) = (ep.alloc_pd().unwrap(), [0, 1].map(|_| ep.create_cq(16).unwrap()));
+    let init = QpInit::new(pd, cqs[0], cqs[1], QpCaps::default());
+    let [a, b] = [0, 1].map(|_| failed_qp(&mut ep, &init));
+    for (wr_id, qpn, send) in [(1, a, true), (2, b, true), (3, a, true), (4, a, false)] {
+        post(&mut ep, qpn, send, wr_id).unwrap();
+    }
+    post(&mut ep, b, false, 5).unwrap();
+    assert!(ep.destroy_qp(a));
+    // The next one in its slot has another number.
+    let c = failed_qp(&mut ep, &init);
+    assert_eq!((c.get() ^ a.get()) & 1023, 0);
+    post(&mut ep, c, true, 6).unwrap();
+    assert!(!ep.destroy_qp(a), "it is gone");
+    assert_eq!(wr_ids(&mut ep, cqs[0], 16), Ok(vec![2, 6]));
+    assert_eq!(wr_ids(&mut ep, cqs[1], 16), Ok(vec![5]));
+}
+
+#[test]
+fn poll_cq_into__at_most_as_many_and_the_overrun_last() {
+    let mut ep = endpoint(Config::default());
+    let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(3).unwrap());
+    let qpn = failed_qp(&mut ep, &QpInit::new(pd, cq, cq, QpCaps::default()));
+    assert_eq!(wr_ids(&mut ep, cq, 2), Ok(vec![]));
+    for wr_id in 1..5 {
+        post(&mut ep, qpn, true, wr_id).unwrap();
+    }
+    assert_eq!(wr_ids(&mut ep, cq, 0), Ok(vec![]));
+    assert_eq!(wr_ids(&mut ep, cq, 2), Ok(vec![1, 2]));
+    assert_eq!(wr_ids(&mut ep, cq, 2), Ok(vec![3]));
+    assert_eq!(wr_ids(&mut ep, cq, 2), Err(CqError::Overrun));
+    assert_eq!(wr_ids(&mut ep, CqId(9), 2), Err(CqError::Unknown));
+}
 
 #[test]
 fn create_qp__numbers_have_the_prefix_and_random_bits() {
