@@ -43,16 +43,16 @@ pub struct QpInit {
     pub srq: Option<SrqId>,
 }
 
-/// Sizes of a queue pair's queues. A zero receive queue is allowed.
+/// Sizes of a queue pair's queues. A queue of no requests is always full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpCaps {
-    /// Send work requests, 1..=`Config::max_wr`.
+    /// Send work requests, 0..=`Config::max_wr`.
     pub max_send_wr: u32,
     /// Receive requests, 0..=`Config::max_wr`.
     pub max_recv_wr: u32,
-    /// SGEs of a send work request, 1..=16.
+    /// SGEs of a send work request, 0..=16.
     pub max_send_sge: u32,
-    /// SGEs of a receive request, 1..=16.
+    /// SGEs of a receive request, 0..=16.
     pub max_recv_sge: u32,
     /// Inline bytes of a send work request, 0..=1024; that many are allocated for each.
     pub max_inline_data: u32,

@@ -134,7 +134,7 @@ pub enum PostError {
     UnknownQp,
     /// The queue pair's state does not allow this request (`EINVAL`).
     BadState,
-    /// The queue is full (`ENOMEM`).
+    /// The queue is full, as one of no requests always is (`ENOMEM`).
     QueueFull,
     /// More SGEs than the queue pair was created for (`EINVAL`).
     TooManySges,

@@ -109,8 +109,8 @@ impl Endpoint {
         }
         let caps = &init.caps;
         let max_wr = self.config.max_wr;
-        check_capacity("max_send_wr", caps.max_send_wr, 1, max_wr)?;
-        check_capacity("max_send_sge", caps.max_send_sge, 1, MAX_SGE)?;
+        check_capacity("max_send_wr", caps.max_send_wr, 0, max_wr)?;
+        check_capacity("max_send_sge", caps.max_send_sge, 0, MAX_SGE)?;
         check_capacity("max_inline_data", caps.max_inline_data, 0, MAX_INLINE_DATA)?;
         match init.srq {
             Some(srq) => {
@@ -118,7 +118,7 @@ impl Endpoint {
             }
             None => {
                 check_capacity("max_recv_wr", caps.max_recv_wr, 0, max_wr)?;
-                check_capacity("max_recv_sge", caps.max_recv_sge, 1, MAX_SGE)?;
+                check_capacity("max_recv_sge", caps.max_recv_sge, 0, MAX_SGE)?;
             }
         }
         let limit = CreateError::Limit("max_qps");

@@ -17,20 +17,22 @@ impl QueuePair {
     ) -> Result<(), PostError> {
         let common = &self.common;
         let caps = common.init.caps;
+        let has_failed = match common.state {
+            QpState::Rts | QpState::Sqd => false,
+            QpState::Err | QpState::Sqe => true,
+            _ => return Err(PostError::BadState),
+        };
+        // The queue of a failed queue pair is empty, but perhaps one of no requests.
+        if self.engine.is_full() && (!has_failed || caps.max_send_wr == 0) {
+            return Err(PostError::QueueFull);
+        }
         if wr.sges.len() > usize_from(caps.max_send_sge.into()) {
             return Err(PostError::TooManySges);
         }
-        match common.state {
-            QpState::Rts | QpState::Sqd => {}
-            QpState::Err | QpState::Sqe => {
-                let wc = common.wc(wr.wr_id, WcStatus::WrFlushErr, wr.op.wc_opcode());
-                self.flush(common.send_cq, wc, sh);
-                return Ok(());
-            }
-            _ => return Err(PostError::BadState),
-        }
-        if self.engine.is_full() {
-            return Err(PostError::QueueFull);
+        if has_failed {
+            let wc = common.wc(wr.wr_id, WcStatus::WrFlushErr, wr.op.wc_opcode());
+            self.flush(common.send_cq, wc, sh);
+            return Ok(());
         }
         if let Some(bytes) = wr.inline {
             let alone = wr.sges.is_empty() && !wr.op.is_rd_atomic();
@@ -63,21 +65,20 @@ impl QueuePair {
             return Err(PostError::UsesSrq);
         };
         let (is_full, max_sge) = (queue.is_full(), queue.max_sge());
-        if wr.sges.len() > max_sge {
-            return Err(PostError::TooManySges);
-        }
-        match common.state {
-            QpState::Reset => return Err(PostError::BadState),
-            QpState::Err => {
-                let wc = common.wc(wr.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
-                let cq = common.recv_cq;
-                self.flush(cq, wc, sh);
-                return Ok(());
-            }
-            QpState::Init | QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {}
+        if common.state == QpState::Reset {
+            return Err(PostError::BadState);
         }
         if is_full {
             return Err(PostError::QueueFull);
+        }
+        if wr.sges.len() > max_sge {
+            return Err(PostError::TooManySges);
+        }
+        if common.state == QpState::Err {
+            let wc = common.wc(wr.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
+            let cq = common.recv_cq;
+            self.flush(cq, wc, sh);
+            return Ok(());
         }
         common.receive.post(wr, total_bytes(wr.sges, u32::MAX)?);
         self.on_receive_posted();

@@ -1,7 +1,7 @@
-//! Numbers of queue pairs, and completions of destroyed ones.
+//! Queue pairs of no requests, their numbers, and completions of destroyed ones.
 
 use super::*;
-use crate::{CqError, PostError, QpAttr, QpnPrefix, RecvRequest, Wc};
+use crate::{CqError, PostError, QpAttr, QpnPrefix, RecvRequest, Sge, Wc};
 
 fn wr_ids(ep: &mut Endpoint, cq: CqId, max: usize) -> Result<Vec<u64>, CqError> {
     let mut ids = Vec::new();
@@ -59,6 +59,52 @@ fn poll_cq_into__at_most_as_many_and_the_overrun_last() {
     assert_eq!(wr_ids(&mut ep, cq, 2), Ok(vec![3]));
     assert_eq!(wr_ids(&mut ep, cq, 2), Err(CqError::Overrun));
     assert_eq!(wr_ids(&mut ep, CqId(9), 2), Err(CqError::Unknown));
+}
+
+#[test]
+fn create_qp__a_queue_of_no_requests_is_full() {
+    let none = QpCaps {
+        max_send_wr: 0,
+        max_recv_wr: 0,
+        max_send_sge: 0,
+        max_recv_sge: 0,
+        max_inline_data: 0,
+    };
+    in_both_modes(|mode| {
+        let mut p = Pair::with(&PairConfig { caps: none, ..PairConfig::default() });
+        let (qpn, sges) = (p.ends[0].qpns[0], [p.ends[0].sge(0, 8)]);
+        let error = QpAttr { state: Some(QpState::Err), ..QpAttr::default() };
+        for attr in [QpAttr::default(), error] {
+            let ep = &mut p.ends[0].ep;
+            ep.modify_qp(qpn, &attr).unwrap();
+            for sges in [&sges[..], &[]] {
+                let send = ep.post_send(qpn, &WorkRequest::new(1, WrOp::Send, sges));
+                let recv = ep.post_recv(qpn, &RecvRequest { wr_id: 1, sges });
+                let full = Err(PostError::QueueFull);
+                assert_eq!((send, recv), (full, full), "{mode:?} {attr:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn create_qp__requests_without_elements_carry_nothing() {
+    in_both_modes(|mode| {
+        let caps = QpCaps { max_send_sge: 0, max_recv_sge: 0, ..QpCaps::default() };
+        let mut p = Pair::with(&PairConfig { caps, ..PairConfig::default() });
+        let (qpns, sge) = ([p.ends[0].qpns[0], p.ends[1].qpns[0]], p.ends[0].sge(0, 8));
+        let one: &[Sge] = &[sge];
+        let ep = &mut p.ends[0].ep;
+        let send = ep.post_send(qpns[0], &WorkRequest::new(1, WrOp::Send, one));
+        let recv = ep.post_recv(qpns[0], &RecvRequest { wr_id: 1, sges: one });
+        let many = Err(PostError::TooManySges);
+        assert_eq!((send, recv), (many, many), "{mode:?}");
+        post(&mut p.ends[1].ep, qpns[1], false, 2).unwrap();
+        post(&mut p.ends[0].ep, qpns[0], true, 3).unwrap();
+        assert!(p.run(spanwire_base::Dur::from_secs(1)), "{mode:?}");
+        let done = [0, 1].map(|side| (p.ends[side].wcs[0].wr_id, p.ends[side].wcs[0].status));
+        assert_eq!(done, [(3, WcStatus::Success), (2, WcStatus::Success)], "{mode:?}");
+    });
 }
 
 #[test]
