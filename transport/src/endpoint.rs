@@ -142,7 +142,7 @@ impl Endpoint {
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         let qp = &self.qps.at(self.slot_of(qpn)).filter(|e| e.qp.qpn() == qpn)?.qp;
         let (state, attr) = (qp.state(), qp.attr());
-        let (in_flight_pkts, srtt) = (qp.in_flight_pkts(), qp.srtt());
+        let (in_flight_pkts, srtt) = (qp.in_flight().pkts, qp.srtt());
         let flow = qp.flow_info();
         Some(QpInfo { state, init: *qp.init(), attr, in_flight_pkts, srtt, flow })
     }

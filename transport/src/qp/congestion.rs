@@ -28,14 +28,19 @@ impl QueuePair {
             format: config.int_format,
             has_credit: flow.as_ref().is_some_and(Flow::wants_credit),
         };
-        let payload_bytes = self.engine.request_int(int, full_bytes).unwrap_or(full_bytes);
+        let payload_bytes = match self.engine.sr_mut() {
+            Some(sr) => sr.tx.request_int(int, full_bytes),
+            None => full_bytes,
+        };
         let flow = match payload_bytes == full_bytes {
             true => flow,
             false => Flow::new(&choice, payload_bytes, config),
         };
         self.common.flow = flow.map(Box::new);
         let path = flow::path(&choice, payload_bytes, config);
-        self.engine.set_credit_loop(choice.algorithm.and_then(|cc| cc.receiver(&path)));
+        if let Some(sr) = self.engine.sr_mut() {
+            sr.rx.set_credit_loop(choice.algorithm.and_then(|cc| cc.receiver(&path)));
+        }
     }
 }
 

@@ -1,21 +1,17 @@
-//! The engine of a queue pair, RC or SR. No other file distinguishes them.
+//! The engine of a queue pair, RC or SR. Other files know of SR only by [`Engine::sr`].
 
 use super::common::{Common, Shared, Transmit};
 use super::fail::Fail;
 use super::path::Path;
 use super::state::ModifyError;
 use crate::attr::{QpAttr, Service, Wire, WireMode};
-use crate::blocks::BlockMemory;
 use crate::config::Config;
 use crate::drop::DropReason;
 use crate::rc::Rc;
-use crate::schedule::WindowSpace;
+use crate::schedule::{InFlight, WindowSpace};
 use crate::sr::Sr;
-use crate::sr::tx::int_request::IntRequest;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
-use spanwire_cc::mlcc;
-use spanwire_loadbalance::Balancer;
 use spanwire_wire::{self as wire, Ecn, Packet, Psn};
 
 /// The state of a connection's protocol.
@@ -148,22 +144,17 @@ impl Engine {
         }
     }
 
+    /// The packets that count against windows.
     #[inline]
-    pub(super) fn in_flight_pkts(&self) -> u64 {
+    pub(super) fn in_flight(&self) -> InFlight {
         match self {
-            Self::Unconnected => 0,
-            Self::Rc(rc) => rc.requester.in_flight_pkts(),
-            Self::Sr(sr) => sr.tx.in_flight_pkts(),
-        }
-    }
-
-    /// Packets in flight after the last one with AckReq. SR has none: its receiver sends ACKs
-    /// without a request.
-    #[inline]
-    pub(super) fn no_ack_req_pkts(&self) -> u64 {
-        match self {
-            Self::Unconnected | Self::Sr(_) => 0,
-            Self::Rc(rc) => rc.requester.no_ack_req_pkts(),
+            Self::Unconnected => InFlight { pkts: 0, no_ack_req_pkts: 0 },
+            Self::Rc(rc) => InFlight {
+                pkts: rc.requester.in_flight_pkts(),
+                no_ack_req_pkts: rc.requester.no_ack_req_pkts(),
+            },
+            // The receiver sends ACKs without a request.
+            Self::Sr(sr) => InFlight { pkts: sr.tx.in_flight_pkts(), no_ack_req_pkts: 0 },
         }
     }
 
@@ -181,15 +172,6 @@ impl Engine {
             Self::Unconnected => true,
             Self::Rc(rc) => rc.requester.is_drained(),
             Self::Sr(sr) => sr.tx.is_drained(),
-        }
-    }
-
-    /// READs or atomics are posted and not complete.
-    pub(super) fn has_rd_atomic(&self) -> bool {
-        match self {
-            Self::Unconnected => false,
-            Self::Rc(rc) => rc.requester.has_rd_atomic(),
-            Self::Sr(sr) => sr.tx.has_rd_atomic(),
         }
     }
 
@@ -220,47 +202,46 @@ impl Engine {
         }
     }
 
-    /// Sets the number of READs and atomics that the peer may have outstanding.
+    /// Limits the READs and atomics that this end and the peer may have outstanding.
     ///
     /// # Errors
-    /// More are being responded to.
-    pub(super) fn set_max_dest_rd_atomic(&mut self, capacity: u8) -> Result<(), ModifyError> {
-        let fits = match self {
-            Self::Unconnected => true,
-            Self::Rc(rc) => rc.responder.resources.resize(capacity).is_ok(),
-            Self::Sr(sr) => sr.responding() <= capacity.into(),
+    /// Some are posted, or more are being responded to.
+    pub(super) fn limit_rd_atomic(
+        &mut self,
+        own: Option<u8>,
+        of_peer: Option<u8>,
+    ) -> Result<(), ModifyError> {
+        let has_posted = match self {
+            Self::Unconnected => false,
+            Self::Rc(rc) => rc.requester.has_rd_atomic(),
+            Self::Sr(sr) => sr.tx.has_rd_atomic(),
         };
+        if own == Some(0) && has_posted {
+            // They could never be sent.
+            return Err(ModifyError::OutOfRange("max_rd_atomic (READs or atomics are posted)"));
+        }
+        let fits = of_peer.is_none_or(|n| match self {
+            Self::Unconnected => true,
+            Self::Rc(rc) => rc.responder.resources.resize(n).is_ok(),
+            Self::Sr(sr) => sr.responding() <= n.into(),
+        });
         let busy = ModifyError::OutOfRange("max_dest_rd_atomic (more are outstanding)");
         if fits { Ok(()) } else { Err(busy) }
     }
 
-    /// Applies the options of sending, before the start. `base_rtt` is known, not measured.
-    pub(super) fn set_options(&mut self, qp: &Common, base_rtt: Option<Dur>) {
-        if let (Self::Sr(sr), Some(options)) = (self, qp.attr.sr()) {
-            sr.tx.set_options(options, qp.qpn, base_rtt);
-        }
-    }
-
-    /// Makes packets request this telemetry. Returns the payload bytes of a full packet, or `None`
-    /// if the protocol has no telemetry.
-    pub(super) fn request_int(&mut self, int: IntRequest, full_bytes: u32) -> Option<u32> {
+    /// The protocol of its own, if it is SR.
+    pub(super) fn sr(&self) -> Option<&Sr> {
         match self {
             Self::Unconnected | Self::Rc(_) => None,
-            Self::Sr(sr) => Some(sr.tx.request_int(int, full_bytes)),
+            Self::Sr(sr) => Some(sr),
         }
     }
 
-    /// Starts the receiver's part of MLCC, or ends it.
-    pub(super) fn set_credit_loop(&mut self, receiver: Option<mlcc::Receiver>) {
-        if let Self::Sr(sr) = self {
-            sr.rx.set_credit_loop(receiver);
-        }
-    }
-
-    pub(super) fn balancer(&self) -> Option<&Balancer> {
+    /// As [`Engine::sr`], mutable.
+    pub(super) fn sr_mut(&mut self) -> Option<&mut Sr> {
         match self {
             Self::Unconnected | Self::Rc(_) => None,
-            Self::Sr(sr) => sr.tx.balancer(),
+            Self::Sr(sr) => Some(sr),
         }
     }
 
@@ -279,18 +260,6 @@ impl Engine {
             Self::Unconnected => {}
             Self::Rc(rc) => rc.requester.post(wr, len, qp.mtu),
             Self::Sr(sr) => sr.tx.post(wr, len),
-        }
-    }
-
-    pub(super) fn on_receive_posted(&mut self) {
-        if let Self::Sr(sr) = self {
-            sr.rx.on_receive_posted();
-        }
-    }
-
-    pub(super) fn free_blocks(&mut self, memory: &mut BlockMemory) {
-        if let Self::Sr(sr) = self {
-            sr.rx.free_blocks(memory);
         }
     }
 

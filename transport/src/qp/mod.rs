@@ -202,15 +202,10 @@ impl QueuePair {
         self.common.receive.srq() == Some(srq)
     }
 
-    /// Packets in flight, which count against the endpoint's window.
-    pub(crate) fn in_flight_pkts(&self) -> u64 {
-        self.engine.in_flight_pkts()
-    }
-
     /// The packets that count against the endpoint's windows.
     #[inline]
     pub(crate) fn in_flight(&self) -> InFlight {
-        InFlight { pkts: self.in_flight_pkts(), no_ack_req_pkts: self.engine.no_ack_req_pkts() }
+        self.engine.in_flight()
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
@@ -224,7 +219,7 @@ impl QueuePair {
 
     /// The load balancer, if the queue pair has one.
     pub(crate) fn balancer(&self) -> Option<&Balancer> {
-        self.engine.balancer()
+        self.engine.sr()?.tx.balancer()
     }
 
     /// Payload of the longest packet that is sent whole, if that is not a full one.
@@ -239,7 +234,9 @@ impl QueuePair {
 
     /// Frees the memory of FEC blocks. Nothing is received afterwards.
     pub(crate) fn free_blocks(&mut self, memory: &mut BlockMemory) {
-        self.engine.free_blocks(memory);
+        if let Some(sr) = self.engine.sr_mut() {
+            sr.rx.free_blocks(memory);
+        }
     }
 
     /// Drops the receive requests without completions. Those taken from a shared queue return to
@@ -250,6 +247,8 @@ impl QueuePair {
 
     /// A receive request was posted: the engine advertises it to a peer that may need one.
     pub(crate) fn on_receive_posted(&mut self) {
-        self.engine.on_receive_posted();
+        if let Some(sr) = self.engine.sr_mut() {
+            sr.rx.on_receive_posted();
+        }
     }
 }

@@ -63,13 +63,7 @@ impl QueuePair {
         {
             return Err(ModifyError::NotDrained(given.name()));
         }
-        if attr.max_rd_atomic == Some(0) && self.engine.has_rd_atomic() {
-            // The posted READs and atomics could never be sent.
-            return Err(ModifyError::OutOfRange("max_rd_atomic (READs or atomics are posted)"));
-        }
-        if let Some(capacity) = attr.max_dest_rd_atomic {
-            self.engine.set_max_dest_rd_atomic(capacity)?;
-        }
+        self.engine.limit_rd_atomic(attr.max_rd_atomic, attr.max_dest_rd_atomic)?;
         let common = &mut self.common;
         if let (Some(_), Some(flow)) = (attr.av, common.flow.as_deref_mut()) {
             flow.on_path_change();
@@ -98,7 +92,9 @@ impl QueuePair {
     /// chose one.
     fn ready_to_send(&mut self, attr: &QpAttr, config: &Config) {
         let congestion = attr.congestion.unwrap_or_default();
-        self.engine.set_options(&self.common, congestion.base_rtt);
+        if let (Some(sr), Some(options)) = (self.engine.sr_mut(), self.common.attr.sr()) {
+            sr.tx.set_options(options, self.common.qpn, congestion.base_rtt);
+        }
         self.set_congestion(congestion, config);
         self.common.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
         self.engine.start(attr, &self.common);
