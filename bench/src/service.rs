@@ -7,6 +7,7 @@
 
 mod blocking;
 mod bulk;
+mod calls;
 mod case;
 mod content;
 mod copy;

@@ -27,7 +27,9 @@ struct Side(Worker<Endpoint, PipePort>, CqId, Qpn, MemoryRegion);
 fn side(number: u8, port: PipePort) -> Result<Side, Box<dyn Error>> {
     // A real program passes 32 random bytes of the system, because all keys derive from them.
     let mut endpoint = Endpoint::new(ValidConfig::default(), [number; 32]);
-    let (pd, cq) = (endpoint.alloc_pd()?, endpoint.create_cq(256)?);
+    // Room for all completions: the threads that post may be ahead of those that poll.
+    let completions = u32::try_from(THREADS * WRITES)?;
+    let (pd, cq) = (endpoint.alloc_pd()?, endpoint.create_cq(completions)?);
     let mr = endpoint.reg_mr(pd, Region::zeroed(4096), Access::ALL, None)?;
     let qpn = endpoint.create_qp(&QpInit::new(pd, cq, cq, QpCaps::default()))?;
     endpoint.modify_qp(qpn, &QpAttr::init(Access::ALL))?;

@@ -1,5 +1,6 @@
 //! Cases and transports: the rows of the benchmark.
 
+use super::calls::Caller;
 use serde::{Deserialize, Serialize};
 
 /// A transport of requests and replies.
@@ -54,6 +55,8 @@ pub(super) struct Load {
 pub(super) enum Subject {
     Service(Load, Transport),
     Bulk(BulkTransport),
+    /// A verb in a process of its own.
+    Verb(Caller),
 }
 
 impl Load {
@@ -104,7 +107,9 @@ impl Subject {
         let open =
             Load::open().flat_map(|load| sleeping.clone().map(move |t| Self::Service(load, t)));
         let services = services.chain(open);
-        services.chain(BulkTransport::ALL.into_iter().map(Self::Bulk)).collect()
+        let bulk = BulkTransport::ALL.into_iter().map(Self::Bulk);
+        let verbs = [Caller::Own, Caller::Other].into_iter().map(Self::Verb);
+        services.chain(bulk).chain(verbs).collect()
     }
 
     /// The name of its case.
@@ -112,6 +117,7 @@ impl Subject {
         match self {
             Self::Service(load, _) => load.name(),
             Self::Bulk(_) => "bulk".to_owned(),
+            Self::Verb(_) => "a verb".to_owned(),
         }
     }
 
@@ -120,6 +126,8 @@ impl Subject {
         match self {
             Self::Service(_, transport) => transport.name(),
             Self::Bulk(transport) => transport.name(),
+            Self::Verb(Caller::Own) => "own thread",
+            Self::Verb(Caller::Other) => "other",
         }
     }
 
@@ -128,11 +136,13 @@ impl Subject {
         format!("{}: {}", self.case(), self.transport())
     }
 
-    /// The row that it is compared with: blocking kernel TCP in the same case.
+    /// The row that it is compared with: blocking kernel TCP in the same case; a verb in the
+    /// endpoint's own thread.
     pub(super) fn reference(&self) -> Self {
         match self {
             Self::Service(load, _) => Self::Service(*load, Transport::Tcp),
             Self::Bulk(_) => Self::Bulk(BulkTransport::Tcp),
+            Self::Verb(_) => Self::Verb(Caller::Own),
         }
     }
 
@@ -140,7 +150,7 @@ impl Subject {
     pub(super) fn offered_per_s(&self) -> Option<u64> {
         match self {
             Self::Service(load, _) => load.per_s,
-            Self::Bulk(_) => None,
+            Self::Bulk(_) | Self::Verb(_) => None,
         }
     }
 
@@ -152,6 +162,7 @@ impl Subject {
             // The processes of `copy` do not report their time.
             Self::Bulk(BulkTransport::Copy) => &BULK_FIGURES[..1],
             Self::Bulk(_) => &BULK_FIGURES,
+            Self::Verb(_) => &[("post_ns", "ns"), ("poll_ns", "ns")],
         }
     }
 }
@@ -231,7 +242,7 @@ mod tests {
     #[test]
     fn all__has_every_case_once_with_its_reference() {
         let all = Subject::all();
-        assert_eq!(all.len(), 3 * 5 * 6 + 3 * 5 + 4);
+        assert_eq!(all.len(), 3 * 5 * 6 + 3 * 5 + 4 + 2);
         let names: BTreeSet<String> = all.iter().map(Subject::name).collect();
         assert_eq!(names.len(), all.len());
         assert!(names.contains("64 B/4 KiB, 16 outstanding: tcp-epoll"), "{names:?}");

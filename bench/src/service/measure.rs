@@ -1,5 +1,6 @@
 //! Samples: the two ends of a subject as processes in the namespaces of the lab.
 
+use super::calls;
 use super::case::{BulkTransport, Subject};
 use super::copy::Source;
 use super::plan::Plan;
@@ -47,6 +48,7 @@ impl<'a> Lab<'a> {
                 check_counts(&ends, requests)?;
                 service_figures(&ends)
             }
+            Subject::Verb(caller) => calls::costs(caller),
             Subject::Bulk(BulkTransport::Copy) => {
                 let folder = self.folder.as_ref().ok_or("no file to copy")?;
                 Ok(vec![folder.copy(self.plan.command.path(), &self.hosts)?])

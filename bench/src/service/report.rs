@@ -153,12 +153,15 @@ impl fmt::Display for Report {
         }
         let (bulk, services): (Vec<&Row>, Vec<&Row>) =
             self.rows.iter().partition(|row| row.name == "bulk");
+        let (verbs, services): (Vec<&Row>, Vec<&Row>) =
+            services.into_iter().partition(|row| row.name == "a verb");
         let (open, closed): (Vec<&Row>, Vec<&Row>) =
             services.into_iter().partition(|row| row.offered_per_s.is_some());
         let figures = ["requests/s", "p50 us", "p99 us", "client CPU", "server CPU"];
         table(out, &closed, &figures)?;
         table(out, &open, &[&["CPU"], &figures[..], &["schedule"]].concat())?;
         table(out, &bulk, &["Gbit/s", "client CPU", "server CPU"])?;
+        table(out, &verbs, &["post ns", "poll ns"])?;
         for row in &self.rows {
             let Row { name, transport, failures, not_run, .. } = row;
             for why in failures {
