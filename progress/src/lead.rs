@@ -5,6 +5,7 @@ use crate::bell::{Bell, Sleeper, Ticket};
 use crate::engine::{Door, Engine, Step};
 use crate::signal::Signal;
 use crate::spin::Wait;
+use crate::sync::Ordering;
 use crate::worker::Worker;
 
 /// A leader while it waits.
@@ -95,8 +96,9 @@ where
                 if is_tired {
                     quiet = !self.sleep((ticket, sleeper), (waiter, seen), (wait, wakes_at));
                 } else {
-                    is_tired = self.door.now_ns().saturating_sub(since) >= wait.spin_ns();
-                    spin();
+                    let now = self.door.now_ns();
+                    is_tired = now.saturating_sub(since) >= wait.spin_ns();
+                    self.spin(wait, now);
                 }
             }
             waiter.disarm();
@@ -117,6 +119,21 @@ where
             relax();
             rounds -= 1;
         }
+    }
+
+    /// A round of a spin. Now and then it lets another runnable thread have the core, which may be
+    /// the other end; not for a while after one has kept it for long, if it sleeps later anyway.
+    fn spin(&self, wait: Wait, now: u64) {
+        let yields_at = if cfg!(loom) { 0 } else { self.yields_at.load(Ordering::Relaxed) };
+        if now < yields_at {
+            std::hint::spin_loop();
+            return;
+        }
+        relax();
+        let back = self.door.now_ns();
+        let is_long = back.saturating_sub(now) > LONG_YIELD_NS && wait.spin_ns() < u64::MAX;
+        let pause = if is_long { KEEP_NS } else { YIELD_EVERY_NS };
+        self.yields_at.store(back + pause, Ordering::Relaxed);
     }
 
     fn note_wait(&self, wait: Wait, idle_since: Option<u64>) {
@@ -187,15 +204,6 @@ impl<E: Event> Drop for Leading<'_, E> {
     }
 }
 
-/// A round of a spin. The core is kept: on a busy machine a thread that yields it is back after
-/// milliseconds, and one that shares it with the other end learns to sleep.
-fn spin() {
-    #[cfg(loom)]
-    loom::thread::yield_now();
-    #[cfg(not(loom))]
-    std::hint::spin_loop();
-}
-
 /// Lets another runnable thread have the core: the one with the lock, or the other end.
 fn relax() {
     #[cfg(loom)]
@@ -206,3 +214,12 @@ fn relax() {
 
 /// How often a leader yields to a thread that waits for the lock, and was perhaps stopped.
 const CALLER_ROUNDS: u32 = 100;
+
+/// A leader that spins yields its core this often: a system call of 0.2 us.
+const YIELD_EVERY_NS: u64 = 1_000;
+
+/// The other end answers sooner. A thread that keeps the core for longer computes.
+const LONG_YIELD_NS: u64 = 200_000;
+
+/// So long a leader keeps its core after such a yield: one wait in some thousands is long then.
+const KEEP_NS: u64 = 100_000_000;

@@ -27,6 +27,8 @@ pub struct Worker<T, D: Door> {
     pub(crate) spinner: Spinner,
     /// When the engine was stepped last.
     stepped_at: AtomicU64,
+    /// A leader that spins keeps its core until then.
+    pub(crate) yields_at: AtomicU64,
     /// Raised after steps with progress, and after calls: one may have completed something.
     moved: Signal<D::Event>,
     /// Steps that made progress.
@@ -56,6 +58,7 @@ where
             door,
             spinner: Spinner::new(polling),
             stepped_at: AtomicU64::new(0),
+            yields_at: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             outcome: End::new(ended),
             awaits: AtomicUsize::new(0),
@@ -74,6 +77,7 @@ where
             door: self.door,
             spinner: self.spinner,
             stepped_at: self.stepped_at,
+            yields_at: self.yields_at,
             moved: self.moved,
             steps: self.steps,
             outcome: self.outcome,
