@@ -46,7 +46,8 @@ pub enum DropReason {
     /// SR: a packet older than any that its sender may still retransmit.
     OldPacket,
     /// SR: an invalid packet after a gap: it is refused in order, once everything before it has
-    /// arrived.
+    /// arrived. A response whose local memory may not be accessed, while earlier requests are
+    /// incomplete.
     RefusedAhead,
     /// An ignored CNP: all in SR, whose ACKs carry ECN counts; in RC those within a round trip, or
     /// the spacing of the congestion control, of the last accepted one.

@@ -267,14 +267,26 @@ impl Rc {
         }
     }
 
-    /// Fails the request at `snd_nxt`, which has a local error, with its own status. Earlier
-    /// requests are flushed without waiting for their ACKs.
-    fn fail_at_snd_nxt(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
-        let at = self.requester.snd_nxt();
-        while self.requester.wqe_of(at).is_some_and(|(i, _)| i > 0) {
-            self.flush_one(qp, sh);
+    /// Fails the request at `snd_nxt`, which has a local error, and the queue pair, if all earlier
+    /// requests are complete. Otherwise nothing is sent until they are: every event of the queue
+    /// pair attempts the packet again.
+    #[cold]
+    fn fail_at_snd_nxt(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        status: WcStatus,
+        sh: &mut Shared<'_>,
+    ) -> Transmit {
+        let failed = self.requester.wqe_of(self.requester.snd_nxt());
+        match failed.map(|(i, request)| (i, request.first)) {
+            Some((1.., first)) if self.requester.request_ack(first) => Transmit::Paced(now),
+            Some((1.., _)) => self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle),
+            _ => {
+                self.fail_oldest(qp, status, sh);
+                Transmit::Idle
+            }
         }
-        self.fail_oldest(qp, status, sh);
     }
 }
 

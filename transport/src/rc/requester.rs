@@ -8,8 +8,7 @@ use self::chunks::ReadChunks;
 use super::request::Request;
 use super::segment::{Position, Segment};
 use crate::attr::Mtu;
-use crate::mr::{MrTable, PdId, Resolved};
-use crate::payload::PayloadMut;
+use crate::mr::Resolved;
 use crate::qp::wq::{WorkQueue, Wqe};
 use crate::verbs::WorkRequest;
 use spanwire_wire::Psn;
@@ -269,13 +268,18 @@ impl Requester {
         true
     }
 
-    /// Stops new requests. If no packet with AckReq covers the last packet sent, retransmits that
-    /// packet with AckReq: the request that would have carried it does not begin.
+    /// Stops new requests.
     pub(crate) fn drain(&mut self) {
         let at_boundary = self.sq.at(self.current).is_none_or(|w| w.first == self.snd_nxt);
-        if at_boundary && self.snd_nxt == self.snd_max && self.no_ack_req_pkts() > 0 {
-            self.rewind(self.snd_nxt - 1);
+        if at_boundary && self.snd_nxt == self.snd_max {
+            self.request_ack(self.snd_nxt);
         }
+    }
+
+    /// If no packet with AckReq covers the packets sent before `end`, retransmits the last of them
+    /// with AckReq, and returns true: the packet that would have carried it is not sent.
+    pub(crate) fn request_ack(&mut self, end: u64) -> bool {
+        self.ack_req_end.max(self.snd_una) < end && self.rewind(end - 1)
     }
 
     /// A READ or an atomic is posted.
@@ -321,17 +325,6 @@ impl Requester {
     /// All requests whose transmission has begun are acknowledged.
     pub(crate) fn is_drained(&self) -> bool {
         self.snd_una == self.snd_max && self.sq.at(0).is_none_or(|w| w.first >= self.snd_max)
-    }
-
-    /// Copies the payload of `segment`; false if its memory is no longer registered.
-    #[inline]
-    pub(crate) fn gather(
-        &self,
-        segment: &Segment,
-        payload: PayloadMut<'_>,
-        mrs: (PdId, &MrTable),
-    ) -> bool {
-        self.sq.gather(segment.wqe, segment.is_inline, segment.offset, payload, mrs)
     }
 
     pub(crate) fn snd_una(&self) -> u64 {

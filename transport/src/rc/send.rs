@@ -51,14 +51,8 @@ impl Rc {
             self.path.write(&bth, &ext, (segment.len, treatment), frame, fill)
         };
         match written {
-            Err(NotWritten::NoRoom) => {
-                self.fail_at_snd_nxt(qp, WcStatus::LocQpOpErr, sh);
-                Transmit::Idle
-            }
-            Err(NotWritten::NoPayload) => {
-                self.fail_at_snd_nxt(qp, WcStatus::LocProtErr, sh);
-                Transmit::Idle
-            }
+            Err(NotWritten::NoRoom) => self.fail_at_snd_nxt(qp, now, WcStatus::LocQpOpErr, sh),
+            Err(NotWritten::NoPayload) => self.fail_at_snd_nxt(qp, now, WcStatus::LocProtErr, sh),
             Ok(mut meta) => {
                 let number = self.requester.snd_nxt();
                 let packet = (number, segment.len, !segment.is_retransmission);

@@ -170,7 +170,23 @@ impl Sr {
         }
     }
 
-    /// Fails a message with its own status, and the queue pair. Incomplete requests before it are
+    /// Fails a message that has a local error, and the queue pair, if all requests before it are
+    /// complete; otherwise changes nothing and returns false.
+    fn fail_in_order(
+        &mut self,
+        qp: &mut Common,
+        message: u32,
+        status: WcStatus,
+        sh: &mut Shared<'_>,
+    ) -> bool {
+        let is_oldest = self.tx.requester.oldest() == Some(message);
+        if is_oldest {
+            self.fail_oldest(qp, status, sh);
+        }
+        is_oldest
+    }
+
+    /// Fails a message that the peer refused, and the queue pair. Incomplete requests before it are
     /// flushed.
     fn fail_message(
         &mut self,

@@ -122,8 +122,11 @@ impl Sr {
         if matches!(arrived.header.kind, SrKind::ReadResponse | SrKind::AtomicResponse) {
             let mrs = (qp.pd, &*sh.mrs);
             if let Err(message) = self.tx.place_response(arrived.header, arrived.data, mrs)? {
-                self.fail_message(qp, message, WcStatus::LocProtErr, sh);
-                return Ok(Placed::Failed);
+                // Until all requests before it are complete, the response counts as lost.
+                return match self.fail_in_order(qp, message, WcStatus::LocProtErr, sh) {
+                    true => Ok(Placed::Failed),
+                    false => Err(DropReason::RefusedAhead),
+                };
             }
             return Ok(Placed::Yes);
         }

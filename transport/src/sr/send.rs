@@ -117,14 +117,13 @@ impl Sr {
                 self.tx.on_sent(now, planned, sent, frame_bytes, qp.flow.as_deref_mut());
                 Some(qp.sent(meta, len, sh))
             }
-            Err(why) => {
-                self.cannot_write(qp, now, planned, &why, sh);
-                None
-            }
+            Err(why) => self.cannot_write(qp, now, planned, &why, sh),
         }
     }
 
-    /// Handles a packet whose memory is no longer registered, or that exceeds the port's frame.
+    /// Handles a packet whose memory is not registered, or that exceeds the port's frame. `None` if
+    /// another packet may be chosen.
+    #[cold]
     fn cannot_write(
         &mut self,
         qp: &mut Common,
@@ -132,13 +131,19 @@ impl Sr {
         planned: &PlannedPacket,
         why: &NotWritten,
         sh: &mut Shared<'_>,
-    ) {
+    ) -> Option<Transmit> {
         let (status, code) = match why {
             NotWritten::NoPayload => (WcStatus::LocProtErr, NakCode::RemoteAccess),
             NotWritten::NoRoom => (WcStatus::LocQpOpErr, NakCode::RemoteOperational),
         };
         match (&planned.contents, planned.kind) {
-            (Contents::Request(segment), _) => self.fail_message(qp, segment.message, status, sh),
+            (Contents::Request(segment), _) => {
+                if !self.fail_in_order(qp, segment.message, status, sh)
+                    && !self.tx.postpone(now, planned)
+                {
+                    return Some(Transmit::Idle);
+                }
+            }
             (Contents::Parity, _) => self.fail_with_event(qp, status, sh),
             (Contents::Read(segment), TransmissionKind::Retransmission) => {
                 // The peer may have received this response and invalidated the rkey since. If so,
@@ -162,6 +167,7 @@ impl Sr {
                 self.fail(qp, sh);
             }
         }
+        None
     }
 
     /// Writes the ACK that is due.

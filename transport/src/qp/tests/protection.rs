@@ -1,8 +1,9 @@
 //! Memory that may not be accessed: the request completes with LOC_PROT_ERR, as verbs have it.
 
+use super::verbs::{events, to_state};
 use super::*;
 use crate::testing::in_both_modes;
-use crate::{PdId, QpState, RemoteAddr};
+use crate::{AsyncEvent, ErasureCoding, PdId, QpState, RemoteAddr};
 use spanwire_mem::Region;
 
 /// SGEs of `len` bytes that side `i` may not access: no key, another region's end, another domain,
@@ -55,12 +56,7 @@ fn post_send__memory_that_may_not_be_accessed_is_a_completion() {
             p.post(0, 3, Op::Write, 0, 600);
             p.run(SECOND);
             let what = format!("{mode:?}, {op:?}, {name}");
-            let got = statuses(&p.ends[0].wcs);
-            // The first is flushed if its acknowledgement has not arrived.
-            let first = got[0].1;
-            assert!([WcStatus::Success, WcStatus::WrFlushErr].contains(&first), "{what}: {got:?}");
-            let rest = [(2, WcStatus::LocProtErr), (3, WcStatus::WrFlushErr)];
-            assert_eq!((got[0].0, &got[1..]), (1, &rest[..]), "{what}");
+            assert_eq!(statuses(&p.ends[0].wcs), GOOD_BAD_GOOD, "{what}");
             assert_eq!(p.ends[0].ep.query_qp(qpn).unwrap().state, QpState::Err, "{what}");
         }
     });
@@ -131,5 +127,172 @@ fn post__elements_of_no_bytes_need_no_key() {
         let want: [Vec<(u64, WcStatus)>; 2] = [success(&[1, 2, 3]), success(&[1, 2])];
         assert_eq!([0, 1].map(|side| statuses(&p.ends[side].wcs)), want, "{mode:?}");
         assert_eq!(p.ends[1].bytes(4096, 300), sent, "{mode:?}");
+    });
+}
+
+/// The completions of three requests, of which the second has a local error.
+const GOOD_BAD_GOOD: [(u64, WcStatus); 3] =
+    [(1, WcStatus::Success), (2, WcStatus::LocProtErr), (3, WcStatus::WrFlushErr)];
+
+/// Posts request `wr_id` of side 0, from memory that it may not access.
+fn post_bad(p: &mut Pair, wr_id: u64, op: WrOp, len: u32) {
+    let (_, bad) = bad_sges(&mut p.ends[0], len)[0];
+    post_from(p, &WorkRequest::new(wr_id, op, &[bad]));
+}
+
+fn post_from(p: &mut Pair, wr: &WorkRequest<'_>) {
+    let qpn = p.ends[0].qpns[0];
+    p.ends[0].ep.post_send(qpn, wr).unwrap();
+}
+
+/// Drops the first packet that `side` sends.
+fn drop_first_of(p: &mut Pair, side: usize) {
+    let mut dropped = false;
+    p.filter =
+        Box::new(move |from, _| match from == side && !std::mem::replace(&mut dropped, true) {
+            true => Fate::Drop,
+            false => Fate::Pass,
+        });
+}
+
+/// The operations before it, each with the loss of the first packet of each side.
+#[test]
+fn fail__requests_before_a_local_error_complete_first() {
+    in_both_modes(|mode| {
+        let count = operations(RemoteAddr::default()).len();
+        let before = [Op::Write, Op::Send, Op::Read];
+        let cases = before.iter().flat_map(|op| (0..count).map(move |bad| (*op, bad)));
+        for ((op, bad), lossy) in cases.flat_map(|c| [None, Some(0), Some(1)].map(|l| (c, l))) {
+            let mut p = Pair::new();
+            if let Some(side) = lossy {
+                drop_first_of(&mut p, side);
+            }
+            let (bad, reads, len) = operations(p.ends[1].remote(0))[bad];
+            let what = format!("{mode:?}, {op:?}, {bad:?}, {lossy:?}");
+            p.ends[0].fill(8192, 600, 1);
+            p.post_recv(1, 1, 0, 600);
+            p.post_recv(1, 2, 0, 700);
+            p.post(0, 1, op, 0, 600);
+            let (_, sge) = bad_sges(&mut p.ends[0], len)[0];
+            let fence = op == Op::Read && lossy.is_none();
+            post_from(&mut p, &WorkRequest { fence, ..WorkRequest::new(2, bad, &[sge]) });
+            p.post(0, 3, Op::Write, 8192, 600);
+            p.run(SECOND);
+            assert_eq!(statuses(&p.ends[0].wcs), GOOD_BAD_GOOD, "{what}");
+            let state = p.ends[0].ep.query_qp(p.ends[0].qpns[0]).unwrap().state;
+            assert_eq!(state, QpState::Err, "{what}");
+            if !reads {
+                assert_eq!(p.ends[1].bytes(8192, 600), [0; 600], "{what}: not sent");
+            }
+            if lossy.is_none() {
+                let timeouts = p.ends[0].ep.counters().local_ack_timeout_err;
+                assert_eq!(timeouts, 0, "{what}");
+            }
+        }
+    });
+}
+
+#[test]
+fn fail__a_local_error_of_the_first_request_is_immediate() {
+    in_both_modes(|mode| {
+        let mut p = Pair::new();
+        post_bad(&mut p, 1, WrOp::Send, 700);
+        p.post(0, 2, Op::Write, 0, 600);
+        post_bad(&mut p, 3, WrOp::Send, 700);
+        p.step(0);
+        let flushed = WcStatus::WrFlushErr;
+        let want = [(1, WcStatus::LocProtErr), (2, flushed), (3, flushed)];
+        assert_eq!(statuses(&p.ends[0].wcs), want, "{mode:?}");
+    });
+}
+
+/// Before its first packet leaves, after two packets, and after all three.
+#[test]
+fn fail__memory_deregistered_after_the_post() {
+    in_both_modes(|mode| {
+        let cases = (3..=6).flat_map(|n| [None, Some(0), Some(1)].map(|l| (n, l)));
+        let codes = [None, Some(ErasureCoding::default())];
+        for ((sent, lossy), erasure) in cases.flat_map(|case| codes.map(|code| (case, code))) {
+            let mut p = Pair::with(&PairConfig { erasure, ..PairConfig::default() });
+            let pd = p.ends[0].pd;
+            let region = Region::zeroed(4096);
+            let mr = p.ends[0].ep.reg_mr(pd, region, Access::ALL, None).unwrap();
+            let (mut n, what) = (0, format!("{mode:?}, {sent} sent, {lossy:?}, {erasure:?}"));
+            // Of the request itself, the last packet sent is lost.
+            p.filter = Box::new(move |side, _| {
+                n += usize::from(side == 0);
+                let is_lost = side == 0 && n == sent && sent > 3 || lossy == Some(side) && n == 1;
+                if is_lost { Fate::Drop } else { Fate::Pass }
+            });
+            p.post(0, 1, Op::Write, 0, 600);
+            let remote = p.ends[1].remote(0);
+            let sge = Sge { addr: mr.addr, len: 600, lkey: mr.lkey };
+            post_from(&mut p, &WorkRequest::new(2, WrOp::Write { remote }, &[sge]));
+            p.post(0, 3, Op::Write, 0, 600);
+            p.step_at_most(0, sent);
+            p.ends[0].ep.dereg_mr(mr.lkey).unwrap();
+            p.run(SECOND);
+            assert_eq!(statuses(&p.ends[0].wcs), GOOD_BAD_GOOD, "{what}");
+        }
+    });
+}
+
+#[test]
+fn fail__an_error_of_an_earlier_request_flushes_the_bad_one() {
+    in_both_modes(|mode| {
+        let mut p = Pair::new();
+        p.filter = Box::new(|side, _| if side == 1 { Fate::Drop } else { Fate::Pass });
+        p.post(0, 1, Op::Write, 0, 600);
+        post_bad(&mut p, 2, WrOp::Send, 700);
+        p.run(SECOND * 10);
+        let want = [(1, WcStatus::RetryExcErr), (2, WcStatus::WrFlushErr)];
+        assert_eq!(statuses(&p.ends[0].wcs), want, "{mode:?}");
+    });
+}
+
+/// A SEND waits for a receive request, and the bad request waits for the SEND.
+fn waiting() -> Pair {
+    let mut p = Pair::new();
+    p.post(0, 1, Op::Send, 0, 600);
+    post_bad(&mut p, 2, WrOp::Send, 700);
+    p.post(0, 3, Op::Write, 0, 600);
+    p.run(Dur::from_ms(5));
+    assert_eq!(p.ends[0].wcs, []);
+    p
+}
+
+#[test]
+fn fail__while_it_waits_the_queue_pair_responds() {
+    in_both_modes(|mode| {
+        let mut p = waiting();
+        let sent = p.ends[0].fill(1000, 20_000, 1);
+        let qpn = p.ends[0].qpns[0];
+        p.post(1, 8, Op::Read, 1000, 20_000);
+        p.post(1, 9, Op::Write, 0, 600);
+        p.run(SECOND);
+        let success = [8, 9].map(|wr_id| (wr_id, WcStatus::Success));
+        assert_eq!(statuses(&p.ends[1].wcs), success, "{mode:?}");
+        assert_eq!(p.ends[1].bytes(1000, 20_000), sent, "{mode:?}");
+        assert_eq!(p.ends[0].ep.query_qp(qpn).unwrap().state, QpState::Rts, "{mode:?}");
+        p.post_recv(1, 1, 0, 600);
+        p.run(SECOND);
+        assert_eq!(statuses(&p.ends[0].wcs), GOOD_BAD_GOOD, "{mode:?}");
+    });
+}
+
+#[test]
+fn fail__a_drained_queue_does_not_begin_the_bad_request() {
+    in_both_modes(|mode| {
+        let mut p = waiting();
+        to_state(&mut p, 0, QpState::Sqd).unwrap();
+        p.run(Dur::from_ms(5));
+        assert_eq!(events(&mut p, 0), [], "{mode:?}");
+        p.post_recv(1, 1, 0, 600);
+        p.run(SECOND);
+        assert_eq!(events(&mut p, 0), [AsyncEvent::SqDrained(p.ends[0].qpns[0])], "{mode:?}");
+        assert_eq!(statuses(&p.ends[0].wcs), GOOD_BAD_GOOD[..1], "{mode:?}");
+        to_state(&mut p, 0, QpState::Rts).unwrap();
+        p.run(SECOND);
+        assert_eq!(statuses(&p.ends[0].wcs), GOOD_BAD_GOOD, "{mode:?}");
     });
 }

@@ -1,9 +1,10 @@
-//! The choice of a middle packet, and memory that is resolved once a request.
+//! The choice of a middle packet, and the memory of requests, which is resolved once a request.
 
 use super::{Allowance, Requester};
 use crate::mr::{Access, MrTable, PdId, Resolved};
 use crate::payload::{Payload, PayloadMut};
 use crate::rc::request::Request;
+use crate::rc::segment::Segment;
 use crate::verbs::WrOp;
 use spanwire_wire::{Opcode, Psn};
 
@@ -54,6 +55,17 @@ impl Requester {
         if middle.ack_req {
             self.ack_req_end = self.snd_nxt;
         }
+    }
+
+    /// Copies the payload of `segment`; false if its memory is no longer registered.
+    #[inline]
+    pub(crate) fn gather(
+        &self,
+        segment: &Segment,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        self.sq.gather(segment.wqe, segment.is_inline, segment.offset, payload, mrs)
     }
 
     /// As [`Requester::gather`], for the outcome of [`Requester::next_middle`].

@@ -165,6 +165,25 @@ impl Tx {
         }
     }
 
+    /// The chosen packet of a request cannot be written, and earlier requests are incomplete. It is
+    /// attempted again with every event of the queue pair. Returns whether another packet may be
+    /// chosen now.
+    pub(in crate::sr) fn postpone(&mut self, now: Time, planned: &PlannedPacket) -> bool {
+        if planned.kind != TransmissionKind::First {
+            // It counts as lost again, so that a timer runs.
+            self.on_sent(now, planned, (0, 0), 0, None);
+            return true;
+        }
+        if let Some(encoder) = &mut self.encoder {
+            encoder.abandon();
+        }
+        let is_credit_limited = self.sent.has_lost() && self.sent.in_flight_pkts() == 0;
+        self.credit.set_credit_limited(now, is_credit_limited, &self.rtt);
+        // Responses go before it.
+        (self.probe, self.responses_in_a_row) = (None, 0);
+        self.responses.next(self.segment_bytes).is_some()
+    }
+
     /// The next new packet, and whether the next request lacks receive credit.
     #[inline(always)]
     fn new_packet(&mut self, limits: &Limits, window_left: u64) -> (Option<PlannedPacket>, bool) {
