@@ -183,14 +183,14 @@ impl Door for PortDoor {
         }
         let Some(port) = &self.port else {
             // Nothing reports a frame: the port is polled.
-            sleep(&mut [entry(event)], self.left(until).min(POLL_INTERVAL));
+            sleep(event, None, self.left(until).min(POLL_INTERVAL));
             return false;
         };
-        sleep(&mut [entry(event), entry(port)], self.left(until))
+        sleep(event, Some(port), self.left(until))
     }
 
     fn nap(&self, event: &EventFd, until: u64) {
-        sleep(&mut [entry(event)], self.left(until));
+        sleep(event, None, self.left(until));
     }
 }
 
@@ -216,10 +216,15 @@ fn entry(fd: &impl AsFd) -> libc::pollfd {
     libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
-/// Sleeps until one of `fds` is ready; false if none is.
-fn sleep(fds: &mut [libc::pollfd], within: Duration) -> bool {
+/// Sleeps until `event` or `port` is ready, and clears `event` if it was; false if none is.
+fn sleep(event: &EventFd, port: Option<&OwnedFd>, within: Duration) -> bool {
+    let mut fds = [entry(event), port.map_or(entry(event), entry)];
+    let fds = &mut fds[..1 + usize::from(port.is_some())];
     // An error ends the sleep early; the caller then looks again.
     let ready = poll(fds, within).unwrap_or(0);
+    if fds[0].revents != 0 {
+        event.clear();
+    }
     let failed = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     ready > 0 && !fds.iter().any(|fd| fd.revents & failed != 0)
 }

@@ -287,12 +287,9 @@ impl<E: Event> Sleeper<E> {
         fence(Ordering::SeqCst);
     }
 
-    /// Ends a sleep that was announced.
-    pub(crate) fn awake(&self, slept: bool) {
+    /// Ends a sleep that was announced. A signal that came too late for it ends the next one.
+    pub(crate) fn awake(&self) {
         self.wakes_at.store(AWAKE, Ordering::Relaxed);
-        if slept {
-            self.event.clear();
-        }
     }
 }
 

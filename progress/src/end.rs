@@ -39,3 +39,7 @@ impl<E: Event> End<E> {
         &self.event
     }
 }
+
+pub(crate) const PANICKED: &str = "one of its threads panicked";
+pub(crate) const FORKED: &str =
+    "it belongs to the process that this one was forked from; open it after fork";

@@ -53,10 +53,10 @@ pub trait Door {
     /// By how many ns the kernel may delay the end of a sleep of the calling thread.
     fn slack_ns(&self) -> u64;
 
-    /// Sleeps until a frame arrives, `event` is ready, or the clock is at `until`. False if neither
-    /// a frame nor the event ended the sleep.
+    /// Sleeps until a frame arrives, `event` is ready, or the clock is at `until`; clears `event`
+    /// if it was ready. False if neither a frame nor the event ended the sleep.
     fn sleep(&self, event: &Self::Event, until: u64) -> bool;
 
-    /// Sleeps until `event` is ready or the clock is at `until`.
+    /// Sleeps until `event` is ready or the clock is at `until`; clears `event` if it was ready.
     fn nap(&self, event: &Self::Event, until: u64);
 }

@@ -158,7 +158,7 @@ where
             || waiter.is_raised(seen)
             || self.has_ended();
         if is_due {
-            sleeper.awake(false);
+            sleeper.awake();
             if is_near {
                 relax();
             }
@@ -166,7 +166,7 @@ where
         }
         let began = self.spinner.measures_sleep().then(|| self.door.work_ns());
         let ready = self.door.sleep(&sleeper.event, until);
-        sleeper.awake(true);
+        sleeper.awake();
         if let Some(began) = began {
             let late = self.door.now_ns().checked_sub(until.saturating_add(self.door.slack_ns()));
             self.spinner.slept(late, self.door.work_ns().saturating_sub(began));
@@ -216,7 +216,7 @@ fn relax() {
 const CALLER_ROUNDS: u32 = 100;
 
 /// A leader that spins yields its core this often: a system call of 0.2 us.
-const YIELD_EVERY_NS: u64 = 1_000;
+const YIELD_EVERY_NS: u64 = 5_000;
 
 /// The other end answers sooner. A thread that keeps the core for longer computes.
 const LONG_YIELD_NS: u64 = 200_000;

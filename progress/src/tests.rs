@@ -77,6 +77,7 @@ impl Door for Arc<Kernel> {
     fn sleep(&self, event: &KernelEvent, _until: u64) -> bool {
         let is_stopped = |state: &KernelState| state.stopped == Some(event.1);
         self.sleep_until(|s| !is_stopped(s) && (s.frames > 0 || s.ready[event.1]));
+        self.state.lock().unwrap().ready[event.1] = false;
         true
     }
 
@@ -91,7 +92,7 @@ impl Door for Arc<Kernel> {
     fn nap(&self, event: &KernelEvent, _until: u64) {
         self.sleep_until(|state| state.ready[event.1] || state.ticks > 0);
         let mut state = self.state.lock().unwrap();
-        if !state.ready[event.1] {
+        if !std::mem::take(&mut state.ready[event.1]) {
             state.ticks -= 1;
         }
     }

@@ -138,7 +138,7 @@ where
         if sleeps {
             self.door.nap(&worker.event, until);
         }
-        worker.awake(sleeps);
+        worker.awake();
     }
 
     fn to_ns(&self, at: Instant) -> u64 {

@@ -1,7 +1,7 @@
 //! An engine behind its lock: the calls, turns and waits of its threads.
 
 use crate::bell::{Bell, Lead, Progress};
-use crate::end::End;
+use crate::end::{End, FORKED, PANICKED};
 use crate::engine::{Door, Engine, Step};
 use crate::signal::Signal;
 use crate::spin::{Spinner, Wait};
@@ -397,6 +397,3 @@ const REFRESH_NS: u64 = 20_000;
 
 /// Tries to get the lock before the thread sleeps for it: some 2 us.
 const LOCK_SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
-
-const PANICKED: &str = "one of its threads panicked";
-const FORKED: &str = "it belongs to the process that this one was forked from; open it after fork";

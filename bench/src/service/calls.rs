@@ -1,5 +1,5 @@
-//! The price of a verb: called by the only thread of an endpoint, and through its worker by a thread
-//! that does not drive it.
+//! The price of a verb: called by the only thread of an endpoint, and through its worker by a
+//! thread that does not drive it.
 
 use crate::sample::Error;
 use serde::{Deserialize, Serialize};
