@@ -115,7 +115,7 @@ where
     /// nearly always.
     fn let_callers_in(&self) {
         let mut rounds = if cfg!(loom) { 0 } else { CALLER_ROUNDS };
-        while rounds > 0 && self.has_callers() {
+        while rounds > 0 && self.callers.load(Ordering::Relaxed) > 0 {
             relax();
             rounds -= 1;
         }

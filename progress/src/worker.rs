@@ -22,7 +22,7 @@ pub struct Worker<T, D: Door> {
     /// None after the end.
     engine: Mutex<Option<T>>,
     /// Threads that wait for the lock.
-    callers: AtomicU32,
+    pub(crate) callers: AtomicU32,
     pub(crate) door: D,
     pub(crate) spinner: Spinner,
     /// When the engine was stepped last.
@@ -133,11 +133,6 @@ where
     pub(crate) fn since_step(&self) -> u64 {
         self.door.now_ns().saturating_sub(self.stepped_at.load(Ordering::Relaxed))
     }
-
-    /// True if a thread waits for the lock.
-    pub(crate) fn has_callers(&self) -> bool {
-        self.callers.load(Ordering::Relaxed) > 0
-    }
 }
 
 impl<T: Engine, D: Door> Worker<T, D>
@@ -198,8 +193,12 @@ where
     /// Ends it because of `why`, which is no failure: later calls return `None`, and threads that
     /// wait for it return.
     pub fn end(&self, why: &str) {
-        let ended = self.call(|engine| engine.end(why));
-        if ended.is_some() && self.lock().take().is_some() {
+        // The lock is kept to the end, so that no step comes between.
+        if !self.is_forked()
+            && let Some(mut ended) = self.lock().take()
+        {
+            ended.end(why);
+            drop(ended);
             self.announce_end(None);
         }
     }
