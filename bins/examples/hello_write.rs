@@ -1,7 +1,7 @@
 //! A minimal program: an RDMA WRITE between two endpoints in one process.
 //!
 //! On real interfaces the ports are `spanwire_io::xdp::XdpPort`s and the addresses come from
-//! `spanwire_io::net::resolve`. Each side then runs `Driver::run_until` on its own core.
+//! `spanwire_io::net::resolve`. Each side then has a `spanwire_io::worker::Worker`.
 //!
 //! `cargo run --release -p spanwire-bins --example hello_write`
 

@@ -29,7 +29,8 @@ pub struct Worker<T, D: Door> {
     stepped_at: AtomicU64,
     /// A leader that spins keeps its core until then.
     pub(crate) yields_at: AtomicU64,
-    /// Raised after steps with progress, and after calls: one may have completed something.
+    /// Raised after steps with progress, and after [`Worker::submit`]: one may have completed
+    /// something.
     moved: Signal<D::Event>,
     /// Steps that made progress.
     steps: AtomicU64,
@@ -100,7 +101,7 @@ where
         &self.bell
     }
 
-    /// Raised when a step or a call may have completed something.
+    /// Raised when a step, or a call by [`Worker::submit`], may have completed something.
     pub fn moved(&self) -> &Signal<D::Event> {
         &self.moved
     }
@@ -154,16 +155,15 @@ where
 
     /// As [`Worker::with`], with all of the engine.
     pub fn with_engine<R>(&self, call: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let result = self.call(call);
-        self.moved.raise();
-        result
+        self.call(call)
     }
 
-    /// As [`Worker::with`], for a call that posts requests: they are transmitted before it returns,
-    /// or by the thread that steps the engine just now. With [`Progress::Worker`] the worker is
-    /// woken.
+    /// As [`Worker::with`], for a call that posts or completes requests: threads that wait look
+    /// again, and requests are transmitted before it returns, or by the thread that steps the
+    /// engine just now. With [`Progress::Worker`] the worker is woken.
     pub fn submit<R>(&self, call: impl FnOnce(&mut T::Node) -> R) -> Option<R> {
         let result = self.with(call);
+        self.moved.raise();
         self.publish();
         result
     }
