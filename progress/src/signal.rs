@@ -17,7 +17,7 @@ pub struct Signal<E> {
     armed: AtomicBool,
     /// How often it was raised while it was armed.
     raises: AtomicU32,
-    waker: Mutex<Option<Waker>>,
+    waiters: Mutex<Waiters>,
     raised: Condvar,
     event: E,
     /// The descriptor was requested.
@@ -28,13 +28,21 @@ pub struct Signal<E> {
     bell: Option<Arc<Bell<E>>>,
 }
 
+/// Those that the next raise wakes.
+#[derive(Debug, Default)]
+struct Waiters {
+    waker: Option<Waker>,
+    /// Threads that sleep: to wake none costs a system call too.
+    sleeping: u32,
+}
+
 impl<E: Event> Signal<E> {
     /// A signal that is not armed. Waiters lead the engine of `bell`, if one is given.
     pub fn new(event: E, bell: Option<Arc<Bell<E>>>) -> Self {
         Self {
             armed: AtomicBool::new(false),
             raises: AtomicU32::new(0),
-            waker: Mutex::new(None),
+            waiters: Mutex::default(),
             raised: Condvar::new(),
             event,
             event_is_used: AtomicBool::new(false),
@@ -50,11 +58,13 @@ impl<E: Event> Signal<E> {
             return;
         }
         let waker = {
-            let mut waker = self.lock();
+            let mut waiters = self.lock();
             self.armed.store(false, Ordering::Relaxed);
             self.raises.fetch_add(1, Ordering::Relaxed);
-            self.raised.notify_all();
-            waker.take()
+            if waiters.sleeping > 0 {
+                self.raised.notify_all();
+            }
+            waiters.waker.take()
         };
         if self.event_is_used.load(Ordering::Relaxed) {
             self.event.signal();
@@ -81,15 +91,15 @@ impl<E: Event> Signal<E> {
         {
             bell.note_task();
         }
-        let mut kept = self.lock();
+        let mut waiters = self.lock();
         if let Some(waker) = waker {
-            match &mut *kept {
+            match &mut waiters.waker {
                 Some(kept) => kept.clone_from(waker),
                 empty => *empty = Some(waker.clone()),
             }
         }
         self.armed.store(true, Ordering::Relaxed);
-        drop(kept);
+        drop(waiters);
         fence(Ordering::SeqCst);
     }
 
@@ -135,16 +145,21 @@ impl<E: Event> Signal<E> {
         if is_due() {
             return Waited::Due;
         }
-        let guard = self.lock();
+        let mut waiters = self.lock();
+        let left = left.into_iter().chain(slice).min();
         // A raise from here on needs the lock, which only the wait releases.
-        if self.raises() != raises {
+        if self.raises() != raises || left == Some(Duration::ZERO) {
             return Waited::Slept;
         }
-        match left.into_iter().chain(slice).min() {
-            None => drop(self.raised.wait(guard)),
-            Some(Duration::ZERO) => {}
-            Some(left) => drop(self.raised.wait_timeout(guard, left)),
-        }
+        waiters.sleeping += 1;
+        let mut waiters = match left {
+            None => self.raised.wait(waiters).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => {
+                let woken = self.raised.wait_timeout(waiters, left);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        waiters.sleeping -= 1;
         Waited::Slept
     }
 
@@ -168,8 +183,8 @@ impl<E: Event> Signal<E> {
         self.raises.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
