@@ -7,11 +7,13 @@
 //! bytes, as with DMA. It can never read or write outside the region.
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod foreign;
 mod lent;
 mod mapping;
 mod region;
 mod shared;
 
+pub use foreign::{PageAccess, Unmapped};
 pub use lent::Lent;
 pub use mapping::OutOfMemory;
 pub use region::{OutOfBounds, Region};

@@ -81,6 +81,13 @@ impl Region {
         Self { base, len, is_blank: false, _owner: Arc::new(owner) }
     }
 
+    /// No other clone of the region exists: memory that foreign code owns is its own again when
+    /// this one is dropped.
+    #[must_use]
+    pub fn is_sole(&self) -> bool {
+        Arc::strong_count(&self._owner) == 1
+    }
+
     /// A region of `len` bytes without memory, for simulations that do not read payload. It
     /// has bounds like any other; writes are discarded and reads return zero. Its address is
     /// not that of any memory, and the same for all: register it with a virtual address.
