@@ -42,6 +42,7 @@ use spanwire_base::{Node, Time};
 use spanwire_progress::{Door, Engine, Step};
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -229,12 +230,28 @@ fn sleep(event: &EventFd, port: Option<&OwnedFd>, within: Duration) -> bool {
     ready > 0 && !fds.iter().any(|fd| fd.revents & failed != 0)
 }
 
-/// Starts a thread of that name.
+/// Starts a thread of that name. It is born with all signals blocked: they are for the threads of
+/// the program.
 ///
 /// # Errors
 /// The system has no threads left.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name.to_owned()).spawn(work)
+    let before = block_signals();
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
+    // SAFETY: a mask that the call before has filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    spawned
+}
+
+/// Blocks all signals of the calling thread, and returns those that were blocked before.
+fn block_signals() -> libc::sigset_t {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: both calls fill a set; neither fails with these arguments.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    }
 }
 
 /// The message for the error `e` of a port that has failed.

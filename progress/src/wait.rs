@@ -53,6 +53,18 @@ where
         }
     }
 
+    /// As [`Worker::turn`], for a thread that polls and never waits. If the worker's thread sleeps
+    /// at the port it gives up the lead, or each frame would wake both, and it stands in again once
+    /// no thread polls.
+    pub fn turn_of_poller(&self) -> bool {
+        if self.bell.leader() == Lead::Worker
+            && let Some(ticket) = self.bell.try_lead()
+        {
+            self.bell.release(ticket);
+        }
+        self.turn()
+    }
+
     /// The worker's thread: leads when it must, until the engine has ended.
     pub fn work(&self) {
         let (mut seen, mut ticks, mut stands_in) = (None, 0, false);

@@ -127,3 +127,45 @@ fn with__in_a_forked_process_has_no_effect() {
     assert!(child.unwrap());
     assert_eq!(worker.with(|adder| adder.rings), Some(0));
 }
+
+#[test]
+fn turn_of_poller__takes_the_lead_from_the_worker_and_returns_it() {
+    let (worker, mut peer) = adder(Progress::Shared);
+    let thread = worker.clone();
+    let thread = spawn("worker", move || thread.work()).unwrap();
+    let sum = || worker.with(|adder| adder.sum).unwrap();
+    for n in 1..=3 {
+        // No thread calls: the worker leads after a tick or two, and takes the frame.
+        let before = sum();
+        send(&mut peer, 50);
+        let stands_in = (0..10_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            sum() == before + 50
+        });
+        assert!(stands_in, "round {n}");
+        send(&mut peer, 40);
+        let polled = (0..10_000).any(|_| {
+            worker.turn_of_poller();
+            sum() == before + 90
+        });
+        assert!(polled, "round {n}");
+    }
+    worker.end("the test is over");
+    thread.join().unwrap();
+}
+
+#[test]
+fn spawn__the_thread_takes_no_signal_of_the_program() {
+    let blocked = || {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+        u64::from_str_radix(line, 16).unwrap()
+    };
+    let before = blocked();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    spawn("signals", move || sender.send(blocked()).unwrap()).unwrap().join().unwrap();
+    // All but SIGKILL, SIGSTOP and the two that the C library keeps for itself.
+    let kept = [libc::SIGKILL, libc::SIGSTOP, 32, 33].iter().map(|n| 1 << (n - 1)).sum::<u64>();
+    assert_eq!(receiver.recv().unwrap() | kept, u64::MAX);
+    assert_eq!(blocked(), before);
+}
