@@ -4,11 +4,12 @@ use crate::Finding;
 use crate::scan::{Source, has_word};
 
 /// Crates that may contain `unsafe`: the kernel's rings, memory that the network writes, system
-/// calls, vector instructions.
-const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure"];
+/// calls, vector instructions, the C interface of libibverbs.
+const UNSAFE_IN: &[&str] = &["af_xdp", "mem", "io", "erasure", "verbs"];
 /// Crates that may use clocks, threads and the environment.
 const MACHINE: &[&str] = &[
-    "af_xdp", "io", "progress", "host", "stream", "copy", "lab", "bins", "bench", "tests", "fuzz",
+    "af_xdp", "io", "progress", "host", "stream", "copy", "lab", "verbs", "bins", "bench", "tests",
+    "fuzz",
 ];
 /// Library crates: they do not write to the terminal and do not unwrap.
 const LIBRARIES: &[&str] = &[
@@ -30,6 +31,7 @@ const LIBRARIES: &[&str] = &[
     "pcap",
     "plot",
     "lab",
+    "verbs",
 ];
 
 /// A word that must not occur in code.
@@ -54,7 +56,7 @@ const BANS: &[Ban] = &[
         words: &["unsafe"],
         applies: |krate| !UNSAFE_IN.contains(&krate),
         in_tests: true,
-        instead: "unsafe belongs to af_xdp, mem, io and erasure",
+        instead: "unsafe belongs to af_xdp, mem, io, erasure and verbs",
     },
     Ban {
         words: &["Instant::now", "SystemTime", "thread::", "std::env"],

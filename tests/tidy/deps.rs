@@ -153,6 +153,8 @@ const ALLOWED: &[Allowed] = &[
             "serde_json",
         ],
     },
+    // Names, layouts and errors of the C interface.
+    Allowed { krate: "verbs", ours: &[], theirs: &["libc"] },
     Allowed {
         krate: "bins",
         ours: &[
