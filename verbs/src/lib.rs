@@ -2,7 +2,10 @@
 //! and a NIC.
 //!
 //! Programs share structures with this library by address ([`abi`]), so their layout is that of
-//! `<infiniband/verbs.h>` to the byte.
+//! `<infiniband/verbs.h>` to the byte. They bind its functions by versioned symbols:
+//! `exports.txt` lists all that rdma-core 44 to 65 define, so that any program of those releases
+//! finds what it looks for. A function that is missing here returns EOPNOTSUPP.
 
 #[doc(hidden)]
 pub mod abi;
+mod exports;
