@@ -2,7 +2,7 @@
 
 use spanwire_base::{Dur, Rate};
 use spanwire_host::fabric::Error;
-use spanwire_host::oob::{algorithm, preset};
+use spanwire_host::oob::congestion_control;
 use spanwire_host::window::CC_WINDOW_PKTS;
 use spanwire_io::net::Ethtool;
 use spanwire_switch::Human;
@@ -51,15 +51,10 @@ impl CcArgs {
                 pair.ok_or_else(|| format!("--cc-set {setting} is no KEY=VALUE").into())
             })
             .collect();
-        let (presets, settings): (Vec<_>, Vec<_>) =
-            settings?.into_iter().partition(|(key, _)| *key == "preset");
-        let algorithm = algorithm(name, settings)?;
-        let preset = presets.last().map(|(_, name)| preset(name)).transpose()?.unwrap_or_default();
         Ok(Some(CongestionControl {
-            algorithm,
             base_rtt: self.cc_rtt,
-            preset,
             cnp_spacing: self.cnp_spacing,
+            ..congestion_control(name, &settings?)?
         }))
     }
 

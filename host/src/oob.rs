@@ -15,7 +15,7 @@ pub mod perftest;
 pub use crate::modes::{ModeChoice, Modes, settle};
 pub use crate::queue_pair::QpParams;
 pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, balance_text, read_balance};
-pub use congestion::{Congestion, algorithm, preset};
+pub use congestion::{Congestion, congestion_control};
 pub use error::OobError;
 
 use crate::side::{SideConnection, SideError};

@@ -53,6 +53,12 @@ pub fn ppm(text: &str) -> Result<u32, String> {
     }
 }
 
+/// `ppm` millionths as a percentage that [`ppm`] parses to the same number.
+#[must_use]
+pub fn ppm_text(ppm: u32) -> String {
+    (f64::from(ppm) / 10_000.0).to_string()
+}
+
 /// A number of seconds within `range`.
 ///
 /// # Errors
@@ -151,6 +157,14 @@ mod tests {
         for bad in ["100.1", "101", "0.00001", "1e-9"] {
             assert!(ppm(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn ppm_text__is_the_inverse_of_ppm() {
+        for millionths in (0..=1_000_000).step_by(7).chain([1, 15_000, 1_000_000]) {
+            assert_eq!(ppm(&ppm_text(millionths)), Ok(millionths));
+        }
+        assert_eq!((ppm_text(1), ppm_text(15_000)), ("0.0001".to_owned(), "1.5".to_owned()));
     }
 
     #[test]

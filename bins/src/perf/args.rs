@@ -179,9 +179,7 @@ impl CommonArgs {
                  kernel's UDP checksum, so only the ICRC detects them",
             ));
         }
-        let rates = [config.loss_ppm, config.dup_ppm, config.reorder_ppm, config.corrupt_ppm];
-        let any = rates.iter().any(|ppm| *ppm > 0);
-        Ok(any.then_some(config))
+        Ok(config.has_faults().then_some(config))
     }
 }
 

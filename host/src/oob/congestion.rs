@@ -77,11 +77,25 @@ impl Congestion {
     }
 }
 
-/// The preset of this name.
+/// The congestion control `name` with these parameters, as a command line has them: the key
+/// `preset` names the [`Preset`], and the last one counts.
 ///
 /// # Errors
-/// There is none.
-pub fn preset(name: &str) -> Result<Preset, Error> {
+/// The algorithm is unknown, or a parameter is invalid. The error lists the known names and the
+/// nearest one.
+pub fn congestion_control(
+    name: &str,
+    settings: &[(&str, &str)],
+) -> Result<CongestionControl, Error> {
+    let (presets, settings): (Vec<_>, Vec<_>) =
+        settings.iter().copied().partition(|(key, _)| *key == "preset");
+    let algorithm = algorithm(name, settings)?;
+    let preset = presets.last().map(|(_, name)| preset(name)).transpose()?.unwrap_or_default();
+    Ok(CongestionControl { algorithm, preset, ..CongestionControl::NONE })
+}
+
+/// The preset of this name.
+fn preset(name: &str) -> Result<Preset, Error> {
     let known = [Preset::CALIBRATED, Preset::PAPER];
     Preset::named(name).ok_or_else(|| unknown("preset", name, known).into())
 }
@@ -90,11 +104,7 @@ pub fn preset(name: &str) -> Result<Preset, Error> {
 const NONE: &str = "none";
 
 /// The algorithm `name` with these parameters; `None` for `none`, the static window.
-///
-/// # Errors
-/// There is none of that name, or a parameter is wrong. The error lists the known names and the
-/// nearest one.
-pub fn algorithm<'a>(
+fn algorithm<'a>(
     name: &str,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Option<Algorithm>, Error> {

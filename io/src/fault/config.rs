@@ -46,6 +46,12 @@ impl FaultConfig {
     /// frame of a transfer is late, never lost.
     pub const HOLD_MAX: Dur = Dur::from_ms(1);
 
+    /// True if any rate is above zero.
+    #[must_use]
+    pub const fn has_faults(&self) -> bool {
+        self.loss_ppm > 0 || self.dup_ppm > 0 || self.reorder_ppm > 0 || self.corrupt_ppm > 0
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors
@@ -107,6 +113,9 @@ mod tests {
         };
         assert_eq!(worst.validate(), Ok(()));
         assert_eq!(FaultConfig::default().validate(), Ok(()));
+        assert!(
+            worst.has_faults() && !FaultConfig { seed: 7, ..FaultConfig::default() }.has_faults()
+        );
     }
 
     #[test]

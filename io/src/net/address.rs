@@ -101,7 +101,8 @@ impl IpPrefix {
     }
 
     /// True if both networks have an address in common, which is if one contains the other.
-    fn overlaps(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
         let common = u32::from(self.len.min(other.len));
         let equal_bits = match (self.addr, other.addr) {
             (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
