@@ -21,6 +21,7 @@
 //! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
 //! | [`mod@file`] | whole files in memory, each up to a limit |
 //! | [`peer`] | the other end as a command line names it, with the zone of its address |
+//! | [`program`] | settings of an unmodified verbs program, in its environment |
 //! | [`quantity`] | numbers, durations, percentages and sizes of command lines |
 //! | [`text`] | numbers and names in messages for people |
 //!
@@ -41,6 +42,7 @@ pub mod modes;
 pub mod oob;
 pub mod paths;
 pub mod peer;
+pub mod program;
 pub mod quantity;
 pub mod queue_pair;
 pub mod runner;
