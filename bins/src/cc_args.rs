@@ -3,8 +3,7 @@
 use spanwire_base::{Dur, Rate};
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::congestion_control;
-use spanwire_host::window::CC_WINDOW_PKTS;
-use spanwire_io::net::Ethtool;
+use spanwire_host::window::{self, CC_WINDOW_PKTS};
 use spanwire_switch::Human;
 use spanwire_transport::{Config, CongestionControl};
 
@@ -61,11 +60,7 @@ impl CcArgs {
     /// The line rate of the port: `--line-rate`, else the link speed that ethtool reports for
     /// `dev`, else the engine's default.
     pub(crate) fn line_rate(&self, dev: &str) -> Rate {
-        let link_speed = || {
-            let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(dev)).ok()??;
-            Some(Rate::from_bps(u64::from(mbps) * 1_000_000))
-        };
-        self.line_rate.or_else(link_speed).unwrap_or(Config::default().line_rate)
+        self.line_rate.unwrap_or_else(|| window::link_rate(dev))
     }
 
     /// The limit of the port: `--line-rate`. A link of its own speed needs none.

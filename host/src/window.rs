@@ -3,6 +3,7 @@
 use crate::fabric::Error;
 use spanwire_base::{Dur, Rate};
 use spanwire_io::driver::Polling;
+use spanwire_io::net::Ethtool;
 use spanwire_io::xdp::{XdpConfig, XdpPreference};
 use spanwire_transport::{Config, CongestionControl, ValidConfig};
 
@@ -108,6 +109,15 @@ fn fitting(config: &Config, packets: u32) -> Config {
         reorder_pkts: config.reorder_pkts.min(packets.max(REORDER_PKTS_MIN)),
         ..config.clone()
     }
+}
+
+/// The rate of interface `ifname`: that of the link as ethtool reports it, else the engine's
+/// default.
+#[must_use]
+pub fn link_rate(ifname: &str) -> Rate {
+    let mbps = Ethtool::open().and_then(|ethtool| ethtool.speed_mbps(ifname)).ok().flatten();
+    let rate = |mbps| Rate::from_bps(u64::from(mbps) * 1_000_000);
+    mbps.map_or(Config::default().line_rate, rate)
 }
 
 /// A port for a window of `packets`: its receive ring holds the whole window, so that a burst is

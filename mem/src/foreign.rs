@@ -104,7 +104,7 @@ impl fmt::Display for Unmapped {
 
 impl std::error::Error for Unmapped {}
 
-#[cfg(all(test, not(spanwire_words)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

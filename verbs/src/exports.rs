@@ -35,7 +35,6 @@ extern "C" fn missing_null() -> *mut c_void {
 extern "C" fn missing_void() {}
 
 #[cfg(test)]
-#[expect(non_snake_case, reason = "tests are named function__case")]
 mod tests {
     use super::*;
 

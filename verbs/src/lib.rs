@@ -6,6 +6,23 @@
 //! `exports.txt` lists all that rdma-core 44 to 65 define, so that any program of those releases
 //! finds what it looks for. A function that is missing here returns EOPNOTSUPP.
 
+#![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
+
 #[doc(hidden)]
 pub mod abi;
+mod buffer;
+mod convert;
+mod cq;
+mod device;
+mod engine;
+mod errno;
 mod exports;
+mod memory;
+mod modify;
+mod objects;
+mod open;
+mod post;
+mod qp;
+mod query;
+mod settings;
+mod text;
