@@ -261,6 +261,8 @@ values! {
         IBV_ACCESS_ON_DEMAND = 1 << 6,
         IBV_ACCESS_HUGETLB = 1 << 7,
         IBV_ACCESS_RELAXED_ORDERING = 1 << 20,
+        // Bits that a device may ignore.
+        IBV_ACCESS_OPTIONAL_RANGE = (1 << 30) - (1 << 20),
 
         // ibv_send_flags
         IBV_SEND_FENCE = 1 << 0,
@@ -309,9 +311,6 @@ values! {
         IBV_LINK_LAYER_ETHERNET = 2,
     }
 }
-
-/// Access bits that a device may ignore.
-pub const IBV_ACCESS_OPTIONAL_RANGE: c_uint = (1 << 30) - (1 << 20);
 
 // Of the private `driver.h`, for `ibv_query_gid_type`.
 pub const IBV_GID_TYPE_SYSFS_IB_ROCE_V1: c_int = 0;
