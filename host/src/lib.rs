@@ -21,7 +21,7 @@
 //! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
 //! | [`mod@file`] | whole files in memory, each up to a limit |
 //! | [`peer`] | the other end as a command line names it, with the zone of its address |
-//! | [`program`] | settings of an unmodified verbs program, in its environment |
+//! | [`program`] | unmodified verbs programs: settings in their environment, preloading |
 //! | [`quantity`] | numbers, durations, percentages and sizes of command lines |
 //! | [`text`] | numbers and names in messages for people |
 //!

@@ -1,7 +1,9 @@
 //! Settings of an unmodified verbs program: `spanwire run` writes them to the program's
-//! environment, and the library (`libibverbs.so.1`) reads them there.
+//! environment, and the library (`libibverbs.so.1`) reads them there. [`executable`] tells into
+//! which programs the dynamic loader loads it.
 
 mod congestion;
+pub mod executable;
 mod local;
 
 pub use congestion::CongestionText;
