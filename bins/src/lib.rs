@@ -27,6 +27,7 @@ pub mod demo;
 pub mod doctor;
 mod ec_args;
 pub mod exit;
+mod fault_args;
 mod interface;
 pub mod lab;
 pub mod output;

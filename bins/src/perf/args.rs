@@ -2,6 +2,7 @@
 
 use super::test_args::TestArgs;
 use crate::exit::{Failed, usage};
+use crate::fault_args::FaultArgs;
 use crate::interface;
 use crate::port_args::{PortArgs, Wait};
 use crate::queues;
@@ -9,7 +10,7 @@ use spanwire_host::dial::{address, dial, listen};
 use spanwire_host::fabric::{self, Error};
 use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
 use spanwire_host::peer::ZonedIp;
-use spanwire_host::quantity::{interval_or_none, limit, ppm, run_seconds, size};
+use spanwire_host::quantity::{interval_or_none, limit, run_seconds, size};
 use spanwire_host::runner::{JobRunner, Sending};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
@@ -47,18 +48,8 @@ pub(super) struct CommonArgs {
     /// Polling: busy spins all the time, adaptive sleeps unless a wait is probably short
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     pub(super) poll: Wait,
-    /// Drop this share of the frames received, in percent
-    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
-    pub(super) loss: u32,
-    /// Receive this share of the frames twice, in percent
-    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
-    pub(super) dup: u32,
-    /// Delay this share of the frames received, so that later ones overtake them, in percent
-    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
-    pub(super) reorder: u32,
-    /// Flip a bit in this share of the frames received, in percent
-    #[arg(long, default_value = "0", value_parser = ppm, value_name = "PERCENT")]
-    pub(super) corrupt: u32,
+    #[command(flatten)]
+    faults: FaultArgs,
     /// Seed of these faults and of the data of --transfer
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -165,14 +156,7 @@ impl CommonArgs {
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {
-        let config = FaultConfig {
-            seed: self.seed,
-            loss_ppm: self.loss,
-            dup_ppm: self.dup,
-            reorder_ppm: self.reorder,
-            corrupt_ppm: self.corrupt,
-            ..FaultConfig::default()
-        };
+        let config = self.faults.over(FaultConfig { seed: self.seed, ..FaultConfig::default() });
         if config.corrupt_ppm > 0 && !self.port.icrc() {
             return Err(usage(
                 "--corrupt with --icrc off gives wrong data: the emulation flips bits behind the \
