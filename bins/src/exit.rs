@@ -30,9 +30,9 @@ pub enum Exit {
     PeerUnreachable = 4,
     /// Bytes differ, or the transfer is incomplete.
     TransferWrong = 5,
-    /// `lab exec`: the command exists but cannot be run (a shell's code).
+    /// `run`, `lab exec`: the command exists but cannot be run (a shell's code).
     CannotExec = 126,
-    /// `lab exec`: the command does not exist (a shell's code).
+    /// `run`, `lab exec`: the command does not exist (a shell's code).
     NoCommand = 127,
     /// SIGINT ended the command early: 128 + 2, a shell's code for a process that it killed.
     Interrupted = 130,
@@ -78,8 +78,8 @@ impl Exit {
             Self::ThresholdMissed => "a threshold was missed",
             Self::PeerUnreachable => "the peer does not answer, or stopped answering",
             Self::TransferWrong => "the transfer is wrong: bytes differ, or something is missing",
-            Self::CannotExec => "`lab exec`: the command cannot be run",
-            Self::NoCommand => "`lab exec`: there is no such command",
+            Self::CannotExec => "`run`, `lab exec`: the command cannot be run",
+            Self::NoCommand => "`run`, `lab exec`: there is no such command",
             Self::Interrupted => "interrupted by SIGINT",
             Self::Terminated => "terminated by SIGTERM",
         }

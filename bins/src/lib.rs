@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`demo`] | `spanwire demo`: two hosts, a verified transfer, short measurements |
 //! | [`perf`] | `spanwire perf server` and `client` |
+//! | [`run`] | `spanwire run`: unmodified programs over Spanwire's libibverbs |
 //! | [`copy`] | `spanwire copy send` and `receive` |
 //! | [`doctor`] | `spanwire doctor`: checks of the machine and of an interface, with fixes |
 //! | [`lab`] | `spanwire lab`: test hosts in network namespaces, joined by a cable or a switch |
@@ -38,6 +39,7 @@ mod port_args;
 mod queues;
 pub mod rates;
 pub mod report;
+pub mod run;
 pub mod signals;
 pub mod sim;
 pub mod switch;

@@ -6,7 +6,7 @@ use spanwire_bins::exit::{Exit, Failed, error_json, usage};
 use spanwire_bins::output;
 use spanwire_bins::report::print_text;
 use spanwire_bins::signals::Interrupt;
-use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, sim, switch};
+use spanwire_bins::{copy, demo, doctor, lab, pcap, perf, rates, run, sim, switch};
 use spanwire_host::fabric::Error;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -25,6 +25,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Measure bandwidth and latency between two hosts
     Perf(Box<perf::PerfArgs>),
+    /// Run an unmodified program that uses libibverbs (perftest, UCX) over Spanwire
+    Run(Box<run::RunArgs>),
     /// Copy files and directories to another host
     Copy(Box<copy::CopyArgs>),
     /// Make test hosts on this machine, joined by a cable or a switch
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
 /// stdout.
 fn run_reported(arguments: &ArgMatches) -> Exit {
     let cli = Cli::from_arg_matches(arguments).unwrap_or_else(|e| e.exit());
-    run(&cli).unwrap_or_else(|why| {
+    run_command(&cli).unwrap_or_else(|why| {
         output::print_error(&format!("error: {why}"));
         if has_json(arguments) {
             print_text(&format!("{}\n", error_json(&why)));
@@ -98,10 +100,12 @@ fn first_paragraph(message: &clap::Error) -> String {
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-fn run(cli: &Cli) -> Result<Exit, Error> {
+fn run_command(cli: &Cli) -> Result<Exit, Error> {
     match &cli.command {
         // No signal handlers: `lab exec` replaces the process by the command it runs.
         Command::Lab(args) => lab::run(args),
+        // No signal handlers: the program replaces the process.
+        Command::Run(args) => run::run(args),
         // No signal handlers: the default action ends these commands at once.
         Command::Pcap(args) => Ok(pcap::run(args)),
         // Exit code 1 means that a checker failed, so an error of the run is wrong usage.

@@ -251,9 +251,9 @@ pub fn seconds(d: Dur) -> f64 {
 
 /// Prints `text` on stdout and flushes it. [`output::finish`] reports an error when the command
 /// ends.
-pub fn print_text(text: &str) {
+pub fn print_text(text: &(impl AsRef<[u8]> + ?Sized)) {
     let mut out = std::io::stdout().lock();
-    output::note_stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    output::note_stdout(out.write_all(text.as_ref()).and_then(|()| out.flush()));
 }
 
 /// Prints a report: as a line of JSON, or as text.

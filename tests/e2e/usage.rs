@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-const COMMANDS: [&str; 9] =
-    ["demo", "perf", "copy", "lab", "switch", "doctor", "pcap", "plot", "sim"];
+const COMMANDS: [&str; 10] =
+    ["demo", "perf", "run", "copy", "lab", "switch", "doctor", "pcap", "plot", "sim"];
 
 #[test]
 fn help__describes_every_command_in_a_line() {
