@@ -5,7 +5,7 @@ use spanwire_host::fabric::Error;
 use spanwire_host::oob::congestion_control;
 use spanwire_host::window::{self, CC_WINDOW_PKTS};
 use spanwire_switch::Human;
-use spanwire_transport::{Config, CongestionControl};
+use spanwire_transport::CongestionControl;
 
 /// Congestion control of every queue pair.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use spanwire_cc::Algorithm;
-    use spanwire_transport::Preset;
+    use spanwire_transport::{Config, Preset};
 
     #[derive(Parser)]
     struct Line {
