@@ -15,7 +15,9 @@ use crate::qp::{Qp, of_qp};
 use crate::settings::say;
 use libc::c_int;
 use spanwire_host::modes::ModeChoice;
-use spanwire_transport::{Access, AddressVector, QpAttr, SrOptions, Wire, WireMode, agree};
+use spanwire_transport::{
+    Access, AddressVector, Endpoint, ModifyError, QpAttr, QpState, SrOptions, Wire, WireMode, agree,
+};
 use spanwire_wire::{Psn, Qpn};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -41,8 +43,7 @@ unsafe extern "C" fn modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_
 impl Qp {
     /// Returns the state afterwards.
     fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<c_int, Errno> {
-        let info = self.worker.with(|endpoint| endpoint.query_qp(self.qpn)).ok_or(libc::EIO)?;
-        let from = state(info.ok_or(libc::EINVAL)?.state);
+        let from = state(self.query()?.state);
         let gives = |bit: c_int| mask & bit != 0;
         if gives(IBV_QP_CUR_STATE) && attr.cur_qp_state != from {
             return Err(libc::EINVAL);
@@ -51,10 +52,54 @@ impl Qp {
         check_mask((from, to), mask & !IBV_QP_STATE)?;
         let attached = self.engine.attached().ok_or(libc::EINVAL)?;
         let wanted = attributes(&self.engine, attached, (from, to), (attr, mask))?;
-        let modified = self.worker.submit(|endpoint| endpoint.modify_qp(self.qpn, &wanted));
+        let modified = self.worker.submit(|endpoint| match (wanted.mode(), wanted.dest_qpn) {
+            (WireMode::Sr, Some(dest)) if from == IBV_QPS_INIT => {
+                self.answer_early(endpoint, dest, &wanted)
+            }
+            _ if self.answers_early() && to == IBV_QPS_RTS => self.catch_up(endpoint, &wanted),
+            _ => endpoint.modify_qp(self.qpn, &wanted),
+        });
         modified.ok_or(libc::EIO)?.map_err(|_| libc::EINVAL)?;
+        if to != IBV_QPS_RTR {
+            self.set_answers_early(false);
+        }
         Ok(to)
     }
+
+    /// RTR in SR. An end of RC answers READs and atomics in RTR, and a program whose peer alone
+    /// makes requests goes no further. SR answers from RTS on, in a stream of its own, so the
+    /// engine is there before the program, which still cannot post. First PSNs are those of both
+    /// ends' QPNs: the program has not said its own yet.
+    fn answer_early(
+        &self,
+        endpoint: &mut Endpoint,
+        dest: Qpn,
+        rtr: &QpAttr,
+    ) -> Result<(), ModifyError> {
+        endpoint.modify_qp(self.qpn, &QpAttr { rq_psn: Some(first_psn(dest)), ..*rtr })?;
+        let congestion = self.engine.congestion();
+        let rts = QpAttr { congestion, ..QpAttr::rts(first_psn(self.qpn)) };
+        endpoint.modify_qp(self.qpn, &rts)?;
+        self.set_answers_early(true);
+        Ok(())
+    }
+
+    /// RTS after [`Qp::answer_early`]: the attributes of the program, in SQD, where they may
+    /// change.
+    fn catch_up(&self, endpoint: &mut Endpoint, rts: &QpAttr) -> Result<(), ModifyError> {
+        let to = |state| QpAttr { state: Some(state), ..QpAttr::default() };
+        endpoint.modify_qp(self.qpn, &to(QpState::Sqd))?;
+        let of_sqd = QpAttr { state: None, sq_psn: None, congestion: None, ..*rts };
+        let modified = endpoint.modify_qp(self.qpn, &of_sqd);
+        endpoint.modify_qp(self.qpn, &to(QpState::Rts))?;
+        modified
+    }
+}
+
+/// The first PSN of a queue pair in SR: its number, mixed, since one of an earlier queue pair must
+/// not be within its window.
+fn first_psn(qpn: Qpn) -> Psn {
+    Psn::new(qpn.get().wrapping_mul(0x9e37_79b1) >> 8)
 }
 
 /// Checks the attributes of a transition.

@@ -88,6 +88,9 @@ impl Qp {
     /// # Safety
     /// `wr` is a valid request; its memory is readable if it is inline.
     unsafe fn post_one(&self, endpoint: &mut Endpoint, wr: *mut ibv_send_wr) -> Result<(), Errno> {
+        if self.answers_early() {
+            return Err(libc::EINVAL);
+        }
         // SAFETY: the caller's promise. Members of unions that the opcode leaves out are not read.
         let wr = unsafe { &wr.read() };
         let has = |flag| wr.send_flags & flag != 0;

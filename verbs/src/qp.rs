@@ -10,10 +10,11 @@ use crate::engine::{Engine, Worker};
 use crate::errno::{Errno, code, pointer, set};
 use crate::objects::{Visible, ours, publish, take};
 use libc::c_int;
-use spanwire_transport::{AddressVector, QpCaps, QpInfo, QpInit, WireMode};
+use spanwire_transport::{AddressVector, QpCaps, QpInfo, QpInit, QpState, WireMode};
 use spanwire_wire::{Psn, Qpn};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A queue pair.
 pub(crate) struct Qp {
@@ -22,6 +23,27 @@ pub(crate) struct Qp {
     pub(crate) qpn: Qpn,
     /// Requests complete whether they are flagged or not.
     pub(crate) sq_sig_all: bool,
+    /// The engine is in RTS, and the program in RTR.
+    answers_early: AtomicBool,
+}
+
+impl Qp {
+    /// The engine is in RTS, and the program in RTR.
+    pub(crate) fn answers_early(&self) -> bool {
+        self.answers_early.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_answers_early(&self, answers: bool) {
+        self.answers_early.store(answers, Ordering::Relaxed);
+    }
+
+    /// State and attributes, as far as the program has come.
+    pub(crate) fn query(&self) -> Result<QpInfo, Errno> {
+        let info = self.worker.with(|endpoint| endpoint.query_qp(self.qpn)).ok_or(libc::EIO)?;
+        let info = info.ok_or(libc::EINVAL)?;
+        let is_ahead = self.answers_early() && info.state == QpState::Rts;
+        Ok(QpInfo { state: if is_ahead { QpState::Rtr } else { info.state }, ..info })
+    }
 }
 
 impl Visible for ibv_qp_ex {
@@ -99,8 +121,7 @@ unsafe extern "C" fn query_qp(
         if attr.is_null() || init.is_null() {
             return Err(libc::EINVAL);
         }
-        let info = pair.worker.with(|endpoint| endpoint.query_qp(pair.qpn)).ok_or(libc::EIO)?;
-        let info = info.ok_or(libc::EINVAL)?;
+        let info = pair.query()?;
         let cap = visible_caps(&info.init.caps);
         // SAFETY: the caller has room for both; the queue pair is its own.
         unsafe {
@@ -162,7 +183,8 @@ unsafe fn create(pd: *mut ibv_pd, init: &ibv_qp_init_attr) -> Result<*mut ibv_qp
     (base.qp_num, base.handle) = (qpn.get(), qpn.get());
     (base.state, base.qp_type) = (IBV_QPS_RESET, IBV_QPT_RC);
     let sq_sig_all = init.sq_sig_all != 0;
-    let ours = Qp { engine: engine.clone(), worker, qpn, sq_sig_all };
+    let answers_early = AtomicBool::new(false);
+    let ours = Qp { engine: engine.clone(), worker, qpn, sq_sig_all, answers_early };
     Ok(publish(visible, ours).cast())
 }
 
