@@ -74,7 +74,7 @@ fn programs__run_on_two_hosts_and_for_any_user() {
     if !is_ready() {
         return;
     }
-    let lab = Lab::up("rc", None);
+    let lab = Lab::up(1, None);
     let loopback = Loopback::new();
     let mut table = String::new();
     for (line, by_any_user) in LINES {
@@ -91,7 +91,7 @@ fn programs__run_in_sr_and_on_a_lossy_path() {
     if !is_ready() {
         return;
     }
-    let lab = Lab::up("loss", Some(LOSSY));
+    let lab = Lab::up(2, Some(LOSSY));
     let loopback = Loopback::new();
     let mut table = String::new();
     for line in ["ib_write_bw -F -n 500", "ib_send_bw -F -n 500", "ib_read_bw -F -n 500"] {

@@ -61,8 +61,10 @@ pub(crate) fn installed() -> &'static Installed {
         }
         build.arg("--target-dir").arg(profile.parent().expect("TARGET/PROFILE"));
         assert!(build.status().expect("cargo runs").success(), "spanwire does not build");
-        let to = std::env::temp_dir().join(format!("spanwire-programs-{}", std::process::id()));
+        let to = folder();
         fs::create_dir_all(&to).expect("temporary files can be made");
+        // SAFETY: a function of this program.
+        unsafe { libc::atexit(remove_folder) };
         let copy = |from: PathBuf, name: &str| {
             let to = to.join(name);
             fs::copy(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
@@ -71,6 +73,15 @@ pub(crate) fn installed() -> &'static Installed {
         let library = copy(deps.with_file_name("libibverbs.so"), "libibverbs.so.1");
         Installed { spanwire: copy(profile.join("spanwire"), "spanwire"), library }
     })
+}
+
+/// The directory of [`Installed`].
+fn folder() -> PathBuf {
+    std::env::temp_dir().join(format!("spanwire-programs-{}", std::process::id()))
+}
+
+extern "C" fn remove_folder() {
+    let _ = fs::remove_dir_all(folder());
 }
 
 impl Installed {
@@ -94,8 +105,8 @@ const TIMEOUT: [&str; 4] = ["timeout", "--kill-after=5", "120", "env"];
 
 impl Lab {
     /// Two hosts, joined by a cable or by a switch with this configuration.
-    pub(crate) fn up(name: &str, switch: Option<&str>) -> Self {
-        let name = format!("vp{}{name}", std::process::id());
+    pub(crate) fn up(number: u32, switch: Option<&str>) -> Self {
+        let name = format!("verbs{}-{number}", std::process::id());
         let spanwire = installed().path();
         let mut up = vec![spanwire, "lab", "up", "--name", &name];
         let file = std::env::temp_dir().join(format!("{name}.toml"));
