@@ -41,6 +41,10 @@ pub struct QpInit {
     /// Shared receive queue in place of an own one; `max_recv_wr` and `max_recv_sge` are ignored
     /// then.
     pub srq: Option<SrqId>,
+    /// A send request keeps its place in the queue until its completion, or that of a later one, is
+    /// polled, as libibverbs has it: a completion queue with an entry for each place of its queue
+    /// pairs never overruns. False by default: its place is free when it completes.
+    pub places_until_polled: bool,
 }
 
 /// Sizes of a queue pair's queues. A queue of no requests is always full.
@@ -207,7 +211,8 @@ impl QpInit {
     /// A reliable connection with a receive queue of its own.
     #[must_use]
     pub fn new(pd: PdId, send_cq: CqId, recv_cq: CqId, caps: QpCaps) -> Self {
-        Self { service: Service::Rc, pd, send_cq, recv_cq, caps, srq: None }
+        let (service, srq, places_until_polled) = (Service::Rc, None, false);
+        Self { service, pd, send_cq, recv_cq, caps, srq, places_until_polled }
     }
 }
 

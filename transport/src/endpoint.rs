@@ -5,6 +5,7 @@
 mod control;
 mod dialogue;
 mod node;
+mod poll;
 mod port_rate;
 mod reconfigure;
 mod turn;
@@ -15,8 +16,8 @@ use crate::attr::{QpAttr, QpInit};
 use crate::blocks::BlockMemory;
 use crate::config::ValidConfig;
 use crate::counters::Counters;
-use crate::cq::{CqError, CqId, CqTable, Notify};
-use crate::event::{AsyncEvent, Events};
+use crate::cq::CqTable;
+use crate::event::Events;
 use crate::ids::SrqId;
 use crate::lending::Lending;
 use crate::mr::MrTable;
@@ -30,7 +31,6 @@ use crate::srq::{SrqInfo, SrqTable};
 use crate::tables::Slab;
 use crate::timer::Timers;
 use crate::verbs::{PostError, RecvRequest, WorkRequest};
-use crate::wc::Wc;
 use dialogue::Dialogue;
 use port_rate::PortPacer;
 use rand_chacha::ChaCha20Rng;
@@ -169,28 +169,6 @@ impl Endpoint {
         self.with_qp(qpn, |qp, sh| qp.post_recv(wr, sh)).unwrap_or(Err(PostError::UnknownQp))
     }
 
-    /// The oldest completion of a queue, if there is one.
-    ///
-    /// # Errors
-    /// See [`CqError`].
-    pub fn poll_cq(&mut self, cq: CqId) -> Result<Option<Wc>, CqError> {
-        self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll()
-    }
-
-    /// Passes the completions of a queue to `each`, oldest first, at most `max`, and returns their
-    /// number. Allocates nothing.
-    ///
-    /// # Errors
-    /// See [`CqError`]; there was no completion.
-    pub fn poll_cq_into(
-        &mut self,
-        cq: CqId,
-        max: usize,
-        each: impl FnMut(Wc),
-    ) -> Result<usize, CqError> {
-        self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll_into(max, each)
-    }
-
     /// Posts a receive request to a shared receive queue.
     ///
     /// # Errors
@@ -208,27 +186,6 @@ impl Endpoint {
             self.on_srq_posted(srq);
         }
         Ok(())
-    }
-
-    /// Arms a completion queue: the next completion that `notify` names makes
-    /// [`Endpoint::poll_cq_event`] return the queue, once. Completions already in the queue cause
-    /// no event, so poll the queue once more after arming it.
-    ///
-    /// # Errors
-    /// [`CqError::Unknown`].
-    pub fn req_notify_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), CqError> {
-        self.cqs.arm(cq, notify)
-    }
-
-    /// The next completion queue whose armed event has occurred.
-    pub fn poll_cq_event(&mut self) -> Option<CqId> {
-        self.cqs.pop_notification()
-    }
-
-    /// The oldest asynchronous event. At most 4096 are queued; further ones are lost and counted
-    /// ([`Endpoint::async_events_lost`]).
-    pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
-        self.events.pop()
     }
 
     /// Queue pairs that await an acknowledgement or a response without a timer: if it is lost, they

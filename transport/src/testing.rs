@@ -34,6 +34,8 @@ pub(crate) struct End {
     pub(crate) srq: Option<SrqId>,
     /// All completions polled so far.
     pub(crate) wcs: Vec<Wc>,
+    /// Completions are polled in each step.
+    pub(crate) polls: bool,
     inbox: Vec<(Time, u64, Vec<u8>, u32)>,
 }
 
@@ -75,6 +77,7 @@ pub(crate) struct PairConfig {
     pub(crate) caps: QpCaps,
     /// Side 1's queue pairs share a receive queue of this many requests.
     pub(crate) srq_max_wr: Option<u32>,
+    pub(crate) places_until_polled: bool,
     /// Changes to the common attributes.
     pub(crate) rtr: fn(&mut QpAttr),
     pub(crate) rts: fn(&mut QpAttr),
@@ -104,6 +107,7 @@ impl Default for PairConfig {
                 max_inline_data: 600,
             },
             srq_max_wr: None,
+            places_until_polled: false,
             rtr: |_| {},
             rts: |_| {},
             options: SrOptions::default(),
@@ -352,9 +356,11 @@ impl End {
         let srq = c.srq_max_wr.filter(|_| i == 1).map(|max_wr| {
             ep.create_srq(&SrqInit { pd, max_wr, max_sge: 4 }).expect("within the limits")
         });
-        let init = QpInit { srq, ..QpInit::new(pd, cq, cq, c.caps) };
+        let places_until_polled = c.places_until_polled;
+        let init = QpInit { srq, places_until_polled, ..QpInit::new(pd, cq, cq, c.caps) };
         let qpns = (0..c.qps).map(|_| ep.create_qp(&init).unwrap()).collect();
-        Self { ep, pd, cq, qpns, region, mr, srq, wcs: Vec::new(), inbox: Vec::new() }
+        let (wcs, polls, inbox) = (Vec::new(), true, Vec::new());
+        Self { ep, pd, cq, qpns, region, mr, srq, wcs, polls, inbox }
     }
 
     pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
@@ -380,7 +386,9 @@ impl End {
     }
 
     fn poll(&mut self) {
-        while let Ok(Some(wc)) = self.ep.poll_cq(self.cq) {
+        while self.polls
+            && let Ok(Some(wc)) = self.ep.poll_cq(self.cq)
+        {
             self.wcs.push(wc);
         }
     }

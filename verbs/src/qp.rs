@@ -171,6 +171,7 @@ unsafe fn create(pd: *mut ibv_pd, init: &ibv_qp_init_attr) -> Result<*mut ibv_qp
     }
     let worker = engine.attach()?.worker.clone();
     let qp_init = QpInit::new(domain.id, send.id, recv.id, caps(&init.cap));
+    let qp_init = QpInit { places_until_polled: true, ..qp_init };
     let created = worker.with(|endpoint| endpoint.create_qp(&qp_init)).ok_or(libc::EIO)?;
     let qpn = created.map_err(|e| number(&e))?;
     // SAFETY: numbers, NULL and absent functions; mutex and condition are not used.

@@ -19,7 +19,7 @@ impl QueuePair {
         sh: &mut Shared<'_>,
     ) -> Option<()> {
         let must_verify = self.must_verify(frame, arrival);
-        let Self { common: qp, engine, heads } = self;
+        let Self { common: qp, engine, heads, .. } = self;
         let known = heads.find(frame, usize_from(arrival.elided_bytes.into()))?;
         let is_middle = known.is_middle();
         if let Engine::Rc(rc) = engine

@@ -16,6 +16,7 @@ mod modify;
 pub(crate) mod outcome;
 pub(crate) mod path;
 pub(crate) mod path_mtu;
+mod places;
 pub(crate) mod post;
 pub(crate) mod receive;
 pub(crate) mod remote;
@@ -36,9 +37,11 @@ use crate::ids::SrqId;
 use crate::mr::PdId;
 use crate::schedule::{InFlight, WindowSpace};
 use crate::srq::SrqTable;
+use crate::wc::{Wc, WcOpcode};
 use common::{Common, Shared, Transmit};
 use engine::Engine;
 use flow::FlowInfo;
+use places::Places;
 use spanwire_base::{Dur, RxMeta, Time};
 use spanwire_loadbalance::Balancer;
 use spanwire_wire::{KnownHeads, Packet, Qpn};
@@ -51,12 +54,23 @@ pub(crate) struct QueuePair {
     engine: Engine,
     /// The outer headers of received packets.
     heads: KnownHeads,
+    /// Places of the send queue until they are polled; none if they are free at the completion.
+    places: Option<Box<Places>>,
 }
 
 impl QueuePair {
     pub(crate) fn new(qpn: Qpn, init: &QpInit) -> Self {
         let (common, heads) = (Common::new(qpn, init), KnownHeads::default());
-        Self { common, engine: Engine::Unconnected, heads }
+        let places = init.places_until_polled.then(Box::default);
+        Self { common, engine: Engine::Unconnected, heads, places }
+    }
+
+    /// The completion `wc` of this queue pair was polled.
+    pub(crate) fn on_polled(&mut self, wc: &Wc) {
+        let is_send = !matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
+        if let Some(places) = self.places.as_mut().filter(|_| is_send) {
+            places.release(wc.status);
+        }
     }
 
     /// Handles a packet addressed to this queue pair. Its headers and ICRC have been checked.

@@ -30,6 +30,7 @@ impl QueuePair {
                 self.free_blocks(sh.block_memory);
                 self.return_receives(sh.srqs);
                 self.reset();
+                self.places = self.places.take().map(|_| Box::default());
             }
             (QpState::Err, QpState::Err) => {}
             (_, QpState::Err) => self.engine.fail(&mut self.common, sh),

@@ -23,7 +23,8 @@ impl QueuePair {
             _ => return Err(PostError::BadState),
         };
         // The queue of a failed queue pair is empty, but perhaps one of no requests.
-        if self.engine.is_full() && (!has_failed || caps.max_send_wr == 0) {
+        let is_taken = self.places.as_ref().is_some_and(|p| p.taken() >= caps.max_send_wr);
+        if (self.engine.is_full() || is_taken) && (!has_failed || caps.max_send_wr == 0) {
             return Err(PostError::QueueFull);
         }
         if wr.sges.len() > usize_from(caps.max_send_sge.into()) {
@@ -40,6 +41,7 @@ impl QueuePair {
                 return Err(PostError::BadInline);
             }
             self.engine.post(wr, u32_from(bytes.len()), common);
+            self.take_place(wr);
             return Ok(());
         }
         let len = total_bytes(wr.sges, sh.config.max_msg_bytes)?;
@@ -51,7 +53,14 @@ impl QueuePair {
             return Err(PostError::BadState);
         }
         self.engine.post(wr, len, common);
+        self.take_place(wr);
         Ok(())
+    }
+
+    fn take_place(&mut self, wr: &WorkRequest<'_>) {
+        if let Some(places) = &mut self.places {
+            places.take(wr.signaled);
+        }
     }
 
     /// Queues a receive request. In the error state it is flushed at once.

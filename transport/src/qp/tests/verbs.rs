@@ -4,8 +4,8 @@
 use super::{SECOND, statuses};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{
-    Access, AsyncEvent, CqId, ModifyError, Notify, PostError, QpAttr, QpState, RecvRequest, Sge,
-    SrqId, WcOpcode, WcStatus, WireMode, WorkRequest, WrOp,
+    Access, AsyncEvent, CqId, ModifyError, Notify, PostError, QpAttr, QpCaps, QpState, RecvRequest,
+    Sge, SrqId, WcOpcode, WcStatus, WireMode, WorkRequest, WrOp,
 };
 use spanwire_base::Dur;
 
@@ -38,6 +38,38 @@ fn post_srq(p: &mut Pair, srq: SrqId, wr_id: u64, at: usize, len: usize) -> Resu
 fn send(p: &mut Pair, q: usize, wr_id: u64, at: usize, len: usize) {
     let (sge, qpn) = (p.ends[0].sge(at, len), p.ends[0].qpns[q]);
     p.ends[0].ep.post_send(qpn, &WorkRequest::new(wr_id, WrOp::Send, &[sge])).unwrap();
+}
+
+#[test]
+fn post_send__a_request_keeps_its_place_until_it_is_polled() {
+    in_both_modes(|mode| {
+        let caps = QpCaps { max_send_wr: 4, ..QpCaps::default() };
+        let config =
+            PairConfig { mode, caps, cqe: 4, places_until_polled: true, ..PairConfig::default() };
+        let mut p = Pair::with(&config);
+        let (qpn, cq) = (p.ends[0].qpns[0], p.ends[0].cq);
+        let write = WrOp::Write { remote: p.ends[1].remote(0) };
+        let sges = [p.ends[0].sge(0, 100)];
+        let post = |p: &mut Pair, wr_id, signaled| {
+            let request = WorkRequest { signaled, ..WorkRequest::new(wr_id, write, &sges) };
+            p.ends[0].ep.post_send(qpn, &request)
+        };
+        p.ends[0].polls = false;
+        for (wr_id, signaled) in [(1, false), (2, true), (3, true), (4, false)] {
+            assert_eq!(post(&mut p, wr_id, signaled), Ok(()));
+        }
+        assert!(p.run(SECOND), "all of them are complete");
+        assert_eq!(post(&mut p, 5, true), Err(PostError::QueueFull));
+        let polled = p.ends[0].ep.poll_cq(cq).unwrap().map(|wc| wc.wr_id);
+        assert_eq!(polled, Some(2), "and the silent one before it");
+        assert_eq!([post(&mut p, 5, true), post(&mut p, 6, true)], [Ok(()); 2]);
+        assert_eq!(post(&mut p, 7, true), Err(PostError::QueueFull));
+        assert!(p.run(SECOND));
+        let ids: Vec<u64> =
+            std::iter::from_fn(|| p.ends[0].ep.poll_cq(cq).unwrap()).map(|wc| wc.wr_id).collect();
+        assert_eq!(ids, [3, 5, 6], "a queue of as many entries does not overrun");
+        assert_eq!((0..4).map(|n| post(&mut p, n, true)).filter(Result::is_ok).count(), 4);
+    });
 }
 
 #[test]

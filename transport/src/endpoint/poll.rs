@@ -1,0 +1,70 @@
+//! Completions and events.
+
+use super::{Endpoint, Entry};
+use crate::config::ValidConfig;
+use crate::cq::{CqError, CqId, Notify};
+use crate::event::AsyncEvent;
+use crate::tables::Slab;
+use crate::wc::Wc;
+
+impl Endpoint {
+    /// The oldest completion of a queue, if there is one.
+    ///
+    /// # Errors
+    /// See [`CqError`].
+    pub fn poll_cq(&mut self, cq: CqId) -> Result<Option<Wc>, CqError> {
+        let polled = self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll()?;
+        if let Some(wc) = &polled {
+            note_polled(&mut self.qps, &self.config, wc);
+        }
+        Ok(polled)
+    }
+
+    /// Passes the completions of a queue to `each`, oldest first, at most `max`, and returns their
+    /// number. Allocates nothing.
+    ///
+    /// # Errors
+    /// See [`CqError`]; there was no completion.
+    pub fn poll_cq_into(
+        &mut self,
+        cq: CqId,
+        max: usize,
+        mut each: impl FnMut(Wc),
+    ) -> Result<usize, CqError> {
+        let Self { cqs, qps, config, .. } = self;
+        cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll_into(max, |wc| {
+            note_polled(qps, config, &wc);
+            each(wc);
+        })
+    }
+
+    /// Arms a completion queue: the next completion that `notify` names makes
+    /// [`Endpoint::poll_cq_event`] return the queue, once. Completions already in the queue cause
+    /// no event, so poll the queue once more after arming it.
+    ///
+    /// # Errors
+    /// [`CqError::Unknown`].
+    pub fn req_notify_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), CqError> {
+        self.cqs.arm(cq, notify)
+    }
+
+    /// The next completion queue whose armed event has occurred.
+    pub fn poll_cq_event(&mut self) -> Option<CqId> {
+        self.cqs.pop_notification()
+    }
+
+    /// The oldest asynchronous event. At most 4096 are queued; further ones are lost and counted
+    /// ([`Endpoint::async_events_lost`]).
+    pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop()
+    }
+}
+
+/// Tells the queue pair of a completion that it was polled.
+#[inline]
+fn note_polled(qps: &mut Slab<Entry>, config: &ValidConfig, wc: &Wc) {
+    let slot = wc.qpn.get() & ((1 << config.slot_bits()) - 1);
+    if let Some(entry) = qps.at_mut(slot).filter(|entry| entry.qp.qpn() == wc.qpn) {
+        entry.qp.on_polled(wc);
+    }
+}
