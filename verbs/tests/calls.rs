@@ -1,0 +1,129 @@
+//! The calls as a C program sees them: programs in `calls/` against `<infiniband/verbs.h>` of the
+//! distribution, which run with this library over UDP sockets of the loopback. Needs
+//! `apt-get install libibverbs-dev`.
+#![expect(non_snake_case, reason = "tests are named function__case")]
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Settings of the library and of the program: environment variables.
+type Settings<'a> = &'a [(&'a str, &'a str)];
+
+const RC: Settings<'_> = &[];
+const SR: Settings<'_> = &[("SPANWIRE_MODE", "sr")];
+
+/// The library by the name that programs look for, in a folder of its own; `None`, with a line on
+/// stderr, if programs cannot be built here.
+fn folder(test: &str) -> Option<PathBuf> {
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        eprintln!("SKIPPED: no <infiniband/verbs.h> (apt-get install libibverbs-dev)");
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("calls").join(test);
+    fs::create_dir_all(&folder).expect("the target folder can be written");
+    let link = folder.join("libibverbs.so.1");
+    let _ = fs::remove_file(&link);
+    // Cargo builds it beside the tests, because they depend on the crate.
+    let library = std::env::current_exe().expect("the system knows").with_file_name(LIBRARY);
+    assert!(library.exists(), "{} is not there", library.display());
+    std::os::unix::fs::symlink(library, &link).expect("the target folder can be written");
+    Some(folder)
+}
+
+/// Builds a program and runs one of its cases in a process with an address of its own. The next
+/// address is that of its other end. Tests need a `number` each; runs that happen to overlap
+/// differ in the rest.
+fn run(number: u8, program: &str, case: &str, settings: Settings<'_>) -> Option<Output> {
+    let folder = folder(&format!("{number}"))?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/calls/{program}.c"));
+    let binary = folder.join(program);
+    let cc = Command::new("cc")
+        .args(["-Wall", "-Werror", "-O1", "-pthread", "-o"])
+        .args([&binary, &source])
+        .arg("-libverbs")
+        .output()
+        .expect("cc, which also links Rust's programs");
+    assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr));
+
+    let run = u8::try_from(std::process::id() % 126).expect("less than 126");
+    let address = Ipv4Addr::new(127, 83, number, 1 + 2 * run);
+    let ran = Command::new(&binary)
+        .arg(case)
+        .env("LD_LIBRARY_PATH", &folder)
+        .env("LD_PRELOAD", folder.join("libibverbs.so.1"))
+        .env("SPANWIRE_ADDR", address.to_string())
+        .envs(settings.iter().copied())
+        .output()
+        .expect("it was just built");
+    let said = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(ran.status.success(), "{program} {case}: {}\n{}{}", ran.status, said[0], said[1]);
+    Some(ran)
+}
+
+/// As [`run`], of a program that has nothing to say, and of which the library has not either.
+fn run_quietly(number: u8, program: &str, case: &str, settings: Settings<'_>) {
+    if let Some(ran) = run(number, program, case, settings) {
+        let said = [ran.stdout, ran.stderr].concat();
+        assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    }
+}
+
+/// Tests that run a case of a program: number, name, program, case, settings.
+macro_rules! cases {
+    ($($number:literal $name:ident $program:literal $case:literal $settings:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                run_quietly($number, $program, $case, $settings);
+            }
+        )*
+    };
+}
+
+cases! {
+    1 errors__of_memory_and_access_rights "errors" "memory" RC;
+    2 errors__above_the_limits "errors" "limits" RC;
+    3 errors__of_what_is_not_supported "errors" "kinds" RC;
+    4 errors__of_null "errors" "null" RC;
+    5 modify_qp__refuses_and_keeps_the_state "modify" "modify" RC;
+    6 post__to_full_queues "post" "full" RC;
+    7 post__refuses_wrong_requests "post" "refused" RC;
+    8 post__a_wrong_key_fails_the_queue_pair "post" "local_key" RC;
+    9 poll_cq__reports_an_overrun "post" "overrun" RC;
+    10 destroy__refuses_objects_in_use "lifetime" "busy" RC;
+    11 close_device__leaves_the_objects "lifetime" "close_early" RC;
+    12 dereg_mr__the_peer_is_refused "peer" "dereg" RC;
+    13 dereg_mr__of_memory_in_use "peer" "dereg_busy" RC;
+    14 dereg_mr__of_memory_in_use_sr "peer" "dereg_busy" SR;
+    15 retries__end_after_their_time "peer" "killed" RC;
+    16 fork__fails_in_the_child_only "peer" "forked" RC;
+    17 threads__lose_and_repeat_nothing "threads" "threads" &[("SPANWIRE_TEST_MIB", "64")];
+    18 threads__lose_and_repeat_nothing_sr "threads" "threads"
+        &[("SPANWIRE_TEST_MIB", "64"), ("SPANWIRE_MODE", "sr")];
+    19 threads__lossy "threads" "threads" &[("SPANWIRE_TEST_MIB", "4"), ("SPANWIRE_LOSS", "1")];
+    20 threads__lossy_sr "threads" "threads"
+        &[("SPANWIRE_TEST_MIB", "4"), ("SPANWIRE_LOSS", "1"), ("SPANWIRE_MODE", "sr")];
+    21 order__the_last_byte_is_last "order" "last_byte" RC;
+    22 order__sr_promises_none "order" "sr" SR;
+    23 data__atomics "data" "atomics" RC;
+    24 data__atomics_sr "data" "atomics" SR;
+    25 data__immediate "data" "immediate" RC;
+    26 data__immediate_sr "data" "immediate" SR;
+    27 data__lists_and_inline "data" "lists" RC;
+    28 data__lists_and_inline_sr "data" "lists" SR;
+    29 data__signals_and_fences "data" "signals" RC;
+    30 data__signals_and_fences_sr "data" "signals" SR;
+}
+
+#[test]
+fn errors__a_taken_port_is_said_in_one_line() {
+    let Some(ran) = run(31, "lifetime", "port", RC) else { return };
+    let said = String::from_utf8(ran.stderr).expect("UTF-8");
+    let [line] = said.lines().collect::<Vec<_>>()[..] else { panic!("not one line: {said}") };
+    assert!(line.starts_with("spanwire: ") && line.contains("4791"), "{line}");
+    assert!(line.contains("`ss -ulpn` shows which"), "{line}");
+}
+
+const LIBRARY: &str = "libibverbs.so";
