@@ -6,6 +6,7 @@
 
 use crate::device::Interface;
 use crate::errno::{self, Errno};
+use crate::lease::{Lease, lock};
 use crate::settings::{Settings, say, settings};
 use spanwire_host::fabric::{Attachment, Error, Link, Terms, Wrap};
 use spanwire_host::program::CongestionText;
@@ -18,7 +19,7 @@ use spanwire_io::worker::{self, Progress};
 use spanwire_io::xdp::XdpPreference;
 use spanwire_transport::{CongestionControl, Endpoint, ValidConfig};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 
 /// An endpoint with a port, and the lock around both.
@@ -39,6 +40,8 @@ pub(crate) struct Attached {
     pub(crate) worker: Arc<Worker>,
     pub(crate) terms: Terms,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Dropped last, when the port is closed.
+    _lease: Lease,
 }
 
 impl Engine {
@@ -112,6 +115,7 @@ impl Engine {
         if let Some(attached) = self.attached.get() {
             return Ok(attached);
         }
+        let lease = Lease::take(&self.interface);
         let opened = self.open().and_then(|(attachment, config)| {
             let endpoint = detached.as_mut().expect("detached until it is attached");
             endpoint.reconfigure(config)?;
@@ -119,7 +123,7 @@ impl Engine {
         });
         let attachment = opened.map_err(|e| self.failed(&*e))?;
         let endpoint = detached.take().expect("looked at before");
-        let attached = start(attachment, endpoint).map_err(|e| self.failed(&*e))?;
+        let attached = start(attachment, endpoint, lease).map_err(|e| self.failed(&*e))?;
         Ok(self.attached.get_or_init(|| attached))
     }
 
@@ -154,7 +158,7 @@ impl Engine {
 }
 
 /// Starts the worker of an endpoint over a port.
-fn start(attachment: Attachment, endpoint: Endpoint) -> Result<Attached, Error> {
+fn start(attachment: Attachment, endpoint: Endpoint, lease: Lease) -> Result<Attached, Error> {
     let Attachment { port, terms } = attachment;
     let bell = worker::bell(Progress::Shared)?;
     let worker = worker::worker(bell, endpoint, port, terms.clock, Polling::Adaptive)?;
@@ -167,7 +171,7 @@ fn start(attachment: Attachment, endpoint: Endpoint) -> Result<Attached, Error> 
         }
         driven.work();
     })?;
-    Ok(Attached { worker, terms, thread: Mutex::new(Some(thread)) })
+    Ok(Attached { worker, terms, thread: Mutex::new(Some(thread)), _lease: lease })
 }
 
 impl Drop for Engine {
@@ -186,8 +190,4 @@ impl Drop for Engine {
             let _ = thread.join();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,7 @@ mod device;
 mod engine;
 mod errno;
 mod exports;
+mod lease;
 mod memory;
 mod modify;
 mod objects;

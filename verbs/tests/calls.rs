@@ -115,6 +115,7 @@ cases! {
     28 data__lists_and_inline_sr "data" "lists" SR;
     29 data__signals_and_fences "data" "signals" RC;
     30 data__signals_and_fences_sr "data" "signals" SR;
+    32 close_device__while_threads_open_it "churn" "contexts" RC;
 }
 
 #[test]
