@@ -118,12 +118,11 @@ impl Engine {
         let lease = Lease::take(&self.interface);
         let opened = self.open().and_then(|(attachment, config)| {
             let endpoint = detached.as_mut().expect("detached until it is attached");
-            endpoint.reconfigure(config)?;
-            Ok(attachment)
+            endpoint.reconfigure(config.clone())?;
+            start(attachment, config, lease, endpoint)
         });
-        let attachment = opened.map_err(|e| self.failed(&*e))?;
-        let endpoint = detached.take().expect("looked at before");
-        let attached = start(attachment, endpoint, lease).map_err(|e| self.failed(&*e))?;
+        let attached = opened.map_err(|e| self.failed(&*e))?;
+        *detached = None;
         Ok(self.attached.get_or_init(|| attached))
     }
 
@@ -157,11 +156,18 @@ impl Engine {
     }
 }
 
-/// Starts the worker of an endpoint over a port.
-fn start(attachment: Attachment, endpoint: Endpoint, lease: Lease) -> Result<Attached, Error> {
+/// Starts the worker of `endpoint` over a port. It is left as it is if that fails: the program has
+/// objects in it, and may try again.
+fn start(
+    attachment: Attachment,
+    config: ValidConfig,
+    lease: Lease,
+    endpoint: &mut Endpoint,
+) -> Result<Attached, Error> {
     let Attachment { port, terms } = attachment;
     let bell = worker::bell(Progress::Shared)?;
-    let worker = worker::worker(bell, endpoint, port, terms.clock, Polling::Adaptive)?;
+    let in_its_place = seed::endpoint(config)?;
+    let worker = worker::worker(bell, in_its_place, port, terms.clock, Polling::Adaptive)?;
     let worker = Arc::new(worker);
     let driven = worker.clone();
     let thread = worker::spawn("spanwire", move || {
@@ -171,6 +177,7 @@ fn start(attachment: Attachment, endpoint: Endpoint, lease: Lease) -> Result<Att
         }
         driven.work();
     })?;
+    worker.with(|driven| std::mem::swap(driven, endpoint)).ok_or("the port has failed")?;
     Ok(Attached { worker, terms, thread: Mutex::new(Some(thread)), _lease: lease })
 }
 

@@ -127,4 +127,12 @@ fn errors__a_taken_port_is_said_in_one_line() {
     assert!(line.contains("`ss -ulpn` shows which"), "{line}");
 }
 
+#[test]
+fn errors__without_files_left_are_not_final() {
+    let Some(ran) = run(33, "lifetime", "few_files", RC) else { return };
+    let said = String::from_utf8(ran.stderr).expect("UTF-8");
+    let is_reason = |line: &str| line.starts_with("spanwire: lo: ") && line.contains("open files");
+    assert!(said.lines().all(is_reason), "{said}");
+}
+
 const LIBRARY: &str = "libibverbs.so";

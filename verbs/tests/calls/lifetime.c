@@ -1,6 +1,8 @@
 /* The port, and objects that are in use or outlive their context. */
 #include "common.h"
 
+#include <sys/resource.h>
+
 /* A plain socket at UDP port 4791 of the address of this process; -1 with errno. */
 static int take_port(void)
 {
@@ -111,8 +113,40 @@ static void close_early(char **argv, int fd)
 	EQ(ibv_close_device(node.context), 0);
 }
 
+/* A process may run out of files anywhere in the call; later ones work once there are more. */
+static void few_files(char **argv, int fd)
+{
+	struct node node = open_node(8192);
+	struct rlimit limit, few;
+	EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	struct ibv_qp_init_attr init = init_of(&node);
+	struct ibv_qp *qp = NULL;
+	int refused = 0;
+	for (few = limit, few.rlim_cur = 3; !qp && few.rlim_cur < 40; few.rlim_cur++) {
+		EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+		errno = 0;
+		qp = ibv_create_qp(node.pd, &init);
+		if (!qp) {
+			EQ(errno, EMFILE);
+			struct ibv_pd *pd = SOME(ibv_alloc_pd(node.context));
+			EQ(ibv_dealloc_pd(pd), 0);
+			refused++;
+		}
+	}
+	EQ(qp && refused > 2, 1);
+	EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	struct address own = address_of(&node, qp);
+	connect_qp(qp, &own, own.psn, TIMEOUT, 7);
+	send_to_itself(&node, qp);
+	EQ(ibv_destroy_qp(qp), 0);
+	close_node(&node);
+}
+
 int main(int argc, char **argv)
 {
-	struct test tests[] = {{"port", port}, {"busy", busy}, {"close_early", close_early}};
+	struct test tests[] = {{"port", port},
+			       {"busy", busy},
+			       {"close_early", close_early},
+			       {"few_files", few_files}};
 	return RUN(tests);
 }
