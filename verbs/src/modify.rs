@@ -19,7 +19,7 @@ use spanwire_transport::{
     Access, AddressVector, Endpoint, ModifyError, QpAttr, QpState, SrOptions, Wire, WireMode, agree,
 };
 use spanwire_wire::{Psn, Qpn};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// `ibv_modify_qp(3)`. An attribute that the transition needs and the mask lacks, one that it does
 /// not take, and a value out of its range: `EINVAL`, and nothing is changed.
@@ -207,15 +207,18 @@ fn attributes(
 /// The path to a peer. May wait for neighbour discovery.
 ///
 /// # Errors
-/// `EINVAL`: no GID, another than our first, or a GID that is no IPv4 address. Otherwise the reason
-/// why there is no route, which is also said on stderr.
+/// `EINVAL`: no GID, another than our first, or a GID that is no unicast IPv4 address. Otherwise
+/// the reason why there is no route, which is also said on stderr.
 fn path(engine: &Engine, attached: &Attached, ah: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     if ah.is_global == 0 || ah.grh.sgid_index != 0 || ah.port_num != 1 {
         return Err(libc::EINVAL);
     }
     // SAFETY: 16 bytes, of which any value is valid.
     let gid = Ipv6Addr::from(unsafe { ah.grh.dgid.raw });
-    let peer = IpAddr::V4(gid.to_ipv4_mapped().ok_or(libc::EINVAL)?);
+    let is_of_one_host =
+        |ip: &Ipv4Addr| !ip.is_unspecified() && !ip.is_broadcast() && !ip.is_multicast();
+    let peer = gid.to_ipv4_mapped().filter(is_of_one_host).ok_or(libc::EINVAL)?;
+    let peer = IpAddr::V4(peer);
     let hop = attached.terms.hop(peer).map_err(|e| {
         say(&format!("no path to {peer}: {e}"));
         errno::of(&*e)

@@ -77,6 +77,12 @@ static void rtr(const struct address *peer)
 	WRONG(attr, ah_attr.grh.sgid_index, 1, TO_RTR);
 	WRONG(attr, ah_attr.grh.dgid.raw[0], 0xfe, TO_RTR);
 	WRONG(attr, ah_attr.grh.dgid.raw[10], 0, TO_RTR);
+	uint8_t not_one_host[][4] = {{0}, {255, 255, 255, 255}, {224, 0, 0, 1}};
+	for (int n = 0; n < 3; n++) {
+		struct ibv_qp_attr wrong = attr;
+		memcpy(wrong.ah_attr.grh.dgid.raw + 12, not_one_host[n], 4);
+		REFUSED(&wrong, TO_RTR, EINVAL);
+	}
 	WRONG(attr, dest_qp_num, 0, TO_RTR);
 	WRONG(attr, dest_qp_num, 1 << 24, TO_RTR);
 	WRONG(attr, max_dest_rd_atomic, 17, TO_RTR);
