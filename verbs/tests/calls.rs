@@ -115,6 +115,10 @@ cases! {
     28 data__lists_and_inline_sr "data" "lists" SR;
     29 data__signals_and_fences "data" "signals" RC;
     30 data__signals_and_fences_sr "data" "signals" SR;
+    34 remote__refuses_keys_and_rights "remote" "keys" RC;
+    35 remote__refuses_keys_and_rights_sr "remote" "keys" SR;
+    36 remote__not_ready_and_drained "remote" "not_ready" RC;
+    37 remote__not_ready_and_drained_sr "remote" "not_ready" SR;
     32 close_device__while_threads_open_it "churn" "contexts" RC;
 }
 
