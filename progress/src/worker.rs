@@ -220,8 +220,8 @@ where
 
     /// As [`Worker::publish`], for a thread that will publish more, or wait, in a moment. The step
     /// is left to that call, so that several messages share it, unless another thread leads or the
-    /// last step was long ago.
-    pub fn publish_soon(&self) {
+    /// last step was long ago. True if it was left.
+    pub fn publish_soon(&self) -> bool {
         let shares = self.bell.progress() != Progress::Worker
             && self.bell.leader() == Lead::Vacant
             && self.since_step() < REFRESH_NS;
@@ -230,6 +230,7 @@ where
         } else {
             self.publish();
         }
+        shares
     }
 
     /// Steps the engine if no other thread does. True if it made progress.

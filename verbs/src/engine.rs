@@ -8,7 +8,8 @@ use crate::device::Interface;
 use crate::errno::{self, Errno};
 use crate::lease::{Lease, lock};
 use crate::settings::{Settings, say, settings};
-use spanwire_host::fabric::{Attachment, Error, Link, Terms, Wrap};
+use crate::worker::{Bursts, Worker};
+use spanwire_host::fabric::{Attachment, Error, Terms, Wrap};
 use spanwire_host::program::CongestionText;
 use spanwire_host::seed;
 use spanwire_host::window::{self, WindowChoice};
@@ -21,9 +22,6 @@ use spanwire_transport::{CongestionControl, Endpoint, ValidConfig};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
-
-/// An endpoint with a port, and the lock around both.
-pub(crate) type Worker = worker::Worker<Endpoint, Box<dyn Link + Send>>;
 
 /// The engine of a device.
 pub(crate) struct Engine {
@@ -39,6 +37,7 @@ pub(crate) struct Engine {
 pub(crate) struct Attached {
     pub(crate) worker: Arc<Worker>,
     pub(crate) terms: Terms,
+    pub(crate) bursts: Bursts,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Dropped last, when the port is closed.
     _lease: Lease,
@@ -178,7 +177,8 @@ fn start(
         driven.work();
     })?;
     worker.with(|driven| std::mem::swap(driven, endpoint)).ok_or("the port has failed")?;
-    Ok(Attached { worker, terms, thread: Mutex::new(Some(thread)), _lease: lease })
+    let (bursts, thread) = (Bursts::default(), Mutex::new(Some(thread)));
+    Ok(Attached { worker, terms, bursts, thread, _lease: lease })
 }
 
 impl Drop for Engine {

@@ -27,3 +27,4 @@ mod qp;
 mod query;
 mod settings;
 mod text;
+mod worker;

@@ -9,7 +9,9 @@ use crate::abi::{
 use crate::errno::{Errno, code};
 use crate::qp::{Qp, of_qp};
 use libc::c_int;
-use spanwire_transport::{Endpoint, PostError, RecvRequest, RemoteAddr, Sge, WorkRequest, WrOp};
+use spanwire_transport::{
+    Endpoint, PostError, RecvRequest, RemoteAddr, Sge, WireMode, WorkRequest, WrOp,
+};
 
 /// `ibv_post_send(3)`: a list under one lock; the first that is refused is in `bad_wr`.
 pub(crate) unsafe extern "C" fn post_send(
@@ -19,7 +21,7 @@ pub(crate) unsafe extern "C" fn post_send(
 ) -> c_int {
     // SAFETY: the caller's promise (docs/verbs.md, "Pointers").
     let posted = unsafe { of_qp(qp) }.map_err(|errno| (errno, wr)).and_then(|pair| {
-        let posted = pair.worker.submit(|endpoint| {
+        let posted = pair.worker.with(|endpoint| {
             let mut next = wr;
             while !next.is_null() {
                 // SAFETY: the caller's promise: a list of valid requests.
@@ -29,6 +31,7 @@ pub(crate) unsafe extern "C" fn post_send(
             }
             Ok(())
         });
+        pair.transmit();
         posted.unwrap_or(Err((libc::EIO, wr)))
     });
     refused(posted, bad_wr)
@@ -59,6 +62,10 @@ pub(crate) unsafe extern "C" fn post_recv(
             }
             Ok(())
         });
+        if pair.engine.settings().mode == WireMode::Sr {
+            // A sender that waits for a receive request gets to know of it.
+            pair.transmit();
+        }
         posted.unwrap_or(Err((libc::EIO, wr)))
     });
     refused(posted, bad_wr)
@@ -85,6 +92,13 @@ fn refused<T>(posted: Result<(), (Errno, *mut T)>, bad_wr: *mut *mut T) -> c_int
 }
 
 impl Qp {
+    /// Transmits what was posted: now, or with the next poll of a program that polls.
+    fn transmit(&self) {
+        if let Some(attached) = self.engine.attached() {
+            attached.bursts.posted(&attached.worker);
+        }
+    }
+
     /// # Safety
     /// `wr` is a valid request; its memory is readable if it is inline.
     unsafe fn post_one(&self, endpoint: &mut Endpoint, wr: *mut ibv_send_wr) -> Result<(), Errno> {
@@ -94,24 +108,43 @@ impl Qp {
         // SAFETY: the caller's promise. Members of unions that the opcode leaves out are not read.
         let wr = unsafe { &wr.read() };
         let has = |flag| wr.send_flags & flag != 0;
-        let (mut sges, mut bytes) = ([Sge::default(); MAX_SGE], [0; MAX_INLINE]);
+        let mut sges = [Sge::default(); MAX_SGE];
         // SAFETY: the caller's promise.
-        let mut sges = unsafe { gather(&mut sges, wr.sg_list, wr.num_sge) }?;
-        let mut inline = None;
-        if has(IBV_SEND_INLINE) {
-            // SAFETY: the caller's promise: readable memory, which needs no key.
-            inline = Some(unsafe { copy_out(&mut bytes, sges) }?);
-            sges = &[];
-        }
+        let sges = unsafe { gather(&mut sges, wr.sg_list, wr.num_sge) }?;
         let request = WorkRequest {
             wr_id: wr.wr_id,
             op: operation(wr)?,
             sges,
-            inline,
+            inline: None,
             signaled: self.sq_sig_all || has(IBV_SEND_SIGNALED),
             solicited: has(IBV_SEND_SOLICITED),
             fence: has(IBV_SEND_FENCE),
         };
+        if has(IBV_SEND_INLINE) {
+            // SAFETY: the caller's promise: readable memory, which needs no key.
+            return unsafe { self.post_inline(endpoint, &request) };
+        }
+        endpoint.post_send(self.qpn, &request).map_err(number)
+    }
+
+    /// Posts the data of the SGEs as inline data.
+    ///
+    /// # Safety
+    /// The memory of the SGEs is readable.
+    // Apart: other requests need no room for the data.
+    #[inline(never)]
+    unsafe fn post_inline(
+        &self,
+        endpoint: &mut Endpoint,
+        request: &WorkRequest<'_>,
+    ) -> Result<(), Errno> {
+        if request.sges.len() > self.max_send_sge {
+            return Err(libc::EINVAL);
+        }
+        let mut bytes = [0; MAX_INLINE];
+        // SAFETY: the caller's promise.
+        let inline = Some(unsafe { copy_out(&mut bytes, request.sges) }?);
+        let request = WorkRequest { sges: &[], inline, ..*request };
         endpoint.post_send(self.qpn, &request).map_err(number)
     }
 }

@@ -6,9 +6,10 @@ use crate::abi::{
     ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use crate::convert::{bits_of, mtu, number, state};
-use crate::engine::{Engine, Worker};
+use crate::engine::Engine;
 use crate::errno::{Errno, code, pointer, set};
 use crate::objects::{Visible, ours, publish, take};
+use crate::worker::Worker;
 use libc::c_int;
 use spanwire_transport::{AddressVector, QpCaps, QpInfo, QpInit, QpState, WireMode};
 use spanwire_wire::{Psn, Qpn};
@@ -23,6 +24,7 @@ pub(crate) struct Qp {
     pub(crate) qpn: Qpn,
     /// Requests complete whether they are flagged or not.
     pub(crate) sq_sig_all: bool,
+    pub(crate) max_send_sge: usize,
     /// The engine is in RTS, and the program in RTR.
     answers_early: AtomicBool,
 }
@@ -185,7 +187,8 @@ unsafe fn create(pd: *mut ibv_pd, init: &ibv_qp_init_attr) -> Result<*mut ibv_qp
     (base.state, base.qp_type) = (IBV_QPS_RESET, IBV_QPT_RC);
     let sq_sig_all = init.sq_sig_all != 0;
     let answers_early = AtomicBool::new(false);
-    let ours = Qp { engine: engine.clone(), worker, qpn, sq_sig_all, answers_early };
+    let max_send_sge = usize::try_from(init.cap.max_send_sge).unwrap_or(usize::MAX);
+    let ours = Qp { engine: engine.clone(), worker, qpn, sq_sig_all, max_send_sge, answers_early };
     Ok(publish(visible, ours).cast())
 }
 
