@@ -27,11 +27,11 @@ struct Side(Worker<Endpoint, PipePort>, CqId, Qpn, MemoryRegion);
 fn side(number: u8, port: PipePort) -> Result<Side, Box<dyn Error>> {
     // A real program passes 32 random bytes of the system, because all keys derive from them.
     let mut endpoint = Endpoint::new(ValidConfig::default(), [number; 32]);
-    // Room for all completions: the threads that post may be ahead of those that poll.
-    let completions = u32::try_from(THREADS * WRITES)?;
-    let (pd, cq) = (endpoint.alloc_pd()?, endpoint.create_cq(completions)?);
+    let (pd, cq) = (endpoint.alloc_pd()?, endpoint.create_cq(QpCaps::default().max_send_wr)?);
     let mr = endpoint.reg_mr(pd, Region::zeroed(4096), Access::ALL, None)?;
-    let qpn = endpoint.create_qp(&QpInit::new(pd, cq, cq, QpCaps::default()))?;
+    // The threads that post may be ahead of those that poll, but not by more than the queue holds.
+    let init = QpInit { places_until_polled: true, ..QpInit::new(pd, cq, cq, QpCaps::default()) };
+    let qpn = endpoint.create_qp(&init)?;
     endpoint.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
     let bell = bell(Progress::Shared)?;
     Ok(Side(worker(bell, endpoint, port, Clock::start(), Polling::default())?, cq, qpn, mr))

@@ -170,7 +170,9 @@ where
 
     /// Drives the engine, unless another thread does, until `look` returns a value, or until
     /// `deadline`. `look` is called before each step of the calling thread, and whenever something
-    /// may have completed. `None` at the deadline and after the end.
+    /// may have completed. If it returns a value it may have changed what others wait for (a polled
+    /// completion frees a place in the send queue), so they look again. `None` at the deadline and
+    /// after the end.
     pub fn wait_for<R>(
         &self,
         deadline: Option<Instant>,
@@ -180,7 +182,11 @@ where
             Some(None) => None,
             found_or_ended => Some(found_or_ended.flatten()),
         });
-        found.flatten()
+        let found = found.flatten();
+        if found.is_some() {
+            self.moved.raise();
+        }
+        found
     }
 
     /// Drives the engine until a step makes progress, or until `deadline`.

@@ -169,3 +169,27 @@ fn spawn__the_thread_takes_no_signal_of_the_program() {
     assert_eq!(receiver.recv().unwrap() | kept, u64::MAX);
     assert_eq!(blocked(), before);
 }
+
+#[test]
+fn wait_for__those_that_wait_see_what_another_one_took() {
+    let (worker, _peer) = adder(Progress::Shared);
+    let late = Instant::now() + Duration::from_secs(60);
+    let wait_for =
+        |sum| worker.wait_for(Some(late), move |core| (core.node.sum >= sum).then_some(()));
+    let take = |sum| {
+        worker.wait_for(None, move |core| {
+            core.node.sum = sum;
+            Some(())
+        })
+    };
+    thread::scope(|scope| {
+        // One of them leads; the other sleeps until it is woken.
+        let waits: Vec<_> = [2, 1].map(|sum| scope.spawn(move || wait_for(sum))).into();
+        for sum in [1, 2] {
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(take(sum), Some(()));
+        }
+        assert!(waits.into_iter().all(|wait| wait.join().unwrap() == Some(())));
+    });
+    assert!(Instant::now() < late, "found at the deadline only");
+}
