@@ -34,6 +34,7 @@ mod bell;
 mod end;
 mod engine;
 mod lead;
+mod publish;
 mod signal;
 mod spin;
 mod sync;

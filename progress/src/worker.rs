@@ -1,6 +1,6 @@
 //! An engine behind its lock: the calls, turns and waits of its threads.
 
-use crate::bell::{Bell, Lead, Progress};
+use crate::bell::{Bell, Progress};
 use crate::end::{End, FORKED, PANICKED};
 use crate::engine::{Door, Engine, Step};
 use crate::signal::Signal;
@@ -209,36 +209,6 @@ where
         }
     }
 
-    /// Tells the engine what the caller has published: in a step of the caller's thread, or of the
-    /// thread that steps it just now. With [`Progress::Worker`] the worker is woken.
-    pub fn publish(&self) {
-        if self.is_forked() {
-            return;
-        }
-        self.bell.ring();
-        match self.bell.progress() {
-            Progress::Worker => self.bell.wake(),
-            Progress::Inline | Progress::Shared => {
-                self.turn();
-            }
-        }
-    }
-
-    /// As [`Worker::publish`], for a thread that will publish more, or wait, in a moment. The step
-    /// is left to that call, so that several messages share it, unless another thread leads or the
-    /// last step was long ago. True if it was left.
-    pub fn publish_soon(&self) -> bool {
-        let shares = self.bell.progress() != Progress::Worker
-            && self.bell.leader() == Lead::Vacant
-            && self.since_step() < REFRESH_NS;
-        if shares {
-            self.bell.ring();
-        } else {
-            self.publish();
-        }
-        shares
-    }
-
     /// Steps the engine if no other thread does. True if it made progress.
     pub fn turn(&self) -> bool {
         let mut progressed = false;
@@ -249,17 +219,6 @@ where
             if !self.bell.is_rung() {
                 return progressed;
             }
-        }
-    }
-
-    /// Steps the engine if no thread leads and none has stepped it for a while: for a thread that
-    /// always finds data and so never waits.
-    pub fn refresh(&self) {
-        if self.bell.leader() != Lead::Vacant || self.bell.progress() == Progress::Worker {
-            return;
-        }
-        if self.since_step() >= REFRESH_NS {
-            self.turn();
         }
     }
 
@@ -396,10 +355,6 @@ where
         f.debug_struct("Worker").field("has_ended", &self.has_ended()).finish_non_exhaustive()
     }
 }
-
-/// A thread that always finds data steps the engine this often, in ns: before a receive ring of
-/// 2048 frames is full at 25 Gbit/s and 1500 bytes, ten times over.
-const REFRESH_NS: u64 = 20_000;
 
 /// Tries to get the lock before the thread sleeps for it: some 2 us.
 const LOCK_SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
