@@ -26,17 +26,20 @@ where
 
     /// As [`Worker::publish`], for a thread that will publish more, or wait, in a moment. The step
     /// is left to that call, so that several messages share it, unless another thread leads or the
-    /// last step was long ago. True if it was left.
-    pub fn publish_soon(&self) -> bool {
-        let shares = self.bell.progress() != Progress::Worker
-            && self.bell.leader() == Lead::Vacant
-            && self.since_step() < REFRESH_NS;
-        if shares {
+    /// last step was long ago.
+    pub fn publish_soon(&self) {
+        if self.was_stepped_lately() {
             self.bell.ring();
         } else {
             self.publish();
         }
-        shares
+    }
+
+    /// True if application threads step the engine, and one did in the last 20 us.
+    pub fn was_stepped_lately(&self) -> bool {
+        self.bell.progress() != Progress::Worker
+            && self.bell.leader() == Lead::Vacant
+            && self.since_step() < REFRESH_NS
     }
 
     /// Steps the engine if no thread leads and none has stepped it for a while: for a thread that

@@ -102,6 +102,13 @@ impl Engine {
         attached.worker.with(call).ok_or(libc::EIO)
     }
 
+    /// Says the counters of engine and port, if it was asked for.
+    pub(crate) fn report(&self) {
+        if let Some(attached) = self.attached.get().filter(|_| self.settings.verbose) {
+            say(&format!("{}: {}", self.interface.name, counted(&attached.worker)));
+        }
+    }
+
     /// Opens the port, unless it is open.
     ///
     /// # Errors
@@ -179,6 +186,18 @@ fn start(
     worker.with(|driven| std::mem::swap(driven, endpoint)).ok_or("the port has failed")?;
     let (bursts, thread) = (Bursts::default(), Mutex::new(Some(thread)));
     Ok(Attached { worker, terms, bursts, thread, _lease: lease })
+}
+
+/// The counters that are not zero, of engine, port and driver.
+fn counted(worker: &Worker) -> String {
+    let list = worker.with_engine(|core| {
+        let mut list = core.node.counters().list();
+        list.extend(core.port.counters());
+        list.push(("worker_steps".to_owned(), core.driver().steps));
+        list
+    });
+    let list = list.unwrap_or_default().into_iter().filter(|(_, n)| *n > 0);
+    list.map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
 }
 
 impl Drop for Engine {

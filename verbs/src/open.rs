@@ -96,7 +96,8 @@ unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
     // SAFETY: a context of ours, which the program uses no more.
     unsafe {
         libc::close((*context).async_fd);
-        drop(take(extended(context)));
+        let ours = take(extended(context));
+        ours.engine.report();
     }
     0
 }

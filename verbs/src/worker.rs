@@ -2,12 +2,13 @@
 //!
 //! A step over UDP sockets is a system call or two, which may carry 64 packets. A program that
 //! posts a burst and then polls needs one step for the burst. One that posts and then spins on its
-//! memory would wait for the thread of the library, up to a millisecond: if that thread has found
-//! something that was left, posts are transmitted at once for a while.
+//! memory would wait for the thread of the library, up to a millisecond: if a poll comes late,
+//! posts are transmitted at once for a while.
 
 use spanwire_host::fabric::Link;
+use spanwire_io::clock::Clock;
 use spanwire_transport::Endpoint;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// An endpoint with a port, and the lock around both.
 pub(crate) type Worker = spanwire_io::worker::Worker<Endpoint, Box<dyn Link + Send>>;
@@ -16,39 +17,44 @@ pub(crate) type Worker = spanwire_io::worker::Worker<Endpoint, Box<dyn Link + Se
 /// one that comes later.
 #[derive(Debug, Default)]
 pub(crate) struct Bursts {
-    /// A post was left, and no poll of the program has come since.
-    is_left: AtomicBool,
+    /// When the oldest post was left, and no poll of the program has come since; zero if none was.
+    left_ns: AtomicU64,
     /// So many posts are transmitted at once.
     at_once: AtomicU32,
 }
 
 impl Bursts {
     /// Requests were posted: transmits them, now or with the next poll.
-    pub(crate) fn posted(&self, worker: &Worker) {
-        self.learn(worker);
-        match self.at_once.load(Ordering::Relaxed) {
-            0 => self.is_left.store(worker.publish_soon(), Ordering::Relaxed),
-            posts => {
-                self.at_once.store(posts - 1, Ordering::Relaxed);
-                worker.publish();
-            }
+    pub(crate) fn posted(&self, worker: &Worker, clock: &Clock) {
+        let left_ns = self.left_ns.load(Ordering::Relaxed);
+        let posts = self.at_once.load(Ordering::Relaxed);
+        if posts > 0 {
+            self.at_once.store(posts - 1, Ordering::Relaxed);
+            worker.publish();
+        } else if !worker.was_stepped_lately() {
+            self.polls(clock);
+            worker.publish();
+        } else if left_ns == 0 {
+            self.left_ns.store(clock.now().as_ns(), Ordering::Relaxed);
         }
     }
 
-    /// The program polls, and takes a step.
-    pub(crate) fn polls(&self, worker: &Worker) {
-        self.learn(worker);
-        self.is_left.store(false, Ordering::Relaxed);
-    }
-
-    /// Another thread than the program's has transmitted what was left.
-    fn learn(&self, worker: &Worker) {
-        if self.is_left.load(Ordering::Relaxed) && !worker.bell().is_rung() {
-            self.is_left.store(false, Ordering::Relaxed);
+    /// The program polls, which takes a step; or it posts, long after.
+    pub(crate) fn polls(&self, clock: &Clock) {
+        let left_ns = self.left_ns.load(Ordering::Relaxed);
+        if left_ns == 0 {
+            return;
+        }
+        self.left_ns.store(0, Ordering::Relaxed);
+        if clock.now().as_ns().saturating_sub(left_ns) > LATE_NS {
             self.at_once.store(AT_ONCE, Ordering::Relaxed);
         }
     }
 }
 
-/// A wait of a millisecond for so many posts: a microsecond each.
-const AT_ONCE: u32 = 1024;
+/// A poll that comes so long after a post was left is late: the thread of the library has probably
+/// transmitted it.
+const LATE_NS: u64 = 400_000;
+
+/// A wait of a millisecond for so many posts: 4 us each.
+const AT_ONCE: u32 = 256;
