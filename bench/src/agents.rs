@@ -68,17 +68,17 @@ pub struct Row {
     pub feedback_per_packet: f64,
 }
 
-/// Measures all kinds. `go_on` receives the round and the kind before each sample, and cancels the
-/// run by returning false.
+/// Measures all kinds. `watch` receives the round and the kind before each sample, and cancels the
+/// run by returning true.
 ///
 /// # Errors
 /// The kernel keeps no scheduler statistics, or the run was cancelled.
-pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let mut subjects =
         work::KINDS.iter().map(|kind| Subject::new(kind, plan)).collect::<Result<Vec<_>, _>>()?;
     let mut stolen_max: f64 = 0.0;
     for (round, i) in interleaved(plan.rounds, subjects.len()) {
-        if !go_on(round, subjects[i].kind) {
+        if watch(round, subjects[i].kind) {
             return Err("interrupted".into());
         }
         stolen_max = stolen_max.max(subjects[i].sample(round, plan.packets)?);
@@ -192,7 +192,7 @@ mod tests {
         let mut calls = Vec::new();
         let report = run(&plan, |round, kind| {
             calls.push((round, kind.to_owned()));
-            true
+            false
         })
         .unwrap();
         assert_eq!(calls.len(), 2 * work::KINDS.len());
@@ -206,6 +206,6 @@ mod tests {
     #[test]
     fn run__can_be_cancelled() {
         let plan = Plan { rounds: 2, packets: 1_000, flows: 8, json: false };
-        assert!(run(&plan, |_, _| false).is_err());
+        assert!(run(&plan, |_, _| true).is_err());
     }
 }

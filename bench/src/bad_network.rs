@@ -97,10 +97,7 @@ impl Subject {
 ///
 /// # Errors
 /// The lab cannot be created, or the run was cancelled. A sample that fails is in the report.
-pub fn run(
-    plan: &Plan,
-    mut watch: impl FnMut(u32, &'static str, Conditions) -> bool,
-) -> Result<Report, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let name = format!("bad{}", std::process::id());
     let bed = Bed::switched(plan.command.path(), &name, &config(plan.rate_bps))?;
     let wanted = |s: &Subject| plan.only.as_deref().is_none_or(|only| s.name().contains(only));
@@ -114,7 +111,8 @@ pub fn run(
     }
     for (round, at) in interleaved(plan.rounds, cells.len()) {
         let Cell { subject, conditions, .. } = cells[at];
-        if watch(round, subject.name(), conditions) {
+        let Conditions { loss_percent, rtt_us } = conditions;
+        if watch(round, &format!("{}, {loss_percent} %, {rtt_us} us", subject.name())) {
             return Err("interrupted".into());
         }
         bed.set(&changes(conditions))?;
@@ -187,8 +185,6 @@ impl Cell {
         }
     }
 }
-
-impl Report {}
 
 /// Tables in Markdown, one for each round-trip time: percent of the link, median and range.
 impl fmt::Display for Report {

@@ -4,11 +4,13 @@ mod folder;
 mod frame;
 mod goodput;
 mod ip;
+mod listener;
 mod parts;
 mod perf;
 mod process;
 mod queue;
 mod servers;
+mod table;
 mod tcp;
 
 pub(crate) use folder::{Folder, MEMORY};
@@ -17,11 +19,13 @@ pub(crate) use frame::Frame;
 pub(crate) use goodput::Interval;
 pub(crate) use goodput::{Goodput, common_half};
 pub(crate) use ip::ip;
+pub(crate) use listener::wait_for_listener;
 pub(crate) use parts::{Parts, veth};
 pub(crate) use perf::{CONNECT_WITHIN, parse as parse_perf};
 pub(crate) use process::Running;
 pub(crate) use queue::{mean, queue_bytes};
 pub(crate) use servers::Servers;
+pub(crate) use table::column;
 pub(crate) use tcp::transfer as tcp_transfer;
 
 use crate::sample::Error;

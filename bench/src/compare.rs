@@ -61,7 +61,7 @@ pub struct Results {
 /// # Errors
 /// No privilege, fewer than two cores, or the state of a core cannot be read. A sample that fails
 /// is in the results.
-pub fn run(plan: &Plan, mut watch: impl FnMut(u32, Variant) -> bool) -> Result<Results, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Results, Error> {
     let variants = plan.variants()?;
     let usable = affinity::usable_cores();
     let [a, b] = plan.cores();
@@ -94,7 +94,8 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, Variant) -> bool) -> Result<R
         if series.impossible.is_some() {
             continue;
         }
-        if watch(round, variant) {
+        let at = format!("{}, MTU {}", variant.subject.name(), variant.link_mtu);
+        if watch(round, &at) {
             results.interrupted = true;
             break;
         }

@@ -74,12 +74,12 @@ pub struct Row {
     pub isal_over_this: Option<Ratio>,
 }
 
-/// Measures all of `plan`. `go_on` receives the round and the subject before each sample and
-/// cancels the run by returning false.
+/// Measures all of `plan`. `watch` receives the round and the subject before each sample and
+/// cancels the run by returning true.
 ///
 /// # Errors
 /// The kernel keeps no scheduler statistics, an implementation fails, or the run was cancelled.
-pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let mut subjects = Vec::new();
     let (mut isal, without_isal) = match Isal::start() {
         Ok(isal) => (Some(isal), None),
@@ -89,7 +89,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, &str) -> bool) -> Result<Repo
         subjects.extend(Subject::all(*bytes, isal.is_some())?);
     }
     for (round, i) in interleaved(plan.rounds, subjects.len()) {
-        if !go_on(round, &subjects[i].name) {
+        if watch(round, &subjects[i].name) {
             return Err("interrupted".into());
         }
         subjects[i].sample(plan.ms, isal.as_mut())?;
@@ -258,7 +258,7 @@ mod tests {
         let mut calls = 0;
         let report = run(&plan, |_, _| {
             calls += 1;
-            true
+            false
         })
         .unwrap();
         assert_eq!(calls, 2 * report.rows.len());
@@ -279,6 +279,6 @@ mod tests {
     #[test]
     fn run__can_be_cancelled() {
         let plan = Plan { rounds: 1, ms: 1, bytes: vec![64], json: false };
-        assert!(run(&plan, |_, _| false).is_err());
+        assert!(run(&plan, |_, _| true).is_err());
     }
 }

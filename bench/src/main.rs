@@ -6,14 +6,15 @@ mod count;
 use clap::{Parser, Subcommand};
 use count::IcountArgs;
 use serde::Serialize;
-use spanwire_bench::bad_network::{self, Conditions};
 use spanwire_bench::compare::{self, Report};
 use spanwire_bench::host_trace::fit::{model_of, to_source};
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::quiet::cpu_time;
 use spanwire_bench::sample::Error;
-use spanwire_bench::{agents, erasure, host_trace, pacer, pacing, real, service, spin, untuned};
+use spanwire_bench::{
+    agents, bad_network, erasure, host_trace, pacer, pacing, real, service, spin, untuned,
+};
 use spanwire_bins::exit::Exit;
 use spanwire_bins::output::{finish, print_error};
 use spanwire_bins::report::{LiveLine, print_pretty, print_text};
@@ -95,10 +96,12 @@ fn main() -> ExitCode {
         Command::ServiceEnd { task } => service::run_end(task).map(|()| ExitCode::SUCCESS),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
         Command::Icount(args) => count::count(args),
-        Command::Pacer(plan) => decide(plan),
-        Command::Pacing(plan) => pace(plan),
-        Command::Agents(plan) => act(plan),
-        Command::Erasure(plan) => code(plan),
+        Command::Pacer(plan) => watched(plan.json, plan.rounds, |watch| pacer::run(plan, watch)),
+        Command::Pacing(plan) => watched(plan.json, plan.rounds, |watch| pacing::run(plan, watch)),
+        Command::Agents(plan) => watched(plan.json, plan.rounds, |watch| agents::run(plan, watch)),
+        Command::Erasure(plan) => {
+            watched(plan.json, plan.rounds, |watch| erasure::run(plan, watch))
+        }
         Command::HostTrace(plan) => trace(plan),
         Command::HostFit { traces } => fit(traces),
         Command::IcountRun { name, ops, timed } => repeat(name, *ops, *timed),
@@ -116,12 +119,7 @@ fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
     if plan.needs_spanwire() {
         plan.command.build()?;
     }
-    let results = observed(plan.json, |go_on| {
-        compare::run(&plan, |round, variant| {
-            let at = format!("{}, MTU {}", variant.subject.name(), variant.link_mtu);
-            !go_on(round, plan.rounds, &at)
-        })
-    })?;
+    let results = observed(plan.json, plan.rounds, |watch| compare::run(&plan, watch))?;
     let report = Report::new(plan.label.clone(), &plan, &results);
     print(plan.json, &report)?;
     write(plan.chart.as_deref(), || Ok(compare::svg(&report)))?;
@@ -142,21 +140,14 @@ fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
 
 fn sweep(mut plan: bad_network::Plan) -> Result<ExitCode, Error> {
     plan.command.build()?;
-    watched(plan.json, |go_on| {
-        bad_network::run(&plan, |round, name, conditions| {
-            let Conditions { loss_percent, rtt_us } = conditions;
-            !go_on(round, plan.rounds, &format!("{name}, {loss_percent} %, {rtt_us} us"))
-        })
-    })
+    watched(plan.json, plan.rounds, |watch| bad_network::run(&plan, watch))
 }
 
 /// Measures the matrix. Missed bars and failed samples fail it.
 fn untune(plan: untuned::Plan) -> Result<ExitCode, Error> {
     let mut plan = plan.complete()?;
     plan.command.build()?;
-    let report = observed(plan.json, |go_on| {
-        untuned::run(&plan, |round, at| !go_on(round, plan.rounds, at))
-    })?;
+    let report = observed(plan.json, plan.rounds, |watch| untuned::run(&plan, watch))?;
     print(plan.json, &report)?;
     write(plan.plot.as_deref(), || Ok(untuned::svg(&report)))?;
     Ok(ended(report.interrupted, report.missed() + report.failed() == 0))
@@ -165,8 +156,7 @@ fn untune(plan: untuned::Plan) -> Result<ExitCode, Error> {
 /// Measures the bars in real time. Missed rows fail it; those of a late host do not.
 fn live_bars(mut plan: real::Plan) -> Result<ExitCode, Error> {
     plan.command.build()?;
-    let report =
-        observed(plan.json, |go_on| real::run(&plan, |round, at| !go_on(round, plan.rounds, at)))?;
+    let report = observed(plan.json, plan.rounds, |watch| real::run(&plan, watch))?;
     print(plan.json, &report)?;
     Ok(ended(report.interrupted, report.missed() == 0))
 }
@@ -177,9 +167,7 @@ fn serve(mut plan: service::Plan) -> Result<ExitCode, Error> {
     if plan.needs_spanwire() {
         plan.command.build()?;
     }
-    let report = observed(plan.json, |go_on| {
-        service::run(&plan, |round, at| !go_on(round, plan.rounds, at))
-    })?;
+    let report = observed(plan.json, plan.rounds, |watch| service::run(&plan, watch))?;
     print(plan.json, &report)?;
     Ok(ended(report.interrupted, report.failed() == 0))
 }
@@ -193,26 +181,6 @@ fn repeat(name: &str, ops: u64, timed: bool) -> Result<ExitCode, Error> {
         print_text(&format!("{}\n", (cpu_time() - begun).as_nanos()));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn decide(plan: &pacer::Plan) -> Result<ExitCode, Error> {
-    watched(plan.json, |go_on| {
-        pacer::run(plan, |round, qps| go_on(round, plan.rounds, &format!("{qps} queue pairs")))
-    })
-}
-
-fn pace(plan: &pacing::Plan) -> Result<ExitCode, Error> {
-    watched(plan.json, |go_on| {
-        pacing::run(plan, |round, qps| go_on(round, plan.rounds, &format!("{qps} queue pairs")))
-    })
-}
-
-fn act(plan: &agents::Plan) -> Result<ExitCode, Error> {
-    watched(plan.json, |go_on| agents::run(plan, |round, kind| go_on(round, plan.rounds, kind)))
-}
-
-fn code(plan: &erasure::Plan) -> Result<ExitCode, Error> {
-    watched(plan.json, |go_on| erasure::run(plan, |round, name| go_on(round, plan.rounds, name)))
 }
 
 fn trace(plan: &host_trace::Plan) -> Result<ExitCode, Error> {
@@ -238,30 +206,34 @@ fn fit(traces: &[PathBuf]) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a measurement that reports its round and subject and can be cancelled; prints its
-/// report.
+/// Runs a measurement as [`observed`] does, and prints its report.
 fn watched<R: Serialize + Display>(
     json: bool,
-    measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
+    rounds: u32,
+    measure: impl FnOnce(Watch<'_>) -> Result<R, Error>,
 ) -> Result<ExitCode, Error> {
-    print(json, &observed(json, measure)?)?;
+    print(json, &observed(json, rounds, measure)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a measurement that reports its round and subject and can be cancelled.
+/// Runs a measurement, which a signal ends, and shows its round and subject.
 fn observed<R>(
     json: bool,
-    measure: impl FnOnce(&mut dyn FnMut(u32, u32, &str) -> bool) -> Result<R, Error>,
+    rounds: u32,
+    measure: impl FnOnce(Watch<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let interrupt = Interrupt::install()?;
     let mut live = LiveLine::new(!json);
-    let report = measure(&mut |round, rounds, at| {
+    let report = measure(&mut |round, at| {
         live.show(&format!("round {} of {rounds}: {at}", round + 1));
-        !interrupt.is_set()
+        interrupt.is_set()
     });
     live.clear();
     report
 }
+
+/// Receives the round and the subject of the next sample, and ends the run by returning true.
+type Watch<'a> = &'a mut dyn FnMut(u32, &str) -> bool;
 
 /// Writes a file, if one is wanted.
 fn write(path: Option<&Path>, text: impl FnOnce() -> Result<String, Error>) -> Result<(), Error> {

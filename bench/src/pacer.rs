@@ -76,13 +76,13 @@ pub struct Row {
 /// The rate of all queue pairs together.
 pub const TOTAL: Rate = Rate::from_gbps(100);
 
-/// Measures all of `plan`. `go_on` receives the round and the number of queue pairs before each
-/// sample and cancels the run by returning false.
+/// Measures all of `plan`. `watch` receives the round and the number of queue pairs before each
+/// sample and cancels the run by returning true.
 ///
 /// # Errors
 /// The kernel keeps no scheduler statistics, the engine rejects something, or the run was
 /// cancelled.
-pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Report, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let mut bed = Bed { span: Duration::from_millis(plan.ms), stolen_max: 0.0 };
     let mut subjects = plan.qps.iter().map(|n| Subject::new(*n)).collect::<Result<Vec<_>, _>>()?;
     let (mut clock_ns, mut instant_ns) = (Vec::new(), Vec::new());
@@ -94,7 +94,7 @@ pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Repor
             instant_ns.push(bed.ns_each(|| Ok(readings(Instant::now)))?);
             continue;
         };
-        if !go_on(round, plan.qps[n]) {
+        if watch(round, &format!("{} queue pairs", plan.qps[n])) {
             return Err("interrupted".into());
         }
         subject.sample(&mut bed)?;
@@ -228,12 +228,13 @@ mod tests {
         let plan = Plan { rounds: 2, ms: 2, qps: vec![1, 50, endpoint::QPS_MAX + 1], json: false };
         let mut calls = Vec::new();
         let report = run(&plan, |round, qps| {
-            calls.push((round, qps));
-            true
+            calls.push((round, qps.to_owned()));
+            false
         })
         .unwrap();
         let most = endpoint::QPS_MAX + 1;
-        assert_eq!(calls, [(0, 1), (0, 50), (0, most), (1, most), (1, 50), (1, 1)]);
+        let calls_expected = [(0, 1), (0, 50), (0, most), (1, most), (1, 50), (1, 1)];
+        assert_eq!(calls, calls_expected.map(|(round, n)| (round, format!("{n} queue pairs"))));
         for row in &report.rows {
             assert!(row.decision_ns.unwrap().min > 0.0);
             assert_eq!(row.paced_packet_ns.is_some(), row.qps <= endpoint::QPS_MAX);
@@ -246,6 +247,6 @@ mod tests {
     #[test]
     fn run__can_be_cancelled() {
         let plan = Plan { rounds: 2, ms: 1, qps: vec![1], json: false };
-        assert!(run(&plan, |_, _| false).is_err());
+        assert!(run(&plan, |_, _| true).is_err());
     }
 }

@@ -92,17 +92,17 @@ pub struct Gaps {
     ahead_us: f64,
 }
 
-/// Measures all of `plan`. `go_on` receives the round and the number of queue pairs before each
-/// sample and cancels the run by returning false.
+/// Measures all of `plan`. `watch` receives the round and the number of queue pairs before each
+/// sample and cancels the run by returning true.
 ///
 /// # Errors
 /// No privilege, a sample fails or has no gap, or the run was cancelled.
-pub fn run(plan: &Plan, mut go_on: impl FnMut(u32, u32) -> bool) -> Result<Report, Error> {
+pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let hosts = TwoHosts::anonymous(&LabConfig::default())?;
     let mut samples: Vec<Vec<Gaps>> = vec![Vec::new(); plan.qps.len()];
     let mut stolen_max: f64 = 0.0;
     for (round, i) in interleaved(plan.rounds, plan.qps.len()) {
-        if !go_on(round, plan.qps[i]) {
+        if watch(round, &format!("{} queue pairs", plan.qps[i])) {
             return Err("interrupted".into());
         }
         let (gaps, stolen) = sample(&hosts, plan, plan.qps[i])?;
@@ -304,7 +304,7 @@ mod tests {
             cores: vec![0, 1],
             json: false,
         };
-        let rows = run(&plan, |_, _| true).unwrap().rows;
+        let rows = run(&plan, |_, _| false).unwrap().rows;
         for row in &rows {
             assert!(row.achieved.unwrap().median > 0.0, "{rows:?}");
             assert!(row.histogram.iter().sum::<u64>() > 0, "{rows:?}");

@@ -1,7 +1,7 @@
 //! The gap in a copy over four paths, one of which dies.
 
 use super::stage::{Fault, Stage, name, number};
-use crate::bed::{Bed, Folder, Running};
+use crate::bed::{Bed, Folder, Running, wait_for_listener};
 use crate::sample::Error;
 use crate::untuned::{LINKS, Line, four_paths};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest time between two chunks at the receiver, less the median, in milliseconds. The
 /// busiest link fails after a third of the copy.
@@ -48,7 +48,9 @@ impl Copy<'_> {
         // The side connection is TCP with one path, which must not fail.
         let spared = self.links_of_tcp()?;
         let receiver = self.bed.spanwire("b", &[&receive[..], &COMMON].concat())?;
-        self.wait_for_receiver()?;
+        // With `--json` it prints nothing before.
+        let limit = self.stage.within(RECEIVER_WITHIN);
+        wait_for_listener(&self.bed.ns("b")?, COPY_PORT, limit)?;
         let send = ["copy", "send", &from, &to];
         let sender = self.bed.spanwire("a", &[&send[..], &COMMON].concat())?;
         let took = Duration::from_secs_f64(mib as f64 * MIB_BITS / RATE_BPS);
@@ -107,39 +109,12 @@ impl Copy<'_> {
         let after = [self.frames(0)?, self.frames(1)?];
         Ok((0..2).filter_map(|end| busiest(&before[end], &after[end])).collect())
     }
-
-    /// Waits until the receiver listens: with `--json` it prints nothing before.
-    fn wait_for_receiver(&self) -> Result<(), Error> {
-        let ns = self.bed.ns("b")?;
-        let deadline = Instant::now() + self.stage.within(RECEIVER_WITHIN);
-        loop {
-            let tables = ["tcp", "tcp6"].map(|table| format!("/proc/thread-self/net/{table}"));
-            let read = || tables.each_ref().map(std::fs::read_to_string);
-            let listens = ns.run(read)?.iter().flatten().any(|table| listens(table, COPY_PORT));
-            match listens {
-                true => return Ok(()),
-                false if Instant::now() > deadline => return Err("no receiver listens".into()),
-                false => std::thread::sleep(Duration::from_millis(20)),
-            }
-        }
-    }
 }
 
 /// The link with most new frames.
 fn busiest(before: &Frames, after: &Frames) -> Option<String> {
     let new = |(link, n): &(&String, &u64)| **n - before.get(*link).copied().unwrap_or(0);
     Some(after.iter().max_by_key(new)?.0.clone())
-}
-
-/// True if `/proc/net/tcp` has a socket in state LISTEN at `port`.
-fn listens(table: &str, port: u16) -> bool {
-    let is_it = |line: &str| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let (local, _, state) = (fields.next()?, fields.next()?, fields.next()?);
-        let port_text = local.rsplit_once(':')?.1;
-        Some(state == "0A" && u16::from_str_radix(port_text, 16) == Ok(port))
-    };
-    table.lines().any(|line| is_it(line).unwrap_or(false))
 }
 
 /// A rate that four processes on two cores carry easily.
@@ -177,14 +152,5 @@ mod tests {
         let link = busiest(&frames([90, 5, 0]), &frames([95, 60, 3]));
         assert_eq!(link.as_deref(), Some("l2"));
         assert_eq!(busiest(&Frames::new(), &Frames::new()), None);
-    }
-
-    #[test]
-    fn listens__finds_the_port_in_state_listen() {
-        let table = "  sl  local_address rem_address   st tx_queue\n   \
-                     0: 00000000:4855 00000000:0000 0A 00000000:00000000\n   \
-                     1: 0100007F:1F90 0200007F:4855 01 00000000:00000000\n";
-        assert!(listens(table, 18_517));
-        assert!(!listens(table, 8_080) && !listens("", 18_517));
     }
 }

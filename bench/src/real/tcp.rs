@@ -2,9 +2,8 @@
 
 use super::stage::{Fault, Stage, number};
 use super::switch::{least_trip_ms, two};
-use crate::bed::Bed;
+use crate::bed::wait_for_listener;
 use crate::sample::Error;
-use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -95,31 +94,16 @@ pub(super) fn iperf3(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let _server = bed.start("a", program, &["-s", "-1"])?;
     let to = bed.address("a")?.to_string();
     let args = ["-c", &to, "-t", "2", "-O", "1", "-C", "cubic", "-J"];
-    let give_up = Instant::now() + stage.within(Duration::from_secs(10));
-    loop {
-        // The server prints nothing to wait for, because its output is not a terminal.
-        match iperf3_client(stage, &bed, &args) {
-            Err(why) if Instant::now() > give_up => return Err(why),
-            Err(_) => stage.sleep(Duration::from_millis(100)),
-            Ok(report) => {
-                return Ok(vec![number(&report, "/end/sum_received/bits_per_second")? / 1e6]);
-            }
-        }
-    }
-}
-
-fn iperf3_client(stage: &Stage<'_>, bed: &Bed, args: &[&str]) -> Result<Value, Error> {
-    let client = bed.start("b", Path::new("iperf3"), args)?;
-    let report: Value = serde_json::from_str(&client.output(stage.within(SILENCE * 3))?)?;
-    match report["error"].as_str() {
-        Some(why) => Err(format!("iperf3: {why}").into()),
-        None => Ok(report),
-    }
+    // It prints nothing when it listens, because its output is not a terminal.
+    wait_for_listener(&bed.ns("a")?, IPERF3_PORT, stage.within(Duration::from_secs(10)))?;
+    let report = stage.report(bed.start("b", program, &args)?)?;
+    Ok(vec![number(&report, "/end/sum_received/bits_per_second")? / 1e6])
 }
 
 const BYTES: usize = 24_000_000;
 const CHUNK_BYTES: usize = 1 << 16;
 const PORT: u16 = 7_779;
+const IPERF3_PORT: u16 = 5_201;
 const SILENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
