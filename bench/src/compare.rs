@@ -16,7 +16,7 @@ pub use chart::svg;
 pub use lab::PING_BYTES;
 pub use plan::{LINK_MTU_MAX, LINK_MTU_MIN, LINK_MTUS, Plan, Variant};
 pub use report::{CpuRow, LatencyRow, RateRow, Report, Share, Tally};
-pub use subject::{Control, Fabric, Flow, Mode, Paced, Subject};
+pub use subject::{Control, Fabric, Flow, Paced, Subject};
 
 use crate::quiet::{Disturbance, Stolen, core_distance_ns};
 use crate::rounds::interleaved;
@@ -44,7 +44,7 @@ pub struct Series {
 }
 
 /// The results of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Results {
     /// The variants in the order of the first round.
     pub series: Vec<Series>,
@@ -75,17 +75,12 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Resu
         let lab = labs.iter().find(|lab| lab.link_mtu() == variant.link_mtu);
         lab.expect("every variant's MTU has a lab")
     };
-    let series = |variant: &Variant| Series {
-        variant: *variant,
-        rounds: vec![None; usize_from(plan.rounds.into())],
-        dropped: Vec::new(),
-        failures: Vec::new(),
-        impossible: lab_of(*variant).obstacle(variant.subject),
-        not_run: usize_from(plan.rounds.into()),
+    let series = |variant: &Variant| {
+        let series = Series::new(*variant, vec![None; usize_from(plan.rounds.into())]);
+        Series { impossible: lab_of(*variant).obstacle(variant.subject), ..series }
     };
-    let series = variants.iter().map(series).collect();
-    let (distances_ns, seconds, interrupted) = (Vec::new(), 0.0, false);
-    let mut results = Results { series, distances_ns, seconds, interrupted };
+    let mut results =
+        Results { series: variants.iter().map(series).collect(), ..Results::default() };
     for (round, n) in interleaved(plan.rounds, variants.len()) {
         let (variant, series) = (variants[n], &mut results.series[n]);
         if plan.quick && start.elapsed() > QUICK_LIMIT {
@@ -107,6 +102,13 @@ pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Resu
 }
 
 impl Series {
+    /// A series with these readings; the rounds without one have not run.
+    fn new(variant: Variant, rounds: Vec<Option<Reading>>) -> Self {
+        let (dropped, failures, impossible) = (Vec::new(), Vec::new(), None);
+        let not_run = rounds.iter().filter(|round| round.is_none()).count();
+        Self { variant, rounds, dropped, failures, impossible, not_run }
+    }
+
     /// Takes the sample of a round.
     fn take(
         &mut self,
@@ -231,9 +233,7 @@ mod tests {
         let mut plan = Plan { cores: vec![a, b], ..options(&[]).unwrap() };
         plan.limits.distance_ns = f64::INFINITY;
         let variant = plan.variants().unwrap()[0];
-        let (rounds, dropped, failures) = (vec![None; 2], Vec::new(), Vec::new());
-        let (impossible, not_run) = (None, 2);
-        let mut series = Series { variant, rounds, dropped, failures, impossible, not_run };
+        let mut series = Series::new(variant, vec![None; 2]);
         let mut calls = 0;
         let measure = || {
             calls += 1;

@@ -1,5 +1,6 @@
 //! The engine: two hosts, as `spanwire demo` runs them, each on its core.
 
+use crate::connect::ACK_TIMEOUT;
 use crate::quiet::{StealWatch, ThreadUse};
 use crate::raw::both_sides;
 use crate::sample::{Error, Latency, Rate, Reading, Sample};
@@ -118,9 +119,12 @@ fn reading(report: &JobReport, retransmitted: u64) -> Reading {
 }
 
 fn retransmitted(runner: &JobRunner) -> u64 {
-    let counters = runner.counters();
-    let found = counters.iter().find(|(name, _)| name == RETRANSMITTED);
-    found.map_or(0, |(_, n)| *n)
+    counter(&runner.counters(), RETRANSMITTED)
+}
+
+/// The counter of this name; zero if there is none.
+pub(crate) fn counter(counters: &[(String, u64)], wanted: &str) -> u64 {
+    counters.iter().find(|(name, _)| name == wanted).map_or(0, |(_, n)| *n)
 }
 
 /// A bandwidth job of messages of one packet each, on `qps` queue pairs.
@@ -141,8 +145,6 @@ fn millis(time: Duration) -> u64 {
 pub const MESSAGE_BYTES: u32 = 1 << 16;
 /// Messages outstanding in a bandwidth job.
 pub const DEPTH: u32 = 16;
-/// 67 ms: a thread may lose its core for a while without a timeout.
-const ACK_TIMEOUT: u8 = 14;
 const RETRANSMITTED: &str = "retransmitted_packets";
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ pub mod bad_network;
 mod bed;
 pub mod command;
 pub mod compare;
+mod connect;
 mod ends;
 pub mod engine;
 pub mod erasure;

@@ -2,28 +2,30 @@
 
 use super::subject::Flow;
 use super::writer::{DEPTH, Progress, Writer};
+use crate::connect::{Far, Near};
+use crate::engine::counter;
 use crate::quiet::{StealWatch, ThreadUse};
 use crate::raw::both_sides;
 use crate::sample::{Error, Rate, Sample};
 use spanwire_base::{Dur, Rng, Time, usize_from};
 use spanwire_host::drive::drive;
 use spanwire_host::fabric::{Attachment, Link, Terms};
-use spanwire_host::modes::settle_between;
-use spanwire_host::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route, Sending};
+use spanwire_host::modes::ModeChoice;
+use spanwire_host::queue_pair::{self, QpParams, Sending};
 use spanwire_host::seed;
 use spanwire_io::affinity;
+use spanwire_io::clock::Clock;
 use spanwire_io::driver::Polling;
 use spanwire_io::net::{Host, TwoHosts};
 use spanwire_io::worker::{self, Core, Worker};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, Agreed, App, Counters, CqId, Endpoint, MemoryRegion, Mtu, Offer, QpCaps, QpInit,
-    RemoteAddr,
+    Access, Agreed, App, Counters, CqId, Endpoint, MemoryRegion, QpCaps, QpInit, RemoteAddr,
 };
-use spanwire_wire::Ecn;
-use std::net::{IpAddr, SocketAddr};
+use std::io::BufReader;
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Measures WRITEs from host `a` on the first core to `b` on the second for `time`, both spinning.
@@ -37,39 +39,36 @@ pub(super) fn measure(
     flow: Flow,
     time: Duration,
 ) -> Result<Sample, Error> {
-    let [to_a, to_b] = [channel(), channel()];
-    let lines = [Line { to: to_b.0, from: to_a.1 }, Line { to: to_a.0, from: to_b.1 }];
-    let [line_a, line_b] = lines;
+    // An end that fails drops its side of it, so that the other does not wait for it.
+    let (side_a, side_b) = UnixStream::pair()?;
     let is_over = &AtomicBool::new(false);
-    // An end that fails drops its line, so that the other does not wait for it.
-    let client = move || {
-        let _end = SetAtEnd(is_over);
+    let write = move || {
         affinity::pin(cores[0])?;
         let _entered = hosts.a.ns.enter()?;
-        let mut end = End::open(&hosts.a, flow)?;
-        let theirs = end.connect(&line_a, flow, true)?;
-        end.write(flow, &theirs, time)
+        End::open(&hosts.a, flow, side_a, true)?.write(flow, time)
+    };
+    let client = move || {
+        let sent = write();
+        is_over.store(true, Ordering::Relaxed);
+        sent
     };
     let server = move || {
         affinity::pin(cores[1])?;
         let _entered = hosts.b.ns.enter()?;
-        let mut end = End::open(&hosts.b, flow)?;
-        end.connect(&line_b, flow, false)?;
-        end.respond(is_over)
+        End::open(&hosts.b, flow, side_b, false)?.respond(is_over)
     };
-    let (sent, received): (Result<Sent, Error>, Result<Received, Error>) =
-        both_sides(client, server);
+    let (sent, received): (Result<Sent, Error>, Result<Ended, Error>) = both_sides(client, server);
     let (sent, received) = match (sent, received) {
         (Ok(sent), Ok(received)) => (sent, received),
         (Err(a), Err(b)) => return Err(format!("sender: {a}; receiver: {b}").into()),
         (Err(why), _) | (_, Err(why)) => return Err(why),
     };
     let rate = rate(flow, &sent, &received)?;
-    Ok(Sample::rate(rate, [sent.thread_use, received.thread_use]))
+    Ok(Sample::rate(rate, [sent.end.thread_use, received.thread_use]))
 }
 
 /// Checks counts and bytes of both ends.
-fn rate(flow: Flow, sent: &Sent, received: &Received) -> Result<Rate, Error> {
+fn rate(flow: Flow, sent: &Sent, received: &Ended) -> Result<Rate, Error> {
     let messages = sent.progress.messages;
     if received.counters.rx_messages != messages {
         let counted = received.counters.rx_messages;
@@ -78,12 +77,12 @@ fn rate(flow: Flow, sent: &Sent, received: &Received) -> Result<Rate, Error> {
     let message_bytes = u64::from(flow.message_bytes);
     let bytes = messages * message_bytes;
     let verified_bytes = sent.progress.slots * message_bytes;
-    compare(&sent.region, &received.region, usize_from(verified_bytes))?;
+    compare(&sent.end.region, &received.region, usize_from(verified_bytes))?;
     let goodput_gbps = bytes as f64 * 8.0 / sent.progress.seconds().max(f64::MIN_POSITIVE) / 1e9;
     Ok(Rate {
         goodput_gbps,
         packets_per_s: goodput_gbps * 1e9 / 8.0 / f64::from(sent.payload),
-        lost: sent.counters.retransmitted_packets,
+        lost: sent.end.counters.retransmitted_packets,
         payload: sent.payload,
         bytes,
         verified_bytes,
@@ -111,47 +110,26 @@ fn compare(sent: &Region, received: &Region, bytes: usize) -> Result<(), Error> 
     Ok(())
 }
 
-/// One end with its queue pair.
+/// One end with its queue pair, which is connected.
 struct End {
-    attachment: Terms,
+    clock: Clock,
     worker: Option<Worker<Endpoint, Box<dyn Link + Send>>>,
     cq: CqId,
     qp: QpParams,
     region: Region,
     mr: MemoryRegion,
-    offer: Offer,
-    ip: IpAddr,
-    agreed: Agreed,
-    path_mtu: Mtu,
-}
-
-/// Numbers, memory and capabilities of an end, for the other.
-#[derive(Clone, Copy)]
-struct Hello {
-    qp: QpParams,
-    memory: RemoteAddr,
-    offer: Offer,
-    ip: IpAddr,
-    path_mtu: Mtu,
-    side_poll: Option<u16>,
-}
-
-/// The connection between the two threads: a hello, then `None` once the end is connected.
-struct Line {
-    to: Sender<Option<Hello>>,
-    from: Receiver<Option<Hello>>,
+    far: Far,
 }
 
 struct Sent {
     progress: Progress,
-    region: Region,
-    counters: Counters,
     payload: u32,
     packets_per_call: f64,
-    thread_use: ThreadUse,
+    end: Ended,
 }
 
-struct Received {
+/// An end after its run.
+struct Ended {
     region: Region,
     counters: Counters,
     thread_use: ThreadUse,
@@ -165,8 +143,9 @@ impl App for Passive {
 }
 
 impl End {
-    /// Opens a port of `host`, in whose namespace the calling thread is.
-    fn open(host: &Host, flow: Flow) -> Result<Self, Error> {
+    /// Opens a port of `host`, in whose namespace the calling thread is, and connects a queue pair
+    /// to that at the other end of `side`.
+    fn open(host: &Host, flow: Flow, side: UnixStream, is_client: bool) -> Result<Self, Error> {
         let mut attachment = flow.fabric.attach(host, flow.control)?;
         if !flow.icrc {
             attachment = attachment.without_icrc()?;
@@ -174,7 +153,8 @@ impl End {
         let config = flow.control.config(host, &attachment)?;
         let ip = IpAddr::from(host.v4);
         let end = (ip, attachment.packet_sizes().ip_bytes);
-        let offer = attachment.offer(flow.mode.choice(), &config, end, u32::MAX);
+        let mode = ModeChoice::from_name(flow.mode.name()).ok_or("no such mode")?;
+        let offer = attachment.offer(mode, &config, end, u32::MAX);
         let mut endpoint = seed::endpoint(config)?;
         let pd = endpoint.alloc_pd()?;
         let region = Region::try_zeroed(usize_from((DEPTH * flow.message_bytes).into()))?;
@@ -183,84 +163,56 @@ impl End {
         let cq = endpoint.create_cq(DEPTH)?;
         let caps = QpCaps { max_send_wr: DEPTH, max_recv_wr: 0, ..QpCaps::default() };
         let qp = queue_pair::create(&mut endpoint, &QpInit::new(pd, cq, cq, caps), access)?;
-        let (path_mtu, agreed) = (attachment.path_mtu, Agreed::Rc);
-        let Attachment { port, terms: attachment } = attachment;
+        let memory = Some((mr.addr, mr.rkey.ok_or("no key")?));
+        let sending = Sending { congestion: flow.control.choice(), ..Sending::default() };
+        let near = Near { ip, is_client, offer, qps: vec![qp], memory, sending };
+        side.set_read_timeout(Some(SILENCE))?;
+        let far = near.connect(&mut endpoint, &mut attachment, &mut BufReader::new(side))?;
+        let Attachment { port, terms: Terms { clock, .. } } = attachment;
         let bell = worker::bell(worker::Progress::Inline)?;
-        let worker = Some(worker::worker(bell, endpoint, port, attachment.clock, Polling::Busy)?);
-        Ok(Self { attachment, worker, cq, qp, region, mr, offer, ip, agreed, path_mtu })
+        let worker = Some(worker::worker(bell, endpoint, port, clock, Polling::Busy)?);
+        Ok(Self { clock, worker, cq, qp, region, mr, far })
     }
 
-    /// Connects the queue pair to that at the other end of `line`; both are connected afterwards.
-    fn connect(&mut self, line: &Line, flow: Flow, we_called: bool) -> Result<Hello, Error> {
-        let ip = self.ip;
-        line.send(Some(Hello {
-            qp: self.qp,
-            memory: RemoteAddr { va: self.mr.addr, rkey: self.mr.rkey.ok_or("no key")? },
-            offer: self.offer,
-            ip: self.ip,
-            path_mtu: self.path_mtu,
-            side_poll: self.with(|core| core.port.open_side_poll(ip))?,
-        }))?;
-        let theirs = line.receive()?.ok_or("a hello is missing")?;
-        self.agreed = settle_between(we_called, &self.offer, &theirs.offer)?;
-        self.path_mtu = self.path_mtu.min(theirs.path_mtu);
-        let hop = self.attachment.hop(theirs.ip)?;
-        let av = hop.address_vector(self.ip, theirs.ip, Ecn::Ect0.bits());
-        let how = Connect {
-            route: Route { av, path_mtu: self.path_mtu, agreed: self.agreed },
-            timeout: ACK_TIMEOUT,
-            retry_cnt: 7,
-            max_rd_atomic: RD_ATOMIC,
-            sending: Sending { congestion: flow.control.choice(), ..Sending::default() },
-        };
-        self.with(|core| queue_pair::connect(&mut core.node, self.qp, theirs.qp, &how))??;
-        line.send(None)?;
-        line.receive()?;
-        if let Some(port) = theirs.side_poll {
-            self.with(|core| core.port.greet(SocketAddr::new(theirs.ip, port)))?;
-        }
-        Ok(theirs)
-    }
-
-    fn write(&mut self, flow: Flow, theirs: &Hello, time: Duration) -> Result<Sent, Error> {
+    fn write(&mut self, flow: Flow, time: Duration) -> Result<Sent, Error> {
         fill(&self.region)?;
+        let (va, rkey) = self.far.memory.ok_or("no memory")?;
         let time = Dur::from_ms(u64::try_from(time.as_millis())?);
         let writer = Writer {
             cq: self.cq,
             qp: self.qp,
             region: self.region.clone(),
             mr: self.mr,
-            remote: theirs.memory,
+            remote: RemoteAddr { va, rkey },
             message_bytes: flow.message_bytes,
             time,
             progress: Progress::default(),
         };
-        let clock = self.attachment.clock;
-        let (writer, counters, thread_use) = self.drive(writer, |writer| {
+        let clock = self.clock;
+        let (writer, end) = self.drive(writer, |writer| {
             writer.progress.end_overdue(clock.now(), time);
             writer.progress.is_done()
         })?;
         if let Some(why) = writer.progress.failure {
             return Err(why.into());
         }
-        let payload = match self.agreed {
-            Agreed::Rc => self.path_mtu.bytes(),
+        let payload = match self.far.agreed {
+            Agreed::Rc => self.far.path_mtu.bytes(),
             Agreed::Sr(terms) => terms.segment_bytes,
         };
-        let [packets, calls] = flow.fabric.call_counters().map(|name| self.counter(name) as f64);
+        let counters = self.with(|core| core.port.counters())?;
+        let [packets, calls] =
+            flow.fabric.call_counters().map(|name| counter(&counters, name) as f64);
         Ok(Sent {
             progress: writer.progress,
-            region: self.region.clone(),
-            counters,
+            end,
             payload,
             packets_per_call: if calls > 0.0 { packets / calls } else { 0.0 },
-            thread_use,
         })
     }
 
-    fn respond(&mut self, is_over: &AtomicBool) -> Result<Received, Error> {
-        let (_, counters, thread_use) = self.drive(Passive, |_| is_over.load(Ordering::Relaxed))?;
-        Ok(Received { region: self.region.clone(), counters, thread_use })
+    fn respond(&mut self, is_over: &AtomicBool) -> Result<Ended, Error> {
+        Ok(self.drive(Passive, |_| is_over.load(Ordering::Relaxed))?.1)
     }
 
     /// Drives `app` until `stop`, and returns it with the engine's counters.
@@ -268,13 +220,14 @@ impl End {
         &mut self,
         app: A,
         mut stop: impl FnMut(&mut A) -> bool,
-    ) -> Result<(A, Counters, ThreadUse), Error> {
+    ) -> Result<(A, Ended), Error> {
         let worker = self.worker.take().ok_or("the worker is in use")?;
         let watch = StealWatch::start()?;
         let (worker, app) = drive(worker, app, |node, _| stop(node.app_mut()));
         let thread_use = watch.thread_use()?;
         self.worker = Some(worker);
-        Ok((app?, self.with(|core| core.node.counters().clone())?, thread_use))
+        let counters = self.with(|core| core.node.counters().clone())?;
+        Ok((app?, Ended { region: self.region.clone(), counters, thread_use }))
     }
 
     fn with<R>(
@@ -283,30 +236,6 @@ impl End {
     ) -> Result<R, Error> {
         let called = self.worker.as_ref().and_then(|worker| worker.with_engine(|core| call(core)));
         Ok(called.ok_or("the worker has ended")?)
-    }
-
-    fn counter(&self, wanted: &str) -> u64 {
-        let counters = self.with(|core| core.port.counters()).unwrap_or_default();
-        counters.into_iter().find(|(name, _)| name == wanted).map_or(0, |(_, n)| n)
-    }
-}
-
-impl Line {
-    fn send(&self, hello: Option<Hello>) -> Result<(), Error> {
-        self.to.send(hello).map_err(|_| "the other end has failed".into())
-    }
-
-    fn receive(&self) -> Result<Option<Hello>, Error> {
-        Ok(self.from.recv_timeout(SILENCE).map_err(|_| "the other end has failed")?)
-    }
-}
-
-/// Sets its flag when dropped.
-struct SetAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -323,8 +252,6 @@ fn fill(region: &Region) -> Result<(), Error> {
 }
 
 const CHUNK_BYTES: usize = 1 << 16;
-/// 67 ms: a thread may lose its core for a while without a timeout.
-const ACK_TIMEOUT: u8 = 14;
 /// Opening a port may take seconds, if another was closed just before.
 const SILENCE: Duration = Duration::from_secs(30);
 

@@ -6,12 +6,12 @@ use crate::tcp::Wait;
 use serde::Serialize;
 use spanwire_base::Rate;
 use spanwire_host::fabric::{Attachment, Wrap};
-use spanwire_host::oob::{ModeChoice, Op};
+use spanwire_host::oob::Op;
 use spanwire_host::window::{self, CC_WINDOW_PKTS, WindowChoice};
 use spanwire_io::net::{Ethtool, Host};
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpPreference;
-use spanwire_transport::{Config, CongestionControl, ValidConfig};
+use spanwire_transport::{Config, CongestionControl, ValidConfig, WireMode};
 
 /// A subject of measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub struct Flow {
     /// The ports of both ends.
     pub fabric: Fabric,
     /// The wire mode.
-    pub mode: Mode,
+    pub mode: WireMode,
     /// The congestion control.
     pub control: Control,
     /// Bytes of a message, whole pages.
@@ -81,15 +81,6 @@ pub enum Fabric {
     AfXdp,
     /// UDP sockets of the kernel.
     Udp,
-}
-
-/// A wire mode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// RoCEv2 Reliable Connection.
-    Rc,
-    /// Selective repeat.
-    Sr,
 }
 
 /// A congestion control, with the window that `spanwire perf` gives it.
@@ -191,7 +182,7 @@ impl Flow {
     /// All flows with messages of this size.
     pub(super) fn all(message_bytes: u32) -> impl Iterator<Item = Self> {
         Fabric::ALL.into_iter().flat_map(move |fabric| {
-            [Mode::Rc, Mode::Sr].into_iter().flat_map(move |mode| {
+            [WireMode::Rc, WireMode::Sr].into_iter().flat_map(move |mode| {
                 [Control::None, Control::Auto].map(|control| Self {
                     fabric,
                     mode,
@@ -205,22 +196,19 @@ impl Flow {
 
     /// The flow without a checksum in user space, and without a copy at the sender.
     fn without_icrc() -> Self {
-        let (fabric, mode, control) = (Fabric::Udp, Mode::Sr, Control::None);
+        let (fabric, mode, control) = (Fabric::Udp, WireMode::Sr, Control::None);
         Self { fabric, mode, control, message_bytes: LARGE, icrc: false }
     }
 
     /// The flow whose packets are counted beside raw AF_XDP's: as many and as large in flight.
     pub(super) fn of_shares() -> Self {
-        let (fabric, mode, control) = (Fabric::AfXdp, Mode::Rc, Control::None);
+        let (fabric, mode, control) = (Fabric::AfXdp, WireMode::Rc, Control::None);
         Self { fabric, mode, control, message_bytes: SMALL, icrc: true }
     }
 
     fn name(self) -> String {
         let Self { fabric, mode, control, message_bytes, icrc } = self;
-        let mode = match mode {
-            Mode::Rc => "RC",
-            Mode::Sr => "SR",
-        };
+        let mode = mode.name().to_uppercase();
         let control = match control {
             Control::None => "none",
             Control::Auto => "auto",
@@ -293,15 +281,6 @@ impl Fabric {
         match self {
             Self::AfXdp => ["xdp_tx_completions", "xdp_tx_kicks"],
             Self::Udp => ["udp_tx_frames", "udp_tx_calls"],
-        }
-    }
-}
-
-impl Mode {
-    pub(super) fn choice(self) -> ModeChoice {
-        match self {
-            Self::Rc => ModeChoice::Rc,
-            Self::Sr => ModeChoice::Sr,
         }
     }
 }

@@ -78,9 +78,7 @@ impl Writer {
             Err(why) => self.progress.failure = Some(format!("a message is not accepted: {why}")),
         }
     }
-}
 
-impl Writer {
     fn post_in_new_slot(&mut self, ep: &mut Endpoint) {
         if self.progress.slots < DEPTH.into() {
             self.post(self.progress.slots, ep);

@@ -1,19 +1,14 @@
 //! The price of a verb: called by the only thread of an endpoint, and through its worker by a
 //! thread that does not drive it.
 
+use crate::ends::{End, Ends};
 use crate::sample::Error;
 use serde::{Deserialize, Serialize};
-use spanwire_host::seed;
 use spanwire_io::clock::Clock;
 use spanwire_io::driver::Polling;
 use spanwire_io::pipe::{PipeConfig, pipe};
 use spanwire_io::worker::{Progress, bell, worker};
-use spanwire_mem::Region;
-use spanwire_transport::{
-    Access, AddressVector, Endpoint, Mtu, QpAttr, QpCaps, QpInit, RemoteAddr, Sge, ValidConfig,
-    WorkRequest, WrOp,
-};
-use spanwire_wire::{MacAddr, Psn, Qpn};
+use spanwire_transport::{Config, Endpoint, Mtu, QpCaps, RemoteAddr, Sge, WorkRequest, WrOp};
 use std::thread;
 use std::time::Instant;
 
@@ -29,17 +24,11 @@ pub(super) enum Caller {
 /// Nanoseconds of a `post_send` of 64 bytes, and of a `poll_cq` that finds nothing: means of
 /// [`CALLS`].
 pub(super) fn costs(caller: Caller) -> Result<Vec<f64>, Error> {
-    let mut endpoint = seed::endpoint(ValidConfig::default())?;
-    let pd = endpoint.alloc_pd()?;
-    let cq = endpoint.create_cq(2)?;
-    let mr = endpoint.reg_mr(pd, Region::zeroed(64), Access::ALL, None)?;
     let caps = QpCaps { max_send_wr: CALLS, ..QpCaps::default() };
-    let qpn = endpoint.create_qp(&QpInit::new(pd, cq, cq, caps))?;
-    endpoint.modify_qp(qpn, &QpAttr::init(Access::ALL))?;
-    let [mac, peer] = [1, 2].map(|n| MacAddr::new([2, 0, 0, 0, 0, n]));
-    let av = AddressVector::new(mac, peer, [10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    endpoint.modify_qp(qpn, &QpAttr::rtr(Qpn::new(1), Psn::new(0), Mtu::B1024, av))?;
-    endpoint.modify_qp(qpn, &QpAttr::rts(Psn::new(0)))?;
+    let (config, mtu) = (Config::default(), Mtu::B1024);
+    let [End { ep: mut endpoint, cq, qpns, mr }, _] =
+        Ends { config, qps: 1, caps, cqe: 2, bytes: 64, mtu }.connect(|_, _| {})?;
+    let qpn = qpns[0];
     let sges = [Sge { addr: mr.addr, len: 64, lkey: mr.lkey }];
     let remote = RemoteAddr { va: mr.addr, rkey: mr.rkey.ok_or("no key")? };
     let write = WorkRequest::new(0, WrOp::Write { remote }, &sges);

@@ -1,7 +1,8 @@
-use super::super::subject::{Control, Fabric, Mode, Paced};
+use super::super::subject::{Control, Fabric, Paced};
 use super::*;
 use crate::sample::Latency;
 use crate::testing::options;
+use spanwire_transport::WireMode;
 
 fn series(subject: Subject, link_mtu: u32, rounds: &[Option<f64>]) -> Series {
     let reading = |value: &f64| match subject {
@@ -22,14 +23,10 @@ fn series(subject: Subject, link_mtu: u32, rounds: &[Option<f64>]) -> Series {
         }),
         _ => Reading::Latency(Latency { rtt_p50_us: *value, rtt_p99_us: *value * 2.0 }),
     };
-    Series {
-        variant: Variant { subject, link_mtu, path_mtu: 1024 },
-        rounds: rounds.iter().map(|r| r.as_ref().map(reading)).collect(),
-        dropped: vec![Disturbance::Stolen, Disturbance::CoresApart, Disturbance::Stolen],
-        failures: Vec::new(),
-        impossible: None,
-        not_run: 0,
-    }
+    let variant = Variant { subject, link_mtu, path_mtu: 1024 };
+    let rounds = rounds.iter().map(|r| r.as_ref().map(reading)).collect();
+    let dropped = vec![Disturbance::Stolen, Disturbance::CoresApart, Disturbance::Stolen];
+    Series { dropped, not_run: 0, ..Series::new(variant, rounds) }
 }
 
 fn raw(touch: Touch, window: u64) -> Subject {
@@ -49,8 +46,7 @@ fn report() -> Report {
             series(Subject::EnginePing(Op::Write), 1500, &[Some(6.0), Some(6.0)]),
         ],
         distances_ns: vec![100.0, 120.0],
-        seconds: 1.0,
-        interrupted: false,
+        ..Results::default()
     };
     Report::new(Some("a label".to_owned()), &plan, &results)
 }
@@ -92,7 +88,7 @@ fn new__processor_time_is_compared_with_tcp_at_the_same_rate() {
         series(of(Some(Fabric::Udp), 200), 1500, &[Some(0.5), Some(0.6)]),
         series(of(None, 200), 1500, &[None, Some(0.02)]),
     ];
-    let results = Results { series, distances_ns: vec![], seconds: 1.0, interrupted: false };
+    let results = Results { series, ..Results::default() };
     let report = Report::new(None, &plan, &results);
     let udp = &report.cpu[1];
     assert!((udp.cores.unwrap().median - 0.55).abs() < 1e-9);
@@ -121,9 +117,7 @@ fn new__ratios_are_to_tcp_with_offloads_in_the_same_round_and_at_the_same_mtu() 
             series(Subject::Tcp { offloads: false }, 1500, &[Some(1.0), Some(1.0), Some(1.0)]),
             series(tcp, 1500, &[Some(10.0), Some(28.0), Some(10.0)]),
         ],
-        distances_ns: vec![],
-        seconds: 1.0,
-        interrupted: false,
+        ..Results::default()
     };
     let report = Report::new(None, &plan, &results);
     let paired = report.rates[0].ratio.unwrap().paired.unwrap();
@@ -135,16 +129,15 @@ fn new__ratios_are_to_tcp_with_offloads_in_the_same_round_and_at_the_same_mtu() 
 
 #[test]
 fn text__names_what_failed_and_what_is_not_possible() {
-    let (mode, control) = (Mode::Sr, Control::None);
+    let (mode, control) = (WireMode::Sr, Control::None);
     let flow = Flow { fabric: Fabric::AfXdp, mode, control, message_bytes: 1 << 20, icrc: true };
     let mut failed = series(Subject::Write(flow), 1500, &[None]);
     failed.failures.push("byte 7 was received as another one".to_owned());
     let mut impossible = series(raw(Touch::Copy, 200), 1500, &[None]);
     impossible.impossible = Some("the MTU is too large".to_owned());
     let plan = Plan { rounds: 1, link_mtus: vec![1500], ..options(&[]).unwrap() };
-    let (distances_ns, seconds, interrupted) = (vec![], 1.0, true);
     let series = vec![failed, impossible];
-    let results = Results { series, distances_ns, seconds, interrupted };
+    let results = Results { series, interrupted: true, ..Results::default() };
     let report = Report::new(None, &plan, &results);
     assert_eq!(report.failed(), 1);
     let text = report.to_string();
