@@ -45,6 +45,10 @@ pub struct Report {
 /// The samples of one subject under one condition.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
+    #[serde(skip)]
+    subject: Subject,
+    #[serde(skip)]
+    fractions: Vec<f64>,
     /// The subject's name.
     pub name: &'static str,
     /// The network conditions.
@@ -99,26 +103,25 @@ impl Subject {
 /// The lab cannot be created, or the run was cancelled. A sample that fails is in the report.
 pub fn run(plan: &Plan, mut watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let name = format!("bad{}", std::process::id());
-    let bed = Bed::switched(plan.command.path(), &name, &config(plan.rate_bps))?;
-    let wanted = |s: &Subject| plan.only.as_deref().is_none_or(|only| s.name().contains(only));
-    let subjects: Vec<_> = Subject::ALL.into_iter().filter(wanted).collect();
-    let mut cells = Vec::new();
+    let bed = Bed::switched(plan.common.path(), &name, &config(plan.rate_bps))?;
+    let wanted = Subject::ALL.into_iter().filter(|s| plan.common.wants(s.name()));
+    let subjects: Vec<_> = wanted.collect();
+    let mut rows = Vec::new();
     for rtt_us in &plan.rtts_us {
         for loss_percent in &plan.losses_percent {
             let conditions = Conditions { loss_percent: *loss_percent, rtt_us: *rtt_us };
-            cells.extend(subjects.iter().map(|s| Cell::new(*s, conditions)));
+            rows.extend(subjects.iter().map(|s| Row::new(*s, conditions)));
         }
     }
-    for (round, at) in interleaved(plan.rounds, cells.len()) {
-        let Cell { subject, conditions, .. } = cells[at];
+    for (round, at) in interleaved(plan.rounds, rows.len()) {
+        let Row { subject, conditions, .. } = rows[at];
         let Conditions { loss_percent, rtt_us } = conditions;
         if watch(round, &format!("{}, {loss_percent} %, {rtt_us} us", subject.name())) {
             return Err("interrupted".into());
         }
         bed.set(&changes(conditions))?;
-        cells[at].take(measure(&bed, plan, subject, conditions), plan.rate_bps);
+        rows[at].take(measure(&bed, plan, subject, conditions), plan.rate_bps);
     }
-    let rows = cells.iter().map(Cell::row).collect();
     Ok(Report { machine: Machine::this(), plan: plan.clone(), rows })
 }
 
@@ -150,39 +153,20 @@ fn changes(conditions: Conditions) -> Vec<String> {
     ["a", "b"].into_iter().flat_map(port).collect()
 }
 
-/// One subject under one condition, while it is measured.
-struct Cell {
-    subject: Subject,
-    conditions: Conditions,
-    fractions: Vec<f64>,
-    failures: Vec<String>,
-}
-
-impl Cell {
+impl Row {
     fn new(subject: Subject, conditions: Conditions) -> Self {
-        Self { subject, conditions, fractions: Vec::new(), failures: Vec::new() }
+        let arrives = 1.0 - conditions.loss_percent / 100.0;
+        let ideal_fraction = subject.frame().map(|frame| frame.efficiency() * arrives);
+        let (name, fractions, failures) = (subject.name(), Vec::new(), Vec::new());
+        let goodput_fraction = None;
+        Self { subject, fractions, name, conditions, goodput_fraction, ideal_fraction, failures }
     }
 
     fn take(&mut self, sample: Result<f64, Error>, rate_bps: u64) {
-        match sample {
-            #[expect(clippy::cast_precision_loss, reason = "a rate of a few digits")]
-            Ok(bps) => self.fractions.push(bps / rate_bps as f64),
-            Err(why) => {
-                self.fractions.push(0.0);
-                self.failures.push(why.to_string());
-            }
-        }
-    }
-
-    fn row(&self) -> Row {
-        let arrives = 1.0 - self.conditions.loss_percent / 100.0;
-        Row {
-            name: self.subject.name(),
-            conditions: self.conditions,
-            goodput_fraction: Spread::of(&self.fractions),
-            ideal_fraction: self.subject.frame().map(|frame| frame.efficiency() * arrives),
-            failures: self.failures.clone(),
-        }
+        let failed = |why: Error| self.failures.push(why.to_string());
+        #[expect(clippy::cast_precision_loss, reason = "a rate of a few digits")]
+        self.fractions.push(sample.map_err(failed).unwrap_or(0.0) / rate_bps as f64);
+        self.goodput_fraction = Spread::of(&self.fractions);
     }
 }
 
@@ -234,11 +218,10 @@ mod tests {
 
     #[test]
     fn row__a_failed_sample_counts_as_zero_and_is_reported() {
-        let mut cell = Cell::new(Subject::Spanwire(WireMode::Sr), conditions());
-        cell.take(Ok(50e6), 100_000_000);
-        cell.take(Err("no route".into()), 100_000_000);
-        cell.take(Ok(80e6), 100_000_000);
-        let row = cell.row();
+        let mut row = Row::new(Subject::Spanwire(WireMode::Sr), conditions());
+        for sample in [Ok(50e6), Err("no route".into()), Ok(80e6)] {
+            row.take(sample, 100_000_000);
+        }
         let spread = row.goodput_fraction.expect("three samples");
         assert_eq!((spread.median, spread.min, spread.max), (0.5, 0.0, 0.8));
         assert_eq!(row.failures, ["no route"]);
@@ -254,9 +237,9 @@ mod tests {
     #[test]
     fn text__has_a_line_for_each_subject_and_a_column_for_each_loss() {
         let plan: Plan = options(&["--loss", "5", "--rtt", "2"]).unwrap();
-        let mut cell = Cell::new(Subject::Tcp("bbr"), conditions());
-        cell.take(Ok(51.25e6), plan.rate_bps);
-        let report = Report { machine: Machine::this(), plan, rows: vec![cell.row()] };
+        let mut row = Row::new(Subject::Tcp("bbr"), conditions());
+        row.take(Ok(51.25e6), plan.rate_bps);
+        let report = Report { machine: Machine::this(), plan, rows: vec![row] };
         let text = report.to_string();
         for line in ["| RTT 2 ms, loss | 5 % |", "|---|---|", "| TCP BBR | 51.2 [51.2..51.2] |"] {
             assert!(text.contains(line), "no {line:?} in {text}");

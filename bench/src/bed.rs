@@ -15,13 +15,11 @@ mod tcp;
 
 pub(crate) use folder::{Folder, MEMORY};
 pub(crate) use frame::Frame;
-#[cfg(test)]
-pub(crate) use goodput::Interval;
-pub(crate) use goodput::{Goodput, common_half};
+pub(crate) use goodput::{Goodput, Interval, common_half, unix_s};
 pub(crate) use ip::ip;
 pub(crate) use listener::wait_for_listener;
 pub(crate) use parts::{Parts, veth};
-pub(crate) use perf::{CONNECT_WITHIN, parse as parse_perf};
+pub(crate) use perf::{CONNECT_WITHIN, parse as parse_perf, report};
 pub(crate) use process::Running;
 pub(crate) use queue::{mean, queue_bytes};
 pub(crate) use servers::Servers;
@@ -158,6 +156,17 @@ impl Bed {
     /// Starts spanwire on a host.
     pub(crate) fn spanwire(&self, host: &str, args: &[&str]) -> Result<Running, Error> {
         self.start(host, &self.spanwire, args)
+    }
+
+    /// Starts spanwire on a host and waits for the first line of its output, at most `time`.
+    pub(crate) fn spanwire_until(
+        &self,
+        host: &str,
+        args: &[&str],
+        time: Duration,
+    ) -> Result<Running, Error> {
+        let mut running = self.spanwire(host, args)?;
+        running.first_line(time).map(|_| running)
     }
 
     /// Starts spanwire outside of the lab: commands that reach its switch by the control socket.

@@ -7,15 +7,33 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The option of the benchmarks that run the command.
+/// The options that all benchmarks have that run the command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, clap::Args)]
-pub struct Spanwire {
+pub struct Common {
+    /// Measure only rows whose name contains this
+    #[arg(long, value_name = "NAME")]
+    pub only: Option<String>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    #[serde(skip)]
+    pub json: bool,
     /// The command [default: in the directory of this one; cargo run builds it]
     #[arg(long, value_name = "PATH")]
     spanwire: Option<PathBuf>,
 }
 
-impl Spanwire {
+impl Common {
+    /// True of the rows that are measured.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
+    /// No row is left of `these`.
+    pub(crate) fn no_row(&self, these: &str) -> Error {
+        let only = self.only.as_deref().unwrap_or_default();
+        format!("--only {only:?}: no row{these} has this in its name").into()
+    }
+
     /// Without the option, takes the command in the directory of this one. `cargo run` builds only
     /// the benchmark, so cargo builds that one too, with the same profile: a stale one would be
     /// measured in place of the sources.

@@ -197,8 +197,7 @@ impl Subject {
     }
 
     fn row(&self, all: &[Self], ticks_per_ns: Option<f64>) -> Row {
-        let present: Vec<f64> = self.ns.iter().flatten().copied().collect();
-        let ns = Spread::of(&present);
+        let ns = Spread::of_present(&self.ns);
         let data = f64::from(self.bytes) * X as f64;
         let ns_per_byte = ns.map_or(f64::NAN, |ns| ns.median / data);
         // Its tables are prepared in every comparison: its best case.

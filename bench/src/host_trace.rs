@@ -176,11 +176,10 @@ impl Provenance {
         let path = "/proc/loadavg";
         let load = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
         let load = load.split(' ').next().unwrap_or_default();
-        let args: Vec<String> = std::env::args().skip(1).collect();
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let (date, command) = origin()?;
         Ok(Self {
-            date: date(since_1970.as_secs() / 86_400),
-            command: format!("spanwire-bench {}", args.join(" ")),
+            date,
+            command,
             machine: Machine::this(),
             load: load.parse().map_err(|e| format!("{path}: {load:?}: {e}"))?,
             spinners: plan.spinners,
@@ -188,8 +187,15 @@ impl Provenance {
     }
 }
 
+/// The date in UTC, as 2026-11-23, and the command line of this process.
+pub(crate) fn origin() -> Result<(String, String), Error> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    Ok((date(since_1970.as_secs() / 86_400), format!("spanwire-bench {}", args.join(" "))))
+}
+
 /// The date this many days after 1970-01-01, as 2026-11-23.
-pub(crate) fn date(days: u64) -> String {
+fn date(days: u64) -> String {
     let mut left = days;
     let mut year = 1970;
     let leap = |year: u64| {

@@ -33,7 +33,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Goodput and latency beside raw AF_XDP, raw UDP and kernel TCP; needs root
+    /// Goodput and latency beside raw AF_XDP, raw UDP and kernel TCP; with --only cpu processor
+    /// time; needs root
     Compare(compare::Plan),
     /// Goodput over loss and round-trip time through the software switch; needs root
     BadNetwork(bad_network::Plan),
@@ -117,11 +118,11 @@ fn main() -> ExitCode {
 fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
     let mut plan = plan.complete()?;
     if plan.needs_spanwire() {
-        plan.command.build()?;
+        plan.common.build()?;
     }
-    let results = observed(plan.json, plan.rounds, |watch| compare::run(&plan, watch))?;
+    let results = observed(plan.common.json, plan.rounds, |watch| compare::run(&plan, watch))?;
     let report = Report::new(plan.label.clone(), &plan, &results);
-    print(plan.json, &report)?;
+    print(plan.common.json, &report)?;
     write(plan.chart.as_deref(), || Ok(compare::svg(&report)))?;
     let ok = report.failed() == 0;
     let Some(least) = plan.min_share.filter(|_| ok && !report.interrupted) else {
@@ -139,25 +140,25 @@ fn run(plan: compare::Plan) -> Result<ExitCode, Error> {
 }
 
 fn sweep(mut plan: bad_network::Plan) -> Result<ExitCode, Error> {
-    plan.command.build()?;
-    watched(plan.json, plan.rounds, |watch| bad_network::run(&plan, watch))
+    plan.common.build()?;
+    watched(plan.common.json, plan.rounds, |watch| bad_network::run(&plan, watch))
 }
 
 /// Measures the matrix. Missed bars and failed samples fail it.
 fn untune(plan: untuned::Plan) -> Result<ExitCode, Error> {
     let mut plan = plan.complete()?;
-    plan.command.build()?;
-    let report = observed(plan.json, plan.rounds, |watch| untuned::run(&plan, watch))?;
-    print(plan.json, &report)?;
+    plan.common.build()?;
+    let report = observed(plan.common.json, plan.rounds, |watch| untuned::run(&plan, watch))?;
+    print(plan.common.json, &report)?;
     write(plan.plot.as_deref(), || Ok(untuned::svg(&report)))?;
     Ok(ended(report.interrupted, report.missed() + report.failed() == 0))
 }
 
 /// Measures the bars in real time. Missed rows fail it; those of a late host do not.
 fn live_bars(mut plan: real::Plan) -> Result<ExitCode, Error> {
-    plan.command.build()?;
-    let report = observed(plan.json, plan.rounds, |watch| real::run(&plan, watch))?;
-    print(plan.json, &report)?;
+    plan.common.build()?;
+    let report = observed(plan.common.json, plan.rounds, |watch| real::run(&plan, watch))?;
+    print(plan.common.json, &report)?;
     Ok(ended(report.interrupted, report.missed() == 0))
 }
 
@@ -165,10 +166,10 @@ fn live_bars(mut plan: real::Plan) -> Result<ExitCode, Error> {
 fn serve(mut plan: service::Plan) -> Result<ExitCode, Error> {
     plan.check()?;
     if plan.needs_spanwire() {
-        plan.command.build()?;
+        plan.common.build()?;
     }
-    let report = observed(plan.json, plan.rounds, |watch| service::run(&plan, watch))?;
-    print(plan.json, &report)?;
+    let report = observed(plan.common.json, plan.rounds, |watch| service::run(&plan, watch))?;
+    print(plan.common.json, &report)?;
     Ok(ended(report.interrupted, report.failed() == 0))
 }
 

@@ -177,12 +177,11 @@ impl Subject {
 
     fn row(&self) -> Row {
         let [paced, unpaced] = &self.packet_ns;
-        let present = |s: &[Option<f64>]| s.iter().flatten().copied().collect::<Vec<_>>();
         Row {
             qps: self.qps,
             decision_ns: Spread::of(&self.decision_ns),
-            paced_packet_ns: Spread::of(&present(paced)),
-            unpaced_packet_ns: Spread::of(&present(unpaced)),
+            paced_packet_ns: Spread::of_present(paced),
+            unpaced_packet_ns: Spread::of_present(unpaced),
             ratio: Ratio::of(paced, unpaced),
         }
     }

@@ -296,14 +296,8 @@ mod tests {
             eprintln!("SKIPPED: needs root and two cores");
             return;
         }
-        let plan = Plan {
-            rounds: 1,
-            ms: 300,
-            mbit: 20.0,
-            qps: vec![1, 5],
-            cores: vec![0, 1],
-            json: false,
-        };
+        let words = ["--rounds", "1", "--ms", "300", "--mbit", "20", "--qps", "1,5"];
+        let plan: Plan = crate::testing::options(&words).unwrap();
         let rows = run(&plan, |_, _| false).unwrap().rows;
         for row in &rows {
             assert!(row.achieved.unwrap().median > 0.0, "{rows:?}");

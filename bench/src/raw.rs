@@ -144,24 +144,27 @@ pub fn blast(hosts: &TwoHosts, cores: [usize; 2], blast: Blast) -> Result<Sample
     let back = Frames::new(&hosts.b, &hosts.a, NUMBER_BYTES)?;
     let [mut a, mut b] = open_ports(hosts, true)?;
     let (stop, bursts) = (AtomicBool::new(false), AtomicU32::new(0));
-    let (sent, received) = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| watched(cores[0], || send(&mut a, &there, blast, &stop)));
-        let receiver =
-            scope.spawn(|| watched(cores[1], || receive(&mut b, &back, blast, &stop, &bursts)));
-        std::thread::sleep(blast.time);
-        // A rate takes two bursts, although a thread may have no core for all of the time.
-        let silent_until = Instant::now() + SILENCE;
-        while bursts.load(Ordering::Relaxed) < 2 && Instant::now() < silent_until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        stop.store(true, Ordering::Relaxed);
-        let sent = sender.join().expect("the sender does not panic");
-        let received = receiver.join().expect("the receiver does not panic");
-        (sent, received)
+    let timed = || stop_after(blast.time, &bursts, &stop);
+    let (_, (sent, received)) = both_sides(timed, || {
+        both_sides(
+            || watched(cores[0], || send(&mut a, &there, blast, &stop)),
+            || watched(cores[1], || receive(&mut b, &back, blast, &stop, &bursts)),
+        )
     });
     let ((), use_a) = sent?;
     let (rate, use_b) = received?;
     Ok(Sample::rate(Rate { packets_per_call: packets_per_call(&a), ..rate }, [use_a, use_b]))
+}
+
+/// Sets `stop` after `time`, and after two bursts, which a rate takes: a thread may have no core
+/// for all of the time.
+pub(crate) fn stop_after(time: Duration, bursts: &AtomicU32, stop: &AtomicBool) {
+    std::thread::sleep(time);
+    let silent_until = Instant::now() + SILENCE;
+    while bursts.load(Ordering::Relaxed) < 2 && Instant::now() < silent_until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stop.store(true, Ordering::Relaxed);
 }
 
 /// Frames that a system call of `port` sent, in the mean.

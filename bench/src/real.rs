@@ -27,12 +27,13 @@ pub use host::Lateness;
 pub use plan::Plan;
 pub use report::{Report, Row};
 
+use crate::host_trace::origin;
 use crate::machine::Machine;
 use crate::rounds::samples;
 use crate::sample::Error;
 use cases::Case;
 use host::Watch;
-use report::{Provenance, Taken};
+use report::Taken;
 use spanwire_io::net::NetNs;
 use stage::{Fault, Stage};
 use std::time::{Duration, Instant};
@@ -46,9 +47,9 @@ use std::time::{Duration, Instant};
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let cases = cases(plan);
     if cases.is_empty() {
-        return Err(nothing_left(plan).into());
+        return Err(plan.common.no_row(if plan.quick { " of --quick" } else { "" }));
     }
-    plan.command.check()?;
+    plan.common.check()?;
     NetNs::new_anonymous()?;
     // Early enough that a lab is removed by the limit.
     let deadline = plan.quick.then(|| Instant::now() + QUICK_LIMIT - REMOVAL);
@@ -56,15 +57,16 @@ pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, 
     let names: Vec<String> = cases.iter().map(|case| case.name.to_owned()).collect();
     let (taken, interrupted) =
         samples(plan.rounds, &names, watch, |n| take(plan, cases[n], deadline));
-    let wanted = |name: &str| plan.only.as_deref().is_none_or(|only| name.contains(only));
     let rows = cases.iter().zip(&taken).flat_map(|(case, taken)| Row::of_case(case, taken));
+    let (date, command) = origin()?;
     Ok(Report {
         machine: Machine::this(),
-        provenance: Provenance::now()?,
+        date,
+        command,
         plan: plan.clone(),
         seconds: start.elapsed().as_secs_f64(),
         interrupted,
-        rows: rows.filter(|row| wanted(&row.name)).collect(),
+        rows: rows.filter(|row| plan.common.wants(&row.name)).collect(),
     })
 }
 
@@ -91,18 +93,10 @@ fn take(plan: &Plan, case: &Case, deadline: Option<Instant>) -> Taken {
 
 /// The cases of `plan`.
 fn cases(plan: &Plan) -> Vec<&'static Case> {
-    let only = plan.only.as_deref();
     let is_wanted = |case: &&Case| {
-        (!plan.quick || case.quick)
-            && only.is_none_or(|only| case.names().any(|name| name.contains(only)))
+        (!plan.quick || case.quick) && case.names().any(|name| plan.common.wants(&name))
     };
     cases::ALL.iter().filter(is_wanted).collect()
-}
-
-fn nothing_left(plan: &Plan) -> String {
-    let only = plan.only.as_deref().unwrap_or_default();
-    let quick = if plan.quick { " of --quick" } else { "" };
-    format!("--only {only:?}: no row{quick} has this in its name")
 }
 
 /// The limit of a quick run.
@@ -116,8 +110,9 @@ mod tests {
     use crate::testing::options;
 
     fn plan(only: Option<&str>, quick: bool) -> Plan {
-        let plan: Plan = options(&["--spanwire", "/nonexistent/spanwire"]).unwrap();
-        Plan { rounds: 1, only: only.map(str::to_owned), quick, ..plan }
+        let mut plan: Plan = options(&["--spanwire", "/nonexistent/spanwire"]).unwrap();
+        plan.common.only = only.map(str::to_owned);
+        Plan { rounds: 1, quick, ..plan }
     }
 
     #[test]

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 /// sample that fails is in the report.
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     if plan.needs_spanwire() {
-        plan.command.check()?;
+        plan.common.check()?;
     }
     let start = Instant::now();
     let deadline = plan.quick.then(|| start + QUICK_LIMIT);

@@ -42,6 +42,12 @@ impl Spread {
         Some(Self { median, min, max, n })
     }
 
+    /// The spread of those of `samples` that are present.
+    #[must_use]
+    pub fn of_present(samples: &[Option<f64>]) -> Option<Self> {
+        Self::of(&samples.iter().flatten().copied().collect::<Vec<f64>>())
+    }
+
     /// The same in another unit.
     #[must_use]
     pub fn over(self, unit: f64) -> Self {
@@ -63,10 +69,8 @@ impl Ratio {
     /// either series is empty or a median of `theirs` is zero.
     #[must_use]
     pub fn of(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<Self> {
-        let present =
-            |series: &[Option<f64>]| -> Vec<f64> { series.iter().flatten().copied().collect() };
-        let ours_spread = Spread::of(&present(ours))?;
-        let theirs_spread = Spread::of(&present(theirs))?;
+        let ours_spread = Spread::of_present(ours)?;
+        let theirs_spread = Spread::of_present(theirs)?;
         if theirs_spread.median == 0.0 {
             return None;
         }

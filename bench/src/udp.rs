@@ -6,7 +6,7 @@
 //! in a region, as a transport does. The sender keeps a window of bytes in flight, which fits the
 //! receiver's socket buffer, and the receiver acknowledges cumulatively.
 
-use crate::raw::{Places, both_sides, watched};
+use crate::raw::{Places, both_sides, stop_after, watched};
 use crate::sample::{Error, Rate, Sample};
 use af_xdp::sockopt;
 use socket2::SockRef;
@@ -72,15 +72,7 @@ pub fn blast(
     enable(&b, libc::UDP_GRO, 1)?;
     let window = window(&b, layout)?;
     let shared = Shared::default();
-    let timed = || {
-        std::thread::sleep(time);
-        // A rate takes two bursts, although a thread may have no core for all of the time.
-        let silent_until = Instant::now() + SILENCE;
-        while shared.bursts.load(Ordering::Relaxed) < 2 && Instant::now() < silent_until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        shared.stop.store(true, Ordering::Relaxed);
-    };
+    let timed = || stop_after(time, &shared.bursts, &shared.stop);
     let (_, (sent, received)) = both_sides(timed, || {
         both_sides(
             || watched(cores[0], || send(&a, layout, window, &shared)),
@@ -227,8 +219,6 @@ const WINDOW_BYTES_MAX: usize = 1 << 20;
 const IDLE_ACK: Duration = Duration::from_micros(20);
 const STALL: Duration = Duration::from_millis(5);
 const LAST_WAIT: Duration = Duration::from_millis(200);
-/// After which no datagram at all is an error.
-const SILENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -52,7 +52,7 @@ struct Cell {
 /// sample that fails is in the report.
 pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
     let (cases, mut cells) = selected(plan)?;
-    plan.command.check()?;
+    plan.common.check()?;
     let mut journal = Journal::open(plan)?;
     for cell in &mut cells {
         cell.outcomes = journal.take(&cases[cell.case].name, cell.algorithm, plan.rounds);
@@ -185,8 +185,7 @@ fn steps(plan: &Plan, cases: &[Case], cells: &[Cell]) -> Vec<Step> {
 
 /// The cases of `plan`.
 fn cases(plan: &Plan) -> Vec<Case> {
-    let named = |case: &Case| plan.only.as_deref().is_none_or(|only| case.name.contains(only));
-    let matrix = matrix().into_iter().filter(named);
+    let matrix = matrix().into_iter().filter(|case| plan.common.wants(&case.name));
     match plan.quick {
         false => matrix.collect(),
         // Two seconds on any machine are too little for a verdict.
@@ -249,7 +248,7 @@ mod tests {
 
     #[test]
     fn cases__are_those_named_and_of_a_quick_run() {
-        let only = |only: &str| cases(&Plan { only: Some(only.to_owned()), ..plan() });
+        let only = |only: &str| cases(&options(&["--only", only]).unwrap());
         assert_eq!(only("50M").len(), 1);
         assert!(only("no such path").is_empty());
         let quick = cases(&Plan { quick: true, ..plan() });
@@ -322,8 +321,7 @@ mod tests {
     fn run__samples_of_the_file_are_not_taken_again() {
         let file = env::temp_dir().join(format!("spanwire-untuned-{}", process::id()));
         let plan = Plan {
-            command: options(&["--spanwire", "/proc/self/exe"]).unwrap(),
-            only: Some("50M".to_owned()),
+            common: options(&["--spanwire", "/proc/self/exe", "--only", "50M"]).unwrap(),
             algorithms: vec![Algorithm::Auto],
             resume: Some(file.clone()),
             ..plan()

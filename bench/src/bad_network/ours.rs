@@ -1,7 +1,7 @@
 //! `spanwire perf`: WRITEs from host b to host a.
 
 use super::plan::{Conditions, Plan};
-use crate::bed::{self, Bed};
+use crate::bed::{Bed, CONNECT_WITHIN, parse_perf};
 use crate::sample::Error;
 use spanwire_transport::WireMode;
 use std::time::Duration;
@@ -19,17 +19,15 @@ pub(super) fn goodput_bps(
 ) -> Result<f64, Error> {
     let depth = depth(plan.rate_bps, conditions.rtt_us).to_string();
     let (to, seconds) = (bed.address("a")?.to_string(), time.as_secs_f64().to_string());
-    let server = ["perf", "server", "--dev", "sw0"];
     let client = [
         &["perf", "client", "--dev", "sw0", &to, "--depth", &depth][..],
         &["--mode", mode.name(), "--seconds", &seconds, "--interval", "0", "--json"],
     ];
-    let mut running = bed.spanwire("a", &server)?;
-    running.first_line(bed::CONNECT_WITHIN)?;
+    let _server = bed.spanwire_until("a", &["perf", "server", "--dev", "sw0"], CONNECT_WITHIN)?;
     let mut last: Error = "never tried".into();
     for _ in 0..TRIES {
-        match bed.spanwire("b", &client.concat())?.output(time + bed::CONNECT_WITHIN) {
-            Ok(report) => return Ok(bed::parse_perf(&report)?.bps),
+        match bed.spanwire("b", &client.concat())?.output(time + CONNECT_WITHIN) {
+            Ok(report) => return Ok(parse_perf(&report)?.bps),
             Err(why) => last = why,
         }
     }

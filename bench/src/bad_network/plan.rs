@@ -1,7 +1,7 @@
 //! The plan of a run: the options of `spanwire-bench bad-network`, and the conditions of its
 //! samples.
 
-use crate::command::Spanwire;
+use crate::command::Common;
 use clap::builder::TypedValueParser as _;
 use serde::Serialize;
 use spanwire_host::quantity::{number, percent, seconds};
@@ -28,17 +28,10 @@ pub struct Plan {
     #[arg(long = "rtt", value_name = "RTT", value_delimiter = ',',
         default_values = ["0", "2", "40"], value_parser = micros)]
     pub rtts_us: Vec<u64>,
-    /// Measure only subjects whose name contains this, as "SR"
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    #[serde(skip)]
-    pub json: bool,
-    /// The command.
+    /// The options of all benchmarks.
     #[command(flatten)]
     #[serde(flatten)]
-    pub command: Spanwire,
+    pub common: Common,
 }
 
 fn micros(ms: &str) -> Result<u64, String> {

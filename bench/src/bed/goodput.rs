@@ -1,7 +1,8 @@
 //! Payload over time, of one flow.
 
+use crate::sample::Error;
 use serde::Deserialize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Payload that one flow delivered.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +27,17 @@ pub(crate) struct Interval {
 }
 
 impl Goodput {
+    /// A run with this many bytes in each tenth of a second.
+    #[cfg(test)]
+    pub(crate) fn of_tenths(start_unix_s: f64, tenths: &[u64]) -> Self {
+        let interval = |(n, bytes): (usize, &u64)| {
+            let [start_s, end_s] = [n, n + 1].map(|n| n as f64 / 10.0);
+            Interval { start_s, end_s, bytes: *bytes }
+        };
+        let intervals = tenths.iter().enumerate().map(interval).collect();
+        Self { start_unix_s, bps: 0.0, intervals }
+    }
+
     /// Removes the intervals after `time`, in which outstanding requests complete and no more are
     /// posted.
     pub(crate) fn end_at(&mut self, time: Duration) {
@@ -65,6 +77,11 @@ impl Goodput {
     }
 }
 
+/// Seconds since 1970.
+pub(crate) fn unix_s() -> Result<f64, Error> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
+}
+
 /// The last half of the time that all flows have in common, in seconds since 1970.
 pub(crate) fn common_half<'a>(flows: impl Iterator<Item = &'a Goodput> + Clone) -> (f64, f64) {
     let from = flows.clone().map(|flow| flow.start_unix_s).fold(0.0, f64::max);
@@ -82,15 +99,8 @@ const LATE_S: f64 = 0.05;
 mod tests {
     use super::*;
 
-    /// A run with this many bytes in each tenth of a second.
-    fn run(bytes: &[u64]) -> Goodput {
-        let tenth = |n: usize| n as f64 / 10.0;
-        let intervals = bytes.iter().enumerate().map(|(n, bytes)| Interval {
-            start_s: tenth(n),
-            end_s: tenth(n + 1),
-            bytes: *bytes,
-        });
-        Goodput { start_unix_s: 1000.0, bps: 0.0, intervals: intervals.collect() }
+    fn run(tenths: &[u64]) -> Goodput {
+        Goodput::of_tenths(1000.0, tenths)
     }
 
     fn close(a: f64, b: f64) -> bool {

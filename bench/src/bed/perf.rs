@@ -5,15 +5,22 @@ use crate::sample::Error;
 use serde_json::Value;
 use std::time::Duration;
 
+/// The report of a command of `spanwire` or of iperf3.
+///
+/// # Errors
+/// The run failed, or the text is no JSON.
+pub(crate) fn report(text: &str) -> Result<Value, Error> {
+    let report: Value = serde_json::from_str(text).map_err(|e| format!("its JSON: {e}"))?;
+    report["error"].as_str().map_or(Ok(()), |why| Err(why.to_owned()))?;
+    Ok(report)
+}
+
 /// The goodput in a client's report.
 ///
 /// # Errors
 /// The run failed, or the text is no such report.
-pub(crate) fn parse(report: &str) -> Result<Goodput, Error> {
-    let report: Value = serde_json::from_str(report).map_err(|e| format!("its JSON: {e}"))?;
-    if let Some(why) = report["error"].as_str() {
-        return Err(why.to_owned().into());
-    }
+pub(crate) fn parse(text: &str) -> Result<Goodput, Error> {
+    let report = report(text)?;
     let number = |value: &Value, name: &str| {
         value.as_f64().ok_or_else(|| Error::from(format!("no {name} in the report")))
     };

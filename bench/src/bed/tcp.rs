@@ -1,12 +1,12 @@
 //! Kernel TCP from one host to another, with a selected congestion control.
 
 use super::Bed;
-use super::goodput::{Goodput, Interval};
+use super::goodput::{Goodput, Interval, unix_s};
 use crate::sample::Error;
 use socket2::SockRef;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Sends as fast as TCP can; returns the payload that arrives within `time` of the connection, from
 /// host `from` to host `to`.
@@ -27,7 +27,7 @@ pub(crate) fn transfer(
     client.set_write_timeout(Some(time))?;
     // The handshake's last segment may have been lost: the first data segment replaces it.
     listener.set_nonblocking(true)?;
-    let start_unix_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
+    let start_unix_s = unix_s()?;
     let deadline = Instant::now() + time;
     let intervals = std::thread::scope(|scope| {
         let writer = scope.spawn(move || write_until(client, deadline));

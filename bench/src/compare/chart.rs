@@ -58,18 +58,12 @@ mod tests {
     use crate::testing::options;
 
     fn report(only: Option<&str>, gbps: Option<f64>) -> Report {
-        let plan = Plan { only: only.map(str::to_owned), ..options(&[]).unwrap() };
+        let mut plan: Plan = options(&[]).unwrap();
+        plan.common.only = only.map(str::to_owned);
         let reading = |goodput_gbps| Reading::Rate(Rate { goodput_gbps, ..Rate::default() });
-        let series = plan.variants().unwrap().into_iter().map(|variant| Series {
-            variant,
-            rounds: vec![gbps.map(reading)],
-            dropped: vec![],
-            failures: vec![],
-            impossible: None,
-            not_run: 0,
-        });
-        let (series, distances_ns) = (series.collect(), vec![]);
-        let results = Results { series, distances_ns, seconds: 1.0, interrupted: false };
+        let series = |variant| Series::new(variant, vec![gbps.map(reading)]);
+        let series = plan.variants().unwrap().into_iter().map(series).collect();
+        let results = Results { series, seconds: 1.0, ..Results::default() };
         Report::new(None, &plan, &results)
     }
 

@@ -2,7 +2,7 @@
 //! kernel TCP.
 
 use super::subject::{Fabric, Paced};
-use crate::bed::{CONNECT_WITHIN, Running, parse_perf};
+use crate::bed::{CONNECT_WITHIN, Running, parse_perf, unix_s};
 use crate::quiet::{Scheduled, Stolen, idle_time};
 use crate::sample::{Error, Rate, Reading, Sample};
 use crate::tcp::{self, Bulk};
@@ -11,7 +11,7 @@ use spanwire_io::net::{Host, Offloads, TwoHosts};
 use std::num::NonZero;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 impl Paced {
     /// One sample of `time`.
@@ -110,8 +110,7 @@ struct Look {
 impl Look {
     fn new([a, b]: [&Running; 2]) -> Result<Self, Error> {
         let ends = [Scheduled::of_process(a.pid())?, Scheduled::of_process(b.pid())?];
-        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
-        Ok(Self { unix_s, ends, idle: idle_time()? })
+        Ok(Self { unix_s: unix_s()?, ends, idle: idle_time()? })
     }
 }
 

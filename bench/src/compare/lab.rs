@@ -57,44 +57,35 @@ impl Lab {
     pub(super) fn measure(&self, plan: &Plan, variant: Variant) -> Result<Sample, Error> {
         let (cores, time) = (plan.cores(), Duration::from_millis(plan.ms));
         let payload = usize_from(variant.path_mtu.into());
+        let hosts = if variant.subject.is_af_xdp() { &self.ports } else { &self.kernel };
+        if !variant.subject.is_af_xdp() {
+            tcp::set_offloads(&self.kernel, &Offloads::ON)?;
+        }
         match variant.subject {
             Subject::Raw { touch, window } => {
-                let blast = Blast { payload, touch, window, time };
-                raw::blast(&self.ports, cores, blast)
+                raw::blast(hosts, cores, Blast { payload, touch, window, time })
             }
-            Subject::RawUdp => {
-                tcp::set_offloads(&self.kernel, &Offloads::ON)?;
-                udp::blast(&self.kernel, cores, variant.link_mtu, time)
-            }
-            Subject::Write(flow) if variant.subject.is_af_xdp() => {
-                flow::measure(&self.ports, cores, flow, time)
-            }
-            Subject::Write(flow) => {
-                tcp::set_offloads(&self.kernel, &Offloads::ON)?;
-                flow::measure(&self.kernel, cores, flow, time)
-            }
+            Subject::RawUdp => udp::blast(hosts, cores, variant.link_mtu, time),
+            Subject::Write(flow) => flow::measure(hosts, cores, flow, time),
             Subject::Engine(op) => {
-                let job = engine::bandwidth(op, variant.path_mtu, time);
-                engine::run(&self.ports, cores, job)
+                engine::run(hosts, cores, engine::bandwidth(op, variant.path_mtu, time))
             }
             Subject::Tcp { offloads } => {
                 let offloads = if offloads { Offloads::ON } else { Offloads::OFF };
                 let bulk = Bulk { bytes: tcp::CHUNK_BYTES, bps: None, time };
-                tcp::stream(&self.kernel, cores, &offloads, bulk)
+                tcp::stream(hosts, cores, &offloads, bulk)
             }
             Subject::RawPing { side_poll } => {
-                rtt::ping_pong(&self.ports, cores, PING_BYTES, side_poll, time)
+                rtt::ping_pong(hosts, cores, PING_BYTES, side_poll, time)
             }
             Subject::EnginePing(op) => {
                 let job = engine::latency(op, u32_from(PING_BYTES), variant.path_mtu, time);
-                engine::run(&self.ports, cores, job)
+                engine::run(hosts, cores, job)
             }
             Subject::Cpu(paced) => {
-                tcp::set_offloads(&self.kernel, &Offloads::ON)?;
-                let hosts = if variant.subject.is_af_xdp() { &self.ports } else { &self.kernel };
-                paced.measure(plan.command.path(), hosts, cores, time * PROCESS_TIMES)
+                paced.measure(plan.common.path(), hosts, cores, time * PROCESS_TIMES)
             }
-            Subject::TcpPing(wait) => tcp::ping_pong(&self.kernel, cores, PING_BYTES, wait, time),
+            Subject::TcpPing(wait) => tcp::ping_pong(hosts, cores, PING_BYTES, wait, time),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The plan of a run, which the options of `spanwire-bench compare` are, and its variants.
 
 use super::subject::{Paced, Subject};
-use crate::command::Spanwire;
+use crate::command::Common;
 use crate::quiet::Limits;
 use crate::sample::Error;
 use serde::Serialize;
@@ -52,18 +52,10 @@ pub struct Plan {
         hide_default_value = true
     )]
     pub wait_ms: u64,
-    /// Measure only rows whose name contains this, as "RC none" or "kernel TCP"; those of processor
-    /// time only with "cpu"
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
     /// Title of the report: a date, a commit
     #[arg(long)]
     #[serde(skip)]
     pub label: Option<String>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    #[serde(skip)]
-    pub json: bool,
     /// Write a bar chart of the rates to this file
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
@@ -72,10 +64,10 @@ pub struct Plan {
     #[arg(long, value_name = "PERCENT", value_parser = limit)]
     #[serde(skip)]
     pub min_share: Option<f64>,
-    /// The command, for the rows of processor time.
+    /// The options of all benchmarks.
     #[command(flatten)]
     #[serde(flatten)]
-    pub command: Spanwire,
+    pub common: Common,
 }
 
 /// A subject on a veth pair of one MTU.
@@ -123,13 +115,12 @@ impl Plan {
                 let is_quick = |paced: &Paced| !self.quick || paced.mbps == Some(QUICK_MBPS);
                 subjects.extend(Paced::all().filter(is_quick).map(Subject::Cpu));
             }
-            subjects.retain(|subject| self.wants(*subject));
+            subjects.retain(|subject| self.common.wants(&subject.name()));
             let variant = |subject| Variant { subject, link_mtu, path_mtu };
             variants.extend(subjects.into_iter().map(variant));
         }
         if variants.is_empty() {
-            let only = self.only.as_deref().unwrap_or_default();
-            return Err(format!("--only {only:?}: no row has this in its name").into());
+            return Err(self.common.no_row(""));
         }
         Ok(variants)
     }
@@ -137,12 +128,7 @@ impl Plan {
     /// It measures processor time, of processes of `spanwire`.
     #[must_use]
     pub fn needs_spanwire(&self) -> bool {
-        self.only.as_deref().is_some_and(|only| only.contains("cpu"))
-    }
-
-    fn wants(&self, subject: Subject) -> bool {
-        let only = self.only.as_deref();
-        only.is_none_or(|only| subject.name().contains(only))
+        self.common.only.as_deref().is_some_and(|only| only.contains("cpu"))
     }
 }
 
@@ -198,16 +184,15 @@ mod tests {
 
     #[test]
     fn variants__only_some_subjects_if_wanted() {
-        let mut plan =
-            Plan { only: Some("AF_XDP RC none WRITE 64".to_owned()), ..options(&[]).unwrap() };
+        let mut plan: Plan = options(&["--only", "AF_XDP RC none WRITE 64"]).unwrap();
         let variants = plan.variants().unwrap();
         let flow = Subject::Write(Flow::of_shares());
         assert!(variants.iter().all(|v| v.subject == flow), "{variants:?}");
         assert_eq!(variants.iter().map(|v| v.link_mtu).collect::<Vec<_>>(), [1500, 3506]);
-        plan.only = Some("cpu".to_owned());
+        plan.common.only = Some("cpu".to_owned());
         assert_eq!(counts(&plan), [24, 0, 0, 0]);
         assert_eq!(counts(&Plan { quick: true, ..plan.clone() }), [6, 0, 0, 0]);
-        plan.only = Some("iperf".to_owned());
+        plan.common.only = Some("iperf".to_owned());
         let why = plan.variants().unwrap_err().to_string();
         assert!(why.contains("--only \"iperf\""), "{why}");
     }

@@ -240,19 +240,16 @@ impl RateRow {
 impl CpuRow {
     /// The row of `series`, and that of kernel TCP at its rate.
     fn of(series: &Series, tcp: Option<&Series>) -> Self {
-        let spread = |samples: &[Option<f64>]| {
-            Spread::of(&samples.iter().flatten().copied().collect::<Vec<f64>>())
-        };
         let cores = |series: &Series| by_round(series, |r| r.cores());
         let samples = cores(series);
         Self {
             name: series.variant.subject.name(),
             link_mtu: series.variant.link_mtu,
-            cores: spread(&samples),
+            cores: Spread::of_present(&samples),
             ratio: Ratio::of(&samples, &tcp.map(cores).unwrap_or_default()),
             samples,
-            busy_cores: spread(&by_round(series, |r| Some(r.busy_cores))),
-            goodput_mbps: spread(&by_round(series, |r| Some(r.goodput_gbps * 1e3))),
+            busy_cores: Spread::of_present(&by_round(series, |r| Some(r.busy_cores))),
+            goodput_mbps: Spread::of_present(&by_round(series, |r| Some(r.goodput_gbps * 1e3))),
             tally: Tally::of(series),
             failures: series.failures.clone(),
         }
@@ -262,13 +259,11 @@ impl CpuRow {
 impl LatencyRow {
     fn of(series: &Series) -> Self {
         let variant = series.variant;
-        let (mut p50, mut p99) = (Vec::new(), Vec::new());
-        for reading in series.rounds.iter().flatten() {
-            if let Reading::Latency(latency) = reading {
-                p50.push(latency.rtt_p50_us);
-                p99.push(latency.rtt_p99_us);
-            }
-        }
+        let trips = series.rounds.iter().flatten().filter_map(|reading| match reading {
+            Reading::Latency(latency) => Some((latency.rtt_p50_us, latency.rtt_p99_us)),
+            Reading::Rate(_) => None,
+        });
+        let (p50, p99): (Vec<f64>, Vec<f64>) = trips.unzip();
         let rtt_p50_us = Spread::of(&p50);
         let to_completion = matches!(variant.subject, Subject::EnginePing(op) if op != Op::Send);
         Self {
@@ -306,26 +301,19 @@ fn shares(series: &[Series], link_mtu: u32) -> Vec<Share> {
     };
     let write = packets(write);
     let raw = here().filter(|s| matches!(s.variant.subject, Subject::Raw { .. }));
-    let mut shares: Vec<(bool, Share)> = raw
+    let mut shares: Vec<Share> = raw
         .filter_map(|s| {
-            let share = Share {
-                link_mtu,
-                of: s.variant.subject.name(),
-                headline: false,
-                ratio: Ratio::of(&write, &packets(s))?,
-            };
-            Some((s.variant.subject.is_raw(Touch::Copy), share))
+            let (of, ratio) = (s.variant.subject.name(), Ratio::of(&write, &packets(s))?);
+            Some(Share { link_mtu, of, headline: s.variant.subject.is_raw(Touch::Copy), ratio })
         })
         .collect();
     // The fastest raw subject gives the smallest share.
-    let copying = shares.iter_mut().filter(|(copies, _)| *copies);
-    let by_ratio = |a: &&mut (bool, Share), b: &&mut (bool, Share)| {
-        a.1.ratio.of_medians.total_cmp(&b.1.ratio.of_medians)
-    };
-    if let Some((_, share)) = copying.min_by(by_ratio) {
-        share.headline = true;
+    let copying = shares.iter().filter(|share| share.headline);
+    let least = copying.map(|share| share.ratio.of_medians).min_by(f64::total_cmp);
+    for share in &mut shares {
+        share.headline &= Some(share.ratio.of_medians) == least;
     }
-    shares.into_iter().map(|(_, share)| share).collect()
+    shares
 }
 
 /// A figure of each round of `series`.

@@ -33,8 +33,7 @@ pub fn measure(workload: &Workload, other: Option<&Path>, rounds: u32) -> Result
 }
 
 fn shown(samples: &[Option<f64>]) -> String {
-    let samples: Vec<f64> = samples.iter().flatten().copied().collect();
-    Spread::of(&samples).map_or_else(String::new, |Spread { median, min, max, .. }| {
+    Spread::of_present(samples).map_or_else(String::new, |Spread { median, min, max, .. }| {
         format!("{median:.1} ns ({min:.1} to {max:.1})")
     })
 }

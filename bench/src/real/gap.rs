@@ -44,15 +44,16 @@ impl Copy<'_> {
         std::fs::create_dir(&into)?;
         let to = self.bed.address("b")?.to_string();
         // The receiver also sends: on one path its credits would be lost with it.
+        let common: Vec<&str> = COMMON.split(' ').collect();
         let receive = ["copy", "receive", "--into", &into, "--once"];
         // The side connection is TCP with one path, which must not fail.
         let spared = self.links_of_tcp()?;
-        let receiver = self.bed.spanwire("b", &[&receive[..], &COMMON].concat())?;
+        let receiver = self.bed.spanwire("b", &[&receive[..], &common].concat())?;
         // With `--json` it prints nothing before.
         let limit = self.stage.within(RECEIVER_WITHIN);
         wait_for_listener(&self.bed.ns("b")?, COPY_PORT, limit)?;
         let send = ["copy", "send", &from, &to];
-        let sender = self.bed.spanwire("a", &[&send[..], &COMMON].concat())?;
+        let sender = self.bed.spanwire("a", &[&send[..], &common].concat())?;
         let took = Duration::from_secs_f64(mib as f64 * MIB_BITS / RATE_BPS);
         self.stage.sleep(took / 3);
         let frames = self.frames(0)?;
@@ -118,19 +119,7 @@ fn busiest(before: &Frames, after: &Frames) -> Option<String> {
 }
 
 /// A rate that four processes on two cores carry easily.
-const COMMON: [&str; 11] = [
-    "--dev",
-    "sw0",
-    "--json",
-    "--cc",
-    "fixed",
-    "--cc-set",
-    "rate_mbps=120",
-    "--ec",
-    "8,2",
-    "--lb",
-    "unolb",
-];
+const COMMON: &str = "--dev sw0 --json --cc fixed --cc-set rate_mbps=120 --ec 8,2 --lb unolb";
 const RATE_BPS: f64 = 120e6;
 const MIB_BITS: f64 = 8.0 * 1024.0 * 1024.0;
 /// a's port of every TCP connection, so that its links are known before it is made.

@@ -1,6 +1,6 @@
 //! The plan of a run: the options of `spanwire-bench real`.
 
-use crate::command::Spanwire;
+use crate::command::Common;
 use serde::Serialize;
 
 /// The plan of a run.
@@ -13,17 +13,10 @@ pub struct Plan {
     #[arg(long, default_value = "3", default_value_if("quick", "true", "1"),
         hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Measure only rows whose name contains this, as "auto, 2" or "RTT"
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    #[serde(skip)]
-    pub json: bool,
-    /// The command.
+    /// The options of all benchmarks.
     #[command(flatten)]
     #[serde(flatten)]
-    pub command: Spanwire,
+    pub common: Common,
 }
 
 #[cfg(test)]
@@ -39,8 +32,8 @@ mod tests {
         assert_eq!((plan(&["--quick"]).rounds, plan(&["--quick"]).quick), (1, true));
         assert_eq!(plan(&["--quick", "--rounds", "2"]).rounds, 2);
         let only = plan(&["--only", "RTT", "--spanwire", "/bin/spanwire"]);
-        assert_eq!(only.only.as_deref(), Some("RTT"));
-        assert_eq!(only.command.path(), Path::new("/bin/spanwire"));
+        assert_eq!(only.common.only.as_deref(), Some("RTT"));
+        assert_eq!(only.common.path(), Path::new("/bin/spanwire"));
     }
 
     #[test]

@@ -4,22 +4,20 @@ use super::bar::{Bar, Excuse, Sample, Verdict, number};
 use super::cases::{Case, Figure};
 use super::host::Lateness;
 use super::plan::Plan;
-use crate::host_trace::date;
 use crate::machine::Machine;
-use crate::sample::Error;
 use crate::stats::Spread;
 use serde::Serialize;
 use std::fmt;
-use std::time::SystemTime;
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The machine.
     pub machine: Machine,
-    /// When and how it was measured.
-    #[serde(flatten)]
-    pub provenance: Provenance,
+    /// As 2026-11-23, UTC.
+    pub date: String,
+    /// The command line.
+    pub command: String,
     /// The plan.
     pub plan: Plan,
     /// Its duration.
@@ -28,15 +26,6 @@ pub struct Report {
     pub interrupted: bool,
     /// All rows.
     pub rows: Vec<Row>,
-}
-
-/// The date and the command of a run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Provenance {
-    /// As 2026-11-23, UTC.
-    pub date: String,
-    /// The command line.
-    pub command: String,
 }
 
 /// A figure with its bar.
@@ -79,18 +68,6 @@ pub(super) enum Taken {
     Skipped(String),
     /// There was no time for it.
     NotRun(String),
-}
-
-impl Provenance {
-    /// Of this process.
-    pub(super) fn now() -> Result<Self, Error> {
-        let args: Vec<String> = std::env::args().skip(1).collect();
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-        Ok(Self {
-            date: date(since_1970.as_secs() / 86_400),
-            command: format!("spanwire-bench {}", args.join(" ")),
-        })
-    }
 }
 
 impl Row {
@@ -141,7 +118,7 @@ impl Row {
             out,
             "| {name:<NAME_WIDTH$} | {:>7} | {range:<14} | {:<22} | {:>8} | {:>7} | {:<9} |",
             shown(self.value),
-            format!("{} {unit}", bar.text()).trim_end(),
+            format!("{} {unit}", bar.text()).trim(),
             shown(self.late_ms),
             stolen.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}")),
             self.verdict.name(),
@@ -189,8 +166,8 @@ impl Report {
 /// A table in Markdown, then reasons.
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "{}, {}", self.machine, self.provenance.date)?;
-        writeln!(out, "`{}`: {:.0} s", self.provenance.command, self.seconds)?;
+        writeln!(out, "{}, {}", self.machine, self.date)?;
+        writeln!(out, "`{}`: {:.0} s", self.command, self.seconds)?;
         let rounds = self.plan.rounds;
         writeln!(
             out,
@@ -248,7 +225,8 @@ mod tests {
         let plan = crate::testing::options(&[]).unwrap();
         Report {
             machine: Machine::this(),
-            provenance: Provenance::now().unwrap(),
+            date: "2026-11-23".to_owned(),
+            command: "spanwire-bench real".to_owned(),
             plan,
             seconds: 12.0,
             interrupted: false,

@@ -40,7 +40,7 @@ impl<'a> Stage<'a> {
 
     /// The `spanwire` command.
     pub(super) fn command(&self) -> &Path {
-        self.plan.command.path()
+        self.plan.common.path()
     }
 
     /// The time limit `time` of one step, at most what is left of all.
@@ -115,9 +115,7 @@ impl<'a> Stage<'a> {
         host: &str,
         args: &[&str],
     ) -> Result<Running, Error> {
-        let mut running = bed.spanwire(host, args)?;
-        running.first_line(self.within(START_WITHIN))?;
-        Ok(running)
+        bed.spanwire_until(host, args, self.within(START_WITHIN))
     }
 
     /// Starts `spanwire perf client`.

@@ -2,14 +2,15 @@
 
 use super::stage::{Fault, Stage, number};
 use super::switch::{least_trip_ms, two};
-use crate::bed::wait_for_listener;
+use crate::bed::{Goodput, Interval, unix_s, wait_for_listener};
 use crate::sample::Error;
+use spanwire_base::u64_from;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Goodput at 100 Mbit/s and, once the file has changed, at 50 Mbit/s, with the round-trip time
 /// then. Over IPv6, so that neighbour discovery passes the switch as well.
@@ -17,26 +18,22 @@ pub(super) fn kernel(stage: &Stage<'_>) -> Result<Vec<f64>, Error> {
     let bed = stage.switched(&two("100Mbit", "1ms", ""))?;
     let at = SocketAddr::new(bed.address_v6("b")?, PORT);
     let [client, server] = stage.connect(&bed, at, SILENCE)?;
-    let (pieces, changed) = thread::scope(|scope| {
+    let (goodput, changed) = thread::scope(|scope| {
         let sending = scope.spawn(move || send(stage, client));
         let receiving = scope.spawn(move || receive(stage, server));
         stage.sleep(Duration::from_millis(1_200));
         let set = bed.set(&["port.b.rate=50Mbit", "port.b.delay=2ms"].map(str::to_owned));
-        let changed = Instant::now();
+        let changed = unix_s()?;
         let sent = sending.join().expect("the sender does not panic");
-        let pieces = receiving.join().expect("the receiver does not panic");
+        let goodput = receiving.join().expect("the receiver does not panic");
         // The receiver's error first: the sender's may be its consequence.
-        let pieces = pieces?;
-        set.and(sent).map(|()| (pieces, changed))
+        let goodput = goodput?;
+        set.and(sent).map(|()| (goodput, changed))
     })?;
-    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
-        return Err("nothing arrived".into());
-    };
     // Slow start, and bytes in flight at the change, are left out.
-    let begin = first.0 + Duration::from_millis(200);
-    let settled = changed + Duration::from_millis(300);
-    let rates = [(begin, changed), (settled, last.0)].map(|times| mbps(&pieces, times));
-    Ok(vec![rates[0], rates[1], least_trip_ms(&bed, bed.address("b")?, 20)?])
+    let before = goodput.mean_bps(goodput.start_unix_s + 0.2, changed) / 1e6;
+    let after = goodput.mean_bps(changed + 0.3, goodput.end_unix_s()) / 1e6;
+    Ok(vec![before, after, least_trip_ms(&bed, bed.address("b")?, 20)?])
 }
 
 fn send(stage: &Stage<'_>, mut stream: TcpStream) -> Result<(), Error> {
@@ -47,9 +44,10 @@ fn send(stage: &Stage<'_>, mut stream: TcpStream) -> Result<(), Error> {
     })
 }
 
-/// Receives all, with the time of each read.
-fn receive(stage: &Stage<'_>, mut stream: TcpStream) -> Result<Vec<(Instant, usize)>, Error> {
-    let (mut pieces, mut bytes, mut position) = (Vec::new(), vec![0; CHUNK_BYTES], 0);
+/// Receives all; the first read only starts the clock.
+fn receive(stage: &Stage<'_>, mut stream: TcpStream) -> Result<Goodput, Error> {
+    let (mut bytes, mut position) = (vec![0; CHUNK_BYTES], 0);
+    let mut goodput = Goodput { start_unix_s: 0.0, bps: 0.0, intervals: Vec::new() };
     loop {
         stage.check_time()?;
         let len = stream.read(&mut bytes)?;
@@ -59,28 +57,23 @@ fn receive(stage: &Stage<'_>, mut stream: TcpStream) -> Result<Vec<(Instant, usi
         if let Some(n) = (0..len).find(|n| bytes[*n] != pattern(position + n)) {
             return Err(Fault::WrongData(format!("byte {} differs", position + n)).into());
         }
+        if position == 0 {
+            goodput.start_unix_s = unix_s()?;
+        } else {
+            let end_s = unix_s()? - goodput.start_unix_s;
+            let start_s = goodput.intervals.last().map_or(0.0, |last| last.end_s);
+            goodput.intervals.push(Interval { start_s, end_s, bytes: u64_from(len) });
+        }
         position += len;
-        pieces.push((Instant::now(), len));
     }
     match position {
-        BYTES => Ok(pieces),
+        BYTES => Ok(goodput),
         _ => Err(Fault::WrongData(format!("{position} bytes of {BYTES} arrived")).into()),
     }
 }
 
 fn pattern(position: usize) -> u8 {
     u8::try_from(position * 31 % 251).expect("below 251")
-}
-
-/// Mbit/s of the pieces between two times; the first of them only starts the clock.
-fn mbps(pieces: &[(Instant, usize)], (from, to): (Instant, Instant)) -> f64 {
-    let within: Vec<_> = pieces.iter().filter(|(at, _)| (from..to).contains(at)).collect();
-    let [(first, _), rest @ ..] = &within[..] else { return f64::NAN };
-    let (Some((last, _)), bytes) = (rest.last(), rest.iter().map(|(_, len)| len).sum::<usize>())
-    else {
-        return f64::NAN;
-    };
-    bytes as f64 * 8.0 / last.duration_since(*first).as_secs_f64() / 1e6
 }
 
 /// Goodput at 200 Mbit/s as iperf3 measures it.
@@ -105,19 +98,3 @@ const CHUNK_BYTES: usize = 1 << 16;
 const PORT: u16 = 7_779;
 const IPERF3_PORT: u16 = 5_201;
 const SILENCE: Duration = Duration::from_secs(5);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mbps__the_first_piece_starts_the_clock() {
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let pieces =
-            [(at(0), 99), (at(100), 77), (at(200), 50_000), (at(300), 75_000), (at(400), 9)];
-        assert!((mbps(&pieces, (at(50), at(350))) - 5.0).abs() < 1e-9);
-        assert!(mbps(&pieces, (at(50), at(150))).is_nan());
-        assert!(mbps(&pieces, (at(500), at(600))).is_nan());
-    }
-}

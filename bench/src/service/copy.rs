@@ -1,10 +1,9 @@
 //! `spanwire copy` from one file in memory to another.
 
 use super::task::SILENCE;
-use crate::bed::{Folder, MEMORY, Running};
+use crate::bed::{Folder, MEMORY, Running, report};
 use crate::sample::Error;
 use rustix::fs::statfs;
-use serde_json::Value;
 use spanwire_io::net::TwoHosts;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -49,12 +48,7 @@ impl Source {
         let to = hosts.b.v4.to_string();
         let send = ["copy", "send", &from, &to, "--dev", &hosts.a.ifname, "--json"];
         let sender = Running::start(hosts.a.ns.command(spanwire)?, "a", spanwire, &send)?;
-        let report = sender.output(COPY_WITHIN)?;
-        let report: Value =
-            serde_json::from_str(&report).map_err(|e| format!("copy send: {e}: {report}"))?;
-        if let Some(why) = report["error"].as_str() {
-            return Err(format!("copy send: {why}").into());
-        }
+        let report = report(&sender.output(COPY_WITHIN)?).map_err(|e| format!("copy send: {e}"))?;
         self.verify()?;
         fs::remove_file(self.copied())?;
         Ok(report["gbps"].as_f64().ok_or("copy send: no gbps in its report")?)

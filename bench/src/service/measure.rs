@@ -7,6 +7,7 @@ use super::plan::Plan;
 use super::task::{Budget, End, EndReport, SILENCE, Task, announced};
 use crate::bed::Running;
 use crate::sample::Error;
+use crate::tcp::set_offloads;
 use spanwire_io::net::{Ethtool, Host, LabConfig, Offloads, TwoHosts};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ impl<'a> Lab<'a> {
         let Plan { ms, requests, .. } = *self.plan;
         match subject {
             Subject::Service(load, transport) => {
-                self.reset_offloads(!transport.is_ours())?;
+                self.prepare(!transport.is_ours())?;
                 let task = Task::Service { load, transport, budget: Budget { ms, requests } };
                 let ends = self.run(task)?;
                 check_counts(&ends, requests)?;
@@ -51,10 +52,10 @@ impl<'a> Lab<'a> {
             Subject::Verb(caller) => calls::costs(caller),
             Subject::Bulk(BulkTransport::Copy) => {
                 let folder = self.folder.as_ref().ok_or("no file to copy")?;
-                Ok(vec![folder.copy(self.plan.command.path(), &self.hosts)?])
+                Ok(vec![folder.copy(self.plan.common.path(), &self.hosts)?])
             }
             Subject::Bulk(transport) => {
-                self.reset_offloads(transport != BulkTransport::Stream)?;
+                self.prepare(transport != BulkTransport::Stream)?;
                 let bytes = bytes(self.plan);
                 let ends = self.run(Task::Bulk { transport, bytes })?;
                 check_counts(&ends, Some(bytes))?;
@@ -64,11 +65,8 @@ impl<'a> Lab<'a> {
     }
 
     /// Restores the offloads of both interfaces for kernel TCP.
-    fn reset_offloads(&self, is_wanted: bool) -> Result<(), Error> {
-        for host in [&self.hosts.a, &self.hosts.b].into_iter().filter(|_| is_wanted) {
-            Ethtool::open_in(&host.ns)?.set_offloads(&host.ifname, &self.offloads)?;
-        }
-        Ok(())
+    fn prepare(&self, is_tcp: bool) -> Result<(), Error> {
+        if is_tcp { set_offloads(&self.hosts, &self.offloads) } else { Ok(()) }
     }
 
     /// Runs both ends: the reports of the client and the server.

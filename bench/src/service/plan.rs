@@ -1,7 +1,7 @@
 //! The plan of a run: the options of `spanwire-bench service`.
 
 use super::case::{BulkTransport, Subject};
-use crate::command::Spanwire;
+use crate::command::Common;
 use crate::sample::Error;
 use serde::Serialize;
 use spanwire_io::affinity;
@@ -31,17 +31,10 @@ pub struct Plan {
     /// Pin all threads of each end to a core [default: they are not pinned]
     #[arg(long, num_args = 2, value_names = ["CLIENT", "SERVER"])]
     pub cores: Option<Vec<usize>>,
-    /// Measure only rows whose name contains this, as "64 connections" or "16 outstanding: verbs"
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    #[serde(skip)]
-    pub json: bool,
-    /// The command, for `copy`.
+    /// The options of all benchmarks.
     #[command(flatten)]
     #[serde(flatten)]
-    pub command: Spanwire,
+    pub common: Common,
 }
 
 impl Plan {
@@ -53,8 +46,7 @@ impl Plan {
             return Err(format!("--cores: {core} is not one of the usable cores {usable:?}").into());
         }
         if self.subjects().is_empty() {
-            let only = self.only.as_deref().unwrap_or_default();
-            return Err(format!("--only {only:?}: no row has this in its name").into());
+            return Err(self.common.no_row(""));
         }
         Ok(())
     }
@@ -62,7 +54,7 @@ impl Plan {
     /// The rows that it measures.
     pub(super) fn subjects(&self) -> Vec<Subject> {
         let mut all = Subject::all();
-        all.retain(|s| self.only.as_deref().is_none_or(|only| s.name().contains(only)));
+        all.retain(|s| self.common.wants(&s.name()));
         all
     }
 

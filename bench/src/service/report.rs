@@ -119,8 +119,7 @@ impl Value {
         };
         let series = |taken: &[Taken]| taken.iter().map(value).collect::<Vec<_>>();
         let samples = series(taken);
-        let known: Vec<f64> = samples.iter().flatten().copied().collect();
-        let spread = Spread::of(&known)?;
+        let spread = Spread::of_present(&samples)?;
         let ratio = Ratio::of(&samples, &series(reference));
         Some(Self { name, unit, value: spread.median, spread, ratio, samples })
     }

@@ -52,24 +52,20 @@ impl<'a> Labs<'a> {
 impl Lab {
     fn new(plan: &Plan, case: &Case) -> Result<Self, Error> {
         let name = format!("unt{}", std::process::id());
-        let with = |bed, _four_paths| Self { _servers: None, _four_paths, bed };
-        let alone = |bed| with(bed, None);
-        match (case.site(), case.path) {
-            (Site::Cable, _) | (_, Path::Cable) => {
-                Ok(alone(Bed::cable(plan.command.path(), &name)?))
-            }
-            (Site::Switch, _) => Ok(alone(switched(plan, &name, ["a", "b"].map(str::to_owned))?)),
+        let alone = |bed| Self { _servers: None, _four_paths: None, bed };
+        Ok(match (case.site(), case.path) {
+            (Site::Cable, _) | (_, Path::Cable) => alone(Bed::cable(plan.common.path(), &name)?),
+            (Site::Switch, _) => alone(switched(plan, &name, ["a", "b"].map(str::to_owned))?),
             (Site::Star, _) => {
                 let ports = ["a".to_owned()].into_iter().chain((1..=FLOWS_MAX).map(client));
-                let mut lab = alone(switched(plan, &name, ports)?);
-                lab._servers = Some(Servers::new(&lab.bed, FLOWS_MAX)?);
-                Ok(lab)
+                let bed = switched(plan, &name, ports)?;
+                Self { _servers: Some(Servers::new(&bed, FLOWS_MAX)?), ..alone(bed) }
             }
             (Site::FourPaths, Path::Line(line)) => {
-                let (bed, parts) = four_paths(plan.command.path(), &name, line)?;
-                Ok(with(bed, Some(parts)))
+                let (bed, parts) = four_paths(plan.common.path(), &name, line)?;
+                Self { _four_paths: Some(parts), ..alone(bed) }
             }
-        }
+        })
     }
 
     /// Sets the lines of `case`.
@@ -95,8 +91,8 @@ impl Lab {
     }
 
     /// The ends of flow `n` of a star, 1 and up.
-    pub(super) fn star_ends(n: u32) -> Result<Ends, Error> {
-        Ok(Ends { from: client(n), to: (Servers::host(n), Servers::address(n)) })
+    pub(super) fn star_ends(n: u32) -> Ends {
+        Ends { from: client(n), to: (Servers::host(n), Servers::address(n)) }
     }
 }
 
@@ -107,7 +103,7 @@ fn switched(
     ports: impl IntoIterator<Item = String>,
 ) -> Result<Bed, Error> {
     let tables: String = ports.into_iter().map(|port| format!("[port.{port}]\n")).collect();
-    Bed::switched(plan.command.path(), name, &format!("seed = 1\n{tables}"))
+    Bed::switched(plan.common.path(), name, &format!("seed = 1\n{tables}"))
 }
 
 /// The changes for port a with `line`, and for one client with each of `clients`.
@@ -141,7 +137,7 @@ mod tests {
 
     #[test]
     fn star_ends__are_a_client_and_a_server() {
-        let ends = Lab::star_ends(3).unwrap();
+        let ends = Lab::star_ends(3);
         assert_eq!((&*ends.from, &*ends.to.0), ("c3", "s3"));
         assert_eq!(ends.to.1.to_string(), "10.77.0.103");
     }

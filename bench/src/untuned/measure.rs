@@ -5,7 +5,7 @@ use super::case::{Case, Flow, Measure, Path, Traffic};
 use super::lab::{Ends, Lab};
 use super::perf::{Perf, Run};
 use super::plan::Plan;
-use crate::bed::{self, Bed, common_half, mean, queue_bytes};
+use crate::bed::{common_half, mean, queue_bytes};
 use crate::sample::Error;
 use crate::spin::Spinners;
 use serde::{Deserialize, Serialize};
@@ -24,12 +24,6 @@ pub struct Reading {
     pub overrun_s: Option<f64>,
     /// Mean queue of the shared port in the last half of the common time.
     pub queue_bytes: Option<f64>,
-}
-
-/// A flow of several: its algorithm and its ends.
-struct Member {
-    algorithm: Algorithm,
-    ends: Ends,
 }
 
 impl Plan {
@@ -85,15 +79,10 @@ impl Plan {
         let time = Duration::from_secs_f64(seconds);
         let ends = lab.ends()?;
         let spinners = flow.busy.then(|| Spinners::start(CORES)).transpose()?;
-        let run = match algorithm {
-            Algorithm::Tcp(name) => tcp(&lab.bed, &ends, name, time),
-            _ => {
-                let perf = self.perf(algorithm, flow);
-                let _server = perf.serve(&lab.bed, &ends)?;
-                perf.run(&lab.bed, &ends, time)
-            }
-        };
-        drop(spinners);
+        let perf = Perf { algorithm, flow };
+        let server = perf.serve(&lab.bed, &ends)?;
+        let run = perf.run(&lab.bed, &ends, time);
+        drop((server, spinners));
         let Run { goodput, overrun_s } = run?;
         Ok(Reading {
             mbps: vec![goodput.bps / 1e6],
@@ -103,45 +92,37 @@ impl Plan {
         })
     }
 
-    fn perf(&self, algorithm: Algorithm, flow: Flow) -> Perf {
-        Perf { algorithm, flow }
-    }
-
     /// Flow `n` of a star, 1 and up.
-    fn member(&self, lab: &Lab, n: u32, algorithm: Algorithm) -> Result<Member, Error> {
-        let mut ends = Lab::star_ends(n)?;
+    fn member(&self, lab: &Lab, n: u32, algorithm: Algorithm) -> Result<(Perf, Ends), Error> {
+        let mut ends = Lab::star_ends(n);
         if algorithm.is_tcp() {
             // TCP needs no interface of its own, other than AF_XDP.
             ends.to = ("a".to_owned(), lab.bed.address("a")?);
         }
-        Ok(Member { algorithm, ends })
+        Ok((Perf { algorithm, flow: Flow::WRITE }, ends))
     }
 
     /// Runs `members`, which start one by one and then run together for `common_s`.
-    fn several(&self, lab: &Lab, members: &[Member], common_s: f64) -> Result<Reading, Error> {
+    fn several(
+        &self,
+        lab: &Lab,
+        members: &[(Perf, Ends)],
+        common_s: f64,
+    ) -> Result<Reading, Error> {
         let apart_s = self.seconds * APART_TIMES;
-        let perf = |member: &Member| self.perf(member.algorithm, Flow::WRITE);
-        let servers: Result<Vec<_>, Error> = members
-            .iter()
-            .filter(|member| !member.algorithm.is_tcp())
-            .map(|member| perf(member).serve(&lab.bed, &member.ends))
-            .collect();
-        let _servers = servers?;
+        let serve = |(perf, ends): &(Perf, Ends)| perf.serve(&lab.bed, ends);
+        let _servers = members.iter().map(serve).collect::<Result<Vec<_>, Error>>()?;
         let show = ["switch", "ctl", "--lab", lab.bed.name(), "--json", "show", "--interval"];
         let sampler = lab.bed.spanwire_here(&[&show[..], &["0.05"]].concat())?;
         let last = members.len().saturating_sub(1);
         let runs: Result<Vec<Run>, Error> = thread::scope(|scope| {
-            let start = |(n, member): (usize, &Member)| {
-                let (bed, ends, algorithm) = (&lab.bed, member.ends.clone(), member.algorithm);
-                let perf = perf(member);
+            let start = |(n, (perf, ends)): (usize, &'_ (Perf, Ends))| {
+                let (bed, perf, ends) = (&lab.bed, *perf, ends.clone());
                 let wait = Duration::from_secs_f64(apart_s * n as f64);
                 let time = Duration::from_secs_f64(common_s + apart_s * (last - n) as f64);
                 scope.spawn(move || {
                     thread::sleep(wait);
-                    match algorithm {
-                        Algorithm::Tcp(name) => tcp(bed, &ends, name, time),
-                        _ => perf.run(bed, &ends, time),
-                    }
+                    perf.run(bed, &ends, time)
                 })
             };
             let started: Vec<_> = members.iter().enumerate().map(start).collect();
@@ -149,14 +130,6 @@ impl Plan {
         });
         Ok(Reading::of_several(&runs?, &sampler.kill()))
     }
-}
-
-/// A flow of kernel TCP.
-fn tcp(bed: &Bed, ends: &Ends, name: &str, time: Duration) -> Result<Run, Error> {
-    let (from, to) = (&*ends.from, &*ends.to.0);
-    let goodput = bed::tcp_transfer(bed, (from, to), name, time)
-        .map_err(|why| format!("TCP {name} from host {from} to host {to}: {why}"))?;
-    Ok(Run { goodput, overrun_s: None })
 }
 
 impl Reading {
@@ -206,15 +179,10 @@ const CORES: usize = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bed::{Goodput, Interval};
+    use crate::bed::Goodput;
 
     fn run(start_unix_s: f64, tenths: &[u64], overrun_s: Option<f64>) -> Run {
-        let interval = |(n, bytes): (usize, &u64)| {
-            let start_s = n as f64 / 10.0;
-            Interval { start_s, end_s: start_s + 0.1, bytes: *bytes }
-        };
-        let intervals = tenths.iter().enumerate().map(interval).collect();
-        Run { goodput: Goodput { start_unix_s, bps: 0.0, intervals }, overrun_s }
+        Run { goodput: Goodput::of_tenths(start_unix_s, tenths), overrun_s }
     }
 
     #[test]

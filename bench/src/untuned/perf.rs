@@ -5,7 +5,7 @@ use super::case::Flow;
 use super::lab::Ends;
 use crate::bed::{self, Bed, CONNECT_WITHIN, Goodput, Running};
 use crate::sample::Error;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The result of one flow.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Run {
     pub(super) overrun_s: Option<f64>,
 }
 
-/// A client of `spanwire perf` and its server.
+/// A client of `spanwire perf` and its server, or a flow of kernel TCP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Perf {
     pub(super) algorithm: Algorithm,
@@ -23,22 +23,28 @@ pub(super) struct Perf {
 }
 
 impl Perf {
-    /// Starts the server.
-    pub(super) fn serve(&self, bed: &Bed, ends: &Ends) -> Result<Running, Error> {
-        let more = perf_args(self.algorithm);
-        let perf = ["perf", "server", "--dev", "sw0"];
-        let mut server = bed.spanwire(&ends.to.0, &[&perf[..], &more].concat())?;
-        server.first_line(SERVER_WITHIN)?;
-        Ok(server)
+    /// Starts the server, which kernel TCP does not need.
+    pub(super) fn serve(&self, bed: &Bed, ends: &Ends) -> Result<Option<Running>, Error> {
+        if self.algorithm.is_tcp() {
+            return Ok(None);
+        }
+        let args = [&["perf", "server", "--dev", "sw0"][..], &perf_args(self.algorithm)].concat();
+        bed.spanwire_until(&ends.to.0, &args, SERVER_WITHIN).map(Some)
     }
 
     /// Runs the client for `time`, to a server that is running.
     pub(super) fn run(&self, bed: &Bed, ends: &Ends, time: Duration) -> Result<Run, Error> {
+        if let Algorithm::Tcp(name) = self.algorithm {
+            let (from, to) = (&*ends.from, &*ends.to.0);
+            let goodput = bed::tcp_transfer(bed, (from, to), name, time)
+                .map_err(|why| format!("TCP {name} from host {from} to host {to}: {why}"))?;
+            return Ok(Run { goodput, overrun_s: None });
+        }
         let args = self.client_args(ends, time);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let mut client = bed.spanwire(&ends.from, &args)?;
         client.exit(time + CONNECT_WITHIN)?;
-        let exit_unix_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
+        let exit_unix_s = bed::unix_s()?;
         let line = client.command().to_owned();
         let report = client.output(CONNECT_WITHIN)?;
         let mut goodput = bed::parse_perf(&report).map_err(|why| format!("{line}: {why}"))?;

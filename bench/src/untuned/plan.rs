@@ -1,7 +1,7 @@
 //! The plan of a run: the options of `spanwire-bench untuned`.
 
 use super::algorithm::Algorithm;
-use crate::command::Spanwire;
+use crate::command::Common;
 use serde::Serialize;
 use spanwire_host::quantity::seconds;
 use std::path::PathBuf;
@@ -22,16 +22,9 @@ pub struct Plan {
     #[arg(long, default_value = "4", default_value_if("quick", "true", "2"),
         hide_default_value = true, value_parser = |text: &str| seconds(text, 0.1..=60.0))]
     pub seconds: f64,
-    /// Measure only paths whose name contains this, as "200M/1ms"
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
     /// Measure only these algorithms, as auto,none,tcp-cubic
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub algorithms: Vec<Algorithm>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    #[serde(skip)]
-    pub json: bool,
     /// Write a heat map, path by algorithm, to this file
     #[arg(long, value_name = "FILE.svg")]
     #[serde(skip)]
@@ -40,10 +33,10 @@ pub struct Plan {
     /// interrupted run continues
     #[arg(long, value_name = "FILE.jsonl")]
     pub resume: Option<PathBuf>,
-    /// The command.
+    /// The options of all benchmarks.
     #[command(flatten)]
     #[serde(flatten)]
-    pub command: Spanwire,
+    pub common: Common,
 }
 
 #[cfg(test)]
