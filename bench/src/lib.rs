@@ -19,7 +19,7 @@
 //! |---|---|
 //! | [`bad_network`] | goodput over loss and round-trip time, beside kernel TCP and libfabric |
 //! | [`untuned`] | congestion control with its defaults on a matrix of paths, beside kernel TCP |
-//! | [`real`] | bars in real time on real packets, with the lateness of the host: not in tests |
+//! | [`real`] | bars in real time on real packets, also of RDMA programs: not in tests |
 //! | [`service`] | requests and replies over `stream`, verbs and kernel TCP |
 //! | [`icount`] | instructions of the packet path: exact, on any machine, compared by CI |
 //! | [`pacer`], [`pacing`] | the scheduling decision; the deviation of each paced packet |

@@ -11,6 +11,7 @@ use spanwire_bench::host_trace::fit::{model_of, to_source};
 use spanwire_bench::host_trace::trace::Trace;
 use spanwire_bench::icount::workload::Workload;
 use spanwire_bench::quiet::cpu_time;
+use spanwire_bench::real::Suite;
 use spanwire_bench::sample::Error;
 use spanwire_bench::{
     agents, bad_network, erasure, host_trace, pacer, pacing, real, service, spin, untuned,
@@ -42,6 +43,8 @@ enum Command {
     Untuned(untuned::Plan),
     /// Bars in real time on real packets: rates, shares, gaps, ends; needs root
     Real(real::Plan),
+    /// RDMA programs over the drop-in libibverbs beside `spanwire perf`; needs root
+    Verbs(real::Plan),
     /// Requests and replies over stream, verbs and kernel TCP, and bulk data; needs root
     Service(service::Plan),
     /// Instructions of the packet path, against a baseline; needs valgrind
@@ -92,7 +95,8 @@ fn main() -> ExitCode {
         Command::Compare(plan) => run(plan.clone()),
         Command::BadNetwork(plan) => sweep(plan.clone()),
         Command::Untuned(plan) => untune(plan.clone()),
-        Command::Real(plan) => live_bars(plan.clone()),
+        Command::Real(plan) => live_bars(Suite::Real, plan.clone()),
+        Command::Verbs(plan) => live_bars(Suite::Verbs, plan.clone()),
         Command::Service(plan) => serve(plan.clone()),
         Command::ServiceEnd { task } => service::run_end(task).map(|()| ExitCode::SUCCESS),
         Command::Spin { core } => spin::spin(*core).map(|()| ExitCode::SUCCESS),
@@ -155,9 +159,9 @@ fn untune(plan: untuned::Plan) -> Result<ExitCode, Error> {
 }
 
 /// Measures the bars in real time. Missed rows fail it; those of a late host do not.
-fn live_bars(mut plan: real::Plan) -> Result<ExitCode, Error> {
+fn live_bars(suite: Suite, mut plan: real::Plan) -> Result<ExitCode, Error> {
     plan.common.build()?;
-    let report = observed(plan.common.json, plan.rounds, |watch| real::run(&plan, watch))?;
+    let report = observed(plan.common.json, plan.rounds, |watch| real::run(suite, &plan, watch))?;
     print(plan.common.json, &report)?;
     Ok(ended(report.interrupted, report.missed() == 0))
 }

@@ -21,6 +21,7 @@ mod shares;
 mod stage;
 mod switch;
 mod tcp;
+mod verbs;
 
 pub use bar::{Bar, Excuse, Sample, Verdict};
 pub use host::Lateness;
@@ -38,18 +39,34 @@ use spanwire_io::net::NetNs;
 use stage::{Fault, Stage};
 use std::time::{Duration, Instant};
 
+/// A table of cases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Suite {
+    /// Promises of the `spanwire` command.
+    Real,
+    /// Programs over the drop-in libibverbs beside `spanwire perf`.
+    Verbs,
+}
+
 /// Measures all of `plan`, round by round, every other one in reverse order. `watch` receives the
 /// round and the case and ends the run by returning true. The report then has the samples before.
 ///
 /// # Errors
-/// No row is left, the command does not exist, or there is no privilege. A sample that fails is in
+/// No row is left, a program does not exist, or there is no privilege. A sample that fails is in
 /// the report.
-pub fn run(plan: &Plan, watch: impl FnMut(u32, &str) -> bool) -> Result<Report, Error> {
-    let cases = cases(plan);
+pub fn run(
+    suite: Suite,
+    plan: &Plan,
+    watch: impl FnMut(u32, &str) -> bool,
+) -> Result<Report, Error> {
+    let cases = cases(suite, plan);
     if cases.is_empty() {
         return Err(plan.common.no_row(if plan.quick { " of --quick" } else { "" }));
     }
     plan.common.check()?;
+    if suite == Suite::Verbs {
+        verbs::check(plan)?;
+    }
     NetNs::new_anonymous()?;
     // Early enough that a lab is removed by the limit.
     let deadline = plan.quick.then(|| Instant::now() + QUICK_LIMIT - REMOVAL);
@@ -92,11 +109,12 @@ fn take(plan: &Plan, case: &Case, deadline: Option<Instant>) -> Taken {
 }
 
 /// The cases of `plan`.
-fn cases(plan: &Plan) -> Vec<&'static Case> {
+fn cases(suite: Suite, plan: &Plan) -> Vec<&'static Case> {
+    let all = if suite == Suite::Real { &cases::ALL[..] } else { &verbs::ALL };
     let is_wanted = |case: &&Case| {
         (!plan.quick || case.quick) && case.names().any(|name| plan.common.wants(&name))
     };
-    cases::ALL.iter().filter(is_wanted).collect()
+    all.iter().filter(is_wanted).collect()
 }
 
 /// The limit of a quick run.
@@ -117,25 +135,30 @@ mod tests {
 
     #[test]
     fn cases__are_selected_by_the_names_of_their_rows() {
-        let all = cases(&plan(None, false)).len();
-        let quick = cases(&plan(None, true));
+        let all = cases(Suite::Real, &plan(None, false)).len();
+        let quick = cases(Suite::Real, &plan(None, true));
         assert!(all > quick.len() && !quick.is_empty());
-        let by_row = cases(&plan(Some("RTT over IPv6"), false));
+        let by_row = cases(Suite::Real, &plan(Some("RTT over IPv6"), false));
         assert!(!by_row.is_empty() && by_row.len() < all);
-        assert!(cases(&plan(Some("no such row"), false)).is_empty());
+        assert!(cases(Suite::Real, &plan(Some("no such row"), false)).is_empty());
     }
 
     #[test]
     fn cases__of_a_quick_run_fit_into_a_minute() {
-        let seconds: u32 = cases(&plan(None, true)).iter().map(|case| case.seconds).sum();
-        assert!(Duration::from_secs(seconds.into()) <= QUICK_LIMIT - REMOVAL, "{seconds} s");
+        for suite in [Suite::Real, Suite::Verbs] {
+            let cases = cases(suite, &plan(None, true));
+            let seconds: u32 = cases.iter().map(|case| case.seconds).sum();
+            assert!(Duration::from_secs(seconds.into()) <= QUICK_LIMIT - REMOVAL, "{seconds} s");
+        }
     }
 
     #[test]
     fn run__errors_name_the_remedy() {
-        let why = run(&plan(Some("no such row"), true), |_, _| false).unwrap_err().to_string();
+        let why = run(Suite::Real, &plan(Some("no such row"), true), |_, _| false)
+            .unwrap_err()
+            .to_string();
         assert!(why.contains("no such row") && why.contains("--quick"), "{why}");
-        let why = run(&plan(None, false), |_, _| false).unwrap_err().to_string();
+        let why = run(Suite::Real, &plan(None, false), |_, _| false).unwrap_err().to_string();
         assert!(why.contains("--spanwire sets its path"), "{why}");
     }
 

@@ -47,6 +47,8 @@ pub enum Verdict {
     /// They do not, and the host was late.
     #[serde(rename = "host late")]
     HostLate,
+    /// There is no bar.
+    Reported,
     /// A program that it needs is not installed.
     Skipped,
     /// There was no time left.
@@ -55,6 +57,9 @@ pub enum Verdict {
 }
 
 impl Bar {
+    /// No limit: the figure is reported.
+    pub(super) const NONE: Self = Self { min: None, max: None };
+
     /// At least `min`.
     pub(super) const fn at_least(min: f64) -> Self {
         Self { min: Some(min), max: None }
@@ -121,7 +126,7 @@ impl Verdict {
             return Self::Missed;
         }
         if most(samples.iter(), bar) {
-            return Self::Met;
+            return if bar == Bar::NONE { Self::Reported } else { Self::Met };
         }
         let mut punctual = samples.iter().filter(|sample| !excuse.covers(sample.host)).peekable();
         match punctual.peek().is_none() || most(punctual, bar) {
@@ -136,6 +141,7 @@ impl Verdict {
             Self::Met => "met",
             Self::Missed => "MISSED",
             Self::HostLate => "host late",
+            Self::Reported => "",
             Self::Skipped => "skipped",
             Self::NotRun => "not run",
         }
@@ -184,6 +190,8 @@ mod tests {
     #[test]
     fn verdict__a_bar_that_is_met_needs_no_excuse() {
         assert_eq!(verdict(&[sample(0.96, 500.0, 0.9)]), Verdict::Met);
+        let reported = Verdict::of(&[sample(0.96, 500.0, 0.9)], Bar::NONE, EXCUSE);
+        assert_eq!(reported, Verdict::Reported);
     }
 
     #[test]
@@ -223,9 +231,9 @@ mod tests {
 
     #[test]
     fn json__of_a_verdict_is_its_name() {
-        let all =
-            [Verdict::Met, Verdict::Missed, Verdict::HostLate, Verdict::Skipped, Verdict::NotRun];
-        let json = serde_json::to_value(all).unwrap();
-        assert_eq!(json, serde_json::json!(["met", "missed", "host late", "skipped", "not run"]));
+        let all = [Verdict::Met, Verdict::Missed, Verdict::HostLate, Verdict::Reported];
+        let json = serde_json::to_value([&all[..], &[Verdict::Skipped, Verdict::NotRun]].concat());
+        let names = ["met", "missed", "host late", "reported", "skipped", "not run"];
+        assert_eq!(json.unwrap(), serde_json::json!(names));
     }
 }

@@ -36,11 +36,16 @@ pub(super) struct Figure {
 }
 
 impl Case {
-    const fn new(name: &'static str, seconds: u32, figures: &'static [Figure], take: Take) -> Self {
+    pub(super) const fn new(
+        name: &'static str,
+        seconds: u32,
+        figures: &'static [Figure],
+        take: Take,
+    ) -> Self {
         Self { name, quick: false, seconds, figures, take }
     }
 
-    const fn quick(self) -> Self {
+    pub(super) const fn quick(self) -> Self {
         Self { quick: true, ..self }
     }
 

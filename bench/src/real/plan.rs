@@ -1,4 +1,4 @@
-//! The plan of a run: the options of `spanwire-bench real`.
+//! The plan of a run: the options of `spanwire-bench real` and `verbs`.
 
 use crate::command::Common;
 use serde::Serialize;
