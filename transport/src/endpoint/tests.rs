@@ -6,7 +6,7 @@ mod reconfigure;
 mod turns;
 
 use super::*;
-use crate::cq::{CqError, CqId};
+use crate::cq::CqId;
 use crate::mr::{Access, PdId};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
 use crate::{Config, CreateError, QpCaps, QpInit, WcStatus, WorkRequest, WrOp};
