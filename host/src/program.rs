@@ -34,7 +34,8 @@ pub struct ProgramSettings {
     /// default [`SEED_DEFAULT`]). Without a rate above zero it is the same as `None`;
     /// `reorder_depth` is the default.
     pub faults: Option<FaultConfig>,
-    /// The library prints a line on stderr when it opens a port (`SPANWIRE_VERBOSE`).
+    /// The library prints a line on stderr when it opens a port, and its counters when a context is
+    /// closed (`SPANWIRE_VERBOSE`).
     pub verbose: bool,
 }
 
