@@ -64,6 +64,8 @@ pub struct Endpoint {
     /// The limit of all queue pairs together, if there is one.
     port: Option<Box<PortPacer>>,
     dialogue: Dialogue,
+    /// Some queue pair was made with [`QpInit::places_until_polled`].
+    counts_polled: bool,
 }
 
 #[derive(Debug)]
@@ -114,6 +116,7 @@ impl Endpoint {
             pacer: Wheel::new(WheelConfig::default()),
             port: PortPacer::new(&config),
             dialogue: Dialogue::default(),
+            counts_polled: false,
             config,
         }
     }

@@ -126,6 +126,7 @@ impl Endpoint {
         let in_flight = InFlight::default();
         let unnumbered = Entry { qp, in_flight };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
+        self.counts_polled |= init.places_until_polled;
         let qpn = self.draw_qpn(slot);
         if let Some(entry) = self.qps.at_mut(slot) {
             entry.qp = QueuePair::new(qpn, init);

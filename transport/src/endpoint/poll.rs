@@ -14,7 +14,7 @@ impl Endpoint {
     /// See [`CqError`].
     pub fn poll_cq(&mut self, cq: CqId) -> Result<Option<Wc>, CqError> {
         let polled = self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll()?;
-        if let Some(wc) = &polled {
+        if let Some(wc) = polled.as_ref().filter(|_| self.counts_polled) {
             note_polled(&mut self.qps, &self.config, wc);
         }
         Ok(polled)
@@ -31,8 +31,12 @@ impl Endpoint {
         max: usize,
         mut each: impl FnMut(Wc),
     ) -> Result<usize, CqError> {
-        let Self { cqs, qps, config, .. } = self;
-        cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?.poll_into(max, |wc| {
+        let Self { cqs, qps, config, counts_polled, .. } = self;
+        let queue = cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
+        if !*counts_polled {
+            return queue.poll_into(max, each);
+        }
+        queue.poll_into(max, |wc| {
             note_polled(qps, config, &wc);
             each(wc);
         })

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,6 +100,13 @@ impl Installed {
     }
 }
 
+/// One run at a time: each spins on two cores, and on the loopback all servers have one TCP port.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn take_turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Ends whatever it runs after two minutes, its children included.
 const TIMEOUT: [&str; 4] = ["timeout", "--kill-after=5", "120", "env"];
 
@@ -123,6 +130,7 @@ impl Lab {
 
     /// Runs `line` on both hosts; returns its figure.
     pub(crate) fn run(&self, options: &[&str], line: &str) -> String {
+        let _turn = take_turn();
         let spanwire = installed().path();
         let start = |host: &str, line: &str| {
             let exec = [spanwire, "lab", "exec", "--name", &self.name, host, "--", spanwire, "run"];
@@ -149,6 +157,7 @@ impl Loopback {
 
     /// Runs `line` at both addresses; returns its figure.
     pub(crate) fn run(&self, options: &[&str], line: &str) -> String {
+        let _turn = take_turn();
         let peer = format!("{line} 127.83.1.1");
         let start = |address: &str, line: &str| self.start(address, options, line);
         Pair::of(start("127.83.1.1", line), || start("127.83.1.2", &peer)).end(line, options)
