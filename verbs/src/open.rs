@@ -87,7 +87,8 @@ unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
     }))
 }
 
-/// `ibv_close_device(3)`: the last context of a device closes its port.
+/// `ibv_close_device(3)`: the last context of a device closes its port, unless objects are left,
+/// which the manual page does not allow.
 #[unsafe(export_name = "sw_ibv_close_device")]
 unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
     if context.is_null() {

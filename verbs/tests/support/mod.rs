@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// `spanwire` and the library in a directory that any user can read.
 pub(crate) struct Installed {
     pub(crate) spanwire: PathBuf,
-    library: PathBuf,
+    preload: PathBuf,
 }
 
 /// Two hosts, removed at the end.
@@ -70,8 +70,8 @@ pub(crate) fn installed() -> &'static Installed {
             fs::copy(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
             to
         };
-        let library = copy(deps.with_file_name("libibverbs.so"), "libibverbs.so.1");
-        Installed { spanwire: copy(profile.join("spanwire"), "spanwire"), library }
+        let preload = copy(deps.with_file_name("libibverbs.so"), "libibverbs.so.1");
+        Installed { spanwire: copy(profile.join("spanwire"), "spanwire"), preload }
     })
 }
 
@@ -90,7 +90,7 @@ impl Installed {
         let mut words = prefix.iter();
         let mut command = Command::new(words.next().expect("a program"));
         command.args(words).args(arguments);
-        command.env("SPANWIRE_LIBRARY", &self.library).stdin(Stdio::null());
+        command.env("SPANWIRE_LIBRARY", &self.preload).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
