@@ -39,7 +39,7 @@ use crate::poll::poll;
 use crate::port::Port;
 use crate::thread_time;
 use spanwire_base::{Node, Time};
-use spanwire_progress::{Door, Engine, Step};
+use spanwire_progress::{Engine, Step};
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
@@ -48,7 +48,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-pub use spanwire_progress::Progress;
+pub use spanwire_progress::{Door, Progress};
 
 /// One lock around a node, its port and its driver. Forgotten, not dropped, in a forked process.
 pub type Worker<N, P> = spanwire_progress::Worker<HereOnly<Core<N, P>>, PortDoor>;

@@ -3,6 +3,7 @@
 use crate::Event;
 use crate::bell::{Lead, Progress};
 use crate::engine::{Door, Engine};
+use crate::sync::Ordering;
 use crate::worker::Worker;
 
 impl<T: Engine, D: Door> Worker<T, D>
@@ -28,18 +29,21 @@ where
     /// is left to that call, so that several messages share it, unless another thread leads or the
     /// last step was long ago.
     pub fn publish_soon(&self) {
-        if self.was_stepped_lately() {
+        if self.recent_step().is_some() {
             self.bell.ring();
         } else {
             self.publish();
         }
     }
 
-    /// True if application threads step the engine, and one did in the last 20 us.
-    pub fn was_stepped_lately(&self) -> bool {
-        self.bell.progress() != Progress::Worker
-            && self.bell.leader() == Lead::Vacant
-            && self.since_step() < REFRESH_NS
+    /// When the last step was, in ns of [`Door::now_ns`], if application threads step the engine
+    /// and it was in the last 20 us.
+    pub fn recent_step(&self) -> Option<u64> {
+        let is_left_to_callers =
+            self.bell.progress() != Progress::Worker && self.bell.leader() == Lead::Vacant;
+        let stepped_at = self.stepped_at.load(Ordering::Relaxed);
+        (is_left_to_callers && self.door.now_ns().saturating_sub(stepped_at) < REFRESH_NS)
+            .then_some(stepped_at)
     }
 
     /// Steps the engine if no thread leads and none has stepped it for a while: for a thread that

@@ -26,7 +26,7 @@ pub struct Worker<T, D: Door> {
     pub(crate) door: D,
     pub(crate) spinner: Spinner,
     /// When the engine was stepped last.
-    stepped_at: AtomicU64,
+    pub(crate) stepped_at: AtomicU64,
     /// A leader that spins keeps its core until then.
     pub(crate) yields_at: AtomicU64,
     /// Raised after steps with progress, and after [`Worker::submit`]: one may have completed

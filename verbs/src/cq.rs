@@ -110,7 +110,7 @@ impl Cq {
         };
         let found = look()?;
         let Some(attached) = self.engine.attached() else { return Ok(found) };
-        attached.bursts.polls(&attached.terms.clock);
+        attached.bursts.polls(&attached.worker);
         if found > 0 {
             self.empty_polls.store(0, Ordering::Relaxed);
             // A thread that always finds completions never waits.

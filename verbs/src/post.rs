@@ -95,7 +95,7 @@ impl Qp {
     /// Transmits what was posted: now, or with the next poll of a program that polls.
     fn transmit(&self) {
         if let Some(attached) = self.engine.attached() {
-            attached.bursts.posted(&attached.worker, &attached.terms.clock);
+            attached.bursts.posted(&attached.worker);
         }
     }
 

@@ -3,10 +3,12 @@
 //! `apt-get install libibverbs-dev`.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
-use std::fs;
+#[path = "support/built.rs"]
+mod built;
+
+use built::Built;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// Settings of the library and of the program: environment variables.
 type Settings<'a> = &'a [(&'a str, &'a str)];
@@ -14,46 +16,15 @@ type Settings<'a> = &'a [(&'a str, &'a str)];
 const RC: Settings<'_> = &[];
 const SR: Settings<'_> = &[("SPANWIRE_MODE", "sr")];
 
-/// The library by the name that programs look for, in a folder of its own; `None`, with a line on
-/// stderr, if programs cannot be built here.
-fn folder(test: &str) -> Option<PathBuf> {
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        eprintln!("SKIPPED: no <infiniband/verbs.h> (apt-get install libibverbs-dev)");
-        return None;
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("calls").join(test);
-    fs::create_dir_all(&folder).expect("the target folder can be written");
-    let link = folder.join("libibverbs.so.1");
-    let _ = fs::remove_file(&link);
-    // Cargo builds it beside the tests, because they depend on the crate.
-    let library = std::env::current_exe().expect("the system knows").with_file_name(LIBRARY);
-    assert!(library.exists(), "{} is not there", library.display());
-    std::os::unix::fs::symlink(library, &link).expect("the target folder can be written");
-    Some(folder)
-}
-
 /// Builds a program and runs one of its cases in a process with an address of its own. The next
 /// address is that of its other end. Tests need a `number` each; runs that happen to overlap
 /// differ in the rest.
 fn run(number: u8, program: &str, case: &str, settings: Settings<'_>) -> Option<Output> {
-    let folder = folder(&format!("{number}"))?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/calls/{program}.c"));
-    let binary = folder.join(program);
-    let cc = Command::new("cc")
-        .args(["-Wall", "-Werror", "-O1", "-pthread", "-o"])
-        .args([&binary, &source])
-        .arg("-libverbs")
-        .output()
-        .expect("cc, which also links Rust's programs");
-    assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr));
-
+    let built = Built::new(&format!("calls/{number}"), program)?;
     let run = u8::try_from(std::process::id() % 126).expect("less than 126");
-    let address = Ipv4Addr::new(127, 83, number, 1 + 2 * run);
-    let ran = Command::new(&binary)
+    let ran = built
+        .command(&[], Ipv4Addr::new(127, 83, number, 1 + 2 * run))
         .arg(case)
-        .env("LD_LIBRARY_PATH", &folder)
-        .env("LD_PRELOAD", folder.join("libibverbs.so.1"))
-        .env("SPANWIRE_ADDR", address.to_string())
         .envs(settings.iter().copied())
         .output()
         .expect("it was just built");
@@ -138,5 +109,3 @@ fn errors__without_files_left_are_not_final() {
     let is_reason = |line: &str| line.starts_with("spanwire: lo: ") && line.contains("open files");
     assert!(said.lines().all(is_reason), "{said}");
 }
-
-const LIBRARY: &str = "libibverbs.so";
