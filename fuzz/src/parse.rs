@@ -95,6 +95,16 @@ fn check_known(frame: &[u8]) {
                     assert_eq!((packet.bth, packet.payload), (bth, middle.payload));
                     assert_eq!(known.is_right(), general.is_ok());
                 }
+                if let Some(usual) = known.usual_sr_data() {
+                    let packet = Packet::parse_unverified(frame).expect("its headers are right");
+                    let sr = SrDataRepr::parse(packet.bth.psn.get(), packet.payload);
+                    assert_eq!(sr, Ok((usual.header, usual.payload)));
+                    assert_eq!(
+                        (usual.ack_req, usual.trailer),
+                        (packet.bth.ack_req, packet.trailer)
+                    );
+                    assert_eq!(known.is_right(), general.is_ok());
+                }
             }
             if let Ok(packet) = general {
                 assert_eq!(peek_dest_qp(frame), Some(packet.bth.dest_qp));

@@ -3,8 +3,8 @@
 use crate::icrc::{self, Prefix};
 use crate::packet::dissect_transport;
 use crate::{
-    DropReason, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, Qpn, Udp, UdpRepr,
-    Unverified, be, bth, ethernet, ipv4, ipv6, udp,
+    DropReason, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, Qpn, SrDataRepr, Udp,
+    UdpRepr, Unverified, be, bth, ethernet, ipv4, ipv6, udp,
 };
 
 /// The outer headers of a flow's last packets that had no fault, for each of a few lengths.
@@ -82,6 +82,27 @@ pub struct Middle<'a> {
     pub payload: &'a [u8],
     /// Payload bytes that were elided.
     pub elided_bytes: usize,
+}
+
+/// A data packet of SR with the default partition key, no ECN bit in the BTH, and an
+/// [usual](SrDataRepr) header: of a SEND, a WRITE or a response to a READ, in no block, and without
+/// immediate data, a key to invalidate or a QPN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UsualSrData<'a> {
+    /// The header.
+    pub header: SrDataRepr,
+    /// The acknowledge request bit.
+    pub ack_req: bool,
+    /// The solicited event bit.
+    pub solicited: bool,
+    /// The payload, whole or without its elided bytes.
+    pub payload: &'a [u8],
+    /// Payload bytes that were elided.
+    pub elided_bytes: usize,
+    /// Bytes of the IP packet, elided or not.
+    pub ip_bytes: usize,
+    /// As [`Packet::trailer`](crate::Packet::trailer).
+    pub trailer: &'a [u8],
 }
 
 impl KnownHeads {
@@ -176,7 +197,7 @@ impl<'a> Known<'a, '_> {
     ///
     /// # Errors
     /// As [`Unverified::parse`], of a fault behind the UDP header.
-    #[inline]
+    #[inline(always)]
     pub fn parse(&self) -> Result<Unverified<'a>, DropReason> {
         let (from, to) = self.head.transport;
         let eth = EthernetRepr::parse(&Ethernet::new(self.frame)?);
@@ -235,6 +256,37 @@ impl<'a> Known<'a, '_> {
         Some(Middle { opcode, psn, ack_req: flags != 0, payload, elided_bytes })
     }
 
+    /// The packet as one of SR with data: `None` for any other, which may be one too. Its ICRC is
+    /// not checked yet.
+    #[inline(always)]
+    #[must_use]
+    pub fn usual_sr_data(&self) -> Option<UsualSrData<'a>> {
+        let Head { transport: (from, to), elided_bytes, ip, .. } = self.head;
+        let (bth, rest) = self.frame.get(*from..*to)?.split_first_chunk::<{ bth::LEN }>()?;
+        let [SR_DATA, flags, 0xff, 0xff, 0, _, _, _, ack_req @ (0 | 0x80), ..] = *bth else {
+            return None;
+        };
+        // Only the solicited event bit and the pad count.
+        let pad = usize::from(flags >> 4 & 3);
+        let (sr, _) = rest.split_last_chunk::<{ icrc::LEN }>()?;
+        let (header, padded) = SrDataRepr::parse_usual(be::u24_at(bth, 9), sr)?;
+        let len = (sr.len() + elided_bytes).checked_sub(pad)?;
+        if flags & !0xb0 != 0 || !(len + pad).is_multiple_of(4) {
+            return None;
+        }
+        let len = len.checked_sub(sr.len() - padded.len())?;
+        let payload = &padded[..len.min(padded.len())];
+        Some(UsualSrData {
+            header,
+            ack_req: ack_req != 0,
+            solicited: flags & 0x80 != 0,
+            payload,
+            elided_bytes: len - payload.len(),
+            ip_bytes: ip.header_len() + udp::LEN + (to - from) + elided_bytes,
+            trailer: &self.frame[*to..],
+        })
+    }
+
     /// The IP header; IPv4's identification is that of another packet.
     #[inline]
     #[must_use]
@@ -253,11 +305,16 @@ impl<'a> Known<'a, '_> {
     #[inline]
     #[must_use]
     pub fn is_right(&self) -> bool {
-        self.is_valid().unwrap_or_else(|| self.parse().is_ok_and(|packet| packet.verify().is_ok()))
+        self.is_valid().unwrap_or_else(|| self.is_right_in_full())
+    }
+
+    #[inline(never)]
+    fn is_right_in_full(&self) -> bool {
+        self.parse().is_ok_and(|packet| packet.verify().is_ok())
     }
 
     /// The ICRC is right; `None` if it must be computed by [`Unverified::verify`].
-    #[inline]
+    #[inline(always)]
     fn is_valid(&self) -> Option<bool> {
         let (from, to) = self.head.transport;
         let (covered, sent) = self.frame.get(from..to)?.split_last_chunk::<{ icrc::LEN }>()?;
@@ -307,6 +364,7 @@ const CHECKSUM_AT: usize = 12;
 const ID_MASK: u64 = !(0xffff << 48);
 const CHECKSUM_MASK: u64 = !(0xffff << 32);
 
+const SR_DATA: u8 = Opcode::SrData.to_u8();
 const SEND_MIDDLE: u8 = Opcode::RcSendMiddle.to_u8();
 const WRITE_MIDDLE: u8 = Opcode::RcWriteMiddle.to_u8();
 const READ_RESPONSE_MIDDLE: u8 = Opcode::RcReadResponseMiddle.to_u8();

@@ -114,7 +114,7 @@ pub use int::{
 pub use ip::{Ecn, IpRepr};
 pub use ipv4::{Ipv4, Ipv4Repr};
 pub use ipv6::{Ipv6, Ipv6Repr};
-pub use known::{Known, KnownHeads, Middle, peek_dest_qp};
+pub use known::{Known, KnownHeads, Middle, UsualSrData, peek_dest_qp};
 pub use opcode::{OpClass, OpKind, Opcode, OpcodeProps, Service};
 pub use packet::{Packet, Unverified};
 pub use pfc::PfcFrame;
@@ -122,7 +122,7 @@ pub use psn::Psn;
 pub use qpn::Qpn;
 pub use reth::{Reth, RethRepr};
 pub use sr_ack::{AckReason, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr, SrCredit, SrNak};
-pub use sr_data::{SrDataRepr, SrKind};
+pub use sr_data::{SrDataRepr, SrKind, SrMiddlePart, SrMiddleRepr};
 pub use sr_near::{NearKind, SrNearRepr};
 pub use sr_passing::{SrAckPassing, SrDataPassing};
 pub use template::{PlainBth, Template};

@@ -21,11 +21,14 @@ impl QueuePair {
         let must_verify = self.must_verify(frame, arrival);
         let Self { common: qp, engine, heads, .. } = self;
         let known = heads.find(frame, usize_from(arrival.elided_bytes.into()))?;
-        let is_middle = known.is_middle();
-        if let Engine::Rc(rc) = engine
-            && is_middle
-            && rc.on_middle(qp, now, (&known, must_verify), &arrival, sh)
-        {
+        let is_handled = match engine {
+            Engine::Rc(rc) if known.is_middle() => {
+                rc.on_middle(qp, now, (&known, must_verify), &arrival, sh)
+            }
+            Engine::Sr(sr) => sr.on_expected(qp, now, (&known, must_verify), &arrival, sh),
+            _ => false,
+        };
+        if is_handled {
             self.check_invariants();
             return Some(());
         }

@@ -3,7 +3,7 @@
 use super::outcome::Completed;
 use crate::config::MAX_SGE;
 use crate::mr::{Access, MrTable, PdId, Resolved};
-use crate::payload::{PayloadMut, copy_part};
+use crate::payload::{Payload, PayloadMut, copy_part};
 use crate::verbs::{Sge, WorkRequest, WrOp};
 use arrayvec::ArrayVec;
 use std::collections::VecDeque;
@@ -64,6 +64,8 @@ pub(crate) struct WorkQueue<T> {
     max_inline: usize,
     capacity: usize,
     next_slot: usize,
+    /// The slot of the request of which parts are copied, and its memory.
+    resolved: Option<(usize, Resolved)>,
 }
 
 #[derive(Debug)]
@@ -86,6 +88,7 @@ impl<T> WorkQueue<T> {
             max_inline,
             capacity,
             next_slot: 0,
+            resolved: None,
         }
     }
 
@@ -109,6 +112,7 @@ impl<T> WorkQueue<T> {
         assert!(!self.is_full(), "posting checks for room first");
         let slot = self.next_slot;
         self.next_slot = (slot + 1) % self.capacity;
+        self.forget(slot);
         self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
         self.inline[slot * self.max_inline..][..inline.len()].copy_from_slice(inline);
         let (sge_count, inline_len) = (sges.len(), inline.len());
@@ -123,6 +127,7 @@ impl<T> WorkQueue<T> {
         assert!(!self.is_full(), "the slot of a taken request is kept");
         let front = self.entries.front().map_or(self.next_slot, |q| q.slot);
         let slot = front.checked_sub(1).unwrap_or(self.capacity - 1);
+        self.forget(slot);
         self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
         self.entries.push_front(Queued { entry, slot, sge_count: sges.len(), inline_len: 0 });
     }
@@ -172,16 +177,77 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// The memory of the `i`-th oldest request, if that is one piece.
-    pub(crate) fn resolve(
+    /// As [`WorkQueue::gather`], for a request that is copied in several parts: its memory is
+    /// resolved once, if it is one piece.
+    #[inline]
+    pub(crate) fn gather_part(
+        &mut self,
+        i: usize,
+        is_inline: bool,
+        offset: u32,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        let resolved = if is_inline { None } else { self.resolved(i, mrs, Access::LOCAL_READ) };
+        match resolved.and_then(|of| mrs.1.part(&of, offset, payload.len())) {
+            Some(span) => span.fetch(payload),
+            None => self.gather_rest(i, is_inline, offset, payload, mrs),
+        }
+    }
+
+    #[inline(never)]
+    fn gather_rest(
         &self,
+        i: usize,
+        is_inline: bool,
+        offset: u32,
+        payload: PayloadMut<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        self.gather(i, is_inline, offset, payload, mrs)
+    }
+
+    /// Copies a part of the response to the `i`-th oldest request to its byte `offset`; false if
+    /// its memory is no longer registered. It is resolved once, if it is one piece.
+    pub(crate) fn scatter_part(
+        &mut self,
+        i: usize,
+        offset: u32,
+        data: Payload<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> bool {
+        let resolved = self.resolved(i, mrs, Access::LOCAL_WRITE);
+        match resolved.and_then(|of| mrs.1.part(&of, offset, data.len())) {
+            Some(span) => span.put(data),
+            None => mrs.1.scatter(mrs.0, self.sges(i), offset, data).is_ok(),
+        }
+    }
+
+    /// The memory of the `i`-th oldest request with access rights `need`, if it is one piece.
+    #[inline]
+    fn resolved(
+        &mut self,
         i: usize,
         (pd, mrs): (PdId, &MrTable),
         need: Access,
     ) -> Option<Resolved> {
-        match self.sges(i) {
-            [sge] => mrs.resolve_local(pd, sge, need),
-            _ => None,
+        let slot = self.entries.get(i)?.slot;
+        if let Some((of, resolved)) = self.resolved
+            && of == slot
+            && mrs.is_current(&resolved)
+        {
+            return Some(resolved);
+        }
+        let [sge] = self.sges(i) else { return None };
+        let resolved = mrs.resolve_local(pd, sge, need)?;
+        self.resolved = Some((slot, resolved));
+        Some(resolved)
+    }
+
+    /// Another request has this slot from now on.
+    fn forget(&mut self, slot: usize) {
+        if self.resolved.is_some_and(|(of, _)| of == slot) {
+            self.resolved = None;
         }
     }
 
@@ -196,6 +262,7 @@ impl<T> WorkQueue<T> {
 
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+        self.resolved = None;
     }
 }
 

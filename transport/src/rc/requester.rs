@@ -8,7 +8,6 @@ use self::chunks::ReadChunks;
 use super::request::Request;
 use super::segment::{Position, Segment};
 use crate::attr::Mtu;
-use crate::mr::Resolved;
 use crate::qp::wq::{WorkQueue, Wqe};
 use crate::verbs::WorkRequest;
 use spanwire_wire::Psn;
@@ -43,8 +42,6 @@ pub(crate) struct Requester {
     ack_req_end: u64,
     /// The next packet must have AckReq.
     force_ack_req: bool,
-    /// The first number of the request whose middle packets are sent or arrive, and its memory.
-    resolved: Option<(u64, Resolved)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +108,6 @@ impl Requester {
             rd_atomic_starts: VecDeque::with_capacity(max_wr as usize),
             ack_req_end: 0,
             force_ack_req: false,
-            resolved: None,
         }
     }
 
@@ -126,7 +122,6 @@ impl Requester {
     pub(crate) fn reset(&mut self) {
         self.sq.clear();
         self.rd_atomic_out.clear();
-        self.resolved = None;
         self.chunks.clear();
         self.rd_atomic_starts.clear();
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_end) = (0, 0, 0, 0);

@@ -13,6 +13,7 @@
 //! | tx | rx | READs and atomics being responded to, which count against their limit |
 
 pub(crate) mod crossing;
+mod expected;
 mod invariants;
 pub(crate) mod number;
 mod on_ack;
@@ -35,9 +36,9 @@ use crate::qp::state::QpState;
 use crate::timer::earlier;
 use crate::wc::WcStatus;
 use rx::Rx;
-use rx::ack::ip_bytes;
+use rx::ack::Outer;
 use spanwire_base::Time;
-use spanwire_wire::{Ecn, OpKind, Packet, Psn, Service};
+use spanwire_wire::{OpKind, Packet, Psn, Service};
 use tx::Tx;
 
 /// The state of one SR connection.
@@ -87,22 +88,35 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) {
         let checked = qp.check_packet(p, Service::Sr, &self.path);
+        let outer = Outer::of(p);
         if let Ok(()) | Err(DropReason::QpNotReceiving) = checked {
-            self.rx.on_ip_bytes(ip_bytes(p));
+            self.rx.on_ip_bytes(outer.ip_bytes);
         }
         let accepted = match (checked, p.bth.opcode.props().kind) {
             (Err(reason), _) => Err(reason),
-            (Ok(()), OpKind::SrData | OpKind::SrParity) => self.on_data(qp, now, p, sh),
+            (Ok(()), OpKind::SrData | OpKind::SrParity) => self.on_data(qp, now, (p, &outer), sh),
             (Ok(()), OpKind::SrAck) => self.on_ack(qp, now, p, sh).map(|()| 0),
             (Ok(()), OpKind::SrNear) => self.on_near(qp, now, p, sh).map(|()| 0),
             // A CNP. SR's ACKs carry the ECN counts, and a forger has to guess their PSNs.
             (Ok(()), _) => Err(DropReason::IgnoredCnp),
         };
+        self.count(now, accepted, outer.is_ce, sh);
+    }
+
+    /// Counts a packet and its payload bytes, or why it was dropped.
+    #[inline]
+    fn count(
+        &mut self,
+        now: Time,
+        accepted: Result<u32, DropReason>,
+        is_ce: bool,
+        sh: &mut Shared<'_>,
+    ) {
         match accepted {
             Ok(bytes) => {
                 sh.counters.rx_packets += 1;
                 sh.counters.rx_payload_bytes += u64::from(bytes);
-                sh.counters.np_ecn_marked_roce_packets += u64::from(p.ip.ecn() == Ecn::Ce);
+                sh.counters.np_ecn_marked_roce_packets += u64::from(is_ce);
             }
             Err(reason) => {
                 if reason == DropReason::QpNotReceiving {

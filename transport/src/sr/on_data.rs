@@ -2,6 +2,7 @@
 
 use super::Sr;
 use super::number::{unwrap, wrap};
+use super::rx::ack::Outer;
 use super::rx::received::Arrival;
 use super::rx::responder::{Context, InOrderAction, ReceivedPacket, Rejection};
 use super::tx::timers::Outstanding;
@@ -14,7 +15,7 @@ use spanwire_base::{Time, u32_from};
 use spanwire_wire::{AckReason, NakCode, OpKind, Packet, SrDataRepr, SrKind, SrNak};
 
 impl Sr {
-    /// Processes a source or parity packet. Returns its payload bytes.
+    /// Processes a source or parity packet, which `outer` describes. Returns its payload bytes.
     ///
     /// # Errors
     /// The reason why the packet is dropped; it changes nothing then.
@@ -22,7 +23,7 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        p: &Packet<'_>,
+        (p, outer): (&Packet<'_>, &Outer<'_>),
         sh: &mut Shared<'_>,
     ) -> Result<u32, DropReason> {
         let (header, data) = parse(p)?;
@@ -38,42 +39,57 @@ impl Sr {
                 if let Some(block) = &header.block {
                     rx.decoder.on_duplicate(unwrap(rx.received.next(), header.psn), block);
                 }
-                rx.ack.on_data((now, qp.arrival), p, &header, false, delay);
+                rx.ack.on_data((now, qp.arrival), outer, &header, false, delay);
                 rx.ack.request_ack_limited(now, delay);
                 return Ok(data.len());
             }
         };
+        let in_order = number == self.rx.received.data_next();
+        let solicited = p.bth.solicited;
+        let arrived = ReceivedPacket { number, in_order, header: &header, data, solicited };
+        self.on_missing(qp, now, &arrived, outer, sh)?;
+        Ok(data.len())
+    }
+
+    /// Processes a source or parity packet that has not arrived before.
+    ///
+    /// # Errors
+    /// As [`Sr::on_data`].
+    #[inline]
+    pub(super) fn on_missing(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        arrived: &ReceivedPacket<'_>,
+        outer: &Outer<'_>,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
+        let &ReceivedPacket { number, header, .. } = arrived;
+        let delay = self.tx.ack_delay();
         qp.on_request_arrived(sh.events);
-        let arrived = ReceivedPacket {
-            number,
-            in_order: number == self.rx.received.data_next(),
-            header: &header,
-            data,
-            solicited: p.bth.solicited,
-        };
         let is_parity = header.block.is_some_and(|block| block.is_parity());
-        if !is_parity && !self.place_or_reject(qp, now, p, &arrived, sh)? {
-            return Ok(data.len());
+        if !is_parity && !self.place_or_reject(qp, now, outer, arrived, sh)? {
+            return Ok(());
         }
         let rx = &mut self.rx;
         let is_out_of_order = number != rx.received.end();
         sh.counters.out_of_sequence += u64::from(number > rx.received.end());
         rx.received.insert(number);
-        rx.ack.on_data((now, qp.arrival), p, &header, is_out_of_order, delay);
+        rx.ack.on_data((now, qp.arrival), outer, header, is_out_of_order, delay);
         if let Some(credit_loop) = &mut rx.credit_loop
             && !is_parity
-            && credit_loop.on_data(now, qp.arrival.at, p.trailer)
+            && credit_loop.on_data(now, qp.arrival.at, outer.trailer)
         {
             rx.ack.request_ack(AckReason::Time);
         }
-        rx.ack.track_ack_req(number, p.bth.ack_req, rx.received.data_next());
-        sh.counters.rx_messages += u64::from(!is_parity && ends_write(&header));
+        rx.ack.track_ack_req(number, outer.ack_req, rx.received.data_next());
+        sh.counters.rx_messages += u64::from(!is_parity && ends_write(header));
         if header.block.is_some() {
-            self.on_block(qp, now, &arrived, sh);
+            self.on_block(qp, now, arrived, sh);
         }
         self.execute_in_order(qp, sh);
-        self.after_response(qp, now, &header, sh);
-        Ok(data.len())
+        self.after_response(qp, now, header, sh);
+        Ok(())
     }
 
     /// Places the data of a packet, or applies the effects of rejecting it. False if it is
@@ -82,34 +98,48 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         now: Time,
-        p: &Packet<'_>,
+        outer: &Outer<'_>,
         arrived: &ReceivedPacket<'_>,
         sh: &mut Shared<'_>,
     ) -> Result<bool, DropReason> {
-        let placed = self.place_data(qp, arrived, sh)?;
+        match self.place_data(qp, arrived, sh)? {
+            Placed::Yes => Ok(true),
+            Placed::Failed => Ok(false),
+            Placed::No(rejection) => {
+                self.reject_data(qp, now, outer, arrived, rejection, sh).map(|()| false)
+            }
+        }
+    }
+
+    #[cold]
+    fn reject_data(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        outer: &Outer<'_>,
+        arrived: &ReceivedPacket<'_>,
+        rejection: Rejection,
+        sh: &mut Shared<'_>,
+    ) -> Result<(), DropReason> {
         let header = arrived.header;
         let delay = self.tx.ack_delay();
-        match placed {
-            Placed::Yes => return Ok(true),
-            Placed::Failed => return Ok(false),
-            Placed::No(Rejection::NoReceive) => {
+        match rejection {
+            Rejection::NoReceive => {
                 sh.counters.out_of_buffer += 1;
-                self.rx.ack.on_data((now, qp.arrival), p, header, false, delay);
+                self.rx.ack.on_data((now, qp.arrival), outer, header, false, delay);
                 self.rx.ack.on_no_receive();
             }
             // A wrong rkey ends the connection even behind a gap. If it were dropped, an attacker
             // could guess rkeys at no cost.
-            Placed::No(Rejection::Refused(code, _))
-                if !arrived.in_order && code != NakCode::RemoteAccess =>
-            {
+            Rejection::Refused(code, _) if !arrived.in_order && code != NakCode::RemoteAccess => {
                 return Err(DropReason::RefusedAhead);
             }
-            Placed::No(Rejection::Refused(code, recv)) => {
-                self.rx.ack.on_data((now, qp.arrival), p, header, false, delay);
+            Rejection::Refused(code, recv) => {
+                self.rx.ack.on_data((now, qp.arrival), outer, header, false, delay);
                 self.reject_message(qp, header.psn, code, recv, sh);
             }
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Checks a request or response and places its data.

@@ -20,7 +20,7 @@ use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{
-    IntRecords, NakCode, Opcode, PlainBth, Psn, SrAckRepr, SrDataRepr, SrNak, Template,
+    BufferTooShort, IntRecords, NakCode, Opcode, PlainBth, Psn, SrAckRepr, SrNak, Template,
 };
 
 impl Sr {
@@ -38,20 +38,11 @@ impl Sr {
         if let Some(path_mtu) = &qp.path_mtu {
             self.tx.limit_segments(path_mtu.segment_bytes(now));
         }
+        if let Some(sent) = self.send_middle(qp, now, space, frame, sh) {
+            return sent;
+        }
         loop {
-            let (cwnd_pkts, receive_pkts) = match &qp.flow {
-                Some(flow) => (self.tx.window_pkts(flow), flow.receive_pkts()),
-                None => (u32::MAX, u32::MAX),
-            };
-            let window_pkts = cwnd_pkts.min(sh.config.qp_window_pkts).min(receive_pkts);
-            let limits = Limits {
-                sends_requests: qp.state.sends(),
-                begins_requests: qp.state == QpState::Rts,
-                window_pkts,
-                cwnd_pkts,
-                ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, qp.flow.is_some()),
-                space_pkts: space.pkts,
-            };
+            let limits = self.limits(qp, space, sh);
             let failed = qp.state == QpState::Err && self.rx.is_peer_valid();
             let nak_pending = self.rx.ack.is_due() && !self.is_ack_due(qp.state);
             let choice = match limits.sends_requests || failed {
@@ -75,6 +66,24 @@ impl Sr {
         }
     }
 
+    /// The limits on the next packet.
+    #[inline]
+    pub(super) fn limits(&self, qp: &Common, space: WindowSpace, sh: &Shared<'_>) -> Limits {
+        let (cwnd_pkts, receive_pkts) = match &qp.flow {
+            Some(flow) => (self.tx.window_pkts(flow), flow.receive_pkts()),
+            None => (u32::MAX, u32::MAX),
+        };
+        let window_pkts = cwnd_pkts.min(sh.config.qp_window_pkts).min(receive_pkts);
+        Limits {
+            sends_requests: qp.state.sends(),
+            begins_requests: qp.state == QpState::Rts,
+            window_pkts,
+            cwnd_pkts,
+            ack_interval_pkts: ack_interval(window_pkts, ACK_PKTS, qp.flow.is_some()),
+            space_pkts: space.pkts,
+        }
+    }
+
     /// Writes a packet. `None` if it cannot be written; the caller chooses another one.
     fn send_data(
         &mut self,
@@ -86,9 +95,10 @@ impl Sr {
     ) -> Option<Transmit> {
         let (mut header, len, solicited) = self.tx.header(now, planned)?;
         self.tx.begin_block_of(planned);
-        let path = self.tx.pick_path(now, planned, len, qp.flow.as_deref_mut());
+        let picked = self.tx.pick_path(now, planned, len, qp.flow.as_deref_mut());
         // Without a load balancer, echo the entropy of the peer's newest packet.
-        header.path = path.unwrap_or_else(|| self.rx.ack.echoed_path());
+        let path = picked.unwrap_or_else(|| self.rx.ack.echoed_path());
+        header.path = path;
         let is_new = planned.kind == TransmissionKind::First;
         let is_parity = planned.contents == Contents::Parity;
         let opcode = if is_parity { Opcode::SrParity } else { Opcode::SrData };
@@ -103,7 +113,11 @@ impl Sr {
         let may_lend = is_new && !is_parity && !planned.position.is_coded();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let payload = (len, treatment);
-        match write_data((&mut self.path, qp.has_icrc), bth, &mut header, payload, frame, fill) {
+        let header = (header.header_len(), header.path, |is_marked, out: &mut [u8]| {
+            header.is_retransmission = is_marked;
+            header.emit(out)
+        });
+        match write_data((&mut self.path, qp.has_icrc), bth, header, payload, frame, fill) {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
@@ -112,7 +126,7 @@ impl Sr {
                     meta.len = self.tx.int.append(frame, meta.len, is_parity);
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
-                let sent = (len, header.path);
+                let sent = (len, path);
                 qp.on_path_sent(now, (planned.number, len, is_new), &mut meta);
                 self.tx.on_sent(now, planned, sent, frame_bytes, qp.flow.as_deref_mut());
                 Some(qp.sent(meta, len, sh))
@@ -221,18 +235,19 @@ impl Sr {
 }
 
 /// Writes one packet with a payload of `payload.0` bytes that `fill` provides, treated as
-/// `payload.1`. `fill` returns whether the packet is marked as a retransmission, which the header
-/// then says.
-fn write_data(
+/// `payload.1`. `header` are the bytes of SR's header, the path, and a function that writes it.
+/// `fill` returns whether the packet is marked as a retransmission, which the header then says.
+#[inline]
+pub(super) fn write_data(
     (path, has_icrc): (&mut Path, bool),
     bth: PlainBth,
-    header: &mut SrDataRepr,
+    header: (usize, u16, impl FnOnce(bool, &mut [u8]) -> Result<(), BufferTooShort>),
     payload: (u32, Treatment<'_>),
     frame: &mut [u8],
     fill: impl FnOnce(PayloadMut<'_>) -> Option<bool>,
 ) -> Result<TxMeta, NotWritten> {
     let template = path.template_mut();
-    let header_len = header.header_len();
+    let (header_len, path, write_header) = header;
     let (len, treatment) = payload;
     let total_len = header_len + len as usize;
     let no_room = |_| NotWritten::NoRoom;
@@ -249,9 +264,9 @@ fn write_data(
         Treatment::Elide => PayloadMut::Elided(len),
         Treatment::Lend(_) => PayloadMut::Lendable(data, &mut lent),
     };
-    header.is_retransmission = fill(data).ok_or(NotWritten::NoPayload)?;
-    header.emit(head).map_err(no_room)?;
-    set_path(template, frame, header.path);
+    let is_marked = fill(data).ok_or(NotWritten::NoPayload)?;
+    write_header(is_marked, head).map_err(no_room)?;
+    set_path(template, frame, path);
     match (treatment, has_icrc) {
         (Treatment::Lend(lending), has_icrc) => {
             lending.seal(template, (frame, frame_len), place, lent, has_icrc);

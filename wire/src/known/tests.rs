@@ -48,6 +48,22 @@ fn known<'a>(
         assert!(known.is_middle());
         assert_eq!(peek_dest_qp(frame), Some(packet.bth.dest_qp));
     }
+    if let (Some(usual), Ok(packet)) = (known.usual_sr_data(), &verified) {
+        let parsed = SrDataRepr::parse(packet.bth.psn.get(), packet.payload);
+        let (header, payload) = parsed.expect("no fault in SR's header");
+        let expected = UsualSrData {
+            header,
+            ack_req: packet.bth.ack_req,
+            solicited: packet.bth.solicited,
+            payload,
+            elided_bytes: packet.elided_bytes,
+            ip_bytes: usize::from(len_field(frame).expect("over IP"))
+                + if matches!(packet.ip, IpRepr::V6(_)) { ipv6::LEN } else { 0 },
+            trailer: packet.trailer,
+        };
+        assert_eq!(usual, expected);
+        assert_eq!((packet.bth.opcode, packet.bth.pkey), (Opcode::SrData, 0xffff));
+    }
     Some(verified)
 }
 

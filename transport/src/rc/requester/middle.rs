@@ -1,7 +1,7 @@
-//! The choice of a middle packet, and the memory of requests, which is resolved once a request.
+//! The choice of a middle packet, and the payload of requests.
 
 use super::{Allowance, Requester};
-use crate::mr::{Access, MrTable, PdId, Resolved};
+use crate::mr::{MrTable, PdId};
 use crate::payload::{Payload, PayloadMut};
 use crate::rc::request::Request;
 use crate::rc::segment::Segment;
@@ -76,38 +76,7 @@ impl Requester {
         payload: PayloadMut<'_>,
         mrs: (PdId, &MrTable),
     ) -> bool {
-        if middle.is_inline {
-            return self.gather_current(middle, payload, mrs);
-        }
-        let resolved = self.resolved(self.current, mrs, Access::LOCAL_READ);
-        match resolved.and_then(|of| mrs.1.part(&of, middle.offset, payload.len())) {
-            Some(span) => span.fetch(payload),
-            None => self.gather_current(middle, payload, mrs),
-        }
-    }
-
-    #[inline(never)]
-    fn gather_current(
-        &self,
-        middle: &NextMiddle,
-        payload: PayloadMut<'_>,
-        mrs: (PdId, &MrTable),
-    ) -> bool {
-        self.sq.gather(self.current, middle.is_inline, middle.offset, payload, mrs)
-    }
-
-    /// The memory of a request with access rights `need`, if it is one piece.
-    #[inline]
-    fn resolved(&mut self, wqe: usize, mrs: (PdId, &MrTable), need: Access) -> Option<Resolved> {
-        let first = self.sq.at(wqe)?.first;
-        match self.resolved {
-            Some((of, resolved)) if of == first && mrs.1.is_current(&resolved) => Some(resolved),
-            _ => {
-                let resolved = self.sq.resolve(wqe, mrs, need)?;
-                self.resolved = Some((first, resolved));
-                Some(resolved)
-            }
-        }
+        self.sq.gather_part(self.current, middle.is_inline, middle.offset, payload, mrs)
     }
 
     /// Copies a part of the response to the request `wqe` to its byte `offset`; false if its memory
@@ -119,10 +88,6 @@ impl Requester {
         data: Payload<'_>,
         mrs: (PdId, &MrTable),
     ) -> bool {
-        let resolved = self.resolved(wqe, mrs, Access::LOCAL_WRITE);
-        match resolved.and_then(|of| mrs.1.part(&of, offset, data.len())) {
-            Some(span) => span.put(data),
-            None => mrs.1.scatter(mrs.0, self.sq.sges(wqe), offset, data).is_ok(),
-        }
+        self.sq.scatter_part(wqe, offset, data, mrs)
     }
 }

@@ -56,6 +56,30 @@ struct Newest {
     found_no_receive: bool,
 }
 
+/// The fields of a data packet outside of SR's header.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sr) struct Outer<'a> {
+    /// Bytes of the IP packet.
+    pub(in crate::sr) ip_bytes: u64,
+    pub(in crate::sr) is_ce: bool,
+    pub(in crate::sr) hop_limit: u8,
+    pub(in crate::sr) ack_req: bool,
+    /// The bytes after the IP packet.
+    pub(in crate::sr) trailer: &'a [u8],
+}
+
+impl<'a> Outer<'a> {
+    pub(in crate::sr) fn of(p: &Packet<'a>) -> Self {
+        Self {
+            ip_bytes: u64_from(outside_bytes(&p.ip) + p.payload_len()) + u64::from(p.bth.pad),
+            is_ce: p.ip.ecn() == Ecn::Ce,
+            hop_limit: p.ip.hop_limit(),
+            ack_req: p.bth.ack_req,
+            trailer: p.trailer,
+        }
+    }
+}
+
 impl AckState {
     pub(in crate::sr) fn new() -> Self {
         Self {
@@ -89,14 +113,13 @@ impl AckState {
     pub(in crate::sr) fn on_data(
         &mut self,
         times: (Time, RxMeta),
-        p: &Packet<'_>,
+        outer: &Outer<'_>,
         header: &SrDataRepr,
         is_out_of_order: bool,
         delay: AckDelay,
     ) {
         let (now, arrival) = times;
-        let bytes = ip_bytes(p);
-        let is_ce = p.ip.ecn() == Ecn::Ce;
+        let &Outer { ip_bytes: bytes, is_ce, hop_limit, .. } = outer;
         self.rx_pkts = self.rx_pkts.wrapping_add(1);
         self.rx_bytes = self.rx_bytes.wrapping_add(bytes);
         if is_ce {
@@ -108,7 +131,6 @@ impl AckState {
         let ce_changed = std::mem::replace(&mut self.last_ce, is_ce) != is_ce;
         let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
         let is_same_path = path == self.newest.path;
-        let hop_limit = p.ip.hop_limit();
         self.newest = Newest {
             psn,
             path,
@@ -119,12 +141,12 @@ impl AckState {
             found_no_receive: false,
         };
         self.int.clear();
-        if !p.trailer.is_empty() {
-            self.store_int(p.trailer);
+        if !outer.trailer.is_empty() {
+            self.store_int(outer.trailer);
         }
         self.unacked_pkts += 1;
         self.delayed_until.get_or_insert(now + delay.time);
-        if p.bth.ack_req {
+        if outer.ack_req {
             self.request_ack(AckReason::Requested);
         } else if (is_out_of_order || ce_changed)
             && (is_same_path || self.unacked_pkts >= MULTIPATH_ACK_PKTS)
@@ -290,11 +312,6 @@ impl AckState {
 const NAKS_MAX: u32 = 64;
 /// Packets of different paths that one immediate ACK acknowledges: a quarter of a full delayed ACK.
 const MULTIPATH_ACK_PKTS: u32 = 4;
-
-/// Bytes of the IP packet.
-pub(in crate::sr) fn ip_bytes(p: &Packet<'_>) -> u64 {
-    u64_from(outside_bytes(&p.ip) + p.payload_len()) + u64::from(p.bth.pad)
-}
 
 /// Bytes of an IP packet outside SR's header and payload: IP, UDP, BTH and ICRC.
 pub(in crate::sr) fn outside_bytes(ip: &IpRepr) -> usize {

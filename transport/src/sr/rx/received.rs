@@ -74,6 +74,14 @@ impl Received {
         }
     }
 
+    /// The number of the packet `psn`, if it is the next one and none after it has arrived.
+    #[inline]
+    pub(crate) fn expected(&self, psn: u32) -> Option<u64> {
+        let next = self.next;
+        let is_next = psn == wrap(next) && next == self.end && next == self.data_next;
+        (is_next && next < self.limit()).then_some(next)
+    }
+
     /// Records the arrival of the packet `number`, which was [`Arrival::Missing`].
     #[inline]
     pub(crate) fn insert(&mut self, number: u64) {

@@ -11,6 +11,7 @@ pub(crate) mod int_request;
 mod invariants;
 mod lost;
 mod margin;
+mod middle;
 mod near;
 pub(crate) mod on_ack;
 mod paths;

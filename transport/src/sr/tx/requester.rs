@@ -1,6 +1,9 @@
 //! The requester: the next segment of the requests, and their completion.
 
 mod invariants;
+mod middle;
+
+pub(in crate::sr) use middle::Middle;
 
 use super::plan::{Contents, Segment};
 use crate::mr::{MrTable, PdId};

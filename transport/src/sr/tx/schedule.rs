@@ -6,7 +6,7 @@ use super::encoder::NextInBlock;
 use super::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::requester::{Allowance, Next};
 use super::{Probe, Tx};
-use crate::qp::flow::{Flow, FlowLimit};
+use crate::qp::flow::{Flow, FlowLimit, SendTimeState};
 use spanwire_base::Time;
 
 /// Limits of sending that the caller determines.
@@ -137,7 +137,8 @@ impl Tx {
                 self.sent.on_retransmitted(now, planned.number, path);
             }
             TransmissionKind::First => {
-                self.sent.push(now, planned.contents, bytes, planned.position, path);
+                let send_state = SendTimeState::default();
+                self.sent.push(now, planned.contents, bytes, planned.position, path, send_state);
                 match &planned.contents {
                     Contents::Request(segment) => self.requester.advance(segment, planned.number),
                     Contents::Read(_) | Contents::Atomic { .. } => {
@@ -380,14 +381,14 @@ impl Tx {
     }
 
     /// The PSN limit: no packet at or above it may be sent.
-    fn psn_limit(&self) -> u64 {
+    pub(super) fn psn_limit(&self) -> u64 {
         self.psn_limit.unwrap_or(self.sent.una() + u64::from(self.initial_window_pkts))
     }
 }
 
 /// The packet must request an ACK by its number. The peer acknowledges every few packets without
 /// AckReq, but may wait for more packets than the window allows.
-fn requests_periodic_ack(number: u64, limits: &Limits, window_left: u64) -> bool {
+pub(super) fn requests_periodic_ack(number: u64, limits: &Limits, window_left: u64) -> bool {
     window_left == 1 || number.is_multiple_of(limits.ack_interval_pkts.into())
 }
 

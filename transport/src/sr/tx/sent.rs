@@ -157,6 +157,7 @@ impl<T: Copy> Sent<T> {
         bytes: u32,
         mut position: BlockPosition,
         path: u16,
+        send_state: SendTimeState,
     ) {
         let number = self.next();
         self.open_block_retransmits &= position.is_coded() && !position.begins_block();
@@ -169,7 +170,7 @@ impl<T: Copy> Sent<T> {
             is_retransmitted: false,
             lost_by_time: false,
             is_presumed_lost: false,
-            send_state: SendTimeState::default(),
+            send_state,
             path,
             position,
             digest: None,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::qp::flow::SendTimeState;
 use crate::sr::tx::rtt::Rtt;
 use crate::sr::tx::sent::ack_info::AckInfo;
 use spanwire_base::Dur;
@@ -23,7 +24,14 @@ fn blocks(count: u8) -> Sent<u64> {
     for i in 0..6 * count {
         let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
         let position = BlockPosition::of(&block);
-        s.push(at(i.into()), i.into(), 100, position, u16::from(i % 6) + 1);
+        s.push(
+            at(i.into()),
+            i.into(),
+            100,
+            position,
+            u16::from(i % 6) + 1,
+            SendTimeState::default(),
+        );
     }
     s
 }
@@ -65,16 +73,20 @@ fn retransmit_all(s: &mut Sent<u64>) -> Vec<u64> {
 fn has_only_parity__counts_packets_sent_since_the_last_ack() {
     let mut s = Sent::new(0);
     let block = |index| BlockPosition::of(&BlockRepr { index, data: 4, parity: 2, scheme: 1 });
-    (0..4).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
+    (0..4).for_each(|i| {
+        s.push(at(i.into()), u64::from(i), 100, block(i), 1, SendTimeState::default());
+    });
     s.on_ack(&AckInfo { next: 3, ..info(&[], 2, &[]) }).unwrap();
     assert!(!s.has_only_parity());
     s.on_ack(&AckInfo { next: 4, ..info(&[], 3, &[]) }).unwrap();
-    (4..6).for_each(|i| s.push(at(i.into()), u64::from(i), 100, block(i), 1));
+    (4..6).for_each(|i| {
+        s.push(at(i.into()), u64::from(i), 100, block(i), 1, SendTimeState::default());
+    });
     assert!(s.has_only_parity() && !s.is_empty());
     s.abandon_all();
     assert!(s.in_flight_pkts() == 0 && !s.has_lost(), "parity takes no room in the window");
     assert_eq!(retransmit_all(&mut s), []);
-    s.push(at(6), 6, 100, BlockPosition::NONE, 1);
+    s.push(at(6), 6, 100, BlockPosition::NONE, 1, SendTimeState::default());
     assert!(!s.has_only_parity());
 }
 
@@ -192,7 +204,7 @@ fn on_block_nack__a_premature_nack_does_not_widen_reo_wnd() {
 fn retransmit_block__applies_to_packets_sent_later() {
     let push = |s: &mut Sent<u64>, i: u8| {
         let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
-        s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1);
+        s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1, SendTimeState::default());
     };
     let mut s = Sent::new(0);
     (0..2).for_each(|i| push(&mut s, i));
@@ -278,7 +290,7 @@ fn on_block_settled__undetected_losses_leave_flight() {
 fn on_ack__only_parity_may_be_settled_before_it_is_sent() {
     let push = |s: &mut Sent<u64>, i: u8| {
         let block = BlockRepr { index: i, data: 4, parity: 2, scheme: 1 };
-        s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1);
+        s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1, SendTimeState::default());
     };
     let mut s = Sent::new(0);
     (0..4).for_each(|i| push(&mut s, i));

@@ -1,0 +1,108 @@
+//! Packets of SR that are expected next: received ones whose outer headers, partition key and form
+//! of SR's header are those of nearly all packets, and middle packets of requests to send. They are
+//! neither described nor checked one by one.
+//!
+//! A packet that is not as expected in any way is left, unchanged, to the general functions: this
+//! module decides nothing that they would decide otherwise. [`Config::fast_paths`] turns it off,
+//! and tests compare frames and completions with and without it.
+//!
+//! [`Config::fast_paths`]: crate::Config::fast_paths
+
+use super::Sr;
+use super::number::wrap;
+use super::rx::ack::Outer;
+use super::rx::responder::ReceivedPacket;
+use super::send::write_data;
+use super::tx::plan::Segment;
+use crate::payload::{Payload, PayloadMut};
+use crate::qp::common::{Common, Shared, Transmit};
+use crate::schedule::WindowSpace;
+use spanwire_base::{RxMeta, Time, u32_from, u64_from, usize_from};
+use spanwire_wire::{Ecn, Known, Opcode, PlainBth, Psn, SrMiddleRepr};
+
+impl Sr {
+    /// Writes the next packet of a request, if it is a middle one, was never sent, and waits for
+    /// nothing but the pacer.
+    // Not inlined, as Sr::on_expected.
+    #[inline(never)]
+    pub(super) fn send_middle(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        space: WindowSpace,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Option<Transmit> {
+        if !sh.config.fast_paths || !self.tx.requester.has_begun_message() {
+            return None;
+        }
+        let limits = self.limits(qp, space, sh);
+        let (middle, number, ack_req) = self.tx.next_middle(&limits)?;
+        let paced_until = qp.paced_until(now);
+        self.tx.set_paced(paced_until.is_some());
+        if let Some(at) = paced_until {
+            return Some(Transmit::Paced(at));
+        }
+        let (psn, path, len) = (wrap(number), self.rx.ack.echoed_path(), middle.segment.len);
+        let bth = PlainBth::new(Opcode::SrData, self.path.dest_qpn, Psn::new(psn & Psn::MASK));
+        let Segment { message, offset, .. } = middle.segment;
+        let sent_ps = now.as_ps();
+        let header = SrMiddleRepr { psn, path, sent_ps, message, offset, part: middle.part };
+        let (requester, mrs) = (&mut self.tx.requester, (qp.pd, &*sh.mrs));
+        let fill = |payload: PayloadMut<'_>| {
+            requester.gather_middle(&middle, payload, mrs).then_some(false)
+        };
+        let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
+        let written = write_data(
+            (&mut self.path, qp.has_icrc),
+            PlainBth { ack_req, ..bth },
+            (header.header_len(), path, |_, out: &mut [u8]| header.emit(out)),
+            (len, treatment),
+            frame,
+            fill,
+        );
+        let mut meta = written.ok()?;
+        let frame_bytes = meta.len + usize_from(meta.elided_bytes.into());
+        qp.on_path_sent(now, (number, len, true), &mut meta);
+        self.tx.on_middle_sent(now, &middle, path, frame_bytes, qp.flow.as_deref_mut());
+        Some(qp.sent(meta, len, sh))
+    }
+
+    /// Handles a packet, if it is a usual one, the expected one, and has no fault; its ICRC need
+    /// not be right unless `must_verify`. False, and nothing has changed, for any other packet.
+    // Not inlined: the general functions would have to save registers for it.
+    #[inline(never)]
+    pub(crate) fn on_expected(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        (known, must_verify): (&Known<'_, '_>, bool),
+        arrival: &RxMeta,
+        sh: &mut Shared<'_>,
+    ) -> bool {
+        let (Some(usual), ip) = (known.usual_sr_data(), known.ip()) else { return false };
+        let Some(number) = self.rx.received.expected(usual.header.psn) else { return false };
+        let is_ours = self.path.matches(ip) && qp.state.receives();
+        if !is_ours || must_verify && !known.is_right() {
+            return false;
+        }
+        qp.arrival = *arrival;
+        let outer = Outer {
+            ip_bytes: u64_from(usual.ip_bytes),
+            is_ce: ip.ecn() == Ecn::Ce,
+            hop_limit: ip.hop_limit(),
+            ack_req: usual.ack_req,
+            trailer: usual.trailer,
+        };
+        self.rx.on_ip_bytes(outer.ip_bytes);
+        let data = match usual.elided_bytes {
+            0 => Payload::Bytes(usual.payload),
+            n => Payload::Elided(u32_from(n + usual.payload.len())),
+        };
+        let (header, solicited) = (&usual.header, usual.solicited);
+        let arrived = ReceivedPacket { number, in_order: true, header, data, solicited };
+        let accepted = self.on_missing(qp, now, &arrived, &outer, sh);
+        self.count(now, accepted.map(|()| data.len()), outer.is_ce, sh);
+        true
+    }
+}

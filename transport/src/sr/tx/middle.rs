@@ -1,0 +1,67 @@
+//! Middle packets of requests: those that are neither chosen among others nor described.
+
+use super::Tx;
+use super::block_position::BlockPosition;
+use super::plan::Contents;
+use super::requester::Middle;
+use super::schedule::{Limits, requests_periodic_ack};
+use crate::qp::flow::{Flow, SendTimeState};
+use spanwire_base::Time;
+
+impl Tx {
+    /// As [`Tx::choose`], if the next packet is a middle one of a request, and waits for nothing
+    /// but the pacer: the packet, its number, and whether it requests an ACK. `None`, and nothing
+    /// has changed, otherwise.
+    #[inline]
+    pub(in crate::sr) fn next_middle(&mut self, limits: &Limits) -> Option<(Middle, u64, bool)> {
+        let is_plain = self.encoder.is_none()
+            && self.paths.is_none()
+            && self.source_qpn.is_none()
+            && self.int.hops == 0;
+        let is_undisturbed = self.probe.is_none()
+            && !self.timers.is_backed_off()
+            && !self.sent.has_lost()
+            && self.responses.len() == 0
+            && self.credit.next().is_none();
+        if !is_plain || !is_undisturbed || limits.space_pkts == 0 || !limits.sends_requests {
+            return None;
+        }
+        let (number, in_flight) = (self.sent.next(), self.sent.in_flight_pkts());
+        let window_left = u64::from(limits.window_pkts).checked_sub(in_flight)?;
+        if window_left == 0 || number >= self.psn_limit() {
+            return None;
+        }
+        let limit = self.credit.receive_limit();
+        let middle = self.requester.next_middle(self.segment_bytes, limit)?;
+        // As for any choice of a request, whether the pacer lets it leave or not.
+        self.responses_in_a_row = 0;
+        Some((middle, number, requests_periodic_ack(number, limits, window_left)))
+    }
+
+    /// The outcome of [`Tx::next_middle`] waits for the pacer until a time, or not.
+    pub(in crate::sr) fn set_paced(&mut self, is_paced: bool) {
+        self.is_paced = is_paced;
+    }
+
+    /// The outcome of [`Tx::next_middle`] was sent at `now` by `path`.
+    #[inline]
+    pub(in crate::sr) fn on_middle_sent(
+        &mut self,
+        now: Time,
+        middle: &Middle,
+        path: u16,
+        frame_bytes: usize,
+        flow: Option<&mut Flow>,
+    ) {
+        let bytes = middle.segment.len;
+        self.requester.advance_middle(middle);
+        self.timers.on_sent(now);
+        let in_flight_bytes = self.sent.in_flight_bytes() + u64::from(bytes);
+        let send_state = match flow {
+            Some(flow) => flow.on_sent(now, (bytes, frame_bytes), in_flight_bytes, false),
+            None => SendTimeState::default(),
+        };
+        let contents = Contents::Request(middle.segment);
+        self.sent.push(now, contents, bytes, BlockPosition::NONE, path, send_state);
+    }
+}
