@@ -90,6 +90,10 @@ cases! {
     35 remote__refuses_keys_and_rights_sr "remote" "keys" SR;
     36 remote__not_ready_and_drained "remote" "not_ready" RC;
     37 remote__not_ready_and_drained_sr "remote" "not_ready" SR;
+    38 random__rc "random" "rc" RC;
+    39 random__sr "random" "sr" SR;
+    40 random__lossy "random" "lossy" &[("SPANWIRE_LOSS", "1")];
+    41 random__lossy_sr "random" "lossy_sr" &[("SPANWIRE_LOSS", "1"), ("SPANWIRE_MODE", "sr")];
     32 close_device__while_threads_open_it "churn" "contexts" RC;
 }
 
