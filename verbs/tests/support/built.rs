@@ -34,6 +34,7 @@ impl Built {
             .args(["-Wall", "-Werror", "-O1", "-pthread", "-o"])
             .args([&binary, &source])
             .arg("-libverbs")
+            .args(sanitizer())
             .output()
             .expect("cc, which also links Rust's programs");
         assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr));
@@ -47,10 +48,24 @@ impl Built {
         command
             .args(words)
             .env("LD_LIBRARY_PATH", &self.folder)
-            .env("LD_PRELOAD", self.folder.join("libibverbs.so.1"))
             .env("SPANWIRE_ADDR", address.to_string());
+        if sanitizer().is_empty() {
+            // As `spanwire run` does it. The sanitizer has to come first.
+            command.env("LD_PRELOAD", self.folder.join("libibverbs.so.1"));
+        } else if !self.binary.ends_with("random") {
+            // The others may exit with objects.
+            command.env("ASAN_OPTIONS", "detect_leaks=0");
+        }
         command
     }
+}
+
+/// Arguments that link the runtime of AddressSanitizer into programs, if the library was built for
+/// it (`tests/sanitize`).
+fn sanitizer() -> Vec<String> {
+    let Ok(runtime) = std::env::var("SPANWIRE_TEST_ASAN") else { return Vec::new() };
+    let whole = format!("-Wl,--whole-archive,{runtime},--no-whole-archive,--export-dynamic");
+    vec![whole, "-lm".to_owned()]
 }
 
 const LIBRARY: &str = "libibverbs.so";
