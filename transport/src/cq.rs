@@ -134,10 +134,13 @@ impl CqTable {
         pushed
     }
 
-    /// Removes the completions of a destroyed queue pair: their `wr_id` may name freed memory.
-    pub(crate) fn forget(&mut self, cq: CqId, qpn: Qpn) {
-        if let Some(queue) = self.queues.at_mut(cq.0) {
-            queue.ready.retain(|wc| wc.qpn != qpn);
+    /// Removes the completions of a queue pair that is destroyed or reset from its queues: their
+    /// `wr_id` may name freed memory.
+    pub(crate) fn forget(&mut self, cqs: [CqId; 2], qpn: Qpn) {
+        for cq in cqs {
+            if let Some(queue) = self.queues.at_mut(cq.0) {
+                queue.ready.retain(|wc| wc.qpn != qpn);
+            }
         }
     }
 

@@ -123,6 +123,9 @@ impl Endpoint {
 
     /// Sets attributes of a queue pair, above all its state; all of them or none.
     ///
+    /// To [`QpState::Reset`], everything posted to it is gone without completions, and completions
+    /// not yet polled are removed from its completion queues, as by [`Endpoint::destroy_qp`].
+    ///
     /// # Errors
     /// See [`ModifyError`].
     pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<(), ModifyError> {

@@ -146,9 +146,7 @@ impl Endpoint {
         entry.qp.free_blocks(&mut self.block_memory);
         entry.qp.return_receives(&mut self.srqs);
         let &QpInit { srq, send_cq, recv_cq, .. } = entry.qp.init();
-        for cq in [send_cq, recv_cq] {
-            self.cqs.forget(cq, qpn);
-        }
+        self.cqs.forget([send_cq, recv_cq], qpn);
         self.schedule.remove(slot, entry.in_flight);
         self.timers.cancel(slot);
         self.pacer.remove(slot);

@@ -29,6 +29,7 @@ impl QueuePair {
             (_, QpState::Reset) => {
                 self.free_blocks(sh.block_memory);
                 self.return_receives(sh.srqs);
+                sh.cqs.forget([self.common.send_cq, self.common.recv_cq], self.common.qpn);
                 self.reset();
                 self.places = self.places.take().map(|_| Box::default());
             }

@@ -170,6 +170,15 @@ static void modify(char **argv, int fd)
 	EQ(first.status, IBV_WC_SUCCESS);
 	EQ(second.status, IBV_WC_SUCCESS);
 	EQ(first.wr_id + second.wr_id, 3);
+
+	/* RESET removes what was not polled: in ERR, each request is flushed at once. */
+	EQ(ibv_post_recv(qp, &recv, &bad_recv), 0);
+	attr.qp_state = IBV_QPS_ERR;
+	EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	EQ(ibv_post_send(qp, &wr, &bad), 0);
+	attr.qp_state = IBV_QPS_RESET;
+	EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	EQ(ibv_poll_cq(node.cq, 1, &first), 0);
 	EQ(ibv_destroy_qp(qp), 0);
 	close_node(&node);
 }

@@ -46,6 +46,41 @@ fn destroy_qp__its_completions_are_gone_and_no_others() {
 }
 
 #[test]
+fn modify_qp__reset_removes_the_completions_and_frees_the_places() {
+    in_both_modes(|mode| {
+        let caps = QpCaps { max_send_wr: 4, max_recv_wr: 4, ..PairConfig::default().caps };
+        let c = PairConfig { caps, qps: 2, places_until_polled: true, ..PairConfig::default() };
+        let mut p = Pair::with(&c);
+        p.ends.iter_mut().for_each(|end| end.polls = false);
+        let other = p.ends[0].qpns[1];
+        post(&mut p.ends[0].ep, other, true, 9).unwrap();
+        for round in 0..3 {
+            for wr_id in round * 8..round * 8 + 4 {
+                p.post_recv(1, wr_id, 0, 8);
+                p.post(0, wr_id, Op::Send, 0, 8);
+            }
+            p.run(Dur::from_ms(1));
+            let (qpn, sges) = (p.ends[0].qpns[0], [p.ends[0].sge(0, 8)]);
+            let fifth = p.ends[0].ep.post_send(qpn, &WorkRequest::new(9, WrOp::Send, &sges));
+            assert_eq!(fifth, Err(PostError::QueueFull), "{mode:?}");
+            if round < 2 {
+                p.reconnect(0, &c);
+            }
+        }
+        let other = p.ends[1].qpns[1];
+        post(&mut p.ends[1].ep, other, false, 8).unwrap();
+        assert!(p.run(Dur::from_secs(1)));
+        let polled = [0, 1].map(|side: usize| {
+            let cq = p.ends[side].cq;
+            let mut ids = wr_ids(&mut p.ends[side].ep, cq, 64).unwrap();
+            ids.sort_unstable();
+            ids
+        });
+        assert_eq!(polled, [vec![9, 16, 17, 18, 19], vec![8, 16, 17, 18, 19]], "{mode:?}");
+    });
+}
+
+#[test]
 fn poll_cq_into__at_most_as_many_and_the_overrun_last() {
     let mut ep = endpoint(Config::default());
     let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(3).unwrap());
