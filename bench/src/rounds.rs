@@ -4,12 +4,12 @@
 use spanwire_base::usize_from;
 
 /// The round and the subject of each sample of `subjects` subjects. Every other round is in reverse
-/// order, and each begins one subject further.
+/// order of the one before, so that no subject is always first; each two begin one further.
 pub(crate) fn interleaved(rounds: u32, subjects: usize) -> impl Iterator<Item = (u32, usize)> {
     (0..rounds).flat_map(move |round| {
         (0..subjects).map(move |n| {
-            let n = (n + usize_from(round.into())) % subjects;
-            (round, if round % 2 == 0 { n } else { subjects - 1 - n })
+            let at = if round % 2 == 0 { n } else { subjects - 1 - n };
+            (round, (at + usize_from((round / 2).into())) % subjects)
         })
     })
 }
@@ -46,8 +46,8 @@ mod tests {
 
     #[test]
     fn interleaved__every_round_has_all_and_rotates() {
-        let order: Vec<usize> = interleaved(3, 4).map(|(_, n)| n).collect();
-        assert_eq!(order, [0, 1, 2, 3, 2, 1, 0, 3, 2, 3, 0, 1]);
-        assert_eq!(interleaved(3, 0).count(), 0);
+        let order = |rounds, of| interleaved(rounds, of).map(|(_, n)| n).collect::<Vec<_>>();
+        assert_eq!(order(3, 4), [0, 1, 2, 3, 3, 2, 1, 0, 1, 2, 3, 0]);
+        assert_eq!([order(4, 2), order(3, 0)], [vec![0, 1, 1, 0, 1, 0, 0, 1], vec![]]);
     }
 }
