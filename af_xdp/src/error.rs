@@ -86,6 +86,9 @@ impl Error {
     /// Advice for known causes.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
+        if let Some(advice) = self.errno().and_then(open_files_advice) {
+            return Some(advice);
+        }
         match self {
             Self::Os { step, source, .. } => advice(*step, source.raw_os_error()?),
             Self::Verifier { source, .. } if is_denied(source.raw_os_error()?) => Some(NEEDS_BPF),
@@ -207,6 +210,16 @@ impl fmt::Display for Place {
     }
 }
 
+/// Advice for an `errno` that means that the limit of open files is reached.
+#[must_use]
+pub fn open_files_advice(errno: i32) -> Option<&'static str> {
+    match errno {
+        libc::EMFILE => Some("raise the limit of open files of the process: `ulimit -n`"),
+        libc::ENFILE => Some("raise the limit of open files of the system: `sysctl fs.file-max`"),
+        _ => None,
+    }
+}
+
 fn is_denied(errno: i32) -> bool {
     errno == libc::EPERM || errno == libc::EACCES
 }
@@ -305,6 +318,8 @@ mod tests {
             (Step::Bind, libc::EINVAL, "no such queue"),
             (Step::Bind, libc::ENODEV, "no such interface"),
             (Step::Attach, libc::ERANGE, "MTU"),
+            (Step::OpenSocket, libc::EMFILE, "ulimit -n"),
+            (Step::Attach, libc::ENFILE, "fs.file-max"),
         ];
         for (step, errno, expected) in cases {
             let text = os(step, errno).to_string();

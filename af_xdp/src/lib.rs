@@ -91,7 +91,7 @@ mod sys;
 mod umem;
 
 pub use bpf::{AttachMode, Link, Program, Verdict};
-pub use error::{Error, Place, Step};
+pub use error::{Error, Place, Step, open_files_advice};
 pub use fallback::RejectedMode;
 pub use maps::{AddressMap, XskMap};
 pub use ring::{CompletionRing, FillRing, Received, RxRing, ToSend, TxRing};

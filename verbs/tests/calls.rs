@@ -112,4 +112,5 @@ fn errors__without_files_left_are_not_final() {
     let said = String::from_utf8(ran.stderr).expect("UTF-8");
     let is_reason = |line: &str| line.starts_with("spanwire: lo: ") && line.contains("open files");
     assert!(said.lines().all(is_reason), "{said}");
+    assert!(said.contains("`ulimit -n`") && !said.contains("dmesg"), "{said}");
 }

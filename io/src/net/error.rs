@@ -1,5 +1,6 @@
 //! The error type of kernel network configuration.
 
+use af_xdp::open_files_advice;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
@@ -75,7 +76,10 @@ impl NetError {
     pub(crate) fn from_errno(operation: impl Into<String>, errno: i32) -> Self {
         let mut error = Self::new(kind_of(errno), operation);
         error.0.errno = Some(errno);
-        error
+        match open_files_advice(errno) {
+            Some(advice) => error.advise(advice),
+            None => error,
+        }
     }
 
     /// An error of the standard library.
@@ -219,6 +223,13 @@ mod tests {
         assert_eq!(error.kind(), NetErrorKind::Permission);
         assert_eq!(error.errno(), Some(libc::EPERM));
         assert_eq!(error.interface(), Some("sw0"));
+    }
+
+    #[test]
+    fn from_errno__without_files_left_names_the_limit() {
+        let error = NetError::from_errno("open a netlink socket", libc::EMFILE);
+        assert!(error.advice().contains("ulimit -n"), "{error}");
+        assert!(NetError::from_errno("", libc::EIO).advice().contains("dmesg"));
     }
 
     #[test]

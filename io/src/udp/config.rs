@@ -2,6 +2,7 @@
 
 use super::checksum::PacketChecksum;
 use crate::net::NetError;
+use af_xdp::open_files_advice;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -111,7 +112,10 @@ impl fmt::Display for UdpError {
                     io::ErrorKind::AddrNotAvailable => {
                         f.write_str(" (it is no address of this machine)")
                     }
-                    _ => Ok(()),
+                    _ => match source.raw_os_error().and_then(open_files_advice) {
+                        Some(advice) => write!(f, " ({advice})"),
+                        None => Ok(()),
+                    },
                 }
             }
         }
