@@ -102,8 +102,12 @@ pub enum HopResolver {
         /// The interface's index.
         ifindex: u32,
     },
-    /// By the kernel for each packet that a UDP socket sends.
+    /// By the kernel for each packet that a UDP socket sends; only the route is checked.
     Socket {
+        /// The address that sockets are bound to.
+        local: Option<IpAddr>,
+        /// The interface that they are bound to.
+        device: Option<u32>,
         /// The UDP source ports to send from.
         src_port: SourcePort,
     },
@@ -318,7 +322,8 @@ impl HopResolver {
                 let udp_src_port = SourcePort::Derived;
                 Ok(Hop { src_mac: us, dst_mac: peer, hop_limit: HOP_LIMIT, udp_src_port })
             }
-            Self::Socket { src_port } => {
+            Self::Socket { local, device, src_port } => {
+                Netlink::open()?.check_route(peer, local, device)?;
                 // No Ethernet header leaves a socket.
                 let none = MacAddr::new([0; 6]);
                 let hop_limit = HOP_LIMIT;

@@ -1,7 +1,7 @@
 //! Errors as verbs report them.
 
 use libc::c_int;
-use spanwire_io::net::NetError;
+use spanwire_io::net::{NetError, NetErrorKind};
 use std::error::Error;
 use std::io;
 
@@ -43,7 +43,11 @@ pub(crate) fn of(error: &(dyn Error + 'static)) -> Errno {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let io = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        let net = error.downcast_ref::<NetError>().and_then(NetError::errno);
+        let net = error.downcast_ref::<NetError>().and_then(|e| match e.kind() {
+            NetErrorKind::OtherInterface => Some(libc::EHOSTUNREACH),
+            NetErrorKind::NeighbourSilent => Some(libc::ETIMEDOUT),
+            _ => e.errno(),
+        });
         if let Some(errno) = io.or(net) {
             return errno;
         }

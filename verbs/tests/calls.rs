@@ -114,3 +114,11 @@ fn errors__without_files_left_are_not_final() {
     assert!(said.lines().all(is_reason), "{said}");
     assert!(said.contains("`ulimit -n`") && !said.contains("dmesg"), "{said}");
 }
+
+#[test]
+fn modify_qp__an_unroutable_peer_is_an_error_and_said() {
+    let Some(ran) = run(42, "modify", "unroutable", RC) else { return };
+    let said = String::from_utf8(ran.stderr).expect("UTF-8");
+    assert!(said.starts_with("spanwire: no path to 192.0.2.1: cannot reach 192.0.2.1"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

@@ -35,7 +35,11 @@ impl Attachment {
             .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
         let receive_buffer = port.receive_buffer();
         let (first, count) = (port.source_port(), UdpPort::SOURCE_PORTS);
-        let resolver = HopResolver::Socket { src_port: SourcePort::Among { first, count } };
+        let resolver = HopResolver::Socket {
+            local: config.local,
+            device: (!info.loopback).then_some(info.ifindex),
+            src_port: SourcePort::Among { first, count },
+        };
         let clock = Clock::start();
         let (port, capture) = around(port, wrap, clock)?;
         let terms = Terms {

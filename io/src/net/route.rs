@@ -114,6 +114,25 @@ impl Netlink {
         self.query_route(dst, Some(oif), RouteFlags::FibMatch).ok()?.mtu
     }
 
+    /// Checks that a route leads from `src` to `dst`, through interface `oif` if one is given: a
+    /// datagram of a socket bound to both leaves, or stays on this host. Neighbours are not asked.
+    ///
+    /// # Errors
+    /// There is none, with the kernel's [`NetError::errno`]: commonly ENETUNREACH or EHOSTUNREACH,
+    /// and EINVAL for a `src` that may not leave this host.
+    pub fn check_route(
+        &mut self,
+        dst: IpAddr,
+        src: Option<IpAddr>,
+        oif: Option<u32>,
+    ) -> Result<(), NetError> {
+        let dst = dst.to_canonical();
+        let src = src.filter(|src| src.is_ipv4() == dst.is_ipv4());
+        self.query_route_from(dst, src, oif, only_real(dst))
+            .map(drop)
+            .map_err(|r| r.during(reach(dst)))
+    }
+
     /// Adds a route to a network through a gateway on an interface's link.
     ///
     /// # Errors
@@ -153,13 +172,8 @@ impl Netlink {
                 .map_err(|r| r.during(reach(dst)));
         };
         let name = self.link_by_index(oif)?.name;
-        // For an interface without a route to the destination, IPv4 assumes that the destination is
-        // on its link. Only a query for the route's own entry shows whether a route exists.
-        let real = match dst {
-            IpAddr::V4(_) => self.query_route(dst, Some(oif), RouteFlags::FibMatch).map(drop),
-            IpAddr::V6(_) => Ok(()),
-        };
-        match real.and_then(|()| self.query_route(dst, Some(oif), RouteFlags::empty())) {
+        let real = self.query_route(dst, Some(oif), only_real(dst));
+        match real.and_then(|_| self.query_route(dst, Some(oif), RouteFlags::empty())) {
             Ok(route) if route.local || route.ifindex == oif => Ok(route),
             Ok(route) => Err(self.other_interface(dst, &name, &route)),
             Err(error) => match self.query_route(dst, None, RouteFlags::empty()) {
@@ -187,14 +201,26 @@ impl Netlink {
         oif: Option<u32>,
         flags: RouteFlags,
     ) -> Result<Route, RequestError> {
+        self.query_route_from(dst, None, oif, flags)
+    }
+
+    fn query_route_from(
+        &mut self,
+        dst: IpAddr,
+        src: Option<IpAddr>,
+        oif: Option<u32>,
+        flags: RouteFlags,
+    ) -> Result<Route, RequestError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(&dst);
         message.header.destination_prefix_length = width(&dst);
         message.header.flags = flags;
         message.attributes.push(RouteAttribute::Destination(dst.into()));
-        if let Some(oif) = oif {
-            message.attributes.push(RouteAttribute::Oif(oif));
+        if let Some(src) = src {
+            message.header.source_prefix_length = width(&src);
+            message.attributes.push(RouteAttribute::Source(src.into()));
         }
+        message.attributes.extend(oif.map(RouteAttribute::Oif));
         let answers = self.request(0, RouteNetlinkMessage::GetRoute(message))?;
         match answers.first() {
             Some(RouteNetlinkMessage::NewRoute(message)) => route_of(message),
@@ -213,6 +239,13 @@ struct Route {
     source: Option<IpAddr>,
     mtu: Option<u32>,
     hop_limit: Option<u8>,
+}
+
+/// The flags of a query that finds existing routes only. For an interface without a route to the
+/// destination, IPv4 assumes that the destination is on its link. Only a query for the route's own
+/// entry shows whether a route exists.
+fn only_real(dst: IpAddr) -> RouteFlags {
+    if dst.is_ipv4() { RouteFlags::FibMatch } else { RouteFlags::empty() }
 }
 
 /// Rejects addresses that are not unicast, and link-local ones without an interface.

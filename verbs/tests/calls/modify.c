@@ -183,8 +183,26 @@ static void modify(char **argv, int fd)
 	close_node(&node);
 }
 
+/* A peer to which no route leads; what the library says is checked by the test. */
+static void unroutable(char **argv, int fd)
+{
+	node = open_node(4096);
+	qp = make_qp(&node);
+	struct address peer = address_of(&node, qp);
+	struct ibv_qp_attr attr = attr_init();
+	EQ(ibv_modify_qp(qp, &attr, TO_INIT), 0);
+	memcpy(peer.gid.raw + 12, (uint8_t[]){192, 0, 2, 1}, 4);
+	attr = attr_rtr(&peer);
+	int error = ibv_modify_qp(qp, &attr, TO_RTR);
+	/* EINVAL where there is a default route: an address of the loopback may not leave. */
+	EQ(error == ENETUNREACH || error == EHOSTUNREACH || error == EINVAL, 1);
+	EQ(state_of(qp), IBV_QPS_INIT);
+	EQ(ibv_destroy_qp(qp), 0);
+	close_node(&node);
+}
+
 int main(int argc, char **argv)
 {
-	struct test tests[] = {{"modify", modify}};
+	struct test tests[] = {{"modify", modify}, {"unroutable", unroutable}};
 	return RUN(tests);
 }

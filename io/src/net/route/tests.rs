@@ -214,6 +214,37 @@ fn resolve__two_interfaces_in_one_network_are_distinguished() {
 }
 
 #[test]
+fn check_route__of_bound_sockets() {
+    if testing::lacks_privilege("check_route") {
+        return;
+    }
+    let hosts = two_hosts();
+    let (_far, sw1) = second_cable(&hosts.a);
+    let check = |dst: IpAddr, src: Option<IpAddr>, oif: Option<u32>| {
+        let query = || Netlink::open().and_then(|mut netlink| netlink.check_route(dst, src, oif));
+        hosts.a.ns.run(query).expect("privileged").map_err(|e| e.errno())
+    };
+    let (v4, v6): (IpAddr, IpAddr) = (hosts.a.v4.into(), hosts.a.v6.into());
+    let device = Some(hosts.a.ifindex);
+    for (own, peer) in [(v4, hosts.b.v4.into()), (v6, hosts.b.v6.into())] {
+        for oif in [None, device] {
+            assert_eq!(check(peer, Some(own), oif), Ok(()));
+            assert_eq!(check(own, Some(own), oif), Ok(()), "it stays on this host");
+        }
+        assert!(check(peer, None, Some(sw1)).is_err(), "through the other interface");
+    }
+    let nowhere = [203, 0, 113, 1].into();
+    assert_eq!(check(nowhere, Some(v4), None), Err(Some(libc::ENETUNREACH)));
+    assert_eq!(check(nowhere, Some(v4), device), Err(Some(libc::EHOSTUNREACH)));
+    let nowhere = "2001:db8::1".parse().expect("an address");
+    assert_eq!(check(nowhere, Some(v6), device), Err(Some(libc::ENETUNREACH)));
+    let lo = Some(Ipv4Addr::LOCALHOST.into());
+    assert_eq!(check([127, 0, 0, 2].into(), lo, None), Ok(()));
+    let got = check(hosts.b.v4.into(), lo, None);
+    assert_eq!(got, Err(Some(libc::EINVAL)), "an address of the loopback does not leave");
+}
+
+#[test]
 fn check_destination__only_single_hosts() {
     for bad in ["224.0.0.1", "255.255.255.255", "0.0.0.0", "::", "ff02::1"] {
         let error = check_destination(bad.parse().expect("an address"), Some(2));
