@@ -101,14 +101,15 @@ impl CompletionQueue {
         Ok(n)
     }
 
-    /// The oldest completion. A queue that overran returns the completions that it holds, then the
-    /// error.
-    pub(crate) fn poll(&mut self) -> Result<Option<Wc>, CqError> {
-        match self.ready.pop_front() {
-            Some(wc) => Ok(Some(wc)),
-            None if self.overrun => Err(CqError::Overrun),
-            None => Ok(None),
-        }
+    /// Polling returns neither a completion nor an error. A queue that overran returns the
+    /// completions that it holds, then the error.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ready.is_empty() && !self.overrun
+    }
+
+    /// Removes the oldest completion.
+    pub(crate) fn take_oldest(&mut self) -> Option<Wc> {
+        self.ready.pop_front()
     }
 }
 
@@ -232,9 +233,9 @@ mod tests {
         assert_eq!(t.push(cq, wc(3)), Err(Lost { first: true }));
         assert_eq!(t.push(cq, wc(4)), Err(Lost { first: false }));
         let q = t.queues.at_mut(cq.0).unwrap();
-        assert_eq!(q.poll(), Ok(Some(wc(1))));
-        assert_eq!(q.poll(), Ok(Some(wc(2))));
-        assert_eq!(q.poll(), Err(CqError::Overrun));
+        assert_eq!([(); 3].map(|()| q.take_oldest()), [Some(wc(1)), Some(wc(2)), None]);
+        assert!(!q.is_idle());
+        assert_eq!(q.poll_into(1, drop), Err(CqError::Overrun));
     }
 
     #[test]

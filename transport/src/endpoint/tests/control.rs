@@ -94,6 +94,8 @@ fn poll_cq_into__at_most_as_many_and_the_overrun_last() {
     assert_eq!(wr_ids(&mut ep, cq, 2), Ok(vec![3]));
     assert_eq!(wr_ids(&mut ep, cq, 2), Err(CqError::Overrun));
     assert_eq!(wr_ids(&mut ep, CqId(9), 2), Err(CqError::Unknown));
+    let polled = [cq, CqId(9)].map(|cq| ep.poll_cq(cq));
+    assert_eq!(polled, [Err(CqError::Overrun), Err(CqError::Unknown)]);
 }
 
 #[test]
