@@ -15,7 +15,7 @@ pub mod text;
 mod time;
 
 pub use node::{
-    Awaited, Checked, LentPayload, MayFragment, Node, PortId, PortMask, RxMeta, TxMeta,
+    Awaited, Checked, LentPayload, MayFragment, Node, PortId, PortMask, RxMeta, TxBurst, TxMeta,
 };
 pub use num::{u32_from, u64_from, usize_from};
 pub use rate::Rate;

@@ -90,6 +90,24 @@ pub struct LentPayload {
     pub bytes: Lent,
 }
 
+/// The transmit buffers of a port in one step of its driver.
+pub trait TxBurst {
+    /// The buffer of the next frame, the same one until it is committed. `None` if there is none,
+    /// or the step has sent enough.
+    fn buffer(&mut self) -> Option<&mut [u8]>;
+
+    /// Sends the frame in the buffer, with lent payload if there is some.
+    ///
+    /// # Panics
+    /// If there is no buffer, or `meta.len` is longer than it.
+    fn commit(&mut self, meta: TxMeta, lent: Option<LentPayload>);
+
+    /// The port can send memory where it is: see [`Node::poll_transmit_lending`].
+    fn lends(&self) -> bool {
+        false
+    }
+}
+
 /// The event for which a node without work waits. A driver estimates each kind of wait apart, to
 /// choose between spinning and sleeping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -117,9 +135,9 @@ impl Awaited {
 ///
 /// 1. [`handle_packet`] for every frame received, then
 /// 2. [`handle_timeout`] if [`poll_timeout`] is due, then
-/// 3. for each port in [`take_ready`], [`poll_transmit`] into a frame buffer it has *already*
-///    reserved, until it returns `None` or no buffer is left. If buffers run out, the driver must
-///    come back to the port itself: the node reports a ready port only once.
+/// 3. for each port in [`take_ready`], [`transmit_burst`]; or [`poll_transmit`] into a frame buffer
+///    it has *already* reserved, until it returns `None` or no buffer is left. If buffers run out,
+///    the driver must come back to the port itself: the node reports a ready port only once.
 ///
 /// `now` never decreases from call to call. No method blocks, reads a clock or fails: errors of
 /// the network are counted, not reported.
@@ -129,6 +147,7 @@ impl Awaited {
 /// [`poll_timeout`]: Node::poll_timeout
 /// [`poll_transmit`]: Node::poll_transmit
 /// [`take_ready`]: Node::take_ready
+/// [`transmit_burst`]: Node::transmit_burst
 pub trait Node {
     /// Processes one received Ethernet frame (no FCS). The bytes are hostile. The reference does
     /// not outlive the call.
@@ -155,6 +174,27 @@ pub trait Node {
     ) -> Option<TxMeta> {
         *lent = None;
         self.poll_transmit(now, port, frame)
+    }
+
+    /// Writes frames that may leave `port` now into the buffers of `burst`, in the order of
+    /// [`Node::poll_transmit`]. True if there is no further one: as if that had returned `None`.
+    /// False if `burst` has no further buffer.
+    ///
+    /// By default each frame is polled.
+    fn transmit_burst(&mut self, now: Time, port: PortId, burst: &mut dyn TxBurst) -> bool {
+        let lends = burst.lends();
+        while let Some(frame) = burst.buffer() {
+            let mut lent = None;
+            let written = match lends {
+                true => self.poll_transmit_lending(now, port, frame, &mut lent),
+                false => self.poll_transmit(now, port, frame),
+            };
+            match written {
+                Some(meta) => burst.commit(meta, lent),
+                None => return true,
+            }
+        }
+        false
     }
 
     /// False guarantees that [`Node::poll_transmit`] returns `None` for this port until

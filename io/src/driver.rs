@@ -11,7 +11,7 @@ pub use ports::step_ports;
 
 use crate::clock::{Clock, TimeSource};
 pub use crate::port::Budget;
-use crate::port::{Port, reserve};
+use crate::port::{Burst, Port};
 use crate::thread_time;
 use spanwire_base::{Awaited, Dur, Node, PortId, PortMask, Time};
 pub use spanwire_progress::Polling;
@@ -106,26 +106,12 @@ pub fn step(
         progress.timeout = true;
     }
     unfinished.merge(node.take_ready());
-    let sends_lent = port.sends_lent();
-    while unfinished.has(PortId::HOST) && progress.tx < budget.tx {
-        // Reserve the buffer first: a packet already built would have to be kept if the ring were
-        // full.
-        let Some(mut slot) = reserve(port) else {
-            progress.port_full = true;
-            break;
-        };
-        let mut lent = None;
-        let written = match sends_lent {
-            true => node.poll_transmit_lending(now, PortId::HOST, slot.bytes(), &mut lent),
-            false => node.poll_transmit(now, PortId::HOST, slot.bytes()),
-        };
-        match written {
-            Some(meta) => {
-                slot.commit_lent(meta, lent);
-                progress.tx += 1;
-            }
-            None => *unfinished = PortMask::EMPTY,
+    if unfinished.has(PortId::HOST) {
+        let mut burst = Burst::new(port, budget.tx);
+        if node.transmit_burst(now, PortId::HOST, &mut burst) {
+            *unfinished = PortMask::EMPTY;
         }
+        (progress.tx, progress.port_full) = (burst.sent, burst.is_full);
     }
     // Also without new frames: the port may hold frames that the kernel has not accepted yet.
     port.flush(now)?;

@@ -2,7 +2,7 @@
 //! [`Port`]; faults and captures wrap a port, and are never flags inside an engine.
 
 use crate::clock::TimeSource;
-use spanwire_base::{LentPayload, RxMeta, Time, TxMeta};
+use spanwire_base::{LentPayload, RxMeta, Time, TxBurst, TxMeta};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -288,6 +288,61 @@ impl Slot<'_> {
         match lent {
             Some(lent) => self.port.slot_commit_lent(token, meta, lent),
             None => self.port.slot_commit(token, meta),
+        }
+    }
+}
+
+/// The transmit buffers of `port` for at most `left` frames of a step.
+pub(crate) struct Burst<'a> {
+    port: &'a mut dyn Port,
+    token: Option<SlotToken>,
+    lends: bool,
+    left: usize,
+    /// Frames committed.
+    pub(crate) sent: usize,
+    /// The port had no buffer for a frame.
+    pub(crate) is_full: bool,
+}
+
+impl<'a> Burst<'a> {
+    pub(crate) fn new(port: &'a mut dyn Port, left: usize) -> Self {
+        let lends = port.sends_lent();
+        Self { port, token: None, lends, left, sent: 0, is_full: false }
+    }
+}
+
+impl TxBurst for Burst<'_> {
+    fn buffer(&mut self) -> Option<&mut [u8]> {
+        if self.token.is_none() {
+            if self.left == 0 {
+                return None;
+            }
+            self.token = self.port.slot_take();
+            self.is_full = self.token.is_none();
+        }
+        self.token.as_ref().map(|token| self.port.slot_bytes(token))
+    }
+
+    fn commit(&mut self, meta: TxMeta, lent: Option<LentPayload>) {
+        assert_eq!(meta.elided_bytes, 0, "only simulated links carry elided frames");
+        let token = self.token.take().expect("a frame is in a buffer");
+        match lent {
+            Some(lent) => self.port.slot_commit_lent(token, meta, lent),
+            None => self.port.slot_commit(token, meta),
+        }
+        self.sent += 1;
+        self.left -= 1;
+    }
+
+    fn lends(&self) -> bool {
+        self.lends
+    }
+}
+
+impl Drop for Burst<'_> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.port.slot_release(token);
         }
     }
 }

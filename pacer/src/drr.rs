@@ -77,6 +77,14 @@ impl Drr {
         }
     }
 
+    /// Bytes that the head, whose turn has begun, may send before the turn ends; at least 1 then.
+    #[inline]
+    #[must_use]
+    pub fn left(&self) -> i64 {
+        let head = self.active.head().filter(|_| self.turn_has_begun);
+        head.and_then(|head| self.entries.get(head as usize)).map_or(0, |entry| entry.left)
+    }
+
     /// Charges a packet of `bytes` to the head. The turn ends when its bytes are used up.
     #[inline]
     pub fn charge(&mut self, bytes: u32) {

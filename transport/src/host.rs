@@ -1,7 +1,7 @@
 //! An endpoint and the application on its core, as one node.
 
 use crate::endpoint::Endpoint;
-use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMeta};
 
 /// An application on the engine's core, which runs to completion.
 pub trait App {
@@ -101,6 +101,10 @@ impl<A: App> Node for Host<A> {
         lent: &mut Option<LentPayload>,
     ) -> Option<TxMeta> {
         self.endpoint.poll_transmit_lending(now, port, frame, lent)
+    }
+
+    fn transmit_burst(&mut self, now: Time, port: PortId, burst: &mut dyn TxBurst) -> bool {
+        self.endpoint.transmit_burst(now, port, burst)
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -125,6 +125,14 @@ impl Schedule {
         self.control.charge(1);
     }
 
+    /// The queue pair that sends next if no control packet is due, and the bytes that it may send
+    /// before another one's turn.
+    #[inline]
+    pub(crate) fn head_of_burst(&mut self) -> Option<(u32, i64)> {
+        let slot = self.ready.head().filter(|_| self.control.is_empty())?;
+        Some((slot, self.ready.left()))
+    }
+
     /// The head of a data list sent `bytes`.
     #[inline]
     pub(crate) fn on_data_sent(&mut self, list: ActiveList, bytes: u32) {

@@ -5,7 +5,7 @@ use crate::{
     MemoryRegion, Mtu, PdId, QpAttr, QpCaps, QpInit, QpState, RecvRequest, RemoteAddr, Sge,
     SrOptions, SrqId, SrqInit, Wc, Wire, WireMode, WorkRequest, WrOp,
 };
-use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time, TxMeta};
+use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time, TxBurst, TxMeta};
 use spanwire_mem::Region;
 use spanwire_wire::{INT_FULL_LEN, IntHop, MacAddr, Packet, Psn, Qpn, Unverified, int_push};
 use std::cell::Cell;
@@ -61,7 +61,55 @@ pub(crate) struct Pair {
     pub(crate) lends: bool,
     /// The payload bytes that were lent.
     pub(crate) lent_bytes: usize,
+    /// Bursts have one frame.
+    pub(crate) is_single: bool,
     sent: u64,
+}
+
+/// The frames of a step, at most `left` more.
+struct Frames {
+    buffer: Vec<u8>,
+    left: usize,
+    lends: bool,
+    /// Bursts have one frame; this one has it.
+    is_single: bool,
+    has_sent: bool,
+    /// Each with its lent bytes.
+    sent: Vec<(Vec<u8>, TxMeta, usize)>,
+}
+
+impl Frames {
+    fn new(left: usize, lends: bool, is_single: bool) -> Self {
+        let (buffer, sent) = (vec![0; 8192], Vec::new());
+        Self { buffer, left, lends, is_single, has_sent: false, sent }
+    }
+
+    /// Begins another burst, if frames are left.
+    fn go_on(&mut self) -> bool {
+        self.has_sent = false;
+        self.left > 0
+    }
+}
+
+impl TxBurst for Frames {
+    fn buffer(&mut self) -> Option<&mut [u8]> {
+        let ends = self.left == 0 || self.is_single && self.has_sent;
+        (!ends).then_some(&mut self.buffer)
+    }
+
+    fn commit(&mut self, meta: TxMeta, lent: Option<LentPayload>) {
+        let mut lent_bytes = 0;
+        if let Some(LentPayload { at, bytes }) = lent {
+            lent_bytes = bytes.len();
+            bytes.copy_out(0, &mut self.buffer[at..at + lent_bytes]);
+        }
+        self.sent.push((self.buffer[..meta.len].to_vec(), meta, lent_bytes));
+        (self.left, self.has_sent) = (self.left - 1, true);
+    }
+
+    fn lends(&self) -> bool {
+        self.lends
+    }
 }
 
 /// Configuration of a [`Pair`].
@@ -153,10 +201,21 @@ impl Pair {
         let edit: Edit = Box::new(|_, _| {});
         let on_sent: OnSent = Box::new(|_, _, _| {});
         let (now, log) = (Time::ZERO, Vec::new());
-        let (lends, lent_bytes) = (false, 0);
+        let (lends, lent_bytes, is_single) = (false, 0, false);
         let carries = |_: &TxMeta| true;
-        let mut pair =
-            Self { now, ends, filter, on_sent, edit, carries, log, lends, lent_bytes, sent: 0 };
+        let mut pair = Self {
+            now,
+            ends,
+            filter,
+            on_sent,
+            edit,
+            carries,
+            log,
+            lends,
+            lent_bytes,
+            is_single,
+            sent: 0,
+        };
         for q in 0..c.qps {
             pair.connect(q, c);
         }
@@ -227,21 +286,13 @@ impl Pair {
         if end.ep.poll_timeout().is_some_and(|t| t <= now) {
             end.ep.handle_timeout(now);
         }
-        let mut frame = vec![0; 8192];
-        for _ in 0..packets {
-            let ep = &mut self.ends[side].ep;
-            let mut lent = None;
-            let sent = match self.lends {
-                true => ep.poll_transmit_lending(now, PortId::HOST, &mut frame, &mut lent),
-                false => ep.poll_transmit(now, PortId::HOST, &mut frame),
-            };
-            let Some(meta) = sent else { break };
-            if let Some(LentPayload { at, bytes }) = lent {
-                self.lent_bytes += bytes.len();
-                bytes.copy_out(0, &mut frame[at..at + bytes.len()]);
-            }
+        let mut frames = Frames::new(packets, self.lends, self.is_single);
+        while !self.ends[side].ep.transmit_burst(now, PortId::HOST, &mut frames) && frames.go_on() {
+        }
+        for (frame, meta, lent_bytes) in frames.sent {
+            self.lent_bytes += lent_bytes;
             if (self.carries)(&meta) {
-                self.transmit(side, &frame[..meta.len], meta.elided_bytes);
+                self.transmit(side, &frame, meta.elided_bytes);
             }
         }
         self.ends[side].poll();

@@ -2,7 +2,7 @@
 
 use crate::ends::{End, Ends};
 use crate::sample::Error;
-use spanwire_base::{Dur, Node, PortId, RxMeta, Time};
+use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time, TxBurst, TxMeta};
 use spanwire_cc::Algorithm;
 use spanwire_transport::{
     Config, CongestionControl, ErasureCoding, Mtu, Preset, QpAttr, QpCaps, RecvRequest, RemoteAddr,
@@ -209,15 +209,29 @@ impl Pair {
                 self.ends[from].ep.handle_timeout(self.now);
             }
             let arrival = self.now + self.delay;
-            while let Some(meta) =
-                self.ends[from].ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
-            {
-                let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(arrival) };
-                let frame = &self.frame[..meta.len];
-                self.ends[to].ep.handle_packet(arrival, PortId::HOST, frame, rx);
-            }
+            let [from, to] = self.ends.get_disjoint_mut([from, to]).expect("two ends");
+            let mut cable = Cable { frame: &mut self.frame, to, arrival };
+            from.ep.transmit_burst(self.now, PortId::HOST, &mut cable);
             self.now = arrival;
         }
+    }
+}
+
+/// Delivers each frame at once.
+struct Cable<'a> {
+    frame: &'a mut [u8],
+    to: &'a mut End,
+    arrival: Time,
+}
+
+impl TxBurst for Cable<'_> {
+    fn buffer(&mut self) -> Option<&mut [u8]> {
+        Some(self.frame)
+    }
+
+    fn commit(&mut self, meta: TxMeta, _: Option<LentPayload>) {
+        let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(self.arrival) };
+        self.to.ep.handle_packet(self.arrival, PortId::HOST, &self.frame[..meta.len], rx);
     }
 }
 

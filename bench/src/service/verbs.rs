@@ -11,7 +11,7 @@ use super::task::{End, SILENCE};
 use crate::sample::Error;
 use lanes::Progress;
 use setup::Setup;
-use spanwire_base::{Awaited, Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Awaited, Dur, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMeta};
 use spanwire_host::fabric::{Attachment, Link};
 use spanwire_io::driver::Polling;
 use spanwire_io::worker::{self, Worker};
@@ -89,6 +89,10 @@ impl Node for Timed {
 
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         self.endpoint.poll_transmit(now, port, frame)
+    }
+
+    fn transmit_burst(&mut self, now: Time, port: PortId, burst: &mut dyn TxBurst) -> bool {
+        self.endpoint.transmit_burst(now, port, burst)
     }
 
     fn poll_timeout(&self) -> Option<Time> {

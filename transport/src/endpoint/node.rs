@@ -5,7 +5,7 @@ use crate::drop::DropReason;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
 use crate::timer::earlier;
-use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxMeta};
+use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMeta};
 use spanwire_wire::{Unverified, peek_dest_qp};
 
 impl Node for Endpoint {
@@ -30,10 +30,7 @@ impl Node for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
-        match self.port {
-            None => self.transmit(now, frame),
-            Some(_) => self.transmit_at_rate(now, frame),
-        }
+        self.transmit_next(now, frame)
     }
 
     fn poll_transmit_lending(
@@ -44,12 +41,26 @@ impl Node for Endpoint {
         lent: &mut Option<LentPayload>,
     ) -> Option<TxMeta> {
         self.lending.begin();
-        let meta = match self.port {
-            None => self.transmit(now, frame),
-            Some(_) => self.transmit_at_rate(now, frame),
-        };
+        let meta = self.transmit_next(now, frame);
         *lent = self.lending.end();
         meta
+    }
+
+    fn transmit_burst(&mut self, now: Time, _: PortId, burst: &mut dyn TxBurst) -> bool {
+        let (lends, has_runs) = (burst.lends(), self.config.fast_paths && self.port.is_none());
+        while let Some(frame) = burst.buffer() {
+            if lends {
+                self.lending.begin();
+            }
+            let written = self.transmit_next(now, frame);
+            let lent = if lends { self.lending.end() } else { None };
+            let Some(meta) = written else { return true };
+            burst.commit(meta, lent);
+            if has_runs && self.is_at_middle() {
+                while self.transmit_middles(now, burst) {}
+            }
+        }
+        false
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -89,6 +100,14 @@ impl Node for Endpoint {
 }
 
 impl Endpoint {
+    #[inline]
+    fn transmit_next(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
+        match self.port {
+            None => self.transmit(now, frame),
+            Some(_) => self.transmit_at_rate(now, frame),
+        }
+    }
+
     /// Handles a frame with outer headers that its queue pair knows. `None`, and nothing has
     /// changed, for any other.
     #[inline]

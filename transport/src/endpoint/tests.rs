@@ -1,5 +1,6 @@
 //! The endpoint's tables and its scheduler.
 
+mod bursts;
 mod control;
 mod port_rate;
 mod reconfigure;

@@ -5,7 +5,7 @@ use super::{Endpoint, Entry};
 use crate::qp::common::{Shared, Transmit};
 use crate::schedule::{ActiveList, Schedule};
 use crate::timer::Timers;
-use spanwire_base::{Time, TxMeta};
+use spanwire_base::{Time, TxBurst, TxMeta};
 use spanwire_pacer::Wheel;
 use spanwire_wire::Qpn;
 
@@ -46,6 +46,31 @@ impl Endpoint {
             true => self.transmit_control(now, frame),
             false => None,
         }
+    }
+
+    /// The queue pair that sent data last is in the middle of a message.
+    #[inline]
+    pub(super) fn is_at_middle(&self) -> bool {
+        self.qps.at(self.schedule.last_sent()).is_some_and(|entry| entry.qp.is_at_middle())
+    }
+
+    /// Writes the next packets, if they are middle packets of one message of the queue pair whose
+    /// turn it is: as many as [`Endpoint::transmit`] would in a row. False if it has written none.
+    #[inline(never)]
+    pub(super) fn transmit_middles(&mut self, now: Time, burst: &mut dyn TxBurst) -> bool {
+        let list = ActiveList::Ready;
+        let Some((slot, turn_bytes)) = self.schedule.head_of_burst() else { return false };
+        let Some(mut cx) = self.transmit_context(slot) else { return false };
+        let space = cx.schedule.window_space(list, cx.shared.config);
+        let bytes = cx.entry.qp.send_middles((now, turn_bytes), space, burst, &mut cx.shared);
+        if bytes == 0 {
+            return false;
+        }
+        cx.entry.update_in_flight(cx.schedule);
+        cx.timers.touch(slot);
+        cx.schedule.set_last_sent(slot);
+        cx.schedule.on_data_sent(list, bytes);
+        true
     }
 
     /// As [`Endpoint::transmit`], at the rate of the port. Not inlined, since ports without a rate
@@ -174,7 +199,7 @@ impl Endpoint {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit_context(&mut self, slot: u32) -> Option<TransmitContext<'_>> {
         Some(TransmitContext {
             entry: self.qps.at_mut(slot)?,

@@ -42,7 +42,7 @@ use common::{Common, Shared, Transmit};
 use engine::Engine;
 use flow::FlowInfo;
 use places::Places;
-use spanwire_base::{Dur, RxMeta, Time};
+use spanwire_base::{Dur, RxMeta, Time, TxBurst};
 use spanwire_loadbalance::Balancer;
 use spanwire_wire::{KnownHeads, Packet, Qpn};
 use state::QpState;
@@ -102,6 +102,35 @@ impl QueuePair {
         if cfg!(debug_assertions) {
             invariants::check(&self.common, &self.engine);
         }
+    }
+
+    /// The next packet may be one that [`QueuePair::send_middles`] writes.
+    #[inline]
+    pub(crate) fn is_at_middle(&self) -> bool {
+        match &self.engine {
+            Engine::Unconnected => false,
+            Engine::Rc(rc) => rc.requester.is_at_middle(),
+            Engine::Sr(sr) => sr.tx.is_at_middle(),
+        }
+    }
+
+    /// Writes the next packets, if they are middle packets of one message that may leave now, until
+    /// they are `turn_bytes` or more. Returns their bytes as frames.
+    pub(crate) fn send_middles(
+        &mut self,
+        (now, turn_bytes): (Time, i64),
+        space: WindowSpace,
+        burst: &mut dyn TxBurst,
+        sh: &mut Shared<'_>,
+    ) -> u32 {
+        let common = &mut self.common;
+        let bytes = match &mut self.engine {
+            Engine::Unconnected => 0,
+            Engine::Rc(rc) => rc.send_middles(common, (now, turn_bytes), space, burst, sh),
+            Engine::Sr(sr) => sr.send_middles(common, (now, turn_bytes), space, burst, sh),
+        };
+        self.check_invariants();
+        bytes
     }
 
     /// Writes the next packet with data, if one may leave now.

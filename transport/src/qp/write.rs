@@ -71,7 +71,7 @@ impl Path {
 
 /// Fills in the payload of a frame with headers and computes its ICRC. `placed` are the place of
 /// the payload and its elided bytes.
-#[inline]
+#[inline(always)]
 fn finish(
     template: &mut Template,
     placed: (Range<usize>, usize),

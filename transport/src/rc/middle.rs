@@ -9,11 +9,12 @@
 
 use super::Rc;
 use super::completer::{ResponseOutcome, check_response};
+use super::requester::middle::NextMiddle;
 use super::responder::Context;
 use crate::payload::{Payload, PayloadMut};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
-use spanwire_base::{RxMeta, Time};
+use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from};
 use spanwire_wire::{Ecn, Known, Opcode, PlainBth};
 
 impl Rc {
@@ -36,20 +37,77 @@ impl Rc {
         if let Some(at) = qp.paced_until(now) {
             return Some(Transmit::Paced(at));
         }
+        let meta = self.write_middle(qp, now, &middle, frame, sh)?;
+        Some(qp.sent(meta, qp.mtu.bytes(), sh))
+    }
+
+    /// Writes packets as [`Rc::send_middle`] would in a row, until they are `turn_bytes` or more.
+    /// Returns their bytes as frames.
+    pub(crate) fn send_middles(
+        &mut self,
+        qp: &mut Common,
+        (now, turn_bytes): (Time, i64),
+        space: WindowSpace,
+        burst: &mut dyn TxBurst,
+        sh: &mut Shared<'_>,
+    ) -> u32 {
+        let is_idle = self.responder.resources.is_idle() && !self.loss.is_rnr_waiting();
+        if !qp.state.sends() || !is_idle {
+            return 0;
+        }
+        let (lends, mut frames_bytes, mut pkts) = (burst.lends(), 0, 0_u32);
+        let mut may = self.allowance(qp, space, sh.config);
+        while i64::from(frames_bytes) < turn_bytes && self.requester.is_at_middle() {
+            let Some(middle) = self.requester.next_middle(&may) else { break };
+            if qp.paced_until(now).is_some() {
+                break;
+            }
+            let Some(frame) = burst.buffer() else { break };
+            if lends {
+                sh.lending.begin();
+            }
+            let written = self.write_middle(qp, now, &middle, frame, sh);
+            let lent = if lends { sh.lending.end() } else { None };
+            let Some(meta) = written else { break };
+            burst.commit(meta, lent);
+            frames_bytes += u32_from(meta.len) + meta.elided_bytes;
+            pkts += 1;
+            if middle.ack_req {
+                // The endpoint may send more packets without AckReq from now on.
+                break;
+            }
+            may.qp_pkts = may.qp_pkts.saturating_sub(1);
+            may.endpoint_pkts = may.endpoint_pkts.saturating_sub(1);
+            may.no_ack_req_pkts = may.no_ack_req_pkts.saturating_sub(1);
+        }
+        sh.counters.tx_packets += u64::from(pkts);
+        sh.counters.tx_payload_bytes += u64::from(pkts) * u64::from(qp.mtu.bytes());
+        frames_bytes
+    }
+
+    #[inline]
+    fn write_middle(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        middle: &NextMiddle,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Option<TxMeta> {
         let mtu = qp.mtu.bytes();
         let treatment = sh.lending.treatment(mtu, sh.config.elide_payload, true);
         let bth = PlainBth::new(middle.opcode, self.path.dest_qpn, middle.psn);
         let bth = PlainBth { ack_req: middle.ack_req, ..bth };
         let (requester, mrs) = (&mut self.requester, (qp.pd, &*sh.mrs));
-        let fill = |payload: PayloadMut<'_>| requester.gather_middle(&middle, payload, mrs);
+        let fill = |payload: PayloadMut<'_>| requester.gather_middle(middle, payload, mrs);
         let mut meta = self.path.write_plain(bth, (mtu, treatment), frame, fill).ok()?;
         let number = self.requester.snd_nxt();
         qp.on_path_sent(now, (number, mtu, true), &mut meta);
-        self.requester.advance_middle(&middle);
+        self.requester.advance_middle(middle);
         self.loss.on_sent(now);
         let is_timed = middle.ack_req && self.rtt.on_sent(now, number);
         self.report_middle(qp, now, &meta, is_timed);
-        Some(qp.sent(meta, mtu, sh))
+        Some(meta)
     }
 
     /// Handles a packet, if it is a middle one and the expected one, and has no fault; its ICRC

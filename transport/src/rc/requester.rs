@@ -2,7 +2,7 @@
 
 mod chunks;
 mod invariants;
-mod middle;
+pub(super) mod middle;
 
 use self::chunks::ReadChunks;
 use super::request::Request;

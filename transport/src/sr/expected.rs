@@ -14,10 +14,11 @@ use super::rx::ack::Outer;
 use super::rx::responder::ReceivedPacket;
 use super::send::write_data;
 use super::tx::plan::Segment;
+use super::tx::requester::Middle;
 use crate::payload::{Payload, PayloadMut};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
-use spanwire_base::{RxMeta, Time, u32_from, u64_from, usize_from};
+use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from, u64_from, usize_from};
 use spanwire_wire::{Ecn, Known, Opcode, PlainBth, Psn, SrMiddleRepr};
 
 impl Sr {
@@ -33,7 +34,7 @@ impl Sr {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
-        if !sh.config.fast_paths || !self.tx.requester.has_begun_message() {
+        if !sh.config.fast_paths || !self.tx.is_at_middle() {
             return None;
         }
         let limits = self.limits(qp, space, sh);
@@ -43,6 +44,63 @@ impl Sr {
         if let Some(at) = paced_until {
             return Some(Transmit::Paced(at));
         }
+        let meta = self.write_middle(qp, now, (&middle, number, ack_req), frame, sh)?;
+        Some(qp.sent(meta, middle.segment.len, sh))
+    }
+
+    /// Writes packets as [`Sr::send_middle`] would in a row, until they are `turn_bytes` or more.
+    /// Returns their bytes as frames.
+    pub(crate) fn send_middles(
+        &mut self,
+        qp: &mut Common,
+        (now, turn_bytes): (Time, i64),
+        mut space: WindowSpace,
+        burst: &mut dyn TxBurst,
+        sh: &mut Shared<'_>,
+    ) -> u32 {
+        if !self.tx.is_at_middle() {
+            return 0;
+        }
+        if let Some(path_mtu) = &qp.path_mtu {
+            self.tx.limit_segments(path_mtu.segment_bytes(now));
+        }
+        let (lends, mut frames_bytes) = (burst.lends(), 0);
+        let mut limits = self.limits(qp, space, sh);
+        while i64::from(frames_bytes) < turn_bytes {
+            let Some((middle, number, ack_req)) = self.tx.next_middle(&limits) else { break };
+            self.tx.set_paced(false);
+            if qp.paced_until(now).is_some() {
+                break;
+            }
+            let Some(frame) = burst.buffer() else { break };
+            if lends {
+                sh.lending.begin();
+            }
+            let written = self.write_middle(qp, now, (&middle, number, ack_req), frame, sh);
+            let lent = if lends { sh.lending.end() } else { None };
+            let Some(meta) = written else { break };
+            burst.commit(meta, lent);
+            qp.sent(meta, middle.segment.len, sh);
+            frames_bytes += u32_from(meta.len) + meta.elided_bytes;
+            space.pkts = space.pkts.saturating_sub(1);
+            match qp.flow {
+                None => limits.space_pkts = space.pkts,
+                // The window in packets depends on the bytes in flight.
+                Some(_) => limits = self.limits(qp, space, sh),
+            }
+        }
+        frames_bytes
+    }
+
+    #[inline]
+    fn write_middle(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        (middle, number, ack_req): (&Middle, u64, bool),
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Option<TxMeta> {
         let (psn, path, len) = (wrap(number), self.rx.ack.echoed_path(), middle.segment.len);
         let bth = PlainBth::new(Opcode::SrData, self.path.dest_qpn, Psn::new(psn & Psn::MASK));
         let Segment { message, offset, .. } = middle.segment;
@@ -50,7 +108,7 @@ impl Sr {
         let header = SrMiddleRepr { psn, path, sent_ps, message, offset, part: middle.part };
         let (requester, mrs) = (&mut self.tx.requester, (qp.pd, &*sh.mrs));
         let fill = |payload: PayloadMut<'_>| {
-            requester.gather_middle(&middle, payload, mrs).then_some(false)
+            requester.gather_middle(middle, payload, mrs).then_some(false)
         };
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
         let written = write_data(
@@ -64,8 +122,8 @@ impl Sr {
         let mut meta = written.ok()?;
         let frame_bytes = meta.len + usize_from(meta.elided_bytes.into());
         qp.on_path_sent(now, (number, len, true), &mut meta);
-        self.tx.on_middle_sent(now, &middle, path, frame_bytes, qp.flow.as_deref_mut());
-        Some(qp.sent(meta, len, sh))
+        self.tx.on_middle_sent(now, middle, path, frame_bytes, qp.flow.as_deref_mut());
+        Some(meta)
     }
 
     /// Handles a packet, if it is a usual one, the expected one, and has no fault; its ICRC need

@@ -9,12 +9,18 @@ use crate::qp::flow::{Flow, SendTimeState};
 use spanwire_base::Time;
 
 impl Tx {
+    /// The next packet may be one of [`Tx::next_middle`].
+    #[inline]
+    pub(crate) fn is_at_middle(&self) -> bool {
+        self.requester.has_begun_message() && self.encoder.is_none()
+    }
+
     /// As [`Tx::choose`], if the next packet is a middle one of a request, and waits for nothing
     /// but the pacer: the packet, its number, and whether it requests an ACK. `None`, and nothing
     /// has changed, otherwise.
     #[inline]
     pub(in crate::sr) fn next_middle(&mut self, limits: &Limits) -> Option<(Middle, u64, bool)> {
-        let is_plain = self.encoder.is_none()
+        let is_plain = self.is_at_middle()
             && self.paths.is_none()
             && self.source_qpn.is_none()
             && self.int.hops == 0;
