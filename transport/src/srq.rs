@@ -3,7 +3,7 @@
 use crate::event::{AsyncEvent, Events};
 use crate::ids::SrqId;
 use crate::mr::PdId;
-use crate::qp::wq::{Rwqe, Taken, WorkQueue};
+use crate::qp::wq::{Rwqe, WorkQueue};
 use crate::tables::Slab;
 use crate::verbs::{RecvRequest, Sge};
 use std::fmt;
@@ -142,10 +142,10 @@ impl SrqTable {
     }
 
     /// Returns an unused request from [`SrqTable::take`]: it becomes the oldest.
-    pub(crate) fn return_request(&mut self, srq: SrqId, taken: &Taken) {
+    pub(crate) fn return_request(&mut self, srq: SrqId, rwqe: Rwqe, sges: &[Sge]) {
         if let Some(q) = self.queues.at_mut(srq.0) {
             q.taken = q.taken.saturating_sub(1);
-            q.queue.push_front(taken.rwqe, &taken.sges);
+            q.queue.push_front(rwqe, sges);
         }
     }
 }
@@ -204,20 +204,20 @@ mod tests {
         let mut take = |t: &mut SrqTable| {
             let mut sges = arrayvec::ArrayVec::new();
             let (pd, rwqe) = t.take(id, &mut sges, &mut events).unwrap();
-            Taken { rwqe, pd, sges }
+            crate::qp::wq::Taken { rwqe, pd, sges }
         };
         let (first, second) = (take(&mut t), take(&mut t));
         assert!(t.queues.at(id.0).unwrap().is_full(), "both slots are kept");
         t.used_up(id);
         assert!(!t.queues.at(id.0).unwrap().is_full());
-        t.return_request(id, &second);
+        t.return_request(id, second.rwqe, &second.sges);
         let returned = take(&mut t);
         assert_eq!((returned.rwqe.wr_id, &returned.sges[..]), (1, &[sge(1)][..]));
         assert_eq!((first.rwqe.wr_id, take(&mut t).rwqe.wr_id), (0, 2));
         // Nothing returns to a destroyed queue.
         t.queues.remove(id.0);
         t.used_up(id);
-        t.return_request(id, &returned);
+        t.return_request(id, returned.rwqe, &returned.sges);
     }
 
     #[test]

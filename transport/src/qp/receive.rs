@@ -1,6 +1,7 @@
 //! The receive requests of a queue pair: its own queue or a shared one, and the request in use.
 
 use super::wq::{Rwqe, Taken, WorkQueue};
+use crate::config::MAX_SGE;
 use crate::event::Events;
 use crate::ids::SrqId;
 use crate::mr::PdId;
@@ -17,7 +18,9 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Receive {
     source: Source,
-    taken: Option<Taken>,
+    /// The request in use with its protection domain; its SGEs are in `sges`.
+    taken: Option<(PdId, Rwqe)>,
+    sges: ArrayVec<Sge, { MAX_SGE as usize }>,
     /// Requests taken from a shared queue ahead, for messages whose packets arrive out of order.
     ahead: VecDeque<Taken>,
 }
@@ -31,16 +34,16 @@ enum Source {
 impl Receive {
     /// A queue of the queue pair's own.
     pub(crate) fn own(pd: PdId, max_wr: u32, max_sge: u32) -> Self {
-        Self {
-            source: Source::Own(pd, WorkQueue::new(max_wr, max_sge, 0)),
-            taken: None,
-            ahead: VecDeque::new(),
-        }
+        Self::new(Source::Own(pd, WorkQueue::new(max_wr, max_sge, 0)))
     }
 
     /// From a shared queue.
     pub(crate) fn shared(srq: SrqId) -> Self {
-        Self { source: Source::Shared(srq), taken: None, ahead: VecDeque::new() }
+        Self::new(Source::Shared(srq))
+    }
+
+    fn new(source: Source) -> Self {
+        Self { source, taken: None, sges: ArrayVec::new(), ahead: VecDeque::new() }
     }
 
     /// The queue pair's own queue, if it has one.
@@ -74,21 +77,21 @@ impl Receive {
         if self.taken.is_some() {
             return true;
         }
-        let mut sges = ArrayVec::new();
-        let next = match &mut self.source {
+        self.sges.clear();
+        self.taken = match &mut self.source {
             Source::Own(pd, queue) => {
-                sges.extend(queue.sges(0).iter().copied());
+                self.sges.extend(queue.sges(0).iter().copied());
                 queue.pop_front().map(|rwqe| (*pd, rwqe))
             }
-            Source::Shared(srq) => srqs.take(*srq, &mut sges, events),
+            Source::Shared(srq) => srqs.take(*srq, &mut self.sges, events),
         };
-        self.taken = next.map(|(pd, rwqe)| Taken { rwqe, pd, sges });
         self.taken.is_some()
     }
 
-    /// The request in use.
-    pub(crate) fn taken(&self) -> Option<&Taken> {
-        self.taken.as_ref()
+    /// The request in use: protection domain, request, SGEs.
+    #[inline]
+    pub(crate) fn taken(&self) -> Option<(PdId, Rwqe, &[Sge])> {
+        self.taken.map(|(pd, rwqe)| (pd, rwqe, &self.sges[..]))
     }
 
     /// The number of unfinished messages that can have a receive request, oldest first.
@@ -132,9 +135,9 @@ impl Receive {
     /// Removes the request in use: its message ended, with or without success.
     #[inline]
     pub(crate) fn finish(&mut self, srqs: &mut SrqTable) -> Option<Rwqe> {
-        let taken = self.taken.take()?;
+        let (_, rwqe) = self.taken.take()?;
         self.used_up(srqs);
-        Some(taken.rwqe)
+        Some(rwqe)
     }
 
     /// Removes the oldest request: its message is complete, or it is flushed. Requests not taken
@@ -162,8 +165,11 @@ impl Receive {
                 queue.clear();
             }
             Source::Shared(srq) => {
-                while let Some(taken) = self.ahead.pop_back().or_else(|| self.taken.take()) {
-                    srqs.return_request(*srq, &taken);
+                while let Some(taken) = self.ahead.pop_back() {
+                    srqs.return_request(*srq, taken.rwqe, &taken.sges);
+                }
+                if let Some((_, rwqe)) = self.taken.take() {
+                    srqs.return_request(*srq, rwqe, &self.sges);
                 }
             }
         }
@@ -197,8 +203,8 @@ mod tests {
         for _ in 0..2 {
             assert!(r.take(&mut srqs, &mut events));
         }
-        let taken = r.taken().unwrap();
-        assert_eq!((taken.rwqe.wr_id, taken.sges.len(), taken.pd), (1, 1, PdId(1)));
+        let (pd, rwqe, sges) = r.taken().unwrap();
+        assert_eq!((rwqe.wr_id, sges.len(), pd), (1, 1, PdId(1)));
         assert_eq!(r.pop(&mut srqs).map(|w| w.wr_id), Some(1), "flushed first");
         assert_eq!(r.pop(&mut srqs).map(|w| w.wr_id), Some(2));
         assert_eq!(r.pop(&mut srqs), None);

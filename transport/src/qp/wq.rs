@@ -43,7 +43,7 @@ pub(crate) struct Rwqe {
     pub(crate) len: u32,
 }
 
-/// A receive request taken from its queue.
+/// A receive request taken from its queue ahead of its message.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) rwqe: Rwqe,

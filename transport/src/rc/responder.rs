@@ -141,9 +141,9 @@ impl Responder {
                 (fits && is_valid() && span.put(payload)).then_some(())?;
             }
             (Opcode::RcSendMiddle, OpKind::Send) => {
-                let taken = g.receive.taken().filter(|t| received <= t.rwqe.len)?;
+                let (pd, _, sges) = g.receive.taken().filter(|(_, r, _)| received <= r.len)?;
                 is_valid().then_some(())?;
-                g.mrs.scatter(taken.pd, &taken.sges, inbound.received, payload).ok()?;
+                g.mrs.scatter(pd, sges, inbound.received, payload).ok()?;
             }
             _ => return None,
         }

@@ -87,7 +87,7 @@ impl Responder {
         let after = self.received().saturating_add(len);
         let fits = match props.kind {
             OpKind::Send => {
-                if g.receive.taken().is_some_and(|t| after > t.rwqe.len) {
+                if g.receive.taken().is_some_and(|(_, rwqe, _)| after > rwqe.len) {
                     return Err(self.refuse_recv(NakCode::InvalidRequest, WcStatus::LocLenErr, g));
                 }
                 true

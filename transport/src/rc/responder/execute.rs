@@ -18,8 +18,8 @@ impl Responder {
         match p.bth.opcode.props().kind {
             OpKind::Send => {
                 let received = self.received();
-                let placed = g.receive.taken().is_some_and(|t| {
-                    g.mrs.scatter(t.pd, &t.sges, received, Payload::of(p)).is_ok()
+                let placed = g.receive.taken().is_some_and(|(pd, _, sges)| {
+                    g.mrs.scatter(pd, sges, received, Payload::of(p)).is_ok()
                 });
                 if placed {
                     return Ok(());
