@@ -89,11 +89,13 @@ fn check_known(frame: &[u8]) {
                 let verified = packet.and_then(|packet| known.verify(&packet).map(|()| packet));
                 assert_eq!(verified.map(|packet| *packet.trusted()), general);
                 assert_eq!(known.is_right(), general.is_ok());
-                if let Some(middle) = known.middle() {
+                if let Some(plain) = known.plain_rc() {
                     let packet = Packet::parse_unverified(frame).expect("its headers are right");
-                    let bth = BthRepr::new(middle.opcode, packet.bth.dest_qp, middle.psn);
-                    let bth = BthRepr { ack_req: middle.ack_req, ..bth };
-                    assert_eq!((packet.bth, packet.payload), (bth, middle.payload));
+                    let bth = BthRepr::new(plain.opcode, packet.bth.dest_qp, plain.psn);
+                    let (ack_req, solicited, pad) =
+                        (plain.ack_req, plain.solicited, packet.bth.pad);
+                    let bth = BthRepr { ack_req, solicited, pad, ..bth };
+                    assert_eq!((packet.bth, packet.payload), (bth, plain.payload));
                 }
                 if let Some(usual) = known.usual_sr_data() {
                     let packet = Packet::parse_unverified(frame).expect("its headers are right");

@@ -3,7 +3,7 @@
 
 use spanwire_base::u32_from;
 use spanwire_mem::Lent;
-use spanwire_wire::{Middle, Packet};
+use spanwire_wire::{Packet, PlainRc};
 
 /// Received payload.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +31,11 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// That of a middle packet.
+    /// That of a plain packet.
     #[inline]
-    pub(crate) fn of_middle(m: &Middle<'a>) -> Self {
-        match m.elided_bytes {
-            0 => Self::Bytes(m.payload),
+    pub(crate) fn of_plain(p: &PlainRc<'a>) -> Self {
+        match p.elided_bytes {
+            0 => Self::Bytes(p.payload),
             n => Self::Elided(u32_from(n)),
         }
     }

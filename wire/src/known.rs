@@ -69,16 +69,20 @@ pub struct Known<'a, 'k> {
     head: &'k Head,
 }
 
-/// A middle packet of a message with the default partition key and no flag but AckReq.
+/// A packet of RC without extension headers, with the default partition key and no ECN bit in the
+/// BTH: a middle one of a message, or the only one of a SEND.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Middle<'a> {
-    /// [`Opcode::RcSendMiddle`], [`Opcode::RcWriteMiddle`] or [`Opcode::RcReadResponseMiddle`].
+pub struct PlainRc<'a> {
+    /// [`Opcode::RcSendMiddle`], [`Opcode::RcWriteMiddle`], [`Opcode::RcReadResponseMiddle`] or
+    /// [`Opcode::RcSendOnly`].
     pub opcode: Opcode,
     /// The PSN.
     pub psn: Psn,
     /// The acknowledge request bit.
     pub ack_req: bool,
-    /// The payload, whole or without its elided bytes.
+    /// The solicited event bit.
+    pub solicited: bool,
+    /// The payload; empty if it was elided.
     pub payload: &'a [u8],
     /// Payload bytes that were elided.
     pub elided_bytes: usize,
@@ -225,35 +229,42 @@ impl<'a> Known<'a, '_> {
         }
     }
 
-    /// The opcode is that of a middle packet. Nothing else is looked at.
+    /// The opcode is one of a [`PlainRc`]. Nothing else is looked at.
     #[inline]
     #[must_use]
-    pub fn is_middle(&self) -> bool {
+    pub fn is_plain_rc(&self) -> bool {
         let opcode = self.frame.get(self.head.transport.0);
-        matches!(opcode, Some(&(SEND_MIDDLE | WRITE_MIDDLE | READ_RESPONSE_MIDDLE)))
+        matches!(opcode, Some(&(SEND_MIDDLE | WRITE_MIDDLE | READ_RESPONSE_MIDDLE | SEND_ONLY)))
     }
 
-    /// The packet as a middle packet with a full header: `None` for any other, which may be a
-    /// middle packet too. Its ICRC is not checked yet.
+    /// The packet as a plain one of RC: `None` for any other, which may be one too. Its ICRC is not
+    /// checked yet.
     #[inline]
     #[must_use]
-    pub fn middle(&self) -> Option<Middle<'a>> {
+    pub fn plain_rc(&self) -> Option<PlainRc<'a>> {
         let (from, to) = self.head.transport;
         let (bth, rest) = self.frame.get(from..to)?.split_first_chunk::<{ bth::LEN }>()?;
-        let [opcode, 0, 0xff, 0xff, 0, _, _, _, flags @ (0 | 0x80), ..] = *bth else { return None };
-        let opcode = match opcode {
-            SEND_MIDDLE => Opcode::RcSendMiddle,
-            WRITE_MIDDLE => Opcode::RcWriteMiddle,
-            READ_RESPONSE_MIDDLE => Opcode::RcReadResponseMiddle,
+        let [opcode, flags, 0xff, 0xff, 0, _, _, _, ack_req @ (0 | 0x80), ..] = *bth else {
+            return None;
+        };
+        let opcode = match (opcode, flags) {
+            (SEND_MIDDLE, 0) => Opcode::RcSendMiddle,
+            (WRITE_MIDDLE, 0) => Opcode::RcWriteMiddle,
+            (READ_RESPONSE_MIDDLE, 0) => Opcode::RcReadResponseMiddle,
+            // Only the solicited event bit and the pad count.
+            (SEND_ONLY, _) if flags & !0xb0 == 0 => Opcode::RcSendOnly,
             _ => return None,
         };
-        let (payload, _) = rest.split_last_chunk::<{ icrc::LEN }>()?;
-        let elided_bytes = self.head.elided_bytes;
-        if !(payload.len() + elided_bytes).is_multiple_of(4) {
+        let (padded, _) = rest.split_last_chunk::<{ icrc::LEN }>()?;
+        let padded_len = padded.len() + self.head.elided_bytes;
+        let len = padded_len.checked_sub(usize::from(flags >> 4 & 3))?;
+        let payload = &padded[..len.min(padded.len())];
+        let elided_bytes = len - payload.len();
+        if !padded_len.is_multiple_of(4) || elided_bytes > 0 && !payload.is_empty() {
             return None;
         }
-        let psn = Psn::new(be::u24_at(bth, 9));
-        Some(Middle { opcode, psn, ack_req: flags != 0, payload, elided_bytes })
+        let (psn, ack_req) = (Psn::new(be::u24_at(bth, 9)), ack_req != 0);
+        Some(PlainRc { opcode, psn, ack_req, solicited: flags & 0x80 != 0, payload, elided_bytes })
     }
 
     /// The packet as one of SR with data: `None` for any other, which may be one too. Its ICRC is
@@ -366,6 +377,7 @@ const CHECKSUM_MASK: u64 = !(0xffff << 32);
 
 const SR_DATA: u8 = Opcode::SrData.to_u8();
 const SEND_MIDDLE: u8 = Opcode::RcSendMiddle.to_u8();
+const SEND_ONLY: u8 = Opcode::RcSendOnly.to_u8();
 const WRITE_MIDDLE: u8 = Opcode::RcWriteMiddle.to_u8();
 const READ_RESPONSE_MIDDLE: u8 = Opcode::RcReadResponseMiddle.to_u8();
 

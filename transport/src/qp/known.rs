@@ -22,8 +22,8 @@ impl QueuePair {
         let Self { common: qp, engine, heads, .. } = self;
         let known = heads.find(frame, usize_from(arrival.elided_bytes.into()))?;
         let is_handled = match engine {
-            Engine::Rc(rc) if known.is_middle() => {
-                rc.on_middle(qp, now, (&known, must_verify), &arrival, sh)
+            Engine::Rc(rc) if known.is_plain_rc() => {
+                rc.on_plain(qp, now, (&known, must_verify), &arrival, sh)
             }
             Engine::Sr(sr) => sr.on_expected(qp, now, (&known, must_verify), &arrival, sh),
             _ => false,

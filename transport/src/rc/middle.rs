@@ -1,5 +1,6 @@
-//! Middle packets of messages that are expected next. All but their PSN, AckReq and payload is
-//! known from the packet before, so they are neither described nor checked step by step.
+//! Plain packets that are expected next: middle ones of messages, and the only one of a SEND. All
+//! but their PSN, AckReq and payload is known from the packet before, so they are neither described
+//! nor checked step by step.
 //!
 //! A packet that is not as expected in any way is left, unchanged, to the general functions: this
 //! module decides nothing that they would decide otherwise. [`Config::fast_paths`] turns it off,
@@ -20,7 +21,7 @@ use spanwire_wire::{Ecn, Known, Opcode, PlainBth};
 impl Rc {
     /// Writes the next packet of a request, if it is a middle one, was never sent, and waits for
     /// nothing but the pacer.
-    // Not inlined, as Rc::on_middle: the general functions would have to save registers for it.
+    // Not inlined, as Rc::on_plain: the general functions would have to save registers for it.
     #[inline(never)]
     pub(super) fn send_middle(
         &mut self,
@@ -110,11 +111,10 @@ impl Rc {
         Some(meta)
     }
 
-    /// Handles a packet, if it is a middle one and the expected one, and has no fault; its ICRC
-    /// need not be right unless `must_verify`. False, and nothing has changed, for any other
-    /// packet.
+    /// Handles a packet, if it is a plain one and the expected one, and has no fault; its ICRC need
+    /// not be right unless `must_verify`. False, and nothing has changed, for any other packet.
     #[inline(never)]
-    pub(crate) fn on_middle(
+    pub(crate) fn on_plain(
         &mut self,
         qp: &mut Common,
         now: Time,
@@ -122,16 +122,16 @@ impl Rc {
         arrival: &RxMeta,
         sh: &mut Shared<'_>,
     ) -> bool {
-        let (Some(middle), ip) = (known.middle(), known.ip()) else { return false };
+        let (Some(plain), ip) = (known.plain_rc(), known.ip()) else { return false };
         if !self.path.matches(ip) || ip.ecn() == Ecn::Ce {
             return false;
         }
         let is_valid = || !must_verify || known.is_right();
-        let payload = Payload::of_middle(&middle);
-        let is_handled = match middle.opcode {
+        let payload = Payload::of_plain(&plain);
+        let is_handled = match plain.opcode {
             Opcode::RcReadResponseMiddle => {
                 let bytes = payload.len();
-                let outcome = check_response(&self.requester, middle.psn, bytes, qp.mtu);
+                let outcome = check_response(&self.requester, plain.psn, bytes, qp.mtu);
                 let is_next = matches!(outcome, ResponseOutcome::Place { .. });
                 if !is_next || !qp.state.sends() || !is_valid() {
                     return false;
@@ -140,9 +140,20 @@ impl Rc {
                 self.on_response(qp, now, outcome, payload, sh).is_ok()
             }
             _ if !qp.state.receives() || !qp.is_established => false,
+            Opcode::RcSendOnly => {
+                let context = &mut Context::new(qp, sh);
+                match self.responder.on_only(&plain, payload, context, is_valid) {
+                    Some((reply, message)) => {
+                        qp.arrival = *arrival;
+                        self.on_done(qp, plain.psn, (reply, Some(message)), sh);
+                        true
+                    }
+                    None => false,
+                }
+            }
             _ => {
                 let context = &mut Context::new(qp, sh);
-                match self.responder.on_middle(&middle, payload, context, is_valid) {
+                match self.responder.on_middle(&plain, payload, context, is_valid) {
                     Some(reply) => {
                         reply.into_iter().for_each(|ack| self.acks.schedule(ack));
                         qp.arrival = *arrival;

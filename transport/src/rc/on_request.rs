@@ -8,8 +8,9 @@ use crate::drop::DropReason;
 use crate::event::AsyncEvent;
 use crate::qp::common::{Common, Shared};
 use crate::qp::fail::Fail;
+use crate::qp::outcome::Message;
 use crate::wc::WcOpcode;
-use spanwire_wire::{NakCode, Packet, Syndrome};
+use spanwire_wire::{NakCode, Packet, Psn, Syndrome};
 
 impl Rc {
     #[inline]
@@ -22,19 +23,7 @@ impl Rc {
         qp.on_request_arrived(sh.events);
         match self.responder.on_request(p, &mut Context::new(qp, sh)) {
             RequestOutcome::Done { reply, message } => {
-                if let Some(message) = message {
-                    sh.counters.rx_messages += 1;
-                    let delivered = qp.deliver(&message, sh);
-                    self.fail_if_overrun(qp, delivered, sh);
-                }
-                if !qp.state.receives() {
-                    // The completion is lost, so the message must not be acknowledged.
-                    let (code, msn) = (NakCode::RemoteOperational, self.responder.msn());
-                    sh.counters.tx_fatal_naks += 1;
-                    self.acks.schedule(PendingAck::nak(p.bth.psn, code, msn));
-                } else if let Some(ack) = reply {
-                    self.acks.schedule(ack);
-                }
+                self.on_done(qp, p.bth.psn, (reply, message), sh);
             }
             RequestOutcome::ReadBegun => {
                 sh.counters.rx_read_requests += 1;
@@ -73,6 +62,31 @@ impl Rc {
             RequestOutcome::Drop(reason) => return Err(reason),
         }
         Ok(())
+    }
+
+    /// Completes the message that the packet `psn` completed, if any, and acknowledges it if the
+    /// packet requests that.
+    #[inline]
+    pub(super) fn on_done(
+        &mut self,
+        qp: &mut Common,
+        psn: Psn,
+        (reply, message): (Option<PendingAck>, Option<Message>),
+        sh: &mut Shared<'_>,
+    ) {
+        if let Some(message) = message {
+            sh.counters.rx_messages += 1;
+            let delivered = qp.deliver(&message, sh);
+            self.fail_if_overrun(qp, delivered, sh);
+        }
+        if !qp.state.receives() {
+            // The completion is lost, so the message must not be acknowledged.
+            let (code, msn) = (NakCode::RemoteOperational, self.responder.msn());
+            sh.counters.tx_fatal_naks += 1;
+            self.acks.schedule(PendingAck::nak(psn, code, msn));
+        } else if let Some(ack) = reply {
+            self.acks.schedule(ack);
+        }
     }
 }
 

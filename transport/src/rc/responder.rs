@@ -13,11 +13,12 @@ use crate::event::Events;
 use crate::mr::{Access, MrTable, PdId, Resolved};
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
+use crate::qp::outcome::Message;
 use crate::qp::receive::Receive;
 use crate::qp::remote::{AtomicRequest, MAX_DMA_BYTES, ReadRequest};
 use crate::srq::SrqTable;
-use crate::wc::WcStatus;
-use spanwire_wire::{Middle, NakCode, OpKind, Opcode, OpcodeProps, Packet, Psn, RethRepr};
+use crate::wc::{WcOpcode, WcStatus};
+use spanwire_wire::{NakCode, OpKind, Opcode, OpcodeProps, Packet, PlainRc, Psn, RethRepr};
 
 /// The expected PSN, the message in progress and responder resources.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Responder {
     #[inline]
     pub(crate) fn on_middle(
         &mut self,
-        middle: &Middle<'_>,
+        middle: &PlainRc<'_>,
         payload: Payload<'_>,
         g: &mut Context<'_>,
         is_valid: impl FnOnce() -> bool,
@@ -151,6 +152,30 @@ impl Responder {
         let psn = self.epsn;
         (self.epsn, self.epsn_refused) = (psn.next(), false);
         Some(middle.ack_req.then(|| PendingAck::ack(psn, self.msn)))
+    }
+
+    /// As [`Responder::on_request`], for the only packet of a SEND that is expected and consumes a
+    /// request of the queue pair's own, if it has no fault: the ACK that it requests, and the
+    /// message. `None`, and nothing has changed, for any other.
+    #[inline]
+    pub(crate) fn on_only(
+        &mut self,
+        only: &PlainRc<'_>,
+        payload: Payload<'_>,
+        g: &mut Context<'_>,
+        is_valid: impl FnOnce() -> bool,
+    ) -> Option<(Option<PendingAck>, Message)> {
+        let (psn, len) = (self.epsn, payload.len());
+        let begins = self.inbound.is_none() && g.receive.taken().is_none();
+        let (pd, rwqe, sges) = g.receive.at(0).filter(|_| begins && only.psn == psn)?;
+        (len <= rwqe.len.min(g.mtu.bytes()) && is_valid()).then_some(())?;
+        g.mrs.scatter(pd, sges, 0, payload).ok()?;
+        g.receive.pop(g.srqs);
+        (self.epsn, self.epsn_refused) = (psn.next(), false);
+        self.msn = next_msn(self.msn);
+        let (recv, solicited) = (Some((rwqe.wr_id, WcOpcode::Recv)), only.solicited);
+        let message = Message { recv, len, imm: None, invalidated_rkey: None, solicited };
+        Some((only.ack_req.then(|| PendingAck::ack(psn, self.msn)), message))
     }
 
     /// Handles a packet before the expected PSN. The response to a READ or atomic is repeated; any
@@ -212,6 +237,10 @@ impl Responder {
     fn reth(&self, p: &Packet<'_>) -> Option<RethRepr> {
         p.ext.reth.or_else(|| self.inbound.and_then(|i| i.reth))
     }
+}
+
+fn next_msn(msn: u32) -> u32 {
+    (msn + 1) & Psn::MASK
 }
 
 fn starts(props: &OpcodeProps) -> bool {

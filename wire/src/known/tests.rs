@@ -30,22 +30,25 @@ fn known<'a>(
         let (ip, of) = (known.ip(), &packet.ip);
         assert_eq!((ip.src(), ip.dst(), ip.dscp_ecn()), (of.src(), of.dst(), of.dscp_ecn()));
     }
-    if let (Some(middle), Ok(packet)) = (known.middle(), &verified) {
-        let expected = Middle {
+    if let (Some(plain), Ok(packet)) = (known.plain_rc(), &verified) {
+        let expected = PlainRc {
             opcode: packet.bth.opcode,
             psn: packet.bth.psn,
             ack_req: packet.bth.ack_req,
+            solicited: packet.bth.solicited,
             payload: packet.payload,
             elided_bytes: packet.elided_bytes,
         };
-        assert_eq!(middle, expected);
-        let plain = BthRepr {
+        assert_eq!(plain, expected);
+        let bth = BthRepr {
             ack_req: packet.bth.ack_req,
+            solicited: packet.bth.solicited,
+            pad: packet.bth.pad,
             ..BthRepr::new(packet.bth.opcode, packet.bth.dest_qp, packet.bth.psn)
         };
-        assert_eq!(packet.bth, plain, "what a middle packet leaves out has its default");
+        assert_eq!(packet.bth, bth, "what a plain packet leaves out has its default");
         assert_ne!(known.is_valid(), Some(false));
-        assert!(known.is_middle());
+        assert!(known.is_plain_rc());
         assert_eq!(peek_dest_qp(frame), Some(packet.bth.dest_qp));
     }
     if let (Some(usual), Ok(packet)) = (known.usual_sr_data(), &verified) {
@@ -131,17 +134,22 @@ fn find__takes_every_changed_bit_as_the_general_functions_do() {
 }
 
 #[test]
-fn middle__is_the_middle_of_a_send_write_or_read_response() {
+fn plain_rc__is_a_middle_packet_or_the_only_one_of_a_send() {
     let mut found = Vec::new();
     for headers in samples() {
         let frame = frame_of(&headers, 8);
         let heads = learned(&[(frame.clone(), 0)]);
-        if let Some(middle) = heads.find(&frame, 0).and_then(|known| known.middle()) {
-            assert_eq!(middle.opcode, headers.bth.opcode);
-            found.push(middle.opcode);
+        if let Some(plain) = heads.find(&frame, 0).and_then(|known| known.plain_rc()) {
+            assert_eq!(plain.opcode, headers.bth.opcode);
+            found.push(plain.opcode);
         }
     }
-    let expected = [Opcode::RcSendMiddle, Opcode::RcWriteMiddle, Opcode::RcReadResponseMiddle];
+    let expected = [
+        Opcode::RcSendMiddle,
+        Opcode::RcSendOnly,
+        Opcode::RcWriteMiddle,
+        Opcode::RcReadResponseMiddle,
+    ];
     assert_eq!(found, [expected, expected].concat(), "over IPv4 and IPv6");
 }
 

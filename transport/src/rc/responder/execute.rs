@@ -1,6 +1,8 @@
 //! The execution of a request packet that has passed all checks.
 
-use super::{Context, MessageProgress, Responder, Step, atomic_request, payload_len, read_request};
+use super::{
+    Context, MessageProgress, Responder, Step, atomic_request, next_msn, payload_len, read_request,
+};
 use crate::mr::Access;
 use crate::payload::Payload;
 use crate::qp::outcome::Message;
@@ -8,7 +10,7 @@ use crate::rc::ack::PendingAck;
 use crate::rc::outcome::RequestOutcome;
 use crate::rc::resources::packets;
 use crate::wc::{WcOpcode, WcStatus};
-use spanwire_wire::{NakCode, OpKind, Packet, Psn};
+use spanwire_wire::{NakCode, OpKind, Packet};
 
 impl Responder {
     /// Places the payload. The last step that may fail: the memory may have been deregistered since
@@ -95,8 +97,4 @@ impl Responder {
         self.resources.begin_atomic(request, original, self.msn);
         RequestOutcome::AtomicDone
     }
-}
-
-fn next_msn(msn: u32) -> u32 {
-    (msn + 1) & Psn::MASK
 }
