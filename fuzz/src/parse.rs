@@ -89,13 +89,11 @@ fn check_known(frame: &[u8]) {
                 let verified = packet.and_then(|packet| known.verify(&packet).map(|()| packet));
                 assert_eq!(verified.map(|packet| *packet.trusted()), general);
                 assert_eq!(known.is_right(), general.is_ok());
-                if let Some(plain) = known.plain_rc() {
-                    let packet = Packet::parse_unverified(frame).expect("its headers are right");
-                    let bth = BthRepr::new(plain.opcode, packet.bth.dest_qp, plain.psn);
-                    let (ack_req, solicited, pad) =
-                        (plain.ack_req, plain.solicited, packet.bth.pad);
-                    let bth = BthRepr { ack_req, solicited, pad, ..bth };
-                    assert_eq!((packet.bth, packet.payload), (bth, plain.payload));
+                for p in [false, true].into_iter().filter_map(|is_only| known.plain_rc(is_only)) {
+                    let of = Packet::parse_unverified(frame).expect("its headers are right");
+                    let mut bth = BthRepr::new(p.opcode, of.bth.dest_qp, p.psn);
+                    (bth.ack_req, bth.solicited, bth.pad) = (p.ack_req, p.solicited, of.bth.pad);
+                    assert_eq!((of.bth, of.payload), (bth, p.payload));
                 }
                 if let Some(usual) = known.usual_sr_data() {
                     let packet = Packet::parse_unverified(frame).expect("its headers are right");

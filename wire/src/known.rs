@@ -229,37 +229,47 @@ impl<'a> Known<'a, '_> {
         }
     }
 
-    /// The opcode is one of a [`PlainRc`]. Nothing else is looked at.
+    /// The opcode is one of a [`PlainRc`]: true for the only packet of a SEND, false for a middle
+    /// one. Nothing else is looked at.
     #[inline]
     #[must_use]
-    pub fn is_plain_rc(&self) -> bool {
-        let opcode = self.frame.get(self.head.transport.0);
-        matches!(opcode, Some(&(SEND_MIDDLE | WRITE_MIDDLE | READ_RESPONSE_MIDDLE | SEND_ONLY)))
+    pub fn is_only(&self) -> Option<bool> {
+        match self.frame.get(self.head.transport.0) {
+            Some(&(SEND_MIDDLE | WRITE_MIDDLE | READ_RESPONSE_MIDDLE)) => Some(false),
+            Some(&SEND_ONLY) => Some(true),
+            _ => None,
+        }
     }
 
-    /// The packet as a plain one of RC: `None` for any other, which may be one too. Its ICRC is not
-    /// checked yet.
-    #[inline]
+    /// The packet as a plain one of RC, the only one of a SEND or a middle one: `None` for any
+    /// other, which may be one too. Its ICRC is not checked yet.
+    // Inlined, so that no more than the caller asks for is looked at.
+    #[inline(always)]
     #[must_use]
-    pub fn plain_rc(&self) -> Option<PlainRc<'a>> {
+    pub fn plain_rc(&self, is_only: bool) -> Option<PlainRc<'a>> {
         let (from, to) = self.head.transport;
         let (bth, rest) = self.frame.get(from..to)?.split_first_chunk::<{ bth::LEN }>()?;
         let [opcode, flags, 0xff, 0xff, 0, _, _, _, ack_req @ (0 | 0x80), ..] = *bth else {
             return None;
         };
         let opcode = match (opcode, flags) {
+            // Only the solicited event bit and the pad count.
+            (SEND_ONLY, _) if is_only && flags & !0xb0 == 0 => Opcode::RcSendOnly,
+            _ if is_only => return None,
             (SEND_MIDDLE, 0) => Opcode::RcSendMiddle,
             (WRITE_MIDDLE, 0) => Opcode::RcWriteMiddle,
             (READ_RESPONSE_MIDDLE, 0) => Opcode::RcReadResponseMiddle,
-            // Only the solicited event bit and the pad count.
-            (SEND_ONLY, _) if flags & !0xb0 == 0 => Opcode::RcSendOnly,
             _ => return None,
         };
         let (padded, _) = rest.split_last_chunk::<{ icrc::LEN }>()?;
         let padded_len = padded.len() + self.head.elided_bytes;
-        let len = padded_len.checked_sub(usize::from(flags >> 4 & 3))?;
-        let payload = &padded[..len.min(padded.len())];
-        let elided_bytes = len - payload.len();
+        let (payload, elided_bytes) = if is_only {
+            let len = padded_len.checked_sub(usize::from(flags >> 4 & 3))?;
+            let payload = &padded[..len.min(padded.len())];
+            (payload, len - payload.len())
+        } else {
+            (padded, self.head.elided_bytes)
+        };
         if !padded_len.is_multiple_of(4) || elided_bytes > 0 && !payload.is_empty() {
             return None;
         }

@@ -22,11 +22,13 @@ impl QueuePair {
         let Self { common: qp, engine, heads, .. } = self;
         let known = heads.find(frame, usize_from(arrival.elided_bytes.into()))?;
         let is_handled = match engine {
-            Engine::Rc(rc) if known.is_plain_rc() => {
-                rc.on_plain(qp, now, (&known, must_verify), &arrival, sh)
-            }
+            Engine::Rc(rc) => match known.is_only() {
+                Some(false) => rc.on_plain::<false>(qp, now, (&known, must_verify), &arrival, sh),
+                Some(true) => rc.on_plain::<true>(qp, now, (&known, must_verify), &arrival, sh),
+                None => false,
+            },
             Engine::Sr(sr) => sr.on_expected(qp, now, (&known, must_verify), &arrival, sh),
-            _ => false,
+            Engine::Unconnected => false,
         };
         if is_handled {
             self.check_invariants();

@@ -150,14 +150,21 @@ impl Rc {
         }
     }
 
-    /// As [`Rc::report_sent`], for a middle packet that was sent for the first time.
+    /// As [`Rc::report_sent`], for a plain packet of `len` bytes that was sent for the first time.
     #[inline]
-    pub(super) fn report_middle(&self, qp: &mut Common, now: Time, meta: &TxMeta, is_timed: bool) {
+    pub(super) fn report_plain(
+        &self,
+        qp: &mut Common,
+        now: Time,
+        len: u32,
+        meta: &TxMeta,
+        is_timed: bool,
+    ) {
         let Some(flow) = qp.flow.as_deref_mut() else { return };
-        let mtu = qp.mtu.bytes();
-        let inflight_bytes = self.requester.in_flight_pkts() * u64::from(mtu);
+        let others = self.requester.in_flight_pkts().saturating_sub(1);
+        let inflight_bytes = others * u64::from(qp.mtu.bytes()) + u64::from(len);
         let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
-        let send_state = flow.on_sent(now, (mtu, frame_bytes), inflight_bytes, false);
+        let send_state = flow.on_sent(now, (len, frame_bytes), inflight_bytes, false);
         if is_timed {
             flow.set_timed(now, send_state, self.requester.snd_nxt());
         }

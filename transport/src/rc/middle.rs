@@ -1,6 +1,6 @@
 //! Plain packets that are expected next: middle ones of messages, and the only one of a SEND. All
 //! but their PSN, AckReq and payload is known from the packet before, so they are neither described
-//! nor checked step by step.
+//! nor checked step by step. `ONLY` is true for the only packet of a SEND.
 //!
 //! A packet that is not as expected in any way is left, unchanged, to the general functions: this
 //! module decides nothing that they would decide otherwise. [`Config::fast_paths`] turns it off,
@@ -10,7 +10,7 @@
 
 use super::Rc;
 use super::completer::{ResponseOutcome, check_response};
-use super::requester::middle::NextMiddle;
+use super::requester::middle::NextPlain;
 use super::responder::Context;
 use crate::payload::{Payload, PayloadMut};
 use crate::qp::common::{Common, Shared, Transmit};
@@ -19,11 +19,11 @@ use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from};
 use spanwire_wire::{Ecn, Known, Opcode, PlainBth};
 
 impl Rc {
-    /// Writes the next packet of a request, if it is a middle one, was never sent, and waits for
+    /// Writes the next packet of a request, if it is a plain one, was never sent, and waits for
     /// nothing but the pacer.
     // Not inlined, as Rc::on_plain: the general functions would have to save registers for it.
     #[inline(never)]
-    pub(super) fn send_middle(
+    pub(super) fn send_plain<const ONLY: bool>(
         &mut self,
         qp: &mut Common,
         now: Time,
@@ -34,15 +34,15 @@ impl Rc {
         if !qp.state.sends() || self.loss.is_rnr_waiting() {
             return None;
         }
-        let middle = self.requester.next_middle(&self.allowance(qp, space, sh.config))?;
+        let plain = self.requester.next_plain::<ONLY>(&self.allowance(qp, space, sh.config))?;
         if let Some(at) = qp.paced_until(now) {
             return Some(Transmit::Paced(at));
         }
-        let meta = self.write_middle(qp, now, &middle, frame, sh)?;
-        Some(qp.sent(meta, qp.mtu.bytes(), sh))
+        let meta = self.write_expected::<ONLY>(qp, now, &plain, frame, sh)?;
+        Some(qp.sent(meta, plain.len, sh))
     }
 
-    /// Writes packets as [`Rc::send_middle`] would in a row, until they are `turn_bytes` or more.
+    /// Writes middle packets as [`Rc::send_plain`] would in a row, until they are `turn_bytes` or more.
     /// Returns their bytes as frames.
     pub(crate) fn send_middles(
         &mut self,
@@ -59,7 +59,7 @@ impl Rc {
         let (lends, mut frames_bytes, mut pkts) = (burst.lends(), 0, 0_u32);
         let mut may = self.allowance(qp, space, sh.config);
         while i64::from(frames_bytes) < turn_bytes && self.requester.is_at_middle() {
-            let Some(middle) = self.requester.next_middle(&may) else { break };
+            let Some(middle) = self.requester.next_plain::<false>(&may) else { break };
             if qp.paced_until(now).is_some() {
                 break;
             }
@@ -67,7 +67,7 @@ impl Rc {
             if lends {
                 sh.lending.begin();
             }
-            let written = self.write_middle(qp, now, &middle, frame, sh);
+            let written = self.write_expected::<false>(qp, now, &middle, frame, sh);
             let lent = if lends { sh.lending.end() } else { None };
             let Some(meta) = written else { break };
             burst.commit(meta, lent);
@@ -87,34 +87,35 @@ impl Rc {
     }
 
     #[inline]
-    fn write_middle(
+    fn write_expected<const ONLY: bool>(
         &mut self,
         qp: &mut Common,
         now: Time,
-        middle: &NextMiddle,
+        plain: &NextPlain,
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<TxMeta> {
-        let mtu = qp.mtu.bytes();
-        let treatment = sh.lending.treatment(mtu, sh.config.elide_payload, true);
-        let bth = PlainBth::new(middle.opcode, self.path.dest_qpn, middle.psn);
-        let bth = PlainBth { ack_req: middle.ack_req, ..bth };
+        let len = plain.len;
+        let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
+        let (ack_req, solicited) = (plain.ack_req, plain.solicited);
+        let bth = PlainBth::new(plain.opcode, self.path.dest_qpn, plain.psn);
+        let bth = PlainBth { ack_req, solicited, ..bth };
         let (requester, mrs) = (&mut self.requester, (qp.pd, &*sh.mrs));
-        let fill = |payload: PayloadMut<'_>| requester.gather_middle(middle, payload, mrs);
-        let mut meta = self.path.write_plain(bth, (mtu, treatment), frame, fill).ok()?;
+        let fill = |payload: PayloadMut<'_>| requester.gather_plain::<ONLY>(plain, payload, mrs);
+        let mut meta = self.path.write_plain(bth, (len, treatment), frame, fill).ok()?;
         let number = self.requester.snd_nxt();
-        qp.on_path_sent(now, (number, mtu, true), &mut meta);
-        self.requester.advance_middle(middle);
+        qp.on_path_sent(now, (number, len, true), &mut meta);
+        self.requester.advance_plain::<ONLY>(plain);
         self.loss.on_sent(now);
-        let is_timed = middle.ack_req && self.rtt.on_sent(now, number);
-        self.report_middle(qp, now, &meta, is_timed);
+        let is_timed = ack_req && self.rtt.on_sent(now, number);
+        self.report_plain(qp, now, len, &meta, is_timed);
         Some(meta)
     }
 
     /// Handles a packet, if it is a plain one and the expected one, and has no fault; its ICRC need
     /// not be right unless `must_verify`. False, and nothing has changed, for any other packet.
     #[inline(never)]
-    pub(crate) fn on_plain(
+    pub(crate) fn on_plain<const ONLY: bool>(
         &mut self,
         qp: &mut Common,
         now: Time,
@@ -122,14 +123,14 @@ impl Rc {
         arrival: &RxMeta,
         sh: &mut Shared<'_>,
     ) -> bool {
-        let (Some(plain), ip) = (known.plain_rc(), known.ip()) else { return false };
+        let (Some(plain), ip) = (known.plain_rc(ONLY), known.ip()) else { return false };
         if !self.path.matches(ip) || ip.ecn() == Ecn::Ce {
             return false;
         }
         let is_valid = || !must_verify || known.is_right();
         let payload = Payload::of_plain(&plain);
         let is_handled = match plain.opcode {
-            Opcode::RcReadResponseMiddle => {
+            Opcode::RcReadResponseMiddle if !ONLY => {
                 let bytes = payload.len();
                 let outcome = check_response(&self.requester, plain.psn, bytes, qp.mtu);
                 let is_next = matches!(outcome, ResponseOutcome::Place { .. });
@@ -140,7 +141,7 @@ impl Rc {
                 self.on_response(qp, now, outcome, payload, sh).is_ok()
             }
             _ if !qp.state.receives() || !qp.is_established => false,
-            Opcode::RcSendOnly => {
+            _ if ONLY => {
                 let context = &mut Context::new(qp, sh);
                 match self.responder.on_only(&plain, payload, context, is_valid) {
                     Some((reply, message)) => {

@@ -165,11 +165,16 @@ impl Rc {
         sh: &mut Shared<'_>,
     ) -> Transmit {
         if sh.config.fast_paths
-            && self.requester.is_at_middle()
+            && let Some(is_only) = self.requester.is_at_only()
             && self.responder.resources.is_idle()
-            && let Some(sent) = self.send_middle(qp, now, space, frame, sh)
         {
-            return sent;
+            let sent = match is_only {
+                false => self.send_plain::<false>(qp, now, space, frame, sh),
+                true => self.send_plain::<true>(qp, now, space, frame, sh),
+            };
+            if let Some(sent) = sent {
+                return sent;
+            }
         }
         // Responses go first, up to a limit in a row: a peer that reads without end must not starve
         // our requests.

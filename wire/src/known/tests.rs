@@ -30,7 +30,8 @@ fn known<'a>(
         let (ip, of) = (known.ip(), &packet.ip);
         assert_eq!((ip.src(), ip.dst(), ip.dscp_ecn()), (of.src(), of.dst(), of.dscp_ecn()));
     }
-    if let (Some(plain), Ok(packet)) = (known.plain_rc(), &verified) {
+    let plain = [false, true].map(|is_only| known.plain_rc(is_only));
+    if let ([Some(plain), None] | [None, Some(plain)], Ok(packet)) = (plain, &verified) {
         let expected = PlainRc {
             opcode: packet.bth.opcode,
             psn: packet.bth.psn,
@@ -48,7 +49,7 @@ fn known<'a>(
         };
         assert_eq!(packet.bth, bth, "what a plain packet leaves out has its default");
         assert_ne!(known.is_valid(), Some(false));
-        assert!(known.is_plain_rc());
+        assert_eq!(known.is_only(), Some(plain.opcode == Opcode::RcSendOnly));
         assert_eq!(peek_dest_qp(frame), Some(packet.bth.dest_qp));
     }
     if let (Some(usual), Ok(packet)) = (known.usual_sr_data(), &verified) {
@@ -139,7 +140,8 @@ fn plain_rc__is_a_middle_packet_or_the_only_one_of_a_send() {
     for headers in samples() {
         let frame = frame_of(&headers, 8);
         let heads = learned(&[(frame.clone(), 0)]);
-        if let Some(plain) = heads.find(&frame, 0).and_then(|known| known.plain_rc()) {
+        let known = heads.find(&frame, 0).expect("two packets");
+        if let Some(plain) = known.is_only().and_then(|is_only| known.plain_rc(is_only)) {
             assert_eq!(plain.opcode, headers.bth.opcode);
             found.push(plain.opcode);
         }

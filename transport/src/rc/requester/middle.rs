@@ -1,58 +1,80 @@
-//! The choice of a middle packet, and the payload of requests.
+//! The choice of a plain packet, and the payload of requests.
 
 use super::{Allowance, Requester};
 use crate::mr::{MrTable, PdId};
 use crate::payload::{Payload, PayloadMut};
-use crate::rc::request::Request;
 use crate::rc::segment::Segment;
 use crate::verbs::WrOp;
 use spanwire_wire::{Opcode, Psn};
 
-/// A middle packet of a SEND or WRITE.
+/// A middle packet of a SEND or WRITE, or the only one of a SEND.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NextMiddle {
+pub(crate) struct NextPlain {
     pub(crate) opcode: Opcode,
     pub(crate) psn: Psn,
     pub(crate) ack_req: bool,
+    pub(crate) solicited: bool,
+    /// Bytes of its payload.
+    pub(crate) len: u32,
     is_inline: bool,
     /// Bytes of the request before it.
     offset: u32,
 }
 
 impl Requester {
-    /// The next packet is a middle one, and was never sent.
+    /// The next packet was never sent, and is the only one of a SEND (true) or a middle one
+    /// (false).
+    #[inline]
+    pub(crate) fn is_at_only(&self) -> Option<bool> {
+        let request = self.sq.at(self.current).filter(|_| self.snd_nxt == self.snd_max)?;
+        match self.snd_nxt > request.first {
+            true => (self.snd_nxt + 1 < request.end()).then_some(false),
+            false => (request.pkts == 1 && request.wqe.op == WrOp::Send).then_some(true),
+        }
+    }
+
+    /// The next packet was never sent, and is a middle one.
     #[inline]
     pub(crate) fn is_at_middle(&self) -> bool {
-        let is_middle = |r: &Request| self.snd_nxt > r.first && self.snd_nxt + 1 < r.end();
-        self.snd_nxt == self.snd_max && self.sq.at(self.current).is_some_and(is_middle)
+        self.is_at_only() == Some(false)
     }
 
     /// As [`Requester::next`], if the next packet is one of a SEND or WRITE and waits for nothing.
-    /// The caller has called [`Requester::is_at_middle`].
+    /// `ONLY` is the result of [`Requester::is_at_only`].
     #[inline]
-    pub(crate) fn next_middle(&self, may: &Allowance) -> Option<NextMiddle> {
+    pub(crate) fn next_plain<const ONLY: bool>(&self, may: &Allowance) -> Option<NextPlain> {
         let (request, number) = (self.sq.at(self.current)?, self.snd_nxt);
         if self.force_ack_req || may.qp_pkts == 0 || may.endpoint_pkts == 0 {
             return None;
         }
-        let opcode = match request.wqe.op {
+        let wqe = &request.wqe;
+        if ONLY && (wqe.fence || !may.new_requests) {
+            return None;
+        }
+        let opcode = match wqe.op {
+            _ if ONLY => Opcode::RcSendOnly,
             WrOp::Write { .. } | WrOp::WriteImm { .. } => Opcode::RcWriteMiddle,
             WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => Opcode::RcSendMiddle,
             WrOp::Read { .. } | WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => return None,
         };
-        let ack_req = self.no_ack_req_pkts() + 1 >= may.ack_req_interval_pkts.into()
+        let ack_req = (ONLY && number + 1 == self.snd_end)
+            || self.no_ack_req_pkts() + 1 >= may.ack_req_interval_pkts.into()
             || may.no_ack_req_pkts == 0;
-        let offset = request.offset_of(number, may.mtu);
-        let (psn, is_inline) = (self.psn(number), request.wqe.is_inline);
-        Some(NextMiddle { opcode, psn, ack_req, is_inline, offset })
+        let (len, offset) = match ONLY {
+            true => (wqe.len, 0),
+            false => (may.mtu.bytes(), request.offset_of(number, may.mtu)),
+        };
+        let (psn, solicited, is_inline) = (self.psn(number), ONLY && wqe.solicited, wqe.is_inline);
+        Some(NextPlain { opcode, psn, ack_req, solicited, len, is_inline, offset })
     }
 
-    /// Advances past the outcome of [`Requester::next_middle`], once it was sent.
+    /// Advances past the outcome of [`Requester::next_plain`], once it was sent.
     #[inline]
-    pub(crate) fn advance_middle(&mut self, middle: &NextMiddle) {
+    pub(crate) fn advance_plain<const ONLY: bool>(&mut self, plain: &NextPlain) {
         self.snd_nxt += 1;
         self.snd_max = self.snd_nxt;
-        if middle.ack_req {
+        self.current += usize::from(ONLY);
+        if plain.ack_req {
             self.ack_req_end = self.snd_nxt;
         }
     }
@@ -68,15 +90,18 @@ impl Requester {
         self.sq.gather(segment.wqe, segment.is_inline, segment.offset, payload, mrs)
     }
 
-    /// As [`Requester::gather`], for the outcome of [`Requester::next_middle`].
+    /// As [`Requester::gather`], for the outcome of [`Requester::next_plain`].
     #[inline]
-    pub(crate) fn gather_middle(
+    pub(crate) fn gather_plain<const ONLY: bool>(
         &mut self,
-        middle: &NextMiddle,
+        plain: &NextPlain,
         payload: PayloadMut<'_>,
         mrs: (PdId, &MrTable),
     ) -> bool {
-        self.sq.gather_part(self.current, middle.is_inline, middle.offset, payload, mrs)
+        match ONLY {
+            true => self.sq.gather(self.current, plain.is_inline, 0, payload, mrs),
+            false => self.sq.gather_part(self.current, plain.is_inline, plain.offset, payload, mrs),
+        }
     }
 
     /// Copies a part of the response to the request `wqe` to its byte `offset`; false if its memory
