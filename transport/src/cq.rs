@@ -65,6 +65,7 @@ impl CompletionQueue {
         Self { ready, capacity, overrun: false, armed: None }
     }
 
+    #[inline]
     fn push(&mut self, wc: Wc) -> Result<(), Lost> {
         if self.ready.len() == self.capacity {
             let was_overrun = std::mem::replace(&mut self.overrun, true);
@@ -125,6 +126,7 @@ impl CqTable {
     }
 
     /// Adds a completion, or reports that it is lost.
+    #[inline]
     pub(crate) fn push(&mut self, cq: CqId, wc: Wc) -> Result<(), Lost> {
         self.has_new = true;
         let queue = self.queues.at_mut(cq.0).ok_or(Lost { first: false })?;

@@ -124,6 +124,7 @@ impl Receive {
 
     /// The `i`-th oldest unused request, after [`Receive::reach`]: protection domain, request,
     /// SGEs.
+    #[inline]
     pub(crate) fn at(&self, i: u32) -> Option<(PdId, Rwqe, &[Sge])> {
         let i = i as usize;
         match &self.source {
@@ -142,6 +143,7 @@ impl Receive {
 
     /// Removes the oldest request: its message is complete, or it is flushed. Requests not taken
     /// from a shared queue stay there.
+    #[inline]
     pub(crate) fn pop(&mut self, srqs: &mut SrqTable) -> Option<Rwqe> {
         if self.taken.is_some() {
             return self.finish(srqs);

@@ -108,13 +108,20 @@ impl<T> WorkQueue<T> {
     ///
     /// # Panics
     /// If the queue is full or either is too long, which the caller has checked.
+    #[inline]
     pub(crate) fn push(&mut self, entry: T, sges: &[Sge], inline: &[u8]) {
         assert!(!self.is_full(), "posting checks for room first");
         let slot = self.next_slot;
-        self.next_slot = (slot + 1) % self.capacity;
+        self.next_slot = if slot + 1 < self.capacity { slot + 1 } else { 0 };
         self.forget(slot);
-        self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges);
-        self.inline[slot * self.max_inline..][..inline.len()].copy_from_slice(inline);
+        match sges {
+            // Most requests have one: no call of memcpy.
+            [sge] => self.sges[slot * self.max_sge] = *sge,
+            _ => self.sges[slot * self.max_sge..][..sges.len()].copy_from_slice(sges),
+        }
+        if !inline.is_empty() {
+            self.inline[slot * self.max_inline..][..inline.len()].copy_from_slice(inline);
+        }
         let (sge_count, inline_len) = (sges.len(), inline.len());
         self.entries.push_back(Queued { entry, slot, sge_count, inline_len });
     }
