@@ -42,8 +42,8 @@ impl Rc {
         Some(qp.sent(meta, plain.len, sh))
     }
 
-    /// Writes middle packets as [`Rc::send_plain`] would in a row, until they are `turn_bytes` or more.
-    /// Returns their bytes as frames.
+    /// Writes middle packets as [`Rc::send_plain`] would in a row, until they are `turn_bytes` or
+    /// more. Returns their bytes as frames.
     pub(crate) fn send_middles(
         &mut self,
         qp: &mut Common,
