@@ -96,13 +96,14 @@ pub trait TxBurst {
     /// or the step has sent enough.
     fn buffer(&mut self) -> Option<&mut [u8]>;
 
-    /// Sends the frame in the buffer, with lent payload if there is some.
+    /// Sends the frame in the buffer. The place of lent payload in it has unspecified content; all
+    /// other bytes, the checksum included, are those of the whole frame.
     ///
     /// # Panics
     /// If there is no buffer, or `meta.len` is longer than it.
     fn commit(&mut self, meta: TxMeta, lent: Option<LentPayload>);
 
-    /// The port can send memory where it is: see [`Node::poll_transmit_lending`].
+    /// The port can send memory where it is, so that a node may lend payload.
     fn lends(&self) -> bool {
         false
     }
@@ -160,37 +161,15 @@ pub trait Node {
     /// none; then nothing is consumed and the content of `frame` is unspecified.
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta>;
 
-    /// As [`Node::poll_transmit`], for a port that can send memory where it is: `lent` may receive
-    /// payload, whose place in `frame` then has unspecified content. All other bytes, the checksum
-    /// included, are those of the whole frame.
-    ///
-    /// By default nothing is lent.
-    fn poll_transmit_lending(
-        &mut self,
-        now: Time,
-        port: PortId,
-        frame: &mut [u8],
-        lent: &mut Option<LentPayload>,
-    ) -> Option<TxMeta> {
-        *lent = None;
-        self.poll_transmit(now, port, frame)
-    }
-
     /// Writes frames that may leave `port` now into the buffers of `burst`, in the order of
     /// [`Node::poll_transmit`]. True if there is no further one: as if that had returned `None`.
     /// False if `burst` has no further buffer.
     ///
-    /// By default each frame is polled.
+    /// By default each frame is polled, and nothing is lent.
     fn transmit_burst(&mut self, now: Time, port: PortId, burst: &mut dyn TxBurst) -> bool {
-        let lends = burst.lends();
         while let Some(frame) = burst.buffer() {
-            let mut lent = None;
-            let written = match lends {
-                true => self.poll_transmit_lending(now, port, frame, &mut lent),
-                false => self.poll_transmit(now, port, frame),
-            };
-            match written {
-                Some(meta) => burst.commit(meta, lent),
+            match self.poll_transmit(now, port, frame) {
+                Some(meta) => burst.commit(meta, None),
                 None => return true,
             }
         }

@@ -274,20 +274,10 @@ impl Slot<'_> {
     ///
     /// # Panics
     /// If `meta.len` is longer than the buffer, or payload was elided: no real link carries that.
-    pub fn commit(self, meta: TxMeta) {
-        self.commit_lent(meta, None);
-    }
-
-    /// As [`Slot::commit`], for a frame with lent payload if there is some.
-    ///
-    /// # Panics
-    /// As [`Slot::commit`], or if the payload is not within the frame.
-    pub fn commit_lent(mut self, meta: TxMeta, lent: Option<LentPayload>) {
+    pub fn commit(mut self, meta: TxMeta) {
         assert_eq!(meta.elided_bytes, 0, "only simulated links carry elided frames");
-        let Some(token) = self.token.take() else { return };
-        match lent {
-            Some(lent) => self.port.slot_commit_lent(token, meta, lent),
-            None => self.port.slot_commit(token, meta),
+        if let Some(token) = self.token.take() {
+            self.port.slot_commit(token, meta);
         }
     }
 }

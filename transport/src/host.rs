@@ -1,7 +1,7 @@
 //! An endpoint and the application on its core, as one node.
 
 use crate::endpoint::Endpoint;
-use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMeta};
+use spanwire_base::{Awaited, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMeta};
 
 /// An application on the engine's core, which runs to completion.
 pub trait App {
@@ -91,16 +91,6 @@ impl<A: App> Node for Host<A> {
 
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         self.endpoint.poll_transmit(now, port, frame)
-    }
-
-    fn poll_transmit_lending(
-        &mut self,
-        now: Time,
-        port: PortId,
-        frame: &mut [u8],
-        lent: &mut Option<LentPayload>,
-    ) -> Option<TxMeta> {
-        self.endpoint.poll_transmit_lending(now, port, frame, lent)
     }
 
     fn transmit_burst(&mut self, now: Time, port: PortId, burst: &mut dyn TxBurst) -> bool {

@@ -3,7 +3,7 @@
 use super::{Budget, Driver, Progress};
 use crate::clock::TimeSource;
 use crate::poll::poll;
-use crate::port::{Port, reserve};
+use crate::port::{Burst, Port};
 use spanwire_base::{Dur, Node, PortId, PortMask, Time};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -47,33 +47,15 @@ pub fn step_ports<P: Port>(
     let mut ready = unfinished.take();
     while let Some(id) = ready.pop() {
         let Some(port) = ports.get_mut(id.index()) else { continue };
-        let (sent, is_finished) = transmit(now, node, id, port, budget.tx);
-        progress.tx += sent;
-        if !is_finished {
+        let mut burst = Burst::new(port, budget.tx);
+        if !node.transmit_burst(now, id, &mut burst) {
             unfinished.insert(id);
         }
+        progress.tx += burst.sent;
     }
     // Every port is flushed, even if another one fails.
     let flushed = ports.iter_mut().map(|port| port.flush(now));
     flushed.fold(Ok(()), io::Result::and).map(|()| progress)
-}
-
-/// Transmits up to `max` frames on one port. Also returns whether the node has no more for now.
-fn transmit(
-    now: Time,
-    node: &mut dyn Node,
-    id: PortId,
-    port: &mut dyn Port,
-    max: usize,
-) -> (usize, bool) {
-    for sent in 0..max {
-        let Some(mut slot) = reserve(port) else { return (sent, false) };
-        match node.poll_transmit(now, id, slot.bytes()) {
-            Some(meta) => slot.commit(meta),
-            None => return (sent, true),
-        }
-    }
-    (max, false)
 }
 
 impl<C: TimeSource + Copy> Driver<C> {

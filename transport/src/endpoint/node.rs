@@ -5,7 +5,7 @@ use crate::drop::DropReason;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
 use crate::timer::earlier;
-use spanwire_base::{Awaited, LentPayload, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMeta};
+use spanwire_base::{Awaited, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMeta};
 use spanwire_wire::{Unverified, peek_dest_qp};
 
 impl Node for Endpoint {
@@ -31,19 +31,6 @@ impl Node for Endpoint {
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         self.transmit_next(now, frame)
-    }
-
-    fn poll_transmit_lending(
-        &mut self,
-        now: Time,
-        _: PortId,
-        frame: &mut [u8],
-        lent: &mut Option<LentPayload>,
-    ) -> Option<TxMeta> {
-        self.lending.begin();
-        let meta = self.transmit_next(now, frame);
-        *lent = self.lending.end();
-        meta
     }
 
     fn transmit_burst(&mut self, now: Time, _: PortId, burst: &mut dyn TxBurst) -> bool {

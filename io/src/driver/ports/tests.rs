@@ -4,6 +4,7 @@ use super::super::Polling;
 use super::*;
 use crate::clock::Clock;
 use crate::pipe::{PipeConfig, PipePort, pipe};
+use crate::port::reserve;
 use crate::port::{SlotToken, slots_of_inner};
 use spanwire_base::{RxMeta, TxMeta};
 use std::collections::VecDeque;

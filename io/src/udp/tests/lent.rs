@@ -1,6 +1,8 @@
 //! Payload that is sent from where it is.
 
 use super::*;
+use crate::port::Burst;
+use spanwire_base::TxBurst as _;
 use spanwire_mem::Region;
 
 /// Commits `frame` with its bytes from `at` on, but for the checksum, lent from `region`.
@@ -8,11 +10,12 @@ fn commit_lent(port: &mut UdpPort, frame: &[u8], at: usize, region: &Region) {
     let end = frame.len() - 4;
     region.copy_in(100, &frame[at..end]).unwrap();
     let bytes = region.lend(100, end - at).expect("within");
-    let mut slot = reserve(port).expect("a free buffer");
-    slot.bytes()[..at].copy_from_slice(&frame[..at]);
-    slot.bytes()[at..end].fill(0xee);
-    slot.bytes()[end..frame.len()].copy_from_slice(&frame[end..]);
-    slot.commit_lent(TxMeta::whole(frame.len()), Some(LentPayload { at, bytes }));
+    let mut burst = Burst::new(port, 1);
+    let buffer = burst.buffer().expect("a free buffer");
+    buffer[..at].copy_from_slice(&frame[..at]);
+    buffer[at..end].fill(0xee);
+    buffer[end..frame.len()].copy_from_slice(&frame[end..]);
+    burst.commit(TxMeta::whole(frame.len()), Some(LentPayload { at, bytes }));
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn commit__payload_beyond_the_frame_is_an_error_of_the_node() {
     let [mut a, b] = pair(false);
     let sent = frame(&a, &b, 2, 7, 900);
     let bytes = Region::zeroed(2_000).lend(0, 1_000).expect("within");
-    let mut slot = reserve(&mut a).expect("a free buffer");
-    slot.bytes()[..sent.len()].copy_from_slice(&sent);
-    slot.commit_lent(TxMeta::whole(sent.len()), Some(LentPayload { at: 60, bytes }));
+    let mut burst = Burst::new(&mut a, 1);
+    burst.buffer().expect("a free buffer")[..sent.len()].copy_from_slice(&sent);
+    burst.commit(TxMeta::whole(sent.len()), Some(LentPayload { at: 60, bytes }));
 }
