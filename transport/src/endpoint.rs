@@ -66,6 +66,8 @@ pub struct Endpoint {
     dialogue: Dialogue,
     /// Some queue pair was made with [`QpInit::places_until_polled`].
     counts_polled: bool,
+    /// The queue pair of the last calls, while the schedule has not counted their effects.
+    unsettled: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,7 @@ impl Endpoint {
             port: PortPacer::new(&config),
             dialogue: Dialogue::default(),
             counts_polled: false,
+            unsettled: None,
             config,
         }
     }
@@ -302,7 +305,8 @@ impl Endpoint {
         qpn.get() & ((1 << self.config.slot_bits()) - 1)
     }
 
-    /// Calls `f` on a queue pair, then updates schedule, window accounting and timer.
+    /// Calls `f` on a queue pair, which may have something to send then. Schedule and timers are
+    /// updated once for calls in a row on the same one: see [`Endpoint::settle`].
     fn with_qp<T>(
         &mut self,
         qpn: Qpn,
@@ -331,18 +335,31 @@ impl Endpoint {
             config: &self.config,
         };
         let out = f(&mut entry.qp, &mut shared)?;
+        if self.unsettled != Some(slot) {
+            self.settle();
+            self.unsettled = Some(slot);
+            self.schedule.activate(ActiveList::Ready, slot);
+            self.schedule.wake_driver();
+            self.timers.touch(slot);
+        }
+        Some(out)
+    }
+
+    /// Updates the schedule after the last calls of [`Endpoint::with_qp`]: before it is used, and
+    /// before a call on another queue pair.
+    #[inline]
+    fn settle(&mut self) {
+        let Some(slot) = self.unsettled.take() else { return };
+        let Some(entry) = self.qps.at_mut(slot) else { return };
         entry.update_in_flight(&mut self.schedule);
-        self.schedule.activate(ActiveList::Ready, slot);
         if entry.qp.is_control_due() {
             self.schedule.activate(ActiveList::Control, slot);
         }
-        self.schedule.wake_driver();
-        self.timers.touch(slot);
-        Some(out)
     }
 
     /// Arms the timers of the queue pairs whose deadlines may have changed.
     fn settle_timers(&mut self) {
+        self.settle();
         let Self { timers, qps, .. } = self;
         timers.settle(|slot| qps.at(slot)?.qp.next_deadline());
     }

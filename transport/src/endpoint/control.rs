@@ -139,6 +139,7 @@ impl Endpoint {
     /// shared receive queue return there. Its QPN is not reused soon, so packets still in flight to
     /// it are dropped.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> bool {
+        self.settle();
         let slot = self.slot_of(qpn);
         let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;

@@ -65,6 +65,7 @@ impl Node for Endpoint {
     }
 
     fn awaited(&mut self) -> Awaited {
+        self.settle();
         let is_answered = self.dialogue.update(&self.counters);
         let is_paced = self.pacer.next().is_some();
         if is_paced || self.port.as_ref().is_some_and(|port| port.next().is_some()) {
@@ -89,6 +90,7 @@ impl Node for Endpoint {
 impl Endpoint {
     #[inline]
     fn transmit_next(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
+        self.settle();
         match self.port {
             None => self.transmit(now, frame),
             Some(_) => self.transmit_at_rate(now, frame),
