@@ -3,7 +3,7 @@
 use crate::icrc::{self, Prefix};
 use crate::packet::dissect_transport;
 use crate::{
-    DropReason, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, Qpn, SrDataRepr, Udp,
+    DropReason, Ecn, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, Qpn, SrDataRepr, Udp,
     UdpRepr, Unverified, be, bth, ethernet, ipv4, ipv6, udp,
 };
 
@@ -51,6 +51,7 @@ struct Head {
     bytes: [u8; V6_LEN],
     elided_bytes: usize,
     ip: IpRepr,
+    is_ce: bool,
     /// The range of BTH to ICRC in the frame.
     transport: (usize, usize),
     /// IPv4's identification, and the sum over the header without it and the checksum.
@@ -155,8 +156,8 @@ impl Head {
             }
             IpRepr::V6(_) => 0,
         };
-        let (is_known, prefix) = (false, None);
-        Some(Self { bytes, elided_bytes, ip, transport, id, partial_sum, is_known, prefix })
+        let (is_known, prefix, is_ce) = (false, None, ip.ecn() == Ecn::Ce);
+        Some(Self { bytes, elided_bytes, ip, is_ce, transport, id, partial_sum, is_known, prefix })
     }
 
     /// The frame has these headers, and a right checksum.
@@ -313,6 +314,13 @@ impl<'a> Known<'a, '_> {
     #[must_use]
     pub fn ip(&self) -> &IpRepr {
         &self.head.ip
+    }
+
+    /// Congestion was experienced.
+    #[inline]
+    #[must_use]
+    pub fn is_ce(&self) -> bool {
+        self.head.is_ce
     }
 
     /// IPv4's identification.

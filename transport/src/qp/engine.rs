@@ -12,7 +12,7 @@ use crate::schedule::{InFlight, WindowSpace};
 use crate::sr::Sr;
 use crate::verbs::WorkRequest;
 use spanwire_base::{Dur, Time};
-use spanwire_wire::{self as wire, Ecn, Packet, Psn};
+use spanwire_wire::{self as wire, Ecn, IpRepr, Packet, Psn};
 
 /// The state of a connection's protocol.
 #[derive(Debug)]
@@ -227,6 +227,15 @@ impl Engine {
         });
         let busy = ModifyError::OutOfRange("max_dest_rd_atomic (more are outstanding)");
         if fits { Ok(()) } else { Err(busy) }
+    }
+
+    /// A packet with this header comes from the peer and is addressed to us.
+    pub(super) fn is_from_peer(&self, ip: &IpRepr) -> bool {
+        match self {
+            Self::Unconnected => false,
+            Self::Rc(rc) => rc.path.matches(ip),
+            Self::Sr(sr) => sr.path.matches(ip),
+        }
     }
 
     /// The protocol of its own, if it is SR.

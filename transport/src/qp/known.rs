@@ -59,7 +59,7 @@ impl QueuePair {
         {
             return sh.counters.drop(DropReason::Wire(reason));
         }
-        if sh.config.fast_paths {
+        if sh.config.fast_paths && self.engine.is_from_peer(&packet.trusted().ip) {
             self.heads.learn(frame, usize_from(arrival.elided_bytes.into()), packet);
         }
         self.handle_packet(now, arrival, packet.trusted(), sh);

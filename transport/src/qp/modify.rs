@@ -9,6 +9,7 @@ use super::transitions::{OF_A_DRAINED_QUEUE, check_modify};
 use crate::attr::{Mtu, QpAttr, WireMode};
 use crate::config::Config;
 use crate::event::AsyncEvent;
+use spanwire_wire::KnownHeads;
 
 impl QueuePair {
     /// Applies `attr`, all of it or nothing.
@@ -18,6 +19,8 @@ impl QueuePair {
         if (from, to) == (QpState::Sqd, QpState::Sqd) {
             self.modify_drained(attr)?;
         }
+        // Those of another path are not of the peer.
+        self.heads = KnownHeads::default();
         match to {
             QpState::Reset => self.common.attr = QpAttr::default(),
             _ => self.common.attr.merge(attr),

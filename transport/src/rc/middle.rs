@@ -16,7 +16,7 @@ use crate::payload::{Payload, PayloadMut};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from};
-use spanwire_wire::{Ecn, Known, Opcode, PlainBth};
+use spanwire_wire::{Known, Opcode, PlainBth};
 
 impl Rc {
     /// Writes the next packet of a request, if it is a plain one, was never sent, and waits for
@@ -123,10 +123,7 @@ impl Rc {
         arrival: &RxMeta,
         sh: &mut Shared<'_>,
     ) -> bool {
-        let (Some(plain), ip) = (known.plain_rc(ONLY), known.ip()) else { return false };
-        if !self.path.matches(ip) || ip.ecn() == Ecn::Ce {
-            return false;
-        }
+        let Some(plain) = known.plain_rc(ONLY).filter(|_| !known.is_ce()) else { return false };
         let is_valid = || !must_verify || known.is_right();
         let payload = Payload::of_plain(&plain);
         let is_handled = match plain.opcode {

@@ -45,7 +45,7 @@ use timing::RttTimer;
 /// The state of one RC connection.
 #[derive(Debug)]
 pub(crate) struct Rc {
-    path: Path,
+    pub(crate) path: Path,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     acks: Acks,

@@ -19,7 +19,7 @@ use crate::payload::{Payload, PayloadMut};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from, u64_from, usize_from};
-use spanwire_wire::{Ecn, Known, Opcode, PlainBth, Psn, SrMiddleRepr};
+use spanwire_wire::{Known, Opcode, PlainBth, Psn, SrMiddleRepr};
 
 impl Sr {
     /// Writes the next packet of a request, if it is a middle one, was never sent, and waits for
@@ -138,17 +138,16 @@ impl Sr {
         arrival: &RxMeta,
         sh: &mut Shared<'_>,
     ) -> bool {
-        let (Some(usual), ip) = (known.usual_sr_data(), known.ip()) else { return false };
+        let Some(usual) = known.usual_sr_data() else { return false };
         let Some(number) = self.rx.received.expected(usual.header.psn) else { return false };
-        let is_ours = self.path.matches(ip) && qp.state.receives();
-        if !is_ours || must_verify && !known.is_right() {
+        if !qp.state.receives() || must_verify && !known.is_right() {
             return false;
         }
         qp.arrival = *arrival;
         let outer = Outer {
             ip_bytes: u64_from(usual.ip_bytes),
-            is_ce: ip.ecn() == Ecn::Ce,
-            hop_limit: ip.hop_limit(),
+            is_ce: known.is_ce(),
+            hop_limit: known.ip().hop_limit(),
             ack_req: usual.ack_req,
             trailer: usual.trailer,
         };

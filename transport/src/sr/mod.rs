@@ -44,7 +44,7 @@ use tx::Tx;
 /// The state of one SR connection.
 #[derive(Debug)]
 pub(crate) struct Sr {
-    path: Path,
+    pub(crate) path: Path,
     pub(crate) tx: Tx,
     pub(crate) rx: Rx,
 }

@@ -28,6 +28,7 @@ fn known<'a>(
     });
     if let Ok(packet) = &verified {
         let (ip, of) = (known.ip(), &packet.ip);
+        assert_eq!(known.is_ce(), of.ecn() == Ecn::Ce);
         assert_eq!((ip.src(), ip.dst(), ip.dscp_ecn()), (of.src(), of.dst(), of.dscp_ecn()));
     }
     let plain = [false, true].map(|is_only| known.plain_rc(is_only));
