@@ -1,11 +1,16 @@
 //! Received packets whose outer headers have been seen before.
 
+mod peek;
+
+pub use peek::peek_dest_qp;
+
 use crate::icrc::{self, Prefix};
 use crate::packet::dissect_transport;
 use crate::{
-    DropReason, Ecn, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, Qpn, SrDataRepr, Udp,
+    DropReason, Ecn, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, SrDataRepr, Udp,
     UdpRepr, Unverified, be, bth, ethernet, ipv4, ipv6, udp,
 };
+use peek::{AT, len_field};
 
 /// The outer headers of a flow's last packets that had no fault, for each of a few lengths.
 ///
@@ -356,34 +361,6 @@ impl<'a> Known<'a, '_> {
     }
 }
 
-/// The destination QPN of a frame that is RoCEv2 over IPv4 without options or IPv6; of any other,
-/// any number or `None`. Nothing is checked.
-#[inline]
-#[must_use]
-pub fn peek_dest_qp(frame: &[u8]) -> Option<Qpn> {
-    let head: &[u8; AT + 2] = frame.first_chunk()?;
-    let bth_at = match [head[AT], head[AT + 1]] {
-        [0x08, 0x00] => ethernet::LEN + ipv4::LEN + udp::LEN,
-        [0x86, 0xdd] => ethernet::LEN + ipv6::LEN + udp::LEN,
-        _ => return None,
-    };
-    let bth: &[u8; bth::LEN] = frame.get(bth_at..)?.first_chunk()?;
-    Some(Qpn::new(be::u24_at(bth, 5)))
-}
-
-/// The total length of IPv4, or the payload length of IPv6.
-#[inline]
-fn len_field(frame: &[u8]) -> Option<u16> {
-    let head: &[u8; ethernet::LEN + 6] = frame.first_chunk()?;
-    match [head[AT], head[AT + 1]] {
-        [0x08, 0x00] => Some(be::u16_at(head, ethernet::LEN + 2)),
-        [0x86, 0xdd] => Some(be::u16_at(head, ethernet::LEN + 4)),
-        _ => None,
-    }
-}
-
-/// The EtherType's place.
-const AT: usize = ethernet::LEN - 2;
 /// EtherType, IP header, ports and length of UDP. The UDP checksum is not checked.
 const V4_LEN: usize = 2 + ipv4::LEN + 6;
 const V6_LEN: usize = 2 + ipv6::LEN + 6;
