@@ -24,6 +24,8 @@ pub struct TokenBucket {
     held_until: Time,
     burst_bytes: u32,
     catch_up_ps: u32,
+    /// The longest delay that is caught up, ps times 2^32.
+    depth: u128,
     /// A packet waits for `next`.
     is_awaited: bool,
     /// The longest time by which packets leave early to leave together, and that of 64 KiB if it is
@@ -52,6 +54,7 @@ impl TokenBucket {
             held_until: Time::ZERO,
             burst_bytes,
             catch_up_ps,
+            depth: u128::from(catch_up_ps) << FRACTION_BITS,
             is_awaited: false,
             quantum_max: Dur::ZERO,
             quantum: Dur::ZERO,
@@ -87,8 +90,9 @@ impl TokenBucket {
         if new == self.per_byte {
             return false;
         }
-        let (old, depth) = (self.per_byte, self.depth());
+        let (old, depth) = (self.per_byte, self.depth);
         self.per_byte = new;
+        self.set_depth();
         let now = fixed(now);
         self.next = match self.next.checked_sub(now) {
             // Without a rate there is neither a wait nor an accumulated burst.
@@ -121,7 +125,9 @@ impl TokenBucket {
     /// meanwhile may leave at once, those of 10 ms at most: the rate is kept on a host that lost
     /// its core.
     pub fn set_awaited(&mut self) {
-        self.is_awaited = true;
+        if !std::mem::replace(&mut self.is_awaited, true) {
+            self.set_depth();
+        }
         self.ahead = Dur::ZERO;
     }
 
@@ -133,13 +139,16 @@ impl TokenBucket {
 
     /// No packet waits, so time that passes is a pause and earns a burst at most.
     pub fn set_idle(&mut self) {
-        self.is_awaited = false;
+        if std::mem::take(&mut self.is_awaited) {
+            self.set_depth();
+        }
     }
 
     /// A packet of `wire_bytes` left.
+    #[inline]
     pub fn on_sent(&mut self, now: Time, wire_bytes: u32) {
         self.ahead = self.quantum;
-        let earliest = fixed(now).saturating_sub(self.depth());
+        let earliest = fixed(now).saturating_sub(self.depth);
         self.next = self.next.max(earliest).saturating_add(u128::from(wire_bytes) * self.per_byte);
     }
 
@@ -156,13 +165,13 @@ impl TokenBucket {
         self.held_until = self.held_until.max(now + gap);
     }
 
-    /// The longest delay that is caught up, ps times 2^32.
-    fn depth(&self) -> u128 {
+    /// Rate or wait have changed.
+    fn set_depth(&mut self) {
         let catch_up = u128::from(match self.is_awaited {
             true => LATENESS_MAX_PS,
             false => self.catch_up_ps.into(),
         }) << FRACTION_BITS;
-        (u128::from(self.burst_bytes) * self.per_byte).max(catch_up)
+        self.depth = (u128::from(self.burst_bytes) * self.per_byte).max(catch_up);
     }
 }
 

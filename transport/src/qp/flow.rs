@@ -33,6 +33,8 @@ use spanwire_wire::IntRecords;
 pub(crate) struct Flow {
     cc: Cc,
     bucket: TokenBucket,
+    /// The least time between packets.
+    min_gap: Dur,
     mtu_bytes: u32,
     /// The congestion window or the pacer limited the flow since the last ACK (`cwnd_limited` or
     /// `pacing_limited`). Congestion control must not grow an unused window (RFC 9002 7.8).
@@ -86,6 +88,7 @@ impl Flow {
         let mut bucket = TokenBucket::new(burst_bytes, config.catch_up);
         bucket.set_rate(Time::ZERO, cc.rate());
         Some(Self {
+            min_gap: cc.min_gap(),
             cc,
             bucket,
             mtu_bytes: mtu_bytes.max(1),
@@ -216,15 +219,15 @@ impl Flow {
         }
         if std::mem::take(&mut self.has_new_path) {
             self.cc.on_path_change(now);
+            self.min_gap = self.cc.min_gap();
         }
         self.limited_since.get_or_insert(now);
         self.set_limit(now, FlowLimit::Port);
         self.cc.on_sent(now, &sent);
         self.sent_since_near_bytes += u64::from(sent.bytes);
         self.bucket.on_sent(now, paced_bytes);
-        let gap = self.cc.min_gap();
-        if gap > Dur::ZERO {
-            self.bucket.hold(now, gap);
+        if self.min_gap > Dur::ZERO {
+            self.bucket.hold(now, self.min_gap);
         }
         SendTimeState {
             delivered_bytes: self.delivered_bytes,
@@ -366,13 +369,6 @@ impl Flow {
             algorithm: self.algorithm,
             status: self.cc.status(),
             host_late: self.host_late,
-        }
-    }
-
-    fn update_rate(&mut self, now: Time) {
-        let rate = self.cc.rate();
-        if self.bucket.set_rate(now, rate) && self.quantum.is_allowed() {
-            self.update_quantum(rate);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Limits that follow the least round trip.
+//! Limits that follow congestion control and the least round trip.
 
 use super::Flow;
-use spanwire_base::{Dur, Rate};
+use spanwire_base::{Dur, Rate, Time};
 use spanwire_cc::Controller;
 
 impl Flow {
@@ -11,6 +11,15 @@ impl Flow {
         self.least_rtt = rtt;
         self.room.on_least_rtt(rtt);
         self.update_quantum(self.cc.rate());
+    }
+
+    /// Applies the decisions of congestion control on when packets may leave.
+    pub(super) fn update_rate(&mut self, now: Time) {
+        let rate = self.cc.rate();
+        self.min_gap = self.cc.min_gap();
+        if self.bucket.set_rate(now, rate) && self.quantum.is_allowed() {
+            self.update_quantum(rate);
+        }
     }
 
     /// Applies a new pacing rate.
