@@ -30,10 +30,12 @@ impl Node for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Time, _: PortId, frame: &mut [u8]) -> Option<TxMeta> {
+        self.settle();
         self.transmit_next(now, frame)
     }
 
     fn transmit_burst(&mut self, now: Time, _: PortId, burst: &mut dyn TxBurst) -> bool {
+        self.settle();
         let (lends, has_runs) = (burst.lends(), self.config.fast_paths && self.port.is_none());
         while let Some(frame) = burst.buffer() {
             if lends {
@@ -43,8 +45,8 @@ impl Node for Endpoint {
             let lent = if lends { self.lending.end() } else { None };
             let Some(meta) = written else { return true };
             burst.commit(meta, lent);
-            if has_runs && self.is_at_middle() {
-                while self.transmit_middles(now, burst) {}
+            if has_runs && self.is_at_run() {
+                while self.transmit_run(now, burst) {}
             }
         }
         false
@@ -90,7 +92,6 @@ impl Node for Endpoint {
 impl Endpoint {
     #[inline]
     fn transmit_next(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
-        self.settle();
         match self.port {
             None => self.transmit(now, frame),
             Some(_) => self.transmit_at_rate(now, frame),

@@ -48,21 +48,21 @@ impl Endpoint {
         }
     }
 
-    /// The queue pair that sent data last is in the middle of a message.
+    /// The next packet of the queue pair that sent data last may be one of a run.
     #[inline]
-    pub(super) fn is_at_middle(&self) -> bool {
-        self.qps.at(self.schedule.last_sent()).is_some_and(|entry| entry.qp.is_at_middle())
+    pub(super) fn is_at_run(&self) -> bool {
+        self.qps.at(self.schedule.last_sent()).is_some_and(|entry| entry.qp.is_at_run())
     }
 
-    /// Writes the next packets, if they are middle packets of one message of the queue pair whose
-    /// turn it is: as many as [`Endpoint::transmit`] would in a row. False if it has written none.
+    /// Writes the next packets, if they are plain ones of the queue pair whose turn it is: as many
+    /// as [`Endpoint::transmit`] would in a row. False if it has written none.
     #[inline(never)]
-    pub(super) fn transmit_middles(&mut self, now: Time, burst: &mut dyn TxBurst) -> bool {
+    pub(super) fn transmit_run(&mut self, now: Time, burst: &mut dyn TxBurst) -> bool {
         let list = ActiveList::Ready;
         let Some((slot, turn_bytes)) = self.schedule.head_of_burst() else { return false };
         let Some(mut cx) = self.transmit_context(slot) else { return false };
         let space = cx.schedule.window_space(list, cx.shared.config);
-        let bytes = cx.entry.qp.send_middles((now, turn_bytes), space, burst, &mut cx.shared);
+        let bytes = cx.entry.qp.send_run((now, turn_bytes), space, burst, &mut cx.shared);
         if bytes == 0 {
             return false;
         }

@@ -104,19 +104,19 @@ impl QueuePair {
         }
     }
 
-    /// The next packet may be one that [`QueuePair::send_middles`] writes.
+    /// The next packet may be one that [`QueuePair::send_run`] writes.
     #[inline]
-    pub(crate) fn is_at_middle(&self) -> bool {
+    pub(crate) fn is_at_run(&self) -> bool {
         match &self.engine {
             Engine::Unconnected => false,
-            Engine::Rc(rc) => rc.requester.is_at_middle(),
+            Engine::Rc(rc) => rc.is_at_run(),
             Engine::Sr(sr) => sr.tx.is_at_middle(),
         }
     }
 
-    /// Writes the next packets, if they are middle packets of one message that may leave now, until
-    /// they are `turn_bytes` or more. Returns their bytes as frames.
-    pub(crate) fn send_middles(
+    /// Writes the next packets, if they are plain ones in a row that may leave now, until they are
+    /// `turn_bytes` or more. Returns their bytes as frames.
+    pub(crate) fn send_run(
         &mut self,
         (now, turn_bytes): (Time, i64),
         space: WindowSpace,
@@ -126,7 +126,7 @@ impl QueuePair {
         let common = &mut self.common;
         let bytes = match &mut self.engine {
             Engine::Unconnected => 0,
-            Engine::Rc(rc) => rc.send_middles(common, (now, turn_bytes), space, burst, sh),
+            Engine::Rc(rc) => rc.send_run(common, (now, turn_bytes), space, burst, sh),
             Engine::Sr(sr) => sr.send_middles(common, (now, turn_bytes), space, burst, sh),
         };
         self.check_invariants();

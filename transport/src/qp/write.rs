@@ -4,7 +4,7 @@ use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
 use super::path::Path;
 use crate::lending::{ICRC_BYTES, Treatment};
 use crate::payload::PayloadMut;
-use spanwire_base::TxMeta;
+use spanwire_base::{TxBurst, TxMeta};
 use spanwire_wire::{BthRepr, ExtHeaders, Opcode, PlainBth, Psn, Template};
 use std::ops::Range;
 
@@ -22,6 +22,28 @@ impl Common {
         sh.counters.tx_packets += 1;
         sh.counters.tx_payload_bytes += u64::from(payload_len);
         Transmit::Sent(meta)
+    }
+}
+
+impl Shared<'_> {
+    /// Writes a frame into the next buffer of `burst`, and sends it. `None` if there is no buffer,
+    /// or `write` has written nothing.
+    #[inline(always)]
+    pub(crate) fn fill_next(
+        &mut self,
+        burst: &mut dyn TxBurst,
+        write: impl FnOnce(&mut [u8], &mut Self) -> Option<TxMeta>,
+    ) -> Option<TxMeta> {
+        let lends = burst.lends();
+        let frame = burst.buffer()?;
+        if lends {
+            self.lending.begin();
+        }
+        let written = write(frame, self);
+        let lent = if lends { self.lending.end() } else { None };
+        let meta = written?;
+        burst.commit(meta, lent);
+        Some(meta)
     }
 }
 

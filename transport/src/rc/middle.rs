@@ -8,10 +8,10 @@
 //!
 //! [`Config::fast_paths`]: crate::Config::fast_paths
 
-use super::Rc;
-use super::completer::{ResponseOutcome, check_response};
+use super::requester::Allowance;
 use super::requester::middle::NextPlain;
 use super::responder::Context;
+use super::{RESPONSES_IN_A_ROW_MAX, Rc};
 use crate::payload::{Payload, PayloadMut};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
@@ -42,9 +42,18 @@ impl Rc {
         Some(qp.sent(meta, plain.len, sh))
     }
 
-    /// Writes middle packets as [`Rc::send_plain`] would in a row, until they are `turn_bytes` or
-    /// more. Returns their bytes as frames.
-    pub(crate) fn send_middles(
+    /// The next packet may be one that [`Rc::send_run`] writes.
+    #[inline]
+    pub(crate) fn is_at_run(&self) -> bool {
+        match self.responder.resources.is_idle() {
+            true => self.requester.is_at_only().is_some(),
+            false => self.responder.resources.is_at_middle(),
+        }
+    }
+
+    /// Writes plain packets in a row, as [`Rc::poll_transmit`] would, until they are `turn_bytes`
+    /// or more. Returns their bytes as frames.
+    pub(crate) fn send_run(
         &mut self,
         qp: &mut Common,
         (now, turn_bytes): (Time, i64),
@@ -52,37 +61,81 @@ impl Rc {
         burst: &mut dyn TxBurst,
         sh: &mut Shared<'_>,
     ) -> u32 {
-        let is_idle = self.responder.resources.is_idle() && !self.loss.is_rnr_waiting();
-        if !qp.state.sends() || !is_idle {
+        if !self.responder.resources.is_idle() {
+            return self.send_responses(qp, turn_bytes, burst, sh);
+        }
+        if !qp.state.sends() || self.loss.is_rnr_waiting() {
             return 0;
         }
-        let (lends, mut frames_bytes, mut pkts) = (burst.lends(), 0, 0_u32);
-        let mut may = self.allowance(qp, space, sh.config);
-        while i64::from(frames_bytes) < turn_bytes && self.requester.is_at_middle() {
-            let Some(middle) = self.requester.next_plain::<false>(&may) else { break };
-            if qp.paced_until(now).is_some() {
-                break;
-            }
-            let Some(frame) = burst.buffer() else { break };
-            if lends {
-                sh.lending.begin();
-            }
-            let written = self.write_expected::<false>(qp, now, &middle, frame, sh);
-            let lent = if lends { sh.lending.end() } else { None };
-            let Some(meta) = written else { break };
-            burst.commit(meta, lent);
-            frames_bytes += u32_from(meta.len) + meta.elided_bytes;
-            pkts += 1;
-            if middle.ack_req {
-                // The endpoint may send more packets without AckReq from now on.
-                break;
-            }
+        let (mut frames_bytes, mut may) = (0, self.allowance(qp, space, sh.config));
+        // The space without the packets of this queue pair that an AckReq covers from then on.
+        let covered = u32::try_from(self.requester.no_ack_req_pkts()).ok();
+        let covered = covered.and_then(|pkts| space.no_ack_req_pkts.checked_add(pkts));
+        let covered = covered.filter(|_| space.no_ack_req_pkts > 0);
+        while i64::from(frames_bytes) < turn_bytes
+            && let Some(is_only) = self.requester.is_at_only()
+        {
+            let written = match is_only {
+                false => self.send_next::<false>(qp, now, &may, burst, sh),
+                true => self.send_next::<true>(qp, now, &may, burst, sh),
+            };
+            let Some((bytes, ack_req)) = written else { break };
+            frames_bytes += bytes;
             may.qp_pkts = may.qp_pkts.saturating_sub(1);
             may.endpoint_pkts = may.endpoint_pkts.saturating_sub(1);
-            may.no_ack_req_pkts = may.no_ack_req_pkts.saturating_sub(1);
+            may.no_ack_req_pkts = match (ack_req, covered) {
+                (false, _) => may.no_ack_req_pkts.saturating_sub(1),
+                (true, Some(space)) => space,
+                (true, None) => break,
+            };
         }
-        sh.counters.tx_packets += u64::from(pkts);
-        sh.counters.tx_payload_bytes += u64::from(pkts) * u64::from(qp.mtu.bytes());
+        frames_bytes
+    }
+
+    /// Writes the next packet of a run. Returns its bytes as a frame and whether it has AckReq.
+    #[inline(always)]
+    fn send_next<const ONLY: bool>(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        may: &Allowance,
+        burst: &mut dyn TxBurst,
+        sh: &mut Shared<'_>,
+    ) -> Option<(u32, bool)> {
+        let plain = self.requester.next_plain::<ONLY>(may)?;
+        if qp.paced_until(now).is_some() {
+            return None;
+        }
+        let write = |frame: &mut [u8], sh: &mut Shared<'_>| {
+            self.write_expected::<ONLY>(qp, now, &plain, frame, sh)
+        };
+        let meta = sh.fill_next(burst, write)?;
+        qp.sent(meta, plain.len, sh);
+        Some((u32_from(meta.len) + meta.elided_bytes, plain.ack_req))
+    }
+
+    fn send_responses(
+        &mut self,
+        qp: &Common,
+        turn_bytes: i64,
+        burst: &mut dyn TxBurst,
+        sh: &mut Shared<'_>,
+    ) -> u32 {
+        let mut frames_bytes = 0;
+        while i64::from(frames_bytes) < turn_bytes
+            && self.responses_in_a_row < RESPONSES_IN_A_ROW_MAX
+            && let Some(response) = self.responder.resources.next(qp.mtu)
+            && response.opcode == Opcode::RcReadResponseMiddle
+        {
+            let write = |frame: &mut [u8], sh: &mut Shared<'_>| {
+                self.write_response_middle(qp, &response, frame, sh).ok()
+            };
+            let Some(meta) = sh.fill_next(burst, write) else { break };
+            self.responder.resources.advance(qp.mtu);
+            self.responses_in_a_row += 1;
+            qp.sent(meta, qp.mtu.bytes(), sh);
+            frames_bytes += u32_from(meta.len) + meta.elided_bytes;
+        }
         frames_bytes
     }
 
@@ -129,13 +182,16 @@ impl Rc {
         let is_handled = match plain.opcode {
             Opcode::RcReadResponseMiddle if !ONLY => {
                 let bytes = payload.len();
-                let outcome = check_response(&self.requester, plain.psn, bytes, qp.mtu);
-                let is_next = matches!(outcome, ResponseOutcome::Place { .. });
-                if !is_next || !qp.state.sends() || !is_valid() {
+                let offset = self.requester.expected_response(plain.psn, bytes, qp.mtu);
+                let Some(offset) = offset.filter(|_| qp.state.sends() && is_valid()) else {
+                    return false;
+                };
+                if !self.requester.scatter(0, offset, payload, (qp.pd, &*sh.mrs)) {
                     return false;
                 }
                 qp.arrival = *arrival;
-                self.on_response(qp, now, outcome, payload, sh).is_ok()
+                self.acknowledge(qp, now, self.requester.snd_una() + 1, sh);
+                true
             }
             _ if !qp.state.receives() || !qp.is_established => false,
             _ if ONLY => {

@@ -210,6 +210,9 @@ impl Rc {
         if self.loss.is_rnr_waiting() {
             return self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle);
         }
+        if self.requester.has_sent_all() {
+            return self.limited(qp, now, FlowLimit::Application, Transmit::Idle);
+        }
         match self.requester.next(&self.allowance(qp, space, sh.config)) {
             Next::Segment(segment) => match qp.paced_until(now) {
                 Some(at) => Transmit::Paced(at),

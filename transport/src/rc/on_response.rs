@@ -141,7 +141,13 @@ impl Rc {
     }
 
     /// Applies an acknowledgement of everything before `upto`.
-    fn acknowledge(&mut self, qp: &mut Common, now: Time, upto: u64, sh: &mut Shared<'_>) {
+    pub(super) fn acknowledge(
+        &mut self,
+        qp: &mut Common,
+        now: Time,
+        upto: u64,
+        sh: &mut Shared<'_>,
+    ) {
         if upto <= self.requester.snd_una() {
             return;
         }

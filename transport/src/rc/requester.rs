@@ -144,6 +144,12 @@ impl Requester {
         self.snd_end += pkts;
     }
 
+    /// Everything posted has been sent.
+    #[inline]
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.current >= self.sq.len()
+    }
+
     /// The description of the next packet, if one may leave.
     #[inline]
     pub(crate) fn next(&self, may: &Allowance) -> Next {
@@ -313,7 +319,11 @@ impl Requester {
 
     /// The request that contains `number`, with its index.
     pub(crate) fn wqe_of(&self, number: u64) -> Option<(usize, &Request)> {
-        let i = self.sq.partition_point(|w| w.end() <= number);
+        // Responses are to the oldest request nearly always.
+        let i = match self.sq.at(0)?.end() > number {
+            true => 0,
+            false => self.sq.partition_point(|w| w.end() <= number),
+        };
         Some((i, self.sq.at(i)?))
     }
 

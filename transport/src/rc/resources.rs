@@ -4,6 +4,8 @@
 mod invariants;
 
 use crate::attr::Mtu;
+use crate::mr::{MrTable, PdId};
+use crate::payload::PayloadMut;
 use crate::qp::remote::{AtomicRequest, ReadRequest};
 use spanwire_wire::{Opcode, Psn};
 use std::collections::VecDeque;
@@ -194,6 +196,13 @@ impl Resources {
         Some(Response { opcode, psn: psn.plus(a.next), msn, body, is_repeat })
     }
 
+    /// The first packet of the response in progress was sent.
+    #[inline]
+    pub(crate) fn is_at_middle(&self) -> bool {
+        let in_progress = self.queue.front().map(|slot| &self.slots[*slot]);
+        in_progress.is_some_and(|resource| resource.next > resource.start)
+    }
+
     /// The packet that [`Resources::next`] described was sent.
     pub(crate) fn advance(&mut self, mtu: Mtu) {
         let Some(slot) = self.queue.front().copied() else {
@@ -239,6 +248,17 @@ impl Resources {
     /// Stops responding.
     pub(crate) fn stop(&mut self) {
         self.queue.clear();
+    }
+}
+
+impl Body {
+    /// Copies the payload, whose memory is checked again; false if it is no longer registered.
+    #[inline]
+    pub(crate) fn fetch(self, pd: PdId, mrs: &MrTable, payload: PayloadMut<'_>) -> bool {
+        match self {
+            Self::Read { va, rkey, len } if len > 0 => mrs.fetch_remote(pd, rkey, va, len, payload),
+            Self::Read { .. } | Self::Atomic { .. } => true,
+        }
     }
 }
 

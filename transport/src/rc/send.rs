@@ -12,7 +12,7 @@ use crate::qp::fail::Fail;
 use crate::qp::state::QpState;
 use crate::qp::write::NotWritten;
 use crate::wc::WcStatus;
-use spanwire_base::Time;
+use spanwire_base::{Time, TxMeta};
 use spanwire_wire::{
     AethRepr, AtomicAckEthRepr, BthRepr, ExtHeaders, NakCode, Opcode, PlainBth, RethRepr, Syndrome,
 };
@@ -87,27 +87,14 @@ impl Rc {
             Body::Read { len, .. } => (None, len),
         };
         let ext = ExtHeaders { aeth, atomic_ack, ..ExtHeaders::default() };
-        let pd = qp.pd;
-        let (elide, may_lend) = (sh.config.elide_payload, !r.is_repeat);
-        let treatment = sh.lending.treatment(len, elide, may_lend);
-        let fill = |payload: PayloadMut<'_>| match r.body {
-            Body::Read { va, rkey, len } if len > 0 => {
-                sh.mrs.fetch_remote(pd, rkey, va, len, payload)
-            }
-            Body::Read { .. } | Body::Atomic { .. } => true,
-        };
         let written = match r.opcode {
-            Opcode::RcReadResponseMiddle => {
-                let bth = PlainBth::new(r.opcode, self.path.dest_qpn, r.psn);
-                self.path.write_plain(bth, (len, treatment), frame, fill)
+            Opcode::RcReadResponseMiddle => self.write_response_middle(qp, &r, frame, sh),
+            _ => {
+                let (elide, may_lend) = (sh.config.elide_payload, !r.is_repeat);
+                let payload = (len, sh.lending.treatment(len, elide, may_lend));
+                let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, sh.mrs, payload);
+                self.path.write(&self.path.bth(r.opcode, r.psn), &ext, payload, frame, fill)
             }
-            _ => self.path.write(
-                &self.path.bth(r.opcode, r.psn),
-                &ext,
-                (len, treatment),
-                frame,
-                fill,
-            ),
         };
         match written {
             Ok(meta) => {
@@ -119,6 +106,21 @@ impl Rc {
                 None
             }
         }
+    }
+
+    /// Writes a middle packet of the response to a READ.
+    #[inline(always)]
+    pub(super) fn write_response_middle(
+        &mut self,
+        qp: &Common,
+        r: &Response,
+        frame: &mut [u8],
+        sh: &mut Shared<'_>,
+    ) -> Result<TxMeta, NotWritten> {
+        let (len, bth) = (qp.mtu.bytes(), PlainBth::new(r.opcode, self.path.dest_qpn, r.psn));
+        let treatment = sh.lending.treatment(len, sh.config.elide_payload, !r.is_repeat);
+        let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, sh.mrs, payload);
+        self.path.write_plain(bth, (len, treatment), frame, fill)
     }
 
     /// A response cannot continue: its region was deregistered, or the frame is too short for it.

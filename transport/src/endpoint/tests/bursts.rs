@@ -22,9 +22,11 @@ fn frames(is_single: bool, seed: u64, congestion: CongestionControl, loss: u64) 
         _ => Fate::Pass,
     });
     for round in 0..20 {
-        for n in 0..6 {
+        for n in 0..12 {
             let (side, qp) = (usize_from(rng.below(2)), n % 3);
-            let (at, len) = (256 * rng.below(20), 1 + rng.below(20_000));
+            // Messages of one packet form runs, too.
+            let most = [200, 20_000][usize_from(rng.below(2))];
+            let (at, len) = (256 * rng.below(20), 1 + rng.below(most));
             let (at, len) = (usize_from(at), usize_from(len));
             let remote = p.ends[1 - side].remote(at);
             let op = match rng.below(4) {

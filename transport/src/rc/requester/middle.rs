@@ -1,6 +1,7 @@
 //! The choice of a plain packet, and the payload of requests.
 
 use super::{Allowance, Requester};
+use crate::attr::Mtu;
 use crate::mr::{MrTable, PdId};
 use crate::payload::{Payload, PayloadMut};
 use crate::rc::segment::Segment;
@@ -31,12 +32,6 @@ impl Requester {
             true => (self.snd_nxt + 1 < request.end()).then_some(false),
             false => (request.pkts == 1 && request.wqe.op == WrOp::Send).then_some(true),
         }
-    }
-
-    /// The next packet was never sent, and is a middle one.
-    #[inline]
-    pub(crate) fn is_at_middle(&self) -> bool {
-        self.is_at_only() == Some(false)
     }
 
     /// As [`Requester::next`], if the next packet is one of a SEND or WRITE and waits for nothing.
@@ -102,6 +97,19 @@ impl Requester {
             true => self.sq.gather(self.current, plain.is_inline, 0, payload, mrs),
             false => self.sq.gather_part(self.current, plain.is_inline, plain.offset, payload, mrs),
         }
+    }
+
+    /// The byte offset of the payload of the response `psn`, if that is the one expected next: a
+    /// full one, and not the last one, of the oldest request, a READ.
+    #[inline]
+    pub(crate) fn expected_response(&self, psn: Psn, payload_len: u32, mtu: Mtu) -> Option<u32> {
+        let (request, una) = (self.sq.at(0)?, self.snd_una);
+        let is_next = request.wqe.op.is_read()
+            && request.first <= una
+            && una + 1 < request.end()
+            && una < self.snd_max
+            && psn == self.psn(una);
+        (is_next && payload_len == mtu.bytes()).then(|| request.offset_of(una, mtu))
     }
 
     /// Copies a part of the response to the request `wqe` to its byte `offset`; false if its memory
