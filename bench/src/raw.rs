@@ -204,7 +204,7 @@ pub fn watched<T>(
 
 /// Sends while the window allows. Acknowledgements carry the next number that the receiver expects.
 fn send(port: &mut XdpPort, frames: &Frames, blast: Blast, stop: &AtomicBool) -> Result<(), Error> {
-    let mut source = Places::new(blast.payload);
+    let mut source = Places::new(blast.payload, APPLICATION_BYTES);
     let (mut next, mut acked) = (0, 0);
     let mut last_progress = Instant::now();
     while !stop.load(Ordering::Relaxed) {
@@ -245,7 +245,7 @@ fn receive(
     stop: &AtomicBool,
     bursts: &AtomicU32,
 ) -> Result<Rate, Error> {
-    let mut sink = Places::new(blast.payload);
+    let mut sink = Places::new(blast.payload, APPLICATION_BYTES);
     let (mut count, mut next, mut owed, mut idle) = (0u64, 0u64, 0u64, 0u32);
     let mut started = None;
     while !stop.load(Ordering::Relaxed) {
@@ -281,8 +281,8 @@ fn receive(
     Ok(Rate { bytes: count * u64_from(blast.payload), ..rate })
 }
 
-/// A buffer of the application, used in steps of one payload: as large as the engine's
-/// sixteen messages of 64 KiB, so that both have equal cache hit rates.
+/// A buffer of the application, used in steps of one payload: as large as the messages of the
+/// engine that it is compared with, so that both have equal cache hit rates.
 pub(crate) struct Places {
     bytes: Vec<u8>,
     step: usize,
@@ -290,8 +290,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn new(step: usize) -> Self {
-        Self { bytes: vec![0x5a; APPLICATION_BYTES.max(step)], step, at: 0 }
+    pub(crate) fn new(step: usize, bytes: usize) -> Self {
+        Self { bytes: vec![0x5a; bytes.max(step)], step, at: 0 }
     }
 
     pub(crate) fn next(&mut self) -> &mut [u8] {
@@ -345,11 +345,11 @@ mod tests {
 
     #[test]
     fn next__walks_and_starts_over() {
-        let mut places = Places::new(APPLICATION_BYTES / 2);
+        let mut places = Places::new(APPLICATION_BYTES / 2, APPLICATION_BYTES);
         places.next().fill(1);
         places.next().fill(2);
         assert_eq!(places.next()[0], 1);
-        let mut odd = Places::new(1000);
+        let mut odd = Places::new(1000, APPLICATION_BYTES);
         for _ in 0..APPLICATION_BYTES / 1000 + 2 {
             assert_eq!(odd.next().len(), 1000);
         }

@@ -56,14 +56,15 @@ struct Shared {
 }
 
 /// Measures one direction, from host `a` on the first core to `b` on the second for `time`, both
-/// spinning. The hosts have no XDP program, and their offloads are on.
+/// spinning. Memory of `source_bytes` is sent in turn, so that a processor's cache may hold it or
+/// not. The hosts have no XDP program, and their offloads are on.
 ///
 /// # Errors
 /// A socket fails, or nothing arrives.
 pub fn blast(
     hosts: &TwoHosts,
     cores: [usize; 2],
-    link_mtu: u32,
+    (link_mtu, source_bytes): (u32, usize),
     time: Duration,
 ) -> Result<Sample, Error> {
     let layout = Layout::of(link_mtu);
@@ -75,7 +76,7 @@ pub fn blast(
     let timed = || stop_after(time, &shared.bursts, &shared.stop);
     let (_, (sent, received)) = both_sides(timed, || {
         both_sides(
-            || watched(cores[0], || send(&a, layout, window, &shared)),
+            || watched(cores[0], || send(&a, layout, (window, source_bytes), &shared)),
             || watched(cores[1], || receive(&b, layout, window, &shared)),
         )
     });
@@ -112,8 +113,13 @@ fn window(receiver: &UdpSocket, layout: Layout) -> Result<u64, Error> {
 }
 
 /// Sends while the window allows. Returns the datagrams of a call, in the mean.
-fn send(socket: &UdpSocket, layout: Layout, window: u64, shared: &Shared) -> Result<f64, Error> {
-    let mut source = Places::new(layout.call_bytes());
+fn send(
+    socket: &UdpSocket,
+    layout: Layout,
+    (window, source_bytes): (u64, usize),
+    shared: &Shared,
+) -> Result<f64, Error> {
+    let mut source = Places::new(layout.call_bytes(), source_bytes);
     let (mut next, mut acked, mut calls) = (0, 0, 0u64);
     let mut last_progress = Instant::now();
     let segments = u64_from(layout.segments);
@@ -258,7 +264,7 @@ mod tests {
         };
         let (_, (sent, received)) = both_sides(timed, || {
             both_sides(
-                || send(&a, layout, window, &shared),
+                || send(&a, layout, (window, 1 << 20), &shared),
                 || receive(&b, layout, window, &shared),
             )
         });

@@ -1,7 +1,7 @@
 //! The rates as an SVG chart: a group of bars for each MTU.
 
 use super::report::{RateRow, Report};
-use super::subject::{Control, Subject};
+use super::subject::{Control, LARGE, Subject};
 use spanwire_plot::{AxisSpec, Bar, BarFigure, BarSeries, Quantity};
 
 /// The one-way goodput of the main rows as an SVG document.
@@ -41,6 +41,7 @@ fn subjects(report: &Report) -> Vec<Subject> {
     if subjects.len() > COLOURS {
         subjects.retain(|subject| match subject {
             Subject::Write(flow) => flow.control == Control::Auto,
+            Subject::RawUdp { source_bytes } => *source_bytes == LARGE,
             _ => true,
         });
     }

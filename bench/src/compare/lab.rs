@@ -65,7 +65,10 @@ impl Lab {
             Subject::Raw { touch, window } => {
                 raw::blast(hosts, cores, Blast { payload, touch, window, time })
             }
-            Subject::RawUdp => udp::blast(hosts, cores, variant.link_mtu, time),
+            Subject::RawUdp { source_bytes } => {
+                let source_bytes = usize_from(source_bytes.into());
+                udp::blast(hosts, cores, (variant.link_mtu, source_bytes), time)
+            }
             Subject::Write(flow) => flow::measure(hosts, cores, flow, time),
             Subject::Engine(op) => {
                 engine::run(hosts, cores, engine::bandwidth(op, variant.path_mtu, time))

@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn variants__every_mtu_has_rates_and_the_first_has_latencies() {
         let plan = options(&[]).unwrap();
-        // 3 + 1 raw, 2 TCP, 9 large, 8 small, READ and SEND, and 6 latencies.
-        assert_eq!(counts(&plan), [25 + 6, 18, 13, 13]);
+        // 3 + 2 raw, 2 TCP, 9 large, 8 small, READ and SEND, and 6 latencies.
+        assert_eq!(counts(&plan), [26 + 6, 19, 14, 14]);
         let variants = plan.variants().unwrap();
         let path_mtus: Vec<u32> = plan
             .link_mtus
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn variants__a_quick_run_has_the_main_rows_of_every_mtu() {
-        assert_eq!(counts(&Plan { quick: true, ..options(&[]).unwrap() }), [13; 4]);
+        assert_eq!(counts(&Plan { quick: true, ..options(&[]).unwrap() }), [14; 4]);
     }
 
     #[test]

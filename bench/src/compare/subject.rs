@@ -24,7 +24,10 @@ pub enum Subject {
         window: u64,
     },
     /// Kernel UDP with segmentation offload one way, without a transport.
-    RawUdp,
+    RawUdp {
+        /// Bytes of memory that is sent in turn.
+        source_bytes: u32,
+    },
     /// Verified WRITEs of the engine.
     Write(Flow),
     /// READ or SEND of the engine, as `spanwire demo` runs them: RC over AF_XDP, messages of
@@ -104,7 +107,8 @@ impl Subject {
             Self::Raw { touch: Touch::Headers, window } => {
                 format!("raw AF_XDP, headers only, window {window}")
             }
-            Self::RawUdp => "raw UDP GSO, copying".to_owned(),
+            Self::RawUdp { source_bytes: LARGE } => "raw UDP GSO, copying".to_owned(),
+            Self::RawUdp { source_bytes } => format!("raw UDP GSO, of {} MiB", source_bytes >> 20),
             Self::Write(flow) => flow.name(),
             Self::Engine(op) => format!("spanwire AF_XDP RC {} 64 KiB", op_name(op)),
             Self::Tcp { offloads: true } => "kernel TCP, offloads on".to_owned(),
@@ -140,7 +144,7 @@ impl Subject {
         match self {
             Self::Write(flow) => flow.fabric == Fabric::AfXdp,
             Self::Cpu(paced) => paced.fabric == Some(Fabric::AfXdp),
-            Self::RawUdp | Self::Tcp { .. } | Self::TcpPing(_) => false,
+            Self::RawUdp { .. } | Self::Tcp { .. } | Self::TcpPing(_) => false,
             Self::Raw { .. } | Self::RawPing { .. } | Self::Engine(_) | Self::EnginePing(_) => true,
         }
     }
@@ -154,7 +158,8 @@ impl Subject {
             // The windows: of the engine without congestion control, and of a veth's ring.
             rates = vec![raw(Touch::Copy, 128), raw(Touch::Copy, 200), raw(Touch::Headers, 200)];
         }
-        rates.push(Self::RawUdp);
+        // Memory of one message, and of all sixteen messages of a flow.
+        rates.extend([LARGE, 16 * LARGE].map(|source_bytes| Self::RawUdp { source_bytes }));
         rates.extend([Self::Tcp { offloads: true }, Self::Tcp { offloads: false }]);
         rates.extend(Flow::all(LARGE).map(Self::Write));
         rates.push(Self::Write(Flow::without_icrc()));
@@ -317,7 +322,7 @@ impl Control {
 }
 
 /// Bytes of a large message, and of a small one.
-const LARGE: u32 = 1 << 20;
+pub(super) const LARGE: u32 = 1 << 20;
 const SMALL: u32 = 1 << 16;
 /// The MTU at which small messages have all rows, since their packets are many.
 const MTU_OF_SMALL: u32 = 1500;

@@ -2,11 +2,11 @@
 
 use crate::ends::{End, Ends};
 use crate::sample::Error;
-use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time, TxBurst, TxMeta};
+use spanwire_base::{Dur, LentPayload, Node, PortId, RxMeta, Time, TxBurst, TxMeta, u64_from};
 use spanwire_cc::Algorithm;
 use spanwire_transport::{
     Config, CongestionControl, ErasureCoding, Mtu, Preset, QpAttr, QpCaps, RecvRequest, RemoteAddr,
-    Sge, SrOptions, WcStatus, Wire, WorkRequest, WrOp,
+    Sge, SrOptions, Wc, WcStatus, Wire, WorkRequest, WrOp,
 };
 use spanwire_wire::Qpn;
 
@@ -280,13 +280,9 @@ impl End {
 
     /// The number of completions.
     fn poll(&mut self) -> Result<u64, Error> {
-        let mut done = 0;
-        while let Some(wc) = self.ep.poll_cq(self.cq)? {
-            if wc.status != WcStatus::Success {
-                return Err(wc.status.name().into());
-            }
-            done += 1;
-        }
-        Ok(done)
+        let mut bad = None;
+        let each = |wc: Wc| bad = Some(wc.status).filter(|s| *s != WcStatus::Success).or(bad);
+        let done = self.ep.poll_cq_into(self.cq, usize::MAX, each)?;
+        bad.map_or(Ok(u64_from(done)), |status| Err(status.name().into()))
     }
 }
