@@ -206,7 +206,8 @@ impl Endpoint {
             let is_armed = |at| at == Time::MAX || self.timers.is_armed(slot, at);
             let armed = e.qp.next_deadline().is_some_and(is_armed);
             // A paced queue pair becomes active when the pacer releases it.
-            let is_scheduled = self.schedule.is_active(slot) || self.pacer.contains(slot);
+            let is_active = self.schedule.is_active(slot) || self.unsettled == Some(slot);
+            let is_scheduled = is_active || self.pacer.contains(slot);
             let sends_next = e.qp.has_nothing_in_flight() && is_scheduled;
             e.qp.needs_timer() && !armed && !sends_next
         };
@@ -338,8 +339,6 @@ impl Endpoint {
         if self.unsettled != Some(slot) {
             self.settle();
             self.unsettled = Some(slot);
-            self.schedule.activate(ActiveList::Ready, slot);
-            self.schedule.wake_driver();
             self.timers.touch(slot);
         }
         Some(out)
@@ -352,8 +351,16 @@ impl Endpoint {
         let Some(slot) = self.unsettled.take() else { return };
         let Some(entry) = self.qps.at_mut(slot) else { return };
         entry.update_in_flight(&mut self.schedule);
-        if entry.qp.is_control_due() {
+        let is_control_due = entry.qp.is_control_due();
+        if is_control_due {
             self.schedule.activate(ActiveList::Control, slot);
+        }
+        let may_send = entry.qp.may_send();
+        if may_send {
+            self.schedule.activate(ActiveList::Ready, slot);
+        }
+        if may_send || is_control_due {
+            self.schedule.wake_driver();
         }
     }
 

@@ -61,7 +61,7 @@ impl Node for Endpoint {
         match &self.port {
             None => next,
             // A queue pair that waited may have been destroyed.
-            Some(_) if self.schedule.is_empty() => next,
+            Some(_) if self.schedule.is_empty() && self.unsettled.is_none() => next,
             Some(port) => earlier(next, port.next()),
         }
     }

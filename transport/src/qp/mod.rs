@@ -146,6 +146,16 @@ impl QueuePair {
         sent
     }
 
+    /// False if an attempt to send data would find nothing and change nothing.
+    #[inline]
+    pub(crate) fn may_send(&self) -> bool {
+        match &self.engine {
+            Engine::Unconnected => true,
+            Engine::Rc(rc) => rc.may_send(&self.common),
+            Engine::Sr(sr) => sr.may_send(&self.common),
+        }
+    }
+
     /// Writes the control packet that is due ([`QueuePair::is_control_due`]).
     pub(crate) fn poll_control(
         &mut self,

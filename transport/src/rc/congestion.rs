@@ -27,10 +27,15 @@ impl Rc {
         outcome: Transmit,
     ) -> Transmit {
         if let Some(flow) = qp.flow.as_deref_mut() {
-            let inflight = self.requester.in_flight_pkts() * u64::from(qp.mtu.bytes());
-            flow.on_limit(now, limit, inflight);
+            flow.on_limit(now, limit, self.in_flight_bytes(qp.mtu));
         }
         outcome
+    }
+
+    /// Bytes in flight, as if all packets were full.
+    #[inline]
+    pub(super) fn in_flight_bytes(&self, mtu: Mtu) -> u64 {
+        self.requester.in_flight_pkts() * u64::from(mtu.bytes())
     }
 
     /// The attempt to send ended without a packet because the window is full.

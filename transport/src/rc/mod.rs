@@ -194,6 +194,14 @@ impl Rc {
         self.send_request(qp, now, space, frame, sh)
     }
 
+    /// False if [`Rc::poll_transmit`] would find nothing and change nothing.
+    #[inline]
+    pub(crate) fn may_send(&self, qp: &Common) -> bool {
+        !self.requester.has_sent_all()
+            || !self.responder.resources.is_idle()
+            || qp.flow.as_ref().is_some_and(|flow| !flow.is_idle(self.in_flight_bytes(qp.mtu)))
+    }
+
     /// Writes the next packet of a request, if the windows and the pacer allow it.
     #[inline]
     fn send_request(

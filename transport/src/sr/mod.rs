@@ -30,6 +30,7 @@ use crate::drop::DropReason;
 use crate::event::AsyncEvent;
 use crate::qp::common::{Common, Shared};
 use crate::qp::fail::Fail;
+use crate::qp::flow::Flow;
 use crate::qp::outcome::Completed;
 use crate::qp::path::Path;
 use crate::qp::state::QpState;
@@ -167,6 +168,14 @@ impl Sr {
     /// READs and atomics received whose responses have not been sent in full.
     pub(crate) fn responding(&self) -> usize {
         self.rx.responder.rd_atomic_pending() + self.tx.responding()
+    }
+
+    /// False if [`Sr::poll_transmit`] would find nothing and change nothing.
+    #[inline]
+    pub(crate) fn may_send(&self, qp: &Common) -> bool {
+        let nak_waits = self.rx.ack.is_due() && !self.is_ack_due(qp.state);
+        let is_idle = |flow: &Flow| flow.is_idle(self.tx.sent.in_flight_bytes());
+        nak_waits || self.tx.may_send() || qp.flow.as_ref().is_some_and(|flow| !is_idle(flow))
     }
 
     /// An ACK is due and may be sent. A NAK waits for the responses to all earlier requests.

@@ -11,6 +11,13 @@ impl Flow {
         }
     }
 
+    /// [`Flow::on_limit`] by the application would change nothing.
+    #[inline]
+    pub(crate) fn is_idle(&self, inflight_bytes: u64) -> bool {
+        let until = (self.delivered_bytes + inflight_bytes).max(1);
+        self.limit == FlowLimit::Application && self.app_limited_until_bytes == until
+    }
+
     /// Sets the limit in force from `now` on and adds up the time of the previous one.
     #[inline]
     pub(super) fn set_limit(&mut self, now: Time, limit: FlowLimit) {

@@ -115,7 +115,15 @@ impl Tx {
         Choice::Paced(until)
     }
 
+    /// False if [`Tx::choose`] would find nothing and change nothing here.
+    #[inline]
+    pub(in crate::sr) fn may_send(&self) -> bool {
+        let is_quiet = self.probe.is_none() && !self.is_paced && self.credit.next().is_none();
+        !is_quiet || self.encoder.is_some() || self.has_pending()
+    }
+
     /// A packet waits to be sent, whether or not a limit allows it.
+    #[inline]
     fn has_pending(&self) -> bool {
         self.requester.has_unsent() || self.responses.len() > 0 || self.sent.has_lost()
     }
