@@ -98,7 +98,7 @@ fn check_known(frame: &[u8]) {
                 if let Some(usual) = known.usual_sr_data() {
                     let packet = Packet::parse_unverified(frame).expect("its headers are right");
                     let sr = SrDataRepr::parse(packet.bth.psn.get(), packet.payload);
-                    assert_eq!(sr, Ok((usual.header, usual.payload)));
+                    assert_eq!(sr, Ok((usual.header.into(), usual.payload)));
                 }
             }
             if let Ok(packet) = general {

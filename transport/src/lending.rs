@@ -4,6 +4,7 @@
 //! discards it. A retransmission is therefore copied, as are the source packets of a block: the
 //! encoder's sum and the packet must be of the same bytes.
 
+use crate::payload::PayloadMut;
 use spanwire_base::LentPayload;
 use spanwire_mem::Lent;
 use spanwire_wire::Template;
@@ -24,6 +25,24 @@ pub(crate) enum Treatment<'a> {
     Copy,
     Elide,
     Lend(&'a mut Lending),
+}
+
+impl Treatment<'_> {
+    /// The destination of a payload of `len` bytes with this place in its frame; a loan goes to
+    /// `lent`.
+    #[inline(always)]
+    pub(crate) fn place<'a>(
+        &self,
+        place: &'a mut [u8],
+        len: u32,
+        lent: &'a mut Option<Lent>,
+    ) -> PayloadMut<'a> {
+        match self {
+            Self::Copy => PayloadMut::Bytes(place),
+            Self::Elide => PayloadMut::Elided(len),
+            Self::Lend(_) => PayloadMut::Lendable(place, lent),
+        }
+    }
 }
 
 impl Lending {

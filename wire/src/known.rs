@@ -7,7 +7,7 @@ pub use peek::peek_dest_qp;
 use crate::icrc::{self, Prefix};
 use crate::packet::dissect_transport;
 use crate::{
-    DropReason, Ecn, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, SrDataRepr, Udp,
+    DropReason, Ecn, Ethernet, EthernetRepr, IpRepr, Ipv4Repr, Opcode, Psn, SrUsualRepr, Udp,
     UdpRepr, Unverified, be, bth, ethernet, ipv4, ipv6, udp,
 };
 use peek::{AT, len_field};
@@ -94,13 +94,11 @@ pub struct PlainRc<'a> {
     pub elided_bytes: usize,
 }
 
-/// A data packet of SR with the default partition key, no ECN bit in the BTH, and an
-/// [usual](SrDataRepr) header: of a SEND, a WRITE or a response to a READ, in no block, and without
-/// immediate data, a key to invalidate or a QPN.
+/// A data packet of SR with the default partition key, no ECN bit in the BTH, and a usual header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UsualSrData<'a> {
     /// The header.
-    pub header: SrDataRepr,
+    pub header: SrUsualRepr,
     /// The acknowledge request bit.
     pub ack_req: bool,
     /// The solicited event bit.
@@ -296,7 +294,7 @@ impl<'a> Known<'a, '_> {
         // Only the solicited event bit and the pad count.
         let pad = usize::from(flags >> 4 & 3);
         let (sr, _) = rest.split_last_chunk::<{ icrc::LEN }>()?;
-        let (header, padded) = SrDataRepr::parse_usual(be::u24_at(bth, 9), sr)?;
+        let (header, padded) = SrUsualRepr::parse(be::u24_at(bth, 9), sr)?;
         let len = (sr.len() + elided_bytes).checked_sub(pad)?;
         if flags & !0xb0 != 0 || !(len + pad).is_multiple_of(4) {
             return None;

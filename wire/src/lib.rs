@@ -122,7 +122,7 @@ pub use psn::Psn;
 pub use qpn::Qpn;
 pub use reth::{Reth, RethRepr};
 pub use sr_ack::{AckReason, SACK_WORDS_MAX, SackWord, SackWords, SrAckRepr, SrCredit, SrNak};
-pub use sr_data::{SrDataRepr, SrKind, SrMiddlePart, SrMiddleRepr};
+pub use sr_data::{SrDataRepr, SrKind, SrUsualPart, SrUsualRepr};
 pub use sr_near::{NearKind, SrNearRepr};
 pub use sr_passing::{SrAckPassing, SrDataPassing};
 pub use template::{PlainBth, Template};

@@ -16,7 +16,7 @@
 
 mod usual;
 
-pub use usual::{SrMiddlePart, SrMiddleRepr};
+pub use usual::{SrUsualPart, SrUsualRepr};
 
 use crate::split::{take, take_mut};
 use crate::{

@@ -110,7 +110,7 @@ impl QueuePair {
         match &self.engine {
             Engine::Unconnected => false,
             Engine::Rc(rc) => rc.is_at_run(),
-            Engine::Sr(sr) => sr.tx.is_at_middle(),
+            Engine::Sr(sr) => sr.tx.is_at_plain(),
         }
     }
 

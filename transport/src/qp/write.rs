@@ -105,12 +105,7 @@ fn finish(
     let pad = if elided == 0 { len.wrapping_neg() % 4 } else { 0 };
     let frame_len = at.end + pad as usize + ICRC_BYTES;
     let mut lent = None;
-    let data = match &treatment {
-        Treatment::Copy => PayloadMut::Bytes(&mut frame[at.clone()]),
-        Treatment::Elide => PayloadMut::Elided(len),
-        Treatment::Lend(_) => PayloadMut::Lendable(&mut frame[at.clone()], &mut lent),
-    };
-    if !fill(data) {
+    if !fill(treatment.place(&mut frame[at.clone()], len, &mut lent)) {
         return Err(NotWritten::NoPayload);
     }
     match treatment {

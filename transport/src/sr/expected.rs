@@ -1,5 +1,5 @@
 //! Packets of SR that are expected next: received ones whose outer headers, partition key and form
-//! of SR's header are those of nearly all packets, and middle packets of requests to send. They are
+//! of SR's header are those of nearly all packets, and plain packets of requests to send. They are
 //! neither described nor checked one by one.
 //!
 //! A packet that is not as expected in any way is left, unchanged, to the general functions: this
@@ -10,23 +10,23 @@
 
 use super::Sr;
 use super::number::wrap;
-use super::rx::ack::Outer;
-use super::rx::responder::ReceivedPacket;
-use super::send::write_data;
+use super::rx::ack::{Echoed, Outer};
+use super::rx::responder::Context;
+use super::send::begin_data;
 use super::tx::plan::Segment;
-use super::tx::requester::Middle;
-use crate::payload::{Payload, PayloadMut};
+use super::tx::requester::Plain;
+use crate::payload::Payload;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from, u64_from, usize_from};
-use spanwire_wire::{Known, Opcode, PlainBth, Psn, SrMiddleRepr};
+use spanwire_wire::{Known, Opcode, PlainBth, Psn, SrUsualPart, SrUsualRepr};
 
 impl Sr {
-    /// Writes the next packet of a request, if it is a middle one, was never sent, and waits for
+    /// Writes the next packet of a request, if it is a plain one, was never sent, and waits for
     /// nothing but the pacer.
     // Not inlined, as Sr::on_expected.
     #[inline(never)]
-    pub(super) fn send_middle(
+    pub(super) fn send_plain(
         &mut self,
         qp: &mut Common,
         now: Time,
@@ -34,21 +34,21 @@ impl Sr {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
-        if !sh.config.fast_paths || !self.tx.is_at_middle() {
+        if !sh.config.fast_paths || !self.tx.is_at_plain() {
             return None;
         }
         let limits = self.limits(qp, space, sh);
-        let (middle, number, ack_req) = self.tx.next_middle(&limits)?;
+        let (plain, number, ack_req) = self.tx.next_plain(&limits)?;
         let paced_until = qp.paced_until(now);
         self.tx.set_paced(paced_until.is_some());
         if let Some(at) = paced_until {
             return Some(Transmit::Paced(at));
         }
-        let meta = self.write_middle(qp, now, (&middle, number, ack_req), frame, sh)?;
-        Some(qp.sent(meta, middle.segment.len, sh))
+        let meta = self.write_plain(qp, now, (&plain, number, ack_req), frame, sh)?;
+        Some(qp.sent(meta, plain.segment.len, sh))
     }
 
-    /// Writes packets as [`Sr::send_middle`] would in a row, until they are `turn_bytes` or more.
+    /// Writes packets as [`Sr::send_plain`] would in a row, until they are `turn_bytes` or more.
     /// Returns their bytes as frames.
     pub(crate) fn send_middles(
         &mut self,
@@ -58,16 +58,13 @@ impl Sr {
         burst: &mut dyn TxBurst,
         sh: &mut Shared<'_>,
     ) -> u32 {
-        if !self.tx.is_at_middle() {
-            return 0;
-        }
-        if let Some(path_mtu) = &qp.path_mtu {
-            self.tx.limit_segments(path_mtu.segment_bytes(now));
-        }
         let (lends, mut frames_bytes) = (burst.lends(), 0);
         let mut limits = self.limits(qp, space, sh);
         while i64::from(frames_bytes) < turn_bytes {
-            let Some((middle, number, ack_req)) = self.tx.next_middle(&limits) else { break };
+            if let Some(path_mtu) = &qp.path_mtu {
+                self.tx.limit_segments(path_mtu.segment_bytes(now));
+            }
+            let Some((plain, number, ack_req)) = self.tx.next_plain(&limits) else { break };
             self.tx.set_paced(false);
             if qp.paced_until(now).is_some() {
                 break;
@@ -76,11 +73,11 @@ impl Sr {
             if lends {
                 sh.lending.begin();
             }
-            let written = self.write_middle(qp, now, (&middle, number, ack_req), frame, sh);
+            let written = self.write_plain(qp, now, (&plain, number, ack_req), frame, sh);
             let lent = if lends { sh.lending.end() } else { None };
             let Some(meta) = written else { break };
             burst.commit(meta, lent);
-            qp.sent(meta, middle.segment.len, sh);
+            qp.sent(meta, plain.segment.len, sh);
             frames_bytes += u32_from(meta.len) + meta.elided_bytes;
             space.pkts = space.pkts.saturating_sub(1);
             match qp.flow {
@@ -92,37 +89,35 @@ impl Sr {
         frames_bytes
     }
 
-    #[inline]
-    fn write_middle(
+    #[inline(always)]
+    fn write_plain(
         &mut self,
         qp: &mut Common,
         now: Time,
-        (middle, number, ack_req): (&Middle, u64, bool),
+        (plain, number, ack_req): (&Plain, u64, bool),
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<TxMeta> {
-        let (psn, path, len) = (wrap(number), self.rx.ack.echoed_path(), middle.segment.len);
+        let (psn, path, len) = (wrap(number), self.rx.ack.echoed_path(), plain.segment.len);
         let bth = PlainBth::new(Opcode::SrData, self.path.dest_qpn, Psn::new(psn & Psn::MASK));
-        let Segment { message, offset, .. } = middle.segment;
-        let sent_ps = now.as_ps();
-        let header = SrMiddleRepr { psn, path, sent_ps, message, offset, part: middle.part };
-        let (requester, mrs) = (&mut self.tx.requester, (qp.pd, &*sh.mrs));
-        let fill = |payload: PayloadMut<'_>| {
-            requester.gather_middle(middle, payload, mrs).then_some(false)
-        };
+        let bth = PlainBth { ack_req, solicited: plain.solicited, ..bth };
+        let Segment { message, offset, .. } = plain.segment;
+        let (sent_ps, first, last, part) = (now.as_ps(), offset == 0, plain.is_last, plain.part);
+        let header = SrUsualRepr { psn, first, last, path, sent_ps, message, offset, part };
+        let header_len = header.header_len();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
-        let written = write_data(
-            (&mut self.path, qp.has_icrc),
-            PlainBth { ack_req, ..bth },
-            (header.header_len(), path, |_, out: &mut [u8]| header.emit(out)),
-            (len, treatment),
-            frame,
-            fill,
-        );
-        let mut meta = written.ok()?;
+        let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame).ok()?;
+        let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
+        let (mut lent, mrs) = (None, (qp.pd, &*sh.mrs));
+        if !self.tx.requester.gather_plain(plain, treatment.place(data, len, &mut lent), mrs) {
+            return None;
+        }
+        header.emit(head).ok()?;
+        let sealed = (&mut self.path, qp.has_icrc);
+        let mut meta = draft.seal(sealed, (path, header_len), (treatment, lent), frame);
         let frame_bytes = meta.len + usize_from(meta.elided_bytes.into());
         qp.on_path_sent(now, (number, len, true), &mut meta);
-        self.tx.on_middle_sent(now, middle, path, frame_bytes, qp.flow.as_deref_mut());
+        self.tx.on_plain_sent(now, (plain, number), path, frame_bytes, qp.flow.as_deref_mut());
         Some(meta)
     }
 
@@ -139,11 +134,38 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> bool {
         let Some(usual) = known.usual_sr_data() else { return false };
-        let Some(number) = self.rx.received.expected(usual.header.psn) else { return false };
-        if !qp.state.receives() || must_verify && !known.is_right() {
+        let header = &usual.header;
+        let Some(number) = self.rx.received.expected(header.psn) else { return false };
+        if !qp.state.receives() || self.rx.credit_loop.is_some() || must_verify && !known.is_right()
+        {
+            return false;
+        }
+        let data = match usual.elided_bytes {
+            0 => Payload::Bytes(usual.payload),
+            n => Payload::Elided(u32_from(n + usual.payload.len())),
+        };
+        let mut message = None;
+        let is_placed = match header.part {
+            SrUsualPart::Write(reth) => {
+                let context = Context::new(qp, sh);
+                self.rx.responder.write(&reth, header.offset, data, &context).is_ok()
+            }
+            SrUsualPart::Send(receive) => {
+                let part = (receive, header.offset, header.last, usual.solicited);
+                let done = self.rx.responder.on_send(part, data, &mut Context::new(qp, sh));
+                message = done.flatten();
+                done.is_some()
+            }
+            SrUsualPart::ReadResponse(_) => {
+                let placed = self.tx.place_response(&(*header).into(), data, (qp.pd, &*sh.mrs));
+                matches!(placed, Ok(Ok(())))
+            }
+        };
+        if !is_placed {
             return false;
         }
         qp.arrival = *arrival;
+        qp.on_request_arrived(sh.events);
         let outer = Outer {
             ip_bytes: u64_from(usual.ip_bytes),
             is_ce: known.is_ce(),
@@ -151,15 +173,19 @@ impl Sr {
             ack_req: usual.ack_req,
             trailer: usual.trailer,
         };
-        self.rx.on_ip_bytes(outer.ip_bytes);
-        let data = match usual.elided_bytes {
-            0 => Payload::Bytes(usual.payload),
-            n => Payload::Elided(u32_from(n + usual.payload.len())),
-        };
-        let (header, solicited) = (&usual.header, usual.solicited);
-        let arrived = ReceivedPacket { number, in_order: true, header, data, solicited };
-        let accepted = self.on_missing(qp, now, &arrived, &outer, sh);
-        self.count(now, accepted.map(|()| data.len()), outer.is_ce, sh);
+        let echoed = Echoed { psn: header.psn, path: header.path, sent_ps: header.sent_ps };
+        let rx = &mut self.rx;
+        rx.on_ip_bytes(outer.ip_bytes);
+        rx.received.insert(number);
+        rx.ack.on_data((now, *arrival), &outer, &echoed, false, self.tx.ack_delay());
+        rx.ack.track_ack_req(number, outer.ack_req, rx.received.data_next());
+        match (header.part, &message) {
+            (_, Some(message)) => self.deliver(qp, number, message, sh),
+            (SrUsualPart::Write(_), _) => sh.counters.rx_messages += u64::from(header.last),
+            (SrUsualPart::Send(_), _) => {}
+            (SrUsualPart::ReadResponse(_), _) => self.after_response(qp, now, sh),
+        }
+        self.count(now, Ok(data.len()), outer.is_ce, sh);
         true
     }
 }

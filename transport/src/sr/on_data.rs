@@ -10,6 +10,7 @@ use crate::drop::DropReason;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared};
 use crate::qp::fail::Fail;
+use crate::qp::outcome::Message;
 use crate::wc::{WcOpcode, WcStatus};
 use spanwire_base::{Time, u32_from};
 use spanwire_wire::{AckReason, NakCode, OpKind, Packet, SrDataRepr, SrKind, SrNak};
@@ -39,7 +40,7 @@ impl Sr {
                 if let Some(block) = &header.block {
                     rx.decoder.on_duplicate(unwrap(rx.received.next(), header.psn), block);
                 }
-                rx.ack.on_data((now, qp.arrival), outer, &header, false, delay);
+                rx.ack.on_data((now, qp.arrival), outer, &(&header).into(), false, delay);
                 rx.ack.request_ack_limited(now, delay);
                 return Ok(data.len());
             }
@@ -56,7 +57,7 @@ impl Sr {
     /// # Errors
     /// As [`Sr::on_data`].
     #[inline]
-    pub(super) fn on_missing(
+    fn on_missing(
         &mut self,
         qp: &mut Common,
         now: Time,
@@ -75,7 +76,7 @@ impl Sr {
         let is_out_of_order = number != rx.received.end();
         sh.counters.out_of_sequence += u64::from(number > rx.received.end());
         rx.received.insert(number);
-        rx.ack.on_data((now, qp.arrival), outer, header, is_out_of_order, delay);
+        rx.ack.on_data((now, qp.arrival), outer, &header.into(), is_out_of_order, delay);
         if let Some(credit_loop) = &mut rx.credit_loop
             && !is_parity
             && credit_loop.on_data(now, qp.arrival.at, outer.trailer)
@@ -88,7 +89,9 @@ impl Sr {
             self.on_block(qp, now, arrived, sh);
         }
         self.execute_in_order(qp, sh);
-        self.after_response(qp, now, header, sh);
+        if header.response_to.is_some() {
+            self.after_response(qp, now, sh);
+        }
         Ok(())
     }
 
@@ -126,7 +129,7 @@ impl Sr {
         match rejection {
             Rejection::NoReceive => {
                 sh.counters.out_of_buffer += 1;
-                self.rx.ack.on_data((now, qp.arrival), outer, header, false, delay);
+                self.rx.ack.on_data((now, qp.arrival), outer, &header.into(), false, delay);
                 self.rx.ack.on_no_receive();
             }
             // A wrong rkey ends the connection even behind a gap. If it were dropped, an attacker
@@ -135,7 +138,7 @@ impl Sr {
                 return Err(DropReason::RefusedAhead);
             }
             Rejection::Refused(code, recv) => {
-                self.rx.ack.on_data((now, qp.arrival), outer, header, false, delay);
+                self.rx.ack.on_data((now, qp.arrival), outer, &header.into(), false, delay);
                 self.reject_message(qp, header.psn, code, recv, sh);
             }
         }
@@ -183,18 +186,27 @@ impl Sr {
                 InOrderAction::Refused(code) => {
                     self.reject_message(qp, wrap(number), code, None, sh);
                 }
-                InOrderAction::Deliver(message) => {
-                    sh.counters.rx_messages += 1;
-                    let delivered = qp.deliver(&message, sh);
-                    self.fail_if_overrun(qp, delivered, sh);
-                    if !qp.state.receives() {
-                        // The completion was lost, so the message must not be acknowledged.
-                        sh.counters.tx_fatal_naks += 1;
-                        let code = NakCode::RemoteOperational;
-                        self.rx.ack.nak(SrNak { psn: wrap(number), code });
-                    }
-                }
+                InOrderAction::Deliver(message) => self.deliver(qp, number, &message, sh),
             }
+        }
+    }
+
+    /// Delivers a message whose last packet is `number`.
+    #[inline]
+    pub(super) fn deliver(
+        &mut self,
+        qp: &mut Common,
+        number: u64,
+        message: &Message,
+        sh: &mut Shared<'_>,
+    ) {
+        sh.counters.rx_messages += 1;
+        if qp.deliver(message, sh).is_err() {
+            self.fail(qp, sh);
+            // The completion was lost, so the message must not be acknowledged.
+            sh.counters.tx_fatal_naks += 1;
+            let code = NakCode::RemoteOperational;
+            self.rx.ack.nak(SrNak { psn: wrap(number), code });
         }
     }
 
@@ -221,17 +233,8 @@ impl Sr {
         self.enter_error(qp, sh);
     }
 
-    /// Completes requests after a response; does nothing for other packets.
-    pub(super) fn after_response(
-        &mut self,
-        qp: &mut Common,
-        now: Time,
-        header: &SrDataRepr,
-        sh: &mut Shared<'_>,
-    ) {
-        if header.response_to.is_none() {
-            return;
-        }
+    /// Completes requests after a response.
+    pub(super) fn after_response(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
         if self.tx.sent.is_empty() {
             // All requests are acknowledged; only responses are outstanding.
             let outstanding = match self.tx.requester.awaits_response() {

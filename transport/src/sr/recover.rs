@@ -76,7 +76,9 @@ impl Sr {
             }
             sh.counters.ec_rebuilt_packets += 1;
             sh.counters.rx_messages += u64::from(ends_write(header));
-            self.after_response(qp, now, header, sh);
+            if header.response_to.is_some() {
+                self.after_response(qp, now, sh);
+            }
         }
         let parity = self.rx.decoder.on_recovered(first, sh.block_memory);
         self.rx.received.skip(parity);

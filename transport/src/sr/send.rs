@@ -8,7 +8,6 @@ use super::tx::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::tx::schedule::{Choice, Limits};
 use crate::event::AsyncEvent;
 use crate::lending::{ICRC_BYTES, Treatment, clear_icrc};
-use crate::payload::PayloadMut;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
 use crate::qp::fail::Fail;
@@ -19,9 +18,9 @@ use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
-use spanwire_wire::{
-    BufferTooShort, IntRecords, NakCode, Opcode, PlainBth, Psn, SrAckRepr, SrNak, Template,
-};
+use spanwire_mem::Lent;
+use spanwire_wire::{IntRecords, NakCode, Opcode, PlainBth, Psn, SrAckRepr, SrNak, Template};
+use std::ops::Range;
 
 impl Sr {
     /// Writes the next source or parity packet, if one may be sent.
@@ -38,7 +37,7 @@ impl Sr {
         if let Some(path_mtu) = &qp.path_mtu {
             self.tx.limit_segments(path_mtu.segment_bytes(now));
         }
-        if let Some(sent) = self.send_middle(qp, now, space, frame, sh) {
+        if let Some(sent) = self.send_plain(qp, now, space, frame, sh) {
             return sent;
         }
         loop {
@@ -107,17 +106,22 @@ impl Sr {
             solicited,
             ..PlainBth::new(opcode, self.path.dest_qpn, Psn::new(header.psn & Psn::MASK))
         };
-        let (tx, mrs) = (&mut self.tx, (qp.pd, &*sh.mrs));
-        let fill =
-            |payload: PayloadMut<'_>| tx.fill(planned, payload, mrs).then(|| tx.is_marked(planned));
         let may_lend = is_new && !is_parity && !planned.position.is_coded();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
-        let payload = (len, treatment);
-        let header = (header.header_len(), header.path, |is_marked, out: &mut [u8]| {
-            header.is_retransmission = is_marked;
-            header.emit(out)
+        let (tx, mrs, header_len) = (&mut self.tx, (qp.pd, &*sh.mrs), header.header_len());
+        let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame);
+        let written = draft.and_then(|draft| {
+            let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
+            let mut lent = None;
+            if !tx.fill(planned, treatment.place(data, len, &mut lent), mrs) {
+                return Err(NotWritten::NoPayload);
+            }
+            header.is_retransmission = tx.is_marked(planned);
+            header.emit(head).map_err(|_| NotWritten::NoRoom)?;
+            let path = (&mut self.path, qp.has_icrc);
+            Ok(draft.seal(path, (header.path, header_len), (treatment, lent), frame))
         });
-        match write_data((&mut self.path, qp.has_icrc), bth, header, payload, frame, fill) {
+        match written {
             Ok(mut meta) => {
                 sh.counters.retransmitted_packets += u64::from(!is_new);
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
@@ -234,47 +238,58 @@ impl Sr {
     }
 }
 
-/// Writes one packet with a payload of `payload.0` bytes that `fill` provides, treated as
-/// `payload.1`. `header` are the bytes of SR's header, the path, and a function that writes it.
-/// `fill` returns whether the packet is marked as a retransmission, which the header then says.
-#[inline]
-pub(super) fn write_data(
-    (path, has_icrc): (&mut Path, bool),
+/// A packet whose outer headers are written.
+pub(super) struct Draft {
+    /// The place of SR's header and the payload.
+    pub(super) at: Range<usize>,
+    frame_len: usize,
+    elided_bytes: u32,
+}
+
+/// Writes the outer headers of a packet with `header_len` bytes of SR's header and `len` of
+/// payload.
+#[inline(always)]
+pub(super) fn begin_data(
+    path: &mut Path,
     bth: PlainBth,
-    header: (usize, u16, impl FnOnce(bool, &mut [u8]) -> Result<(), BufferTooShort>),
-    payload: (u32, Treatment<'_>),
+    (header_len, len): (usize, u32),
+    treatment: &Treatment<'_>,
     frame: &mut [u8],
-    fill: impl FnOnce(PayloadMut<'_>) -> Option<bool>,
-) -> Result<TxMeta, NotWritten> {
-    let template = path.template_mut();
-    let (header_len, path, write_header) = header;
-    let (len, treatment) = payload;
+) -> Result<Draft, NotWritten> {
     let total_len = header_len + len as usize;
-    let no_room = |_| NotWritten::NoRoom;
     let is_elided = matches!(treatment, Treatment::Elide);
     let kept = if is_elided { header_len } else { total_len };
-    let (at, elided) = template.emit_plain(bth, total_len, kept, frame).map_err(no_room)?;
+    let emitted = path.template_mut().emit_plain(bth, total_len, kept, frame);
+    let (at, elided) = emitted.map_err(|_| NotWritten::NoRoom)?;
     let pad = if is_elided { 0 } else { total_len.wrapping_neg() % 4 };
     let frame_len = at.end + pad + ICRC_BYTES;
-    let place = at.start + header_len..at.end;
-    let (head, data) = frame[at].split_at_mut(header_len);
-    let mut lent = None;
-    let data = match &treatment {
-        Treatment::Copy => PayloadMut::Bytes(data),
-        Treatment::Elide => PayloadMut::Elided(len),
-        Treatment::Lend(_) => PayloadMut::Lendable(data, &mut lent),
-    };
-    let is_marked = fill(data).ok_or(NotWritten::NoPayload)?;
-    write_header(is_marked, head).map_err(no_room)?;
-    set_path(template, frame, path);
-    match (treatment, has_icrc) {
-        (Treatment::Lend(lending), has_icrc) => {
-            lending.seal(template, (frame, frame_len), place, lent, has_icrc);
+    Ok(Draft { at, frame_len, elided_bytes: u32_from(elided) })
+}
+
+impl Draft {
+    /// Sets the path of a packet whose header of `header_len` bytes and payload are written, of
+    /// which `lent` is not copied, and its ICRC, if packets have one.
+    #[inline(always)]
+    pub(super) fn seal(
+        self,
+        (path, has_icrc): (&mut Path, bool),
+        (port, header_len): (u16, usize),
+        (treatment, lent): (Treatment<'_>, Option<Lent>),
+        frame: &mut [u8],
+    ) -> TxMeta {
+        let Self { at, frame_len, elided_bytes } = self;
+        let template = path.template_mut();
+        set_path(template, frame, port);
+        match (treatment, has_icrc) {
+            (Treatment::Lend(lending), has_icrc) => {
+                let place = at.start + header_len..at.end;
+                lending.seal(template, (frame, frame_len), place, lent, has_icrc);
+            }
+            (Treatment::Copy | Treatment::Elide, true) => template.seal(frame, frame_len),
+            (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
         }
-        (Treatment::Copy | Treatment::Elide, true) => template.seal(frame, frame_len),
-        (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
+        TxMeta { elided_bytes, ..TxMeta::whole(frame_len) }
     }
-    Ok(TxMeta { elided_bytes: u32_from(elided), ..TxMeta::whole(frame_len) })
 }
 
 /// Sets the entropy of a packet to this source port, if the port is a valid entropy.

@@ -3,7 +3,7 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::packet::tests::{any_headers, any_len, elided_of, frame_of, mend_checksum, samples};
-use crate::{BthRepr, Headers, Packet, PlainBth, Template, seal, seal_around};
+use crate::{BthRepr, Headers, Packet, PlainBth, SrDataRepr, Template, seal, seal_around};
 
 /// Heads that have learned these frames, each twice.
 fn learned(frames: &[(Vec<u8>, usize)]) -> KnownHeads {
@@ -56,8 +56,9 @@ fn known<'a>(
     if let (Some(usual), Ok(packet)) = (known.usual_sr_data(), &verified) {
         let parsed = SrDataRepr::parse(packet.bth.psn.get(), packet.payload);
         let (header, payload) = parsed.expect("no fault in SR's header");
+        assert_eq!(SrDataRepr::from(usual.header), header);
         let expected = UsualSrData {
-            header,
+            header: usual.header,
             ack_req: packet.bth.ack_req,
             solicited: packet.bth.solicited,
             payload,

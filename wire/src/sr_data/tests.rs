@@ -89,41 +89,26 @@ fn parse_parity__returns_what_was_emitted() {
 }
 
 #[test]
-fn emit__of_a_middle_packet_is_that_of_the_whole_header() {
-    let mut middles = 0;
-    for repr in samples() {
-        let header = SrDataRepr { first: false, last: false, ..repr };
-        let SrDataRepr { psn, path, sent_ps, message, offset, .. } = header;
-        let part = match header {
-            SrDataRepr { reth: Some(reth), .. } => SrMiddlePart::Write(reth),
-            SrDataRepr { receive: Some(receive), .. } => SrMiddlePart::Send(receive),
-            _ => continue,
-        };
-        let middle = SrMiddleRepr { psn, path, sent_ps, message, offset, part };
-        let mut out = vec![0xee; middle.header_len()];
-        middle.emit(&mut out).unwrap();
-        if middle.header_len() == header.header_len() && !header.is_retransmission {
-            middles += u32::from(out == bytes_of(&header));
-        }
-        for cut in 0..middle.header_len() {
-            assert_eq!(middle.emit(&mut out[..cut]), Err(BufferTooShort));
-        }
-    }
-    assert_eq!(middles, 3, "SEND, also later, and WRITE");
-}
-
-#[test]
-fn parse_usual__is_the_same_or_nothing() {
+fn usual__is_parsed_and_emitted_as_the_whole_header_or_not_at_all() {
+    let flags = [(false, false), (true, false), (false, true), (true, true)];
+    let of = |repr| flags.map(|(first, last)| SrDataRepr { first, last, ..repr });
     let mut usual = 0;
-    for repr in samples() {
+    for repr in samples().into_iter().flat_map(of) {
         let mut bytes = bytes_of(&repr);
         bytes.extend([1, 2, 3]);
-        let parsed = SrDataRepr::parse_usual(0x12_3456, &bytes);
-        assert!(parsed.is_none_or(|parsed| parsed == (repr, &[1u8, 2, 3][..])), "{repr:?}");
-        usual += u32::from(parsed.is_some());
-        assert!(SrDataRepr::parse_usual(0, &bytes[..repr.header_len() - 1]).is_none());
+        let low = repr.psn & 0xff_ffff;
+        assert!(SrUsualRepr::parse(low, &bytes[..repr.header_len() - 1]).is_none());
+        let Some((parsed, rest)) = SrUsualRepr::parse(low, &bytes) else { continue };
+        assert_eq!((SrDataRepr::from(parsed), rest), (repr, &[1u8, 2, 3][..]));
+        let mut out = vec![0xee; parsed.header_len()];
+        parsed.emit(&mut out).unwrap();
+        assert_eq!(out, bytes_of(&repr));
+        for cut in 0..out.len() {
+            assert_eq!(parsed.emit(&mut out[..cut]), Err(BufferTooShort));
+        }
+        usual += 1;
     }
-    assert_eq!(usual, 5, "SEND, also later and again, WRITE, and a response to a READ");
+    assert_eq!(usual, 4 * 4, "SEND, also later, WRITE, and a response to a READ");
 }
 
 #[test]
@@ -187,8 +172,8 @@ proptest! {
         let data = SrDataRepr::parse(psn, &bytes);
         let parity = SrDataRepr::parse_parity(psn, &bytes);
         prop_assert!(data.is_err() || parity.is_err());
-        let usual = SrDataRepr::parse_usual(psn, &bytes);
-        prop_assert!(usual.is_none_or(|usual| Ok(usual) == data));
+        let usual = SrUsualRepr::parse(psn, &bytes);
+        prop_assert!(usual.is_none_or(|(usual, rest)| Ok((usual.into(), rest)) == data));
         if let Ok((repr, rest)) = data.or(parity) {
             let len = bytes.len() - rest.len();
             prop_assert_eq!(len, repr.header_len());

@@ -68,6 +68,21 @@ pub(in crate::sr) struct Outer<'a> {
     pub(in crate::sr) trailer: &'a [u8],
 }
 
+/// The fields of SR's header that an ACK echoes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sr) struct Echoed {
+    pub(in crate::sr) psn: u32,
+    pub(in crate::sr) path: u16,
+    pub(in crate::sr) sent_ps: u64,
+}
+
+impl From<&SrDataRepr> for Echoed {
+    #[inline]
+    fn from(&SrDataRepr { psn, path, sent_ps, .. }: &SrDataRepr) -> Self {
+        Self { psn, path, sent_ps }
+    }
+}
+
 impl<'a> Outer<'a> {
     pub(in crate::sr) fn of(p: &Packet<'a>) -> Self {
         Self {
@@ -114,7 +129,7 @@ impl AckState {
         &mut self,
         times: (Time, RxMeta),
         outer: &Outer<'_>,
-        header: &SrDataRepr,
+        echoed: &Echoed,
         is_out_of_order: bool,
         delay: AckDelay,
     ) {
@@ -127,9 +142,9 @@ impl AckState {
             self.ce_bytes = self.ce_bytes.wrapping_add(bytes);
             self.unacked_ce_pkts += 1;
         }
-        self.record_ce_mark(header.psn, is_ce);
+        let &Echoed { psn, path, sent_ps: echo_ps } = echoed;
+        self.record_ce_mark(psn, is_ce);
         let ce_changed = std::mem::replace(&mut self.last_ce, is_ce) != is_ce;
-        let (psn, path, echo_ps) = (header.psn, header.path, header.sent_ps);
         let is_same_path = path == self.newest.path;
         self.newest = Newest {
             psn,

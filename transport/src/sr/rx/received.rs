@@ -89,17 +89,35 @@ impl Received {
             number >= self.next && number < self.settle_limit(),
             "it is classified first"
         );
+        self.newest = number;
+        if number == self.next && number == self.end && self.skipped.is_empty() {
+            return self.insert_next();
+        }
         let i = spanwire_base::usize_from(number / 64 - self.next / 64);
         if i >= self.words.len() {
             self.words.resize(i + 1, 0);
         }
         self.words[i] |= 1 << (number % 64);
-        self.newest = number;
         self.end = self.end.max(number + 1);
         if number == self.next {
             self.advance();
         } else if number == self.data_next {
             self.advance_data_next();
+        }
+    }
+
+    /// As [`Received::insert`], of the next packet while none after it has arrived.
+    #[inline]
+    fn insert_next(&mut self) {
+        let bit = 1 << (self.next % 64);
+        match self.words.front_mut() {
+            Some(word) => *word |= bit,
+            None => self.words.push_back(bit),
+        }
+        self.next += 1;
+        (self.end, self.data_next) = (self.next, self.next);
+        if self.next.is_multiple_of(64) {
+            self.words.pop_front();
         }
     }
 

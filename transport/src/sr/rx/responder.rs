@@ -13,7 +13,7 @@ use crate::sr::crossing::{AtomicToRespond, ReadToRespond};
 use crate::sr::number::wrap;
 use crate::srq::SrqTable;
 use crate::wc::{WcOpcode, WcStatus};
-use spanwire_wire::{NakCode, SrDataRepr, SrKind};
+use spanwire_wire::{NakCode, RethRepr, SrDataRepr, SrKind};
 use std::collections::VecDeque;
 
 /// The messages of which a packet has arrived.
@@ -196,6 +196,57 @@ impl Responder {
         Some((number, done.unwrap_or_else(InOrderAction::Refused)))
     }
 
+    /// Writes the payload of a WRITE's packet at byte `offset` of its message, if it may.
+    #[inline(always)]
+    pub(in crate::sr) fn write(
+        &self,
+        reth: &RethRepr,
+        offset: u32,
+        data: Payload<'_>,
+        ctx: &Context<'_>,
+    ) -> Result<(), Rejection> {
+        let len = data.len();
+        let fits = reth.dma_len == len && offset.checked_add(len).is_some();
+        if !fits || !ctx.access.allows(Access::REMOTE_WRITE) {
+            return Err(INVALID);
+        }
+        if len > 0 {
+            let span = ctx.mrs.remote(ctx.pd, reth.rkey, reth.va, len, Access::REMOTE_WRITE);
+            if !span.is_ok_and(|span| span.put(data)) {
+                return Err(Rejection::Refused(NakCode::RemoteAccess, None));
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Responder::place`] and [`Responder::next_in_order`], for a packet of a SEND that is in
+    /// order, as all of its message before it, if it has no fault: the message, if it is the last
+    /// packet. `None`, and nothing has changed, for any other.
+    #[inline(always)]
+    pub(in crate::sr) fn on_send(
+        &mut self,
+        (receive, offset, last, solicited): (u32, u32, bool, bool),
+        data: Payload<'_>,
+        ctx: &mut Context<'_>,
+    ) -> Option<Option<Message>> {
+        let progress = self.progress.front().copied().unwrap_or_default();
+        let is_next = progress.bytes == offset && !progress.has_last;
+        let len = offset.checked_add(data.len()).filter(|_| is_next)?;
+        let (pd, rwqe, sges) = ctx.receive.at(0).filter(|(_, rwqe, _)| len <= rwqe.len)?;
+        if receive != self.first_receive || ctx.mrs.scatter(pd, sges, offset, data).is_err() {
+            return None;
+        }
+        self.name_receive(receive);
+        if !last {
+            self.progress(0).bytes = len;
+            return Some(None);
+        }
+        ctx.receive.pop(ctx.srqs);
+        self.pop_receive();
+        let recv = Some((rwqe.wr_id, WcOpcode::Recv));
+        Some(Some(Message { recv, len, imm: None, invalidated_rkey: None, solicited }))
+    }
+
     fn place_send(
         &mut self,
         a: &ReceivedPacket<'_>,
@@ -235,17 +286,11 @@ impl Responder {
             Some(_) => Some(self.find_receive(a, ctx)?),
             None => None,
         };
-        let len = a.data.len();
-        let end = a.header.offset.checked_add(len).ok_or(INVALID)?;
-        let reth = a.header.reth.filter(|r| r.dma_len == len).ok_or(INVALID)?;
-        if len > 0 {
-            let span = ctx.mrs.remote(ctx.pd, reth.rkey, reth.va, len, Access::REMOTE_WRITE);
-            if !span.is_ok_and(|span| span.put(a.data)) {
-                return Err(Rejection::Refused(NakCode::RemoteAccess, None));
-            }
-        }
+        let reth = a.header.reth.ok_or(INVALID)?;
+        self.write(&reth, a.header.offset, a.data, ctx)?;
         if let Some(at) = at {
             self.progress(at).has_last = true;
+            let end = a.header.offset + a.data.len();
             self.enqueue(
                 a.number,
                 Pending::MessageEnd(message_end(a, WcOpcode::RecvRdmaWithImm, end)),
@@ -267,14 +312,27 @@ impl Responder {
         if at >= 1 << 31 || a.in_order && at > 0 {
             return Err(INVALID);
         }
-        let named = receive.wrapping_add(1);
-        if named.wrapping_sub(self.named_receive_end) < 1 << 31 {
-            self.named_receive_end = named;
-        }
+        self.name_receive(receive);
         if !ctx.receive.reach(at, ctx.srqs, ctx.events) {
             return Err(Rejection::NoReceive);
         }
         if self.progress(at).has_last && a.header.last { Err(INVALID) } else { Ok(at) }
+    }
+
+    /// A packet named this receive request.
+    #[inline]
+    fn name_receive(&mut self, receive: u32) {
+        let named = receive.wrapping_add(1);
+        if named.wrapping_sub(self.named_receive_end) < 1 << 31 {
+            self.named_receive_end = named;
+        }
+    }
+
+    /// The oldest receive request is completed.
+    #[inline]
+    fn pop_receive(&mut self) {
+        self.first_receive = self.first_receive.wrapping_add(1);
+        self.progress.pop_front();
     }
 
     fn progress(&mut self, at: u32) -> &mut Progress {
@@ -307,8 +365,7 @@ impl Responder {
             ctx.mrs.check_invalidate(ctx.pd, rkey).map_err(|_| NakCode::RemoteAccess)?;
             ctx.mrs.invalidate(rkey);
         }
-        self.first_receive = self.first_receive.wrapping_add(1);
-        self.progress.pop_front();
+        self.pop_receive();
         let recv = ctx.receive.pop(ctx.srqs).map(|r| (r.wr_id, e.opcode));
         let &MessageEnd { len, imm, invalidates: invalidated_rkey, solicited, .. } = e;
         Ok(InOrderAction::Deliver(Message { recv, len, imm, invalidated_rkey, solicited }))

@@ -3,7 +3,7 @@
 mod invariants;
 mod middle;
 
-pub(in crate::sr) use middle::Middle;
+pub(in crate::sr) use middle::Plain;
 
 use super::plan::{Contents, Segment};
 use crate::mr::{MrTable, PdId};
@@ -172,14 +172,12 @@ impl Requester {
     /// The segment that [`Requester::next`] returned was sent as packet `number`.
     #[inline]
     pub(super) fn advance(&mut self, segment: &Segment, number: u64) {
-        let Some(request) = self.request_mut(segment.message) else { return };
-        let is_last = request.is_last_segment(segment);
-        let is_rd_atomic = request.wqe.op.is_rd_atomic();
-        if is_last {
+        let Some(request) = self.sq.at_mut(self.current) else { return };
+        debug_assert_eq!(request.message, segment.message, "it is the one that is being sent");
+        if request.is_last_segment(segment) {
             request.end = Some(number + 1);
-            self.current += 1;
-            self.offset = 0;
-            self.rd_atomic_out += u32::from(is_rd_atomic);
+            self.rd_atomic_out += u32::from(request.wqe.op.is_rd_atomic());
+            (self.current, self.offset) = (self.current + 1, 0);
         } else {
             self.offset += segment.len;
         }

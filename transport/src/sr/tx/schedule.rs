@@ -243,7 +243,7 @@ impl Tx {
 
     /// The limits of the next request's segment, outside of a block.
     #[inline]
-    fn allowance(&self, limits: &Limits) -> Allowance {
+    pub(super) fn allowance(&self, limits: &Limits) -> Allowance {
         Allowance {
             segment_bytes: self.segment_bytes,
             max_rd_atomic: self.max_rd_atomic,

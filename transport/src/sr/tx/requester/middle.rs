@@ -1,70 +1,80 @@
-//! The choice of a middle packet of a request: full, neither the first nor the last one, and sent
-//! for the first time.
+//! The choice of a plain packet of a request: one of a SEND or WRITE, without immediate data or a
+//! key to invalidate, and sent for the first time.
 
-use super::Requester;
+use super::{Allowance, Requester};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
 use crate::sr::tx::plan::Segment;
 use crate::verbs::WrOp;
-use spanwire_wire::{RethRepr, SrMiddlePart};
+use spanwire_wire::{RethRepr, SrUsualPart};
 
-/// A middle packet of a SEND or WRITE.
+/// A plain packet of a request.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sr) struct Middle {
+pub(in crate::sr) struct Plain {
     pub(in crate::sr) segment: Segment,
-    pub(in crate::sr) part: SrMiddlePart,
+    pub(in crate::sr) part: SrUsualPart,
+    /// The last one of its request.
+    pub(in crate::sr) is_last: bool,
+    pub(in crate::sr) solicited: bool,
+    /// No data are posted after it.
+    pub(in crate::sr::tx) is_last_posted: bool,
     is_inline: bool,
 }
 
 impl Requester {
-    /// The next segment is not the first one of its request.
+    /// The next segment is one of a request with data.
     #[inline]
-    pub(in crate::sr) fn has_begun_message(&self) -> bool {
-        self.offset > 0
+    pub(in crate::sr) fn is_at_data(&self) -> bool {
+        self.sq.at(self.current).is_some_and(|request| !request.wqe.op.is_rd_atomic())
     }
 
-    /// The next segment, if it is a middle one of `segment_bytes` that the peer has a receive
-    /// request for. Whether it may be sent otherwise is not looked at.
-    #[inline]
-    pub(in crate::sr) fn next_middle(
-        &self,
-        segment_bytes: u32,
-        receive_limit: Option<u32>,
-    ) -> Option<Middle> {
+    /// As [`Requester::next`], if the next segment is that of a plain packet, and waits for
+    /// nothing.
+    #[inline(always)]
+    pub(in crate::sr::tx) fn next_plain(&self, allowance: &Allowance) -> Option<Plain> {
         let request = self.sq.at(self.current)?;
-        let (offset, left) = (self.offset, request.wqe.len - self.offset);
-        if offset == 0 || left <= segment_bytes || !request.has_receive_credit(receive_limit) {
+        let (wqe, offset) = (&request.wqe, self.offset);
+        let is_fenced = wqe.fence && self.current > 0;
+        if offset == 0 && (is_fenced || !allowance.begins_requests)
+            || !request.has_receive_credit(allowance.receive_limit)
+        {
             return None;
         }
-        let part = match request.wqe.op {
+        let left = wqe.len - offset;
+        let (len, is_last) = (left.min(allowance.segment_bytes), left <= allowance.segment_bytes);
+        let part = match wqe.op {
+            WrOp::SendImm { .. } | WrOp::SendInv { .. } | WrOp::WriteImm { .. } if is_last => {
+                return None;
+            }
             WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => {
-                SrMiddlePart::Send(request.receive)
+                SrUsualPart::Send(request.receive)
             }
             WrOp::Write { remote } | WrOp::WriteImm { remote, .. } => {
                 let va = remote.va.wrapping_add(offset.into());
-                SrMiddlePart::Write(RethRepr { va, rkey: remote.rkey, dma_len: segment_bytes })
+                SrUsualPart::Write(RethRepr { va, rkey: remote.rkey, dma_len: len })
             }
             WrOp::Read { .. } | WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => return None,
         };
-        let segment = Segment { message: request.message, offset, len: segment_bytes };
-        Some(Middle { segment, part, is_inline: request.wqe.is_inline })
+        let message = request.message;
+        Some(Plain {
+            segment: Segment { message, offset, len },
+            part,
+            is_last,
+            solicited: is_last && wqe.solicited && matches!(part, SrUsualPart::Send(_)),
+            is_last_posted: is_last && message.wrapping_add(1) == self.next_message,
+            is_inline: wqe.is_inline,
+        })
     }
 
-    /// Advances past the outcome of [`Requester::next_middle`], once it was sent.
-    #[inline]
-    pub(in crate::sr) fn advance_middle(&mut self, middle: &Middle) {
-        self.offset += middle.segment.len;
-    }
-
-    /// Copies the payload of the outcome of [`Requester::next_middle`]; false if its memory is no
+    /// Copies the payload of the outcome of [`Requester::next_plain`]; false if its memory is no
     /// longer registered.
     #[inline]
-    pub(in crate::sr) fn gather_middle(
+    pub(in crate::sr) fn gather_plain(
         &mut self,
-        middle: &Middle,
+        plain: &Plain,
         payload: PayloadMut<'_>,
         mrs: (PdId, &MrTable),
     ) -> bool {
-        self.sq.gather_part(self.current, middle.is_inline, middle.segment.offset, payload, mrs)
+        self.sq.gather_part(self.current, plain.is_inline, plain.segment.offset, payload, mrs)
     }
 }
