@@ -296,6 +296,10 @@ impl MrTable {
         skip: u32,
         mut dst: PayloadMut<'_>,
     ) -> Result<(), MrError> {
+        if let Some(sge) = only_part(sges, skip, dst.len()) {
+            let span = self.local(pd, &sge, Access::LOCAL_READ)?;
+            return span.fetch(dst).then_some(()).ok_or(MrError::OutOfBounds);
+        }
         let (mut done, all) = (0, dst.len());
         walk(sges, skip, all, |sge, n| {
             let span = self.local(pd, sge, Access::LOCAL_READ)?;
@@ -326,6 +330,10 @@ impl MrTable {
         skip: u32,
         src: Payload<'_>,
     ) -> Result<(), MrError> {
+        if let Some(sge) = only_part(sges, skip, src.len()) {
+            let span = self.local(pd, &sge, Access::LOCAL_WRITE)?;
+            return span.put(src).then_some(()).ok_or(MrError::OutOfBounds);
+        }
         let mut done = 0;
         walk(sges, skip, src.len(), |sge, n| {
             let span = self.local(pd, sge, Access::LOCAL_WRITE)?;
@@ -341,6 +349,7 @@ impl MrTable {
 
 impl Span<'_> {
     /// Copies `src` to the start of the span; false if it exceeds the region.
+    #[inline]
     pub(crate) fn put(&self, src: Payload<'_>) -> bool {
         match src {
             Payload::Bytes(src) => self.region.copy_in(self.offset, src).is_ok(),
@@ -349,6 +358,7 @@ impl Span<'_> {
     }
 
     /// Copies the start of the span into all of `dst`; false if that exceeds the region.
+    #[inline]
     pub(crate) fn fetch(&self, dst: PayloadMut<'_>) -> bool {
         match dst {
             PayloadMut::Bytes(dst) => self.region.copy_out(self.offset, dst).is_ok(),
@@ -366,6 +376,14 @@ impl Span<'_> {
 pub(crate) struct Span<'a> {
     pub(crate) region: &'a Region,
     pub(crate) offset: usize,
+}
+
+/// The `len` bytes from byte `skip` on of a list of one SGE, if it has them and they are some.
+#[inline]
+fn only_part(sges: &[Sge], skip: u32, len: u32) -> Option<Sge> {
+    let [sge] = sges else { return None };
+    let fits = len > 0 && skip.checked_add(len)? <= sge.len;
+    fits.then_some(Sge { addr: sge.addr.checked_add(skip.into())?, len, lkey: sge.lkey })
 }
 
 /// Calls `each` with the part of every SGE in the `len` bytes from byte `skip` on.
