@@ -63,7 +63,7 @@ impl Common {
         status: WcStatus,
         sh: &mut Shared<'_>,
     ) -> Result<(), CqOverrun> {
-        let plain = self.wc(completed.wr_id, status, completed.op.wc_opcode());
+        let plain = self.wc(completed.wr_id, status, completed.opcode);
         self.complete(self.send_cq, Wc { byte_len: completed.len, ..plain }, sh)
     }
 

@@ -1,13 +1,12 @@
 //! Outcomes of requests, which an engine returns and the completion queues report.
 
-use crate::verbs::WrOp;
 use crate::wc::WcOpcode;
 
 /// A request removed from the send queue, with the fields of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Completed {
     pub(crate) wr_id: u64,
-    pub(crate) op: WrOp,
+    pub(crate) opcode: WcOpcode,
     pub(crate) len: u32,
 }
 

@@ -30,8 +30,9 @@ impl Wqe {
     }
 
     /// The fields of its completion.
+    #[inline]
     pub(crate) fn completed(&self) -> Completed {
-        Completed { wr_id: self.wr_id, op: self.op, len: self.len }
+        Completed { wr_id: self.wr_id, opcode: self.op.wc_opcode(), len: self.len }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Packets of SR that are expected next: received ones whose outer headers, partition key and form
-//! of SR's header are those of nearly all packets, and plain packets of requests to send. They are
+//! of SR's header are those of nearly all packets, and plain packets to send. They are
 //! neither described nor checked one by one.
 //!
 //! A packet that is not as expected in any way is left, unchanged, to the general functions: this
@@ -13,17 +13,18 @@ use super::number::wrap;
 use super::rx::ack::{Echoed, Outer};
 use super::rx::responder::Context;
 use super::send::begin_data;
-use super::tx::plan::Segment;
-use super::tx::requester::Plain;
+use super::tx::middle::Plain;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from, u64_from, usize_from};
-use spanwire_wire::{Known, Opcode, PlainBth, Psn, SrUsualPart, SrUsualRepr};
+use spanwire_wire::{Known, Opcode, PlainBth, Psn, SrKind, SrUsualPart, SrUsualRepr};
 
 impl Sr {
-    /// Writes the next packet of a request, if it is a plain one, was never sent, and waits for
-    /// nothing but the pacer.
+    /// Writes the next packet after [`Tx::is_at_plain`], if it is a plain one that waits for nothing
+    /// but the pacer.
+    ///
+    /// [`Tx::is_at_plain`]: super::tx::Tx::is_at_plain
     // Not inlined, as Sr::on_expected.
     #[inline(never)]
     pub(super) fn send_plain(
@@ -34,9 +35,6 @@ impl Sr {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<Transmit> {
-        if !sh.config.fast_paths || !self.tx.is_at_plain() {
-            return None;
-        }
         let limits = self.limits(qp, space, sh);
         let (plain, number, ack_req) = self.tx.next_plain(&limits)?;
         let paced_until = qp.paced_until(now);
@@ -45,7 +43,7 @@ impl Sr {
             return Some(Transmit::Paced(at));
         }
         let meta = self.write_plain(qp, now, (&plain, number, ack_req), frame, sh)?;
-        Some(qp.sent(meta, plain.segment.len, sh))
+        Some(qp.sent(meta, plain.len, sh))
     }
 
     /// Writes packets as [`Sr::send_plain`] would in a row, until they are `turn_bytes` or more.
@@ -58,6 +56,9 @@ impl Sr {
         burst: &mut dyn TxBurst,
         sh: &mut Shared<'_>,
     ) -> u32 {
+        if !self.tx.is_at_plain() {
+            return 0;
+        }
         let (lends, mut frames_bytes) = (burst.lends(), 0);
         let mut limits = self.limits(qp, space, sh);
         while i64::from(frames_bytes) < turn_bytes {
@@ -77,7 +78,7 @@ impl Sr {
             let lent = if lends { sh.lending.end() } else { None };
             let Some(meta) = written else { break };
             burst.commit(meta, lent);
-            qp.sent(meta, plain.segment.len, sh);
+            qp.sent(meta, plain.len, sh);
             frames_bytes += u32_from(meta.len) + meta.elided_bytes;
             space.pkts = space.pkts.saturating_sub(1);
             match qp.flow {
@@ -98,18 +99,18 @@ impl Sr {
         frame: &mut [u8],
         sh: &mut Shared<'_>,
     ) -> Option<TxMeta> {
-        let (psn, path, len) = (wrap(number), self.rx.ack.echoed_path(), plain.segment.len);
+        let (psn, path, len) = (wrap(number), self.rx.ack.echoed_path(), plain.len);
         let bth = PlainBth::new(Opcode::SrData, self.path.dest_qpn, Psn::new(psn & Psn::MASK));
         let bth = PlainBth { ack_req, solicited: plain.solicited, ..bth };
-        let Segment { message, offset, .. } = plain.segment;
-        let (sent_ps, first, last, part) = (now.as_ps(), offset == 0, plain.is_last, plain.part);
+        let &Plain { message, offset, part, is_last: last, .. } = plain;
+        let (sent_ps, first) = (now.as_ps(), offset == 0);
         let header = SrUsualRepr { psn, first, last, path, sent_ps, message, offset, part };
         let header_len = header.header_len();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
         let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame).ok()?;
         let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
         let (mut lent, mrs) = (None, (qp.pd, &*sh.mrs));
-        if !self.tx.requester.gather_plain(plain, treatment.place(data, len, &mut lent), mrs) {
+        if !self.tx.fill_plain(plain, treatment.place(data, len, &mut lent), mrs) {
             return None;
         }
         header.emit(head).ok()?;
@@ -156,9 +157,11 @@ impl Sr {
                 message = done.flatten();
                 done.is_some()
             }
-            SrUsualPart::ReadResponse(_) => {
-                let placed = self.tx.place_response(&(*header).into(), data, (qp.pd, &*sh.mrs));
-                matches!(placed, Ok(Ok(())))
+            SrUsualPart::ReadResponse(message) => {
+                let of = (message, SrKind::ReadResponse);
+                let range = (header.offset, data.len(), header.last);
+                let mrs = (qp.pd, &*sh.mrs);
+                matches!(self.tx.requester.place_response(of, range, data, mrs), Ok(Ok(())))
             }
         };
         if !is_placed {

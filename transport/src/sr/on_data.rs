@@ -2,7 +2,7 @@
 
 use super::Sr;
 use super::number::{unwrap, wrap};
-use super::rx::ack::Outer;
+use super::rx::ack::{Echoed, Outer};
 use super::rx::received::Arrival;
 use super::rx::responder::{Context, InOrderAction, ReceivedPacket, Rejection};
 use super::tx::timers::Outstanding;
@@ -28,7 +28,6 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Result<u32, DropReason> {
         let (header, data) = parse(p)?;
-        let delay = self.tx.ack_delay();
         let rx = &mut self.rx;
         let number = match rx.received.classify(header.psn) {
             Arrival::Missing(number) => number,
@@ -40,8 +39,8 @@ impl Sr {
                 if let Some(block) = &header.block {
                     rx.decoder.on_duplicate(unwrap(rx.received.next(), header.psn), block);
                 }
-                rx.ack.on_data((now, qp.arrival), outer, &(&header).into(), false, delay);
-                rx.ack.request_ack_limited(now, delay);
+                self.on_numbered(qp, now, (outer, &header), false);
+                self.rx.ack.request_ack_limited(now, self.tx.ack_delay());
                 return Ok(data.len());
             }
         };
@@ -66,17 +65,16 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         let &ReceivedPacket { number, header, .. } = arrived;
-        let delay = self.tx.ack_delay();
         qp.on_request_arrived(sh.events);
         let is_parity = header.block.is_some_and(|block| block.is_parity());
         if !is_parity && !self.place_or_reject(qp, now, outer, arrived, sh)? {
             return Ok(());
         }
+        let end = self.rx.received.end();
+        sh.counters.out_of_sequence += u64::from(number > end);
+        self.rx.received.insert(number);
+        self.on_numbered(qp, now, (outer, header), number != end);
         let rx = &mut self.rx;
-        let is_out_of_order = number != rx.received.end();
-        sh.counters.out_of_sequence += u64::from(number > rx.received.end());
-        rx.received.insert(number);
-        rx.ack.on_data((now, qp.arrival), outer, &header.into(), is_out_of_order, delay);
         if let Some(credit_loop) = &mut rx.credit_loop
             && !is_parity
             && credit_loop.on_data(now, qp.arrival.at, outer.trailer)
@@ -93,6 +91,20 @@ impl Sr {
             self.after_response(qp, now, sh);
         }
         Ok(())
+    }
+
+    /// Counts a packet for the next ACK.
+    #[inline(never)]
+    fn on_numbered(
+        &mut self,
+        qp: &Common,
+        now: Time,
+        (outer, header): (&Outer<'_>, &SrDataRepr),
+        is_out_of_order: bool,
+    ) {
+        let &SrDataRepr { psn, path, sent_ps, .. } = header;
+        let (echoed, delay) = (Echoed { psn, path, sent_ps }, self.tx.ack_delay());
+        self.rx.ack.on_data((now, qp.arrival), outer, &echoed, is_out_of_order, delay);
     }
 
     /// Places the data of a packet, or applies the effects of rejecting it. False if it is
@@ -125,11 +137,10 @@ impl Sr {
         sh: &mut Shared<'_>,
     ) -> Result<(), DropReason> {
         let header = arrived.header;
-        let delay = self.tx.ack_delay();
         match rejection {
             Rejection::NoReceive => {
                 sh.counters.out_of_buffer += 1;
-                self.rx.ack.on_data((now, qp.arrival), outer, &header.into(), false, delay);
+                self.on_numbered(qp, now, (outer, header), false);
                 self.rx.ack.on_no_receive();
             }
             // A wrong rkey ends the connection even behind a gap. If it were dropped, an attacker
@@ -138,7 +149,7 @@ impl Sr {
                 return Err(DropReason::RefusedAhead);
             }
             Rejection::Refused(code, recv) => {
-                self.rx.ack.on_data((now, qp.arrival), outer, &header.into(), false, delay);
+                self.on_numbered(qp, now, (outer, header), false);
                 self.reject_message(qp, header.psn, code, recv, sh);
             }
         }

@@ -37,7 +37,10 @@ impl Sr {
         if let Some(path_mtu) = &qp.path_mtu {
             self.tx.limit_segments(path_mtu.segment_bytes(now));
         }
-        if let Some(sent) = self.send_plain(qp, now, space, frame, sh) {
+        if sh.config.fast_paths
+            && self.tx.is_at_plain()
+            && let Some(sent) = self.send_plain(qp, now, space, frame, sh)
+        {
             return sent;
         }
         loop {

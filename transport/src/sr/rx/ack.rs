@@ -5,9 +5,7 @@ mod invariants;
 use crate::sr::crossing::AckDelay;
 use spanwire_base::{Dur, RxMeta, Time, u64_from};
 use spanwire_loadbalance::Entropy;
-use spanwire_wire::{
-    AckReason, Ecn, IntRecords, IntStack, IpRepr, Packet, SrAckRepr, SrDataRepr, SrNak,
-};
+use spanwire_wire::{AckReason, Ecn, IntRecords, IntStack, IpRepr, Packet, SrAckRepr, SrNak};
 
 /// The receiver's counters of a stream, and the state of delayed and immediate ACKs.
 #[derive(Debug)]
@@ -76,13 +74,6 @@ pub(in crate::sr) struct Echoed {
     pub(in crate::sr) sent_ps: u64,
 }
 
-impl From<&SrDataRepr> for Echoed {
-    #[inline]
-    fn from(&SrDataRepr { psn, path, sent_ps, .. }: &SrDataRepr) -> Self {
-        Self { psn, path, sent_ps }
-    }
-}
-
 impl<'a> Outer<'a> {
     pub(in crate::sr) fn of(p: &Packet<'a>) -> Self {
         Self {
@@ -124,7 +115,7 @@ impl AckState {
     /// A packet that opens or fills a gap, and a change of the CE mark, are acknowledged at once.
     /// If the packet took another path than the one before, a few are acknowledged together,
     /// because unequal path lengths cause gaps and a mark concerns one path only.
-    #[inline]
+    #[inline(always)]
     pub(in crate::sr) fn on_data(
         &mut self,
         times: (Time, RxMeta),

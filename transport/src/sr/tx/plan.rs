@@ -1,6 +1,8 @@
 //! The contents of a packet: enough to write it again.
 
 use super::block_position::BlockPosition;
+use crate::mr::{MrTable, PdId};
+use crate::payload::PayloadMut;
 use spanwire_wire::{SrDataRepr, SrKind};
 
 /// The contents of a packet.
@@ -40,6 +42,12 @@ pub(crate) struct ReadSegment {
 }
 
 impl ReadSegment {
+    /// Copies its data; false if their memory is no longer registered.
+    #[inline]
+    pub(super) fn fetch(&self, payload: PayloadMut<'_>, (pd, mrs): (PdId, &MrTable)) -> bool {
+        self.len == 0 || mrs.fetch_remote(pd, self.rkey, self.va, self.len, payload)
+    }
+
     /// The header of the segment, as the packet `psn`.
     pub(super) fn header(&self, psn: u32) -> SrDataRepr {
         SrDataRepr {

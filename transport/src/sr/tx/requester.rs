@@ -3,15 +3,14 @@
 mod invariants;
 mod middle;
 
-pub(in crate::sr) use middle::Plain;
-
 use super::plan::{Contents, Segment};
+use crate::drop::DropReason;
 use crate::mr::{MrTable, PdId};
-use crate::payload::PayloadMut;
+use crate::payload::{Payload, PayloadMut};
 use crate::qp::outcome::Completed;
 use crate::qp::wq::{WorkQueue, Wqe};
 use crate::sr::number::wrap;
-use crate::verbs::{RemoteAddr, Sge, WorkRequest, WrOp};
+use crate::verbs::{RemoteAddr, WorkRequest, WrOp};
 use spanwire_base::usize_from;
 use spanwire_wire::{RethRepr, SrDataRepr, SrKind};
 
@@ -242,54 +241,40 @@ impl Requester {
         self.sq.gather(i, is_inline, segment.offset, payload, mrs)
     }
 
-    #[inline]
-    pub(in crate::sr) fn sges(&self, message: u32) -> &[Sge] {
-        self.sq.sges(self.index(message))
-    }
-
-    /// A response of this kind to `message` is outstanding.
-    pub(in crate::sr) fn expects_response(&self, message: u32, kind: SrKind) -> bool {
-        self.request(message).is_some_and(|r| {
-            let fits = match r.wqe.op {
-                WrOp::Read { .. } => kind == SrKind::ReadResponse,
-                WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => kind == SrKind::AtomicResponse,
-                _ => false,
-            };
-            fits && r.end.is_some() && !r.is_response_complete
-        })
-    }
-
-    /// The range of a response lies within that of `message`, and ends with it if and only if it is
-    /// the last one.
-    pub(in crate::sr) fn response_fits(
-        &self,
-        message: u32,
-        offset: u32,
-        len: u32,
-        last: bool,
-    ) -> bool {
-        self.request(message).is_some_and(|r| match r.wqe.op {
-            WrOp::Read { .. } => {
-                let end = offset.checked_add(len);
-                end.is_some_and(|end| end <= r.wqe.len && (end == r.wqe.len) == last)
-            }
-            _ => len == 0,
-        })
-    }
-
     /// The request is in the queue.
     pub(in crate::sr) fn contains(&self, message: u32) -> bool {
         self.request(message).is_some()
     }
 
-    /// A response of `len` bytes was placed.
-    pub(in crate::sr) fn on_response(&mut self, message: u32, len: u32) {
-        let Some(request) = self.request_mut(message) else { return };
+    /// Scatters `data` from byte `offset` of the response to `message` on to the SGEs. `len` are its
+    /// payload bytes, which an atomic's has none of. The inner error is the message whose memory is
+    /// no longer registered.
+    ///
+    /// # Errors
+    /// No such response is outstanding, or its range does not fit the request.
+    #[inline(always)]
+    pub(in crate::sr) fn place_response(
+        &mut self,
+        (message, kind): (u32, SrKind),
+        (offset, len, last): (u32, u32, bool),
+        data: Payload<'_>,
+        mrs: (PdId, &MrTable),
+    ) -> Result<Result<(), u32>, DropReason> {
+        let index = self.index(message);
+        let request = self.sq.at(index).filter(|request| request.expects_response(kind));
+        if !request.ok_or(DropReason::ResponseToNothing)?.response_fits(offset, len, last) {
+            return Err(DropReason::BadResponseLength);
+        }
+        if !self.sq.scatter_part(index, offset, data, mrs) {
+            return Ok(Err(message));
+        }
+        let request = self.sq.at_mut(index).ok_or(DropReason::ResponseToNothing)?;
         request.response_bytes = request.response_bytes.saturating_add(len);
-        let done = request.wqe.op.is_atomic() || request.response_bytes >= request.wqe.len;
-        if done && !std::mem::replace(&mut request.is_response_complete, true) {
+        if request.wqe.op.is_atomic() || request.response_bytes >= request.wqe.len {
+            request.is_response_complete = true;
             self.rd_atomic_out = self.rd_atomic_out.saturating_sub(1);
         }
+        Ok(Ok(()))
     }
 
     /// Removes the oldest request if it is complete: all packets before `una` have arrived, and its
@@ -367,17 +352,34 @@ impl Requester {
     fn request(&self, message: u32) -> Option<&Request> {
         self.sq.at(self.index(message))
     }
-
-    fn request_mut(&mut self, message: u32) -> Option<&mut Request> {
-        let index = self.index(message);
-        self.sq.at_mut(index)
-    }
 }
 
 impl Request {
     /// The segment is the last one of its request.
     fn is_last_segment(&self, segment: &Segment) -> bool {
         self.wqe.op.is_rd_atomic() || segment.offset + segment.len == self.wqe.len
+    }
+
+    /// A response of this kind is outstanding.
+    fn expects_response(&self, kind: SrKind) -> bool {
+        let fits = match self.wqe.op {
+            WrOp::Read { .. } => kind == SrKind::ReadResponse,
+            WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => kind == SrKind::AtomicResponse,
+            _ => false,
+        };
+        fits && self.end.is_some() && !self.is_response_complete
+    }
+
+    /// The range of a response lies within that of the request, and ends with it if and only if it
+    /// is the last one.
+    fn response_fits(&self, offset: u32, len: u32, last: bool) -> bool {
+        match self.wqe.op {
+            WrOp::Read { .. } => {
+                let end = offset.checked_add(len);
+                end.is_some_and(|end| end <= self.wqe.len && (end == self.wqe.len) == last)
+            }
+            _ => len == 0,
+        }
     }
 
     fn has_receive_credit(&self, limit: Option<u32>) -> bool {

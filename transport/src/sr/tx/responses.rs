@@ -1,7 +1,9 @@
 //! The responses to the peer's READs and atomics.
 
+use super::middle::Plain;
 use super::plan::{Contents, ReadSegment};
 use crate::sr::crossing::{AtomicToRespond, ReadToRespond};
+use spanwire_wire::SrUsualPart;
 use std::collections::VecDeque;
 
 /// READ responses in progress and results of atomics, in the order of the requests. A sent packet
@@ -35,6 +37,7 @@ impl Responses {
 
     /// The next packet, of at most `segment_bytes`. The caller calls [`Responses::advance`] once it
     /// is written.
+    #[inline]
     pub(super) fn next(&self, segment_bytes: u32) -> Option<Contents> {
         Some(match *self.queue.front()? {
             Response::Atomic(AtomicToRespond { message, original }) => {
@@ -59,7 +62,34 @@ impl Responses {
         })
     }
 
+    /// The next packet is of a response to a READ.
+    #[inline]
+    pub(super) fn is_at_read(&self) -> bool {
+        matches!(self.queue.front(), Some(Response::Read { .. }))
+    }
+
+    /// As [`Responses::next`], while no request waits; `None` for an atomic.
+    #[inline]
+    pub(super) fn next_plain(&self, segment_bytes: u32) -> Option<Plain> {
+        let contents = self.next(segment_bytes)?;
+        let Contents::Read(ReadSegment { response_to, offset, len, last, .. }) = contents else {
+            return None;
+        };
+        Some(Plain {
+            contents,
+            message: response_to,
+            offset,
+            len,
+            part: SrUsualPart::ReadResponse(response_to),
+            is_last: last,
+            solicited: false,
+            is_last_posted: last && self.queue.len() == 1,
+            is_inline: false,
+        })
+    }
+
     /// The packet that [`Responses::next`] returned was sent.
+    #[inline]
     pub(super) fn advance(&mut self, segment_bytes: u32) {
         match self.queue.front_mut() {
             Some(Response::Read { read, sent_bytes })

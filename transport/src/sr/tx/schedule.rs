@@ -401,4 +401,4 @@ pub(super) fn requests_periodic_ack(number: u64, limits: &Limits, window_left: u
 }
 
 /// Packets of responses in a row after which a request may be sent.
-const RESPONSES_IN_A_ROW_MAX: u32 = 16;
+pub(super) const RESPONSES_IN_A_ROW_MAX: u32 = 16;

@@ -135,36 +135,25 @@ impl Tx {
         }
     }
 
-    /// Scatters the payload of a response to the SGEs of its request. The inner error is the
-    /// message whose memory is no longer registered.
+    /// Places a response, as [`Requester::place_response`].
     ///
     /// # Errors
-    /// No such response is outstanding, or its range does not fit the request.
+    /// As there.
     pub(in crate::sr) fn place_response(
         &mut self,
         header: &SrDataRepr,
         data: Payload<'_>,
-        (pd, mrs): (PdId, &MrTable),
+        mrs: (PdId, &MrTable),
     ) -> Result<Result<(), u32>, DropReason> {
         let message = header.response_to.ok_or(DropReason::ResponseToNothing)?;
-        if !self.requester.expects_response(message, header.kind) {
-            return Err(DropReason::ResponseToNothing);
-        }
-        if !self.requester.response_fits(message, header.offset, data.len(), header.last) {
-            return Err(DropReason::BadResponseLength);
-        }
+        let range = (header.offset, data.len(), header.last);
         // Verbs deliver the word of an atomic in host byte order.
         let word = header.original.unwrap_or_default().to_ne_bytes();
-        let (data, response_bytes) = match header.kind {
-            SrKind::AtomicResponse => (Payload::Bytes(&word), 0),
-            _ => (data, data.len()),
+        let data = match header.kind {
+            SrKind::AtomicResponse => Payload::Bytes(&word),
+            _ => data,
         };
-        let sges = self.requester.sges(message);
-        if mrs.scatter(pd, sges, header.offset, data).is_err() {
-            return Ok(Err(message));
-        }
-        self.requester.on_response(message, response_bytes);
-        Ok(Ok(()))
+        self.requester.place_response((message, header.kind), range, data, mrs)
     }
 }
 
@@ -178,10 +167,7 @@ fn copy(
 ) -> bool {
     match contents {
         Contents::Request(segment) => requester.gather(segment, payload, mrs),
-        Contents::Read(segment) => {
-            let (pd, mrs) = mrs;
-            segment.len == 0 || mrs.fetch_remote(pd, segment.rkey, segment.va, segment.len, payload)
-        }
+        Contents::Read(segment) => segment.fetch(payload, mrs),
         Contents::Atomic { .. } | Contents::Parity => true,
     }
 }

@@ -4,22 +4,10 @@
 use super::{Allowance, Requester};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
-use crate::sr::tx::plan::Segment;
+use crate::sr::tx::middle::Plain;
+use crate::sr::tx::plan::{Contents, Segment};
 use crate::verbs::WrOp;
 use spanwire_wire::{RethRepr, SrUsualPart};
-
-/// A plain packet of a request.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sr) struct Plain {
-    pub(in crate::sr) segment: Segment,
-    pub(in crate::sr) part: SrUsualPart,
-    /// The last one of its request.
-    pub(in crate::sr) is_last: bool,
-    pub(in crate::sr) solicited: bool,
-    /// No data are posted after it.
-    pub(in crate::sr::tx) is_last_posted: bool,
-    is_inline: bool,
-}
 
 impl Requester {
     /// The next segment is one of a request with data.
@@ -57,7 +45,10 @@ impl Requester {
         };
         let message = request.message;
         Some(Plain {
-            segment: Segment { message, offset, len },
+            contents: Contents::Request(Segment { message, offset, len }),
+            message,
+            offset,
+            len,
             part,
             is_last,
             solicited: is_last && wqe.solicited && matches!(part, SrUsualPart::Send(_)),
@@ -75,6 +66,10 @@ impl Requester {
         payload: PayloadMut<'_>,
         mrs: (PdId, &MrTable),
     ) -> bool {
-        self.sq.gather_part(self.current, plain.is_inline, plain.segment.offset, payload, mrs)
+        let &Plain { is_inline, offset, is_last, .. } = plain;
+        match offset == 0 && is_last {
+            true => self.sq.gather(self.current, is_inline, 0, payload, mrs),
+            false => self.sq.gather_part(self.current, is_inline, offset, payload, mrs),
+        }
     }
 }
