@@ -127,7 +127,7 @@ impl QueuePair {
         let bytes = match &mut self.engine {
             Engine::Unconnected => 0,
             Engine::Rc(rc) => rc.send_run(common, (now, turn_bytes), space, burst, sh),
-            Engine::Sr(sr) => sr.send_middles(common, (now, turn_bytes), space, burst, sh),
+            Engine::Sr(sr) => sr.send_run(common, (now, turn_bytes), space, burst, sh),
         };
         self.check_invariants();
         bytes

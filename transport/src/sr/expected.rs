@@ -48,7 +48,7 @@ impl Sr {
 
     /// Writes packets as [`Sr::send_plain`] would in a row, until they are `turn_bytes` or more.
     /// Returns their bytes as frames.
-    pub(crate) fn send_middles(
+    pub(crate) fn send_run(
         &mut self,
         qp: &mut Common,
         (now, turn_bytes): (Time, i64),
@@ -59,8 +59,7 @@ impl Sr {
         if !self.tx.is_at_plain() {
             return 0;
         }
-        let (lends, mut frames_bytes) = (burst.lends(), 0);
-        let mut limits = self.limits(qp, space, sh);
+        let (mut frames_bytes, mut limits) = (0, self.limits(qp, space, sh));
         while i64::from(frames_bytes) < turn_bytes {
             if let Some(path_mtu) = &qp.path_mtu {
                 self.tx.limit_segments(path_mtu.segment_bytes(now));
@@ -70,14 +69,10 @@ impl Sr {
             if qp.paced_until(now).is_some() {
                 break;
             }
-            let Some(frame) = burst.buffer() else { break };
-            if lends {
-                sh.lending.begin();
-            }
-            let written = self.write_plain(qp, now, (&plain, number, ack_req), frame, sh);
-            let lent = if lends { sh.lending.end() } else { None };
-            let Some(meta) = written else { break };
-            burst.commit(meta, lent);
+            let write = |frame: &mut [u8], sh: &mut Shared<'_>| {
+                self.write_plain(qp, now, (&plain, number, ack_req), frame, sh)
+            };
+            let Some(meta) = sh.fill_next(burst, write) else { break };
             qp.sent(meta, plain.len, sh);
             frames_bytes += u32_from(meta.len) + meta.elided_bytes;
             space.pkts = space.pkts.saturating_sub(1);
