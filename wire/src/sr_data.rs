@@ -168,24 +168,13 @@ impl SrDataRepr {
             this.reth = Some(RethRepr::parse(&Reth::new(rest)?));
             rest = &rest[reth::LEN..];
         }
-        if bits & !(RETH | RECEIVE | RESPONSE_TO) == 0 {
-            // The usual packets: a WRITE, a SEND, a response.
-            if bits & RECEIVE != 0 {
-                this.receive = Some(be::u32_at(take::<4>(&mut rest)?, 0));
-            }
-            if bits & RESPONSE_TO != 0 {
-                this.response_to = Some(be::u32_at(take::<4>(&mut rest)?, 0));
-            }
-        } else {
-            rest = this.parse_rare(bits, rest)?;
-        }
+        rest = this.parse_rest(bits, rest)?;
         let fits = if is_parity { this.is_parity(bits) } else { this.is_data(bits) };
         if fits { Ok((this, rest)) } else { Err(DropReason::SrKind) }
     }
 
     /// Parses the parts behind the RETH.
-    #[inline(never)]
-    fn parse_rare<'a>(&mut self, bits: u16, mut rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
+    fn parse_rest<'a>(&mut self, bits: u16, mut rest: &'a [u8]) -> Result<&'a [u8], DropReason> {
         let this = self;
         if bits & ATOMIC != 0 {
             this.atomic = Some(AtomicEthRepr::parse(&AtomicEth::new(rest)?));
@@ -237,18 +226,6 @@ impl SrDataRepr {
         if let Some(reth) = &self.reth {
             reth.emit(take_mut(&mut rest)?);
         }
-        if bits & !(RETH | RECEIVE | RESPONSE_TO) == 0 {
-            for field in [self.receive, self.response_to].into_iter().flatten() {
-                *take_mut(&mut rest)? = field.to_be_bytes();
-            }
-            return Ok(());
-        }
-        self.emit_rare(rest)
-    }
-
-    /// Writes the parts behind the RETH.
-    #[inline(never)]
-    fn emit_rare(&self, mut rest: &mut [u8]) -> Result<(), BufferTooShort> {
         if let Some(atomic) = &self.atomic {
             atomic.emit(take_mut(&mut rest)?);
         }

@@ -10,9 +10,10 @@
 
 use super::Sr;
 use super::number::wrap;
-use super::rx::ack::{Echoed, Outer};
+use super::rx::ack::Outer;
 use super::rx::responder::Context;
 use super::send::begin_data;
+use super::tx::block_position::BlockPosition;
 use super::tx::middle::Plain;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared, Transmit};
@@ -113,7 +114,8 @@ impl Sr {
         let mut meta = draft.seal(sealed, (path, header_len), (treatment, lent), frame);
         let frame_bytes = meta.len + usize_from(meta.elided_bytes.into());
         qp.on_path_sent(now, (number, len, true), &mut meta);
-        self.tx.on_plain_sent(now, (plain, number), path, frame_bytes, qp.flow.as_deref_mut());
+        let (sent, flow) = ((number, len, path), qp.flow.as_deref_mut());
+        self.tx.on_new_sent(now, &plain.contents, BlockPosition::NONE, sent, frame_bytes, flow);
         Some(meta)
     }
 
@@ -171,11 +173,11 @@ impl Sr {
             ack_req: usual.ack_req,
             trailer: usual.trailer,
         };
-        let echoed = Echoed { psn: header.psn, path: header.path, sent_ps: header.sent_ps };
+        let echoed = (header.psn, header.path, header.sent_ps);
         let rx = &mut self.rx;
         rx.on_ip_bytes(outer.ip_bytes);
         rx.received.insert(number);
-        rx.ack.on_data((now, *arrival), &outer, &echoed, false, self.tx.ack_delay());
+        rx.ack.on_data((now, *arrival), &outer, echoed, false, self.tx.ack_delay());
         rx.ack.track_ack_req(number, outer.ack_req, rx.received.data_next());
         match (header.part, &message) {
             (_, Some(message)) => self.deliver(qp, number, message, sh),

@@ -2,7 +2,7 @@
 
 use super::Sr;
 use super::number::{unwrap, wrap};
-use super::rx::ack::{Echoed, Outer};
+use super::rx::ack::Outer;
 use super::rx::received::Arrival;
 use super::rx::responder::{Context, InOrderAction, ReceivedPacket, Rejection};
 use super::tx::timers::Outstanding;
@@ -102,9 +102,8 @@ impl Sr {
         (outer, header): (&Outer<'_>, &SrDataRepr),
         is_out_of_order: bool,
     ) {
-        let &SrDataRepr { psn, path, sent_ps, .. } = header;
-        let (echoed, delay) = (Echoed { psn, path, sent_ps }, self.tx.ack_delay());
-        self.rx.ack.on_data((now, qp.arrival), outer, &echoed, is_out_of_order, delay);
+        let (echoed, delay) = ((header.psn, header.path, header.sent_ps), self.tx.ack_delay());
+        self.rx.ack.on_data((now, qp.arrival), outer, echoed, is_out_of_order, delay);
     }
 
     /// Places the data of a packet, or applies the effects of rejecting it. False if it is

@@ -66,14 +66,6 @@ pub(in crate::sr) struct Outer<'a> {
     pub(in crate::sr) trailer: &'a [u8],
 }
 
-/// The fields of SR's header that an ACK echoes.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sr) struct Echoed {
-    pub(in crate::sr) psn: u32,
-    pub(in crate::sr) path: u16,
-    pub(in crate::sr) sent_ps: u64,
-}
-
 impl<'a> Outer<'a> {
     pub(in crate::sr) fn of(p: &Packet<'a>) -> Self {
         Self {
@@ -110,7 +102,7 @@ impl AckState {
     }
 
     /// Counts a source or parity packet that is processed at `times.0` and arrived as `times.1`
-    /// says.
+    /// says, with this number, path and send time.
     ///
     /// A packet that opens or fills a gap, and a change of the CE mark, are acknowledged at once.
     /// If the packet took another path than the one before, a few are acknowledged together,
@@ -120,7 +112,7 @@ impl AckState {
         &mut self,
         times: (Time, RxMeta),
         outer: &Outer<'_>,
-        echoed: &Echoed,
+        (psn, path, echo_ps): (u32, u16, u64),
         is_out_of_order: bool,
         delay: AckDelay,
     ) {
@@ -133,7 +125,6 @@ impl AckState {
             self.ce_bytes = self.ce_bytes.wrapping_add(bytes);
             self.unacked_ce_pkts += 1;
         }
-        let &Echoed { psn, path, sent_ps: echo_ps } = echoed;
         self.record_ce_mark(psn, is_ce);
         let ce_changed = std::mem::replace(&mut self.last_ce, is_ce) != is_ce;
         let is_same_path = path == self.newest.path;

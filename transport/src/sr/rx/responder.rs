@@ -301,13 +301,6 @@ impl Responder {
         }
     }
 
-    /// The oldest receive request is completed.
-    #[inline]
-    fn pop_receive(&mut self) {
-        self.first_receive = self.first_receive.wrapping_add(1);
-        self.progress.pop_front();
-    }
-
     fn progress(&mut self, at: u32) -> &mut Progress {
         let at = at as usize;
         if at >= self.progress.len() {
@@ -338,7 +331,8 @@ impl Responder {
             ctx.mrs.check_invalidate(ctx.pd, rkey).map_err(|_| NakCode::RemoteAccess)?;
             ctx.mrs.invalidate(rkey);
         }
-        self.pop_receive();
+        self.first_receive = self.first_receive.wrapping_add(1);
+        self.progress.pop_front();
         let recv = ctx.receive.pop(ctx.srqs).map(|r| (r.wr_id, e.opcode));
         let &MessageEnd { len, imm, invalidates: invalidated_rkey, solicited, .. } = e;
         Ok(InOrderAction::Deliver(Message { recv, len, imm, invalidated_rkey, solicited }))

@@ -90,30 +90,33 @@ impl Tx {
         }
     }
 
-    /// The outcome of [`Tx::next_plain`] was sent at `now` by `path`.
+    /// A packet was sent at `now` for the first time: `sent` are its number, its payload's bytes
+    /// and its path.
     #[inline(always)]
-    pub(in crate::sr) fn on_plain_sent(
+    pub(in crate::sr) fn on_new_sent(
         &mut self,
         now: Time,
-        (plain, number): (&Plain, u64),
-        path: u16,
+        contents: &Contents,
+        position: BlockPosition,
+        sent: (u64, u32, u16),
         frame_bytes: usize,
         flow: Option<&mut Flow>,
     ) {
-        let &Plain { contents, len, .. } = plain;
-        match &contents {
+        let (number, bytes, path) = sent;
+        match contents {
             Contents::Request(segment) => self.requester.advance(segment, number),
-            _ => {
-                self.responses.advance(self.segment_bytes);
+            Contents::Read(_) | Contents::Atomic { .. } => {
+                self.responses.advance(self.block_segment_bytes());
                 self.responses_in_a_row += 1;
             }
+            Contents::Parity => {}
         }
         self.timers.on_sent(now);
-        let in_flight_bytes = self.sent.in_flight_bytes() + u64::from(len);
+        let in_flight_bytes = self.sent.in_flight_bytes() + u64::from(bytes);
         let send_state = match flow {
-            Some(flow) => flow.on_sent(now, (len, frame_bytes), in_flight_bytes, false),
+            Some(flow) => flow.on_sent(now, (bytes, frame_bytes), in_flight_bytes, false),
             None => SendTimeState::default(),
         };
-        self.sent.push(now, contents, len, BlockPosition::NONE, path, send_state);
+        self.sent.push(now, *contents, bytes, position, path, send_state);
     }
 }

@@ -3,7 +3,7 @@
 
 mod balance;
 mod bits;
-mod block_position;
+pub(crate) mod block_position;
 mod credit;
 mod digest;
 mod encoder;

@@ -10,7 +10,7 @@ use crate::payload::{Payload, PayloadMut};
 use crate::qp::outcome::Completed;
 use crate::qp::wq::{WorkQueue, Wqe};
 use crate::sr::number::wrap;
-use crate::verbs::{RemoteAddr, WorkRequest, WrOp};
+use crate::verbs::{WorkRequest, WrOp};
 use spanwire_base::usize_from;
 use spanwire_wire::{RethRepr, SrDataRepr, SrKind};
 
@@ -193,25 +193,14 @@ impl Requester {
             offset: segment.offset,
             ..SrDataRepr::new(kind(request.wqe.op), psn, request.message)
         };
-        let reth = |remote: RemoteAddr, len| {
+        let op = request.wqe.op;
+        header.reth = op.remote().filter(|_| !op.is_atomic()).map(|remote| {
             let va = remote.va.wrapping_add(segment.offset.into());
-            Some(RethRepr { va, rkey: remote.rkey, dma_len: len })
-        };
-        match request.wqe.op {
-            WrOp::Send | WrOp::SendImm { .. } | WrOp::SendInv { .. } => {
-                header.receive = Some(request.receive);
-            }
-            WrOp::Write { remote } | WrOp::Read { remote } => {
-                header.reth = reth(remote, segment.len);
-            }
-            WrOp::WriteImm { remote, .. } => {
-                header.reth = reth(remote, segment.len);
-                header.receive = is_last.then_some(request.receive);
-            }
-            WrOp::FetchAdd { .. } | WrOp::CmpSwap { .. } => {
-                header.atomic = request.wqe.op.operands();
-            }
-        }
+            RethRepr { va, rkey: remote.rkey, dma_len: segment.len }
+        });
+        let uses_receive = op.completes_a_receive() && (header.kind == SrKind::Send || is_last);
+        header.receive = uses_receive.then_some(request.receive);
+        header.atomic = op.operands();
         header.imm = request.wqe.op.imm().filter(|_| is_last);
         header.ieth = match request.wqe.op {
             WrOp::SendInv { rkey } if is_last => Some(rkey),

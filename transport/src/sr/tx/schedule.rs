@@ -6,7 +6,7 @@ use super::encoder::NextInBlock;
 use super::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::requester::{Allowance, Next};
 use super::{Probe, Tx};
-use crate::qp::flow::{Flow, FlowLimit, SendTimeState};
+use crate::qp::flow::{Flow, FlowLimit};
 use spanwire_base::Time;
 
 /// Limits of sending that the caller determines.
@@ -145,31 +145,22 @@ impl Tx {
                 self.sent.on_retransmitted(now, planned.number, path);
             }
             TransmissionKind::First => {
-                let send_state = SendTimeState::default();
-                self.sent.push(now, planned.contents, bytes, planned.position, path, send_state);
-                match &planned.contents {
-                    Contents::Request(segment) => self.requester.advance(segment, planned.number),
-                    Contents::Read(_) | Contents::Atomic { .. } => {
-                        self.responses.advance(self.block_segment_bytes());
-                        self.responses_in_a_row += 1;
-                    }
-                    Contents::Parity => {}
-                }
-                if let Some(encoder) = self.encoder.as_mut().filter(|_| planned.position.is_coded())
-                {
-                    if !planned.position.is_parity() {
+                let sent = (planned.number, bytes, path);
+                let (contents, position) = (&planned.contents, planned.position);
+                self.on_new_sent(now, contents, position, sent, frame_bytes, flow);
+                if let Some(encoder) = self.encoder.as_mut().filter(|_| position.is_coded()) {
+                    if !position.is_parity() {
                         self.sent.set_digest(planned.number, encoder.digest());
                     }
                     encoder.advance();
                 }
+                return;
             }
         }
         self.timers.on_sent(now);
         if let Some(flow) = flow {
-            let is_retransmission = planned.kind != TransmissionKind::First;
-            let inflight_bytes = self.sent.in_flight_bytes();
-            let send_state =
-                flow.on_sent(now, (bytes, frame_bytes), inflight_bytes, is_retransmission);
+            let in_flight_bytes = self.sent.in_flight_bytes();
+            let send_state = flow.on_sent(now, (bytes, frame_bytes), in_flight_bytes, true);
             self.sent.set_send_state(planned.number, send_state);
         }
     }

@@ -29,7 +29,8 @@ impl Responder {
             return Some(None);
         }
         ctx.receive.pop(ctx.srqs);
-        self.pop_receive();
+        self.first_receive = receive.wrapping_add(1);
+        self.progress.pop_front();
         let recv = Some((rwqe.wr_id, WcOpcode::Recv));
         Some(Some(Message { recv, len, imm: None, invalidated_rkey: None, solicited }))
     }
