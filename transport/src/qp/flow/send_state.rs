@@ -20,3 +20,10 @@ pub(crate) struct SendTimeState {
     pub(super) first_sent_at: Time,
     pub(super) is_app_limited: bool,
 }
+
+#[cfg(test)]
+impl SendTimeState {
+    pub(crate) fn delivered(delivered_bytes: u64) -> Self {
+        Self { delivered_bytes, ..Self::default() }
+    }
+}

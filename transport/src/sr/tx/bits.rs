@@ -20,6 +20,13 @@ impl Bits {
         Self { base: first / 64 * 64, words: VecDeque::new() }
     }
 
+    /// Begins again with `number`; numbers below it count as set.
+    pub(crate) fn restart(&mut self, number: u64) {
+        self.base = number / 64 * 64;
+        self.words.clear();
+        self.words.push_back((1 << (number % 64)) - 1);
+    }
+
     /// Extends the range to `number`.
     #[inline]
     pub(crate) fn extend_to(&mut self, number: u64) {

@@ -19,6 +19,8 @@ use spanwire_wire::{AckReason, IntRecords, SrAckRepr};
 impl Tx {
     /// Applies an ACK that is processed at `times.0` and arrived as `times.1` says. True if
     /// `rnr_retry` is exceeded.
+    // One caller.
+    #[inline(always)]
     pub(in crate::sr) fn on_ack(
         &mut self,
         times: (Time, RxMeta),

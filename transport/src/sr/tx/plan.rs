@@ -1,6 +1,7 @@
 //! The contents of a packet: enough to write it again.
 
 use super::block_position::BlockPosition;
+use super::sent::run::{Stride, Strided};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
 use spanwire_wire::{SrDataRepr, SrKind};
@@ -16,6 +17,55 @@ pub(crate) enum Contents {
     },
     /// Parity of a block. Its payload is not kept after it is sent.
     Parity,
+}
+
+impl Strided for Contents {
+    #[inline]
+    fn stride_to(&self, next: &Self) -> Option<Stride> {
+        match (self, next) {
+            (Self::Request(a), Self::Request(b)) => Some(Stride {
+                messages: b.message.wrapping_sub(a.message),
+                bytes: b.offset.wrapping_sub(a.offset),
+            }),
+            (Self::Read(a), Self::Read(_)) => Some(Stride { messages: 0, bytes: a.len }),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn is_before(&self, stride: Stride, n: u32, next: &Self) -> bool {
+        let bytes = stride.bytes.wrapping_mul(n);
+        match (self, next) {
+            (Self::Request(a), Self::Request(b)) => {
+                let message = a.message.wrapping_add(stride.messages.wrapping_mul(n));
+                (message, a.offset.wrapping_add(bytes), a.len) == (b.message, b.offset, b.len)
+            }
+            // The rest is that of the request.
+            (Self::Read(a), Self::Read(b)) => {
+                let offset = a.offset.wrapping_add(bytes);
+                (a.response_to, offset, a.len) == (b.response_to, b.offset, b.len)
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn after(&self, stride: Stride, n: u32) -> Self {
+        let bytes = stride.bytes.wrapping_mul(n);
+        match *self {
+            Self::Request(s) => Self::Request(Segment {
+                message: s.message.wrapping_add(stride.messages.wrapping_mul(n)),
+                offset: s.offset.wrapping_add(bytes),
+                len: s.len,
+            }),
+            Self::Read(s) => {
+                let left = s.left.wrapping_sub(bytes);
+                let (va, offset) = (s.va.wrapping_add(bytes.into()), s.offset.wrapping_add(bytes));
+                Self::Read(ReadSegment { va, offset, left, last: left == s.len, ..s })
+            }
+            Self::Atomic { .. } | Self::Parity => *self,
+        }
+    }
 }
 
 /// A segment of a request.

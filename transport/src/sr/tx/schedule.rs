@@ -158,11 +158,9 @@ impl Tx {
             }
         }
         self.timers.on_sent(now);
-        if let Some(flow) = flow {
-            let in_flight_bytes = self.sent.in_flight_bytes();
-            let send_state = flow.on_sent(now, (bytes, frame_bytes), in_flight_bytes, true);
-            self.sent.set_send_state(planned.number, send_state);
-        }
+        let (sent, in_flight_bytes) = ((bytes, frame_bytes), self.sent.in_flight_bytes());
+        let send_state = flow.map(|flow| flow.on_sent(now, sent, in_flight_bytes, true));
+        self.sent.set_send_state(planned.number, send_state);
     }
 
     /// The chosen packet of a request cannot be written, and earlier requests are incomplete. It is
@@ -191,7 +189,9 @@ impl Tx {
         if number >= self.psn_limit() {
             return (None, false);
         }
-        if let Some(planned) = self.next_of_block(number, limits, window_left) {
+        if self.encoder.is_some()
+            && let Some(planned) = self.next_of_block(number, limits, window_left)
+        {
             return (Some(planned), false);
         }
         let allowance = self.allowance(limits);
@@ -245,6 +245,7 @@ impl Tx {
 
     /// The next packet of the open block. Packets of a block have consecutive numbers, so nothing
     /// else may begin before its last one.
+    #[inline(never)]
     fn next_of_block(
         &mut self,
         number: u64,

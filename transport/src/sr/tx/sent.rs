@@ -9,6 +9,8 @@ mod entry;
 mod invariants;
 mod loss_detection;
 mod paths;
+pub(super) mod run;
+mod runs;
 
 use super::bits::Bits;
 use super::block_position::BlockPosition;
@@ -19,7 +21,8 @@ use crate::qp::flow::SendTimeState;
 use crate::sr::number::{unwrap, wrap};
 use ack_info::PathEvent;
 use entry::{Entry, Recovered, State, Transmission};
-use spanwire_base::{Time, u64_from, usize_from};
+use run::{Run, Strided};
+use spanwire_base::{Time, usize_from};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
@@ -31,11 +34,20 @@ pub(crate) struct Sent<T> {
     una: u64,
     /// The lowest source packet not known to have arrived; see [`Sent::data_una`].
     data_una: u64,
+    /// The number of the next new packet.
+    next: u64,
+    /// The packets from `una` on, until those in `runs`.
     ring: VecDeque<Entry<T>>,
+    /// The newest packets, all in flight, until something concerns a single one.
+    runs: VecDeque<Run<T>>,
+    /// Until all packets below it have arrived, new ones are not kept as runs: more losses follow
+    /// the first one.
+    single_until: u64,
     /// The arrived packets of `ring` as a bitmap: ACKs repeat SACK words, and new bits are found at
     /// once.
     arrived: Bits,
-    /// Transmissions in the order of time, obsolete ones included. Every packet in flight has one.
+    /// Transmissions in the order of time, obsolete ones included. Every packet of `ring` that is
+    /// in flight has one. Runs were sent later.
     order: VecDeque<Transmission>,
     /// Packets to retransmit, each once.
     lost: Lost,
@@ -81,14 +93,17 @@ impl SentCounters {
     }
 }
 
-impl<T: Copy> Sent<T> {
+impl<T: Strided> Sent<T> {
     /// A stream of which nothing was sent, and whose first packet will be `first`.
     pub(crate) fn new(first: u32) -> Self {
         let una = u64::from(first) + (1 << 32);
         Self {
             una,
             data_una: una,
+            next: una,
             ring: VecDeque::new(),
+            runs: VecDeque::new(),
+            single_until: una,
             arrived: Bits::new(una),
             order: VecDeque::new(),
             lost: Lost::default(),
@@ -106,8 +121,17 @@ impl<T: Copy> Sent<T> {
 
     /// Discards all sent packets.
     pub(crate) fn clear(&mut self) {
-        let (una, counters) = (self.next(), self.counters);
-        *self = Self { una, data_una: una, arrived: Bits::new(una), counters, ..Self::new(0) };
+        let (una, arrived) = (self.next, Bits::new(self.next));
+        let counters = self.counters;
+        *self = Self {
+            una,
+            data_una: una,
+            next: una,
+            single_until: una,
+            arrived,
+            counters,
+            ..Self::new(0)
+        };
     }
 
     /// The oldest unacknowledged number.
@@ -123,7 +147,7 @@ impl<T: Copy> Sent<T> {
 
     /// The number of the next new packet.
     pub(crate) fn next(&self) -> u64 {
-        self.una + u64_from(self.ring.len())
+        self.next
     }
 
     pub(crate) fn in_flight_pkts(&self) -> u64 {
@@ -145,43 +169,33 @@ impl<T: Copy> Sent<T> {
 
     /// Every packet sent has arrived.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ring.is_empty()
+        self.una == self.next
     }
 
     /// Adds a packet that was just sent. Its number was [`Sent::next`].
-    #[inline]
+    // Inlined in both callers: it is a few comparisons for nearly all packets.
+    #[inline(always)]
     pub(crate) fn push(
         &mut self,
         now: Time,
         contents: T,
         bytes: u32,
-        mut position: BlockPosition,
+        position: BlockPosition,
         path: u16,
         send_state: SendTimeState,
     ) {
-        let number = self.next();
-        self.open_block_retransmits &= position.is_coded() && !position.begins_block();
-        position.retransmits = self.open_block_retransmits;
-        self.ring.push_back(Entry {
-            contents,
-            bytes,
-            sent_at: now,
-            was_lost: false,
-            is_retransmitted: false,
-            lost_by_time: false,
-            is_presumed_lost: false,
-            send_state,
-            path,
-            position,
-            digest: None,
-            is_queued: false,
-            state: State::InFlight,
-        });
-        self.arrived.extend_to(number);
-        self.order.push_back(Transmission { number, at: now });
+        let sent = (now, bytes, path);
+        let last = self.runs.back_mut().filter(|_| !position.is_coded());
+        if !last.is_some_and(|run| run.extend(&contents, sent, &send_state)) {
+            if position.is_coded() || self.path_events.is_some() || self.una < self.single_until {
+                self.push_single(contents, sent, position, send_state);
+            } else {
+                self.begin_run(&contents, sent, &send_state);
+            }
+        }
+        self.next += 1;
         self.in_flight_pkts += 1;
         self.in_flight_bytes += u64::from(bytes);
-        self.unsent_of_block = position.pkts_after();
     }
 
     /// The next lost packet to retransmit that `may` allows: its number and contents. Among packets
@@ -204,30 +218,35 @@ impl<T: Copy> Sent<T> {
 
     /// The contents of the packet with this wire number, while it is unacknowledged.
     pub(crate) fn contents(&self, psn: u32) -> Option<T> {
-        self.entry(unwrap(self.una, psn)).map(|e| e.contents)
+        self.packet(unwrap(self.una, psn)).map(|e| e.contents)
     }
 
     /// The contents of the packet `psn`, if it is not known to have arrived.
     pub(crate) fn unacked_contents(&self, psn: u32) -> Option<T> {
-        let entry = self.entry(unwrap(self.una, psn)).filter(|e| e.state != State::Arrived)?;
+        let entry = self.packet(unwrap(self.una, psn)).filter(|e| e.state != State::Arrived)?;
         Some(entry.contents)
     }
 
     /// The packet with this wire number is in flight, and its latest transmission was at `at`.
     pub(crate) fn is_in_flight_since(&self, psn: u32, at: Time) -> bool {
-        self.current(Transmission { number: unwrap(self.una, psn), at }).is_some()
+        let entry = self.packet(unwrap(self.una, psn));
+        entry.is_some_and(|e| e.state == State::InFlight && e.sent_at == at)
     }
 
     /// The newest packet that is not known to have arrived: what a TLP retransmits. Of a block it
     /// is a source packet, if any is missing, because the payload of sent parity is not kept.
     pub(crate) fn newest(&self) -> Option<(u64, T)> {
-        let number = self.arrived.highest_clear(self.next())?;
+        let number = match self.runs.back() {
+            Some(run) => run.end() - 1,
+            None => self.arrived.highest_clear(self.next)?,
+        };
         let number = self.missing_data(number).unwrap_or(number);
-        self.entry(number).map(|e| (number, e.contents))
+        self.packet(number).map(|e| (number, e.contents))
     }
 
     /// A packet was retransmitted by this path.
     pub(crate) fn on_retransmitted(&mut self, now: Time, number: u64, path: u16) {
+        self.expand();
         let Some(entry) = self.entry_mut(number) else { return };
         debug_assert!(entry.state != State::Arrived, "it is missing");
         let was = std::mem::replace(&mut entry.state, State::InFlight);
@@ -248,10 +267,11 @@ impl<T: Copy> Sent<T> {
         }
     }
 
-    /// Sets the flow's delivery state at the send time of packet `number`, which was just sent.
-    pub(crate) fn set_send_state(&mut self, number: u64, send_state: SendTimeState) {
+    /// Sets the flow's delivery state, if there is one, at the send time of packet `number`, which
+    /// was just retransmitted.
+    pub(crate) fn set_send_state(&mut self, number: u64, send_state: Option<SendTimeState>) {
         if let Some(entry) = self.entry_mut(number) {
-            entry.send_state = send_state;
+            entry.send_state = send_state.unwrap_or(entry.send_state);
         }
     }
 

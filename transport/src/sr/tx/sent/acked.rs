@@ -3,24 +3,27 @@
 use super::Sent;
 use super::ack_info::{AckInfo, Acked, BeyondSent};
 use super::entry::State;
+use super::run::Strided;
 use crate::sr::number::unwrap;
 use crate::sr::tx::bits::numbers;
 use spanwire_base::Time;
 use spanwire_wire::{BlockReportKind, SackWord};
 
-impl<T: Copy> Sent<T> {
+impl<T: Strided> Sent<T> {
     /// Applies an ACK.
     ///
     /// # Errors
     /// The ACK is of packets that were not sent, or that are too far in the past; it changes
     /// nothing then. Nearly every guess of an off-path attacker fails here.
+    // One caller.
+    #[inline(always)]
     pub(crate) fn on_ack(&mut self, info: &AckInfo<'_>) -> Result<Acked, BeyondSent> {
-        let next = unwrap(self.una, info.next);
-        let end = self.next();
-        let word_end =
-            |w: &SackWord| unwrap(self.una, w.base) + 64 - u64::from(w.bits.leading_zeros());
-        let newest = unwrap(self.una, info.newest);
-        let is_old = next.min(newest) + PAST_PKTS < self.una;
+        let una = self.una;
+        let next = unwrap(una, info.next);
+        let end = self.next;
+        let word_end = |w: &SackWord| unwrap(una, w.base) + 64 - u64::from(w.bits.leading_zeros());
+        let newest = unwrap(una, info.newest);
+        let is_old = next.min(newest) + PAST_PKTS < una;
         // Parity of an open block may be settled before it is sent.
         let named_end = end + self.unsent_of_block;
         let is_beyond =
@@ -29,6 +32,9 @@ impl<T: Copy> Sent<T> {
             return Err(BeyondSent);
         }
         let mut acked = Acked::default();
+        if !info.blocks.is_empty() {
+            self.expand();
+        }
         self.on_echo(newest, info.echo, &mut acked);
         for report in info.blocks {
             match report.kind {
@@ -37,14 +43,18 @@ impl<T: Copy> Sent<T> {
                 BlockReportKind::Nack => {}
             }
         }
-        for number in self.una..next.min(end) {
-            self.arrived(number, info, &mut acked);
+        let (next, runs_begin) = (next.min(end), self.runs_begin());
+        if una < runs_begin {
+            self.arrived_below(next.min(runs_begin), info, &mut acked);
+        }
+        if next > runs_begin {
+            self.acknowledge_runs(next, &mut acked);
         }
         for word in info.words {
-            let base = unwrap(self.una, word.base);
-            for number in numbers(base, self.arrived.new_bits(base, word.bits)) {
-                self.arrived(number, info, &mut acked);
+            if self.runs_begin() < word_end(word) {
+                self.expand_below(word_end(word));
             }
+            self.arrived_of(unwrap(una, word.base), word.bits, info, &mut acked);
         }
         for report in info.blocks.iter().filter(|report| report.kind == BlockReportKind::Nack) {
             let until = (info.echo, newest).max((info.lost_send_time, u64::MAX));
@@ -66,6 +76,10 @@ impl<T: Copy> Sent<T> {
         let overtaken = arrived < self.delivered;
         self.delivered = self.delivered.max(arrived);
         (acked.is_reordered, acked.newest) = (overtaken, newest);
+        if let Some(run) = self.run_of(newest) {
+            acked.send_state = (run.sent_at == echo).then_some(run.send_state);
+            return;
+        }
         let Some(entry) = self.entry(newest).filter(|e| e.state != State::Arrived) else {
             acked.is_duplicate = true;
             return;
@@ -77,6 +91,21 @@ impl<T: Copy> Sent<T> {
             if entry.lost_by_time {
                 self.reorder.widen();
             }
+        }
+    }
+
+    /// All entries below `end` have arrived.
+    #[inline(never)]
+    fn arrived_below(&mut self, end: u64, info: &AckInfo<'_>, acked: &mut Acked) {
+        for base in (self.una / 64 * 64..end).step_by(64) {
+            self.arrived_of(base, u64::MAX >> (64 - (end - base).min(64)), info, acked);
+        }
+    }
+
+    /// The packets have arrived of which the bits are set; that of `base` is the first one.
+    fn arrived_of(&mut self, base: u64, bits: u64, info: &AckInfo<'_>, acked: &mut Acked) {
+        for number in numbers(base, self.arrived.new_bits(base, bits)) {
+            self.arrived(number, info, acked);
         }
     }
 

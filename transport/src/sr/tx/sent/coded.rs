@@ -4,13 +4,14 @@
 use super::Sent;
 use super::ack_info::{NewlyLost, PacketOutcome, PathEvent};
 use super::entry::{Recovered, State};
+use super::run::Strided;
 use crate::sr::number::unwrap;
 use crate::sr::tx::block_position::BlockPosition;
 use spanwire_base::{Time, u64_from};
 use spanwire_wire::BlockReport;
 use std::num::NonZeroU64;
 
-impl<T: Copy> Sent<T> {
+impl<T: Strided> Sent<T> {
     /// The position of a packet in its block, while it is unacknowledged.
     pub(crate) fn position(&self, number: u64) -> BlockPosition {
         self.entry(number).map_or(BlockPosition::NONE, |e| e.position)

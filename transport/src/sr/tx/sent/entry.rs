@@ -35,6 +35,32 @@ pub(in crate::sr::tx) struct Entry<T> {
 }
 
 impl<T> Entry<T> {
+    /// A packet that was just sent for the first time.
+    pub(super) fn new(
+        contents: T,
+        bytes: u32,
+        sent_at: Time,
+        position: BlockPosition,
+        path: u16,
+        send_state: SendTimeState,
+    ) -> Self {
+        Self {
+            contents,
+            bytes,
+            sent_at,
+            was_lost: false,
+            is_retransmitted: false,
+            lost_by_time: false,
+            is_presumed_lost: false,
+            send_state,
+            path,
+            position,
+            digest: None,
+            is_queued: false,
+            state: State::InFlight,
+        }
+    }
+
     /// Its retransmission may take part in recovery, if its payload is that of the first
     /// transmission.
     pub(super) fn may_repeat(&self) -> bool {

@@ -3,12 +3,13 @@
 use super::Sent;
 use super::ack_info::{AckInfo, DetectedLoss, PacketOutcome, PathEvent};
 use super::entry::{State, Transmission};
+use super::run::Strided;
 use crate::sr::number::unwrap;
 use crate::sr::tx::block_position::BlockPosition;
 use crate::sr::tx::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
-impl<T: Copy> Sent<T> {
+impl<T: Strided> Sent<T> {
     /// The time after which a packet is overdue: the RTT and the reordering window. None before the
     /// first RTT sample.
     pub(crate) fn loss_delay(&self, rtt: &Rtt) -> Option<Dur> {
@@ -19,7 +20,9 @@ impl<T: Copy> Sent<T> {
     /// The send time of the oldest packet in flight, or a little earlier; none if only responses
     /// are outstanding.
     pub(crate) fn oldest_at(&self) -> Option<Time> {
-        self.order.front().filter(|_| !self.is_empty()).map(|transmission| transmission.at)
+        let of_run = || self.runs.front().map(|run| run.sent_at);
+        let oldest = self.order.front().map(|transmission| transmission.at).or_else(of_run);
+        oldest.filter(|_| !self.is_empty())
     }
 
     /// Finds the packets that are lost by `now`, and when the next one may be.
@@ -28,17 +31,16 @@ impl<T: Copy> Sent<T> {
         let (Some(delivered), Some(loss_delay)) = (self.delivered, self.loss_delay(rtt)) else {
             return found;
         };
-        while let Some(first) = self.order.front().copied() {
-            if self.current(first).is_none() {
-                self.order.pop_front();
-                continue;
-            }
+        while let Some(first) = self.oldest() {
             if (first.at, first.number) >= delivered {
                 return found;
             }
             let due = first.at + loss_delay;
             if due > now {
                 return DetectedLoss { loss_timer: Some(due), ..found };
+            }
+            if self.order.is_empty() {
+                self.expand_below(first.number + 1);
             }
             self.order.pop_front();
             let before = self.in_flight_bytes;
@@ -56,8 +58,20 @@ impl<T: Copy> Sent<T> {
         found
     }
 
+    /// The oldest transmission in flight; obsolete ones before it are dropped.
+    fn oldest(&mut self) -> Option<Transmission> {
+        while let Some(first) = self.order.front().copied() {
+            if self.current(first).is_some() {
+                return Some(first);
+            }
+            self.order.pop_front();
+        }
+        self.runs.front().map(|run| Transmission { number: run.first, at: run.sent_at })
+    }
+
     /// Presumes everything in flight lost, after an RTO.
     pub(crate) fn mark_all_lost(&mut self) {
+        self.expand();
         while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
                 self.mark_lost(transmission.number);
@@ -69,6 +83,7 @@ impl<T: Copy> Sent<T> {
     pub(crate) fn abandon_all(&mut self) {
         // This is no loss, so no path event is recorded.
         let events = self.path_events.take();
+        self.expand();
         while let Some(transmission) = self.order.pop_front() {
             if self.current(transmission).is_some() {
                 self.take_out_of_flight(transmission.number);
@@ -117,6 +132,7 @@ impl<T: Copy> Sent<T> {
         since: Option<Time>,
         waits: impl Fn(&T) -> bool,
     ) {
+        self.expand();
         let itself = Transmission { number: unwrap(self.una, psn), at: sent };
         let from = since.map_or(0, |since| self.order.partition_point(|t| t.at <= since));
         let end = self.order.partition_point(|t| t.at <= sent);

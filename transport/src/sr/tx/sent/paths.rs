@@ -3,16 +3,18 @@
 use super::Sent;
 use super::ack_info::{AckInfo, PacketOutcome, PathEvent};
 use super::entry::Entry;
+use super::run::Strided;
 
-impl<T: Copy> Sent<T> {
+impl<T: Strided> Sent<T> {
     /// Records path events from now on, for [`Sent::take_path_events`].
     pub(crate) fn track_paths(&mut self) {
+        self.expand();
         self.path_events.get_or_insert_default();
     }
 
     /// The path of a packet's last transmission, while it is unacknowledged.
     pub(crate) fn path(&self, number: u64) -> Option<u16> {
-        self.entry(number).map(|e| e.path)
+        self.packet(number).map(|e| e.path)
     }
 
     /// The path events since the last call.
