@@ -1,5 +1,6 @@
 //! Memory regions: registration, keys and access checks.
 
+mod parts;
 mod resolved;
 
 pub(crate) use resolved::Resolved;
@@ -7,6 +8,7 @@ pub(crate) use resolved::Resolved;
 use crate::payload::{Payload, PayloadMut};
 use crate::tables::{KeyTable, Slab};
 use crate::verbs::{CreateError, Sge};
+use parts::{only_part, walk};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::Rng;
 use spanwire_base::{u64_from, usize_from};
@@ -301,7 +303,7 @@ impl MrTable {
             return span.fetch(dst).then_some(()).ok_or(MrError::OutOfBounds);
         }
         let (mut done, all) = (0, dst.len());
-        walk(sges, skip, all, |sge, n| {
+        walk(sges, (skip, all), MrError::OutOfBounds, |sge, n| {
             let span = self.local(pd, sge, Access::LOCAL_READ)?;
             let dst = match &mut dst {
                 PayloadMut::Bytes(dst) => dst,
@@ -335,7 +337,7 @@ impl MrTable {
             return span.put(src).then_some(()).ok_or(MrError::OutOfBounds);
         }
         let mut done = 0;
-        walk(sges, skip, src.len(), |sge, n| {
+        walk(sges, (skip, src.len()), MrError::OutOfBounds, |sge, n| {
             let span = self.local(pd, sge, Access::LOCAL_WRITE)?;
             let Payload::Bytes(src) = src else {
                 return Ok(());
@@ -376,39 +378,6 @@ impl Span<'_> {
 pub(crate) struct Span<'a> {
     pub(crate) region: &'a Region,
     pub(crate) offset: usize,
-}
-
-/// The `len` bytes from byte `skip` on of a list of one SGE, if it has them and they are some.
-#[inline]
-fn only_part(sges: &[Sge], skip: u32, len: u32) -> Option<Sge> {
-    let [sge] = sges else { return None };
-    let fits = len > 0 && skip.checked_add(len)? <= sge.len;
-    fits.then_some(Sge { addr: sge.addr.checked_add(skip.into())?, len, lkey: sge.lkey })
-}
-
-/// Calls `each` with the part of every SGE in the `len` bytes from byte `skip` on.
-/// [`MrError::OutOfBounds`] if the list has fewer bytes.
-fn walk(
-    sges: &[Sge],
-    mut skip: u32,
-    mut len: u32,
-    mut each: impl FnMut(&Sge, u32) -> Result<(), MrError>,
-) -> Result<(), MrError> {
-    for sge in sges {
-        if len == 0 {
-            return Ok(());
-        }
-        if skip >= sge.len {
-            skip -= sge.len;
-            continue;
-        }
-        let n = len.min(sge.len - skip);
-        let addr = sge.addr.checked_add(skip.into()).ok_or(MrError::OutOfBounds)?;
-        each(&Sge { addr, len: n, lkey: sge.lkey }, n)?;
-        len -= n;
-        skip = 0;
-    }
-    if len == 0 { Ok(()) } else { Err(MrError::OutOfBounds) }
 }
 
 #[cfg(test)]

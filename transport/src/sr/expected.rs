@@ -14,7 +14,7 @@ use super::rx::ack::Outer;
 use super::rx::responder::Context;
 use super::send::begin_data;
 use super::tx::block_position::BlockPosition;
-use super::tx::middle::Plain;
+use super::tx::plan::Plain;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
@@ -22,8 +22,8 @@ use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from, u64_from, usize_fro
 use spanwire_wire::{Known, Opcode, PlainBth, Psn, SrKind, SrUsualPart, SrUsualRepr};
 
 impl Sr {
-    /// Writes the next packet after [`Tx::is_at_plain`], if it is a plain one that waits for nothing
-    /// but the pacer.
+    /// Writes the next packet after [`Tx::is_at_plain`], if it is a plain one that waits for
+    /// nothing but the pacer.
     ///
     /// [`Tx::is_at_plain`]: super::tx::Tx::is_at_plain
     // Not inlined, as Sr::on_expected.

@@ -1,31 +1,14 @@
-//! Plain packets: those of SENDs, WRITEs and responses to READs that are sent for the first time, are
-//! neither chosen among others nor described, and whose header has no rare part.
+//! Plain packets: those of SENDs, WRITEs and responses to READs that are sent for the first time,
+//! are neither chosen among others nor described, and whose header has no rare part.
 
 use super::Tx;
 use super::block_position::BlockPosition;
-use super::plan::Contents;
+use super::plan::{Contents, Plain};
 use super::schedule::{Limits, RESPONSES_IN_A_ROW_MAX, requests_periodic_ack};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
 use crate::qp::flow::{Flow, SendTimeState};
 use spanwire_base::Time;
-use spanwire_wire::SrUsualPart;
-
-/// A plain packet.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sr) struct Plain {
-    pub(in crate::sr) contents: Contents,
-    pub(in crate::sr) message: u32,
-    pub(in crate::sr) offset: u32,
-    pub(in crate::sr) len: u32,
-    pub(in crate::sr) part: SrUsualPart,
-    /// The last one of its message.
-    pub(in crate::sr) is_last: bool,
-    pub(in crate::sr) solicited: bool,
-    /// No data are waiting behind it.
-    pub(super) is_last_posted: bool,
-    pub(super) is_inline: bool,
-}
 
 impl Tx {
     /// The next packet may be one of [`Tx::next_plain`].
@@ -46,9 +29,9 @@ impl Tx {
         has_one && is_plain && is_undisturbed
     }
 
-    /// As [`Tx::choose`] after [`Tx::is_at_plain`], if the next packet is a plain one, and waits for
-    /// nothing but the pacer: the packet, its number, and whether it requests an ACK. `None`, and
-    /// nothing has changed, otherwise.
+    /// As [`Tx::choose`] after [`Tx::is_at_plain`], if the next packet is a plain one, and waits
+    /// for nothing but the pacer: the packet, its number, and whether it requests an ACK. `None`,
+    /// and nothing has changed, otherwise.
     #[inline(always)]
     pub(in crate::sr) fn next_plain(&mut self, limits: &Limits) -> Option<(Plain, u64, bool)> {
         let (number, in_flight) = (self.sent.next(), self.sent.in_flight_pkts());

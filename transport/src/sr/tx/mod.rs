@@ -11,7 +11,7 @@ pub(crate) mod int_request;
 mod invariants;
 mod lost;
 mod margin;
-pub(crate) mod middle;
+mod middle;
 mod near;
 pub(crate) mod on_ack;
 mod paths;

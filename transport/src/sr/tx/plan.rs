@@ -4,7 +4,7 @@ use super::block_position::BlockPosition;
 use super::sent::run::{Stride, Strided};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
-use spanwire_wire::{SrDataRepr, SrKind};
+use spanwire_wire::{SrDataRepr, SrKind, SrUsualPart};
 
 /// The contents of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +108,22 @@ impl ReadSegment {
             ..SrDataRepr::new(SrKind::ReadResponse, psn, self.response_to)
         }
     }
+}
+
+/// A plain packet: see `middle.rs`.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sr) struct Plain {
+    pub(in crate::sr) contents: Contents,
+    pub(in crate::sr) message: u32,
+    pub(in crate::sr) offset: u32,
+    pub(in crate::sr) len: u32,
+    pub(in crate::sr) part: SrUsualPart,
+    /// The last one of its message.
+    pub(in crate::sr) is_last: bool,
+    pub(in crate::sr) solicited: bool,
+    /// No data are waiting behind it.
+    pub(super) is_last_posted: bool,
+    pub(super) is_inline: bool,
 }
 
 /// A packet chosen to be written.

@@ -235,9 +235,9 @@ impl Requester {
         self.request(message).is_some()
     }
 
-    /// Scatters `data` from byte `offset` of the response to `message` on to the SGEs. `len` are its
-    /// payload bytes, which an atomic's has none of. The inner error is the message whose memory is
-    /// no longer registered.
+    /// Scatters `data` from byte `offset` of the response to `message` on to the SGEs. `len` are
+    /// its payload bytes, which an atomic's has none of. The inner error is the message whose
+    /// memory is no longer registered.
     ///
     /// # Errors
     /// No such response is outstanding, or its range does not fit the request.

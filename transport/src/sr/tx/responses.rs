@@ -1,7 +1,6 @@
 //! The responses to the peer's READs and atomics.
 
-use super::middle::Plain;
-use super::plan::{Contents, ReadSegment};
+use super::plan::{Contents, Plain, ReadSegment};
 use crate::sr::crossing::{AtomicToRespond, ReadToRespond};
 use spanwire_wire::SrUsualPart;
 use std::collections::VecDeque;

@@ -4,8 +4,7 @@
 use super::{Allowance, Requester};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
-use crate::sr::tx::middle::Plain;
-use crate::sr::tx::plan::{Contents, Segment};
+use crate::sr::tx::plan::{Contents, Plain, Segment};
 use crate::verbs::WrOp;
 use spanwire_wire::{RethRepr, SrUsualPart};
 
