@@ -40,8 +40,8 @@ pub(crate) struct Sent<T> {
     ring: VecDeque<Entry<T>>,
     /// The newest packets, all in flight, until something concerns a single one.
     runs: VecDeque<Run<T>>,
-    /// Until all packets below it have arrived, new ones are not kept as runs: more losses follow
-    /// the first one.
+    /// Until all packets below it have arrived, new ones are not kept as runs: the packets that
+    /// were in flight when runs were last expanded, and as many after them. Losses come in rows.
     single_until: u64,
     /// The arrived packets of `ring` as a bitmap: ACKs repeat SACK words, and new bits are found at
     /// once.

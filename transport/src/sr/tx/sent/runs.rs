@@ -98,7 +98,7 @@ impl<T: Strided> Sent<T> {
     /// Expands the runs that begin below `end`.
     #[inline(never)]
     pub(super) fn expand_below(&mut self, end: u64) {
-        self.single_until = self.next;
+        self.single_until = self.next + (self.next - self.una);
         while let Some(run) = self.runs.front().copied().filter(|run| run.first < end) {
             self.runs.pop_front();
             if self.ring.is_empty() {

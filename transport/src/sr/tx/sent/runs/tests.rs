@@ -75,9 +75,10 @@ fn expand_below__later_runs_remain_and_runs_begin_again_after_recovery() {
     assert_eq!((s.ring.len(), s.runs.len()), (8, 2));
     push(&mut s, at(4), 8, 0, 100);
     assert_eq!((s.ring.len(), s.runs.len()), (29, 0));
-    s.on_ack(&ack(31, 30)).unwrap();
-    push(&mut s, at(5), 9, 0, 100);
-    assert_eq!((s.ring.len(), s.runs.len()), (0, 1));
+    (0..40).for_each(|i| push(&mut s, at(5), 9 + i, 0, 100));
+    s.on_ack(&ack(69, 30)).unwrap();
+    push(&mut s, at(6), 49, 0, 100);
+    assert_eq!((s.ring.len(), s.runs.len()), (2, 1));
 }
 
 /// One stream twice: with runs, and with each packet an entry at once.
