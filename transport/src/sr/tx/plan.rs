@@ -34,17 +34,14 @@ impl Strided for Contents {
 
     #[inline(always)]
     fn is_before(&self, stride: Stride, n: u32, next: &Self) -> bool {
-        let bytes = stride.bytes.wrapping_mul(n);
         match (self, next) {
             (Self::Request(a), Self::Request(b)) => {
+                let bytes = stride.bytes.wrapping_mul(n);
                 let message = a.message.wrapping_add(stride.messages.wrapping_mul(n));
                 (message, a.offset.wrapping_add(bytes), a.len) == (b.message, b.offset, b.len)
             }
-            // The rest is that of the request.
-            (Self::Read(a), Self::Read(b)) => {
-                let offset = a.offset.wrapping_add(bytes);
-                (a.response_to, offset, a.len) == (b.response_to, b.offset, b.len)
-            }
+            // A peer may number two READs alike, so all of the request is compared.
+            (Self::Read(_), Self::Read(_)) => self.after(stride, n) == *next,
             _ => false,
         }
     }

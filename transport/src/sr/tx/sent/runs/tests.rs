@@ -1,7 +1,7 @@
 use super::super::ack_info::AckInfo;
 use super::*;
 use crate::sr::number::wrap;
-use crate::sr::tx::plan::{Contents, Segment};
+use crate::sr::tx::plan::{Contents, ReadSegment, Segment};
 use crate::sr::tx::rtt::Rtt;
 use proptest::prelude::*;
 use spanwire_base::{Dur, Rng};
@@ -50,6 +50,25 @@ fn push__segments_or_messages_of_one_time_are_one_run() {
         assert_eq!((s.contents(psn), s.unacked_contents(psn)), (Some(contents), Some(contents)));
     }
     assert_eq!((s.contents(22), s.in_flight_bytes()), (None, 10_500 + 11 * 64));
+}
+
+#[test]
+fn push__responses_to_reads_of_one_number_are_no_run_unless_they_are_of_one_request() {
+    let (response_to, request_psn, len, left) = (1, 2, 0, 0);
+    let read = |rkey, va, request_psn| {
+        let at =
+            ReadSegment { response_to, request_psn, va, rkey, offset: 0, len, left, last: true };
+        Contents::Read(at)
+    };
+    for (rkey, va, psn) in [(4, 0, 2), (3, 8, 2), (3, 0, 5)] {
+        let mut s = Sent::new(0);
+        let responses = [read(3, 0, request_psn), read(3, 0, request_psn), read(rkey, va, psn)];
+        for response in responses {
+            s.push(at(0), response, 0, BlockPosition::NONE, 0, SendTimeState::default());
+        }
+        assert_eq!(s.runs.len(), 2);
+        assert_eq!([0, 1, 2].map(|psn| s.contents(psn)), responses.map(Some));
+    }
 }
 
 #[test]
