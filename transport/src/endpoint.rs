@@ -356,8 +356,10 @@ impl Endpoint {
             self.schedule.activate(ActiveList::Control, slot);
         }
         let may_send = entry.qp.may_send();
-        if may_send {
-            self.schedule.activate(ActiveList::Ready, slot);
+        match may_send {
+            true => self.schedule.activate(ActiveList::Ready, slot),
+            // A failed queue pair no longer waits for its rate.
+            false => self.pacer.remove(slot),
         }
         if may_send || is_control_due {
             self.schedule.wake_driver();

@@ -34,14 +34,18 @@ impl Strided for Contents {
 
     #[inline(always)]
     fn is_before(&self, stride: Stride, n: u32, next: &Self) -> bool {
+        let bytes = stride.bytes.wrapping_mul(n);
         match (self, next) {
             (Self::Request(a), Self::Request(b)) => {
-                let bytes = stride.bytes.wrapping_mul(n);
                 let message = a.message.wrapping_add(stride.messages.wrapping_mul(n));
                 (message, a.offset.wrapping_add(bytes), a.len) == (b.message, b.offset, b.len)
             }
-            // A peer may number two READs alike, so all of the request is compared.
-            (Self::Read(_), Self::Read(_)) => self.after(stride, n) == *next,
+            // The rest is that of the request, which its PSN names: a peer may give two READs one
+            // message number.
+            (Self::Read(a), Self::Read(b)) => {
+                let offset = a.offset.wrapping_add(bytes);
+                (a.request_psn, offset, a.len) == (b.request_psn, b.offset, b.len)
+            }
             _ => false,
         }
     }

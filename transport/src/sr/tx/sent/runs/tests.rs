@@ -53,14 +53,14 @@ fn push__segments_or_messages_of_one_time_are_one_run() {
 }
 
 #[test]
-fn push__responses_to_reads_of_one_number_are_no_run_unless_they_are_of_one_request() {
+fn push__responses_to_reads_of_one_message_number_are_no_run() {
     let (response_to, request_psn, len, left) = (1, 2, 0, 0);
     let read = |rkey, va, request_psn| {
         let at =
             ReadSegment { response_to, request_psn, va, rkey, offset: 0, len, left, last: true };
         Contents::Read(at)
     };
-    for (rkey, va, psn) in [(4, 0, 2), (3, 8, 2), (3, 0, 5)] {
+    for (rkey, va, psn) in [(4, 0, 5), (3, 8, 1), (3, 0, 5)] {
         let mut s = Sent::new(0);
         let responses = [read(3, 0, request_psn), read(3, 0, request_psn), read(rkey, va, psn)];
         for response in responses {
