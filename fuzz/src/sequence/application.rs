@@ -193,6 +193,11 @@ impl World {
 
     /// Takes the queue pair through RESET back to its initial state.
     fn reset(&mut self) {
+        if self.srq.is_some() {
+            // A reset removes completions that were not polled, and the model does not know how
+            // many of them were of requests of the shared queue.
+            self.poll();
+        }
         let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
         self.ep.modify_qp(self.qpn, &reset).expect("every state leads to RESET");
         self.setup.bring_up(&mut self.ep, self.qpn);
