@@ -106,6 +106,9 @@ impl World {
         let limit = if count == 0 { IDLE_AFTER } else { usize::from(count) };
         for _ in 0..limit {
             let state = self.ep.query_qp(self.qpn).expect("the queue pair exists").state;
+            if narrow >= 0xf0 {
+                self.streams.outgoing.no_room();
+            }
             let Some(meta) = self.ep.poll_transmit(self.now, PortId::HOST, frame) else {
                 return;
             };

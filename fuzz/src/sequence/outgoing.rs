@@ -20,6 +20,8 @@ pub(super) struct Outgoing {
     first_payloads: BTreeMap<u32, Vec<u8>>,
     /// The incomplete block of the last new packet.
     open: Option<Open>,
+    /// A packet could not be written: its block may have ended with the packet before.
+    has_no_room: bool,
     has_failed: bool,
 }
 
@@ -44,8 +46,8 @@ impl Outgoing {
     pub(super) fn new(setup: &Setup) -> Self {
         let (erasure, balances) = (setup.erasure, setup.balance.is_some());
         let (echoed_path, sent, first_payloads) = (0, BTreeMap::new(), BTreeMap::new());
-        let (open, has_failed) = (None, false);
-        Self { erasure, balances, echoed_path, sent, first_payloads, open, has_failed }
+        let (open, has_no_room, has_failed) = (None, false, false);
+        Self { erasure, balances, echoed_path, sent, first_payloads, open, has_no_room, has_failed }
     }
 
     /// The position of a packet in its block, if it was in one.
@@ -73,6 +75,11 @@ impl Outgoing {
         if !std::mem::replace(&mut self.has_failed, true) {
             self.open = None;
         }
+    }
+
+    /// A buffer may have been too short for the next packet.
+    pub(super) fn no_room(&mut self) {
+        self.has_no_room = true;
     }
 
     /// Checks a packet that left, for the first time or as a retransmission.
@@ -116,6 +123,9 @@ impl Outgoing {
     }
 
     fn check_new(&mut self, solicited: bool, h: &SrDataRepr, payload: &[u8]) {
+        if std::mem::take(&mut self.has_no_room) && h.block.is_none_or(|place| place.index == 0) {
+            self.open = None;
+        }
         let Some(place) = h.block else {
             assert!(self.open.is_none(), "{h:?} within a block");
             return;
