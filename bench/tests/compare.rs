@@ -40,7 +40,7 @@ fn compare__a_short_run_has_every_row_with_its_bytes_counted_and_verified() {
     assert!(output.status.success(), "{stderr}: {}", report["rates"]);
 
     let rates = list(&report["rates"]);
-    assert_eq!(rates.len(), 25 + 18 + 13 + 13);
+    assert_eq!(rates.len(), 26 + 19 + 14 + 14);
     rates.iter().for_each(check_rate);
     let latencies = list(&report["latencies"]);
     assert_eq!(latencies.len(), 6);

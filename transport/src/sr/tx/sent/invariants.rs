@@ -30,12 +30,11 @@ impl<T: Strided> Sent<T> {
             "each packet in flight has its transmission in the order of time"
         );
         if len <= SMALL_PKTS {
-            let in_flight: Vec<_> = (self.una..self.next)
-                .filter_map(|number| self.packet(number))
-                .filter(|e| e.state == State::InFlight)
-                .collect();
-            debug_assert_eq!(self.in_flight_pkts, u64_from(in_flight.len()), "window, packets");
-            let bytes: u64 = in_flight.iter().map(|e| u64::from(e.bytes)).sum();
+            let packets = (self.una..self.next).filter_map(|number| self.packet(number));
+            let in_flight = packets.filter(|packet| packet.state == State::InFlight);
+            let (pkts, bytes) = in_flight
+                .fold((0, 0), |(pkts, bytes), packet| (pkts + 1, bytes + u64::from(packet.bytes)));
+            debug_assert_eq!(self.in_flight_pkts, pkts, "window, packets");
             debug_assert_eq!(self.in_flight_bytes, bytes, "window, bytes");
             debug_assert!(self.order.iter().is_sorted_by_key(|t| t.at), "transmissions by time");
         }
