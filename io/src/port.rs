@@ -247,27 +247,22 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
 /// A reserved transmit buffer: write the frame to [`Slot::bytes`]; [`Slot::commit`] sends it, and
 /// dropping it returns the buffer.
-pub struct Slot<'a> {
-    port: &'a mut dyn Port,
-    token: Option<SlotToken>,
-}
+pub struct Slot<'a>(Burst<'a>);
 
 /// Reserves a transmit buffer of `port`, or `None` if all are in flight.
 ///
 /// Reserve *before* polling the engine for a packet: a packet already built would have to be kept
 /// if the ring were full.
 pub fn reserve(port: &mut dyn Port) -> Option<Slot<'_>> {
-    let token = port.slot_take()?;
-    Some(Slot { port, token: Some(token) })
+    let mut burst = Burst::new(port, 1);
+    burst.buffer()?;
+    Some(Slot(burst))
 }
 
 impl Slot<'_> {
     /// The buffer to write the frame into.
     pub fn bytes(&mut self) -> &mut [u8] {
-        match &self.token {
-            Some(token) => self.port.slot_bytes(token),
-            None => &mut [],
-        }
+        self.0.buffer().unwrap_or_default()
     }
 
     /// Queues the frame for sending.
@@ -275,10 +270,7 @@ impl Slot<'_> {
     /// # Panics
     /// If `meta.len` is longer than the buffer, or payload was elided: no real link carries that.
     pub fn commit(mut self, meta: TxMeta) {
-        assert_eq!(meta.elided_bytes, 0, "only simulated links carry elided frames");
-        if let Some(token) = self.token.take() {
-            self.port.slot_commit(token, meta);
-        }
+        self.0.commit(meta, None);
     }
 }
 
@@ -340,12 +332,4 @@ impl Drop for Burst<'_> {
 /// Copies lent payload to its place in `frame`.
 pub(crate) fn copy_lent(lent: &LentPayload, frame: &mut [u8]) {
     lent.bytes.copy_out(0, &mut frame[lent.at..lent.at + lent.bytes.len()]);
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        if let Some(token) = self.token.take() {
-            self.port.slot_release(token);
-        }
-    }
 }
