@@ -4,19 +4,20 @@
 //! this process alone, so the kernel removes them when it ends, even by Ctrl-C or SIGKILL. Over UDP
 //! sockets, which need no privilege, the hosts are two addresses of the loopback.
 
-use crate::exit::{Exit, Failed};
+use crate::exit::{Exit, Failed, usage};
 use crate::output::print_error;
 use crate::port_args;
 use crate::report::{
-    LiveLine, PerfRow, TransferRow, bar, job_exit, op_name, packets, perf_table, print_report,
-    print_text,
+    LiveLine, bar, job_exit, op_name, packets, perf_table, print_report, print_text, workers_text,
 };
 use crate::signals::Interrupt;
+use crate::worker_args::WorkerArgs;
 use serde::Serialize;
-use spanwire_base::{Dur, Time};
+use spanwire_base::{Dur, Time, u32_from};
+use spanwire_host::cores::on_each;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::oob::{Job, JobKind, Oob, Op};
-use spanwire_host::runner::JobRunner;
+use spanwire_host::runner::{JobReport, JobRunner, Pair, PerfRow, TransferRow, WorkerRow};
 use spanwire_host::text::bytes;
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
@@ -47,6 +48,9 @@ pub struct DemoArgs {
     /// Duration of each measurement in milliseconds
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub ms: u64,
+    /// With --workers each worker has both ends of a pipe of its own, in one thread.
+    #[command(flatten)]
+    workers: WorkerArgs,
 }
 
 /// The JSON object that `spanwire demo --json` prints.
@@ -66,8 +70,10 @@ pub struct DemoReport {
     pub exit: Exit,
     /// The verified transfer.
     pub transfer: TransferRow,
-    /// The measurements.
+    /// The measurements: the sum over all workers.
     pub perf: Vec<PerfRow>,
+    /// The measurements of each worker.
+    pub workers: Vec<WorkerRow>,
 }
 
 /// Runs the demo. The exit code is [`Exit::Success`] only if all bytes were correct.
@@ -87,6 +93,7 @@ pub fn run(args: &DemoArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
 
 fn measure(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
     match args.fabric {
+        _ if args.workers.is_given() => by_workers(args, interrupt),
         FabricChoice::Pipe => over_pipe(args, interrupt),
         FabricChoice::Xdp => over_xdp(args, interrupt),
         FabricChoice::Udp => over_udp(args, interrupt),
@@ -202,15 +209,72 @@ fn run_hosts<G, H>(
     })
 }
 
-/// Runs the client's jobs: the transfer, then the measurements.
+/// Runs the client's jobs by one worker, over the side connection `oob`.
 fn run_jobs(
     args: &DemoArgs,
     interrupt: &Interrupt,
     runner: &mut JobRunner,
     oob: &mut Oob,
 ) -> Result<DemoReport, Error> {
-    let (fabric, xdp_mode) = (runner.attachment().fabric, runner.attachment().xdp_mode);
+    let facts = Facts::of(runner);
     let path_mtu = runner.path_mtu(None);
+    let mut live = LiveLine::new(!args.json);
+    measure_all(args, interrupt, facts, path_mtu, &[None], |job| {
+        let mut shown = Time::ZERO;
+        let report = runner.run(oob, job, &|| interrupt.is_set(), |watch| {
+            let now = watch.now();
+            if now.since(shown) >= PROGRESS_INTERVAL {
+                shown = now;
+                live.show(&progress_line(&job, watch.app().progress().bytes));
+            }
+        });
+        live.clear();
+        Ok(vec![report?])
+    })
+}
+
+/// Runs the jobs by several workers, each of which has both ends of a pipe in its thread.
+fn by_workers(args: &DemoArgs, interrupt: &Interrupt) -> Result<DemoReport, Error> {
+    if args.fabric != FabricChoice::Pipe {
+        return Err(usage("--workers: only --fabric pipe; over a network see `spanwire perf`"));
+    }
+    let (cores, workers) = (args.workers.assign()?, args.workers.count());
+    let stop = || interrupt.is_set();
+    let mut pairs = on_each(&cores, 0..workers, &stop, |_, _, _| Pair::new(args.mib << 20))?;
+    let first = pairs.first().ok_or("a process has a worker")?.client();
+    let (facts, path_mtu) = (Facts::of(first), first.path_mtu(None));
+    measure_all(args, interrupt, facts, path_mtu, &cores, |job| {
+        on_each(&cores, &mut pairs, &stop, |worker, pair, stop| {
+            pair.run(job.part(u32_from(worker), workers)?, stop, |_| {})
+        })
+    })
+}
+
+/// The fabric of a report.
+#[derive(Clone, Copy)]
+struct Facts {
+    fabric: Fabric,
+    xdp_mode: Option<&'static str>,
+    agreed: Agreed,
+}
+
+impl Facts {
+    fn of(runner: &JobRunner) -> Self {
+        let (fabric, xdp_mode) = (runner.attachment().fabric, runner.attachment().xdp_mode);
+        Self { fabric, xdp_mode, agreed: runner.agreed().unwrap_or(Agreed::Rc) }
+    }
+}
+
+/// Runs the transfer, then the measurements, by `run`, which returns the report of each worker.
+fn measure_all(
+    args: &DemoArgs,
+    interrupt: &Interrupt,
+    facts: Facts,
+    path_mtu: u32,
+    cores: &[Option<usize>],
+    mut run: impl FnMut(Job) -> Result<Vec<JobReport>, Error>,
+) -> Result<DemoReport, Error> {
+    let Facts { fabric, xdp_mode, agreed } = facts;
     if !args.json {
         let mode = xdp_mode.map(|m| format!(" ({m})")).unwrap_or_default();
         let name = match fabric {
@@ -218,29 +282,27 @@ fn run_jobs(
             Fabric::Udp => "UDP sockets",
             Fabric::Pipe => "an in-process pipe",
         };
-        let packets = packets(runner.agreed(), path_mtu);
-        print_text(&format!("RoCEv2 over {name}{mode}: {packets}\n"));
+        let workers = match cores.len() {
+            1 => String::new(),
+            n => format!(", {n} workers"),
+        };
+        let packets = packets(Some(agreed), path_mtu);
+        print_text(&format!("RoCEv2 over {name}{mode}: {packets}{workers}\n"));
     }
-    let mut live = LiveLine::new(!args.json);
     let mut run = |kind, op, size, depth| {
         let (timeout, retry_cnt) = (ACK_TIMEOUT, 7);
         let job = Job { kind, op, size, qps: 1, depth, path_mtu, timeout, retry_cnt };
-        let mut shown = Time::ZERO;
-        runner.run(oob, job, &|| interrupt.is_set(), |watch| {
-            let now = watch.now();
-            if now.since(shown) >= PROGRESS_INTERVAL {
-                shown = now;
-                live.show(&progress_line(&job, watch.app().progress().bytes));
-            }
-        })
+        let reports = run(job)?;
+        let workers = WorkerRow::of(&reports, cores);
+        Ok::<_, Error>((JobReport::sum(reports).ok_or("a process has a worker")?, workers))
     };
     let bytes = args.mib << 20;
-    let report = run(JobKind::Transfer { bytes, seed: DATA_SEED }, Op::Write, 1 << 20, 16)?;
+    let (report, _) = run(JobKind::Transfer { bytes, seed: DATA_SEED }, Op::Write, 1 << 20, 16)?;
     let (mut exit, transfer) = (job_exit(&report), TransferRow::of(&report));
     if exit == Exit::Failure && transfer.sha256_match.is_none() {
         exit = Exit::TransferWrong;
     }
-    let (mut perf, duration_ms) = (Vec::new(), args.ms);
+    let (mut perf, mut workers, duration_ms) = (Vec::new(), Vec::new(), args.ms);
     for (latency, op, size, depth) in MEASUREMENTS {
         if interrupt.is_set() || exit != Exit::Success {
             break;
@@ -249,14 +311,13 @@ fn run_jobs(
             false => JobKind::Bandwidth { duration_ms },
             true => JobKind::Latency { duration_ms },
         };
-        let report = run(kind, op, size, depth)?;
+        let (report, parts) = run(kind, op, size, depth)?;
         exit = job_exit(&report);
         perf.push(PerfRow::of(&report));
+        workers.extend(parts);
     }
-    live.clear();
-    let mode = runner.agreed().unwrap_or(Agreed::Rc).mode().name();
-    let ok = exit == Exit::Success;
-    Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, exit, transfer, perf })
+    let (mode, ok) = (agreed.mode().name(), exit == Exit::Success);
+    Ok(DemoReport { fabric, fallback: None, xdp_mode, mode, ok, exit, transfer, perf, workers })
 }
 
 /// The progress line of a running job.
@@ -280,6 +341,7 @@ fn text(r: &DemoReport) -> String {
     let mut out =
         format!("  transfer {moved} by WRITE in {seconds:.2} s, {gbps:.2} Gbit/s: {verdict}\n\n");
     out.push_str(&perf_table(&r.perf));
+    out.push_str(&workers_text(&r.workers));
     out.push_str(
         "\n  Latency rows: send is half a ping-pong round trip, write and read are from posting\n  \
          to completion. Both hosts share this machine's cores.\n",

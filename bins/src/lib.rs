@@ -44,3 +44,4 @@ pub mod signals;
 pub mod sim;
 pub mod switch;
 mod toml_text;
+mod worker_args;

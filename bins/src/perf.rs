@@ -2,7 +2,7 @@
 //! iperf3 and perftest.
 
 mod args;
-mod meter;
+mod intervals;
 mod perftest;
 mod report;
 mod test_args;
@@ -12,16 +12,20 @@ pub use args::PerfArgs;
 use crate::exit::{Exit, usage};
 use crate::output;
 use crate::path_report::PathsReport;
+use crate::port_args::interval;
 use crate::rates;
 use crate::report::{nonzero, op_name, packets, print_peer_error, print_report, print_text};
 use crate::signals::Interrupt;
 use args::{ClientArgs, CommonArgs, PerfCommand, ServerArgs};
-use meter::Meter;
 use report::{ClientReport, overflow_text, text};
+use spanwire_base::u32_from;
+use spanwire_host::cores::on_each;
 use spanwire_host::dial::retry_busy;
 use spanwire_host::fabric::{Error, Fabric};
 use spanwire_host::oob::{Oob, OobError};
-use spanwire_host::runner::{Acceptor, Event, RECEIVE_OVERFLOWS, Served};
+use spanwire_host::runner::{
+    Acceptor, Event, JobRunner, Meter, RECEIVE_OVERFLOWS, Served, serve_all,
+};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -56,36 +60,56 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.test.check_own_server().map_err(usage)?;
     let common = &args.common;
     common.check()?;
+    let cores = common.cores()?;
     // Without --address each client's connection tells which one it uses.
     let unknown = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-    let mut runner = common.runner(args.test.address.unwrap_or(unknown))?;
-    runner.set_transfer_bytes_max(args.max_transfer);
-    runner.set_mode(args.test.mode, None);
+    let mut runners = common.runners(args.test.address.unwrap_or(unknown))?;
+    for runner in &mut runners {
+        runner.set_transfer_bytes_max(args.max_transfer);
+        runner.set_mode(args.test.mode, None);
+        if args.test.any_address {
+            runner.take_any_address();
+        }
+    }
     let port = args.test.port();
-    if args.test.any_address {
-        runner.take_any_address();
-    }
-    let mut acceptor = Acceptor::new(common.listen(port)?, args.test.address);
+    let listener = (common.listen(port)?, args.test.address);
     if !common.json {
-        let mode = runner.attachment().mode_name();
-        print_text(&format!("serving on {} ({mode}), TCP port {port}\n", common.dev()));
+        let mode = runners.first().map_or("", |runner| runner.attachment().mode_name());
+        let workers = workers_text(runners.len());
+        print_text(&format!("serving on {} ({mode}), TCP port {port}{workers}\n", common.dev()));
     }
-    while !interrupt.is_set() {
+    let stop = || interrupt.is_set();
+    serve_all(runners, &cores, listener, args.one_off, &stop, |worker, runner, acceptor, stop| {
+        serve(args, worker, runner, acceptor, stop)
+    })?;
+    Ok(Exit::Success)
+}
+
+/// Serves the clients of one worker until `stop` returns true, or with `--one-off` the first.
+fn serve(
+    args: &ServerArgs,
+    worker: usize,
+    mut runner: JobRunner,
+    mut acceptor: Acceptor,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), Error> {
+    let common = &args.common;
+    while !stop() && !acceptor.is_closed() {
         let (client, end) = match acceptor.next(&mut runner)? {
             None => continue,
             Some(Event::Closed(client, end)) => (client, end),
             Some(Event::Request(mut client, request)) => {
-                match runner.serve_request(&mut client, &request, &|| interrupt.is_set()) {
+                match runner.serve_request(&mut client, &request, &stop) {
                     Ok(served) => {
                         let fabric = runner.attachment().fabric;
-                        print_served(common, fabric, client.address(), &served);
+                        print_served(common, fabric, worker, client.address(), &served);
                         if served.complete {
                             acceptor.put_back(client);
                             continue;
                         }
                         (client, Ok(()))
                     }
-                    Err(why) if interrupt.is_set() => return Err(why),
+                    Err(why) if stop() => return Err(why),
                     Err(why) => (client, Err(why)),
                 }
             }
@@ -106,39 +130,53 @@ fn run_server(args: &ServerArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
             break;
         }
     }
-    Ok(Exit::Success)
+    Ok(())
 }
 
 fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     args.test.check_own_client().map_err(usage)?;
     let common = &args.common;
     common.check()?;
+    let cores = common.cores()?;
     let reach = || args.reach_server("is `spanwire perf server` running there?");
     let stream = reach()?;
     let us = stream.local_addr()?.ip().to_canonical();
-    let mut runner = common.runner(args.test.address.unwrap_or(us))?;
-    runner.set_mode(args.test.mode, args.test.mtu);
-    if args.test.any_address {
-        runner.take_any_address();
-    }
+    let mut runners = common.runners(args.test.address.unwrap_or(us))?;
     let mut first = Some(stream);
     let is_busy = |e: &Error| matches!(e.downcast_ref(), Some(OobError::Busy(_)));
-    let mut oob = retry_busy(is_busy, || {
-        let mut oob = Oob::tcp(first.take().map_or_else(reach, Ok)?)?;
-        runner.handshake(&mut oob).map(|()| oob)
-    })?;
-    let job = args.job(&runner).map_err(usage)?;
+    let mut oobs = Vec::new();
+    for runner in &mut runners {
+        runner.set_mode(args.test.mode, args.test.mtu);
+        if args.test.any_address {
+            runner.take_any_address();
+        }
+        oobs.push(retry_busy(is_busy, || {
+            let mut oob = Oob::tcp(first.take().map_or_else(reach, Ok)?)?;
+            runner.handshake(&mut oob).map(|()| oob)
+        })?);
+    }
+    let runner = runners.first().ok_or("a process has a worker")?;
+    let job = args.job(runner).map_err(usage)?;
     if !common.json {
         let (op, size) = (op_name(job.op), bytes(job.size.into()));
         let (qps, packets) = (job.qps, packets(runner.agreed(), job.path_mtu));
-        let mode = runner.attachment().mode_name();
-        print_text(&format!("{op} of {size} to {}, {qps} qp, {packets}, {mode}\n", args.server));
+        let (mode, workers) = (runner.attachment().mode_name(), workers_text(runners.len()));
+        let to = &args.server;
+        print_text(&format!("{op} of {size} to {to}, {qps} qp, {packets}, {mode}{workers}\n"));
     }
-    let mut meter = Meter::new(args.interval, !common.json);
-    let report = runner.run(&mut oob, job, &|| interrupt.is_set(), |watch| {
-        meter.sample(watch.now(), watch.app().progress(), || Some(watch.flows()));
+    let board = args.board();
+    let (ends, workers) = (runners.iter_mut().zip(&mut oobs), u32_from(cores.len()));
+    let stop = || interrupt.is_set();
+    let reports = on_each(&cores, ends, &stop, |worker, (runner, oob), stop| {
+        let mut meter = Meter::new(interval(args.interval));
+        let part = job.part(u32_from(worker), workers).map_err(usage)?;
+        runner.run(oob, part, stop, |watch| {
+            let ended = meter.sample(watch.now(), watch.app().progress(), || Some(watch.flows()));
+            ended.into_iter().for_each(|ended| board.add(worker, ended));
+        })
     })?;
-    let mut report = ClientReport::of(args, &report, &runner, meter);
+    let report = ClientReport::of(args, reports, &runners, &cores, board.into_sums());
+    let mut report = report.ok_or("a process has a worker")?;
     report.interrupted(interrupt);
     print_report(common.json, &report, text)?;
     if let Some(path) = &args.plot {
@@ -148,18 +186,30 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     Ok(report.exit)
 }
 
+/// Several workers, as the end of a line.
+fn workers_text(workers: usize) -> String {
+    if workers > 1 { format!(", {workers} workers") } else { String::new() }
+}
+
 /// Plots the intervals of a run.
 fn plot(args: &ClientArgs, report: &ClientReport, path: &Path) -> Result<(), Error> {
     let run = rates::Run::parse(&args.server.to_string(), &serde_json::to_string(report)?)?;
     Ok(std::fs::write(path, rates::picture("Goodput", &[run], &[], &[]))?)
 }
 
-fn print_served(common: &CommonArgs, fabric: Fabric, peer: Option<IpAddr>, served: &Served) {
+fn print_served(
+    common: &CommonArgs,
+    fabric: Fabric,
+    worker: usize,
+    peer: Option<IpAddr>,
+    served: &Served,
+) {
     let Served { job, agreed, congestion, paths, messages, complete, counters } = served;
     if common.json {
         let paths = PathsReport::from(paths);
         let line = serde_json::json!({
-            "fabric": fabric.as_str(), "client": peer, "job": job, "mode": agreed.mode().name(),
+            "fabric": fabric.as_str(), "worker": worker, "client": peer, "job": job,
+            "mode": agreed.mode().name(),
             "congestion": congestion, "messages": messages,
             "ec": paths.ec, "lb": paths.lb, "paths": paths.paths,
             "complete": complete, "counters": nonzero(counters),

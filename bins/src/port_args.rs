@@ -5,6 +5,7 @@ use crate::ec_args::EcArgs;
 use crate::exit::usage;
 use crate::output;
 use crate::queues;
+use crate::worker_args::WorkerArgs;
 use clap::{ArgAction, ValueEnum};
 use spanwire_base::Dur;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
@@ -53,9 +54,8 @@ pub(crate) struct PortArgs {
     cc: CcArgs,
     #[command(flatten)]
     ec: EcArgs,
-    /// Pin the worker to this core
-    #[arg(long)]
-    pub(crate) core: Option<usize>,
+    #[command(flatten)]
+    pub(crate) workers: WorkerArgs,
     /// Write all frames sent and received to a pcap file
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -95,9 +95,9 @@ impl PortArgs {
         self.ec.balance()
     }
 
-    /// The port on interface `dev`, with `faults` injected. UDP sockets receive at `local`, if it
-    /// is known. Prints a line if they replace AF_XDP, and a warning if packets may arrive on a
-    /// queue that AF_XDP does not serve.
+    /// The port of each worker on interface `dev`, with `faults` injected. UDP sockets receive at
+    /// `local`, if it is known. Prints a line if they replace AF_XDP, and a warning if packets may
+    /// arrive on a queue that AF_XDP does not serve.
     ///
     /// # Errors
     /// The port cannot be opened.
@@ -106,7 +106,7 @@ impl PortArgs {
         dev: &str,
         local: Option<IpAddr>,
         faults: Option<FaultConfig>,
-    ) -> Result<Attachment, Error> {
+    ) -> Result<Vec<Attachment>, Error> {
         if self.fabric == FabricChoice::Pipe {
             return Err(usage("--fabric pipe has both ends in one process: it is for `demo` only"));
         }
@@ -115,22 +115,29 @@ impl PortArgs {
         let udp = UdpConfig { local, any_id: self.any_id, ..UdpConfig::new(dev) };
         let receive_buffer = self.rcvbuf.map_or(udp.receive_buffer, saturated);
         let udp = UdpConfig { receive_buffer, ..udp };
-        let attachment = Attachment::open(self.fabric, &port, &udp, &wrap)?;
-        if let (Some(path), Some(error)) = (&self.pcap, &attachment.capture) {
-            output::watch_capture(path.clone(), error.clone());
+        let workers = self.workers.count();
+        let ports = Attachment::open_workers(self.fabric, &port, &udp, &wrap, workers)?;
+        for (port, worker) in ports.iter().zip(0..) {
+            let path = wrap.of_worker(worker, workers).pcap;
+            if let (Some(path), Some(error)) = (path, &port.capture) {
+                output::watch_capture(path, error.clone());
+            }
         }
-        if let Some(why) = &attachment.fallback {
+        let first = ports.first().ok_or("a process has a worker")?;
+        if let Some(why) = &first.fallback {
             output::print_error(&format!(
                 "AF_XDP is unavailable ({why}); using UDP sockets instead"
             ));
         }
-        if attachment.fabric == Fabric::AfXdp {
+        if first.fabric == Fabric::AfXdp && workers == 1 {
             queues::warn(dev, self.queue);
         }
-        match self.icrc {
-            true => Ok(attachment),
-            false => attachment.without_icrc().map_err(|e| usage(format!("--icrc off: {e}"))),
-        }
+        let refused = |e| usage(format!("--icrc off: {e}"));
+        let offered = |port: Attachment| match self.icrc {
+            true => Ok(port),
+            false => port.without_icrc().map_err(refused),
+        };
+        ports.into_iter().map(offered).collect()
     }
 
     /// The engine's configuration `config` for `attachment`, see [`Attachment::fit`].

@@ -6,136 +6,42 @@ use serde::Serialize;
 use spanwire_base::Dur;
 use spanwire_host::fabric::Error;
 use spanwire_host::initiator::Failure;
-use spanwire_host::oob::{Job, JobKind, Op};
-use spanwire_host::runner::JobReport;
+use spanwire_host::oob::Op;
+use spanwire_host::runner::{JobReport, PerfRow, WorkerRow};
 use spanwire_host::text::bytes;
 use spanwire_transport::{Agreed, WcStatus};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
-/// One measurement, as `perf[]` in JSON.
-#[derive(Clone, Debug, Serialize)]
-pub struct PerfRow {
-    /// `send`, `write`, `read`, `fetch-add` or `cmp-swap`.
-    pub op: Op,
-    /// `bandwidth` or `latency`.
-    pub mode: &'static str,
-    /// Bytes of a message.
-    pub size: u32,
-    /// Queue pairs.
-    pub qps: u32,
-    /// Messages outstanding on each queue pair.
-    pub depth: u32,
-    /// Path MTU in payload bytes.
-    pub path_mtu: u32,
-    /// Goodput in 10^9 bits per second.
-    pub gbps: f64,
-    /// Messages per second.
-    pub msgs_per_s: f64,
-    /// Meaning of the quantiles: `completion` (from post to completion) or `half_rtt`.
-    pub latency: &'static str,
-    /// Median latency in microseconds.
-    pub p50_us: f64,
-    /// 99th percentile in microseconds.
-    pub p99_us: f64,
-    /// 99.9th percentile in microseconds.
-    pub p999_us: f64,
-    /// Messages completed.
-    pub messages: u64,
-    /// Messages still outstanding when the run was ended, a second after its duration.
-    pub unfinished: u64,
-    /// Seconds from the first post to the end of the run: its duration, or the last completion if
-    /// that is later.
-    pub seconds: f64,
-    /// The longest time without a completion, in seconds.
-    pub longest_gap_s: f64,
-    /// The failure, if it ended early, or why the result of the peer is missing.
-    pub error: Option<String>,
+/// The error, or the messages and the time that are missing in the figures, as text.
+fn remark(row: &PerfRow) -> Option<String> {
+    if row.error.is_some() {
+        return row.error.clone();
+    }
+    let n = row.unfinished;
+    let unfinished = (n > 0).then(|| format!("{n} unfinished 1 s after the time was up"));
+    let is_long = row.longest_gap_s > row.seconds / 2.0;
+    let gap = is_long
+        .then(|| format!("nothing completed for {:.1} of {:.1} s", row.longest_gap_s, row.seconds));
+    let all: Vec<String> = [unfinished, gap].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// A transfer, as `transfer` in JSON.
-#[derive(Clone, Debug, Serialize)]
-pub struct TransferRow {
-    /// The operation.
-    pub op: Op,
-    /// Bytes of completed messages.
-    pub bytes: u64,
-    /// Queue pairs.
-    pub qps: u32,
-    /// Path MTU in payload bytes.
-    pub path_mtu: u32,
-    /// Goodput in 10^9 bits per second.
-    pub gbps: f64,
-    /// Seconds from the first post to the last completion, without hashing.
-    pub seconds: f64,
-    /// SHA-256 of the local memory.
-    pub sha256: Option<String>,
-    /// The memory of both ends has the same hash. Null if one of the hashes is unknown.
-    pub sha256_match: Option<bool>,
-    /// The failure, if it ended early, or why the result of the peer is missing.
-    pub error: Option<String>,
-}
-
-impl PerfRow {
-    /// The row of a bandwidth or latency job.
-    #[must_use]
-    pub fn of(report: &JobReport) -> Self {
-        let Job { op, size, qps, depth, path_mtu, kind, .. } = report.job;
-        let latency = matches!(kind, JobKind::Latency { .. });
-        Self {
-            op,
-            mode: if latency { "latency" } else { "bandwidth" },
-            size,
-            qps,
-            depth,
-            path_mtu,
-            gbps: report.gbps(),
-            msgs_per_s: report.messages_per_s(),
-            latency: if report.is_ping_pong() { "half_rtt" } else { "completion" },
-            p50_us: report.latency_us(0.5),
-            p99_us: report.latency_us(0.99),
-            p999_us: report.latency_us(0.999),
-            messages: report.progress.messages,
-            unfinished: report.progress.unfinished,
-            seconds: seconds(report.duration()),
-            longest_gap_s: seconds(report.progress.longest_gap),
-            error: report.error(),
-        }
-    }
-
-    /// The error, or the messages and the time that are missing in the figures, as text.
-    fn remark(&self) -> Option<String> {
-        if self.error.is_some() {
-            return self.error.clone();
-        }
-        let n = self.unfinished;
-        let unfinished = (n > 0).then(|| format!("{n} unfinished 1 s after the time was up"));
-        let is_long = self.longest_gap_s > self.seconds / 2.0;
-        let gap = is_long.then(|| {
-            format!("nothing completed for {:.1} of {:.1} s", self.longest_gap_s, self.seconds)
-        });
-        let all: Vec<String> = [unfinished, gap].into_iter().flatten().collect();
-        (!all.is_empty()).then(|| all.join("; "))
-    }
-}
-
-impl TransferRow {
-    /// The row of a transfer.
-    #[must_use]
-    pub fn of(report: &JobReport) -> Self {
-        let Job { op, qps, path_mtu, .. } = report.job;
-        Self {
-            op,
-            bytes: report.progress.bytes,
-            qps,
-            path_mtu,
-            gbps: report.gbps(),
-            seconds: seconds(report.duration()),
-            sha256: report.sha256.clone(),
-            sha256_match: report.sha256_match(),
-            error: report.error(),
-        }
-    }
+/// A line for each of several workers; nothing for a single one.
+#[must_use]
+pub fn workers_text(rows: &[WorkerRow]) -> String {
+    let line = |WorkerRow { worker, core, row }: &WorkerRow| {
+        let core = core.map(|core| format!(" (core {core})")).unwrap_or_default();
+        let PerfRow { op, gbps, msgs_per_s, p50_us, p99_us, .. } = row;
+        let remark = remark(row).map(|text| format!("; {text}")).unwrap_or_default();
+        format!(
+            "  worker {worker}{core}: {} {gbps:.3} Gbit/s, {msgs_per_s:.0} messages/s, p50 \
+             {p50_us:.1} us, p99 {p99_us:.1} us{remark}\n",
+            op_name(*op)
+        )
+    };
+    let several = rows.iter().any(|row| row.worker > 0);
+    if several { rows.iter().map(line).collect() } else { String::new() }
 }
 
 /// The exit code of a client with this result, if it misses no threshold.
@@ -186,7 +92,7 @@ pub fn perf_table(rows: &[PerfRow]) -> String {
             r.p99_us,
             r.p999_us
         );
-        let _ = match r.remark() {
+        let _ = match remark(r) {
             Some(remark) => writeln!(out, "  {remark}"),
             None => writeln!(out),
         };

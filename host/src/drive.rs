@@ -14,13 +14,27 @@ pub fn drive<A: App, P: Port>(
     app: A,
     mut stop: impl FnMut(&mut Host<A>, &DriverCounters) -> bool,
 ) -> (Worker<Endpoint, P>, Result<A, String>) {
-    let worker = worker.map(|core| {
-        HereOnly::new(core.into_inner().with_node(|endpoint| Host::new(endpoint, app)))
-    });
+    let worker = hosting(worker, app);
     let stopped = worker.wait_for(None, |core| {
         let counters = core.driver();
         stop(&mut core.node, &counters).then_some(())
     });
+    let (worker, app) = parted(worker);
+    let app =
+        stopped.and(app).ok_or_else(|| worker.why().unwrap_or("the worker has ended").to_owned());
+    (worker, app)
+}
+
+/// The worker with `app` on its endpoint.
+pub(crate) fn hosting<A: App, P: Port>(worker: Worker<Endpoint, P>, app: A) -> Worker<Host<A>, P> {
+    worker
+        .map(|core| HereOnly::new(core.into_inner().with_node(|endpoint| Host::new(endpoint, app))))
+}
+
+/// The worker without its application; `None` for it once the worker has ended.
+pub(crate) fn parted<A: App, P: Port>(
+    worker: Worker<Host<A>, P>,
+) -> (Worker<Endpoint, P>, Option<A>) {
     let mut app = None;
     let worker = worker.map(|core| {
         HereOnly::new(core.into_inner().with_node(|host| {
@@ -29,7 +43,5 @@ pub fn drive<A: App, P: Port>(
             endpoint
         }))
     });
-    let app =
-        stopped.and(app).ok_or_else(|| worker.why().unwrap_or("the worker has ended").to_owned());
     (worker, app)
 }

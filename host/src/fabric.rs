@@ -5,6 +5,7 @@ mod choice;
 mod link;
 mod packet_sizes;
 mod udp;
+mod workers;
 
 pub use choice::FabricChoice;
 pub use link::{Link, counters, link_of_inner};
@@ -19,7 +20,7 @@ use spanwire_io::net::{LinkInfo, Netlink, resolve};
 use spanwire_io::pcap::{CaptureError, PcapPort, PcapWriter};
 use spanwire_io::pipe::{PipeConfig, PipePort, pipe};
 use spanwire_io::port::Port;
-use spanwire_io::xdp::{XdpConfig, XdpPort, XdpPreference};
+use spanwire_io::xdp::{XdpConfig, XdpPreference};
 use spanwire_transport::{AddressVector, Config, Mtu, Offer, SourcePort};
 use spanwire_wire::MacAddr;
 use std::net::IpAddr;
@@ -180,31 +181,8 @@ impl Attachment {
     /// # Errors
     /// As [`Attachment::xdp`], and invalid ring sizes.
     pub fn xdp_with(config: &XdpConfig, wrap: &Wrap) -> Result<Self, Error> {
-        let ifname = config.ifname.as_str();
-        let info = interface(ifname)?;
-        let port = XdpPort::open(config)?;
-        let path_mtu = widest(info.mtu, port.frame_room())
-            .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
-        let ip_bytes = info.mtu.min(ip_room(port.frame_room()));
-        let mode = port.mode().as_str();
-        let clock = Clock::start();
-        let (port, capture) = around(port, wrap, clock)?;
-        let resolver = HopResolver::Kernel { ifindex: info.ifindex };
-        let (fabric, xdp_mode) = (Fabric::AfXdp, Some(mode));
-        let terms = Terms {
-            clock,
-            fabric,
-            fallback: None,
-            xdp_mode,
-            path_mtu,
-            receive_buffer: None,
-            ip_bytes,
-            capture,
-            icrc: true,
-            ifindex: Some(info.ifindex),
-            resolver,
-        };
-        Ok(Self { port, terms })
+        let mut ports = Self::xdp_workers(config, wrap, 1)?;
+        Ok(ports.pop().expect("one worker has one"))
     }
 
     /// Two ends of a pipe inside this process.

@@ -17,6 +17,7 @@
 //! | [`runner`] | a worker that runs jobs of `perf` and `demo`, as client or server |
 //! | [`initiator`], [`target`], [`write_ping_pong`] | the applications of both sides of a job |
 //! | [`window`] | engine and port for a window of a given width |
+//! | [`cores`] | the cores of several workers, and threads on them |
 //! | [`control`] | the control socket of a running switch |
 //! | [`diagnosis`] | checks of a machine and an interface, with the command that fixes each |
 //! | [`mod@file`] | whole files in memory, each up to a limit |
@@ -31,6 +32,7 @@
 
 pub mod congestion;
 pub mod control;
+pub mod cores;
 pub mod diagnosis;
 pub mod dial;
 pub mod drive;

@@ -11,12 +11,14 @@ mod coding;
 mod congestion;
 mod error;
 pub mod perftest;
+mod worker;
 
 pub use crate::modes::{ModeChoice, Modes, settle};
 pub use crate::queue_pair::QpParams;
 pub use coding::{Coding, CodingScheme, NO_SUCH_BLOCKS, balance_text, read_balance};
 pub use congestion::{Congestion, congestion_control};
 pub use error::OobError;
+pub use worker::WorkerOf;
 
 use crate::side::{SideConnection, SideError};
 use crate::socket::{Socket, TcpLimits};
@@ -100,6 +102,9 @@ pub struct Hello {
     /// ([`AddressVector::takes_fragments`](spanwire_transport::AddressVector::takes_fragments)).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takes_fragments: bool,
+    /// The worker of its process that speaks, and how many there are.
+    #[serde(default, flatten)]
+    pub worker: WorkerOf,
 }
 
 /// A memory region that the peer may access.

@@ -3,18 +3,16 @@
 
 use crate::drive::drive;
 use crate::fabric::{Attachment, Error, Link, Terms};
-use crate::oob::{Job, JobKind, MemoryParams, ModeChoice, OobError, Op, Request};
+use crate::oob::{Job, ModeChoice, OobError, Request, WorkerOf};
 use crate::queue_pair::{self, Connect, QpParams, RD_ATOMIC, Route};
 use crate::seed;
 use crate::window::{self, WindowChoice};
-use data::{fill, sha256, sum_of_words};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{DriverCounters, Polling};
 use spanwire_io::worker::{self, Core, PortDoor, Progress, Worker, port_is_gone};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, App, CqId, Endpoint, Host, MemoryRegion, Mtu, PdId, QpCaps,
-    QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, Endpoint, Host, Mtu, PdId, QpCaps, QpInit, ValidConfig,
 };
 use spanwire_wire::Qpn;
 use std::net::IpAddr;
@@ -23,12 +21,18 @@ mod acceptor;
 mod bounds;
 mod client;
 mod data;
+mod dispatcher;
 mod flow;
 mod handshake;
+mod meter;
+mod pair;
 mod pending_client;
 mod perftest;
+mod rows;
 mod sending;
 mod server;
+mod setup;
+mod sum;
 
 pub use crate::oob::STOP_POLL_INTERVAL;
 pub use crate::queue_pair::Sending;
@@ -36,10 +40,16 @@ pub use acceptor::{Acceptor, Event};
 pub use bounds::job_bytes;
 use bounds::{access, check, region_bytes};
 pub use client::{JobReport, Watch};
+pub use dispatcher::serve_all;
 pub use flow::{FlowRow, Flows, Shares};
+pub use meter::{Board, Interval, Meter};
+pub use pair::Pair;
 pub use pending_client::{ClientPoll, PendingClient};
 pub use perftest::{PerftestOutcome, PerftestPeer};
+pub use rows::{PerfRow, TransferRow, WorkerRow};
 pub use server::Served;
+use setup::Setup;
+pub use sum::counters_of;
 
 /// A worker that runs jobs.
 pub struct JobRunner {
@@ -60,6 +70,8 @@ pub struct JobRunner {
     takes_any_address: bool,
     /// The longest transfer accepted as the server: memory that a client can request.
     transfer_bytes_max: u64,
+    /// Which worker of this process it is.
+    worker_of: WorkerOf,
 }
 
 type Ends = Core<Endpoint, Box<dyn Link + Send>>;
@@ -74,18 +86,6 @@ struct Peer {
     path_mtu: u32,
     av: AddressVector,
     agreed: Agreed,
-}
-
-/// A job's queue pairs and memory on this side.
-struct Setup {
-    job: Job,
-    cq: CqId,
-    /// Completion queue of receives; the same as `cq` unless they are separate.
-    recv_cq: CqId,
-    qpns: Vec<Qpn>,
-    params: Vec<QpParams>,
-    region: Region,
-    mr: MemoryRegion,
 }
 
 /// Resources of a job on this side.
@@ -141,6 +141,7 @@ impl JobRunner {
             side_poll: None,
             takes_any_address: false,
             transfer_bytes_max: TRANSFER_BYTES_DEFAULT,
+            worker_of: WorkerOf::default(),
         })
     }
 
@@ -184,6 +185,11 @@ impl JobRunner {
     /// Sets the longest transfer that is accepted as the server, in bytes.
     pub fn set_transfer_bytes_max(&mut self, bytes: u64) {
         self.transfer_bytes_max = bytes;
+    }
+
+    /// Sets which worker of this process it is, as peers learn it.
+    pub fn set_worker(&mut self, worker: WorkerOf) {
+        self.worker_of = worker;
     }
 
     /// Sets the address, for a server that learns it from each connection.
@@ -342,33 +348,6 @@ impl JobRunner {
         }
         // The key is unknown only if registration failed, and then nothing is left to deregister.
         let _ = ep.dereg_mr(setup.mr.lkey);
-    }
-}
-
-impl Setup {
-    fn memory(&self) -> MemoryParams {
-        let MemoryRegion { rkey, addr, len, .. } = self.mr;
-        MemoryParams { va: addr, rkey: rkey.unwrap_or(0), len }
-    }
-
-    /// Fills the memory if this side is the source of a transfer.
-    fn fill_source(&self, is_client: bool) {
-        let JobKind::Transfer { seed, .. } = self.job.kind else {
-            return;
-        };
-        if is_client == (self.job.op != Op::Read) {
-            fill(&self.region, seed);
-        }
-    }
-
-    /// The number of executed FETCH_ADDs of 1: the sum of the memory's words, initially zero.
-    fn atomics(&self) -> Option<u64> {
-        (self.job.op == Op::FetchAdd).then(|| sum_of_words(&self.region))
-    }
-
-    /// The hash of a transfer's memory.
-    fn sha256(&self) -> Option<String> {
-        matches!(self.job.kind, JobKind::Transfer { .. }).then(|| sha256(&self.region))
     }
 }
 

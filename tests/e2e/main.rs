@@ -25,6 +25,7 @@ mod strangers;
 mod switch;
 mod udp;
 mod usage;
+mod workers;
 
 use lab::{Alone, Lab, Outcome};
 use serde_json::Value;

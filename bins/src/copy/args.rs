@@ -148,7 +148,12 @@ impl CommonArgs {
     pub(super) fn network(&self, dev: &str, limits: &Config) -> Result<CopyNetwork, Error> {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
-        let attachment = self.port.attach(dev, self.address, self.faults())?;
+        let core = match self.port.workers.assign()?[..] {
+            [core] => core,
+            _ => return Err(usage("a copy has one connection, and so one worker")),
+        };
+        let mut ports = self.port.attach(dev, self.address, self.faults())?;
+        let attachment = ports.pop().ok_or("one worker has a port")?;
         let engine = self.port.fit(engine, &attachment);
         let (fabric, xdp_mode) = (attachment.fabric, attachment.xdp_mode);
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
@@ -158,7 +163,7 @@ impl CommonArgs {
             config,
             engine,
             address: self.address,
-            core: self.port.core,
+            core,
             ..NetworkOptions::default()
         };
         let network = Network::over(attachment, dev, options)?;

@@ -1,17 +1,20 @@
 //! The arguments of `spanwire perf`, and the configuration that follows from them.
 
+use super::intervals::line;
 use super::test_args::TestArgs;
 use crate::exit::{Failed, usage};
 use crate::fault_args::FaultArgs;
 use crate::interface;
 use crate::port_args::{PortArgs, Wait};
 use crate::queues;
+use crate::report::print_text;
+use spanwire_base::usize_from;
 use spanwire_host::dial::{address, dial, listen};
-use spanwire_host::fabric::{self, Error};
-use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
+use spanwire_host::fabric::{self, Attachment, Error};
+use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT, WorkerOf};
 use spanwire_host::peer::ZonedIp;
 use spanwire_host::quantity::{interval_or_none, limit, run_seconds, size};
-use spanwire_host::runner::{JobRunner, Sending};
+use spanwire_host::runner::{Board, JobRunner, Sending};
 use spanwire_io::affinity;
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
@@ -135,11 +138,23 @@ impl CommonArgs {
         self.port.erasure().map(|_| ())
     }
 
-    /// The runner that these arguments describe, at address `ip`.
+    /// The cores of the workers.
+    pub(super) fn cores(&self) -> Result<Vec<Option<usize>>, Error> {
+        self.port.workers.assign()
+    }
+
+    /// The only runner that these arguments describe, at address `ip`, with the calling thread on
+    /// its core.
     pub(super) fn runner(&self, ip: IpAddr) -> Result<JobRunner, Error> {
-        if let Some(core) = self.port.core {
-            affinity::pin(core)?;
-        }
+        let [core] = self.cores()?[..] else {
+            return Err(usage("perftest has one worker: --workers needs --oob spanwire"));
+        };
+        core.map_or(Ok(()), affinity::pin)?;
+        self.runners(ip)?.pop().ok_or_else(|| "one worker has a runner".into())
+    }
+
+    /// The runner of each worker that these arguments describe, at address `ip`.
+    pub(super) fn runners(&self, ip: IpAddr) -> Result<Vec<JobRunner>, Error> {
         let config = self.port.config(self.dev())?;
         let sending = Sending {
             congestion: self.port.congestion()?,
@@ -147,12 +162,17 @@ impl CommonArgs {
             balance: self.port.balance()?,
         };
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
-        let attachment = self.port.attach(self.dev(), local, self.faults()?)?;
-        let config = self.port.fit(config, &attachment);
+        let ports = self.port.attach(self.dev(), local, self.faults()?)?;
         let polling = self.poll.polling(Polling::Adaptive);
-        let mut runner = JobRunner::with_config(attachment, ip, polling, config)?;
-        runner.set_sending(sending);
-        Ok(runner)
+        let workers = self.port.workers.count();
+        let runner = |(port, index): (Attachment, u32)| {
+            let config = self.port.fit(config.clone(), &port);
+            let mut runner = JobRunner::with_config(port, ip, polling, config)?;
+            runner.set_sending(sending);
+            runner.set_worker(WorkerOf { index, workers });
+            Ok(runner)
+        };
+        ports.into_iter().zip(0..).map(runner).collect()
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {
@@ -168,6 +188,16 @@ impl CommonArgs {
 }
 
 impl ClientArgs {
+    /// The board on which the intervals of all workers are added up, and which prints the sums.
+    pub(super) fn board(&self) -> Board {
+        let prints = !self.common.json;
+        Board::new(usize_from(self.common.port.workers.count().into()), move |sum| {
+            if prints {
+                print_text(&line(sum));
+            }
+        })
+    }
+
     /// Connects to the server's side connection.
     ///
     /// The error for a refused connection ends with `question`.

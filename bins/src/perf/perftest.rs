@@ -1,16 +1,18 @@
 //! `spanwire perf --oob perftest`: measurements against `ib_write_bw` and similar tools.
 
 use super::args::{ClientArgs, CommonArgs, ServerArgs};
-use super::meter::Meter;
 use super::report::{ClientReport, text};
 use crate::exit::{Exit, usage};
-use crate::report::{PerfRow, nonzero, perf_table, print_peer_error, print_report, print_text};
+use crate::port_args::interval;
+use crate::report::{nonzero, perf_table, print_peer_error, print_report, print_text};
 use crate::signals::Interrupt;
 use spanwire_base::Time;
 use spanwire_host::dial::accept;
 use spanwire_host::fabric::Error;
 use spanwire_host::oob::perftest::{Exchange, Report, Test};
-use spanwire_host::runner::{JobRunner, PerftestOutcome, PerftestPeer, STOP_POLL_INTERVAL};
+use spanwire_host::runner::{
+    JobRunner, Meter, PerfRow, PerftestOutcome, PerftestPeer, STOP_POLL_INTERVAL,
+};
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -72,15 +74,20 @@ pub(super) fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exi
         let mode = runner.attachment().mode_name();
         print_text(&format!("{tool}: {n} of {size} on {qps} qp to {}, {mode}\n", args.server));
     }
-    let mut meter = Meter::new(args.interval, !common.json);
+    let (mut meter, board) = (Meter::new(interval(args.interval)), args.board());
+    let mut sample = |now, progress| {
+        meter.sample(now, progress, || None).into_iter().for_each(|ended| board.add(0, ended));
+    };
     let outcome = runner.perftest(exchange, test, &|| interrupt.is_set(), &mut |now, app| {
-        meter.sample(now, app.progress(), || None);
+        sample(now, app.progress());
     });
-    let outcome = outcome?;
-    let report = outcome.report.as_ref().ok_or("a client always measures")?;
-    meter.sample(Time::ZERO, report.progress, || None);
-    let mut report =
-        ClientReport::of(args, report, &runner, meter).against(outcome.peer.clone(), test.tool());
+    let mut outcome = outcome?;
+    let report = outcome.report.take().ok_or("a client always measures")?;
+    sample(Time::ZERO, report.progress);
+    let (cores, intervals) = (common.cores()?, board.into_sums());
+    let mut report = ClientReport::of(args, vec![report], &[runner], &cores, intervals)
+        .ok_or("a client always measures")?
+        .against(outcome.peer.clone(), test.tool());
     report.interrupted(interrupt);
     print_report(common.json, &report, |report| {
         text(report) + &peer_text(&outcome.peer, outcome.path_mtu)

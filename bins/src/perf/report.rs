@@ -1,19 +1,20 @@
 //! The report of `spanwire perf client`.
 
 use super::args::ClientArgs;
-use super::meter::{Interval, Meter, limits_text};
+use super::intervals::limits_text;
 use crate::exit::Exit;
 use crate::path_report::PathsReport;
-use crate::report::{
-    PerfRow, TransferRow, job_exit, loss_text, nonzero, op_name, perf_table, seconds,
-};
+use crate::report::{job_exit, loss_text, nonzero, op_name, perf_table, seconds, workers_text};
 use crate::signals::Interrupt;
 use serde::Serialize;
 use spanwire_base::Time;
 use spanwire_host::congestion::CongestionReport;
 use spanwire_host::fabric::Fabric;
 use spanwire_host::initiator::Failure;
-use spanwire_host::runner::{FlowRow, JobReport, JobRunner, PerftestPeer, RECEIVE_OVERFLOWS};
+use spanwire_host::runner::{
+    FlowRow, Interval, JobReport, JobRunner, PerfRow, PerftestPeer, RECEIVE_OVERFLOWS, TransferRow,
+    WorkerRow, counters_of,
+};
 use spanwire_host::text::bytes;
 use spanwire_transport::Agreed;
 use std::time::UNIX_EPOCH;
@@ -44,6 +45,8 @@ pub(super) struct ClientReport {
     thresholds: Vec<Threshold>,
     transfer: Option<TransferRow>,
     perf: Vec<PerfRow>,
+    /// The measurements of each worker; their sum is `perf`.
+    workers: Vec<WorkerRow>,
     /// Time of the first post in seconds since 1970; the origin of the intervals.
     start_unix_s: Option<f64>,
     intervals: Vec<Interval>,
@@ -87,13 +90,17 @@ pub(super) struct Threshold {
 }
 
 impl ClientReport {
-    /// The client's report of the job result `report`, with the thresholds of `args`.
+    /// The client's report of the results that the workers of `runners` had on `cores`, with the
+    /// thresholds of `args`. `None` without one.
     pub(super) fn of(
         args: &ClientArgs,
-        report: &JobReport,
-        runner: &JobRunner,
-        meter: Meter,
-    ) -> Self {
+        reports: Vec<JobReport>,
+        runners: &[JobRunner],
+        cores: &[Option<usize>],
+        intervals: Vec<Interval>,
+    ) -> Option<Self> {
+        let workers = WorkerRow::of(&reports, cores);
+        let (report, runner) = (&JobReport::sum(reports)?, runners.first()?);
         let transfer = args.transfer.map(|_| TransferRow::of(report));
         let perf = if transfer.is_some() { vec![] } else { vec![PerfRow::of(report)] };
         let thresholds = thresholds(args, report);
@@ -111,7 +118,7 @@ impl ClientReport {
             Agreed::Rc => report.job.path_mtu,
             Agreed::Sr(terms) => terms.segment_bytes,
         };
-        Self {
+        Some(Self {
             fabric: runner.attachment().fabric,
             icrc: !agreed.has_no_icrc(),
             xdp_mode: runner.attachment().xdp_mode,
@@ -133,14 +140,15 @@ impl ClientReport {
             thresholds,
             transfer,
             perf,
-            start_unix_s: meter.started.map(|at| unix_seconds(runner, at)),
-            intervals: meter.intervals,
+            workers,
+            start_unix_s: report.progress.started.map(|at| unix_seconds(runner, at)),
+            intervals,
             flow: report.flow,
             atomics_carried_out: report.peer_atomics(),
             server_receive_overflows: report.peer.as_ref().and_then(|peer| peer.receive_overflows),
             perftest: None,
-            counters: nonzero(&runner.counters()),
-        }
+            counters: nonzero(&counters_of(runners)),
+        })
     }
 
     /// A signal takes precedence over the outcome of the run.
@@ -213,6 +221,7 @@ pub(super) fn text(r: &ClientReport) -> String {
     } else {
         out.push_str(&perf_table(&r.perf));
     }
+    out.push_str(&workers_text(&r.workers));
     out.extend(r.flow.as_ref().and_then(limits_text));
     out.extend(r.receive_buffer.as_ref().and_then(ReceiveBuffer::text));
     let overflows = r.counters.get(RECEIVE_OVERFLOWS).and_then(serde_json::Value::as_u64);

@@ -60,23 +60,42 @@ impl Attachment {
         udp: &UdpConfig,
         wrap: &Wrap,
     ) -> Result<Self, Error> {
+        let mut ports = Self::open_workers(choice, xdp, udp, wrap, 1)?;
+        Ok(ports.pop().expect("one worker has one"))
+    }
+
+    /// As [`Attachment::open`], with a port for each of `workers` workers.
+    ///
+    /// # Errors
+    /// As [`Attachment::open`] and [`Attachment::xdp_workers`]. Over UDP sockets there is one.
+    pub fn open_workers(
+        choice: FabricChoice,
+        xdp: &XdpConfig,
+        udp: &UdpConfig,
+        wrap: &Wrap,
+        workers: u32,
+    ) -> Result<Vec<Self>, Error> {
+        let over_udp = || match workers {
+            1 => Ok(vec![Self::udp(udp, wrap)?]),
+            _ => Err(Error::from("over UDP sockets a process has one worker; --fabric xdp")),
+        };
         match choice {
             FabricChoice::Pipe => Err("a pipe has both of its ends in one process".into()),
-            FabricChoice::Xdp => Self::xdp_with(xdp, wrap),
-            FabricChoice::Udp => Self::udp(udp, wrap),
+            FabricChoice::Xdp => Self::xdp_workers(xdp, wrap, workers),
+            FabricChoice::Udp => over_udp(),
             FabricChoice::Auto => {
                 let info = interface(&xdp.ifname)?;
                 let why = if info.loopback || !info.ethernet {
                     format!("{} is no Ethernet interface", info.name)
                 } else {
-                    match Self::xdp_with(xdp, wrap) {
+                    match Self::xdp_workers(xdp, wrap, workers) {
                         Err(e) if is_unavailable(&e) => e.to_string(),
                         opened => return opened,
                     }
                 };
-                let mut attachment = Self::udp(udp, wrap)?;
-                attachment.terms.fallback = Some(why);
-                Ok(attachment)
+                let mut ports = over_udp()?;
+                ports.iter_mut().for_each(|port| port.terms.fallback = Some(why.clone()));
+                Ok(ports)
             }
         }
     }

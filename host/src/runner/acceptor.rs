@@ -1,20 +1,32 @@
-//! The acceptor of a server: its listener, and the clients that are not being served. One client is
-//! served at a time; a silent client must not keep others out.
+//! The acceptor of a server: where its clients come from, and those that are not being served. One
+//! client is served at a time; a silent client must not keep others out.
 
 use super::{ClientPoll, JobRunner, PendingClient};
 use crate::dial::accept;
 use crate::fabric::Error;
 use crate::oob::{Oob, Request, STOP_POLL_INTERVAL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spanwire_io::event::EventFd;
 use std::collections::VecDeque;
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
-/// A listener and its pending clients.
+/// The pending clients of a listener, or of one worker.
 pub struct Acceptor {
-    listener: TcpListener,
+    entrance: Entrance,
     /// In the order in which they are polled.
     clients: VecDeque<PendingClient>,
     address: Option<IpAddr>,
+}
+
+/// Where clients come from.
+enum Entrance {
+    Listener(TcpListener),
+    /// From the dispatcher of a server with several workers, with its event.
+    Inbox(Receiver<PendingClient>, Arc<EventFd>),
+    /// It was an inbox whose dispatcher has ended.
+    Closed,
 }
 
 /// An event of a pending client.
@@ -30,7 +42,19 @@ impl Acceptor {
     /// that each has connected to.
     #[must_use]
     pub fn new(listener: TcpListener, address: Option<IpAddr>) -> Self {
-        Self { listener, clients: VecDeque::new(), address }
+        Self { entrance: Entrance::Listener(listener), clients: VecDeque::new(), address }
+    }
+
+    /// An acceptor for the clients that a dispatcher sends to `inbox`, with a signal of `event`.
+    pub(super) fn of_worker(inbox: Receiver<PendingClient>, event: Arc<EventFd>) -> Self {
+        let entrance = Entrance::Inbox(inbox, event);
+        Self { entrance, clients: VecDeque::new(), address: None }
+    }
+
+    /// True if no client is left and none will come: the dispatcher has ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.entrance, Entrance::Closed) && self.clients.is_empty()
     }
 
     /// Waits for the next event, at most [`STOP_POLL_INTERVAL`].
@@ -54,18 +78,42 @@ impl Acceptor {
     }
 
     /// Accepts pending connections, a few at a time: those before them are polled in between.
-    fn accept_pending(&mut self) -> Result<(), Error> {
+    pub(super) fn accept_pending(&mut self) -> Result<(), Error> {
         for _ in 0..PENDING_PER_ADDRESS_MAX {
-            let Some((stream, from)) = accept(&self.listener)? else { break };
-            let from = from.ip().to_canonical();
-            // The addresses of a connection that was closed meanwhile are unknown.
-            let Ok(client) = self.client(stream) else { continue };
-            match self.make_room(from) {
+            let Some((client, from)) = self.enter()? else { break };
+            match from.map_or(Ok(()), |from| self.make_room(from)) {
                 Ok(()) => self.clients.push_back(client),
                 Err(why) => client.refuse(&why),
             }
         }
         Ok(())
+    }
+
+    /// The next client, and the address that it connected from.
+    fn enter(&mut self) -> Result<Option<(PendingClient, Option<IpAddr>)>, Error> {
+        match &self.entrance {
+            Entrance::Closed => Ok(None),
+            Entrance::Listener(listener) => loop {
+                let Some((stream, from)) = accept(listener)? else { return Ok(None) };
+                // The addresses of a connection that was closed meanwhile are unknown.
+                let Ok(client) = self.client(stream) else { continue };
+                return Ok(Some((client, Some(from.ip().to_canonical()))));
+            },
+            Entrance::Inbox(inbox, event) => {
+                event.clear();
+                match inbox.try_recv() {
+                    Ok(client) => {
+                        let from = client.address();
+                        Ok(Some((client, from)))
+                    }
+                    Err(TryRecvError::Empty) => Ok(None),
+                    Err(TryRecvError::Disconnected) => {
+                        self.entrance = Entrance::Closed;
+                        Ok(None)
+                    }
+                }
+            }
+        }
     }
 
     fn client(&self, stream: TcpStream) -> Result<PendingClient, Error> {
@@ -114,9 +162,18 @@ impl Acceptor {
         None
     }
 
+    /// The clients, in the order in which they are polled.
+    pub(super) fn clients(&mut self) -> &mut VecDeque<PendingClient> {
+        &mut self.clients
+    }
+
     /// Waits until a client connects or sends something.
-    fn wait(&self) {
-        let mut all: Vec<_> = vec![PollFd::new(&self.listener, PollFlags::IN)];
+    pub(super) fn wait(&self) {
+        let mut all: Vec<_> = match &self.entrance {
+            Entrance::Listener(listener) => vec![PollFd::new(listener, PollFlags::IN)],
+            Entrance::Inbox(_, event) => vec![PollFd::new(&**event, PollFlags::IN)],
+            Entrance::Closed => vec![],
+        };
         all.extend(self.clients.iter().map(|g| PollFd::new(g, PollFlags::IN)));
         let timeout = Timespec::try_from(STOP_POLL_INTERVAL).ok();
         // A signal is no error, and an error of a connection is reported by the following read.
@@ -125,7 +182,7 @@ impl Acceptor {
 }
 
 /// Limit of pending clients; each may occupy up to 1 MiB with a message.
-const PENDING_MAX: usize = 64;
+pub(super) const PENDING_MAX: usize = 64;
 
 /// Limit for one address. A machine that runs several measurements at once has a few.
 const PENDING_PER_ADDRESS_MAX: usize = 16;
@@ -135,7 +192,7 @@ mod tests {
     use super::*;
     use crate::fabric::{Attachment, Wrap};
     use crate::oob::{
-        Hello, Job, JobKind, LINE_BYTES_MAX, Message, Modes, OobError, QpParams, VERSION,
+        Hello, Job, JobKind, LINE_BYTES_MAX, Message, Modes, OobError, QpParams, VERSION, WorkerOf,
     };
     use spanwire_io::driver::Polling;
     use std::net::Ipv4Addr;
@@ -147,6 +204,7 @@ mod tests {
 
     /// A server and its acceptor, with the other end of the pipe kept open.
     struct Rig {
+        address: std::net::SocketAddr,
         acceptor: Acceptor,
         runner: JobRunner,
         _other_end: Attachment,
@@ -157,13 +215,13 @@ mod tests {
             let (ours, other_end) = Attachment::pipe([&Wrap::default(), &Wrap::default()]).unwrap();
             let listener = TcpListener::bind((US, 0)).unwrap();
             listener.set_nonblocking(true).unwrap();
+            let address = listener.local_addr().unwrap();
             let runner = JobRunner::new(ours, US, Polling::Busy).unwrap();
-            Self { acceptor: Acceptor::new(listener, None), runner, _other_end: other_end }
+            Self { address, acceptor: Acceptor::new(listener, None), runner, _other_end: other_end }
         }
 
         fn connect(&self) -> Oob {
-            Oob::tcp(TcpStream::connect(self.acceptor.listener.local_addr().unwrap()).unwrap())
-                .unwrap()
+            Oob::tcp(TcpStream::connect(self.address).unwrap()).unwrap()
         }
 
         /// Runs the acceptor until there is an event, for a limited time.
@@ -200,6 +258,7 @@ mod tests {
             side_poll_port,
             modes,
             takes_fragments: false,
+            worker: WorkerOf::default(),
         })
     }
 
@@ -258,7 +317,9 @@ mod tests {
             let mut client = rig.connect();
             let (modes, side_poll_port) = (Modes::default(), None);
             let (version, takes_fragments) = (VERSION, false);
-            let hello = Hello { version, ip: US, path_mtu, side_poll_port, modes, takes_fragments };
+            let worker = WorkerOf::default();
+            let hello =
+                Hello { version, ip: US, path_mtu, side_poll_port, modes, takes_fragments, worker };
             client.send(&Message::Hello(hello)).unwrap();
             assert!(matches!(rig.event(), Some(Event::Closed(..))));
             let reply = client.recv(LATE);
@@ -290,7 +351,7 @@ mod tests {
     #[test]
     fn next__bounds_the_memory_of_a_client_without_hello() {
         let mut rig = Rig::new();
-        let mut stream = TcpStream::connect(rig.acceptor.listener.local_addr().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(rig.address).unwrap();
         let flood = std::thread::spawn(move || {
             // The server closes the connection meanwhile.
             let _ = std::io::Write::write_all(&mut stream, &vec![b'x'; LINE_BYTES_MAX]);

@@ -1,11 +1,11 @@
 //! The client side of the job runner.
 
-use super::{FlowRow, Flows, JobRunner, Needs, RD_ATOMIC, Setup, check, region_bytes};
+use super::{FlowRow, Flows, JobRunner, Needs, RD_ATOMIC, Sending, Setup, check, region_bytes};
 use crate::fabric::Error;
 use crate::initiator::{DRAIN, Initiator, PING_PONG_SENDS, Progress};
 use crate::oob::{
-    Accept, Coding, Congestion, Job, JobKind, Message, OUTCOME_TIMEOUT, Oob, OobError, Op, Outcome,
-    REPLY_TIMEOUT, Request, balance_text,
+    Accept, Coding, Congestion, Job, JobKind, MemoryParams, Message, OUTCOME_TIMEOUT, Oob,
+    OobError, Op, Outcome, REPLY_TIMEOUT, Request, balance_text,
 };
 use crate::paths::SentPaths;
 use crate::unsent::Unsent;
@@ -84,6 +84,14 @@ impl JobRunner {
         stop: &dyn Fn() -> bool,
         watch: impl FnMut(&Watch<'_>),
     ) -> Result<JobReport, Error> {
+        let setup = self.set_up_client(job)?;
+        let report = self.run_set_up(oob, &setup, stop, watch);
+        self.tear_down(&setup);
+        report
+    }
+
+    /// Creates the client's queue pairs and memory for `job`, and fills it.
+    pub(super) fn set_up_client(&mut self, job: Job) -> Result<Setup, Error> {
         // A job that the server would reject is rejected before memory is allocated for it.
         check(&job, self.attachment.path_mtu)?;
         let is_ping_pong = is_send_ping_pong(&job);
@@ -96,9 +104,8 @@ impl JobRunner {
         let access = Access::LOCAL_WRITE;
         let needs = Needs { bytes: region_bytes(&job), caps, access, receives_apart: false };
         let setup = self.set_up(job, needs)?;
-        let report = self.run_set_up(oob, &setup, stop, watch);
-        self.tear_down(&setup);
-        report
+        setup.fill_source(true);
+        Ok(setup)
     }
 
     fn run_set_up(
@@ -106,11 +113,9 @@ impl JobRunner {
         oob: &mut Oob,
         setup: &Setup,
         stop: &dyn Fn() -> bool,
-        mut watch: impl FnMut(&Watch<'_>),
+        watch: impl FnMut(&Watch<'_>),
     ) -> Result<JobReport, Error> {
         let job = setup.job;
-        // Filled before the request is sent, because the server's wait has a time limit.
-        setup.fill_source(true);
         oob.send(&Message::Request(Request {
             job,
             qps: setup.params.clone(),
@@ -128,6 +133,33 @@ impl JobRunner {
             Message::Ready => {}
             other => return Err(OobError::unexpected("ready", &other).into()),
         }
+        let mut report = self.measure(setup, memory, &sending, stop, watch, || {})?;
+        if report.progress.failure.is_some() {
+            // The peer may be dead, so its outcome is not waited for.
+            return Ok(report);
+        }
+        let asked = oob.send(&Message::Done);
+        report.sha256 = setup.sha256();
+        let within = outcome_timeout(&job, report.progress.unfinished);
+        match asked.and_then(|()| peer_outcome(oob, within, stop)) {
+            Ok(outcome) => report.peer = Some(outcome),
+            Err(why) => report.missing = Some(why.into()),
+        }
+        Ok(report)
+    }
+
+    /// Drives the messages of a connected job, whose memory at the peer is `memory`, to their end.
+    /// `beside` is called before each step. The peer's outcome is missing in the report.
+    pub(super) fn measure(
+        &mut self,
+        setup: &Setup,
+        memory: MemoryParams,
+        sending: &Sending,
+        stop: &dyn Fn() -> bool,
+        mut watch: impl FnMut(&Watch<'_>),
+        mut beside: impl FnMut(),
+    ) -> Result<JobReport, Error> {
+        let job = setup.job;
         let lanes: Vec<_> = setup.qpns.iter().map(|qpn| (*qpn, memory)).collect();
         let initiator = Initiator::new(job, setup.cq, &lanes, setup.mr);
         let (clock, config) = (self.attachment.clock, self.config.clone());
@@ -135,6 +167,7 @@ impl JobRunner {
         let packets_before = self.packets_received();
         let sent_before = self.port_counters();
         let mut app = self.drive_watched(initiator, |host, driver| {
+            beside();
             let (now, port_full) = (clock.now(), driver.port_full);
             let seen = Watch { now, host, config: &config, qpns: &setup.qpns, port_full };
             let is_done = seen.app().is_done();
@@ -153,24 +186,12 @@ impl JobRunner {
         app.explain_timeout(unsent, self.packets_received() > packets_before);
         let (progress, latency) = (app.progress(), app.latency().clone());
         let half_rtt = is_send_ping_pong(&job);
-        let mut report = JobReport {
+        Ok(JobReport {
             flow: span.map(|(first, last)| last.since(&first)),
-            paths: Some(self.paths(setup, &sending)),
+            paths: Some(self.paths(setup, sending)),
             reduced_bytes: self.reduced_bytes(&setup.qpns),
             ..JobReport::new(job, progress, latency, half_rtt)
-        };
-        if progress.failure.is_some() {
-            // The peer may be dead, so its outcome is not waited for.
-            return Ok(report);
-        }
-        let asked = oob.send(&Message::Done);
-        report.sha256 = setup.sha256();
-        let within = outcome_timeout(&job, report.progress.unfinished);
-        match asked.and_then(|()| peer_outcome(oob, within, stop)) {
-            Ok(outcome) => report.peer = Some(outcome),
-            Err(why) => report.missing = Some(why.into()),
-        }
-        Ok(report)
+        })
     }
 }
 

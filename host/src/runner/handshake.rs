@@ -1,9 +1,9 @@
 //! The exchange of hellos with a peer.
 
 use super::{JobRunner, Peer};
-use crate::fabric::{Error, PacketSizes};
+use crate::fabric::{Error, Fabric, PacketSizes};
 use crate::modes::settle_between;
-use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION};
+use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION, WorkerOf};
 use crate::queue_pair::check_path_mtu;
 use spanwire_transport::{AddressVector, Offer};
 use spanwire_wire::Ecn;
@@ -24,7 +24,8 @@ impl JobRunner {
             (_, Err(e)) | (Err(e), _) => return Err(e.into()),
             (Ok(other), _) => return Err(OobError::unexpected("a hello", &other).into()),
         };
-        self.peer = Some(self.check_hello(oob, &theirs, sizes, true)?);
+        self.peer = Some(self.check_hello(oob.peer_ip(), &theirs, sizes, true)?);
+        self.check_partner(theirs.worker)?;
         self.greet_side_poll(&theirs);
         Ok(())
     }
@@ -38,13 +39,15 @@ impl JobRunner {
             side_poll_port: self.side_poll_port(),
             modes: self.offer(sizes).into(),
             takes_fragments: self.attachment.takes_fragments(),
+            worker: self.worker_of,
         }
     }
 
-    /// Checks the peer's hello and resolves the path to the peer.
+    /// Checks the hello of a peer whose side connection comes from address `shown`, and resolves
+    /// the path to it.
     pub(super) fn check_hello(
         &self,
-        oob: &Oob,
+        shown: Option<IpAddr>,
         theirs: &Hello,
         sizes: PacketSizes,
         we_are_client: bool,
@@ -55,7 +58,7 @@ impl JobRunner {
         check_path_mtu(theirs.path_mtu).map_err(OobError::Invalid)?;
         // Packets are sent to the address in the hello. Only the address of the TCP connection is
         // verified to be the peer's; any other might be that of a third party.
-        match oob.peer_ip() {
+        match shown {
             Some(shown) if shown != theirs.ip && !self.takes_any_address => {
                 return Err(OobError::ForeignAddress { shown, claimed: theirs.ip }.into());
             }
@@ -68,6 +71,20 @@ impl JobRunner {
         let av = self.address_vector_to(theirs.ip, Ecn::Ect0.bits())?;
         let av = AddressVector { takes_fragments: theirs.takes_fragments, ..av };
         Ok(Peer { path_mtu: theirs.path_mtu.min(sizes.path_mtu.bytes()), av, agreed })
+    }
+
+    /// Checks that the worker of the server has the queue on which our packets arrive.
+    fn check_partner(&self, theirs: WorkerOf) -> Result<(), Error> {
+        let ours = self.worker_of;
+        if self.attachment.fabric != Fabric::AfXdp || theirs.index == ours.index {
+            return Ok(());
+        }
+        Err(format!(
+            "worker {} here would meet worker {} of {} at the server, and packets that one queue \
+             sends arrive on the queue of the same number: start the server with --workers {}",
+            ours.index, theirs.index, theirs.workers, ours.workers
+        )
+        .into())
     }
 
     /// Sends the datagram for the peer's side poll socket. The steering programs of both ends are

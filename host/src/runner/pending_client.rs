@@ -18,6 +18,8 @@ pub struct PendingClient {
     /// The peer, once its hello has been accepted.
     pub(super) peer: Option<Peer>,
     has_sent: bool,
+    /// The message or error that [`PendingClient::has_arrived`] has read.
+    first: Option<Result<Message, OobError>>,
     /// Start of the current wait.
     since: Instant,
 }
@@ -38,7 +40,7 @@ impl PendingClient {
     pub fn new(mut oob: Oob, us: IpAddr) -> Self {
         // Before its hello, a client can occupy only the memory of a hello.
         oob.set_line_max(HELLO_BYTES_MAX);
-        Self { oob, us, peer: None, has_sent: false, since: Instant::now() }
+        Self { oob, us, peer: None, has_sent: false, first: None, since: Instant::now() }
     }
 
     /// True once its hello has been accepted.
@@ -63,6 +65,23 @@ impl PendingClient {
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since
+    }
+
+    /// True once it is worth polling: a message or an error has arrived, or its time is up. The
+    /// message stays for [`JobRunner::poll_client`].
+    pub(super) fn has_arrived(&mut self) -> bool {
+        if self.first.is_none() {
+            self.first = self.oob.try_recv().transpose();
+        }
+        self.first.is_some() || self.since.elapsed() >= self.timeout()
+    }
+
+    /// The hello that has arrived and has not been answered.
+    pub(super) fn hello(&self) -> Option<&Hello> {
+        match &self.first {
+            Some(Ok(Message::Hello(hello))) => Some(hello),
+            _ => None,
+        }
     }
 
     /// Rejects the client, because there are too many for now, with `reason`. A connection that
@@ -109,7 +128,10 @@ impl JobRunner {
     }
 
     fn poll_message(&mut self, client: &mut PendingClient) -> Result<ClientPoll, Error> {
-        let message = match client.oob.try_recv() {
+        let first = client.first.take().transpose();
+        let received =
+            first.and_then(|first| first.map_or_else(|| client.oob.try_recv(), |m| Ok(Some(m))));
+        let message = match received {
             Ok(Some(message)) => message,
             Ok(None) if client.since.elapsed() < client.timeout() => {
                 return Ok(ClientPoll::Pending);
@@ -142,7 +164,7 @@ impl JobRunner {
         self.set_ip(client.us);
         let sizes = self.attachment.packet_sizes().to(client.address())?;
         let hello = self.hello(sizes);
-        client.peer = Some(self.check_hello(&client.oob, theirs, sizes, false)?);
+        client.peer = Some(self.check_hello(client.address(), theirs, sizes, false)?);
         client.oob.set_line_max(LINE_BYTES_MAX);
         client.oob.send(&Message::Hello(hello))?;
         self.greet_side_poll(theirs);

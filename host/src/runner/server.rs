@@ -102,16 +102,7 @@ impl JobRunner {
         request: &Request,
         stop: &impl Fn() -> bool,
     ) -> Result<Served, Error> {
-        let job = request.job;
-        let receives = Target::receives(&job);
-        let caps = QpCaps {
-            max_send_wr: (job.depth * 2).max(PING_PONG_SENDS),
-            max_recv_wr: receives,
-            ..QpCaps::default()
-        };
-        let (bytes, access) = (region_bytes(&job), access(job.op));
-        let needs = Needs { bytes, caps, access, receives_apart: false };
-        let setup = match self.set_up(job, needs) {
+        let setup = match self.set_up_server(request.job) {
             Ok(setup) => setup,
             Err(e) => {
                 // The cause names limits of this process, which the client cannot change.
@@ -122,6 +113,29 @@ impl JobRunner {
         let served = self.serve_set_up(oob, &setup, request, stop);
         self.tear_down(&setup);
         served
+    }
+
+    /// Creates the server's queue pairs and memory for `job`.
+    pub(super) fn set_up_server(&mut self, job: Job) -> Result<Setup, Error> {
+        let receives = Target::receives(&job);
+        let caps = QpCaps {
+            max_send_wr: (job.depth * 2).max(PING_PONG_SENDS),
+            max_recv_wr: receives,
+            ..QpCaps::default()
+        };
+        let (bytes, access) = (region_bytes(&job), access(job.op));
+        let needs = Needs { bytes, caps, access, receives_apart: false };
+        self.set_up(job, needs)
+    }
+
+    /// The passive side of a connected job, with its receives posted.
+    pub(super) fn start_target(&mut self, setup: &Setup) -> Target {
+        setup.fill_source(false);
+        let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
+        if let Ok(Core { node: ep, .. }) = self.core() {
+            target.post_receives(ep);
+        }
+        target
     }
 
     fn serve_set_up(
@@ -138,11 +152,7 @@ impl JobRunner {
         }
         // Until here the queue pairs drop all packets, and no page of the memory is in use.
         let sending = self.connect(setup, &request.qps, RD_ATOMIC, Some(request))?;
-        setup.fill_source(false);
-        let mut target = Target::new(setup.job, setup.cq, &setup.qpns, setup.mr);
-        if let Ok(Core { node: ep, .. }) = self.core() {
-            target.post_receives(ep);
-        }
+        let target = self.start_target(setup);
         oob.send(&Message::Ready)?;
         let overflows = self.receive_overflows();
         let mut end = None;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fabric::Wrap;
 use crate::initiator::Progress;
-use crate::oob::Oob;
+use crate::oob::{JobKind, Oob, Op};
 use spanwire_base::Dur;
 use spanwire_io::fault::FaultConfig;
 use std::net::Ipv4Addr;

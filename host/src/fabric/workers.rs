@@ -1,0 +1,136 @@
+//! Ports for several workers: a queue of the interface each.
+
+use super::{
+    Attachment, Error, Fabric, HopResolver, Terms, Wrap, around, interface, ip_room, widest,
+};
+use spanwire_io::clock::Clock;
+use spanwire_io::net::{Ethtool, LinkInfo};
+use spanwire_io::port::Port;
+use spanwire_io::xdp::{XdpConfig, XdpDevice, XdpError, XdpPort};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Attachment {
+    /// Attaches to `workers` queues of an interface by AF_XDP, from that of `config` on, in the
+    /// network namespace of the calling thread. They have one steering program and one clock. The
+    /// wrappers of each are [`Wrap::of_worker`].
+    ///
+    /// # Errors
+    /// As [`Attachment::xdp_with`], and the interface has fewer queues, or the limit of locked
+    /// memory has room for fewer ports.
+    pub fn xdp_workers(config: &XdpConfig, wrap: &Wrap, workers: u32) -> Result<Vec<Self>, Error> {
+        config.validate()?;
+        let XdpConfig { ifname, queue, traffic, preference, .. } = config;
+        let info = interface(ifname)?;
+        if workers > 1 {
+            check_queues(&info, *queue, workers)?;
+        }
+        let end = queue.saturating_add(workers);
+        let device = XdpDevice::attach(ifname, end, *traffic, *preference)?;
+        let clock = Clock::start();
+        let open = |queue| {
+            let config = XdpConfig { queue, ..config.clone() };
+            let worker = queue - config.queue;
+            let wrap = wrap.of_worker(worker, workers);
+            xdp_on(&device, &config, &info, &wrap, clock).map_err(|e| match e.downcast_ref() {
+                Some(XdpError::Socket(of)) if workers > 1 && of.is_memlock() => {
+                    let kib = (config.umem_bytes() * u64::from(workers)) >> 10;
+                    format!("{e}; {workers} workers lock up to {kib} KiB in all").into()
+                }
+                _ => e,
+            })
+        };
+        (*queue..end).map(open).collect()
+    }
+}
+
+/// Attaches to the queue of `config` of an interface with an attached program.
+fn xdp_on(
+    device: &Arc<XdpDevice>,
+    config: &XdpConfig,
+    info: &LinkInfo,
+    wrap: &Wrap,
+    clock: Clock,
+) -> Result<Attachment, Error> {
+    let port = XdpPort::open_on(device, config)?;
+    let path_mtu = widest(info.mtu, port.frame_room())
+        .ok_or_else(|| format!("{}: MTU {} is too small for RoCEv2", info.name, info.mtu))?;
+    let ip_bytes = info.mtu.min(ip_room(port.frame_room()));
+    let mode = port.mode().as_str();
+    let (port, capture) = around(port, wrap, clock)?;
+    let terms = Terms {
+        clock,
+        fabric: Fabric::AfXdp,
+        fallback: None,
+        xdp_mode: Some(mode),
+        path_mtu,
+        receive_buffer: None,
+        ip_bytes,
+        capture,
+        icrc: true,
+        ifindex: Some(info.ifindex),
+        resolver: HopResolver::Kernel { ifindex: info.ifindex },
+    };
+    Ok(Attachment { port, terms })
+}
+
+/// Checks that the interface has queues for all workers.
+fn check_queues(info: &LinkInfo, first: u32, workers: u32) -> Result<(), Error> {
+    let channels = Ethtool::open().and_then(|ethtool| ethtool.channels(&info.name)).ok();
+    let (rx, tx) = channels.map_or((info.rx_queues, info.tx_queues), |c| (c.rx, c.tx));
+    let (has, needs) = (rx.min(tx), first.saturating_add(workers));
+    if has >= needs {
+        return Ok(());
+    }
+    let name = &info.name;
+    let most = channels.map_or(has, |c| c.rx_max.min(c.tx_max));
+    let remedy = match channels.is_some_and(|c| c.combined) {
+        _ if most < needs => format!("it can have {most}: fewer --workers"),
+        true => format!("ethtool -L {name} combined {needs}"),
+        false => format!("ethtool -L {name} rx {needs} tx {needs}"),
+    };
+    let last = needs - 1;
+    Err(format!(
+        "{workers} workers need a queue each ({first} to {last}), and {name} has {has}: {remedy}"
+    )
+    .into())
+}
+
+impl Wrap {
+    /// The wrappers of worker `worker` of `workers`: with several, each has a capture of its own,
+    /// with its number before the extension, and the next seed of faults.
+    #[must_use]
+    pub fn of_worker(&self, worker: u32, workers: u32) -> Self {
+        let mut own = self.clone();
+        if workers > 1 {
+            own.pcap = own.pcap.map(|path| {
+                let extension = path.extension().unwrap_or_default();
+                let mut name = OsString::from(format!("{worker}."));
+                name.push(extension);
+                Path::new(&path).with_extension(name)
+            });
+            if let Some(faults) = &mut own.faults {
+                faults.seed = faults.seed.wrapping_add(worker.into());
+            }
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanwire_io::fault::FaultConfig;
+
+    #[test]
+    fn of_worker__each_has_its_capture_and_its_seed() {
+        let faults = Some(FaultConfig { seed: 5, ..FaultConfig::default() });
+        let wrap = Wrap { faults, pcap: Some("dir/run.pcap".into()) };
+        let own = wrap.of_worker(1, 2);
+        assert_eq!(own.pcap.as_deref(), Some(Path::new("dir/run.1.pcap")));
+        assert_eq!(own.faults.map(|faults| faults.seed), Some(6));
+        let only = wrap.of_worker(0, 1);
+        assert_eq!(only.pcap, wrap.pcap);
+    }
+}
