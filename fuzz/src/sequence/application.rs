@@ -61,6 +61,9 @@ impl World {
             fence: flags & 4 != 0,
             ..WorkRequest::new(self.wr_id, op, &[])
         };
+        if at + len > PLOT_LEN {
+            self.streams.outgoing.no_memory();
+        }
         if self.ep.post_send(self.qpn, &wr).is_ok() {
             let written = fetches.then_some(Reach { plot: local, bytes: at..at + len });
             let is_signaled = wr.signaled;
@@ -165,6 +168,7 @@ impl World {
             }
             6 if value > 0xc0 && self.ep.dereg_mr(mr.lkey).is_ok() => {
                 self.memory.deregistered(plot);
+                self.streams.outgoing.no_memory();
             }
             7 => {
                 if mr.rkey.is_some_and(|rkey| self.ep.invalidate_rkey(rkey)) {

@@ -22,6 +22,7 @@ pub(super) struct Outgoing {
     open: Option<Open>,
     /// A packet could not be written: its block may have ended with the packet before.
     has_no_room: bool,
+    has_no_memory: bool,
     has_failed: bool,
 }
 
@@ -46,8 +47,17 @@ impl Outgoing {
     pub(super) fn new(setup: &Setup) -> Self {
         let (erasure, balances) = (setup.erasure, setup.balance.is_some());
         let (echoed_path, sent, first_payloads) = (0, BTreeMap::new(), BTreeMap::new());
-        let (open, has_no_room, has_failed) = (None, false, false);
-        Self { erasure, balances, echoed_path, sent, first_payloads, open, has_no_room, has_failed }
+        Self {
+            erasure,
+            balances,
+            echoed_path,
+            sent,
+            first_payloads,
+            open: None,
+            has_no_room: false,
+            has_no_memory: false,
+            has_failed: false,
+        }
     }
 
     /// The position of a packet in its block, if it was in one.
@@ -80,6 +90,12 @@ impl Outgoing {
     /// A buffer may have been too short for the next packet.
     pub(super) fn no_room(&mut self) {
         self.has_no_room = true;
+    }
+
+    /// A request may have memory that is not registered. It fails once those before it are
+    /// complete; its block ends at once, since responses go on meanwhile.
+    pub(super) fn no_memory(&mut self) {
+        self.has_no_memory = true;
     }
 
     /// Checks a packet that left, for the first time or as a retransmission.
@@ -123,7 +139,8 @@ impl Outgoing {
     }
 
     fn check_new(&mut self, solicited: bool, h: &SrDataRepr, payload: &[u8]) {
-        if std::mem::take(&mut self.has_no_room) && h.block.is_none_or(|place| place.index == 0) {
+        let may_end = std::mem::take(&mut self.has_no_room) || self.has_no_memory;
+        if may_end && h.block.is_none_or(|place| place.index == 0) {
             self.open = None;
         }
         let Some(place) = h.block else {
