@@ -29,6 +29,7 @@ use spanwire_host::runner::{
 use spanwire_host::text::bytes;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use test_args::OobKind;
 
 /// Runs the subcommand.
@@ -166,14 +167,17 @@ fn run_client(args: &ClientArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     }
     let board = args.board();
     let (ends, workers) = (runners.iter_mut().zip(&mut oobs), u32_from(cores.len()));
-    let stop = || interrupt.is_set();
+    let (running, stop) = (AtomicUsize::new(cores.len()), || interrupt.is_set());
     let reports = on_each(&cores, ends, &stop, |worker, (runner, oob), stop| {
         let mut meter = Meter::new(interval(args.interval));
         let part = job.part(u32_from(worker), workers).map_err(usage)?;
-        runner.run(oob, part, stop, |watch| {
+        let report = runner.run(oob, part, stop, |watch| {
             let ended = meter.sample(watch.now(), watch.app().progress(), || Some(watch.flows()));
             ended.into_iter().for_each(|ended| board.add(worker, ended));
-        })
+        });
+        running.fetch_sub(1, Ordering::Relaxed);
+        runner.stand_by(|| running.load(Ordering::Relaxed) == 0 || stop());
+        report
     })?;
     let report = ClientReport::of(args, reports, &runners, &cores, board.into_sums());
     let mut report = report.ok_or("a process has a worker")?;

@@ -9,13 +9,14 @@ use crate::seed;
 use crate::window::{self, WindowChoice};
 use spanwire_base::usize_from;
 use spanwire_io::driver::{DriverCounters, Polling};
-use spanwire_io::worker::{self, Core, PortDoor, Progress, Worker, port_is_gone};
+use spanwire_io::worker::{self, Bell, Core, PortDoor, Progress, Worker, port_is_gone};
 use spanwire_mem::Region;
 use spanwire_transport::{
     Access, AddressVector, Agreed, App, Endpoint, Host, Mtu, PdId, QpCaps, QpInit, ValidConfig,
 };
 use spanwire_wire::Qpn;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 mod acceptor;
 mod bounds;
@@ -33,6 +34,7 @@ mod sending;
 mod server;
 mod setup;
 mod sum;
+mod workers;
 
 pub use crate::oob::STOP_POLL_INTERVAL;
 pub use crate::queue_pair::Sending;
@@ -108,25 +110,23 @@ impl JobRunner {
     /// The system provides no random numbers for the keys.
     pub fn new(attachment: Attachment, ip: IpAddr, polling: Polling) -> Result<Self, Error> {
         let config = attachment.fit(ValidConfig::default(), WindowChoice::Static);
-        Self::with_config(attachment, ip, polling, config)
+        let bell = worker::bell(Progress::Inline)?;
+        Self::with_config(attachment, ip, polling, config, bell, WorkerOf::default())
     }
 
-    /// As [`JobRunner::new`], with these engine parameters.
-    ///
-    /// # Errors
-    /// As [`JobRunner::new`].
-    pub fn with_config(
+    fn with_config(
         attachment: Attachment,
         ip: IpAddr,
         polling: Polling,
         config: ValidConfig,
+        bell: Arc<Bell>,
+        worker_of: WorkerOf,
     ) -> Result<Self, Error> {
         let config = window::for_polling(config, polling);
         let mut endpoint = seed::endpoint(config.clone())
             .map_err(|e| format!("no randomness for the keys: {e}"))?;
         let pd = endpoint.alloc_pd()?;
         let Attachment { port, terms } = attachment;
-        let bell = worker::bell(Progress::Inline)?;
         let worker = worker::worker(bell, endpoint, port, terms.clock, polling)?;
         Ok(Self {
             attachment: terms,
@@ -141,7 +141,7 @@ impl JobRunner {
             side_poll: None,
             takes_any_address: false,
             transfer_bytes_max: TRANSFER_BYTES_DEFAULT,
-            worker_of: WorkerOf::default(),
+            worker_of,
         })
     }
 
@@ -185,11 +185,6 @@ impl JobRunner {
     /// Sets the longest transfer that is accepted as the server, in bytes.
     pub fn set_transfer_bytes_max(&mut self, bytes: u64) {
         self.transfer_bytes_max = bytes;
-    }
-
-    /// Sets which worker of this process it is, as peers learn it.
-    pub fn set_worker(&mut self, worker: WorkerOf) {
-        self.worker_of = worker;
     }
 
     /// Sets the address, for a server that learns it from each connection.

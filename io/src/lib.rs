@@ -13,6 +13,7 @@
 //! | [`clock`] | the only source of time |
 //! | [`pipe`] | two ports back to back in one process |
 //! | [`fault`] | network emulation around any port, decided by a seed |
+//! | [`steered`] | hand-over of frames between the workers of a process |
 //! | [`hotplug`] | a port whose interface may disappear and return |
 //! | [`pcap`] | packet capture around any port |
 //! | [`affinity`] | pinning a worker to its core |
@@ -36,6 +37,7 @@ pub mod pcap;
 pub mod pipe;
 mod poll;
 pub mod port;
+pub mod steered;
 pub mod thread_time;
 mod tsc;
 pub mod udp;

@@ -43,7 +43,7 @@ use spanwire_progress::{Engine, Step};
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -200,6 +200,12 @@ impl PortDoor {
     /// end; once.
     pub fn watch(&self, watch: impl Fn([Time; 2]) + Send + Sync + 'static) {
         let _ = self.watch.set(Box::new(watch));
+    }
+
+    /// The descriptor of the port, which is readable when a frame has arrived.
+    #[must_use]
+    pub fn port(&self) -> Option<BorrowedFd<'_>> {
+        self.port.as_ref().map(AsFd::as_fd)
     }
 
     fn left(&self, until: u64) -> Duration {

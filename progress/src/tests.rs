@@ -212,6 +212,13 @@ impl World {
         assert!(came.is_some());
     }
 
+    /// Hands a message over, as the worker of another engine: it takes no turn of this one.
+    fn hand_over(&self, connection: usize) {
+        self.connections[connection].sent.fetch_add(1, Ordering::AcqRel);
+        self.worker.bell().ring();
+        self.worker.bell().wake();
+    }
+
     /// Posts a message by a call.
     fn post(&self) {
         self.worker.submit(|engine| engine.posted += 1).expect("it has not ended");
@@ -287,6 +294,24 @@ fn wait__a_sleeping_leader_is_woken_by_the_turn_of_another_thread() {
         let sender = start(&world, |world| world.send(0));
         world.recv(1, 1);
         sender.join().unwrap();
+    });
+}
+
+#[test]
+fn wake__a_message_handed_over_is_received_by_whoever_leads() {
+    every_way(|| {
+        let world = World::new(Progress::Inline, 2);
+        let other = start(&world, |world| world.hand_over(0));
+        world.recv(1, 1);
+        other.join().unwrap();
+    });
+    every_way(|| {
+        let world = World::new(Progress::Worker, 2);
+        let worker = start(&world, |world| world.worker.work());
+        world.hand_over(0);
+        world.recv(1, 1);
+        world.end();
+        worker.join().unwrap();
     });
 }
 

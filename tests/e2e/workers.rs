@@ -1,8 +1,17 @@
 //! Several workers in one process: a queue, an engine and a thread each.
 
-use super::lab::{Lab, Outcome};
+use super::lab::{Lab, Outcome, PERF_PORT};
 use serde_json::Value;
+use spanwire_host::cores::on_each;
+use spanwire_host::fabric::{Attachment, Wrap};
+use spanwire_host::oob::{Job, JobKind, Oob, Op, WorkerOf};
+use spanwire_host::runner::{JobReport, JobRunner, counters_of};
+use spanwire_io::driver::Polling;
 use spanwire_io::net::LabConfig;
+use spanwire_io::xdp::XdpConfig;
+use spanwire_transport::ValidConfig;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Two hosts whose interfaces have so many queues.
 fn lab(queues: u32) -> Option<Lab> {
@@ -38,6 +47,7 @@ fn perf__every_worker_has_a_queue_and_the_report_is_their_sum() {
         let sum: u64 = counts.iter().sum();
         assert_eq!(report["perf"][0]["messages"], sum, "{report}");
         assert_eq!(report["perf"][0]["qps"], 2);
+        assert_eq!(report["counters"]["steer_handed"], Value::Null, "workers are paired");
         let intervals = report["intervals"].as_array().expect("an array");
         let bytes = intervals.iter().map(|part| part["bytes"].as_u64().expect("a count"));
         assert_eq!(bytes.sum::<u64>(), sum * 65_536, "{report}");
@@ -57,6 +67,48 @@ fn perf__every_worker_has_a_queue_and_the_report_is_their_sum() {
     for worker in ["\"worker\":0", "\"worker\":1"] {
         assert!(served.stdout.contains(worker), "{}", served.stdout);
     }
+}
+
+/// A transfer by two workers, of which each meets the other one's partner, and their counters.
+fn transfer_crossed(lab: &Lab, op: Op) -> (JobReport, Vec<(String, u64)>) {
+    let (server, never) = ((lab.v4(), PERF_PORT), || false);
+    let ports = Attachment::xdp_workers(&XdpConfig::new("sw0"), &Wrap::default(), 2).unwrap();
+    let (us, config) = (lab.hosts.b.v4.into(), ValidConfig::default());
+    let mut runners = JobRunner::workers(ports, us, Polling::Adaptive, &config).unwrap();
+    let connect = |(runner, index): (&mut JobRunner, u32)| {
+        runner.set_worker(WorkerOf { index, workers: 2 });
+        let mut oob = Oob::tcp(TcpStream::connect(server).unwrap()).unwrap();
+        runner.handshake(&mut oob).unwrap();
+        oob
+    };
+    let mut oobs: Vec<Oob> = runners.iter_mut().zip([1, 0]).map(connect).collect();
+    let kind = JobKind::Transfer { bytes: 4 << 20, seed: 3 };
+    let (size, qps, depth, path_mtu, timeout, retry_cnt) = (1 << 16, 2, 8, 1024, 16, 7);
+    let job = Job { kind, op, size, qps, depth, path_mtu, timeout, retry_cnt };
+    let (running, items) = (AtomicUsize::new(2), runners.iter_mut().zip(&mut oobs));
+    let reports = on_each(&[None; 2], items, &never, |worker, (runner, oob), _| {
+        let part = job.part(u32::try_from(worker)?, 2)?;
+        let report = runner.run(oob, part, &never, |_| {});
+        running.fetch_sub(1, Ordering::Relaxed);
+        runner.stand_by(|| running.load(Ordering::Relaxed) == 0);
+        report
+    });
+    (JobReport::sum(reports.unwrap()).unwrap(), counters_of(&runners))
+}
+
+#[test]
+fn workers__of_crossed_pairs_hand_every_frame_over() {
+    let Some(lab) = lab(2) else { return };
+    let server = lab.json_server(&TWO);
+    for op in [Op::Write, Op::Read, Op::Send] {
+        let (report, counters) = lab.hosts.b.ns.run(|| transfer_crossed(&lab, op)).unwrap();
+        assert_eq!(report.sha256_match(), Some(true), "{op:?}: {:?}", report.error());
+        let count = |name: &str| counters.iter().find(|(own, _)| own == name).map(|(_, n)| *n);
+        let [handed, received] = ["steer_handed", "steer_received"].map(count);
+        assert!(received > Some(50) && handed == received, "{op:?}: {counters:?}");
+    }
+    let served = server.end_with(libc::SIGTERM).stdout;
+    assert!(served.contains("steer_handed") && served.contains("steer_received"), "{served}");
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! Every limit of an endpoint, with its reason.
 
+mod qpns;
+
+pub use qpns::{QpnPrefix, QpnWorkers};
+
+use qpns::{MAX_QPS, QpnLayout};
 use spanwire_base::{Dur, Rate};
 use spanwire_wire::{INT_MAX_HOPS, IntFormat};
 use std::fmt;
@@ -17,6 +22,13 @@ pub struct Config {
     /// least 8 bits beside it and the bits of `max_qps` stay random: 6 bits with 1024 queue pairs.
     /// Default none.
     pub qpn_prefix: Option<QpnPrefix>,
+    /// Which of several endpoints of a process this is, 0..workers. Its QPNs name it, in the bits
+    /// directly above those of `max_qps`, so that any of them can tell to which one a packet
+    /// belongs ([`Config::qpn_workers`]). Default 0.
+    pub worker: u8,
+    /// The endpoints of the process, 1..=16. Those of 16 leave 10 bits of a QPN random with 1024
+    /// queue pairs, and with one of them 14. Default 1.
+    pub workers: u8,
     /// Completion queues, 1..=65536. `create_cq` fails beyond. Default 1024.
     pub max_cqs: u32,
     /// Protection domains, 1..=65536. `alloc_pd` fails beyond. Default 1024:
@@ -113,15 +125,6 @@ pub struct Config {
     pub fast_paths: bool,
 }
 
-/// A fixed prefix of QPNs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QpnPrefix {
-    /// Its bits, 1..=16.
-    pub bits: u8,
-    /// Its value, below 2^bits.
-    pub value: u32,
-}
-
 /// A [`Config`] that has been validated.
 #[derive(Clone, Debug)]
 pub struct ValidConfig(Config);
@@ -144,6 +147,8 @@ impl Default for Config {
         Self {
             max_qps: 1024,
             qpn_prefix: None,
+            worker: 0,
+            workers: 1,
             max_cqs: 1024,
             max_pds: 1024,
             max_srqs: 256,
@@ -182,6 +187,17 @@ impl Config {
     /// processor time at 200 Mbit/s.
     pub const SLEEPER_QUANTUM: Dur = Dur::from_ms(1);
 
+    /// The bits of QPNs that name a worker.
+    #[must_use]
+    pub fn qpn_workers(&self) -> QpnWorkers {
+        self.qpns().workers()
+    }
+
+    pub(crate) fn qpns(&self) -> QpnLayout {
+        let Self { max_qps, worker, workers, qpn_prefix: prefix, .. } = *self;
+        QpnLayout { max_qps, worker, workers, prefix }
+    }
+
     /// Checks every field against its range and its relation to the others.
     ///
     /// # Errors
@@ -191,11 +207,7 @@ impl Config {
             ConfigError::check(field, value.into(), min.into(), max.into())
         };
         range("max_qps", self.max_qps, 1, MAX_QPS)?;
-        if let Some(QpnPrefix { bits, value }) = self.qpn_prefix {
-            let random_and_prefix = 24 - self.slot_bits();
-            range("qpn_prefix.bits", bits.into(), 1, random_and_prefix - RANDOM_QPN_BITS)?;
-            range("qpn_prefix.value", value, 0, (1 << bits) - 1)?;
-        }
+        self.qpns().check(range)?;
         range("max_cqs", self.max_cqs, 1, 1 << 16)?;
         range("max_pds", self.max_pds, 1, 1 << 16)?;
         range("max_srqs", self.max_srqs, 1, 1 << 16)?;
@@ -225,11 +237,6 @@ impl Config {
         ConfigError::check("cnp_interval", self.cnp_interval.as_us(), 1, 1_000_000)?;
         range("cnp_dscp", self.cnp_dscp.unwrap_or(0).into(), 0, 63)?;
         Ok(ValidConfig(self))
-    }
-
-    /// The low bits of a QPN: the queue pair's slot.
-    pub(crate) fn slot_bits(&self) -> u32 {
-        self.max_qps.next_power_of_two().trailing_zeros()
     }
 }
 
@@ -270,11 +277,6 @@ impl std::error::Error for ConfigError {}
 
 /// PSN limit of every SR peer before its first ACK: packets beyond a gap.
 pub(crate) const MIN_REORDER_PKTS: u32 = 256;
-
-/// A QPN has 24 bits: at most 16 for the slot, and at least 8 random ones that change when a slot
-/// is reused.
-pub(crate) const MAX_QPS: u32 = 1 << 16;
-const RANDOM_QPN_BITS: u32 = 8;
 
 /// Scatter-gather elements of one work request. IBTA leaves the number to the device; common
 /// hardware and rxe offer between 16 and 32.
@@ -318,24 +320,6 @@ mod tests {
         let with = |cnp_dscp| Config { cnp_dscp, ..Config::default() };
         assert!([None, Some(0), Some(63)].map(with).into_iter().all(|c| c.validate().is_ok()));
         assert_eq!(with(Some(64)).validate().unwrap_err().field, "cnp_dscp");
-    }
-
-    #[test]
-    fn validate__a_qpn_prefix_leaves_eight_random_bits() {
-        let with = |max_qps, bits, value| {
-            let qpn_prefix = Some(QpnPrefix { bits, value });
-            let wrong = Config { max_qps, qpn_prefix, ..Config::default() }.validate().err();
-            wrong.map(|e| (e.field, e.max))
-        };
-        for (max_qps, bits) in [(1024, 6), (1000, 6), (1, 16), (1 << 15, 1)] {
-            let most = (1 << bits) - 1;
-            assert_eq!([0, most].map(|value| with(max_qps, bits, value)), [None, None]);
-            assert_eq!(with(max_qps, bits, most + 1), Some(("qpn_prefix.value", u64::from(most))));
-            let wider = with(max_qps, bits + 1, 0);
-            assert!(matches!(wider, Some(("qpn_prefix.bits", _))), "{max_qps} {bits}: {wider:?}");
-        }
-        assert_eq!(with(1 << 16, 1, 0), Some(("qpn_prefix.bits", 0)));
-        assert_eq!(with(1024, 0, 0), Some(("qpn_prefix.bits", 6)));
     }
 
     #[test]

@@ -288,22 +288,8 @@ impl Endpoint {
         }
     }
 
-    /// Draws a QPN for `slot`: the slot in the low bits, random bits above, and the prefix, if
-    /// there is one. An attacker must guess the random bits, and a destroyed queue pair's number is
-    /// not reused soon.
-    fn draw_qpn(&mut self, slot: u32) -> Qpn {
-        let slot_bits = self.config.slot_bits();
-        let (bits, prefix) = self.config.qpn_prefix.map_or((0, 0), |p| (p.bits.into(), p.value));
-        let below_prefix = Qpn::MASK >> bits;
-        let random = self.rng.next_u32() << slot_bits & below_prefix;
-        let drawn = prefix << (24 - bits) | random | slot;
-        // 0 and 1 are reserved for management, the last one for multicast.
-        let is_reserved = drawn < 2 || drawn == Qpn::MASK;
-        Qpn::new(drawn ^ u32::from(is_reserved) << slot_bits.max(1))
-    }
-
     fn slot_of(&self, qpn: Qpn) -> u32 {
-        qpn.get() & ((1 << self.config.slot_bits()) - 1)
+        qpn.get() & ((1 << self.config.qpns().slot_bits()) - 1)
     }
 
     /// Calls `f` on a queue pair, which may have something to send then. Schedule and timers are

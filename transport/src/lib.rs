@@ -101,7 +101,7 @@ pub use attr::{
     SourcePort, SrOptions, Wire, WireMode,
 };
 pub use coding::{CodingWhen, ErasureCoding};
-pub use config::{Config, ConfigError, QpnPrefix, ValidConfig};
+pub use config::{Config, ConfigError, QpnPrefix, QpnWorkers, ValidConfig};
 pub use counters::Counters;
 pub use cq::{CqError, CqId, Notify};
 pub use drop::DropReason;

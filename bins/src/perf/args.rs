@@ -10,8 +10,8 @@ use crate::queues;
 use crate::report::print_text;
 use spanwire_base::usize_from;
 use spanwire_host::dial::{address, dial, listen};
-use spanwire_host::fabric::{self, Attachment, Error};
-use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT, WorkerOf};
+use spanwire_host::fabric::{self, Error};
+use spanwire_host::oob::{Job, JobKind, REPLY_TIMEOUT};
 use spanwire_host::peer::ZonedIp;
 use spanwire_host::quantity::{interval_or_none, limit, run_seconds, size};
 use spanwire_host::runner::{Board, JobRunner, Sending};
@@ -164,15 +164,11 @@ impl CommonArgs {
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
         let ports = self.port.attach(self.dev(), local, self.faults()?)?;
         let polling = self.poll.polling(Polling::Adaptive);
-        let workers = self.port.workers.count();
-        let runner = |(port, index): (Attachment, u32)| {
-            let config = self.port.fit(config.clone(), &port);
-            let mut runner = JobRunner::with_config(port, ip, polling, config)?;
-            runner.set_sending(sending);
-            runner.set_worker(WorkerOf { index, workers });
-            Ok(runner)
-        };
-        ports.into_iter().zip(0..).map(runner).collect()
+        let first = ports.first().ok_or("a process has a worker")?;
+        let config = self.port.fit(config, first);
+        let mut runners = JobRunner::workers(ports, ip, polling, &config)?;
+        runners.iter_mut().for_each(|runner| runner.set_sending(sending));
+        Ok(runners)
     }
 
     fn faults(&self) -> Result<Option<FaultConfig>, Error> {

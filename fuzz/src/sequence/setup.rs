@@ -240,6 +240,8 @@ fn config(int_format: IntFormat) -> ValidConfig {
     let config = Config {
         max_qps: 2,
         qpn_prefix: None,
+        worker: 0,
+        workers: 1,
         max_cqs: 2,
         max_pds: 2,
         max_srqs: 1,

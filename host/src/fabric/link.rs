@@ -4,6 +4,7 @@ use spanwire_io::fault::FaultPort;
 use spanwire_io::pcap::PcapPort;
 use spanwire_io::pipe::PipePort;
 use spanwire_io::port::Port;
+use spanwire_io::steered::{SteerCounters, SteeredPort};
 use spanwire_io::udp::UdpPort;
 use spanwire_io::worker::Core;
 use spanwire_io::xdp::{SidePoll, XdpPort};
@@ -119,6 +120,18 @@ impl<P: Link> Link for FaultPort<P> {
             ("fault_reordered", c.reordered),
             ("fault_corrupted", c.corrupted),
         ];
+        let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
+        mine.chain(self.inner().counters()).collect()
+    }
+
+    link_of_inner!(self, self.inner(), self.inner_mut());
+}
+
+impl<P: Link, F: Fn(&[u8]) -> usize> Link for SteeredPort<P, F> {
+    fn counters(&self) -> Vec<(String, u64)> {
+        let SteerCounters { handed, received, dropped } = SteeredPort::counters(self);
+        let mine =
+            [("steer_handed", handed), ("steer_received", received), ("steer_dropped", dropped)];
         let mine = mine.into_iter().map(|(name, n)| (name.to_owned(), n));
         mine.chain(self.inner().counters()).collect()
     }

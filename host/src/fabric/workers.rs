@@ -3,10 +3,15 @@
 use super::{
     Attachment, Error, Fabric, HopResolver, Terms, Wrap, around, interface, ip_room, widest,
 };
+use spanwire_base::usize_from;
 use spanwire_io::clock::Clock;
 use spanwire_io::net::{Ethtool, LinkInfo};
 use spanwire_io::port::Port;
+use spanwire_io::steered::{Handover, SteeredPort};
+use spanwire_io::worker::Bell;
 use spanwire_io::xdp::{XdpConfig, XdpDevice, XdpError, XdpPort};
+use spanwire_transport::QpnWorkers;
+use spanwire_wire::peek_dest_qp;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +47,28 @@ impl Attachment {
             })
         };
         (*queue..end).map(open).collect()
+    }
+}
+
+impl Attachment {
+    /// The ports of several workers of one process, whose endpoints have the QPNs of `qpns`: each
+    /// also delivers the frames of its worker that arrive at the others, which ring the bell of the
+    /// same place. A single worker has its port as it is.
+    #[must_use]
+    pub fn steered(ports: Vec<Self>, bells: &[Arc<Bell>], qpns: QpnWorkers) -> Vec<Self> {
+        if ports.len() < 2 {
+            return ports;
+        }
+        let room = ports.iter().map(|port| port.port.frame_room()).max().unwrap_or(0);
+        let handover = Handover::new(bells.to_vec(), room);
+        let owner = move |frame: &[u8]| {
+            peek_dest_qp(frame).map_or(0, |qpn| usize_from(qpns.worker_of(qpn).into()))
+        };
+        let steer = |(worker, Self { port, terms }): (usize, Self)| Self {
+            port: Box::new(SteeredPort::new(port, Arc::clone(&handover), worker, owner)),
+            terms,
+        };
+        ports.into_iter().enumerate().map(steer).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_io::event::EventFd;
 use std::collections::VecDeque;
 use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
@@ -64,11 +65,12 @@ impl Acceptor {
     /// nothing any more, even if an interface of that name comes back.
     pub fn next(&mut self, runner: &mut JobRunner) -> Result<Option<Event>, Error> {
         runner.check_port()?;
+        runner.pass_on();
         self.accept_pending()?;
         if let Some(event) = self.poll_clients(runner) {
             return Ok(Some(event));
         }
-        self.wait();
+        self.wait(runner.descriptor());
         Ok(None)
     }
 
@@ -167,14 +169,15 @@ impl Acceptor {
         &mut self.clients
     }
 
-    /// Waits until a client connects or sends something.
-    pub(super) fn wait(&self) {
+    /// Waits until a client connects or sends something, or `port` is readable.
+    pub(super) fn wait(&self, port: Option<BorrowedFd<'_>>) {
         let mut all: Vec<_> = match &self.entrance {
             Entrance::Listener(listener) => vec![PollFd::new(listener, PollFlags::IN)],
             Entrance::Inbox(_, event) => vec![PollFd::new(&**event, PollFlags::IN)],
             Entrance::Closed => vec![],
         };
         all.extend(self.clients.iter().map(|g| PollFd::new(g, PollFlags::IN)));
+        all.extend(port.map(|port| PollFd::from_borrowed_fd(port, PollFlags::IN)));
         let timeout = Timespec::try_from(STOP_POLL_INTERVAL).ok();
         // A signal is no error, and an error of a connection is reported by the following read.
         let _ = poll(&mut all, timeout.as_ref());

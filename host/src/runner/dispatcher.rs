@@ -64,7 +64,7 @@ impl Dispatcher {
                 }
                 self.pass(client, hello.unwrap_or_default());
             }
-            self.acceptor.wait();
+            self.acceptor.wait(None);
         }
         Ok(())
     }

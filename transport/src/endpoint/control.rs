@@ -11,6 +11,7 @@ use crate::qp::QueuePair;
 use crate::schedule::InFlight;
 use crate::srq::{SharedReceiveQueue, SrqError, SrqInit};
 use crate::verbs::CreateError;
+use rand_chacha::rand_core::Rng as _;
 use spanwire_mem::Region;
 use spanwire_wire::Qpn;
 
@@ -127,7 +128,7 @@ impl Endpoint {
         let unnumbered = Entry { qp, in_flight };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
         self.counts_polled |= init.places_until_polled;
-        let qpn = self.draw_qpn(slot);
+        let qpn = self.config.qpns().draw(slot, self.rng.next_u32());
         if let Some(entry) = self.qps.at_mut(slot) {
             entry.qp = QueuePair::new(qpn, init);
         }

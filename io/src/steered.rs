@@ -1,0 +1,321 @@
+//! Hand-over between the workers of a process: frames that arrive at the port of one worker and
+//! belong to a queue pair of another.
+//!
+//! Which queue of an interface a packet arrives on is decided by the network: a queue's number, a
+//! hash, a filter. Where that is not the worker that has the queue pair, the frame is copied into a
+//! ring of that worker and its bell is rung. Nothing is handed over where both ends are paired.
+
+use crate::clock::TimeSource;
+use crate::port::{Port, SlotToken, slots_of_inner};
+use crate::worker::Bell;
+use crossbeam_queue::ArrayQueue;
+use spanwire_base::{LentPayload, RxMeta, TxMeta, u64_from};
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The rings by which the workers of a process hand frames to each other.
+#[derive(Debug)]
+pub struct Handover {
+    inboxes: Box<[Inbox]>,
+}
+
+/// The frames for one worker. The buffers are allocated with it, and circulate.
+struct Inbox {
+    full: ArrayQueue<HandedFrame>,
+    free: ArrayQueue<Box<[u8]>>,
+    bell: Arc<Bell>,
+}
+
+struct HandedFrame {
+    buffer: Box<[u8]>,
+    len: usize,
+    meta: RxMeta,
+}
+
+/// The counters of a [`SteeredPort`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SteerCounters {
+    /// Frames that arrived here and were handed to their worker.
+    pub handed: u64,
+    /// Frames of this worker that arrived at another one.
+    pub received: u64,
+    /// Frames of other workers that were dropped because [`HANDOVER_FRAMES`] waited for them.
+    pub dropped: u64,
+}
+
+/// The port of one of several workers: it delivers the frames of this worker, from its own port and
+/// from those of the others.
+///
+/// `owner` finds the worker that a frame belongs to; those of an unknown one go to worker 0.
+pub struct SteeredPort<P, F> {
+    inner: P,
+    handover: Arc<Handover>,
+    worker: usize,
+    owner: F,
+    counters: SteerCounters,
+}
+
+/// Frames that wait for one worker at most. A worker that spins takes them within microseconds; one
+/// that sleeps or computes drops what its own ring would drop.
+pub const HANDOVER_FRAMES: usize = 256;
+
+impl Handover {
+    /// Rings for workers with these bells, for frames of at most `frame_room` bytes. Allocates
+    /// [`HANDOVER_FRAMES`] buffers for each, and nothing later.
+    ///
+    /// # Panics
+    /// There are more than 64.
+    #[must_use]
+    pub fn new(bells: Vec<Arc<Bell>>, frame_room: usize) -> Arc<Self> {
+        assert!(bells.len() <= 64, "{} workers", bells.len());
+        let inbox = |bell| {
+            let free = ArrayQueue::new(HANDOVER_FRAMES);
+            for _ in 0..HANDOVER_FRAMES {
+                let pushed = free.push(vec![0; frame_room].into_boxed_slice());
+                assert!(pushed.is_ok(), "the ring has room for all");
+            }
+            Inbox { full: ArrayQueue::new(HANDOVER_FRAMES), free, bell }
+        };
+        Arc::new(Self { inboxes: bells.into_iter().map(inbox).collect() })
+    }
+}
+
+impl Inbox {
+    /// Copies a frame for this worker. False if there is no buffer for it.
+    fn put(&self, frame: &[u8], meta: RxMeta) -> bool {
+        let Some(mut buffer) = self.free.pop() else { return false };
+        let len = frame.len();
+        let fits = buffer.get_mut(..len).map(|room| room.copy_from_slice(frame)).is_some();
+        let ring = if fits {
+            self.full.push(HandedFrame { buffer, len, meta }).is_ok()
+        } else {
+            self.free.push(buffer).is_ok()
+        };
+        assert!(ring, "each ring has room for all buffers");
+        fits
+    }
+
+    /// Delivers up to `max` of the frames that other workers have put here.
+    fn take(&self, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+        let mut count = 0;
+        while count < max
+            && let Some(HandedFrame { buffer, len, meta }) = self.full.pop()
+        {
+            each(&buffer[..len], meta);
+            let freed = self.free.push(buffer);
+            assert!(freed.is_ok(), "each ring has room for all buffers");
+            count += 1;
+        }
+        count
+    }
+}
+
+impl<P: Port, F: Fn(&[u8]) -> usize> SteeredPort<P, F> {
+    /// The port of worker `worker`, which receives at `inner`.
+    ///
+    /// # Panics
+    /// `handover` has no such worker.
+    pub fn new(inner: P, handover: Arc<Handover>, worker: usize, owner: F) -> Self {
+        assert!(worker < handover.inboxes.len(), "worker {worker}");
+        Self { inner, handover, worker, owner, counters: SteerCounters::default() }
+    }
+
+    /// The counters so far.
+    #[must_use]
+    pub fn counters(&self) -> SteerCounters {
+        self.counters
+    }
+
+    /// The inner port.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.inner
+    }
+
+    /// The inner port, mutable.
+    pub fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+}
+
+impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
+    fn rx_burst(
+        &mut self,
+        clock: &dyn TimeSource,
+        max: usize,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) -> usize {
+        let Self { inner, handover, worker, owner, counters } = self;
+        let inboxes = &*handover.inboxes;
+        let received = inboxes[*worker].take(max, each);
+        counters.received += u64_from(received);
+        let mut to_wake = 0_u64;
+        let count = inner.rx_burst(clock, max - received, &mut |frame, meta| {
+            let to = owner(frame);
+            if to == *worker {
+                return each(frame, meta);
+            }
+            let to = if to < inboxes.len() { to } else { 0 };
+            if to == *worker {
+                each(frame, meta);
+            } else if inboxes[to].put(frame, meta) {
+                counters.handed += 1;
+                to_wake |= 1 << to;
+            } else {
+                counters.dropped += 1;
+            }
+        });
+        while to_wake != 0 {
+            // What was put is seen by the next step of that worker, or ends its sleep.
+            let bell = &inboxes[to_wake.trailing_zeros() as usize].bell;
+            bell.ring();
+            bell.wake();
+            to_wake &= to_wake - 1;
+        }
+        received + count
+    }
+
+    slots_of_inner!();
+
+    fn slot_commit(&mut self, slot: SlotToken, meta: TxMeta) {
+        self.inner.slot_commit(slot, meta);
+    }
+
+    fn sends_lent(&self) -> bool {
+        self.inner.sends_lent()
+    }
+
+    fn slot_commit_lent(&mut self, slot: SlotToken, meta: TxMeta, lent: LentPayload) {
+        self.inner.slot_commit_lent(slot, meta, lent);
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        if self.handover.inboxes[self.worker].full.is_empty() {
+            return self.inner.wait(timeout);
+        }
+        Ok(())
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.poll_fd()
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("full", &self.full.len()).finish_non_exhaustive()
+    }
+}
+
+impl<P: fmt::Debug, F> fmt::Debug for SteeredPort<P, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SteeredPort")
+            .field("inner", &self.inner)
+            .field("worker", &self.worker)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::pipe::{PipeConfig, PipePort, pipe};
+    use crate::port::reserve;
+    use crate::worker::{Progress, bell};
+    use spanwire_base::Time;
+
+    type Steered = SteeredPort<PipePort, fn(&[u8]) -> usize>;
+
+    /// Two workers whose frames begin with the number of their worker, and the far end of each.
+    fn two() -> ([Steered; 2], [PipePort; 2]) {
+        let bells = (0..2).map(|_| bell(Progress::Inline).unwrap()).collect();
+        let handover = Handover::new(bells, 128);
+        let ends = [0, 1].map(|worker| {
+            let (near, far) = pipe(PipeConfig::default());
+            let owner: fn(&[u8]) -> usize = |frame| frame[0].into();
+            (SteeredPort::new(near, Arc::clone(&handover), worker, owner), far)
+        });
+        let [(a, far_a), (b, far_b)] = ends;
+        ([a, b], [far_a, far_b])
+    }
+
+    fn send(port: &mut PipePort, frame: &[u8]) {
+        let mut slot = reserve(port).expect("the ring has room");
+        slot.bytes()[..frame.len()].copy_from_slice(frame);
+        slot.commit(TxMeta::whole(frame.len()));
+        port.flush(Time::ZERO).unwrap();
+    }
+
+    fn receive(port: &mut Steered, max: usize) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        port.rx_burst(&Clock::start(), max, &mut |frame, _| frames.push(frame.to_vec()));
+        frames
+    }
+
+    #[test]
+    fn rx_burst__a_frame_reaches_its_worker_from_either_port() {
+        let ([mut a, mut b], [mut far_a, mut far_b]) = two();
+        send(&mut far_a, &[0, 7]);
+        send(&mut far_a, &[1, 8]);
+        send(&mut far_b, &[1, 9]);
+        assert_eq!(receive(&mut a, 64), [[0, 7]]);
+        assert!(b.inner.wait(Duration::ZERO).is_ok());
+        assert_eq!(receive(&mut b, 64), [[1, 8], [1, 9]]);
+        assert_eq!(a.counters(), SteerCounters { handed: 1, ..SteerCounters::default() });
+        assert_eq!(b.counters(), SteerCounters { received: 1, ..SteerCounters::default() });
+    }
+
+    #[test]
+    fn rx_burst__frames_of_nobody_are_for_the_first_worker() {
+        let ([mut a, mut b], [mut far_a, mut far_b]) = two();
+        send(&mut far_a, &[9]);
+        send(&mut far_b, &[200]);
+        assert_eq!(receive(&mut a, 64), [[9]]);
+        assert!(receive(&mut b, 64).is_empty());
+        assert_eq!(receive(&mut a, 64), [[200]]);
+    }
+
+    #[test]
+    fn rx_burst__a_full_ring_drops_and_counts_and_no_buffer_is_lost() {
+        let ([mut a, mut b], [mut far_a, _far_b]) = two();
+        for round in 0..3 {
+            for _ in 0..7 {
+                (0..64).for_each(|_| send(&mut far_a, &[1]));
+                assert!(receive(&mut a, 64).is_empty());
+            }
+            let taken: usize = (0..9).map(|_| receive(&mut b, 64).len()).sum();
+            assert_eq!(taken, HANDOVER_FRAMES, "round {round}");
+        }
+        assert_eq!(a.counters().handed, 3 * u64_from(HANDOVER_FRAMES));
+        assert_eq!(a.counters().handed + a.counters().dropped, 3 * 7 * 64);
+    }
+
+    #[test]
+    fn rx_burst__takes_no_more_than_asked_and_drops_what_exceeds_a_buffer() {
+        let ([mut a, mut b], [mut far_a, _far_b]) = two();
+        (0..5).for_each(|_| send(&mut far_a, &[1]));
+        send(&mut far_a, &[1; 129]);
+        assert!(receive(&mut a, 64).is_empty());
+        assert_eq!(a.counters(), SteerCounters { handed: 5, received: 0, dropped: 1 });
+        assert_eq!([2, 2, 2].map(|max| receive(&mut b, max).len()), [2, 2, 1]);
+    }
+
+    #[test]
+    fn rx_burst__rings_the_bell_of_the_owner_only() {
+        let bells: Vec<_> = (0..2).map(|_| bell(Progress::Inline).unwrap()).collect();
+        let handover = Handover::new(bells.clone(), 128);
+        let (near, mut far) = pipe(PipeConfig::default());
+        let mut port = SteeredPort::new(near, handover, 0, |frame: &[u8]| usize::from(frame[0]));
+        send(&mut far, &[0]);
+        port.rx_burst(&Clock::start(), 64, &mut |_, _| {});
+        assert!(!bells[1].is_rung());
+        send(&mut far, &[1]);
+        port.rx_burst(&Clock::start(), 64, &mut |_, _| {});
+        assert!(bells[1].is_rung() && !bells[0].is_rung());
+    }
+}
