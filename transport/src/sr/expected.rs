@@ -13,7 +13,6 @@ use super::number::wrap;
 use super::rx::ack::Outer;
 use super::rx::responder::Context;
 use super::send::begin_data;
-use super::tx::block_position::BlockPosition;
 use super::tx::plan::Plain;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared, Transmit};
@@ -114,8 +113,9 @@ impl Sr {
         let mut meta = draft.seal(sealed, (path, header_len), (treatment, lent), frame);
         let frame_bytes = meta.len + usize_from(meta.elided_bytes.into());
         qp.on_path_sent(now, (number, len, true), &mut meta);
-        let (sent, flow) = ((number, len, path), qp.flow.as_deref_mut());
-        self.tx.on_new_sent(now, &plain.contents, BlockPosition::NONE, sent, frame_bytes, flow);
+        let (sent, flow) = ((number, len), qp.flow.as_deref_mut());
+        let state = self.tx.on_new_sent(now, &plain.contents, sent, frame_bytes, flow);
+        self.tx.sent.push(now, plain.contents, len, path, state);
         Some(meta)
     }
 

@@ -62,7 +62,7 @@ impl Sr {
                 // The NAK therefore leaves first.
                 Choice::Idle if nak_pending => return self.send_ack(qp, now, frame, sh),
                 Choice::Idle => return Transmit::Idle,
-                Choice::Blocked => return Transmit::Blocked,
+                Choice::NoSpace => return Transmit::Blocked,
                 Choice::Paced(at) => return Transmit::Paced(at),
             }
         }
@@ -109,7 +109,7 @@ impl Sr {
             solicited,
             ..PlainBth::new(opcode, self.path.dest_qpn, Psn::new(header.psn & Psn::MASK))
         };
-        let may_lend = is_new && !is_parity && !planned.position.is_coded();
+        let may_lend = is_new && !is_parity && planned.position.is_none();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let (tx, mrs, header_len) = (&mut self.tx, (qp.pd, &*sh.mrs), header.header_len());
         let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame);
@@ -130,7 +130,7 @@ impl Sr {
                 sh.counters.ec_parity_packets += u64::from(is_parity && is_new);
                 if self.tx.int.hops > 0 {
                     // If the frame has no room for telemetry, the packet is sent without it.
-                    meta.len = self.tx.int.append(frame, meta.len, is_parity);
+                    meta.len = self.tx.int.append(frame, meta.len, !is_parity);
                 }
                 let frame_bytes = meta.len + spanwire_base::usize_from(meta.elided_bytes.into());
                 let sent = (len, path);
@@ -175,9 +175,7 @@ impl Sr {
             (contents, _) => {
                 let request_psn = match contents {
                     Contents::Read(segment) => segment.request_psn,
-                    Contents::Request(_) | Contents::Atomic { .. } | Contents::Parity => {
-                        wrap(planned.number)
-                    }
+                    _ => wrap(planned.number),
                 };
                 // This NAK replaces that of a later request, because the peer processes
                 // NAKs in the order of its requests.

@@ -57,8 +57,7 @@ impl Tx {
             }
         }
         for lost in events.iter().filter(|event| event.outcome != PacketOutcome::Arrived) {
-            let kind =
-                if lost.outcome == PacketOutcome::Settled { LossKind::Block } else { lost_by };
+            let kind = lost.outcome.loss_kind(lost_by);
             let &PathEvent { pkts: packets, bytes, sent_at, .. } = lost;
             let path = Entropy::from_port(lost.path);
             paths.balancer.on_loss(now, &PathLoss { path, packets, bytes, sent_at, kind });

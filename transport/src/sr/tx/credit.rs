@@ -1,4 +1,4 @@
-//! Receive credit: the peer's advertised receive limit, and the probes of a limit that blocks the
+//! Receive credit: the peer's advertised receive limit, and the probes of a limit that stops the
 //! sender.
 
 use super::rtt::Rtt;

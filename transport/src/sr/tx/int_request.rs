@@ -39,12 +39,12 @@ impl IntRequest {
     /// Appends an empty stack to the packet of `len` bytes in `frame`. Returns its new length:
     /// `len` if there is no room, or nothing to request.
     ///
-    /// A parity packet has no QPN by which switches tell flows apart, so it carries no credit.
-    pub(in crate::sr) fn append(&self, frame: &mut [u8], len: usize, is_parity: bool) -> usize {
-        let request = match (self.has_credit, is_parity) {
+    /// A packet with no QPN by which switches tell flows apart carries no credit.
+    pub(in crate::sr) fn append(&self, frame: &mut [u8], len: usize, has_qpn: bool) -> usize {
+        let request = match (self.has_credit, has_qpn) {
             (false, _) => int_request(frame, len, self.hops, self.format),
-            (true, false) => int_request_credit(frame, len, self.hops, self.format),
-            (true, true) => None,
+            (true, true) => int_request_credit(frame, len, self.hops, self.format),
+            (true, false) => None,
         };
         request.unwrap_or(len)
     }

@@ -11,11 +11,7 @@ impl Tx {
     pub(in crate::sr) fn check_invariants(&self, state: QpState) {
         self.sent.check_invariants();
         self.requester.check_invariants();
-        let of_block = self.encoder.as_ref().and_then(|encoder| encoder.next_position());
-        debug_assert!(
-            of_block.is_none_or(|position| position.index < position.pkts()),
-            "a block that has been sent whole is closed"
-        );
+        self.coding.iter().for_each(|coding| coding.check_invariants());
         debug_assert!(
             !self.has_failed || self.probe.is_none(),
             "a failed queue pair probes nothing"

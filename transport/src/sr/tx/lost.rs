@@ -12,7 +12,7 @@ pub(super) struct Lost {
     queue: VecDeque<u64>,
     /// Packets that could not be sent at the last lookup. If one of them still cannot, none above
     /// it can.
-    blocked: BTreeSet<u64>,
+    limited: BTreeSet<u64>,
 }
 
 impl Lost {
@@ -29,17 +29,17 @@ impl Lost {
         mut lookup: impl FnMut(u64) -> Option<T>,
         may_send: impl Fn(&T) -> bool,
     ) -> Option<(u64, T)> {
-        while let Some(number) = self.blocked.first().copied() {
+        while let Some(number) = self.limited.first().copied() {
             match lookup(number) {
                 Some(contents) if may_send(&contents) => return Some((number, contents)),
                 Some(_) => break,
-                None => _ = self.blocked.pop_first(),
+                None => _ = self.limited.pop_first(),
             }
         }
         while let Some(number) = self.queue.front().copied() {
             match lookup(number) {
                 Some(contents) if may_send(&contents) => return Some((number, contents)),
-                Some(_) => _ = self.blocked.insert(number),
+                Some(_) => _ = self.limited.insert(number),
                 None => {}
             }
             self.queue.pop_front();
@@ -49,10 +49,10 @@ impl Lost {
 
     /// No packet is lost; exact after [`Lost::next`] returned none.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.blocked.is_empty()
+        self.queue.is_empty() && self.limited.is_empty()
     }
 
-    /// Removes the oldest loss among those that are not blocked.
+    /// Removes the oldest loss among those that are not limited.
     pub(super) fn pop_queue(&mut self) -> Option<u64> {
         self.queue.pop_front()
     }
@@ -64,7 +64,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn next__costs_one_lookup_while_the_oldest_is_blocked() {
+    fn next__costs_one_lookup_while_the_oldest_is_limited() {
         let mut lost = Lost::default();
         (0..1000).for_each(|n| lost.push(n));
         let lookups = Cell::new(0);
@@ -72,7 +72,7 @@ mod tests {
             lookups.set(lookups.get() + 1);
             Some(n)
         };
-        // Even numbers are blocked by a limit, odd ones are not.
+        // Even numbers have a limit, odd ones are not.
         let may_send = |limit| move |n: &u64| !n.is_multiple_of(2) || *n < limit;
         assert_eq!(lost.next(lookup, may_send(0)), Some((1, 1)));
         for odd in (1..1000).step_by(2) {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn pop_queue__leaves_blocked_packets() {
+    fn pop_queue__leaves_limited_packets() {
         let mut lost = Lost::default();
         (0..3).for_each(|n| lost.push(n));
         assert_eq!(lost.next(Some, |n| *n == 1), Some((1, 1)));

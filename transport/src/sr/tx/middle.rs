@@ -2,7 +2,6 @@
 //! are neither chosen among others nor described, and whose header has no rare part.
 
 use super::Tx;
-use super::block_position::BlockPosition;
 use super::plan::{Contents, Plain};
 use super::schedule::{Limits, RESPONSES_IN_A_ROW_MAX, requests_periodic_ack};
 use crate::mr::{MrTable, PdId};
@@ -18,7 +17,7 @@ impl Tx {
             0 => self.requester.is_at_data(),
             _ => self.responses.is_at_read() && !self.requester.has_unsent(),
         };
-        let is_plain = self.encoder.is_none()
+        let is_plain = self.coding.is_none()
             && self.paths.is_none()
             && self.source_qpn.is_none()
             && self.int.hops == 0;
@@ -73,33 +72,31 @@ impl Tx {
         }
     }
 
-    /// A packet was sent at `now` for the first time: `sent` are its number, its payload's bytes
-    /// and its path.
+    /// A packet was sent at `now` for the first time, with this number and so many bytes of
+    /// payload. Returns the flow's delivery state, with which the caller adds it to the packets
+    /// sent.
     #[inline(always)]
     pub(in crate::sr) fn on_new_sent(
         &mut self,
         now: Time,
         contents: &Contents,
-        position: BlockPosition,
-        sent: (u64, u32, u16),
+        (number, bytes): (u64, u32),
         frame_bytes: usize,
         flow: Option<&mut Flow>,
-    ) {
-        let (number, bytes, path) = sent;
+    ) -> SendTimeState {
         match contents {
             Contents::Request(segment) => self.requester.advance(segment, number),
             Contents::Read(_) | Contents::Atomic { .. } => {
-                self.responses.advance(self.block_segment_bytes());
+                self.responses.advance(bytes);
                 self.responses_in_a_row += 1;
             }
-            Contents::Parity => {}
+            _ => {}
         }
         self.timers.on_sent(now);
         let in_flight_bytes = self.sent.in_flight_bytes() + u64::from(bytes);
-        let send_state = match flow {
+        match flow {
             Some(flow) => flow.on_sent(now, (bytes, frame_bytes), in_flight_bytes, false),
             None => SendTimeState::default(),
-        };
-        self.sent.push(now, *contents, bytes, position, path, send_state);
+        }
     }
 }

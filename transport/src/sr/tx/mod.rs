@@ -3,10 +3,8 @@
 
 mod balance;
 mod bits;
-pub(crate) mod block_position;
+pub(crate) mod coding;
 mod credit;
-mod digest;
-mod encoder;
 pub(crate) mod int_request;
 mod invariants;
 mod lost;
@@ -34,8 +32,8 @@ use crate::sr::crossing::AckDelay;
 use crate::sr::number::first_number;
 use crate::timer::earlier;
 use crate::verbs::WorkRequest;
+use coding::Coding;
 use credit::Credit;
-use encoder::Encoder;
 use int_request::IntRequest;
 use paths::Paths;
 use plan::Contents;
@@ -62,9 +60,6 @@ pub(crate) struct Tx {
     loss_timer: Option<Time>,
     /// The recovery period ends when all packets below this number are acknowledged.
     recovery_end: Option<u64>,
-    /// As `recovery_end`, of packets of blocks. It has no effect on the reordering window: parity
-    /// leaves no time to retransmissions.
-    block_recovery_end: Option<u64>,
     /// A probe, sent before all other packets and whatever the windows allow.
     probe: Option<Probe>,
     /// The next packet waits for the pacer, as of the last choice.
@@ -91,8 +86,8 @@ pub(crate) struct Tx {
     /// The peer's counts of received and of CE-marked bytes, as of its last ACK.
     peer_counts: (u64, u64),
     has_failed: bool,
-    /// The FEC encoder, if data are coded.
-    encoder: Option<Box<Encoder>>,
+    /// Erasure coding, if it was agreed on.
+    coding: Option<Box<Coding>>,
     /// The load balancer, if there is one.
     paths: Option<Box<Paths>>,
 }
@@ -118,7 +113,6 @@ impl Tx {
             timers: timers(attr),
             loss_timer: None,
             recovery_end: None,
-            block_recovery_end: None,
             probe: None,
             is_paced: false,
             credit: Credit::new(attr),
@@ -134,7 +128,7 @@ impl Tx {
             hop_limit: hop_limit(attr),
             peer_counts: (0, 0),
             has_failed: false,
-            encoder: None,
+            coding: None,
             paths: None,
         }
     }
@@ -162,14 +156,13 @@ impl Tx {
     }
 
     /// Packets request this telemetry from now on. Returns the payload of a full packet:
-    /// `full_bytes` less the room for telemetry, for a block's header if data are coded, and for
-    /// our QPN if feedback of switches is requested.
+    /// `full_bytes` less the room for telemetry, for erasure coding, and for our QPN if feedback of
+    /// switches is requested.
     pub(crate) fn request_int(&mut self, int: IntRequest, full_bytes: u32) -> u32 {
-        // Parity carries no QPN but the bytes of its block, which are as long.
         let overhead = int.room_bytes()
-            + match (&self.encoder, self.source_qpn) {
-                (Some(_), _) => BLOCK_BYTES,
-                (None, Some(_)) => SOURCE_QPN_BYTES,
+            + match (&self.coding, self.source_qpn) {
+                (Some(_), _) => coding::OVERHEAD_BYTES,
+                (None, Some(_)) => coding::SOURCE_QPN_BYTES,
                 (None, None) => 0,
             };
         self.int = int;
@@ -185,8 +178,7 @@ impl Tx {
     pub(crate) fn set_options(&mut self, options: &SrOptions, qpn: Qpn, base_rtt: Option<Dur>) {
         self.source_qpn = options.near.then_some(qpn);
         self.accepts_credit = options.credit;
-        let encoder = |choice| Box::new(Encoder::new(choice, base_rtt));
-        self.encoder = options.erasure.map(encoder);
+        self.coding = options.erasure.map(|choice| Box::new(Coding::new(choice, base_rtt)));
         let paths = |balance| Box::new(Paths::new(balance, qpn, base_rtt));
         self.paths = options.balance.as_ref().map(paths);
     }
@@ -239,7 +231,7 @@ impl Tx {
         if self.credit.handle_timeout(now) {
             counters.receive_limit_probes += 1;
             // The probe's ACK restarts the RTO, so the RTO cannot retransmit these data.
-            self.sent.retransmit_oldest_block();
+            self.sent.retransmit_oldest();
             self.probe = Some(Probe::Receive);
         }
         // Nothing is in flight that the peer could acknowledge, so the timers restart. A TLP of an
@@ -259,7 +251,7 @@ impl Tx {
                 self.probe = Some(Probe::Tail);
             }
             TimerEvent::Timeout => self.on_timeout(now, counters, flow),
-            TimerEvent::Exhausted if self.has_only_parity() => self.abandon_parity(),
+            TimerEvent::Exhausted if self.is_complete() => self.abandon_rest(),
             TimerEvent::Exhausted => return true,
         }
         false
@@ -288,10 +280,9 @@ impl Tx {
         earlier(self.loss_timer, earlier(self.credit.next(), timers))
     }
 
-    /// An ACK or a response is outstanding, so a timer must run. Parity of completed requests needs
-    /// none: a peer that has closed need not acknowledge it.
+    /// An ACK or a response that the peer must send is outstanding, so a timer must run.
     pub(crate) fn needs_timer(&self) -> bool {
-        self.waits_for_peer() && !self.has_only_parity()
+        self.waits_for_peer() && !self.is_complete()
     }
 
     /// An ACK or a response is outstanding.
@@ -305,21 +296,9 @@ impl Tx {
     }
 
     /// Every packet sent was lost or has arrived, and some are to be retransmitted, so the peer has
-    /// nothing to acknowledge. Losses left to parity count as in flight here.
+    /// nothing to acknowledge. Losses left to recovery count as in flight here.
     pub(crate) fn has_nothing_in_flight(&self) -> bool {
         !self.sent.is_empty() && self.sent.in_flight_pkts() == 0 && self.sent.has_lost()
-    }
-
-    /// Only parity of completed requests is unacknowledged.
-    fn has_only_parity(&self) -> bool {
-        self.requester.oldest().is_none() && self.sent.has_only_parity()
-    }
-
-    /// Stops waiting for ACKs of parity: a peer that has closed need not send them. The parity is
-    /// not retransmitted and takes no room in the window of later requests.
-    fn abandon_parity(&mut self) {
-        self.timers.reset();
-        self.sent.abandon_all();
     }
 
     pub(crate) fn srtt(&self) -> Option<Dur> {
@@ -339,9 +318,7 @@ impl Tx {
     pub(super) fn stop(&mut self) {
         self.timers.stop();
         self.sent.clear();
-        if let Some(encoder) = &mut self.encoder {
-            encoder.abandon();
-        }
+        self.coding.iter_mut().for_each(|coding| coding.abandon());
         (self.loss_timer, self.probe, self.has_failed) = (None, None, true);
         self.credit.stop();
     }
@@ -349,9 +326,7 @@ impl Tx {
     /// Drops the responses that were not sent.
     pub(super) fn stop_responding(&mut self) {
         self.responses.clear();
-        if let Some(encoder) = &mut self.encoder {
-            encoder.abandon();
-        }
+        self.coding.iter_mut().for_each(|coding| coding.abandon());
     }
 }
 
@@ -372,11 +347,6 @@ fn timers(attr: &QpAttr) -> Timers {
     }
 }
 
-/// The bytes that a block adds to the longest packet header: position and bytes of parity, or
-/// position and QPN of data.
-const BLOCK_BYTES: u32 = 4 + SOURCE_QPN_BYTES;
-/// The bytes of our QPN in a packet header.
-const SOURCE_QPN_BYTES: u32 = 4;
 /// The least RTO. Hosts that share a core are descheduled for as long at any time, and a TLP is
 /// sent long before.
 const RTO_MIN: Dur = Dur::from_ms(1);

@@ -33,14 +33,8 @@ impl Tx {
         if echo > now {
             return Err(DropReason::ResponseBeyondSent);
         }
-        let (words, blocks) = (ack.words.as_slice(), ack.blocks.as_slice());
-        let marks = self.marks(ack);
-        let (next, newest) = (ack.next, ack.newest);
-        let loss_delay = self.sent.loss_delay(&self.rtt).filter(|_| !blocks.is_empty());
-        let lost_send_time = loss_delay.map_or(Time::ZERO, |loss_delay| now - loss_delay);
-        let latest_ackable = now - self.rtt.min_rtt();
-        let info =
-            AckInfo { next, words, newest, echo, blocks, lost_send_time, latest_ackable, marks };
+        let times_sent = (self.lost_send_time(now, ack), now - self.rtt.min_rtt());
+        let info = AckInfo::of(ack, times_sent, self.marks(ack));
         let before = *self.sent.counters();
         let inflight_bytes = self.sent.in_flight_bytes();
         let acked = self.sent.on_ack(&info).map_err(|_| DropReason::ResponseBeyondSent)?;
@@ -61,9 +55,8 @@ impl Tx {
         if let Some(flow) = flow.as_deref_mut().filter(|_| acked.pkts > 0) {
             self.report_to_flow(times, ack, &acked, inflight_bytes, flow);
         }
-        if !blocks.is_empty() {
-            self.apply_block_reports(now, &acked, counters, flow.as_deref_mut());
-            self.report_block_recovery(now, before.queued_coded, flow.as_deref_mut());
+        if let Some(coding) = &mut self.coding {
+            coding.on_reports(now, &acked, &self.sent, counters, flow.as_deref_mut());
         }
         let is_rnr_exhausted = self.update_limits(ack, echo, counters);
         let arrivals = Arrivals {
@@ -90,8 +83,8 @@ impl Tx {
             self.recovery_end = None;
             self.sent.on_recovery_end();
         }
-        if self.block_recovery_end.is_some_and(|end| self.sent.una() >= end) {
-            self.block_recovery_end = None;
+        if let Some(coding) = &mut self.coding {
+            coding.on_acked(self.sent.una());
         }
         Ok(is_rnr_exhausted)
     }
@@ -112,49 +105,21 @@ impl Tx {
         counters: &mut Counters,
         mut flow: Option<&mut Flow>,
     ) {
-        let queued_coded = self.sent.counters().queued_coded;
         let found = self.sent.detect(now, &self.rtt);
         self.loss_timer = found.loss_timer;
-        counters.presumed_lost_packets += found.pkts;
-        if let Some(flow) = flow.as_deref_mut().filter(|_| found.bytes > 0) {
-            flow.count_lost(found.bytes);
+        counters.presumed_lost_packets += found.plain.pkts + found.recoverable.pkts;
+        if let Some(flow) = flow.as_deref_mut().filter(|_| found.plain.bytes > 0) {
+            flow.count_lost(found.plain.bytes);
         }
-        self.on_coded_loss(now, found.coded_pkts, found.coded_bytes, flow.as_deref_mut());
-        self.report_block_recovery(now, queued_coded, flow.as_deref_mut());
-        if found.pkts > found.coded_pkts && self.recovery_end.is_none() {
+        if let Some(coding) = &mut self.coding {
+            coding.on_lost(now, found.recoverable, &self.sent, flow.as_deref_mut());
+        }
+        if found.plain.pkts > 0 && self.recovery_end.is_none() {
             self.recovery_end = Some(self.sent.next());
             if let Some(flow) = flow {
                 let inflight_bytes = self.sent.in_flight_bytes();
-                flow.on_loss(now, LossKind::Recovery, found.bytes, inflight_bytes);
+                flow.on_loss(now, LossKind::Recovery, found.plain.bytes, inflight_bytes);
             }
-        }
-    }
-
-    /// Handles losses of coded packets, which do not start a recovery period.
-    fn on_coded_loss(&mut self, now: Time, pkts: u64, bytes: u64, flow: Option<&mut Flow>) {
-        if pkts == 0 {
-            return;
-        }
-        if let Some(encoder) = &mut self.encoder {
-            encoder.on_lost(pkts);
-        }
-        if let Some(flow) = flow {
-            flow.count_lost(bytes);
-            flow.on_loss(now, LossKind::Block, bytes, self.sent.in_flight_bytes());
-        }
-    }
-
-    /// Reports to congestion control that packets of blocks are retransmitted, once for each
-    /// recovery period, if `queued_coded` of them were before.
-    fn report_block_recovery(&mut self, now: Time, queued_coded: u64, flow: Option<&mut Flow>) {
-        let pkts = self.sent.counters().queued_coded - queued_coded;
-        if pkts == 0 || self.block_recovery_end.is_some() {
-            return;
-        }
-        self.block_recovery_end = Some(self.sent.next());
-        if let Some(flow) = flow {
-            let bytes = pkts * u64::from(flow.mtu_bytes());
-            flow.on_loss(now, LossKind::BlockRecovery, bytes, self.sent.in_flight_bytes());
         }
     }
 
@@ -163,22 +128,6 @@ impl Tx {
     #[inline]
     fn marks(&mut self, ack: &SrAckRepr<'_>) -> u64 {
         self.paths.as_mut().map_or(0, |paths| paths.marks(ack))
-    }
-
-    /// Applies the losses that block reports name to the counters and to congestion control.
-    #[inline(never)]
-    fn apply_block_reports(
-        &mut self,
-        now: Time,
-        acked: &Acked,
-        counters: &mut Counters,
-        flow: Option<&mut Flow>,
-    ) {
-        let (nacked, settled) = (acked.nacked, acked.settled);
-        counters.ec_settled_packets += settled.pkts;
-        counters.ec_short_packets += nacked.pkts;
-        let (pkts, bytes) = (nacked.pkts + settled.pkts, nacked.bytes + settled.bytes);
-        self.on_coded_loss(now, pkts, bytes, flow);
     }
 
     /// Passes an ACK to congestion control. The peer counts all its received bytes, so the marked
@@ -238,7 +187,7 @@ impl Tx {
         let is_sendable =
             self.sent.next_lost(|contents| requester.has_credit_for(contents, limit)).is_some();
         // Checked again, since `next_lost` drops packets that have arrived. If only losses left to
-        // parity remain, the timers run: the peer has to acknowledge or NACK them.
+        // recovery remain, the timers run: the peer has to acknowledge or NACK them.
         !is_sendable && self.has_nothing_in_flight()
     }
 
@@ -250,7 +199,7 @@ impl Tx {
         self.credit.on_limit(ack.receive_limit, ack.rx_pkts);
         let uses_receive = |contents: Contents| match contents {
             Contents::Request(segment) => self.requester.uses_receive(&segment),
-            Contents::Read(_) | Contents::Atomic { .. } | Contents::Parity => false,
+            _ => false,
         };
         let is_no_receive = ack.reason == AckReason::NoReceive;
         if !is_no_receive || !self.sent.unacked_contents(ack.newest).is_some_and(uses_receive) {

@@ -1,10 +1,9 @@
 //! The contents of a packet: enough to write it again.
 
-use super::block_position::BlockPosition;
 use super::sent::run::{Stride, Strided};
 use crate::mr::{MrTable, PdId};
 use crate::payload::PayloadMut;
-use spanwire_wire::{SrDataRepr, SrKind, SrUsualPart};
+use spanwire_wire::{BlockRepr, SrDataRepr, SrKind, SrUsualPart};
 
 /// The contents of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,8 +134,8 @@ pub(crate) struct PlannedPacket {
     pub(crate) kind: TransmissionKind,
     /// It requests an ACK.
     pub(crate) requests_ack: bool,
-    /// Its position in a block.
-    pub(crate) position: BlockPosition,
+    /// Its position in a block, if it is in one.
+    pub(crate) position: Option<BlockRepr>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

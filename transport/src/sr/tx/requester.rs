@@ -164,7 +164,7 @@ impl Requester {
     pub(super) fn has_credit_for(&self, contents: &Contents, receive_limit: Option<u32>) -> bool {
         match contents {
             Contents::Request(segment) => self.has_receive_credit(segment, receive_limit),
-            Contents::Read(_) | Contents::Atomic { .. } | Contents::Parity => true,
+            _ => true,
         }
     }
 

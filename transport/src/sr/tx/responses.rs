@@ -87,14 +87,12 @@ impl Responses {
         })
     }
 
-    /// The packet that [`Responses::next`] returned was sent.
+    /// The packet that [`Responses::next`] returned was sent, with `bytes` of payload.
     #[inline]
-    pub(super) fn advance(&mut self, segment_bytes: u32) {
+    pub(super) fn advance(&mut self, bytes: u32) {
         match self.queue.front_mut() {
-            Some(Response::Read { read, sent_bytes })
-                if read.request.len - *sent_bytes > segment_bytes =>
-            {
-                *sent_bytes += segment_bytes;
+            Some(Response::Read { read, sent_bytes }) if read.request.len - *sent_bytes > bytes => {
+                *sent_bytes += bytes;
             }
             _ => _ = self.queue.pop_front(),
         }

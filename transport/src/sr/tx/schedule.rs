@@ -1,8 +1,6 @@
 //! The choice of the next packet, and whether it may be sent: windows, the peer's limits,
 //! alternation of requests and responses.
 
-use super::block_position::BlockPosition;
-use super::encoder::NextInBlock;
 use super::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::requester::{Allowance, Next};
 use super::{Probe, Tx};
@@ -32,7 +30,7 @@ pub(in crate::sr) enum Choice {
     Send(PlannedPacket),
     Idle,
     /// A packet could be sent if the endpoint's window had room.
-    Blocked,
+    NoSpace,
     /// The pacer releases the next packet at this time.
     Paced(Time),
 }
@@ -96,7 +94,7 @@ impl Tx {
         if let Some(flow) = flow {
             flow.on_limit(now, limit, self.sent.in_flight_bytes());
         }
-        if limit == FlowLimit::Endpoint { Choice::Blocked } else { Choice::Idle }
+        if limit == FlowLimit::Endpoint { Choice::NoSpace } else { Choice::Idle }
     }
 
     /// The congestion window in packets like those in flight.
@@ -119,7 +117,7 @@ impl Tx {
     #[inline]
     pub(in crate::sr) fn may_send(&self) -> bool {
         let is_quiet = self.probe.is_none() && !self.is_paced && self.credit.next().is_none();
-        !is_quiet || self.encoder.is_some() || self.has_pending()
+        !is_quiet || self.coding.is_some() || self.has_pending()
     }
 
     /// A packet waits to be sent, whether or not a limit allows it.
@@ -145,16 +143,14 @@ impl Tx {
                 self.sent.on_retransmitted(now, planned.number, path);
             }
             TransmissionKind::First => {
-                let sent = (planned.number, bytes, path);
-                let (contents, position) = (&planned.contents, planned.position);
-                self.on_new_sent(now, contents, position, sent, frame_bytes, flow);
-                if let Some(encoder) = self.encoder.as_mut().filter(|_| position.is_coded()) {
-                    if !position.is_parity() {
-                        self.sent.set_digest(planned.number, encoder.digest());
+                let sent = (planned.number, bytes);
+                let state = self.on_new_sent(now, &planned.contents, sent, frame_bytes, flow);
+                return match planned.position {
+                    None => self.sent.push(now, planned.contents, bytes, path, state),
+                    Some(position) => {
+                        self.add_sent(now, planned.contents, (bytes, path), position, state);
                     }
-                    encoder.advance();
-                }
-                return;
+                };
             }
         }
         self.timers.on_sent(now);
@@ -172,9 +168,7 @@ impl Tx {
             self.on_sent(now, planned, (0, 0), 0, None);
             return true;
         }
-        if let Some(encoder) = &mut self.encoder {
-            encoder.abandon();
-        }
+        self.coding.iter_mut().for_each(|coding| coding.abandon());
         let is_credit_limited = self.sent.has_lost() && self.sent.in_flight_pkts() == 0;
         self.credit.set_credit_limited(now, is_credit_limited, &self.rtt);
         // Responses go before it.
@@ -189,8 +183,8 @@ impl Tx {
         if number >= self.psn_limit() {
             return (None, false);
         }
-        if self.encoder.is_some()
-            && let Some(planned) = self.next_of_block(number, limits, window_left)
+        if self.coding.is_some()
+            && let Some(planned) = self.continue_coding(number, limits, window_left)
         {
             return (Some(planned), false);
         }
@@ -208,31 +202,20 @@ impl Tx {
                 if !responses_first {
                     self.responses_in_a_row = 0;
                 }
-                let ends = match response {
-                    Contents::Read(segment) => segment.last,
-                    Contents::Request(_) | Contents::Atomic { .. } | Contents::Parity => true,
-                };
+                let ends = !matches!(response, Contents::Read(segment) if !segment.last);
                 let is_last = ends && self.responses.len() == 1;
                 (response, is_last && !matches!(next, Next::Segment(_)))
             }
             (Next::NoReceive(_), None) => return (None, true),
             (Next::Idle | Next::Segment(_), None) => return (None, false),
         };
-        let position = self.position_in_new_block(&contents);
+        let position = self.position(&contents);
         let requests_ack = is_last || requests_periodic_ack(number, limits, window_left);
-        (
-            Some(PlannedPacket {
-                number,
-                contents,
-                kind: TransmissionKind::First,
-                requests_ack,
-                position,
-            }),
-            false,
-        )
+        let kind = TransmissionKind::First;
+        (Some(PlannedPacket { number, contents, kind, requests_ack, position }), false)
     }
 
-    /// The limits of the next request's segment, outside of a block.
+    /// The limits of the segment of the next request.
     #[inline]
     pub(super) fn allowance(&self, limits: &Limits) -> Allowance {
         Allowance {
@@ -243,120 +226,31 @@ impl Tx {
         }
     }
 
-    /// The next packet of the open block. Packets of a block have consecutive numbers, so nothing
-    /// else may begin before its last one.
-    #[inline(never)]
-    fn next_of_block(
-        &mut self,
-        number: u64,
-        limits: &Limits,
-        window_left: u64,
-    ) -> Option<PlannedPacket> {
-        let encoder = self.encoder.as_ref()?;
-        let position = BlockPosition::of(&encoder.next_position()?);
-        let contents = match encoder.next_in_block()? {
-            NextInBlock::Parity => Some(Contents::Parity),
-            NextInBlock::Data { is_response: true, segment_bytes } => {
-                self.responses.next(segment_bytes)
-            }
-            NextInBlock::Data { segment_bytes, .. } => {
-                // An open block ignores the receive limit, at the cost of a few packets. Otherwise
-                // responses would wait behind it, for a limit that moves independently of them.
-                let (max_rd_atomic, receive_limit) = (self.max_rd_atomic, None);
-                let allowance = Allowance {
-                    segment_bytes,
-                    max_rd_atomic,
-                    receive_limit,
-                    begins_requests: false,
-                };
-                match self.requester.next(&allowance) {
-                    Next::Segment(segment) if limits.sends_requests => {
-                        Some(Contents::Request(segment))
-                    }
-                    _ => None,
-                }
-            }
-        };
-        let Some(contents) = contents else {
-            // The message of the block ended early; the next data belong to another one.
-            self.encoder.as_mut()?.abandon();
-            return None;
-        };
-        // The last source packet and each parity packet after it request an ACK: one ACK may be
-        // lost, and a TLP is not due before two round trips have passed.
-        let is_last = match &contents {
-            Contents::Request(segment) => {
-                self.responses.len() == 0 && self.requester.is_last_posted(segment)
-            }
-            Contents::Read(segment) => {
-                segment.last && self.responses.len() == 1 && !self.requester.has_unsent()
-            }
-            _ => self.responses.len() == 0 && !self.requester.has_unsent(),
-        };
-        let requests_ack = is_last || requests_periodic_ack(number, limits, window_left);
-        Some(PlannedPacket {
-            number,
-            contents,
-            kind: TransmissionKind::First,
-            requests_ack,
-            position,
-        })
-    }
-
-    /// The position of a packet that would begin a block.
-    fn position_in_new_block(&self, contents: &Contents) -> BlockPosition {
-        let Some(encoder) = &self.encoder else { return BlockPosition::NONE };
-        let left_bytes = match contents {
-            Contents::Request(segment) => self.requester.remaining_data(segment),
-            Contents::Read(segment) => segment.left,
-            Contents::Atomic { .. } | Contents::Parity => 0,
-        };
-        let block = encoder.plan_block(left_bytes, self.segment_bytes, &self.rtt);
-        block.map_or(BlockPosition::NONE, |block| BlockPosition::of(&block))
-    }
-
-    /// The bytes of a full segment at the next packet.
-    pub(super) fn block_segment_bytes(&self) -> u32 {
-        match self.encoder.as_ref().and_then(|encoder| encoder.next_in_block()) {
-            Some(NextInBlock::Data { segment_bytes, .. }) => segment_bytes,
-            _ => self.segment_bytes,
-        }
-    }
-
     fn retransmission(&self, number: u64, contents: Contents) -> PlannedPacket {
         let position = self.sent.position(number);
-        PlannedPacket {
-            number,
-            contents,
-            kind: TransmissionKind::Retransmission,
-            requests_ack: true,
-            position,
-        }
+        let kind = TransmissionKind::Retransmission;
+        PlannedPacket { number, contents, kind, requests_ack: true, position }
     }
 
     fn probe_packet(&mut self, probe: Probe, limits: &Limits) -> Option<PlannedPacket> {
         match probe {
-            Probe::Tail => self
-                .sent
-                .newest()
-                .map(|(n, contents)| self.retransmission(n, contents))
-                .or_else(|| {
-                    let (number, segment) = self.requester.oldest_outstanding_rd_atomic()?;
-                    let (contents, position) = (Contents::Request(segment), BlockPosition::NONE);
-                    Some(PlannedPacket {
-                        number,
-                        contents,
-                        kind: TransmissionKind::Probe,
-                        requests_ack: true,
-                        position,
-                    })
-                }),
-            // An open block does not wait for receive credit.
-            Probe::Receive
-                if self.encoder.as_ref().is_some_and(|c| c.next_in_block().is_some()) =>
-            {
-                None
+            Probe::Tail => {
+                self.sent.newest().map(|(n, contents)| self.retransmission(n, contents)).or_else(
+                    || {
+                        let (number, segment) = self.requester.oldest_outstanding_rd_atomic()?;
+                        let (contents, position) = (Contents::Request(segment), None);
+                        Some(PlannedPacket {
+                            number,
+                            contents,
+                            kind: TransmissionKind::Probe,
+                            requests_ack: true,
+                            position,
+                        })
+                    },
+                )
             }
+            // What coding has begun does not wait for receive credit.
+            Probe::Receive if self.coding.as_ref().is_some_and(|coding| coding.is_open()) => None,
             Probe::Receive => {
                 if let Some((number, contents)) = self.sent.next_lost(|_| true) {
                     return Some(self.retransmission(number, contents));
@@ -365,14 +259,8 @@ impl Tx {
                 match self.requester.next(&allowance) {
                     Next::NoReceive(segment) if self.sent.next() < self.psn_limit() => {
                         let (number, contents) = (self.sent.next(), Contents::Request(segment));
-                        let position = self.position_in_new_block(&contents);
-                        Some(PlannedPacket {
-                            number,
-                            contents,
-                            kind: TransmissionKind::First,
-                            requests_ack: true,
-                            position,
-                        })
+                        let (kind, position) = (TransmissionKind::First, self.position(&contents));
+                        Some(PlannedPacket { number, contents, kind, requests_ack: true, position })
                     }
                     _ => None,
                 }

@@ -4,8 +4,7 @@
 
 pub(super) mod ack_info;
 mod acked;
-mod coded;
-mod entry;
+pub(super) mod entry;
 mod invariants;
 mod loss_detection;
 mod paths;
@@ -13,18 +12,17 @@ pub(super) mod run;
 mod runs;
 
 use super::bits::Bits;
-use super::block_position::BlockPosition;
+use super::coding::position::SentCoding;
 use super::lost::Lost;
 use super::reorder::ReorderWindow;
 use crate::counters::Counters;
 use crate::qp::flow::SendTimeState;
 use crate::sr::number::{unwrap, wrap};
 use ack_info::PathEvent;
-use entry::{Entry, Recovered, State, Transmission};
+use entry::{Entry, State, Transmission};
 use run::{Run, Strided};
 use spanwire_base::{Time, usize_from};
 use std::collections::VecDeque;
-use std::num::NonZeroU64;
 
 /// The packets of a stream from the oldest unacknowledged on. `T` is the contents of a packet,
 /// enough to write it again.
@@ -33,11 +31,11 @@ pub(crate) struct Sent<T> {
     /// The oldest unacknowledged number: that of the first in `ring`.
     una: u64,
     /// The lowest source packet not known to have arrived; see [`Sent::data_una`].
-    data_una: u64,
+    pub(super) data_una: u64,
     /// The number of the next new packet.
     next: u64,
     /// The packets from `una` on, until those in `runs`.
-    ring: VecDeque<Entry<T>>,
+    pub(super) ring: VecDeque<Entry<T>>,
     /// The newest packets, all in flight, until something concerns a single one.
     runs: VecDeque<Run<T>>,
     /// Until all packets below it have arrived, new ones are not kept as runs: the packets that
@@ -45,28 +43,24 @@ pub(crate) struct Sent<T> {
     single_until: u64,
     /// The arrived packets of `ring` as a bitmap: ACKs repeat SACK words, and new bits are found at
     /// once.
-    arrived: Bits,
+    pub(super) arrived: Bits,
     /// Transmissions in the order of time, obsolete ones included. Every packet of `ring` that is
     /// in flight has one. Runs were sent later.
     order: VecDeque<Transmission>,
     /// Packets to retransmit, each once.
     lost: Lost,
-    in_flight_pkts: u64,
-    in_flight_bytes: u64,
-    /// Packets of the last block that were not sent yet.
-    unsent_of_block: u64,
-    /// Lost data of that block are retransmitted ([`BlockPosition::retransmits`]).
-    open_block_retransmits: bool,
-    reorder: ReorderWindow,
+    pub(super) in_flight_pkts: u64,
+    pub(super) in_flight_bytes: u64,
+    /// State of erasure coding.
+    pub(super) coding: SentCoding,
+    pub(super) reorder: ReorderWindow,
     /// The latest of all transmissions that have arrived: its send time and number. Transmissions
     /// of one time are ordered by number (RFC 8985 6.1), since a burst in one step of the driver
     /// has one time.
-    delivered: Option<(Time, u64)>,
-    /// Packets that the peer has recovered; the originals may still arrive.
-    peer_recovered: VecDeque<Recovered>,
+    pub(super) delivered: Option<(Time, u64)>,
     /// Events of packets by path, if a load balancer uses them.
     path_events: Option<Vec<PathEvent>>,
-    counters: SentCounters,
+    pub(super) counters: SentCounters,
 }
 
 /// Counters of a stream.
@@ -74,12 +68,10 @@ pub(crate) struct Sent<T> {
 pub(crate) struct SentCounters {
     /// Retransmissions.
     pub(crate) retransmitted: u64,
-    /// Packets presumed lost: overdue, outstanding at a timeout, or missing from their block.
+    /// Packets presumed lost: overdue, outstanding at a timeout, or missing at the peer.
     pub(crate) presumed_lost: u64,
     /// Packets presumed lost that arrived, as far as ACKs prove it.
     pub(crate) spurious_lost: u64,
-    /// Lost packets of blocks that were queued for retransmission.
-    pub(crate) queued_coded: u64,
     /// Of `spurious_lost`, packets that had been retransmitted: spurious retransmissions.
     pub(crate) spurious_retransmits: u64,
 }
@@ -109,11 +101,9 @@ impl<T: Strided> Sent<T> {
             lost: Lost::default(),
             in_flight_pkts: 0,
             in_flight_bytes: 0,
-            unsent_of_block: 0,
-            open_block_retransmits: false,
+            coding: SentCoding::default(),
             reorder: ReorderWindow::default(),
             delivered: None,
-            peer_recovered: VecDeque::new(),
             path_events: None,
             counters: SentCounters::default(),
         }
@@ -139,7 +129,7 @@ impl<T: Strided> Sent<T> {
         self.una
     }
 
-    /// The oldest unacknowledged number without parity: requests before it are complete.
+    /// The oldest unacknowledged number of a source packet: requests before it are complete.
     #[inline]
     pub(crate) fn data_una(&self) -> u64 {
         self.data_una
@@ -180,26 +170,31 @@ impl<T: Strided> Sent<T> {
         now: Time,
         contents: T,
         bytes: u32,
-        position: BlockPosition,
         path: u16,
         send_state: SendTimeState,
     ) {
-        let sent = (now, bytes, path);
-        let last = self.runs.back_mut().filter(|_| !position.is_coded());
+        let (sent, last) = ((now, bytes, path), self.runs.back_mut());
         if !last.is_some_and(|run| run.extend(&contents, sent, &send_state)) {
-            if position.is_coded() || self.path_events.is_some() || self.una < self.single_until {
-                self.push_single(contents, sent, position, send_state);
+            self.coding.end();
+            if self.path_events.is_some() || self.una < self.single_until {
+                self.push_single(Entry::new(contents, bytes, now, path, send_state));
             } else {
                 self.begin_run(&contents, sent, &send_state);
             }
         }
+        self.count_sent(bytes);
+    }
+
+    /// The next packet was added, with `bytes` of payload.
+    #[inline(always)]
+    pub(super) fn count_sent(&mut self, bytes: u32) {
         self.next += 1;
         self.in_flight_pkts += 1;
         self.in_flight_bytes += u64::from(bytes);
     }
 
     /// The next lost packet to retransmit that `may` allows: its number and contents. Among packets
-    /// that `may` ever blocks, if one is blocked, all higher ones must be.
+    /// that `may` ever forbids, if one is forbidden, all higher ones must be.
     #[inline]
     pub(crate) fn next_lost(&mut self, may: impl Fn(&T) -> bool) -> Option<(u64, T)> {
         let (ring, una) = (&mut self.ring, self.una);
@@ -233,14 +228,14 @@ impl<T: Strided> Sent<T> {
         entry.is_some_and(|e| e.state == State::InFlight && e.sent_at == at)
     }
 
-    /// The newest packet that is not known to have arrived: what a TLP retransmits. Of a block it
-    /// is a source packet, if any is missing, because the payload of sent parity is not kept.
+    /// The packet that a TLP retransmits: the newest one that is not known to have arrived, or the
+    /// one before it that recovers more ([`Sent::to_probe`]).
     pub(crate) fn newest(&self) -> Option<(u64, T)> {
         let number = match self.runs.back() {
             Some(run) => run.end() - 1,
             None => self.arrived.highest_clear(self.next)?,
         };
-        let number = self.missing_data(number).unwrap_or(number);
+        let number = self.to_probe(number);
         self.packet(number).map(|e| (number, e.contents))
     }
 
@@ -255,15 +250,14 @@ impl<T: Strided> Sent<T> {
         // After a TLP, the arrival may be of the transmission before it.
         entry.is_presumed_lost &= was == State::Lost;
         let (bytes, position) = (u64::from(entry.bytes), entry.position);
-        let repeats = entry.digest.is_some() || position.retransmits;
         if was == State::Lost {
             self.in_flight_pkts += 1;
             self.in_flight_bytes += bytes;
         }
         self.order.push_back(Transmission { number, at: now });
         self.counters.retransmitted += 1;
-        if position.is_coded() && !position.is_parity() && !repeats {
-            self.retransmit_block(number, position);
+        if let Some(position) = position {
+            self.on_repeated(position);
         }
     }
 
@@ -275,19 +269,11 @@ impl<T: Strided> Sent<T> {
         }
     }
 
-    /// Sets the digest of the payload of packet `number`, a block's source packet, which was just
-    /// sent.
-    pub(crate) fn set_digest(&mut self, number: u64, digest: Option<NonZeroU64>) {
-        if let Some(entry) = self.entry_mut(number) {
-            entry.digest = digest;
-        }
-    }
-
-    fn entry(&self, number: u64) -> Option<&Entry<T>> {
+    pub(super) fn entry(&self, number: u64) -> Option<&Entry<T>> {
         self.ring.get(usize_from(number.checked_sub(self.una)?))
     }
 
-    fn entry_mut(&mut self, number: u64) -> Option<&mut Entry<T>> {
+    pub(super) fn entry_mut(&mut self, number: u64) -> Option<&mut Entry<T>> {
         self.ring.get_mut(usize_from(number.checked_sub(self.una)?))
     }
 

@@ -2,7 +2,8 @@
 
 use crate::qp::flow::SendTimeState;
 use spanwire_base::Time;
-use spanwire_wire::{BlockReport, SackWord};
+use spanwire_loadbalance::LossKind;
+use spanwire_wire::{BlockReport, SackWord, SrAckRepr};
 
 /// The content of an ACK; its numbers are not unwrapped.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,25 @@ pub(crate) struct AckInfo<'a> {
     pub(crate) latest_ackable: Time,
     /// CE marks: bit i is the newest packet's number minus i.
     pub(crate) marks: u64,
+}
+
+impl<'a> AckInfo<'a> {
+    /// The content of `ack`, with the two times that the caller computes.
+    pub(crate) fn of(
+        ack: &'a SrAckRepr<'_>,
+        (lost_send_time, latest_ackable): (Time, Time),
+        marks: u64,
+    ) -> Self {
+        let &SrAckRepr { next, newest, .. } = ack;
+        let (words, blocks) = (ack.words.as_slice(), ack.blocks.as_slice());
+        let echo = Time::from_ps(ack.echo_ps);
+        Self { next, words, newest, echo, blocks, lost_send_time, latest_ackable, marks }
+    }
+
+    /// It has block reports, which concern single packets.
+    pub(super) fn has_reports(&self) -> bool {
+        !self.blocks.is_empty()
+    }
 }
 
 /// The effects of an ACK.
@@ -58,7 +78,7 @@ pub(crate) struct NewlyLost {
 }
 
 impl NewlyLost {
-    pub(super) fn add(&mut self, more: Self) {
+    pub(in crate::sr::tx) fn add(&mut self, more: Self) {
         self.pkts += more.pkts;
         self.bytes += more.bytes;
     }
@@ -88,15 +108,20 @@ pub(crate) enum PacketOutcome {
     Settled,
 }
 
+impl PacketOutcome {
+    /// The kind of a loss of a packet with this outcome; `lost_by` unless the peer has reported it.
+    pub(in crate::sr::tx) fn loss_kind(self, lost_by: LossKind) -> LossKind {
+        if self == Self::Settled { LossKind::Block } else { lost_by }
+    }
+}
+
 /// Packets newly found lost by time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DetectedLoss {
-    pub(crate) pkts: u64,
-    /// Bytes of packets outside of blocks.
-    pub(crate) bytes: u64,
-    /// Packets of blocks, and their bytes.
-    pub(crate) coded_pkts: u64,
-    pub(crate) coded_bytes: u64,
+    /// Packets outside of blocks, which must be retransmitted.
+    pub(crate) plain: NewlyLost,
+    /// Packets of blocks, which the peer may recover.
+    pub(crate) recoverable: NewlyLost,
     /// When the next packet may become overdue.
     pub(crate) loss_timer: Option<Time>,
 }

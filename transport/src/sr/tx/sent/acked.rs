@@ -7,7 +7,7 @@ use super::run::Strided;
 use crate::sr::number::unwrap;
 use crate::sr::tx::bits::numbers;
 use spanwire_base::Time;
-use spanwire_wire::{BlockReportKind, SackWord};
+use spanwire_wire::SackWord;
 
 impl<T: Strided> Sent<T> {
     /// Applies an ACK.
@@ -18,31 +18,25 @@ impl<T: Strided> Sent<T> {
     // One caller.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, info: &AckInfo<'_>) -> Result<Acked, BeyondSent> {
+        self.coding.queued_pkts = 0;
         let una = self.una;
         let next = unwrap(una, info.next);
         let end = self.next;
         let word_end = |w: &SackWord| unwrap(una, w.base) + 64 - u64::from(w.bits.leading_zeros());
         let newest = unwrap(una, info.newest);
         let is_old = next.min(newest) + PAST_PKTS < una;
-        // Parity of an open block may be settled before it is sent.
-        let named_end = end + self.unsent_of_block;
+        let named_end = self.named_end();
         let is_beyond =
             next > named_end || newest >= end || info.words.iter().any(|w| word_end(w) > named_end);
         if is_beyond || is_old {
             return Err(BeyondSent);
         }
         let mut acked = Acked::default();
-        if !info.blocks.is_empty() {
+        if info.has_reports() {
             self.expand();
         }
         self.on_echo(newest, info.echo, &mut acked);
-        for report in info.blocks {
-            match report.kind {
-                BlockReportKind::Settled => acked.settled.add(self.on_block_settled(report)),
-                BlockReportKind::Recovered => self.on_block_recovered(report),
-                BlockReportKind::Nack => {}
-            }
-        }
+        self.apply_reports(info, &mut acked);
         let (next, runs_begin) = (next.min(end), self.runs_begin());
         if una < runs_begin {
             self.arrived_below(next.min(runs_begin), info, &mut acked);
@@ -56,17 +50,13 @@ impl<T: Strided> Sent<T> {
             }
             self.arrived_of(unwrap(una, word.base), word.bits, info, &mut acked);
         }
-        for report in info.blocks.iter().filter(|report| report.kind == BlockReportKind::Nack) {
-            let until = (info.echo, newest).max((info.lost_send_time, u64::MAX));
-            acked.nacked.add(self.on_block_nack(report, until));
-        }
+        self.apply_nacks(info, &mut acked);
         while self.ring.front().is_some_and(|e| e.state == State::Arrived) {
             self.ring.pop_front();
             self.una += 1;
         }
         self.arrived.clear_below(self.una);
-        self.data_una = self.data_una.max(self.una);
-        self.skip_parity();
+        self.advance_data_una();
         Ok(acked)
     }
 
@@ -87,7 +77,7 @@ impl<T: Strided> Sent<T> {
         acked.was_lost = entry.was_lost;
         acked.send_state = (entry.sent_at == echo).then_some(entry.send_state);
         if entry.was_lost && echo < entry.sent_at {
-            // A premature block NACK must not widen `reo_wnd`.
+            // A premature NACK must not widen `reo_wnd`.
             if entry.lost_by_time {
                 self.reorder.widen();
             }

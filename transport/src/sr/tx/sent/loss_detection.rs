@@ -1,11 +1,11 @@
 //! Loss detection by time (RACK), and after an RTO.
 
 use super::Sent;
-use super::ack_info::{AckInfo, DetectedLoss, PacketOutcome, PathEvent};
+use super::ack_info::{AckInfo, DetectedLoss, NewlyLost, PacketOutcome, PathEvent};
 use super::entry::{State, Transmission};
 use super::run::Strided;
 use crate::sr::number::unwrap;
-use crate::sr::tx::block_position::BlockPosition;
+use crate::sr::tx::coding::position::Position;
 use crate::sr::tx::rtt::Rtt;
 use spanwire_base::{Dur, Time};
 
@@ -27,6 +27,7 @@ impl<T: Strided> Sent<T> {
 
     /// Finds the packets that are lost by `now`, and when the next one may be.
     pub(crate) fn detect(&mut self, now: Time, rtt: &Rtt) -> DetectedLoss {
+        self.coding.queued_pkts = 0;
         let mut found = DetectedLoss::default();
         let (Some(delivered), Some(loss_delay)) = (self.delivered, self.loss_delay(rtt)) else {
             return found;
@@ -44,16 +45,11 @@ impl<T: Strided> Sent<T> {
             }
             self.order.pop_front();
             let before = self.in_flight_bytes;
-            let is_coded = self.position(first.number).is_coded();
-            self.mark_lost(first.number);
-            found.pkts += 1;
-            let bytes = before - self.in_flight_bytes;
-            if is_coded {
-                found.coded_pkts += 1;
-                found.coded_bytes += bytes;
-            } else {
-                found.bytes += bytes;
-            }
+            let lost = match self.mark_lost(first.number) {
+                Some(_) => &mut found.recoverable,
+                None => &mut found.plain,
+            };
+            lost.add(NewlyLost { pkts: 1, bytes: before - self.in_flight_bytes });
         }
         found
     }
@@ -147,21 +143,23 @@ impl<T: Strided> Sent<T> {
         }
     }
 
-    /// Marks a packet in flight as lost. It is retransmitted unless parity can recover it.
-    pub(super) fn mark_lost(&mut self, number: u64) {
-        let Some(position) = self.take_out_of_flight(number) else { return };
-        if let Some(entry) = self.entry_mut(number) {
-            entry.lost_by_time = true;
+    /// Marks a packet in flight as lost. It is retransmitted unless coding can recover it. Returns
+    /// its position.
+    fn mark_lost(&mut self, number: u64) -> Option<Position> {
+        let position = self.take_out_of_flight(number);
+        self.presume_lost(number, true);
+        match position {
+            Some(position) => self.recover_or_queue(position),
+            None => self.queue(number),
         }
-        self.presume_lost(number);
-        if position.is_coded() { self.on_block_loss(number, position) } else { self.queue(number) }
+        position
     }
 
-    /// Counts the last transmission of a packet as presumed lost.
-    pub(super) fn presume_lost(&mut self, number: u64) {
+    /// Counts the last transmission of a packet as presumed lost, by time or because of a report.
+    pub(in crate::sr::tx) fn presume_lost(&mut self, number: u64, by_time: bool) {
         self.counters.presumed_lost += 1;
         if let Some(entry) = self.entry_mut(number) {
-            entry.is_presumed_lost = true;
+            (entry.is_presumed_lost, entry.lost_by_time) = (true, by_time);
         }
     }
 
@@ -187,7 +185,7 @@ impl<T: Strided> Sent<T> {
         self.counters.spurious_retransmits += u64::from(is_first && was == State::InFlight);
     }
 
-    /// Queues a rejected packet for retransmission, whatever parity could recover, and without a
+    /// Queues a rejected packet for retransmission, whatever could be recovered, and without a
     /// path event.
     fn requeue_rejected(&mut self, number: u64) {
         let events = self.path_events.take();
@@ -199,8 +197,8 @@ impl<T: Strided> Sent<T> {
         self.queue(number);
     }
 
-    /// Takes a lost packet out of flight. Returns its position in its block.
-    pub(super) fn take_out_of_flight(&mut self, number: u64) -> Option<BlockPosition> {
+    /// Takes a lost packet out of flight. Returns its position.
+    pub(in crate::sr::tx) fn take_out_of_flight(&mut self, number: u64) -> Option<Position> {
         let entry = self.entry_mut(number)?;
         entry.state = State::Lost;
         let (bytes, path, position) = (u64::from(entry.bytes), entry.path, entry.position);
@@ -208,29 +206,21 @@ impl<T: Strided> Sent<T> {
         self.in_flight_pkts -= 1;
         self.in_flight_bytes -= bytes;
         if self.path_events.is_some() {
-            self.push_path_event(PathEvent {
-                path,
-                pkts: 1,
-                bytes,
-                marked: 0,
-                sent_at,
-                outcome: PacketOutcome::Lost,
-            });
+            let outcome = PacketOutcome::Lost;
+            self.push_path_event(PathEvent { path, pkts: 1, bytes, marked: 0, sent_at, outcome });
         }
-        Some(position)
+        position
     }
 
-    /// Queues a lost packet for retransmission, and all lost source packets of its block if their
-    /// retransmissions take no part in recovery.
-    pub(super) fn queue(&mut self, number: u64) {
+    /// Queues a lost packet for retransmission.
+    pub(in crate::sr::tx) fn queue(&mut self, number: u64) {
         let Some(entry) = self.entry_mut(number) else { return };
-        let (position, has_digest) = (entry.position, entry.digest.is_some());
-        if !std::mem::replace(&mut entry.is_queued, true) {
+        let (position, is_new) = (entry.position, !std::mem::replace(&mut entry.is_queued, true));
+        if is_new {
             self.lost.push(number);
-            self.counters.queued_coded += u64::from(position.is_coded());
         }
-        if position.is_coded() && !position.retransmits && !has_digest {
-            self.retransmit_block(number, position);
+        if let Some(position) = position {
+            self.on_queued(position, is_new);
         }
     }
 }

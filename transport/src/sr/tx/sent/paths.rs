@@ -47,7 +47,7 @@ impl<T: Strided> Sent<T> {
         self.push_path_event(PathEvent { path, pkts: 1, bytes, marked, sent_at, outcome });
     }
 
-    pub(super) fn push_path_event(&mut self, one: PathEvent) {
+    pub(in crate::sr::tx) fn push_path_event(&mut self, one: PathEvent) {
         let Some(events) = &mut self.path_events else { return };
         match events.last_mut() {
             Some(last) if last.path == one.path && last.outcome == one.outcome => {

@@ -1,8 +1,8 @@
-//! A run: packets sent in a row at one time, outside of blocks, that differ only by arithmetic.
+//! A run: packets sent in a row at one time, outside of erasure coding, that differ only by
+//! arithmetic.
 
 use super::entry::Entry;
 use crate::qp::flow::SendTimeState;
-use crate::sr::tx::block_position::BlockPosition;
 use spanwire_base::Time;
 
 /// Contents of packets, of which those of packets in a row may be computed.
@@ -44,7 +44,7 @@ impl<T: Strided> Run<T> {
     pub(super) fn packet(&self, n: u32) -> Entry<T> {
         let &Self { contents, bytes, sent_at, path, send_state, .. } = self;
         let contents = contents.after(self.stride, n);
-        Entry::new(contents, bytes, sent_at, BlockPosition::NONE, path, send_state)
+        Entry::new(contents, bytes, sent_at, path, send_state)
     }
 
     pub(super) fn end(&self) -> u64 {

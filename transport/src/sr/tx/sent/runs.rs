@@ -7,7 +7,6 @@ use super::ack_info::Acked;
 use super::entry::{Entry, Transmission};
 use super::run::{Run, Stride, Strided};
 use crate::qp::flow::SendTimeState;
-use crate::sr::tx::block_position::BlockPosition;
 use spanwire_base::Time;
 
 impl<T: Strided> Sent<T> {
@@ -21,7 +20,6 @@ impl<T: Strided> Sent<T> {
         send_state: &SendTimeState,
     ) {
         let (sent_at, bytes, path) = sent;
-        (self.open_block_retransmits, self.unsent_of_block) = (false, 0);
         if let Some(run) = self.runs.back_mut().filter(|run| run.pkts == 1)
             && let Some(stride) = run.contents.stride_to(contents)
         {
@@ -38,19 +36,10 @@ impl<T: Strided> Sent<T> {
 
     /// Adds a packet as an entry.
     #[inline(always)]
-    pub(super) fn push_single(
-        &mut self,
-        contents: T,
-        (sent_at, bytes, path): (Time, u32, u16),
-        mut position: BlockPosition,
-        send_state: SendTimeState,
-    ) {
+    pub(in crate::sr::tx) fn push_single(&mut self, entry: Entry<T>) {
         self.expand();
-        self.open_block_retransmits &= position.is_coded() && !position.begins_block();
-        self.unsent_of_block = position.pkts_after();
-        position.retransmits = self.open_block_retransmits;
-        self.ring.push_back(Entry::new(contents, bytes, sent_at, position, path, send_state));
-        self.order.push_back(Transmission { number: self.next, at: sent_at });
+        self.order.push_back(Transmission { number: self.next, at: entry.sent_at });
+        self.ring.push_back(entry);
         self.arrived.extend_to(self.next);
     }
 

@@ -22,7 +22,7 @@ fn rtt(us: u64) -> Rtt {
 fn ten() -> Sent<u64> {
     let mut s = Sent::new(0);
     for i in 0..10 {
-        s.push(at(i), i, 100, BlockPosition::NONE, 0, SendTimeState::default());
+        s.push(at(i), i, 100, 0, SendTimeState::default());
     }
     s
 }
@@ -38,7 +38,7 @@ fn info<'a>(next: u32, words: &'a [SackWord], newest: u32, echo: u64) -> AckInfo
 
 fn found(s: &mut Sent<u64>, now: Time, rtt: &Rtt) -> (u64, Option<Time>) {
     let found = s.detect(now, rtt);
-    (found.pkts, found.loss_timer)
+    (found.plain.pkts, found.loss_timer)
 }
 
 fn lost(s: &Sent<u64>) -> Vec<u64> {
@@ -97,7 +97,7 @@ fn detect__waits_for_the_reordering_window() {
 fn detect__orders_packets_of_one_time_by_number() {
     let mut s = Sent::new(0);
     for i in 0..10 {
-        s.push(at(0), i, 100, BlockPosition::NONE, 0, SendTimeState::default());
+        s.push(at(0), i, 100, 0, SendTimeState::default());
     }
     let rtt = rtt(100);
     s.on_ack(&info(2, &[word(&[3, 4, 5, 6])], 6, 0)).unwrap();
@@ -121,11 +121,11 @@ fn detect__leaves_the_tail_to_a_probe() {
 fn detect__finds_a_lost_retransmission() {
     let (mut s, rtt) = (ten(), rtt(100));
     s.on_ack(&info(0, &[word(&[1, 2, 3])], 3, 3)).unwrap();
-    assert_eq!(s.detect(at(200), &rtt).pkts, 1);
+    assert_eq!(s.detect(at(200), &rtt).plain.pkts, 1);
     let (number, _) = s.next_lost(|_| true).unwrap();
     s.on_retransmitted(at(200), number, 0);
     assert_eq!(s.next_lost(|_| true), None);
-    s.push(at(201), 10, 100, BlockPosition::NONE, 0, SendTimeState::default());
+    s.push(at(201), 10, 100, 0, SendTimeState::default());
     s.on_ack(&info(0, &[word(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])], 10, 201)).unwrap();
     assert_eq!(found(&mut s, at(324), &rtt), (0, Some(at(325))));
     assert_eq!(found(&mut s, at(325), &rtt), (1, None));
@@ -184,8 +184,7 @@ fn push_path_arrival__a_probe_does_not_prove_its_path() {
     {
         let mut s = Sent::new(0);
         s.track_paths();
-        (0..10)
-            .for_each(|i| s.push(at(i), i, 100, BlockPosition::NONE, 1, SendTimeState::default()));
+        (0..10).for_each(|i| s.push(at(i), i, 100, 1, SendTimeState::default()));
         let (number, _) = s.newest().unwrap();
         s.on_retransmitted(at(300), number, 2);
         s.on_ack(&AckInfo { latest_ackable: at(latest_ackable), ..info(10, &[], newest, echo) })
@@ -285,8 +284,8 @@ proptest! {
                 None if sent.next() < base + 600 && sent.in_flight_pkts() < 100
                     && sent.next() < sent.una() + 512 => {
                     let number = sent.next();
-                    let (none, state) = (BlockPosition::NONE, SendTimeState::default());
-                    sent.push(now, number - base, 1, none, 0, state);
+                    let state = SendTimeState::default();
+                    sent.push(now, number - base, 1, 0, state);
                     Some(number)
                 }
                 None => None,

@@ -27,7 +27,7 @@ fn at(us: u64) -> Time {
 
 fn push(s: &mut Sent<Contents>, now: Time, message: u32, offset: u32, len: u32) {
     let contents = Contents::Request(Segment { message, offset, len });
-    s.push(now, contents, len, BlockPosition::NONE, 0, SendTimeState::default());
+    s.push(now, contents, len, 0, SendTimeState::default());
 }
 
 fn ack(next: u32, newest: u32) -> AckInfo<'static> {
@@ -64,7 +64,7 @@ fn push__responses_to_reads_of_one_message_number_are_no_run() {
         let mut s = Sent::new(0);
         let responses = [read(3, 0, request_psn), read(3, 0, request_psn), read(rkey, va, psn)];
         for response in responses {
-            s.push(at(0), response, 0, BlockPosition::NONE, 0, SendTimeState::default());
+            s.push(at(0), response, 0, 0, SendTimeState::default());
         }
         assert_eq!(s.runs.len(), 2);
         assert_eq!([0, 1, 2].map(|psn| s.contents(psn)), responses.map(Some));
@@ -127,14 +127,17 @@ impl Both {
             self.of_block += 1;
         }
         let index = self.of_block.saturating_sub(1);
-        let block = BlockPosition::of(&BlockRepr { index, data: 3, parity: 1, scheme: 1 });
-        let position = if self.of_block > 0 { block } else { BlockPosition::NONE };
+        let block = BlockRepr { index, data: 3, parity: 1, scheme: 1 };
+        let is_of_block = self.of_block > 0;
         self.of_block %= 4;
         let bytes = if rng.below(30) == 0 { 50 } else { 100 };
         let path = u16::from(rng.below(30) == 0);
         let state = SendTimeState::delivered(rng.below(1000) / 990);
         self.history.push((self.sent[0].next(), now));
-        self.both(|s| s.push(now, contents, bytes, position, path, state));
+        self.both(|s| match is_of_block {
+            true => s.push_of_block(now, contents, (bytes, path), (block, None), state),
+            false => s.push(now, contents, bytes, path, state),
+        });
         self.contents += if rng.below(20) == 0 { 7 } else { 1 };
     }
 
@@ -184,7 +187,7 @@ impl Both {
             0 => self.both(Sent::mark_all_lost),
             1 => self.both(Sent::undo_timeout),
             2 => self.both(Sent::abandon_all),
-            3 => self.both(Sent::retransmit_oldest_block),
+            3 => self.both(Sent::retransmit_oldest),
             4 => self.both(|s| s.on_no_receive(wrap(number), sent, None, |n| n % 2 == 0)),
             5 => self.both(|s| s.on_reordering(now.since(sent))),
             6 if rng.below(8) == 0 => self.both(Sent::clear),
@@ -202,6 +205,7 @@ impl Both {
         self.both(|s| s.detect(now, &rtt));
         self.both(|s| (s.una(), s.data_una(), s.next(), s.in_flight_pkts(), s.in_flight_bytes()));
         self.both(|s| (s.is_empty(), s.has_lost(), s.has_only_parity(), *s.counters()));
+        self.both(|s| s.coding.queued_pkts);
         self.both(|s| (s.newest(), s.oldest_at(), s.transmissions(), s.delivered));
         for number in self.sent[0].una().saturating_sub(2)..self.sent[0].next() + 2 {
             let psn = wrap(number);

@@ -1,10 +1,7 @@
 use super::*;
-use crate::qp::flow::SendTimeState;
 use crate::sr::tx::rtt::Rtt;
-use crate::sr::tx::sent::ack_info::AckInfo;
 use spanwire_base::Dur;
-use spanwire_wire::BlockRepr;
-use spanwire_wire::{BlockReportKind, SackWord};
+use spanwire_wire::SackWord;
 
 fn at(us: u64) -> Time {
     Time::ZERO + Dur::from_us(us)
@@ -21,19 +18,15 @@ fn rtt() -> Rtt {
 fn blocks(count: u8) -> Sent<u64> {
     let mut s = Sent::new(0);
     s.track_paths();
-    for i in 0..6 * count {
-        let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
-        let position = BlockPosition::of(&block);
-        s.push(
-            at(i.into()),
-            i.into(),
-            100,
-            position,
-            u16::from(i % 6) + 1,
-            SendTimeState::default(),
-        );
-    }
+    (0..6 * count).for_each(|i| push(&mut s, i, u16::from(i % 6) + 1));
     s
+}
+
+/// The packet `i` of these blocks, which is sent at its time by this path.
+fn push(s: &mut Sent<u64>, i: u8, path: u16) {
+    let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
+    let (now, contents) = (at(i.into()), i.into());
+    s.push_of_block(now, contents, (100, path), (block, None), SendTimeState::default());
 }
 
 fn word(numbers: &[u64]) -> SackWord {
@@ -72,30 +65,28 @@ fn retransmit_all(s: &mut Sent<u64>) -> Vec<u64> {
 #[test]
 fn has_only_parity__counts_packets_sent_since_the_last_ack() {
     let mut s = Sent::new(0);
-    let block = |index| BlockPosition::of(&BlockRepr { index, data: 4, parity: 2, scheme: 1 });
-    (0..4).for_each(|i| {
-        s.push(at(i.into()), u64::from(i), 100, block(i), 1, SendTimeState::default());
-    });
+    (0..4).for_each(|i| push(&mut s, i, 1));
     s.on_ack(&AckInfo { next: 3, ..info(&[], 2, &[]) }).unwrap();
     assert!(!s.has_only_parity());
     s.on_ack(&AckInfo { next: 4, ..info(&[], 3, &[]) }).unwrap();
-    (4..6).for_each(|i| {
-        s.push(at(i.into()), u64::from(i), 100, block(i), 1, SendTimeState::default());
-    });
+    (4..6).for_each(|i| push(&mut s, i, 1));
     assert!(s.has_only_parity() && !s.is_empty());
     s.abandon_all();
     assert!(s.in_flight_pkts() == 0 && !s.has_lost(), "parity takes no room in the window");
     assert_eq!(retransmit_all(&mut s), []);
-    s.push(at(6), 6, 100, BlockPosition::NONE, 1, SendTimeState::default());
+    s.push(at(6), 6, 100, 1, SendTimeState::default());
     assert!(!s.has_only_parity());
 }
 
 #[test]
-fn on_block_loss__recoverable_losses_are_left_to_parity() {
+fn recover_or_queue__recoverable_losses_are_left_to_parity() {
     let mut s = blocks(2);
     s.on_ack(&info(&[word(&[1, 3, 4, 5, 6, 7, 8, 9])], 9, &[])).unwrap();
     let found = s.detect(at(200), &rtt());
-    assert_eq!((found.pkts, found.bytes, found.coded_bytes), (2, 0, 200));
+    assert_eq!(
+        (found.plain, found.recoverable),
+        (NewlyLost::default(), NewlyLost { pkts: 2, bytes: 200 })
+    );
     assert_eq!(retransmit_all(&mut s), [], "the peer recovers 0 and 2");
     assert!(!s.has_lost() && !s.is_empty());
     assert_eq!(
@@ -106,7 +97,7 @@ fn on_block_loss__recoverable_losses_are_left_to_parity() {
 }
 
 #[test]
-fn on_block_loss__of_an_unrecoverable_block_all_lost_data_are_retransmitted() {
+fn recover_or_queue__of_an_unrecoverable_block_all_lost_data_are_retransmitted() {
     let mut s = blocks(2);
     s.on_ack(&info(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
     s.detect(at(200), &rtt());
@@ -122,14 +113,14 @@ fn on_block_loss__of_an_unrecoverable_block_all_lost_data_are_retransmitted() {
 fn blocks_with_digests() -> Sent<u64> {
     let mut s = blocks(2);
     for (n, entry) in (1..).zip(&mut s.ring) {
-        let is_parity = entry.position.is_parity();
-        entry.digest = NonZeroU64::new(n).filter(|_| !is_parity);
+        let position = entry.position.as_mut().unwrap();
+        position.digest = NonZeroU64::new(n).filter(|_| !position.block.is_parity());
     }
     s
 }
 
 #[test]
-fn on_block_loss__as_many_are_retransmitted_as_are_missing() {
+fn recover_or_queue__as_many_are_retransmitted_as_are_missing() {
     let mut s = blocks_with_digests();
     s.on_ack(&info(&[word(&[3, 5, 6, 7])], 7, &[])).unwrap();
     s.detect(at(200), &rtt());
@@ -202,17 +193,13 @@ fn on_block_nack__a_premature_nack_does_not_widen_reo_wnd() {
 
 #[test]
 fn retransmit_block__applies_to_packets_sent_later() {
-    let push = |s: &mut Sent<u64>, i: u8| {
-        let block = BlockRepr { index: i % 6, data: 4, parity: 2, scheme: 1 };
-        s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1, SendTimeState::default());
-    };
     let mut s = Sent::new(0);
-    (0..2).for_each(|i| push(&mut s, i));
+    (0..2).for_each(|i| push(&mut s, i, 1));
     // 0 is lost and retransmitted; both source packets arrive, so the ring is empty.
     s.on_retransmitted(at(50), s.una(), 1);
     s.on_ack(&AckInfo { next: 2, ..info(&[], 1, &[]) }).unwrap();
     assert!(s.is_empty());
-    (2..12).for_each(|i| push(&mut s, i));
+    (2..12).for_each(|i| push(&mut s, i, 1));
     s.on_ack(&AckInfo { next: 2, ..info(&[word(&[4, 5, 8, 9, 10, 11])], 11, &[]) }).unwrap();
     s.detect(at(300), &rtt());
     // Parity of 4 and 5 cannot recover 0, 2 and 3; that of the next block recovers 6 and 7.
@@ -220,7 +207,7 @@ fn retransmit_block__applies_to_packets_sent_later() {
 }
 
 #[test]
-fn on_retransmitted__a_probe_of_coded_data_retransmits_its_block() {
+fn on_repeated__a_probe_of_coded_data_retransmits_its_block() {
     let mut s = blocks(2);
     s.on_ack(&info(&[word(&[2, 6, 7])], 7, &[])).unwrap();
     s.detect(at(200), &rtt());
@@ -241,7 +228,7 @@ fn lost_numbers(s: &Sent<u64>) -> Vec<u64> {
 }
 
 #[test]
-fn data_una__skips_parity_that_has_not_arrived() {
+fn advance_data_una__skips_parity_that_has_not_arrived() {
     let mut s = blocks(2);
     let first = s.una();
     s.on_ack(&info(&[word(&[0, 1, 2, 3, 6, 7])], 7, &[])).unwrap();
@@ -287,13 +274,9 @@ fn on_block_settled__undetected_losses_leave_flight() {
 
 /// The windows may delay parity for longer than the peer waits for it.
 #[test]
-fn on_ack__only_parity_may_be_settled_before_it_is_sent() {
-    let push = |s: &mut Sent<u64>, i: u8| {
-        let block = BlockRepr { index: i, data: 4, parity: 2, scheme: 1 };
-        s.push(at(i.into()), i.into(), 100, BlockPosition::of(&block), 1, SendTimeState::default());
-    };
+fn named_end__only_parity_may_be_settled_before_it_is_sent() {
     let mut s = Sent::new(0);
-    (0..4).for_each(|i| push(&mut s, i));
+    (0..4).for_each(|i| push(&mut s, i, 1));
     let settled = [report(BlockReportKind::Settled, 0, 0b11_0000)];
     for next in [7, 1000] {
         assert!(s.on_ack(&AckInfo { next, ..info(&[], 3, &settled) }).is_err(), "{next}");
@@ -303,7 +286,7 @@ fn on_ack__only_parity_may_be_settled_before_it_is_sent() {
     assert_eq!(s.on_ack(&info(&[word(&[2, 5])], 3, &settled)).map(|a| a.pkts), Ok(1));
     assert_eq!(s.on_ack(&AckInfo { next: 6, ..info(&[], 3, &settled) }).map(|a| a.pkts), Ok(3));
     assert!(s.is_empty() && s.next() & 0xffff_ffff == 4);
-    (4..6).for_each(|i| push(&mut s, i));
+    (4..6).for_each(|i| push(&mut s, i, 1));
     assert_eq!(s.in_flight_pkts(), 2, "settled parity is sent all the same");
     assert_eq!(s.on_ack(&AckInfo { next: 6, ..info(&[], 3, &[]) }).map(|a| a.pkts), Ok(2));
     assert!(s.on_ack(&AckInfo { next: 7, ..info(&[], 3, &[]) }).is_err(), "the block has ended");
@@ -333,7 +316,7 @@ fn on_block_recovered__is_neither_loss_nor_arrival_until_settled() {
 fn on_block_settled__a_detected_loss_is_not_reported_twice() {
     let mut s = blocks(2);
     s.on_ack(&info(&[word(&[0, 1, 3, 4, 5, 6])], 6, &[])).unwrap();
-    assert_eq!(s.detect(at(300), &rtt()).coded_bytes, 100);
+    assert_eq!(s.detect(at(300), &rtt()).recoverable.bytes, 100);
     let settled = [report(BlockReportKind::Settled, 0, 0b100)];
     let acked = s.on_ack(&AckInfo { next: 7, ..info(&[], 6, &settled) }).unwrap();
     assert_eq!((acked.pkts, acked.settled.pkts), (0, 0));

@@ -2,8 +2,8 @@
 //! 3).
 
 use super::digest::digest;
-use super::rtt::Rtt;
 use crate::coding::{CodingWhen, ErasureCoding};
+use crate::sr::tx::rtt::Rtt;
 use spanwire_base::{Dur, usize_from};
 use spanwire_erasure::{Code, parity_for};
 use spanwire_wire::{BlockRepr, SrDataRepr};
@@ -23,37 +23,24 @@ pub(super) struct Encoder {
     rows: Vec<Vec<u8>>,
     open: Option<OpenBlock>,
     /// The digest of the source packet that was written last.
-    digest: Option<NonZeroU64>,
+    pub(super) digest: Option<NonZeroU64>,
 }
 
 /// The open block: at least one of its packets was sent, and not all.
 #[derive(Clone, Copy, Debug)]
 struct OpenBlock {
     code: Code,
+    /// The position of its next packet.
     block: BlockRepr,
     /// The header of a segment with all data of the block.
     block_header: SrDataRepr,
     solicited: bool,
-    /// Bytes of its data, and of its longest segment.
+    /// Bytes of its data.
     bytes: u32,
-    longest_bytes: u32,
     /// The length of its full segments. Later blocks may have another one.
     segment_bytes: u32,
     /// Its data are a READ response, not a request.
     is_response: bool,
-    /// Packets of it that were sent.
-    sent: u8,
-}
-
-/// The kind of the open block's next packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NextInBlock {
-    /// A segment of a request, or of a READ response.
-    Data {
-        is_response: bool,
-        segment_bytes: u32,
-    },
-    Parity,
 }
 
 /// The recent loss rate of coded packets.
@@ -71,19 +58,11 @@ impl Encoder {
         Self { choice, base_rtt, parity: choice.parity, loss, rows, open: None, digest: None }
     }
 
-    /// The next packet of the open block. Nothing else may begin before the block is complete.
-    pub(super) fn next_in_block(&self) -> Option<NextInBlock> {
+    /// The next packet of the open block: its position, whether its data are a READ response, and
+    /// the length of full segments. Nothing else may begin before the block is complete.
+    pub(super) fn next(&self) -> Option<(BlockRepr, (bool, u32))> {
         let open = self.open.as_ref()?;
-        let &OpenBlock { is_response, segment_bytes, .. } = open;
-        Some(match open.sent < open.block.data {
-            true => NextInBlock::Data { is_response, segment_bytes },
-            false => NextInBlock::Parity,
-        })
-    }
-
-    /// The position of the open block's next packet.
-    pub(super) fn next_position(&self) -> Option<BlockRepr> {
-        self.open.as_ref().map(|open| BlockRepr { index: open.sent, ..open.block })
+        Some((open.block, (open.is_response, open.segment_bytes)))
     }
 
     /// The position of a packet that would begin a block; none if it is not coded. Its message has
@@ -118,26 +97,16 @@ impl Encoder {
     ) {
         let code = Code::new(self.choice.scheme, block.data.into(), block.parity.into());
         let Ok(code) = code else { return };
-        let longest_bytes = bytes.min(segment_bytes);
         self.rows.iter_mut().for_each(Vec::clear);
-        let sent = 0;
-        let open = OpenBlock {
+        self.open = Some(OpenBlock {
             code,
             block,
             block_header,
             solicited,
             bytes,
-            longest_bytes,
             segment_bytes,
             is_response,
-            sent,
-        };
-        self.open = Some(open);
-    }
-
-    /// The digest of the source packet that was written last.
-    pub(super) fn digest(&self) -> Option<NonZeroU64> {
-        self.digest
+        });
     }
 
     /// The payload of a packet of a block was written; empty if it is elided. That of the next
@@ -155,23 +124,23 @@ impl Encoder {
         let Some(open) = &self.open else { return };
         let rows = &mut self.rows[..open.block.parity.into()];
         for row in rows.iter_mut().filter(|row| row.is_empty()) {
-            row.resize(usize_from(open.longest_bytes.into()), 0);
+            row.resize(usize_from(open.bytes.min(open.segment_bytes).into()), 0);
         }
-        open.code.add(open.sent, payload, rows);
+        open.code.add(open.block.index, payload, rows);
     }
 
     /// The header of the next parity packet, its solicited bit, and its payload bytes.
     pub(super) fn parity_header(&self, psn: u32) -> Option<(SrDataRepr, bool, u32)> {
         let open = self.open.as_ref()?;
-        let block = Some(BlockRepr { index: open.sent, ..open.block });
-        let header = SrDataRepr { psn, block, block_bytes: Some(open.bytes), ..open.block_header };
-        Some((header, open.solicited, open.longest_bytes))
+        let (block, block_bytes) = (Some(open.block), Some(open.bytes));
+        let header = SrDataRepr { psn, block, block_bytes, ..open.block_header };
+        Some((header, open.solicited, open.bytes.min(open.segment_bytes)))
     }
 
     /// Copies the payload of the next parity packet; false if it has another length.
     pub(super) fn copy_parity(&self, out: &mut [u8]) -> bool {
         let Some(open) = &self.open else { return out.is_empty() };
-        let row = open.sent.checked_sub(open.block.data);
+        let row = open.block.index.checked_sub(open.block.data);
         let row = row.and_then(|row| self.rows.get(usize::from(row)));
         let fits = row.filter(|row| row.len() == out.len());
         fits.is_some_and(|row| {
@@ -183,9 +152,9 @@ impl Encoder {
     /// The next packet of the block was sent.
     pub(super) fn advance(&mut self) {
         let Some(open) = &mut self.open else { return };
-        open.sent += 1;
+        open.block.index += 1;
         self.loss.sent = self.loss.sent.saturating_add(1);
-        if open.sent == open.block.pkts() {
+        if open.block.index == open.block.pkts() {
             self.open = None;
             self.adapt();
         }
