@@ -10,6 +10,7 @@ use clap::{ArgAction, ValueEnum};
 use spanwire_base::Dur;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::quantity::size;
+use spanwire_host::runner::JobRunner;
 use spanwire_host::window::{self, WindowChoice};
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
@@ -95,9 +96,9 @@ impl PortArgs {
         self.ec.balance()
     }
 
-    /// The port of each worker on interface `dev`, with `faults` injected. UDP sockets receive at
-    /// `local`, if it is known. Prints a line if they replace AF_XDP, and a warning if packets may
-    /// arrive on a queue that AF_XDP does not serve.
+    /// The port of each worker on interface `dev`, for endpoints of `config`, with `faults`
+    /// injected. UDP sockets receive at `local`, if it is known. Prints a line if they replace
+    /// AF_XDP, and a warning if packets may arrive on a queue that AF_XDP does not serve.
     ///
     /// # Errors
     /// The port cannot be opened.
@@ -106,6 +107,7 @@ impl PortArgs {
         dev: &str,
         local: Option<IpAddr>,
         faults: Option<FaultConfig>,
+        config: &ValidConfig,
     ) -> Result<Vec<Attachment>, Error> {
         if self.fabric == FabricChoice::Pipe {
             return Err(usage("--fabric pipe has both ends in one process: it is for `demo` only"));
@@ -116,7 +118,8 @@ impl PortArgs {
         let receive_buffer = self.rcvbuf.map_or(udp.receive_buffer, saturated);
         let udp = UdpConfig { receive_buffer, ..udp };
         let workers = self.workers.count();
-        let ports = Attachment::open_workers(self.fabric, &port, &udp, &wrap, workers)?;
+        let of = (workers, JobRunner::qpns(workers, config));
+        let ports = Attachment::open_workers(self.fabric, &port, &udp, &wrap, of)?;
         for (port, worker) in ports.iter().zip(0..) {
             let path = wrap.of_worker(worker, workers).pcap;
             if let (Some(path), Some(error)) = (path, &port.capture) {

@@ -19,6 +19,7 @@ mod counters;
 mod errors;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod group;
 mod headers;
 mod probe;
 mod rx;
@@ -27,7 +28,7 @@ mod sys;
 mod tx;
 
 pub use checksum::PacketChecksum;
-pub use config::{UdpConfig, UdpError};
+pub use config::{UdpConfig, UdpError, UdpGroup};
 pub use counters::UdpCounters;
 pub use probe::{UdpFeatures, probe_udp};
 pub use sys::SEGMENTS_MAX;
@@ -89,6 +90,30 @@ impl UdpPort {
             receive_buffer,
             counters: UdpCounters::default(),
         })
+    }
+
+    /// Opens `count` ports at one address, as the only ones there. A send of several segments is
+    /// received by one port, that of its first segment, and so are segments that the receiver's
+    /// kernel has joined: those of one source port. Where the kernel has no such program, ports are
+    /// chosen by the hash.
+    ///
+    /// # Errors
+    /// See [`UdpError`].
+    pub fn open_group(
+        config: &UdpConfig,
+        group: UdpGroup,
+        count: u32,
+    ) -> Result<Vec<Self>, UdpError> {
+        config.validate()?;
+        // Sockets of other programs that share the port by SO_REUSEPORT would be chosen, too.
+        let link = Netlink::open()?.link(&config.ifname)?;
+        drop(open_receiver(&UdpConfig { group: None, ..config.clone() }, link.ifindex)?);
+        let of = |number| UdpConfig {
+            group: Some(group),
+            seed: config.seed.wrapping_add(number),
+            ..config.clone()
+        };
+        (0..u64::from(count)).map(|number| Self::open(&of(number))).collect()
     }
 
     /// The counters so far.
@@ -235,8 +260,14 @@ fn open_receiver_at(config: &UdpConfig, ip: IpAddr, ifindex: u32) -> io::Result<
     let (force, ask) = (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
     sources::request_buffer(&socket, force, ask, config.receive_buffer)?;
     let granted = sockopt::get(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+    if config.group.is_some() {
+        group::share(&socket)?;
+    }
     let scope = Some(ifindex);
     sys::bind(&socket, &Address::new(sources::scoped(ip, config.port, scope)))?;
+    if let Some(of) = config.group {
+        group::select(&socket, of);
+    }
     Ok((socket, granted))
 }
 

@@ -3,11 +3,12 @@
 use super::lab::{Lab, Outcome, PERF_PORT};
 use serde_json::Value;
 use spanwire_host::cores::on_each;
-use spanwire_host::fabric::{Attachment, Wrap};
+use spanwire_host::fabric::{Attachment, FabricChoice, Wrap};
 use spanwire_host::oob::{Job, JobKind, Oob, Op, WorkerOf};
 use spanwire_host::runner::{JobReport, JobRunner, counters_of};
 use spanwire_io::driver::Polling;
 use spanwire_io::net::LabConfig;
+use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpConfig;
 use spanwire_transport::ValidConfig;
 use std::net::TcpStream;
@@ -15,7 +16,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Two hosts whose interfaces have so many queues.
 fn lab(queues: u32) -> Option<Lab> {
-    Lab::with(&LabConfig { queues, ..LabConfig::default() })
+    let mut lab = Lab::with(&LabConfig { queues, ..LabConfig::default() })?;
+    lab.fabric = FabricChoice::Xdp;
+    Some(lab)
+}
+
+/// Two hosts whose workers have a socket each.
+fn udp_lab() -> Option<Lab> {
+    Lab::over(FabricChoice::Udp)
 }
 
 /// A machine with one core can run two workers, too.
@@ -34,7 +42,15 @@ fn is_refused(outcome: &Outcome, words: &[&str]) {
 
 #[test]
 fn perf__every_worker_has_a_queue_and_the_report_is_their_sum() {
-    let Some(lab) = lab(2) else { return };
+    lab(2).iter().for_each(check_sums);
+}
+
+#[test]
+fn perf__every_worker_has_a_socket_and_its_own_packets() {
+    udp_lab().iter().for_each(check_sums);
+}
+
+fn check_sums(lab: &Lab) {
     let server = lab.json_server(&TWO);
     for mode in ["rc", "sr"] {
         let run = ["--mode", mode, "-t", "0.5", "-i", "0.2", "--json"];
@@ -72,8 +88,10 @@ fn perf__every_worker_has_a_queue_and_the_report_is_their_sum() {
 /// A transfer by two workers, of which each meets the other one's partner, and their counters.
 fn transfer_crossed(lab: &Lab, op: Op) -> (JobReport, Vec<(String, u64)>) {
     let (server, never) = ((lab.v4(), PERF_PORT), || false);
-    let ports = Attachment::xdp_workers(&XdpConfig::new("sw0"), &Wrap::default(), 2).unwrap();
     let (us, config) = (lab.hosts.b.v4.into(), ValidConfig::default());
+    let (xdp, udp, wrap) = (XdpConfig::new("sw0"), UdpConfig::new("sw0"), Wrap::default());
+    let of = (2, JobRunner::qpns(2, &config));
+    let ports = Attachment::open_workers(lab.fabric, &xdp, &udp, &wrap, of).unwrap();
     let mut runners = JobRunner::workers(ports, us, Polling::Adaptive, &config).unwrap();
     let connect = |(runner, index): (&mut JobRunner, u32)| {
         runner.set_worker(WorkerOf { index, workers: 2 });
@@ -112,6 +130,23 @@ fn workers__of_crossed_pairs_hand_every_frame_over() {
 }
 
 #[test]
+fn workers__of_crossed_pairs_have_their_own_packets_over_sockets() {
+    let Some(lab) = udp_lab() else { return };
+    let server = lab.json_server(&TWO);
+    for op in [Op::Write, Op::Read, Op::Send] {
+        let (report, counters) = lab.hosts.b.ns.run(|| transfer_crossed(&lab, op)).unwrap();
+        assert_eq!(report.sha256_match(), Some(true), "{op:?}: {:?}", report.error());
+        let handed = counters.iter().filter(|(name, _)| name.starts_with("steer_"));
+        assert!(
+            handed.clone().count() == 3 && handed.clone().all(|(_, n)| *n == 0),
+            "{counters:?}"
+        );
+    }
+    let served = server.end_with(libc::SIGTERM).stdout;
+    assert!(served.contains("complete") && !served.contains("steer_"), "{served}");
+}
+
+#[test]
 fn perf__one_off_ends_after_all_workers_of_a_client() {
     let Some(lab) = lab(2) else { return };
     let server = lab.server(&[&TWO[..], &["--one-off"]].concat());
@@ -132,8 +167,6 @@ fn perf__errors_name_what_is_missing_for_several_workers() {
     let cores = server(&["--workers", "2", "--cores", "0"]);
     is_refused(&cores, &["2 workers need a core each", "--cores names 1 core (0)"]);
     is_refused(&server(&["--workers", "16", "--cores", "0-1,1"]), &["core 1 twice"]);
-    let udp = server(&[&TWO[..], &["--fabric", "udp"]].concat());
-    is_refused(&udp, &["UDP sockets", "one worker"]);
     drop(lab);
     let Some(lab) = self::lab(2) else { return };
     let one = lab.server(&[]);

@@ -103,6 +103,21 @@ pub enum SourcePort {
     },
 }
 
+impl SourcePort {
+    /// Part `index` of `parts` of the block of [`SourcePort::Among`], such that other parts have
+    /// other ports. If there are more parts than ports, some share one. The other choices as they
+    /// are.
+    #[must_use]
+    pub fn part(self, index: u32, parts: u32) -> Self {
+        let Self::Among { first, count } = self else { return self };
+        let parts = u16::try_from(parts.next_power_of_two()).unwrap_or(u16::MAX);
+        let own = (count / parts.max(1)).max(1);
+        let place = u16::try_from(index % u32::from(count.max(1) / own).max(1)).unwrap_or(0);
+        let base = first - first % count.max(1);
+        Self::Among { first: base + place * own + first % own, count: own }
+    }
+}
+
 /// An InfiniBand path MTU: payload bytes of a full packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mtu {

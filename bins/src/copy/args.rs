@@ -152,7 +152,7 @@ impl CommonArgs {
             [core] => core,
             _ => return Err(usage("a copy has one connection, and so one worker")),
         };
-        let mut ports = self.port.attach(dev, self.address, self.faults())?;
+        let mut ports = self.port.attach(dev, self.address, self.faults(), &engine)?;
         let attachment = ports.pop().ok_or("one worker has a port")?;
         let engine = self.port.fit(engine, &attachment);
         let (fabric, xdp_mode) = (attachment.fabric, attachment.xdp_mode);

@@ -162,7 +162,7 @@ impl CommonArgs {
             balance: self.port.balance()?,
         };
         let local = Some(ip).filter(|ip| !ip.is_unspecified());
-        let ports = self.port.attach(self.dev(), local, self.faults()?)?;
+        let ports = self.port.attach(self.dev(), local, self.faults()?, &config)?;
         let polling = self.poll.polling(Polling::Adaptive);
         let first = ports.first().ok_or("a process has a worker")?;
         let config = self.port.fit(config, first);

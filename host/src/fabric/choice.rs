@@ -4,6 +4,7 @@ use super::{Attachment, Error, Wrap, interface};
 use spanwire_io::net::{NetError, NetErrorKind};
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::{XdpConfig, XdpError};
+use spanwire_transport::{Config, QpnWorkers};
 
 /// The fabric to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,24 +61,26 @@ impl Attachment {
         udp: &UdpConfig,
         wrap: &Wrap,
     ) -> Result<Self, Error> {
-        let mut ports = Self::open_workers(choice, xdp, udp, wrap, 1)?;
+        let qpns = Config::default().qpn_workers();
+        let mut ports = Self::open_workers(choice, xdp, udp, wrap, (1, qpns))?;
         Ok(ports.pop().expect("one worker has one"))
     }
 
-    /// As [`Attachment::open`], with a port for each of `workers` workers.
+    /// As [`Attachment::open`], with a port for each of `workers` workers, whose endpoints have the
+    /// QPNs of `qpns`.
     ///
     /// # Errors
-    /// As [`Attachment::open`] and [`Attachment::xdp_workers`]. Over UDP sockets there is one.
+    /// As [`Attachment::open`], [`Attachment::xdp_workers`] and [`Attachment::udp_workers`].
     pub fn open_workers(
         choice: FabricChoice,
         xdp: &XdpConfig,
         udp: &UdpConfig,
         wrap: &Wrap,
-        workers: u32,
+        (workers, qpns): (u32, QpnWorkers),
     ) -> Result<Vec<Self>, Error> {
         let over_udp = || match workers {
             1 => Ok(vec![Self::udp(udp, wrap)?]),
-            _ => Err(Error::from("over UDP sockets a process has one worker; --fabric xdp")),
+            _ => Self::udp_workers(udp, wrap, workers, qpns),
         };
         match choice {
             FabricChoice::Pipe => Err("a pipe has both of its ends in one process".into()),

@@ -6,9 +6,10 @@ use super::{
 use crate::seed;
 use crate::window::{self, WindowChoice};
 use spanwire_io::clock::Clock;
+use spanwire_io::net::LinkInfo;
 use spanwire_io::port::Port;
-use spanwire_io::udp::{PacketChecksum, UdpConfig, UdpPort};
-use spanwire_transport::{SourcePort, ValidConfig};
+use spanwire_io::udp::{PacketChecksum, UdpConfig, UdpGroup, UdpPort};
+use spanwire_transport::{QpnWorkers, SourcePort, ValidConfig};
 
 impl Attachment {
     /// Attaches to interface `config.ifname` by UDP sockets, in the network namespace of the
@@ -17,46 +18,80 @@ impl Attachment {
     /// # Errors
     /// No such interface, UDP port 4791 is taken, or the capture cannot be written.
     pub fn udp(config: &UdpConfig, wrap: &Wrap) -> Result<Self, Error> {
-        let ifname = config.ifname.as_str();
-        let info = interface(ifname)?;
+        let info = interface(&config.ifname)?;
         let seed = u64::from_ne_bytes(seed::random()?);
         let port = UdpPort::open(&UdpConfig { seed, checksum: Some(ICRC), ..config.clone() })?;
-        if info.xdp.is_some() {
-            tracing::warn!(
-                interface = ifname,
-                "an XDP program is attached; if it is that of another Spanwire, RoCEv2 does not \
-                 arrive at UDP sockets"
-            );
-        }
-        // The length of a packet in the receive buffer, so that many fit.
-        let share = (port.receive_buffer() / PACKETS_MIN).max(info.mtu.min(ETHERNET_MTU));
-        let ip_bytes = ip_room(port.frame_room()).min(info.mtu).min(share);
-        let path_mtu = widest(ip_bytes, port.frame_room())
-            .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
-        let receive_buffer = port.receive_buffer();
-        let (first, count) = (port.source_port(), UdpPort::SOURCE_PORTS);
-        let resolver = HopResolver::Socket {
-            local: config.local,
-            device: (!info.loopback).then_some(info.ifindex),
-            src_port: SourcePort::Among { first, count },
-        };
-        let clock = Clock::start();
-        let (port, capture) = around(port, wrap, clock)?;
-        let terms = Terms {
-            clock,
-            fabric: Fabric::Udp,
-            fallback: None,
-            xdp_mode: None,
-            path_mtu,
-            receive_buffer: Some(receive_buffer),
-            ip_bytes,
-            capture,
-            icrc: true,
-            ifindex: Some(info.ifindex),
-            resolver,
-        };
-        Ok(Self { port, terms })
+        udp_over(port, config, &info, wrap, Clock::start())
     }
+
+    /// As [`Attachment::udp`], for workers whose endpoints have the QPNs of `qpns`: the kernel
+    /// gives each the packets of its queue pairs. They have one clock, and the wrappers of
+    /// [`Wrap::of_worker`].
+    ///
+    /// # Errors
+    /// As [`Attachment::udp`].
+    pub fn udp_workers(
+        config: &UdpConfig,
+        wrap: &Wrap,
+        workers: u32,
+        qpns: QpnWorkers,
+    ) -> Result<Vec<Self>, Error> {
+        let info = interface(&config.ifname)?;
+        let seed = u64::from_ne_bytes(seed::random()?);
+        let config = UdpConfig { seed, checksum: Some(ICRC), ..config.clone() };
+        let (shift, mask) = qpns.shift_and_mask();
+        let ports = UdpPort::open_group(&config, UdpGroup { shift, mask }, workers)?;
+        let clock = Clock::start();
+        let over = |(port, worker)| {
+            udp_over(port, &config, &info, &wrap.of_worker(worker, workers), clock)
+        };
+        ports.into_iter().zip(0..).map(over).collect()
+    }
+}
+
+/// The attachment by `port` on the interface `info`.
+fn udp_over(
+    port: UdpPort,
+    config: &UdpConfig,
+    info: &LinkInfo,
+    wrap: &Wrap,
+    clock: Clock,
+) -> Result<Attachment, Error> {
+    let ifname = config.ifname.as_str();
+    if info.xdp.is_some() {
+        tracing::warn!(
+            interface = ifname,
+            "an XDP program is attached; if it is that of another Spanwire, RoCEv2 does not \
+                 arrive at UDP sockets"
+        );
+    }
+    // The length of a packet in the receive buffer, so that many fit.
+    let share = (port.receive_buffer() / PACKETS_MIN).max(info.mtu.min(ETHERNET_MTU));
+    let ip_bytes = ip_room(port.frame_room()).min(info.mtu).min(share);
+    let path_mtu = widest(ip_bytes, port.frame_room())
+        .ok_or_else(|| format!("{ifname}: MTU {} is too small for RoCEv2", info.mtu))?;
+    let receive_buffer = port.receive_buffer();
+    let (first, count) = (port.source_port(), UdpPort::SOURCE_PORTS);
+    let resolver = HopResolver::Socket {
+        local: config.local,
+        device: (!info.loopback).then_some(info.ifindex),
+        src_port: SourcePort::Among { first, count },
+    };
+    let (port, capture) = around(port, wrap, clock)?;
+    let terms = Terms {
+        clock,
+        fabric: Fabric::Udp,
+        fallback: None,
+        xdp_mode: None,
+        path_mtu,
+        receive_buffer: Some(receive_buffer),
+        ip_bytes,
+        capture,
+        icrc: true,
+        ifindex: Some(info.ifindex),
+        resolver,
+    };
+    Ok(Attachment { port, terms })
 }
 
 impl Terms {

@@ -9,6 +9,13 @@ use spanwire_transport::{AddressVector, Offer};
 use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
 
+/// The number of the pair of a client's worker and a server's, and how many pairs there are, at
+/// most 4,096.
+fn pair_of(client: WorkerOf, server: WorkerOf) -> (u32, u32) {
+    let [of_client, of_server] = [client, server].map(|one| one.workers.clamp(1, 64));
+    (client.index % of_client * of_server + server.index % of_server, of_client * of_server)
+}
+
 impl JobRunner {
     /// Exchanges hellos with the peer at the other end of `oob`, as the client.
     ///
@@ -69,6 +76,11 @@ impl JobRunner {
         // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by
         // CNPs.
         let av = self.address_vector_to(theirs.ip, Ecn::Ect0.bits())?;
+        let (ours, theirs_of) = (self.worker_of, theirs.worker);
+        let (client, server) = if we_are_client { (ours, theirs_of) } else { (theirs_of, ours) };
+        let (pair, pairs) = pair_of(client, server);
+        // Both ends number the pairs of workers alike, because packets of SR may echo a port.
+        let av = AddressVector { udp_src_port: av.udp_src_port.part(pair, pairs), ..av };
         let av = AddressVector { takes_fragments: theirs.takes_fragments, ..av };
         Ok(Peer { path_mtu: theirs.path_mtu.min(sizes.path_mtu.bytes()), av, agreed })
     }

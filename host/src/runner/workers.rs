@@ -6,7 +6,7 @@ use crate::oob::WorkerOf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_io::driver::Polling;
 use spanwire_io::worker::{self, Bell, Progress};
-use spanwire_transport::{Config, ValidConfig};
+use spanwire_transport::{Config, QpnWorkers, ValidConfig};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -27,12 +27,19 @@ impl JobRunner {
         let of = |worker| Config { worker, workers, ..Config::clone(config) }.validate();
         let bell = |_| worker::bell(Progress::Inline);
         let bells = (0..workers).map(bell).collect::<Result<Vec<_>, _>>()?;
-        let ports = Attachment::steered(ports, &bells, of(0)?.qpn_workers());
+        let ports = Attachment::steered(ports, &bells, Self::qpns(workers.into(), config));
         let runner = |((port, bell), worker): ((Attachment, Arc<Bell>), u8)| {
             let worker_of = WorkerOf { index: worker.into(), workers: workers.into() };
             Self::with_config(port, ip, polling, of(worker)?, bell, worker_of)
         };
         ports.into_iter().zip(bells).zip(0..).map(runner).collect()
+    }
+
+    /// The QPNs of `workers` workers with the engine parameters `config`.
+    #[must_use]
+    pub fn qpns(workers: u32, config: &ValidConfig) -> QpnWorkers {
+        let workers = u8::try_from(workers).unwrap_or(u8::MAX);
+        Config { workers, ..Config::clone(config) }.qpn_workers()
     }
 
     /// Sets the worker as which peers learn it, and so the worker that it meets there.

@@ -36,6 +36,21 @@ pub struct UdpConfig {
     pub any_id: bool,
     /// The checksum at the end of each packet, if packets have one; see [`PacketChecksum`].
     pub checksum: Option<PacketChecksum>,
+    /// The port is one of several at its address; see [`UdpPort::open_group`]. Default no.
+    ///
+    /// [`UdpPort::open_group`]: super::UdpPort::open_group
+    pub group: Option<UdpGroup>,
+}
+
+/// Which of several ports receives a datagram: that of the number which its bytes 4 to 8, a word in
+/// network order, have behind `shift` and under `mask`. A number that no port has is left to a hash
+/// of addresses and ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UdpGroup {
+    /// Bits below the number, 0..=31.
+    pub shift: u32,
+    /// The number's bits, shifted down.
+    pub mask: u32,
 }
 
 impl UdpConfig {
@@ -52,6 +67,7 @@ impl UdpConfig {
             seed: 0,
             any_id: false,
             checksum: None,
+            group: None,
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Sources {
     /// The interface that sockets are bound to.
     device: Option<u32>,
     send_buffer: u32,
+    /// Ports of the same process may use the same source ports.
+    shares: bool,
     list: Vec<Source>,
     /// Ports that are not bound, and the source used instead.
     substitutes: [Option<(u16, bool, usize)>; SUBSTITUTES],
@@ -46,6 +48,7 @@ impl Sources {
             local: config.local,
             device,
             send_buffer: config.send_buffer,
+            shares: config.group.is_some(),
             list: Vec::with_capacity(SOURCES_MAX),
             substitutes: [None; SUBSTITUTES],
         };
@@ -75,7 +78,7 @@ impl Sources {
         let list: Vec<Source> = list.map(source).collect();
         assert_eq!(list.len(), SOURCES_MAX);
         let (ifname, substitutes) = (String::new(), [None; SUBSTITUTES]);
-        Self { ifname, local: None, device: None, send_buffer: 0, list, substitutes }
+        Self { ifname, local: None, device: None, send_buffer: 0, shares: false, list, substitutes }
     }
 
     /// The first source port.
@@ -206,6 +209,9 @@ impl Sources {
         request_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, self.send_buffer)?;
         // Nothing is received here; what a stranger sends must not take memory.
         sockopt::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &1u32)?;
+        if self.shares {
+            super::group::share(&socket)?;
+        }
         sys::bind(&socket, &Address::new(scoped(local, port, self.device)))?;
         Ok(socket)
     }

@@ -36,6 +36,19 @@ pub(super) fn bind(socket: &OwnedFd, address: &Address) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Sets the classic BPF program that selects a socket of the group of `socket`.
+pub(super) fn attach_reuseport(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = u16::try_from(program.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+    let size = libc::socklen_t::try_from(size_of_val(&program)).map_err(io::Error::other)?;
+    let (fd, value) = (socket.as_raw_fd(), (&raw const program).cast());
+    // SAFETY: the kernel reads `size` bytes of the structure and copies the `len` instructions that
+    // it refers to, which are borrowed for the call.
+    let result = unsafe { libc::setsockopt(fd, level, name, value, size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Bytes to send, in at most [`PARTS_MAX`] parts.
 pub(super) struct Parts<'a>(Vec<Part<'a>>);
 

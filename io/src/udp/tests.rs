@@ -1,4 +1,5 @@
 mod fragments;
+mod group;
 mod lent;
 
 use super::checksum::testing::{SUM, sum};

@@ -28,6 +28,12 @@ pub struct QpnWorkers {
 }
 
 impl QpnWorkers {
+    /// Bits of a QPN below the worker's number, and the mask of that number.
+    #[must_use]
+    pub const fn shift_and_mask(self) -> (u32, u32) {
+        (self.shift, self.mask)
+    }
+
     /// The worker that `qpn` names: that of the endpoint which has such a queue pair. A number that
     /// none has may name a worker that does not exist, below the next power of two.
     #[must_use]

@@ -74,6 +74,28 @@ mod tests {
     }
 
     #[test]
+    fn part__parts_have_other_ports_and_all_of_them() {
+        let ports = |parts: u32, index| {
+            let part = SourcePort::Among { first: 0xfff6, count: 16 }.part(index, parts);
+            let SourcePort::Among { first, count } = part else { panic!("{part:?}") };
+            let mut ports: Vec<u16> =
+                (0..16).map(|slot| among(first, count, Qpn::new(slot))).collect();
+            ports.sort_unstable();
+            ports.dedup();
+            ports
+        };
+        assert_eq!(ports(1, 0), (0xfff0..=0xffff).collect::<Vec<_>>());
+        assert_eq!(ports(4, 1), [0xfff4, 0xfff5, 0xfff6, 0xfff7]);
+        for parts in 1..=20 {
+            let all: Vec<u16> = (0..parts).flat_map(|index| ports(parts, index)).collect();
+            let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+            assert!(all.iter().all(|port| *port >= 0xfff0), "{parts}: {all:x?}");
+            assert!(distinct.len() == all.len() || parts > 16, "{parts}: {all:x?}");
+        }
+        assert_eq!(SourcePort::Derived.part(1, 2), SourcePort::Derived);
+    }
+
+    #[test]
     fn among__consecutive_queue_pairs_have_all_ports_of_the_block() {
         let ports = |first, count| -> Vec<u16> {
             (0..5).map(|slot| among(first, count, Qpn::new(0x12_3000 + slot))).collect()
