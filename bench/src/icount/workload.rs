@@ -3,10 +3,14 @@
 use super::engine::Pair;
 use crate::erasure::work::{Task, ours};
 use crate::sample::Error;
-use spanwire_base::{Node, PortId, Rate, RxMeta, Time};
+use spanwire_base::{Node, PortId, Rate, RxMeta, Time, TxMeta};
 use spanwire_cc::Algorithm;
 use spanwire_erasure::{Kernel, Scheme};
+use spanwire_host::fabric::{Attachment, Wrap};
 use spanwire_host::window;
+use spanwire_io::clock::Clock;
+use spanwire_io::port::{Port, reserve};
+use spanwire_io::worker::{Progress, bell};
 use spanwire_sim::{Scenario, Watch};
 use spanwire_switch::{
     EcnConfig, ForwardingConfig, Hop, PortConfig, Prefix, Prob, QueueConfig, Route, Spread, Switch,
@@ -119,6 +123,8 @@ pub const ALL: &[Workload] = &[
     other("sim-permutation-128", "packet of each of 128 flows", 40, |ops| {
         simulate("permutation-128", ops)
     }),
+    other("pipe-frame", "frame sent and received", 20_000, |ops| frames(ops, 1)),
+    other("steered-frame", "the same, with two workers", 20_000, |ops| frames(ops, 2)),
     other("parse-1024", "frame", 20_000, parse),
     other("emit-1024", "frame", 20_000, emit),
     other("erasure-encode", "block of 8 packets of 4096 bytes", 2000, |ops| {
@@ -235,6 +241,29 @@ fn emit(ops: u64) -> Result<(), Error> {
     let (mut frame, mut template) = (vec![0; 2048], template()?);
     for i in 0..ops {
         black_box(write_frame(&mut template, black_box(&mut frame), u32::try_from(i)?)?);
+    }
+    Ok(())
+}
+
+/// Frames over a pipe, in bursts of 64, to the first of so many workers.
+fn frames(ops: u64, workers: u8) -> Result<(), Error> {
+    let wrap = Wrap::default();
+    let pipes = (0..workers).map(|_| Attachment::pipe([&wrap, &wrap]));
+    let (near, mut far): (Vec<_>, Vec<_>) =
+        pipes.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let bells = (0..workers).map(|_| bell(Progress::Inline)).collect::<Result<Vec<_>, _>>()?;
+    let qpns = Config { workers, ..Config::default() }.qpn_workers();
+    let mut near = Attachment::steered(near, &bells, qpns);
+    let (mut frame, clock) = (vec![0; 2048], Clock::start());
+    let len = write_frame(&mut template()?, &mut frame, 0)?;
+    for _ in 0..ops.div_ceil(64) {
+        for _ in 0..64 {
+            let mut slot = reserve(&mut far[0].port).ok_or("no buffer")?;
+            slot.bytes()[..len].copy_from_slice(&frame[..len]);
+            slot.commit(TxMeta::whole(len));
+        }
+        far[0].port.flush(Time::ZERO)?;
+        near[0].port.rx_burst(&clock, 64, &mut |frame, _| _ = black_box(frame));
     }
     Ok(())
 }
