@@ -13,21 +13,16 @@ mod turn;
 pub use reconfigure::ReconfigureError;
 
 use crate::attr::{QpAttr, QpInit};
-use crate::blocks::BlockMemory;
 use crate::config::ValidConfig;
 use crate::counters::Counters;
-use crate::cq::CqTable;
-use crate::event::Events;
 use crate::ids::SrqId;
-use crate::lending::Lending;
-use crate::mr::MrTable;
 use crate::qp::QueuePair;
 use crate::qp::common::Shared;
 use crate::qp::flow::FlowInfo;
 use crate::qp::post::total_bytes;
 use crate::qp::state::{ModifyError, QpState};
 use crate::schedule::{ActiveList, InFlight, Schedule};
-use crate::srq::{SrqInfo, SrqTable};
+use crate::srq::SrqInfo;
 use crate::tables::Slab;
 use crate::timer::Timers;
 use crate::verbs::{PostError, RecvRequest, WorkRequest};
@@ -46,18 +41,11 @@ use spanwire_wire::Qpn;
 /// port: [`PortId::HOST`](spanwire_base::PortId::HOST).
 #[derive(Debug)]
 pub struct Endpoint {
-    config: ValidConfig,
+    shared: Shared,
     rng: ChaCha20Rng,
     pds: Slab<()>,
-    mrs: MrTable,
-    cqs: CqTable,
     qps: Slab<Entry>,
-    srqs: SrqTable,
-    events: Events,
     timers: Timers,
-    counters: Counters,
-    block_memory: BlockMemory,
-    lending: Lending,
     schedule: Schedule,
     /// Queue pairs whose next packet is paced, by the time at which it may leave.
     pacer: Wheel,
@@ -105,22 +93,15 @@ impl Endpoint {
         Self {
             rng: ChaCha20Rng::from_seed(key_seed),
             pds: Slab::new(config.max_pds),
-            mrs: MrTable::new(config.max_mrs),
-            cqs: CqTable::new(config.max_cqs),
             qps: Slab::new(config.max_qps),
-            srqs: SrqTable::new(config.max_srqs),
-            events: Events::default(),
             timers: Timers::default(),
-            counters: Counters::default(),
-            block_memory: BlockMemory::new(config.block_bytes_peer),
-            lending: Lending::default(),
             schedule: Schedule::new(config.turn_bytes),
             pacer: Wheel::new(WheelConfig::default()),
             port: PortPacer::new(&config),
             dialogue: Dialogue::default(),
             counts_polled: false,
             unsettled: None,
-            config,
+            shared: Shared::new(config),
         }
     }
 
@@ -132,7 +113,7 @@ impl Endpoint {
     /// # Errors
     /// See [`ModifyError`].
     pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<(), ModifyError> {
-        let modify = |qp: &mut QueuePair, sh: &mut Shared<'_>| {
+        let modify = |qp: &mut QueuePair, sh: &mut Shared| {
             qp.modify(attr, sh)?;
             Ok(qp.weight())
         };
@@ -159,7 +140,7 @@ impl Endpoint {
     /// Sizes and limit of a shared receive queue, and what is posted to it.
     #[must_use]
     pub fn query_srq(&self, srq: SrqId) -> Option<SrqInfo> {
-        Some(self.srqs.queues.at(srq.0)?.info())
+        Some(self.shared.srqs.queues.at(srq.0)?.info())
     }
 
     /// Posts a send work request.
@@ -183,7 +164,7 @@ impl Endpoint {
     /// # Errors
     /// See [`PostError`]; nothing was queued then.
     pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvRequest<'_>) -> Result<(), PostError> {
-        let q = self.srqs.queues.at_mut(srq.0).ok_or(PostError::UnknownSrq)?;
+        let q = self.shared.srqs.queues.at_mut(srq.0).ok_or(PostError::UnknownSrq)?;
         if wr.sges.len() > q.queue.max_sge() {
             return Err(PostError::TooManySges);
         }
@@ -233,25 +214,25 @@ impl Endpoint {
     /// No memory is reserved for FEC blocks.
     #[cfg(test)]
     pub(crate) fn has_no_block_memory(&self) -> bool {
-        self.block_memory.is_unused()
+        self.shared.block_memory.is_unused()
     }
 
     /// The counters since the endpoint was created.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.shared.counters
     }
 
     /// Asynchronous events lost because the queue of unpolled events was full.
     #[must_use]
     pub fn async_events_lost(&self) -> u64 {
-        self.events.lost()
+        self.shared.events.lost()
     }
 
     /// The configuration in force.
     #[must_use]
     pub fn config(&self) -> &ValidConfig {
-        &self.config
+        &self.shared.config
     }
 
     /// 64 bits from the endpoint's cryptographic generator, e.g. for an initial PSN.
@@ -261,19 +242,19 @@ impl Endpoint {
 
     /// True if completions or events were added since the last [`Endpoint::take_app_events`].
     pub(crate) fn has_app_events(&self) -> bool {
-        self.cqs.has_new() || self.events.has_new()
+        self.shared.cqs.has_new() || self.shared.events.has_new()
     }
 
     /// True if completions or asynchronous events were added since the last call.
     pub(crate) fn take_app_events(&mut self) -> bool {
         // `|`, not `||`: both flags must be cleared.
-        self.cqs.take_new() | self.events.take_new()
+        self.shared.cqs.take_new() | self.shared.events.take_new()
     }
 
     /// Advertises the receive requests that may have returned to `srq` to peers that need one.
     fn on_srq_returned(&mut self, srq: Option<SrqId>) {
         let Some(srq) = srq else { return };
-        let q = self.srqs.queues.at_mut(srq.0);
+        let q = self.shared.srqs.queues.at_mut(srq.0);
         if q.is_some_and(|q| q.queue.len() > 0 && q.take_credit_update()) {
             self.on_srq_posted(srq);
         }
@@ -289,7 +270,7 @@ impl Endpoint {
     }
 
     fn slot_of(&self, qpn: Qpn) -> u32 {
-        qpn.get() & ((1 << self.config.qpns().slot_bits()) - 1)
+        qpn.get() & ((1 << self.shared.config.qpns().slot_bits()) - 1)
     }
 
     /// Calls `f` on a queue pair, which may have something to send then. Schedule and timers are
@@ -297,7 +278,7 @@ impl Endpoint {
     fn with_qp<T>(
         &mut self,
         qpn: Qpn,
-        f: impl FnOnce(&mut QueuePair, &mut Shared<'_>) -> T,
+        f: impl FnOnce(&mut QueuePair, &mut Shared) -> T,
     ) -> Option<T> {
         self.with_qp_if(qpn, |qp, sh| Some(f(qp, sh)))
     }
@@ -307,21 +288,11 @@ impl Endpoint {
     fn with_qp_if<T>(
         &mut self,
         qpn: Qpn,
-        f: impl FnOnce(&mut QueuePair, &mut Shared<'_>) -> Option<T>,
+        f: impl FnOnce(&mut QueuePair, &mut Shared) -> Option<T>,
     ) -> Option<T> {
         let slot = self.slot_of(qpn);
         let entry = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn)?;
-        let mut shared = Shared {
-            mrs: &mut self.mrs,
-            cqs: &mut self.cqs,
-            srqs: &mut self.srqs,
-            events: &mut self.events,
-            counters: &mut self.counters,
-            block_memory: &mut self.block_memory,
-            lending: &mut self.lending,
-            config: &self.config,
-        };
-        let out = f(&mut entry.qp, &mut shared)?;
+        let out = f(&mut entry.qp, &mut self.shared)?;
         if self.unsettled != Some(slot) {
             self.settle();
             self.unsettled = Some(slot);

@@ -39,7 +39,7 @@ impl Endpoint {
         iova: Option<u64>,
     ) -> Result<MemoryRegion, CreateError> {
         self.pds.at(pd.0).ok_or(CreateError::UnknownPd)?;
-        self.mrs.register(&mut self.rng, pd, region, access, iova)
+        self.shared.mrs.register(&mut self.rng, pd, region, access, iova)
     }
 
     /// Deregisters a memory region. Requests that still use it fail when they access it.
@@ -47,7 +47,7 @@ impl Endpoint {
     /// # Errors
     /// [`MrError::UnknownKey`].
     pub fn dereg_mr(&mut self, lkey: u32) -> Result<(), MrError> {
-        self.mrs.deregister(lkey)
+        self.shared.mrs.deregister(lkey)
     }
 
     /// Assigns a new rkey to a memory region. The previous one becomes unknown. A region whose rkey
@@ -56,12 +56,12 @@ impl Endpoint {
     /// # Errors
     /// [`MrError::UnknownKey`], or [`MrError::Forbidden`] for a region without remote access.
     pub fn renew_rkey(&mut self, lkey: u32) -> Result<u32, MrError> {
-        self.mrs.renew_rkey(&mut self.rng, lkey)
+        self.shared.mrs.renew_rkey(&mut self.rng, lkey)
     }
 
     /// Invalidates an rkey: requests that name it are refused from now on. False if it is unknown.
     pub fn invalidate_rkey(&mut self, rkey: u32) -> bool {
-        self.mrs.invalidate(rkey)
+        self.shared.mrs.invalidate(rkey)
     }
 
     /// Creates a completion queue for `capacity` completions. A WQE's slot is free once its
@@ -71,11 +71,11 @@ impl Endpoint {
     /// # Errors
     /// See [`CreateError`].
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, CreateError> {
-        if capacity == 0 || capacity > self.config.max_cqe {
+        if capacity == 0 || capacity > self.shared.config.max_cqe {
             return Err(CreateError::BadCapacity("capacity"));
         }
         let queue = CompletionQueue::new(capacity);
-        self.cqs.queues.insert(queue).map(CqId).map_err(|_| CreateError::Limit("max_cqs"))
+        self.shared.cqs.queues.insert(queue).map(CqId).map_err(|_| CreateError::Limit("max_cqs"))
     }
 
     /// Creates a shared receive queue.
@@ -84,10 +84,10 @@ impl Endpoint {
     /// See [`CreateError`].
     pub fn create_srq(&mut self, init: &SrqInit) -> Result<SrqId, CreateError> {
         self.pds.at(init.pd.0).ok_or(CreateError::UnknownPd)?;
-        check_capacity("max_wr", init.max_wr, 1, self.config.max_wr)?;
+        check_capacity("max_wr", init.max_wr, 1, self.shared.config.max_wr)?;
         check_capacity("max_sge", init.max_sge, 1, MAX_SGE)?;
         let queue = SharedReceiveQueue::new(init);
-        self.srqs.queues.insert(queue).map(SrqId).map_err(|_| CreateError::Limit("max_srqs"))
+        self.shared.srqs.queues.insert(queue).map(SrqId).map_err(|_| CreateError::Limit("max_srqs"))
     }
 
     /// Arms the limit of a shared receive queue: one [`AsyncEvent::SrqLimitReached`] when a message
@@ -96,7 +96,7 @@ impl Endpoint {
     /// # Errors
     /// See [`SrqError`].
     pub fn set_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), SrqError> {
-        self.srqs.queues.at_mut(srq.0).ok_or(SrqError::Unknown)?.set_limit(limit)
+        self.shared.srqs.queues.at_mut(srq.0).ok_or(SrqError::Unknown)?.set_limit(limit)
     }
 
     /// Creates a queue pair in state RESET.
@@ -106,16 +106,16 @@ impl Endpoint {
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, CreateError> {
         self.pds.at(init.pd.0).ok_or(CreateError::UnknownPd)?;
         for cq in [init.send_cq, init.recv_cq] {
-            self.cqs.queues.at(cq.0).ok_or(CreateError::UnknownCq)?;
+            self.shared.cqs.queues.at(cq.0).ok_or(CreateError::UnknownCq)?;
         }
         let caps = &init.caps;
-        let max_wr = self.config.max_wr;
+        let max_wr = self.shared.config.max_wr;
         check_capacity("max_send_wr", caps.max_send_wr, 0, max_wr)?;
         check_capacity("max_send_sge", caps.max_send_sge, 0, MAX_SGE)?;
         check_capacity("max_inline_data", caps.max_inline_data, 0, MAX_INLINE_DATA)?;
         match init.srq {
             Some(srq) => {
-                self.srqs.queues.at(srq.0).ok_or(CreateError::UnknownSrq)?;
+                self.shared.srqs.queues.at(srq.0).ok_or(CreateError::UnknownSrq)?;
             }
             None => {
                 check_capacity("max_recv_wr", caps.max_recv_wr, 0, max_wr)?;
@@ -128,7 +128,7 @@ impl Endpoint {
         let unnumbered = Entry { qp, in_flight };
         let slot = self.qps.insert(unnumbered).map_err(|_| limit)?;
         self.counts_polled |= init.places_until_polled;
-        let qpn = self.config.qpns().draw(slot, self.rng.next_u32());
+        let qpn = self.shared.config.qpns().draw(slot, self.rng.next_u32());
         if let Some(entry) = self.qps.at_mut(slot) {
             entry.qp = QueuePair::new(qpn, init);
         }
@@ -145,14 +145,14 @@ impl Endpoint {
         let Some(entry) = self.qps.at_mut(slot).filter(|e| e.qp.qpn() == qpn) else {
             return false;
         };
-        entry.qp.free_blocks(&mut self.block_memory);
-        entry.qp.return_receives(&mut self.srqs);
+        entry.qp.free_blocks(&mut self.shared.block_memory);
+        entry.qp.return_receives(&mut self.shared.srqs);
         let &QpInit { srq, send_cq, recv_cq, .. } = entry.qp.init();
-        self.cqs.forget([send_cq, recv_cq], qpn);
+        self.shared.cqs.forget([send_cq, recv_cq], qpn);
         self.schedule.remove(slot, entry.in_flight);
         self.timers.cancel(slot);
         self.pacer.remove(slot);
-        self.events.remove(|event| event.qpn() == Some(qpn));
+        self.shared.events.remove(|event| event.qpn() == Some(qpn));
         self.qps.remove(slot);
         self.on_srq_returned(srq);
         true
@@ -161,9 +161,9 @@ impl Endpoint {
     /// Destroys a completion queue. Returns false, without effect, while a queue pair uses it.
     pub fn destroy_cq(&mut self, cq: CqId) -> bool {
         let used = self.qps.iter().any(|(_, e)| e.qp.uses_cq(cq));
-        let removed = !used && self.cqs.remove(cq);
+        let removed = !used && self.shared.cqs.remove(cq);
         if removed {
-            self.events.remove(|event| event == AsyncEvent::CqErr(cq));
+            self.shared.events.remove(|event| event == AsyncEvent::CqErr(cq));
         }
         removed
     }
@@ -176,17 +176,17 @@ impl Endpoint {
         if self.qps.iter().any(|(_, e)| e.qp.uses_srq(srq)) {
             return Err(SrqError::InUse);
         }
-        self.srqs.queues.remove(srq.0).ok_or(SrqError::Unknown)?;
-        self.events.remove(|event| event == AsyncEvent::SrqLimitReached(srq));
+        self.shared.srqs.queues.remove(srq.0).ok_or(SrqError::Unknown)?;
+        self.shared.events.remove(|event| event == AsyncEvent::SrqLimitReached(srq));
         Ok(())
     }
 
     /// Deallocates a protection domain. Returns false, without effect, while an object belongs to
     /// it.
     pub fn dealloc_pd(&mut self, pd: PdId) -> bool {
-        let used = self.mrs.uses_pd(pd)
+        let used = self.shared.mrs.uses_pd(pd)
             || self.qps.iter().any(|(_, e)| e.qp.pd() == pd)
-            || self.srqs.queues.iter().any(|(_, q)| q.pd == pd);
+            || self.shared.srqs.queues.iter().any(|(_, q)| q.pd == pd);
         !used && self.pds.remove(pd.0).is_some()
     }
 }

@@ -10,7 +10,7 @@ use spanwire_wire::{Unverified, peek_dest_qp};
 
 impl Node for Endpoint {
     fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
-        if !self.config.fast_paths || self.handle_known(now, frame, meta).is_none() {
+        if !self.shared.config.fast_paths || self.handle_known(now, frame, meta).is_none() {
             self.handle_new(now, frame, meta);
         }
     }
@@ -36,13 +36,14 @@ impl Node for Endpoint {
 
     fn transmit_burst(&mut self, now: Time, _: PortId, burst: &mut dyn TxBurst) -> bool {
         self.settle();
-        let (lends, has_runs) = (burst.lends(), self.config.fast_paths && self.port.is_none());
+        let (lends, has_runs) =
+            (burst.lends(), self.shared.config.fast_paths && self.port.is_none());
         while let Some(frame) = burst.buffer() {
             if lends {
-                self.lending.begin();
+                self.shared.lending.begin();
             }
             let written = self.transmit_next(now, frame);
-            let lent = if lends { self.lending.end() } else { None };
+            let lent = if lends { self.shared.lending.end() } else { None };
             let Some(meta) = written else { return true };
             burst.commit(meta, lent);
             if has_runs && self.is_at_run() {
@@ -68,7 +69,7 @@ impl Node for Endpoint {
 
     fn awaited(&mut self) -> Awaited {
         self.settle();
-        let is_answered = self.dialogue.update(&self.counters);
+        let is_answered = self.dialogue.update(&self.shared.counters);
         let is_paced = self.pacer.next().is_some();
         if is_paced || self.port.as_ref().is_some_and(|port| port.next().is_some()) {
             return Awaited::Departure;
@@ -102,8 +103,7 @@ impl Endpoint {
     /// changed, for any other.
     #[inline]
     fn handle_known(&mut self, now: Time, frame: &[u8], meta: RxMeta) -> Option<()> {
-        let handle =
-            |qp: &mut QueuePair, sh: &mut Shared<'_>| qp.handle_known(now, frame, meta, sh);
+        let handle = |qp: &mut QueuePair, sh: &mut Shared| qp.handle_known(now, frame, meta, sh);
         self.with_qp_if(peek_dest_qp(frame)?, handle)
     }
 
@@ -112,14 +112,14 @@ impl Endpoint {
     #[inline(never)]
     fn handle_new(&mut self, now: Time, frame: &[u8], meta: RxMeta) {
         match Unverified::parse(frame, meta.elided_bytes as usize) {
-            Err(reason) => self.counters.drop(DropReason::Wire(reason)),
+            Err(reason) => self.shared.counters.drop(DropReason::Wire(reason)),
             Ok(packet) => {
                 // The ICRC check costs more than parsing, so the QPN is looked up first.
-                let handle = |qp: &mut QueuePair, sh: &mut Shared<'_>| {
+                let handle = |qp: &mut QueuePair, sh: &mut Shared| {
                     qp.handle_new(now, frame, meta, &packet, sh);
                 };
                 if self.with_qp(packet.dest_qp(), handle).is_none() {
-                    self.counters.drop(DropReason::UnknownQpn);
+                    self.shared.counters.drop(DropReason::UnknownQpn);
                 }
             }
         }

@@ -4,6 +4,7 @@ use super::{Endpoint, Entry};
 use crate::config::ValidConfig;
 use crate::cq::{CompletionQueue, CqError, CqId, Notify};
 use crate::event::AsyncEvent;
+use crate::qp::common::Shared;
 use crate::tables::Slab;
 use crate::wc::Wc;
 
@@ -15,7 +16,7 @@ impl Endpoint {
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId) -> Result<Option<Wc>, CqError> {
         // An application that polls busily finds nothing most of the time.
-        match self.cqs.queues.at(cq.0).is_some_and(CompletionQueue::is_idle) {
+        match self.shared.cqs.queues.at(cq.0).is_some_and(CompletionQueue::is_idle) {
             true => Ok(None),
             false => self.poll_ready(cq),
         }
@@ -23,10 +24,10 @@ impl Endpoint {
 
     #[inline(never)]
     fn poll_ready(&mut self, cq: CqId) -> Result<Option<Wc>, CqError> {
-        let queue = self.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
+        let queue = self.shared.cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
         let wc = queue.take_oldest().ok_or(CqError::Overrun)?;
         if self.counts_polled {
-            note_polled(&mut self.qps, &self.config, &wc);
+            note_polled(&mut self.qps, &self.shared.config, &wc);
         }
         Ok(Some(wc))
     }
@@ -42,7 +43,7 @@ impl Endpoint {
         max: usize,
         mut each: impl FnMut(Wc),
     ) -> Result<usize, CqError> {
-        let Self { cqs, qps, config, counts_polled, .. } = self;
+        let Self { shared: Shared { cqs, config, .. }, qps, counts_polled, .. } = self;
         let queue = cqs.queues.at_mut(cq.0).ok_or(CqError::Unknown)?;
         if !*counts_polled {
             return queue.poll_into(max, each);
@@ -60,18 +61,18 @@ impl Endpoint {
     /// # Errors
     /// [`CqError::Unknown`].
     pub fn req_notify_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), CqError> {
-        self.cqs.arm(cq, notify)
+        self.shared.cqs.arm(cq, notify)
     }
 
     /// The next completion queue whose armed event has occurred.
     pub fn poll_cq_event(&mut self) -> Option<CqId> {
-        self.cqs.pop_notification()
+        self.shared.cqs.pop_notification()
     }
 
     /// The oldest asynchronous event. At most 4096 are queued; further ones are lost and counted
     /// ([`Endpoint::async_events_lost`]).
     pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
-        self.events.pop()
+        self.shared.events.pop()
     }
 }
 

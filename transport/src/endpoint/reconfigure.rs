@@ -47,27 +47,27 @@ impl Endpoint {
         if !self.qps.is_untouched() {
             return Err(ReconfigureError::HasQueuePairs);
         }
-        let srqs = self.srqs.queues.iter().map(|(_, q)| q.info().max_wr);
+        let srqs = self.shared.srqs.queues.iter().map(|(_, q)| q.info().max_wr);
         let in_use = [
             ("max_pds", u32_from(self.pds.len()), config.max_pds),
-            ("max_mrs", u32_from(self.mrs.len()), config.max_mrs),
-            ("max_cqs", u32_from(self.cqs.queues.len()), config.max_cqs),
-            ("max_srqs", u32_from(self.srqs.queues.len()), config.max_srqs),
-            ("max_cqe", self.cqs.max_capacity(), config.max_cqe),
+            ("max_mrs", u32_from(self.shared.mrs.len()), config.max_mrs),
+            ("max_cqs", u32_from(self.shared.cqs.queues.len()), config.max_cqs),
+            ("max_srqs", u32_from(self.shared.srqs.queues.len()), config.max_srqs),
+            ("max_cqe", self.shared.cqs.max_capacity(), config.max_cqe),
             ("max_wr", srqs.max().unwrap_or(0), config.max_wr),
         ];
         if let Some((field, ..)) = in_use.into_iter().find(|(_, used, allowed)| used > allowed) {
             return Err(ReconfigureError::InUse(field));
         }
         self.pds.set_capacity(config.max_pds);
-        self.mrs.set_capacity(config.max_mrs);
-        self.cqs.queues.set_capacity(config.max_cqs);
-        self.srqs.queues.set_capacity(config.max_srqs);
+        self.shared.mrs.set_capacity(config.max_mrs);
+        self.shared.cqs.queues.set_capacity(config.max_cqs);
+        self.shared.srqs.queues.set_capacity(config.max_srqs);
         self.qps.set_capacity(config.max_qps);
-        self.block_memory = BlockMemory::new(config.block_bytes_peer);
+        self.shared.block_memory = BlockMemory::new(config.block_bytes_peer);
         self.schedule = Schedule::new(config.turn_bytes);
         self.port = PortPacer::new(&config);
-        self.config = config;
+        self.shared.config = config;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use spanwire_wire::Qpn;
 /// A queue pair with the parts of the endpoint that its transmission needs.
 struct TransmitContext<'a> {
     entry: &'a mut Entry,
-    shared: Shared<'a>,
+    shared: &'a mut Shared,
     schedule: &'a mut Schedule,
     timers: &'a mut Timers,
     pacer: &'a mut Wheel,
@@ -60,9 +60,9 @@ impl Endpoint {
     pub(super) fn transmit_run(&mut self, now: Time, burst: &mut dyn TxBurst) -> bool {
         let list = ActiveList::Ready;
         let Some((slot, turn_bytes)) = self.schedule.head_of_burst() else { return false };
-        let Some(mut cx) = self.transmit_context(slot) else { return false };
-        let space = cx.schedule.window_space(list, cx.shared.config);
-        let bytes = cx.entry.qp.send_run((now, turn_bytes), space, burst, &mut cx.shared);
+        let Some(cx) = self.transmit_context(slot) else { return false };
+        let space = cx.schedule.window_space(list, &cx.shared.config);
+        let bytes = cx.entry.qp.send_run((now, turn_bytes), space, burst, cx.shared);
         if bytes == 0 {
             return false;
         }
@@ -81,7 +81,7 @@ impl Endpoint {
         if !port.may_send(now, !self.schedule.is_empty()) {
             return None;
         }
-        self.schedule.set_requests_acks(port.is_slow(self.qps.len(), &self.config));
+        self.schedule.set_requests_acks(port.is_slow(self.qps.len(), &self.shared.config));
         let sent = self.transmit(now, frame);
         let port = self.port.as_mut()?;
         let Some(meta) = &sent else {
@@ -109,7 +109,7 @@ impl Endpoint {
     /// request no ACK have left, and one that does waits for the rate of the port.
     pub(super) fn limit_unacknowledged(&mut self, qpn: Qpn) {
         let qp = self.qps.at(self.slot_of(qpn)).map(|entry| &entry.qp);
-        let interval = qp.and_then(|qp| qp.ack_req_interval(&self.config));
+        let interval = qp.and_then(|qp| qp.ack_req_interval(&self.shared.config));
         if let Some((port, interval)) = self.port.as_mut().zip(interval) {
             port.limit_unacknowledged(interval);
         }
@@ -129,11 +129,11 @@ impl Endpoint {
     #[inline(never)]
     fn transmit_control(&mut self, now: Time, frame: &mut [u8]) -> Option<TxMeta> {
         while let Some(slot) = self.schedule.head(ActiveList::Control) {
-            let Some(mut cx) = self.transmit_context(slot) else {
+            let Some(cx) = self.transmit_context(slot) else {
                 self.schedule.deactivate(ActiveList::Control, slot);
                 continue;
             };
-            let sent = cx.entry.qp.poll_control(now, frame, &mut cx.shared);
+            let sent = cx.entry.qp.poll_control(now, frame, cx.shared);
             match sent {
                 Transmit::Sent(meta) => {
                     cx.timers.touch(slot);
@@ -166,8 +166,8 @@ impl Endpoint {
             self.schedule.deactivate(from, slot);
             return HeadOutcome::Removed;
         };
-        let space = cx.schedule.window_space(from, cx.shared.config);
-        let sent = cx.entry.qp.poll_transmit(now, space, frame, &mut cx.shared);
+        let space = cx.schedule.window_space(from, &cx.shared.config);
+        let sent = cx.entry.qp.poll_transmit(now, space, frame, cx.shared);
         cx.entry.update_in_flight(cx.schedule);
         if cx.entry.qp.is_control_due() {
             // The last response has left, or a response failed: an ACK or NAK is due now.
@@ -203,16 +203,7 @@ impl Endpoint {
     fn transmit_context(&mut self, slot: u32) -> Option<TransmitContext<'_>> {
         Some(TransmitContext {
             entry: self.qps.at_mut(slot)?,
-            shared: Shared {
-                mrs: &mut self.mrs,
-                cqs: &mut self.cqs,
-                srqs: &mut self.srqs,
-                events: &mut self.events,
-                counters: &mut self.counters,
-                block_memory: &mut self.block_memory,
-                lending: &mut self.lending,
-                config: &self.config,
-            },
+            shared: &mut self.shared,
             schedule: &mut self.schedule,
             timers: &mut self.timers,
             pacer: &mut self.pacer,

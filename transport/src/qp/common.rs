@@ -8,7 +8,7 @@ use super::receive::Receive;
 use super::state::QpState;
 use crate::attr::{Mtu, QpAttr, QpInit};
 use crate::blocks::BlockMemory;
-use crate::config::Config;
+use crate::config::{Config, ValidConfig};
 use crate::counters::Counters;
 use crate::cq::{CqId, CqTable};
 use crate::drop::DropReason;
@@ -51,15 +51,31 @@ pub(crate) struct Common {
 }
 
 /// The endpoint's tables, borrowed by a queue pair for one call.
-pub(crate) struct Shared<'a> {
-    pub(crate) mrs: &'a mut MrTable,
-    pub(crate) cqs: &'a mut CqTable,
-    pub(crate) srqs: &'a mut SrqTable,
-    pub(crate) events: &'a mut Events,
-    pub(crate) counters: &'a mut Counters,
-    pub(crate) block_memory: &'a mut BlockMemory,
-    pub(crate) lending: &'a mut Lending,
-    pub(crate) config: &'a Config,
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) mrs: MrTable,
+    pub(crate) cqs: CqTable,
+    pub(crate) srqs: SrqTable,
+    pub(crate) events: Events,
+    pub(crate) counters: Counters,
+    pub(crate) block_memory: BlockMemory,
+    pub(crate) lending: Lending,
+    pub(crate) config: ValidConfig,
+}
+
+impl Shared {
+    pub(crate) fn new(config: ValidConfig) -> Self {
+        Self {
+            mrs: MrTable::new(config.max_mrs),
+            cqs: CqTable::new(config.max_cqs),
+            srqs: SrqTable::new(config.max_srqs),
+            events: Events::default(),
+            counters: Counters::default(),
+            block_memory: BlockMemory::new(config.block_bytes_peer),
+            lending: Lending::default(),
+            config,
+        }
+    }
 }
 
 /// Outcome of [`QueuePair::poll_transmit`](super::QueuePair::poll_transmit).

@@ -17,7 +17,7 @@ impl Common {
     ///
     /// # Errors
     /// See [`Common::complete`].
-    pub(crate) fn deliver(&self, m: &Message, sh: &mut Shared<'_>) -> Result<(), CqOverrun> {
+    pub(crate) fn deliver(&self, m: &Message, sh: &mut Shared) -> Result<(), CqOverrun> {
         let Some((wr_id, opcode)) = m.recv else {
             return Ok(());
         };
@@ -31,7 +31,7 @@ impl Common {
     ///
     /// # Errors
     /// The completion queue is full and the queue pair has not failed yet: its engine must fail.
-    pub(crate) fn complete(&self, cq: CqId, wc: Wc, sh: &mut Shared<'_>) -> Result<(), CqOverrun> {
+    pub(crate) fn complete(&self, cq: CqId, wc: Wc, sh: &mut Shared) -> Result<(), CqOverrun> {
         match wc.status {
             WcStatus::Success => {}
             WcStatus::WrFlushErr => sh.counters.flushed += 1,
@@ -61,7 +61,7 @@ impl Common {
         &self,
         completed: &Completed,
         status: WcStatus,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), CqOverrun> {
         let plain = self.wc(completed.wr_id, status, completed.opcode);
         self.complete(self.send_cq, Wc { byte_len: completed.len, ..plain }, sh)
@@ -74,9 +74,9 @@ impl Common {
     }
 
     /// Flushes the receive queue, oldest first. The last step into the error state.
-    pub(crate) fn flush_receives(&mut self, sh: &mut Shared<'_>) {
+    pub(crate) fn flush_receives(&mut self, sh: &mut Shared) {
         debug_assert_eq!(self.state, QpState::Err, "only a failed queue pair flushes");
-        while let Some(recv) = self.receive.pop(sh.srqs) {
+        while let Some(recv) = self.receive.pop(&mut sh.srqs) {
             let wc = self.wc(recv.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv);
             let flushed = self.complete(self.recv_cq, wc, sh);
             debug_assert_eq!(flushed, Ok(()), "a failed queue pair does not fail again");

@@ -43,7 +43,7 @@ impl Engine {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         match self {
             Self::Unconnected => sh.counters.drop(dropped_before_rtr(p)),
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     #[inline]
-    pub(super) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
+    pub(super) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared) {
         match self {
             Self::Unconnected => {}
             Self::Rc(rc) => rc.handle_timeout(qp, now, sh),
@@ -68,7 +68,7 @@ impl Engine {
         now: Time,
         space: WindowSpace,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         match self {
             Self::Unconnected => Transmit::Idle,
@@ -83,7 +83,7 @@ impl Engine {
         qp: &mut Common,
         now: Time,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         match self {
             Self::Unconnected => Transmit::Idle,
@@ -273,7 +273,7 @@ impl Engine {
     }
 
     /// Stops responding and goes to the error state.
-    pub(super) fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+    pub(super) fn fail(&mut self, qp: &mut Common, sh: &mut Shared) {
         match self {
             Self::Unconnected => {
                 if qp.enter_error() {

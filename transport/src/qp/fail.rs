@@ -11,19 +11,19 @@ pub(crate) trait Fail {
     fn stop_responding(&mut self);
 
     /// Stops all timers and drops what was sent. The send queue is flushed already.
-    fn stop_sending(&mut self, sh: &mut Shared<'_>);
+    fn stop_sending(&mut self, sh: &mut Shared);
 
     /// Removes the oldest request, complete or not.
     fn pop_oldest(&mut self) -> Option<Completed>;
 
     /// Stops responding and goes to the error state.
-    fn fail(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+    fn fail(&mut self, qp: &mut Common, sh: &mut Shared) {
         self.stop_responding();
         self.enter_error(qp, sh);
     }
 
     /// Goes to the error state, once: flushes both queues, oldest first, and stops all timers.
-    fn enter_error(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+    fn enter_error(&mut self, qp: &mut Common, sh: &mut Shared) {
         if !qp.enter_error() {
             return;
         }
@@ -33,18 +33,18 @@ pub(crate) trait Fail {
     }
 
     /// Fails the oldest request with `status`, then the queue pair.
-    fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
+    fn fail_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared) {
         self.complete_oldest(qp, status, sh);
         self.fail(qp, sh);
     }
 
     /// Flushes the oldest request; false if there is none.
-    fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared<'_>) -> bool {
+    fn flush_one(&mut self, qp: &mut Common, sh: &mut Shared) -> bool {
         self.complete_oldest(qp, WcStatus::WrFlushErr, sh)
     }
 
     /// Completes the oldest request with `status`; false if there is none.
-    fn complete_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) -> bool {
+    fn complete_oldest(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared) -> bool {
         let Some(oldest) = self.pop_oldest() else {
             return false;
         };
@@ -59,7 +59,7 @@ pub(crate) trait Fail {
         &mut self,
         qp: &mut Common,
         completed: Result<(), CqOverrun>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         if completed.is_err() {
             self.fail(qp, sh);

@@ -16,7 +16,7 @@ impl QueuePair {
         now: Time,
         frame: &[u8],
         arrival: RxMeta,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<()> {
         let must_verify = self.must_verify(frame, arrival);
         let Self { common: qp, engine, heads, .. } = self;
@@ -52,7 +52,7 @@ impl QueuePair {
         frame: &[u8],
         arrival: RxMeta,
         packet: &Unverified<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         if self.must_verify(frame, arrival)
             && let Err(reason) = packet.verify()

@@ -79,7 +79,7 @@ impl QueuePair {
         now: Time,
         arrival: RxMeta,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         self.common.arrival = arrival;
         self.engine.handle_packet(&mut self.common, now, p, sh);
@@ -87,7 +87,7 @@ impl QueuePair {
     }
 
     /// Handles the timers that are due at `now`.
-    pub(crate) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
+    pub(crate) fn handle_timeout(&mut self, now: Time, sh: &mut Shared) {
         let sends = self.common.state.sends();
         if let Some(flow) = self.common.flow.as_deref_mut().filter(|_| sends) {
             flow.handle_timeout(now);
@@ -121,7 +121,7 @@ impl QueuePair {
         (now, turn_bytes): (Time, i64),
         space: WindowSpace,
         burst: &mut dyn TxBurst,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> u32 {
         let common = &mut self.common;
         let bytes = match &mut self.engine {
@@ -139,7 +139,7 @@ impl QueuePair {
         now: Time,
         space: WindowSpace,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         let sent = self.engine.poll_transmit(&mut self.common, now, space, frame, sh);
         self.check_invariants();
@@ -161,7 +161,7 @@ impl QueuePair {
         &mut self,
         now: Time,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         if !self.is_control_due() {
             return Transmit::Idle;

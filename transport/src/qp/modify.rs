@@ -13,7 +13,7 @@ use spanwire_wire::KnownHeads;
 
 impl QueuePair {
     /// Applies `attr`, all of it or nothing.
-    pub(crate) fn modify(&mut self, attr: &QpAttr, sh: &mut Shared<'_>) -> Result<(), ModifyError> {
+    pub(crate) fn modify(&mut self, attr: &QpAttr, sh: &mut Shared) -> Result<(), ModifyError> {
         let from = self.common.state;
         let to = check_modify(self.common.init.service, from, attr)?;
         if (from, to) == (QpState::Sqd, QpState::Sqd) {
@@ -30,19 +30,19 @@ impl QueuePair {
         }
         match (from, to) {
             (_, QpState::Reset) => {
-                self.free_blocks(sh.block_memory);
-                self.return_receives(sh.srqs);
+                self.free_blocks(&mut sh.block_memory);
+                self.return_receives(&mut sh.srqs);
                 sh.cqs.forget([self.common.send_cq, self.common.recv_cq], self.common.qpn);
                 self.reset();
                 self.places = self.places.take().map(|_| Box::default());
             }
             (QpState::Err, QpState::Err) => {}
             (_, QpState::Err) => self.engine.fail(&mut self.common, sh),
-            (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr, sh.config),
-            (QpState::Rtr, QpState::Rts) => self.ready_to_send(attr, sh.config),
+            (QpState::Init, QpState::Rtr) => self.ready_to_receive(attr, &sh.config),
+            (QpState::Rtr, QpState::Rts) => self.ready_to_send(attr, &sh.config),
             (_, QpState::Rts) => {
                 if let Some(choice) = attr.congestion {
-                    self.set_congestion(choice, sh.config);
+                    self.set_congestion(choice, &sh.config);
                 }
             }
             (QpState::Rts, QpState::Sqd) => {
@@ -115,7 +115,7 @@ impl QueuePair {
 
 impl Common {
     /// Reports once that a draining send queue has no unfinished request.
-    pub(crate) fn report_drained(&mut self, is_drained: bool, sh: &mut Shared<'_>) {
+    pub(crate) fn report_drained(&mut self, is_drained: bool, sh: &mut Shared) {
         if self.is_draining && self.state == QpState::Sqd && is_drained {
             self.is_draining = false;
             sh.events.push(AsyncEvent::SqDrained(self.qpn));

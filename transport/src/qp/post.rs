@@ -13,7 +13,7 @@ impl QueuePair {
     pub(crate) fn post_send(
         &mut self,
         wr: &WorkRequest<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), PostError> {
         let common = &self.common;
         let caps = common.init.caps;
@@ -67,7 +67,7 @@ impl QueuePair {
     pub(crate) fn post_recv(
         &mut self,
         wr: &RecvRequest<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), PostError> {
         let common = &mut self.common;
         let Some(queue) = common.receive.own_queue() else {
@@ -95,7 +95,7 @@ impl QueuePair {
     }
 
     /// Completes a request that was posted in an error state.
-    fn flush(&mut self, cq: CqId, wc: Wc, sh: &mut Shared<'_>) {
+    fn flush(&mut self, cq: CqId, wc: Wc, sh: &mut Shared) {
         if self.common.complete(cq, wc, sh).is_err() {
             self.engine.fail(&mut self.common, sh);
         }

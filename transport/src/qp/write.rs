@@ -18,14 +18,14 @@ pub(crate) enum NotWritten {
 
 impl Common {
     #[inline]
-    pub(crate) fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared<'_>) -> Transmit {
+    pub(crate) fn sent(&self, meta: TxMeta, payload_len: u32, sh: &mut Shared) -> Transmit {
         sh.counters.tx_packets += 1;
         sh.counters.tx_payload_bytes += u64::from(payload_len);
         Transmit::Sent(meta)
     }
 }
 
-impl Shared<'_> {
+impl Shared {
     /// Writes a frame into the next buffer of `burst`, and sends it. `None` if there is no buffer,
     /// or `write` has written nothing.
     #[inline(always)]

@@ -66,7 +66,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         now: Time,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         if !self.accept_cnp(qp, now) {
             return Err(DropReason::IgnoredCnp);

@@ -29,12 +29,12 @@ impl Rc {
         now: Time,
         space: WindowSpace,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<Transmit> {
         if !qp.state.sends() || self.loss.is_rnr_waiting() {
             return None;
         }
-        let plain = self.requester.next_plain::<ONLY>(&self.allowance(qp, space, sh.config))?;
+        let plain = self.requester.next_plain::<ONLY>(&self.allowance(qp, space, &sh.config))?;
         if let Some(at) = qp.paced_until(now) {
             return Some(Transmit::Paced(at));
         }
@@ -59,7 +59,7 @@ impl Rc {
         (now, turn_bytes): (Time, i64),
         space: WindowSpace,
         burst: &mut dyn TxBurst,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> u32 {
         if !self.responder.resources.is_idle() {
             return self.send_responses(qp, turn_bytes, burst, sh);
@@ -67,7 +67,7 @@ impl Rc {
         if !qp.state.sends() || self.loss.is_rnr_waiting() {
             return 0;
         }
-        let (mut frames_bytes, mut may) = (0, self.allowance(qp, space, sh.config));
+        let (mut frames_bytes, mut may) = (0, self.allowance(qp, space, &sh.config));
         // The space without the packets of this queue pair that an AckReq covers from then on.
         let covered = u32::try_from(self.requester.no_ack_req_pkts()).ok();
         let covered = covered.and_then(|pkts| space.no_ack_req_pkts.checked_add(pkts));
@@ -100,13 +100,13 @@ impl Rc {
         now: Time,
         may: &Allowance,
         burst: &mut dyn TxBurst,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<(u32, bool)> {
         let plain = self.requester.next_plain::<ONLY>(may)?;
         if qp.paced_until(now).is_some() {
             return None;
         }
-        let write = |frame: &mut [u8], sh: &mut Shared<'_>| {
+        let write = |frame: &mut [u8], sh: &mut Shared| {
             self.write_expected::<ONLY>(qp, now, &plain, frame, sh)
         };
         let meta = sh.fill_next(burst, write)?;
@@ -119,7 +119,7 @@ impl Rc {
         qp: &Common,
         turn_bytes: i64,
         burst: &mut dyn TxBurst,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> u32 {
         let mut frames_bytes = 0;
         while i64::from(frames_bytes) < turn_bytes
@@ -127,7 +127,7 @@ impl Rc {
             && let Some(response) = self.responder.resources.next(qp.mtu)
             && response.opcode == Opcode::RcReadResponseMiddle
         {
-            let write = |frame: &mut [u8], sh: &mut Shared<'_>| {
+            let write = |frame: &mut [u8], sh: &mut Shared| {
                 self.write_response_middle(qp, &response, frame, sh).ok()
             };
             let Some(meta) = sh.fill_next(burst, write) else { break };
@@ -146,14 +146,14 @@ impl Rc {
         now: Time,
         plain: &NextPlain,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<TxMeta> {
         let len = plain.len;
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
         let (ack_req, solicited) = (plain.ack_req, plain.solicited);
         let bth = PlainBth::new(plain.opcode, self.path.dest_qpn, plain.psn);
         let bth = PlainBth { ack_req, solicited, ..bth };
-        let (requester, mrs) = (&mut self.requester, (qp.pd, &*sh.mrs));
+        let (requester, mrs) = (&mut self.requester, (qp.pd, &sh.mrs));
         let fill = |payload: PayloadMut<'_>| requester.gather_plain::<ONLY>(plain, payload, mrs);
         let mut meta = self.path.write_plain(bth, (len, treatment), frame, fill).ok()?;
         let number = self.requester.snd_nxt();
@@ -174,7 +174,7 @@ impl Rc {
         now: Time,
         (known, must_verify): (&Known<'_, '_>, bool),
         arrival: &RxMeta,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> bool {
         let Some(plain) = known.plain_rc(ONLY).filter(|_| !known.is_ce()) else { return false };
         let is_valid = || !must_verify || known.is_right();
@@ -186,7 +186,7 @@ impl Rc {
                 let Some(offset) = offset.filter(|_| qp.state.sends() && is_valid()) else {
                     return false;
                 };
-                if !self.requester.scatter(0, offset, payload, (qp.pd, &*sh.mrs)) {
+                if !self.requester.scatter(0, offset, payload, (qp.pd, &sh.mrs)) {
                     return false;
                 }
                 qp.arrival = *arrival;

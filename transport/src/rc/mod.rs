@@ -94,7 +94,7 @@ impl Rc {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         let props = p.bth.opcode.props();
         let result = match qp.check_packet(p, Service::Rc, &self.path) {
@@ -114,7 +114,7 @@ impl Rc {
                 if p.ip.ecn() == Ecn::Ce {
                     sh.counters.np_ecn_marked_roce_packets += 1;
                     match props.kind {
-                        OpKind::ReadResponse => self.on_marked_response(qp, now, sh.config),
+                        OpKind::ReadResponse => self.on_marked_response(qp, now, &sh.config),
                         _ => self.cnps.on_marked(now, props.class, sh.config.cnp_interval),
                     }
                 }
@@ -126,7 +126,7 @@ impl Rc {
     }
 
     /// Handles the timers that are due at `now`.
-    pub(crate) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
+    pub(crate) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared) {
         if !qp.state.sends() {
             return;
         }
@@ -162,7 +162,7 @@ impl Rc {
         now: Time,
         space: WindowSpace,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         if sh.config.fast_paths
             && let Some(is_only) = self.requester.is_at_only()
@@ -210,7 +210,7 @@ impl Rc {
         now: Time,
         space: WindowSpace,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         if !qp.state.sends() {
             return Transmit::Idle;
@@ -221,14 +221,14 @@ impl Rc {
         if self.requester.has_sent_all() {
             return self.limited(qp, now, FlowLimit::Application, Transmit::Idle);
         }
-        match self.requester.next(&self.allowance(qp, space, sh.config)) {
+        match self.requester.next(&self.allowance(qp, space, &sh.config)) {
             Next::Segment(segment) => match qp.paced_until(now) {
                 Some(at) => Transmit::Paced(at),
                 None => self.send_segment(qp, now, &segment, frame, sh),
             },
             Next::Idle => self.limited(qp, now, FlowLimit::Application, Transmit::Idle),
             Next::WaitsForPeer => self.limited(qp, now, FlowLimit::Receiver, Transmit::Idle),
-            Next::WaitsForWindow => self.window_full(qp, now, sh.config),
+            Next::WaitsForWindow => self.window_full(qp, now, &sh.config),
             Next::WaitsForEndpoint => self.limited(qp, now, FlowLimit::Endpoint, Transmit::Blocked),
         }
     }
@@ -238,7 +238,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         if self.cnps.is_due() {
             return self.send_cnp(qp, frame, sh);
@@ -277,7 +277,7 @@ impl Rc {
     }
 
     /// Reports `SqDrained` if the send queue is draining and drained now.
-    fn report_drained(&self, qp: &mut Common, sh: &mut Shared<'_>) {
+    fn report_drained(&self, qp: &mut Common, sh: &mut Shared) {
         if qp.is_draining {
             qp.report_drained(self.requester.is_drained(), sh);
         }
@@ -292,7 +292,7 @@ impl Rc {
         qp: &mut Common,
         now: Time,
         status: WcStatus,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         let failed = self.requester.wqe_of(self.requester.snd_nxt());
         match failed.map(|(i, request)| (i, request.first)) {
@@ -311,7 +311,7 @@ impl Fail for Rc {
         self.responder.stop();
     }
 
-    fn stop_sending(&mut self, _: &mut Shared<'_>) {
+    fn stop_sending(&mut self, _: &mut Shared) {
         self.loss.stop();
         self.requester.reset();
     }

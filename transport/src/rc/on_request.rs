@@ -18,9 +18,9 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
-        qp.on_request_arrived(sh.events);
+        qp.on_request_arrived(&mut sh.events);
         match self.responder.on_request(p, &mut Context::new(qp, sh)) {
             RequestOutcome::Done { reply, message } => {
                 self.on_done(qp, p.bth.psn, (reply, message), sh);
@@ -72,7 +72,7 @@ impl Rc {
         qp: &mut Common,
         psn: Psn,
         (reply, message): (Option<PendingAck>, Option<Message>),
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         if let Some(message) = message {
             sh.counters.rx_messages += 1;

@@ -19,7 +19,7 @@ impl Rc {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         let Some(aeth) = p.ext.aeth else {
             return Err(DropReason::BadSyndrome);
@@ -72,7 +72,7 @@ impl Rc {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         let data = Payload::of(p);
         let outcome = check_response(&self.requester, p.bth.psn, data.len(), qp.mtu);
@@ -84,7 +84,7 @@ impl Rc {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         let (Some(aeth), Some(found)) = (p.ext.aeth, p.ext.atomic_ack) else {
             return Err(DropReason::BadSyndrome);
@@ -102,7 +102,7 @@ impl Rc {
         now: Time,
         outcome: ResponseOutcome,
         data: Payload<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         match outcome {
             ResponseOutcome::Drop(reason) => Err(reason),
@@ -112,7 +112,7 @@ impl Rc {
                 self.recover_response(qp, now, from, sh)
             }
             ResponseOutcome::Place { wqe, offset, upto } => {
-                if !self.requester.scatter(wqe, offset, data, (qp.pd, &*sh.mrs)) {
+                if !self.requester.scatter(wqe, offset, data, (qp.pd, &sh.mrs)) {
                     self.acknowledge(qp, now, upto - 1, sh);
                     self.fail_oldest(qp, WcStatus::LocProtErr, sh);
                     return Ok(());
@@ -129,7 +129,7 @@ impl Rc {
         qp: &mut Common,
         now: Time,
         from: u64,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         if !self.loss.begin_recovery(from) {
             return Err(DropReason::AfterResponseGap);
@@ -141,24 +141,18 @@ impl Rc {
     }
 
     /// Applies an acknowledgement of everything before `upto`.
-    pub(super) fn acknowledge(
-        &mut self,
-        qp: &mut Common,
-        now: Time,
-        upto: u64,
-        sh: &mut Shared<'_>,
-    ) {
+    pub(super) fn acknowledge(&mut self, qp: &mut Common, now: Time, upto: u64, sh: &mut Shared) {
         if upto <= self.requester.snd_una() {
             return;
         }
         let (before, una) = (self.requester.in_flight_pkts(), self.requester.snd_una());
         self.requester.acknowledge(upto);
         self.loss.on_progress(now, self.requester.has_outstanding());
-        qp.on_path_acked(now, upto, None, sh.counters);
+        qp.on_path_acked(now, upto, None, &mut sh.counters);
         let arrival = qp.arrival;
         let timed = self.rtt.on_acked(arrival.at, upto);
         if let Some(flow) = qp.flow.as_deref_mut() {
-            let of = (qp.mtu, sh.config);
+            let of = (qp.mtu, &*sh.config);
             self.report_ack(flow, of, (now, arrival), (una, upto), before, timed);
         }
         while let Some(request) = self.requester.pop_acked() {

@@ -59,11 +59,11 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     #[inline]
-    pub(crate) fn new(qp: &'a mut Common, sh: &'a mut Shared<'_>) -> Self {
+    pub(crate) fn new(qp: &'a mut Common, sh: &'a mut Shared) -> Self {
         Self {
-            mrs: &mut *sh.mrs,
-            srqs: &mut *sh.srqs,
-            events: &mut *sh.events,
+            mrs: &mut sh.mrs,
+            srqs: &mut sh.srqs,
+            events: &mut sh.events,
             receive: &mut qp.receive,
             pd: qp.pd,
             mtu: qp.mtu,

@@ -24,7 +24,7 @@ impl Rc {
         now: Time,
         segment: &Segment,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         let ext = ExtHeaders {
             reth: segment.reth.map(|(remote, dma_len)| RethRepr {
@@ -37,7 +37,7 @@ impl Rc {
             ieth: segment.ieth,
             ..ExtHeaders::default()
         };
-        let (requester, mrs) = (&self.requester, (qp.pd, &*sh.mrs));
+        let (requester, mrs) = (&self.requester, (qp.pd, &sh.mrs));
         let (elide, may_lend) = (sh.config.elide_payload, !segment.is_retransmission);
         let treatment = sh.lending.treatment(segment.len, elide, may_lend);
         let fill = |payload: PayloadMut<'_>| requester.gather(segment, payload, mrs);
@@ -75,7 +75,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<Transmit> {
         let r = self.responder.resources.next(qp.mtu)?;
         let aeth = r.opcode.props().aeth.then_some(AethRepr {
@@ -92,7 +92,7 @@ impl Rc {
             _ => {
                 let (elide, may_lend) = (sh.config.elide_payload, !r.is_repeat);
                 let payload = (len, sh.lending.treatment(len, elide, may_lend));
-                let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, sh.mrs, payload);
+                let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, &sh.mrs, payload);
                 self.path.write(&self.path.bth(r.opcode, r.psn), &ext, payload, frame, fill)
             }
         };
@@ -115,22 +115,16 @@ impl Rc {
         qp: &Common,
         r: &Response,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<TxMeta, NotWritten> {
         let (len, bth) = (qp.mtu.bytes(), PlainBth::new(r.opcode, self.path.dest_qpn, r.psn));
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, !r.is_repeat);
-        let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, sh.mrs, payload);
+        let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, &sh.mrs, payload);
         self.path.write_plain(bth, (len, treatment), frame, fill)
     }
 
     /// A response cannot continue: its region was deregistered, or the frame is too short for it.
-    fn cannot_respond(
-        &mut self,
-        qp: &mut Common,
-        r: &Response,
-        why: &NotWritten,
-        sh: &mut Shared<'_>,
-    ) {
+    fn cannot_respond(&mut self, qp: &mut Common, r: &Response, why: &NotWritten, sh: &mut Shared) {
         let code = match why {
             NotWritten::NoPayload if r.is_repeat => {
                 // The response was complete before, so its region may have been deregistered since.
@@ -155,7 +149,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         let Some(pending) = self.acks.pending() else {
             return Transmit::Idle;
@@ -180,7 +174,7 @@ impl Rc {
         &mut self,
         qp: &mut Common,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         self.cnps.on_sent();
         let bth = BthRepr::cnp(self.path.dest_qpn);

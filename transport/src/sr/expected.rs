@@ -33,7 +33,7 @@ impl Sr {
         now: Time,
         space: WindowSpace,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<Transmit> {
         let limits = self.limits(qp, space, sh);
         let (plain, number, ack_req) = self.tx.next_plain(&limits)?;
@@ -54,7 +54,7 @@ impl Sr {
         (now, turn_bytes): (Time, i64),
         mut space: WindowSpace,
         burst: &mut dyn TxBurst,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> u32 {
         if !self.tx.is_at_plain() {
             return 0;
@@ -69,7 +69,7 @@ impl Sr {
             if qp.paced_until(now).is_some() {
                 break;
             }
-            let write = |frame: &mut [u8], sh: &mut Shared<'_>| {
+            let write = |frame: &mut [u8], sh: &mut Shared| {
                 self.write_plain(qp, now, (&plain, number, ack_req), frame, sh)
             };
             let Some(meta) = sh.fill_next(burst, write) else { break };
@@ -92,7 +92,7 @@ impl Sr {
         now: Time,
         (plain, number, ack_req): (&Plain, u64, bool),
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<TxMeta> {
         let (psn, path, len) = (wrap(number), self.rx.ack.echoed_path(), plain.len);
         let bth = PlainBth::new(Opcode::SrData, self.path.dest_qpn, Psn::new(psn & Psn::MASK));
@@ -104,7 +104,7 @@ impl Sr {
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
         let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame).ok()?;
         let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
-        let (mut lent, mrs) = (None, (qp.pd, &*sh.mrs));
+        let (mut lent, mrs) = (None, (qp.pd, &sh.mrs));
         if !self.tx.fill_plain(plain, treatment.place(data, len, &mut lent), mrs) {
             return None;
         }
@@ -129,7 +129,7 @@ impl Sr {
         now: Time,
         (known, must_verify): (&Known<'_, '_>, bool),
         arrival: &RxMeta,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> bool {
         let Some(usual) = known.usual_sr_data() else { return false };
         let header = &usual.header;
@@ -157,7 +157,7 @@ impl Sr {
             SrUsualPart::ReadResponse(message) => {
                 let of = (message, SrKind::ReadResponse);
                 let range = (header.offset, data.len(), header.last);
-                let mrs = (qp.pd, &*sh.mrs);
+                let mrs = (qp.pd, &sh.mrs);
                 matches!(self.tx.requester.place_response(of, range, data, mrs), Ok(Ok(())))
             }
         };
@@ -165,7 +165,7 @@ impl Sr {
             return false;
         }
         qp.arrival = *arrival;
-        qp.on_request_arrived(sh.events);
+        qp.on_request_arrived(&mut sh.events);
         let outer = Outer {
             ip_bytes: u64_from(usual.ip_bytes),
             is_ce: known.is_ce(),

@@ -86,7 +86,7 @@ impl Sr {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         let checked = qp.check_packet(p, Service::Sr, &self.path);
         let outer = Outer::of(p);
@@ -111,7 +111,7 @@ impl Sr {
         now: Time,
         accepted: Result<u32, DropReason>,
         is_ce: bool,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         match accepted {
             Ok(bytes) => {
@@ -129,13 +129,13 @@ impl Sr {
     }
 
     /// Handles the timers that are due at `now`.
-    pub(crate) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
+    pub(crate) fn handle_timeout(&mut self, qp: &mut Common, now: Time, sh: &mut Shared) {
         self.rx.handle_timeout(now, sh);
         if !qp.state.sends() {
             return;
         }
         let (timeouts, in_flight) = (self.tx.timers.rto_count(), self.tx.in_flight_pkts());
-        let is_exhausted = self.tx.handle_timeout(now, sh.counters, qp.flow.as_deref_mut());
+        let is_exhausted = self.tx.handle_timeout(now, &mut sh.counters, qp.flow.as_deref_mut());
         if let Some(path_mtu) = qp.path_mtu.as_deref_mut()
             && self.tx.timers.rto_count() > timeouts
         {
@@ -187,7 +187,7 @@ impl Sr {
     }
 
     /// Reports the end of draining, if the send queue is drained now.
-    fn report_drained(&self, qp: &mut Common, sh: &mut Shared<'_>) {
+    fn report_drained(&self, qp: &mut Common, sh: &mut Shared) {
         if qp.is_draining {
             qp.report_drained(self.tx.is_drained(), sh);
         }
@@ -200,7 +200,7 @@ impl Sr {
         qp: &mut Common,
         message: u32,
         status: WcStatus,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> bool {
         let is_oldest = self.tx.requester.oldest() == Some(message);
         if is_oldest {
@@ -211,13 +211,7 @@ impl Sr {
 
     /// Fails a message that the peer refused, and the queue pair. Incomplete requests before it are
     /// flushed.
-    fn fail_message(
-        &mut self,
-        qp: &mut Common,
-        message: u32,
-        status: WcStatus,
-        sh: &mut Shared<'_>,
-    ) {
+    fn fail_message(&mut self, qp: &mut Common, message: u32, status: WcStatus, sh: &mut Shared) {
         while self.tx.requester.oldest().is_some_and(|oldest| oldest != message) {
             self.flush_one(qp, sh);
         }
@@ -230,9 +224,9 @@ impl Fail for Sr {
         self.tx.stop_responding();
     }
 
-    fn stop_sending(&mut self, sh: &mut Shared<'_>) {
+    fn stop_sending(&mut self, sh: &mut Shared) {
         self.tx.stop();
-        self.rx.free_blocks(sh.block_memory);
+        self.rx.free_blocks(&mut sh.block_memory);
     }
 
     fn pop_oldest(&mut self) -> Option<Completed> {

@@ -18,7 +18,7 @@ impl Sr {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
         if ack.credit.is_some() && !self.tx.accepts_credit {
@@ -30,8 +30,8 @@ impl Sr {
             Some(r) => Some((self.tx.message_of(r.psn), status_of(r.code)?)),
         };
         let is_rnr_exhausted =
-            self.tx.on_ack((now, qp.arrival), &ack, sh.counters, qp.flow.as_deref_mut())?;
-        qp.on_path_acked(now, self.tx.sent.una(), Some(ack.rx_pkts), sh.counters);
+            self.tx.on_ack((now, qp.arrival), &ack, &mut sh.counters, qp.flow.as_deref_mut())?;
+        qp.on_path_acked(now, self.tx.sent.una(), Some(ack.rx_pkts), &mut sh.counters);
         if let (Some(credit), Some(flow)) = (&ack.credit, qp.flow.as_deref_mut()) {
             flow.on_credit(now, credit);
         }
@@ -58,7 +58,7 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         before: Option<u32>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         while before.is_none() || self.tx.requester.oldest() != before {
             let Some((oldest, signaled)) = self.tx.requester.pop_completed(self.tx.sent.data_una())

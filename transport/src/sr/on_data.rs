@@ -25,7 +25,7 @@ impl Sr {
         qp: &mut Common,
         now: Time,
         (p, outer): (&Packet<'_>, &Outer<'_>),
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<u32, DropReason> {
         let (header, data) = parse(p)?;
         let rx = &mut self.rx;
@@ -62,10 +62,10 @@ impl Sr {
         now: Time,
         arrived: &ReceivedPacket<'_>,
         outer: &Outer<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         let &ReceivedPacket { number, header, .. } = arrived;
-        qp.on_request_arrived(sh.events);
+        qp.on_request_arrived(&mut sh.events);
         let is_parity = header.block.is_some_and(|block| block.is_parity());
         if !is_parity && !self.place_or_reject(qp, now, outer, arrived, sh)? {
             return Ok(());
@@ -114,7 +114,7 @@ impl Sr {
         now: Time,
         outer: &Outer<'_>,
         arrived: &ReceivedPacket<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<bool, DropReason> {
         match self.place_data(qp, arrived, sh)? {
             Placed::Yes => Ok(true),
@@ -133,7 +133,7 @@ impl Sr {
         outer: &Outer<'_>,
         arrived: &ReceivedPacket<'_>,
         rejection: Rejection,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         let header = arrived.header;
         match rejection {
@@ -160,10 +160,10 @@ impl Sr {
         &mut self,
         qp: &mut Common,
         arrived: &ReceivedPacket<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<Placed, DropReason> {
         if matches!(arrived.header.kind, SrKind::ReadResponse | SrKind::AtomicResponse) {
-            let mrs = (qp.pd, &*sh.mrs);
+            let mrs = (qp.pd, &sh.mrs);
             if let Err(message) = self.tx.place_response(arrived.header, arrived.data, mrs)? {
                 // Until all requests before it are complete, the response counts as lost.
                 return match self.fail_in_order(qp, message, WcStatus::LocProtErr, sh) {
@@ -179,7 +179,7 @@ impl Sr {
     }
 
     /// Executes all operations whose preceding packets have arrived.
-    pub(super) fn execute_in_order(&mut self, qp: &mut Common, sh: &mut Shared<'_>) {
+    pub(super) fn execute_in_order(&mut self, qp: &mut Common, sh: &mut Shared) {
         while qp.state.receives() {
             let next = self.rx.received.data_next();
             let action = self.rx.responder.next_in_order(next, &mut Context::new(qp, sh));
@@ -208,7 +208,7 @@ impl Sr {
         qp: &mut Common,
         number: u64,
         message: &Message,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         sh.counters.rx_messages += 1;
         if qp.deliver(message, sh).is_err() {
@@ -228,12 +228,12 @@ impl Sr {
         psn: u32,
         code: NakCode,
         recv: Option<WcStatus>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         sh.counters.tx_fatal_naks += 1;
         sh.events.push(qp.nak_event(code));
         self.rx.ack.nak(SrNak { psn, code });
-        let rwqe = recv.and_then(|status| Some((qp.receive.pop(sh.srqs)?, status)));
+        let rwqe = recv.and_then(|status| Some((qp.receive.pop(&mut sh.srqs)?, status)));
         if let Some((rwqe, status)) = rwqe {
             let wc = qp.wc(rwqe.wr_id, status, WcOpcode::Recv);
             let completed = qp.complete(qp.recv_cq, wc, sh);
@@ -244,7 +244,7 @@ impl Sr {
     }
 
     /// Completes requests after a response.
-    pub(super) fn after_response(&mut self, qp: &mut Common, now: Time, sh: &mut Shared<'_>) {
+    pub(super) fn after_response(&mut self, qp: &mut Common, now: Time, sh: &mut Shared) {
         if self.tx.sent.is_empty() {
             // All requests are acknowledged; only responses are outstanding.
             let outstanding = match self.tx.requester.awaits_response() {

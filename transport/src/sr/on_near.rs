@@ -19,7 +19,7 @@ impl Sr {
         qp: &mut Common,
         now: Time,
         p: &Packet<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Result<(), DropReason> {
         let near = SrNearRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
         let sample = self.tx.near_sample(&near, qp.arrival.at).ok_or(DropReason::NearStale)?;

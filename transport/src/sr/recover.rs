@@ -18,23 +18,23 @@ impl Sr {
         qp: &mut Common,
         now: Time,
         a: &ReceivedPacket<'_>,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         let first = a.header.block.map_or(a.number, |block| a.number - u64::from(block.index));
         let packet = (a.number, a.header, a.solicited);
         let rx = &mut self.rx;
         let received = &rx.received;
         let arrived = |first| received.block_bitmap(first);
-        match rx.decoder.on_packet(now, packet, a.data, arrived, sh.block_memory) {
+        match rx.decoder.on_packet(now, packet, a.data, arrived, &mut sh.block_memory) {
             BlockState::Incomplete => {}
             BlockState::Complete(numbers) => rx.received.skip(numbers),
             BlockState::Recoverable => self.recover(qp, now, first, sh),
         }
-        self.rx.count_blocks(sh.counters);
+        self.rx.count_blocks(&mut sh.counters);
     }
 
     /// Computes the lost source packets of a block and places them as if they had arrived.
-    fn recover(&mut self, qp: &mut Common, now: Time, first: u64, sh: &mut Shared<'_>) {
+    fn recover(&mut self, qp: &mut Common, now: Time, first: u64, sh: &mut Shared) {
         let segments = self.rx.decoder.recover(first);
         self.place_recovered(qp, now, first, &segments, sh);
         self.rx.decoder.recycle(segments);
@@ -46,14 +46,14 @@ impl Sr {
         now: Time,
         first: u64,
         segments: &[Segment],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) {
         let received = &self.rx.received;
         let is_missing =
             |s: &Segment| matches!(received.classify(wrap(s.number)), Arrival::Missing(_));
         if !segments.iter().all(is_missing) {
             // Overlapping blocks violate the protocol.
-            return self.rx.decoder.on_overlap(first, sh.block_memory);
+            return self.rx.decoder.on_overlap(first, &mut sh.block_memory);
         }
         for segment in segments {
             let (number, header) = (segment.number, &segment.header);
@@ -69,7 +69,7 @@ impl Sr {
                 // The original would be rejected as well. A block NACK makes the sender retransmit
                 // it, and the retransmission is answered as usual.
                 Ok(Placed::No(_)) | Err(_) => {
-                    self.rx.decoder.on_rejected(first, number, sh.block_memory);
+                    self.rx.decoder.on_rejected(first, number, &mut sh.block_memory);
                     self.rx.ack.request_ack(AckReason::Block);
                     return;
                 }
@@ -80,7 +80,7 @@ impl Sr {
                 self.after_response(qp, now, sh);
             }
         }
-        let parity = self.rx.decoder.on_recovered(first, sh.block_memory);
+        let parity = self.rx.decoder.on_recovered(first, &mut sh.block_memory);
         self.rx.received.skip(parity);
         self.rx.ack.request_ack(AckReason::Block);
     }

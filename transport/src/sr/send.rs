@@ -32,7 +32,7 @@ impl Sr {
         now: Time,
         space: WindowSpace,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
         if let Some(path_mtu) = &qp.path_mtu {
             self.tx.limit_segments(path_mtu.segment_bytes(now));
@@ -70,7 +70,7 @@ impl Sr {
 
     /// The limits on the next packet.
     #[inline]
-    pub(super) fn limits(&self, qp: &Common, space: WindowSpace, sh: &Shared<'_>) -> Limits {
+    pub(super) fn limits(&self, qp: &Common, space: WindowSpace, sh: &Shared) -> Limits {
         let (cwnd_pkts, receive_pkts) = match &qp.flow {
             Some(flow) => (self.tx.window_pkts(flow), flow.receive_pkts()),
             None => (u32::MAX, u32::MAX),
@@ -93,7 +93,7 @@ impl Sr {
         now: Time,
         planned: &PlannedPacket,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<Transmit> {
         let (mut header, len, solicited) = self.tx.header(now, planned)?;
         self.tx.begin_block_of(planned);
@@ -111,7 +111,7 @@ impl Sr {
         };
         let may_lend = is_new && !is_parity && planned.position.is_none();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
-        let (tx, mrs, header_len) = (&mut self.tx, (qp.pd, &*sh.mrs), header.header_len());
+        let (tx, mrs, header_len) = (&mut self.tx, (qp.pd, &sh.mrs), header.header_len());
         let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame);
         let written = draft.and_then(|draft| {
             let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
@@ -151,7 +151,7 @@ impl Sr {
         now: Time,
         planned: &PlannedPacket,
         why: &NotWritten,
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Option<Transmit> {
         let (status, code) = match why {
             NotWritten::NoPayload => (WcStatus::LocProtErr, NakCode::RemoteAccess),
@@ -195,9 +195,9 @@ impl Sr {
         qp: &mut Common,
         now: Time,
         frame: &mut [u8],
-        sh: &mut Shared<'_>,
+        sh: &mut Shared,
     ) -> Transmit {
-        let reachable = qp.receive.reachable(sh.srqs);
+        let reachable = qp.receive.reachable(&sh.srqs);
         let outside = outside_bytes(self.path.template().ip());
         let Some(words) = self.rx.sack_words_allowed(outside) else { return Transmit::Idle };
         let mut ack = self.rx.acknowledgement(now, reachable);
@@ -230,7 +230,7 @@ impl Sr {
     }
 
     /// Fails the queue pair because of a packet that belongs to no request.
-    fn fail_with_event(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared<'_>) {
+    fn fail_with_event(&mut self, qp: &mut Common, status: WcStatus, sh: &mut Shared) {
         // A failed queue pair still sends earlier responses; the event is raised once.
         if qp.state != QpState::Err {
             sh.events.push(AsyncEvent::QpFatal(qp.qpn));

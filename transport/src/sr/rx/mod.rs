@@ -162,7 +162,7 @@ impl Rx {
     }
 
     /// Handles the timers that are due at `now`: block deadlines, delayed ACKs and rounds of MLCC.
-    pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared<'_>) {
+    pub(super) fn handle_timeout(&mut self, now: Time, sh: &mut Shared) {
         if self.decoder.next_deadline().is_some_and(|at| at <= now) {
             self.on_block_deadline(now, sh);
         }
@@ -174,14 +174,14 @@ impl Rx {
         }
     }
 
-    fn on_block_deadline(&mut self, now: Time, sh: &mut Shared<'_>) {
-        while let Some(expired) = self.decoder.pop_expired(now, sh.block_memory) {
+    fn on_block_deadline(&mut self, now: Time, sh: &mut Shared) {
+        while let Some(expired) = self.decoder.pop_expired(now, &mut sh.block_memory) {
             if let ExpiredBlock::Settle(numbers) = expired {
                 self.received.settle(numbers);
             }
             self.ack.request_ack(AckReason::Block);
         }
-        self.count_blocks(sh.counters);
+        self.count_blocks(&mut sh.counters);
     }
 
     /// Frees the memory of FEC blocks and ends the credit loop, after the last packet was received.

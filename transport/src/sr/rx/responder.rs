@@ -72,11 +72,11 @@ pub(in crate::sr) struct Context<'a> {
 
 impl<'a> Context<'a> {
     #[inline]
-    pub(in crate::sr) fn new(qp: &'a mut Common, sh: &'a mut Shared<'_>) -> Self {
+    pub(in crate::sr) fn new(qp: &'a mut Common, sh: &'a mut Shared) -> Self {
         Self {
-            mrs: &mut *sh.mrs,
-            srqs: &mut *sh.srqs,
-            events: &mut *sh.events,
+            mrs: &mut sh.mrs,
+            srqs: &mut sh.srqs,
+            events: &mut sh.events,
             receive: &mut qp.receive,
             pd: qp.pd,
             access: qp.access,
