@@ -55,9 +55,9 @@ impl Lending {
     }
 
     /// Makes loans impossible again. Returns the loan of the packet that was written, if any.
+    #[inline]
     pub(crate) fn end(&mut self) -> Option<LentPayload> {
-        self.is_possible = false;
-        self.lent.take()
+        std::mem::take(&mut self.is_possible).then(|| self.lent.take())?
     }
 
     /// The treatment of a payload of `len` bytes.

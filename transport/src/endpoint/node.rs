@@ -36,16 +36,12 @@ impl Node for Endpoint {
 
     fn transmit_burst(&mut self, now: Time, _: PortId, burst: &mut dyn TxBurst) -> bool {
         self.settle();
-        let (lends, has_runs) =
-            (burst.lends(), self.shared.config.fast_paths && self.port.is_none());
-        while let Some(frame) = burst.buffer() {
-            if lends {
-                self.shared.lending.begin();
-            }
+        let has_runs = self.shared.config.fast_paths && self.port.is_none();
+        while let Some(frame) = self.shared.begin(burst) {
             let written = self.transmit_next(now, frame);
-            let lent = if lends { self.shared.lending.end() } else { None };
-            let Some(meta) = written else { return true };
-            burst.commit(meta, lent);
+            if self.shared.commit(burst, written).is_none() {
+                return true;
+            }
             if has_runs && self.is_at_run() {
                 while self.transmit_run(now, burst) {}
             }

@@ -26,24 +26,31 @@ impl Common {
 }
 
 impl Shared {
-    /// Writes a frame into the next buffer of `burst`, and sends it. `None` if there is no buffer,
-    /// or `write` has written nothing.
-    #[inline(always)]
-    pub(crate) fn fill_next(
-        &mut self,
-        burst: &mut dyn TxBurst,
-        write: impl FnOnce(&mut [u8], &mut Self) -> Option<TxMeta>,
-    ) -> Option<TxMeta> {
+    /// The next buffer of `burst`, if it has one, for a frame that [`Shared::commit`] then sends.
+    // Not one function that takes a closure: it would not be inlined.
+    #[inline]
+    pub(crate) fn begin<'b>(&mut self, burst: &'b mut dyn TxBurst) -> Option<&'b mut [u8]> {
         let lends = burst.lends();
         let frame = burst.buffer()?;
         if lends {
             self.lending.begin();
         }
-        let written = write(frame, self);
-        let lent = if lends { self.lending.end() } else { None };
-        let meta = written?;
-        burst.commit(meta, lent);
-        Some(meta)
+        Some(frame)
+    }
+
+    /// Sends the frame written since [`Shared::begin`], if one was.
+    #[inline]
+    pub(crate) fn commit(
+        &mut self,
+        burst: &mut dyn TxBurst,
+        written: Option<TxMeta>,
+    ) -> Option<TxMeta> {
+        // To pass a loan takes dozens of instructions, even if it may be none.
+        match self.lending.end() {
+            None => burst.commit(written?, None),
+            lent => burst.commit(written?, lent),
+        }
+        written
     }
 }
 

@@ -106,10 +106,9 @@ impl Rc {
         if qp.paced_until(now).is_some() {
             return None;
         }
-        let write = |frame: &mut [u8], sh: &mut Shared| {
-            self.write_expected::<ONLY>(qp, now, &plain, frame, sh)
-        };
-        let meta = sh.fill_next(burst, write)?;
+        let frame = sh.begin(burst)?;
+        let written = self.write_expected::<ONLY>(qp, now, &plain, frame, sh);
+        let meta = sh.commit(burst, written)?;
         qp.sent(meta, plain.len, sh);
         Some((u32_from(meta.len) + meta.elided_bytes, plain.ack_req))
     }
@@ -127,10 +126,9 @@ impl Rc {
             && let Some(response) = self.responder.resources.next(qp.mtu)
             && response.opcode == Opcode::RcReadResponseMiddle
         {
-            let write = |frame: &mut [u8], sh: &mut Shared| {
-                self.write_response_middle(qp, &response, frame, sh).ok()
-            };
-            let Some(meta) = sh.fill_next(burst, write) else { break };
+            let Some(frame) = sh.begin(burst) else { break };
+            let written = self.write_response_middle(qp, &response, frame, sh).ok();
+            let Some(meta) = sh.commit(burst, written) else { break };
             self.responder.resources.advance(qp.mtu);
             self.responses_in_a_row += 1;
             qp.sent(meta, qp.mtu.bytes(), sh);

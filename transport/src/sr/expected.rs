@@ -69,10 +69,9 @@ impl Sr {
             if qp.paced_until(now).is_some() {
                 break;
             }
-            let write = |frame: &mut [u8], sh: &mut Shared| {
-                self.write_plain(qp, now, (&plain, number, ack_req), frame, sh)
-            };
-            let Some(meta) = sh.fill_next(burst, write) else { break };
+            let Some(frame) = sh.begin(burst) else { break };
+            let written = self.write_plain(qp, now, (&plain, number, ack_req), frame, sh);
+            let Some(meta) = sh.commit(burst, written) else { break };
             qp.sent(meta, plain.len, sh);
             frames_bytes += u32_from(meta.len) + meta.elided_bytes;
             space.pkts = space.pkts.saturating_sub(1);
