@@ -12,6 +12,8 @@ pub(super) fn only_part(sges: &[Sge], skip: u32, len: u32) -> Option<Sge> {
 
 /// Calls `each` with the part of every SGE in the `len` bytes from byte `skip` on.
 /// `out_of_bounds` if the list has fewer bytes.
+// Not inlined: the callers, whose lists nearly always have one SGE, would save registers for it.
+#[inline(never)]
 pub(super) fn walk<E: Copy>(
     sges: &[Sge],
     (mut skip, mut len): (u32, u32),
