@@ -15,34 +15,18 @@ use std::ops::Range;
 pub(crate) struct Lending {
     /// The caller takes a loan.
     is_possible: bool,
-    lent: Option<LentPayload>,
+    lent: Option<Lent>,
+    /// The offset in its frame of what is lent.
+    at: usize,
     scratch: Box<[u8]>,
 }
 
 /// The treatment of a packet's payload.
-#[derive(Debug)]
-pub(crate) enum Treatment<'a> {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Treatment {
     Copy,
     Elide,
-    Lend(&'a mut Lending),
-}
-
-impl Treatment<'_> {
-    /// The destination of a payload of `len` bytes with this place in its frame; a loan goes to
-    /// `lent`.
-    #[inline(always)]
-    pub(crate) fn place<'a>(
-        &self,
-        place: &'a mut [u8],
-        len: u32,
-        lent: &'a mut Option<Lent>,
-    ) -> PayloadMut<'a> {
-        match self {
-            Self::Copy => PayloadMut::Bytes(place),
-            Self::Elide => PayloadMut::Elided(len),
-            Self::Lend(_) => PayloadMut::Lendable(place, lent),
-        }
-    }
+    Lend,
 }
 
 impl Lending {
@@ -57,35 +41,54 @@ impl Lending {
     /// Makes loans impossible again. Returns the loan of the packet that was written, if any.
     #[inline]
     pub(crate) fn end(&mut self) -> Option<LentPayload> {
-        std::mem::take(&mut self.is_possible).then(|| self.lent.take())?
+        let was_possible = std::mem::take(&mut self.is_possible);
+        let bytes = if was_possible { self.lent.take()? } else { return None };
+        Some(LentPayload { at: self.at, bytes })
     }
 
     /// The treatment of a payload of `len` bytes.
     #[inline]
-    pub(crate) fn treatment(&mut self, len: u32, elide: bool, may_lend: bool) -> Treatment<'_> {
+    pub(crate) fn treatment(&self, len: u32, elide: bool, may_lend: bool) -> Treatment {
         if elide && len > 0 {
             return Treatment::Elide;
         }
         match self.is_possible && may_lend && len >= LENT_BYTES_MIN {
-            true => Treatment::Lend(self),
+            true => Treatment::Lend,
             false => Treatment::Copy,
         }
     }
 
-    /// Finishes a frame of `len` bytes of `template` whose payload at `place` is `lent`, or was
-    /// copied.
+    /// The destination of a payload of `len` bytes with this place in its frame.
+    #[inline(always)]
+    pub(crate) fn place<'a>(
+        &'a mut self,
+        treatment: Treatment,
+        place: &'a mut [u8],
+        len: u32,
+    ) -> PayloadMut<'a> {
+        match treatment {
+            Treatment::Copy => PayloadMut::Bytes(place),
+            Treatment::Elide => PayloadMut::Elided(len),
+            Treatment::Lend => {
+                self.lent = None;
+                PayloadMut::Lendable(place, &mut self.lent)
+            }
+        }
+    }
+
+    /// Finishes a frame of `len` bytes of `template` whose payload at `place` is lent, or was
+    /// copied, after [`Lending::place`] for [`Treatment::Lend`].
     pub(crate) fn seal(
         &mut self,
         template: &mut Template,
         (frame, len): (&mut [u8], usize),
         place: Range<usize>,
-        lent: Option<Lent>,
         has_icrc: bool,
     ) {
-        self.lent = lent.map(|bytes| LentPayload { at: place.start, bytes });
+        self.at = place.start;
         match &self.lent {
             _ if !has_icrc => clear_icrc(frame, len),
-            Some(LentPayload { bytes, .. }) => {
+            Some(bytes) => {
                 let scratch = &mut self.scratch;
                 template.seal_around(frame, len, place, |each| bytes.copies(scratch, each));
             }
@@ -206,7 +209,7 @@ mod tests {
         let of = |l: &mut Lending, len, elide, may| match l.treatment(len, elide, may) {
             Treatment::Copy => 'c',
             Treatment::Elide => 'e',
-            Treatment::Lend(_) => 'l',
+            Treatment::Lend => 'l',
         };
         assert_eq!(of(&mut lending, 5_000, false, true), 'c', "nobody takes it");
         lending.begin();

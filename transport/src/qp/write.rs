@@ -2,7 +2,7 @@
 
 use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
 use super::path::Path;
-use crate::lending::{ICRC_BYTES, Treatment};
+use crate::lending::{ICRC_BYTES, Lending, Treatment};
 use crate::payload::PayloadMut;
 use spanwire_base::{TxBurst, TxMeta};
 use spanwire_wire::{BthRepr, ExtHeaders, Opcode, PlainBth, Psn, Template};
@@ -61,7 +61,7 @@ impl Path {
         &mut self,
         bth: &BthRepr,
         ext: &ExtHeaders,
-        payload: (u32, Treatment<'_>),
+        payload: (u32, Treatment, &mut Lending),
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
@@ -69,7 +69,7 @@ impl Path {
         let len = payload.0 as usize;
         let placed = match payload.1 {
             Treatment::Elide => template.emit_elided(bth, ext, len, 0, frame),
-            Treatment::Copy | Treatment::Lend(_) => {
+            Treatment::Copy | Treatment::Lend => {
                 template.emit(bth, ext, len, frame).map(|at| (at, 0))
             }
         };
@@ -77,17 +77,17 @@ impl Path {
     }
 
     /// As [`Path::write`], without extension headers.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_plain(
         &mut self,
         bth: PlainBth,
-        payload: (u32, Treatment<'_>),
+        payload: (u32, Treatment, &mut Lending),
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
         let template = self.template_mut();
         let len = payload.0 as usize;
-        let kept = if matches!(payload.1, Treatment::Elide) { 0 } else { len };
+        let kept = if payload.1 == Treatment::Elide { 0 } else { len };
         let placed = template.emit_plain(bth, len, kept, frame);
         finish(template, placed.map_err(|_| NotWritten::NoRoom)?, payload, frame, fill)
     }
@@ -104,19 +104,18 @@ impl Path {
 fn finish(
     template: &mut Template,
     placed: (Range<usize>, usize),
-    (len, treatment): (u32, Treatment<'_>),
+    (len, treatment, lending): (u32, Treatment, &mut Lending),
     frame: &mut [u8],
     fill: impl FnOnce(PayloadMut<'_>) -> bool,
 ) -> Result<TxMeta, NotWritten> {
     let (at, elided) = placed;
     let pad = if elided == 0 { len.wrapping_neg() % 4 } else { 0 };
     let frame_len = at.end + pad as usize + ICRC_BYTES;
-    let mut lent = None;
-    if !fill(treatment.place(&mut frame[at.clone()], len, &mut lent)) {
+    if !fill(lending.place(treatment, &mut frame[at.clone()], len)) {
         return Err(NotWritten::NoPayload);
     }
     match treatment {
-        Treatment::Lend(lending) => lending.seal(template, (frame, frame_len), at, lent, true),
+        Treatment::Lend => lending.seal(template, (frame, frame_len), at, true),
         Treatment::Copy | Treatment::Elide => template.seal(frame, frame_len),
     }
     Ok(TxMeta { elided_bytes: spanwire_base::u32_from(elided), ..TxMeta::whole(frame_len) })

@@ -137,7 +137,7 @@ impl Rc {
         frames_bytes
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_expected<const ONLY: bool>(
         &mut self,
         qp: &mut Common,
@@ -153,7 +153,8 @@ impl Rc {
         let bth = PlainBth { ack_req, solicited, ..bth };
         let (requester, mrs) = (&mut self.requester, (qp.pd, &sh.mrs));
         let fill = |payload: PayloadMut<'_>| requester.gather_plain::<ONLY>(plain, payload, mrs);
-        let mut meta = self.path.write_plain(bth, (len, treatment), frame, fill).ok()?;
+        let mut meta =
+            self.path.write_plain(bth, (len, treatment, &mut sh.lending), frame, fill).ok()?;
         let number = self.requester.snd_nxt();
         qp.on_path_sent(now, (number, len, true), &mut meta);
         self.requester.advance_plain::<ONLY>(plain);

@@ -45,10 +45,10 @@ impl Rc {
         let written = if segment.opcode.ext_len() == 0 {
             let bth = PlainBth::new(segment.opcode, self.path.dest_qpn, segment.psn);
             let bth = PlainBth { ack_req, solicited, ..bth };
-            self.path.write_plain(bth, (segment.len, treatment), frame, fill)
+            self.path.write_plain(bth, (segment.len, treatment, &mut sh.lending), frame, fill)
         } else {
             let bth = BthRepr { ack_req, solicited, ..self.path.bth(segment.opcode, segment.psn) };
-            self.path.write(&bth, &ext, (segment.len, treatment), frame, fill)
+            self.path.write(&bth, &ext, (segment.len, treatment, &mut sh.lending), frame, fill)
         };
         match written {
             Err(NotWritten::NoRoom) => self.fail_at_snd_nxt(qp, now, WcStatus::LocQpOpErr, sh),
@@ -91,7 +91,8 @@ impl Rc {
             Opcode::RcReadResponseMiddle => self.write_response_middle(qp, &r, frame, sh),
             _ => {
                 let (elide, may_lend) = (sh.config.elide_payload, !r.is_repeat);
-                let payload = (len, sh.lending.treatment(len, elide, may_lend));
+                let treatment = sh.lending.treatment(len, elide, may_lend);
+                let payload = (len, treatment, &mut sh.lending);
                 let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, &sh.mrs, payload);
                 self.path.write(&self.path.bth(r.opcode, r.psn), &ext, payload, frame, fill)
             }
@@ -120,7 +121,7 @@ impl Rc {
         let (len, bth) = (qp.mtu.bytes(), PlainBth::new(r.opcode, self.path.dest_qpn, r.psn));
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, !r.is_repeat);
         let fill = |payload: PayloadMut<'_>| r.body.fetch(qp.pd, &sh.mrs, payload);
-        self.path.write_plain(bth, (len, treatment), frame, fill)
+        self.path.write_plain(bth, (len, treatment, &mut sh.lending), frame, fill)
     }
 
     /// A response cannot continue: its region was deregistered, or the frame is too short for it.
@@ -158,7 +159,7 @@ impl Rc {
         let ext = ExtHeaders { aeth: Some(aeth), ..ExtHeaders::default() };
         let bth = self.path.bth(Opcode::RcAck, pending.psn);
         self.acks.on_sent();
-        match self.path.write(&bth, &ext, (0, Treatment::Copy), frame, |_| true) {
+        match self.path.write(&bth, &ext, (0, Treatment::Copy, &mut sh.lending), frame, |_| true) {
             Ok(meta) => {
                 let positive = matches!(pending.syndrome, Syndrome::Ack { .. });
                 sh.counters.tx_acks += u64::from(positive);
@@ -178,7 +179,13 @@ impl Rc {
     ) -> Transmit {
         self.cnps.on_sent();
         let bth = BthRepr::cnp(self.path.dest_qpn);
-        match self.path.write(&bth, &ExtHeaders::NONE, (0, Treatment::Copy), frame, |_| true) {
+        match self.path.write(
+            &bth,
+            &ExtHeaders::NONE,
+            (0, Treatment::Copy, &mut sh.lending),
+            frame,
+            |_| true,
+        ) {
             Ok(meta) => {
                 if let Some(dscp) = sh.config.cnp_dscp {
                     // The ICRC does not cover it.

@@ -101,15 +101,14 @@ impl Sr {
         let header = SrUsualRepr { psn, first, last, path, sent_ps, message, offset, part };
         let header_len = header.header_len();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
-        let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame).ok()?;
+        let draft = begin_data(&mut self.path, bth, (header_len, len), treatment, frame).ok()?;
         let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
-        let (mut lent, mrs) = (None, (qp.pd, &sh.mrs));
-        if !self.tx.fill_plain(plain, treatment.place(data, len, &mut lent), mrs) {
+        if !self.tx.fill_plain(plain, sh.lending.place(treatment, data, len), (qp.pd, &sh.mrs)) {
             return None;
         }
         header.emit(head).ok()?;
         let sealed = (&mut self.path, qp.has_icrc);
-        let mut meta = draft.seal(sealed, (path, header_len), (treatment, lent), frame);
+        let mut meta = draft.seal(sealed, (path, header_len), (treatment, &mut sh.lending), frame);
         let frame_bytes = meta.len + usize_from(meta.elided_bytes.into());
         qp.on_path_sent(now, (number, len, true), &mut meta);
         let (sent, flow) = ((number, len), qp.flow.as_deref_mut());

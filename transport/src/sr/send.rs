@@ -7,7 +7,7 @@ use super::tx::ACK_PKTS;
 use super::tx::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::tx::schedule::{Choice, Limits};
 use crate::event::AsyncEvent;
-use crate::lending::{ICRC_BYTES, Treatment, clear_icrc};
+use crate::lending::{ICRC_BYTES, Lending, Treatment, clear_icrc};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
 use crate::qp::fail::Fail;
@@ -18,7 +18,6 @@ use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
-use spanwire_mem::Lent;
 use spanwire_wire::{IntRecords, NakCode, Opcode, PlainBth, Psn, SrAckRepr, SrNak, Template};
 use std::ops::Range;
 
@@ -112,17 +111,16 @@ impl Sr {
         let may_lend = is_new && !is_parity && planned.position.is_none();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let (tx, mrs, header_len) = (&mut self.tx, (qp.pd, &sh.mrs), header.header_len());
-        let draft = begin_data(&mut self.path, bth, (header_len, len), &treatment, frame);
+        let draft = begin_data(&mut self.path, bth, (header_len, len), treatment, frame);
         let written = draft.and_then(|draft| {
             let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
-            let mut lent = None;
-            if !tx.fill(planned, treatment.place(data, len, &mut lent), mrs) {
+            if !tx.fill(planned, sh.lending.place(treatment, data, len), mrs) {
                 return Err(NotWritten::NoPayload);
             }
             header.is_retransmission = tx.is_marked(planned);
             header.emit(head).map_err(|_| NotWritten::NoRoom)?;
             let path = (&mut self.path, qp.has_icrc);
-            Ok(draft.seal(path, (header.path, header_len), (treatment, lent), frame))
+            Ok(draft.seal(path, (header.path, header_len), (treatment, &mut sh.lending), frame))
         });
         match written {
             Ok(mut meta) => {
@@ -254,11 +252,11 @@ pub(super) fn begin_data(
     path: &mut Path,
     bth: PlainBth,
     (header_len, len): (usize, u32),
-    treatment: &Treatment<'_>,
+    treatment: Treatment,
     frame: &mut [u8],
 ) -> Result<Draft, NotWritten> {
     let total_len = header_len + len as usize;
-    let is_elided = matches!(treatment, Treatment::Elide);
+    let is_elided = treatment == Treatment::Elide;
     let kept = if is_elided { header_len } else { total_len };
     let emitted = path.template_mut().emit_plain(bth, total_len, kept, frame);
     let (at, elided) = emitted.map_err(|_| NotWritten::NoRoom)?;
@@ -268,23 +266,23 @@ pub(super) fn begin_data(
 }
 
 impl Draft {
-    /// Sets the path of a packet whose header of `header_len` bytes and payload are written, of
-    /// which `lent` is not copied, and its ICRC, if packets have one.
+    /// Sets the path of a packet whose header of `header_len` bytes and payload are written or
+    /// lent, and its ICRC, if packets have one.
     #[inline(always)]
     pub(super) fn seal(
         self,
         (path, has_icrc): (&mut Path, bool),
         (port, header_len): (u16, usize),
-        (treatment, lent): (Treatment<'_>, Option<Lent>),
+        (treatment, lending): (Treatment, &mut Lending),
         frame: &mut [u8],
     ) -> TxMeta {
         let Self { at, frame_len, elided_bytes } = self;
         let template = path.template_mut();
         set_path(template, frame, port);
         match (treatment, has_icrc) {
-            (Treatment::Lend(lending), has_icrc) => {
+            (Treatment::Lend, has_icrc) => {
                 let place = at.start + header_len..at.end;
-                lending.seal(template, (frame, frame_len), place, lent, has_icrc);
+                lending.seal(template, (frame, frame_len), place, has_icrc);
             }
             (Treatment::Copy | Treatment::Elide, true) => template.seal(frame, frame_len),
             (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
