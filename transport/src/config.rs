@@ -6,7 +6,7 @@ pub use qpns::{QpnPrefix, QpnWorkers};
 
 use qpns::{MAX_QPS, QpnLayout};
 use spanwire_base::{Dur, Rate};
-use spanwire_wire::{INT_MAX_HOPS, IntFormat};
+use spanwire_wire::{INT_MAX_HOPS, IntFormat, Qpn};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -237,6 +237,12 @@ impl Config {
         ConfigError::check("cnp_interval", self.cnp_interval.as_us(), 1, 1_000_000)?;
         range("cnp_dscp", self.cnp_dscp.unwrap_or(0).into(), 0, 63)?;
         Ok(ValidConfig(self))
+    }
+
+    /// The slot of a queue pair, of its QPN's value.
+    #[inline]
+    pub(crate) fn slot_of(&self, qpn: Qpn) -> u32 {
+        qpn.get() & (self.max_qps.next_power_of_two() - 1)
     }
 }
 

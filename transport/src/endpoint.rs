@@ -270,7 +270,7 @@ impl Endpoint {
     }
 
     fn slot_of(&self, qpn: Qpn) -> u32 {
-        qpn.get() & ((1 << self.shared.config.qpns().slot_bits()) - 1)
+        self.shared.config.slot_of(qpn)
     }
 
     /// Calls `f` on a queue pair, which may have something to send then. Schedule and timers are

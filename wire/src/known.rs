@@ -73,6 +73,8 @@ struct Head {
 pub struct Known<'a, 'k> {
     frame: &'a [u8],
     head: &'k Head,
+    /// IPv4's identification is that of the head too.
+    is_same: bool,
 }
 
 /// A packet of RC without extension headers, with the default partition key and no ECN bit in the
@@ -121,8 +123,8 @@ impl KnownHeads {
     pub fn find<'a>(&self, frame: &'a [u8], elided_bytes: usize) -> Option<Known<'a, '_>> {
         let slot = icrc::slot(len_field(frame)?);
         let head = self.heads[slot].as_ref().filter(|head| head.is_known)?;
-        let is_same = head.is_of(frame, elided_bytes) && frame.len() >= head.transport.1;
-        is_same.then_some(Known { frame, head })
+        let is_same = head.is_of(frame, elided_bytes)?;
+        (frame.len() >= head.transport.1).then_some(Known { frame, head, is_same })
     }
 
     /// Keeps the outer headers of a packet that had no fault, and that [`Unverified::parse`] found
@@ -130,7 +132,7 @@ impl KnownHeads {
     pub fn learn(&mut self, frame: &[u8], elided_bytes: usize, packet: &Unverified<'_>) {
         let Some(slot) = len_field(frame).map(icrc::slot) else { return };
         match &mut self.heads[slot] {
-            Some(head) if head.is_of(frame, elided_bytes) => {
+            Some(head) if head.is_of(frame, elided_bytes).is_some() => {
                 let covered = packet.covered();
                 if !std::mem::replace(&mut head.is_known, true) && head.id == id_of(packet) {
                     head.prefix = Prefix::of(covered).map(|(prefix, _)| prefix);
@@ -163,26 +165,33 @@ impl Head {
         Some(Self { bytes, elided_bytes, ip, is_ce, transport, id, partial_sum, is_known, prefix })
     }
 
-    /// The frame has these headers, and a right checksum.
+    /// The frame has these headers, and a right checksum: whether their identification is the same
+    /// too. `None` if it has others.
     #[inline]
-    fn is_of(&self, frame: &[u8], elided_bytes: usize) -> bool {
-        let Some(bytes) = frame.get(AT..) else { return false };
-        let is_same = match self.ip {
-            IpRepr::V4(_) => bytes.first_chunk::<V4_LEN>().is_some_and(|bytes| {
+    fn is_of(&self, frame: &[u8], elided_bytes: usize) -> Option<bool> {
+        let bytes = frame.get(AT..).filter(|_| self.elided_bytes == elided_bytes)?;
+        match self.ip {
+            IpRepr::V4(_) => {
+                let bytes = bytes.first_chunk::<V4_LEN>()?;
+                let differ = |at| word(bytes, at) ^ word(&self.bytes, at);
                 // The last word overlaps the one before.
-                let differ = |at, mask| (word(bytes, at) ^ word(&self.bytes, at)) & mask;
-                let first = differ(0, ID_MASK) | differ(8, CHECKSUM_MASK);
+                let (id, checksum, rest) = (differ(0), differ(8), differ(16) | differ(20));
+                if id | checksum | rest == 0 {
+                    return Some(true);
+                }
                 let sum =
                     u32::from(be::u16_at(bytes, ID_AT)) + u32::from(be::u16_at(bytes, CHECKSUM_AT));
-                first | differ(16, !0) | differ(20, !0) == 0
-                    && ipv4::fold(self.partial_sum + sum) == 0xffff
-            }),
-            IpRepr::V6(_) => bytes.first_chunk::<V6_LEN>().is_some_and(|bytes| {
+                let is_other = id & ID_MASK | checksum & CHECKSUM_MASK | rest == 0
+                    && ipv4::fold(self.partial_sum + sum) == 0xffff;
+                is_other.then_some(false)
+            }
+            IpRepr::V6(_) => {
+                let bytes = bytes.first_chunk::<V6_LEN>()?;
                 let differ = |at| word(bytes, at) ^ word(&self.bytes, at);
-                differ(0) | differ(8) | differ(16) | differ(24) | differ(32) | differ(40) == 0
-            }),
-        };
-        is_same && self.elided_bytes == elided_bytes
+                let all = differ(0) | differ(8) | differ(16) | differ(24) | differ(32) | differ(40);
+                (all == 0).then_some(true)
+            }
+        }
     }
 }
 
@@ -350,10 +359,7 @@ impl<'a> Known<'a, '_> {
     fn is_valid(&self) -> Option<bool> {
         let (from, to) = self.head.transport;
         let (covered, sent) = self.frame.get(from..to)?.split_last_chunk::<{ icrc::LEN }>()?;
-        let prefix = self.head.prefix.clone()?;
-        if matches!(self.head.ip, IpRepr::V4(_)) && self.id() != self.head.id {
-            return None;
-        }
+        let prefix = self.head.prefix.clone().filter(|_| self.is_same)?;
         let icrc = prefix.icrc(covered)?;
         Some(icrc.to_le_bytes() == *sent)
     }

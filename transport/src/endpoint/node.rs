@@ -10,7 +10,7 @@ use spanwire_wire::{Unverified, peek_dest_qp};
 
 impl Node for Endpoint {
     fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
-        if !self.shared.config.fast_paths || self.handle_known(now, frame, meta).is_none() {
+        if !self.shared.config.fast_paths || self.handle_known(now, frame, &meta).is_none() {
             self.handle_new(now, frame, meta);
         }
     }
@@ -98,7 +98,7 @@ impl Endpoint {
     /// Handles a frame with outer headers that its queue pair knows. `None`, and nothing has
     /// changed, for any other.
     #[inline]
-    fn handle_known(&mut self, now: Time, frame: &[u8], meta: RxMeta) -> Option<()> {
+    fn handle_known(&mut self, now: Time, frame: &[u8], meta: &RxMeta) -> Option<()> {
         let handle = |qp: &mut QueuePair, sh: &mut Shared| qp.handle_known(now, frame, meta, sh);
         self.with_qp_if(peek_dest_qp(frame)?, handle)
     }

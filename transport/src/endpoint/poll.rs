@@ -79,7 +79,7 @@ impl Endpoint {
 /// Tells the queue pair of a completion that it was polled.
 #[inline]
 fn note_polled(qps: &mut Slab<Entry>, config: &ValidConfig, wc: &Wc) {
-    let slot = wc.qpn.get() & ((1 << config.qpns().slot_bits()) - 1);
+    let slot = config.slot_of(wc.qpn);
     if let Some(entry) = qps.at_mut(slot).filter(|entry| entry.qp.qpn() == wc.qpn) {
         entry.qp.on_polled(wc);
     }

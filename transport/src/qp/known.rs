@@ -15,19 +15,19 @@ impl QueuePair {
         &mut self,
         now: Time,
         frame: &[u8],
-        arrival: RxMeta,
+        arrival: &RxMeta,
         sh: &mut Shared,
     ) -> Option<()> {
-        let must_verify = self.must_verify(frame, arrival);
+        let must_verify = self.must_verify(frame, *arrival);
         let Self { common: qp, engine, heads, .. } = self;
         let known = heads.find(frame, usize_from(arrival.elided_bytes.into()))?;
         let is_handled = match engine {
             Engine::Rc(rc) => match known.is_only() {
-                Some(false) => rc.on_plain::<false>(qp, now, (&known, must_verify), &arrival, sh),
-                Some(true) => rc.on_plain::<true>(qp, now, (&known, must_verify), &arrival, sh),
+                Some(false) => rc.on_plain::<false>(qp, now, (&known, must_verify), arrival, sh),
+                Some(true) => rc.on_plain::<true>(qp, now, (&known, must_verify), arrival, sh),
                 None => false,
             },
-            Engine::Sr(sr) => sr.on_expected(qp, now, (&known, must_verify), &arrival, sh),
+            Engine::Sr(sr) => sr.on_expected(qp, now, (&known, must_verify), arrival, sh),
             Engine::Unconnected => false,
         };
         if is_handled {
@@ -39,7 +39,7 @@ impl QueuePair {
         if must_verify && let Err(reason) = known.verify(&packet) {
             sh.counters.drop(DropReason::Wire(reason));
         } else {
-            self.handle_packet(now, arrival, packet.trusted(), sh);
+            self.handle_packet(now, *arrival, packet.trusted(), sh);
         }
         Some(())
     }
