@@ -174,7 +174,7 @@ impl Sr {
         let echoed = (header.psn, header.path, header.sent_ps);
         let rx = &mut self.rx;
         rx.on_ip_bytes(outer.ip_bytes);
-        rx.received.insert(number);
+        rx.received.insert_next();
         rx.ack.on_data((now, *arrival), &outer, echoed, false, self.tx.ack_delay());
         rx.ack.track_ack_req(number, outer.ack_req, rx.received.data_next());
         match (header.part, &message) {

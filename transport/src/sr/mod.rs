@@ -105,7 +105,7 @@ impl Sr {
     }
 
     /// Counts a packet and its payload bytes, or why it was dropped.
-    #[inline]
+    #[inline(always)]
     fn count(
         &mut self,
         now: Time,

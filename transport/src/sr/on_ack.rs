@@ -4,6 +4,7 @@ use super::Sr;
 use crate::drop::DropReason;
 use crate::qp::common::{Common, Shared};
 use crate::qp::fail::Fail;
+use crate::qp::outcome::Completed;
 use crate::wc::WcStatus;
 use spanwire_base::Time;
 use spanwire_wire::{NakCode, Packet, SrAckRepr};
@@ -54,6 +55,7 @@ impl Sr {
     }
 
     /// Completes finished requests in order, up to but excluding the message `before`.
+    #[inline]
     pub(super) fn finish_requests(
         &mut self,
         qp: &mut Common,
@@ -66,11 +68,17 @@ impl Sr {
                 break;
             };
             if signaled {
-                let completed = qp.complete_send(&oldest, WcStatus::Success, sh);
-                self.fail_if_overrun(qp, completed, sh);
+                self.complete(qp, &oldest, sh);
             }
         }
         self.report_drained(qp, sh);
+    }
+
+    // Not inlined: a response, after which nothing is complete, would save registers for it.
+    #[inline(never)]
+    fn complete(&mut self, qp: &mut Common, request: &Completed, sh: &mut Shared) {
+        let completed = qp.complete_send(request, WcStatus::Success, sh);
+        self.fail_if_overrun(qp, completed, sh);
     }
 }
 

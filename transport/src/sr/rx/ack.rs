@@ -158,7 +158,7 @@ impl AckState {
     ///
     /// The packet `number` has arrived, and all data below `data_next`. The sender then gets an ACK
     /// of everything up to its AckReq.
-    #[inline]
+    #[inline(always)]
     pub(in crate::sr) fn track_ack_req(&mut self, number: u64, requests_ack: bool, data_next: u64) {
         if requests_ack && number >= data_next {
             self.pending_ack_req = self.pending_ack_req.max(Some(number));

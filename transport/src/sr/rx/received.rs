@@ -74,12 +74,13 @@ impl Received {
         }
     }
 
-    /// The number of the packet `psn`, if it is the next one and none after it has arrived.
+    /// The number of the packet `psn`, if it is the next one and none after it has arrived or is
+    /// skipped.
     #[inline]
     pub(crate) fn expected(&self, psn: u32) -> Option<u64> {
         let next = self.next;
         let is_next = psn == wrap(next) && next == self.end && next == self.data_next;
-        (is_next && next < self.limit()).then_some(next)
+        (is_next && next < self.limit() && self.skipped.is_empty()).then_some(next)
     }
 
     /// Records the arrival of the packet `number`, which was [`Arrival::Missing`].
@@ -89,10 +90,10 @@ impl Received {
             number >= self.next && number < self.settle_limit(),
             "it is classified first"
         );
-        self.newest = number;
         if number == self.next && number == self.end && self.skipped.is_empty() {
             return self.insert_next();
         }
+        self.newest = number;
         let i = spanwire_base::usize_from(number / 64 - self.next / 64);
         if i >= self.words.len() {
             self.words.resize(i + 1, 0);
@@ -106,9 +107,10 @@ impl Received {
         }
     }
 
-    /// As [`Received::insert`], of the next packet while none after it has arrived.
-    #[inline]
-    fn insert_next(&mut self) {
+    /// As [`Received::insert`], of the next packet while none after it has arrived or is skipped.
+    #[inline(always)]
+    pub(crate) fn insert_next(&mut self) {
+        self.newest = self.next;
         let bit = 1 << (self.next % 64);
         match self.words.front_mut() {
             Some(word) => *word |= bit,
