@@ -193,7 +193,7 @@ impl Template {
     ///
     /// # Panics
     /// As [`Template::emit`].
-    #[inline]
+    #[inline(always)]
     pub fn emit_plain(
         &mut self,
         bth: PlainBth,

@@ -49,7 +49,7 @@ impl MrTable {
     }
 
     /// The `len` bytes from `skip` on; `None` if a key was removed since, or they exceed it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn part(&self, of: &Resolved, skip: u32, len: u32) -> Option<Span<'_>> {
         let fits = skip.checked_add(len).is_some_and(|end| end <= of.len);
         let region = self.regions.at(of.region).filter(|_| self.is_current(of));

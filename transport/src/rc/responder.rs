@@ -130,6 +130,7 @@ impl Responder {
         let inbound = self.inbound.as_mut().filter(|_| middle.psn == self.epsn)?;
         let len = payload.len();
         let received = inbound.received.checked_add(len).filter(|_| len == g.mtu.bytes())?;
+        is_valid().then_some(())?;
         match (middle.opcode, inbound.kind) {
             (Opcode::RcWriteMiddle, OpKind::Write) => {
                 let reth = inbound.reth.filter(|_| g.access.allows(Access::REMOTE_WRITE))?;
@@ -139,11 +140,10 @@ impl Responder {
                 }
                 let span = g.mrs.part(&inbound.resolved?, inbound.received, len)?;
                 let fits = received < reth.dma_len && reth.dma_len <= MAX_DMA_BYTES;
-                (fits && is_valid() && span.put(payload)).then_some(())?;
+                (fits && span.put(payload)).then_some(())?;
             }
             (Opcode::RcSendMiddle, OpKind::Send) => {
                 let (pd, _, sges) = g.receive.taken().filter(|(_, r, _)| received <= r.len)?;
-                is_valid().then_some(())?;
                 g.mrs.scatter(pd, sges, inbound.received, payload).ok()?;
             }
             _ => return None,
