@@ -155,8 +155,10 @@ impl SackWords {
 
     /// Keeps only the first `len` words.
     pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-        self.words[self.len..].fill(SackWord::default());
+        if len < self.len {
+            self.words[len..self.len].fill(SackWord::default());
+            self.len = len;
+        }
     }
 
     /// The words, in the order of the wire.

@@ -21,7 +21,9 @@ impl Sr {
         p: &Packet<'_>,
         sh: &mut Shared,
     ) -> Result<(), DropReason> {
-        let ack = SrAckRepr::parse(p.bth.psn.get(), p.payload).map_err(DropReason::Wire)?;
+        let parsed = SrAckRepr::parse(p.bth.psn.get(), p.payload);
+        // By reference, since it has room for many words, which would be copied.
+        let ack = parsed.as_ref().map_err(|reason| DropReason::Wire(*reason))?;
         if ack.credit.is_some() && !self.tx.accepts_credit {
             return Err(DropReason::Wire(spanwire_wire::DropReason::SrFeature));
         }
@@ -31,7 +33,7 @@ impl Sr {
             Some(r) => Some((self.tx.message_of(r.psn), status_of(r.code)?)),
         };
         let is_rnr_exhausted =
-            self.tx.on_ack((now, qp.arrival), &ack, &mut sh.counters, qp.flow.as_deref_mut())?;
+            self.tx.on_ack((now, qp.arrival), ack, &mut sh.counters, qp.flow.as_deref_mut())?;
         qp.on_path_acked(now, self.tx.sent.una(), Some(ack.rx_pkts), &mut sh.counters);
         if let (Some(credit), Some(flow)) = (&ack.credit, qp.flow.as_deref_mut()) {
             flow.on_credit(now, credit);

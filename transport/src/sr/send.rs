@@ -18,7 +18,7 @@ use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
 use spanwire_base::{Time, TxMeta, u32_from};
 use spanwire_loadbalance::Entropy;
-use spanwire_wire::{IntRecords, NakCode, Opcode, PlainBth, Psn, SrAckRepr, SrNak, Template};
+use spanwire_wire::{IntRecords, NakCode, Opcode, PlainBth, Psn, SrNak, Template};
 use std::ops::Range;
 
 impl Sr {
@@ -206,10 +206,10 @@ impl Sr {
         {
             sh.srqs.request_credit_update(srq);
         }
-        let blocks = self.rx.block_reports();
+        ack.blocks = self.rx.block_reports();
+        ack.credit = self.rx.credit();
         // Telemetry is not part of the IP bytes that limit ACKs to an unvalidated peer.
-        let int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
-        let ack = SrAckRepr { int, credit: self.rx.credit(), blocks, ..ack };
+        ack.int = if self.rx.is_peer_valid() { self.rx.ack.int() } else { IntRecords::NONE };
         let bth = PlainBth::new(Opcode::SrAck, self.path.dest_qpn, Psn::new(ack.next & Psn::MASK));
         let (has_icrc, len) = (qp.has_icrc, ack.header_len());
         let template = self.path.template_mut();
