@@ -139,9 +139,14 @@ impl Drr {
     fn entry(&mut self, slot: u32) -> &mut Entry {
         let i = slot as usize;
         if i >= self.entries.len() {
-            self.entries.resize(i + 1, NEW);
+            self.grow(i + 1);
         }
         &mut self.entries[i]
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.entries.resize(len, NEW);
     }
 }
 

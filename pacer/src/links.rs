@@ -34,12 +34,18 @@ impl Ends {
 
 impl Links {
     /// Grows to hold `slot`.
+    #[inline]
     pub(crate) fn fit(&mut self, slot: u32) {
         let len = slot as usize + 1;
         if len > self.next.len() {
-            self.next.resize(len, NONE);
-            self.prev.resize(len, NONE);
+            self.grow(len);
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.next.resize(len, NONE);
+        self.prev.resize(len, NONE);
     }
 
     /// Appends `slot`, which is in no list.
