@@ -2,10 +2,10 @@
 
 use super::common::{Common, DEFAULT_PKEY, Shared, Transmit};
 use super::path::Path;
-use crate::lending::{ICRC_BYTES, Lending, Treatment};
+use crate::lending::{ICRC_BYTES, Lending, Treatment, clear_icrc};
 use crate::payload::PayloadMut;
-use spanwire_base::{TxBurst, TxMeta};
-use spanwire_wire::{BthRepr, ExtHeaders, Opcode, PlainBth, Psn, Template};
+use spanwire_base::{TxBurst, TxMeta, u32_from};
+use spanwire_wire::{BthRepr, ExtHeaders, Opcode, PlainBth, Psn};
 use std::ops::Range;
 
 /// The reason why a packet could not be written.
@@ -73,7 +73,7 @@ impl Path {
                 template.emit(bth, ext, len, frame).map(|at| (at, 0))
             }
         };
-        finish(template, placed.map_err(|_| NotWritten::NoRoom)?, payload, frame, fill)
+        Draft::new(placed.map_err(|_| NotWritten::NoRoom)?, len).fill(self, payload, frame, fill)
     }
 
     /// As [`Path::write`], without extension headers.
@@ -85,11 +85,23 @@ impl Path {
         frame: &mut [u8],
         fill: impl FnOnce(PayloadMut<'_>) -> bool,
     ) -> Result<TxMeta, NotWritten> {
-        let template = self.template_mut();
-        let len = payload.0 as usize;
-        let kept = if payload.1 == Treatment::Elide { 0 } else { len };
-        let placed = template.emit_plain(bth, len, kept, frame);
-        finish(template, placed.map_err(|_| NotWritten::NoRoom)?, payload, frame, fill)
+        self.begin(bth, (0, payload.0), payload.1, frame)?.fill(self, payload, frame, fill)
+    }
+
+    /// Writes the outer headers and the BTH of a packet with `header_len` bytes of SR's header and
+    /// `len` of payload.
+    #[inline(always)]
+    pub(crate) fn begin(
+        &mut self,
+        bth: PlainBth,
+        (header_len, len): (usize, u32),
+        treatment: Treatment,
+        frame: &mut [u8],
+    ) -> Result<Draft, NotWritten> {
+        let total_len = header_len + len as usize;
+        let kept = if treatment == Treatment::Elide { header_len } else { total_len };
+        let placed = self.template_mut().emit_plain(bth, total_len, kept, frame);
+        Ok(Draft::new(placed.map_err(|_| NotWritten::NoRoom)?, total_len))
     }
 
     #[inline]
@@ -98,25 +110,58 @@ impl Path {
     }
 }
 
-/// Fills in the payload of a frame with headers and computes its ICRC. `placed` are the place of
-/// the payload and its elided bytes.
-#[inline(always)]
-fn finish(
-    template: &mut Template,
-    placed: (Range<usize>, usize),
-    (len, treatment, lending): (u32, Treatment, &mut Lending),
-    frame: &mut [u8],
-    fill: impl FnOnce(PayloadMut<'_>) -> bool,
-) -> Result<TxMeta, NotWritten> {
-    let (at, elided) = placed;
-    let pad = if elided == 0 { len.wrapping_neg() % 4 } else { 0 };
-    let frame_len = at.end + pad as usize + ICRC_BYTES;
-    if !fill(lending.place(treatment, &mut frame[at.clone()], len)) {
-        return Err(NotWritten::NoPayload);
+/// A packet whose outer headers and BTH are written.
+pub(crate) struct Draft {
+    /// The place of SR's header and the payload.
+    pub(crate) at: Range<usize>,
+    frame_len: usize,
+    elided_bytes: u32,
+}
+
+impl Draft {
+    /// `placed` are the place of `len` bytes behind the headers, and the elided ones of them, which
+    /// have no pad.
+    #[inline(always)]
+    fn new(placed: (Range<usize>, usize), len: usize) -> Self {
+        let (at, elided) = placed;
+        let pad = if elided == 0 { len.wrapping_neg() % 4 } else { 0 };
+        Self { frame_len: at.end + pad + ICRC_BYTES, at, elided_bytes: u32_from(elided) }
     }
-    match treatment {
-        Treatment::Lend => lending.seal(template, (frame, frame_len), at, true),
-        Treatment::Copy | Treatment::Elide => template.seal(frame, frame_len),
+
+    #[inline(always)]
+    fn fill(
+        self,
+        path: &mut Path,
+        (len, treatment, lending): (u32, Treatment, &mut Lending),
+        frame: &mut [u8],
+        fill: impl FnOnce(PayloadMut<'_>) -> bool,
+    ) -> Result<TxMeta, NotWritten> {
+        if !fill(lending.place(treatment, &mut frame[self.at.clone()], len)) {
+            return Err(NotWritten::NoPayload);
+        }
+        Ok(self.seal((path, true), 0, (treatment, lending), frame))
     }
-    Ok(TxMeta { elided_bytes: spanwire_base::u32_from(elided), ..TxMeta::whole(frame_len) })
+
+    /// Sets the ICRC of a packet, if packets have one. SR's header of `header_len` bytes and the
+    /// payload are written, or the payload is lent.
+    #[inline(always)]
+    pub(crate) fn seal(
+        self,
+        (path, has_icrc): (&mut Path, bool),
+        header_len: usize,
+        (treatment, lending): (Treatment, &mut Lending),
+        frame: &mut [u8],
+    ) -> TxMeta {
+        let Self { at, frame_len, elided_bytes } = self;
+        let template = path.template_mut();
+        match (treatment, has_icrc) {
+            (Treatment::Lend, has_icrc) => {
+                let place = at.start + header_len..at.end;
+                lending.seal(template, (frame, frame_len), place, has_icrc);
+            }
+            (Treatment::Copy | Treatment::Elide, true) => template.seal(frame, frame_len),
+            (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
+        }
+        TxMeta { elided_bytes, ..TxMeta::whole(frame_len) }
+    }
 }

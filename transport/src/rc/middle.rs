@@ -12,7 +12,7 @@ use super::requester::Allowance;
 use super::requester::middle::NextPlain;
 use super::responder::Context;
 use super::{RESPONSES_IN_A_ROW_MAX, Rc};
-use crate::payload::{Payload, PayloadMut};
+use crate::payload::Payload;
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::schedule::WindowSpace;
 use spanwire_base::{RxMeta, Time, TxBurst, TxMeta, u32_from};
@@ -151,10 +151,13 @@ impl Rc {
         let (ack_req, solicited) = (plain.ack_req, plain.solicited);
         let bth = PlainBth::new(plain.opcode, self.path.dest_qpn, plain.psn);
         let bth = PlainBth { ack_req, solicited, ..bth };
-        let (requester, mrs) = (&mut self.requester, (qp.pd, &sh.mrs));
-        let fill = |payload: PayloadMut<'_>| requester.gather_plain::<ONLY>(plain, payload, mrs);
-        let mut meta =
-            self.path.write_plain(bth, (len, treatment, &mut sh.lending), frame, fill).ok()?;
+        let draft = self.path.begin(bth, (0, len), treatment, frame).ok()?;
+        let payload = sh.lending.place(treatment, &mut frame[draft.at.clone()], len);
+        if !self.requester.gather_plain::<ONLY>(plain, payload, (qp.pd, &sh.mrs)) {
+            return None;
+        }
+        let sealed = (&mut self.path, true);
+        let mut meta = draft.seal(sealed, 0, (treatment, &mut sh.lending), frame);
         let number = self.requester.snd_nxt();
         qp.on_path_sent(now, (number, len, true), &mut meta);
         self.requester.advance_plain::<ONLY>(plain);

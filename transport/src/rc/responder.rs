@@ -133,12 +133,13 @@ impl Responder {
         is_valid().then_some(())?;
         match (middle.opcode, inbound.kind) {
             (Opcode::RcWriteMiddle, OpKind::Write) => {
-                let reth = inbound.reth.filter(|_| g.access.allows(Access::REMOTE_WRITE))?;
+                let reth =
+                    inbound.reth.as_ref().filter(|_| g.access.allows(Access::REMOTE_WRITE))?;
                 if inbound.resolved.is_none_or(|of| !g.mrs.is_current(&of)) {
                     let (range, need) = ((reth.va, reth.dma_len), Access::REMOTE_WRITE);
                     inbound.resolved = g.mrs.resolve_remote(g.pd, reth.rkey, range, need);
                 }
-                let span = g.mrs.part(&inbound.resolved?, inbound.received, len)?;
+                let span = g.mrs.part(inbound.resolved.as_ref()?, inbound.received, len)?;
                 let fits = received < reth.dma_len && reth.dma_len <= MAX_DMA_BYTES;
                 (fits && span.put(payload)).then_some(())?;
             }

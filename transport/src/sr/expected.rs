@@ -12,7 +12,7 @@ use super::Sr;
 use super::number::wrap;
 use super::rx::ack::Outer;
 use super::rx::responder::Context;
-use super::send::begin_data;
+use super::send::set_path;
 use super::tx::plan::Plain;
 use crate::payload::Payload;
 use crate::qp::common::{Common, Shared, Transmit};
@@ -101,14 +101,15 @@ impl Sr {
         let header = SrUsualRepr { psn, first, last, path, sent_ps, message, offset, part };
         let header_len = header.header_len();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, true);
-        let draft = begin_data(&mut self.path, bth, (header_len, len), treatment, frame).ok()?;
+        let draft = self.path.begin(bth, (header_len, len), treatment, frame).ok()?;
         let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
         if !self.tx.fill_plain(plain, sh.lending.place(treatment, data, len), (qp.pd, &sh.mrs)) {
             return None;
         }
         header.emit(head).ok()?;
-        let sealed = (&mut self.path, qp.has_icrc);
-        let mut meta = draft.seal(sealed, (path, header_len), (treatment, &mut sh.lending), frame);
+        set_path(self.path.template(), frame, path);
+        let (sealed, lending) = ((&mut self.path, qp.has_icrc), &mut sh.lending);
+        let mut meta = draft.seal(sealed, header_len, (treatment, lending), frame);
         let frame_bytes = meta.len + usize_from(meta.elided_bytes.into());
         qp.on_path_sent(now, (number, len, true), &mut meta);
         let (sent, flow) = ((number, len), qp.flow.as_deref_mut());

@@ -7,19 +7,17 @@ use super::tx::ACK_PKTS;
 use super::tx::plan::{Contents, PlannedPacket, TransmissionKind};
 use super::tx::schedule::{Choice, Limits};
 use crate::event::AsyncEvent;
-use crate::lending::{ICRC_BYTES, Lending, Treatment, clear_icrc};
+use crate::lending::{ICRC_BYTES, clear_icrc};
 use crate::qp::common::{Common, Shared, Transmit};
 use crate::qp::congestion::ack_interval;
 use crate::qp::fail::Fail;
-use crate::qp::path::Path;
 use crate::qp::state::QpState;
 use crate::qp::write::NotWritten;
 use crate::schedule::WindowSpace;
 use crate::wc::WcStatus;
-use spanwire_base::{Time, TxMeta, u32_from};
+use spanwire_base::{Time, TxMeta};
 use spanwire_loadbalance::Entropy;
 use spanwire_wire::{IntRecords, NakCode, Opcode, PlainBth, Psn, SrNak, Template};
-use std::ops::Range;
 
 impl Sr {
     /// Writes the next source or parity packet, if one may be sent.
@@ -111,7 +109,7 @@ impl Sr {
         let may_lend = is_new && !is_parity && planned.position.is_none();
         let treatment = sh.lending.treatment(len, sh.config.elide_payload, may_lend);
         let (tx, mrs, header_len) = (&mut self.tx, (qp.pd, &sh.mrs), header.header_len());
-        let draft = begin_data(&mut self.path, bth, (header_len, len), treatment, frame);
+        let draft = self.path.begin(bth, (header_len, len), treatment, frame);
         let written = draft.and_then(|draft| {
             let (head, data) = frame[draft.at.clone()].split_at_mut(header_len);
             if !tx.fill(planned, sh.lending.place(treatment, data, len), mrs) {
@@ -119,8 +117,9 @@ impl Sr {
             }
             header.is_retransmission = tx.is_marked(planned);
             header.emit(head).map_err(|_| NotWritten::NoRoom)?;
-            let path = (&mut self.path, qp.has_icrc);
-            Ok(draft.seal(path, (header.path, header_len), (treatment, &mut sh.lending), frame))
+            set_path(self.path.template(), frame, header.path);
+            let (path, lending) = ((&mut self.path, qp.has_icrc), &mut sh.lending);
+            Ok(draft.seal(path, header_len, (treatment, lending), frame))
         });
         match written {
             Ok(mut meta) => {
@@ -237,63 +236,9 @@ impl Sr {
     }
 }
 
-/// A packet whose outer headers are written.
-pub(super) struct Draft {
-    /// The place of SR's header and the payload.
-    pub(super) at: Range<usize>,
-    frame_len: usize,
-    elided_bytes: u32,
-}
-
-/// Writes the outer headers of a packet with `header_len` bytes of SR's header and `len` of
-/// payload.
-#[inline(always)]
-pub(super) fn begin_data(
-    path: &mut Path,
-    bth: PlainBth,
-    (header_len, len): (usize, u32),
-    treatment: Treatment,
-    frame: &mut [u8],
-) -> Result<Draft, NotWritten> {
-    let total_len = header_len + len as usize;
-    let is_elided = treatment == Treatment::Elide;
-    let kept = if is_elided { header_len } else { total_len };
-    let emitted = path.template_mut().emit_plain(bth, total_len, kept, frame);
-    let (at, elided) = emitted.map_err(|_| NotWritten::NoRoom)?;
-    let pad = if is_elided { 0 } else { total_len.wrapping_neg() % 4 };
-    let frame_len = at.end + pad + ICRC_BYTES;
-    Ok(Draft { at, frame_len, elided_bytes: u32_from(elided) })
-}
-
-impl Draft {
-    /// Sets the path of a packet whose header of `header_len` bytes and payload are written or
-    /// lent, and its ICRC, if packets have one.
-    #[inline(always)]
-    pub(super) fn seal(
-        self,
-        (path, has_icrc): (&mut Path, bool),
-        (port, header_len): (u16, usize),
-        (treatment, lending): (Treatment, &mut Lending),
-        frame: &mut [u8],
-    ) -> TxMeta {
-        let Self { at, frame_len, elided_bytes } = self;
-        let template = path.template_mut();
-        set_path(template, frame, port);
-        match (treatment, has_icrc) {
-            (Treatment::Lend, has_icrc) => {
-                let place = at.start + header_len..at.end;
-                lending.seal(template, (frame, frame_len), place, has_icrc);
-            }
-            (Treatment::Copy | Treatment::Elide, true) => template.seal(frame, frame_len),
-            (Treatment::Copy | Treatment::Elide, false) => clear_icrc(frame, frame_len),
-        }
-        TxMeta { elided_bytes, ..TxMeta::whole(frame_len) }
-    }
-}
-
 /// Sets the entropy of a packet to this source port, if the port is a valid entropy.
 #[inline]
-fn set_path(template: &Template, frame: &mut [u8], port: u16) {
+pub(super) fn set_path(template: &Template, frame: &mut [u8], port: u16) {
     let entropy = Entropy::from_port(port);
     if port == entropy.port() {
         template.set_path(frame, port, entropy.flow_label());
