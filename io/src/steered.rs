@@ -141,6 +141,48 @@ impl<P: Port, F: Fn(&[u8]) -> usize> SteeredPort<P, F> {
     }
 }
 
+/// The other workers, during a burst.
+struct Others<'a> {
+    inboxes: &'a [Inbox],
+    own: usize,
+    counters: &'a mut SteerCounters,
+    /// Those that have got a frame.
+    to_wake: u64,
+}
+
+impl Others<'_> {
+    /// Passes on a frame of worker `to`, or to `each` if it is for this one: that of an unknown
+    /// worker may be.
+    #[cold]
+    fn pass(
+        &mut self,
+        to: usize,
+        frame: &[u8],
+        meta: &RxMeta,
+        each: &mut dyn FnMut(&[u8], RxMeta),
+    ) {
+        let to = if to < self.inboxes.len() { to } else { 0 };
+        if to == self.own {
+            each(frame, *meta);
+        } else if self.inboxes[to].put(frame, *meta) {
+            self.counters.handed += 1;
+            self.to_wake |= 1 << to;
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
+
+    /// Rings for each that has got a frame: its next step sees it, or its sleep ends.
+    fn wake(mut self) {
+        while self.to_wake != 0 {
+            let bell = &self.inboxes[self.to_wake.trailing_zeros() as usize].bell;
+            bell.ring();
+            bell.wake();
+            self.to_wake &= self.to_wake - 1;
+        }
+    }
+}
+
 impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
     fn rx_burst(
         &mut self,
@@ -149,32 +191,18 @@ impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
         each: &mut dyn FnMut(&[u8], RxMeta),
     ) -> usize {
         let Self { inner, handover, worker, owner, counters } = self;
-        let inboxes = &*handover.inboxes;
-        let received = inboxes[*worker].take(max, each);
+        let (inboxes, own) = (&*handover.inboxes, *worker);
+        let received = inboxes[own].take(max, each);
         counters.received += u64_from(received);
-        let mut to_wake = 0_u64;
+        let mut others = Others { inboxes, own, counters, to_wake: 0 };
         let count = inner.rx_burst(clock, max - received, &mut |frame, meta| {
             let to = owner(frame);
-            if to == *worker {
+            if to == own {
                 return each(frame, meta);
             }
-            let to = if to < inboxes.len() { to } else { 0 };
-            if to == *worker {
-                each(frame, meta);
-            } else if inboxes[to].put(frame, meta) {
-                counters.handed += 1;
-                to_wake |= 1 << to;
-            } else {
-                counters.dropped += 1;
-            }
+            others.pass(to, frame, &meta, each);
         });
-        while to_wake != 0 {
-            // What was put is seen by the next step of that worker, or ends its sleep.
-            let bell = &inboxes[to_wake.trailing_zeros() as usize].bell;
-            bell.ring();
-            bell.wake();
-            to_wake &= to_wake - 1;
-        }
+        others.wake();
         received + count
     }
 

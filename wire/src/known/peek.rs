@@ -7,15 +7,23 @@ use crate::{Qpn, be, bth, ethernet, ipv4, ipv6, udp};
 #[inline]
 #[must_use]
 pub fn peek_dest_qp(frame: &[u8]) -> Option<Qpn> {
-    let head: &[u8; AT + 2] = frame.first_chunk()?;
-    let bth_at = match [head[AT], head[AT + 1]] {
-        [0x08, 0x00] => ethernet::LEN + ipv4::LEN + udp::LEN,
-        [0x86, 0xdd] => ethernet::LEN + ipv6::LEN + udp::LEN,
+    // A length for each version: one comparison, and constant places.
+    let head: &[u8; V4_BTH + bth::LEN] = frame.first_chunk()?;
+    let word = match [head[AT], head[AT + 1]] {
+        [0x08, 0x00] => be::u32_at(head, V4_BTH + DEST_QP),
+        [0x86, 0xdd] => {
+            let head: &[u8; V6_BTH + bth::LEN] = frame.first_chunk()?;
+            be::u32_at(head, V6_BTH + DEST_QP)
+        }
         _ => return None,
     };
-    let bth: &[u8; bth::LEN] = frame.get(bth_at..)?.first_chunk()?;
-    Some(Qpn::new(be::u24_at(bth, 5)))
+    Some(Qpn::new(word))
 }
+
+const V4_BTH: usize = ethernet::LEN + ipv4::LEN + udp::LEN;
+const V6_BTH: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
+/// The word of the BTH whose low three bytes are the destination QPN.
+const DEST_QP: usize = 4;
 
 /// The total length of IPv4, or the payload length of IPv6.
 #[inline]
