@@ -1,6 +1,6 @@
 //! Several workers in one process: a queue, an engine and a thread each.
 
-use super::lab::{Lab, Outcome, PERF_PORT};
+use super::lab::{Lab, Outcome, PERF_PORT, Running, SPANWIRE, piped};
 use serde_json::Value;
 use spanwire_host::cores::on_each;
 use spanwire_host::fabric::{Attachment, FabricChoice, Wrap};
@@ -168,11 +168,33 @@ fn perf__errors_name_what_is_missing_for_several_workers() {
     is_refused(&cores, &["2 workers need a core each", "--cores names 1 core (0)"]);
     is_refused(&server(&["--workers", "16", "--cores", "0-1,1"]), &["core 1 twice"]);
     drop(lab);
-    let Some(lab) = self::lab(2) else { return };
-    let one = lab.server(&[]);
-    let client = lab.client(lab.v4(), &TWO);
-    is_refused(&client, &["worker 1 here would meet worker 0 of 1", "--workers 2"]);
-    one.terminate();
+    for make in [|| self::lab(2), udp_lab] {
+        let Some(lab) = make() else { return };
+        let one = lab.server(&[]);
+        let client = lab.client(lab.v4(), &TWO);
+        is_refused(&client, &["worker 1 here would meet worker 0 of 1", "--workers 2"]);
+        one.terminate();
+    }
+}
+
+#[test]
+fn perf__workers_share_the_limit_of_locked_memory() {
+    let Some(lab) = lab(2) else { return };
+    // Root may lock any memory, and raise its limit, unless these capabilities are gone.
+    let with_limit = |kib: u32| {
+        let limit = format!("--memlock={}", kib << 10);
+        let capabilities = ["setpriv", "--bounding-set", "-ipc_lock,-sys_resource"];
+        let server = [SPANWIRE, "perf", "server", "--dev", "sw0", "--one-off"];
+        let args = [&[&*limit][..], &capabilities, &server, &TWO].concat();
+        let mut command = lab.hosts.a.ns.command("prlimit").expect("the namespace is there");
+        Running::spawn(piped(&mut command, &args))
+    };
+    let mut server = with_limit(8 << 10);
+    server.await_output(|text| text.contains("2 workers"));
+    let report = lab.client(lab.v4(), &[&TWO[..], &["-t", "0.2", "--json"]].concat()).json();
+    assert_eq!(report["ok"], true, "{report}");
+    assert!(server.wait().success);
+    is_refused(&with_limit(1 << 10).wait(), &["locked memory", "2 workers share", "1024 KiB"]);
 }
 
 #[test]

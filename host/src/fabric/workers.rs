@@ -9,7 +9,7 @@ use spanwire_io::net::{Ethtool, LinkInfo};
 use spanwire_io::port::Port;
 use spanwire_io::steered::{Handover, SteeredPort};
 use spanwire_io::worker::Bell;
-use spanwire_io::xdp::{XdpConfig, XdpDevice, XdpError, XdpPort};
+use spanwire_io::xdp::{XdpConfig, XdpDevice, XdpError, XdpPort, memlock_bytes};
 use spanwire_transport::QpnWorkers;
 use spanwire_wire::peek_dest_qp;
 use std::ffi::OsString;
@@ -34,20 +34,31 @@ impl Attachment {
         let end = queue.saturating_add(workers);
         let device = XdpDevice::attach(ifname, end, *traffic, *preference)?;
         let clock = Clock::start();
-        let open = |queue| {
-            let config = XdpConfig { queue, ..config.clone() };
-            let worker = queue - config.queue;
-            let wrap = wrap.of_worker(worker, workers);
-            xdp_on(&device, &config, &info, &wrap, clock).map_err(|e| match e.downcast_ref() {
-                Some(XdpError::Socket(of)) if workers > 1 && of.is_memlock() => {
-                    let kib = (config.umem_bytes() * u64::from(workers)) >> 10;
-                    format!("{e}; {workers} workers lock up to {kib} KiB in all").into()
-                }
-                _ => e,
-            })
+        let open = |config: &XdpConfig| -> Result<Vec<Self>, Error> {
+            let on = |(queue, worker)| {
+                let config = XdpConfig { queue, ..config.clone() };
+                xdp_on(&device, &config, &info, &wrap.of_worker(worker, workers), clock)
+            };
+            (*queue..end).zip(0..).map(on).collect()
         };
-        (*queue..end).map(open).collect()
+        match open(config) {
+            // The first ports have taken what the last one lacks: each gets an equal part.
+            Err(e) if workers > 1 && is_memlock(&e) => {
+                let limit = memlock_bytes().unwrap_or(u64::MAX);
+                let equal = config.within(limit / u64::from(workers)).ok_or_else(|| {
+                    let kib = limit >> 10;
+                    format!("{e}; {workers} workers share the limit of {kib} KiB: fewer --workers")
+                })?;
+                open(&equal)
+            }
+            opened => opened,
+        }
     }
+}
+
+/// True if the limit of locked memory is the cause.
+fn is_memlock(e: &Error) -> bool {
+    matches!(e.downcast_ref(), Some(XdpError::Socket(of)) if of.is_memlock())
 }
 
 impl Attachment {

@@ -1,7 +1,7 @@
 //! The exchange of hellos with a peer.
 
 use super::{JobRunner, Peer};
-use crate::fabric::{Error, Fabric, PacketSizes};
+use crate::fabric::{Error, PacketSizes};
 use crate::modes::settle_between;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION, WorkerOf};
 use crate::queue_pair::check_path_mtu;
@@ -85,15 +85,17 @@ impl JobRunner {
         Ok(Peer { path_mtu: theirs.path_mtu.min(sizes.path_mtu.bytes()), av, agreed })
     }
 
-    /// Checks that the worker of the server has the queue on which our packets arrive.
+    /// Checks that our worker meets the one of the same index: another one may be that of another
+    /// of ours, and serves one job at a time. Over AF_XDP it also has another queue than the one on
+    /// which our packets arrive.
     fn check_partner(&self, theirs: WorkerOf) -> Result<(), Error> {
         let ours = self.worker_of;
-        if self.attachment.fabric != Fabric::AfXdp || theirs.index == ours.index {
+        if theirs.index == ours.index {
             return Ok(());
         }
         Err(format!(
-            "worker {} here would meet worker {} of {} at the server, and packets that one queue \
-             sends arrive on the queue of the same number: start the server with --workers {}",
+            "worker {} here would meet worker {} of {} at the server: start the server with \
+             --workers {}",
             ours.index, theirs.index, theirs.workers, ours.workers
         )
         .into())
