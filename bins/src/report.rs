@@ -3,13 +3,14 @@
 use crate::exit::{Exit, error_json};
 use crate::output;
 use serde::Serialize;
-use spanwire_base::Dur;
 use spanwire_host::fabric::Error;
 use spanwire_host::initiator::Failure;
 use spanwire_host::oob::Op;
+pub use spanwire_host::runner::seconds;
 use spanwire_host::runner::{JobReport, PerfRow, WorkerRow};
 use spanwire_host::text::bytes;
 use spanwire_transport::{Agreed, WcStatus};
+
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
@@ -146,13 +147,6 @@ pub fn op_name(op: Op) -> &'static str {
         Op::FetchAdd => "fetch-add",
         Op::CmpSwap => "cmp-swap",
     }
-}
-
-/// A duration in seconds.
-#[must_use]
-#[expect(clippy::cast_precision_loss, reason = "a report's figure; 53 bits of nanoseconds")]
-pub fn seconds(d: Dur) -> f64 {
-    d.as_ns() as f64 / 1e9
 }
 
 /// Prints `text` on stdout and flushes it. [`output::finish`] reports an error when the command

@@ -103,10 +103,12 @@ pub fn on_each<I: Send, T: Send>(
     let has_failed = AtomicBool::new(false);
     let stop = || stop() || has_failed.load(Ordering::Relaxed);
     let run = |place: usize, core: Option<usize>, item: I| {
-        let pinned = core.map_or(Ok(()), affinity::pin).map_err(Error::from);
-        let result = pinned.and_then(|()| work(place, item, &stop));
-        has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
-        result
+        // A panic ends the others too: they may wait for this one.
+        let failure = Failure(&has_failed);
+        core.map_or(Ok(()), affinity::pin)?;
+        let done = work(place, item, &stop)?;
+        std::mem::forget(failure);
+        Ok(done)
     };
     thread::scope(|scope| {
         let run = &run;
@@ -120,6 +122,15 @@ pub fn on_each<I: Send, T: Send>(
         let ended: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         ended.into_iter().map(|end| end.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     })
+}
+
+/// Sets the flag when it is dropped.
+struct Failure<'a>(&'a AtomicBool);
+
+impl Drop for Failure<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Some cores, as text.
@@ -210,6 +221,15 @@ mod tests {
             _ => Err("of the second".into()),
         });
         assert_eq!(failed.unwrap_err().to_string(), "of the second");
+        let waits = |i, (), stop: &dyn Fn() -> bool| {
+            assert_ne!(i, 1, "the second panics");
+            while !stop() {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        let run = || on_each(&[None; 2], [(); 2], &never, waits).map(drop);
+        assert!(std::panic::catch_unwind(run).is_err(), "it did not hang");
         let nowhere = on_each(&[Some(1_000)], [()], &never, |_, (), _| Ok(())).unwrap_err();
         assert!(nowhere.to_string().contains("core 1000"), "{nowhere}");
     }

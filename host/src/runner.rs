@@ -48,7 +48,7 @@ pub use meter::{Board, Interval, Meter};
 pub use pair::Pair;
 pub use pending_client::{ClientPoll, PendingClient};
 pub use perftest::{PerftestOutcome, PerftestPeer};
-pub use rows::{PerfRow, TransferRow, WorkerRow};
+pub use rows::{PerfRow, TransferRow, WorkerRow, seconds};
 pub use server::Served;
 use setup::Setup;
 pub use sum::counters_of;

@@ -4,7 +4,9 @@ use super::lab::{Lab, Outcome, PERF_PORT, Running, SPANWIRE, piped};
 use serde_json::Value;
 use spanwire_host::cores::on_each;
 use spanwire_host::fabric::{Attachment, FabricChoice, Wrap};
-use spanwire_host::oob::{Job, JobKind, Oob, Op, WorkerOf};
+use spanwire_host::oob::{
+    Hello, Job, JobKind, Message, Modes, Oob, Op, REPLY_TIMEOUT, VERSION, WorkerOf,
+};
 use spanwire_host::runner::{JobReport, JobRunner, counters_of};
 use spanwire_io::driver::Polling;
 use spanwire_io::net::LabConfig;
@@ -152,6 +154,29 @@ fn perf__one_off_ends_after_all_workers_of_a_client() {
     let server = lab.server(&[&TWO[..], &["--one-off"]].concat());
     let report = lab.client(lab.v4(), &[&TWO[..], &["-t", "0.2", "--json"]].concat()).json();
     assert_eq!(report["ok"], true, "{report}");
+    let outcome = server.wait();
+    assert!(outcome.success, "{}", outcome.stderr);
+}
+
+#[test]
+fn perf__one_off_does_not_wait_for_a_worker_that_never_comes() {
+    let Some(lab) = udp_lab() else { return };
+    let server = lab.server(&[&TWO[..], &["--one-off"]].concat());
+    let (to, ip) = ((lab.v4(), PERF_PORT), lab.hosts.b.v4.into());
+    lab.hosts
+        .b
+        .ns
+        .run(|| {
+            let (side_poll_port, modes) = (None, Modes::default());
+            let (version, path_mtu, takes_fragments) = (VERSION, 1024, false);
+            let worker = WorkerOf { index: 0, workers: u32::MAX };
+            let hello =
+                Hello { version, ip, path_mtu, side_poll_port, modes, takes_fragments, worker };
+            let mut oob = Oob::tcp(TcpStream::connect(to).unwrap()).unwrap();
+            oob.send(&Message::Hello(hello)).unwrap();
+            assert!(matches!(oob.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));
+        })
+        .unwrap();
     let outcome = server.wait();
     assert!(outcome.success, "{}", outcome.stderr);
 }

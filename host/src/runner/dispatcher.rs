@@ -2,7 +2,7 @@
 //! which says the worker that the client wants.
 
 use super::acceptor::PENDING_MAX;
-use super::{Acceptor, JobRunner, PendingClient};
+use super::{Acceptor, HELLO_TIMEOUT, JobRunner, PendingClient};
 use crate::cores::on_each;
 use crate::fabric::Error;
 use crate::oob::WorkerOf;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
+use std::time::Instant;
 
 /// Passes the clients of a listener to the acceptors of workers.
 struct Dispatcher {
@@ -43,13 +44,17 @@ impl Dispatcher {
 
     /// Passes clients on until `stop` returns true. Worker `i` of a client meets the one of the
     /// same index here, modulo their number. With `one_off` it ends once every worker of the first
-    /// client has been passed on. Their acceptors are closed then.
+    /// client has been passed on, or some seconds after its first one: it may have gone. The
+    /// acceptors are closed then.
     ///
     /// # Errors
     /// The listener is broken.
     fn run(mut self, one_off: bool, stop: impl Fn() -> bool) -> Result<(), Error> {
-        let (mut passed, mut expected) = (0, None);
-        while !stop() && expected.is_none_or(|expected| passed < expected) {
+        let (mut passed, mut expected) = (0, None::<(u32, Instant)>);
+        let is_whole = |passed: u32, (workers, since): (u32, Instant)| {
+            passed >= workers || since.elapsed() >= HELLO_TIMEOUT
+        };
+        while !stop() && !expected.is_some_and(|expected| is_whole(passed, expected)) {
             self.acceptor.accept_pending()?;
             for _ in 0..self.acceptor.clients().len() {
                 let Some(mut client) = self.acceptor.clients().pop_front() else { break };
@@ -59,8 +64,8 @@ impl Dispatcher {
                 }
                 let hello = client.hello().map(|hello| hello.worker);
                 if let Some(of) = hello.filter(|_| one_off) {
-                    let workers = of.workers.clamp(1, CLIENT_WORKERS_MAX);
-                    (passed, expected) = (passed + 1, expected.or(Some(workers)));
+                    passed += 1;
+                    expected.get_or_insert((of.workers, Instant::now()));
                 }
                 self.pass(client, hello.unwrap_or_default());
             }
@@ -122,6 +127,3 @@ pub fn serve_all(
         served.and(dispatched)
     })
 }
-
-/// Side connections of one client that `one_off` waits for.
-const CLIENT_WORKERS_MAX: u32 = 64;

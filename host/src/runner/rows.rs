@@ -140,7 +140,9 @@ impl TransferRow {
     }
 }
 
+/// A duration in seconds.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a report's figure; 53 bits of nanoseconds")]
-pub(super) fn seconds(d: Dur) -> f64 {
+pub fn seconds(d: Dur) -> f64 {
     d.as_ns() as f64 / 1e9
 }
