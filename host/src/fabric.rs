@@ -8,7 +8,7 @@ mod udp;
 mod workers;
 
 pub use choice::FabricChoice;
-pub use link::{Link, counters, link_of_inner};
+pub use link::{Link, counters, link_of_inner, sum_counters};
 pub use packet_sizes::PacketSizes;
 
 use crate::modes::ModeChoice;

@@ -1,8 +1,8 @@
 //! Connections that carry bytes.
 
+use crate::about::About;
 use crate::accepted::Accepted;
 use crate::accepted::sealed::Sealed;
-use crate::connection::About;
 use crate::error::Error;
 use crate::half::Half;
 use crate::handshake::Established;
@@ -44,11 +44,11 @@ pub struct ByteReader {
 
 impl ByteStream {
     pub(crate) fn new(established: Established) -> Self {
-        let Established { sending, receiving, qpn, agreed, peer, local } = established;
+        let Established { sending, receiving, about } = established;
         Self {
             writer: ByteWriter { sending, timeout: None },
             reader: ByteReader { receiving, timeout: None },
-            about: About { qpn, mode: agreed.mode(), agreed, peer, local },
+            about,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::channel::{Channel, ChannelId, ChannelState, Local, Opening, Rings};
 use crate::config::{Shape, ValidConfig};
 use crate::error::{Cause, SetupError};
 use crate::peers::ConnectionCount;
+use crate::place::Place;
 use crate::shared::{Kind, Milestone, ReadyQueue, Shared};
 use crate::side::{Side, SideMessage};
 use crate::side_thread::SideThreadHandle;
@@ -81,12 +82,12 @@ impl Channels {
         }
     }
 
-    /// Creates a queue pair for a connection of at most `shape`, with `congestion` in place of the
-    /// network's.
+    /// Creates a queue pair for a connection of at most `shape`, which has this `place`, with
+    /// `congestion` in place of the network's.
     pub(crate) fn open(
         &mut self,
         endpoint: &mut Endpoint,
-        (shape, rings): (Shape, Rings),
+        (shape, rings, place): (Shape, Rings, Place),
         congestion: Option<CongestionControl>,
     ) -> Result<(ChannelId, Local), SetupError> {
         if self.stopping {
@@ -100,8 +101,9 @@ impl Channels {
         let local = opening.local();
         let (generation, state) = (self.made, State::Opening(opening));
         let active_at = self.clock.now();
-        let (has_side, linger_until) = (false, None);
-        self.slots[entry] = Some(Slot { generation, state, has_side, linger_until, active_at });
+        let (has_side, linger_until, _place) = (false, None, place);
+        let slot = Slot { generation, state, has_side, linger_until, active_at, _place };
+        self.slots[entry] = Some(slot);
         let slot = spanwire_base::u32_from(entry);
         Ok((ChannelId { slot, generation: self.made }, local))
     }

@@ -1,5 +1,6 @@
 //! Connections that carry messages.
 
+use crate::about::About;
 use crate::accepted::Accepted;
 use crate::accepted::sealed::Sealed;
 use crate::error::Error;
@@ -8,8 +9,7 @@ use crate::handshake::Established;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use spanwire_base::usize_from;
-use spanwire_transport::{Agreed, WireMode};
-use std::net::SocketAddr;
+use spanwire_transport::WireMode;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -44,28 +44,11 @@ pub struct MessageReceiver {
     receiving: Receiving,
 }
 
-/// Attributes of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct About {
-    /// The number of the local queue pair, as in
-    /// [`Network::congestion`](crate::Network::congestion) and
-    /// [`Network::paths`](crate::Network::paths).
-    pub qpn: u32,
-    /// The wire mode.
-    pub mode: WireMode,
-    /// The agreed terms, which determine whether erasure coding and several paths can be used.
-    pub agreed: Agreed,
-    /// The other end's RoCE address, and its port of the side connection.
-    pub peer: SocketAddr,
-    /// This end's.
-    pub local: SocketAddr,
-}
-
 impl Connection {
     pub(crate) fn new(established: Established) -> Self {
-        let Established { sending, receiving, qpn, agreed, peer, local } = established;
+        let Established { sending, receiving, about } = established;
         let (sender, receiver) = (MessageSender { sending }, MessageReceiver { receiving });
-        Self { sender, receiver, about: About { qpn, mode: agreed.mode(), agreed, peer, local } }
+        Self { sender, receiver, about }
     }
 
     /// The wire mode: RC or SR.

@@ -83,6 +83,9 @@ pub enum SetupError {
     Interface(String),
     /// The network was shut down, or its port is gone.
     NetworkGone(String),
+    /// Over AF_XDP both ends of a connection have workers of one index: this end's, the other
+    /// end's.
+    Worker(u32, u32),
     /// The listener was closed by [`Closer::close`](crate::Closer::close).
     ListenerClosed,
 }
@@ -216,6 +219,11 @@ impl fmt::Display for SetupError {
                 write!(f, "no more than {field} may exist: raise it in the configuration")
             }
             Self::Interface(what) => f.write_str(what),
+            Self::Worker(ours, theirs) => write!(
+                f,
+                "worker {ours} here would meet worker {theirs} at the other end: name the same \
+                 one, or none, and have as many workers at both ends"
+            ),
             Self::ListenerClosed => f.write_str("the listener was closed"),
             Self::NetworkGone(why) => write!(f, "the network is gone: {why}"),
         }

@@ -9,6 +9,7 @@ use crate::shared::Kind;
 use crate::side::{Hello, LINE_BYTES_MAX, Ring, SideMessage, VERSION, parse};
 use spanwire_host::lines::{Lines, TooLong};
 use spanwire_host::modes::{ModeChoice, Modes};
+use spanwire_host::oob::WorkerOf;
 use spanwire_host::queue_pair::QpParams;
 use spanwire_host::side::PIECE_BYTES;
 use spanwire_host::text::printable;
@@ -161,6 +162,7 @@ fn our_hello(role: u8) -> Hello {
         side_poll_port: Some(51_966),
         modes: Modes::from(choice.of(offer)),
         takes_fragments: false,
+        worker: WorkerOf::default(),
         qp: QpParams { qpn: 7, psn: 7 },
         ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
     }

@@ -1,15 +1,18 @@
 //! The handshake of two ends over the side connection.
 
+use crate::about::About;
 use crate::channel::{ChannelId, Local, Rings};
 use crate::channels::ConnectParams;
 use crate::config::Shape;
 use crate::error::SetupError;
 use crate::network::options::ConnectOptions;
 use crate::network::shared::NetworkShared;
+use crate::network::worker::NetworkWorker;
 use crate::peers::{
     ConnectionCount, DROPPED, HalfOpenCount, MAX_CONNECTIONS_PER_PEER, MAX_HALF_OPEN,
     MAX_HALF_OPEN_PER_PEER, MAX_RING_BYTES_PER_PEER,
 };
+use crate::place::Place;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
@@ -27,17 +30,12 @@ use std::time::Instant;
 pub struct Established {
     pub(crate) sending: Sending,
     pub(crate) receiving: Receiving,
-    /// The number of the local queue pair.
-    pub(crate) qpn: u32,
-    pub(crate) agreed: Agreed,
-    /// The peer's RoCE address, and the port of the side connection.
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
+    pub(crate) about: About,
 }
 
-/// A queue pair at the worker that is destroyed unless it is kept.
+/// A queue pair at its worker that is destroyed unless it is kept.
 struct Reserved<'a> {
-    network: &'a NetworkShared,
+    worker: &'a NetworkWorker,
     id: ChannelId,
     local: Local,
     kept: bool,
@@ -59,17 +57,19 @@ struct Terms {
     route: Route,
 }
 
-/// Sets up a connection as the caller.
+/// Sets up a connection as the caller, at that worker of ours if one is named.
 pub(crate) fn call(
     network: &NetworkShared,
     mut side: Side,
-    options: &ConnectOptions,
+    (options, worker): (&ConnectOptions, Option<u32>),
     kind: Kind,
     deadline: Instant,
 ) -> Result<Established, SetupError> {
     let (local, peer) = (side.local(), side.peer());
-    let reserved = Reserved::new(network, Shape::wanted(&network.config), options)?;
-    let ours = hello(network, (local, peer), options, kind)?.lending(&reserved.local);
+    let at = network.place(worker)?;
+    let worker = at.0;
+    let reserved = Reserved::new(at, Shape::wanted(&network.config), options)?;
+    let ours = hello((network, worker), (local, peer), options, kind)?.lending(&reserved.local);
     let say = |e| SetupError::Io("speak to the other end", e);
     let sent = side.send(&SideMessage::Hello(Box::new(ours.clone())));
     let theirs = expect_hello(&mut side, deadline).map_err(|e| match (sent, e) {
@@ -83,12 +83,11 @@ pub(crate) fn call(
         Ok((terms, halves))
     };
     let (terms, (sending, receiving)) = negotiate().inspect_err(|why| reject(&side, why))?;
-    greet(network, &theirs);
+    greet(worker, &theirs);
     side.send(&SideMessage::Ready).map_err(say)?;
     expect_ready(&mut side, deadline)?;
-    let qpn = reserved.keep(side);
-    let peer = SocketAddr::new(theirs.ip, peer.port());
-    Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
+    let about = reserved.keep(side, &terms, &theirs);
+    Ok(Established { sending, receiving, about })
 }
 
 /// Sets up a connection as the listener, for a caller that is counted by `half_open` and `count`.
@@ -109,27 +108,27 @@ pub(crate) fn answer(
             return Err(SetupError::Address(theirs.ip, peer.ip()));
         }
         check(&theirs, kind, &options.protocol)?;
-        let ours = hello(network, (local, peer), options, kind)?;
+        let at = network.place(options.worker.or_else(|| network.partner_of(theirs.worker)))?;
+        let ours = hello((network, at.0), (local, peer), options, kind)?;
         let terms = terms(network, &ours, &theirs, false)?;
         count.take_ring(&network.config, terms.shape.ring_bytes)?;
         // Resources are allocated only after agreement, and only for the agreed shape. The queue
         // pair drops all packets until it is connected, so nothing writes to the ring before.
-        let reserved = Reserved::new(network, terms.shape, options)?;
+        let reserved = Reserved::new(at, terms.shape, options)?;
         let ours = ours.lending(&reserved.local);
         Ok((reserved, ours, terms))
     };
     let (reserved, ours, terms) = negotiate().inspect_err(|why| reject(&side, why))?;
     side.send(&SideMessage::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
-    greet(network, &theirs);
+    greet(reserved.worker, &theirs);
     half_open.awaits_ready()?;
     let ready = expect_ready(&mut side, deadline);
     half_open.at_work()?;
     let connected = ready.and_then(|()| reserved.connect(kind, &terms, &theirs, Some(count)));
     let (sending, receiving) = connected.inspect_err(|why| reject(&side, why))?;
     side.send(&SideMessage::Ready).map_err(|e| SetupError::Io("answer", e))?;
-    let qpn = reserved.keep(side);
-    let peer = SocketAddr::new(theirs.ip, peer.port());
-    Ok(Established { sending, receiving, qpn, agreed: terms.agreed, peer, local })
+    let about = reserved.keep(side, &terms, &theirs);
+    Ok(Established { sending, receiving, about })
 }
 
 /// Sends a rejection to a peer, if that does not block.
@@ -188,17 +187,17 @@ fn reason_for(why: &SetupError) -> String {
 impl<'a> Reserved<'a> {
     /// Creates a queue pair and rings for a connection of at most `shape`.
     fn new(
-        network: &'a NetworkShared,
+        (worker, place): (&'a NetworkWorker, Place),
         shape: Shape,
         options: &ConnectOptions,
     ) -> Result<Self, SetupError> {
         let rings = Rings::new(shape.ring_bytes).map_err(|e| {
             SetupError::Io("map a connection's rings", io::Error::new(ErrorKind::OutOfMemory, e))
         })?;
-        let (id, local) = network.call(|channels, endpoint| {
-            channels.open(endpoint, (shape, rings), options.congestion)
+        let (id, local) = worker.call(|channels, endpoint| {
+            channels.open(endpoint, (shape, rings, place), options.congestion)
         })??;
-        Ok(Self { network, id, local, kept: false })
+        Ok(Self { worker, id, local, kept: false })
     }
 
     fn connect(
@@ -211,32 +210,36 @@ impl<'a> Reserved<'a> {
         let (Terms { shape, route, .. }, theirs) = (*terms, theirs.local());
         let params = ConnectParams { id: self.id, kind, shape, route, theirs, count };
         let (shared, rings) =
-            self.network.call(|channels, endpoint| channels.connect(endpoint, params))??;
-        let engine = || self.network.worker.clone();
+            self.worker.call(|channels, endpoint| channels.connect(endpoint, params))??;
+        let engine = || self.worker.engine.clone();
         let sending = Sending::new(shared.clone(), rings.send).driven_by(engine());
         Ok((sending, Receiving::new(shared, rings.receive).driven_by(engine())))
     }
 
-    /// Keeps the queue pair, and returns its number.
-    fn keep(mut self, side: Side) -> u32 {
+    /// Keeps the queue pair.
+    fn keep(mut self, side: Side, terms: &Terms, theirs: &Hello) -> About {
         self.kept = true;
+        let (agreed, local) = (terms.agreed, side.local());
+        let peer = SocketAddr::new(theirs.ip, side.peer().port());
+        let (qpn, worker) = (self.local.qp.qpn, self.worker.worker_of.index);
+        let about = About { qpn, worker, mode: agreed.mode(), agreed, peer, local };
         // After the end of the network the side connection is closed, which tells the peer.
-        let _ = self.network.call(|channels, _| channels.keep(self.id, side));
-        self.local.qp.qpn
+        let _ = self.worker.call(|channels, _| channels.keep(self.id, side));
+        about
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            let _ = self.network.call(|channels, endpoint| channels.discard(endpoint, self.id));
+            let _ = self.worker.call(|channels, endpoint| channels.discard(endpoint, self.id));
         }
     }
 }
 
 /// Our hello, without queue pair and ring address.
 fn hello(
-    network: &NetworkShared,
+    (network, worker): (&NetworkShared, &NetworkWorker),
     (local, peer): (SocketAddr, SocketAddr),
     options: &ConnectOptions,
     carries: Kind,
@@ -252,9 +255,10 @@ fn hello(
         protocol: options.protocol.clone(),
         ip,
         path_mtu: sizes.path_mtu.bytes(),
-        side_poll_port: network.side_poll_port(ip),
+        side_poll_port: worker.side_poll_port(ip),
         modes: Modes::from(network.offer(ip, sizes.ip_bytes, options.mode)),
         takes_fragments: network.takes_fragments,
+        worker: worker.worker_of,
         qp: QpParams::default(),
         ring: Ring::of(&Local::default(), Shape::wanted(&network.config)),
     })
@@ -311,10 +315,16 @@ fn terms(
     we_called: bool,
 ) -> Result<Terms, SetupError> {
     let Agreement { agreed, shape, path_mtu } = agree(ours, theirs, we_called)?;
+    let (we, they) = (ours.worker, theirs.worker);
+    if we_called && network.pairs_workers() && we.index != they.index {
+        return Err(SetupError::Worker(we.index, they.index));
+    }
     let hop = network.hop_resolver.hop(theirs.ip)?;
     // Packets are ECN-capable, because both wire modes react to marks: SR by counts, RC by CNPs.
     let av = hop.address_vector(ours.ip, theirs.ip, Ecn::Ect0.bits());
-    let av = AddressVector { takes_fragments: theirs.takes_fragments, ..av };
+    let (client, server) = if we_called { (we, they) } else { (they, we) };
+    let udp_src_port = client.source_port(server, av.udp_src_port);
+    let av = AddressVector { udp_src_port, takes_fragments: theirs.takes_fragments, ..av };
     Ok(Terms { agreed, shape, route: Route { av, path_mtu, agreed } })
 }
 
@@ -351,12 +361,10 @@ fn wrong_ring(e: &ConfigError) -> String {
     format!("its {what} {value} {unit}, but must have {min} to {max}")
 }
 
-/// Sends the datagram for the peer's side poll socket. The steering programs of both ends are
-/// attached by now, so it reaches the peer's receive queue.
-fn greet(network: &NetworkShared, theirs: &Hello) {
+/// Sends the datagram for the peer's side poll socket.
+fn greet(worker: &NetworkWorker, theirs: &Hello) {
     if let Some(port) = theirs.side_poll_port {
-        let peer = SocketAddr::new(theirs.ip, port);
-        network.worker.with_engine(|core| core.port.greet(peer));
+        worker.greet(SocketAddr::new(theirs.ip, port));
     }
 }
 
@@ -367,6 +375,7 @@ const PROTOCOL_BYTES_MAX: usize = 255;
 mod tests {
     use super::*;
     use crate::config::Config;
+    use spanwire_host::oob::WorkerOf;
 
     #[test]
     fn reason_for__names_no_field_of_a_configuration_and_no_type() {
@@ -379,6 +388,7 @@ mod tests {
             side_poll_port: None,
             modes: Modes::default(),
             takes_fragments: false,
+            worker: WorkerOf::default(),
             qp: QpParams::default(),
             ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
         }));

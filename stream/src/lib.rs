@@ -1,6 +1,6 @@
 //! Messages and byte streams over RoCEv2, for applications that do not use verbs.
 //!
-//! A [`Network`] is an interface whose packets move by AF_XDP. It creates
+//! A [`Network`] is an interface whose packets move by AF_XDP or UDP sockets. It creates
 //! [`Connection`]s, which carry messages, and [`ByteStream`]s, which implement
 //! [`Read`](std::io::Read) and [`Write`](std::io::Write). Both are reliable and ordered, and report
 //! their wire mode.
@@ -45,6 +45,10 @@
 //! [`NetworkOptions::progress`] chooses that, a worker only, or neither: then [`Network::turn`]
 //! drives from an event loop.
 //!
+//! [`NetworkOptions::workers`] makes several engines, each on a queue of the interface, that share
+//! nothing: a connection stays with one ([`About::worker`]), and threads that use connections of
+//! different workers do not wait for each other. If a worker ends, so do its connections.
+//!
 //! # Fork
 //! A network and its connections stay with the process that opened them. In a process that was
 //! forked from it every call fails ([`Cause::Forked`], [`SetupError::NetworkGone`]), and a drop has
@@ -65,6 +69,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
+mod about;
 mod accepted;
 mod burst;
 mod byte_stream;
@@ -86,6 +91,7 @@ mod network;
 mod outgoing;
 mod peers;
 mod pending;
+mod place;
 mod receiving;
 mod sending;
 mod shared;
@@ -93,11 +99,13 @@ mod side;
 mod side_thread;
 #[cfg(test)]
 mod testing;
+mod threads;
 
+pub use about::About;
 pub use accepted::Accepted;
 pub use byte_stream::{ByteReader, ByteStream, ByteWriter};
 pub use config::{Config, ConfigError, ValidConfig};
-pub use connection::{About, Connection, MessageReceiver, MessageSender};
+pub use connection::{Connection, MessageReceiver, MessageSender};
 pub use error::{Cause, Error, SetupError};
 pub use listener::{Closer, Listener};
 pub use network::{ConnectOptions, Network, NetworkOptions};

@@ -4,10 +4,11 @@ use crate::accepted::Accepted;
 use crate::error::SetupError;
 use crate::handshake::{Established, answer, dismiss, reject};
 use crate::network::options::ConnectOptions;
-use crate::network::shared::{NetworkShared, start};
+use crate::network::shared::NetworkShared;
 use crate::peers::{ConnectionCount, HalfOpenCount};
 use crate::shared::Kind;
 use crate::side::Side;
+use crate::threads::start;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_host::dial::{accept, listen};
 use spanwire_io::event::EventFd;
@@ -185,7 +186,7 @@ impl<C> Drop for Listener<C> {
 impl AcceptQueue {
     /// True in a process that was forked from the one that listens.
     fn is_forked(&self) -> bool {
-        self.network.worker.is_forked()
+        self.network.is_forked()
     }
 
     fn close(&self) {
@@ -199,7 +200,7 @@ impl AcceptQueue {
 
     /// The error of an accept after the end.
     fn closed(&self) -> SetupError {
-        match self.network.worker.has_ended() {
+        match self.network.has_ended() {
             true => self.network.gone(),
             false => SetupError::ListenerClosed,
         }
@@ -209,14 +210,15 @@ impl AcceptQueue {
     fn run(self: Arc<Self>, listener: &TcpListener) {
         while !self.closing.load(Ordering::SeqCst) {
             let within = self.abort_expired(Instant::now());
-            let mut fds = [
-                PollFd::new(listener, PollFlags::IN),
-                PollFd::new(&self.news, PollFlags::IN),
-                PollFd::new(self.network.worker.ended(), PollFlags::IN),
-            ];
+            let at_work = self.network.workers.iter().map(|worker| &worker.engine);
+            let at_work = at_work.filter(|engine| !engine.has_ended());
+            let mut fds: Vec<_> =
+                at_work.map(|it| PollFd::new(it.ended(), PollFlags::IN)).collect();
+            fds.push(PollFd::new(listener, PollFlags::IN));
+            fds.push(PollFd::new(&self.news, PollFlags::IN));
             // A signal ends the wait early; the loop then polls again.
             let _ = poll(&mut fds, within.as_ref());
-            if !fds[2].revents().is_empty() {
+            if self.network.has_ended() {
                 self.closing.store(true, Ordering::SeqCst);
                 self.acceptable.raise();
                 break;

@@ -1,42 +1,42 @@
-//! A network: one interface, one worker, any number of connections.
+//! A network: one interface, its workers, any number of connections.
 
 pub(crate) mod options;
 pub(crate) mod shared;
+pub(crate) mod worker;
 
 pub use options::{ConnectOptions, NetworkOptions};
 
 use crate::byte_stream::ByteStream;
-use crate::channel::ChannelId;
 use crate::channels::Channels;
 use crate::connection::Connection;
-use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::handshake::{Established, call};
 use crate::listener::Listener;
 use crate::pending::Pending;
-use crate::shared::{Kind, ReadyQueue};
+use crate::shared::Kind;
 use crate::side::Side;
-use crate::side_thread::SideThread;
-use shared::{NetworkShared, start};
-use spanwire_base::Dur;
+use shared::NetworkShared;
+use spanwire_base::{Dur, u32_from};
 use spanwire_host::congestion::ConnectionCongestion;
 use spanwire_host::dial::{dial, retry_busy};
-use spanwire_host::fabric::{Attachment, Error as FabricError, Fabric, Wrap, counters};
+use spanwire_host::fabric::{
+    Attachment, Error as FabricError, Fabric, Wrap, counters, sum_counters,
+};
+use spanwire_host::oob::WorkerOf;
 use spanwire_host::paths::ConnectionPaths;
-use spanwire_host::seed;
 use spanwire_host::window::{self, WindowChoice};
-use spanwire_io::affinity;
 use spanwire_io::udp::UdpConfig;
-use spanwire_io::worker;
+use spanwire_io::worker as engine;
 use spanwire_io::xdp::XdpPreference;
 use spanwire_progress::Progress;
-use spanwire_transport::Host;
+use spanwire_transport::Endpoint;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use worker::NetworkWorker;
 
-/// One interface and the worker that moves its packets; it creates connections and listeners.
+/// One interface and the workers that move its packets; it creates connections and listeners.
 ///
 /// After a drop, connections and listeners work until they end. [`Network::shutdown`] waits for
 /// connections and ends the rest.
@@ -48,20 +48,25 @@ pub struct Network {
 
 impl Network {
     /// A network on interface `ifname`, in the network namespace of the calling thread: by AF_XDP
-    /// on its queue 0, or by UDP sockets (`NetworkOptions::fabric`).
+    /// on its first queues, one for each worker, or by UDP sockets (`NetworkOptions::fabric`).
     ///
     /// # Errors
-    /// No such interface, no privilege for AF_XDP alone, or queue or UDP port are taken; the
-    /// message names a remedy.
+    /// No such interface, no privilege for AF_XDP alone, fewer queues than workers, or queue or UDP
+    /// port are taken; the message names a remedy.
     pub fn open(ifname: &str, options: NetworkOptions) -> Result<Self, SetupError> {
         let window_pkts = Some(options.engine.qp_window_pkts);
         let xdp = window::port(ifname, 0, XdpPreference::Auto, window_pkts);
         let udp = UdpConfig { local: options.address, ..UdpConfig::new(ifname) };
-        let attachment = Attachment::open(options.fabric, &xdp, &udp, &Wrap::default());
-        let attachment = attachment.map_err(|e| SetupError::Interface(e.to_string()))?;
+        let workers = options.workers;
+        let first = options.engine.of_worker(0, workers);
+        let qpns = first.map_err(|e| SetupError::Config(e.to_string()))?.qpn_workers();
+        let wrap = Wrap::default();
+        let ports = Attachment::open_workers(options.fabric, &xdp, &udp, &wrap, (workers, qpns));
+        let ports = ports.map_err(|e| SetupError::Interface(e.to_string()))?;
         let choice = WindowChoice::of(options.config.congestion.as_ref());
-        let engine = attachment.fit(options.engine, choice);
-        Self::over(attachment, ifname, NetworkOptions { engine, ..options })
+        let engine = ports.first().map(|port| port.fit(options.engine.clone(), choice));
+        let engine = engine.unwrap_or(options.engine);
+        Self::over_workers(ports, ifname, NetworkOptions { engine, ..options })
     }
 
     /// As [`Network::open`], without blocking.
@@ -73,7 +78,7 @@ impl Network {
         Pending::start("spanwire-open", move || Self::open(&ifname, options))
     }
 
-    /// A network over an open port. Its side connections use interface `ifname`.
+    /// A network with one worker over an open port. Its side connections use interface `ifname`.
     ///
     /// # Errors
     /// There are no threads, descriptors or randomness left.
@@ -82,50 +87,48 @@ impl Network {
         ifname: &str,
         options: NetworkOptions,
     ) -> Result<Self, SetupError> {
-        let NetworkOptions { config, engine, address, progress, polling, core, fabric: _ } =
-            options;
+        Self::over_workers(vec![attachment], ifname, options)
+    }
+
+    /// A network with a worker over each of these ports: those of [`Attachment::open_workers`], in
+    /// their order, whatever `NetworkOptions::workers` is.
+    ///
+    /// # Errors
+    /// As [`Network::over`]; there is no port, or the options are not for so many workers.
+    pub fn over_workers(
+        ports: Vec<Attachment>,
+        ifname: &str,
+        options: NetworkOptions,
+    ) -> Result<Self, SetupError> {
+        let workers = u32_from(ports.len());
+        options.check_workers(workers)?;
+        let NetworkOptions { config, engine, address, progress, polling, cores, .. } = options;
         let engine = window::for_polling(engine, polling);
-        let endpoint =
-            seed::endpoint(engine.clone()).map_err(|e| SetupError::Io("draw random keys", e))?;
-        let descriptors = |e| SetupError::Io("make descriptors", e);
-        let bell = worker::bell(progress).map_err(descriptors)?;
-        let ready_queue = Arc::new(ReadyQueue::new(config.max_connections, bell.clone()));
-        let (side_handle, side_thread) = SideThread::new().map_err(descriptors)?;
-        let hop_resolver = attachment.hop_resolver();
-        let (icrc, sizes) = (attachment.has_icrc(), attachment.packet_sizes());
-        let takes_fragments = attachment.takes_fragments();
-        let Attachment { port, terms } = attachment;
-        let channels = Channels::new(config.clone(), terms.clock, ready_queue, side_handle);
-        let host = Host::new(endpoint, channels);
-        let worker = worker::worker(bell, host, port, terms.clock, polling).map_err(descriptors)?;
-        let worker = Arc::new(worker);
-        // Not to keep it: its channels keep the thread.
-        let weak = Arc::downgrade(&worker);
-        let peer_left = move |id, why| peer_left(&weak, id, why);
-        let mut threads = vec![start("spanwire-side", move || side_thread.run(&peer_left))?];
-        if progress != Progress::Inline {
-            let driven = worker.clone();
-            let work = move || {
-                if let Some(Err(e)) = core.map(affinity::pin) {
-                    tracing::warn!("the worker is not pinned: {e}");
-                }
-                driven.work();
-            };
-            threads.push(start("spanwire-worker", work)?);
+        let qpns = engine.of_worker(0, workers).map_err(|e| SetupError::Config(e.to_string()))?;
+        let bells = ports.iter().map(|_| engine::bell(progress)).collect::<Result<Vec<_>, _>>();
+        let bells = bells.map_err(|e| SetupError::Io("make descriptors", e))?;
+        let ports = Attachment::steered(ports, &bells, qpns.qpn_workers());
+        let terms = ports[0].terms.clone();
+        let (mut made, mut threads) = (Vec::new(), Vec::new());
+        for ((port, bell), index) in ports.into_iter().zip(bells).zip(0..) {
+            let worker_of = WorkerOf { index, workers };
+            let core = usize::try_from(index).ok().and_then(|index| cores.get(index)).copied();
+            let how = (worker_of, polling, core);
+            made.push(NetworkWorker::start(port, bell, &config, &engine, how, &mut threads)?);
         }
         let shared = Arc::new(NetworkShared {
             config,
             engine,
-            worker,
+            workers: made.into(),
+            placing: Mutex::default(),
             fabric: terms.fabric,
-            hop_resolver,
-            sizes,
-            takes_fragments,
-            icrc,
+            hop_resolver: terms.hop_resolver(),
+            sizes: terms.packet_sizes(),
+            takes_fragments: terms.takes_fragments(),
+            icrc: terms.has_icrc(),
             ifname: ifname.to_owned(),
             address,
             peers: Arc::default(),
-            side_poll: Mutex::default(),
         });
         Ok(Self { shared, threads })
     }
@@ -212,25 +215,41 @@ impl Network {
         self.shared.fabric
     }
 
-    /// Counters of engine, port and worker by name; empty if the worker has ended.
+    /// Counters of engine, port and worker by name, added up over the workers that have not ended.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
-        self.shared.worker.with_engine(|core| counters(core)).unwrap_or_default()
+        sum_counters((0..self.shared.workers.len()).flat_map(|worker| self.counters_of(worker)))
     }
 
-    /// The paths of connections with a load balancer: of the one that ended last, and of all open
-    /// ones. [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has
-    /// ended.
+    /// As [`Network::counters`], of one worker; empty if it has ended, or there is none.
+    #[must_use]
+    pub fn counters_of(&self, worker: usize) -> Vec<(String, u64)> {
+        let worker = self.shared.workers.get(worker);
+        let counters = worker.and_then(|it| it.engine.with_engine(|core| counters(core)));
+        counters.unwrap_or_default()
+    }
+
+    /// The paths of connections with a load balancer: for each worker of the one that ended last,
+    /// and of all open ones. [`About::qpn`](crate::About::qpn) identifies a connection. Empty if
+    /// the workers have ended.
     #[must_use]
     pub fn paths(&self) -> Vec<ConnectionPaths> {
-        self.shared.call(|channels, endpoint| channels.paths(endpoint)).unwrap_or_default()
+        self.of_all(Channels::paths)
     }
 
-    /// The congestion control of connections: of the one that ended last, and of all open ones.
-    /// [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the worker has ended.
+    /// The congestion control of connections: for each worker of the one that ended last, and of
+    /// all open ones. [`About::qpn`](crate::About::qpn) identifies a connection. Empty if the
+    /// workers have ended.
     #[must_use]
     pub fn congestion(&self) -> Vec<ConnectionCongestion> {
-        self.shared.call(|channels, endpoint| channels.congestion(endpoint)).unwrap_or_default()
+        self.of_all(Channels::congestion)
+    }
+
+    fn of_all<T>(&self, look: impl Fn(&Channels, &Endpoint) -> Vec<T>) -> Vec<T> {
+        let workers = self.shared.workers.iter();
+        let looked =
+            workers.map(|worker| worker.call(|channels, endpoint| look(channels, endpoint)));
+        looked.flat_map(Result::unwrap_or_default).collect()
     }
 
     /// One step of the engine by the calling thread: receives, answers, handles due timers and
@@ -240,17 +259,18 @@ impl Network {
     /// # Errors
     /// The network is gone.
     pub fn turn(&mut self) -> Result<bool, SetupError> {
-        let moved = self.shared.worker.turn();
+        let moved = self.shared.workers.iter().fold(false, |moved, it| it.engine.turn() | moved);
         self.shared.check().map(|()| moved)
     }
 
     /// Drives the engine until something was received, sent or due, or for `timeout`. With
-    /// [`Progress::Inline`] it sleeps at the port meanwhile.
+    /// [`Progress::Inline`] it sleeps at the port meanwhile. With several workers, which have
+    /// threads of their own, it is the engine of the first.
     ///
     /// # Errors
     /// The network is gone.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), SetupError> {
-        self.shared.worker.pause(Instant::now().checked_add(timeout));
+        self.shared.workers[0].engine.pause(Instant::now().checked_add(timeout));
         self.shared.check()
     }
 
@@ -260,18 +280,19 @@ impl Network {
     /// # Errors
     /// The port failed before, or a thread panicked.
     pub fn shutdown(mut self, within: Duration) -> Result<(), SetupError> {
-        if self.shared.worker.is_forked() {
+        if self.shared.is_forked() {
             return Err(self.shared.gone());
         }
         let within = Dur::from_ns(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
-        let _ = self.shared.call(|channels, _| channels.stop(Some(within)));
-        if self.shared.worker.bell().progress() == Progress::Inline {
-            while !self.shared.worker.has_ended() {
-                self.shared.worker.pause(Some(Instant::now() + SLICE));
+        self.stop(Some(within));
+        let first = &self.shared.workers[0].engine;
+        if first.bell().progress() == Progress::Inline {
+            while !first.has_ended() {
+                first.pause(Some(Instant::now() + SLICE));
             }
         }
         let joined: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
-        if let Some(why) = self.shared.worker.why() {
+        if let Some(why) = self.shared.workers.iter().find_map(|worker| worker.engine.why()) {
             return Err(SetupError::NetworkGone(why.to_owned()));
         }
         match joined.into_iter().all(|thread| thread.is_ok()) {
@@ -290,16 +311,13 @@ impl Network {
     }
 }
 
-/// Tells the channel `id` that its side connection has ended, by a thread that does not drive the
-/// engine.
-fn peer_left(engine: &Weak<Engine>, id: ChannelId, why: Option<String>) {
-    let Some(engine) = engine.upgrade() else { return };
-    engine.with(|host| {
-        let (endpoint, channels) = host.parts_mut();
-        channels.handle_peer_left(endpoint, id, why);
-    });
-    engine.bell().ring();
-    engine.bell().wake();
+impl Network {
+    /// Ends each worker when its last channel has ended, or after `within`.
+    fn stop(&self, within: Option<Dur>) {
+        for worker in &self.shared.workers {
+            let _ = worker.call(|channels, _| channels.stop(within));
+        }
+    }
 }
 
 /// Connects to the listener at `address`.
@@ -311,13 +329,19 @@ fn reach(
 ) -> Result<Established, SetupError> {
     network.check()?;
     let is_busy = |e: &SetupError| matches!(e, SetupError::Busy(_));
-    retry_busy(is_busy, || try_reach(network, address, options, kind))
+    let reach =
+        |worker| retry_busy(is_busy, || try_reach(network, address, (options, worker), kind));
+    match reach(options.worker) {
+        // The other end has fewer workers, or the listener has chosen one.
+        Err(SetupError::Worker(_, theirs)) if options.worker.is_none() => reach(Some(theirs)),
+        reached => reached,
+    }
 }
 
 fn try_reach(
     network: &NetworkShared,
     address: SocketAddr,
-    options: &ConnectOptions,
+    at: (&ConnectOptions, Option<u32>),
     kind: Kind,
 ) -> Result<Established, SetupError> {
     let within = network.config.handshake_timeout;
@@ -325,16 +349,16 @@ fn try_reach(
     let stream = dial(&network.ifname, network.address, address, within)
         .map_err(|e| SetupError::Io("reach the other end", e))?;
     let side = Side::new(stream).map_err(|e| SetupError::Io("use the side connection", e))?;
-    call(network, side, options, kind, deadline)
+    call(network, side, at, kind, deadline)
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        if self.shared.worker.is_forked() {
+        if self.shared.is_forked() {
             // These are threads of another process.
             return self.threads.drain(..).for_each(std::mem::forget);
         }
-        let _ = self.shared.call(|channels, _| channels.stop(None));
+        self.stop(None);
     }
 }
 

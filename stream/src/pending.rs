@@ -1,7 +1,7 @@
 //! Operations that set up or end a network or connection without blocking their caller.
 
 use crate::error::SetupError;
-use crate::network::shared::start;
+use crate::threads::start;
 use spanwire_io::event::EventFd;
 use spanwire_io::fork::Origin;
 use spanwire_io::worker::Signal;

@@ -8,6 +8,7 @@ use crate::error::SetupError;
 use crate::shared::Kind;
 use serde::{Deserialize, Serialize};
 use spanwire_host::modes::Modes;
+use spanwire_host::oob::WorkerOf;
 use spanwire_host::queue_pair::QpParams;
 use spanwire_host::side::{SideConnection, SideError};
 use spanwire_host::socket::{Socket, TcpLimits};
@@ -72,6 +73,9 @@ pub(crate) struct Hello {
     /// It receives packets that were sent as fragments: its port is on sockets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) takes_fragments: bool,
+    /// The worker of the connection, and how many there are.
+    #[serde(default, flatten)]
+    pub(crate) worker: WorkerOf,
     pub(crate) qp: QpParams,
     pub(crate) ring: Ring,
 }

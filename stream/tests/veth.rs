@@ -28,6 +28,10 @@ struct Lab {
 impl Lab {
     /// `None`, with a message, without the privilege.
     fn new() -> Option<Self> {
+        Self::with(&LabConfig::default())
+    }
+
+    fn with(config: &LabConfig) -> Option<Self> {
         static TURN: Mutex<()> = Mutex::new(());
         if let Err(why) = NetNs::new_anonymous() {
             let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
@@ -36,7 +40,7 @@ impl Lab {
             return None;
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let hosts = TwoHosts::anonymous(&LabConfig::default()).expect("two hosts");
+        let hosts = TwoHosts::anonymous(config).expect("two hosts");
         Some(Self { hosts, _turn: turn })
     }
 
@@ -168,6 +172,44 @@ fn send__every_message_arrives_when_packets_are_lost() {
         a.shutdown(LATE).unwrap();
         let lost = counters.iter().find(|(name, _)| name == "fault_lost").expect("a fault port");
         assert!(lost.1 > 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn open__several_workers_have_a_queue_each() {
+    let Some(lab) = Lab::with(&LabConfig { queues: 2, ..LabConfig::default() }) else { return };
+    let [in_a, in_b] = [&lab.hosts.a.ns, &lab.hosts.b.ns];
+    let open = |ns: &NetNs, workers| {
+        let options = NetworkOptions { workers, ..NetworkOptions::default() };
+        ns.run(|| Network::open("sw0", options)).expect("the namespace is there")
+    };
+    let more = open(in_a, 3).unwrap_err();
+    assert!(more.to_string().contains("3 workers need a queue each"), "{more}");
+    let [a, b] = [in_a, in_b].map(|ns| open(ns, 2).unwrap());
+    let listener: Listener<Connection> =
+        in_a.run(|| a.listen(0, ConnectOptions::default()).unwrap()).unwrap();
+    let address = SocketAddr::new(lab.hosts.a.v4.into(), listener.local_addr().port());
+    let mut met = Vec::new();
+    let mut pairs: Vec<_> = (0..4)
+        .map(|_| {
+            let options = ConnectOptions::default();
+            let caller = in_b.run(|| b.connect(address, &options).unwrap()).unwrap();
+            let accepted = listener.accept_timeout(LATE).unwrap().expect("it called");
+            met.push([&accepted, &caller].map(|end| end.about().worker));
+            (accepted, caller)
+        })
+        .collect();
+    met.sort_unstable();
+    assert_eq!(met, [[0, 0], [0, 0], [1, 1], [1, 1]]);
+    let message = vec![7; 300_000];
+    for (accepted, caller) in &mut pairs {
+        caller.send(&message).unwrap();
+        assert!(accepted.recv_timeout(LATE).unwrap() == Some(message.clone()));
+    }
+    for network in [&a, &b] {
+        let counters = network.counters();
+        let handed = counters.iter().find(|(name, _)| name == "steer_handed");
+        assert_eq!(handed.map(|(_, n)| *n), Some(0), "{counters:?}");
     }
 }
 

@@ -193,6 +193,15 @@ impl Config {
         self.qpns().workers()
     }
 
+    /// The same for worker `worker` of `workers`.
+    ///
+    /// # Errors
+    /// As [`Config::validate`]: there are too many queue pairs for so many workers.
+    pub fn of_worker(&self, worker: u32, workers: u32) -> Result<ValidConfig, ConfigError> {
+        let [worker, workers] = [worker, workers].map(|n| u8::try_from(n).unwrap_or(u8::MAX));
+        Self { worker, workers, ..self.clone() }.validate()
+    }
+
     pub(crate) fn qpns(&self) -> QpnLayout {
         let Self { max_qps, worker, workers, qpn_prefix: prefix, .. } = *self;
         QpnLayout { max_qps, worker, workers, prefix }

@@ -163,7 +163,7 @@ impl CommonArgs {
             config,
             engine,
             address: self.address,
-            core,
+            cores: core.into_iter().collect(),
             ..NetworkOptions::default()
         };
         let network = Network::over(attachment, dev, options)?;

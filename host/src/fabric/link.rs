@@ -41,6 +41,19 @@ pub fn counters<A: App>(core: &Core<Host<A>, Box<dyn Link + Send>>) -> Vec<(Stri
     counters
 }
 
+/// Counters of several workers, added up by name.
+#[must_use]
+pub fn sum_counters(all: impl IntoIterator<Item = (String, u64)>) -> Vec<(String, u64)> {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for (name, n) in all {
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += n,
+            None => sums.push((name, n)),
+        }
+    }
+    sums
+}
+
 /// All but the counters of a link that wraps another one.
 #[macro_export]
 macro_rules! link_of_inner {

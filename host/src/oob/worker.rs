@@ -1,6 +1,7 @@
 //! The worker of a process that a side connection belongs to.
 
 use serde::{Deserialize, Serialize};
+use spanwire_transport::SourcePort;
 
 /// One of the workers of a process. Each has a side connection of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -16,6 +17,18 @@ pub struct WorkerOf {
 impl Default for WorkerOf {
     fn default() -> Self {
         Self { index: 0, workers: 1 }
+    }
+}
+
+impl WorkerOf {
+    /// The part of the source ports `of` for the queue pairs of this worker of a client and that
+    /// one of a server, at both ends, because packets of SR may echo a port. Beyond 4,096 pairs of
+    /// workers some have one part.
+    #[must_use]
+    pub fn source_port(self, server: Self, of: SourcePort) -> SourcePort {
+        let [clients, servers] = [self, server].map(|one| one.workers.clamp(1, 64));
+        let pair = self.index % clients * servers + server.index % servers;
+        of.part(pair, clients * servers)
     }
 }
 

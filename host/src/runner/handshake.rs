@@ -9,13 +9,6 @@ use spanwire_transport::{AddressVector, Offer};
 use spanwire_wire::Ecn;
 use std::net::{IpAddr, SocketAddr};
 
-/// The number of the pair of a client's worker and a server's, and how many pairs there are, at
-/// most 4,096.
-fn pair_of(client: WorkerOf, server: WorkerOf) -> (u32, u32) {
-    let [of_client, of_server] = [client, server].map(|one| one.workers.clamp(1, 64));
-    (client.index % of_client * of_server + server.index % of_server, of_client * of_server)
-}
-
 impl JobRunner {
     /// Exchanges hellos with the peer at the other end of `oob`, as the client.
     ///
@@ -78,10 +71,9 @@ impl JobRunner {
         let av = self.address_vector_to(theirs.ip, Ecn::Ect0.bits())?;
         let (ours, theirs_of) = (self.worker_of, theirs.worker);
         let (client, server) = if we_are_client { (ours, theirs_of) } else { (theirs_of, ours) };
-        let (pair, pairs) = pair_of(client, server);
-        // Both ends number the pairs of workers alike, because packets of SR may echo a port.
-        let av = AddressVector { udp_src_port: av.udp_src_port.part(pair, pairs), ..av };
-        let av = AddressVector { takes_fragments: theirs.takes_fragments, ..av };
+        let udp_src_port = client.source_port(server, av.udp_src_port);
+        let takes_fragments = theirs.takes_fragments;
+        let av = AddressVector { udp_src_port, takes_fragments, ..av };
         Ok(Peer { path_mtu: theirs.path_mtu.min(sizes.path_mtu.bytes()), av, agreed })
     }
 

@@ -1,6 +1,7 @@
 //! A job of several workers: the part of each, and the sum of their reports.
 
 use super::{FlowRow, JobReport, JobRunner, Shares};
+use crate::fabric::sum_counters;
 use crate::initiator::Progress;
 use crate::oob::{Job, JobKind, Outcome};
 use sha2::{Digest, Sha256};
@@ -26,14 +27,7 @@ impl Job {
 /// The counters of engines and ports of several workers, added up by name.
 #[must_use]
 pub fn counters_of<'a>(runners: impl IntoIterator<Item = &'a JobRunner>) -> Vec<(String, u64)> {
-    let mut sums: Vec<(String, u64)> = Vec::new();
-    for (name, n) in runners.into_iter().flat_map(JobRunner::counters) {
-        match sums.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += n,
-            None => sums.push((name, n)),
-        }
-    }
-    sums
+    sum_counters(runners.into_iter().flat_map(JobRunner::counters))
 }
 
 impl JobReport {

@@ -4,6 +4,7 @@ use super::JobRunner;
 use crate::fabric::{Attachment, Error};
 use crate::oob::WorkerOf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spanwire_base::u32_from;
 use spanwire_io::driver::Polling;
 use spanwire_io::worker::{self, Bell, Progress};
 use spanwire_transport::{Config, QpnWorkers, ValidConfig};
@@ -23,14 +24,13 @@ impl JobRunner {
         polling: Polling,
         config: &ValidConfig,
     ) -> Result<Vec<Self>, Error> {
-        let workers = u8::try_from(ports.len()).unwrap_or(u8::MAX);
-        let of = |worker| Config { worker, workers, ..Config::clone(config) }.validate();
+        let workers = u32_from(ports.len());
         let bell = |_| worker::bell(Progress::Inline);
         let bells = (0..workers).map(bell).collect::<Result<Vec<_>, _>>()?;
-        let ports = Attachment::steered(ports, &bells, Self::qpns(workers.into(), config));
-        let runner = |((port, bell), worker): ((Attachment, Arc<Bell>), u8)| {
-            let worker_of = WorkerOf { index: worker.into(), workers: workers.into() };
-            Self::with_config(port, ip, polling, of(worker)?, bell, worker_of)
+        let ports = Attachment::steered(ports, &bells, Self::qpns(workers, config));
+        let runner = |((port, bell), index): ((Attachment, Arc<Bell>), u32)| {
+            let config = config.of_worker(index, workers)?;
+            Self::with_config(port, ip, polling, config, bell, WorkerOf { index, workers })
         };
         ports.into_iter().zip(bells).zip(0..).map(runner).collect()
     }

@@ -1,6 +1,7 @@
 //! A slot of the table of channels: a channel and its deadlines.
 
 use crate::channel::{Channel, Opening};
+use crate::place::Place;
 use spanwire_base::{Dur, Time};
 use spanwire_transport::{CqId, Endpoint};
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ pub(super) struct Slot {
     pub(super) linger_until: Option<Time>,
     /// The last completion on the channel.
     pub(super) active_at: Time,
+    pub(super) _place: Place,
 }
 
 #[derive(Debug)]

@@ -23,8 +23,9 @@ fn connected() -> (Channels, Endpoint, ChannelId) {
     let engine = spanwire_transport::ValidConfig::default();
     let mut endpoint = Endpoint::new(engine, [1; 32]);
     let rings = || Rings::new(shape.ring_bytes).unwrap();
-    let (id, _) = channels.open(&mut endpoint, (shape, rings()), None).unwrap();
-    let (_, theirs) = channels.open(&mut endpoint, (shape, rings()), None).unwrap();
+    let (id, _) = channels.open(&mut endpoint, (shape, rings(), Place::default()), None).unwrap();
+    let (_, theirs) =
+        channels.open(&mut endpoint, (shape, rings(), Place::default()), None).unwrap();
     let route = route(WireMode::Sr, 0);
     let params = ConnectParams { id, kind: Kind::Bytes, shape, route, theirs, count: None };
     drop(channels.connect(&mut endpoint, params).unwrap());

@@ -1,6 +1,8 @@
 //! Options of a network, and of its connections and listeners.
 
 use crate::config::ValidConfig;
+use crate::error::SetupError;
+use spanwire_base::usize_from;
 use spanwire_host::fabric::FabricChoice;
 use spanwire_host::modes::ModeChoice;
 use spanwire_host::window;
@@ -30,8 +32,31 @@ pub struct NetworkOptions {
     pub progress: Progress,
     /// How a thread that waits at the port polls it. Default: it spins while that pays.
     pub polling: Polling,
-    /// The core that the worker is pinned to. Default: any.
-    pub core: Option<usize>,
+    /// Workers, 1..=16: each is an engine on a queue of the interface (the first ones), with
+    /// threads of its own, and shares nothing with the others. A connection has the worker with
+    /// the fewest, or that of [`ConnectOptions::worker`]; a listener accepts at all. Several need
+    /// [`Progress::Shared`] or [`Progress::Worker`]. Default: 1.
+    pub workers: u32,
+    /// The cores that the workers are pinned to, in their order: none, or one for each. Default:
+    /// none.
+    pub cores: Vec<usize>,
+}
+
+impl NetworkOptions {
+    /// Checks that these are options for `workers` workers.
+    pub(super) fn check_workers(&self, workers: u32) -> Result<(), SetupError> {
+        let cores = self.cores.len();
+        let wrong = if workers == 0 {
+            "a network needs a worker".to_owned()
+        } else if workers > 1 && self.progress == Progress::Inline {
+            "several workers need threads of their own (progress)".to_owned()
+        } else if cores > 0 && cores != usize_from(workers.into()) {
+            format!("{cores} cores for {workers} workers: name one for each, or none")
+        } else {
+            return Ok(());
+        };
+        Err(SetupError::Config(wrong))
+    }
 }
 
 impl Default for NetworkOptions {
@@ -46,7 +71,8 @@ impl Default for NetworkOptions {
             address: None,
             progress: Progress::default(),
             polling: Polling::default(),
-            core: None,
+            workers: 1,
+            cores: Vec::new(),
         }
     }
 }
@@ -65,4 +91,9 @@ pub struct ConnectOptions {
     /// Congestion control of this connection, or of those that the listener accepts. Default: that
     /// of [`Config::congestion`](crate::Config::congestion).
     pub congestion: Option<CongestionControl>,
+    /// The worker of this connection, or of those that the listener accepts, below
+    /// [`NetworkOptions::workers`]. Over AF_XDP both ends must name the same one, as a queue sends
+    /// to the queue of its number. Default: the one with the fewest connections; over AF_XDP the
+    /// listener's is that of the caller.
+    pub worker: Option<u32>,
 }

@@ -1,25 +1,27 @@
 //! State shared by the threads of a network.
 
-use crate::channels::Channels;
+use super::worker::NetworkWorker;
 use crate::config::ValidConfig;
-use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::peers::Peers;
+use crate::place::Place;
+use spanwire_base::usize_from;
 use spanwire_host::fabric::{Fabric, HopResolver, PacketSizes};
 use spanwire_host::modes::ModeChoice;
-use spanwire_io::worker;
-use spanwire_transport::{Endpoint, Offer};
+use spanwire_host::oob::WorkerOf;
+use spanwire_transport::Offer;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 /// State shared by the threads of a network.
 #[derive(Debug)]
 pub(crate) struct NetworkShared {
     pub(crate) config: ValidConfig,
     pub(super) engine: spanwire_transport::ValidConfig,
-    /// The engine with all channels.
-    pub(crate) worker: Arc<Engine>,
+    /// At least one.
+    pub(crate) workers: Box<[NetworkWorker]>,
+    /// Held while a connection gets its worker.
+    pub(super) placing: Mutex<()>,
     pub(super) fabric: Fabric,
     pub(crate) hop_resolver: HopResolver,
     /// The largest packets; those to a peer may be smaller.
@@ -31,8 +33,6 @@ pub(crate) struct NetworkShared {
     /// The local address of connections, if it is given.
     pub(crate) address: Option<IpAddr>,
     pub(crate) peers: Arc<Peers>,
-    /// The side poll socket's address and port, once it was opened.
-    pub(super) side_poll: Mutex<Option<(IpAddr, Option<u16>)>>,
 }
 
 impl NetworkShared {
@@ -42,45 +42,64 @@ impl NetworkShared {
         if self.icrc { offer } else { offer.without_icrc() }
     }
 
-    /// The UDP port of the side poll socket. It is opened for the first `ip` that is passed: one
-    /// socket serves the whole port.
-    pub(crate) fn side_poll_port(&self, ip: IpAddr) -> Option<u16> {
-        let mut known = self.side_poll.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_none() {
-            let port = self.worker.with_engine(|core| core.port.open_side_poll(ip))?;
-            *known = Some((ip, port));
+    /// A place for one more connection at worker `wanted`, or at the one with the fewest that has
+    /// not ended.
+    pub(crate) fn place(&self, wanted: Option<u32>) -> Result<(&NetworkWorker, Place), SetupError> {
+        let placing = self.placing.lock().unwrap_or_else(PoisonError::into_inner);
+        let count: usize = self.workers.iter().map(NetworkWorker::load).sum();
+        if count >= usize_from(self.config.max_connections.into()) {
+            return Err(SetupError::Limit("max_connections"));
         }
-        known.filter(|(of, _)| *of == ip).and_then(|(_, port)| port)
+        let worker = match wanted {
+            Some(wanted) => self.worker(wanted)?,
+            None => {
+                let workers = self.workers.iter().filter(|worker| !worker.engine.has_ended());
+                workers.min_by_key(|worker| worker.load()).ok_or_else(|| self.gone())?
+            }
+        };
+        let place = worker.place();
+        drop(placing);
+        Ok((worker, place))
     }
 
-    /// Runs `call` with the channels and their engine, and then a step.
-    pub(crate) fn call<T>(
-        &self,
-        call: impl FnOnce(&mut Channels, &mut Endpoint) -> T,
-    ) -> Result<T, SetupError> {
-        let called = self.worker.submit(|host| {
-            let (endpoint, channels) = host.parts_mut();
-            call(channels, endpoint)
-        });
-        called.ok_or_else(|| self.gone())
+    fn worker(&self, index: u32) -> Result<&NetworkWorker, SetupError> {
+        self.workers.get(usize_from(index.into())).ok_or_else(|| {
+            let workers = self.workers.len();
+            SetupError::Config(format!("worker is {index}, and the network has {workers}"))
+        })
     }
 
-    /// Fails after the engine has ended.
+    /// True if the worker that receives a packet is that of the queue on which the peer's worker
+    /// sends: both ends of a connection then are at workers of one index. Over UDP sockets it is
+    /// the worker of the packet's QPN.
+    pub(crate) fn pairs_workers(&self) -> bool {
+        self.fabric != Fabric::Udp
+    }
+
+    /// The worker that a listener's connection must have because the caller's is `theirs`.
+    pub(crate) fn partner_of(&self, theirs: WorkerOf) -> Option<u32> {
+        let ours = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
+        self.pairs_workers().then_some(theirs.index % ours)
+    }
+
+    /// Fails after all engines have ended.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
-        if self.worker.has_ended() { Err(self.gone()) } else { Ok(()) }
+        if self.has_ended() { Err(self.gone()) } else { Ok(()) }
     }
 
-    /// The error after the engine has ended.
+    /// True once all engines have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.workers.iter().all(|worker| worker.engine.has_ended())
+    }
+
+    /// True in a process that was forked from the one of the network.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.workers[0].engine.is_forked()
+    }
+
+    /// The error after the engines have ended.
     pub(crate) fn gone(&self) -> SetupError {
-        let why = self.worker.why().unwrap_or("its worker has ended");
-        SetupError::NetworkGone(why.to_owned())
+        let failed = self.workers.iter().find(|worker| worker.engine.why().is_some());
+        failed.unwrap_or(&self.workers[0]).gone()
     }
-}
-
-/// Starts a thread of that name.
-pub(crate) fn start(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, SetupError> {
-    worker::spawn(name, work).map_err(|e| SetupError::Io("start a thread", e))
 }
