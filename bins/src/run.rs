@@ -11,7 +11,9 @@ use clap::Args;
 use environment::Environment;
 use spanwire_host::fabric::{Error, FabricChoice};
 use spanwire_host::program::executable::{self, ProgramError};
-use spanwire_host::program::{CongestionText, ProgramSettings, SEED_DEFAULT, fabric, mode};
+use spanwire_host::program::{
+    CongestionText, ProgramSettings, SEED_DEFAULT, fabric, mode, workers,
+};
 use spanwire_io::fault::FaultConfig;
 use spanwire_transport::WireMode;
 use std::ffi::{OsStr, OsString};
@@ -46,6 +48,10 @@ pub struct RunArgs {
     /// Seed of these faults [default: 1]
     #[arg(long)]
     seed: Option<u64>,
+    /// Workers: each has an engine and a queue of the interface (the first ones) or a socket, and
+    /// is a completion vector of the device, 1 to 16 [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = workers)]
+    workers: Option<u32>,
     /// Print the environment as commands of a shell, instead of running a program
     #[arg(long)]
     print_env: bool,
@@ -107,6 +113,7 @@ impl RunArgs {
             congestion: self.cc.clone().or(base.congestion),
             mode: self.mode.unwrap_or(base.mode),
             faults: faults.has_faults().then_some(faults),
+            workers: self.workers.unwrap_or(base.workers),
             verbose: self.verbose || base.verbose,
         })
     }

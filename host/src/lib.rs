@@ -47,6 +47,7 @@ pub mod peer;
 pub mod program;
 pub mod quantity;
 pub mod queue_pair;
+pub mod registrar;
 pub mod runner;
 pub mod seed;
 pub mod side;

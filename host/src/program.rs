@@ -34,6 +34,9 @@ pub struct ProgramSettings {
     /// default [`SEED_DEFAULT`]). Without a rate above zero it is the same as `None`;
     /// `reorder_depth` is the default.
     pub faults: Option<FaultConfig>,
+    /// Workers of an interface (`SPANWIRE_WORKERS`), 1..=16, by default one: completion vector `i`
+    /// is worker `i`.
+    pub workers: u32,
     /// The library prints a line on stderr when it opens a port, and its counters when a context is
     /// closed (`SPANWIRE_VERBOSE`).
     pub verbose: bool,
@@ -43,8 +46,8 @@ pub struct ProgramSettings {
 pub const SEED_DEFAULT: u64 = 1;
 
 /// The environment variables of [`ProgramSettings`].
-pub const VARIABLES: [&str; 11] =
-    [DEV, ADDR, FABRIC, CC, MODE, LOSS, DUP, REORDER, CORRUPT, SEED, VERBOSE];
+pub const VARIABLES: [&str; 12] =
+    [DEV, ADDR, FABRIC, CC, MODE, LOSS, DUP, REORDER, CORRUPT, SEED, WORKERS, VERBOSE];
 
 const DEV: &str = "SPANWIRE_DEV";
 const ADDR: &str = "SPANWIRE_ADDR";
@@ -56,6 +59,7 @@ const DUP: &str = "SPANWIRE_DUP";
 const REORDER: &str = "SPANWIRE_REORDER";
 const CORRUPT: &str = "SPANWIRE_CORRUPT";
 const SEED: &str = "SPANWIRE_SEED";
+const WORKERS: &str = "SPANWIRE_WORKERS";
 const VERBOSE: &str = "SPANWIRE_VERBOSE";
 
 impl Default for ProgramSettings {
@@ -67,6 +71,7 @@ impl Default for ProgramSettings {
             congestion: None,
             mode: WireMode::Rc,
             faults: None,
+            workers: 1,
             verbose: false,
         }
     }
@@ -95,6 +100,7 @@ impl ProgramSettings {
             (REORDER, rate(|faults| faults.reorder_ppm)),
             (CORRUPT, rate(|faults| faults.corrupt_ppm)),
             (SEED, seed.map(|seed| seed.to_string())),
+            (WORKERS, (self.workers > 1).then(|| self.workers.to_string())),
             (VERBOSE, self.verbose.then(|| "1".to_owned())),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
@@ -125,6 +131,7 @@ impl ProgramSettings {
             congestion: read(&get, CC, str::parse)?,
             mode: read(&get, MODE, mode)?.unwrap_or(default.mode),
             faults: faults.has_faults().then_some(faults),
+            workers: read(&get, WORKERS, workers)?.unwrap_or(default.workers),
             verbose: read(&get, VERBOSE, flag)?.unwrap_or(default.verbose),
         })
     }
@@ -148,6 +155,15 @@ pub fn mode(text: &str) -> Result<WireMode, String> {
     let mut modes = [WireMode::Rc, WireMode::Sr].into_iter();
     let found = modes.find(|mode| mode.name() == text);
     found.ok_or_else(|| format!("{text} is no wire mode of a program (rc, sr)"))
+}
+
+/// Parses a number of workers.
+///
+/// # Errors
+/// It is not within 1 and 16.
+pub fn workers(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|n| (1..=16).contains(n));
+    number.ok_or_else(|| format!("{text} is no number of workers (1 to 16)"))
 }
 
 /// Reads variable `name`, unless it is absent or empty.
@@ -200,6 +216,7 @@ mod tests {
                 corrupt_ppm: 1_000_000,
                 ..FaultConfig::default()
             }),
+            workers: 16,
             verbose: true,
         }
     }
@@ -249,6 +266,8 @@ mod tests {
             (REORDER, "-1", "0 to 100"),
             (CORRUPT, "x", "0 to 100"),
             (SEED, "-1", "18446744073709551615"),
+            (WORKERS, "0", "1 to 16"),
+            (WORKERS, "17", "1 to 16"),
             (VERBOSE, "yes", "0 nor 1"),
         ] {
             let error = read_back(&[(name, value.to_owned())]).unwrap_err().to_string();

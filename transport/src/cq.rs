@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use crate::tables::Slab;
+use crate::tables::WorkerSlab;
 use crate::wc::{Wc, WcStatus};
 use spanwire_base::u32_from;
 use spanwire_wire::Qpn;
@@ -51,7 +51,7 @@ pub enum Notify {
 /// All completion queues of an endpoint. Passed to queue pairs, never stored in one.
 #[derive(Debug)]
 pub(crate) struct CqTable {
-    pub(crate) queues: Slab<CompletionQueue>,
+    pub(crate) queues: WorkerSlab<CompletionQueue>,
     /// Completions were added; the host then runs its application.
     has_new: bool,
     /// Queues whose armed event has occurred, each once.
@@ -115,13 +115,17 @@ impl CompletionQueue {
 }
 
 impl CqTable {
-    pub(crate) fn new(max_cqs: u32) -> Self {
-        Self { queues: Slab::new(max_cqs), has_new: false, notifications: VecDeque::new() }
+    pub(crate) fn new(max_cqs: u32, worker: u8) -> Self {
+        Self {
+            queues: WorkerSlab::new(max_cqs, worker),
+            has_new: false,
+            notifications: VecDeque::new(),
+        }
     }
 
     /// Completions that the largest queue holds.
     pub(crate) fn max_capacity(&self) -> u32 {
-        let capacities = self.queues.iter().map(|(_, q)| q.capacity);
+        let capacities = self.queues.objects().map(|q| q.capacity);
         u32_from(capacities.max().unwrap_or(0))
     }
 
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn arm__notifies_once_of_the_completion_it_names() {
-        let mut t = CqTable::new(2);
+        let mut t = CqTable::new(2, 0);
         let [a, b] = [0, 1].map(|_| CqId(t.queues.insert(CompletionQueue::new(9)).unwrap()));
         assert_eq!(t.arm(CqId(7), Notify::Next), Err(CqError::Unknown));
         t.push(a, wc(1)).unwrap();
@@ -229,7 +233,7 @@ mod tests {
 
     #[test]
     fn poll__returns_the_completions_held_and_then_overrun() {
-        let mut t = CqTable::new(1);
+        let mut t = CqTable::new(1, 0);
         let cq = CqId(t.queues.insert(CompletionQueue::new(2)).unwrap());
         assert_eq!((t.push(cq, wc(1)), t.push(cq, wc(2))), (Ok(()), Ok(())));
         assert_eq!(t.push(cq, wc(3)), Err(Lost { first: true }));
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn take_new__is_true_once() {
-        let mut t = CqTable::new(1);
+        let mut t = CqTable::new(1, 0);
         assert!(!t.take_new());
         assert_eq!(t.push(CqId(9), wc(1)), Err(Lost { first: false }));
         assert!(t.take_new());

@@ -172,6 +172,26 @@ impl MrTable {
         Ok(entry.mr)
     }
 
+    /// As [`MrTable::register`], as drawn by another table. False if a key's place is taken.
+    pub(crate) fn register_drawn(
+        &mut self,
+        pd: PdId,
+        region: Region,
+        access: Access,
+        mr: MemoryRegion,
+    ) -> Result<bool, CreateError> {
+        let entry = Entry { pd, region, access, mr };
+        let i = self.regions.insert(entry).map_err(|_| CreateError::Limit("max_mrs"))?;
+        let has_lkey = self.lkeys.insert_drawn(mr.lkey, i);
+        if has_lkey && mr.rkey.is_none_or(|rkey| self.rkeys.insert_drawn(rkey, i)) {
+            return Ok(true);
+        } else if has_lkey {
+            self.lkeys.remove(mr.lkey);
+        }
+        self.regions.remove(i);
+        Ok(false)
+    }
+
     /// Deregisters a region: both of its keys become unknown.
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), MrError> {
         let i = self.lkeys.find(lkey).ok_or(MrError::UnknownKey)?;

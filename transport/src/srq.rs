@@ -4,7 +4,7 @@ use crate::event::{AsyncEvent, Events};
 use crate::ids::SrqId;
 use crate::mr::PdId;
 use crate::qp::wq::{Rwqe, WorkQueue};
-use crate::tables::Slab;
+use crate::tables::WorkerSlab;
 use crate::verbs::{RecvRequest, Sge};
 use std::fmt;
 
@@ -60,7 +60,7 @@ pub(crate) struct SharedReceiveQueue {
 /// All shared receive queues of an endpoint. Passed to queue pairs, never stored in one.
 #[derive(Debug)]
 pub(crate) struct SrqTable {
-    pub(crate) queues: Slab<SharedReceiveQueue>,
+    pub(crate) queues: WorkerSlab<SharedReceiveQueue>,
 }
 
 impl SharedReceiveQueue {
@@ -105,8 +105,8 @@ impl SharedReceiveQueue {
 }
 
 impl SrqTable {
-    pub(crate) fn new(max_srqs: u32) -> Self {
-        Self { queues: Slab::new(max_srqs) }
+    pub(crate) fn new(max_srqs: u32, worker: u8) -> Self {
+        Self { queues: WorkerSlab::new(max_srqs, worker) }
     }
 
     /// A peer may need a request of this queue: the next one posted must be advertised.
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn table(max_wr: u32) -> (SrqTable, SrqId) {
-        let mut t = SrqTable::new(1);
+        let mut t = SrqTable::new(1, 0);
         let init = SrqInit { pd: PdId(3), max_wr, max_sge: 2 };
         let id = SrqId(t.queues.insert(SharedReceiveQueue::new(&init)).unwrap());
         (t, id)

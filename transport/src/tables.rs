@@ -65,6 +65,55 @@ impl<T> Slab<T> {
     }
 }
 
+/// Objects of one worker under numbers that no other worker of the process has.
+#[derive(Debug)]
+pub(crate) struct WorkerSlab<T> {
+    objects: Slab<T>,
+    /// The number of the first object.
+    first: u32,
+}
+
+impl<T> WorkerSlab<T> {
+    /// A table of worker `worker` for at most `capacity` objects, which is at most 2^16.
+    pub(crate) fn new(capacity: u32, worker: u8) -> Self {
+        Self { objects: Slab::new(capacity), first: u32::from(worker) << 16 }
+    }
+
+    /// As [`Slab::insert`].
+    pub(crate) fn insert(&mut self, object: T) -> Result<u32, T> {
+        self.objects.insert(object).map(|i| self.first | i)
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
+        self.objects.remove(number.wrapping_sub(self.first))
+    }
+
+    pub(crate) fn at(&self, number: u32) -> Option<&T> {
+        self.objects.at(number.wrapping_sub(self.first))
+    }
+
+    pub(crate) fn at_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.objects.at_mut(number.wrapping_sub(self.first))
+    }
+
+    /// True if the number is one of another worker.
+    pub(crate) fn is_elsewhere(&self, number: u32) -> bool {
+        number >> 16 != self.first >> 16
+    }
+
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &T> {
+        self.objects.iter().map(|(_, object)| object)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(crate) fn set_capacity(&mut self, capacity: u32) {
+        self.objects.set_capacity(capacity);
+    }
+}
+
 /// Numbers under unpredictable 32-bit keys, with a lookup of one memory access.
 ///
 /// The low bits of a key select its slot. Keys are drawn until one has a free slot, so there are no
@@ -100,6 +149,21 @@ impl KeyTable {
                 return key;
             }
         }
+    }
+
+    /// Adds the key that another table has drawn for its `value`. False if another one is in its
+    /// place.
+    pub(crate) fn insert_drawn(&mut self, key: u32, value: u32) -> bool {
+        if self.used + 1 > u32_from(self.slots.len() / 2) {
+            self.grow();
+        }
+        let slot = &mut self.slots[(key & self.mask) as usize];
+        let is_free = slot.is_none() && key != 0;
+        if is_free {
+            *slot = Some((key, value));
+            self.used += 1;
+        }
+        is_free
     }
 
     #[cold]

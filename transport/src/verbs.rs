@@ -163,6 +163,9 @@ pub enum CreateError {
     UnknownCq,
     /// The shared receive queue does not exist.
     UnknownSrq,
+    /// The completion queue or shared receive queue is that of another worker: a queue pair has one
+    /// worker, and so have its queues.
+    OtherWorker,
     /// A capacity is zero where that is not allowed, or above its limit; its field.
     BadCapacity(&'static str),
     /// Remote write or atomic access requires local write access, as in verbs.
@@ -265,6 +268,7 @@ impl fmt::Display for CreateError {
         match self {
             Self::Limit(field) => write!(f, "no more than {field} may exist: raise it in Config"),
             Self::UnknownPd => f.write_str("no such protection domain"),
+            Self::OtherWorker => f.write_str("the queue belongs to another worker of the process"),
             Self::UnknownSrq => f.write_str("no such shared receive queue"),
             Self::UnknownCq => f.write_str("no such completion queue"),
             Self::BadCapacity(field) => write!(f, "{field} is zero or above its limit"),

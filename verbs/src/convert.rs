@@ -9,6 +9,7 @@ use crate::abi::{
 };
 use crate::errno::Errno;
 use libc::{c_int, c_uint};
+use spanwire_host::registrar::RegisterError;
 use spanwire_transport::{Access, CreateError, Mtu, QpState};
 
 /// The access rights of a queue pair or of memory.
@@ -41,6 +42,16 @@ pub(crate) fn number(e: &CreateError) -> Errno {
     match e {
         CreateError::Limit(_) => libc::ENOMEM,
         _ => libc::EINVAL,
+    }
+}
+
+/// The number of the reason why a registrar refused.
+pub(crate) fn of_registrar(e: &RegisterError) -> Errno {
+    match e {
+        RegisterError::Refused(why) => number(why),
+        RegisterError::Invalidation => libc::EOPNOTSUPP,
+        RegisterError::UnknownKey => libc::EINVAL,
+        RegisterError::Ended => libc::EIO,
     }
 }
 

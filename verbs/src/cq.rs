@@ -6,7 +6,7 @@ use crate::abi::{
     ibv_context, ibv_cq, ibv_wc,
 };
 use crate::convert::number;
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineWorker};
 use crate::errno::{Errno, code, pointer};
 use crate::objects::{Visible, of_context, ours, publish, take};
 use libc::{c_int, c_void};
@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A completion queue.
 pub(crate) struct Cq {
     pub(crate) engine: Arc<Engine>,
+    /// The index of its worker.
+    pub(crate) at: usize,
     pub(crate) id: CqId,
     /// Polls in a row that found nothing.
     empty_polls: AtomicU32,
@@ -26,7 +28,8 @@ impl Visible for ibv_cq {
     type Ours = Cq;
 }
 
-/// `ibv_create_cq(3)`. Completion channels are not supported yet: `EOPNOTSUPP`.
+/// `ibv_create_cq(3)`; the completion vector is the worker of its queue pairs. Completion channels
+/// are not supported yet: `EOPNOTSUPP`.
 #[unsafe(export_name = "sw_ibv_create_cq")]
 unsafe extern "C" fn create_cq(
     context: *mut ibv_context,
@@ -41,15 +44,14 @@ unsafe extern "C" fn create_cq(
             return Err(libc::EOPNOTSUPP);
         }
         let capacity = u32::try_from(cqe).map_err(|_| libc::EINVAL)?;
-        if comp_vector != 0 {
-            return Err(libc::EINVAL);
-        }
         let engine = ours.engine.clone();
-        let id = engine.with(|endpoint| endpoint.create_cq(capacity))?.map_err(|e| number(&e))?;
+        let at = usize::try_from(comp_vector).map_err(|_| libc::EINVAL)?;
+        let worker = engine.workers.get(at).ok_or(libc::EINVAL)?;
+        let id = worker.with(|endpoint| endpoint.create_cq(capacity))?.map_err(|e| number(&e))?;
         // SAFETY: numbers and NULL; the mutex and the condition are not used.
         let mut visible: ibv_cq = unsafe { std::mem::zeroed() };
         (visible.context, visible.cq_context, visible.cqe) = (context, cq_context, cqe);
-        Ok(publish(visible, Cq { engine, id, empty_polls: AtomicU32::new(0) }))
+        Ok(publish(visible, Cq { engine, at, id, empty_polls: AtomicU32::new(0) }))
     }))
 }
 
@@ -58,7 +60,7 @@ unsafe extern "C" fn create_cq(
 unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     // SAFETY: the caller's promise.
     code(unsafe { ours(cq) }.and_then(|queue| {
-        if !queue.engine.with(|endpoint| endpoint.destroy_cq(queue.id))? {
+        if !queue.worker().with(|endpoint| endpoint.destroy_cq(queue.id))? {
             return Err(libc::EBUSY);
         }
         // SAFETY: the caller's promise; it is the last use.
@@ -95,21 +97,25 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     // SAFETY: the caller's promise.
     code(unsafe { ours(cq) }.and_then(|queue| {
         let notify = if solicited_only == 0 { Notify::Next } else { Notify::Solicited };
-        let armed = queue.engine.with(|endpoint| endpoint.req_notify_cq(queue.id, notify))?;
+        let armed = queue.worker().with(|endpoint| endpoint.req_notify_cq(queue.id, notify))?;
         armed.map_err(|_| libc::EINVAL)
     }))
 }
 
 impl Cq {
+    fn worker(&self) -> &EngineWorker {
+        &self.engine.workers[self.at]
+    }
+
     /// Passes at most `max` completions to `each`; returns how many there were.
     fn poll(&self, max: usize, mut each: impl FnMut(Wc)) -> Result<usize, Errno> {
+        let worker = self.worker();
         let mut look = || {
-            let polled =
-                self.engine.with(|endpoint| endpoint.poll_cq_into(self.id, max, &mut each));
+            let polled = worker.with(|endpoint| endpoint.poll_cq_into(self.id, max, &mut each));
             polled?.map_err(|_| libc::EOVERFLOW)
         };
         let found = look()?;
-        let Some(attached) = self.engine.attached() else { return Ok(found) };
+        let Some(attached) = worker.attached() else { return Ok(found) };
         attached.bursts.polls(&attached.worker);
         if found > 0 {
             self.empty_polls.store(0, Ordering::Relaxed);

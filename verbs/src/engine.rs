@@ -9,38 +9,90 @@ use crate::errno::{self, Errno};
 use crate::lease::{Lease, lock};
 use crate::settings::{Settings, say, settings};
 use crate::worker::{Bursts, Worker};
-use spanwire_host::fabric::{Attachment, Error, Terms, Wrap};
+use spanwire_host::fabric::{Attachment, Error, Terms, Wrap, sum_counters};
 use spanwire_host::program::CongestionText;
+use spanwire_host::registrar::{Registrar, Verbs};
 use spanwire_host::seed;
 use spanwire_host::window::{self, WindowChoice};
 use spanwire_io::driver::Polling;
 use spanwire_io::fork::Origin;
 use spanwire_io::udp::UdpConfig;
-use spanwire_io::worker::{self, Progress};
+use spanwire_io::worker::{self, Bell, Progress};
 use spanwire_io::xdp::XdpPreference;
 use spanwire_transport::{CongestionControl, Endpoint, ValidConfig};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 
-/// The engine of a device.
+/// The engine of a device: its workers, one for each completion vector.
 pub(crate) struct Engine {
     pub(crate) interface: Interface,
     settings: &'static Settings,
+    pub(crate) workers: Registrar<EngineWorker>,
+    /// Held while the ports are opened; they are until the lease is dropped.
+    lease: Mutex<Option<Lease>>,
+    origin: Origin,
+}
+
+/// A worker of an engine, with its port or before it has one.
+pub(crate) struct EngineWorker {
     /// `None` once it is attached.
     detached: Mutex<Option<Endpoint>>,
     attached: OnceLock<Attached>,
     origin: Origin,
 }
 
-/// An engine with its port.
+/// A worker with its port.
 pub(crate) struct Attached {
     pub(crate) worker: Arc<Worker>,
     pub(crate) terms: Terms,
     pub(crate) bursts: Bursts,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    /// Dropped last, when the port is closed.
-    _lease: Lease,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EngineWorker {
+    fn new(endpoint: Endpoint) -> Self {
+        let (detached, origin) = (Mutex::new(Some(endpoint)), Origin::here());
+        Self { detached, attached: OnceLock::new(), origin }
+    }
+
+    /// The worker with its port, once it has one.
+    pub(crate) fn attached(&self) -> Option<&Attached> {
+        self.attached.get()
+    }
+
+    /// Runs `call` with the endpoint, in the calling thread.
+    ///
+    /// # Errors
+    /// `EIO`: the worker has ended, or this is a forked process.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Endpoint) -> R) -> Result<R, Errno> {
+        if self.attached.get().is_none() {
+            if !self.origin.is_here() {
+                return Err(libc::EIO);
+            }
+            if let Some(endpoint) = lock(&self.detached).as_mut() {
+                return Ok(call(endpoint));
+            }
+        }
+        let attached = self.attached.get().ok_or(libc::EIO)?;
+        attached.worker.with(call).ok_or(libc::EIO)
+    }
+
+    /// Gives it a port, whose worker has an endpoint in the place of its own. If the port has
+    /// failed already, calls fail from now on.
+    fn attach(&self, attached: Attached) {
+        let mut detached = lock(&self.detached);
+        let mut endpoint = detached.take().expect("detached until it is attached");
+        attached.worker.with(|driven| std::mem::swap(driven, &mut endpoint));
+        let attached = self.attached.set(attached);
+        assert!(attached.is_ok(), "attached once");
+    }
+}
+
+impl Verbs for EngineWorker {
+    fn verb<R>(&self, call: impl FnOnce(&mut Endpoint) -> R) -> Option<R> {
+        self.with(call).ok()
+    }
 }
 
 impl Engine {
@@ -59,13 +111,15 @@ impl Engine {
         {
             return Ok(engine);
         }
-        let engine = Arc::new(Self {
-            interface: interface.clone(),
-            settings: settings()?,
-            detached: Mutex::new(Some(seed::endpoint(ValidConfig::default())?)),
-            attached: OnceLock::new(),
-            origin: Origin::here(),
-        });
+        let (settings, origin) = (settings()?, Origin::here());
+        let worker = |index| -> Result<EngineWorker, Error> {
+            let config = ValidConfig::default().of_worker(index, settings.workers)?;
+            Ok(EngineWorker::new(seed::endpoint(config)?))
+        };
+        let workers = (0..settings.workers).map(worker).collect::<Result<Vec<_>, _>>()?;
+        let (interface, workers) = (interface.clone(), Registrar::new(workers));
+        let engine =
+            Arc::new(Self { interface, settings, workers, lease: Mutex::default(), origin });
         open.push(Arc::downgrade(&engine));
         Ok(engine)
     }
@@ -80,80 +134,86 @@ impl Engine {
         self.settings.congestion.as_ref().map(CongestionText::control)
     }
 
-    /// The engine with its port, once it has one.
+    /// Its first worker with its port, once it has one; the others have the same terms.
     pub(crate) fn attached(&self) -> Option<&Attached> {
-        self.attached.get()
-    }
-
-    /// Runs `call` with the endpoint, in the calling thread.
-    ///
-    /// # Errors
-    /// `EIO`: the engine has ended, or this is a forked process.
-    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Endpoint) -> R) -> Result<R, Errno> {
-        if self.attached.get().is_none() {
-            if !self.origin.is_here() {
-                return Err(libc::EIO);
-            }
-            if let Some(endpoint) = lock(&self.detached).as_mut() {
-                return Ok(call(endpoint));
-            }
-        }
-        let attached = self.attached.get().ok_or(libc::EIO)?;
-        attached.worker.with(call).ok_or(libc::EIO)
+        self.workers[0].attached()
     }
 
     /// Says the counters of engine and port, if it was asked for.
     pub(crate) fn report(&self) {
-        if let Some(attached) = self.attached.get().filter(|_| self.settings.verbose) {
-            say(&format!("{}: {}", self.interface.name, counted(&attached.worker)));
+        if self.settings.verbose && self.attached().is_some() {
+            let workers = self.workers.iter().filter_map(EngineWorker::attached);
+            let sums = sum_counters(workers.flat_map(|attached| counters(&attached.worker)));
+            let seen = sums.iter().filter(|(_, n)| *n > 0);
+            let seen: Vec<String> = seen.map(|(name, n)| format!("{name} {n}")).collect();
+            say(&format!("{}: {}", self.interface.name, seen.join(", ")));
         }
     }
 
-    /// Opens the port, unless it is open.
+    /// Opens the ports, unless they are open.
     ///
     /// # Errors
-    /// It cannot be opened: the number of the reason, which is also said on stderr.
-    pub(crate) fn attach(&self) -> Result<&Attached, Errno> {
+    /// They cannot be opened: the number of the reason, which is also said on stderr.
+    pub(crate) fn attach(&self) -> Result<(), Errno> {
         if !self.origin.is_here() {
             return Err(libc::EIO);
         }
-        let mut detached = lock(&self.detached);
-        if let Some(attached) = self.attached.get() {
-            return Ok(attached);
+        let mut lease = lock(&self.lease);
+        if lease.is_none() {
+            let taken = Lease::take(&self.interface);
+            self.open().map_err(|e| self.failed(&*e))?;
+            *lease = Some(taken);
         }
-        let lease = Lease::take(&self.interface);
-        let opened = self.open().and_then(|(attachment, config)| {
-            let endpoint = detached.as_mut().expect("detached until it is attached");
-            endpoint.reconfigure(config.clone())?;
-            start(attachment, config, lease, endpoint)
-        });
-        let attached = opened.map_err(|e| self.failed(&*e))?;
-        *detached = None;
-        Ok(self.attached.get_or_init(|| attached))
+        Ok(())
     }
 
-    /// The port, and the configuration that fits it.
-    fn open(&self) -> Result<(Attachment, ValidConfig), Error> {
+    /// Opens the ports and starts the workers, all or none.
+    fn open(&self) -> Result<(), Error> {
+        let (ports, config) = self.open_ports()?;
+        let count = self.settings.workers;
+        let bells = ports.iter().map(|_| worker::bell(Progress::Shared));
+        let bells = bells.collect::<Result<Vec<_>, _>>()?;
+        let qpns = config.of_worker(0, count)?.qpn_workers();
+        let ports = Attachment::steered(ports, &bells, qpns).into_iter().zip(bells);
+        let mut started = Vec::new();
+        for ((port, bell), (worker, index)) in ports.zip(self.workers.iter().zip(0..)) {
+            let config = config.of_worker(index, count)?;
+            let of_worker = config.clone();
+            worker
+                .with(|endpoint| endpoint.reconfigure(of_worker))
+                .map_err(|_| "it has ended")??;
+            started.push((worker, start(port, bell, config)?));
+        }
+        started.into_iter().for_each(|(worker, attached)| worker.attach(attached));
+        Ok(())
+    }
+
+    /// The port of each worker, and the configuration that fits them.
+    fn open_ports(&self) -> Result<(Vec<Attachment>, ValidConfig), Error> {
         let Interface { name, address, .. } = &self.interface;
         let choice = WindowChoice::of(self.congestion().as_ref());
         let window = (choice == WindowChoice::Controlled).then_some(window::CC_WINDOW_PKTS);
         let xdp = window::port(name, 0, XdpPreference::Auto, window);
         let udp = UdpConfig { local: Some(IpAddr::V4(*address)), ..UdpConfig::new(name) };
         let wrap = Wrap { faults: self.settings.faults, pcap: None };
-        let attachment = Attachment::open(self.settings.fabric, &xdp, &udp, &wrap)?;
         let config = window::config(window, window::link_rate(name), None)?;
+        let workers = self.settings.workers;
+        let of = (workers, config.of_worker(0, workers)?.qpn_workers());
+        let ports = Attachment::open_workers(self.settings.fabric, &xdp, &udp, &wrap, of)?;
+        let attachment = ports.first().ok_or("no worker")?;
         let config = window::for_polling(attachment.fit(config, choice), Polling::Adaptive);
         if self.settings.verbose {
             let why = attachment.fallback.as_ref().map_or(String::new(), |why| format!(" ({why})"));
             let cc =
                 self.settings.congestion.as_ref().map_or("auto".to_owned(), ToString::to_string);
             let mode = self.settings.mode.name();
+            let of = if workers > 1 { format!(", {workers} workers") } else { String::new() };
             say(&format!(
-                "{name}, {address}: {}{why}, mode {mode}, congestion control {cc}",
+                "{name}, {address}: {}{why}{of}, mode {mode}, congestion control {cc}",
                 attachment.mode_name()
             ));
         }
-        Ok((attachment, config))
+        Ok((ports, config))
     }
 
     fn failed(&self, e: &(dyn std::error::Error + Send + Sync + 'static)) -> Errno {
@@ -162,16 +222,10 @@ impl Engine {
     }
 }
 
-/// Starts the worker of `endpoint` over a port. It is left as it is if that fails: the program has
-/// objects in it, and may try again.
-fn start(
-    attachment: Attachment,
-    config: ValidConfig,
-    lease: Lease,
-    endpoint: &mut Endpoint,
-) -> Result<Attached, Error> {
-    let Attachment { port, terms } = attachment;
-    let bell = worker::bell(Progress::Shared)?;
+/// Starts a worker over a port, with an endpoint in the place of its own: that one is left as it is
+/// until all ports are open, because the program has objects in it, and may try again.
+fn start(port: Attachment, bell: Arc<Bell>, config: ValidConfig) -> Result<Attached, Error> {
+    let Attachment { port, terms } = port;
     let in_its_place = seed::endpoint(config)?;
     let worker = worker::worker(bell, in_its_place, port, terms.clock, Polling::Adaptive)?;
     let worker = Arc::new(worker);
@@ -183,37 +237,38 @@ fn start(
         }
         driven.work();
     })?;
-    worker.with(|driven| std::mem::swap(driven, endpoint)).ok_or("the port has failed")?;
-    let (bursts, thread) = (Bursts::default(), Mutex::new(Some(thread)));
-    Ok(Attached { worker, terms, bursts, thread, _lease: lease })
+    Ok(Attached { worker, terms, bursts: Bursts::default(), thread: Some(thread) })
 }
 
-/// The counters that are not zero, of engine, port and driver.
-fn counted(worker: &Worker) -> String {
+/// The counters of engine, port and driver.
+fn counters(worker: &Worker) -> Vec<(String, u64)> {
     let list = worker.with_engine(|core| {
         let mut list = core.node.counters().list();
         list.extend(core.port.counters());
         list.push(("worker_steps".to_owned(), core.driver().steps));
         list
     });
-    let list = list.unwrap_or_default().into_iter().filter(|(_, n)| *n > 0);
-    list.map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
+    list.unwrap_or_default()
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Acknowledgements that are due leave before the port is closed.
+        self.worker.turn();
+        self.worker.end("its last context was closed");
+        if let Some(thread) = self.thread.take() {
+            // It panicked: said on stderr by then.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        let Some(attached) = self.attached.take() else { return };
         if !self.origin.is_here() {
-            // The thread is the parent's.
-            std::mem::forget(attached);
-            return;
-        }
-        // Acknowledgements that are due leave before the port is closed.
-        attached.worker.turn();
-        attached.worker.end("its last context was closed");
-        if let Some(thread) = lock(&attached.thread).take() {
-            // It panicked: said on stderr by then.
-            let _ = thread.join();
+            // Threads and lease are the parent's.
+            std::mem::forget(std::mem::replace(&mut self.workers, Registrar::new([])));
+            std::mem::forget(std::mem::take(&mut self.lease));
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Protection domains and memory regions.
 
 use crate::abi::{IBV_ACCESS_ZERO_BASED, ibv_context, ibv_mr, ibv_pd};
-use crate::convert::{access, number};
+use crate::convert::{access, of_registrar};
 use crate::engine::Engine;
 use crate::errno::{Errno, code, pointer};
 use crate::objects::{Pd, Visible, of_context, ours, publish, take};
 use libc::{c_int, c_uint, c_void, size_t};
 use spanwire_mem::{PageAccess, Region};
-use spanwire_transport::{Access, Endpoint};
+use spanwire_transport::Access;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the caller's promise (docs/verbs.md, "Pointers").
     pointer(unsafe { of_context(context) }.and_then(|ours| {
         let engine = ours.engine.clone();
-        let id = engine.with(Endpoint::alloc_pd)?.map_err(|e| number(&e))?;
+        let id = engine.workers.alloc_pd().map_err(|e| of_registrar(&e))?;
         Ok(publish(ibv_pd { context, handle: 0 }, Pd { engine, id }))
     }))
 }
@@ -37,7 +37,7 @@ unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
 unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: the caller's promise.
     code(unsafe { ours(pd) }.and_then(|domain| {
-        if !domain.engine.with(|endpoint| endpoint.dealloc_pd(domain.id))? {
+        if !domain.engine.workers.dealloc_pd(domain.id).map_err(|e| of_registrar(&e))? {
             return Err(libc::EBUSY);
         }
         // SAFETY: the caller's promise; it is the last use.
@@ -92,8 +92,8 @@ unsafe extern "C" fn dereg_mr(mr: *mut ibv_mr) -> c_int {
     code(unsafe { ours(mr) }.and_then(|memory| {
         // SAFETY: a number that the program only reads.
         let lkey = unsafe { (*mr).lkey };
-        memory.engine.with(|endpoint| endpoint.dereg_mr(lkey))?.map_err(|_| libc::EINVAL)?;
-        // No step runs meanwhile, and none keeps a loan beyond its end.
+        memory.engine.workers.dereg_mr(lkey).map_err(|e| of_registrar(&e))?;
+        // No step of a worker runs while it deregisters, and none keeps a loan beyond its end.
         assert!(memory.region.is_sole(), "memory is used after its deregistration");
         // SAFETY: the caller's promise; it is the last use.
         drop(unsafe { take(mr) });
@@ -140,10 +140,8 @@ unsafe fn register(
     // mapped until it has deregistered it, as the contract of verbs says.
     let region = unsafe { Region::foreign(base, length, pages) }.map_err(|_| libc::EFAULT)?;
     let engine = domain.engine.clone();
-    let of_engine = region.clone();
-    let registered =
-        engine.with(|endpoint| endpoint.reg_mr(domain.id, of_engine, access, Some(iova)))?;
-    let registered = registered.map_err(|e| number(&e))?;
+    let registered = engine.workers.reg_mr(domain.id, &region, access, Some(iova));
+    let registered = registered.map_err(|e| of_registrar(&e))?;
     // SAFETY: a pointer that the program only reads.
     let context = unsafe { (*pd).context };
     let (lkey, rkey) = (registered.lkey, registered.rkey.unwrap_or(0));

@@ -81,7 +81,9 @@ unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
         if async_fd < 0 {
             return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE));
         }
-        let extended = publish(visible_context(device, async_fd), Context { engine });
+        let vectors = c_int::try_from(engine.workers.len()).unwrap_or(c_int::MAX);
+        let visible = visible_context(device, async_fd, vectors);
+        let extended = publish(visible, Context { engine });
         // SAFETY: the object was made just now.
         Ok(unsafe { &raw mut (*extended).context })
     }))
@@ -103,7 +105,7 @@ unsafe extern "C" fn close_device(context: *mut ibv_context) -> c_int {
     0
 }
 
-fn visible_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
+fn visible_context(device: *mut ibv_device, async_fd: c_int, vectors: c_int) -> verbs_context {
     // SAFETY: numbers, NULL and absent functions; the mutex is not used.
     let mut visible: verbs_context = unsafe { std::mem::zeroed() };
     visible.sz = size_of::<verbs_context>();
@@ -117,7 +119,7 @@ fn visible_context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
     context.ops.post_send = Some(post::post_send);
     context.ops.post_recv = Some(post::post_recv);
     context.ops.post_srq_recv = Some(post::post_srq_recv);
-    (context.cmd_fd, context.async_fd, context.num_comp_vectors) = (-1, async_fd, 1);
+    (context.cmd_fd, context.async_fd, context.num_comp_vectors) = (-1, async_fd, vectors);
     context.abi_compat = VERBS_ABI_IS_EXTENDED;
     visible
 }

@@ -94,7 +94,7 @@ fn refused<T>(posted: Result<(), (Errno, *mut T)>, bad_wr: *mut *mut T) -> c_int
 impl Qp {
     /// Transmits what was posted: now, or with the next poll of a program that polls.
     fn transmit(&self) {
-        if let Some(attached) = self.engine.attached() {
+        if let Some(attached) = self.engine.workers[self.at].attached() {
             attached.bursts.posted(&attached.worker);
         }
     }

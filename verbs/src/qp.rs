@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A queue pair.
 pub(crate) struct Qp {
     pub(crate) engine: Arc<Engine>,
+    /// The index of its worker.
+    pub(crate) at: usize,
     pub(crate) worker: Arc<Worker>,
     pub(crate) qpn: Qpn,
     /// Requests complete whether they are flagged or not.
@@ -62,7 +64,8 @@ pub(crate) unsafe fn of_qp<'a>(qp: *mut ibv_qp) -> Result<&'a Qp, Errno> {
     unsafe { ours(qp.cast::<ibv_qp_ex>()) }
 }
 
-/// `ibv_create_qp(3)`: RC only; other types are `EOPNOTSUPP`. The first one opens the port.
+/// `ibv_create_qp(3)`: RC only; other types are `EOPNOTSUPP`. The first one opens the ports. Queues
+/// of two completion vectors are `EINVAL`.
 #[unsafe(export_name = "sw_ibv_create_qp")]
 unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     if init.is_null() {
@@ -171,7 +174,9 @@ unsafe fn create(pd: *mut ibv_pd, init: &ibv_qp_init_attr) -> Result<*mut ibv_qp
     if [&send.engine, &recv.engine].into_iter().any(|other| !Arc::ptr_eq(other, engine)) {
         return Err(libc::EINVAL);
     }
-    let worker = engine.attach()?.worker.clone();
+    engine.attach()?;
+    let at = send.at;
+    let worker = engine.workers[at].attached().ok_or(libc::EIO)?.worker.clone();
     let qp_init = QpInit::new(domain.id, send.id, recv.id, caps(&init.cap));
     let qp_init = QpInit { places_until_polled: true, ..qp_init };
     let created = worker.with(|endpoint| endpoint.create_qp(&qp_init)).ok_or(libc::EIO)?;
@@ -188,7 +193,8 @@ unsafe fn create(pd: *mut ibv_pd, init: &ibv_qp_init_attr) -> Result<*mut ibv_qp
     let sq_sig_all = init.sq_sig_all != 0;
     let answers_early = AtomicBool::new(false);
     let max_send_sge = usize::try_from(init.cap.max_send_sge).unwrap_or(usize::MAX);
-    let ours = Qp { engine: engine.clone(), worker, qpn, sq_sig_all, max_send_sge, answers_early };
+    let engine = engine.clone();
+    let ours = Qp { engine, at, worker, qpn, sq_sig_all, max_send_sge, answers_early };
     Ok(publish(visible, ours).cast())
 }
 

@@ -20,7 +20,7 @@ unsafe extern "C" fn query_device(context: *mut ibv_context, attr: *mut ibv_devi
         if attr.is_null() {
             return Err(libc::EINVAL);
         }
-        let limits = ours.engine.with(|endpoint| Config::clone(endpoint.config()))?;
+        let limits = ours.engine.workers[0].with(|endpoint| Config::clone(endpoint.config()))?;
         // SAFETY: the caller has room for it.
         unsafe { attr.write(device_attr(&limits, ours.engine.interface.guid())) };
         Ok(())

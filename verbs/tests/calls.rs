@@ -94,6 +94,13 @@ cases! {
     39 random__sr "random" "sr" SR;
     40 random__lossy "random" "lossy" &[("SPANWIRE_LOSS", "1")];
     41 random__lossy_sr "random" "lossy_sr" &[("SPANWIRE_LOSS", "1"), ("SPANWIRE_MODE", "sr")];
+    43 create_qp__completion_vectors_are_workers "workers" "vectors" &[("SPANWIRE_WORKERS", "2")];
+    44 create_qp__completion_vectors_are_workers_sr "workers" "vectors"
+        &[("SPANWIRE_WORKERS", "2"), ("SPANWIRE_MODE", "sr")];
+    45 threads__of_one_of_several_workers "threads" "threads"
+        &[("SPANWIRE_TEST_MIB", "4"), ("SPANWIRE_WORKERS", "3")];
+    46 fork__of_several_workers "peer" "forked" &[("SPANWIRE_WORKERS", "2")];
+    47 close_device__of_several_workers "lifetime" "close_early" &[("SPANWIRE_WORKERS", "2")];
     32 close_device__while_threads_open_it "churn" "contexts" RC;
 }
 

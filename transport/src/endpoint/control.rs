@@ -10,6 +10,7 @@ use crate::mr::{Access, MemoryRegion, MrError, PdId};
 use crate::qp::QueuePair;
 use crate::schedule::InFlight;
 use crate::srq::{SharedReceiveQueue, SrqError, SrqInit};
+use crate::tables::WorkerSlab;
 use crate::verbs::CreateError;
 use rand_chacha::rand_core::Rng as _;
 use spanwire_mem::Region;
@@ -40,6 +41,23 @@ impl Endpoint {
     ) -> Result<MemoryRegion, CreateError> {
         self.pds.at(pd.0).ok_or(CreateError::UnknownPd)?;
         self.shared.mrs.register(&mut self.rng, pd, region, access, iova)
+    }
+
+    /// Registers memory with the keys and the address of `mr`, which another endpoint of the
+    /// process has drawn for it, so that they hold here too. False, without effect, if one of the
+    /// keys is in the place of another one: other keys must be drawn then.
+    ///
+    /// # Errors
+    /// See [`CreateError`].
+    pub fn reg_mr_drawn(
+        &mut self,
+        pd: PdId,
+        region: Region,
+        access: Access,
+        mr: MemoryRegion,
+    ) -> Result<bool, CreateError> {
+        self.pds.at(pd.0).ok_or(CreateError::UnknownPd)?;
+        self.shared.mrs.register_drawn(pd, region, access, mr)
     }
 
     /// Deregisters a memory region. Requests that still use it fail when they access it.
@@ -106,7 +124,7 @@ impl Endpoint {
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, CreateError> {
         self.pds.at(init.pd.0).ok_or(CreateError::UnknownPd)?;
         for cq in [init.send_cq, init.recv_cq] {
-            self.shared.cqs.queues.at(cq.0).ok_or(CreateError::UnknownCq)?;
+            check_queue(&self.shared.cqs.queues, cq.0, CreateError::UnknownCq)?;
         }
         let caps = &init.caps;
         let max_wr = self.shared.config.max_wr;
@@ -115,7 +133,7 @@ impl Endpoint {
         check_capacity("max_inline_data", caps.max_inline_data, 0, MAX_INLINE_DATA)?;
         match init.srq {
             Some(srq) => {
-                self.shared.srqs.queues.at(srq.0).ok_or(CreateError::UnknownSrq)?;
+                check_queue(&self.shared.srqs.queues, srq.0, CreateError::UnknownSrq)?;
             }
             None => {
                 check_capacity("max_recv_wr", caps.max_recv_wr, 0, max_wr)?;
@@ -186,11 +204,24 @@ impl Endpoint {
     pub fn dealloc_pd(&mut self, pd: PdId) -> bool {
         let used = self.shared.mrs.uses_pd(pd)
             || self.qps.iter().any(|(_, e)| e.qp.pd() == pd)
-            || self.shared.srqs.queues.iter().any(|(_, q)| q.pd == pd);
+            || self.shared.srqs.queues.objects().any(|q| q.pd == pd);
         !used && self.pds.remove(pd.0).is_some()
     }
 }
 
 fn check_capacity(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), CreateError> {
     if (min..=max).contains(&value) { Ok(()) } else { Err(CreateError::BadCapacity(name)) }
+}
+
+/// Checks that a queue exists, with the error if it does not.
+fn check_queue<T>(
+    queues: &WorkerSlab<T>,
+    number: u32,
+    unknown: CreateError,
+) -> Result<(), CreateError> {
+    match queues.at(number) {
+        Some(_) => Ok(()),
+        None if queues.is_elsewhere(number) => Err(CreateError::OtherWorker),
+        None => Err(unknown),
+    }
 }

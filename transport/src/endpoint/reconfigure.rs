@@ -13,6 +13,8 @@ use std::fmt;
 pub enum ReconfigureError {
     /// A queue pair was created: it has the configuration before, and perhaps a port.
     HasQueuePairs,
+    /// It is the endpoint of another worker: its queues have numbers of that one.
+    OtherWorker,
     /// More is in use than this field of the new [`Config`](crate::Config) allows.
     InUse(&'static str),
 }
@@ -47,7 +49,10 @@ impl Endpoint {
         if !self.qps.is_untouched() {
             return Err(ReconfigureError::HasQueuePairs);
         }
-        let srqs = self.shared.srqs.queues.iter().map(|(_, q)| q.info().max_wr);
+        if config.worker != self.shared.config.worker {
+            return Err(ReconfigureError::OtherWorker);
+        }
+        let srqs = self.shared.srqs.queues.objects().map(|q| q.info().max_wr);
         let in_use = [
             ("max_pds", u32_from(self.pds.len()), config.max_pds),
             ("max_mrs", u32_from(self.shared.mrs.len()), config.max_mrs),
@@ -78,6 +83,7 @@ impl fmt::Display for ReconfigureError {
             Self::HasQueuePairs => {
                 f.write_str("an endpoint with queue pairs keeps its configuration")
             }
+            Self::OtherWorker => f.write_str("an endpoint stays with its worker"),
             Self::InUse(field) => write!(f, "more is in use than the new {field} allows"),
         }
     }

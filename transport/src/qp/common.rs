@@ -67,8 +67,8 @@ impl Shared {
     pub(crate) fn new(config: ValidConfig) -> Self {
         Self {
             mrs: MrTable::new(config.max_mrs),
-            cqs: CqTable::new(config.max_cqs),
-            srqs: SrqTable::new(config.max_srqs),
+            cqs: CqTable::new(config.max_cqs, config.worker),
+            srqs: SrqTable::new(config.max_srqs, config.worker),
             events: Events::default(),
             counters: Counters::default(),
             block_memory: BlockMemory::new(config.block_bytes_peer),

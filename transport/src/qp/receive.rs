@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn take__keeps_one_until_it_is_finished() {
-        let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
+        let (mut srqs, mut events) = (SrqTable::new(1, 0), Events::default());
         let mut r = Receive::own(PdId(1), 4, 1);
         assert!(!r.take(&mut srqs, &mut events));
         for wr_id in [1, 2] {
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn reach__takes_at_most_the_limit_from_a_shared_queue() {
-        let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
+        let (mut srqs, mut events) = (SrqTable::new(1, 0), Events::default());
         let init = SrqInit { pd: PdId(3), max_wr: 100, max_sge: 1 };
         let srq = SrqId(srqs.queues.insert(SharedReceiveQueue::new(&init)).unwrap());
         for wr_id in 0..100 {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn reach__an_own_queue_keeps_requests_until_they_are_used() {
-        let (mut srqs, mut events) = (SrqTable::new(1), Events::default());
+        let (mut srqs, mut events) = (SrqTable::new(1, 0), Events::default());
         let mut r = Receive::own(PdId(1), 4, 1);
         for wr_id in [1, 2] {
             r.post(&RecvRequest { wr_id, sges: &[] }, 9);

@@ -36,7 +36,7 @@ impl World {
         let (responder, receive) = (Responder::new(Psn::new(0), 2), Receive::own(PD, 8, 1));
         let access = Access::ALL;
         let (lkey, rkey) = (mr.lkey, mr.rkey.unwrap());
-        let (srqs, events) = (SrqTable::new(1), Events::default());
+        let (srqs, events) = (SrqTable::new(1, 0), Events::default());
         Self { responder, receive, access, mrs, srqs, events, region, lkey, rkey }
     }
 
