@@ -192,10 +192,11 @@ impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
     ) -> usize {
         let Self { inner, handover, worker, owner, counters } = self;
         let (inboxes, own) = (&*handover.inboxes, *worker);
-        let received = inboxes[own].take(max, each);
-        counters.received += u64_from(received);
+        // A full inbox leaves half of the burst to the own port, and a busy port half to the inbox.
+        let mut received = inboxes[own].take(max.div_ceil(2), each);
         let mut others = Others { inboxes, own, counters, to_wake: 0 };
-        let count = inner.rx_burst(clock, max - received, &mut |frame, meta| {
+        let left = max - received;
+        let count = inner.rx_burst(clock, left, &mut |frame, meta| {
             let to = owner(frame);
             if to == own {
                 return each(frame, meta);
@@ -203,6 +204,8 @@ impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
             others.pass(to, frame, &meta, each);
         });
         others.wake();
+        received += inboxes[own].take(left.saturating_sub(count), each);
+        counters.received += u64_from(received);
         received + count
     }
 
@@ -331,6 +334,44 @@ mod tests {
         assert!(receive(&mut a, 64).is_empty());
         assert_eq!(a.counters(), SteerCounters { handed: 5, received: 0, dropped: 1 });
         assert_eq!([2, 2, 2].map(|max| receive(&mut b, max).len()), [2, 2, 1]);
+    }
+
+    #[test]
+    fn rx_burst__a_full_inbox_and_a_full_port_have_half_of_each_burst() {
+        let ([mut a, mut b], [mut far_a, mut far_b]) = two();
+        for _ in 0..4 {
+            (0..64).for_each(|_| send(&mut far_a, &[1, 8]));
+            assert!(receive(&mut a, 64).is_empty());
+        }
+        (0..40).for_each(|_| send(&mut far_b, &[1, 9]));
+        let kinds = |frames: Vec<Vec<u8>>| {
+            [8, 9].map(|kind| frames.iter().filter(|f| f[1] == kind).count())
+        };
+        // The rest of a burst is for either.
+        assert_eq!([0; 3].map(|_| kinds(receive(&mut b, 64))), [[32, 32], [56, 8], [64, 0]]);
+        assert_eq!(b.counters().received, 32 + 56 + 64);
+    }
+
+    #[test]
+    fn rx_burst__after_a_flood_for_another_worker_its_frames_get_through_again() {
+        let ([mut a, mut b], [mut far_a, mut far_b]) = two();
+        for _ in 0..100 {
+            // At either worker, its own frame is behind those of the flood.
+            (0..63).for_each(|_| send(&mut far_a, &[1, 8]));
+            send(&mut far_a, &[0, 7]);
+            send(&mut far_b, &[1, 9]);
+            assert_eq!(receive(&mut a, 64), [[0, 7]]);
+            assert!(receive(&mut b, 8).contains(&vec![1, 9]));
+        }
+        assert!(a.counters().dropped > 0, "the flood fills the ring");
+        while !receive(&mut b, 64).is_empty() {}
+        let dropped = a.counters().dropped;
+        (0..HANDOVER_FRAMES / 64).for_each(|_| {
+            (0..64).for_each(|_| send(&mut far_a, &[1, 5]));
+            receive(&mut a, 64);
+        });
+        let later: usize = (0..8).map(|_| receive(&mut b, 64).len()).sum();
+        assert_eq!((later, a.counters().dropped), (HANDOVER_FRAMES, dropped));
     }
 
     #[test]
