@@ -88,6 +88,8 @@ pub struct Terms {
     pub ip_bytes: u32,
     /// The error of the capture in [`Wrap::pcap`], which also outlives the port.
     pub capture: Option<CaptureError>,
+    /// The adapter chooses the queue of a packet by a hash of addresses and ports (RSS).
+    pub rss: bool,
     /// SR packets are offered with an ICRC only.
     icrc: bool,
     /// The index of the interface.
@@ -208,6 +210,7 @@ impl Attachment {
                 receive_buffer: None,
                 ip_bytes,
                 capture,
+                rss: false,
                 icrc: true,
                 ifindex: None,
                 resolver,

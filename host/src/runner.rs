@@ -12,7 +12,8 @@ use spanwire_io::driver::{DriverCounters, Polling};
 use spanwire_io::worker::{self, Bell, Core, PortDoor, Progress, Worker, port_is_gone};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, Agreed, App, Endpoint, Host, Mtu, PdId, QpCaps, QpInit, ValidConfig,
+    Access, AddressVector, Agreed, App, Endpoint, Host, Mtu, PdId, QpCaps, QpInit, SourcePort,
+    ValidConfig,
 };
 use spanwire_wire::Qpn;
 use std::net::IpAddr;
@@ -29,6 +30,7 @@ mod meter;
 mod pair;
 mod pending_client;
 mod perftest;
+mod probe;
 mod rows;
 mod sending;
 mod server;
@@ -88,6 +90,18 @@ struct Peer {
     path_mtu: u32,
     av: AddressVector,
     agreed: Agreed,
+    /// The source port of packets on one path, if probes have found one.
+    src_port: Option<u16>,
+}
+
+impl Peer {
+    /// The path of packets that are sent with the options `sending`: a load balancer chooses among
+    /// all source ports.
+    fn path(&self, sending: &Sending) -> AddressVector {
+        let balances = sending.balance.is_some() && sending.why_no_balance(&self.agreed).is_none();
+        let fixed = self.src_port.filter(|_| !balances).map(SourcePort::Fixed);
+        AddressVector { udp_src_port: fixed.unwrap_or(self.av.udp_src_port), ..self.av }
+    }
 }
 
 /// Resources of a job on this side.
@@ -275,7 +289,7 @@ impl JobRunner {
             .ok_or_else(|| format!("{} is no path MTU", setup.job.path_mtu))?;
         let ep = &mut self.core()?.node;
         let how = Connect {
-            route: Route { av: peer.av, path_mtu: mtu, agreed: peer.agreed },
+            route: Route { av: peer.path(&sending), path_mtu: mtu, agreed: peer.agreed },
             timeout: setup.job.timeout,
             retry_cnt: setup.job.retry_cnt,
             max_rd_atomic: rd_atomic,

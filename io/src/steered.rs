@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The rings by which the workers of a process hand frames to each other.
@@ -55,12 +56,50 @@ pub struct SteeredPort<P, F> {
     handover: Arc<Handover>,
     worker: usize,
     owner: F,
+    /// Those that are held elsewhere, too.
+    tallies: Vec<Arc<Tally>>,
     counters: SteerCounters,
+}
+
+/// Which of up to 64 numbered frames have arrived at the port of their own worker: a record of the
+/// queues that the network chooses.
+pub struct Tally {
+    index: Box<IndexOf>,
+    seen: AtomicU64,
+}
+
+/// The number of a frame; `None` of one that is not counted.
+type IndexOf = dyn Fn(&[u8]) -> Option<u32> + Send + Sync;
+
+impl Tally {
+    /// A tally of the frames to which `index` gives a number, 0..=63.
+    pub fn new(index: impl Fn(&[u8]) -> Option<u32> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { index: Box::new(index), seen: AtomicU64::new(0) })
+    }
+
+    /// The frames that have arrived: bit `i` is that of number `i`.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    fn see(&self, frame: &[u8]) {
+        if let Some(bit) = (self.index)(frame).and_then(|index| 1_u64.checked_shl(index)) {
+            self.seen.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Frames that wait for one worker at most. A worker that spins takes them within microseconds; one
 /// that sleeps or computes drops what its own ring would drop.
 pub const HANDOVER_FRAMES: usize = 256;
+
+/// Tallies that a port counts for at a time, each of which sees every frame.
+pub const TALLIES_MAX: usize = 8;
+
+fn is_held(tally: &Arc<Tally>) -> bool {
+    Arc::strong_count(tally) > 1
+}
 
 impl Handover {
     /// Rings for workers with these bells, for frames of at most `frame_room` bytes. Allocates
@@ -120,7 +159,17 @@ impl<P: Port, F: Fn(&[u8]) -> usize> SteeredPort<P, F> {
     /// `handover` has no such worker.
     pub fn new(inner: P, handover: Arc<Handover>, worker: usize, owner: F) -> Self {
         assert!(worker < handover.inboxes.len(), "worker {worker}");
-        Self { inner, handover, worker, owner, counters: SteerCounters::default() }
+        let (tallies, counters) = (Vec::new(), SteerCounters::default());
+        Self { inner, handover, worker, owner, tallies, counters }
+    }
+
+    /// Counts the frames of `tally` until nothing else holds it. False if [`TALLIES_MAX`] are
+    /// counted already.
+    pub fn count(&mut self, tally: &Arc<Tally>) -> bool {
+        self.tallies.retain(is_held);
+        let has_room = self.tallies.len() < TALLIES_MAX;
+        self.tallies.extend(has_room.then(|| Arc::clone(tally)));
+        has_room
     }
 
     /// The counters so far.
@@ -151,6 +200,24 @@ struct Others<'a> {
 }
 
 impl Others<'_> {
+    /// Delivers up to `max` frames from `port` to `each`, and passes on those of other workers.
+    #[inline]
+    fn receive(
+        &mut self,
+        (port, owner): (&mut impl Port, &impl Fn(&[u8]) -> usize),
+        clock: &dyn TimeSource,
+        max: usize,
+        mut each: impl FnMut(&[u8], RxMeta),
+    ) -> usize {
+        port.rx_burst(clock, max, &mut |frame, meta| {
+            let to = owner(frame);
+            if to == self.own {
+                return each(frame, meta);
+            }
+            self.pass(to, frame, &meta, &mut each);
+        })
+    }
+
     /// Passes on a frame of worker `to`, or to `each` if it is for this one: that of an unknown
     /// worker may be.
     #[cold]
@@ -190,19 +257,21 @@ impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
         max: usize,
         each: &mut dyn FnMut(&[u8], RxMeta),
     ) -> usize {
-        let Self { inner, handover, worker, owner, counters } = self;
+        let Self { inner, handover, worker, owner, tallies, counters } = self;
         let (inboxes, own) = (&*handover.inboxes, *worker);
         // A full inbox leaves half of the burst to the own port, and a busy port half to the inbox.
         let mut received = inboxes[own].take(max.div_ceil(2), each);
         let mut others = Others { inboxes, own, counters, to_wake: 0 };
         let left = max - received;
-        let count = inner.rx_burst(clock, left, &mut |frame, meta| {
-            let to = owner(frame);
-            if to == own {
-                return each(frame, meta);
-            }
-            others.pass(to, frame, &meta, each);
-        });
+        let count = if tallies.is_empty() {
+            others.receive((inner, owner), clock, left, &mut *each)
+        } else {
+            tallies.retain(is_held);
+            others.receive((inner, owner), clock, left, |frame, meta| {
+                tallies.iter().for_each(|tally| tally.see(frame));
+                each(frame, meta);
+            })
+        };
         others.wake();
         received += inboxes[own].take(left.saturating_sub(count), each);
         counters.received += u64_from(received);
@@ -232,6 +301,12 @@ impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.poll_fd()
+    }
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tally").field("seen", &self.seen()).finish_non_exhaustive()
     }
 }
 
@@ -372,6 +447,26 @@ mod tests {
         });
         let later: usize = (0..8).map(|_| receive(&mut b, 64).len()).sum();
         assert_eq!((later, a.counters().dropped), (HANDOVER_FRAMES, dropped));
+    }
+
+    #[test]
+    fn count__sees_the_frames_of_this_worker_that_arrive_here() {
+        let ([mut a, mut b], [mut far_a, mut far_b]) = two();
+        let tally = Tally::new(|frame| (frame.len() == 3).then(|| frame[2].into()));
+        assert!(b.count(&tally));
+        send(&mut far_a, &[1, 9, 0]);
+        assert!(receive(&mut a, 64).is_empty());
+        for frame in [&[1, 9, 3][..], &[1, 9, 63], &[1, 9, 64], &[1, 9], &[0, 9, 5]] {
+            send(&mut far_b, frame);
+        }
+        assert_eq!(receive(&mut b, 64).len(), 5);
+        assert_eq!(tally.seen(), 1 << 3 | 1 << 63, "neither another worker's nor a handed one");
+        let many: Vec<_> = (0..TALLIES_MAX).map(|_| Tally::new(|_| None)).collect();
+        let is_counted: Vec<bool> = many.iter().map(|tally| b.count(tally)).collect();
+        assert_eq!(is_counted.iter().filter(|is| **is).count(), TALLIES_MAX - 1);
+        drop((tally, many));
+        receive(&mut b, 64);
+        assert!(b.tallies.is_empty(), "nobody else holds it");
     }
 
     #[test]

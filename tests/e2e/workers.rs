@@ -169,9 +169,17 @@ fn perf__one_off_does_not_wait_for_a_worker_that_never_comes() {
         .run(|| {
             let (side_poll_port, modes) = (None, Modes::default());
             let (version, path_mtu, takes_fragments) = (VERSION, 1024, false);
-            let worker = WorkerOf { index: 0, workers: u32::MAX };
-            let hello =
-                Hello { version, ip, path_mtu, side_poll_port, modes, takes_fragments, worker };
+            let (worker, probe_qpn) = (WorkerOf { index: 0, workers: u32::MAX }, None);
+            let hello = Hello {
+                version,
+                ip,
+                path_mtu,
+                side_poll_port,
+                modes,
+                takes_fragments,
+                worker,
+                probe_qpn,
+            };
             let mut oob = Oob::tcp(TcpStream::connect(to).unwrap()).unwrap();
             oob.send(&Message::Hello(hello)).unwrap();
             assert!(matches!(oob.recv(REPLY_TIMEOUT), Ok(Message::Hello(_))));

@@ -12,7 +12,7 @@ pub use wire::{Balance, SrOptions, Wire, WireMode};
 use crate::cq::CqId;
 use crate::ids::SrqId;
 use crate::mr::PdId;
-use spanwire_wire::{EthernetRepr, IpRepr, MacAddr};
+use spanwire_wire::{EthernetRepr, IpRepr, MacAddr, Template};
 use std::net::IpAddr;
 
 /// The type of a queue pair.
@@ -191,14 +191,21 @@ impl AddressVector {
         }
     }
 
-    pub(crate) fn ethernet(&self) -> EthernetRepr {
+    /// The outer headers of packets by this path, with this source port; `None` when the addresses
+    /// are of two IP versions.
+    #[must_use]
+    pub fn template(&self, src_port: u16) -> Option<Template> {
+        Some(Template::new(self.ethernet(), self.ip()?, src_port))
+    }
+
+    fn ethernet(&self) -> EthernetRepr {
         let v4 = self.src_ip.is_ipv4();
         let ethertype = if v4 { EthernetRepr::IPV4 } else { EthernetRepr::IPV6 };
         EthernetRepr { dst: self.dst_mac, src: self.src_mac, ethertype }
     }
 
     /// The IP header, or `None` when the addresses are of two versions.
-    pub(crate) fn ip(&self) -> Option<IpRepr> {
+    fn ip(&self) -> Option<IpRepr> {
         let mut ip = IpRepr::new(self.src_ip, self.dst_ip)?;
         ip.set_dscp_ecn(self.traffic_class);
         match &mut ip {

@@ -4,13 +4,14 @@ use spanwire_io::fault::FaultPort;
 use spanwire_io::pcap::PcapPort;
 use spanwire_io::pipe::PipePort;
 use spanwire_io::port::Port;
-use spanwire_io::steered::{SteerCounters, SteeredPort};
+use spanwire_io::steered::{SteerCounters, SteeredPort, Tally};
 use spanwire_io::udp::UdpPort;
 use spanwire_io::worker::Core;
 use spanwire_io::xdp::{SidePoll, XdpPort};
 use spanwire_transport::{App, Host};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// A port with counters and a side poll socket.
 pub trait Link: Port {
@@ -21,6 +22,12 @@ pub trait Link: Port {
     /// several over UDP sockets. Zero for ports whose frames need none.
     fn calls(&self) -> [u64; 2] {
         [0; 2]
+    }
+
+    /// Counts the frames of `tally` that arrive at the port itself. False if it does not: it is
+    /// that of a single worker, or counts for others.
+    fn count(&mut self, _tally: &Arc<Tally>) -> bool {
+        false
     }
 
     /// Sends the datagram by which the side poll socket at `peer` learns its receive queue.
@@ -149,6 +156,10 @@ impl<P: Link, F: Fn(&[u8]) -> usize> Link for SteeredPort<P, F> {
         mine.chain(self.inner().counters()).collect()
     }
 
+    fn count(&mut self, tally: &Arc<Tally>) -> bool {
+        SteeredPort::count(self, tally)
+    }
+
     link_of_inner!(self, self.inner(), self.inner_mut());
 }
 
@@ -166,6 +177,10 @@ impl<P: Link, W: Write> Link for PcapPort<P, W> {
 impl<P: Link + ?Sized> Link for Box<P> {
     fn counters(&self) -> Vec<(String, u64)> {
         (**self).counters()
+    }
+
+    fn count(&mut self, tally: &Arc<Tally>) -> bool {
+        (**self).count(tally)
     }
 
     link_of_inner!(self, (**self), (**self));

@@ -87,6 +87,8 @@ fn udp_over(
         receive_buffer: Some(receive_buffer),
         ip_bytes,
         capture,
+        // The kernel steers by the QPN.
+        rss: false,
         icrc: true,
         ifindex: Some(info.ifindex),
         resolver,

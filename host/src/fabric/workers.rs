@@ -106,6 +106,8 @@ fn xdp_on(
         receive_buffer: None,
         ip_bytes,
         capture,
+        // On a veth, the sender's queue is the receiver's.
+        rss: info.kind.as_deref() != Some("veth"),
         icrc: true,
         ifindex: Some(info.ifindex),
         resolver: HopResolver::Kernel { ifindex: info.ifindex },

@@ -178,7 +178,8 @@ impl Acceptor {
         };
         all.extend(self.clients.iter().map(|g| PollFd::new(g, PollFlags::IN)));
         all.extend(port.map(|port| PollFd::from_borrowed_fd(port, PollFlags::IN)));
-        let timeout = Timespec::try_from(STOP_POLL_INTERVAL).ok();
+        let intervals = self.clients.iter().map(PendingClient::poll_interval);
+        let timeout = Timespec::try_from(intervals.min().unwrap_or(STOP_POLL_INTERVAL)).ok();
         // A signal is no error, and an error of a connection is reported by the following read.
         let _ = poll(&mut all, timeout.as_ref());
     }
@@ -262,6 +263,7 @@ mod tests {
             modes,
             takes_fragments: false,
             worker: WorkerOf::default(),
+            probe_qpn: None,
         })
     }
 
@@ -320,9 +322,17 @@ mod tests {
             let mut client = rig.connect();
             let (modes, side_poll_port) = (Modes::default(), None);
             let (version, takes_fragments) = (VERSION, false);
-            let worker = WorkerOf::default();
-            let hello =
-                Hello { version, ip: US, path_mtu, side_poll_port, modes, takes_fragments, worker };
+            let (worker, probe_qpn, ip) = (WorkerOf::default(), None, US);
+            let hello = Hello {
+                version,
+                ip,
+                path_mtu,
+                side_poll_port,
+                modes,
+                takes_fragments,
+                worker,
+                probe_qpn,
+            };
             client.send(&Message::Hello(hello)).unwrap();
             assert!(matches!(rig.event(), Some(Event::Closed(..))));
             let reply = client.recv(LATE);

@@ -1,5 +1,6 @@
 //! The exchange of hellos with a peer.
 
+use super::probe::{Counting, check_probe_qpn};
 use super::{JobRunner, Peer};
 use crate::fabric::{Error, PacketSizes};
 use crate::modes::settle_between;
@@ -16,7 +17,9 @@ impl JobRunner {
     /// The exchange fails, there is no path to the peer, or no common wire mode.
     pub fn handshake(&mut self, oob: &mut Oob) -> Result<(), Error> {
         let sizes = self.attachment.packet_sizes().to(oob.peer_ip())?;
-        let sent = oob.send(&Message::Hello(self.hello(sizes)));
+        let counting = self.count_probes();
+        let probe_qpn = counting.as_ref().map(Counting::qpn);
+        let sent = oob.send(&Message::Hello(Hello { probe_qpn, ..self.hello(sizes) }));
         let theirs = match (oob.recv(REPLY_TIMEOUT), sent) {
             (Ok(Message::Hello(h)), _) => h,
             // A rejection may precede the hello, and close the connection to it.
@@ -27,7 +30,7 @@ impl JobRunner {
         self.peer = Some(self.check_hello(oob.peer_ip(), &theirs, sizes, true)?);
         self.check_partner(theirs.worker)?;
         self.greet_side_poll(&theirs);
-        Ok(())
+        self.probe_with_server(oob, &theirs, counting)
     }
 
     /// Our hello, for the current address and packets of these sizes.
@@ -40,6 +43,7 @@ impl JobRunner {
             modes: self.offer(sizes).into(),
             takes_fragments: self.attachment.takes_fragments(),
             worker: self.worker_of,
+            probe_qpn: None,
         }
     }
 
@@ -56,6 +60,7 @@ impl JobRunner {
             return Err(OobError::Version(theirs.version).into());
         }
         check_path_mtu(theirs.path_mtu).map_err(OobError::Invalid)?;
+        check_probe_qpn(theirs.probe_qpn)?;
         // Packets are sent to the address in the hello. Only the address of the TCP connection is
         // verified to be the peer's; any other might be that of a third party.
         match shown {
@@ -74,7 +79,8 @@ impl JobRunner {
         let udp_src_port = client.source_port(server, av.udp_src_port);
         let takes_fragments = theirs.takes_fragments;
         let av = AddressVector { udp_src_port, takes_fragments, ..av };
-        Ok(Peer { path_mtu: theirs.path_mtu.min(sizes.path_mtu.bytes()), av, agreed })
+        let path_mtu = theirs.path_mtu.min(sizes.path_mtu.bytes());
+        Ok(Peer { path_mtu, av, agreed, src_port: None })
     }
 
     /// Checks that our worker meets the one of the same index: another one may be that of another

@@ -1,9 +1,12 @@
 //! A connected client that is not being served. Its messages are polled without waiting, so that a
 //! silent client delays no other.
 
+use super::probe::{COUNT_INTERVAL, Probing};
 use super::{HELLO_TIMEOUT, JobRunner, Peer, check_queue_pairs};
 use crate::fabric::Error;
-use crate::oob::{HELLO_BYTES_MAX, Hello, LINE_BYTES_MAX, Message, Oob, OobError, Request};
+use crate::oob::{
+    HELLO_BYTES_MAX, Hello, LINE_BYTES_MAX, Message, Oob, OobError, Request, STOP_POLL_INTERVAL,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -17,6 +20,7 @@ pub struct PendingClient {
     pub(super) us: IpAddr,
     /// The peer, once its hello has been accepted.
     pub(super) peer: Option<Peer>,
+    pub(super) probing: Probing,
     has_sent: bool,
     /// The message or error that [`PendingClient::has_arrived`] has read.
     first: Option<Result<Message, OobError>>,
@@ -40,7 +44,8 @@ impl PendingClient {
     pub fn new(mut oob: Oob, us: IpAddr) -> Self {
         // Before its hello, a client can occupy only the memory of a hello.
         oob.set_line_max(HELLO_BYTES_MAX);
-        Self { oob, us, peer: None, has_sent: false, first: None, since: Instant::now() }
+        let (peer, probing, first) = (None, Probing::default(), None);
+        Self { oob, us, peer, probing, has_sent: false, first, since: Instant::now() }
     }
 
     /// True once its hello has been accepted.
@@ -90,9 +95,14 @@ impl PendingClient {
         self.oob.send_last(&Message::Reject { reason: reason.to_owned(), busy: true });
     }
 
-    /// Waits until it sends something, at most `time`.
-    pub(super) fn wait(&self, time: Duration) {
-        let timeout = Timespec::try_from(time).ok();
+    /// The time after which it is polled, if it sends nothing.
+    pub(super) fn poll_interval(&self) -> Duration {
+        if self.probing.is_counting() { COUNT_INTERVAL } else { STOP_POLL_INTERVAL }
+    }
+
+    /// Waits until it sends something, or is to be polled.
+    pub(super) fn wait(&self) {
+        let timeout = Timespec::try_from(self.poll_interval()).ok();
         // An error is ignored here, because the following read reports it.
         let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], timeout.as_ref());
     }
@@ -128,6 +138,11 @@ impl JobRunner {
     }
 
     fn poll_message(&mut self, client: &mut PendingClient) -> Result<ClientPoll, Error> {
+        if client.probing.is_counting()
+            && !self.answer_probes(&mut client.oob, &mut client.probing, client.peer.as_ref())?
+        {
+            return Ok(ClientPoll::Pending);
+        }
         let first = client.first.take().transpose();
         let received =
             first.and_then(|first| first.map_or_else(|| client.oob.try_recv(), |m| Ok(Some(m))));
@@ -144,6 +159,8 @@ impl JobRunner {
             }
         };
         client.has_sent = true;
+        let probed = self.handle_probing(&mut client.probing, &mut client.peer, message)?;
+        let Some(message) = probed else { return Ok(ClientPoll::Pending) };
         match message {
             Message::Hello(hello) if !client.is_known() => {
                 self.answer_hello(client, &hello)?;
@@ -163,13 +180,17 @@ impl JobRunner {
     fn answer_hello(&mut self, client: &mut PendingClient, theirs: &Hello) -> Result<(), Error> {
         self.set_ip(client.us);
         let sizes = self.attachment.packet_sizes().to(client.address())?;
-        let hello = self.hello(sizes);
+        client.probing = Probing::new(self.count_probes(), theirs.probe_qpn);
+        let hello = Hello { probe_qpn: client.probing.qpn(), ..self.hello(sizes) };
         client.peer = Some(self.check_hello(client.address(), theirs, sizes, false)?);
         client.oob.set_line_max(LINE_BYTES_MAX);
         client.oob.send(&Message::Hello(hello))?;
         self.greet_side_poll(theirs);
         client.restart_wait();
-        Ok(())
+        if client.probing.awaits_probes() {
+            return Ok(());
+        }
+        self.send_probes(&mut client.oob, &mut client.probing, client.peer.as_ref())
     }
 }
 

@@ -250,7 +250,8 @@ impl JobRunner {
             return Err(why.into());
         }
         let av = self.address_vector_to(ip, s.test.traffic_class)?;
-        self.peer = Some(Peer { path_mtu: setup.job.path_mtu, av, agreed: Agreed::Rc });
+        let (path_mtu, agreed) = (setup.job.path_mtu, Agreed::Rc);
+        self.peer = Some(Peer { path_mtu, av, agreed, src_port: None });
         let params: Vec<_> = theirs.iter().map(|k| QpParams { qpn: k.qpn, psn: k.psn }).collect();
         let rd_atomic = u8::try_from(theirs[0].out_reads).unwrap_or(u8::MAX).min(RD_ATOMIC);
         if rd_atomic == 0 && s.test.op.is_rd_atomic() {

@@ -6,9 +6,7 @@ use super::{
 };
 use crate::fabric::Error;
 use crate::initiator::PING_PONG_SENDS;
-use crate::oob::{
-    Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request, STOP_POLL_INTERVAL,
-};
+use crate::oob::{Accept, Congestion, Job, JobKind, Message, Oob, OobError, Outcome, Request};
 use crate::paths::SentPaths;
 use crate::target::Target;
 use spanwire_base::{Dur, Rate, Time};
@@ -51,7 +49,7 @@ impl JobRunner {
         let mut client = PendingClient::new(oob, self.ip);
         while !stop() {
             match self.poll_client(&mut client)? {
-                ClientPoll::Pending => client.wait(STOP_POLL_INTERVAL),
+                ClientPoll::Pending => client.wait(),
                 ClientPoll::Closed => return Ok(()),
                 ClientPoll::Request(request) => {
                     let served = self.serve_request(&mut client, &request, &stop)?;

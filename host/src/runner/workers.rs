@@ -6,7 +6,7 @@ use crate::oob::WorkerOf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_base::u32_from;
 use spanwire_io::driver::Polling;
-use spanwire_io::worker::{self, Bell, Progress};
+use spanwire_io::worker::{self, Bell, Progress, Worker};
 use spanwire_transport::{Config, QpnWorkers, ValidConfig};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -62,11 +62,11 @@ impl JobRunner {
         }
     }
 
-    /// Passes on the frames of other workers that have arrived here, between jobs.
-    pub(super) fn pass_on(&self) {
-        if let Some(worker) = self.worker.as_ref().filter(|_| self.worker_of.workers > 1) {
-            worker.turn();
-        }
+    /// Passes on the frames of other workers that have arrived here, between jobs. True if there
+    /// were any, or others.
+    pub(super) fn pass_on(&self) -> bool {
+        let worker = self.worker.as_ref().filter(|_| self.worker_of.workers > 1);
+        worker.is_some_and(Worker::turn)
     }
 
     /// The descriptor of the port, if other workers' frames may arrive there.

@@ -153,6 +153,15 @@ impl Endpoint {
         Ok(qpn)
     }
 
+    /// A random QPN of this endpoint that no queue pair has now: packets to it are dropped.
+    pub fn unused_qpn(&mut self) -> Qpn {
+        let (slot, random) = (self.shared.config.max_qps - 1, self.rng.next_u32());
+        let draw = |random| self.shared.config.qpns().draw(slot, random);
+        let drawn = draw(random);
+        // The slot has one queue pair at most.
+        if self.query_qp(drawn).is_some() { draw(!random) } else { drawn }
+    }
+
     /// Destroys a queue pair and everything posted to it, without completions; those not yet polled
     /// are removed from its completion queues. Unused receive requests that it has taken from a
     /// shared receive queue return there. Its QPN is not reused soon, so packets still in flight to

@@ -10,7 +10,7 @@ use super::*;
 use crate::cq::CqId;
 use crate::mr::{Access, PdId};
 use crate::testing::{Fate, Op, Pair, PairConfig, in_both_modes};
-use crate::{Config, CreateError, QpCaps, QpInit, WcStatus, WorkRequest, WrOp};
+use crate::{Config, CreateError, QpCaps, QpInit, QpnPrefix, WcStatus, WorkRequest, WrOp};
 use spanwire_base::{Awaited, Node, PortId, Rate, RxMeta};
 use spanwire_mem::Region;
 
@@ -49,6 +49,21 @@ fn create_qp__numbers_are_not_reused_at_once() {
         assert!(ep.query_qp(qpn).is_none());
     }
     assert!(seen.len() > 45, "fourteen random bits rarely repeat: {}", seen.len());
+}
+
+#[test]
+fn unused_qpn__names_the_worker_and_no_queue_pair() {
+    // Every number has the one slot, and eight random bits that a queue pair may have too.
+    let config = Config { max_qps: 1, worker: 1, workers: 2, ..Config::default() };
+    let qpn_prefix = Some(QpnPrefix { bits: 15, value: 7 });
+    let mut ep = endpoint(Config { qpn_prefix, ..config });
+    let (pd, cq) = (ep.alloc_pd().unwrap(), ep.create_cq(4).unwrap());
+    let qpn = ep.create_qp(&QpInit::new(pd, cq, cq, QpCaps::default())).unwrap();
+    let unused: Vec<Qpn> = (0..2_000).map(|_| ep.unused_qpn()).collect();
+    assert!(!unused.contains(&qpn));
+    assert!(unused.iter().all(|unused| ep.config().qpn_workers().worker_of(*unused) == 1));
+    let distinct: std::collections::BTreeSet<u32> = unused.iter().map(|qpn| qpn.get()).collect();
+    assert!(distinct.len() > 200, "{}", distinct.len());
 }
 
 #[test]

@@ -19,8 +19,7 @@ impl Path {
             SourcePort::Fixed(port) => port,
             SourcePort::Among { first, count } => among(first, count, local),
         };
-        let template = Template::new(av.ethernet(), av.ip()?, port);
-        Some(Self { dest_qpn, av, template })
+        Some(Self { dest_qpn, av, template: av.template(port)? })
     }
 
     pub(crate) fn template(&self) -> &Template {
