@@ -11,6 +11,7 @@ use spanwire_switch::Switch;
 /// - Every frame given to a link has arrived, was lost with a counted reason, or is in flight.
 /// - Every frame that entered a switch has left it, was dropped with a counted reason, or is
 ///   queued.
+/// - Every frame handed to another worker of a host has reached it, or waits for it.
 /// - No queue and no buffer exceeds its limit.
 /// - The applications have no violations: see [`Traffic`](crate::Traffic).
 #[must_use]
@@ -24,8 +25,13 @@ pub fn check_now(network: &Network) -> Vec<String> {
         let mut add = |what: String| found.push(format!("{here}: {what}"));
         match machine {
             Machine::Host(sim_host) => {
-                let host = sim_host.host();
-                host.app().violations().iter().for_each(|v| add(v.clone()));
+                let violations = sim_host.engines().flat_map(|engine| engine.app().violations());
+                violations.for_each(|v| add(v.clone()));
+                let (counters, waiting) =
+                    (sim_host.handover_counters(), sim_host.gate().node().waiting());
+                if counters.handed != counters.received + waiting {
+                    add(format!("{counters:?}, but {waiting} frames wait for their worker"));
+                }
             }
             Machine::Switch(switch) => check_switch(network, node, switch, &mut add),
         }
@@ -70,7 +76,7 @@ pub fn check_end(network: &Network, may_fail_until: Time) -> Vec<String> {
         }
     }
     let is_failed = |flow: u32| is_ended[flow as usize];
-    for host in network.hosts() {
+    for host in network.engines() {
         found.extend(host.app().check_end(is_failed));
     }
     found

@@ -1,8 +1,8 @@
-//! A simulated host: the engine and its application behind a port that obeys pause frames. A broken
-//! card also sends them continuously.
+//! A simulated host: the engines and their applications behind a port that obeys pause frames. A
+//! broken card also sends them continuously.
 
 use crate::app::Traffic;
-use crate::host_model::{HostCounters, PolledHost};
+use crate::host_model::{Engines, HandoverCounters, HostCounters, PolledHost};
 use spanwire_base::{Dur, Node, PortId, PortMask, RxMeta, Time, TxMeta};
 use spanwire_switch::PfcGate;
 use spanwire_transport::Host;
@@ -11,7 +11,7 @@ use spanwire_wire::{MacAddr, PfcFrame};
 /// A simulated host.
 #[derive(Debug)]
 pub struct SimHost {
-    gate: PfcGate<PolledHost<Host<Traffic>>>,
+    gate: PfcGate<Engines<Host<Traffic>>>,
     storm: Option<Storm>,
     /// The storm has a frame that `take_ready` has not reported.
     has_unreported_frame: bool,
@@ -70,30 +70,34 @@ impl Storm {
 }
 
 impl SimHost {
-    pub(crate) fn new(gate: PfcGate<PolledHost<Host<Traffic>>>) -> Self {
+    pub(crate) fn new(gate: PfcGate<Engines<Host<Traffic>>>) -> Self {
         Self { gate, storm: None, has_unreported_frame: false }
     }
 
-    /// The engine and its application.
-    #[must_use]
-    pub fn host(&self) -> &Host<Traffic> {
-        self.gate.node().node()
+    /// The engine of each worker with its application.
+    pub fn engines(&self) -> impl Iterator<Item = &Host<Traffic>> {
+        self.gate.node().all().iter().map(PolledHost::node)
     }
 
-    /// The engine and its application, mutable.
-    pub fn host_mut(&mut self) -> &mut Host<Traffic> {
-        self.gate.node_mut().node_mut()
+    /// The same, mutable.
+    pub fn engines_mut(&mut self) -> impl Iterator<Item = &mut Host<Traffic>> {
+        self.gate.node_mut().all_mut().iter_mut().map(PolledHost::node_mut)
     }
 
-    /// The counters of the host's driver.
+    /// The counters of each worker's driver.
+    pub fn driver_counters(&self) -> impl Iterator<Item = HostCounters> {
+        self.gate.node().all().iter().map(PolledHost::counters)
+    }
+
+    /// The counters of hand-over between the workers; zero with one.
     #[must_use]
-    pub fn driver_counters(&self) -> HostCounters {
-        self.gate.node().counters()
+    pub fn handover_counters(&self) -> HandoverCounters {
+        self.gate.node().handover()
     }
 
     /// The port that obeys pause frames.
     #[must_use]
-    pub fn gate(&self) -> &PfcGate<PolledHost<Host<Traffic>>> {
+    pub fn gate(&self) -> &PfcGate<Engines<Host<Traffic>>> {
         &self.gate
     }
 

@@ -11,11 +11,13 @@ mod node;
 mod presets;
 mod sockets;
 mod waits;
+mod workers;
 
 pub use driver::HostCounters;
 pub use lateness::Lateness;
 pub use model::HostModel;
 pub use sockets::Sockets;
+pub use workers::{Engines, HANDOVER_FRAMES, HandoverCounters, Workers};
 
 use driver::{Driver, State};
 use spanwire_base::Node;

@@ -58,7 +58,10 @@ pub use flow_report::FlowReport;
 pub use groups::{FctStats, GroupReport, Groups, SizeReport, Spread};
 pub use hash::EventHash;
 pub use host::{SimHost, Storm};
-pub use host_model::{HostCounters, HostModel, Lateness, PolledHost, Sockets};
+pub use host_model::{
+    Engines, HANDOVER_FRAMES, HandoverCounters, HostCounters, HostModel, Lateness, PolledHost,
+    Sockets, Workers,
+};
 pub use ids::{LinkId, NodeId};
 pub use link::LinkCounters;
 pub use liveness::{LivenessBounds, failure_detection_max};
@@ -75,7 +78,7 @@ pub use params::{
 };
 pub use plan::{Fault, Plan};
 pub use record::{AgentSeries, DciFlowSeries, DciSeries, FlowSeries, QueueSeries, Series};
-pub use report::{AgentReport, QueueReport, Report};
+pub use report::{AgentReport, QueueReport, Report, WorkersReport};
 pub use run::Watch;
 pub use scenario::Scenario;
 pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup, Telemetry};

@@ -114,12 +114,12 @@ impl Liveness {
 
     /// Flows that exceed a bound, one sentence each. O(flows).
     pub(crate) fn check(&mut self, network: &Network) -> Vec<String> {
-        let responding = network.hosts().flat_map(|host| host.app().responding());
+        let responding = network.engines().flat_map(|host| host.app().responding());
         let failed_responders =
             responding.filter(|state| state.failed_at.is_some()).map(|s| s.flow);
         let failed_responders: BTreeSet<u32> = failed_responders.collect();
         let mut found = Vec::new();
-        for (host, node) in (0..).zip(network.hosts()) {
+        for (host, node) in network.numbered_engines() {
             for state in node.app().requesting() {
                 let is_over = state.finished.is_some() || state.failed_at.is_some();
                 if let Some(started) = state.started.filter(|_| !is_over) {

@@ -2,6 +2,7 @@
 
 mod error;
 mod hosts;
+mod placement;
 mod switches;
 
 pub use error::NetworkError;
@@ -22,7 +23,7 @@ use spanwire_wire::Qpn;
 /// A node of a simulated network.
 #[derive(Debug)]
 pub enum Machine {
-    /// A host with the engine and its application.
+    /// A host with its engines and their applications.
     Host(Box<SimHost>),
     /// A switch.
     Switch(Box<Switch>),
@@ -172,9 +173,14 @@ impl Network {
         }
     }
 
-    /// The hosts, in the order of the topology.
-    pub fn hosts(&self) -> impl Iterator<Item = &Host<Traffic>> {
-        self.world.nodes().filter_map(|(_, machine)| machine.host())
+    /// The engines with their applications: those of each host, in the order of the topology.
+    pub fn engines(&self) -> impl Iterator<Item = &Host<Traffic>> {
+        self.sim_hosts().flat_map(SimHost::engines)
+    }
+
+    /// The same, each with the number of its host.
+    pub fn numbered_engines(&self) -> impl Iterator<Item = (u32, &Host<Traffic>)> {
+        (0..).zip(self.sim_hosts()).flat_map(|(host, sim)| sim.engines().map(move |of| (host, of)))
     }
 
     /// The hosts with their network cards, in the order of the topology.
@@ -191,7 +197,7 @@ impl Network {
     #[must_use]
     pub fn progress(&self) -> Vec<FlowProgress> {
         let mut all = vec![FlowProgress::default(); self.flows.len()];
-        for host in self.hosts() {
+        for host in self.engines() {
             for state in host.app().requesting() {
                 let flow = &mut all[state.flow as usize];
                 flow.started = state.started;
@@ -223,15 +229,6 @@ impl Network {
 }
 
 impl Machine {
-    /// The engine and its application, if the node is a host.
-    #[must_use]
-    pub fn host(&self) -> Option<&Host<Traffic>> {
-        match self {
-            Self::Host(sim_host) => Some(sim_host.host()),
-            Self::Switch(_) => None,
-        }
-    }
-
     /// The host with its network card, if the node is a host.
     #[must_use]
     pub fn sim_host(&self) -> Option<&SimHost> {

@@ -173,7 +173,7 @@ impl CnpCount {
     /// Those that the requester of each flow has received, by flow.
     pub(crate) fn by_flow(&self, network: &Network) -> Vec<u64> {
         let mut all = vec![0; network.flows().len()];
-        for (number, host) in (0..).zip(network.hosts()) {
+        for (number, host) in network.numbered_engines() {
             for state in host.app().requesting() {
                 let count = self.counts.get(&(number, state.qpn.get()));
                 all[usize_from(state.flow.into())] = count.copied().unwrap_or(0);

@@ -187,7 +187,7 @@ impl Recorder {
 
     fn sample_flows(&mut self, network: &Network) {
         let now = network.world.now();
-        let hosts: Vec<_> = network.hosts().collect();
+        let hosts: Vec<_> = network.engines().collect();
         let ns = to_f64(now.since(self.last).as_ps()) / 1000.0;
         let flows = network.flows().iter().zip(&mut self.flows).zip(&mut self.series.flows);
         for ((flow, watched), series) in flows {
@@ -273,7 +273,7 @@ fn watched(network: &Network) -> Vec<Watched> {
     let sends_answers = |flow: &Flow| {
         flow.op == FlowOp::Read && network.setup().sr_segment([flow.src, flow.dst]).is_some()
     };
-    for (i, host) in network.hosts().enumerate() {
+    for (i, host) in network.engines().enumerate() {
         for state in host.app().requesting() {
             let flow = &mut all[state.flow as usize];
             flow.requester = (i, state.qpn);
@@ -295,7 +295,7 @@ fn watched(network: &Network) -> Vec<Watched> {
             }
         }
     }
-    let hosts: Vec<_> = network.hosts().collect();
+    let hosts: Vec<_> = network.engines().collect();
     for watched in &mut all {
         watched.psn = arrived_psn(hosts[watched.receiver.0].endpoint(), watched);
     }

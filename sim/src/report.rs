@@ -2,6 +2,7 @@
 
 use crate::flow_report::FlowReport;
 use crate::groups::GroupReport;
+use crate::host::SimHost;
 use crate::ids::NodeId;
 use crate::measure::Measure;
 use crate::network::{FlowProgress, Machine, Network};
@@ -48,6 +49,9 @@ pub struct Report {
     pub drops: BTreeMap<String, u64>,
     /// The sum of all hosts' engine counters; zeros are omitted.
     pub engine: BTreeMap<String, u64>,
+    /// The workers of hosts; absent if each host has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<WorkersReport>,
     /// Pause frames that switches have sent.
     pub pfc_pauses: u64,
     /// The agents of switches; absent without.
@@ -71,6 +75,19 @@ pub struct Report {
     /// The time series, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
+}
+
+/// The workers of hosts. Frames are those of all hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct WorkersReport {
+    /// Workers of each host.
+    pub each: u8,
+    /// Frames that arrived at the queue of another worker and were handed over.
+    pub handed: u64,
+    /// Handed frames that their worker has received.
+    pub received: u64,
+    /// Frames that were dropped because the ring of their worker was full.
+    pub dropped: u64,
 }
 
 /// An agent at a port of a switch.
@@ -131,6 +148,7 @@ impl Report {
             queues: queues(network, mean_bytes),
             drops: drops(network),
             engine: engine(network),
+            workers: workers(network),
             pfc_pauses: pauses.sum(),
             agents: agents(network),
             sharing: None,
@@ -200,7 +218,7 @@ fn flows(network: &Network, measure: Measure) -> Vec<FlowReport> {
 fn message_times(network: &Network, measure: Measure) -> Vec<Vec<f64>> {
     let mut all: Vec<Vec<f64>> = vec![Vec::new(); network.flows().len()];
     let us = |d: Dur| to_f64(d.as_ps()) / 1e6;
-    for host in network.hosts() {
+    for host in network.engines() {
         let app = host.app();
         match measure {
             Measure::Messages => app.message_times().for_each(|(flow, took)| {
@@ -264,8 +282,10 @@ fn drops(network: &Network) -> BTreeMap<String, u64> {
     for sim_host in network.sim_hosts() {
         let counters = serde_json::to_value(sim_host.gate().counters());
         named_drops("host", &counters.unwrap_or_default(), &mut add);
-        add("host_rx_ring".to_owned(), sim_host.driver_counters().drop_rx_ring);
-        for (name, n) in sim_host.host().endpoint().counters().list() {
+        let rings = sim_host.driver_counters().map(|driver| driver.drop_rx_ring);
+        add("host_rx_ring".to_owned(), rings.sum());
+        add("host_handover_ring".to_owned(), sim_host.handover_counters().dropped);
+        for (name, n) in sim_host.engines().flat_map(|engine| engine.endpoint().counters().list()) {
             if let Some(cause) = name.strip_prefix(DROP) {
                 add(format!("host_{cause}"), n);
             }
@@ -289,9 +309,20 @@ fn named_drops(place: &str, counters: &Value, add: &mut impl FnMut(String, u64))
     }
 }
 
+fn workers(network: &Network) -> Option<WorkersReport> {
+    let each = Some(network.setup().workers).filter(|each| *each > 1)?;
+    let none = WorkersReport { each, handed: 0, received: 0, dropped: 0 };
+    Some(network.sim_hosts().map(SimHost::handover_counters).fold(none, |sum, of| WorkersReport {
+        each,
+        handed: sum.handed + of.handed,
+        received: sum.received + of.received,
+        dropped: sum.dropped + of.dropped,
+    }))
+}
+
 fn engine(network: &Network) -> BTreeMap<String, u64> {
     let mut all: BTreeMap<String, u64> = BTreeMap::new();
-    for host in network.hosts() {
+    for host in network.engines() {
         for (name, n) in host.endpoint().counters().list() {
             if n > 0 && !name.starts_with(DROP) {
                 *all.entry(name).or_default() += n;

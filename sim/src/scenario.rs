@@ -206,6 +206,12 @@ fn common() -> Params {
             Value::Flag(true),
             "hosts date arrivals by the kernel's timestamps, if they are not ideal",
         )
+        .with(
+            "workers",
+            Value::count(1, 16),
+            "engines of each host behind its port, as workers of one process that RSS feeds and \
+             that hand frames over to each other",
+        )
         .with("sample", Value::Time(Dur::from_us(10)), "time from one sample to the next")
 }
 
@@ -243,6 +249,7 @@ fn setup(params: &Params, seed: u64) -> Setup {
         erasure: params.ec("ec").0,
         timeout: params.time("timeout"),
         buffer_bytes: params.bytes("buffer"),
+        workers: u8::try_from(params.count("workers")).expect("the parameter's range ends at 16"),
         host: HostModel::named(params.word("host"))
             .map(|host| HostModel { timestamps: params.flag("timestamps"), ..host }),
         ..Setup::default()

@@ -115,6 +115,9 @@ pub struct Setup {
     pub host_pfc: bool,
     /// Bytes of preamble, FCS and inter-frame gap per frame.
     pub overhead_bytes: u32,
+    /// Engines of each host, 1..=16: the workers of one process behind its port, which hand frames
+    /// over to each other. Default 1.
+    pub workers: u8,
     /// The timing of hosts' drivers. Default none: frames and timers reach the engine at once.
     pub host: Option<HostModel>,
 }
@@ -182,6 +185,7 @@ impl Default for Setup {
             spread: Spread::Hash,
             host_pfc: false,
             overhead_bytes: 24,
+            workers: 1,
             host: None,
         }
     }
@@ -283,9 +287,16 @@ impl Setup {
         HEADER_BYTES + ipv6 + u64::from(self.overhead_bytes)
     }
 
-    /// The engine's limits for a host with this offer, a port of `line_rate`, `qps` queue pairs and
-    /// `cqe` outstanding completions.
-    pub(crate) fn engine(&self, offer: Offer, line_rate: Rate, qps: usize, cqe: u32) -> Config {
+    /// The limits of the engine of a host's worker `worker` with this offer, a port of `line_rate`,
+    /// `qps` queue pairs and `cqe` outstanding completions.
+    pub(crate) fn engine(
+        &self,
+        offer: Offer,
+        worker: u8,
+        line_rate: Rate,
+        qps: usize,
+        cqe: u32,
+    ) -> Config {
         let plain = Config::default();
         let qps = u32_from(qps.max(1));
         let ack_req_interval_pkts = self.ack_interval_pkts.min(self.window_pkts);
@@ -319,6 +330,8 @@ impl Setup {
             fast_paths: self.fast_paths,
             int_hops: self.int.hops,
             int_format: self.int.format,
+            worker,
+            workers: self.workers,
             line_rate,
             ..plain
         }
@@ -399,7 +412,8 @@ mod tests {
     #[test]
     fn engine__is_valid_for_any_number_of_queue_pairs() {
         for qps in [0, 1, 300, 60_000] {
-            Setup::default().engine(Offer::SILENT, Rate::from_gbps(10), qps, 5).validate().unwrap();
+            let config = Setup::default().engine(Offer::SILENT, 0, Rate::from_gbps(10), qps, 5);
+            config.validate().unwrap();
         }
     }
 

@@ -237,7 +237,8 @@ impl Driver {
             let dated = match (self.model.timestamps, frame.starts_run) {
                 (true, true) => RxMeta::whole(frame.at),
                 (true, false) => RxMeta::between(self.run_at, now),
-                (false, _) => RxMeta::between(self.empty_at, now),
+                // A frame that was handed over may have arrived before the ring was empty.
+                (false, _) => RxMeta::between(self.empty_at.min(frame.at), now),
             };
             let meta = RxMeta { elided_bytes: frame.elided_bytes, ..dated };
             self.counters.rx_frames += 1;

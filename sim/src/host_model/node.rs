@@ -4,6 +4,7 @@ use super::PolledHost;
 use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
 
 impl<N: Node> Node for PolledHost<N> {
+    #[inline]
     fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
         match &mut self.driver {
             None => self.node.handle_packet(now, port, frame, meta),
@@ -11,6 +12,7 @@ impl<N: Node> Node for PolledHost<N> {
         }
     }
 
+    #[inline]
     fn handle_timeout(&mut self, now: Time) {
         let Some(driver) = &mut self.driver else { return self.node.handle_timeout(now) };
         if driver.next_step().is_some_and(|at| at <= now) {
@@ -21,6 +23,7 @@ impl<N: Node> Node for PolledHost<N> {
         }
     }
 
+    #[inline]
     fn poll_transmit(&mut self, now: Time, port: PortId, frame: &mut [u8]) -> Option<TxMeta> {
         let Some(driver) = &mut self.driver else {
             return self.node.poll_transmit(now, port, frame);
@@ -33,6 +36,7 @@ impl<N: Node> Node for PolledHost<N> {
         Some(meta)
     }
 
+    #[inline]
     fn may_have_frame(&self, port: PortId) -> bool {
         match &self.driver {
             None => self.node.may_have_frame(port),
@@ -40,6 +44,7 @@ impl<N: Node> Node for PolledHost<N> {
         }
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Time> {
         let Some(driver) = &self.driver else { return self.node.poll_timeout() };
         let departure = driver.leaving.front().map(|frame| frame.at);
@@ -47,6 +52,7 @@ impl<N: Node> Node for PolledHost<N> {
         driver.next_step().into_iter().chain(departure).min()
     }
 
+    #[inline]
     fn take_ready(&mut self) -> PortMask {
         match &mut self.driver {
             None => self.node.take_ready(),

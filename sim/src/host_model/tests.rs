@@ -2,6 +2,7 @@
 
 mod polling;
 mod sockets;
+mod workers;
 
 use super::*;
 use crate::ids::LinkId;

@@ -79,7 +79,7 @@ impl Snapshot {
     pub(super) fn of(network: &Network) -> Self {
         let there = network.directions(0)[0];
         let flow = network.progress()[0];
-        let mut hosts = network.hosts().map(|host| host.endpoint().counters());
+        let mut hosts = network.engines().map(|host| host.endpoint().counters());
         let (sender, receiver) = hosts.next().zip(hosts.next()).expect("a pair has two hosts");
         // SR accepts packets out of order.
         let is_sr = network.setup().sr_segment([0, 1]).is_some();

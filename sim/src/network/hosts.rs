@@ -2,12 +2,13 @@
 //! the flows to the applications.
 
 use super::error::{MEMORY_MAX, NetworkError};
+use super::placement;
 use crate::app::{
     Allocator, Draining, Incoming, Memory, Outgoing, Peer, Plan, Progress, Queue, Recvs, Slots,
     Traffic,
 };
 use crate::host::SimHost;
-use crate::host_model::PolledHost;
+use crate::host_model::{Engines, PolledHost};
 use crate::setup::Setup;
 use crate::topology::{Port, Routes, Topology};
 use crate::workload::{Flow, FlowOp};
@@ -15,14 +16,16 @@ use spanwire_base::{Rate, Rng, usize_from};
 use spanwire_mem::Region;
 use spanwire_switch::PfcGate;
 use spanwire_transport::{
-    Access, AddressVector, Balance, CongestionControl, CqId, Endpoint, Host, PdId, QpAttr, QpCaps,
-    QpInit, SrOptions, SrqId, SrqInit, WireMode,
+    Access, AddressVector, Balance, Config, CongestionControl, CqId, Endpoint, Host, PdId, QpAttr,
+    QpCaps, QpInit, SrOptions, SrqId, SrqInit, WireMode,
 };
 use spanwire_wire::{Psn, Qpn};
 
 /// A flow, its message plan, and its buffers at both ends.
 struct FlowLayout {
     flow: Flow,
+    /// The engines of the requester and of the responder.
+    ends: [usize; 2],
     plan: Plan,
     /// At the requester.
     local: Slots,
@@ -34,9 +37,9 @@ struct FlowLayout {
     received: u64,
 }
 
-/// Resources that a host needs, counted before it is built.
+/// Resources that an engine needs, counted before it is built.
 #[derive(Clone, Default)]
-struct HostNeeds {
+struct EngineNeeds {
     memory: Allocator,
     qps: usize,
     cqe: u32,
@@ -45,8 +48,8 @@ struct HostNeeds {
     shared_slots: Slots,
 }
 
-/// A host under construction.
-struct HostBuild {
+/// An engine under construction.
+struct EngineBuild {
     endpoint: Endpoint,
     traffic: Traffic,
     memory: Memory,
@@ -66,30 +69,39 @@ pub(super) fn build(
     setup: &Setup,
 ) -> Result<Hosts, NetworkError> {
     let mut rng = Rng::new(setup.seed ^ HOST_SEEDS);
-    let mut needs = vec![HostNeeds::default(); topology.hosts.len()];
+    let each = usize::from(setup.workers);
+    let mut needs = vec![EngineNeeds::default(); topology.hosts.len() * each];
+    let ends = placement::place(flows, setup.workers, setup.seed);
+    let layout = flows.iter().zip(ends);
     let layout: Vec<FlowLayout> =
-        flows.iter().map(|f| lay_out(f, setup, &mut needs, &mut rng)).collect();
+        layout.map(|(f, ends)| lay_out(f, ends, setup, &mut needs, &mut rng)).collect();
     let ports = topology.ports();
     // A host without a link never transmits, so any rate will do.
     let rate_of = |ports: &Vec<Port>| {
         ports.first().map_or(Rate::from_gbps(1), |p| topology.links[p.link].rate())
     };
-    let shared = |need: &HostNeeds| match setup.shared_recvs && need.shared > 0 {
+    let shared = |need: &EngineNeeds| match setup.shared_recvs && need.shared > 0 {
         true => u64::from(setup.recvs).saturating_mul(setup.message_bytes.into()),
         false => 0,
     };
-    let bytes = |need: &HostNeeds| need.memory.bytes().saturating_add(shared(need));
+    let bytes = |need: &EngineNeeds| need.memory.bytes().saturating_add(shared(need));
     let memory = needs.iter().map(bytes).fold(0, u64::saturating_add);
     if memory > MEMORY_MAX && !setup.elided {
         return Err(NetworkError::Memory(memory));
     }
     let mut made = Vec::new();
-    for ((host, need), ports) in (0..).zip(&mut needs).zip(&ports) {
-        if setup.shared_recvs && need.shared > 0 {
-            need.shared_slots = need.memory.slots(setup.recvs, setup.message_bytes);
-            need.cqe += setup.recvs;
+    for ((host, needs), ports) in (0..).zip(needs.chunks_mut(each)).zip(&ports) {
+        // One layout of QPNs, by which the workers of a host find each other's.
+        let qps = needs.iter().map(|need| need.qps).max().unwrap_or(0);
+        for (worker, need) in (0..).zip(needs) {
+            if setup.shared_recvs && need.shared > 0 {
+                need.shared_slots = need.memory.slots(setup.recvs, setup.message_bytes);
+                need.cqe += setup.recvs;
+            }
+            let offer = setup.offer_of(host);
+            let config = setup.engine(offer, worker, rate_of(ports), qps, need.cqe);
+            made.push(make(need, config, setup, &mut rng).map_err(engine)?);
         }
-        made.push(make(host, need, rate_of(ports), setup, &mut rng).map_err(engine)?);
     }
     // The place of each flow's requester at its host.
     let mut places = Vec::new();
@@ -100,7 +112,7 @@ pub(super) fn build(
             Some([requester, responder]) => [responder, requester],
             None => {
                 let choice = congestion(topology, routes, &layout.flow, setup);
-                connect(&layout.flow, choice, &mut made, setup, &mut rng).map_err(engine)?
+                connect(layout, choice, &mut made, setup, &mut rng).map_err(engine)?
             }
         };
         places.push(add_flow(index, layout, qpns, &mut made, setup));
@@ -108,21 +120,43 @@ pub(super) fn build(
     }
     for (layout, place) in layout.iter().zip(places) {
         if let Some(before) = layout.flow.after {
-            made[layout.flow.src as usize].traffic.add_trigger(before, place);
+            made[layout.ends[0]].traffic.add_trigger(before, place);
         }
     }
     let obeyed = if setup.host_pfc { 1 << (setup.dscp / 8) } else { 0 };
-    let sim_host = |((m, ports), host): ((HostBuild, &Vec<Port>), u64)| {
-        let seed = setup.seed.wrapping_mul(DRIVER_SEEDS) ^ host;
-        let engine = Host::new(m.endpoint, m.traffic);
-        let polled = PolledHost::new(engine, setup.host.as_ref(), seed, setup.frame_buffer_bytes());
-        SimHost::new(PfcGate::new(polled, rate_of(ports), obeyed))
+    let mut made = made.into_iter();
+    let sim_host = |(host, ports): (u64, &Vec<Port>)| {
+        let engines = drive(made.by_ref().take(each), host, setup);
+        SimHost::new(PfcGate::new(engines, rate_of(ports), obeyed))
     };
-    Ok((made.into_iter().zip(&ports).zip(0..).map(sim_host).collect(), pairs))
+    let of_hosts = &ports[..topology.hosts.len()];
+    Ok(((0..).zip(of_hosts).map(sim_host).collect(), pairs))
+}
+
+/// The engines of a host behind their drivers.
+fn drive(
+    made: impl Iterator<Item = EngineBuild>,
+    host: u64,
+    setup: &Setup,
+) -> Engines<Host<Traffic>> {
+    let made: Vec<EngineBuild> = made.collect();
+    let qpns = made[0].endpoint.config().qpn_workers();
+    let seed = setup.seed.wrapping_mul(DRIVER_SEEDS) ^ host;
+    let polled = |(worker, m): (u64, EngineBuild)| {
+        let (engine, seed) = (Host::new(m.endpoint, m.traffic), seed ^ worker << 32);
+        PolledHost::new(engine, setup.host.as_ref(), seed, setup.frame_buffer_bytes())
+    };
+    Engines::new((0..).zip(made).map(polled).collect(), qpns, seed ^ HANDOVER_SEEDS)
 }
 
 /// Allocates a flow's buffers at both ends.
-fn lay_out(flow: &Flow, setup: &Setup, needs: &mut [HostNeeds], rng: &mut Rng) -> FlowLayout {
+fn lay_out(
+    flow: &Flow,
+    ends: [usize; 2],
+    setup: &Setup,
+    needs: &mut [EngineNeeds],
+    rng: &mut Rng,
+) -> FlowLayout {
     let (n, bytes) = (setup.outstanding, setup.message_bytes);
     let plan = Plan {
         op: flow.op,
@@ -135,12 +169,12 @@ fn lay_out(flow: &Flow, setup: &Setup, needs: &mut [HostNeeds], rng: &mut Rng) -
     };
     let received = plan.received_count();
     let is_mix = flow.op == FlowOp::Mix;
-    let here = &mut needs[flow.requester() as usize];
+    let here = &mut needs[ends[0]];
     here.qps += 1;
     here.cqe += n;
     // An atomic returns 8 bytes, however short messages are.
     let local = here.memory.slots(n, bytes.max(8));
-    let there = &mut needs[flow.responder() as usize];
+    let there = &mut needs[ends[1]];
     there.qps += 1;
     let mut slots = |wanted: bool, count: u32, bytes: u32| match wanted {
         true => there.memory.slots(count, bytes),
@@ -154,18 +188,16 @@ fn lay_out(flow: &Flow, setup: &Setup, needs: &mut [HostNeeds], rng: &mut Rng) -
     let recvs = slots(!setup.shared_recvs && places > 0, places, recv_bytes);
     there.cqe += recvs.count();
     there.shared += received;
-    FlowLayout { flow: *flow, plan, local, targets, sources, word, recvs, received }
+    FlowLayout { flow: *flow, ends, plan, local, targets, sources, word, recvs, received }
 }
 
-/// Builds a host with its memory, without queue pairs.
+/// Builds an engine with its memory, without queue pairs.
 fn make(
-    host: u32,
-    need: &HostNeeds,
-    line_rate: Rate,
+    need: &EngineNeeds,
+    config: Config,
     setup: &Setup,
     rng: &mut Rng,
-) -> Result<HostBuild, String> {
-    let config = setup.engine(setup.offer_of(host), line_rate, need.qps, need.cqe);
+) -> Result<EngineBuild, String> {
     let config = config.validate().map_err(|e| e.to_string())?;
     let mut key_seed = [0; 32];
     rng.fill(&mut key_seed);
@@ -190,7 +222,7 @@ fn make(
         traffic.add_recvs(Recvs { slots, left, queue, sges: setup.sges });
         srq = Some(id);
     }
-    Ok(HostBuild { endpoint, traffic, memory, pd, cq, srq })
+    Ok(EngineBuild { endpoint, traffic, memory, pd, cq, srq })
 }
 
 /// The congestion control of a flow's queue pairs.
@@ -208,14 +240,14 @@ fn congestion(
 
 /// Creates and connects the queue pairs of a flow, the requester's first.
 fn connect(
-    flow: &Flow,
+    layout: &FlowLayout,
     congestion: CongestionControl,
-    made: &mut [HostBuild],
+    made: &mut [EngineBuild],
     setup: &Setup,
     rng: &mut Rng,
 ) -> Result<[Qpn; 2], String> {
-    let ends = [flow.requester(), flow.responder()];
-    let [requester, responder] = ends.map(|host| make_qp(&mut made[host as usize], setup));
+    let ends = [layout.flow.requester(), layout.flow.responder()];
+    let [requester, responder] = layout.ends.map(|engine| make_qp(&mut made[engine], setup));
     let qpns = [requester?, responder?];
     let psns = [0, 1].map(|_| first_psn(rng));
     let agreed = setup.agreed(ends).expect("the flows were checked");
@@ -248,7 +280,7 @@ fn connect(
             congestion: Some(congestion),
             ..QpAttr::rts(psns[me])
         };
-        let endpoint = &mut made[ends[me] as usize].endpoint;
+        let endpoint = &mut made[layout.ends[me]].endpoint;
         for attr in [QpAttr::init(Access::ALL), rtr, rts] {
             endpoint.modify_qp(qpns[me], &attr).map_err(|e| e.to_string())?;
         }
@@ -261,12 +293,12 @@ fn add_flow(
     index: u32,
     layout: &FlowLayout,
     qpns: [Qpn; 2],
-    made: &mut [HostBuild],
+    made: &mut [EngineBuild],
     setup: &Setup,
 ) -> usize {
-    let FlowLayout { flow, plan, local, targets, sources, word, recvs, received } = *layout;
+    let FlowLayout { flow, ends, plan, local, targets, sources, word, recvs, received } = *layout;
     let [requester, qpn] = qpns;
-    let there = &mut made[flow.responder() as usize];
+    let there = &mut made[ends[1]];
     let (triggers, failed_at, finished) = (Vec::new(), None, None);
     let (next, received_bytes) = (0, 0);
     let areas = [targets, sources, word];
@@ -298,10 +330,10 @@ fn add_flow(
     let stops_at = flow.stops_at;
     let outgoing = Outgoing { flow: index, qpn, plan, stops_at, local, peer, progress };
     let start = flow.after.is_none().then_some(flow.start);
-    made[flow.requester() as usize].traffic.add_outgoing(outgoing, start)
+    made[ends[0]].traffic.add_outgoing(outgoing, start)
 }
 
-fn make_qp(made: &mut HostBuild, setup: &Setup) -> Result<Qpn, String> {
+fn make_qp(made: &mut EngineBuild, setup: &Setup) -> Result<Qpn, String> {
     let caps = QpCaps {
         max_send_wr: setup.outstanding,
         max_recv_wr: setup.recvs,
@@ -327,10 +359,12 @@ fn engine(e: String) -> NetworkError {
     NetworkError::Engine(e)
 }
 
-/// The virtual address of every host's memory.
+/// The virtual address of every engine's memory.
 const IOVA: u64 = 1 << 40;
 /// IBTA's code for 20 us.
 const RNR_TIMER: u8 = 2;
+/// Separates the draws of hand-over from those of drivers.
+const HANDOVER_SEEDS: u64 = 0x6861_6e64_6f76_6572;
 /// Separates the draws of drivers from others.
 const DRIVER_SEEDS: u64 = 0x6472_6976_6572_7321;
 /// Separates the draws of this module from others.

@@ -8,7 +8,7 @@ const END: Time = Time::from_ns(100_000_000_000);
 
 fn run(mut network: Network) -> Network {
     network.world.run(END, u64::MAX, &mut ());
-    for host in network.hosts() {
+    for host in network.engines() {
         let failed = |flow: u32| network.progress()[flow as usize].failed.is_some();
         assert_eq!(host.app().violations(), [] as [&str; 0]);
         assert_eq!(host.app().check_end(failed), [] as [&str; 0]);
@@ -98,7 +98,7 @@ fn run__hosts_of_both_modes_share_a_network() {
             network.progress().iter().all(|p| p.completed.is_some() && p.failed.is_none()),
             "{op:?}"
         );
-        let lost = network.hosts().map(|h| h.endpoint().counters().presumed_lost_packets);
+        let lost = network.engines().map(|h| h.endpoint().counters().presumed_lost_packets);
         assert_eq!(lost.sum::<u64>(), 0, "nothing is lost");
     }
 }
@@ -174,11 +174,35 @@ fn run__a_queue_pair_carries_flows_both_ways() {
     let network = run(Network::new(topology, flows, setup).unwrap());
     assert!(network.is_done());
     let qpns = |n: usize| {
-        let app = network.hosts().nth(n).unwrap().app();
+        let app = network.engines().nth(n).unwrap().app();
         let all = app.requesting().chain(app.responding()).map(|s| s.qpn.get());
         all.collect::<std::collections::BTreeSet<_>>().len()
     };
     assert_eq!((qpns(0), qpns(1)), (4, 4), "eight flows on four queue pairs");
+}
+
+#[test]
+fn run__workers_of_a_host_hand_frames_over() {
+    for is_sr in [false, true] {
+        let offer = Offer::of(&Config::default(), is_sr.then_some(1408));
+        let topology = Topology::star(2, Rate::from_gbps(10), Dur::from_us(1));
+        let flow = |src, dst, op| Flow { op, ..Flow::new(src, dst, Time::ZERO, 200_000) };
+        let mut flows = [FlowOp::Mix, FlowOp::Send, FlowOp::Read, FlowOp::Write]
+            .map(|op| [flow(0, 2, op), flow(1, 2, op), flow(0, 1, op), flow(1, 0, op)])
+            .concat();
+        flows.push(Flow { reverse_of: Some(4), after: Some(5), ..flow(2, 0, FlowOp::Send) });
+        let setup = Setup { offer, workers: 4, message_bytes: 10_000, ..Setup::default() };
+        let network = run(Network::new(topology, flows, setup).unwrap());
+        assert!(network.is_done());
+        assert_eq!(network.engines().count(), 12);
+        let idle = network.engines().filter(|h| h.app().requesting().count() == 0).count();
+        assert!(idle < 8, "the flows of a host are of several workers");
+        for host in network.sim_hosts() {
+            let counters = host.handover_counters();
+            assert!(counters.handed > 0 && counters.handed == counters.received, "{counters:?}");
+            assert_eq!(counters.dropped, 0);
+        }
+    }
 }
 
 #[test]
@@ -194,7 +218,7 @@ fn run__receives_that_come_late_are_waited_for() {
     };
     let network = run(Network::new(topology, vec![flow], setup).unwrap());
     assert!(network.is_done());
-    let naks = network.hosts().map(|h| h.endpoint().counters().rnr_nak_retry_err).sum::<u64>();
+    let naks = network.engines().map(|h| h.endpoint().counters().rnr_nak_retry_err).sum::<u64>();
     assert!(naks > 0, "the receiver was not ready");
 }
 
@@ -205,9 +229,9 @@ fn corrupted(op: FlowOp, host: u32, guard: bool) -> Vec<String> {
     let Machine::Host(sim_host) = network.world.node_mut(NodeId::from_index(host)) else {
         panic!("the first nodes are hosts");
     };
-    sim_host.host_mut().app_mut().corrupt(guard);
+    sim_host.engines_mut().for_each(|engine| engine.app_mut().corrupt(guard));
     network.world.run(END, u64::MAX, &mut ());
-    let found = network.hosts().flat_map(|h| {
+    let found = network.engines().flat_map(|h| {
         let at_end = h.app().check_end(|_| false);
         [h.app().violations().to_vec(), at_end].concat()
     });

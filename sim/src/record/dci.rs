@@ -80,7 +80,7 @@ impl DciProbe {
             let own = sim.app().requesting().map(move |state| (host, state.qpn, state.flow));
             own.collect::<Vec<_>>()
         };
-        let all = network.hosts().enumerate().flat_map(of_host);
+        let all = network.engines().enumerate().flat_map(of_host);
         let senders = all.filter_map(|(host, qpn, flow)| Some((host, qpn, place(flow)?)));
         let senders = senders.collect();
         Some(Self { at, behind, inside, senders, series })
@@ -110,7 +110,7 @@ impl DciProbe {
             series.credit_gbps.push(found.map_or(0.0, |own| to_gbps(own.rate)));
         }
         for (host, qpn, flow) in &self.senders {
-            let info = network.hosts().nth(*host).and_then(|host| host.endpoint().query_qp(*qpn));
+            let info = network.engines().nth(*host).and_then(|host| host.endpoint().query_qp(*qpn));
             let rate = info.and_then(|info| info.flow?.rate);
             self.series.flows[*flow].sending_gbps.push(rate.map_or(0.0, to_gbps));
         }

@@ -15,7 +15,7 @@ fn counters(setup: Setup, delay: Dur, ms: u64) -> ([HostCounters; 2], EventHash)
     let mut network =
         Network::new(topology, vec![flow], Setup { timeout, ..setup }).expect("it is valid");
     network.world.run(Time::ZERO + Dur::from_ms(ms), u64::MAX, &mut ());
-    let hosts: Vec<HostCounters> = network.sim_hosts().map(SimHost::driver_counters).collect();
+    let hosts: Vec<HostCounters> = network.sim_hosts().flat_map(SimHost::driver_counters).collect();
     (hosts.try_into().expect("a pair"), network.world.event_hash())
 }
 
