@@ -17,6 +17,7 @@ pub use driver::HostCounters;
 pub use lateness::Lateness;
 pub use model::HostModel;
 pub use sockets::Sockets;
+pub(crate) use workers::handover_lateness;
 pub use workers::{Engines, HANDOVER_FRAMES, HandoverCounters, Workers};
 
 use driver::{Driver, State};

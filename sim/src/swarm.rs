@@ -109,6 +109,7 @@ pub fn swarm_plan(seed: u64) -> Plan {
     let gives_up = setup.gives_up(faults_end);
     let flows = draw.flows(topology.host_count(), setup.message_bytes, faults_end, gives_up);
     let timeout = timeout(&setup);
+    setup.workers = Draw::new(seed ^ WORKERS).pick(&[1, 1, 2, 4]);
     let mut plan = Plan::new("swarm", topology, flows, setup);
     plan.faults_end = Some(Time::ZERO + faults_end);
     let bounds = liveness_bounds(&plan, faults_end);
@@ -348,6 +349,8 @@ const HOSTS: u64 = 0x686f_7374_735f_6f66;
 const SOCKETS: u64 = 0x736f_636b_6574_735f;
 /// Separates the draws of erasure coding and load balancing.
 const UNORC: u64 = 0x756e_6f72_635f_6f66;
+/// Separates the draw of workers, which is after all that depend on the bounds of a run.
+const WORKERS: u64 = 0x776f_726b_6572_735f;
 /// Separates the swarm's draws from those of the network, which has the same seed.
 const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 
@@ -404,6 +407,10 @@ mod tests {
         some(|p| p.setup.congestion.far.is_some());
         some(|p| !p.setup.congestion.is_on());
         some(|p| p.setup.host.is_none());
+        for workers in [1, 2, 4] {
+            assert!(plans.iter().any(|p| p.setup.workers == workers), "{workers} workers");
+        }
+        some(|p| p.setup.workers == 4 && p.setup.host.is_some() && p.setup.shared_recvs);
         for name in ["veth", "adaptive", "busy", "busy-poll", "udp"] {
             let preset = HostModel::named(name);
             assert!(plans.iter().any(|p| p.setup.host == preset), "{name}");

@@ -93,6 +93,20 @@ fn swarm__five_hundred_seeds_pass() {
     assert!(outcomes.iter().any(|o| o.report.as_ref().is_some_and(|r| r.pfc_pauses > 0)));
 }
 
+/// Half of the seeds have several workers, and frames of theirs are handed over.
+#[test]
+fn swarm__workers_hand_frames_over() {
+    let handed = on_all_cores(&(0..40).collect::<Vec<_>>(), |seed| {
+        let report = swarm_run(seed).report.expect("none has panicked");
+        report.workers.map(|workers| (workers.each, workers.handed))
+    });
+    for each in [2, 4] {
+        let of = handed.iter().flatten().filter(|(workers, _)| *workers == each);
+        assert!(of.clone().all(|(_, handed)| *handed > 0), "{each} workers: {handed:?}");
+        assert!(of.count() > 3, "{each} workers: {handed:?}");
+    }
+}
+
 /// Every frame of both ends, byte for byte (the event hash has the ICRC of each), every completion
 /// and every counter.
 #[test]
@@ -117,6 +131,22 @@ fn swarm__seeds_that_found_bugs_pass() {
     let seeds = seeds_that_found_bugs();
     assert!(!seeds.is_empty());
     check(&run(&seeds));
+}
+
+/// Bugs of a single engine were found before seeds drew workers.
+#[test]
+fn swarm__seeds_that_found_bugs_pass_with_one_worker() {
+    let seeds = seeds_that_found_bugs();
+    let with_more = seeds.into_iter().filter(|seed| swarm_plan(*seed).setup.workers > 1);
+    let outcomes = on_all_cores(&with_more.collect::<Vec<_>>(), |seed| {
+        let mut plan = swarm_plan(seed);
+        plan.setup.workers = 1;
+        let watch = Watch { series: false, check_every: 500 };
+        plan.run(watch, &mut ()).expect("a valid network")
+    });
+    assert!(outcomes.len() > 5);
+    let violations: Vec<_> = outcomes.into_iter().flat_map(|report| report.violations).collect();
+    assert_eq!(violations, [] as [&str; 0]);
 }
 
 fn seeds_that_found_bugs() -> Vec<u64> {

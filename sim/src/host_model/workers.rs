@@ -273,7 +273,7 @@ impl<N: Node> Node for Engines<N> {
 
 /// The time from the arrival of a frame until the worker at whose queue it arrived has handed it
 /// over: mostly that of a burst of one that spins, rarely that of one that computes or sleeps.
-fn handover_lateness() -> Lateness {
+pub(crate) fn handover_lateness() -> Lateness {
     let [least, median, p99] = [200, 1_000, 5_000].map(Dur::from_ns);
     Lateness::new(&[(0, least), (500_000, median), (990_000, p99), (1_000_000, Dur::from_us(50))])
 }

@@ -1,6 +1,6 @@
 //! Upper bounds of times in a drawn network.
 
-use crate::host_model::HostModel;
+use crate::host_model::{HostModel, handover_lateness};
 use crate::liveness::{LivenessBounds, SWIFT_WINDOW_PARTS, has_part_windows};
 use crate::plan::Plan;
 use crate::setup::{AgentSetup, Setup};
@@ -41,10 +41,11 @@ pub(super) fn timeout(setup: &Setup) -> Dur {
     Dur::from_ns(4_096) * (1 << setup.timeout_code())
 }
 
-/// The longest time from an arrival or a deadline until the driver of a host has processed it; zero
-/// for ideal hosts.
+/// The longest time from an arrival or a deadline until the driver of a host has processed it, with
+/// hand-over between workers; zero for ideal hosts with one.
 fn host_delay_max(setup: &Setup) -> Dur {
-    setup.host.as_ref().map_or(Dur::ZERO, HostModel::delay_max)
+    let handover = if setup.workers > 1 { handover_lateness().max() } else { Dur::ZERO };
+    setup.host.as_ref().map_or(Dur::ZERO, HostModel::delay_max) + handover
 }
 
 /// The longest time until the driver of a host has sent a due packet: it may sleep whenever its
@@ -76,6 +77,7 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     let outstanding = u64::from(setup.window_pkts) * u64::from(setup.payload_bytes() + 100) * 10;
     let waiting = slowest.time_for(outstanding.min(queue * hops));
     let leaving = setup.host.as_ref().map_or(0, |host| u64_from(host.tx_ring));
+    let leaving = leaving * u64::from(setup.workers);
     let leaving = slowest.time_for(leaving * u64::from(setup.max_frame_bytes() + 100));
     let host = host_delay_max(setup) + leaving;
     let (turns, paused) = throttling(setup, slowest, outstanding);

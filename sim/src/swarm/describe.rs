@@ -15,6 +15,7 @@ pub(super) fn describe(plan: &Plan) -> Vec<(String, String)> {
     let mut add = |name: &str, text: String| out.push((name.to_owned(), text));
     add("network", network(&plan.topology));
     add("hosts", setup.host.as_ref().map_or("ideal".to_owned(), |model| format!("{model:?}")));
+    add("workers of each host", setup.workers.to_string());
     add("offers", offers(plan));
     add("queue pairs", queue_pairs(plan));
     add("congestion control", congestion(plan));
