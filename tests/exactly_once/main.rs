@@ -59,13 +59,16 @@ fn run__worlds_reach_every_corner() {
     for seed in 0..400 {
         let mut world = World::new(seed);
         world.run();
-        for end in &world.ends {
-            for (name, n) in end.ep.counters().list() {
-                *seen.entry(name).or_default() += n;
-            }
+        let engines = world.ends.iter().flat_map(|end| &end.engines);
+        for (name, n) in engines.flat_map(|engine| engine.ep.counters().list()) {
+            *seen.entry(name).or_default() += n;
         }
+        let handed = if world.is_sr() { "handed of SR" } else { "handed of RC" };
+        *seen.entry(handed.to_owned()).or_default() += world.handed;
     }
     let corners = [
+        "handed of RC",
+        "handed of SR",
         "rx_atomic_requests",
         "rx_read_requests",
         "duplicate_request",

@@ -1,19 +1,22 @@
-//! Two engines on a virtual wire with loss, duplication, delay and corruption, an application on
-//! each side, and the model that is compared after every step. One seed decides everything.
+//! Engines on both sides of a virtual wire with loss, duplication, delay and corruption, an
+//! application on each side, and the model that is compared after every step. A side with several
+//! engines hands frames over to them in any order. One seed decides everything.
 
 mod drawn;
+mod engines;
 mod liveness;
 mod posting;
 mod wire;
 
 use crate::model::{Finished, Kind, Model, Recv};
+use engines::{Engine, Placement};
 use liveness::{LivenessBounds, QpProgress};
 use posting::{MAILBOX, RECVS, SLOT, config, memory_bytes};
-use spanwire_base::{Dur, Node, PortId, Rng, RxMeta, Time, usize_from};
+use spanwire_base::{Dur, Node, PortId, Rng, Time, usize_from};
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, AddressVector, AsyncEvent, CqId, Endpoint, MemoryRegion, Mtu, QpAttr, QpState,
-    SrOptions, SrqId, Wire, WireMode,
+    Access, AddressVector, AsyncEvent, Mtu, QpAttr, QpState, QpnWorkers, SrOptions, SrqId, Wire,
+    WireMode,
 };
 use spanwire_wire::{MacAddr, OpClass, Packet, Psn, Qpn};
 use std::collections::BTreeMap;
@@ -29,6 +32,8 @@ pub(crate) struct World {
     uno: Rng,
     /// Draws of when and which source memory changes.
     change_rng: Rng,
+    /// Draws of how long hand-over between engines takes.
+    handover_rng: Rng,
     faults: Faults,
     bounds: LivenessBounds,
     /// Messages are small.
@@ -42,6 +47,8 @@ pub(crate) struct World {
     /// Ports compute checksums before bit errors are emulated, as UDP sockets do with `--corrupt`.
     has_checking_ports: bool,
     sent: u64,
+    /// Frames that arrived at the queue of another engine.
+    pub(crate) handed: u64,
     /// Requests still to be posted.
     budget: u64,
     next_action: Option<Time>,
@@ -62,11 +69,12 @@ pub(crate) struct World {
 
 /// One side.
 pub(crate) struct End {
-    pub(crate) ep: Endpoint,
-    cq: CqId,
-    srq: Option<SrqId>,
+    /// Several share the memory, as the workers of a process do.
+    pub(crate) engines: Vec<Engine>,
+    qpns: QpnWorkers,
+    /// The shared receive queue, and its engine.
+    srq: Option<(usize, SrqId)>,
     pub(crate) region: Region,
-    mr: MemoryRegion,
     qps: Vec<QpEnd>,
     /// Receive slots not posted.
     free_recvs: Vec<usize>,
@@ -77,6 +85,8 @@ pub(crate) struct End {
 /// The application of one queue pair.
 struct QpEnd {
     qpn: Qpn,
+    /// Its engine.
+    engine: usize,
     /// Offset of this queue pair's areas in both memories.
     base: usize,
     /// Free slots of the peer's memory for WRITEs, and of the local memory for READ results.
@@ -100,7 +110,7 @@ impl World {
         let is_slow = wide.below(5) == 0;
         // An end in RTR may send few bytes for small messages, so SACK words are truncated.
         let cuts_words = !is_slow && wide.below(20) == 0;
-        let faults = Faults::drawn(&mut wide, dead, is_slow);
+        let mut faults = Faults::drawn(&mut wide, dead, is_slow);
         let mut pick = |of: &[u64]| of[usize_from(rng.below(of.len() as u64))];
         let mtu = [Mtu::B256, Mtu::B256, Mtu::B512][usize_from(pick(&[0, 1, 2]))];
         let qps = usize_from(pick(&[1, 1, 2, 3]));
@@ -120,8 +130,10 @@ impl World {
         let mode = [WireMode::Rc, WireMode::Sr][usize_from(pick(&[0, 1]).max(cuts_words.into()))];
         let segment = u32::try_from(pick(&[0, 64, 200, 700])).expect("small");
         let bytes = memory_bytes(qps);
-        let ends: Vec<End> =
-            [0u8, 1].into_iter().map(|i| End::new(seed, i, &config, qps, shared)).collect();
+        let places = Placement::drawn(seed, qps, shared);
+        faults.handover = places.handover(faults.delay);
+        let place = |i: u8| End::new(seed, i, &config, shared, &places.sides[usize::from(i)]);
+        let ends: Vec<End> = [0, 1].into_iter().map(place).collect();
         let memory = [0, 1].map(|i: usize| {
             let mut bytes = vec![0; bytes];
             rng.fill(&mut bytes);
@@ -153,6 +165,7 @@ impl World {
             wire,
             uno,
             change_rng: wide,
+            handover_rng: Rng::new(seed ^ HANDOVER),
             faults,
             bounds,
             small,
@@ -163,6 +176,7 @@ impl World {
             // Whether a seed has faults is unchanged by it.
             has_checking_ports: seed.is_multiple_of(2),
             sent,
+            handed: 0,
             budget,
             next_action,
             next_change: now,
@@ -230,7 +244,7 @@ impl World {
                 ..QpAttr::rts(Psn::new(psns[me]))
             };
             for attr in [QpAttr::init(Access::ALL), rtr] {
-                self.ends[me].ep.modify_qp(qpns[me], &attr).expect("the usual transitions");
+                self.ends[me].modify_qp(q, &attr);
             }
             self.ends[me].qps[q].rts = Some(rts);
             // In some worlds one side only receives at first.
@@ -245,7 +259,7 @@ impl World {
         let has_failed = self.model.sides[side].qps[q].failed;
         let end = &mut self.ends[side];
         if let Some(rts) = end.qps[q].rts.take().filter(|_| !has_failed) {
-            end.ep.modify_qp(end.qps[q].qpn, &rts).expect("the usual transition");
+            end.modify_qp(q, &rts);
         }
     }
 
@@ -262,7 +276,8 @@ impl World {
                 self.act();
                 continue;
             }
-            let timers = self.ends.iter().filter_map(|e| e.ep.poll_timeout()).min();
+            let timers = self.ends.iter().flat_map(|end| &end.engines);
+            let timers = timers.filter_map(|engine| engine.ep.poll_timeout()).min();
             let timers = match self.tamper {
                 Some(Tamper::IgnoreTimers) => timers.map(|at| at.max(self.now + Dur::from_ms(1))),
                 _ => timers,
@@ -297,7 +312,7 @@ impl World {
     /// One driver step: receive one frame, time out, transmit; compares after each. Returns true if
     /// more frames may be sent a little later.
     fn step(&mut self, side: usize) -> bool {
-        while let Some((frame, checked)) = self.arrive(side) {
+        while let Some((frame, meta)) = self.arrive(side) {
             let end = &mut self.ends[side];
             let whole = Packet::parse(&frame).ok().map(|p| {
                 let q = end.qps.iter().position(|q| q.qpn == p.bth.dest_qp);
@@ -308,27 +323,33 @@ impl World {
                 self.trace(side, "gets", p);
             }
             let request = whole.filter(|(_, p)| is_request(p));
-            let end = &mut self.ends[side];
             if let Some((q, p)) = &request {
                 self.model.deliver(side, *q, p);
             }
-            let recovered = end.ep.counters().ec_rebuilt_packets;
-            let meta = RxMeta { checked, ..RxMeta::whole(self.now) };
-            end.ep.handle_packet(self.now, PortId::HOST, &frame, meta);
-            let recovered = end.ep.counters().ec_rebuilt_packets - recovered;
+            let ep = self.ends[side].engine_of(&frame);
+            let recovered = ep.counters().ec_rebuilt_packets;
+            ep.handle_packet(self.now, PortId::HOST, &frame, meta);
+            let recovered = ep.counters().ec_rebuilt_packets - recovered;
             match &request {
                 Some((q, p)) => self.model.recover_sr(side, *q, p, recovered),
                 None => assert_eq!(recovered, 0, "no frame arrived"),
             }
             self.settle(side);
         }
+        let engines = 0..self.ends[side].engines.len();
+        engines.map(|engine| self.step_engine(side, engine)).fold(false, |is_more, of| is_more | of)
+    }
+
+    /// The part of a step after the frames: times out and transmits.
+    fn step_engine(&mut self, side: usize, engine: usize) -> bool {
         let is_deaf = self.tamper == Some(Tamper::IgnoreTimers);
-        if !is_deaf && self.ends[side].ep.poll_timeout().is_some_and(|t| t <= self.now) {
-            self.ends[side].ep.handle_timeout(self.now);
+        let ep = &mut self.ends[side].engines[engine].ep;
+        if !is_deaf && ep.poll_timeout().is_some_and(|t| t <= self.now) {
+            ep.handle_timeout(self.now);
             self.settle(side);
         }
         let mut frame = [0; 1024];
-        let ep = &mut self.ends[side].ep;
+        let ep = &mut self.ends[side].engines[engine].ep;
         let mut out = Vec::new();
         while out.len() < self.faults.burst
             && let Some(meta) = ep.poll_transmit(self.now, PortId::HOST, &mut frame)
@@ -356,8 +377,7 @@ impl World {
     }
 
     fn poll_completions(&mut self, side: usize) {
-        let cq = self.ends[side].cq;
-        while let Some(wc) = self.ends[side].ep.poll_cq(cq).expect("no overrun") {
+        while let Some(wc) = self.ends[side].engines.iter_mut().find_map(Engine::poll_cq) {
             let q = self.ends[side].qps.iter().position(|q| q.qpn == wc.qpn);
             let q = q.expect("a completion of one of them");
             if self.is_traced {
@@ -376,7 +396,8 @@ impl World {
                 Finished::Failed => {}
             }
         }
-        while let Some(event) = self.ends[side].ep.poll_async_event() {
+        let next = |end: &mut End| end.engines.iter_mut().find_map(|of| of.ep.poll_async_event());
+        while let Some(event) = next(&mut self.ends[side]) {
             if self.is_traced {
                 eprintln!("{:?}: {side} gets {event:?}", self.now);
             }
@@ -411,9 +432,8 @@ impl World {
     }
 
     fn modify(&mut self, side: usize, q: usize, state: QpState) {
-        let qpn = self.ends[side].qps[q].qpn;
         let attr = QpAttr { state: Some(state), ..QpAttr::default() };
-        self.ends[side].ep.modify_qp(qpn, &attr).expect("a transition that exists");
+        self.ends[side].modify_qp(q, &attr);
     }
 
     /// Requests have completed: overwrites and frees their slots.
@@ -441,8 +461,9 @@ impl World {
         let end = &mut self.ends[side];
         end.free_recvs.push(recv.at);
         if invalidated.is_some() {
-            let (lkey, rkey) = &mut end.qps[q].invalidatable;
-            *rkey = Some(end.ep.renew_rkey(*lkey).expect("a region of ours"));
+            let QpEnd { engine, invalidatable: (lkey, rkey), .. } = &mut end.qps[q];
+            let ep = &mut end.engines[*engine].ep;
+            *rkey = Some(ep.renew_rkey(*lkey).expect("a region of ours"));
         }
     }
 
@@ -534,8 +555,10 @@ fn is_request(p: &Packet<'_>) -> bool {
     p.bth.opcode.props().class == OpClass::Request
 }
 
-/// Separates the draws of erasure coding and load balancing from all others, and those of the wire.
+/// Separates the draws of erasure coding and load balancing from all others, those of the wire, and
+/// those of hand-over.
 const UNO: u64 = 0x756e_6f5f_756e_6f5f;
 const WIDE: u64 = 0x7769_6465_7769_6465;
+const HANDOVER: u64 = 0x6861_6e64_6f76_6572;
 /// Interval between bursts of frames.
 const BURST_GAP: Dur = Dur::from_ns(100);

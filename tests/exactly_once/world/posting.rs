@@ -1,12 +1,13 @@
 //! Posting: every operation, of any size that a slot takes.
 
+use super::engines::{Engine, SidePlacement};
 use super::{End, QpEnd, QpProgress, World};
 use crate::model::{Kind, Message, Recv, Source};
 use spanwire_base::usize_from;
 use spanwire_mem::Region;
 use spanwire_transport::{
-    Access, Config, Endpoint, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, SrqInit, WorkRequest,
-    WrOp,
+    Access, Config, MemoryRegion, QpCaps, QpInit, RecvRequest, RemoteAddr, Sge, SrqInit,
+    WorkRequest, WrOp,
 };
 
 impl World {
@@ -23,15 +24,17 @@ impl World {
         };
         let wr_id = end.next_recv;
         end.next_recv += 1;
-        let sges = split(end, at, SLOT, 1 + usize_from(self.rng.below(3)));
+        let engine = end.srq.map_or(end.qps[q].engine, |(engine, _)| engine);
+        let Engine { ep, mr, .. } = &mut end.engines[engine];
+        let sges = split(mr, at, SLOT, 1 + usize_from(self.rng.below(3)));
         let (request, recv) = (RecvRequest { wr_id, sges: &sges }, Recv { wr_id, at });
         match (end.srq, &mut self.model.sides[side]) {
-            (Some(srq), model) => {
-                end.ep.post_srq_recv(srq, &request).expect("there is room");
+            (Some((_, srq)), model) => {
+                ep.post_srq_recv(srq, &request).expect("there is room");
                 model.srq.as_mut().expect("it has one too").push_back(recv);
             }
             (None, model) => {
-                end.ep.post_recv(end.qps[q].qpn, &request).expect("there is room");
+                ep.post_recv(end.qps[q].qpn, &request).expect("there is room");
                 model.qps[q].recvs.push_back(recv);
             }
         }
@@ -173,7 +176,7 @@ impl World {
     /// Posts a request. One without a source carries its bytes inline.
     fn post(&mut self, side: usize, q: usize, m: Message, fence: bool) {
         let peer = &self.ends[1 - side];
-        let (main, other) = (peer.mr, peer.qps[q].invalidatable.1);
+        let (main, other) = (peer.engines[peer.qps[q].engine].mr, peer.qps[q].invalidatable.1);
         let rkey = match other {
             // Both keys refer to the same memory.
             Some(other) if matches!(m.kind, Kind::Write | Kind::WriteImm) && !fence => other,
@@ -186,32 +189,42 @@ impl World {
         let end = &mut self.ends[side];
         let expect_result = matches!(m.kind, Kind::Read | Kind::FetchAdd(_) | Kind::CmpSwap(..));
         let at = if expect_result { Some(m.local) } else { m.source.map(|s| s.at) };
-        let sges = at.map_or(Vec::new(), |at| split(end, at, m.data.len(), parts));
+        let Engine { ep, mr, .. } = &mut end.engines[end.qps[q].engine];
+        let sges = at.map_or(Vec::new(), |at| split(mr, at, m.data.len(), parts));
         let mut wr = match at {
             None => WorkRequest::inline(wr_id, op, &m.data),
             Some(_) => WorkRequest::new(wr_id, op, &sges),
         };
         (wr.signaled, wr.solicited, wr.fence) = (m.signaled, m.solicited, fence);
-        end.ep.post_send(end.qps[q].qpn, &wr).expect("there is room");
+        ep.post_send(end.qps[q].qpn, &wr).expect("there is room");
         self.model.post(side, q, m);
     }
 }
 
 impl End {
-    pub(super) fn new(seed: u64, i: u8, config: &Config, qps: usize, shared: [bool; 2]) -> Self {
-        let mut key = [i; 32];
-        key[..8].copy_from_slice(&seed.to_le_bytes());
-        let config = config.clone().validate().expect("within the limits");
-        let mut ep = Endpoint::new(config, key);
-        let pd = ep.alloc_pd().expect("the first");
-        let cq = ep.create_cq(4096).expect("the first");
+    pub(super) fn new(
+        seed: u64,
+        i: u8,
+        config: &Config,
+        shared: [bool; 2],
+        place: &SidePlacement,
+    ) -> Self {
+        let qps = place.of_qps.len();
         let bytes = memory_bytes(qps);
         let region = Region::zeroed(bytes);
         let iova = Some(0x5000_0000 * (u64::from(i) + 1));
-        let mr = ep.reg_mr(pd, region.clone(), Access::ALL, iova).expect("room for it");
+        let engine = |worker| {
+            let mut key = [i; 32];
+            key[..8].copy_from_slice(&seed.to_le_bytes());
+            let config = Config { worker, workers: place.engines, ..config.clone() };
+            Engine::new(config, key, &region, iova)
+        };
+        let mut engines: Vec<Engine> = (0..place.engines).map(engine).collect();
         let srq = shared[usize::from(i)].then(|| {
+            let Engine { ep, pd, .. } = &mut engines[place.of_qps[0]];
             let max_wr = u32::try_from(RECVS * qps).expect("small");
-            ep.create_srq(&SrqInit { pd, max_wr, max_sge: 4 }).expect("room for it")
+            let init = SrqInit { pd: *pd, max_wr, max_sge: 4 };
+            (place.of_qps[0], ep.create_srq(&init).expect("room for it"))
         });
         let caps = QpCaps {
             max_send_wr: 64,
@@ -220,15 +233,19 @@ impl End {
             max_recv_sge: 4,
             max_inline_data: u32::try_from(INLINE_BYTES).expect("small"),
         };
-        let init = QpInit { srq, ..QpInit::new(pd, cq, cq, caps) };
         let slots = |base: usize, n| (0..n).map(|i| base + i * SLOT).collect::<Vec<_>>();
         let qp_ends: Vec<QpEnd> = (0..qps)
             .map(|q| {
+                let engine = place.of_qps[q];
+                let Engine { ep, pd, cq, .. } = &mut engines[engine];
+                let (pd, cq, srq) = (*pd, *cq, srq.map(|(_, srq)| srq));
+                let init = QpInit { srq, ..QpInit::new(pd, cq, cq, caps) };
                 let access = Access::ALL.and(Access::REMOTE_INVALIDATE);
                 let other = ep.reg_mr(pd, region.clone(), access, iova).expect("room for it");
                 let base = qp_base(q);
                 QpEnd {
                     qpn: ep.create_qp(&init).expect("room for it"),
+                    engine,
                     base,
                     targets: slots(base + TARGETS_AT, TARGETS),
                     results: slots(base + RESULTS_AT, RESULTS),
@@ -241,8 +258,8 @@ impl End {
             })
             .collect();
         let free_recvs = (0..qps).flat_map(|q| slots(qp_base(q) + RECVS_AT, RECVS)).collect();
-        let scratch = vec![0; bytes];
-        Self { ep, cq, srq, region, mr, qps: qp_ends, free_recvs, next_recv: 0, scratch }
+        let (scratch, qpns) = (vec![0; bytes], engines[0].ep.config().qpn_workers());
+        Self { engines, qpns, srq, region, qps: qp_ends, free_recvs, next_recv: 0, scratch }
     }
 }
 
@@ -287,14 +304,14 @@ fn operation(m: &Message, remote: RemoteAddr) -> WrOp {
 }
 
 /// `len` bytes from `at` in up to `parts` SGEs, some of them empty.
-fn split(end: &End, at: usize, len: usize, parts: usize) -> Vec<Sge> {
+fn split(mr: &MemoryRegion, at: usize, len: usize, parts: usize) -> Vec<Sge> {
     let piece = len / parts;
     (0..parts)
         .map(|i| {
             let from = i * piece;
             let n = if i + 1 == parts { len - from } else { piece };
-            let (addr, len) = (end.mr.addr + (at + from) as u64, u32::try_from(n).expect("small"));
-            Sge { addr, len, lkey: end.mr.lkey }
+            let (addr, len) = (mr.addr + (at + from) as u64, u32::try_from(n).expect("small"));
+            Sge { addr, len, lkey: mr.lkey }
         })
         .collect()
 }

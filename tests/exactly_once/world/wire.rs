@@ -1,7 +1,7 @@
 //! The wire between the two sides: loss, duplication, delay, corruption, and their end.
 
 use super::{World, drawn};
-use spanwire_base::{Checked, Dur, Rng, Time, usize_from};
+use spanwire_base::{Checked, Dur, Rng, RxMeta, Time, usize_from};
 use spanwire_wire::{AckReason, Opcode, Packet, SrAckRepr, SrDataRepr, ip_end};
 use std::ops::Range;
 
@@ -33,6 +33,8 @@ pub(super) struct Faults {
     late_more: Dur,
     /// Frames arrive only at multiples of this, many at once; zero disables it.
     pub(super) grid: Dur,
+    /// The longest time that hand-over to another engine of a side takes; zero with one engine.
+    pub(super) handover: Dur,
     /// Frames sent at one time; the next ones are sent a little later.
     pub(super) burst: usize,
     /// The local ACK timeout in minimum round trips without faults; with few, many timeouts are
@@ -47,6 +49,8 @@ pub(super) struct InFlight {
     /// The side that receives it.
     to: usize,
     bytes: Vec<u8>,
+    /// When it arrived; it may have been handed over since.
+    at: Time,
     /// It flips after the port has received the frame.
     bit_error: Option<BitError>,
 }
@@ -76,6 +80,7 @@ impl Faults {
             delay,
             late_more: if is_slow { LATE_SLOW } else { Dur::ZERO },
             grid: Dur::from_us(pick(&[0, 0, 2, 10])),
+            handover: Dur::ZERO,
             burst: usize_from(pick(&[1, 3, 64, 64, 64])),
             timeout_rtts: if is_slow { 1 } else { pick(&[1, 3, 3, 100]) },
             until: Time::ZERO
@@ -91,7 +96,7 @@ impl Faults {
 
     /// The longest round trip.
     pub(super) fn longest_rtt(&self) -> Dur {
-        (self.delay + self.late_max() + self.grid) * 2
+        (self.delay + self.late_max() + self.grid + self.handover) * 2
     }
 
     /// The code of the local ACK timeout.
@@ -103,27 +108,28 @@ impl Faults {
 
     /// The round trip without faults.
     pub(super) fn fault_free_rtt(&self) -> Dur {
-        (self.delay + self.grid) * 2
+        (self.delay + self.grid + self.handover) * 2
     }
 
     /// When the last frame sent during the faults has arrived.
     pub(super) fn faults_end(&self) -> Time {
-        self.until + self.delay + self.late_max() + self.grid
+        self.until + self.delay + self.late_max() + self.grid + self.handover
     }
 }
 
 impl World {
-    /// The next frame for `side` that is due, and the mark of its port.
-    pub(super) fn arrive(&mut self, side: usize) -> Option<(Vec<u8>, Checked)> {
+    /// The next frame for `side` that is due.
+    pub(super) fn arrive(&mut self, side: usize) -> Option<(Vec<u8>, RxMeta)> {
         let due = self.flight.range(..=(self.now, u64::MAX)).find(|(_, frame)| frame.to == side);
         let key = *due?.0;
-        let InFlight { bytes: frame, bit_error, .. } = self.flight.remove(&key)?;
+        let InFlight { bytes: frame, at, bit_error, .. } = self.flight.remove(&key)?;
         let checked = if self.has_checking_ports { Checked::of(&frame) } else { Checked::NONE };
-        let Some(BitError { at, bit }) = bit_error else { return Some((frame, checked)) };
+        let meta = RxMeta { checked, ..RxMeta::whole(at) };
+        let Some(BitError { at, bit }) = bit_error else { return Some((frame, meta)) };
         let mut bad = frame.clone();
         bad[at] ^= 1 << bit;
         assert!(Packet::parse(&bad).is_err(), "a bit error was not detected");
-        Some((bad, checked))
+        Some((bad, meta))
     }
 
     /// Prints a frame, if the world is traced.
@@ -200,8 +206,9 @@ impl World {
             let behind = at.as_ps() % grid.as_ps().max(1);
             let at = if behind > 0 { at + Dur::from_ps(grid.as_ps() - behind) } else { at };
             self.sent += 1;
-            let frame = InFlight { to: 1 - side, bytes: frame.clone(), bit_error };
-            self.flight.insert((at, self.sent), frame);
+            let due = at + self.handover(1 - side, path, &frame);
+            let frame = InFlight { to: 1 - side, bytes: frame.clone(), at, bit_error };
+            self.flight.insert((due, self.sent), frame);
         }
     }
 }
