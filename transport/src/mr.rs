@@ -61,7 +61,6 @@ impl Access {
     pub const REMOTE_READ: Self = Self(4);
     /// The peer may execute atomic operations. Needs [`Access::LOCAL_WRITE`] too.
     pub const REMOTE_ATOMIC: Self = Self(8);
-
     /// The peer may invalidate the region's rkey by a SEND with invalidate.
     pub const REMOTE_INVALIDATE: Self = Self(16);
 
@@ -183,13 +182,12 @@ impl MrTable {
         let entry = Entry { pd, region, access, mr };
         let i = self.regions.insert(entry).map_err(|_| CreateError::Limit("max_mrs"))?;
         let has_lkey = self.lkeys.insert_drawn(mr.lkey, i);
-        if has_lkey && mr.rkey.is_none_or(|rkey| self.rkeys.insert_drawn(rkey, i)) {
-            return Ok(true);
-        } else if has_lkey {
-            self.lkeys.remove(mr.lkey);
+        let has_both = has_lkey && mr.rkey.is_none_or(|rkey| self.rkeys.insert_drawn(rkey, i));
+        if !has_both {
+            has_lkey.then(|| self.lkeys.remove(mr.lkey));
+            self.regions.remove(i);
         }
-        self.regions.remove(i);
-        Ok(false)
+        Ok(has_both)
     }
 
     /// Deregisters a region: both of its keys become unknown.

@@ -21,6 +21,7 @@ pub(super) fn report(flows: Vec<FlowReport>) -> Report {
         queues: Vec::new(),
         drops: BTreeMap::new(),
         engine: BTreeMap::new(),
+        workers: None,
         pfc_pauses: 0,
         agents: Vec::new(),
         sharing: None,
