@@ -89,11 +89,18 @@ fn check_sums(lab: &Lab) {
 
 /// A transfer by two workers, of which each meets the other one's partner, and their counters.
 fn transfer_crossed(lab: &Lab, op: Op) -> (JobReport, Vec<(String, u64)>) {
+    transfer(lab, op, [1, 0], false)
+}
+
+/// A transfer by two workers, of which each meets one of `partners`, and their counters. With `rss`
+/// the server is to probe its source ports, as if it were an adapter that hashes them.
+fn transfer(lab: &Lab, op: Op, partners: [u32; 2], rss: bool) -> (JobReport, Vec<(String, u64)>) {
     let (server, never) = ((lab.v4(), PERF_PORT), || false);
     let (us, config) = (lab.hosts.b.v4.into(), ValidConfig::default());
     let (xdp, udp, wrap) = (XdpConfig::new("sw0"), UdpConfig::new("sw0"), Wrap::default());
     let of = (2, JobRunner::qpns(2, &config));
-    let ports = Attachment::open_workers(lab.fabric, &xdp, &udp, &wrap, of).unwrap();
+    let mut ports = Attachment::open_workers(lab.fabric, &xdp, &udp, &wrap, of).unwrap();
+    ports.iter_mut().for_each(|port| port.terms.rss = rss);
     let mut runners = JobRunner::workers(ports, us, Polling::Adaptive, &config).unwrap();
     let connect = |(runner, index): (&mut JobRunner, u32)| {
         runner.set_worker(WorkerOf { index, workers: 2 });
@@ -101,7 +108,7 @@ fn transfer_crossed(lab: &Lab, op: Op) -> (JobReport, Vec<(String, u64)>) {
         runner.handshake(&mut oob).unwrap();
         oob
     };
-    let mut oobs: Vec<Oob> = runners.iter_mut().zip([1, 0]).map(connect).collect();
+    let mut oobs: Vec<Oob> = runners.iter_mut().zip(partners).map(connect).collect();
     let kind = JobKind::Transfer { bytes: 4 << 20, seed: 3 };
     let (size, qps, depth, path_mtu, timeout, retry_cnt) = (1 << 16, 2, 8, 1024, 16, 7);
     let job = Job { kind, op, size, qps, depth, path_mtu, timeout, retry_cnt };
@@ -129,6 +136,23 @@ fn workers__of_crossed_pairs_hand_every_frame_over() {
     }
     let served = server.end_with(libc::SIGTERM).stdout;
     assert!(served.contains("steer_handed") && served.contains("steer_received"), "{served}");
+}
+
+/// On a veth every source port leads to the queue that it is sent from.
+#[test]
+fn workers__the_server_probes_its_source_ports_and_warns_if_none_leads_to_the_worker() {
+    for (partners, is_paired) in [([0, 1], true), ([1, 0], false)] {
+        let Some(lab) = lab(2) else { return };
+        let server = lab.json_server(&TWO);
+        let run = || transfer(&lab, Op::Read, partners, true);
+        let (report, counters) = lab.hosts.b.ns.run(run).unwrap();
+        assert_eq!(report.sha256_match(), Some(true), "{:?}", report.error());
+        let count = |name: &str| counters.iter().find(|(own, _)| own == name).map(|(_, n)| *n);
+        assert_eq!(count("drop_unknown_qpn"), Some(2 * 64), "{counters:?}");
+        assert_eq!(count("steer_handed") == Some(0), is_paired, "{counters:?}");
+        let said = server.end_with(libc::SIGTERM).stderr;
+        assert_eq!(said.matches("none of 64 source ports").count(), if is_paired { 0 } else { 2 });
+    }
 }
 
 #[test]
