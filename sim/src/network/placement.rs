@@ -46,7 +46,7 @@ fn unite(roots: &mut [usize], a: usize, b: usize) {
 }
 
 /// Separates the draws of this module from others.
-const PLACEMENT: u64 = 0x776f_726b_6572_735f;
+const PLACEMENT: u64 = 0x706c_6163_656d_656e;
 
 #[cfg(test)]
 mod tests {
