@@ -17,8 +17,11 @@ pub(super) fn digest(payload: &[u8]) -> NonZeroU64 {
     let (words, tail) = rest.as_chunks::<8>();
     let mut last = [0; 8];
     last[..tail.len()].copy_from_slice(tail);
-    let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
-    let all = lanes.into_iter().chain(words).fold(SEED, step);
+    let mut all = lanes.into_iter().fold(SEED, step);
+    for word in words {
+        all = step(all, u64::from_le_bytes(*word));
+    }
+    all = step(all, u64::from_le_bytes(last));
     NonZeroU64::new(all).unwrap_or(NonZeroU64::MIN)
 }
 
