@@ -1,12 +1,14 @@
 //! The engine does not allocate in steady state: requests, responses, acknowledgements, loss
-//! recovery and RNR.
+//! recovery and RNR; nor do workers that hand frames over.
 #![forbid(unsafe_code)]
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
 mod pair;
+mod steered;
 
 use pair::{Loss, Op, Pair, Plan};
 use spanwire_transport::{ErasureCoding, WireMode};
+use steered::Workers;
 
 /// Calls of the warm-up, and of the measurement with the same losses. After the warm-up queues and
 /// rings have their final size.
@@ -86,4 +88,15 @@ fn engine__erasure_coding_allocates_nothing() {
         let (mode, bytes) = (WireMode::Sr, 20_000);
         allocates_nothing(Plan { mode, op, bytes, loss, late_receives: false, code });
     }
+}
+
+#[test]
+fn steered_port__handing_frames_over_allocates_nothing() {
+    let mut workers = Workers::new();
+    assert_eq!(workers.run(CALLS), 8 * u64::from(CALLS));
+    let counted = allocation_counter::measure(|| {
+        workers.run(CALLS);
+    });
+    assert_eq!(workers.handed(), 8 * u64::from(CALLS), "half of all frames");
+    assert_eq!(counted.count_total, 0, "{counted:?}");
 }
