@@ -10,7 +10,6 @@ use clap::{ArgAction, ValueEnum};
 use spanwire_base::Dur;
 use spanwire_host::fabric::{Attachment, Error, Fabric, FabricChoice, Wrap};
 use spanwire_host::quantity::size;
-use spanwire_host::runner::JobRunner;
 use spanwire_host::window::{self, WindowChoice};
 use spanwire_io::driver::Polling;
 use spanwire_io::fault::FaultConfig;
@@ -118,7 +117,7 @@ impl PortArgs {
         let receive_buffer = self.rcvbuf.map_or(udp.receive_buffer, saturated);
         let udp = UdpConfig { receive_buffer, ..udp };
         let workers = self.workers.count();
-        let of = (workers, JobRunner::qpns(workers, config));
+        let of = (workers, config.of_worker(0, workers)?.qpn_workers());
         let ports = Attachment::open_workers(self.fabric, &port, &udp, &wrap, of)?;
         for (port, worker) in ports.iter().zip(0..) {
             let path = wrap.of_worker(worker, workers).pcap;

@@ -98,7 +98,7 @@ fn transfer(lab: &Lab, op: Op, partners: [u32; 2], rss: bool) -> (JobReport, Vec
     let (server, never) = ((lab.v4(), PERF_PORT), || false);
     let (us, config) = (lab.hosts.b.v4.into(), ValidConfig::default());
     let (xdp, udp, wrap) = (XdpConfig::new("sw0"), UdpConfig::new("sw0"), Wrap::default());
-    let of = (2, JobRunner::qpns(2, &config));
+    let of = (2, config.of_worker(0, 2).unwrap().qpn_workers());
     let mut ports = Attachment::open_workers(lab.fabric, &xdp, &udp, &wrap, of).unwrap();
     ports.iter_mut().for_each(|port| port.terms.rss = rss);
     let mut runners = JobRunner::workers(ports, us, Polling::Adaptive, &config).unwrap();

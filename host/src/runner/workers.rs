@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_base::u32_from;
 use spanwire_io::driver::Polling;
 use spanwire_io::worker::{self, Bell, Progress, Worker};
-use spanwire_transport::{Config, QpnWorkers, ValidConfig};
+use spanwire_transport::ValidConfig;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -27,19 +27,13 @@ impl JobRunner {
         let workers = u32_from(ports.len());
         let bell = |_| worker::bell(Progress::Inline);
         let bells = (0..workers).map(bell).collect::<Result<Vec<_>, _>>()?;
-        let ports = Attachment::steered(ports, &bells, Self::qpns(workers, config));
+        let qpns = config.of_worker(0, workers)?.qpn_workers();
+        let ports = Attachment::steered(ports, &bells, qpns);
         let runner = |((port, bell), index): ((Attachment, Arc<Bell>), u32)| {
             let config = config.of_worker(index, workers)?;
             Self::with_config(port, ip, polling, config, bell, WorkerOf { index, workers })
         };
         ports.into_iter().zip(bells).zip(0..).map(runner).collect()
-    }
-
-    /// The QPNs of `workers` workers with the engine parameters `config`.
-    #[must_use]
-    pub fn qpns(workers: u32, config: &ValidConfig) -> QpnWorkers {
-        let workers = u8::try_from(workers).unwrap_or(u8::MAX);
-        Config { workers, ..Config::clone(config) }.qpn_workers()
     }
 
     /// Sets the worker as which peers learn it, and so the worker that it meets there.
