@@ -114,7 +114,8 @@ impl Network {
             let worker_of = WorkerOf { index, workers };
             let core = usize::try_from(index).ok().and_then(|index| cores.get(index)).copied();
             let how = (worker_of, polling, core);
-            made.push(NetworkWorker::start(port, bell, &config, &engine, how, &mut threads)?);
+            let started = NetworkWorker::start(port, bell, &config, &engine, how, &mut threads);
+            made.push(started.inspect_err(|_| end_all(&made))?);
         }
         let shared = Arc::new(NetworkShared {
             config,
@@ -320,6 +321,11 @@ impl Network {
     }
 }
 
+/// Ends workers of a network of which another one was not started: their threads would go on.
+fn end_all(workers: &[NetworkWorker]) {
+    workers.iter().for_each(|worker| worker.engine.end("another worker was not started"));
+}
+
 /// Connects to the listener at `address`.
 fn reach(
     network: &NetworkShared,
@@ -333,7 +339,11 @@ fn reach(
         |worker| retry_busy(is_busy, || try_reach(network, address, (options, worker), kind));
     match reach(options.worker) {
         // The other end has fewer workers, or the listener has chosen one.
-        Err(SetupError::Worker(_, theirs)) if options.worker.is_none() => reach(Some(theirs)),
+        Err(SetupError::Worker(_, theirs))
+            if options.worker.is_none() && network.has_worker(theirs) =>
+        {
+            reach(Some(theirs))
+        }
         reached => reached,
     }
 }

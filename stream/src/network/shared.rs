@@ -69,6 +69,10 @@ impl NetworkShared {
         })
     }
 
+    pub(super) fn has_worker(&self, index: u32) -> bool {
+        usize_from(index.into()) < self.workers.len()
+    }
+
     /// True if the worker that receives a packet is that of the queue on which the peer's worker
     /// sends: both ends of a connection then are at workers of one index. Over UDP sockets it is
     /// the worker of the packet's QPN.
