@@ -42,13 +42,20 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     if interrupt.is_set() {
         return Err("interrupted".into());
     }
-    let (copy_network, connection) = args.reach_receiver()?;
-    let agreed = connection.about().agreed;
+    let (copy_network, connection, address) = args.reach_receiver()?;
+    let About { qpn, agreed, .. } = connection.about();
+    let mut qpns = vec![qpn];
+    let connect = |index| {
+        let further = copy_network.network.connect(address, &args.options(index))?;
+        qpns.push(further.about().qpn);
+        Ok(further)
+    };
     let session = Session::new(common.json);
     let mut view = View::new(common);
     let started = Instant::now();
-    let plan = send::Plan { roots, totals, verify_disk: common.verify_disk };
-    let sent = send::send(connection, plan, &session, |session| {
+    let connections = common.port.workers.count();
+    let plan = send::Plan { roots, totals, verify_disk: common.verify_disk, connections };
+    let sent = send::send(connection, plan, &session, connect, |session| {
         if interrupt.is_set() {
             session.end(End::Interrupted);
         }
@@ -56,8 +63,8 @@ fn send_all(args: &SendArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
     });
     let took = started.elapsed();
     view.clear();
-    let (counters, paths) = (copy_network.network.counters(), copy_network.paths(&agreed));
-    let congestion = copy_network.congestion();
+    let (counters, paths) = (copy_network.network.counters(), copy_network.paths(&agreed, &qpns));
+    let congestion = copy_network.congestion(qpn);
     // Send the end of the connection before the process exits.
     let _ = copy_network.network.shutdown(SHUTDOWN_TIMEOUT);
     match sent {
@@ -133,19 +140,18 @@ fn receive_one(
     let common = &args.common;
     let session = Session::new(common.json);
     let mut view = View::new(common);
-    let About { peer, agreed, .. } = connection.about();
+    let About { qpn, peer, agreed, .. } = connection.about();
     let peer = peer.ip();
     let before = copy_network.network.counters();
     let started = Instant::now();
-    let received = receive::receive(connection, root, args.grant(), &session, |session| {
-        if interrupt.is_set() {
-            session.end(End::Interrupted);
-        }
-        if let Ok(Some(other)) = listener.try_accept() {
-            other.abort("busy with another sender; try again later");
-        }
-        view.update(session);
-    });
+    let arrivals = || listener.try_accept().ok().flatten();
+    let received =
+        receive::receive(connection, root, args.grant(), &session, arrivals, |session| {
+            if interrupt.is_set() {
+                session.end(End::Interrupted);
+            }
+            view.update(session);
+        });
     let took = started.elapsed();
     view.clear();
     received?;
@@ -153,7 +159,7 @@ fn receive_one(
     let mut report = CopyReport::of(&session, took, peer.to_string(), &counters);
     (report.fabric, report.xdp_mode) = (Some(copy_network.fabric), copy_network.xdp_mode);
     report.mode = Some(agreed.mode().name());
-    report.paths = copy_network.paths(&agreed);
+    report.paths = copy_network.paths(&agreed, &[qpn]);
     report.verify_disk = common.verify_disk;
     report.exit = exit(&session, report.ok, interrupt);
     print_report(common, &report);

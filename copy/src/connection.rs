@@ -1,5 +1,5 @@
-//! The connection of a copy: control messages and chunks. A control message is a JSON object, so it
-//! begins with `{`; a chunk begins with a zero byte.
+//! The connections of a copy: control messages and chunks. A control message is a JSON object, so
+//! it begins with `{`; a chunk begins with a zero byte.
 
 use crate::chunk::{ChunkHeader, HEADER_BYTES};
 use crate::message::{Message, PROTOCOL};
@@ -10,31 +10,34 @@ use spanwire_stream::{
     Config, ConnectOptions, Error as StreamError, MessageReceiver, MessageSender, ModeChoice,
 };
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The sending half, shared by all threads of a copy.
+/// The sending halves of a copy's connections, shared by all its threads.
 #[derive(Debug)]
 pub struct SendHalf<'a> {
-    sender: Mutex<MessageSender>,
+    senders: Vec<Mutex<MessageSender>>,
+    /// Chunks sent.
+    chunks: AtomicUsize,
     session: &'a Session,
 }
 
-/// The receiving half. By itself it accepts control messages only.
+/// The receiving half of one connection. By itself it accepts control messages only.
 #[derive(Debug)]
 pub struct ReceiveHalf {
     receiver: MessageReceiver,
     buffer: Vec<u8>,
 }
 
-/// The queues into which a receiver demultiplexes messages.
+/// The queues into which a receiver demultiplexes the messages of a connection.
 #[derive(Debug)]
 pub struct Queues {
-    /// Control messages.
-    pub messages: SyncSender<Message>,
-    /// Chunks.
-    pub chunks: SyncSender<Vec<u8>>,
+    /// Control messages; `None` of a further connection, which carries chunks only.
+    pub messages: Option<SyncSender<Message>>,
+    /// Chunks, with the time at which each arrived.
+    pub chunks: SyncSender<(Instant, Vec<u8>)>,
     /// Buffers of processed chunks, for reuse.
     pub spare: Receiver<Vec<u8>>,
 }
@@ -47,7 +50,7 @@ pub fn limits() -> Config {
         ring_bytes: 32 * CHUNK_BYTES,
         fragment_bytes: CHUNK_BYTES,
         max_message_bytes: 1 << 20,
-        max_connections: 16,
+        max_connections: 64,
         ..Config::default()
     }
 }
@@ -62,7 +65,12 @@ impl<'a> SendHalf<'a> {
     /// A sending half for `session`. Its calls return when the session ends.
     #[must_use]
     pub fn new(sender: MessageSender, session: &'a Session) -> Self {
-        Self { sender: Mutex::new(sender), session }
+        Self { senders: vec![Mutex::new(sender)], chunks: AtomicUsize::new(0), session }
+    }
+
+    /// Adds the next connection.
+    pub fn add(&mut self, sender: MessageSender) {
+        self.senders.push(Mutex::new(sender));
     }
 
     /// Sends a control message.
@@ -70,11 +78,23 @@ impl<'a> SendHalf<'a> {
     /// # Errors
     /// The connection is gone, or the session has ended.
     pub fn send(&self, message: &Message) -> Result<(), End> {
-        let json = serde_json::to_vec(message).map_err(|e| End::Failed(e.to_string()))?;
-        self.send_bytes(&json)
+        self.send_over(0, message)
     }
 
-    /// Sends a chunk: `chunk` with `header` put into its first [`HEADER_BYTES`].
+    /// Sends a control message over connection `index`.
+    ///
+    /// # Errors
+    /// As [`SendHalf::send`].
+    ///
+    /// # Panics
+    /// If there is no such connection.
+    pub(crate) fn send_over(&self, index: usize, message: &Message) -> Result<(), End> {
+        let json = serde_json::to_vec(message).map_err(|e| End::Failed(e.to_string()))?;
+        self.send_bytes(index, &json)
+    }
+
+    /// Sends a chunk over the next connection in turn: `chunk` with `header` put into its first
+    /// [`HEADER_BYTES`]. One thread sends chunks.
     ///
     /// # Errors
     /// As [`SendHalf::send`].
@@ -83,19 +103,19 @@ impl<'a> SendHalf<'a> {
     /// If `chunk` is shorter than a header.
     pub fn send_chunk(&self, header: &ChunkHeader, chunk: &mut [u8]) -> Result<(), End> {
         chunk[..HEADER_BYTES].copy_from_slice(&header.emit());
-        self.send_bytes(chunk)
+        let sent = self.chunks.fetch_add(1, Ordering::Relaxed);
+        self.send_bytes(sent % self.senders.len(), chunk)
     }
 
-    /// Closes the connection according to the session's end. After a complete session, this returns
-    /// once the other end has received everything.
+    /// Closes the connections according to the session's end. After a complete session, this
+    /// returns once the other end has received everything.
     pub fn end(&self) {
-        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let reason = match self.session.outcome() {
             Some(End::Complete) => {
-                sender.finish();
+                self.each(MessageSender::finish);
                 // An error is ignored, because the other end may close as soon as it has received
                 // everything.
-                let _ = sender.drained(FINAL_MESSAGE_TIMEOUT);
+                self.each(|sender| drop(sender.drained(FINAL_MESSAGE_TIMEOUT)));
                 return;
             }
             Some(End::Interrupted) => "interrupted by its user".to_owned(),
@@ -104,17 +124,25 @@ impl<'a> SendHalf<'a> {
             // Paths and disk errors of this host are not disclosed.
             _ => "something failed there".to_owned(),
         };
-        sender.abort(&reason);
+        self.reject(&reason);
     }
 
     /// Rejects the other end.
     pub fn reject(&self, why: &str) {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner).abort(why);
+        self.each(|sender| sender.abort(why));
     }
 
-    fn send_bytes(&self, bytes: &[u8]) -> Result<(), End> {
+    fn each(&self, mut act: impl FnMut(&mut MessageSender)) {
+        (0..self.senders.len()).map(|index| self.lock(index)).for_each(|mut it| act(&mut it));
+    }
+
+    fn lock(&self, index: usize) -> MutexGuard<'_, MessageSender> {
+        self.senders[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send_bytes(&self, index: usize, bytes: &[u8]) -> Result<(), End> {
         loop {
-            let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sender = self.lock(index);
             match sender.send_timeout(bytes, POLL_INTERVAL) {
                 Ok(()) => return Ok(()),
                 Err(StreamError::TimedOut(_)) if !self.session.is_over() => {}
@@ -198,17 +226,23 @@ impl ReceiveHalf {
         Err(NotBegun::new(End::Stalled(timeout), why).into())
     }
 
-    /// Receives messages and queues them by type, until `session` has ended.
+    /// Receives messages and queues them by type, until `session` has ended. `finish_received` is
+    /// that of all connections of the copy.
     ///
     /// # Errors
     /// How the copy ends.
-    pub fn demultiplex(&mut self, queues: &Queues, session: &Session) -> Result<(), End> {
-        let mut finish_received = false;
+    pub fn demultiplex(
+        &mut self,
+        queues: &Queues,
+        finish_received: &AtomicBool,
+        session: &Session,
+    ) -> Result<(), End> {
         while !session.is_over() {
             match self.receiver.recv_into_timeout(&mut self.buffer, POLL_INTERVAL) {
                 Ok(true) => {}
                 // A close after `finish` is valid. The writer knows whether all files are in place.
-                Ok(false) if finish_received => return Ok(()),
+                // A sender closes the others long after: it awaits `finished`.
+                Ok(false) if finish_received.load(Ordering::Acquire) => return Ok(()),
                 Ok(false) => return Err(finished()),
                 Err(StreamError::TimedOut(_)) => continue,
                 Err(e) => return Err(e.into()),
@@ -217,16 +251,17 @@ impl ReceiveHalf {
             // session.
             let _ = if self.buffer.first() == Some(&b'{') {
                 let message = parse(&self.buffer)?;
-                finish_received |= message == Message::Finish;
-                queues.messages.send(message).map_err(drop)
+                let messages = queues.messages.as_ref().ok_or_else(|| {
+                    End::Protocol(format!("{} over a further connection", message.kind()))
+                })?;
+                finish_received.fetch_or(message == Message::Finish, Ordering::AcqRel);
+                messages.send(message).map_err(drop)
             } else {
                 // An invalid chunk is queued too, because the writer reports the error.
-                if let Ok((header, _)) = ChunkHeader::parse(&self.buffer) {
-                    session.chunk_came(Instant::now(), header.ends_file());
-                }
+                let arrived_at = Instant::now();
                 let spare = queues.spare.try_recv().unwrap_or_default();
                 let chunk = std::mem::replace(&mut self.buffer, spare);
-                queues.chunks.send(chunk).map_err(drop)
+                queues.chunks.send((arrived_at, chunk)).map_err(drop)
             };
         }
         Ok(())
@@ -281,12 +316,12 @@ mod tests {
         assert_eq!(receive_half.recv(soon), Ok(None));
         send_half.send(&Message::Finish).unwrap();
         assert_eq!(receive_half.recv(LATE), Ok(Some(Message::Finish)));
-        send_half.send_bytes(b"{\"type\":\"sing\"}").unwrap();
+        send_half.send_bytes(0, b"{\"type\":\"sing\"}").unwrap();
         assert!(matches!(receive_half.recv(LATE), Err(End::Protocol(_))));
-        send_half.send_bytes(b"{\"type\":\"\\u001b[2J\\n\"}").unwrap();
+        send_half.send_bytes(0, b"{\"type\":\"\\u001b[2J\\n\"}").unwrap();
         let Err(End::Protocol(why)) = receive_half.recv(LATE) else { panic!("no error") };
         assert!(why.contains("\\u{1b}[2J\\n") && !why.chars().any(char::is_control), "{why}");
-        send_half.send_bytes(b"").unwrap();
+        send_half.send_bytes(0, b"").unwrap();
         assert!(matches!(receive_half.recv(LATE), Err(End::Protocol(_))));
     }
 
@@ -302,19 +337,20 @@ mod tests {
         let (chunks, chunks_out) = sync_channel(8);
         let (spare_in, spare) = channel();
         spare_in.send(Vec::with_capacity(12_345)).unwrap();
-        send_half.send_bytes(&[0; 100]).unwrap();
+        send_half.send_bytes(0, &[0; 100]).unwrap();
         let message = Message::GiveUp { index: 0, reason: String::new() };
         send_half.send(&message).unwrap();
-        send_half.send_bytes(&[0; 200]).unwrap();
+        send_half.send_bytes(0, &[0; 200]).unwrap();
         session.end(End::Complete);
         std::thread::scope(|scope| {
             scope.spawn(|| send_half.end());
-            let queues = Queues { messages, chunks, spare };
-            let ended = receive_half.demultiplex(&queues, &Session::default());
+            let queues = Queues { messages: Some(messages), chunks, spare };
+            let (finish, session) = (AtomicBool::new(false), Session::default());
+            let ended = receive_half.demultiplex(&queues, &finish, &session);
             assert_eq!(ended, Err(finished()));
         });
         assert_eq!(messages_out.try_iter().collect::<Vec<_>>(), [message]);
-        let chunks: Vec<_> = chunks_out.try_iter().collect();
+        let chunks: Vec<_> = chunks_out.try_iter().map(|(_, chunk)| chunk).collect();
         assert_eq!(chunks.iter().map(Vec::len).collect::<Vec<_>>(), [100, 200]);
         assert!(chunks[1].capacity() >= 12_345);
     }
@@ -332,9 +368,51 @@ mod tests {
         session.end(End::Complete);
         std::thread::scope(|scope| {
             scope.spawn(|| send_half.end());
-            let queues = Queues { messages, chunks, spare: channel().1 };
-            assert_eq!(receive_half.demultiplex(&queues, &Session::default()), Ok(()));
+            let queues = Queues { messages: Some(messages), chunks, spare: channel().1 };
+            let (finish, session) = (AtomicBool::new(false), Session::default());
+            assert_eq!(receive_half.demultiplex(&queues, &finish, &session), Ok(()));
+            assert!(finish.into_inner());
         });
+    }
+
+    #[test]
+    fn demultiplex__a_further_connection_carries_chunks_only() {
+        let mut wire = Wire::new();
+        let session = Session::default();
+        let (a, b) = wire.pair();
+        let (sender, receiver) = (a.split().0, b.split().1);
+        let (send_half, mut receive_half) =
+            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let (chunks, chunks_out) = sync_channel(8);
+        send_half.send_bytes(0, &[0; 100]).unwrap();
+        send_half.send(&Message::Finish).unwrap();
+        let queues = Queues { messages: None, chunks, spare: channel().1 };
+        let finish = AtomicBool::new(false);
+        let ended = receive_half.demultiplex(&queues, &finish, &Session::default());
+        assert!(matches!(ended, Err(End::Protocol(_))), "{ended:?}");
+        assert!(!finish.into_inner());
+        assert_eq!(chunks_out.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn send_chunk__goes_over_the_connections_in_turn() {
+        let mut wire = Wire::new();
+        let session = Session::default();
+        let ((a, b), (c, d)) = (wire.pair(), wire.pair());
+        let mut send_half = SendHalf::new(a.split().0, &session);
+        send_half.add(c.split().0);
+        let sha256 = crate::message::Sha256Hex([0; 32]);
+        for offset in 0..4 {
+            let header = ChunkHeader { flags: 0, len: 0, index: 0, offset, sha256 };
+            send_half.send_chunk(&header, &mut [0; HEADER_BYTES]).unwrap();
+        }
+        for (receiver, offsets) in [(b, [0, 2]), (d, [1, 3])] {
+            let mut receiver = receiver.split().1;
+            for offset in offsets {
+                let chunk = receiver.recv_timeout(LATE).unwrap().expect("no end");
+                assert_eq!(ChunkHeader::parse(&chunk).unwrap().0.offset, offset);
+            }
+        }
     }
 
     #[test]

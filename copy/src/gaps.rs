@@ -42,17 +42,18 @@ impl Gaps {
             let gap = now.saturating_duration_since(last).min(GAP_MAX);
             let us = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
             self.times.saturating_record(us);
-            self.note_long(milliseconds(us));
+            self.note_long(milliseconds(us), now);
         }
         // The gap after a file is caused by the sender's disk, or has no cause.
         self.last = (!ends_file).then_some(now);
     }
 
-    fn note_long(&mut self, ms: f64) {
+    fn note_long(&mut self, ms: f64, until: Instant) {
         let at = self.longest.partition_point(|longer| longer.ms >= ms);
         if at < LONGEST {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let until_unix_s = since.unwrap_or_default().as_secs_f64();
+            let until = since.unwrap_or_default().saturating_sub(until.elapsed());
+            let until_unix_s = until.as_secs_f64();
             self.longest.truncate(LONGEST - 1);
             self.longest.insert(at, LongGap { ms, until_unix_s });
         }
@@ -115,7 +116,7 @@ mod tests {
         let longest: Vec<f64> = row.longest.iter().map(|gap| gap.ms).collect();
         assert_eq!(longest, [55.0, 10.0, 10.0, 10.0, 10.0]);
         for ms in 0..20 {
-            gaps.note_long(f64::from(ms));
+            gaps.note_long(f64::from(ms), Instant::now());
         }
         let longest: Vec<f64> = gaps.row().unwrap().longest.iter().map(|gap| gap.ms).collect();
         assert_eq!(longest, [55.0, 19.0, 18.0, 17.0, 16.0, 15.0, 14.0, 13.0]);

@@ -13,11 +13,13 @@ pub struct Grant {
     /// Stall timeout: time without progress by the sender, 100 ms..=1 h. Then the copy ends,
     /// because a receiver serves one sender at a time.
     pub stall_timeout: Duration,
+    /// Connections of a copy at most: one for each worker.
+    pub connections: u32,
 }
 
 impl Default for Grant {
     fn default() -> Self {
-        Self { overwrite: false, verify_disk: false, stall_timeout: STALL_TIMEOUT }
+        Self { overwrite: false, verify_disk: false, stall_timeout: STALL_TIMEOUT, connections: 1 }
     }
 }
 
@@ -37,6 +39,9 @@ impl Grant {
         }
     }
 }
+
+/// Limit of unanswered entries: each may hold two open files.
+pub(crate) const WINDOW: u32 = 64;
 
 /// Default stall timeout: a live sender makes progress within a second, and a disk spins up in
 /// less than this.

@@ -1,6 +1,8 @@
-//! Files and directories from one host to another, over one connection of [`spanwire_stream`].
+//! Files and directories from one host to another, over connections of [`spanwire_stream`]: one for
+//! each worker of the end that has fewer.
 //!
-//! The connection carries chunks of files and the messages about them ([`message`]). Both ends hash
+//! The first connection carries the messages about files ([`message`]), and all of them chunks of
+//! files in turn ([`chunks`]). Both ends hash
 //! what they read and write. A file gets its final name only when it is complete, verified and on
 //! disk. The part that arrived in an earlier attempt is not sent again. docs/decisions/0013 has the
 //! reasons.
@@ -18,11 +20,13 @@
 #![cfg_attr(test, expect(non_snake_case, reason = "tests are named function__case"))]
 
 pub mod chunk;
+pub mod chunks;
 pub mod connection;
 pub mod dest;
 pub mod existing;
 pub mod gaps;
 pub mod grant;
+mod join;
 pub mod message;
 pub mod partial;
 pub mod receive;

@@ -18,6 +18,15 @@ pub enum Message {
     Request(Request),
     /// The receiver accepts it.
     Accept(Accept),
+    /// The first message of a further connection of an accepted copy, and the only one.
+    Join {
+        /// That of the accept.
+        token: String,
+        /// Number of the connection; the first one has 0.
+        connection: u32,
+    },
+    /// The receiver has all connections of a copy with several. The sender's entries follow.
+    Joined,
     /// The sender's next entry. Each is answered by `done` or `refused`.
     Entry(Entry),
     /// The receiver has this many bytes of the file, all of it or from an earlier attempt. It
@@ -77,6 +86,8 @@ impl Message {
         match self {
             Self::Request(_) => "a request",
             Self::Accept(_) => "an accept",
+            Self::Join { .. } => "a further connection",
+            Self::Joined => "the arrival of all connections",
             Self::Entry(_) => "an entry",
             Self::Have { .. } => "the size of existing data",
             Self::Hash { .. } => "a hash",
@@ -102,6 +113,9 @@ pub struct Request {
     /// The receiver reads every file back from disk, and compares it with its hash.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub verify_disk: bool,
+    /// Connections that the sender can use.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub connections: u32,
     /// The top-level names, by which the receiver finds existing files; empty if there are too
     /// many.
     pub roots: Vec<Name>,
@@ -112,6 +126,13 @@ pub struct Request {
 pub struct Accept {
     /// Limit of unanswered entries.
     pub window: u32,
+    /// Connections of the copy, at most as many as requested. The sender opens all but the first
+    /// one at once, and sends [`Message::Join`] over each.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub connections: u32,
+    /// Identifies this copy to the receiver; empty with a single connection.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token: String,
 }
 
 /// One entry to be created at the receiver.
@@ -337,6 +358,15 @@ impl TryFrom<String> for Sha256Hex {
         }
         Ok(Self(hash))
     }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(connections: &u32) -> bool {
+    *connections == 1
 }
 
 /// Longest component of a path on Linux, in bytes.

@@ -1,27 +1,30 @@
 //! The receiver of copies: it serves one sender at a time.
 
-use crate::connection::{Queues, ReceiveHalf, SENDER_REPLY_TIMEOUT, SendHalf, unexpected};
+use crate::chunks::{ChunkQueue, Chunks};
+use crate::connection::{Queues, ReceiveHalf, SendHalf, unexpected};
 use crate::dest::{DEPTH_MAX, DestDir};
 use crate::existing::{Comparison, Existing, Named, Outcome, hashing_time};
-use crate::grant::Grant;
-use crate::message::{Accept, Entry, EntryKind, Message, Mtime, Name, Request, Sha256Hex};
+use crate::grant::{Grant, WINDOW};
+use crate::join::{Meanwhile, agree};
+use crate::message::{Entry, EntryKind, Message, Mtime, Name, Sha256Hex};
 use crate::partial::Partial;
 use crate::row::FileRow;
 use crate::send::run_part;
 use crate::session::{End, POLL_INTERVAL, Session};
 use crate::sink::{FileWork, Sink, Work};
 use spanwire_host::fabric::Error;
-use spanwire_host::text::{bytes, printable};
+use spanwire_host::text::printable;
 use spanwire_stream::Connection;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread;
 
-/// Receives the entries of the sender at the other end of `connection` into `root`. `watch` is
-/// called a few times a second from the calling thread and may end the session. The cause of the
-/// end is in `session`.
+/// Receives the entries of the sender at the other end of `connection` into `root`. `arrivals`
+/// returns the next connection that was accepted meanwhile: a further one of this copy, or another
+/// sender's, which is rejected. `watch` is called a few times a second from the calling thread and
+/// may end the session. The cause of the end is in `session`.
 ///
 /// # Errors
 /// The two ends did not agree on a copy; the sender received the reason.
@@ -30,26 +33,28 @@ pub fn receive(
     root: &Arc<DestDir>,
     grant: Grant,
     session: &Session,
+    mut arrivals: impl FnMut() -> Option<Connection>,
     mut watch: impl FnMut(&Session),
 ) -> Result<(), Error> {
     let (sender, receiver) = connection.split();
-    let send_half = SendHalf::new(sender, session);
-    let mut receive_half = ReceiveHalf::new(receiver);
-    let Grant { overwrite, verify_disk, stall_timeout } = grant;
-    let terms = negotiate(&send_half, &mut receive_half, session, &mut watch, root);
-    let request = terms.inspect_err(|why| {
+    let mut send_half = SendHalf::new(sender, session);
+    let mut first = ReceiveHalf::new(receiver);
+    let Grant { overwrite, verify_disk, stall_timeout, connections } = grant;
+    let mut meanwhile = Meanwhile { session, watch: &mut watch, arrivals: &mut arrivals };
+    let agreed = agree(&mut send_half, &mut first, root, connections, &mut meanwhile);
+    let (request, further) = agreed.inspect_err(|why| {
         // An error is ignored here: the sender may have closed.
         send_half.reject(&why.to_string());
     })?;
+    let mut receive_halves = vec![first];
+    receive_halves.extend(further);
     let (messages, messages_out) = sync_channel(MESSAGE_QUEUE_LEN);
-    let (chunks, arrived) = sync_channel(CHUNK_QUEUE_LEN);
-    let (spare_in, spare) = channel();
+    let (queues, chunk_queues): (Vec<_>, _) = receive_halves.iter().map(|_| chunk_queue()).unzip();
     let (work_in, work) = channel();
     let unanswered = AtomicU64::new(0);
     let sink = Sink {
         work,
-        arrived,
-        spare: spare_in,
+        chunks: Chunks::new(chunk_queues),
         send_half: &send_half,
         session,
         unanswered: &unanswered,
@@ -68,16 +73,20 @@ pub fn receive(
         comparisons: BTreeMap::new(),
         full: VecDeque::new(),
     };
-    let queues = Queues { messages, chunks, spare };
+    let (finish_received, mut messages) = (AtomicBool::new(false), Some(messages));
     thread::scope(|scope| {
-        // Borrowed, so that the connection is closed only after the final message.
-        let receive_half = &mut receive_half;
-        scope.spawn(move || run_part(session, || receive_half.demultiplex(&queues, session)));
+        // Borrowed, so that the connections are closed only after the final message.
+        for (receive_half, queues) in receive_halves.iter_mut().zip(queues) {
+            let queues = Queues { messages: messages.take(), ..queues };
+            let finish = &finish_received;
+            let part = move || receive_half.demultiplex(&queues, finish, session);
+            scope.spawn(move || run_part(session, part));
+        }
         scope.spawn(|| run_part(session, || sink.run()));
         scope.spawn(|| run_part(session, || entry_receiver.run()));
         session.progressed();
         while !session.is_over() {
-            watch(session);
+            meanwhile.watch();
             if session.stalled_for() >= stall_timeout {
                 session.end(End::Stalled(stall_timeout));
             }
@@ -88,38 +97,11 @@ pub fn receive(
     Ok(())
 }
 
-/// Exchanges request and accept with the sender.
-fn negotiate(
-    send_half: &SendHalf<'_>,
-    receive_half: &mut ReceiveHalf,
-    session: &Session,
-    watch: &mut dyn FnMut(&Session),
-    root: &DestDir,
-) -> Result<Request, Error> {
-    let request = match receive_half.expect(session, watch, SENDER_REPLY_TIMEOUT)? {
-        Message::Request(request) => request,
-        other => return Err(unexpected("a request", &other).to_string().into()),
-    };
-    check_room(root, &request)?;
-    let progress = &session.progress;
-    progress.bytes_total.store(request.bytes, Ordering::Relaxed);
-    progress.files_total.store(request.files, Ordering::Relaxed);
-    let accept = Message::Accept(Accept { window: WINDOW });
-    send_half.send(&accept).map_err(|end| end.to_string())?;
-    Ok(request)
-}
-
-/// Rejects a request that exceeds the disk space, existing data included.
-fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
-    let free = root.free_bytes()?;
-    if request.bytes <= free || request.roots.is_empty() {
-        return Ok(());
-    }
-    let there = root.bytes_there(&request.roots);
-    if request.bytes.saturating_sub(there) <= free {
-        return Ok(());
-    }
-    Err(format!("no space: {} are to come, {} are free", bytes(request.bytes), bytes(free)))
+/// The two ends of the queue of one connection's chunks.
+fn chunk_queue() -> (Queues, ChunkQueue) {
+    let (chunks, arrived) = sync_channel(CHUNK_QUEUE_LEN);
+    let (spare_in, spare) = channel();
+    (Queues { messages: None, chunks, spare }, ChunkQueue { arrived, spare: spare_in })
 }
 
 /// The shared part of answering entries.
@@ -386,14 +368,11 @@ fn not_entered(directory: &str, name: &Name) -> (String, String) {
 /// directories are progress only in numbers.
 const ENTRY_BYTES: u64 = 2 << 10;
 
-/// Limit of unanswered entries: each may hold two open files.
-const WINDOW: u32 = 64;
-
 /// Queued control messages: the granted entries, a hash for each, and `finish`. With room for all
 /// of them, chunks are not delayed while this thread hashes.
 const MESSAGE_QUEUE_LEN: usize = 129;
 
-/// Chunks queued for the writer; further ones stay in the connection's ring.
+/// Chunks of a connection queued for the writer; further ones stay in the connection's ring.
 const CHUNK_QUEUE_LEN: usize = 2;
 
 #[cfg(test)]

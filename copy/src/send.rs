@@ -9,7 +9,7 @@ use crate::walk::{Found, Root, Source, Totals, Walk};
 use spanwire_base::u32_from;
 use spanwire_host::fabric::Error;
 use spanwire_host::text::printable;
-use spanwire_stream::Connection;
+use spanwire_stream::{Connection, MessageReceiver};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -24,10 +24,13 @@ pub struct Plan {
     pub totals: Totals,
     /// The receiver reads every file back from disk.
     pub verify_disk: bool,
+    /// Connections at most; the receiver may grant fewer.
+    pub connections: u32,
 }
 
-/// Sends what is in `plan` over `connection`. `watch` is called a few times a
-/// second from the calling thread and may end the session. The cause of the end is in `session`.
+/// Sends what is in `plan` over `connection` and further ones: `connect` opens the one of this
+/// number, from 1 on. `watch` is called a few times a second from the calling thread and may end
+/// the session. The cause of the end is in `session`.
 ///
 /// # Errors
 /// The two ends did not agree on a copy.
@@ -35,15 +38,16 @@ pub fn send(
     connection: Connection,
     plan: Plan,
     session: &Session,
+    connect: impl FnMut(u32) -> Result<Connection, Error>,
     mut watch: impl FnMut(&Session),
 ) -> Result<(), Error> {
     let request = request(&plan);
-    let Plan { roots, totals, .. } = plan;
+    let Plan { roots, totals, connections, .. } = plan;
     session.progress.bytes_total.store(totals.bytes, Ordering::Relaxed);
     session.progress.files_total.store(totals.files, Ordering::Relaxed);
     let chunk_bytes = CHUNK_BYTES.min(u32_from(connection.max_message_bytes()));
     let (sender, receiver) = connection.split();
-    let send_half = SendHalf::new(sender, session);
+    let mut send_half = SendHalf::new(sender, session);
     let mut receive_half = ReceiveHalf::new(receiver);
     send_half.send(&request).map_err(|end| end.to_string())?;
     let accept = match receive_half.expect(session, &mut watch, RECEIVER_REPLY_TIMEOUT) {
@@ -54,7 +58,19 @@ pub fn send(
             return Err(why);
         }
     };
-    check(&accept)?;
+    check(&accept, connections)?;
+    session.progress.connections.store(accept.connections, Ordering::Relaxed);
+    let joined = join(&mut send_half, &accept, connect).and_then(|receivers| {
+        if accept.connections > 1 {
+            match receive_half.expect(session, &mut watch, RECEIVER_REPLY_TIMEOUT)? {
+                Message::Joined => {}
+                other => return Err(unexpected("all connections", &other).to_string().into()),
+            }
+        }
+        Ok(receivers)
+    });
+    // Kept, because a connection ends with its halves.
+    let _receivers = joined.inspect_err(|why| send_half.reject(&why.to_string()))?;
     let (jobs_in, jobs) = channel();
     let notes = Notes::default();
     let file_reader =
@@ -85,26 +101,49 @@ pub fn send(
     Ok(())
 }
 
+/// Opens the further connections that the receiver grants.
+fn join(
+    send_half: &mut SendHalf<'_>,
+    accept: &Accept,
+    mut connect: impl FnMut(u32) -> Result<Connection, Error>,
+) -> Result<Vec<MessageReceiver>, Error> {
+    let mut receivers = Vec::new();
+    for connection in 1..accept.connections {
+        let (sender, receiver) = connect(connection)?.split();
+        send_half.add(sender);
+        receivers.push(receiver);
+        let join = Message::Join { token: accept.token.clone(), connection };
+        send_half.send_over(receivers.len(), &join).map_err(|end| end.to_string())?;
+    }
+    Ok(receivers)
+}
+
 /// The request to the receiver.
 fn request(plan: &Plan) -> Message {
-    let Plan { roots, totals: Totals { bytes, files, entries }, verify_disk } = plan;
-    let (bytes, files, entries, verify_disk) = (*bytes, *files, *entries, *verify_disk);
+    let Plan { roots, totals: Totals { bytes, files, entries }, verify_disk, connections } = plan;
+    let (bytes, files, entries) = (*bytes, *files, *entries);
+    let (verify_disk, connections) = (*verify_disk, *connections);
     let mut names: Vec<Name> = roots.iter().map(|root| root.name.clone()).collect();
     let name_bytes: usize = names.iter().map(|name| name.as_bytes().len()).sum();
     if names.len() > ROOTS_NAMED_MAX || name_bytes > ROOTS_NAMED_BYTES_MAX {
         names.clear();
     }
-    Message::Request(Request { bytes, files, entries, verify_disk, roots: names })
+    Message::Request(Request { bytes, files, entries, verify_disk, connections, roots: names })
 }
 
 /// Checks the receiver's terms, which bound the memory of this end.
-fn check(accept: &Accept) -> Result<(), String> {
-    match (1..=4096).contains(&accept.window) {
+fn check(accept: &Accept, requested: u32) -> Result<(), String> {
+    let Accept { window, connections, .. } = accept;
+    if !(1..=4096).contains(window) {
+        return Err(format!(
+            "the receiver grants {window} entries at a time; 1 to 4096 are possible"
+        ));
+    }
+    match (1..=requested).contains(connections) {
         true => Ok(()),
-        false => {
-            let window = accept.window;
-            Err(format!("the receiver grants {window} entries at a time; 1 to 4096 are possible"))
-        }
+        false => Err(format!(
+            "the receiver grants {connections} connections; 1 to {requested} were requested"
+        )),
     }
 }
 

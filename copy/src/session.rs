@@ -4,7 +4,7 @@ use crate::gaps::{GapRow, Gaps};
 use crate::row::FileRow;
 use spanwire_stream::{Cause, Error};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,8 @@ pub struct Progress {
     pub bytes_resumed: AtomicU64,
     /// Files with their final name.
     pub files_done: AtomicU64,
+    /// Connections, once the two ends have agreed on them.
+    pub connections: AtomicU32,
     /// The current file.
     current: Mutex<Current>,
 }
@@ -176,9 +178,9 @@ impl Session {
         now.saturating_duration_since(*self.stall.lock().get_or_insert(now))
     }
 
-    /// Records a chunk of a file at `now`; `is_last` if it is the file's last one.
-    pub fn chunk_came(&self, now: Instant, is_last: bool) {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).chunk_came(now, is_last);
+    /// Records a chunk of a file, which arrived `at`; `is_last` if it is the file's last one.
+    pub fn chunk_came(&self, at: Instant, is_last: bool) {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).chunk_came(at, is_last);
     }
 
     /// Statistics of the gaps between chunks; `None` without any gap.

@@ -1,18 +1,18 @@
 //! The writer of the receiver: it writes chunks to files.
 
 use crate::chunk::{ABORT, ChunkHeader, FIRST, LAST};
+use crate::chunks::{Chunks, wait};
 use crate::connection::SendHalf;
 use crate::dest::DestDir;
 use crate::existing::Named;
 use crate::message::{Message, Mtime, Sha256Hex};
 use crate::partial::Partial;
 use crate::row::FileRow;
-use crate::session::{End, POLL_INTERVAL, Session};
+use crate::session::{End, Session};
 use spanwire_host::text::printable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
 
 /// A task of the writer, in the order of the entries.
 pub enum Work {
@@ -49,10 +49,8 @@ pub struct FileWork {
 pub struct Sink<'a> {
     /// Its tasks.
     pub work: Receiver<Work>,
-    /// Chunks, copied out of the ring, to which the sender may still write.
-    pub arrived: Receiver<Vec<u8>>,
-    /// Returns the buffers of processed chunks.
-    pub spare: Sender<Vec<u8>>,
+    /// The chunks of the files.
+    pub chunks: Chunks,
     /// To answer entries.
     pub send_half: &'a SendHalf<'a>,
     /// The copy.
@@ -125,8 +123,8 @@ impl Sink<'_> {
         // Chunks of a refused file may have more bytes, which are no progress.
         let mut declared = file.file.size - file.offset.min(file.file.size);
         loop {
-            let chunk = match wait(&self.arrived, self.session) {
-                Ok(chunk) => chunk,
+            let (arrived_at, chunk) = match self.chunks.next(self.session) {
+                Ok(arrived) => arrived,
                 Err(end) => {
                     drop_if_empty(state);
                     return Err(end);
@@ -143,6 +141,7 @@ impl Sink<'_> {
                 return Err(broken(&file, "a chunk of another file"));
             }
             let ends = header.ends_file();
+            self.session.chunk_came(arrived_at, ends);
             let bytes = declared.min(header.len.into());
             declared -= bytes;
             self.session.brought(bytes);
@@ -161,8 +160,7 @@ impl Sink<'_> {
                 }
                 Err(ChunkFailure::Sender(what)) => return Err(broken(&file, &what)),
             };
-            // An error means that the receiving thread has ended with the session.
-            let _ = self.spare.send(chunk);
+            self.chunks.processed(chunk);
             if ends {
                 drop_if_empty(state);
                 return Ok(());
@@ -282,26 +280,6 @@ impl Sink<'_> {
     fn answer(&self, message: &Message) -> Result<(), End> {
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
         self.send_half.send(message)
-    }
-}
-
-/// Waits for the next item from another thread of the copy.
-///
-/// # Errors
-/// The copy has ended.
-pub(crate) fn wait<T>(from: &Receiver<T>, session: &Session) -> Result<T, End> {
-    loop {
-        match from.recv_timeout(POLL_INTERVAL) {
-            Ok(thing) => return Ok(thing),
-            // The other thread has ended and is about to set the cause, which this one does not
-            // know.
-            Err(RecvTimeoutError::Disconnected) if !session.is_over() => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Err(RecvTimeoutError::Timeout) if !session.is_over() => {}
-            // The session keeps the first cause, so this error only ends the thread.
-            Err(_) => return Err(End::Failed("another part of the copy has ended".into())),
-        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! The reader of the sender: it reads files, hashes them and sends them in chunks.
 
 use crate::chunk::{ABORT, ChunkHeader, FIRST, HEADER_BYTES, LAST};
+use crate::chunks::wait;
 use crate::connection::SendHalf;
 use crate::message::{Message, Mtime, Sha256Hex};
 use crate::partial::hash_up_to;
 use crate::session::{End, Session};
-use crate::sink::wait;
 use crate::walk::{Source, mtime};
 use sha2::{Digest, Sha256};
 use spanwire_base::{u32_from, usize_from};

@@ -48,7 +48,7 @@ pub(crate) fn receiver(lab: &Lab, into: &TempDir, more: &[&str]) -> Running {
     lab.start_until(&lab.hosts.a.ns, &args, "receiving on sw0")
 }
 
-fn start_sender(lab: &Lab, paths: &[&str], more: &[&str]) -> Running {
+pub(crate) fn start_sender(lab: &Lab, paths: &[&str], more: &[&str]) -> Running {
     let to = lab.v4().to_string();
     let fabric = lab.fabric_args();
     let args = [&["copy", "send"], paths, &[&to, "--json"], &fabric, more].concat();
@@ -83,7 +83,7 @@ fn partial_bytes(into: &TempDir, name: &str) -> u64 {
 }
 
 /// Waits until the partial file of `name` has some bytes.
-fn wait_for_partial(into: &TempDir, name: &str, bytes: u64) {
+pub(crate) fn wait_for_partial(into: &TempDir, name: &str, bytes: u64) {
     until("data arrives", || partial_bytes(into, name) >= bytes);
 }
 
@@ -194,7 +194,7 @@ fn copy__every_byte_is_right_in_both_modes_when_packets_are_lost() {
 /// A copy that takes more than five seconds, because no sender exceeds this rate: it does not
 /// complete before it is killed.
 const BIG: usize = 64 << 20;
-const SLOW: [&str; 4] = ["--cc", "fixed", "--cc-set", "rate_mbps=100"];
+pub(crate) const SLOW: [&str; 4] = ["--cc", "fixed", "--cc-set", "rate_mbps=100"];
 
 #[test]
 fn copy__a_killed_receiver_is_reported_and_the_next_attempt_resumes() {

@@ -1,5 +1,6 @@
 //! Several workers in one process: a queue, an engine and a thread each.
 
+use super::copy::{SLOW, TempDir, noise, receiver, send_well, start_sender, wait_for_partial};
 use super::lab::{Lab, Outcome, PERF_PORT, Running, SPANWIRE, piped};
 use serde_json::Value;
 use spanwire_host::cores::on_each;
@@ -13,6 +14,7 @@ use spanwire_io::net::LabConfig;
 use spanwire_io::udp::UdpConfig;
 use spanwire_io::xdp::XdpConfig;
 use spanwire_transport::ValidConfig;
+use std::fs;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -262,4 +264,46 @@ fn demo__workers_have_both_ends_of_a_pipe_each() {
     assert_eq!(report["ok"], true, "{report}");
     assert_eq!(report["transfer"]["bytes"], 4 << 20);
     assert_eq!(of_workers(&report, "worker").len(), 2 * 6, "{report}");
+}
+
+#[test]
+fn workers__of_a_copy_have_a_connection_each() {
+    // One after the other: tests share the labs that there may be at a time.
+    lab(2).iter().for_each(check_connections);
+    udp_lab().iter().for_each(check_connections);
+}
+
+fn check_connections(lab: &Lab) {
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let (path, bytes) = (from.join("big"), noise(32 << 20, 7));
+    fs::write(&path, &bytes).unwrap();
+    let receiver = receiver(lab, &into, &[&TWO[..], &["--loss", "1"]].concat());
+    for (workers, connections) in [(&TWO[..], 2), (&[], 1)] {
+        let report = send_well(lab, &[&path], &[workers, &["--loss", "1"]].concat());
+        assert_eq!(report["connections"], connections, "{report}");
+        assert_eq!(report["counters"]["steer_handed"], Value::Null, "{report}");
+        assert!(report["counters"]["retransmitted_packets"].as_u64() > Some(0), "{report}");
+        assert!(fs::read(into.join("big")).unwrap() == bytes, "bytes differ");
+        fs::remove_file(into.join("big")).unwrap();
+    }
+    receiver.terminate();
+}
+
+#[test]
+fn workers__of_a_killed_copy_resume_with_another_number() {
+    let Some(lab) = lab(2) else { return };
+    let (from, into) = (TempDir::new(), TempDir::new());
+    let (path, bytes) = (from.join("big"), noise(64 << 20, 9));
+    fs::write(&path, &bytes).unwrap();
+    let receiver = receiver(&lab, &into, &TWO);
+    for (workers, signal) in [(&TWO[..], libc::SIGKILL), (&[], libc::SIGINT)] {
+        let sender = start_sender(&lab, &[&path], &[workers, &SLOW].concat());
+        wait_for_partial(&into, "big", 4 << 20);
+        assert!(!sender.end_with(signal).success);
+    }
+    let report = send_well(&lab, &[&path], &TWO);
+    assert_eq!(report["connections"], 2);
+    assert!(report["resumed_bytes"].as_u64() >= Some(4 << 20), "{report}");
+    assert!(fs::read(into.join("big")).unwrap() == bytes, "bytes differ");
+    receiver.terminate();
 }

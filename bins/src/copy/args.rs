@@ -12,11 +12,12 @@ use spanwire_host::peer::{Peer, ZonedIp};
 use spanwire_host::quantity::{duration, ppm};
 use spanwire_io::fault::FaultConfig;
 use spanwire_stream::{
-    Config, CongestionReport, Connection, ModeChoice, Network, NetworkOptions, SetupError,
+    Config, CongestionReport, ConnectOptions, Connection, ModeChoice, Network, NetworkOptions,
+    SetupError,
 };
 use spanwire_transport::{Agreed, Balance, ErasureCoding};
 use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -129,16 +130,18 @@ pub(super) struct CopyNetwork {
 }
 
 impl CopyNetwork {
-    /// The paths of the connection that ended last, whose negotiated terms are `agreed`.
-    pub(super) fn paths(&self, agreed: &Agreed) -> PathsReport {
+    /// The paths of the queue pairs `qpns`, which ended last or are open, and whose negotiated
+    /// terms are `agreed`.
+    pub(super) fn paths(&self, agreed: &Agreed, qpns: &[u32]) -> PathsReport {
         let mut ended = self.network.paths();
-        ended.truncate(1);
+        ended.retain(|connection| qpns.contains(&connection.qpn));
         PathsReport::of(agreed, self.erasure.as_ref(), self.balance.as_ref(), &ended)
     }
 
-    /// The congestion control of the connection that ended last, or of the open one.
-    pub(super) fn congestion(&self) -> Option<CongestionReport> {
-        self.network.congestion().into_iter().next().map(|connection| connection.report)
+    /// The congestion control of queue pair `qpn`, which ended last or is open.
+    pub(super) fn congestion(&self, qpn: u32) -> Option<CongestionReport> {
+        let of_all = self.network.congestion();
+        of_all.into_iter().find(|connection| connection.qpn == qpn).map(|found| found.report)
     }
 }
 
@@ -148,25 +151,18 @@ impl CommonArgs {
     pub(super) fn network(&self, dev: &str, limits: &Config) -> Result<CopyNetwork, Error> {
         let engine = self.port.config(dev)?;
         let congestion = self.port.congestion()?;
-        let core = match self.port.workers.assign()?[..] {
-            [core] => core,
-            _ => return Err(usage("a copy has one connection, and so one worker")),
-        };
-        let mut ports = self.port.attach(dev, self.address, self.faults(), &engine)?;
-        let attachment = ports.pop().ok_or("one worker has a port")?;
-        let engine = self.port.fit(engine, &attachment);
-        let (fabric, xdp_mode) = (attachment.fabric, attachment.xdp_mode);
+        let cores = self.port.workers.assign()?.into_iter().flatten().collect();
+        let ports = self.port.attach(dev, self.address, self.faults(), &engine)?;
+        let first = ports.first().ok_or("a worker has a port")?;
+        let engine = self.port.fit(engine, first);
+        let (fabric, xdp_mode) = (first.fabric, first.xdp_mode);
         let (erasure, balance) = (self.port.erasure()?, self.port.balance()?);
         let config = Config { congestion, erasure, balance, ..limits.clone() };
         let config = config.validate().map_err(usage)?;
-        let options = NetworkOptions {
-            config,
-            engine,
-            address: self.address,
-            cores: core.into_iter().collect(),
-            ..NetworkOptions::default()
-        };
-        let network = Network::over(attachment, dev, options)?;
+        let address = self.address;
+        let options =
+            NetworkOptions { config, engine, address, cores, ..NetworkOptions::default() };
+        let network = Network::over_workers(ports, dev, options)?;
         Ok(CopyNetwork { network, fabric, xdp_mode, erasure, balance })
     }
 
@@ -181,18 +177,20 @@ impl ReceiveArgs {
     /// The grant for senders.
     pub(super) fn grant(&self) -> Grant {
         let Self { overwrite, stall_timeout, .. } = *self;
-        Grant { overwrite, verify_disk: self.common.verify_disk, stall_timeout }
+        let connections = self.common.port.workers.count();
+        Grant { overwrite, verify_disk: self.common.verify_disk, stall_timeout, connections }
     }
 
     /// The network that these arguments describe, on interface `dev`.
     pub(super) fn network(&self, dev: &str) -> Result<CopyNetwork, Error> {
         let Self { max_half_open, max_half_open_per_peer, handshake_timeout, .. } = *self;
+        let more = 7 + self.common.port.workers.count();
         let (limits, per_peer) =
-            (connection::limits(), max_half_open_per_peer.saturating_add(8).min(1000));
+            (connection::limits(), max_half_open_per_peer.saturating_add(more).min(1000));
         let limits = Config {
             // Room for the sender being served, for senders being rejected as busy, and for
             // handshakes that were dropped and whose threads have not ended.
-            max_connections: max_half_open.saturating_mul(2).saturating_add(16).min(1000),
+            max_connections: max_half_open.saturating_mul(2).saturating_add(2 * more).min(1000),
             max_half_open,
             // One address must not use up all connections.
             max_connections_per_peer: per_peer,
@@ -206,8 +204,9 @@ impl ReceiveArgs {
 }
 
 impl SendArgs {
-    /// Connects to the receiver through `--dev`, else through the interface of the route to it.
-    pub(super) fn reach_receiver(&self) -> Result<(CopyNetwork, Connection), Error> {
+    /// Connects to the receiver through `--dev`, else through the interface of the route to it;
+    /// returns also its address.
+    pub(super) fn reach_receiver(&self) -> Result<(CopyNetwork, Connection, SocketAddr), Error> {
         let port = self.to.port.unwrap_or(DEFAULT_PORT);
         let mut why: Error = "the receiver has no address".into();
         for peer in self.to.addresses()? {
@@ -219,7 +218,16 @@ impl SendArgs {
         Err(why)
     }
 
-    fn dial(&self, peer: &ZonedIp, port: u16) -> Result<(CopyNetwork, Connection), Error> {
+    /// The options of connection `index`, which has the worker of this number.
+    pub(super) fn options(&self, index: u32) -> ConnectOptions {
+        ConnectOptions { worker: Some(index), ..connection::options(self.common.mode) }
+    }
+
+    fn dial(
+        &self,
+        peer: &ZonedIp,
+        port: u16,
+    ) -> Result<(CopyNetwork, Connection, SocketAddr), Error> {
         if let Some(local) = self.common.address
             && local.is_ipv4() != peer.ip.is_ipv4()
         {
@@ -230,8 +238,8 @@ impl SendArgs {
         let ifindex = spanwire_host::fabric::interface(&dev)?.ifindex;
         let address = address(peer.ip, port, ifindex);
         let network = self.common.network(&dev, &connection::limits())?;
-        match network.network.connect(address, &connection::options(self.common.mode)) {
-            Ok(connection) => Ok((network, connection)),
+        match network.network.connect(address, &self.options(0)) {
+            Ok(connection) => Ok((network, connection, address)),
             Err(why) => {
                 // Release the interface: the next address may use it as well.
                 let _ = network.network.shutdown(Duration::ZERO);

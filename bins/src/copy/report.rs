@@ -36,7 +36,9 @@ pub struct CopyReport {
     pub xdp_mode: Option<&'static str>,
     /// The wire mode agreed on: `rc` or `sr`.
     pub mode: Option<&'static str>,
-    /// Congestion control of data that this end sent; null of a receiver.
+    /// Connections, each with a worker of its own at both ends.
+    pub connections: u32,
+    /// Congestion control of the first connection's data that this end sent; null of a receiver.
     pub congestion: Option<CongestionReport>,
     /// Erasure coding and paths of data that this end sent.
     #[serde(flatten)]
@@ -101,6 +103,7 @@ impl CopyReport {
             fabric: None,
             xdp_mode: None,
             mode: None,
+            connections: progress.connections.load(Ordering::Relaxed),
             congestion: None,
             paths: PathsReport::default(),
             gaps: session.gaps(),
@@ -139,6 +142,9 @@ impl CopyReport {
             self.seconds,
             self.gbps
         );
+        if self.connections > 1 {
+            let _ = write!(out, ", {} connections", self.connections);
+        }
         if self.resumed_bytes > 0 {
             let _ = write!(out, ", {} were there already", bytes(self.resumed_bytes));
         }

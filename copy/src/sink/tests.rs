@@ -1,11 +1,14 @@
 use super::*;
+use crate::chunks::ChunkQueue;
 use crate::connection::ReceiveHalf;
 use crate::message::Name;
 use crate::partial::Partial;
+use crate::session::POLL_INTERVAL;
 use crate::testing::{TempDir, Wire};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::sync::mpsc::channel;
+use std::time::Instant;
 
 const PARTIAL: &str = ".f.spanwire-partial";
 
@@ -48,7 +51,7 @@ impl Bench {
             let len = u32::try_from(data.len()).unwrap();
             let header =
                 ChunkHeader { flags: *flags, len, index: 0, offset: *offset, sha256: *sha256 };
-            arrived_in.send([&header.emit()[..], data].concat()).unwrap();
+            arrived_in.send((Instant::now(), [&header.emit()[..], data].concat())).unwrap();
         }
         let (ours, theirs) = self.wire.pair();
         let ((sender, _receiver), (_sender, receiver)) = (ours.split(), theirs.split());
@@ -57,8 +60,7 @@ impl Bench {
         let unanswered = AtomicU64::new(1);
         let mut sink = Sink {
             work,
-            arrived,
-            spare,
+            chunks: Chunks::new(vec![ChunkQueue { arrived, spare }]),
             send_half: &send_half,
             session: &self.session,
             unanswered: &unanswered,
