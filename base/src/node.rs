@@ -152,7 +152,7 @@ impl Awaited {
 pub trait Node {
     /// Processes one received Ethernet frame (no FCS). The bytes are hostile. The reference does
     /// not outlive the call.
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta);
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta);
 
     /// Applies the timers due at or before `now`. May be called early.
     fn handle_timeout(&mut self, now: Time);

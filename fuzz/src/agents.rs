@@ -148,7 +148,7 @@ impl World {
 
     fn receive(&mut self, from: u8, frame: &[u8]) {
         self.seen_bytes += u64::try_from(frame.len()).expect("short").max(60) + 24;
-        self.switch.handle_packet(self.now, port(from), frame, RxMeta::whole(self.now));
+        self.switch.handle_packet(self.now, port(from), frame, &RxMeta::whole(self.now));
     }
 
     /// Sends at most so many frames of a port.

@@ -75,7 +75,7 @@ struct Delayed {
 struct Sink<'a> {
     left: usize,
     handed: usize,
-    each: &'a mut dyn FnMut(&[u8], RxMeta),
+    each: &'a mut dyn FnMut(&[u8], &RxMeta),
 }
 
 impl<P: Port> FaultPort<P> {
@@ -251,7 +251,7 @@ impl Sink<'_> {
     fn pass(&mut self, frame: &[u8], meta: RxMeta) {
         self.left -= 1;
         self.handed += 1;
-        (self.each)(frame, meta);
+        (self.each)(frame, &meta);
     }
 }
 
@@ -266,7 +266,7 @@ impl<P: Port> Port for FaultPort<P> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let Self { inner, faults } = self;
         let now = clock.now();
@@ -279,7 +279,7 @@ impl<P: Port> Port for FaultPort<P> {
         faults.release(&mut sink, |delayed| delayed.until <= now);
         // No more than fits: the surplus of a burst is its duplicates and released frames.
         inner.rx_burst(clock, sink.left, &mut |frame, meta| {
-            faults.on_frame(frame, meta, &mut sink);
+            faults.on_frame(frame, *meta, &mut sink);
         });
         faults.counters.delivered += u64_from(sink.handed);
         sink.handed

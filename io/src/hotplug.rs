@@ -185,7 +185,7 @@ impl<P: Reopen> Port for HotplugPort<P> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         match &mut self.state {
             State::Open(port) => port.rx_burst(clock, max, each),

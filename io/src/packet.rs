@@ -156,7 +156,7 @@ impl Port for PacketPort {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let began = clock.now();
         let mut count = 0;
@@ -167,7 +167,7 @@ impl Port for PacketPort {
                     self.counters.rx_frames += 1;
                     self.counters.rx_bytes += u64_from(len);
                     let meta = RxMeta::between(self.empty_at, clock.now());
-                    each(&self.received[..len], meta);
+                    each(&self.received[..len], &meta);
                     count += 1;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {

@@ -227,7 +227,7 @@ impl<P: Port, W: Write> Port for PcapPort<P, W> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         self.now = clock.now();
         let capture = &mut self.capture;

@@ -221,14 +221,14 @@ impl Port for PipePort {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let began = clock.now();
         let mut count = 0;
         while count < max
             && let Some(frame) = self.incoming().full.pop()
         {
-            each(&frame.bytes[..frame.len], RxMeta::between(self.empty_at, clock.now()));
+            each(&frame.bytes[..frame.len], &RxMeta::between(self.empty_at, clock.now()));
             put(&self.incoming().free, frame);
             count += 1;
         }

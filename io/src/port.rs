@@ -53,7 +53,7 @@ pub trait Port {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize;
 
     /// Takes a transmit buffer, or `None` if all are in flight. Prefer [`reserve`], which cannot
@@ -187,7 +187,7 @@ impl<P: Port + ?Sized> Port for Box<P> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         (**self).rx_burst(clock, max, each)
     }

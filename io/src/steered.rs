@@ -47,10 +47,26 @@ pub struct SteerCounters {
     pub dropped: u64,
 }
 
+/// Finds the worker that a frame belongs to: a function of the frame, or a type with a faster
+/// answer for the usual one.
+pub trait Owner {
+    /// The worker of a frame; one of an unknown worker goes to worker 0.
+    fn owner(&self, frame: &[u8]) -> usize;
+
+    /// True only if it is the worker of the port; if not, [`Owner::owner`] is asked.
+    fn is_own(&self, _frame: &[u8]) -> bool {
+        false
+    }
+}
+
+impl<F: Fn(&[u8]) -> usize> Owner for F {
+    fn owner(&self, frame: &[u8]) -> usize {
+        self(frame)
+    }
+}
+
 /// The port of one of several workers: it delivers the frames of this worker, from its own port and
 /// from those of the others.
-///
-/// `owner` finds the worker that a frame belongs to; those of an unknown one go to worker 0.
 pub struct SteeredPort<P, F> {
     inner: P,
     handover: Arc<Handover>,
@@ -138,12 +154,12 @@ impl Inbox {
     }
 
     /// Delivers up to `max` of the frames that other workers have put here.
-    fn take(&self, max: usize, each: &mut dyn FnMut(&[u8], RxMeta)) -> usize {
+    fn take(&self, max: usize, each: &mut dyn FnMut(&[u8], &RxMeta)) -> usize {
         let mut count = 0;
         while count < max
             && let Some(HandedFrame { buffer, len, meta }) = self.full.pop()
         {
-            each(&buffer[..len], meta);
+            each(&buffer[..len], &meta);
             let freed = self.free.push(buffer);
             assert!(freed.is_ok(), "each ring has room for all buffers");
             count += 1;
@@ -152,7 +168,7 @@ impl Inbox {
     }
 }
 
-impl<P: Port, F: Fn(&[u8]) -> usize> SteeredPort<P, F> {
+impl<P: Port, F: Owner> SteeredPort<P, F> {
     /// The port of worker `worker`, which receives at `inner`.
     ///
     /// # Panics
@@ -190,47 +206,43 @@ impl<P: Port, F: Fn(&[u8]) -> usize> SteeredPort<P, F> {
     }
 }
 
-/// The other workers, during a burst.
-struct Others<'a> {
-    inboxes: &'a [Inbox],
+/// A burst of frames from the own port.
+struct OwnBurst<'a, F, E> {
+    /// Frames of the worker go there.
+    each: E,
+    owner: &'a F,
     own: usize,
+    inboxes: &'a [Inbox],
     counters: &'a mut SteerCounters,
-    /// Those that have got a frame.
+    /// The other workers that have got a frame.
     to_wake: u64,
 }
 
-impl Others<'_> {
-    /// Delivers up to `max` frames from `port` to `each`, and passes on those of other workers.
+impl<F: Owner, E: FnMut(&[u8], &RxMeta)> OwnBurst<'_, F, E> {
+    /// Delivers up to `max` frames from `port`, and passes on those of other workers. Returns the
+    /// number of both.
     #[inline]
-    fn receive(
-        &mut self,
-        (port, owner): (&mut impl Port, &impl Fn(&[u8]) -> usize),
-        clock: &dyn TimeSource,
-        max: usize,
-        mut each: impl FnMut(&[u8], RxMeta),
-    ) -> usize {
-        port.rx_burst(clock, max, &mut |frame, meta| {
-            let to = owner(frame);
-            if to == self.own {
-                return each(frame, meta);
+    fn receive(mut self, port: &mut impl Port, clock: &dyn TimeSource, max: usize) -> usize {
+        let count = port.rx_burst(clock, max, &mut |frame, meta| {
+            // Both are calls in tail position: a frame of this worker has no more to pay.
+            if self.owner.is_own(frame) {
+                (self.each)(frame, meta);
+            } else {
+                self.pass(frame, meta);
             }
-            self.pass(to, frame, &meta, &mut each);
-        })
+        });
+        self.wake();
+        count
     }
 
-    /// Passes on a frame of worker `to`, or to `each` if it is for this one: that of an unknown
-    /// worker may be.
+    /// Passes on a frame of another worker. It may be for this one, nevertheless.
     #[cold]
-    fn pass(
-        &mut self,
-        to: usize,
-        frame: &[u8],
-        meta: &RxMeta,
-        each: &mut dyn FnMut(&[u8], RxMeta),
-    ) {
+    #[inline(never)]
+    fn pass(&mut self, frame: &[u8], meta: &RxMeta) {
+        let to = self.owner.owner(frame);
         let to = if to < self.inboxes.len() { to } else { 0 };
         if to == self.own {
-            each(frame, *meta);
+            (self.each)(frame, meta);
         } else if self.inboxes[to].put(frame, *meta) {
             self.counters.handed += 1;
             self.to_wake |= 1 << to;
@@ -240,39 +252,41 @@ impl Others<'_> {
     }
 
     /// Rings for each that has got a frame: its next step sees it, or its sleep ends.
-    fn wake(mut self) {
-        while self.to_wake != 0 {
-            let bell = &self.inboxes[self.to_wake.trailing_zeros() as usize].bell;
+    fn wake(&self) {
+        let mut to_wake = self.to_wake;
+        while to_wake != 0 {
+            let bell = &self.inboxes[to_wake.trailing_zeros() as usize].bell;
             bell.ring();
             bell.wake();
-            self.to_wake &= self.to_wake - 1;
+            to_wake &= to_wake - 1;
         }
     }
 }
 
-impl<P: Port, F: Fn(&[u8]) -> usize> Port for SteeredPort<P, F> {
+impl<P: Port, F: Owner> Port for SteeredPort<P, F> {
     fn rx_burst(
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let Self { inner, handover, worker, owner, tallies, counters } = self;
         let (inboxes, own) = (&*handover.inboxes, *worker);
         // A full inbox leaves half of the burst to the own port, and a busy port half to the inbox.
         let mut received = inboxes[own].take(max.div_ceil(2), each);
-        let mut others = Others { inboxes, own, counters, to_wake: 0 };
         let left = max - received;
+        let to_wake = 0;
         let count = if tallies.is_empty() {
-            others.receive((inner, owner), clock, left, &mut *each)
+            let each = &mut *each;
+            OwnBurst { each, owner, own, inboxes, counters, to_wake }.receive(inner, clock, left)
         } else {
             tallies.retain(is_held);
-            others.receive((inner, owner), clock, left, |frame, meta| {
+            let each = |frame: &[u8], meta: &RxMeta| {
                 tallies.iter().for_each(|tally| tally.see(frame));
                 each(frame, meta);
-            })
+            };
+            OwnBurst { each, owner, own, inboxes, counters, to_wake }.receive(inner, clock, left)
         };
-        others.wake();
         received += inboxes[own].take(left.saturating_sub(count), each);
         counters.received += u64_from(received);
         received + count

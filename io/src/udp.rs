@@ -151,7 +151,7 @@ impl Port for UdpPort {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         self.receiver.burst(clock, max, each, &mut self.counters)
     }

@@ -14,7 +14,7 @@
 //! # #[derive(Default)]
 //! # struct Engine(usize);
 //! # impl Node for Engine {
-//! #     fn handle_packet(&mut self, _: Time, _: PortId, frame: &[u8], _: RxMeta) {
+//! #     fn handle_packet(&mut self, _: Time, _: PortId, frame: &[u8], _: &RxMeta) {
 //! #         self.0 += frame.len();
 //! #     }
 //! #     fn handle_timeout(&mut self, _: Time) {}

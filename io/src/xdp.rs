@@ -138,7 +138,7 @@ impl XdpPort {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let mut now = clock.now();
         self.restock(now);
@@ -163,12 +163,8 @@ impl XdpPort {
                 if stamp.is_none_or(|at| at > now) {
                     now = clock.now();
                 }
-                each(
-                    bytes,
-                    stamp.map_or(RxMeta::between(self.empty_at, now), |at| {
-                        RxMeta::whole(at.min(now))
-                    }),
-                );
+                let whole = |at: Time| RxMeta::whole(at.min(now));
+                each(bytes, &stamp.map_or(RxMeta::between(self.empty_at, now), whole));
                 count += 1;
             }
             self.unfilled.push(received.into_frame());
@@ -247,7 +243,7 @@ impl Port for XdpPort {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         self.reap();
         if self.side_poll.is_none() {

@@ -266,7 +266,7 @@ fn rx_burst__dates_frames_by_their_arrival_not_by_the_poll() {
     let arrived = clock.now();
     std::thread::sleep(Duration::from_nanos(late.as_ns()));
     let mut metas = Vec::new();
-    assert_eq!(b.rx_burst(&clock, 8, &mut |_, meta| metas.push(meta)), 1);
+    assert_eq!(b.rx_burst(&clock, 8, &mut |_, meta| metas.push(*meta)), 1);
     // The kernel's clock and this one differ by less than a millisecond.
     let (meta, apart) = (metas[0], Dur::from_ms(1));
     assert!(

@@ -144,7 +144,7 @@ mod tests {
         assert!(check_now(&n).iter().any(|v| v.contains("its link has counted others")));
         let mut n = network();
         let meta = RxMeta::whole(Time::ZERO);
-        n.world.node_mut(hub).handle_packet(Time::ZERO, port, &[0; 60], meta);
+        n.world.node_mut(hub).handle_packet(Time::ZERO, port, &[0; 60], &meta);
         assert_eq!(check_now(&n), [] as [&str; 0], "in and dropped with a reason");
     }
 

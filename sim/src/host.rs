@@ -108,7 +108,7 @@ impl SimHost {
 }
 
 impl Node for SimHost {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         self.gate.handle_packet(now, port, frame, meta);
     }
 

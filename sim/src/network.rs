@@ -249,7 +249,7 @@ impl Machine {
 }
 
 impl Node for Machine {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         match self {
             Self::Host(node) => node.handle_packet(now, port, frame, meta),
             Self::Switch(node) => node.handle_packet(now, port, frame, meta),

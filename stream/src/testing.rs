@@ -135,7 +135,7 @@ impl Pair {
         let now = self.now;
         let end = &mut self.ends[side];
         while let Some(frame) = end.pop_due(now) {
-            end.endpoint.handle_packet(now, PortId::HOST, &frame, RxMeta::whole(now));
+            end.endpoint.handle_packet(now, PortId::HOST, &frame, &RxMeta::whole(now));
         }
         if end.endpoint.poll_timeout().is_some_and(|t| t <= now) {
             end.endpoint.handle_timeout(now);

@@ -220,7 +220,7 @@ impl Port for Trap {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         assert!(!self.is_set.load(Ordering::SeqCst), "on purpose");
         self.inner.rx_burst(clock, max, each)

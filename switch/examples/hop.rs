@@ -138,7 +138,7 @@ fn report(name: &str, switch: &mut Switch, mut frame: Vec<u8>, elided_bytes: u32
                     now,
                     PortId::HOST,
                     &frame,
-                    RxMeta { elided_bytes, ..RxMeta::whole(now) },
+                    &RxMeta { elided_bytes, ..RxMeta::whole(now) },
                 );
             }
             let mut ready = switch.take_ready();
@@ -173,7 +173,7 @@ fn report_shaped(name: &str) {
     back[..6].copy_from_slice(&frame[6..12]);
     back[6..12].copy_from_slice(&frame[..6]);
     let one = PortId::new(1).expect("a port");
-    shaped.handle_packet(Time::ZERO, one, &back, RxMeta::whole(Time::ZERO));
+    shaped.handle_packet(Time::ZERO, one, &back, &RxMeta::whole(Time::ZERO));
     let mut out = [0; 2_048];
     let mut best = u64::MAX;
     let mut now = Time::ZERO;
@@ -184,7 +184,7 @@ fn report_shaped(name: &str) {
             for _ in 0..DEPTH {
                 // 1562 bytes and overhead take 1269 ns: a little below the line's rate.
                 now += Dur::from_ns(1_300);
-                shaped.handle_packet(now, PortId::HOST, &frame, RxMeta::whole(now));
+                shaped.handle_packet(now, PortId::HOST, &frame, &RxMeta::whole(now));
                 sent += 1;
             }
             shaped.handle_timeout(now);

@@ -137,7 +137,7 @@ impl Switch {
         self.ports.get(port.index())?.queues.get(queue)
     }
 
-    fn arrive(&mut self, now: Time, port: PortId, frame: &[u8], rx: RxMeta) -> Result<(), Drop> {
+    fn arrive(&mut self, now: Time, port: PortId, frame: &[u8], rx: &RxMeta) -> Result<(), Drop> {
         let most = u64::from(self.config.max_frame_bytes);
         if wire_bytes(frame.len(), rx.elided_bytes) > most {
             return Err(Drop::TooLong);
@@ -251,7 +251,7 @@ impl Switch {
 }
 
 impl Node for Switch {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         assert!(port.index() < self.ports.len(), "the driver uses only ports of the switch");
         let counters = &mut self.ports[port.index()].counters;
         counters.rx_pkts += 1;

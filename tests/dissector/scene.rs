@@ -192,7 +192,7 @@ impl Scene {
                     self.frames.push((now, frame.clone()));
                 }
                 let end = &mut self.ends[to];
-                end.ep.handle_packet(now, PortId::HOST, &frame, RxMeta::whole(now));
+                end.ep.handle_packet(now, PortId::HOST, &frame, &RxMeta::whole(now));
             }
             for end in &mut self.ends {
                 end.ep.handle_timeout(now);

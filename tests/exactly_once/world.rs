@@ -328,7 +328,7 @@ impl World {
             }
             let ep = self.ends[side].engine_of(&frame);
             let recovered = ep.counters().ec_rebuilt_packets;
-            ep.handle_packet(self.now, PortId::HOST, &frame, meta);
+            ep.handle_packet(self.now, PortId::HOST, &frame, &meta);
             let recovered = ep.counters().ec_rebuilt_packets - recovered;
             match &request {
                 Some((q, p)) => self.model.recover_sr(side, *q, p, recovered),

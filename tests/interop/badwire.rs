@@ -42,7 +42,7 @@ impl<P: Port> Port for BadWire<P> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         self.inner.rx_burst(clock, max, each)
     }

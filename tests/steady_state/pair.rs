@@ -198,7 +198,7 @@ impl Pair {
         let end = &mut self.ends[side];
         while end.inbox.front().is_some_and(|frame| frame.0 <= now) {
             let (_, len, frame) = end.inbox.pop_front().expect("it was looked at");
-            end.endpoint.handle_packet(now, host, &frame[..len], RxMeta::whole(now));
+            end.endpoint.handle_packet(now, host, &frame[..len], &RxMeta::whole(now));
             self.spare.push(frame);
         }
         if end.endpoint.poll_timeout().is_some_and(|at| at <= now) {

@@ -73,7 +73,7 @@ impl<A: App> Host<A> {
 }
 
 impl<A: App> Node for Host<A> {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         self.endpoint.handle_packet(now, port, frame, meta);
         if self.endpoint.take_app_events() {
             self.run_app(now);

@@ -304,7 +304,7 @@ impl Pair {
         let now = self.now;
         while let Some((frame, elided_bytes)) = self.ends[side].pop_due(now) {
             let meta = RxMeta { elided_bytes, ..RxMeta::whole(now) };
-            self.ends[side].ep.handle_packet(now, PortId::HOST, &frame, meta);
+            self.ends[side].ep.handle_packet(now, PortId::HOST, &frame, &meta);
         }
     }
 
@@ -351,7 +351,7 @@ impl Pair {
     /// Delivers a frame to a side now, as if from the wire.
     pub(crate) fn inject(&mut self, side: usize, frame: &[u8]) {
         let meta = RxMeta::whole(self.now);
-        self.ends[side].ep.handle_packet(self.now, PortId::HOST, frame, meta);
+        self.ends[side].ep.handle_packet(self.now, PortId::HOST, frame, &meta);
     }
 
     /// Posts a signaled request of `len` bytes at local and remote offset `at` from `side`, with

@@ -2,7 +2,7 @@
 
 mod peek;
 
-pub use peek::peek_dest_qp;
+pub use peek::{peek_dest_qp, peek_dest_qp_word};
 
 use crate::icrc::{self, Prefix};
 use crate::packet::dissect_transport;

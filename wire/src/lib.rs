@@ -114,7 +114,7 @@ pub use int::{
 pub use ip::{Ecn, IpRepr};
 pub use ipv4::{Ipv4, Ipv4Repr};
 pub use ipv6::{Ipv6, Ipv6Repr};
-pub use known::{Known, KnownHeads, PlainRc, UsualSrData, peek_dest_qp};
+pub use known::{Known, KnownHeads, PlainRc, UsualSrData, peek_dest_qp, peek_dest_qp_word};
 pub use opcode::{OpClass, OpKind, Opcode, OpcodeProps, Service};
 pub use packet::{Packet, Unverified};
 pub use pfc::PfcFrame;

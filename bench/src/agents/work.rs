@@ -130,11 +130,11 @@ impl Work {
         // Every sixty-fourth is late.
         let delay = Dur::from_us(if self.next % 64 == 63 { 6 } else { 4 });
         data[SENT..SENT + 8].copy_from_slice(&(self.now - delay).as_ps().to_be_bytes());
-        self.switch.handle_packet(self.now, port(0), data, meta);
+        self.switch.handle_packet(self.now, port(0), data, &meta);
         if self.next % 8 == 7 {
             let ack = &mut self.acks[at];
             ack[NEWEST..NEWEST + 4].copy_from_slice(&psn.saturating_sub(1).to_be_bytes());
-            self.switch.handle_packet(self.now, port(OUT), ack, RxMeta::whole(self.now));
+            self.switch.handle_packet(self.now, port(OUT), ack, &RxMeta::whole(self.now));
         }
         self.next += 1;
         // 1 KiB at 100 Gbit/s.

@@ -147,14 +147,14 @@ impl<P: Link> Port for StepTap<P> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let (begin, slept) = (clock.now(), self.sleeps.take());
         self.end_step(slept.map_or(begin, |[since, _]| since));
         let (mut bytes, mut first) = (0, None);
         let rx = self.inner.rx_burst(clock, max, &mut |frame, meta| {
             bytes += u32_from(frame.len());
-            first.get_or_insert(meta);
+            first.get_or_insert(*meta);
             each(frame, meta);
         });
         // Without a timestamp the arrival is an interval.

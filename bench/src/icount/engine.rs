@@ -231,7 +231,7 @@ impl TxBurst for Cable<'_> {
 
     fn commit(&mut self, meta: TxMeta, _: Option<LentPayload>) {
         let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(self.arrival) };
-        self.to.ep.handle_packet(self.arrival, PortId::HOST, &self.frame[..meta.len], rx);
+        self.to.ep.handle_packet(self.arrival, PortId::HOST, &self.frame[..meta.len], &rx);
     }
 }
 
@@ -248,7 +248,7 @@ impl Pair {
                 continue;
             }
             let rx = RxMeta { elided_bytes: meta.elided_bytes, ..RxMeta::whole(self.now) };
-            receiver.ep.handle_packet(self.now, PortId::HOST, &self.frame[..meta.len], rx);
+            receiver.ep.handle_packet(self.now, PortId::HOST, &self.frame[..meta.len], &rx);
             while let Some(ack) = receiver.ep.poll_transmit(self.now, PortId::HOST, &mut self.frame)
             {
                 acks.push(self.frame[..ack.len].to_vec());
@@ -257,7 +257,7 @@ impl Pair {
         self.now += Dur::from_us(100);
         receiver.ep.handle_timeout(self.now);
         for ack in acks {
-            sender.ep.handle_packet(self.now, PortId::HOST, &ack, RxMeta::whole(self.now));
+            sender.ep.handle_packet(self.now, PortId::HOST, &ack, &RxMeta::whole(self.now));
         }
     }
 }

@@ -198,7 +198,7 @@ fn switch_hop(ops: u64) -> Result<(), Error> {
     let meta = RxMeta { elided_bytes: 1024, ..RxMeta::whole(Time::ZERO) };
     for i in 0..ops {
         let now = Time::from_ns(i);
-        switch.handle_packet(now, PortId::HOST, &frame[..len], meta);
+        switch.handle_packet(now, PortId::HOST, &frame[..len], &meta);
         let mut ready = switch.take_ready();
         while let Some(port) = ready.pop() {
             while let Some(sent) = switch.poll_transmit(now, port, &mut out) {

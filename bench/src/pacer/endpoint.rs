@@ -75,12 +75,8 @@ impl Flows {
                 };
                 self.sent += u64::from(from == 0);
                 let frame = &self.frame[..meta.len];
-                self.ends[to].ep.handle_packet(
-                    self.now,
-                    PortId::HOST,
-                    frame,
-                    RxMeta::whole(self.now),
-                );
+                let rx = RxMeta::whole(self.now);
+                self.ends[to].ep.handle_packet(self.now, PortId::HOST, frame, &rx);
             }
         }
     }

@@ -55,7 +55,7 @@ impl<P: Port> Port for Tap<P> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         self.inner.rx_burst(clock, max, each)
     }

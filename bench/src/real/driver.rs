@@ -60,7 +60,7 @@ fn send(port: &mut PipePort) {
 struct Sink(u32);
 
 impl Node for Sink {
-    fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: RxMeta) {
+    fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: &RxMeta) {
         self.0 += 1;
     }
 

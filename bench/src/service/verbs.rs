@@ -79,7 +79,7 @@ struct Timed {
 }
 
 impl Node for Timed {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         self.endpoint.handle_packet(now, port, frame, meta);
     }
 

@@ -150,7 +150,7 @@ mod tests {
     }
 
     impl Node for Sender {
-        fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: RxMeta) {}
+        fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: &RxMeta) {}
         fn handle_timeout(&mut self, _: Time) {}
         fn poll_transmit(&mut self, _: Time, _: PortId, out: &mut [u8]) -> Option<TxMeta> {
             let (frame, elided_bytes) = self.frames.pop()?;

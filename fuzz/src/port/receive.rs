@@ -172,7 +172,7 @@ impl Check {
         let mut marks = Vec::new();
         while self.port.deliver(&mut |frame, meta| {
             marks.push(meta.checked.is_of(frame));
-            frames.push((frame.to_vec(), meta));
+            frames.push((frame.to_vec(), *meta));
         }) {}
         let after = self.port.counters();
         let bytes: usize = frames.iter().map(|(frame, _)| frame.len()).sum();

@@ -108,7 +108,7 @@ impl World {
     fn packet_to_unknown_qp(&mut self) {
         let before = self.ep.counters().dropped(DropReason::UnknownQpn);
         let forged = Forged::new(&[0; STEP_LEN], &self.view(0));
-        self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, RxMeta::whole(self.now));
+        self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, &RxMeta::whole(self.now));
         assert_eq!(self.ep.counters().dropped(DropReason::UnknownQpn), before + 1);
     }
 
@@ -142,7 +142,7 @@ impl World {
         let word = atomic.and_then(|r| self.memory.reach(r.rkey, r.va, 8, Access::REMOTE_ATOMIC));
         let word = word.map(|reach| self.memory.word(&reach));
         self.streams.on_received(forged.frame.len());
-        self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, RxMeta::whole(self.now));
+        self.ep.handle_packet(self.now, PortId::HOST, &forged.frame, &RxMeta::whole(self.now));
         let after = Tally::of(self.ep.counters());
         let taken = after.taken - before.taken;
         assert_eq!(taken + after.dropped - before.dropped, 1, "each packet is counted once");

@@ -4,7 +4,7 @@ use spanwire_io::fault::FaultPort;
 use spanwire_io::pcap::PcapPort;
 use spanwire_io::pipe::PipePort;
 use spanwire_io::port::Port;
-use spanwire_io::steered::{SteerCounters, SteeredPort, Tally};
+use spanwire_io::steered::{Owner, SteerCounters, SteeredPort, Tally};
 use spanwire_io::udp::UdpPort;
 use spanwire_io::worker::Core;
 use spanwire_io::xdp::{SidePoll, XdpPort};
@@ -147,7 +147,7 @@ impl<P: Link> Link for FaultPort<P> {
     link_of_inner!(self, self.inner(), self.inner_mut());
 }
 
-impl<P: Link, F: Fn(&[u8]) -> usize> Link for SteeredPort<P, F> {
+impl<P: Link, F: Owner> Link for SteeredPort<P, F> {
     fn counters(&self) -> Vec<(String, u64)> {
         let SteerCounters { handed, received, dropped } = SteeredPort::counters(self);
         let mine =

@@ -3,15 +3,15 @@
 use super::{
     Attachment, Error, Fabric, HopResolver, Terms, Wrap, around, interface, ip_room, widest,
 };
-use spanwire_base::usize_from;
+use spanwire_base::{u32_from, usize_from};
 use spanwire_io::clock::Clock;
 use spanwire_io::net::{Ethtool, LinkInfo};
 use spanwire_io::port::Port;
-use spanwire_io::steered::{Handover, SteeredPort};
+use spanwire_io::steered::{Handover, Owner, SteeredPort};
 use spanwire_io::worker::Bell;
 use spanwire_io::xdp::{XdpConfig, XdpDevice, XdpError, XdpPort, memlock_bytes};
 use spanwire_transport::QpnWorkers;
-use spanwire_wire::peek_dest_qp;
+use spanwire_wire::{peek_dest_qp, peek_dest_qp_word};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -72,14 +72,45 @@ impl Attachment {
         }
         let room = ports.iter().map(|port| port.port.frame_room()).max().unwrap_or(0);
         let handover = Handover::new(bells.to_vec(), room);
-        let owner = move |frame: &[u8]| {
-            peek_dest_qp(frame).map_or(0, |qpn| usize_from(qpns.worker_of(qpn).into()))
-        };
         let steer = |(worker, Self { port, terms }): (usize, Self)| Self {
-            port: Box::new(SteeredPort::new(port, Arc::clone(&handover), worker, owner)),
+            port: Box::new(SteeredPort::new(
+                port,
+                Arc::clone(&handover),
+                worker,
+                QpnOwner::new(qpns, worker),
+            )),
             terms,
         };
         ports.into_iter().enumerate().map(steer).collect()
+    }
+}
+
+/// Finds the worker of a frame by its destination QPN.
+struct QpnOwner {
+    qpns: QpnWorkers,
+    /// The bits of the word in a frame that are the worker's number, and that of the port's worker
+    /// there. Both are in network order.
+    mask: u32,
+    own: u32,
+}
+
+impl QpnOwner {
+    fn new(qpns: QpnWorkers, worker: usize) -> Self {
+        let (shift, mask) = qpns.shift_and_mask();
+        let in_frame = |bits: u32| u32::from_ne_bytes((bits << shift).to_be_bytes());
+        Self { qpns, mask: in_frame(mask), own: in_frame(u32_from(worker)) }
+    }
+}
+
+impl Owner for QpnOwner {
+    fn owner(&self, frame: &[u8]) -> usize {
+        peek_dest_qp(frame).map_or(0, |qpn| usize_from(self.qpns.worker_of(qpn).into()))
+    }
+
+    #[inline]
+    fn is_own(&self, frame: &[u8]) -> bool {
+        peek_dest_qp_word(frame)
+            .is_some_and(|word| u32::from_ne_bytes(word) & self.mask == self.own)
     }
 }
 
@@ -162,6 +193,29 @@ impl Wrap {
 mod tests {
     use super::*;
     use spanwire_io::fault::FaultConfig;
+    use spanwire_transport::Config;
+
+    #[test]
+    fn is_own__is_true_of_the_frames_of_the_owner_only() {
+        for workers in [2, 3, 16] {
+            let config = Config::default().validate().unwrap();
+            let qpns = config.of_worker(0, workers).unwrap().qpn_workers();
+            let owners = [0, 1, 15].map(|worker| (worker, QpnOwner::new(qpns, worker)));
+            for (kind, at, len) in [([8, 0], 46, 54), ([0x86, 0xdd], 66, 74)] {
+                for bit in 0..32 {
+                    // Any reserved byte before the number.
+                    let mut frame = vec![0; len];
+                    frame[12..14].copy_from_slice(&kind);
+                    frame[at..at + 4].copy_from_slice(&(0x5000_0000_u32 ^ 1 << bit).to_be_bytes());
+                    for (worker, owner) in &owners {
+                        assert_eq!(owner.is_own(&frame), owner.owner(&frame) == *worker, "{bit}");
+                        assert!(!owner.is_own(&frame[..len - 1]), "the first one has those");
+                    }
+                }
+            }
+            assert_eq!(owners[1].1.owner(&[0; 80]), 0, "neither IPv4 nor IPv6");
+        }
+    }
 
     #[test]
     fn of_worker__each_has_its_capture_and_its_seed() {

@@ -66,7 +66,7 @@ struct FakeNode {
 }
 
 impl Node for FakeNode {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         assert_eq!(port, PortId::HOST);
         assert!(meta.at <= now);
         self.seen.push(now);
@@ -125,7 +125,7 @@ impl Port for FakePort<'_> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let now = clock.now();
         assert!(now >= self.last_rx, "now must never decrease");
@@ -133,7 +133,7 @@ impl Port for FakePort<'_> {
         self.log.borrow_mut().push(RxBurst);
         let count = max.min(self.arrived.len());
         for tag in self.arrived.drain(..count) {
-            each(&[tag; 60], RxMeta::whole(now));
+            each(&[tag; 60], &RxMeta::whole(now));
         }
         count
     }

@@ -23,10 +23,10 @@ impl Port for FakePort {
         &mut self,
         clock: &dyn TimeSource,
         _: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let now = clock.now();
-        each(b"received", RxMeta::whole(now));
+        each(b"received", &RxMeta::whole(now));
         1
     }
 

@@ -74,7 +74,7 @@ impl PortReceiver {
     }
 
     /// Delivers the next frame, if there is one.
-    pub fn deliver(&mut self, each: &mut dyn FnMut(&[u8], RxMeta)) -> bool {
+    pub fn deliver(&mut self, each: &mut dyn FnMut(&[u8], &RxMeta)) -> bool {
         self.receiver.deliver(each, &mut self.counters)
     }
 

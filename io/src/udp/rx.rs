@@ -106,7 +106,7 @@ impl Receiver {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
         counters: &mut UdpCounters,
     ) -> usize {
         let (mut count, mut calls) = (0, 0);
@@ -139,7 +139,7 @@ impl Receiver {
     /// Delivers the next segment of the run. Returns whether there was one.
     pub(super) fn deliver(
         &mut self,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
         counters: &mut UdpCounters,
     ) -> bool {
         let Some(run) = &mut self.run else { return false };
@@ -176,7 +176,7 @@ impl Receiver {
         let meta = RxMeta { checked, ..meta };
         counters.rx_frames += 1;
         counters.rx_bytes += u64_from(frame.len());
-        each(frame, meta);
+        each(frame, &meta);
         run.start += len;
         if run.start >= run.end {
             self.run = None;

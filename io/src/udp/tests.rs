@@ -93,7 +93,7 @@ fn receive(port: &mut UdpPort, count: usize, max: usize) -> Vec<(Vec<u8>, RxMeta
         port.wait(LATE).expect("the socket is there");
         port.rx_burst(&clock, max, &mut |frame, meta| {
             assert!(meta.earliest <= meta.at && meta.at <= clock.now());
-            frames.push((frame.to_vec(), meta));
+            frames.push((frame.to_vec(), *meta));
         });
     }
     frames

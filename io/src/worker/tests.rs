@@ -13,7 +13,7 @@ struct Adder {
 }
 
 impl Node for Adder {
-    fn handle_packet(&mut self, _: Time, _: PortId, frame: &[u8], _: RxMeta) {
+    fn handle_packet(&mut self, _: Time, _: PortId, frame: &[u8], _: &RxMeta) {
         self.sum += frame.len() as u64;
     }
 

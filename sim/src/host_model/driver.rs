@@ -134,7 +134,7 @@ impl Driver {
     }
 
     /// A frame arrived at the port.
-    pub(super) fn on_arrival(&mut self, now: Time, frame: &[u8], meta: RxMeta) {
+    pub(super) fn on_arrival(&mut self, now: Time, frame: &[u8], meta: &RxMeta) {
         let mut waiting = self.copy(frame, meta.elided_bytes, meta.at);
         if !self.has_rx_room(&waiting) {
             self.counters.drop_rx_ring += 1;
@@ -247,7 +247,7 @@ impl Driver {
                 self.run_at = frame.at;
             }
             self.counters.rx_wait_ps += now.since(frame.at).as_ps();
-            node.handle_packet(now, PortId::HOST, &frame.bytes, meta);
+            node.handle_packet(now, PortId::HOST, &frame.bytes, &meta);
             self.spare.push(frame.bytes);
         }
         if self.received.is_empty() {

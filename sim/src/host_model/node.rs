@@ -5,7 +5,7 @@ use spanwire_base::{Node, PortId, PortMask, RxMeta, Time, TxMeta};
 
 impl<N: Node> Node for PolledHost<N> {
     #[inline]
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         match &mut self.driver {
             None => self.node.handle_packet(now, port, frame, meta),
             Some(driver) => driver.on_arrival(now, frame, meta),

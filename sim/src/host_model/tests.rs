@@ -23,8 +23,8 @@ struct Echo {
 }
 
 impl Node for Echo {
-    fn handle_packet(&mut self, now: Time, _: PortId, _: &[u8], meta: RxMeta) {
-        self.seen.push((now, meta));
+    fn handle_packet(&mut self, now: Time, _: PortId, _: &[u8], meta: &RxMeta) {
+        self.seen.push((now, *meta));
         self.to_send += 1;
         self.ready = true;
     }
@@ -85,7 +85,7 @@ fn host(model: &HostModel) -> PolledHost<Echo> {
 }
 
 fn arrive(host: &mut PolledHost<Echo>, at: Time) {
-    host.handle_packet(at, PortId::HOST, &[0; 64], RxMeta::whole(at));
+    host.handle_packet(at, PortId::HOST, &[0; 64], &RxMeta::whole(at));
 }
 
 /// Runs until nothing is due before `until`; returns when frames left.

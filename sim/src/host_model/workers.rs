@@ -148,7 +148,7 @@ impl<N: Node> Workers<N> {
     }
 
     /// Worker `via` hands a frame over to worker `to`.
-    fn hand_over(&mut self, now: Time, [via, to]: [usize; 2], frame: &[u8], meta: RxMeta) {
+    fn hand_over(&mut self, now: Time, [via, to]: [usize; 2], frame: &[u8], meta: &RxMeta) {
         if self.waiting[to] == HANDOVER_FRAMES {
             self.counters.dropped += 1;
             return;
@@ -160,7 +160,7 @@ impl<N: Node> Workers<N> {
         bytes.extend_from_slice(frame);
         let before = self.handed[via].back().map_or(now, |frame| frame.at);
         let at = before.max(now + self.lateness.draw(&mut self.rng));
-        self.handed[via].push_back(HandedFrame { to, at, bytes, meta });
+        self.handed[via].push_back(HandedFrame { to, at, bytes, meta: *meta });
     }
 
     /// When the next handed frame reaches its worker, and the queue at which it arrived.
@@ -171,7 +171,7 @@ impl<N: Node> Workers<N> {
 }
 
 impl<N: Node> Node for Workers<N> {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         let [via, to] = [self.queue_of(frame), self.owner_of(frame)];
         match via == to {
             true => self.workers[to].handle_packet(now, port, frame, meta),
@@ -185,7 +185,7 @@ impl<N: Node> Node for Workers<N> {
         {
             self.waiting[to] -= 1;
             self.counters.received += 1;
-            self.workers[to].handle_packet(now, PortId::HOST, &bytes, meta);
+            self.workers[to].handle_packet(now, PortId::HOST, &bytes, &meta);
             self.spare.push(bytes);
         }
         for worker in &mut self.workers {
@@ -223,7 +223,7 @@ impl<N: Node> Node for Workers<N> {
 
 impl<N: Node> Node for Engines<N> {
     #[inline]
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         match self {
             Self::One(engine) => engine.handle_packet(now, port, frame, meta),
             Self::Several(workers) => workers.handle_packet(now, port, frame, meta),

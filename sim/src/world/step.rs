@@ -35,7 +35,7 @@ impl<N: Node> World<N> {
         let meta = RxMeta { elided_bytes: flight.elided_bytes, ..RxMeta::whole(self.now) };
         self.hash.on_frame(self.now, node.0, port.index(), frame);
         observer.on_arrived(self.now, id, frame, meta);
-        self.nodes[node.index()].node.handle_packet(self.now, port, frame, meta);
+        self.nodes[node.index()].node.handle_packet(self.now, port, frame, &meta);
         self.frames.give_back(flight.frame);
         self.serve(node, observer);
     }

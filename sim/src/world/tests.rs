@@ -34,7 +34,7 @@ impl Toy {
 }
 
 impl Node for Toy {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         assert_eq!(meta.at, now);
         self.received.push((now, port.index(), frame.to_vec()));
         if self.ports > 1 {

@@ -109,7 +109,7 @@ impl<N: Node> PfcGate<N> {
 }
 
 impl<N: Node> Node for PfcGate<N> {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         match PfcFrame::parse(frame) {
             Some(pause) => {
                 self.pauses.handle_frame(now, &pause, self.obeyed, &mut self.counters.pfc);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     impl Node for Script {
-        fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: RxMeta) {
+        fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: &RxMeta) {
             self.received += 1;
         }
 
@@ -206,7 +206,7 @@ mod tests {
     fn pause(g: &mut PfcGate<Script>, now: Time, quanta: u16) {
         let mut out = [0; PfcFrame::LEN];
         PfcFrame { enabled: 0b1111, quanta: [quanta; 8] }.emit(MacAddr::default(), &mut out);
-        g.handle_packet(now, PortId::HOST, &out, RxMeta::whole(now));
+        g.handle_packet(now, PortId::HOST, &out, &RxMeta::whole(now));
     }
 
     /// (class, number) of every frame sent now.
@@ -260,8 +260,8 @@ mod tests {
     fn handle_packet__passes_everything_else() {
         let mut g = gate([]);
         let late = Time::ZERO + Dur::from_us(1);
-        g.handle_packet(late, PortId::HOST, &frame(3, 0), RxMeta::whole(late));
-        g.handle_packet(late, PortId::HOST, &[], RxMeta::whole(late));
+        g.handle_packet(late, PortId::HOST, &frame(3, 0), &RxMeta::whole(late));
+        g.handle_packet(late, PortId::HOST, &[], &RxMeta::whole(late));
         assert_eq!(g.node().received, 2);
     }
 

@@ -213,7 +213,7 @@ impl Shaped {
 }
 
 impl Node for Shaped {
-    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: RxMeta) {
+    fn handle_packet(&mut self, now: Time, port: PortId, frame: &[u8], meta: &RxMeta) {
         self.advance(now);
         self.switch.handle_packet(now, port, frame, meta);
         self.note_ready();

@@ -33,7 +33,7 @@ fn routed(ports: Vec<PortConfig>) -> SwitchConfig {
 }
 
 fn push(s: &mut Switch, ingress: u8, frame: &[u8]) {
-    s.handle_packet(Time::ZERO, port(ingress), frame, RxMeta::whole(Time::ZERO));
+    s.handle_packet(Time::ZERO, port(ingress), frame, &RxMeta::whole(Time::ZERO));
 }
 
 fn pull(s: &mut Switch, out: u8) -> Option<Vec<u8>> {
@@ -101,7 +101,7 @@ fn handle_packet__counts_elided_bytes_against_every_limit() {
     let mut s = Switch::new(routed(ports)).unwrap();
     let meta = RxMeta { elided_bytes: elided, ..RxMeta::whole(Time::ZERO) };
     for _ in 0..5 {
-        s.handle_packet(Time::ZERO, port(0), &frame, meta);
+        s.handle_packet(Time::ZERO, port(0), &frame, &meta);
     }
     let q = s.counters().ports[1].queues[0];
     assert_eq!((q.enqueued_pkts, q.enqueued_bytes, q.drop_queue_full), (3, 3 * 1_074, 2));
@@ -110,7 +110,7 @@ fn handle_packet__counts_elided_bytes_against_every_limit() {
     let tx = s.poll_transmit(Time::ZERO, port(1), &mut out).unwrap();
     assert_eq!((tx.len, tx.elided_bytes, tx.wire_len()), (frame.len(), elided, 1_074));
     let huge = RxMeta { elided_bytes: 9_200, ..RxMeta::whole(Time::ZERO) };
-    s.handle_packet(Time::ZERO, port(0), &frame, huge);
+    s.handle_packet(Time::ZERO, port(0), &frame, &huge);
     assert_eq!(s.counters().ports[0].drop_too_long, 1);
 }
 
@@ -142,7 +142,7 @@ fn handle_packet__counts_or_forwards_random_bytes() {
                 frame.truncate(usize_from(rng.below(u64_from(frame.len() + 1))));
                 let elided = u32::try_from(rng.below(3) * 100).unwrap();
                 let meta = RxMeta { elided_bytes: elided, ..RxMeta::whole(Time::ZERO) };
-                s.handle_packet(Time::ZERO, port(0), &frame, meta);
+                s.handle_packet(Time::ZERO, port(0), &frame, &meta);
                 for out in 0..3 {
                     while pull(&mut s, out).is_some() {}
                 }

@@ -241,7 +241,7 @@ impl<'a> Player<'a> {
         let qpn = self.conns[i].qpn;
         let bytes = rewrite(&frame.bytes, qpn, good, |rkey| self.memory.rkey(rkey));
         let messages_before = self.ep.counters().rx_messages;
-        self.ep.handle_packet(self.now, PortId::HOST, &bytes, RxMeta::whole(self.now));
+        self.ep.handle_packet(self.now, PortId::HOST, &bytes, &RxMeta::whole(self.now));
         self.fed += 1;
         if self.ep.counters().rx_messages > messages_before {
             self.check_arrived(i, frame, &message.expect("it completed a message"));
@@ -439,7 +439,7 @@ pub fn play_other_transport(capture: &Capture, host: Host) -> (usize, Counters) 
     for frame in others {
         let meta = RxMeta::whole(frame.at);
         for bytes in [rewrite(&frame.bytes, conn.qpn, true, |key| key), frame.bytes.clone()] {
-            ep.handle_packet(frame.at, PortId::HOST, &bytes, meta);
+            ep.handle_packet(frame.at, PortId::HOST, &bytes, &meta);
         }
         fed += 1;
         let mut out = vec![0; 8192];

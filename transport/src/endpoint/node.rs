@@ -9,9 +9,9 @@ use spanwire_base::{Awaited, Node, PortId, PortMask, RxMeta, Time, TxBurst, TxMe
 use spanwire_wire::{Unverified, peek_dest_qp};
 
 impl Node for Endpoint {
-    fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: RxMeta) {
-        if !self.shared.config.fast_paths || self.handle_known(now, frame, &meta).is_none() {
-            self.handle_new(now, frame, meta);
+    fn handle_packet(&mut self, now: Time, _: PortId, frame: &[u8], meta: &RxMeta) {
+        if !self.shared.config.fast_paths || self.handle_known(now, frame, meta).is_none() {
+            self.handle_new(now, frame, *meta);
         }
     }
 

@@ -85,7 +85,7 @@ fn destroy__refuses_objects_in_use() {
 fn handle_packet__counts_packets_of_unknown_queue_pairs() {
     let mut ep = endpoint(Config::default());
     let meta = RxMeta::whole(Time::ZERO);
-    ep.handle_packet(Time::ZERO, PortId::HOST, &[0; 10], meta);
+    ep.handle_packet(Time::ZERO, PortId::HOST, &[0; 10], &meta);
     let counted: u64 = ep.counters().list().iter().map(|(_, n)| n).sum();
     assert_eq!(counted, 1);
 }

@@ -18,7 +18,7 @@ impl QueuePair {
         arrival: &RxMeta,
         sh: &mut Shared,
     ) -> Option<()> {
-        let must_verify = self.must_verify(frame, *arrival);
+        let must_verify = self.must_verify(frame, arrival);
         let Self { common: qp, engine, heads, .. } = self;
         let known = heads.find(frame, usize_from(arrival.elided_bytes.into()))?;
         let is_handled = match engine {
@@ -54,7 +54,7 @@ impl QueuePair {
         packet: &Unverified<'_>,
         sh: &mut Shared,
     ) {
-        if self.must_verify(frame, arrival)
+        if self.must_verify(frame, &arrival)
             && let Err(reason) = packet.verify()
         {
             return sh.counters.drop(DropReason::Wire(reason));
@@ -67,7 +67,7 @@ impl QueuePair {
 
     /// The ICRC of the packet must be right, and was not checked yet.
     #[inline]
-    fn must_verify(&self, frame: &[u8], arrival: RxMeta) -> bool {
+    fn must_verify(&self, frame: &[u8], arrival: &RxMeta) -> bool {
         self.has_icrc() && !arrival.checked.is_of(frame)
     }
 }

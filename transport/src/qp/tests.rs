@@ -666,7 +666,7 @@ fn complete__an_overrun_queue_fails_the_queue_pair() {
             use spanwire_base::{Node as _, PortId, RxMeta};
             while let Some(m) = p.ends[from].ep.poll_transmit(now, PortId::HOST, &mut frame) {
                 let meta = RxMeta::whole(now);
-                p.ends[1 - from].ep.handle_packet(now, PortId::HOST, &frame[..m.len], meta);
+                p.ends[1 - from].ep.handle_packet(now, PortId::HOST, &frame[..m.len], &meta);
             }
         };
         carry(&mut p, 0);

@@ -37,7 +37,7 @@ impl Hub {
 }
 
 impl Node for Hub {
-    fn handle_packet(&mut self, _: Time, port: PortId, frame: &[u8], _: RxMeta) {
+    fn handle_packet(&mut self, _: Time, port: PortId, frame: &[u8], _: &RxMeta) {
         self.calls.push(format!("rx {}", port.index()));
         for (n, queue) in self.queues.iter_mut().enumerate() {
             if n != port.index() {
@@ -88,7 +88,7 @@ impl Port for WatchedPort<'_> {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         self.inner.rx_burst(clock, max, each)
     }

@@ -15,7 +15,7 @@ fn group(local: IpAddr, count: u32) -> Result<Vec<UdpPort>, UdpError> {
 /// The words at byte 4 of the datagrams that a port receives.
 fn received(port: &mut UdpPort) -> Vec<u32> {
     let mut words = Vec::new();
-    let mut look = |frame: &[u8], _: RxMeta| {
+    let mut look = |frame: &[u8], _: &RxMeta| {
         let payload = &frame[42..];
         words.push(u32::from_be_bytes(*payload[4..].first_chunk().unwrap()));
     };

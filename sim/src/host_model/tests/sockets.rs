@@ -23,7 +23,7 @@ fn datagram(port: u8, len: usize) -> Vec<u8> {
 }
 
 fn arrive_from(host: &mut PolledHost<Echo>, at: Time, port: u8, len: usize) {
-    host.handle_packet(at, PortId::HOST, &datagram(port, len), RxMeta::whole(at));
+    host.handle_packet(at, PortId::HOST, &datagram(port, len), &RxMeta::whole(at));
 }
 
 /// Arrivals as the node sees them: exact, or not before a time.

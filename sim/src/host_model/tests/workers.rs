@@ -30,7 +30,7 @@ fn frame_via(workers: &Workers<Echo>, via: usize, to: u8) -> Vec<u8> {
 /// Frame `number` arrives; the meta data carry the number.
 fn arrive(workers: &mut Workers<Echo>, at: Time, frame: &[u8], number: u32) {
     let meta = RxMeta { elided_bytes: number, ..RxMeta::whole(at) };
-    workers.handle_packet(at, PortId::HOST, frame, meta);
+    workers.handle_packet(at, PortId::HOST, frame, &meta);
 }
 
 /// Runs until nothing is due.
@@ -50,7 +50,7 @@ fn received(workers: &Workers<Echo>, worker: usize) -> Vec<(Time, Time, u32)> {
 fn engines__of_one_worker_have_no_hand_over() {
     let qpns = Config::default().qpn_workers();
     let mut one = Engines::new(vec![PolledHost::new(Echo::default(), None, 7, 2048)], qpns, 5);
-    one.handle_packet(us(3), PortId::HOST, &frame(3, 1), RxMeta::whole(us(3)));
+    one.handle_packet(us(3), PortId::HOST, &frame(3, 1), &RxMeta::whole(us(3)));
     assert_eq!(one.all()[0].node().seen, [(us(3), RxMeta::whole(us(3)))]);
     assert_eq!((one.handover(), one.waiting()), (HandoverCounters::default(), 0));
 }
@@ -149,7 +149,7 @@ fn polled_host__without_timestamps_dates_a_handed_frame_before_its_arrival() {
     super::run(&mut host, us(1_000));
     // Its ring was empty at 1 ms, and the frame came to another worker before.
     let handed = RxMeta::whole(us(900));
-    host.handle_packet(us(1_000), PortId::HOST, &[0; 64], handed);
+    host.handle_packet(us(1_000), PortId::HOST, &[0; 64], &handed);
     super::run(&mut host, us(2_000));
     let (_, meta) = *host.node().seen.last().unwrap();
     assert!(meta.earliest <= us(900) && meta.at >= us(900), "{meta:?}");

@@ -46,7 +46,7 @@ fn port(n: u8) -> PortId {
 
 fn push(s: &mut Switch, now: Time, to: u8, frames: usize) {
     for _ in 0..frames {
-        s.handle_packet(now, port(0), &roce_frame(to, 1_000), RxMeta::whole(now));
+        s.handle_packet(now, port(0), &roce_frame(to, 1_000), &RxMeta::whole(now));
     }
 }
 
@@ -122,7 +122,7 @@ fn on_timer__a_long_flow_makes_intervals_longer() {
     pull(&mut s, at(41), 2, 100);
     run(&mut s, 599);
     let now = at(3_000);
-    s.handle_packet(now, port(0), &roce_frame_of(2, 0xc001, 1_000), RxMeta::whole(now));
+    s.handle_packet(now, port(0), &roce_frame_of(2, 0xc001, 1_000), &RxMeta::whole(now));
     assert_eq!(s.poll_timeout(), Some(at(3_040)), "after ten intervals it is forgotten");
 }
 

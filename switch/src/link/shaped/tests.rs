@@ -19,7 +19,7 @@ fn config(line: LineConfig) -> ShapedConfig {
 }
 
 fn push(s: &mut Shaped, now: Time, frame: &[u8]) {
-    s.handle_packet(now, PortId::HOST, frame, RxMeta::whole(now));
+    s.handle_packet(now, PortId::HOST, frame, &RxMeta::whole(now));
 }
 
 /// Number of frames that port 1 has at `now`.

@@ -48,7 +48,7 @@ fn bound(config: SwitchConfig) -> Switch {
 
 fn push(s: &mut Switch, us: u64, frames: usize, payload: usize) {
     for _ in 0..frames {
-        s.handle_packet(at(us), port(0), &roce_frame(2, payload), RxMeta::whole(at(us)));
+        s.handle_packet(at(us), port(0), &roce_frame(2, payload), &RxMeta::whole(at(us)));
     }
 }
 
@@ -103,7 +103,7 @@ fn handle_timeout__feedback_overtakes_data() {
     push(&mut s, 1, 40, 1_000);
     for _ in 0..3 {
         let frame = roce_frame(0, 500);
-        s.handle_packet(at(2), port(1), &frame, RxMeta::whole(at(2)));
+        s.handle_packet(at(2), port(1), &frame, &RxMeta::whole(at(2)));
     }
     s.handle_timeout(at(5));
     let lengths: Vec<usize> = pull(&mut s, at(5), 0).iter().map(Vec::len).collect();
@@ -121,7 +121,7 @@ fn handle_timeout__without_a_known_sender_nothing_leaves() {
     let (source, dest) = (back[26..30].to_vec(), back[30..34].to_vec());
     back[26..30].copy_from_slice(&dest);
     back[30..34].copy_from_slice(&source);
-    s.handle_packet(at(1_001), port(2), &back, RxMeta::whole(at(1_001)));
+    s.handle_packet(at(1_001), port(2), &back, &RxMeta::whole(at(1_001)));
     push(&mut s, 1_002, 40, 1_000);
     let sent = run(&mut s, 2_000);
     assert!(counters(&s)["feedback_tx"] > 0);
@@ -152,7 +152,7 @@ fn handle_timeout__feedback_is_never_flooded() {
     let (dest, source) = (roce_frame(2, 0)[..6].to_vec(), back[6..12].to_vec());
     back[..6].copy_from_slice(&source);
     back[6..12].copy_from_slice(&dest);
-    s.handle_packet(at(0), port(2), &back, RxMeta::whole(at(0)));
+    s.handle_packet(at(0), port(2), &back, &RxMeta::whole(at(0)));
     push(&mut s, 1, 40, 1_000);
     assert!(!run(&mut s, 100).is_empty(), "the data frames taught the way");
     let before = s.counters().forwarding.flooded;
@@ -181,7 +181,7 @@ fn handle_packet__late_data_cause_a_pseudo_ack_at_once() {
     let mut pass = |us: u64, psn: u32, delay_us: u64| {
         let now = at(us);
         let frame = sr_frame(psn, now - Dur::from_us(delay_us));
-        s.handle_packet(now, port(0), &frame, RxMeta::whole(now));
+        s.handle_packet(now, port(0), &frame, &RxMeta::whole(now));
         pull(&mut s, now, 0)
     };
     assert!(pass(10, 1, 4).is_empty(), "in time");
@@ -209,7 +209,7 @@ fn switch__with_agents_conserves_frames_under_hostile_traffic() {
             frame[at] ^= 1 << rng.below(8);
         }
         let ingress = u8::try_from(rng.below(3)).unwrap();
-        s.handle_packet(now, port(ingress), &frame, RxMeta::whole(now));
+        s.handle_packet(now, port(ingress), &frame, &RxMeta::whole(now));
         // Half as many frames leave as arrive.
         if rng.below(2) == 0 {
             let out = u8::try_from(rng.below(3)).unwrap();

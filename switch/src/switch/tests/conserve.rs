@@ -97,11 +97,11 @@ fn run(seed: u64, steps: u32) -> (SwitchCounters, u64) {
                 let quanta = [u16::try_from(rng.below(200)).unwrap(); 8];
                 let mut pause = [0; PfcFrame::LEN];
                 PfcFrame { enabled: 0xff, quanta }.emit(mac(9), &mut pause);
-                s.handle_packet(now, at, &pause, RxMeta::whole(now));
+                s.handle_packet(now, at, &pause, &RxMeta::whole(now));
             }
             2..14 => {
                 let frame = frame(&mut rng);
-                s.handle_packet(now, at, &frame, RxMeta::whole(now));
+                s.handle_packet(now, at, &frame, &RxMeta::whole(now));
             }
             _ => {
                 let may = s.may_have_frame(at);

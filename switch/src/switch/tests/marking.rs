@@ -108,7 +108,7 @@ fn handle_packet__a_phantom_queue_marks_before_there_is_a_queue() {
     let mut now = Time::ZERO;
     let mut first = None;
     for i in 0..400 {
-        s.handle_packet(now, port(0), &roce_frame(1, 1_000), RxMeta::whole(now));
+        s.handle_packet(now, port(0), &roce_frame(1, 1_000), &RxMeta::whole(now));
         let got = pull(&mut s, 1).unwrap();
         if ecn_of(&got) == Some(Ecn::Ce) && first.is_none() {
             first = Some(i);
@@ -220,7 +220,7 @@ fn handle_packet__trims_elided_frames_and_drops_untrimmable_ones() {
     let (frame, elided_bytes) = roce_frame_elided(1, 1_000);
     let meta = RxMeta { elided_bytes, ..RxMeta::whole(Time::ZERO) };
     for _ in 0..4 {
-        s.handle_packet(Time::ZERO, port(0), &frame, meta);
+        s.handle_packet(Time::ZERO, port(0), &frame, &meta);
     }
     let mut out = [0; 200];
     let tx = s.poll_transmit(Time::ZERO, port(1), &mut out).unwrap();
@@ -276,7 +276,7 @@ fn poll_transmit__stamps_elided_frames_after_the_bytes_present() {
         Time::ZERO,
         port(0),
         &frame,
-        RxMeta { elided_bytes, ..RxMeta::whole(Time::ZERO) },
+        &RxMeta { elided_bytes, ..RxMeta::whole(Time::ZERO) },
     );
     let mut out = [0; 200];
     let tx = s.poll_transmit(Time::ZERO, port(1), &mut out).unwrap();

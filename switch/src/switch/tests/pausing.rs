@@ -29,7 +29,7 @@ fn pause_frame(s: &mut Switch, from: u8) -> Option<PfcFrame> {
 fn pause(s: &mut Switch, now: Time, at: u8, quanta: u16) {
     let mut out = [0; PfcFrame::LEN];
     PfcFrame { enabled: 0b1000, quanta: [quanta; 8] }.emit(MacAddr::default(), &mut out);
-    s.handle_packet(now, port(at), &out, RxMeta::whole(now));
+    s.handle_packet(now, port(at), &out, &RxMeta::whole(now));
 }
 
 #[test]
@@ -159,10 +159,10 @@ fn two_into_one(delay: Dur, headroom_bytes: u64, opens: Dur) -> (u64, u64, u64) 
         for i in 0..2 {
             let id = port(u8::try_from(i).unwrap());
             while let Some((_, frame)) = to_host[i].pop_front_if(|(at, _)| *at <= now) {
-                gates[i].handle_packet(now, PortId::HOST, &frame, RxMeta::whole(now));
+                gates[i].handle_packet(now, PortId::HOST, &frame, &RxMeta::whole(now));
             }
             while let Some((_, frame)) = to_switch[i].pop_front_if(|(at, _)| *at <= now) {
-                s.handle_packet(now, id, &frame, RxMeta::whole(now));
+                s.handle_packet(now, id, &frame, &RxMeta::whole(now));
             }
             while up[i].free_at() <= now
                 && let Some(tx) = gates[i].poll_transmit(now, PortId::HOST, &mut buffer)
@@ -197,7 +197,7 @@ fn two_into_one(delay: Dur, headroom_bytes: u64, opens: Dur) -> (u64, u64, u64) 
 struct Source;
 
 impl Node for Source {
-    fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: RxMeta) {}
+    fn handle_packet(&mut self, _: Time, _: PortId, _: &[u8], _: &RxMeta) {}
 
     fn handle_timeout(&mut self, _: Time) {}
 

@@ -231,7 +231,7 @@ fn take_app_events__an_event_wakes_the_application() {
     let mut host = Host::new(ep, Sleeper::default());
     host.handle_timeout(p.now);
     for frame in frames {
-        host.handle_packet(p.now, PortId::HOST, &frame, RxMeta::whole(p.now));
+        host.handle_packet(p.now, PortId::HOST, &frame, &RxMeta::whole(p.now));
     }
     assert_eq!(host.app().events, [AsyncEvent::SqDrained(qpn)]);
     assert_eq!(host.app().calls, 2);

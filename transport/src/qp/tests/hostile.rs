@@ -333,7 +333,7 @@ fn hostile__random_bytes_are_counted_and_dropped() {
     let mut p = Pair::new();
     let meta = RxMeta::whole(Time::ZERO);
     let feed = |ep: &mut Endpoint, bytes: &[u8]| {
-        ep.handle_packet(Time::ZERO, PortId::HOST, bytes, meta);
+        ep.handle_packet(Time::ZERO, PortId::HOST, bytes, &meta);
     };
     let ext = ExtHeaders::default();
     for _ in 0..20_000 {

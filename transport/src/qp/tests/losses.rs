@@ -133,7 +133,7 @@ fn on_no_receive__an_ack_of_a_later_packet_does_not_refuse_it() {
         let sent = p.ends[0].ep.poll_transmit(now, PortId::HOST, &mut frame).unwrap();
         if n % 3 == 1 {
             newest = Packet::parse(&frame[..sent.len]).unwrap().bth.psn.get();
-            p.ends[1].ep.handle_packet(now, PortId::HOST, &frame[..sent.len], meta);
+            p.ends[1].ep.handle_packet(now, PortId::HOST, &frame[..sent.len], &meta);
         }
     }
     p.step(1);

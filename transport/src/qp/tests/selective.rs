@@ -574,7 +574,7 @@ fn end__the_length_of_a_message_must_match_its_data() {
     let offset_at = 14 + 20 + 8 + 12 + 20;
     frame[offset_at..offset_at + 4].copy_from_slice(&512u32.to_be_bytes());
     spanwire_wire::seal(&mut frame, sent.len);
-    p.ends[1].ep.handle_packet(now, host, &frame[..sent.len], RxMeta::whole(now));
+    p.ends[1].ep.handle_packet(now, host, &frame[..sent.len], &RxMeta::whole(now));
     assert!(p.run(SECOND));
     assert_eq!(statuses(&p.ends[0].wcs), [(1, WcStatus::RemInvReqErr)]);
     assert_eq!(statuses(&p.ends[1].wcs), [(7, WcStatus::WrFlushErr)]);

@@ -114,7 +114,7 @@ fn on_read_response__repeated_reads_during_later_responses_need_no_timer() {
             };
             if i != lost {
                 let to = &mut p.ends[1 - from].ep;
-                to.handle_packet(now, host, &frame[..m.len], meta);
+                to.handle_packet(now, host, &frame[..m.len], &meta);
             }
         }
         most

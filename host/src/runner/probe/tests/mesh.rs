@@ -67,7 +67,7 @@ impl Port for MeshPort {
         &mut self,
         clock: &dyn TimeSource,
         max: usize,
-        each: &mut dyn FnMut(&[u8], RxMeta),
+        each: &mut dyn FnMut(&[u8], &RxMeta),
     ) -> usize {
         let mut count = 0;
         for pipe in &mut self.pipes {

@@ -209,7 +209,7 @@ fn attack(s: &mut Switch, bursts: &[Burst]) -> Time {
             if burst.asks_credit {
                 frame = asking(frame);
             }
-            s.handle_packet(now, port(ingress), &frame, RxMeta::whole(now));
+            s.handle_packet(now, port(ingress), &frame, &RxMeta::whole(now));
         }
         send(s, now, burst.sends.into());
         now += Dur::from_us(burst.wait_us.into());
@@ -249,10 +249,10 @@ fn honest(
     let before = values(s, now, false);
     for n in 0..HONEST {
         let data = packet(Opcode::SrData.to_u8(), to, [[from, n], [to, n]], n % 4, 0, now);
-        s.handle_packet(now, port(from), &asking(data), RxMeta::whole(now));
+        s.handle_packet(now, port(from), &asking(data), &RxMeta::whole(now));
         send(s, now, usize::MAX);
         let ack = packet(Opcode::SrAck.to_u8(), from, [[to, n], [from, n]], n % 4, 0, now);
-        s.handle_packet(now, port(to), &ack, RxMeta::whole(now));
+        s.handle_packet(now, port(to), &ack, &RxMeta::whole(now));
         send(s, now, usize::MAX);
     }
     let mut gained = values(s, now, false);

@@ -55,7 +55,7 @@ fn acknowledge(s: &mut Switch, us: u64, credit: SrCredit) {
     let header = SrAckRepr { credit: Some(credit), ..SrAckRepr::default() };
     header.emit(&mut frame[54..]).unwrap();
     let before = frame.clone();
-    s.handle_packet(at(us), port(0), &frame, RxMeta::whole(at(us)));
+    s.handle_packet(at(us), port(0), &frame, &RxMeta::whole(at(us)));
     let sent = pull(s, at(us), 2);
     // All but TTL and checksum of the routed packet.
     assert_eq!((sent.len(), &sent[0][34..]), (1, &before[34..]));
@@ -72,7 +72,7 @@ fn data_that_leave__give_their_telemetry_back_once_a_round_trip() {
     let mut near = Vec::new();
     for (us, psn) in [(10, 1), (20, 2), (31, 3), (32, 0xab00_0004)] {
         let frame = data(2, psn, true);
-        s.handle_packet(at(us), port(0), &frame, RxMeta::whole(at(us)));
+        s.handle_packet(at(us), port(0), &frame, &RxMeta::whole(at(us)));
         let sent = pull(&mut s, at(us), 2);
         assert_eq!(stack(&sent[0]), (0, Some(IntCredit::default())), "the long way has none");
         assert_eq!(sent[0].len(), frame.len() - 16);
@@ -97,7 +97,7 @@ fn data_that_come_in__wait_by_their_credit_and_begin_telemetry_anew() {
     let mut s = Switch::new(dci(|_| ())).unwrap();
     let now = at(10);
     for psn in 0..20 {
-        s.handle_packet(now, port(2), &data(0, psn, true), RxMeta::whole(now));
+        s.handle_packet(now, port(2), &data(0, psn, true), &RxMeta::whole(now));
     }
     // 1,130 bytes each at 8 Gbit/s: a quantum and a part of a frame leave at once.
     let bytes = u64::try_from(data(0, 0, true).len()).unwrap();
@@ -138,7 +138,7 @@ fn other_traffic__passes_unchanged_in_queues_by_5_tuple() {
     for switch in [&mut s, &mut plain] {
         for (n, frame) in others.iter().enumerate() {
             let (from, now) = (if n == 2 { 0 } else { 2 }, at(10));
-            switch.handle_packet(now, port(from), frame, RxMeta::whole(now));
+            switch.handle_packet(now, port(from), frame, &RxMeta::whole(now));
         }
     }
     for out in [0, 2] {

@@ -30,7 +30,7 @@ fn data(s: &mut Switch, now: Time, flow: u8, psn: u32) {
         ..SrDataRepr::new(SrKind::Send, psn, 0)
     };
     header.emit(&mut frame[54..]).unwrap();
-    s.handle_packet(now, port(0), &frame, RxMeta::whole(now));
+    s.handle_packet(now, port(0), &frame, &RxMeta::whole(now));
 }
 
 /// An acknowledgement from host 2 to the queue pair `flow` of host 0.
@@ -43,7 +43,7 @@ fn acknowledge(s: &mut Switch, now: Time, flow: u8, newest: u32, ack_delay_ns: u
     frame[47..50].copy_from_slice(&[0, 0, flow]);
     let header = SrAckRepr { newest, ack_delay_ns, ..SrAckRepr::default() };
     header.emit(&mut frame[54..]).unwrap();
-    s.handle_packet(now, port(2), &frame, RxMeta::whole(now));
+    s.handle_packet(now, port(2), &frame, &RxMeta::whole(now));
     assert_eq!(pull(s, now, 0).len(), 1);
 }
 
@@ -95,7 +95,7 @@ fn handle_packet__a_pause_of_the_class_stops_both_queues() {
     let pause = |s: &mut Switch, quanta: u16| {
         let mut out = [0; PfcFrame::LEN];
         PfcFrame { enabled: 1, quanta: [quanta; 8] }.emit(MacAddr::default(), &mut out);
-        s.handle_packet(at(31), port(2), &out, RxMeta::whole(at(31)));
+        s.handle_packet(at(31), port(2), &out, &RxMeta::whole(at(31)));
     };
     pause(&mut s, 0xffff);
     assert_eq!(left(&mut s, at(31), 9), []);
