@@ -91,12 +91,20 @@ fn check_sums(lab: &Lab) {
 
 /// A transfer by two workers, of which each meets the other one's partner, and their counters.
 fn transfer_crossed(lab: &Lab, op: Op) -> (JobReport, Vec<(String, u64)>) {
-    transfer(lab, op, [1, 0], false)
+    run_job(lab, TRANSFER, op, [1, 0], false)
 }
 
-/// A transfer by two workers, of which each meets one of `partners`, and their counters. With `rss`
-/// the server is to probe its source ports, as if it were an adapter that hashes them.
-fn transfer(lab: &Lab, op: Op, partners: [u32; 2], rss: bool) -> (JobReport, Vec<(String, u64)>) {
+const TRANSFER: JobKind = JobKind::Transfer { bytes: 4 << 20, seed: 3 };
+
+/// A job by two workers, of which each meets one of `partners`, and their counters. With `rss` the
+/// server is to probe its source ports, as if it were an adapter that hashes them.
+fn run_job(
+    lab: &Lab,
+    kind: JobKind,
+    op: Op,
+    partners: [u32; 2],
+    rss: bool,
+) -> (JobReport, Vec<(String, u64)>) {
     let (server, never) = ((lab.v4(), PERF_PORT), || false);
     let (us, config) = (lab.hosts.b.v4.into(), ValidConfig::default());
     let (xdp, udp, wrap) = (XdpConfig::new("sw0"), UdpConfig::new("sw0"), Wrap::default());
@@ -111,7 +119,6 @@ fn transfer(lab: &Lab, op: Op, partners: [u32; 2], rss: bool) -> (JobReport, Vec
         oob
     };
     let mut oobs: Vec<Oob> = runners.iter_mut().zip(partners).map(connect).collect();
-    let kind = JobKind::Transfer { bytes: 4 << 20, seed: 3 };
     let (size, qps, depth, path_mtu, timeout, retry_cnt) = (1 << 16, 2, 8, 1024, 16, 7);
     let job = Job { kind, op, size, qps, depth, path_mtu, timeout, retry_cnt };
     let (running, items) = (AtomicUsize::new(2), runners.iter_mut().zip(&mut oobs));
@@ -140,13 +147,36 @@ fn workers__of_crossed_pairs_hand_every_frame_over() {
     assert!(served.contains("steer_handed") && served.contains("steer_received"), "{served}");
 }
 
+/// Prints the goodput of both, too: `SPANWIRE_MS=1000 cargo test --release -p spanwire-bins --test
+/// e2e workers__with_and_without -- --nocapture`.
+#[test]
+fn workers__with_and_without_frames_handed_over() {
+    let Some(lab) = lab(2) else { return };
+    let server = lab.json_server(&TWO);
+    let ms = std::env::var("SPANWIRE_MS").map_or(100, |ms| ms.parse().expect("milliseconds"));
+    let kind = JobKind::Bandwidth { duration_ms: ms };
+    for op in [Op::Write, Op::Send, Op::Write, Op::Send] {
+        let [paired, crossed] = [[0, 1], [1, 0]].map(|partners| {
+            let run = || run_job(&lab, kind, op, partners, false);
+            let (report, counters) = lab.hosts.b.ns.run(run).unwrap();
+            assert!(report.is_ok(), "{op:?}: {:?}", report.error());
+            let handed =
+                counters.iter().find(|(name, _)| name == "steer_handed").expect("is there");
+            assert_eq!(handed.1 > 0, partners == [1, 0], "{counters:?}");
+            report.gbps()
+        });
+        eprintln!("{op:?}: {paired:.2} Gbit/s, handed over {crossed:.2}, {:.2}", crossed / paired);
+    }
+    server.end_with(libc::SIGTERM);
+}
+
 /// On a veth every source port leads to the queue that it is sent from.
 #[test]
 fn workers__the_server_probes_its_source_ports_and_warns_if_none_leads_to_the_worker() {
     for (partners, is_paired) in [([0, 1], true), ([1, 0], false)] {
         let Some(lab) = lab(2) else { return };
         let server = lab.json_server(&TWO);
-        let run = || transfer(&lab, Op::Read, partners, true);
+        let run = || run_job(&lab, TRANSFER, Op::Read, partners, true);
         let (report, counters) = lab.hosts.b.ns.run(run).unwrap();
         assert_eq!(report.sha256_match(), Some(true), "{:?}", report.error());
         let count = |name: &str| counters.iter().find(|(own, _)| own == name).map(|(_, n)| *n);

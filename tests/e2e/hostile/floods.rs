@@ -8,13 +8,20 @@ use crate::udp::{PEAK_KIB, ROCE_PORT};
 use serde_json::Value;
 use spanwire_base::Rng;
 use spanwire_host::fabric::FabricChoice;
-use spanwire_wire::{ExtHeaders, Opcode, Psn, RethRepr};
+use spanwire_io::net::LabConfig;
+use spanwire_transport::ValidConfig;
+use spanwire_wire::{ExtHeaders, Opcode, Psn, Qpn, RethRepr};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 /// A server, an RC client with a transfer, and the parameters that they exchanged.
 fn transfer(lab: &Lab, args: &[&str]) -> (Running, Running, Numbers) {
-    let server = lab.json_server(&[]);
+    transfer_by(&[], lab, args)
+}
+
+/// As [`transfer`], with these options of the server.
+fn transfer_by(serve: &[&str], lab: &Lab, args: &[&str]) -> (Running, Running, Numbers) {
+    let server = lab.json_server(serve);
     let mut tap = Tap::new(&lab.hosts.b);
     let client = lab.start_client(lab.v4(), &[args, &["--mode", "rc"]].concat());
     let numbers = tap.capture_numbers();
@@ -113,6 +120,49 @@ fn blind_spray(fabric: FabricChoice) {
     assert_eq!(count("tx_fatal_naks"), 0, "{served}");
     // A lost packet is a gap; each forged one used to count as one.
     assert!(count("out_of_sequence") <= lost, "{lost} lost: {served}");
+}
+
+/// Packets of no queue pair that name either worker, all of one flow and so on one queue: half of
+/// them are handed over, in bursts that are longer than the ring.
+#[test]
+fn hostile__a_flood_for_the_ring_of_another_worker_leaves_its_transfer_right() {
+    const BURSTS: u64 = 20;
+    const BURST: u64 = 1_000;
+    let two = ["--workers", "2", "--oversubscribe"];
+    let Some(mut lab) = Lab::with(&LabConfig { queues: 2, ..LabConfig::default() }) else { return };
+    lab.fabric = FabricChoice::Xdp;
+    let (server, mut client, numbers) = transfer_by(&two, &lab, &[&SLOW[..], &two].concat());
+    let config = ValidConfig::default().of_worker(0, 2).expect("two are few");
+    let (shift, _) = config.qpn_workers().shift_and_mask();
+    // Its own queue pair has another random bit.
+    let unknown = numbers.server_qpn.get() ^ 1 << 23;
+    let frames = [unknown, unknown ^ 1 << shift].map(|qpn| {
+        let forge = Forge::new(&lab.hosts.b, &lab.hosts.a, Qpn::new(qpn));
+        forge.plain(Opcode::RcSendOnly, Psn::new(0))
+    });
+    let mut from_b = Injector::new(&lab.hosts.b);
+    for _ in 0..BURSTS {
+        for _ in 0..BURST / 2 {
+            frames.iter().for_each(|frame| from_b.send(frame));
+        }
+        lab.await_traffic(PROGRESS);
+    }
+    assert!(client.is_running(), "the transfer ended before the attack did");
+    let report = client.wait().json();
+    assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+    let served = server.end_with(libc::SIGTERM).stdout;
+    let served: Vec<Value> =
+        served.lines().map(|line| serde_json::from_str(line).expect("a line a worker")).collect();
+    let of = |worker: &Value, name: &str| worker["counters"][name].as_u64().unwrap_or(0);
+    let count = |name: &str| served.iter().map(|worker| of(worker, name)).sum::<u64>();
+    let [handed, received] = ["steer_handed", "steer_received"].map(count);
+    let [full, unknown] = ["steer_dropped", "drop_unknown_qpn"].map(count);
+    let lost = lost(&lab, [&served[0], &report]) + lost(&lab, [&served[1], &report]);
+    let sent = BURSTS * BURST;
+    assert!(handed > 0 && handed == received, "{served:?}");
+    assert!(handed + full <= sent / 2 && unknown + full <= sent, "{served:?}");
+    assert!(unknown + full + lost >= sent, "{lost} lost: {served:?}");
+    assert_eq!(count("tx_fatal_naks"), 0, "{served:?}");
 }
 
 /// The kernel counts about 768 bytes for a datagram of one. They fill the receive buffer of a
