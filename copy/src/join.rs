@@ -91,13 +91,12 @@ fn join(
             return Err(end.to_string().into());
         }
         while let Some(connection) = (meanwhile.arrivals)() {
-            match silent.len() < SILENT_MAX {
-                true => {
-                    let (sender, receiver) = connection.split();
-                    silent.push((sender, ReceiveHalf::new(receiver)));
-                }
-                false => connection.abort(BUSY),
+            if silent.len() == SILENT_MAX {
+                // The one that has been silent for longest: a sender of this copy joins at once.
+                silent.remove(0).0.abort(BUSY);
             }
+            let (sender, receiver) = connection.split();
+            silent.push((sender, ReceiveHalf::new(receiver)));
         }
         if let Some(message) = first.recv(JOIN_INTERVAL).map_err(|end| end.to_string())? {
             return Err(unexpected("a further connection", &message).to_string().into());
@@ -154,9 +153,9 @@ fn check_room(root: &DestDir, request: &Request) -> Result<(), String> {
 /// A receiver serves one sender at a time.
 const BUSY: &str = "busy with another sender; try again later";
 
-/// Connections that are asked for their first message at a time: those of a copy, and some of
-/// others.
-const SILENT_MAX: usize = 32;
+/// Connections that are asked for their first message at a time. A sender joins with one before it
+/// opens the next.
+const SILENT_MAX: usize = 16;
 
 /// Interval of looks at them.
 const JOIN_INTERVAL: Duration = Duration::from_millis(1);

@@ -652,6 +652,25 @@ fn receive__a_further_connection_needs_the_token_and_a_free_place() {
 }
 
 #[test]
+fn receive__silent_connections_do_not_keep_a_further_one_out() {
+    let into = TempDir::new();
+    let (received, _) = against_two(into.path(), |wire, accepted, hostile, token| {
+        let silent: Vec<_> = (0..20)
+            .map(|_| {
+                let (ours, theirs) = wire.pair();
+                accepted.send(ours).unwrap();
+                theirs
+            })
+            .collect();
+        let join = Message::Join { token: token.to_owned(), connection: 1 };
+        let _second = joining(wire, accepted, &join);
+        assert_eq!(hostile.recv(), Message::Joined);
+        silent.into_iter().for_each(is_rejected_as_busy);
+    });
+    assert_eq!(received, Ok(()));
+}
+
+#[test]
 fn receive__a_further_connection_that_ends_ends_the_copy() {
     let into = TempDir::new();
     let (received, session) = against_two(into.path(), |wire, accepted, hostile, token| {
