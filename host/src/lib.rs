@@ -44,6 +44,7 @@ pub mod modes;
 pub mod oob;
 pub mod paths;
 pub mod peer;
+pub mod probe;
 pub mod program;
 pub mod quantity;
 pub mod queue_pair;

@@ -120,6 +120,12 @@ impl<N, P> Core<N, P> {
     pub fn driver(&self) -> DriverCounters {
         self.driver.counters()
     }
+
+    /// The clock of its driver.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.driver.clock()
+    }
 }
 
 impl<N: Node, P: Port> Engine for HereOnly<Core<N, P>> {

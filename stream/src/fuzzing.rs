@@ -4,9 +4,9 @@
 use crate::channel::Local;
 use crate::config::{Config, Shape};
 use crate::error::SetupError;
-use crate::handshake::{agree, expected_hello, rejection, unexpected};
+use crate::handshake::{agree, expected_hello, rejection};
 use crate::shared::Kind;
-use crate::side::{Hello, LINE_BYTES_MAX, Ring, SideMessage, VERSION, parse};
+use crate::side::{Hello, LINE_BYTES_MAX, Ring, SideMessage, VERSION, parse, unexpected};
 use spanwire_host::lines::{Lines, TooLong};
 use spanwire_host::modes::{ModeChoice, Modes};
 use spanwire_host::oob::WorkerOf;
@@ -163,6 +163,7 @@ fn our_hello(role: u8) -> Hello {
         modes: Modes::from(choice.of(offer)),
         takes_fragments: false,
         worker: WorkerOf::default(),
+        probe_qpn: None,
         qp: QpParams { qpn: 7, psn: 7 },
         ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
     }

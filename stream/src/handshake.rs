@@ -13,11 +13,13 @@ use crate::peers::{
     MAX_HALF_OPEN_PER_PEER, MAX_RING_BYTES_PER_PEER,
 };
 use crate::place::Place;
+use crate::probing::Probing;
 use crate::receiving::Receiving;
 use crate::sending::Sending;
 use crate::shared::Kind;
-use crate::side::{Hello, Ring, Side, SideMessage, VERSION};
+use crate::side::{Hello, Ring, Side, SideMessage, VERSION, unexpected};
 use spanwire_host::modes::{Modes, settle_between};
+use spanwire_host::probe::check_qpn;
 use spanwire_host::queue_pair::{QpParams, Route, check_path_mtu};
 use spanwire_transport::{AddressVector, Agreed, ConfigError, Mtu, Offer};
 use spanwire_wire::Ecn;
@@ -69,7 +71,9 @@ pub(crate) fn call(
     let at = network.place(worker)?;
     let worker = at.0;
     let reserved = Reserved::new(at, Shape::wanted(&network.config), options)?;
+    let probing = Probing::of_caller(network, worker);
     let ours = hello((network, worker), (local, peer), options, kind)?.lending(&reserved.local);
+    let ours = Hello { probe_qpn: probing.qpn(), ..ours };
     let say = |e| SetupError::Io("speak to the other end", e);
     let sent = side.send(&SideMessage::Hello(Box::new(ours.clone())));
     let theirs = expect_hello(&mut side, deadline).map_err(|e| match (sent, e) {
@@ -78,11 +82,13 @@ pub(crate) fn call(
         (_, e) => e,
     })?;
     let negotiate = || {
-        let terms = terms(network, &ours, &theirs, true)?;
+        let mut terms = terms(network, &ours, &theirs, true)?;
+        probing.exchange(&mut side, &theirs, &mut terms.route, deadline)?;
         let halves = reserved.connect(kind, &terms, &theirs, None)?;
         Ok((terms, halves))
     };
-    let (terms, (sending, receiving)) = negotiate().inspect_err(|why| reject(&side, why))?;
+    let negotiated = negotiate();
+    let (terms, (sending, receiving)) = negotiated.inspect_err(|why| reject(&side, why))?;
     greet(worker, &theirs);
     side.send(&SideMessage::Ready).map_err(say)?;
     expect_ready(&mut side, deadline)?;
@@ -109,20 +115,23 @@ pub(crate) fn answer(
         }
         check(&theirs, kind, &options.protocol)?;
         let at = network.place(options.worker.or_else(|| network.partner_of(theirs.worker)))?;
+        let probing = Probing::of_listener(network, at.0, &theirs, peer.ip());
         let ours = hello((network, at.0), (local, peer), options, kind)?;
+        let ours = Hello { probe_qpn: probing.qpn(), ..ours };
         let terms = terms(network, &ours, &theirs, false)?;
         count.take_ring(&network.config, terms.shape.ring_bytes)?;
         // Resources are allocated only after agreement, and only for the agreed shape. The queue
         // pair drops all packets until it is connected, so nothing writes to the ring before.
         let reserved = Reserved::new(at, terms.shape, options)?;
         let ours = ours.lending(&reserved.local);
-        Ok((reserved, ours, terms))
+        Ok((reserved, ours, terms, probing))
     };
-    let (reserved, ours, terms) = negotiate().inspect_err(|why| reject(&side, why))?;
+    let (reserved, ours, mut terms, probing) = negotiate().inspect_err(|why| reject(&side, why))?;
     side.send(&SideMessage::Hello(Box::new(ours))).map_err(|e| SetupError::Io("answer", e))?;
     greet(reserved.worker, &theirs);
     half_open.awaits_ready()?;
-    let ready = expect_ready(&mut side, deadline);
+    let probed = probing.exchange(&mut side, &theirs, &mut terms.route, deadline);
+    let ready = probed.and_then(|()| expect_ready(&mut side, deadline));
     half_open.at_work()?;
     let connected = ready.and_then(|()| reserved.connect(kind, &terms, &theirs, Some(count)));
     let (sending, receiving) = connected.inspect_err(|why| reject(&side, why))?;
@@ -259,6 +268,7 @@ fn hello(
         modes: Modes::from(network.offer(ip, sizes.ip_bytes, options.mode)),
         takes_fragments: network.takes_fragments,
         worker: worker.worker_of,
+        probe_qpn: None,
         qp: QpParams::default(),
         ring: Ring::of(&Local::default(), Shape::wanted(&network.config)),
     })
@@ -284,15 +294,11 @@ pub(crate) fn expected_hello(word: SideMessage) -> Result<Hello, SetupError> {
         SideMessage::Hello(hello) => {
             hello.qp.check().map_err(SetupError::Garbled)?;
             check_path_mtu(hello.path_mtu).map_err(SetupError::Garbled)?;
+            check_qpn(hello.probe_qpn).map_err(SetupError::Garbled)?;
             Ok(*hello)
         }
         other => Err(unexpected(&other, "a hello")),
     }
-}
-
-/// The error for an unexpected message.
-pub(crate) fn unexpected(word: &SideMessage, due: &str) -> SetupError {
-    SetupError::Garbled(format!("{} where {due} was due", word.kind()))
 }
 
 /// Checks that the applications of both ends match.
@@ -389,6 +395,7 @@ mod tests {
             modes: Modes::default(),
             takes_fragments: false,
             worker: WorkerOf::default(),
+            probe_qpn: None,
             qp: QpParams::default(),
             ring: Ring::of(&Local::default(), Shape::wanted(&Config::default())),
         }));

@@ -92,6 +92,7 @@ mod outgoing;
 mod peers;
 mod pending;
 mod place;
+mod probing;
 mod receiving;
 mod sending;
 mod shared;

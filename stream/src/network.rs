@@ -123,6 +123,7 @@ impl Network {
             workers: made.into(),
             placing: Mutex::default(),
             fabric: terms.fabric,
+            rss: terms.rss,
             hop_resolver: terms.hop_resolver(),
             sizes: terms.packet_sizes(),
             takes_fragments: terms.takes_fragments(),

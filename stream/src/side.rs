@@ -27,6 +27,13 @@ pub(crate) const VERSION: u32 = 3;
 pub(crate) enum SideMessage {
     /// Identity, capabilities and receive ring of an end. The caller sends its hello first.
     Hello(Box<Hello>),
+    /// The sender has sent the probes that the other end's hello asked for.
+    Probed,
+    /// The probes that have arrived at the queue of the sender's worker.
+    Arrived {
+        /// Their numbers.
+        probes: Vec<u32>,
+    },
     /// The sender's queue pair is connected. The caller sends it first.
     Ready,
     /// The connection is rejected.
@@ -49,6 +56,8 @@ impl SideMessage {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Hello(_) => "a hello",
+            Self::Probed => "the end of probes",
+            Self::Arrived { .. } => "the probes that arrived",
             Self::Ready => "ready",
             Self::Reject { .. } => "a rejection",
             Self::Abort { .. } => "an abort",
@@ -76,6 +85,9 @@ pub(crate) struct Hello {
     /// The worker of the connection, and how many there are.
     #[serde(default, flatten)]
     pub(crate) worker: WorkerOf,
+    /// The number that probes of source ports are to be sent to; 0 if it only sends some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) probe_qpn: Option<u32>,
     pub(crate) qp: QpParams,
     pub(crate) ring: Ring,
 }
@@ -229,6 +241,11 @@ const TCP_LIMITS: TcpLimits = TcpLimits {
 
 /// The longest line, without its newline. A hello with every known mode has a tenth of that.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
+
+/// The error for an unexpected message.
+pub(crate) fn unexpected(word: &SideMessage, due: &str) -> SetupError {
+    SetupError::Garbled(format!("{} where {due} was due", word.kind()))
+}
 
 #[cfg(test)]
 mod tests {

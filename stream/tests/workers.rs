@@ -1,6 +1,15 @@
 //! Networks with several workers.
 #![expect(non_snake_case, reason = "tests are named function__case")]
 
+#[path = "../../host/src/runner/probe/tests/mesh.rs"]
+mod mesh;
+
+/// That of [`mesh`].
+mod fabric {
+    pub(crate) use spanwire_stream::fabric::{Attachment, Link, Wrap};
+}
+
+use mesh::{Steering, mesh};
 use spanwire_base::{RxMeta, TxMeta};
 use spanwire_io::clock::TimeSource;
 use spanwire_io::port::{Port, SlotToken, slots_of_inner};
@@ -14,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Only a hang takes so long.
 const LATE: Duration = Duration::from_secs(120);
@@ -207,6 +216,47 @@ fn open__says_what_is_wrong_with_its_workers() {
         let wrong = Network::open("lo", NetworkOptions { workers, ..options() }).unwrap_err();
         assert!(wrong.to_string().contains("workers is"), "{wrong}");
     }
+}
+
+/// Whether packets of connections at workers 0 and 1 are handed over, if the adapters of both ends
+/// steer by these functions of the source port.
+fn handed_over(steering: [Steering; 2]) -> [bool; 2] {
+    let networks =
+        mesh::<2>(steering, None).map(|ports| Network::over_workers(ports, "lo", options()));
+    let networks = networks.map(Result::unwrap);
+    let listener = networks[0].listen(0, ConnectOptions::default()).unwrap();
+    // Packets of a closed connection would be counted with the probes.
+    let mut open = Vec::new();
+    [0, 1].map(|worker| {
+        let mut ends = pair(&listener, &networks[1], Some(worker)).unwrap();
+        let count = |name: &str| networks.each_ref().map(|network| counter(network, name));
+        // Late probes are handed over, too.
+        let (probes, deadline) = (64 * (u64::from(worker) + 1), Instant::now() + LATE);
+        while count("drop_unknown_qpn") != [probes; 2] {
+            assert!(Instant::now() < deadline, "{:?} of {probes}", count("drop_unknown_qpn"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let handed = || count("steer_handed");
+        let before = handed();
+        exchange(&mut ends);
+        assert_eq!(ends.each_ref().map(|end| end.about().worker), [worker; 2]);
+        open.push(ends);
+        handed() != before
+    })
+}
+
+#[test]
+fn connect__probes_find_source_ports_that_lead_to_the_worker() {
+    let by: [Steering; 3] = [
+        |port| usize::from(port % 2),
+        |port| usize::from(port >> 8) % 2,
+        |port| ((usize::from(port) * 40_503) >> 13) % 2,
+    ];
+    for steering in [[by[0]; 2], [by[0], by[1]], [by[2], by[1]], [by[2]; 2]] {
+        assert_eq!(handed_over(steering), [false; 2]);
+    }
+    // Every packet arrives at worker 0, whatever is probed.
+    assert_eq!(handed_over([|_| 0, |_| 0]), [false, true]);
 }
 
 /// A port whose worker panics once it is set.

@@ -1,10 +1,11 @@
 //! The exchange of hellos with a peer.
 
-use super::probe::{Counting, check_probe_qpn};
+use super::probe::Counting;
 use super::{JobRunner, Peer};
 use crate::fabric::{Error, PacketSizes};
 use crate::modes::settle_between;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT, VERSION, WorkerOf};
+use crate::probe::check_qpn;
 use crate::queue_pair::check_path_mtu;
 use spanwire_transport::{AddressVector, Offer};
 use spanwire_wire::Ecn;
@@ -60,7 +61,7 @@ impl JobRunner {
             return Err(OobError::Version(theirs.version).into());
         }
         check_path_mtu(theirs.path_mtu).map_err(OobError::Invalid)?;
-        check_probe_qpn(theirs.probe_qpn)?;
+        check_qpn(theirs.probe_qpn).map_err(OobError::Invalid)?;
         // Packets are sent to the address in the hello. Only the address of the TCP connection is
         // verified to be the peer's; any other might be that of a third party.
         match shown {

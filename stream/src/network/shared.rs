@@ -23,6 +23,8 @@ pub(crate) struct NetworkShared {
     /// Held while a connection gets its worker.
     pub(super) placing: Mutex<()>,
     pub(super) fabric: Fabric,
+    /// The adapter divides received packets among its queues by their source port.
+    pub(super) rss: bool,
     pub(crate) hop_resolver: HopResolver,
     /// The largest packets; those to a peer may be smaller.
     pub(crate) sizes: PacketSizes,
@@ -78,6 +80,16 @@ impl NetworkShared {
     /// the worker of the packet's QPN.
     pub(crate) fn pairs_workers(&self) -> bool {
         self.fabric != Fabric::Udp
+    }
+
+    /// Probes of source ports may be needed, by this end or by its peer.
+    pub(crate) fn probes(&self) -> bool {
+        self.rss || self.fabric == Fabric::AfXdp
+    }
+
+    /// Packets for one worker may arrive at the queue of another.
+    pub(crate) fn needs_probes(&self) -> bool {
+        self.rss && self.workers.len() > 1
     }
 
     /// The worker that a listener's connection must have because the caller's is `theirs`.

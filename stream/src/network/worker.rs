@@ -116,7 +116,7 @@ impl NetworkWorker {
     }
 
     /// The error after its engine has ended.
-    pub(super) fn gone(&self) -> SetupError {
+    pub(crate) fn gone(&self) -> SetupError {
         let why = self.engine.why().unwrap_or("its worker has ended");
         SetupError::NetworkGone(why.to_owned())
     }
