@@ -305,14 +305,17 @@ mod tests {
     /// Only a hang takes so long.
     const LATE: Duration = Duration::from_secs(120);
 
+    /// The two ends of a direction of a connection.
+    fn halves<'a>(wire: &mut Wire, session: &'a Session) -> (SendHalf<'a>, ReceiveHalf) {
+        let (a, b) = wire.pair();
+        (SendHalf::new(a.split().0, session), ReceiveHalf::new(b.split().1))
+    }
+
     #[test]
     fn recv__accepts_control_messages_only() {
         let mut wire = Wire::new();
         let (session, soon) = (Session::default(), Duration::from_millis(10));
-        let (a, b) = wire.pair();
-        let (sender, receiver) = (a.split().0, b.split().1);
-        let (send_half, mut receive_half) =
-            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let (send_half, mut receive_half) = halves(&mut wire, &session);
         assert_eq!(receive_half.recv(soon), Ok(None));
         send_half.send(&Message::Finish).unwrap();
         assert_eq!(receive_half.recv(LATE), Ok(Some(Message::Finish)));
@@ -329,10 +332,7 @@ mod tests {
     fn demultiplex__separates_messages_from_chunks_and_reuses_buffers() {
         let mut wire = Wire::new();
         let session = Session::default();
-        let (a, b) = wire.pair();
-        let (sender, receiver) = (a.split().0, b.split().1);
-        let (send_half, mut receive_half) =
-            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let (send_half, mut receive_half) = halves(&mut wire, &session);
         let (messages, messages_out) = sync_channel(8);
         let (chunks, chunks_out) = sync_channel(8);
         let (spare_in, spare) = channel();
@@ -359,10 +359,7 @@ mod tests {
     fn demultiplex__a_sender_may_close_after_finish() {
         let mut wire = Wire::new();
         let session = Session::default();
-        let (a, b) = wire.pair();
-        let (sender, receiver) = (a.split().0, b.split().1);
-        let (send_half, mut receive_half) =
-            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let (send_half, mut receive_half) = halves(&mut wire, &session);
         let ((messages, _messages), (chunks, _chunks)) = (sync_channel(8), sync_channel(8));
         send_half.send(&Message::Finish).unwrap();
         session.end(End::Complete);
@@ -379,10 +376,7 @@ mod tests {
     fn demultiplex__a_further_connection_carries_chunks_only() {
         let mut wire = Wire::new();
         let session = Session::default();
-        let (a, b) = wire.pair();
-        let (sender, receiver) = (a.split().0, b.split().1);
-        let (send_half, mut receive_half) =
-            (SendHalf::new(sender, &session), ReceiveHalf::new(receiver));
+        let (send_half, mut receive_half) = halves(&mut wire, &session);
         let (chunks, chunks_out) = sync_channel(8);
         send_half.send_bytes(0, &[0; 100]).unwrap();
         send_half.send(&Message::Finish).unwrap();

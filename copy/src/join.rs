@@ -10,7 +10,6 @@ use spanwire_host::fabric::Error;
 use spanwire_host::seed;
 use spanwire_host::text::bytes;
 use spanwire_stream::{Connection, MessageSender};
-use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -129,12 +128,8 @@ fn free_place<'a, T>(
 
 /// A number that other senders do not guess.
 fn token() -> Result<String, Error> {
-    let bytes = seed::random::<16>().map_err(|e| format!("cannot draw a random number: {e}"))?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    let bytes = seed::random().map_err(|e| format!("cannot draw a random number: {e}"))?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
 /// Rejects a request that exceeds the disk space, existing data included.
