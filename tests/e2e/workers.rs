@@ -180,7 +180,9 @@ fn workers__the_server_probes_its_source_ports_and_warns_if_none_leads_to_the_wo
         let (report, counters) = lab.hosts.b.ns.run(run).unwrap();
         assert_eq!(report.sha256_match(), Some(true), "{:?}", report.error());
         let count = |name: &str| counters.iter().find(|(own, _)| own == name).map(|(_, n)| *n);
-        assert_eq!(count("drop_unknown_qpn"), Some(2 * 64), "{counters:?}");
+        // Each worker once. A packet that is repeated after its job has an unknown number, too.
+        let unknown = count("drop_unknown_qpn").unwrap_or(0);
+        assert!((2 * 64..3 * 64).contains(&unknown), "{counters:?}");
         assert_eq!(count("steer_handed") == Some(0), is_paired, "{counters:?}");
         let said = server.end_with(libc::SIGTERM).stderr;
         assert_eq!(said.matches("none of 64 source ports").count(), if is_paired { 0 } else { 2 });
