@@ -3,7 +3,7 @@
 use crate::flow_report::FlowReport;
 use crate::record::to_f64;
 use crate::workload::Flow;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::{u64_from, usize_from};
 
 /// Groups of flows in statistics. The default has none.
@@ -17,10 +17,10 @@ pub struct Groups {
 }
 
 /// Statistics of a group.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupReport {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// Of all its flows.
     #[serde(flatten)]
     pub all: FctStats,
@@ -29,7 +29,7 @@ pub struct GroupReport {
 }
 
 /// Statistics of the flows of a range of sizes.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SizeReport {
     /// They have more bytes than this.
     pub above_bytes: u64,
@@ -41,7 +41,7 @@ pub struct SizeReport {
 }
 
 /// Statistics of flows.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FctStats {
     /// Number of flows.
     pub n: u64,
@@ -54,7 +54,7 @@ pub struct FctStats {
 }
 
 /// Mean and percentiles. Percentile `p` of `n` values is the one of rank `p n`, rounded up.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spread {
     /// The arithmetic mean.
     pub mean: f64,
@@ -69,7 +69,7 @@ pub struct Spread {
 impl Groups {
     /// The statistics of each group; `reports` are those of `flows`.
     pub(crate) fn report(&self, flows: &[Flow], reports: &[FlowReport]) -> Vec<GroupReport> {
-        let of = |name, is_in: &dyn Fn(usize) -> bool| {
+        let of = |name: &str, is_in: &dyn Fn(usize) -> bool| {
             let is_in = |flow: &&(&Flow, &FlowReport)| {
                 flow.0.group.is_some_and(|group| is_in(group.into()))
             };
@@ -85,7 +85,11 @@ impl Groups {
                     flows: FctStats::of(&sized),
                 }
             });
-            GroupReport { name, all: FctStats::of(&members), by_size: by_size.collect() }
+            GroupReport {
+                name: name.to_owned(),
+                all: FctStats::of(&members),
+                by_size: by_size.collect(),
+            }
         };
         let several = (self.names.len() > 1).then(|| of("all", &|_| true));
         let single = (0..).zip(&self.names).map(|(i, name)| of(name, &|group| group == i));
@@ -158,7 +162,7 @@ mod tests {
         .into_iter()
         .unzip();
         let all = groups.report(&flows, &reports);
-        let counts: Vec<_> = all.iter().map(|g| (g.name, g.all.n, g.all.failed)).collect();
+        let counts: Vec<_> = all.iter().map(|g| (g.name.as_str(), g.all.n, g.all.failed)).collect();
         assert_eq!(counts, [("all", 3, 1), ("near", 2, 0), ("far", 1, 1)]);
         let (fct, nfct) = (all[1].all.fct_us.unwrap(), all[1].all.nfct.unwrap());
         assert_eq!((fct.mean, fct.p50, fct.p99, nfct.mean), (6.0, 4.0, 8.0, 3.0));

@@ -6,6 +6,7 @@ mod burst;
 mod isolated;
 mod mlcc;
 mod recover;
+pub mod rows;
 mod stages;
 mod steady;
 
@@ -20,7 +21,7 @@ pub use steady::{Steady, SteadyReport};
 use crate::ids::LinkId;
 use crate::network::Network;
 use crate::record::{Keep, Series, is_queue, us};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::{Time, usize_from};
 use spanwire_wire::Opcode;
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ pub enum Metric {
 }
 
 /// The value of a metric.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MetricReport {
     /// Of [`Metric::Burst`].

@@ -103,7 +103,7 @@ fn reflex_fct__has_both_groups() {
     for cc in ["timely-classic", "swift"] {
         let set = [("cc", cc), ("time", "60us"), ("sizes", "fb_hadoop"), ("load", "30")];
         let report = twice("reflex-fct", &set);
-        let names: Vec<&str> = report.groups.iter().map(|g| g.name).collect();
+        let names: Vec<&str> = report.groups.iter().map(|g| g.name.as_str()).collect();
         assert_eq!(names, ["all", "intra", "inter"]);
         let [all, intra, inter] = [0, 1, 2].map(|i| report.groups[i].all);
         assert!(intra.n > inter.n && inter.n > 0 && all.n == intra.n + inter.n, "{cc}");

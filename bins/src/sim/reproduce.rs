@@ -1,30 +1,44 @@
-//! `spanwire sim reproduce`: the experiments of papers, with their claims as bars.
-//!
-//! A paper is a file of data (`reproduce/papers/NAME.toml`); a further paper is a further file and
-//! a line in [`PAPERS`]. [`expression`] is the language of its metrics and bars.
+//! `spanwire sim reproduce`: the rows of papers ([`spanwire_sim::rows`]), run and written to pages.
 
 mod cache;
-mod expression;
 mod page;
-mod paper;
-mod path;
 mod runner;
-mod verdict;
 
 use super::args::ReproduceArgs;
 use super::prepare::cannot_write;
+use super::report::write_checks;
 use crate::exit::Exit;
 use crate::report::print_report;
 use cache::Cache;
-use paper::{Paper, Quick, Row, Run};
 use runner::Outcome;
+use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_host::file;
 use spanwire_host::text::unknown;
-use std::collections::BTreeMap;
+use spanwire_sim::rows::{Paper, Quick, Row, RowReport, number, papers};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use verdict::{Reproduction, RowReport};
+
+/// The JSON object of `spanwire sim reproduce --json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct Reproduction {
+    /// The runs are smaller than the rows' and give no result.
+    quick: bool,
+    rows: Vec<RowReport>,
+    /// Rows that missed their bar, or could not be evaluated, without a known reason.
+    unexplained: Vec<&'static str>,
+    /// No checker failed.
+    checkers_ok: bool,
+    /// Violations that the checkers found.
+    violations: Vec<String>,
+    /// Runs of one seed.
+    runs: usize,
+    /// Those of them whose results were stored by an earlier call.
+    cached: usize,
+    /// Wall-clock seconds of this call.
+    wall_s: f64,
+}
 
 /// Runs the selected rows of the selected papers.
 ///
@@ -37,7 +51,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
         let Some(dir) = pages_dir(args) else { break };
         let rows: Vec<&RowReport> =
             reproduction.rows.iter().filter(|row| row.paper == paper.name).collect();
-        let write = || page::write(&dir, paper, &rows, outcome);
+        let write = || page::write(&dir, paper, &rows, &outcome.results);
         write().map_err(|e| cannot_write(&dir, &e))?;
     }
     print_report(args.json, &reproduction, Reproduction::to_text)?;
@@ -47,28 +61,21 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
 
 /// The selected papers, with the selected rows.
 fn selected(args: &ReproduceArgs) -> Result<Vec<Paper>, Error> {
-    let names = || PAPERS.iter().map(|(name, _)| *name);
-    if let Some(wrong) = args.paper.iter().find(|name| !names().any(|known| known == *name)) {
-        return Err(unknown("paper", wrong, names()).into());
+    let mut papers = papers();
+    let names: Vec<&str> = papers.iter().map(|paper| paper.name).collect();
+    if let Some(wrong) = args.paper.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(unknown("paper", wrong, names).into());
     }
-    let mut papers = Vec::new();
-    let mut ids = Vec::new();
-    for (name, text) in PAPERS {
-        if !args.paper.is_empty() && !args.paper.iter().any(|wanted| wanted == name) {
-            continue;
-        }
-        let mut paper = Paper::parse(text, args.quick).map_err(|e| format!("{name}: {e}"))?;
-        ids.extend(paper.rows.iter().map(|row| row.id.clone()));
-        let is_wanted = |row: &Row| {
-            let is_named = args.row.is_empty() || args.row.contains(&row.id);
-            is_named && !(args.quick && row.quick == Quick::Skip)
-        };
-        paper.rows.retain(is_wanted);
-        papers.push(paper);
+    papers.retain(|paper| args.paper.is_empty() || args.paper.iter().any(|own| own == paper.name));
+    let ids: Vec<&str> = papers.iter().flat_map(|paper| &paper.rows).map(|row| row.id).collect();
+    if let Some(wrong) = args.row.iter().find(|row| !ids.contains(&row.as_str())) {
+        return Err(unknown("row", wrong, ids).into());
     }
-    if let Some(wrong) = args.row.iter().find(|row| !ids.contains(row)) {
-        return Err(unknown("row", wrong, ids.iter().map(String::as_str)).into());
-    }
+    let is_wanted = |row: &Row| {
+        let is_named = args.row.is_empty() || args.row.iter().any(|own| own == row.id);
+        is_named && !(args.quick && row.quick == Quick::Skip)
+    };
+    papers.iter_mut().for_each(|paper| paper.rows.retain(is_wanted));
     papers.retain(|paper| !paper.rows.is_empty());
     if papers.is_empty() {
         return Err("no row is selected: those without a small form do not run with --quick".into());
@@ -82,19 +89,13 @@ fn reproduce(args: &ReproduceArgs, papers: &[Paper]) -> (Reproduction, Vec<Outco
     let cache = open_cache(args);
     let (mut rows, mut outcomes) = (Vec::new(), Vec::new());
     for paper in papers {
-        let needed = |name: &String| paper.rows.iter().any(|row| row.runs().contains(name));
-        let runs: BTreeMap<&str, &Run> = paper
-            .runs
-            .iter()
-            .filter(|(name, _)| needed(name))
-            .map(|(name, run)| (name.as_str(), run))
-            .collect();
-        let outcome = runner::run_all(&runs, &cache, !args.json);
-        let row = |row: &Row| RowReport::new(paper, row, &outcome, args.quick);
-        rows.extend(paper.rows.iter().map(row));
+        let runs = paper.rows.iter().flat_map(Row::runs).collect();
+        let outcome = runner::run_all(&runs, args.quick, &cache, !args.json);
+        let report = |row: &Row| row.report(paper.name, &outcome.results, args.quick);
+        rows.extend(paper.rows.iter().map(report));
         outcomes.push(outcome);
     }
-    let unexplained = rows.iter().filter(|row| row.is_unexplained()).map(|row| row.id.clone());
+    let unexplained = rows.iter().filter(|row| row.is_unexplained()).map(|row| row.id);
     let violations: Vec<String> = outcomes.iter().flat_map(|o| o.violations.clone()).collect();
     let reproduction = Reproduction {
         quick: args.quick,
@@ -123,14 +124,42 @@ fn pages_dir(args: &ReproduceArgs) -> Option<PathBuf> {
     args.out.clone().or_else(|| is_whole.then(|| Path::new(DOCS).join("reproduction")))
 }
 
-/// The papers: name and file.
-const PAPERS: [(&str, &str); 4] = [
-    ("uno", include_str!("reproduce/papers/uno.toml")),
-    ("pacc", include_str!("reproduce/papers/pacc.toml")),
-    ("reflex", include_str!("reproduce/papers/reflex.toml")),
-    ("mlcc", include_str!("reproduce/papers/mlcc.toml")),
-];
 const DOCS: &str = "docs";
+
+impl Reproduction {
+    /// The rows as a table.
+    fn to_text(&self) -> String {
+        // Writing to a String cannot fail, here and below.
+        let mut out = format!(
+            "{:<7} {:<8} {:>10} {:>10} {:>10} {:>3}  metric\n",
+            "row", "verdict", "median", "min", "max", "n"
+        );
+        for row in &self.rows {
+            let [median, min, max] =
+                row.ours.map_or([None; 3], |o| [o.median, o.min, o.max].map(Some));
+            let [median, min, max] = [median, min, max].map(|n| n.map_or("-".to_owned(), number));
+            let (n, verdict) = (row.ours.map_or(0, |o| o.n), row.verdict_text());
+            let _ = writeln!(
+                out,
+                "{:<7} {verdict:<8} {median:>10} {min:>10} {max:>10} {n:>3}  {}",
+                row.id, row.metric
+            );
+        }
+        for row in &self.rows {
+            let why = row.error.as_deref().into_iter().chain(row.why);
+            why.for_each(|why| _ = writeln!(out, "{}: {why}", row.id));
+            let missed = row.checks.iter().filter(|check| !check.ok);
+            missed.for_each(|c| _ = writeln!(out, "{}: does not hold: {}", row.id, c.check));
+        }
+        let (runs, cached, wall) = (self.runs, self.cached, self.wall_s);
+        let _ = writeln!(out, "{runs} runs, {cached} of them stored, in {wall:.1} s");
+        if self.quick {
+            out.push_str("--quick: small runs, which are a check and no result\n");
+        }
+        write_checks(&mut out, &self.violations, usize::MAX);
+        out
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -147,19 +176,6 @@ mod tests {
             cache: None,
             no_cache: true,
         }
-    }
-
-    #[test]
-    fn selected__every_paper_is_valid_at_both_scales() {
-        for quick in [false, true] {
-            let all = ReproduceArgs { quick, ..args(&[], &[]) };
-            let papers = selected(&all).expect("the files are valid");
-            let names: Vec<&str> = papers.iter().map(|paper| paper.name.as_str()).collect();
-            assert_eq!(names, PAPERS.map(|(name, _)| name));
-        }
-        let full = ReproduceArgs { quick: false, ..args(&[], &[]) };
-        let rows = |at: usize| selected(&full).expect("the files are valid")[at].rows.len();
-        assert_eq!([rows(1), rows(2)], [10, 12]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) fn write_groups(out: &mut String, groups: &[GroupReport]) {
         "flows", "n", "failed", "FCT us", "p50", "p99", "NFCT", "p50", "p99"
     );
     for group in groups {
-        write_stats(out, group.name, &group.all);
+        write_stats(out, &group.name, &group.all);
         for size in group.by_size.iter().filter(|size| size.flows.n > 0) {
             write_stats(out, &format!("  {}", range(size)), &size.flows);
         }
@@ -110,7 +110,7 @@ mod tests {
             size(1_000_000, None, 2),
         ];
         let mut out = String::new();
-        write_groups(&mut out, &[GroupReport { name: "inter", all: stats(5), by_size }]);
+        write_groups(&mut out, &[GroupReport { name: "inter".to_owned(), all: stats(5), by_size }]);
         let lines: Vec<Vec<&str>> = out.lines().map(|l| l.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["inter", "5", "1", "1234.6", "2.000", "3.000", "-", "-", "-"]);
         assert_eq!(lines[2][..5], ["up", "to", "100", "kB", "3"]);

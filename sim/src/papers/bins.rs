@@ -3,7 +3,7 @@
 use super::{arrived, mean_gbps, place};
 use crate::network::Network;
 use crate::record::{Series, to_f64, us};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::{Dur, Time, u64_from};
 
 /// Throughput by bins of time.
@@ -20,7 +20,7 @@ pub struct Bins {
 }
 
 /// Throughput by bins of time.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BinsReport {
     /// The mean completion time of all flows in us; `None` if none completed.
     pub afct_us: Option<f64>,

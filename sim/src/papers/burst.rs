@@ -3,7 +3,7 @@
 use super::{CnpCount, arrived, mean_gbps, place, queue_bytes, smooth};
 use crate::network::Network;
 use crate::record::{Series, us};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::{Time, usize_from};
 
 /// A burst into the queue of a long flow.
@@ -25,7 +25,7 @@ pub struct Burst {
 }
 
 /// The queue and the rates during and after a burst.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BurstReport {
     /// The greatest length of the queue from the burst on, of all samples.
     pub peak_bytes: u64,

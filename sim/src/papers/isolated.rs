@@ -1,10 +1,10 @@
 //! Flows that were isolated near their destination.
 
 use crate::network::Network;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Flows that NDT has ever put into a controlled queue (Reflex, figure 8).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IsolatedReport {
     /// The sum over all switches; a flow counts once at each.
     pub isolated_flows: u64,

@@ -3,7 +3,7 @@
 use super::{arrived, mean_gbps, place};
 use crate::record::{DciFlowSeries, Series, to_f64, us};
 use crate::sharing::jain;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::{Dur, Time, u64_from};
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ pub struct IntraStage {
 }
 
 /// The queue and the rates of flows that cross a DCI switch.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DciReport {
     /// When more than 30 KB are queued in the receivers' datacenter from the time on at which the
     /// first packet of these flows can be there, us; `None` if that is never.
@@ -71,14 +71,14 @@ pub struct DciReport {
     pub jain: Option<f64>,
     /// The payload of flows within the sender's datacenter, as a part of their fair share, by the
     /// number of flows that cross.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intra_share: Vec<f64>,
     /// By flow; empty without MLCC.
     pub dci_flows: Vec<DciFlowReport>,
 }
 
 /// A flow that MLCC lets in.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DciFlowReport {
     /// The flow's place in the list of all.
     pub flow: u32,

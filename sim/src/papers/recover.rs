@@ -2,7 +2,7 @@
 
 use super::{arrived, mean_gbps, place, smooth};
 use crate::record::{Series, us};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::Time;
 
 /// Disturbed links.
@@ -27,7 +27,7 @@ pub struct Disturbed {
 }
 
 /// How long rates take to recover.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RecoverReport {
     /// For each link, from the beginning of the disturbance until the end of the last period below
     /// 90 % of the reference rate that began at most 100 us after it, in us. Zero if there is no

@@ -3,7 +3,7 @@
 use super::{arrived, mean_gbps, place};
 use crate::record::Series;
 use crate::sharing::jain;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::{Time, u64_from};
 
 /// Stages of a run.
@@ -28,7 +28,7 @@ pub struct Stage {
 }
 
 /// Fairness and total rate by stage.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StagesReport {
     /// Jain's index of the mean rates of each stage's flows; `None` of a single flow.
     pub jain: Vec<Option<f64>>,

@@ -2,7 +2,7 @@
 
 use super::{place, queue_bytes};
 use crate::record::Series;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::{Time, u64_from};
 
 /// A queue in the steady state.
@@ -17,7 +17,7 @@ pub struct Steady {
 }
 
 /// The length of a queue in the steady state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SteadyReport {
     /// The mean, rounded down.
     pub queue_bytes_mean: u64,

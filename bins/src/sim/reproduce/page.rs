@@ -1,10 +1,7 @@
 //! The page of a paper: Markdown with figures.
 
-use super::expression::medians;
-use super::paper::{Figure, Paper, Row};
-use super::runner::Outcome;
-use super::verdict::{RowReport, number};
 use spanwire_plot::{AxisSpec, Group, LineFigure, Quantity, Series, Shape, ViolinFigure};
+use spanwire_sim::rows::{self, Figure, Paper, Results, Row, RowReport, Run, number};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -15,15 +12,15 @@ pub(super) fn write(
     dir: &Path,
     paper: &Paper,
     reports: &[&RowReport],
-    outcome: &Outcome,
+    results: &Results,
 ) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let mut figures = Vec::new();
     for row in &paper.rows {
-        if let Some(svg) = row.figure.as_ref().and_then(|figure| draw(figure, row, outcome)) {
+        if let Some(svg) = row.figure.as_ref().and_then(|figure| draw(figure, row, results).ok()) {
             let name = format!("{}-{}.svg", paper.name, row.id);
             fs::write(dir.join(&name), svg)?;
-            figures.push((row.id.as_str(), name));
+            figures.push((row.id, name));
         }
     }
     let page = page(paper, reports, &figures);
@@ -35,7 +32,7 @@ fn page(paper: &Paper, reports: &[&RowReport], figures: &[(&str, String)]) -> St
     // Writing to a String cannot fail, here and below.
     let mut out = format!("# {}\n\n", paper.title);
     if !paper.about.is_empty() {
-        let _ = writeln!(out, "{}\n", wrapped(&paper.about));
+        let _ = writeln!(out, "{}\n", wrapped(paper.about));
     }
     let command = format!("spanwire sim reproduce --paper {}", paper.name);
     let _ = writeln!(
@@ -49,8 +46,8 @@ fn page(paper: &Paper, reports: &[&RowReport], figures: &[(&str, String)]) -> St
         let values = values.map(|v| v.map_or_else(|| "-".to_owned(), number)).join(" | ");
         let (n, verdict) = (r.ours.map_or(0, |o| o.n), r.verdict_text());
         // A cell is one line.
-        let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
-        let texts = [&r.id, &r.source, &r.bar, &r.metric].map(cell);
+        let cell = |text: &str| text.replace('|', "\\|");
+        let texts = [r.id, r.source, &r.bar, &r.metric].map(cell);
         let _ = writeln!(out, "| {} | {values} | {n} | {verdict} |", texts.join(" | "));
     }
     out.push_str(VERDICTS);
@@ -63,15 +60,16 @@ fn page(paper: &Paper, reports: &[&RowReport], figures: &[(&str, String)]) -> St
 fn write_row(out: &mut String, r: &RowReport, figures: &[(&str, String)]) {
     let _ = writeln!(out, "\n## {}: {}\n", r.id, r.source);
     let _ = writeln!(out, "{}\n", wrapped(&format!("Claim: {}", r.claim)));
-    let _ = writeln!(out, "{}\n", wrapped(&format!("Bar: {}", r.bar)));
-    for (name, text) in [("Scale", &r.scale), ("Why", &r.why), ("Error", &r.error)] {
+    for (name, text) in [("Scale", r.scale), ("Why", r.why), ("Error", r.error.as_deref())] {
         if let Some(text) = text {
             let _ = writeln!(out, "{}\n", wrapped(&format!("{name}: {text}")));
         }
     }
     for c in &r.checks {
         let verdict = if c.ok { "holds" } else { "does not hold" };
-        let _ = writeln!(out, "{}", wrapped(&format!("- {verdict}: `{}`", c.check)));
+        let [median, min, max] = [c.ours.median, c.ours.min, c.ours.max].map(number);
+        let ours = format!("- {verdict}: {}. Ours {median} ({min} to {max})", c.check);
+        let _ = writeln!(out, "{}", wrapped(&ours));
     }
     for (_, file) in figures.iter().filter(|(id, _)| *id == r.id) {
         let _ = writeln!(out, "\n![{}: {}]({file})", r.id, r.metric);
@@ -79,27 +77,33 @@ fn write_row(out: &mut String, r: &RowReport, figures: &[(&str, String)]) {
     let _ = writeln!(out, "\n```sh\n{}\n```", r.commands.join("\n"));
 }
 
-/// The figure of a row; `None` if a value is missing.
-fn draw(figure: &Figure, row: &Row, outcome: &Outcome) -> Option<String> {
+/// The figure of a row.
+fn draw(figure: &Figure, row: &Row, results: &Results) -> Result<String, String> {
     let subtitle = format!("{}, {}", row.id, row.source);
     let axis = |label: &str| AxisSpec::linear(label, Quantity::Number);
-    let mut values = Vec::new();
-    for (name, expression) in &figure.series {
-        values.push((name.clone(), expression.evaluate(&outcome.results).ok()?));
+    match figure {
+        Figure::Violins { title, groups, reading } => {
+            let group = |(name, run): &(&str, Run)| -> Result<Group, String> {
+                let seeds = results.of(run)?.iter().map(|seed| reading.of(seed));
+                let values: Vec<Vec<f64>> = seeds.collect::<Result<_, _>>()?;
+                Ok(Group { name: (*name).to_owned(), values: values.concat() })
+            };
+            let groups = groups.iter().map(group).collect::<Result<_, _>>()?;
+            let label = format!("{} {}", reading.name, reading.unit);
+            let (title, y) = ((*title).to_owned(), axis(label.trim_end()));
+            Ok(ViolinFigure { title, subtitle, y, groups }.to_svg())
+        }
+        Figure::Lines { title, axes, x, lines } => {
+            let line = |(name, at): &(String, Vec<rows::Quantity>)| -> Result<Series, String> {
+                let medians = at.iter().map(|quantity| quantity.median(results));
+                let points = medians.collect::<Result<Vec<f64>, _>>()?;
+                Ok(Series { name: name.clone(), points: x.iter().copied().zip(points).collect() })
+            };
+            let series = lines.iter().map(line).collect::<Result<_, _>>()?;
+            let axes = axes.map(axis);
+            Ok(LineFigure::new(*title, subtitle, axes, Shape::Line, series).to_svg())
+        }
     }
-    if figure.at.is_empty() {
-        let group = |(name, lists): (String, Vec<Vec<f64>>)| Group { name, values: lists.concat() };
-        let groups = values.into_iter().map(group).collect();
-        let (title, y) = (figure.title.clone(), axis(&figure.y));
-        return Some(ViolinFigure { title, subtitle, y, groups }.to_svg());
-    }
-    let mut series = Vec::new();
-    for (name, lists) in values {
-        let points = figure.at.iter().copied().zip(medians(&lists).ok()?).collect();
-        series.push(Series { name, points });
-    }
-    let axes = [axis(&figure.x), axis(&figure.y)];
-    Some(LineFigure::new(&figure.title, subtitle, axes, Shape::Line, series).to_svg())
 }
 
 /// Breaks a paragraph into lines of at most [`COLUMNS`] columns.
@@ -131,82 +135,69 @@ met. `scaled`: it is met by an experiment smaller than the paper's. `missed`: it
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use spanwire_sim::rows::{SeedResult, ratio, reading, value};
 
-    const PAPER: &str = r#"
-        paper = "x"
-        title = "X: a paper"
-        [[run]]
-        name = "{load}"
-        scenario = "pair"
-        each = { load = ["low", "high"] }
-        [[row]]
-        id = "X-1"
-        source = "Fig. 1"
-        claim = "more load, more delay"
-        bar = "low |\nhigh"
-        metric = "delay, us"
-        ours = "high:delay"
-        checks = ["low:delay < high:delay", "high:delay < 1"]
-        why = "the queue is long"
-        [row.figure]
-        title = "Delay"
-        y = "us"
-        x = "load"
-        at = [1, 2]
-        series = [["delay", "{low,high}:delay"], ["less", "{low,high}:delay - 1"]]
-        [[row]]
-        id = "X-2"
-        source = "text"
-        claim = "little delay"
-        bar = "some"
-        metric = "delay, us"
-        ours = "low:delay"
-        checks = ["low:delay > 0"]
-        figure = { title = "Delay", y = "us", series = [["low", "low:delay"]] }
-    "#;
-
-    fn outcome() -> Outcome {
-        let seeds = |delays: [f64; 3]| delays.map(|delay| json!({ "delay": delay })).to_vec();
-        let low = ("low".to_owned(), seeds([1.0, 2.0, 3.0]));
-        let high = ("high".to_owned(), seeds([5.0, 7.0, 6.5]));
-        Outcome { results: [low, high].into(), ..Outcome::default() }
+    /// A row of two runs at three seeds, which misses by one of its checks.
+    fn paper() -> (Paper, Results) {
+        let delay = reading("delay", "us", |seed| seed.mean_us);
+        let [low, high] = ["low", "high"].map(|load| Run::of("pair", 3).set("load", load));
+        let violins = Figure::Violins {
+            title: "Delay",
+            groups: vec![("low", low.clone()), ("high", high.clone())],
+            reading: delay.clone(),
+        };
+        let at = [&low, &high].map(|run| value(run, &delay)).to_vec();
+        let lines = Figure::Lines {
+            title: "Delay",
+            axes: ["load", "us"],
+            x: vec![1.0, 2.0],
+            lines: vec![("by load".to_owned(), at)],
+        };
+        let row = Row { source: "Fig. 1", claim: "more load, more delay", ..Row::default() };
+        let checks =
+            vec![ratio(&low, &high, &delay).at_most(1.0), value(&high, &delay).at_most(1.0)];
+        let first = Row { id: "X-1", why: "the queue is long", checks, ..row.clone() };
+        let checks = vec![value(&low, &delay).at_least(0.0)];
+        let second = Row { id: "X-2", checks, figure: Some(violins), ..row };
+        let first = Row { figure: Some(lines), ..first };
+        let rows = vec![first, second];
+        let seeds = |run: &Run, delays: [f64; 3]| {
+            let of = |us| SeedResult { mean_us: Some(us), ..SeedResult::default() };
+            (run.command_line(None), delays.map(of).to_vec())
+        };
+        let all = [seeds(&low, [1.0, 2.0, 3.0]), seeds(&high, [5.0, 7.0, 6.5])];
+        let results = Results { seeds: all.into(), ..Results::default() };
+        (Paper { name: "x", title: "X: a paper", about: "A test.", rows }, results)
     }
 
     #[test]
     fn write__a_page_with_a_figure_for_each_row_that_has_one() {
         let dir = std::env::temp_dir().join(format!("spanwire-page-{}", std::process::id()));
-        let (paper, outcome) = (Paper::parse(PAPER, false).expect("it is valid"), outcome());
+        let (paper, results) = paper();
         let rows: Vec<RowReport> =
-            paper.rows.iter().map(|row| RowReport::new(&paper, row, &outcome, false)).collect();
-        write(&dir, &paper, &rows.iter().collect::<Vec<_>>(), &outcome).expect("it can be written");
+            paper.rows.iter().map(|row| row.report(paper.name, &results, false)).collect();
+        write(&dir, &paper, &rows.iter().collect::<Vec<_>>(), &results).expect("it can be written");
         let page = fs::read_to_string(dir.join("x.md")).expect("it was written");
         for part in [
             "# X: a paper\n",
-            "| X-1 | Fig. 1 | low \\| high | delay, us | 6.500 | 5 | 7 | 3 | missed |",
-            "| X-2 | text | some | delay, us | 2 | 1 | 3 | 3 | met |",
+            "| X-1 | Fig. 1 | delay, low over high: at most 1; delay, high: at most 1 us | \
+             delay, low over high | 0.286 | 0.200 | 0.462 | 3 | missed |",
+            "| X-2 | Fig. 1 | delay, low: at least 0 us | delay, low, us | 2 | 1 | 3 | 3 | met |",
             "Why: the queue is long\n",
-            "- holds: `low:delay < high:delay`\n- does not hold: `high:delay < 1`\n",
-            "![X-1: delay, us](x-X-1.svg)",
-            "spanwire sim run pair --seeds 1 --json\n",
+            "- holds: delay, low over high: at most 1. Ours 0.286 (0.200 to 0.462)\n\
+             - does not hold: delay, high: at most 1 us. Ours 6.500 (5 to 7)\n",
+            "![X-1: delay, low over high](x-X-1.svg)",
+            "spanwire sim run pair --set load=low --seeds 3 --json\n",
         ] {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }
         for row in ["X-1", "X-2"] {
             let svg = fs::read_to_string(dir.join(format!("x-{row}.svg"))).expect("it is there");
-            assert!(roxmltree::Document::parse(&svg).is_ok(), "{row}");
+            assert!(roxmltree::Document::parse(&svg).is_ok() && svg.contains("Delay"), "{row}");
         }
+        let figure = paper.rows[0].figure.as_ref().expect("it has one");
+        assert!(draw(figure, &paper.rows[0], &Results::default()).is_err());
         fs::remove_dir_all(&dir).expect("it was created");
-    }
-
-    #[test]
-    fn draw__needs_all_values() {
-        let paper = Paper::parse(PAPER, false).expect("it is valid");
-        let row = &paper.rows[0];
-        let figure = row.figure.as_ref().expect("it has one");
-        let svg = draw(figure, row, &outcome()).expect("all values are there");
-        assert!(svg.contains("Delay") && svg.contains("less") && svg.contains("load"));
-        assert_eq!(draw(figure, row, &Outcome::default()), None);
     }
 
     #[test]

@@ -1,29 +1,24 @@
 //! The runs of a paper, in parallel on all cores.
 
 use super::cache::Cache;
-use super::expression::Results;
-use super::paper::Run;
 use crate::report::{LiveLine, bar};
 use crate::signals::Interrupt;
 use crate::sim::file::Chosen;
 use crate::sim::seeds::{SeedRow, run_one};
 use crate::sim::sweep::{all_cores, sweep};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use spanwire_base::{u64_from, usize_from};
+use spanwire_sim::rows::{Results, Run, SeedResult};
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::process::Command;
 use std::time::Instant;
 
-/// The results of runs.
+/// The results of all runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Outcome {
-    /// Results of the runs that could be run with all seeds, by name.
     pub(super) results: Results,
-    /// Why the others could not be run, by name.
-    pub(super) errors: BTreeMap<String, String>,
-    /// Wall-clock seconds by name, summed over the seeds; as measured when they ran.
-    pub(super) wall_s: BTreeMap<String, f64>,
     /// Violations that the checkers found.
     pub(super) violations: Vec<String>,
     /// Runs of one seed.
@@ -32,29 +27,44 @@ pub(super) struct Outcome {
     pub(super) cached: usize,
 }
 
-/// A run from one seed.
-struct Job<'a> {
-    name: &'a str,
-    run: &'a Run,
+/// A run from one seed, or the smaller run in its place.
+struct Job {
+    /// The run of the row.
+    key: String,
+    run: Run,
     /// From 1.
     seed: u64,
 }
 
 /// A result, and whether it was stored.
 struct Done {
-    result: Result<Value, String>,
+    result: Result<Stored, String>,
     cached: bool,
+}
+
+/// The result of a job, as the cache has it.
+#[derive(Deserialize)]
+struct Stored {
+    metrics: SeedResult,
+    violations: Vec<String>,
+    wall_s: f64,
 }
 
 /// Runs everything: simulations in parallel, then commands one after the other, because they may
 /// measure time. Each result is stored as soon as it exists, so an interrupted call loses little.
-pub(super) fn run_all(runs: &BTreeMap<&str, &Run>, cache: &Cache, live: bool) -> Outcome {
+pub(super) fn run_all(
+    runs: &BTreeMap<String, Run>,
+    quick: bool,
+    cache: &Cache,
+    live: bool,
+) -> Outcome {
     let mut all = Vec::new();
-    for (name, run) in runs {
-        all.extend((1..=run.seeds).map(|seed| Job { name, run, seed }));
+    for (key, run) in runs {
+        let run = if quick { run.smaller() } else { run.clone() };
+        all.extend((1..=run.seeds).map(|seed| Job { key: key.clone(), run: run.clone(), seed }));
     }
     let total = u64_from(all.len());
-    let (simulations, commands): (Vec<Job<'_>>, Vec<Job<'_>>) =
+    let (simulations, commands): (Vec<Job>, Vec<Job>) =
         all.into_iter().partition(|job| job.run.command.is_empty());
     let mut outcome = Outcome { runs: usize_from(total), ..Outcome::default() };
     let mut line = LiveLine::new(live);
@@ -69,24 +79,17 @@ pub(super) fn run_all(runs: &BTreeMap<&str, &Run>, cache: &Cache, live: bool) ->
     }
     line.clear();
     // A run without one of its seeds has no results.
-    outcome.results.retain(|name, _| !outcome.errors.contains_key(name));
+    let Results { seeds, errors, .. } = &mut outcome.results;
+    seeds.retain(|key, _| !errors.contains_key(key));
     outcome
 }
 
-impl Job<'_> {
-    /// The command line of this run alone.
-    fn command_line(&self) -> String {
-        let whole = self.run.command_line();
-        if !self.run.command.is_empty() {
-            return format!("{whole} # {}", self.seed);
-        }
-        let seeds = format!(" --seeds {} --json", self.run.seeds);
-        format!("{} --seed {}", whole.trim_end_matches(&seeds), self.seed)
-    }
-
+impl Job {
     fn done(&self, cache: &Cache) -> Done {
-        let command = self.command_line();
-        if let Some(result) = cache.load(&command) {
+        let command = self.run.command_line(Some(self.seed));
+        // A stored result of other members is computed again.
+        let stored = cache.load(&command).and_then(|result| serde_json::from_value(result).ok());
+        if let Some(result) = stored {
             return Done { result: Ok(result), cached: true };
         }
         let started = Instant::now();
@@ -94,21 +97,21 @@ impl Job<'_> {
             None => self.simulate(),
             Some((program, args)) => execute(program, args),
         };
-        let result = result.map(|mut result| {
+        let result = result.and_then(|mut result| {
             result["wall_s"] = started.elapsed().as_secs_f64().into();
             cache.store(&command, &result);
             // Through its text, as a stored result: parsing may change the last bit of a number.
-            serde_json::from_str(&result.to_string()).unwrap_or(result)
+            serde_json::from_str(&result.to_string()).map_err(|e| e.to_string())
         });
         Done { result, cached: false }
     }
 
     fn simulate(&self) -> Result<Value, String> {
-        let set = self.run.set.clone().into_iter().collect();
-        let chosen = Chosen { name: self.run.scenario.clone(), seed: self.seed, set };
+        let set = self.run.set.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        let (name, set) = (self.run.scenario.to_owned(), set.collect());
+        let chosen = Chosen { name, seed: self.seed, set };
         let report = run_one(&chosen)?;
         let mut metrics = serde_json::to_value(SeedRow::new(&report)).map_err(|e| e.to_string())?;
-        metrics["engine"] = json!(report.engine);
         if report.flows.len() > FLOWS_MAX {
             metrics["fct_us"] = Value::Array(Vec::new());
         }
@@ -117,7 +120,7 @@ impl Job<'_> {
 }
 
 /// Runs a program that prints a JSON object.
-fn execute(program: &str, args: &[String]) -> Result<Value, String> {
+fn execute(program: &str, args: &[&str]) -> Result<Value, String> {
     let output =
         Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
     if !output.status.success() {
@@ -131,23 +134,21 @@ fn execute(program: &str, args: &[String]) -> Result<Value, String> {
 }
 
 impl Outcome {
-    fn add(&mut self, job: &Job<'_>, done: Done) {
+    fn add(&mut self, job: &Job, done: Done) {
         self.cached += usize::from(done.cached);
-        let mut result = match done.result {
-            Ok(result) => result,
+        let key = || job.key.clone();
+        let stored = match done.result {
+            Ok(stored) => stored,
             Err(why) => {
-                self.errors.entry(job.name.to_owned()).or_insert(why);
+                self.results.errors.entry(key()).or_insert(why);
                 return;
             }
         };
-        *self.wall_s.entry(job.name.to_owned()).or_default() +=
-            result["wall_s"].as_f64().unwrap_or(0.0);
-        let violations = result["violations"].as_array().into_iter().flatten();
-        let violations = violations.filter_map(Value::as_str);
-        let named = violations.map(|v| format!("{}, seed {}: {v}", job.name, job.seed));
-        self.violations.extend(named);
-        let metrics = result["metrics"].take();
-        self.results.entry(job.name.to_owned()).or_default().push(metrics);
+        *self.results.wall_s.entry(key()).or_default() += stored.wall_s;
+        let (name, seed) = (job.run.label(), job.seed);
+        self.violations
+            .extend(stored.violations.iter().map(|v| format!("{name}, seed {seed}: {v}")));
+        self.results.seeds.entry(key()).or_default().push(stored.metrics);
     }
 }
 
@@ -157,53 +158,55 @@ const FLOWS_MAX: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_sim::MetricReport;
     use std::fs;
 
-    fn simulation(seeds: u64, set: &[(&str, &str)]) -> Run {
-        let set = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        Run { scenario: "pair".to_owned(), set: set.collect(), seeds, command: Vec::new() }
-    }
-
-    fn command(words: &[&str]) -> Run {
-        let command = words.iter().map(|word| (*word).to_owned()).collect();
-        Run { scenario: String::new(), set: BTreeMap::new(), seeds: 1, command }
+    fn run_one_by_one(runs: &[&Run], cache: &Cache) -> Outcome {
+        let all = runs.iter().map(|run| (run.command_line(None), (*run).clone())).collect();
+        run_all(&all, false, cache, false)
     }
 
     #[test]
     fn run_all__stores_results_and_takes_them_the_next_time() {
         let root = std::env::temp_dir().join(format!("spanwire-runner-{}", std::process::id()));
         let cache = Cache::new(&root, b"this program");
-        let (two, three) = (simulation(2, &[]), simulation(3, &[]));
-        let first = run_all(&[("a", &two)].into(), &cache, false);
-        assert_eq!((first.runs, first.cached, first.results["a"].len()), (2, 0, 2));
-        assert!(first.errors.is_empty() && first.violations.is_empty(), "{first:?}");
+        let (two, three) = (Run::of("pair", 2), Run::of("pair", 3));
+        let first = run_one_by_one(&[&two], &cache);
+        let of_first = first.results.of(&two).expect("it can be run");
+        assert_eq!((first.runs, first.cached, of_first.len()), (2, 0, 2));
+        assert!(first.results.errors.is_empty() && first.violations.is_empty(), "{first:?}");
+        assert!(of_first[0].mean_us.is_some_and(|us| us > 0.0), "{of_first:?}");
         // Two of three seeds are known, and give the same result.
-        let second = run_all(&[("a", &three)].into(), &cache, false);
+        let second = run_one_by_one(&[&three], &cache);
         assert_eq!((second.runs, second.cached), (3, 2));
-        assert_eq!(second.results["a"][..2], first.results["a"][..]);
-        let seeds: Vec<_> = second.results["a"].iter().map(|row| row["seed"].clone()).collect();
-        assert_eq!(seeds, [1, 2, 3]);
-        assert!(second.results["a"][0]["engine"].is_object());
+        assert_eq!(second.results.of(&three).expect("it can be run")[..2], *of_first);
         fs::remove_dir_all(&root).expect("it was created");
     }
 
+    /// A member of [`SeedResult`] under another name would be empty for ever.
     #[test]
-    fn run_all__a_command_prints_its_metrics() {
-        let print = command(&["echo", "{\"bytes_per_entry\": 40}"]);
-        let outcome = run_all(&[("cost", &print)].into(), &Cache::none(), false);
-        assert_eq!(outcome.results["cost"], [json!({ "bytes_per_entry": 40 })]);
+    fn simulate__writes_the_members_that_rows_read() {
+        let run = Run::of("reflex-fct", 1).set("time", "1ms").set("reflex", "ndt");
+        let written = Job { key: String::new(), run, seed: 1 }.simulate().expect("it runs");
+        for name in ["fct_us", "mean_us", "retransmitted_packets", "pfc_pauses", "groups"] {
+            assert!(written["metrics"].get(name).is_some(), "{name}");
+        }
+        let read: SeedResult = serde_json::from_value(written["metrics"].clone()).expect("it is");
+        assert!(matches!(read.metric, Some(MetricReport::Isolated(_))), "{read:?}");
+        assert_eq!((read.groups[2].name.as_str(), read.groups[2].by_size.len()), ("inter", 8));
     }
 
     #[test]
     fn run_all__reports_what_cannot_be_run() {
-        let (bad, none) = (simulation(2, &[("no_such", "1")]), command(&["/no/such/program"]));
-        let (fails, text) = (command(&["false"]), command(&["echo", "fast"]));
-        let runs = [("bad", &bad), ("none", &none), ("fails", &fails), ("text", &text)].into();
-        let outcome = run_all(&runs, &Cache::none(), false);
-        assert!(outcome.results.is_empty());
-        for (name, part) in [("bad", "no_such"), ("none", "/no/such"), ("text", "JSON")] {
-            assert!(outcome.errors[name].contains(part), "{:?}", outcome.errors);
+        let echo = Run::command(&["echo", "{\"mean_us\": 40}"]);
+        let bad = Run::of("pair", 2).set("no_such", "1");
+        let (none, text) = (Run::command(&["/no/such/program"]), Run::command(&["echo", "fast"]));
+        let outcome = run_one_by_one(&[&echo, &bad, &none, &text], &Cache::none());
+        assert_eq!(outcome.results.of(&echo).expect("it prints JSON")[0].mean_us, Some(40.0));
+        assert_eq!((outcome.results.seeds.len(), outcome.results.errors.len()), (1, 3));
+        for (run, part) in [(bad, "no_such"), (none, "/no/such"), (text, "JSON")] {
+            let error = &outcome.results.errors[&run.command_line(None)];
+            assert!(error.contains(part), "{error}");
         }
-        assert_eq!(outcome.errors.len(), 4);
     }
 }

@@ -1,0 +1,78 @@
+//! Quantities with bounds.
+
+use super::quantity::{Quantity, Results};
+use super::statistics::{Ours, number};
+use serde::Serialize;
+
+/// A quantity, and the bounds between which it is to be.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The quantity.
+    pub quantity: Quantity,
+    /// The least and the most, both allowed; infinite without.
+    pub bounds: [f64; 2],
+}
+
+/// A check with its result.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CheckReport {
+    /// [`Check::text`].
+    pub check: String,
+    /// It holds.
+    pub ok: bool,
+    /// The quantity.
+    pub ours: Ours,
+}
+
+impl Check {
+    /// The check in words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Quantity { text, unit, .. } = &self.quantity;
+        let space = if unit.is_empty() { "" } else { " " };
+        let bounds = match self.bounds {
+            [least, most] if least == f64::NEG_INFINITY => format!("at most {}", number(most)),
+            [least, most] if most == f64::INFINITY => format!("at least {}", number(least)),
+            [least, most] => format!("{} to {}", number(least), number(most)),
+        };
+        format!("{text}: {bounds}{space}{unit}")
+    }
+
+    /// Its result: it holds if the median over the seeds is within the bounds.
+    ///
+    /// # Errors
+    /// As [`Quantity::of`].
+    pub fn report(&self, results: &Results) -> Result<CheckReport, String> {
+        let values = self.quantity.of(results)?;
+        let ours = Ours::of(&values).ok_or("it has no seeds")?;
+        let [least, most] = self.bounds;
+        let ok = (least..=most).contains(&ours.median);
+        Ok(CheckReport { check: self.text(), ok, ours })
+    }
+}
+
+impl Quantity {
+    /// At most this.
+    #[must_use]
+    pub fn at_most(&self, bound: f64) -> Check {
+        Check { quantity: self.clone(), bounds: [f64::NEG_INFINITY, bound] }
+    }
+
+    /// At least this.
+    #[must_use]
+    pub fn at_least(&self, bound: f64) -> Check {
+        Check { quantity: self.clone(), bounds: [bound, f64::INFINITY] }
+    }
+
+    /// From the first to the second, both included.
+    #[must_use]
+    pub fn within(&self, bounds: [f64; 2]) -> Check {
+        Check { quantity: self.clone(), bounds }
+    }
+
+    /// This number, or so many percent more or less.
+    #[must_use]
+    pub fn near(&self, target: f64, percent: f64) -> Check {
+        self.within([-percent, percent].map(|percent| target * (1.0 + percent / 100.0)))
+    }
+}

@@ -1,0 +1,362 @@
+//! Reflex: pseudo-ACKs near the source (NSF) and throttling near the destination (NDT).
+
+use super::quantity::{Quantity, least, minus, most, over, ratio, reduction, spread, value};
+use super::reading::{Reading, metric, of_group, pfc_pauses};
+use super::row::{Figure, Paper, Quick, Row};
+use super::run::Run;
+use crate::papers::IsolatedReport;
+use crate::record::to_f64;
+
+pub(super) fn paper() -> Paper {
+    Paper {
+        name: "reflex",
+        title: "Reflex: congestion control between data centres with near feedback",
+        about: ABOUT,
+        rows: vec![
+            r_1(),
+            r_2(),
+            r_3(),
+            r_4(),
+            r_5(),
+            r_6(),
+            r_7(),
+            r_8(),
+            r_9(),
+            r_10(),
+            r_11(),
+            r_12(),
+        ],
+    }
+}
+
+const ABOUT: &str = "16 hosts with 100 Gbit/s in four leaves and four spines, and a border \
+    switch to the other data centre, 500 us away. Flows of WebSearch begin within the data \
+    centre (intra) or cross its border (inter). NFCT is the FCT over that of the same flow \
+    alone. The paper leaves open: the share of inter flows, here a fifth of the load (1008 flows \
+    at 70 % follow from its ablation; here about 1010); the buffer of the border switches, here \
+    large enough never to drop; and the lowest rate of Swift, whose target is below the round \
+    trip of inter flows without NSF. It is 100 Mbit/s here, the default of HPCC's simulator, \
+    with which inter flows hold 16 % of the sum of NFCT at 70 % (14.5 % follow from the paper's \
+    reductions). With 1 Gbit/s, as in the scripts of that simulator and as TIMELY here \
+    (`inter_min_rate=1Gbit`), they hold 4.5 %: a mean NFCT of 2.5, and 13.0 within (seed 1). The \
+    verdict of R-11 on inter flows depends on this choice: with seed 1 NSF lowers their mean \
+    NFCT by 61 % from 100 Mbit/s and raises it by 6 % from 1 Gbit/s; that of intra flows falls \
+    by 60 and 61 %. With `inter_target=rtt` it is raised by 17 %, and that of intra flows falls \
+    by 76 %, more than the paper's. The paper also leaves open which far acknowledgements run \
+    the law: `near_ack=stored` here; `least` has 5.55 within and 2.17 across where `stored` has \
+    5.07 and 2.62 (seed 1). With TIMELY, NSF alone lowers the mean NFCT of intra flows by 22, 28 \
+    and 10 % at 30, 50 and 70 %, and not by 37 to 68 %: their own traffic congests the leaves. \
+    Without any inter flow it is 16.7 at 70 %, with 18,181 pause frames (seed 1), since a TIMELY \
+    whose low threshold is 50 us leaves 550 KB in a queue before it slows. Swift has 3.4 and \
+    none.";
+
+const TIMELY: &str = "timely-classic";
+const LOADS: [u32; 3] = [30, 50, 70];
+/// Places in the list of sizes.
+const ABOVE_10_MB: usize = 4;
+const UPTO_1_MB: usize = 5;
+const UPTO_12_5_MB: usize = 6;
+const ABOVE_12_5_MB: usize = 7;
+
+/// Both data centres; `reflex` is off, nsf, ndt or on.
+fn run(cc: &str, load: u32, reflex: &str) -> Run {
+    let run = Run::of("reflex-fct", 5).set("cc", cc).set("load", load.to_string());
+    let run = run.set("reflex", reflex).named(format!("{cc} {load} % {reflex}"));
+    // NDT alone is not run quickly.
+    if reflex == "ndt" { run } else { run.quick(1, "3ms") }
+}
+
+fn at_70(cc: &str, reflex: &str) -> Run {
+    run(cc, 70, reflex)
+}
+
+fn mean(group: &'static str, size: Option<usize>) -> Reading {
+    let above = if size == Some(ABOVE_12_5_MB) { " above 12.5 MB" } else { "" };
+    let name = format!("mean NFCT of {group} flows{above}");
+    of_group(name, group, size, |stats| stats.nfct.map(|nfct| nfct.mean))
+}
+
+fn p99(group: &'static str, size: Option<usize>, of: &str) -> Reading {
+    of_group(format!("p99 NFCT of {group} flows{of}"), group, size, |stats| {
+        stats.nfct.map(|nfct| nfct.p99)
+    })
+}
+
+/// Two readings of one run, the one over the other.
+fn part(run: &Run, a: &Reading, b: &Reading) -> Quantity {
+    over(&value(run, a), &value(run, b)).named(&format!(
+        "{} over {}, {}",
+        a.name,
+        b.name,
+        run.label()
+    ))
+}
+
+/// By how many percent a form of Reflex lowers a reading at 70 %.
+fn gain(cc: &str, reflex: &str, reading: &Reading) -> Quantity {
+    reduction(&at_70(cc, reflex), &at_70(cc, "off"), reading)
+}
+
+/// Means over the load, a line for each control, group and form.
+fn by_load(title: &'static str, lines: &[(&str, &str, &'static str, &str)]) -> Option<Figure> {
+    let line = |(name, cc, group, reflex): &(&str, &str, &'static str, &str)| {
+        let at = LOADS.map(|load| value(&run(cc, load, reflex), &mean(group, None)));
+        ((*name).to_owned(), at.to_vec())
+    };
+    Some(Figure::Lines {
+        title,
+        axes: ["load, %", "NFCT"],
+        x: LOADS.map(f64::from).to_vec(),
+        lines: lines.iter().map(line).collect(),
+    })
+}
+
+fn r_1() -> Row {
+    let (inter, intra) = (mean("inter", None), mean("intra", None));
+    let at = |cc| move |load| (cc, load);
+    let all = [TIMELY, "swift"].into_iter().flat_map(|cc| LOADS.map(at(cc)));
+    Row {
+        why: "4 of 6. With Swift at 30 and 50 % a few long inter flows have fallen to the lowest \
+            rate, 100 Mbit/s, because their target is below their round trip: their p99 NFCT \
+            above 12.5 MB is 304 and 344, and up to 1 MB it is 2.1 and 3.0. With 1 Gbit/s as the \
+            lowest rate they are far ahead at 70 % (above; not run at 30 and 50 %), but hold \
+            less of the sum of NFCT than in the paper, which does not name the rate.",
+        figure: by_load(
+            "Mean NFCT without Reflex",
+            &[
+                ("TIMELY, intra", TIMELY, "intra", "off"),
+                ("TIMELY, inter", TIMELY, "inter", "off"),
+                ("Swift, intra", "swift", "intra", "off"),
+                ("Swift, inter", "swift", "inter", "off"),
+            ],
+        ),
+        ..Row::new(
+            "R-1",
+            "Fig. 1",
+            "Without Reflex, flows between data centres have a lower NFCT than those within, at \
+             all loads.",
+            [most(all.map(|(cc, load)| part(&run(cc, load, "off"), &inter, &intra))).at_most(1.0)],
+        )
+    }
+}
+
+fn r_2() -> Row {
+    let of = |(name, size, of)| (name, p99("inter", Some(size), of));
+    let sizes = [
+        ("TIMELY, to 1 MB", UPTO_1_MB, " up to 1 MB"),
+        ("TIMELY, to 12.5 MB", UPTO_12_5_MB, " up to 12.5 MB"),
+        ("TIMELY, above", ABOVE_12_5_MB, " above 12.5 MB"),
+    ];
+    let [small, _, large] = sizes.map(of);
+    Row {
+        why: "22 to 33 flows of a run are above 12.5 MB, so that their p99 is their largest: \
+            over the seeds the ratio is 0.5 to 3.5, with a median of 2.9.",
+        figure: Some(Figure::Violins {
+            title: "p99 NFCT of inter flows above 12.5 MB, 70 %",
+            groups: vec![("TIMELY", at_70(TIMELY, "off"))],
+            reading: large.1.clone(),
+        }),
+        ..Row::new(
+            "R-2",
+            "Fig. 2",
+            "Inter flows above the bandwidth-delay product of 12.5 MB have a far worse tail.",
+            [part(&at_70(TIMELY, "off"), &large.1, &small.1).at_least(3.0)],
+        )
+    }
+}
+
+fn r_3() -> Row {
+    let highs = [1100, 1250, 1500, 2000];
+    let runs =
+        highs.map(|high: u32| Run::of("reflex-thresholds", 5).set("high", format!("{high}us")));
+    let line = |name: &str, reading: Reading| {
+        (name.to_owned(), runs.iter().map(|run| value(run, &reading)).collect())
+    };
+    let large = mean("inter", Some(ABOVE_12_5_MB));
+    let behind = || runs.each_ref().map(|run| part(run, &large, &mean("intra", None)));
+    Row {
+        why: "The ranges differ by less than 10 %, as claimed. The ratio is the other way round \
+            here: with both thresholds near 1 ms a flow within the data centre, whose round trip \
+            is tens of us, slows only when its queue is a millisecond long, and PFC stops it \
+            before. Its mean NFCT is 39 with any range; that of inter flows above 12.5 MB is 6 \
+            to 7.",
+        figure: Some(Figure::Lines {
+            title: "Mean NFCT by TIMELY's high threshold",
+            axes: ["high threshold, us", "NFCT"],
+            x: highs.map(f64::from).to_vec(),
+            lines: vec![
+                line("intra", mean("intra", None)),
+                line("inter", mean("inter", None)),
+                line("inter, above 12.5 MB", large.clone()),
+            ],
+        }),
+        ..Row::new(
+            "R-3",
+            "Fig. 3",
+            "Higher thresholds of TIMELY gain little: long inter flows stay about 4 times behind \
+             intra flows, and a wider range does not help.",
+            [
+                least(behind()).at_least(2.5),
+                most(behind()).at_most(6.0),
+                spread(runs.each_ref().map(|run| value(run, &mean("all", None)))).at_most(0.1),
+            ],
+        )
+    }
+}
+
+fn r_4() -> Row {
+    Row::new(
+        "R-4",
+        "II-B",
+        "TIMELY at 70 %: 566 pause frames on a leaf that three long inter flows cross, 2095 in \
+         all.",
+        [value(&at_70(TIMELY, "off"), &pfc_pauses()).at_least(500.0)],
+    )
+}
+
+/// The paper's reductions of mean NFCT, each within 30 %.
+fn gains(cc: &str, all: f64, intra: f64, inter: f64) -> Vec<super::Check> {
+    let of = |(group, percent)| gain(cc, "on", &mean(group, None)).near(percent, 30.0);
+    [("all", all), ("intra", intra), ("inter", inter)].map(of).to_vec()
+}
+
+fn r_5() -> Row {
+    Row {
+        refuted: Some(gain(TIMELY, "on", &mean("all", None)).at_most(0.0)),
+        figure: by_load(
+            "Mean NFCT, TIMELY",
+            &[
+                ("intra", TIMELY, "intra", "off"),
+                ("intra, Reflex", TIMELY, "intra", "on"),
+                ("inter", TIMELY, "inter", "off"),
+                ("inter, Reflex", TIMELY, "inter", "on"),
+            ],
+        ),
+        ..Row::new(
+            "R-5",
+            "Fig. 6",
+            "TIMELY at 70 %: mean NFCT 32.9 % lower, intra 30.3 %, inter 52.8 %.",
+            gains(TIMELY, 32.9, 30.3, 52.8),
+        )
+    }
+}
+
+fn r_6() -> Row {
+    Row {
+        refuted: Some(gain("swift", "on", &mean("all", None)).at_most(0.0)),
+        figure: by_load(
+            "Mean NFCT, Swift",
+            &[
+                ("intra", "swift", "intra", "off"),
+                ("intra, Reflex", "swift", "intra", "on"),
+                ("inter", "swift", "inter", "off"),
+                ("inter, Reflex", "swift", "inter", "on"),
+            ],
+        ),
+        ..Row::new(
+            "R-6",
+            "Fig. 6",
+            "Swift at 70 %: mean NFCT 49.2 % lower, intra 54.0 %, inter 20.8 %.",
+            gains("swift", 49.2, 54.0, 20.8),
+        )
+    }
+}
+
+fn r_7() -> Row {
+    let [on, off] = ["on", "off"].map(|reflex| run(TIMELY, 30, reflex));
+    Row {
+        quick: Quick::Show,
+        ..Row::new(
+            "R-7",
+            "Fig. 6",
+            "TIMELY at 30 %: a slight loss with Reflex.",
+            [ratio(&on, &off, &mean("all", None)).within([1.0, 1.1])],
+        )
+    }
+}
+
+fn r_8() -> Row {
+    let tail = p99("intra", None, "");
+    Row::new(
+        "R-8",
+        "Fig. 6",
+        "p99 NFCT of intra flows at 70 %: TIMELY 42.9 % lower, Swift 69.3 %.",
+        [gain(TIMELY, "on", &tail).near(42.9, 30.0), gain("swift", "on", &tail).near(69.3, 30.0)],
+    )
+}
+
+fn r_9() -> Row {
+    let tail = p99("inter", Some(ABOVE_10_MB), " above 10 MB");
+    Row::new(
+        "R-9",
+        "Fig. 7",
+        "TIMELY at 70 %: p99 NFCT of inter flows above 10 MB 77.3 % lower.",
+        [gain(TIMELY, "on", &tail).at_least(50.0)],
+    )
+}
+
+fn r_10() -> Row {
+    let pauses = pfc_pauses();
+    let low = [30, 50].map(|load| value(&run(TIMELY, load, "on"), &pauses));
+    Row::new(
+        "R-10",
+        "Fig. 7",
+        "TIMELY: pause frames fall from hundreds to none at 30 and 50 %, from 2095 to 152 at 70 \
+         %; Swift alike.",
+        [
+            gain(TIMELY, "on", &pauses).at_least(80.0),
+            gain("swift", "on", &pauses).at_least(80.0),
+            most(low).at_most(0.0),
+        ],
+    )
+}
+
+fn r_11() -> Row {
+    let (intra, inter) = (mean("intra", None), mean("inter", None));
+    let [off, nsf, on] = ["off", "nsf", "on"].map(|reflex| value(&at_70("swift", reflex), &intra));
+    let part = over(&minus(&off, &nsf), &minus(&off, &on));
+    Row {
+        figure: by_load(
+            "Mean NFCT with NSF alone",
+            &[
+                ("Swift, intra", "swift", "intra", "off"),
+                ("Swift, intra, NSF", "swift", "intra", "nsf"),
+                ("Swift, inter", "swift", "inter", "off"),
+                ("Swift, inter, NSF", "swift", "inter", "nsf"),
+                ("TIMELY, intra", TIMELY, "intra", "off"),
+                ("TIMELY, intra, NSF", TIMELY, "intra", "nsf"),
+                ("TIMELY, inter", TIMELY, "inter", "off"),
+                ("TIMELY, inter, NSF", TIMELY, "inter", "nsf"),
+            ],
+        ),
+        ..Row::new(
+            "R-11",
+            "Fig. 8",
+            "Swift at 70 %: NSF alone lowers the mean NFCT of intra flows by 52.6 %, both by \
+             54.0 %.",
+            [
+                gain("swift", "nsf", &intra).near(52.6, 30.0),
+                gain("swift", "nsf", &inter).at_least(0.0),
+                gain("swift", "on", &intra).at_least(0.0),
+                part.named("part of the gain of both that NSF alone has").at_least(0.85),
+            ],
+        )
+    }
+}
+
+fn r_12() -> Row {
+    let isolated = metric!(Isolated, "isolated flows", "", |r: &IsolatedReport| {
+        vec![to_f64(r.isolated_flows)]
+    });
+    let inter = of_group("inter flows", "inter", None, |stats| Some(to_f64(stats.n)));
+    Row::new(
+        "R-12",
+        "Fig. 8",
+        "TIMELY at 70 %: NDT alone lowers the number of pause frames by 21.3 %, and isolates 130 \
+         flows, 12.9 % of the inter flows.",
+        [
+            gain(TIMELY, "ndt", &pfc_pauses()).within([10.0, 40.0]),
+            part(&at_70(TIMELY, "ndt"), &isolated, &inter).within([0.05, 0.25]),
+        ],
+    )
+}

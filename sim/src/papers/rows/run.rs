@@ -1,0 +1,89 @@
+//! The runs of rows.
+
+use std::collections::BTreeMap;
+
+/// A scenario with parameters, from the seeds 1 to `seeds`; or a command.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Run {
+    /// The name of the scenario; empty for a command.
+    pub scenario: &'static str,
+    /// Parameters that differ from the scenario's own.
+    pub set: BTreeMap<&'static str, String>,
+    /// From 1; repetitions of a command.
+    pub seeds: u64,
+    /// A program and its arguments, which prints a JSON object.
+    pub command: &'static [&'static str],
+    /// How quantities name it; empty for its parameters.
+    name: String,
+    /// The same, smaller, for a check that is no result.
+    quick: Option<(u64, BTreeMap<&'static str, String>)>,
+}
+
+impl Run {
+    /// A scenario as it is, from so many seeds.
+    #[must_use]
+    pub fn of(scenario: &'static str, seeds: u64) -> Self {
+        Self { scenario, seeds, ..Self::default() }
+    }
+
+    /// A command, run once.
+    #[must_use]
+    pub fn command(command: &'static [&'static str]) -> Self {
+        Self { command, seeds: 1, ..Self::default() }
+    }
+
+    /// With another value of a parameter.
+    #[must_use]
+    pub fn set(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        self.set.insert(key, value.into());
+        self
+    }
+
+    /// With `seeds` and, if its time is not empty, that time in a quick check.
+    #[must_use]
+    pub fn quick(mut self, seeds: u64, time: &str) -> Self {
+        let time = Some(("time", time.to_owned())).filter(|_| !time.is_empty());
+        self.quick = Some((seeds, time.into_iter().collect()));
+        self
+    }
+
+    /// With a name for its parameters.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// The run that a quick check has in place of this one.
+    #[must_use]
+    pub fn smaller(&self) -> Self {
+        let (seeds, set) = self.quick.clone().unwrap_or((self.seeds, BTreeMap::new()));
+        Self { seeds, set: self.set.clone().into_iter().chain(set).collect(), ..self.clone() }
+    }
+
+    /// How quantities name it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let values: Vec<&str> = self.set.values().map(String::as_str).collect();
+        match (self.name.is_empty(), values.is_empty()) {
+            (false, _) => self.name.clone(),
+            (true, false) => values.join(" "),
+            (true, true) => self.scenario.to_owned(),
+        }
+    }
+
+    /// The command line that runs all seeds, or with `seed` this one.
+    #[must_use]
+    pub fn command_line(&self, seed: Option<u64>) -> String {
+        let repetition = |seed| format!(" # {seed}");
+        if !self.command.is_empty() {
+            return self.command.join(" ") + &seed.map(repetition).unwrap_or_default();
+        }
+        let set: String =
+            self.set.iter().map(|(key, value)| format!(" --set {key}={value}")).collect();
+        let seeds = match seed {
+            Some(seed) => format!("--seed {seed}"),
+            None => format!("--seeds {} --json", self.seeds),
+        };
+        format!("spanwire sim run {}{set} {seeds}", self.scenario)
+    }
+}

@@ -1,0 +1,141 @@
+use super::statistics::median;
+use super::*;
+use crate::Scenario;
+use std::collections::BTreeSet;
+
+fn run(scheme: &str) -> Run {
+    Run::of("pair", 3).set("scheme", scheme)
+}
+
+fn fct() -> Reading {
+    reading("FCT", "us", |seed| seed.mean_us)
+}
+
+/// Three seeds of these schemes.
+fn results<const N: usize>(all: [(&str, [f64; 3]); N]) -> Results {
+    let of = |us| SeedResult { mean_us: Some(us), ..SeedResult::default() };
+    let seeds = all.map(|(name, fcts)| (run(name).command_line(None), fcts.map(of).to_vec()));
+    Results { seeds: seeds.into(), ..Results::default() }
+}
+
+fn two() -> Results {
+    results([("a", [1.0, 8.0, 3.0]), ("b", [2.0, 4.0, 12.0])])
+}
+
+#[test]
+fn of__runs_are_paired_by_seed() {
+    let of = |quantity: Quantity| quantity.of(&two()).expect("all values are there");
+    let [a, b] = ["a", "b"].map(|name| value(&run(name), &fct()));
+    assert_eq!(of(ratio(&run("a"), &run("b"), &fct())), [0.5, 2.0, 0.25]);
+    assert_eq!(of(reduction(&run("a"), &run("b"), &fct())), [50.0, -100.0, 75.0]);
+    assert_eq!(of(most([a.clone(), b.clone()])), [2.0, 8.0, 12.0]);
+    assert_eq!(of(least([a.clone(), b.clone()])), [1.0, 4.0, 3.0]);
+    assert_eq!(of(middle([a.clone(), b.clone()])), [1.5, 6.0, 7.5]);
+    assert_eq!(of(spread([a.clone(), b.clone()])), [1.0, 1.0, 3.0]);
+    assert_eq!(of(quantity::minus(&a, &b)), [-1.0, 4.0, -9.0]);
+    let mut uneven = two();
+    uneven.seeds.get_mut(&run("b").command_line(None)).expect("it is there").pop();
+    let error = over(&a, &b).of(&uneven).expect_err("a seed has no pair");
+    assert!(error.contains("different seeds"), "{error}");
+}
+
+#[test]
+fn text__states_the_bounds_that_are_checked() {
+    let all = ["a", "b"].map(|name| value(&run(name), &fct()));
+    for (check, text) in [
+        (all[0].at_most(0.95), "FCT, a: at most 0.950 us"),
+        (all[0].near(37.7, 15.0), "FCT, a: 32.05 to 43.35 us"),
+        (most(all.clone()).at_least(2.0), "highest: FCT, a | b: at least 2 us"),
+        (spread(all.clone()).at_most(0.1), "spread over the lowest: FCT, a | b: at most 0.100"),
+        (ratio(&run("a"), &run("b"), &fct()).at_most(1.0), "FCT, a over b: at most 1"),
+        (reduction(&run("a"), &run("b"), &fct()).at_least(10.0), "FCT, a below b: at least 10 %"),
+    ] {
+        assert_eq!(check.text(), text);
+    }
+}
+
+#[test]
+fn report__a_bound_moved_past_the_median_turns_the_verdict() {
+    let low = ratio(&run("a"), &run("b"), &fct());
+    let row = |checks: &[Check]| Row { checks: checks.to_vec(), ..Row::default() };
+    let report = |row: &Row| row.report("x", &two(), false);
+    let met = report(&row(&[low.at_most(0.5)]));
+    assert_eq!((met.verdict, met.is_unexplained()), (Some(Verdict::Met), false));
+    let ours = met.ours.expect("it has values");
+    assert_eq!((ours.median, ours.min, ours.max, ours.n), (0.5, 0.25, 2.0, 3));
+    let missed = report(&row(&[low.at_most(0.5), low.at_most(0.49)]));
+    assert_eq!((missed.verdict, missed.is_unexplained()), (Some(Verdict::Missed), true));
+    assert_eq!(missed.checks.iter().map(|check| check.ok).collect::<Vec<_>>(), [true, false]);
+    let known = Row { why: "ties", ..row(&[low.at_most(0.4)]) };
+    assert_eq!((report(&known).why, report(&known).is_unexplained()), (Some("ties"), false));
+    let refuted = Row { refuted: Some(low.at_least(0.5)), ..known };
+    assert_eq!(report(&refuted).verdict, Some(Verdict::Refuted));
+    let scaled = Row { scale: "half", why: "ties", ..row(&[low.at_most(0.5)]) };
+    assert_eq!((report(&scaled).verdict, report(&scaled).why), (Some(Verdict::Scaled), None));
+}
+
+#[test]
+fn report__small_runs_give_a_verdict_only_if_the_row_says_so() {
+    let check = value(&run("a"), &fct());
+    for (quick, bound, verdict) in [
+        (Quick::Show, 3.0, Some(Verdict::Scaled)),
+        (Quick::Show, 2.0, None),
+        (Quick::Bar, 2.0, Some(Verdict::Missed)),
+    ] {
+        let row = Row { quick, checks: vec![check.at_most(bound)], ..Row::default() };
+        assert_eq!(row.report("x", &two(), true).verdict, verdict, "{bound}");
+    }
+}
+
+#[test]
+fn report__a_missing_run_or_value_is_an_error() {
+    let row = Row { checks: vec![value(&run("c"), &fct()).at_most(1.0)], ..Row::default() };
+    let report = row.report("x", &two(), false);
+    assert_eq!(report.error.as_deref(), Some("c: it has no results"));
+    assert!(report.is_unexplained() && report.verdict_text() == "error");
+    let mut failed = two();
+    failed.errors.insert(run("c").command_line(None), "no such scenario".to_owned());
+    let report = row.report("x", &failed, false);
+    assert_eq!(report.error.as_deref(), Some("c: no such scenario"));
+    let none = reading("peak", "", |_| None);
+    let row = Row { checks: vec![value(&run("a"), &none).at_most(1.0)], ..row };
+    let report = row.report("x", &two(), false);
+    assert_eq!(report.error.as_deref(), Some("a: the result has no peak"));
+}
+
+#[test]
+fn report__an_event_that_never_happened_is_at_infinity() {
+    let inf = f64::INFINITY;
+    let never = results([("a", [inf; 3]), ("b", [1.0; 3])]);
+    let holds = |check: Check| check.report(&never).expect("all values are there").ok;
+    let [a, b] = ["a", "b"].map(|name| value(&run(name), &fct()));
+    assert!(!holds(a.at_most(1e9)) && holds(a.at_least(1.0)) && holds(over(&b, &a).at_most(0.0)));
+    // The ratio of two infinities is not a number, which meets no bar.
+    assert!(!holds(over(&a, &a).at_least(0.0)) && !holds(over(&a, &a).at_most(inf)));
+}
+
+#[test]
+fn number__has_few_digits_and_median_is_the_middle() {
+    let texts = [576_000.4, 125.25, 12.345, 0.12345, 3.0, f64::INFINITY].map(number);
+    assert_eq!(texts, ["576000", "125.2", "12.35", "0.123", "3", "never"]);
+    assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0])), (2.0, 2.5));
+    assert!(median(&[]).is_nan());
+}
+
+#[test]
+fn papers__rows_are_unique_and_their_runs_exist() {
+    let mut ids = BTreeSet::new();
+    for row in papers().iter().flat_map(|paper| &paper.rows) {
+        assert!(ids.insert(row.id) && !row.checks.is_empty(), "{}", row.id);
+        let bounds = row.checks.iter().flat_map(|check| check.bounds);
+        assert!(bounds.clone().all(|bound| !bound.is_nan()), "{}", row.id);
+        for run in row.runs().values().filter(|run| run.command.is_empty()) {
+            let scenario = Scenario::find(run.scenario).expect(run.scenario);
+            for run in [run, &run.smaller()] {
+                let set = run.set.iter().map(|(key, value)| (*key, value.as_str()));
+                scenario.params().set_all(set).unwrap_or_else(|e| panic!("{}: {e}", row.id));
+            }
+        }
+    }
+    assert_eq!(ids.len(), 34);
+}
