@@ -9,7 +9,8 @@ use plotters::coord::CoordTranslate;
 use plotters::prelude::{Circle, Color, PathElement, Polygon, RGBColor, Rectangle, WHITE};
 
 /// One violin per group. Its width is the density of values; it has a box from the first to the
-/// third quartile and a dot at the median. A group of fewer than five values is drawn as dots.
+/// third quartile and a dot at the median. A group of fewer than 20 values is drawn as dots.
+/// A linear axis begins at zero.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ViolinFigure {
     /// Title of the figure.
@@ -28,7 +29,7 @@ impl ViolinFigure {
     pub fn to_svg(&self) -> String {
         let sorted: Vec<Vec<f64>> = self.groups.iter().map(|g| sorted(g, &self.y)).collect();
         let x = Axis::places(sorted.len());
-        let y = Axis::around(&self.y, sorted.iter().flatten().copied());
+        let y = Axis::over(&self.y, sorted.iter().flatten().copied());
         let head = Head { title: &self.title, subtitle: &self.subtitle, legend: vec![], strips: 0 };
         draw(&head, &x, &y, |canvas, plot| {
             for (i, (group, values)) in self.groups.iter().zip(&sorted).enumerate() {
@@ -140,7 +141,7 @@ fn quartile(values: &[f64], of_four: usize) -> f64 {
 }
 
 /// Minimum of values for a violin.
-const VIOLIN_MIN: usize = 5;
+const VIOLIN_MIN: usize = 20;
 /// Half the maximum width of a violin, as a fraction of its slot on the axis.
 const HALF_WIDTH: f64 = 0.38;
 /// Limit of half the width as a fraction of the whole axis, so that one violin does not fill it.
