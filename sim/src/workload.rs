@@ -218,6 +218,20 @@ pub fn all_reduce(hosts: &[u32], bytes: u64) -> Vec<Flow> {
     flows
 }
 
+/// A flow that posts messages from `start` until `end`.
+pub(crate) fn long(src: u32, dst: u32, [start, end]: [Time; 2]) -> Flow {
+    Flow { stops_at: Some(end), ..Flow::new(src, dst, start, ENDLESS) }
+}
+
+/// Delays the start of each long flow by less than a packet: the packets of several begin in an
+/// order that the seed draws, and not always that of their numbers.
+pub(crate) fn jitter(flows: &mut [Flow], seed: u64) {
+    let mut rng = Rng::new(seed ^ JITTER_SEEDS);
+    for flow in flows.iter_mut().filter(|flow| flow.stops_at.is_some()) {
+        flow.start += Dur::from_ps(rng.below(JITTER.as_ps()));
+    }
+}
+
 /// Fisher-Yates shuffle.
 pub(crate) fn shuffle<T>(list: &mut [T], rng: &mut Rng) {
     for i in (1..list.len()).rev() {
@@ -230,6 +244,12 @@ pub(crate) fn below(rng: &mut Rng, n: u32) -> u32 {
     u32::try_from(rng.below(n.into())).expect("below a u32")
 }
 
+/// More than any link carries within a run.
+const ENDLESS: u64 = 1 << 40;
+/// A packet of 1024 bytes takes 349 ns at 25 Gbit/s.
+const JITTER: Dur = Dur::from_ns(300);
+/// Separates these draws from others.
+const JITTER_SEEDS: u64 = 0x6a69_7474_6572_3031;
 /// Picoseconds per second; milli-bytes per byte and permille cancel out.
 const PS_PER_S: u128 = 1_000_000_000_000;
 

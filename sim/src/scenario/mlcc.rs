@@ -7,8 +7,8 @@ use crate::params::{CcChoice, Params, Value};
 use crate::plan::Plan;
 use crate::setup::{AgentSetup, RoleSetup, Setup, Telemetry};
 use crate::topology::{Role, Topology};
-use crate::workload::Flow;
-use spanwire_base::{Dur, Rate, Rng, Time};
+use crate::workload::{self, Flow, long};
+use spanwire_base::{Dur, Rate, Rng, Time, usize_from};
 use spanwire_cc::Algorithm;
 use spanwire_switch::{EcnConfig, FlowsConfig, MlccConfig, QueueConfig};
 use spanwire_wire::{INT_MAX_HOPS, IntFormat};
@@ -141,9 +141,7 @@ enum Pattern {
 
 /// Flows that meet in the receivers' datacenter.
 fn joined(p: &Params, setup: Setup, pattern: Pattern, is_staggered: bool) -> Plan {
-    let mut rng = Rng::new(setup.seed ^ CAST_SEEDS);
-    // The seed decides which hosts take part, and with their addresses their paths.
-    let first = rack_places(&mut rng);
+    let racks = Racks::draw(setup.seed);
     let end = Time::ZERO + p.time("time");
     let (mut flows, cross) = (
         Vec::new(),
@@ -152,7 +150,7 @@ fn joined(p: &Params, setup: Setup, pattern: Pattern, is_staggered: bool) -> Pla
             Pattern::OneHost(n) => n * p.count("cross") / 4,
         },
     );
-    let host = |rack: u32, place: u32| rack * RACK + (first + place) % RACK;
+    let host = |rack, place| racks.host(rack, place);
     if let Pattern::Pairs = pattern {
         let intra = |n| long(host(4, n), host(5, n), [INTRA_START, end]);
         flows.extend((0..cross).map(intra));
@@ -177,10 +175,9 @@ fn joined(p: &Params, setup: Setup, pattern: Pattern, is_staggered: bool) -> Pla
 
 /// Flows that meet in the senders' datacenter, on the links of one spine.
 fn sender_side(p: &Params, setup: Setup, has_intra: bool) -> Plan {
-    let mut rng = Rng::new(setup.seed ^ CAST_SEEDS);
-    let first = rack_places(&mut rng);
+    let racks = Racks::draw(setup.seed);
     let end = Time::ZERO + p.time("time");
-    let host = |rack: u32, place: u32| rack * RACK + (first + place) % RACK;
+    let host = |rack, place| racks.host(rack, place);
     let intra = if has_intra { 4 } else { 0 };
     // Without flows within, twice as many as the link carries.
     let cross = if has_intra { p.count("cross") } else { 2 * p.count("cross") };
@@ -212,9 +209,10 @@ fn plan(
     p: &Params,
     mut setup: Setup,
     topology: Topology,
-    flows: Vec<Flow>,
+    mut flows: Vec<Flow>,
     metric: impl FnOnce(Dci) -> Dci,
 ) -> Plan {
+    workload::jitter(&mut flows, setup.seed);
     apply(p, &mut setup);
     let far = p.time("far");
     let until = Time::ZERO + p.time("time");
@@ -320,14 +318,24 @@ fn dci(p: &Params, setup: &Setup, is_mlcc: bool) -> RoleSetup {
     RoleSetup { port: Some(port), buffer_bytes: Some(buffer) }
 }
 
-/// The place of the first host of each rack that takes part.
-fn rack_places(rng: &mut Rng) -> u32 {
-    u32::try_from(rng.below(u64::from(RACK))).expect("a rack is small")
-}
+/// The hosts of all racks, in an order that the seed draws. With their addresses it decides the
+/// paths.
+struct Racks(Vec<Vec<u32>>);
 
-/// A flow that posts messages from `start` until `end`.
-fn long(src: u32, dst: u32, [start, end]: [Time; 2]) -> Flow {
-    Flow { stops_at: Some(end), ..Flow::new(src, dst, start, ENDLESS) }
+impl Racks {
+    fn draw(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ CAST_SEEDS);
+        let rack = |rack: u32| {
+            let mut hosts: Vec<u32> = (rack * RACK..(rack + 1) * RACK).collect();
+            workload::shuffle(&mut hosts, &mut rng);
+            hosts
+        };
+        Self((0..RACKS).map(rack).collect())
+    }
+
+    fn host(&self, rack: u32, place: u32) -> u32 {
+        self.0[usize_from(rack.into())][usize_from((place % RACK).into())]
+    }
 }
 
 /// The payload of full packets as a part of what a link carries, without telemetry.
@@ -339,6 +347,8 @@ fn setup_payload_part(p: &Params) -> f64 {
 const SCHEMES: &[&str] =
     &["mlcc", "dcqcn", "timely", "hpcc", "powertcp", "mlcc-ns", "mlcc-credit", "mlcc-nodqm"];
 const DQM: &[&str] = &["smoothed", "credit", "printed", "off"];
+/// Racks of both datacenters.
+const RACKS: u32 = 8;
 /// Hosts of a rack.
 const RACK: u32 = 32;
 /// From a host to the DCI switch of its datacenter: 1, 5 and 5 us.
@@ -358,8 +368,6 @@ const FAR_RTT_MIN: Dur = Dur::from_us(300);
 /// MLCC II.
 const INTRA_START: Time = Time::from_ns(1_000_000);
 const CROSS_START: Time = Time::from_ns(2_000_000);
-/// More than any link carries within a run.
-const ENDLESS: u64 = 1 << 40;
 /// Separates the draws of hosts from others.
 const CAST_SEEDS: u64 = 0x6d6c_6363_6361_7374;
 

@@ -8,7 +8,7 @@ use crate::params::{Params, Value};
 use crate::plan::Plan;
 use crate::setup::Setup;
 use crate::topology::{FatTree, Role, Topology};
-use crate::workload::{self, Cdf, Flow, Poisson};
+use crate::workload::{self, Cdf, Flow, Poisson, long};
 use spanwire_base::{Dur, Rate, Rng, Time};
 
 /// # Source
@@ -20,7 +20,11 @@ pub(super) const BURST: Scenario = Scenario {
     params: |p| {
         tree(p, Dur::from_ms(2))
             .with("bytes", Value::Bytes(64_000), "bytes of each flow of the burst")
-            .with("at", Value::Time(Dur::from_us(600)), "when the burst begins")
+            .with(
+                "at",
+                Value::Time(Dur::from_us(600)),
+                "when the burst begins, or up to 80 us later",
+            )
             .with("span", Value::Time(Dur::from_us(200)), "how long rates and CNPs are measured")
     },
     plan: burst,
@@ -35,8 +39,16 @@ pub(super) const MICRO: Scenario = Scenario {
     params: |p| {
         tree(p, Dur::from_ms(2))
             .with("bytes", Value::Bytes(30_000), "bytes of each flow of the burst")
-            .with("at", Value::Time(Dur::from_us(600)), "when the burst begins")
-            .with("next", Value::Time(Dur::from_us(800)), "when its hosts begin long flows")
+            .with(
+                "at",
+                Value::Time(Dur::from_us(600)),
+                "when the burst begins, or up to 80 us later",
+            )
+            .with(
+                "next",
+                Value::Time(Dur::from_us(800)),
+                "when its hosts begin long flows, as much later",
+            )
     },
     plan: micro,
 };
@@ -47,7 +59,7 @@ pub(super) const STEADY: Scenario = Scenario {
     name: "pacc-steady",
     about: "the length of the queue of long flows into one host in the steady state (PACC)",
     params: |p| {
-        star(p, Dur::from_ms(20))
+        star(p, Dur::from_ms(60))
             .with("senders", Value::count(4, 100), "long flows, each of its own host")
             .with("sample", Value::Time(Dur::from_us(2)), "time from one sample to the next")
     },
@@ -129,6 +141,8 @@ struct Cast {
     receivers: Vec<u32>,
     /// The sources of the burst: three of each of three others.
     burst: Vec<u32>,
+    /// From the time of the parameter until the burst: PACC's timer has any phase then.
+    phase: Dur,
 }
 
 impl Cast {
@@ -145,13 +159,9 @@ impl Cast {
         let long = hosts_of(edges[0]);
         let receivers = hosts_of(edges[1]);
         let burst = edges[2..5].iter().flat_map(|edge| hosts_of(*edge)[..3].to_vec()).collect();
-        Self { long: [long[0], long[1]], receivers, burst }
+        let phase = Dur::from_ps(rng.below(PERIOD.as_ps()));
+        Self { long: [long[0], long[1]], receivers, burst, phase }
     }
-}
-
-/// A flow that posts messages from `start` until `end`.
-fn long(src: u32, dst: u32, [start, end]: [Time; 2]) -> Flow {
-    Flow { stops_at: Some(end), ..Flow::new(src, dst, start, ENDLESS) }
 }
 
 /// The queue before a host, as in reports.
@@ -162,7 +172,8 @@ fn queue_before(topology: &Topology, host: u32) -> String {
     format!("{}:{}", topology.name(end.node), end.port)
 }
 
-fn plan(p: &Params, topology: Topology, flows: Vec<Flow>, mut setup: Setup) -> Plan {
+fn plan(p: &Params, topology: Topology, mut flows: Vec<Flow>, mut setup: Setup) -> Plan {
+    workload::jitter(&mut flows, setup.seed);
     Scheme::of(p.word("scheme")).apply(p, &mut setup);
     // Flows that stop have nothing in flight a few round trips later.
     let last = flows.iter().filter_map(|flow| flow.stops_at).max();
@@ -173,7 +184,7 @@ fn plan(p: &Params, topology: Topology, flows: Vec<Flow>, mut setup: Setup) -> P
 fn burst(p: &Params, setup: Setup) -> Plan {
     let shape = shape(p);
     let cast = Cast::draw(&shape, setup.seed);
-    let (at, end) = (Time::ZERO + p.time("at"), Time::ZERO + p.time("time"));
+    let (at, end) = (Time::ZERO + p.time("at") + cast.phase, Time::ZERO + p.time("time"));
     let to = |i: usize| long(cast.long[i], cast.receivers[i], [Time::ZERO, end]);
     let mut flows = vec![to(0), to(1)];
     let receiver = cast.receivers[0];
@@ -192,7 +203,8 @@ fn burst(p: &Params, setup: Setup) -> Plan {
 fn micro(p: &Params, setup: Setup) -> Plan {
     let shape = shape(p);
     let cast = Cast::draw(&shape, setup.seed);
-    let [at, next, end] = ["at", "next", "time"].map(|name| Time::ZERO + p.time(name));
+    let [at, next] = ["at", "next"].map(|name| Time::ZERO + p.time(name) + cast.phase);
+    let end = Time::ZERO + p.time("time");
     let receiver = cast.receivers[0];
     let mut flows: Vec<Flow> =
         cast.long.iter().map(|src| long(*src, receiver, [Time::ZERO, end])).collect();
@@ -261,8 +273,8 @@ fn word(word: &str, of: Vec<&'static str>) -> Value {
 
 /// How long series go on after the last flow has stopped.
 const SERIES_REST: Dur = Dur::from_us(500);
-/// More than any link carries within a run.
-const ENDLESS: u64 = 1 << 40;
+/// The period of PACC's timer.
+const PERIOD: Dur = Dur::from_us(80);
 /// Flows that join and leave.
 const JOINING: u32 = 4;
 /// Separates the draws of hosts from others.

@@ -35,8 +35,10 @@ pub(super) struct Scheme {
 enum Pacc {
     /// Also computed when the queue rises above the threshold.
     Edge,
-    /// As printed: by the timer alone.
+    /// By the timer alone.
     Timer,
+    /// As printed: by the timer alone, and shares are rounded down (line 4 of Algorithm 1).
+    Printed,
     /// Computed after each spacing above the threshold.
     Every,
     /// By edge, without carrying fractions of shares.
@@ -107,9 +109,9 @@ impl Pacc {
     /// With the parameters of PACC V, for a port of [`MARKS_AT`].
     fn agent(self) -> AgentSetup {
         let config = PaccConfig {
-            edge: self != Self::Timer,
+            edge: !matches!(self, Self::Timer | Self::Printed),
             every: self == Self::Every,
-            carry: self != Self::Floor,
+            carry: !matches!(self, Self::Floor | Self::Printed),
             // Pairs of hosts that send through one port in a period.
             flows: 512,
             ..PaccConfig::default()
@@ -142,6 +144,7 @@ const STEADY_ALPHA: Option<[&str; 2]> = Some(["alpha0", "0.047"]);
 const ALL: &[Scheme] = &[
     pacc("pacc", Pacc::Edge),
     pacc("pacc-timer", Pacc::Timer),
+    pacc("pacc-printed", Pacc::Printed),
     pacc("pacc-every", Pacc::Every),
     pacc("pacc-floor", Pacc::Floor),
     Scheme { set: STEADY_ALPHA, ..pacc("pacc-alpha", Pacc::Edge) },
