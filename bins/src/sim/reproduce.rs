@@ -75,7 +75,13 @@ fn selected(args: &ReproduceArgs) -> Result<Vec<Paper>, Error> {
         let is_named = args.row.is_empty() || args.row.iter().any(|own| own == row.id);
         is_named && !(args.quick && row.quick == Quick::Skip)
     };
-    papers.iter_mut().for_each(|paper| paper.rows.retain(is_wanted));
+    for paper in &mut papers {
+        paper.rows.retain(is_wanted);
+        // A row that is named runs, if it can.
+        let named =
+            paper.rows.iter_mut().filter(|row| !args.row.is_empty() && !row.checks.is_empty());
+        named.for_each(|row| row.not_run = "");
+    }
     papers.retain(|paper| !paper.rows.is_empty());
     if papers.is_empty() {
         return Err("no row is selected: those without a small form do not run with --quick".into());

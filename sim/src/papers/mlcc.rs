@@ -67,7 +67,9 @@ pub struct DciReport {
     pub jain_time_us: Option<f64>,
     /// The least sum of those rates from the first round trip on, as a part of the fair shares.
     pub dip: Option<f64>,
-    /// Jain's index of their means in the last quarter of the time.
+    /// The mean sum of those rates in the last quarter of the time, as a part of the fair shares.
+    pub end_share: Option<f64>,
+    /// Jain's index of the goodput of these flows in the last quarter of the time.
     pub jain: Option<f64>,
     /// The payload of flows within the sender's datacenter, as a part of their fair share, by the
     /// number of flows that cross.
@@ -120,7 +122,8 @@ impl Dci {
             cycles: cycles(&dci.bytes, peak),
             jain_time_us: rates.jain_from(sending.clone()).map(|at| at - us(last)),
             dip: rates.least_share(place(series, last + self.way * 2)..end, self.fair_gbps),
-            jain: jain(&rates.means(tail.clone())),
+            end_share: rates.mean_share(tail.clone(), self.fair_gbps),
+            jain: jain(&rates.goodput([tail.start, tail.end.saturating_sub(1)])),
             intra_share: self.stages.iter().map(|stage| self.share(series, stage)).collect(),
             dci_flows: dci.flows.iter().filter_map(|flow| of_flow(flow, tail.clone())).collect(),
         }
@@ -165,10 +168,16 @@ impl Rates<'_> {
         sums.reduce(f64::min).filter(|_| fair > 0.0)
     }
 
-    fn means(&self, span: Range<usize>) -> Vec<f64> {
+    fn mean_share(&self, span: Range<usize>, fair_gbps: f64) -> Option<f64> {
+        let fair = fair_gbps * to_f64(u64_from(self.flows.len()));
+        let samples = to_f64(u64_from(span.len()));
+        let sum: f64 = span.flat_map(|i| self.at(i)).sum();
+        (fair > 0.0 && samples > 0.0).then(|| sum / samples / fair)
+    }
+
+    fn goodput(&self, span: [usize; 2]) -> Vec<f64> {
         let of = |flow: &DciFlowSeries| {
-            let rates = flow.sending_gbps.get(span.clone()).unwrap_or_default();
-            rates.iter().sum::<f64>() / to_f64(u64_from(rates.len()).max(1))
+            mean_gbps(self.series, &arrived(self.series, &[flow.flow]), span)
         };
         self.flows.iter().map(of).collect()
     }
@@ -240,7 +249,7 @@ mod tests {
 
     #[test]
     fn report__of_a_queue_that_rises_and_settles() {
-        let mut s = series(&[&[10.0; 20]], &[0; 20]);
+        let mut s = series(&[&[10.0; 20], &[5.0; 20]], &[0; 20]);
         let flow = |flow, gbps: f64| DciFlowSeries {
             flow,
             sending_gbps: (0..20).map(|i| if i < 8 { gbps } else { 10.0 }).collect(),
@@ -270,7 +279,7 @@ mod tests {
         assert_eq!((report.dci_peak_bytes, report.dci_settled_bytes), (100, 10));
         assert_eq!((report.settle_us, report.undershoot_bytes), (Some(80.0), 10));
         assert_eq!((report.jain_time_us, report.cycles), (Some(70.0), 1));
-        assert_eq!((report.dip, report.jain), (Some(0.8), Some(1.0)));
+        assert_eq!((report.dip, report.end_share, report.jain), (Some(0.8), Some(0.8), Some(0.9)));
         assert_eq!(report.intra_share, [0.5]);
         let of = |f: &DciFlowReport| (f.flow, f.peak_bytes, f.settled_bytes, f.credit_gbps);
         let flows: Vec<_> = report.dci_flows.iter().map(of).collect();

@@ -21,6 +21,7 @@
 //! ```
 
 mod check;
+mod laecn;
 mod mlcc;
 mod pacc;
 mod quantity;
@@ -36,12 +37,12 @@ mod uno;
 pub use check::{Check, CheckReport};
 pub use quantity::{Quantity, Results, least, middle, most, over, ratio, reduction, spread, value};
 pub use reading::{Reading, SeedResult, pfc_pauses, reading};
-pub use row::{Figure, Paper, Quick, Row, RowReport, Verdict};
+pub use row::{Choice, Figure, Paper, Quick, Row, RowReport, Verdict};
 pub use run::Run;
 pub use statistics::{Ours, number};
 
 /// The papers that have rows.
 #[must_use]
 pub fn papers() -> Vec<Paper> {
-    vec![uno::paper(), pacc::paper(), reflex::paper(), mlcc::paper()]
+    vec![uno::paper(), pacc::paper(), reflex::paper(), mlcc::paper(), laecn::paper()]
 }

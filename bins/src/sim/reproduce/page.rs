@@ -1,7 +1,9 @@
 //! The page of a paper: Markdown with figures.
 
 use spanwire_plot::{AxisSpec, Group, LineFigure, Quantity, Series, Shape, ViolinFigure};
-use spanwire_sim::rows::{self, Figure, Paper, Results, Row, RowReport, Run, number};
+use spanwire_sim::rows::{
+    self, CheckReport, Figure, Ours, Paper, Results, Row, RowReport, Run, Verdict, number,
+};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -38,21 +40,33 @@ fn page(paper: &Paper, reports: &[&RowReport], figures: &[(&str, String)]) -> St
     let _ = writeln!(
         out,
         "Written by `{command}`: edit the rows, not this page.\n\n\
-         | row | paper | bar | metric | median | least | most | seeds | verdict |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+         | row | paper | first check | ours | 95 % | seeds | verdict |\n\
+         | --- | --- | --- | --- | --- | --- | --- |"
     );
     for r in reports {
-        let values = r.ours.map_or([None; 3], |o| [o.median, o.min, o.max].map(Some));
-        let values = values.map(|v| v.map_or_else(|| "-".to_owned(), number)).join(" | ");
-        let (n, verdict) = (r.ours.map_or(0, |o| o.n), r.verdict_text());
-        // A cell is one line.
-        let cell = |text: &str| text.replace('|', "\\|");
-        let texts = [r.id, r.source, &r.bar, &r.metric].map(cell);
-        let _ = writeln!(out, "| {} | {values} | {n} | {verdict} |", texts.join(" | "));
+        let first = r.checks.first();
+        let check = first.map_or(r.claim, |check| &check.check).replace('|', "\\|");
+        let [median, interval] = first.map_or(["-".to_owned(), "-".to_owned()], |c| shown(&c.ours));
+        let (n, verdict) = (r.ours.map_or(0, |ours| ours.n), r.verdict_text());
+        let _ = writeln!(
+            out,
+            "| {} | {} | {check} | {median} | {interval} | {n} | {verdict} |",
+            r.id, r.source
+        );
     }
     out.push_str(VERDICTS);
-    for report in reports {
+    let (absent, run): (Vec<&RowReport>, Vec<&RowReport>) =
+        reports.iter().partition(|r| r.verdict == Some(Verdict::NotRun));
+    for report in run {
         write_row(&mut out, report, figures);
+    }
+    if !absent.is_empty() {
+        out.push_str("\n## Rows that did not run\n\n");
+    }
+    for r in absent {
+        let why = r.why.unwrap_or_default();
+        let line = format!("- {}, {}: {} {why}", r.id, r.source, r.claim);
+        let _ = writeln!(out, "{}", wrapped(&line).replace('\n', "\n  "));
     }
     out
 }
@@ -65,16 +79,35 @@ fn write_row(out: &mut String, r: &RowReport, figures: &[(&str, String)]) {
             let _ = writeln!(out, "{}\n", wrapped(&format!("{name}: {text}")));
         }
     }
-    for c in &r.checks {
-        let verdict = if c.ok { "holds" } else { "does not hold" };
-        let [median, min, max] = [c.ours.median, c.ours.min, c.ours.max].map(number);
-        let ours = format!("- {verdict}: {}. Ours {median} ({min} to {max})", c.check);
-        let _ = writeln!(out, "{}", wrapped(&ours));
+    write_checks(out, &r.checks);
+    for (text, checks) in &r.choices {
+        let _ = writeln!(out, "\n{}", wrapped(&format!("Choice: {text}")));
+        if !checks.is_empty() {
+            out.push('\n');
+            write_checks(out, checks);
+        }
     }
     for (_, file) in figures.iter().filter(|(id, _)| *id == r.id) {
-        let _ = writeln!(out, "\n![{}: {}]({file})", r.id, r.metric);
+        let _ = writeln!(out, "\n![{}, {}]({file})", r.id, r.source);
     }
     let _ = writeln!(out, "\n```sh\n{}\n```", r.commands.join("\n"));
+}
+
+fn write_checks(out: &mut String, checks: &[CheckReport]) {
+    for c in checks {
+        let verdict = if c.ok { "holds" } else { "does not hold" };
+        let [median, interval] = shown(&c.ours);
+        let interval = if interval == "-" { interval } else { format!("95 %: {interval}") };
+        let line = format!("- {verdict}: {}. Ours: {median} ({interval})", c.check);
+        let _ = writeln!(out, "{}", wrapped(&line.replace(" (-)", "")).replace('\n', "\n  "));
+    }
+}
+
+/// The median, and its interval, or without one the least and the most; one value has none.
+fn shown(ours: &Ours) -> [String; 2] {
+    let [least, most] = ours.interval.unwrap_or([ours.min, ours.max]).map(number);
+    let band = if ours.min == ours.max { "-".to_owned() } else { format!("{least} to {most}") };
+    [number(ours.median), band]
 }
 
 /// The figure of a row.
@@ -127,20 +160,22 @@ fn wrapped(text: &str) -> String {
 
 const COLUMNS: usize = 100;
 const VERDICTS: &str = "
-The median, the least and the most are over the seeds. A bar holds for medians. `met`: the bar is
-met. `scaled`: it is met by an experiment smaller than the paper's. `missed`: it is not met.
-`refuted`: it is not met, and the result contradicts the claim.
+Ours is the median over the seeds. Schemes are compared seed by seed. 95 % is the interval of the
+median by order statistics, of six seeds the least and the most; a quantity that the seed does not
+change has none. A check holds if the median and its interval are within the bounds. `met`: all
+checks hold. `scaled`: they hold, of an experiment smaller than the paper's. `missed`: one does not.
+`refuted`: one does not, and the result contradicts the claim.
 ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_sim::rows::{SeedResult, ratio, reading, value};
+    use spanwire_sim::rows::{Choice, SeedResult, ratio, reading, value};
 
     /// A row of two runs at three seeds, which misses by one of its checks.
     fn paper() -> (Paper, Results) {
         let delay = reading("delay", "us", |seed| seed.mean_us);
-        let [low, high] = ["low", "high"].map(|load| Run::of("pair", 3).set("load", load));
+        let [low, high] = ["low", "high"].map(|load| Run::of("pair", 6).set("load", load));
         let violins = Figure::Violins {
             title: "Delay",
             groups: vec![("low", low.clone()), ("high", high.clone())],
@@ -160,10 +195,13 @@ mod tests {
         let checks = vec![value(&low, &delay).at_least(0.0)];
         let second = Row { id: "X-2", checks, figure: Some(violins), ..row };
         let first = Row { figure: Some(lines), ..first };
-        let rows = vec![first, second];
+        let more = Choice { text: "of load", checks: vec![value(&high, &delay).at_least(1.0)] };
+        let second = Row { choices: vec![more], ..second };
+        let none = Row { id: "X-3", source: "text", claim: "no delay", ..Row::default() };
+        let rows = vec![first, second, Row { not_run: "no load", ..none }];
         let seeds = |run: &Run, delays: [f64; 3]| {
             let of = |us| SeedResult { mean_us: Some(us), ..SeedResult::default() };
-            (run.command_line(None), delays.map(of).to_vec())
+            (run.command_line(None), [delays, delays].concat().into_iter().map(of).collect())
         };
         let all = [seeds(&low, [1.0, 2.0, 3.0]), seeds(&high, [5.0, 7.0, 6.5])];
         let results = Results { seeds: all.into(), ..Results::default() };
@@ -180,14 +218,17 @@ mod tests {
         let page = fs::read_to_string(dir.join("x.md")).expect("it was written");
         for part in [
             "# X: a paper\n",
-            "| X-1 | Fig. 1 | delay, low over high: at most 1; delay, high: at most 1 us | \
-             delay, low over high | 0.286 | 0.200 | 0.462 | 3 | missed |",
-            "| X-2 | Fig. 1 | delay, low: at least 0 us | delay, low, us | 2 | 1 | 3 | 3 | met |",
+            "| X-1 | Fig. 1 | delay, low over high: at most 1 | 0.286 | 0.200 to 0.462 | 6 | \
+             missed |",
+            "| X-2 | Fig. 1 | delay, low: at least 0 us | 2 | 1 to 3 | 6 | met |",
+            "| X-3 | text | no delay | - | - | 0 | not run |",
             "Why: the queue is long\n",
-            "- holds: delay, low over high: at most 1. Ours 0.286 (0.200 to 0.462)\n\
-             - does not hold: delay, high: at most 1 us. Ours 6.500 (5 to 7)\n",
-            "![X-1: delay, low over high](x-X-1.svg)",
-            "spanwire sim run pair --set load=low --seeds 3 --json\n",
+            "- holds: delay, low over high: at most 1. Ours: 0.286 (95 %: 0.200 to 0.462)\n\
+             - does not hold: delay, high: at most 1 us. Ours: 6.500 (95 %: 5 to 7)\n",
+            "\nChoice: of load\n\n- holds: delay, high: at least 1 us",
+            "## Rows that did not run\n\n- X-3, text: no delay no load\n",
+            "![X-1, Fig. 1](x-X-1.svg)",
+            "spanwire sim run pair --set load=low --seeds 6 --json\n",
         ] {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }

@@ -11,6 +11,8 @@ pub struct Check {
     pub quantity: Quantity,
     /// The least and the most, both allowed; infinite without.
     pub bounds: [f64; 2],
+    /// The numbers of the paper that it is about; bounds are wider.
+    pub claimed: Vec<f64>,
 }
 
 /// A check with its result.
@@ -35,10 +37,21 @@ impl Check {
             [least, most] if most == f64::INFINITY => format!("at least {}", number(least)),
             [least, most] => format!("{} to {}", number(least), number(most)),
         };
-        format!("{text}: {bounds}{space}{unit}")
+        let claimed: Vec<String> = self.claimed.iter().copied().map(number).collect();
+        match claimed.join(", ") {
+            none if none.is_empty() => format!("{text}: {bounds}{space}{unit}"),
+            claimed => format!("{text}: {bounds}{space}{unit} (claimed: {claimed})"),
+        }
     }
 
-    /// Its result: it holds if the median over the seeds is within the bounds.
+    /// About these numbers of the paper.
+    #[must_use]
+    pub fn claimed(self, numbers: &[f64]) -> Self {
+        Self { claimed: numbers.to_vec(), ..self }
+    }
+
+    /// Its result: it holds if the median over the seeds is within the bounds, and its 95 %
+    /// interval is, where there are enough seeds for one.
     ///
     /// # Errors
     /// As [`Quantity::of`].
@@ -46,7 +59,8 @@ impl Check {
         let values = self.quantity.of(results)?;
         let ours = Ours::of(&values).ok_or("it has no seeds")?;
         let [least, most] = self.bounds;
-        let ok = (least..=most).contains(&ours.median);
+        let within = |value: &f64| (least..=most).contains(value);
+        let ok = within(&ours.median) && ours.interval.iter().flatten().all(within);
         Ok(CheckReport { check: self.text(), ok, ours })
     }
 }
@@ -55,24 +69,31 @@ impl Quantity {
     /// At most this.
     #[must_use]
     pub fn at_most(&self, bound: f64) -> Check {
-        Check { quantity: self.clone(), bounds: [f64::NEG_INFINITY, bound] }
+        self.within([f64::NEG_INFINITY, bound])
+    }
+
+    /// Lower, for a ratio: at most 0.99, since a difference below 1 % is no order.
+    #[must_use]
+    pub fn is_lower(&self) -> Check {
+        self.at_most(0.99)
     }
 
     /// At least this.
     #[must_use]
     pub fn at_least(&self, bound: f64) -> Check {
-        Check { quantity: self.clone(), bounds: [bound, f64::INFINITY] }
+        self.within([bound, f64::INFINITY])
     }
 
     /// From the first to the second, both included.
     #[must_use]
     pub fn within(&self, bounds: [f64; 2]) -> Check {
-        Check { quantity: self.clone(), bounds }
+        Check { quantity: self.clone(), bounds, claimed: Vec::new() }
     }
 
-    /// This number, or so many percent more or less.
+    /// This number of the paper, or so many percent more or less.
     #[must_use]
     pub fn near(&self, target: f64, percent: f64) -> Check {
-        self.within([-percent, percent].map(|percent| target * (1.0 + percent / 100.0)))
+        let bounds = [-percent, percent].map(|percent| target * (1.0 + percent / 100.0));
+        self.within(bounds).claimed(&[target])
     }
 }

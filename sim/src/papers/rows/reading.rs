@@ -2,6 +2,7 @@
 
 use crate::groups::GroupReport;
 use crate::papers::MetricReport;
+use crate::record::to_f64;
 use serde::Deserialize;
 use std::fmt;
 use std::rc::Rc;
@@ -132,8 +133,7 @@ impl fmt::Debug for Reading {
 /// Pause frames of all switches.
 #[must_use]
 pub fn pfc_pauses() -> Reading {
-    #[expect(clippy::cast_precision_loss, reason = "a count of frames of one run")]
-    reading("pause frames", "", |result| Some(result.pfc_pauses as f64))
+    reading("pause frames", "", |result| Some(to_f64(result.pfc_pauses)))
 }
 
 /// The mean completion time of all flows.

@@ -38,10 +38,27 @@ pub struct Row {
     pub scale: &'static str,
     /// Evidence for a known miss; empty without one.
     pub why: &'static str,
+    /// Why it does not run unless it is named; empty if it does.
+    pub not_run: &'static str,
+    /// The seed does not change the quantity of the first check: it has one value.
+    pub is_deterministic: bool,
+    /// Choices of ours that the paper leaves open, or in which the row departs from the paper.
+    pub choices: Vec<Choice>,
     /// Its part in quick checks.
     pub quick: Quick,
+    /// Numbers and schemes of the claim that no check is about: they describe the experiment.
+    pub described: &'static [&'static str],
     /// Its figure.
     pub figure: Option<Figure>,
+}
+
+/// A choice that a row depends on.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// Its description.
+    pub text: &'static str,
+    /// The checks with the other choice, if it changes one.
+    pub checks: Vec<Check>,
 }
 
 /// How a row takes part in quick checks.
@@ -93,6 +110,9 @@ pub enum Verdict {
     Missed,
     /// One does not hold, and the result contradicts the claim.
     Refuted,
+    /// It did not run.
+    #[serde(rename = "not run")]
+    NotRun,
 }
 
 /// A row with its result.
@@ -114,12 +134,14 @@ pub struct RowReport {
     pub ours: Option<Ours>,
     /// `None` if it could not be evaluated, or in a quick check that gives none.
     pub verdict: Option<Verdict>,
-    /// Evidence, if a check does not hold for a known reason.
+    /// Evidence, if a check does not hold for a known reason, or why the row did not run.
     pub why: Option<&'static str>,
     /// How the experiment is smaller than the paper's.
     pub scale: Option<&'static str>,
     /// The checks.
     pub checks: Vec<CheckReport>,
+    /// The choices, each with its text and checks.
+    pub choices: Vec<(&'static str, Vec<CheckReport>)>,
     /// Why the row could not be evaluated.
     pub error: Option<String>,
     /// The commands of its runs.
@@ -137,6 +159,7 @@ impl Verdict {
             Self::Scaled => "scaled",
             Self::Missed => "missed",
             Self::Refuted => "refuted",
+            Self::NotRun => "not run",
         }
     }
 }
@@ -152,10 +175,25 @@ impl Row {
         Self { id, source, claim, checks: checks.into(), ..Self::default() }
     }
 
+    /// A row that has no checks, or whose runs take too long, for this reason.
+    pub(super) fn absent([id, source, claim]: [&'static str; 3], reason: &'static str) -> Self {
+        Self { not_run: reason, ..Self::new(id, source, claim, []) }
+    }
+
+    /// With a choice, and the checks with the other one.
+    pub(super) fn choice(mut self, text: &'static str, checks: impl Into<Vec<Check>>) -> Self {
+        self.choices.push(Choice { text, checks: checks.into() });
+        self
+    }
+
     /// The runs that it needs, by their command lines.
     #[must_use]
     pub fn runs(&self) -> BTreeMap<String, Run> {
-        let checks = self.checks.iter().chain(&self.refuted);
+        if !self.not_run.is_empty() {
+            return BTreeMap::new();
+        }
+        let choices = self.choices.iter().flat_map(|choice| &choice.checks);
+        let checks = self.checks.iter().chain(choices).chain(&self.refuted);
         let mut runs: Vec<Run> = checks.flat_map(|check| check.quantity.runs.clone()).collect();
         match &self.figure {
             Some(Figure::Violins { groups, .. }) => {
@@ -174,54 +212,76 @@ impl Row {
     #[must_use]
     pub fn report(&self, paper: &'static str, results: &Results, quick: bool) -> RowReport {
         let runs = self.runs();
-        let checks: Result<Vec<CheckReport>, String> =
-            self.checks.iter().map(|check| check.report(results)).collect();
-        let failed = runs.iter().find_map(|(key, run)| Some((run, results.errors.get(key)?)));
-        let failed = failed.map(|(run, why)| format!("{}: {why}", run.label()));
-        let verdict = checks.clone().and_then(|checks| self.verdict(&checks, results, quick));
-        let error = failed.or_else(|| verdict.clone().err());
+        let given = |text: &'static str| Some(text).filter(|text| !text.is_empty());
         let text = |check: &Check| check.text();
         let metric = self.checks.first().map(|check| check.quantity.with_unit());
-        let checks = checks.unwrap_or_default();
-        let is_missed = checks.iter().any(|check| !check.ok);
-        let given = |text: &'static str| Some(text).filter(|text| !text.is_empty());
-        RowReport {
+        let mut report = RowReport {
             paper,
             id: self.id,
             source: self.source,
             claim: self.claim,
             bar: self.checks.iter().map(text).collect::<Vec<_>>().join("; "),
             metric: metric.unwrap_or_default(),
-            ours: checks.first().map(|check| check.ours),
-            verdict: verdict.ok().flatten().filter(|_| error.is_none()),
-            why: given(self.why).filter(|_| is_missed),
+            ours: None,
+            verdict: given(self.not_run).map(|_| Verdict::NotRun),
+            why: given(self.not_run),
             scale: given(self.scale),
-            checks,
-            error,
+            checks: Vec::new(),
+            choices: self.choices.iter().map(|choice| (choice.text, Vec::new())).collect(),
+            error: None,
             commands: runs.values().map(|run| run.command_line(None)).collect(),
             wall_s: runs.keys().filter_map(|key| results.wall_s.get(key)).sum(),
+        };
+        if self.not_run.is_empty() {
+            let failed = runs.iter().find_map(|(key, run)| Some((run, results.errors.get(key)?)));
+            report.error = match failed {
+                Some((run, why)) => Some(format!("{}: {why}", run.label())),
+                None => self.evaluate(&mut report, results, quick).err(),
+            };
         }
+        report
     }
 
-    fn verdict(
+    fn evaluate(
         &self,
-        checks: &[CheckReport],
+        report: &mut RowReport,
         results: &Results,
         quick: bool,
-    ) -> Result<Option<Verdict>, String> {
-        let is_met = checks.iter().all(|check| check.ok);
+    ) -> Result<(), String> {
+        let of = |checks: &[Check]| -> Result<Vec<CheckReport>, String> {
+            checks.iter().map(|check| check.report(results)).collect()
+        };
+        report.checks = of(&self.checks)?;
+        report.ours = report.checks.first().map(|check| check.ours);
+        for (choice, shown) in self.choices.iter().zip(&mut report.choices) {
+            shown.1 = of(&choice.checks)?;
+        }
+        if let Some(ours) = report.ours
+            && !quick
+            && ours.n > 1
+            && (ours.min == ours.max) != self.is_deterministic
+        {
+            let [is, says] =
+                if self.is_deterministic { ["differ", "one"] } else { ["are equal", "many"] };
+            return Err(format!(
+                "the values of the seeds {is}, and the row says that it has {says}"
+            ));
+        }
+        let is_met = report.checks.iter().all(|check| check.ok);
         let is_refuted = match &self.refuted {
             Some(check) => !is_met && check.report(results)?.ok,
             None => false,
         };
         let is_small = quick || !self.scale.is_empty();
-        Ok(match (is_met, is_refuted) {
+        report.verdict = match (is_met, is_refuted) {
             (false, _) if quick && self.quick != Quick::Bar => None,
             (true, _) if is_small => Some(Verdict::Scaled),
             (true, _) => Some(Verdict::Met),
             (false, true) => Some(Verdict::Refuted),
             (false, false) => Some(Verdict::Missed),
-        })
+        };
+        report.why = Some(self.why).filter(|why| !is_met && !why.is_empty());
+        Ok(())
     }
 }
 

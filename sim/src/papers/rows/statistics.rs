@@ -1,5 +1,6 @@
 //! Statistics over seeds, and their digits.
 
+use crate::record::to_f64;
 use serde::Serialize;
 use spanwire_base::u64_from;
 
@@ -14,14 +15,37 @@ pub struct Ours {
     pub max: f64,
     /// Number of seeds.
     pub n: u64,
+    /// The 95 % interval of the median; `None` with fewer than six seeds.
+    pub interval: Option<[f64; 2]>,
 }
 
 impl Ours {
     pub(super) fn of(values: &[f64]) -> Option<Self> {
         let min = values.iter().copied().min_by(f64::total_cmp)?;
         let max = values.iter().copied().max_by(f64::total_cmp)?;
-        Some(Self { median: median(values), min, max, n: u64_from(values.len()) })
+        let (n, interval) = (u64_from(values.len()), interval(values));
+        Some(Self { median: median(values), min, max, n, interval })
     }
+}
+
+/// The 95 % interval of the median by order statistics, which assumes no distribution: of six
+/// values the least and the most, of ten the second and the ninth. Each value is below the median
+/// with probability 1/2, so the number below it is binomial.
+pub(super) fn interval(values: &[f64]) -> Option<[f64; 2]> {
+    let n = values.len();
+    // The probability that at most `left` values are below the median.
+    let (mut below, mut one, mut left) = (0.0, 0.5_f64.powi(i32::try_from(n).ok()?), 0);
+    for (i, rest) in (0..n).rev().enumerate() {
+        below += one;
+        if below > 0.025 {
+            break;
+        }
+        left = i + 1;
+        one *= to_f64(u64_from(rest + 1)) / to_f64(u64_from(i + 1));
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (left > 0).then(|| [sorted[left - 1], sorted[n - left]])
 }
 
 /// The middle of values, or the mean of both middle ones; not a number of none.

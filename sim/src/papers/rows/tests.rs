@@ -1,6 +1,6 @@
 use super::statistics::median;
 use super::*;
-use crate::Scenario;
+use crate::{Params, Scenario};
 use std::collections::BTreeSet;
 
 fn run(scheme: &str) -> Run {
@@ -44,7 +44,7 @@ fn text__states_the_bounds_that_are_checked() {
     let all = ["a", "b"].map(|name| value(&run(name), &fct()));
     for (check, text) in [
         (all[0].at_most(0.95), "FCT, a: at most 0.950 us"),
-        (all[0].near(37.7, 15.0), "FCT, a: 32.05 to 43.35 us"),
+        (all[0].near(37.7, 15.0), "FCT, a: 32.05 to 43.35 us (claimed: 37.70)"),
         (most(all.clone()).at_least(2.0), "highest: FCT, a | b: at least 2 us"),
         (spread(all.clone()).at_most(0.1), "spread over the lowest: FCT, a | b: at most 0.100"),
         (ratio(&run("a"), &run("b"), &fct()).at_most(1.0), "FCT, a over b: at most 1"),
@@ -123,13 +123,62 @@ fn number__has_few_digits_and_median_is_the_middle() {
 }
 
 #[test]
+fn interval__is_of_order_statistics() {
+    let of = |n: u32| statistics::interval(&(1..=n).map(f64::from).collect::<Vec<_>>());
+    let all = [0, 1, 5, 6, 8, 9, 10, 20].map(of);
+    let want = [[1.0, 6.0], [1.0, 8.0], [2.0, 8.0], [2.0, 9.0], [6.0, 15.0]].map(Some);
+    assert_eq!((&all[..3], &all[3..]), (&[None; 3][..], &want[..]));
+}
+
+/// The median is within the bound at all seeds but two: of six, the interval is not.
+#[test]
+fn report__a_check_holds_only_if_the_interval_does() {
+    let of = |fcts: &[f64]| {
+        let of = |us: &f64| SeedResult { mean_us: Some(*us), ..SeedResult::default() };
+        let seeds = fcts.iter().map(of).collect();
+        let seeds = [(run("a").command_line(None), seeds)].into();
+        let check = value(&run("a"), &fct()).at_most(2.0);
+        check.report(&Results { seeds, ..Results::default() }).expect("all values are there").ok
+    };
+    assert!(of(&[1.0, 1.0, 1.0, 9.0, 1.0]) && !of(&[1.0, 1.0, 1.0, 9.0, 1.0, 1.0]));
+    assert!(of(&[1.0; 6]) && of(&[1.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]));
+}
+
+#[test]
+fn report__equal_values_are_refused_unless_the_row_says_so() {
+    let equal = results([("a", [1.0; 3])]);
+    let row = Row { checks: vec![value(&run("a"), &fct()).at_most(1.0)], ..Row::default() };
+    let one = Row { is_deterministic: true, ..row.clone() };
+    let error = row.report("x", &equal, false).error.expect("one value, not three");
+    assert!(error.contains("are equal"), "{error}");
+    assert_eq!(one.report("x", &equal, false).verdict, Some(Verdict::Met));
+    let error = one.report("x", &two(), false).error.expect("three values, not one");
+    assert!(error.contains("differ"), "{error}");
+}
+
+#[test]
+fn report__a_choice_has_its_checks_and_no_part_in_the_verdict() {
+    let [a, b] = ["a", "b"].map(|name| value(&run(name), &fct()));
+    let row = Row { checks: vec![a.at_most(4.0)], ..Row::default() };
+    let row = row.choice("b", [b.at_most(1.0)]);
+    let report = row.report("x", &two(), false);
+    assert_eq!((report.verdict, report.choices[0].1[0].ok), (Some(Verdict::Met), false));
+    assert_eq!(row.runs().len(), 2);
+    let absent = Row { not_run: "an hour", ..row };
+    let report = absent.report("x", &Results::default(), false);
+    assert_eq!((report.verdict, report.why), (Some(Verdict::NotRun), Some("an hour")));
+    assert!(absent.runs().is_empty() && !report.is_unexplained());
+}
+
+#[test]
 fn papers__rows_are_unique_and_their_runs_exist() {
     let mut ids = BTreeSet::new();
-    for row in papers().iter().flat_map(|paper| &paper.rows) {
-        assert!(ids.insert(row.id) && !row.checks.is_empty(), "{}", row.id);
-        let bounds = row.checks.iter().flat_map(|check| check.bounds);
-        assert!(bounds.clone().all(|bound| !bound.is_nan()), "{}", row.id);
+    for mut row in papers().into_iter().flat_map(|paper| paper.rows) {
+        assert!(ids.insert(row.id), "{}", row.id);
+        assert!(!row.checks.is_empty() || !row.not_run.is_empty(), "{}", row.id);
+        row.not_run = "";
         for run in row.runs().values().filter(|run| run.command.is_empty()) {
+            assert!(run.seeds >= 6, "{}: no interval", row.id);
             let scenario = Scenario::find(run.scenario).expect(run.scenario);
             for run in [run, &run.smaller()] {
                 let set = run.set.iter().map(|(key, value)| (*key, value.as_str()));
@@ -137,5 +186,83 @@ fn papers__rows_are_unique_and_their_runs_exist() {
             }
         }
     }
-    assert_eq!(ids.len(), 34);
+    assert_eq!(ids.len(), 64, "those of the papers, and one of ours");
+}
+
+/// Names of claims, and how runs have them.
+const NAMES: [(&str, &str); 16] = [
+    ("ACC", "acc"),
+    ("DCQCN", "dcqcn"),
+    ("HAECN", "haecn"),
+    ("HPCC", "hpcc"),
+    ("LAECN", "laecn"),
+    ("MLCC", "mlcc"),
+    ("NDT", "ndt"),
+    ("NSF", "nsf"),
+    ("PACC", "pacc"),
+    ("PLB", "plb"),
+    ("PowerTCP", "powertcp"),
+    ("Reflex", "on"),
+    ("Swift", "swift"),
+    ("TIMELY", "timely"),
+    ("UnoLB", "unolb"),
+    ("spraying", "spray"),
+];
+
+/// The values of all parameters of a scenario, also of those that the run does not set.
+fn parameters(run: &Run) -> Vec<String> {
+    let mut all: Vec<String> = run.set.values().cloned().collect();
+    let params = Scenario::find(run.scenario).map(Scenario::params);
+    let others = params.iter().flat_map(Params::iter);
+    let others = others.filter(|param| !run.set.contains_key(param.name));
+    all.extend(others.map(|param| param.value.to_string()));
+    all
+}
+
+/// The words and numbers of a claim that no check is about, and that do not describe the
+/// experiment.
+fn unchecked(row: &Row) -> Vec<String> {
+    let claimed: Vec<f64> = row.checks.iter().flat_map(|check| check.claimed.clone()).collect();
+    let runs: Vec<&Run> = row.checks.iter().flat_map(|check| &check.quantity.runs).collect();
+    let is_read = |name: &str| {
+        let is_of = |value: &String| value == name || value.starts_with(&format!("{name}-"));
+        runs.iter().any(|run| parameters(run).iter().any(is_of))
+    };
+    let is_free = |word: &&str| {
+        let known = NAMES.iter().find(|(name, _)| name == word);
+        match (known, word.parse::<f64>()) {
+            (Some((_, name)), _) => !is_read(name),
+            (None, Ok(number)) => !claimed.contains(&number),
+            (None, Err(_)) => false,
+        }
+    };
+    let words = row.claim.split(|c: char| !c.is_alphanumeric() && c != '.' && c != '_');
+    let words = words.map(|word| word.trim_end_matches('.'));
+    let is_described = |word: &&str| row.described.contains(word);
+    words.filter(is_free).filter(|word| !is_described(word)).map(str::to_owned).collect()
+}
+
+#[test]
+fn papers__claims_have_no_number_and_no_scheme_without_a_check() {
+    for row in papers().iter().flat_map(|paper| &paper.rows).filter(|row| !row.checks.is_empty()) {
+        assert_eq!(unchecked(row), [""; 0], "{}: {}", row.id, row.claim);
+    }
+    let claim = "Of 4 schemes a is 23.5 % below TIMELY.";
+    let check = ratio(&run("a"), &run("b"), &fct()).at_most(0.9);
+    let row = Row { claim, checks: vec![check.clone()], ..Row::default() };
+    assert_eq!(unchecked(&row), ["4", "23.5", "TIMELY"]);
+    let row = Row { checks: vec![check.claimed(&[23.5])], described: &["4"], ..row };
+    assert_eq!(unchecked(&row), ["TIMELY"]);
+}
+
+/// One scheme is not below another by less than a hundredth.
+#[test]
+fn papers__no_order_is_closer_than_a_hundredth() {
+    for row in papers().iter().flat_map(|paper| &paper.rows) {
+        for check in row.checks.iter().filter(|check| check.quantity.text.contains(" over ")) {
+            let is_close = |bound: &f64| (bound - 1.0).abs() < 0.0099;
+            let is_order = check.bounds.iter().any(|bound| bound.is_infinite());
+            assert!(!(is_order && check.bounds.iter().any(is_close)), "{}", row.id);
+        }
+    }
 }

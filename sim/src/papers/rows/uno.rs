@@ -4,18 +4,57 @@ use super::quantity::{most, over, ratio, value};
 use super::reading::{SeedResult, fcts, mean_fct, reading};
 use super::row::{Figure, Paper, Quick, Row};
 use super::run::Run;
+use crate::record::to_f64;
 
 pub(super) fn paper() -> Paper {
     Paper {
         name: "uno",
         title: "Uno: failures between data centres",
         about: "Uno's two fat trees of 128 hosts with eight border links, 100 Gbit/s and a round \
-            trip of 1.79 ms. `spray`, `plb` and `unolb` are the load balancers; `coded` runs \
-            have eight source and two parity packets a block. Times are from the post to the \
-            sender's completion, as in the artifact.",
-        rows: vec![u_11(), u_14(), u_12()],
+            trip of 1.79 ms. `spray`, `plb` and `unolb` are the load balancers; `coded` runs have \
+            eight source and two parity packets a block. Times are from the post to the sender's \
+            completion, as in the artifact.",
+        rows: rows(),
     }
 }
+
+fn rows() -> Vec<Row> {
+    let absent = |row| Row::absent(row, NO_CHECKS);
+    let mut rows: Vec<Row> = BEFORE.map(absent).into();
+    rows.extend([u_11(), u_12(), absent(U_13), u_14(), absent(U_15)]);
+    rows
+}
+
+/// Rows in the order of the paper, without checks yet.
+const BEFORE: [[&str; 3]; 10] = [
+    ["U-1", "Fig. 1b", "Flows of less than 1 GiB are dominated by a latency of 20 ms."],
+    ["U-2", "Table 1", "Blocks of ten packets that lose one, two and three."],
+    ["U-3", "Fig. 3", "Intra and inter flows of one incast are fair soon under Uno alone."],
+    ["U-4", "Fig. 4", "Phantom queues make RPCs beside long flows 2 times faster, p99 8 times."],
+    ["U-5", "Fig. 8", "Incasts of intra, inter and both kinds of flows converge quickly."],
+    ["U-6", "Fig. 8", "In each of them Uno's FCT is the best, or equal."],
+    [
+        "U-7",
+        "Fig. 9",
+        "In a permutation UnoCC's FCT is below Gemini's and MPRDMA's, UnoLB's lower.",
+    ],
+    [
+        "U-8",
+        "Fig. 10",
+        "At 40 % load UnoCC's mean FCT is 30 to 37 % below, its tail 1.7 to 5 times.",
+    ],
+    ["U-9", "Fig. 11", "The gain grows with the ratio of round trips, 8 to 512."],
+    [
+        "U-10",
+        "Fig. 12",
+        "With short queues tails are 1.7 to 3.6 times below Gemini's and MPRDMA's.",
+    ],
+];
+const U_13: [&str; 3] =
+    ["U-13", "Fig. 13c", "An Allreduce takes 1.3 times the ideal, half of others."];
+const U_15: [&str; 3] =
+    ["U-15", "4.1.3", "Phantom queues that drain 10 % slower do not hurt large flows."];
+const NO_CHECKS: &str = "It has no checks yet.";
 
 /// Flows beside a dead border link.
 fn dead(lb: &str, is_coded: bool) -> Run {
@@ -26,17 +65,17 @@ fn dead(lb: &str, is_coded: bool) -> Run {
 /// The paper's losses are so rare that one flow has none, as a rule: a hundred times as many.
 fn lossy(ec: &str, name: &str) -> Run {
     let run = Run::of("uno-fig13b", 20).set("lb", "unolb").set("ec", ec).set("times", "100");
-    run.named(name).quick(10, "")
+    run.named(name).quick(4, "")
 }
 
 fn u_11() -> Row {
     let fct = mean_fct();
-    let below = |a: &Run, b: &Run| ratio(a, b, &fct).at_most(1.0);
+    let below = |a: &Run, b: &Run| ratio(a, b, &fct).is_lower();
     let [spray, plb, unolb] = ["spray", "plb", "unolb"].map(|lb| [dead(lb, false), dead(lb, true)]);
     let groups = ["spray", "spray, coded", "PLB", "PLB, coded", "UnoLB", "UnoLB, coded"];
     Row {
-        refuted: Some(most([&spray, &plb].map(|b| ratio(&b[1], &unolb[1], &fct))).at_most(1.0)),
-        quick: Quick::Show,
+        refuted: Some(most([&spray, &plb].map(|b| ratio(&b[1], &unolb[1], &fct))).at_most(0.99)),
+        quick: Quick::Bar,
         figure: Some(Figure::Violins {
             title: "Completion times with a dead border link",
             groups: groups.into_iter().zip([&spray[..], &plb, &unolb].concat()).collect(),
@@ -58,22 +97,9 @@ fn u_11() -> Row {
     }
 }
 
-fn u_14() -> Row {
-    Row {
-        quick: Quick::Bar,
-        ..Row::new(
-            "U-14",
-            "Fig. 13a",
-            "Without coding and with spraying alone, a failure costs far more.",
-            [ratio(&dead("spray", false), &dead("unolb", true), &mean_fct()).at_least(1.4)],
-        )
-    }
-}
-
 fn u_12() -> Row {
     let (plain, coded) = (lossy("off", "uncoded"), lossy("8,2", "coded"));
-    #[expect(clippy::cast_precision_loss, reason = "a count of packets of one run")]
-    let of = |result: &SeedResult| Some(result.retransmitted_packets as f64);
+    let of = |result: &SeedResult| Some(to_f64(result.retransmitted_packets));
     let again = reading("retransmitted packets", "", of);
     Row {
         quick: Quick::Show,
@@ -88,4 +114,37 @@ fn u_12() -> Row {
             ],
         )
     }
+    .choice(
+        "The figure compares load balancers, which hardly differ without congestion; the row \
+         compares UnoLB with and without coding. The bounds are ours.",
+        [],
+    )
+}
+
+fn u_14() -> Row {
+    let worst = fcts().most();
+    let gain = |a: &Run, b: &Run| ratio(a, b, &mean_fct());
+    let [plain, coded] = [dead("unolb", false), dead("unolb", true)];
+    Row {
+        why: "The slowest flow of a seed under PLB takes 1.9 times as long as under Uno; in the \
+            paper's artifact 2.7 times, over three seeds.",
+        quick: Quick::Show,
+        ..Row::new(
+            "U-14",
+            "Fig. 13",
+            "With failures Uno without coding takes up to 3 times as long, spraying 2 times, PLB \
+             6 times.",
+            [
+                gain(&dead("spray", false), &coded).at_least(1.4).claimed(&[2.0]),
+                most([
+                    gain(&plain, &coded),
+                    gain(&lossy("off", "uncoded"), &lossy("8,2", "coded")),
+                ])
+                .at_least(1.5)
+                .claimed(&[3.0]),
+                ratio(&dead("plb", false), &coded, &worst).at_least(3.0).claimed(&[6.0]),
+            ],
+        )
+    }
+    .choice("The bounds are ours, half of the paper's factors or more.", [])
 }
