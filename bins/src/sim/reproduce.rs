@@ -77,10 +77,9 @@ fn selected(args: &ReproduceArgs) -> Result<Vec<Paper>, Error> {
     };
     for paper in &mut papers {
         paper.rows.retain(is_wanted);
-        // A row that is named runs, if it can.
-        let named =
-            paper.rows.iter_mut().filter(|row| !args.row.is_empty() && !row.checks.is_empty());
-        named.for_each(|row| row.not_run = "");
+        // A row that is named runs if it can, and so does its small form.
+        let runs = |row: &&mut Row| !row.checks.is_empty() && (args.quick || !args.row.is_empty());
+        paper.rows.iter_mut().filter(runs).for_each(|row| row.not_run = "");
     }
     papers.retain(|paper| !paper.rows.is_empty());
     if papers.is_empty() {
