@@ -194,7 +194,7 @@ fn copy__every_byte_is_right_in_both_modes_when_packets_are_lost() {
 /// A copy that takes more than five seconds, because no sender exceeds this rate: it does not
 /// complete before it is killed.
 const BIG: usize = 64 << 20;
-pub(crate) const SLOW: [&str; 4] = ["--cc", "fixed", "--cc-set", "rate_mbps=100"];
+const SLOW: [&str; 4] = ["--cc", "fixed", "--cc-set", "rate_mbps=100"];
 
 #[test]
 fn copy__a_killed_receiver_is_reported_and_the_next_attempt_resumes() {

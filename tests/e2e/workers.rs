@@ -1,6 +1,6 @@
 //! Several workers in one process: a queue, an engine and a thread each.
 
-use super::copy::{SLOW, TempDir, noise, receiver, send_well, start_sender, wait_for_partial};
+use super::copy::{TempDir, noise, receiver, send_well, start_sender, wait_for_partial};
 use super::lab::{Lab, Outcome, PERF_PORT, Running, SPANWIRE, piped};
 use serde_json::Value;
 use spanwire_host::cores::on_each;
@@ -328,8 +328,10 @@ fn workers__of_a_killed_copy_resume_with_another_number() {
     let (path, bytes) = (from.join("big"), noise(64 << 20, 9));
     fs::write(&path, &bytes).unwrap();
     let receiver = receiver(&lab, &into, &TWO);
+    // Beside other tests a signal may be seconds late: at this rate two workers take 13.
+    let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=20"];
     for (workers, signal) in [(&TWO[..], libc::SIGKILL), (&[], libc::SIGINT)] {
-        let sender = start_sender(&lab, &[&path], &[workers, &SLOW].concat());
+        let sender = start_sender(&lab, &[&path], &[workers, &slow].concat());
         wait_for_partial(&into, "big", 4 << 20);
         assert!(!sender.end_with(signal).success);
     }
