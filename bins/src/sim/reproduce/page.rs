@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use spanwire_sim::rows::{Choice, SeedResult, ratio, reading, value};
 
-    /// A row of two runs at three seeds, which misses by one of its checks.
+    /// A row of two runs at six seeds, which misses by one of its checks, and two others.
     fn paper() -> (Paper, Results) {
         let delay = reading("delay", "us", |seed| seed.mean_us);
         let [low, high] = ["low", "high"].map(|load| Run::of("pair", 6).set("load", load));

@@ -138,8 +138,8 @@ impl Quantity {
     }
 
     /// With another text, which is shorter.
-    pub(super) fn named(self, text: &str) -> Self {
-        Self { text: text.to_owned(), ..self }
+    pub(super) fn named(self, text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..self }
     }
 }
 

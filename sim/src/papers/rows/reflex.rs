@@ -77,7 +77,7 @@ fn p99(group: &'static str, size: Option<usize>, of: &str) -> Reading {
 
 /// Two readings of one run, the one over the other.
 fn part(run: &Run, a: &Reading, b: &Reading) -> Quantity {
-    over(&value(run, a), &value(run, b)).named(&format!(
+    over(&value(run, a), &value(run, b)).named(format!(
         "{} over {}, {}",
         a.name,
         b.name,

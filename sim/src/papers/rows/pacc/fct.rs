@@ -26,11 +26,13 @@ pub(super) fn p_8() -> Row {
         let at = |sizes| move |load| (sizes, load);
         let all = ["websearch", "fb_hadoop"].into_iter().flat_map(|s| [50, 70, 80].map(at(s)));
         most(all.map(|(sizes, load)| ratio(&fct(sizes, load, a), &fct(sizes, load, b), &mean)))
+            .named(format!("mean FCT of {a} over {b}, worst workload and load from 50 %"))
     };
     let best = |sizes: &str, rival: &str| {
         most(
             LOADS.map(|load| reduction(&fct(sizes, load, "pacc"), &fct(sizes, load, rival), &mean)),
         )
+        .named(format!("reduction of mean FCT of {sizes}, pacc below {rival}, best load"))
     };
     let line = |(name, scheme): (&str, &str)| {
         let at = LOADS.map(|load| value(&fct("websearch", load, scheme), &mean));
