@@ -44,19 +44,19 @@ impl Band {
     }
 }
 
-/// The mean of points that each hold until the next one, the last until `after`; the plain mean if
-/// all are at one x.
+/// The mean of points that each hold until the next one, the last until `after`; those at one x
+/// count as their mean.
 fn mean(points: &[(f64, f64)], after: f64) -> f64 {
-    let ends = points[1..].iter().map(|p| p.0).chain([after]);
-    let (sum, time) = points
+    let plain =
+        |points: &[(f64, f64)]| points.iter().map(|p| p.1).sum::<f64>() / points.len() as f64;
+    let places: Vec<(f64, f64)> =
+        points.chunk_by(|a, b| a.0 == b.0).map(|place| (place[0].0, plain(place))).collect();
+    let ends = places[1..].iter().map(|p| p.0).chain([after]);
+    let (sum, time) = places
         .iter()
         .zip(ends)
         .fold((0.0, 0.0), |(sum, time), (p, end)| (sum + p.1 * (end - p.0), time + (end - p.0)));
-    if time > 0.0 {
-        sum / time
-    } else {
-        points.iter().map(|p| p.1).sum::<f64>() / points.len() as f64
-    }
+    if time > 0.0 { sum / time } else { plain(&places) }
 }
 
 #[cfg(test)]
@@ -85,6 +85,15 @@ mod tests {
         let band = Band::of(&points, 1).expect("more than two points");
         assert!((band.mean[0].1 - 100.0 * 0.01 / 9.9).abs() < 1e-9, "{:?}", band.mean);
         assert_eq!(band.most[0].1, 100.0);
+    }
+
+    #[test]
+    fn of__points_of_several_runs_at_one_place_count_alike() {
+        let at = |i: u32| [3.0, 1.0, 2.0].map(|y| (f64::from(i), y));
+        let points: Vec<(f64, f64)> = (0..300).flat_map(at).collect();
+        let band = Band::of(&points, 200).expect("900 points");
+        assert!(band.mean.iter().all(|p| (p.1 - 2.0).abs() < 1e-12), "{:?}", band.mean);
+        assert!(band.least.iter().all(|p| p.1 == 1.0) && band.most.iter().all(|p| p.1 == 3.0));
     }
 
     #[test]

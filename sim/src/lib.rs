@@ -71,7 +71,7 @@ pub use network::{FlowProgress, Machine, Network, NetworkError};
 pub use papers::{
     Bins, BinsReport, Burst, BurstReport, Dci, DciFlowReport, DciReport, Disturbed, IntraStage,
     IsolatedReport, Metric, MetricReport, Recover, RecoverReport, Stage, Stages, StagesReport,
-    Steady, SteadyReport, rows,
+    Steady, SteadyReport, Trace, TraceUnit, rows,
 };
 pub use params::{
     AgentChoice, CcChoice, Chosen, EcBlocks, EcChoice, LbChoice, Param, ParamError, Params, Value,

@@ -9,6 +9,7 @@ mod recover;
 pub mod rows;
 mod stages;
 mod steady;
+mod trace;
 
 pub use bins::{Bins, BinsReport};
 pub use burst::{Burst, BurstReport};
@@ -17,6 +18,7 @@ pub use mlcc::{Dci, DciFlowReport, DciReport, IntraStage};
 pub use recover::{Disturbed, Recover, RecoverReport};
 pub use stages::{Stage, Stages, StagesReport};
 pub use steady::{Steady, SteadyReport};
+pub use trace::{Trace, TraceUnit};
 
 use crate::ids::LinkId;
 use crate::network::Network;
@@ -103,15 +105,6 @@ impl Metric {
                 None
             }
         }
-    }
-
-    /// The length of that queue at each sample: us and bytes.
-    pub(crate) fn queue_over_time(&self, series: &Series) -> Vec<(f64, u64)> {
-        let bytes = match &series.dci {
-            Some(dci) => dci.bytes.clone(),
-            None => self.queue().map(|name| queue_bytes(series, name)).unwrap_or_default(),
-        };
-        series.at_us.iter().copied().zip(bytes).collect()
     }
 
     pub(crate) fn report(

@@ -6,7 +6,7 @@ use crate::host::SimHost;
 use crate::ids::NodeId;
 use crate::measure::Measure;
 use crate::network::{FlowProgress, Machine, Network};
-use crate::papers::MetricReport;
+use crate::papers::{MetricReport, Trace};
 use crate::plan::Plan;
 use crate::record::{Series, queue_names, to_f64, us};
 use crate::sharing::SharingReport;
@@ -66,10 +66,9 @@ pub struct Report {
     /// The metric of a paper's figure, in scenarios that measure one.
     #[serde(flatten)]
     pub metric: Option<MetricReport>,
-    /// The length of the queue that the metric is about, at each sample: us and bytes. Empty
-    /// without one.
+    /// The queues and rates that the metric is about, at each sample. Empty without one.
     #[serde(skip)]
-    pub queue_over_time: Vec<(f64, u64)>,
+    pub over_time: Vec<Trace>,
     /// Violations, one sentence each.
     pub violations: Vec<String>,
     /// The time series, if requested.
@@ -153,7 +152,7 @@ impl Report {
             agents: agents(network),
             sharing: None,
             metric: None,
-            queue_over_time: Vec::new(),
+            over_time: Vec::new(),
             violations,
             series: None,
         }

@@ -177,8 +177,7 @@ impl<'a> Run<'a> {
             report.sharing = Some(sharing.report(&network, &series));
         }
         report.metric = plan.metric.as_ref().map(|m| m.report(&network, &series, cnps.as_ref()));
-        report.queue_over_time =
-            plan.metric.as_ref().map_or_else(Vec::new, |metric| metric.queue_over_time(&series));
+        report.over_time = plan.metric.iter().flat_map(|m| m.over_time(&series)).collect();
         report.series = watch.series.then_some(series);
         report
     }

@@ -3,7 +3,6 @@
 use super::args::CompareArgs;
 use super::file::Chosen;
 use super::numbers::decimals;
-use super::pictures::to_f64;
 use super::prepare::{cannot_write, prepare};
 use super::report::write_checks;
 use super::seeds::{SeedRow, SeedsReport, Summary, simulate};
@@ -12,7 +11,7 @@ use crate::report::print_report;
 use serde::Serialize;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, LineFigure, Quantity, Series, Shape, ViolinFigure};
-use spanwire_sim::Scenario;
+use spanwire_sim::{Scenario, Trace};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -119,10 +118,10 @@ impl Comparison {
     /// of its seeds, in a band from the least to the most. `None` if there is no such queue.
     fn queues_to_svg(&self) -> Option<String> {
         let line = |s: &Scheme| {
-            let of_seeds = s.report.seeds.iter().flat_map(|row| &row.queue_over_time);
-            // For display only.
+            let traces = s.report.seeds.iter().flat_map(|row| &row.over_time);
+            let queues = traces.filter(|trace| trace.name == "queue");
             let mut points: Vec<(f64, f64)> =
-                of_seeds.map(|(us, bytes)| (us / 1e6, to_f64(*bytes))).collect();
+                queues.flat_map(Trace::points).map(|(us, bytes)| (us / 1e6, bytes)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             Series { name: s.scheme.clone(), points }
         };

@@ -1,6 +1,7 @@
 //! `spanwire sim reproduce`: the rows of papers ([`spanwire_sim::rows`]), run and written to pages.
 
 mod cache;
+mod figure;
 mod page;
 mod runner;
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
-use spanwire_sim::{FlowReport, Measure, NetworkError, Report, Watch};
+use spanwire_sim::{FlowReport, Measure, NetworkError, Report, Trace, Watch};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -67,9 +67,9 @@ pub(super) struct SeedRow {
     /// of flows, queues and agents.
     #[serde(flatten)]
     metrics: Map<String, Value>,
-    /// The length of the queue that the scenario's metric is about: us and bytes.
+    /// The queues and rates that the scenario's metric is about, at each sample.
     #[serde(skip)]
-    pub(super) queue_over_time: Vec<(f64, u64)>,
+    pub(super) over_time: Vec<Trace>,
 }
 
 /// Statistics over all seeds.
@@ -274,7 +274,7 @@ impl SeedRow {
             drops: report.drops.clone(),
             retransmitted_packets: report.engine.get("retransmitted_packets").copied().unwrap_or(0),
             metrics: metrics_of(report),
-            queue_over_time: report.queue_over_time.clone(),
+            over_time: report.over_time.clone(),
         }
     }
 

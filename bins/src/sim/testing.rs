@@ -27,7 +27,7 @@ pub(super) fn report(flows: Vec<FlowReport>) -> Report {
         sharing: None,
         groups: Vec::new(),
         metric: None,
-        queue_over_time: Vec::new(),
+        over_time: Vec::new(),
         violations: Vec::new(),
         series: None,
     }

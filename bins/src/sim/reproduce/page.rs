@@ -1,9 +1,7 @@
 //! The page of a paper: Markdown with figures.
 
-use spanwire_plot::{AxisSpec, Group, LineFigure, Quantity, Series, Shape, ViolinFigure};
-use spanwire_sim::rows::{
-    self, CheckReport, Figure, Ours, Paper, Results, Row, RowReport, Run, Verdict, number,
-};
+use super::figure::draw;
+use spanwire_sim::rows::{CheckReport, Ours, Paper, Results, RowReport, Verdict, number};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -19,10 +17,13 @@ pub(super) fn write(
     fs::create_dir_all(dir)?;
     let mut figures = Vec::new();
     for row in &paper.rows {
-        if let Some(svg) = row.figure.as_ref().and_then(|figure| draw(figure, row, results).ok()) {
-            let name = format!("{}-{}.svg", paper.name, row.id);
-            fs::write(dir.join(&name), svg)?;
-            figures.push((row.id, name));
+        for (figure, number) in row.figures.iter().zip(1..) {
+            let number = if number == 1 { String::new() } else { format!("-{number}") };
+            if let Ok(svg) = draw(figure, row, results) {
+                let name = format!("{}-{}{number}.svg", paper.name, row.id);
+                fs::write(dir.join(&name), svg)?;
+                figures.push((row.id, name));
+            }
         }
     }
     let page = page(paper, reports, &figures);
@@ -105,38 +106,9 @@ fn write_checks(out: &mut String, checks: &[CheckReport]) {
 
 /// The median, and its interval, or without one the least and the most; one value has none.
 fn shown(ours: &Ours) -> [String; 2] {
-    let [least, most] = ours.interval.unwrap_or([ours.min, ours.max]).map(number);
+    let [least, most] = ours.band().map(number);
     let band = if ours.min == ours.max { "-".to_owned() } else { format!("{least} to {most}") };
     [number(ours.median), band]
-}
-
-/// The figure of a row.
-fn draw(figure: &Figure, row: &Row, results: &Results) -> Result<String, String> {
-    let subtitle = format!("{}, {}", row.id, row.source);
-    let axis = |label: &str| AxisSpec::linear(label, Quantity::Number);
-    match figure {
-        Figure::Violins { title, groups, reading } => {
-            let group = |(name, run): &(&str, Run)| -> Result<Group, String> {
-                let seeds = results.of(run)?.iter().map(|seed| reading.of(seed));
-                let values: Vec<Vec<f64>> = seeds.collect::<Result<_, _>>()?;
-                Ok(Group { name: (*name).to_owned(), values: values.concat() })
-            };
-            let groups = groups.iter().map(group).collect::<Result<_, _>>()?;
-            let label = format!("{} {}", reading.name, reading.unit);
-            let (title, y) = ((*title).to_owned(), axis(label.trim_end()));
-            Ok(ViolinFigure { title, subtitle, y, groups }.to_svg())
-        }
-        Figure::Lines { title, axes, x, lines } => {
-            let line = |(name, at): &(String, Vec<rows::Quantity>)| -> Result<Series, String> {
-                let medians = at.iter().map(|quantity| quantity.median(results));
-                let points = medians.collect::<Result<Vec<f64>, _>>()?;
-                Ok(Series { name: name.clone(), points: x.iter().copied().zip(points).collect() })
-            };
-            let series = lines.iter().map(line).collect::<Result<_, _>>()?;
-            let axes = axes.map(axis);
-            Ok(LineFigure::new(*title, subtitle, axes, Shape::Line, series).to_svg())
-        }
-    }
 }
 
 /// Breaks a paragraph into lines of at most [`COLUMNS`] columns.
@@ -164,13 +136,15 @@ Ours is the median over the seeds. Schemes are compared seed by seed. 95 % is th
 median by order statistics, of six seeds the least and the most; a quantity that the seed does not
 change has none. A check holds if the median and its interval are within the bounds. `met`: all
 checks hold. `scaled`: they hold, of an experiment smaller than the paper's. `missed`: one does not.
-`refuted`: one does not, and the result contradicts the claim.
+`refuted`: one does not, and the result contradicts the claim. Bars are medians with these
+intervals; values over time are means of the seeds, in a band from the least to the most.
 ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanwire_sim::rows::{Choice, SeedResult, ratio, reading, value};
+    use spanwire_sim::rows::{Choice, Figure, Row, Run, SeedResult, ratio, reading, value};
+    use spanwire_sim::{Trace, TraceUnit};
 
     /// A row of two runs at six seeds, which misses by one of its checks, and two others.
     fn paper() -> (Paper, Results) {
@@ -182,25 +156,34 @@ mod tests {
             reading: delay.clone(),
         };
         let at = [&low, &high].map(|run| value(run, &delay)).to_vec();
-        let lines = Figure::Lines {
+        let bars = Figure::Bars {
             title: "Delay",
-            axes: ["load", "us"],
-            x: vec![1.0, 2.0],
-            lines: vec![("by load".to_owned(), at)],
+            y: "us",
+            groups: vec!["low".to_owned(), "high".to_owned()],
+            bars: vec![("by load".to_owned(), at)],
         };
+        let trace = (String::new(), low.clone(), "queue".to_owned());
+        let (title, y, span) = ("Delay over time", "queue", [0.0, 1.0]);
+        let over_time = Figure::OverTime { title, y, span, lines: vec![trace] };
         let row = Row { source: "Fig. 1", claim: "more load, more delay", ..Row::default() };
         let checks =
             vec![ratio(&low, &high, &delay).at_most(1.0), value(&high, &delay).at_most(1.0)];
         let first = Row { id: "X-1", why: "the queue is long", checks, ..row.clone() };
         let checks = vec![value(&low, &delay).at_least(0.0)];
-        let second = Row { id: "X-2", checks, figure: Some(violins), ..row };
-        let first = Row { figure: Some(lines), ..first };
+        let second = Row { id: "X-2", checks, figures: vec![violins], ..row };
+        let first = Row { figures: vec![bars, over_time], ..first };
         let more = Choice { text: "of load", checks: vec![value(&high, &delay).at_least(1.0)] };
         let second = Row { choices: vec![more], ..second };
         let none = Row { id: "X-3", source: "text", claim: "no delay", ..Row::default() };
         let rows = vec![first, second, Row { not_run: "no load", ..none }];
         let seeds = |run: &Run, delays: [f64; 3]| {
-            let of = |us| SeedResult { mean_us: Some(us), ..SeedResult::default() };
+            let (name, unit, values) = ("queue".to_owned(), TraceUnit::Bytes, vec![1e3, 2e3, 9e9]);
+            let queue = Trace { name, unit, from_us: 200.0, every_us: 700.0, values };
+            let of = |us| SeedResult {
+                mean_us: Some(us),
+                over_time: vec![queue.clone()],
+                ..SeedResult::default()
+            };
             (run.command_line(None), [delays, delays].concat().into_iter().map(of).collect())
         };
         let all = [seeds(&low, [1.0, 2.0, 3.0]), seeds(&high, [5.0, 7.0, 6.5])];
@@ -227,17 +210,22 @@ mod tests {
              - does not hold: delay, high: at most 1 us. Ours: 6.500 (95 %: 5 to 7)\n",
             "\nChoice: of load\n\n- holds: delay, high: at least 1 us",
             "## Rows that did not run\n\n- X-3, text: no delay no load\n",
-            "![X-1, Fig. 1](x-X-1.svg)",
+            "![X-1, Fig. 1](x-X-1.svg)\n\n![X-1, Fig. 1](x-X-1-2.svg)",
             "spanwire sim run pair --set load=low --seeds 6 --json\n",
         ] {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }
-        for row in ["X-1", "X-2"] {
-            let svg = fs::read_to_string(dir.join(format!("x-{row}.svg"))).expect("it is there");
-            assert!(roxmltree::Document::parse(&svg).is_ok() && svg.contains("Delay"), "{row}");
+        for (figure, axis) in [("X-1", "us"), ("X-1-2", "queue [kB]"), ("X-2", "delay us")] {
+            let svg = fs::read_to_string(dir.join(format!("x-{figure}.svg"))).expect("it is there");
+            let is_drawn = svg.contains("Delay") && svg.contains(axis);
+            assert!(roxmltree::Document::parse(&svg).is_ok() && is_drawn, "{figure}: {svg}");
         }
-        let figure = paper.rows[0].figure.as_ref().expect("it has one");
-        assert!(draw(figure, &paper.rows[0], &Results::default()).is_err());
+        // A page without its results, or without what a figure is of, has no figure.
+        let mut none = results.clone();
+        none.seeds.values_mut().flatten().for_each(|seed| seed.over_time.clear());
+        let [bars, over_time] = &paper.rows[0].figures[..] else { panic!("two figures") };
+        assert!(draw(bars, &paper.rows[0], &Results::default()).is_err());
+        assert!(draw(over_time, &paper.rows[0], &none).is_err());
         fs::remove_dir_all(&dir).expect("it was created");
     }
 

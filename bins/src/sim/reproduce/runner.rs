@@ -9,6 +9,7 @@ use crate::sim::sweep::{all_cores, sweep};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use spanwire_base::{u64_from, usize_from};
+use spanwire_sim::Trace;
 use spanwire_sim::rows::{Results, Run, SeedResult};
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -115,6 +116,9 @@ impl Job {
         if report.flows.len() > FLOWS_MAX {
             metrics["fct_us"] = Value::Array(Vec::new());
         }
+        let traces: Vec<Trace> =
+            report.over_time.iter().map(|trace| trace.thinned(TRACE_VALUES)).collect();
+        metrics["over_time"] = json!(traces);
         Ok(json!({ "metrics": metrics, "violations": report.violations }))
     }
 }
@@ -154,6 +158,8 @@ impl Outcome {
 
 /// Completion times of single flows are kept up to so many flows; more would fill the cache.
 const FLOWS_MAX: usize = 1024;
+/// Values of a line of a figure that are kept of each seed.
+const TRACE_VALUES: usize = 250;
 
 #[cfg(test)]
 mod tests {

@@ -56,8 +56,7 @@ impl Check {
     /// # Errors
     /// As [`Quantity::of`].
     pub fn report(&self, results: &Results) -> Result<CheckReport, String> {
-        let values = self.quantity.of(results)?;
-        let ours = Ours::of(&values).ok_or("it has no seeds")?;
+        let ours = self.quantity.ours(results)?;
         let [least, most] = self.bounds;
         let within = |value: &f64| (least..=most).contains(value);
         let ok = within(&ours.median) && ours.interval.iter().flatten().all(within);

@@ -30,16 +30,16 @@ fn burst(scheme: &str) -> Run {
 }
 
 fn micro(scheme: &str) -> Run {
-    Run::of("pacc-micro", 6).set("scheme", scheme).quick(1, "")
+    Run::of("pacc-micro", 10).set("scheme", scheme).quick(1, "")
 }
 
 fn steady(scheme: &str, flows: u32) -> Run {
-    let run = Run::of("pacc-steady", 6).set("scheme", scheme).set("senders", flows.to_string());
+    let run = Run::of("pacc-steady", 10).set("scheme", scheme).set("senders", flows.to_string());
     run.named(format!("{scheme} with {flows} flows")).quick(1, "")
 }
 
 fn join(scheme: &str) -> Run {
-    Run::of("pacc-join", 6).set("scheme", scheme)
+    Run::of("pacc-join", 10).set("scheme", scheme)
 }
 
 /// A number of the burst; infinite if it is never.
@@ -64,14 +64,20 @@ fn cnps() -> Reading {
     metric!(Burst, "CNPs by flow", "", of)
 }
 
+/// PACC and its rivals, by name.
+fn rivals_of(run: fn(&str) -> Run) -> [(&'static str, Run); 4] {
+    [("PACC", "pacc"), ("DCQCN", "dcqcn"), ("TIMELY", "timely"), ("HPCC", "hpcc")]
+        .map(|(name, scheme)| (name, run(scheme)))
+}
+
 fn violins(
     title: &'static str,
     reading: Reading,
     schemes: &[(&'static str, &str)],
     run: fn(&str) -> Run,
-) -> Option<Figure> {
+) -> Figure {
     let groups = schemes.iter().map(|(name, scheme)| (*name, run(scheme))).collect();
-    Some(Figure::Violins { title, groups, reading })
+    Figure::Violins { title, groups, reading }
 }
 
 fn p_1() -> Row {
@@ -90,21 +96,24 @@ fn p_1() -> Row {
                 .at_least(1.0),
         ),
         quick: Quick::Show,
-        figure: violins(
-            "Largest queue after the burst",
-            peak(),
-            &[
-                ("PACC", "pacc"),
-                ("timer", "pacc-timer"),
-                ("every", "pacc-every"),
-                ("floor", "pacc-floor"),
-                ("printed", "pacc-printed"),
-                ("DCQCN", "dcqcn"),
-                ("TIMELY", "timely"),
-                ("HPCC", "hpcc"),
-            ],
-            burst,
-        ),
+        figures: vec![
+            Figure::queues("Queue after the burst", [0.0, 0.4], &rivals_of(burst)),
+            violins(
+                "Largest queue after the burst",
+                peak(),
+                &[
+                    ("PACC", "pacc"),
+                    ("timer", "pacc-timer"),
+                    ("every", "pacc-every"),
+                    ("floor", "pacc-floor"),
+                    ("printed", "pacc-printed"),
+                    ("DCQCN", "dcqcn"),
+                    ("TIMELY", "timely"),
+                    ("HPCC", "hpcc"),
+                ],
+                burst,
+            ),
+        ],
         ..Row::new(
             "P-1",
             "Fig. 1a",
@@ -147,19 +156,29 @@ fn p_2() -> Row {
             the rate, and the long flow waits for its increases, each 300 us, like DCQCN's. With \
             alpha as the paper's analysis has it (`pacc-alpha`) its link is full again as soon as \
             with HPCC, and so is DCQCN's (`dcqcn-alpha`): PACC gains nothing there.",
-        figure: violins(
-            "Time to 95 % of the link",
-            refill(),
-            &[
-                ("PACC", "pacc"),
-                ("PACC, alpha 0.047", "pacc-alpha"),
-                ("DCQCN", "dcqcn"),
-                ("DCQCN, alpha 0.047", "dcqcn-alpha"),
-                ("TIMELY", "timely"),
-                ("HPCC", "hpcc"),
-            ],
-            burst,
-        ),
+        figures: vec![
+            Figure::OverTime {
+                title: "Rate of the long flow after the burst",
+                y: "rate",
+                span: [0.0, 1.0],
+                lines: rivals_of(burst)
+                    .map(|(name, run)| (name.to_owned(), run, "flow 0".to_owned()))
+                    .to_vec(),
+            },
+            violins(
+                "Time to 95 % of the link",
+                refill(),
+                &[
+                    ("PACC", "pacc"),
+                    ("PACC, alpha 0.047", "pacc-alpha"),
+                    ("DCQCN", "dcqcn"),
+                    ("DCQCN, alpha 0.047", "dcqcn-alpha"),
+                    ("TIMELY", "timely"),
+                    ("HPCC", "hpcc"),
+                ],
+                burst,
+            ),
+        ],
         ..Row::new(
             "P-2",
             "Fig. 1b",
@@ -191,12 +210,12 @@ fn p_3() -> Row {
             at which its packets arrive are those of one queue, first in, first out: 600 KB in \
             195 us, in equal parts but for the distance of the hosts, with any control. The \
             figure needs a burst that lasts.",
-        figure: violins(
+        figures: vec![violins(
             "Rates of the flows, 600 to 800 us",
             rates(),
             &[("PACC", "pacc"), ("DCQCN", "dcqcn")],
             burst,
-        ),
+        )],
         ..Row::new(
             "P-3",
             "Fig. 2a",
@@ -221,7 +240,7 @@ fn p_4() -> Row {
             the burst.",
         refuted: Some(all.at_least(1.0)),
         quick: Quick::Show,
-        figure: violins(
+        figures: vec![violins(
             "CNPs by flow",
             cnps(),
             &[
@@ -231,7 +250,7 @@ fn p_4() -> Row {
                 ("DCQCN, alpha 0.047", "dcqcn-alpha"),
             ],
             burst,
-        ),
+        )],
         ..Row::new(
             "P-4",
             "Fig. 2b",
@@ -256,7 +275,7 @@ fn p_5() -> Row {
         quick: Quick::Show,
         why: "A long flow is a queue pair of its own here and remembers nothing of the burst of \
             its host 200 us before, so it is at full rate after 25 us with every control. The \
-            first flow recovers in 127 us with PACC, in 131 with DCQCN, 130 with TIMELY and 220 \
+            first flow recovers in 128 us with PACC, in 135 with DCQCN, 125 with TIMELY and 220 \
             with HPCC (medians).",
         ..Row::new(
             "P-5",
@@ -278,7 +297,7 @@ fn p_6() -> Row {
         vec![to_f64(s.queue_bytes_mean) / 1000.0]
     });
     let flows = [2, 4, 10, 20];
-    let line = |name: &str, scheme: &str| {
+    let bars = |name: &str, scheme: &str| {
         (name.to_owned(), flows.map(|flows| value(&steady(scheme, flows), &mean)).to_vec())
     };
     Row {
@@ -289,12 +308,12 @@ fn p_6() -> Row {
             has 129 to 217 KB with 10 flows and 138 to 359 KB with 20: each flow gets a CNP only \
             when its fractions have added up, and then all of them do at the same time. The queue \
             stays bounded and never empties.",
-        figure: Some(Figure::Lines {
+        figures: vec![Figure::Bars {
             title: "Mean queue by the number of flows",
-            axes: ["flows", "KB"],
-            x: flows.map(f64::from).to_vec(),
-            lines: vec![line("PACC", "pacc"), line("without fractions", "pacc-floor")],
-        }),
+            y: "KB",
+            groups: flows.map(|flows| format!("{flows} flows")).to_vec(),
+            bars: vec![bars("PACC", "pacc"), bars("without fractions", "pacc-floor")],
+        }],
         ..Row::new(
             "P-6",
             "Fig. 5",
@@ -309,15 +328,20 @@ fn p_7() -> Row {
     let jain = metric!(Stages, "Jain's index of a stage", "", |s: &StagesReport| {
         s.jain.iter().map(|jain| jain.unwrap_or(f64::INFINITY)).collect()
     });
+    let rates = |title, scheme| Figure::flows(title, "rate", [0.0, 400.0], &join(scheme), 0..4);
     let total = metric!(Stages, "total rate", "Gbit/s", |s: &StagesReport| vec![s.total_gbps]);
     Row {
         described: &["50"],
-        figure: violins(
-            "Jain's index by stage",
-            jain.clone(),
-            &[("PACC", "pacc"), ("HPCC", "hpcc")],
-            join,
-        ),
+        figures: vec![
+            rates("Rates of the flows, PACC", "pacc"),
+            rates("Rates of the flows, HPCC", "hpcc"),
+            violins(
+                "Jain's index by stage",
+                jain.clone(),
+                &[("PACC", "pacc"), ("HPCC", "hpcc")],
+                join,
+            ),
+        ],
         ..Row::new(
             "P-7",
             "Fig. 6",

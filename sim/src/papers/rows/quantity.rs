@@ -2,7 +2,7 @@
 
 use super::reading::{Reading, SeedResult};
 use super::run::Run;
-use super::statistics::median;
+use super::statistics::{Ours, median};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
@@ -129,12 +129,12 @@ impl Quantity {
         (self.of)(results)
     }
 
-    /// Its median over the seeds.
+    /// Its median over the seeds, with its interval.
     ///
     /// # Errors
     /// As [`Quantity::of`].
-    pub fn median(&self, results: &Results) -> Result<f64, String> {
-        self.of(results).map(|values| median(&values))
+    pub fn ours(&self, results: &Results) -> Result<Ours, String> {
+        Ours::of(&self.of(results)?).ok_or_else(|| "it has no seeds".to_owned())
     }
 
     /// With another text, which is shorter.

@@ -1,7 +1,7 @@
 //! Functions of the result of one seed.
 
 use crate::groups::GroupReport;
-use crate::papers::MetricReport;
+use crate::papers::{MetricReport, Trace};
 use crate::record::to_f64;
 use serde::Deserialize;
 use std::fmt;
@@ -27,6 +27,8 @@ pub struct SeedResult {
     pub metric: Option<MetricReport>,
     /// The cost of agents, of the command that measures it.
     pub agents: Vec<AgentCost>,
+    /// The queues and rates of the scenario's figure.
+    pub over_time: Vec<Trace>,
 }
 
 /// The cost of an agent of switches.

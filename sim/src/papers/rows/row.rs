@@ -7,6 +7,7 @@ use super::run::Run;
 use super::statistics::Ours;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A paper: its rows.
 #[derive(Clone, Debug)]
@@ -48,8 +49,8 @@ pub struct Row {
     pub quick: Quick,
     /// Numbers and schemes of the claim that no check is about: they describe the experiment.
     pub described: &'static [&'static str],
-    /// Its figure.
-    pub figure: Option<Figure>,
+    /// Its figures.
+    pub figures: Vec<Figure>,
 }
 
 /// A choice that a row depends on.
@@ -85,16 +86,27 @@ pub enum Figure {
         /// The reading.
         reading: Reading,
     },
-    /// Lines over the numbers of `x`.
-    Lines {
+    /// Groups of bars: medians, each with its 95 % interval.
+    Bars {
         /// Its heading.
         title: &'static str,
-        /// Labels of both axes.
-        axes: [&'static str; 2],
-        /// Places on the x axis.
-        x: Vec<f64>,
-        /// The lines by name, with a quantity for each place, of which the median is drawn.
-        lines: Vec<(String, Vec<Quantity>)>,
+        /// The label of the values.
+        y: &'static str,
+        /// Names of the groups.
+        groups: Vec<String>,
+        /// The bars of each group by name, with a quantity for each group.
+        bars: Vec<(String, Vec<Quantity>)>,
+    },
+    /// Values over time: means of all seeds, in a band from the least to the most.
+    OverTime {
+        /// Its heading.
+        title: &'static str,
+        /// The label of the values.
+        y: &'static str,
+        /// The first and the last time that is shown, ms.
+        span: [f64; 2],
+        /// The lines by name: a run, and the name of its [`Trace`](crate::Trace).
+        lines: Vec<(String, Run, String)>,
     },
 }
 
@@ -195,16 +207,7 @@ impl Row {
         let choices = self.choices.iter().flat_map(|choice| &choice.checks);
         let checks = self.checks.iter().chain(choices).chain(&self.refuted);
         let mut runs: Vec<Run> = checks.flat_map(|check| check.quantity.runs.clone()).collect();
-        match &self.figure {
-            Some(Figure::Violins { groups, .. }) => {
-                runs.extend(groups.iter().map(|(_, run)| run.clone()));
-            }
-            Some(Figure::Lines { lines, .. }) => {
-                let all = lines.iter().flat_map(|(_, quantities)| quantities);
-                runs.extend(all.flat_map(|quantity| quantity.runs.clone()));
-            }
-            None => {}
-        }
+        runs.extend(self.figures.iter().flat_map(Figure::runs));
         runs.into_iter().map(|run| (run.command_line(None), run)).collect()
     }
 
@@ -282,6 +285,40 @@ impl Row {
         };
         report.why = Some(self.why).filter(|why| !is_met && !why.is_empty());
         Ok(())
+    }
+}
+
+impl Figure {
+    /// The queue that the scenario's metric is about, of each run.
+    pub(super) fn queues(title: &'static str, span: [f64; 2], runs: &[(&str, Run)]) -> Self {
+        let line =
+            |(name, run): &(&str, Run)| ((*name).to_owned(), run.clone(), "queue".to_owned());
+        Self::OverTime { title, y: "queue", span, lines: runs.iter().map(line).collect() }
+    }
+
+    /// The queues or rates of these flows over time, as the scenario's figure has them.
+    pub(super) fn flows(
+        title: &'static str,
+        y: &'static str,
+        span: [f64; 2],
+        run: &Run,
+        flows: Range<u32>,
+    ) -> Self {
+        let first = flows.start;
+        let line =
+            |flow| (format!("flow {}", flow - first + 1), run.clone(), format!("flow {flow}"));
+        Self::OverTime { title, y, span, lines: flows.map(line).collect() }
+    }
+
+    fn runs(&self) -> Vec<Run> {
+        match self {
+            Self::Violins { groups, .. } => groups.iter().map(|(_, run)| run.clone()).collect(),
+            Self::Bars { bars, .. } => {
+                let all = bars.iter().flat_map(|(_, quantities)| quantities);
+                all.flat_map(|quantity| quantity.runs.clone()).collect()
+            }
+            Self::OverTime { lines, .. } => lines.iter().map(|(_, run, _)| run.clone()).collect(),
+        }
     }
 }
 

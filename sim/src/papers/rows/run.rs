@@ -71,6 +71,16 @@ impl Run {
         }
     }
 
+    /// Seconds that a run of one seed takes on one core, about: work is divided by them.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let load = self.set.get("load").map_or("", String::as_str);
+        let of = |(name, of_load, _): &&(&str, &str, f64)| {
+            *name == self.scenario && (of_load.is_empty() || *of_load == load)
+        };
+        SECONDS.iter().find(of).map_or(1.0, |(_, _, seconds)| *seconds)
+    }
+
     /// The command line that runs all seeds, or with `seed` this one.
     #[must_use]
     pub fn command_line(&self, seed: Option<u64>) -> String {
@@ -87,3 +97,27 @@ impl Run {
         format!("spanwire sim run {}{set} {seeds}", self.scenario)
     }
 }
+
+/// Seconds of a seed by scenario and load: medians of 2026-11, an AMD EPYC at 2 to 3 GHz.
+const SECONDS: [(&str, &str, f64); 20] = [
+    ("laecn-burst", "", 8.0),
+    ("laecn-small", "", 1.5),
+    ("mlcc-fig10", "", 60.0),
+    ("mlcc-fig2", "", 15.0),
+    ("mlcc-fig3", "", 10.0),
+    ("mlcc-fig4", "", 13.0),
+    ("mlcc-fig7", "", 9.0),
+    ("mlcc-fig8", "", 6.0),
+    ("mlcc-fig9", "", 18.0),
+    ("pacc-burst", "", 0.8),
+    ("pacc-fct", "30", 20.0),
+    ("pacc-fct", "", 40.0),
+    ("pacc-join", "", 7.0),
+    ("pacc-micro", "", 1.3),
+    ("pacc-steady", "", 1.5),
+    ("reflex-fct", "30", 18.0),
+    ("reflex-fct", "50", 60.0),
+    ("reflex-fct", "", 100.0),
+    ("reflex-thresholds", "", 100.0),
+    ("uno-fig13a", "", 0.4),
+];

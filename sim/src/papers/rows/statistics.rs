@@ -20,6 +20,12 @@ pub struct Ours {
 }
 
 impl Ours {
+    /// The interval, or without one the least and the most.
+    #[must_use]
+    pub fn band(&self) -> [f64; 2] {
+        self.interval.unwrap_or([self.min, self.max])
+    }
+
     pub(super) fn of(values: &[f64]) -> Option<Self> {
         let min = values.iter().copied().min_by(f64::total_cmp)?;
         let max = values.iter().copied().max_by(f64::total_cmp)?;

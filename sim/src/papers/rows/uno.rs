@@ -76,11 +76,11 @@ fn u_11() -> Row {
     Row {
         refuted: Some(most([&spray, &plb].map(|b| ratio(&b[1], &unolb[1], &fct))).at_most(0.99)),
         quick: Quick::Bar,
-        figure: Some(Figure::Violins {
+        figures: vec![Figure::Violins {
             title: "Completion times with a dead border link",
             groups: groups.into_iter().zip([&spray[..], &plb, &unolb].concat()).collect(),
             reading: fcts(),
-        }),
+        }],
         ..Row::new(
             "U-11",
             "Fig. 13a",

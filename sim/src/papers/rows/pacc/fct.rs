@@ -34,20 +34,20 @@ pub(super) fn p_8() -> Row {
         )
         .named(format!("reduction of mean FCT of {sizes}, pacc below {rival}, best load"))
     };
-    let line = |(name, scheme): (&str, &str)| {
+    let bars = |(name, scheme): (&str, &str)| {
         let at = LOADS.map(|load| value(&fct("websearch", load, scheme), &mean));
         (name.to_owned(), at.to_vec())
     };
-    let lines = [("PACC", "pacc"), ("DCQCN", "dcqcn"), ("TIMELY", "timely"), ("HPCC", "hpcc")];
+    let schemes = [("PACC", "pacc"), ("DCQCN", "dcqcn"), ("TIMELY", "timely"), ("HPCC", "hpcc")];
     Row {
         scale: SCALE,
         not_run: "It runs only if it is named: an hour on two cores.",
-        figure: Some(Figure::Lines {
-            title: "Mean FCT, WebSearch",
-            axes: ["load, %", "us"],
-            x: LOADS.map(f64::from).to_vec(),
-            lines: lines.map(line).to_vec(),
-        }),
+        figures: vec![Figure::Bars {
+            title: "Mean FCT of WebSearch by load",
+            y: "us",
+            groups: LOADS.map(|load| format!("{load} %")).to_vec(),
+            bars: schemes.map(bars).to_vec(),
+        }],
         ..Row::new(
             "P-8",
             "Figs. 7, 8",

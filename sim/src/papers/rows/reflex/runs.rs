@@ -1,0 +1,66 @@
+//! Runs of Reflex's network, and readings of them.
+
+use super::super::quantity::{Quantity, over, reduction, value};
+use super::super::reading::{Reading, of_group};
+use super::super::row::Figure;
+use super::super::run::Run;
+
+pub(super) const TIMELY: &str = "timely-classic";
+pub(super) const LOADS: [u32; 3] = [30, 50, 70];
+/// Places in the list of sizes.
+pub(super) const ABOVE_10_MB: usize = 4;
+pub(super) const UPTO_1_MB: usize = 5;
+pub(super) const UPTO_12_5_MB: usize = 6;
+pub(super) const ABOVE_12_5_MB: usize = 7;
+
+/// Both data centres; `reflex` is off, nsf, ndt or on.
+pub(super) fn run(cc: &str, load: u32, reflex: &str) -> Run {
+    let run = Run::of("reflex-fct", 6).set("cc", cc).set("load", load.to_string());
+    let run = run.set("reflex", reflex).named(format!("{cc} {load} % {reflex}"));
+    // NDT alone is not run quickly.
+    if reflex == "ndt" { run } else { run.quick(1, "3ms") }
+}
+
+pub(super) fn at_70(cc: &str, reflex: &str) -> Run {
+    run(cc, 70, reflex)
+}
+
+pub(super) fn mean(group: &'static str, size: Option<usize>) -> Reading {
+    let above = if size == Some(ABOVE_12_5_MB) { " above 12.5 MB" } else { "" };
+    let name = format!("mean NFCT of {group} flows{above}");
+    of_group(name, group, size, |stats| stats.nfct.map(|nfct| nfct.mean))
+}
+
+pub(super) fn p99(group: &'static str, size: Option<usize>, of: &str) -> Reading {
+    of_group(format!("p99 NFCT of {group} flows{of}"), group, size, |stats| {
+        stats.nfct.map(|nfct| nfct.p99)
+    })
+}
+
+/// Two readings of one run, the one over the other.
+pub(super) fn part(run: &Run, a: &Reading, b: &Reading) -> Quantity {
+    over(&value(run, a), &value(run, b)).named(format!(
+        "{} over {}, {}",
+        a.name,
+        b.name,
+        run.label()
+    ))
+}
+
+/// By how many percent a form of Reflex lowers a reading at 70 %.
+pub(super) fn gain(cc: &str, reflex: &str, reading: &Reading) -> Quantity {
+    reduction(&at_70(cc, reflex), &at_70(cc, "off"), reading)
+}
+
+/// Means by load, a bar for each control, group and form.
+pub(super) fn by_load(
+    title: &'static str,
+    bars: &[(&str, &str, &'static str, &str)],
+) -> Vec<Figure> {
+    let bars = bars.iter().map(|(name, cc, group, reflex)| {
+        let at = LOADS.map(|load| value(&run(cc, load, reflex), &mean(group, None)));
+        ((*name).to_owned(), at.to_vec())
+    });
+    let groups = LOADS.map(|load| format!("{load} %")).to_vec();
+    vec![Figure::Bars { title, y: "NFCT", groups, bars: bars.collect() }]
+}
