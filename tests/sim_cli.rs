@@ -584,22 +584,93 @@ fn compare__without_a_key_the_scenario_declares_what_schemes_are() {
     }
 }
 
+/// The arguments of a row of 24 short runs, and more.
+fn reproduce<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["reproduce", "--paper", "uno", "--row", "U-11", "--quick"][..], more].concat()
+}
+
+/// Runs such a row: its rows, and how many of its 24 runs were stored.
+fn stored(more: &[&str]) -> (Vec<u8>, u64) {
+    let output = sim(&[&reproduce(more)[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let line = stderr(&output);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!((words[0], words[1]), ("24", "runs,"), "{line}");
+    let n = words[2].parse().expect("a number");
+    (output.stdout, n)
+}
+
 #[test]
 fn reproduce__stores_its_runs_and_writes_a_page() {
     let dir = std::env::temp_dir().join(format!("spanwire-reproduce-{}", std::process::id()));
     let path = |name: &str| dir.join(name).to_str().expect("it is UTF-8").to_owned();
-    let (cache, out) = (path("cache"), path("out"));
-    let args = ["reproduce", "--paper", "uno", "--row", "U-11", "--quick", "--cache", &cache];
-    let args = [&args[..], &["--out", &out]].concat();
+    let (store, out) = (path("store"), path("out"));
+    let args = reproduce(&["--store", &store, "--out", &out]);
     let (first, code) = json(&args);
     assert_eq!((code, first["rows"][0]["verdict"].as_str()), (Some(0), Some("scaled")));
-    assert_eq!((first["runs"].as_u64(), first["cached"].as_u64()), (Some(24), Some(0)));
+    assert_eq!(first["runs"].as_u64(), Some(24));
     let (second, _) = json(&args);
-    assert_eq!(second["cached"], second["runs"]);
-    assert_eq!(second["rows"], first["rows"]);
+    assert_eq!(second, first);
     let page = fs::read_to_string(dir.join("out/uno.md")).expect("it was written");
     assert!(page.contains("| U-11 |") && page.contains("| scaled |"), "{page}");
     let output = sim(&["reproduce", "--paper", "no-such"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let output = sim(&reproduce(&["--store", "/proc/no-such"]));
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("cannot write /proc/no-such"), "{said}");
+    fs::remove_dir_all(&dir).expect("it was created");
+}
+
+/// Shards, one of them twice and one killed, all at once: then nothing is left to run, and the rows
+/// are those of a call without a store.
+#[test]
+fn reproduce__shards_fill_one_store() {
+    let dir = std::env::temp_dir().join(format!("spanwire-shards-{}", std::process::id()));
+    let store = dir.to_str().expect("it is UTF-8").to_owned();
+    let files = || fs::read_dir(&dir).map_or(0, Iterator::count);
+    let of = |shard: &str| {
+        let args = reproduce(&["--store", &store, "--shard", shard]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spanwire"));
+        command.arg("sim").args(args).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("it can be started")
+    };
+    let mut killed = of("0/1");
+    while files() == 0 && killed.try_wait().expect("it is a child").is_none() {
+        std::thread::yield_now();
+    }
+    killed.kill().expect("it is a child");
+    killed.wait().expect("it is a child");
+    let shards = ["0/3", "1/3", "2/3", "1/3"].map(of);
+    for mut shard in shards {
+        assert!(shard.wait().expect("it is a child").success());
+    }
+    let whole = ["--store", &store];
+    let (rows, n) = stored(&whole);
+    assert_eq!(n, 24);
+    assert_eq!(rows, stored(&["--no-store"]).0, "the same without shards");
+
+    let plan = sim(&reproduce(&["--plan", "--json"]));
+    let plan: Value = serde_json::from_slice(&plan.stdout).expect("it is JSON");
+    let keys: Vec<&str> =
+        plan.as_array().expect("a list").iter().filter_map(|unit| unit["key"].as_str()).collect();
+    assert_eq!(keys.len(), 24);
+    let file = |i: usize| dir.join(format!("{}.json", keys[i]));
+    let whole_file = fs::read(file(0)).expect("it is stored");
+    fs::write(file(0), &whole_file[..whole_file.len() / 2]).expect("it can be written");
+    // As of other parameters, or another version of results.
+    fs::rename(file(1), dir.join("0000.json")).expect("it is stored");
+    assert_eq!(stored(&whole), (rows, 22), "a damaged result, and one under another key");
+
+    let verified = json(&reproduce(&["--store", &store, "--verify", "3"])).0;
+    assert_eq!((verified["verified"].as_u64(), verified["stored"].as_u64()), (Some(3), Some(24)));
+    for i in 0..24 {
+        let text = fs::read_to_string(file(i)).expect("it is stored");
+        let at = text.find("\"mean_us\":").expect("it has one") + 10;
+        fs::write(file(i), [&text[..at], "1", &text[at..]].concat()).expect("it can be written");
+    }
+    let output = sim(&reproduce(&["--store", &store, "--verify", "2"]));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("differs: spanwire sim run uno-fig13a"), "{said}");
     fs::remove_dir_all(&dir).expect("it was created");
 }

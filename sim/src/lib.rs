@@ -38,6 +38,7 @@ mod params;
 mod plan;
 mod record;
 mod report;
+mod results;
 mod run;
 mod scenario;
 mod setup;
@@ -79,6 +80,7 @@ pub use params::{
 pub use plan::{Fault, Plan};
 pub use record::{AgentSeries, DciFlowSeries, DciSeries, FlowSeries, QueueSeries, Series};
 pub use report::{AgentReport, QueueReport, Report, WorkersReport};
+pub use results::{Identity, RESULTS_VERSION};
 pub use run::Watch;
 pub use scenario::Scenario;
 pub use setup::{AgentSetup, Drains, PortKind, RoleSetup, Sends, Setup, Telemetry};

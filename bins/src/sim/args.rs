@@ -1,5 +1,6 @@
 //! The arguments of `spanwire sim`.
 
+use super::reproduce::Shard;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -126,12 +127,25 @@ pub(super) struct ReproduceArgs {
     /// docs/reproduction if there is a directory docs and all rows of a paper run at full scale]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Directory of the results of earlier runs [default: spanwire/reproduce in the user's cache]
-    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
-    pub(super) cache: Option<PathBuf>,
-    /// Run everything anew and store nothing
+    /// Run also the rows that take long, and otherwise run only if they are named
     #[arg(long)]
-    pub(super) no_cache: bool,
+    pub(super) all: bool,
+    /// Print the runs of one seed that the rows need, one a line: key, seconds, command
+    #[arg(long)]
+    pub(super) plan: bool,
+    /// Run only this part of them, I from 0 to N - 1, and write no page
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse, conflicts_with = "plan")]
+    pub(super) shard: Option<Shard>,
+    /// Run K of the stored results again, drawn at random, and compare
+    #[arg(long, value_name = "K", conflicts_with_all = ["plan", "shard", "no_store"])]
+    pub(super) verify: Option<u64>,
+    /// Directory of results, one file for each run of one seed; any number of processes may share
+    /// it [default: spanwire/results in the user's cache]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_store", alias = "cache")]
+    pub(super) store: Option<PathBuf>,
+    /// Run everything anew and store nothing
+    #[arg(long, alias = "no-cache")]
+    pub(super) no_store: bool,
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -218,10 +232,13 @@ Examples:
   spanwire sim compare uno-fig13a --key lb --schemes spray,unolb --set ec=8,2 --seeds 20 --json";
 
 const REPRODUCE_AFTER_HELP: &str = "\
-Results are stored by command and program: a second call runs only what is missing.
+Results are stored by scenario, parameters and seed, and are valid until the simulator's results
+change: a second call, or another program, runs only what is missing.
 
 Examples:
   spanwire sim reproduce --paper uno
+  spanwire sim reproduce --all --store results --shard 0/4   # on one of four machines
+  spanwire sim reproduce --all --store results --verify 10
   spanwire sim reproduce --paper uno --row U-11 --json | jq '.rows[] | [.id, .verdict]'
   spanwire sim reproduce --quick";
 

@@ -1,25 +1,30 @@
 //! `spanwire sim reproduce`: the rows of papers ([`spanwire_sim::rows`]), run and written to pages.
 
-mod cache;
 mod figure;
+mod index;
 mod page;
+mod plan;
 mod runner;
+mod store;
+mod verify;
+
+pub(super) use plan::Shard;
 
 use super::args::ReproduceArgs;
 use super::prepare::cannot_write;
 use super::report::write_checks;
 use crate::exit::Exit;
+use crate::output::print_error;
 use crate::report::print_report;
-use cache::Cache;
 use runner::Outcome;
 use serde::Serialize;
 use spanwire_host::fabric::Error;
-use spanwire_host::file;
 use spanwire_host::text::unknown;
 use spanwire_sim::rows::{Paper, Quick, Row, RowReport, number, papers};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use store::Store;
 
 /// The JSON object of `spanwire sim reproduce --json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -35,25 +40,49 @@ struct Reproduction {
     violations: Vec<String>,
     /// Runs of one seed.
     runs: usize,
-    /// Those of them whose results were stored by an earlier call.
-    cached: usize,
-    /// Wall-clock seconds of this call.
-    wall_s: f64,
 }
 
-/// Runs the selected rows of the selected papers.
+/// Runs the selected rows of the selected papers, or a shard of their runs; or prints the plan.
 ///
 /// # Returns
-/// 1 if a row without a known reason misses, or a checker fails.
+/// 1 if a row without a known reason misses, a checker fails, or a result is not repeated.
 pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
     let papers = selected(args)?;
-    let (reproduction, outcomes) = reproduce(args, &papers);
-    for (paper, outcome) in papers.iter().zip(&outcomes) {
+    let runs = papers.iter().flat_map(|paper| &paper.rows).flat_map(Row::runs).collect();
+    let units = plan::units(&runs, args.quick);
+    if args.plan {
+        print_report(args.json, &plan::lines(&units), |lines| plan::to_text(lines))?;
+        return Ok(Exit::Success);
+    }
+    let store = open_store(args)?;
+    if let Some(count) = args.verify {
+        return verify::run(&units, &store, count, args.json);
+    }
+    let (units, is_part) = match args.shard {
+        Some(shard) => (shard.part(units), true),
+        None => (units, false),
+    };
+    let started = Instant::now();
+    let outcome = runner::run_all(units, &store, !args.json)
+        .map_err(|e| format!("cannot store a result: {e}"))?;
+    let wall = started.elapsed().as_secs_f64();
+    print_error(&format!(
+        "{} runs, {} of them stored, in {wall:.1} s",
+        outcome.runs, outcome.stored
+    ));
+    if is_part {
+        return shard_report(args, &outcome);
+    }
+    let reproduction = reproduce(args, &papers, &outcome);
+    for paper in &papers {
         let Some(dir) = pages_dir(args) else { break };
         let rows: Vec<&RowReport> =
             reproduction.rows.iter().filter(|row| row.paper == paper.name).collect();
         let write = || page::write(&dir, paper, &rows, &outcome.results);
         write().map_err(|e| cannot_write(&dir, &e))?;
+    }
+    if let Some(dir) = pages_dir(args).filter(|_| args.all && args.paper.is_empty()) {
+        index::write(&dir, &papers, &reproduction.rows).map_err(|e| cannot_write(&dir, &e))?;
     }
     print_report(args.json, &reproduction, Reproduction::to_text)?;
     let ok = reproduction.unexplained.is_empty() && reproduction.checkers_ok;
@@ -79,7 +108,8 @@ fn selected(args: &ReproduceArgs) -> Result<Vec<Paper>, Error> {
     for paper in &mut papers {
         paper.rows.retain(is_wanted);
         // A row that is named runs if it can, and so does its small form.
-        let runs = |row: &&mut Row| !row.checks.is_empty() && (args.quick || !args.row.is_empty());
+        let is_chosen = args.quick || args.all || !args.row.is_empty();
+        let runs = |row: &&mut Row| !row.checks.is_empty() && is_chosen;
         paper.rows.iter_mut().filter(runs).for_each(|row| row.not_run = "");
     }
     papers.retain(|paper| !paper.rows.is_empty());
@@ -89,38 +119,50 @@ fn selected(args: &ReproduceArgs) -> Result<Vec<Paper>, Error> {
     Ok(papers)
 }
 
-/// Runs and evaluates the rows of `papers`; also the results of each paper's runs.
-fn reproduce(args: &ReproduceArgs, papers: &[Paper]) -> (Reproduction, Vec<Outcome>) {
-    let started = Instant::now();
-    let cache = open_cache(args);
-    let (mut rows, mut outcomes) = (Vec::new(), Vec::new());
-    for paper in papers {
-        let runs = paper.rows.iter().flat_map(Row::runs).collect();
-        let outcome = runner::run_all(&runs, args.quick, &cache, !args.json);
-        let report = |row: &Row| row.report(paper.name, &outcome.results, args.quick);
-        rows.extend(paper.rows.iter().map(report));
-        outcomes.push(outcome);
-    }
+/// Evaluates the rows of `papers`.
+fn reproduce(args: &ReproduceArgs, papers: &[Paper], outcome: &Outcome) -> Reproduction {
+    let report =
+        |paper: &'static str| move |row: &Row| row.report(paper, &outcome.results, args.quick);
+    let rows: Vec<RowReport> =
+        papers.iter().flat_map(|paper| paper.rows.iter().map(report(paper.name))).collect();
     let unexplained = rows.iter().filter(|row| row.is_unexplained()).map(|row| row.id);
-    let violations: Vec<String> = outcomes.iter().flat_map(|o| o.violations.clone()).collect();
-    let reproduction = Reproduction {
+    Reproduction {
         quick: args.quick,
         unexplained: unexplained.collect(),
         rows,
-        checkers_ok: violations.is_empty(),
-        violations,
-        runs: outcomes.iter().map(|o| o.runs).sum(),
-        cached: outcomes.iter().map(|o| o.cached).sum(),
-        wall_s: started.elapsed().as_secs_f64(),
-    };
-    (reproduction, outcomes)
+        checkers_ok: outcome.violations.is_empty(),
+        violations: outcome.violations.clone(),
+        runs: outcome.runs,
+    }
 }
 
-fn open_cache(args: &ReproduceArgs) -> Cache {
-    let root = args.cache.clone().or_else(cache::default_root).filter(|_| !args.no_cache);
-    let program =
-        std::env::current_exe().and_then(|path| file::read(&path, "programs", 1 << 30)).ok();
-    root.zip(program).map_or_else(Cache::none, |(root, program)| Cache::new(&root, &program))
+/// The report of a part of the runs, which has no rows.
+fn shard_report(args: &ReproduceArgs, outcome: &Outcome) -> Result<Exit, Error> {
+    let errors: Vec<&String> = outcome.results.errors.values().collect();
+    let ok = outcome.violations.is_empty() && errors.is_empty();
+    let report = serde_json::json!({
+        "runs": outcome.runs,
+        "checkers_ok": outcome.violations.is_empty(),
+        "violations": outcome.violations,
+        "errors": errors,
+    });
+    print_report(args.json, &report, |_| {
+        let mut out = errors.iter().map(|error| format!("{error}\n")).collect();
+        write_checks(&mut out, &outcome.violations, usize::MAX);
+        out
+    })?;
+    Ok(if ok { Exit::Success } else { Exit::Failure })
+}
+
+fn open_store(args: &ReproduceArgs) -> Result<Store, Error> {
+    let dir = args.store.clone().or_else(store::default_dir).filter(|_| !args.no_store);
+    let Some(dir) = dir else { return Ok(Store::none()) };
+    match Store::open(&dir) {
+        Ok(store) => Ok(store),
+        // Runs are repeated next time; nothing else is lost.
+        Err(_) if args.store.is_none() => Ok(Store::none()),
+        Err(e) => Err(cannot_write(&dir, &e).into()),
+    }
 }
 
 /// The directory of the pages, if they are to be written: a part of a paper's rows, or small runs,
@@ -157,8 +199,6 @@ impl Reproduction {
             let missed = row.checks.iter().filter(|check| !check.ok);
             missed.for_each(|c| _ = writeln!(out, "{}: does not hold: {}", row.id, c.check));
         }
-        let (runs, cached, wall) = (self.runs, self.cached, self.wall_s);
-        let _ = writeln!(out, "{runs} runs, {cached} of them stored, in {wall:.1} s");
         if self.quick {
             out.push_str("--quick: small runs, which are a check and no result\n");
         }
@@ -179,8 +219,12 @@ mod tests {
             quick: true,
             json: true,
             out: None,
-            cache: None,
-            no_cache: true,
+            all: false,
+            plan: false,
+            shard: None,
+            verify: None,
+            store: None,
+            no_store: true,
         }
     }
 
@@ -197,12 +241,14 @@ mod tests {
     fn reproduce__a_row_of_uno() {
         let args = args(&["uno"], &["U-11"]);
         let papers = selected(&args).expect("it exists");
-        let (r, _) = reproduce(&args, &papers);
+        let units = plan::units(&papers[0].rows[0].runs(), true);
+        let outcome = runner::run_all(units, &Store::none(), false).expect("it stores nothing");
+        let r = reproduce(&args, &papers, &outcome);
         let json = serde_json::to_value(&r).expect("it is plain data");
         let row = &json["rows"][0];
         assert_eq!((&row["id"], &row["verdict"]), (&"U-11".into(), &"scaled".into()), "{row}");
         assert!(row["ours"]["min"].as_f64() <= row["ours"]["median"].as_f64(), "{row}");
         assert!(row["commands"][0].as_str().is_some_and(|c| c.contains("uno-fig13a")), "{row}");
-        assert_eq!((r.cached, json["checkers_ok"].as_bool()), (0, Some(true)));
+        assert_eq!((outcome.stored, json["checkers_ok"].as_bool()), (0, Some(true)));
     }
 }

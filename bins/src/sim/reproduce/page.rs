@@ -105,14 +105,14 @@ fn write_checks(out: &mut String, checks: &[CheckReport]) {
 }
 
 /// The median, and its interval, or without one the least and the most; one value has none.
-fn shown(ours: &Ours) -> [String; 2] {
+pub(super) fn shown(ours: &Ours) -> [String; 2] {
     let [least, most] = ours.band().map(number);
     let band = if ours.min == ours.max { "-".to_owned() } else { format!("{least} to {most}") };
     [number(ours.median), band]
 }
 
 /// Breaks a paragraph into lines of at most [`COLUMNS`] columns.
-fn wrapped(text: &str) -> String {
+pub(super) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
@@ -177,7 +177,7 @@ mod tests {
         let none = Row { id: "X-3", source: "text", claim: "no delay", ..Row::default() };
         let rows = vec![first, second, Row { not_run: "no load", ..none }];
         let seeds = |run: &Run, delays: [f64; 3]| {
-            let (name, unit, values) = ("queue".to_owned(), TraceUnit::Bytes, vec![1e3, 2e3, 9e9]);
+            let (name, unit, values) = ("queue".to_owned(), TraceUnit::Bytes, vec![1e3, 2e3, 2e3]);
             let queue = Trace { name, unit, from_us: 200.0, every_us: 700.0, values };
             let of = |us| SeedResult {
                 mean_us: Some(us),

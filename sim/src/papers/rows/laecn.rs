@@ -53,8 +53,8 @@ fn l_1() -> Row {
     let sizes = [("0.3 MB", "300kB"), ("1 MB", "1MB"), ("2 MB", "2MB"), ("5 MB", "5MB")];
     let lead = sizes.map(|(_, bytes)| to_dcqcn(bytes)).to_vec();
     Row {
-        why: "With 5 MB LAECN is 5 to 8 % below DCQCN in eight of ten seeds, and 2 and 7 % above in \
-            the others.",
+        why: "With 5 MB LAECN is 5 to 8 % below DCQCN in eight of ten seeds, and 2 and 7 % above \
+            in the others.",
         described: &["5", "ACC"],
         figures: vec![Figure::Bars {
             title: "AFCT over DCQCN's, by the size of flows",
@@ -82,8 +82,8 @@ fn l_3() -> Row {
         described: &["48", "5"],
         why: "No setting for all ports lowers the AFCT of 5 MB by more than 7 %: the medians of \
             the 45 of the list span 9,621 to 10,691 us. Several flows share each receiver's 25 \
-            Gbit/s, so most of an AFCT is the wait for the others. HPCC's is below LAECN's in nine \
-            of ten seeds.",
+            Gbit/s, so most of an AFCT is the wait for the others. HPCC's is below LAECN's in \
+            nine of ten seeds.",
         ..Row::new(
             "L-3",
             "Fig. 6",

@@ -14,8 +14,6 @@ pub struct Results {
     pub seeds: BTreeMap<String, Vec<SeedResult>>,
     /// Why the others could not be run.
     pub errors: BTreeMap<String, String>,
-    /// Wall-clock seconds, summed over the seeds; as measured when they ran.
-    pub wall_s: BTreeMap<String, f64>,
 }
 
 /// A number for each seed. Runs are paired by seed: a ratio is one of the same seed.

@@ -158,8 +158,6 @@ pub struct RowReport {
     pub error: Option<String>,
     /// The commands of its runs.
     pub commands: Vec<String>,
-    /// Wall-clock seconds of its runs, summed; runs that rows share count for each.
-    pub wall_s: f64,
 }
 
 impl Verdict {
@@ -233,7 +231,6 @@ impl Row {
             choices: self.choices.iter().map(|choice| (choice.text, Vec::new())).collect(),
             error: None,
             commands: runs.values().map(|run| run.command_line(None)).collect(),
-            wall_s: runs.keys().filter_map(|key| results.wall_s.get(key)).sum(),
         };
         if self.not_run.is_empty() {
             let failed = runs.iter().find_map(|(key, run)| Some((run, results.errors.get(key)?)));

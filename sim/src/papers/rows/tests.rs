@@ -1,7 +1,7 @@
 use super::statistics::median;
 use super::*;
 use crate::{Params, Scenario};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn run(scheme: &str) -> Run {
     Run::of("pair", 3).set("scheme", scheme)
@@ -187,6 +187,21 @@ fn papers__rows_are_unique_and_their_runs_exist() {
         }
     }
     assert_eq!(ids.len(), 64, "those of the papers, and one of ours");
+}
+
+/// Otherwise it would run twice. A network in a file would be no part of the identity.
+#[test]
+fn papers__no_run_has_two_names() {
+    let mut names = BTreeMap::new();
+    for mut row in papers().into_iter().flat_map(|paper| paper.rows) {
+        row.not_run = "";
+        for (name, run) in row.runs() {
+            assert!(!run.set.contains_key("agent.model"), "{}", row.id);
+            let Some(identity) = run.identity(1).expect("it exists") else { continue };
+            let first = names.entry(identity.text).or_insert_with(|| name.clone());
+            assert_eq!(*first, name, "{}", row.id);
+        }
+    }
 }
 
 /// Names of claims, and how runs have them.

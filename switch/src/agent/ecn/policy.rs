@@ -58,10 +58,11 @@ impl EcnModel {
         Self { name: name.to_owned(), networks }
     }
 
-    /// Its file, for a training with this seed by this command.
+    /// Its file, for a training with this seed by this command; `None` if its networks are not
+    /// known.
     #[must_use]
     pub fn to_file(&self, seed: u64, command: &str) -> Option<Vec<u8>> {
-        let networks = self.networks.as_ref()?;
+        let networks = self.is_known().then(|| self.networks())?;
         let about = About {
             format: FORMAT,
             scheme: LAECN.to_owned(),

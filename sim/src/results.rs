@@ -1,0 +1,132 @@
+//! The version of the simulator's results, and the identity of a result: stored ones are valid as
+//! long as both are the same.
+
+use crate::params::Params;
+use crate::rows::Run;
+use crate::scenario::Scenario;
+use spanwire_switch::EcnModel;
+use std::fmt::Write as _;
+
+/// The version of results: it rises with each change after which a run may have other ones.
+pub const RESULTS_VERSION: usize = HISTORY.len();
+
+/// A digest of the event hashes of [`PINNED`] for each version. A change of a run's events changes
+/// the last one: a test then says which number to append.
+const HISTORY: [u64; 1] = [0x1d93cb63f3e44d95];
+
+/// Runs whose event hashes tell versions apart: of each congestion control, wire mode, balancer,
+/// code and agent that rows have, and of the faults of links.
+#[cfg(test)]
+const PINNED: [(&str, &str); 20] = [
+    ("pair", "mode=rc"),
+    ("pair", "mode=sr"),
+    ("loss-1", ""),
+    ("reorder-5", "mode=sr"),
+    ("flap", ""),
+    ("incast-8", "bytes=1MB"),
+    ("cc-incast", "cc=auto time=3ms"),
+    ("cc-fairness", "cc=unocc time=3ms"),
+    ("uno-fig13a", "lb=plb"),
+    ("uno-fig13a", "lb=unolb ec=8,2"),
+    ("uno-fig13b", "times=100 ec=8,2"),
+    ("pacc-burst", "scheme=pacc"),
+    ("pacc-burst", "scheme=timely"),
+    ("pacc-burst", "scheme=hpcc"),
+    ("pacc-steady", "scheme=dcqcn time=2ms"),
+    ("reflex-fct", "cc=swift reflex=on time=500us"),
+    ("reflex-fct", "cc=timely-classic reflex=ndt time=500us"),
+    ("laecn-burst", "scheme=laecn bytes=100kB"),
+    ("mlcc-fig9", "scheme=mlcc far=100us time=3ms"),
+    ("cc-incast", "cc=powertcp time=3ms"),
+];
+
+impl Run {
+    /// The text that identifies its result from `seed`: the version, the scenario, all parameters,
+    /// also those that the run does not set, the seed and, of networks that are part of the
+    /// program, their file. `None` for a command, whose result depends on the machine.
+    ///
+    /// # Errors
+    /// The scenario does not exist, or has no such parameter.
+    pub fn identity(&self, seed: u64) -> Result<Option<Identity>, String> {
+        if !self.command.is_empty() {
+            return Ok(None);
+        }
+        let scenario = Scenario::find(self.scenario)
+            .ok_or_else(|| format!("there is no scenario {}", self.scenario))?;
+        let mut params = scenario.params();
+        let set = self.set.iter().map(|(key, value)| (*key, value.as_str()));
+        params.set_all(set).map_err(|e| e.to_string())?;
+        let mut text = format!("results {RESULTS_VERSION}\nscenario {}\n", self.scenario);
+        // Writing to a String cannot fail.
+        params.iter().for_each(|p| _ = writeln!(text, "{}={}", p.name, p.value));
+        _ = writeln!(text, "seed {seed}");
+        let files = models(&params).filter_map(|name| EcnModel::named(name).to_file(0, ""));
+        Ok(Some(Identity { text, files: files.collect() }))
+    }
+}
+
+/// The identity of a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// As of [`Run::identity`].
+    pub text: String,
+    /// The files of networks.
+    pub files: Vec<Vec<u8>>,
+}
+
+/// The names of networks that runs with these parameters have.
+fn models(params: &Params) -> impl Iterator<Item = &'static str> {
+    let values: Vec<String> = params.iter().map(|p| p.value.to_string()).collect();
+    let is_used = move |name: &&str| values.iter().any(|value| value.contains(name));
+    EcnModel::NAMES.iter().copied().filter(is_used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Watch;
+
+    fn event_hash(name: &str, set: &str) -> String {
+        let set = set.split_whitespace().filter_map(|pair| pair.split_once('='));
+        let plan = Scenario::find(name).expect(name).plan(1, set).expect(name);
+        plan.run(Watch::default(), &mut ()).expect(name).event_hash
+    }
+
+    #[test]
+    fn version__is_that_of_the_pinned_event_hashes() {
+        let hashes = PINNED.map(|(name, set)| format!("{name} {set} {}", event_hash(name, set)));
+        let bytes = hashes.iter().flat_map(|line| line.bytes());
+        let digest = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        assert!(
+            HISTORY.last() == Some(&digest),
+            "results have changed: append {digest:#x} to HISTORY, so that stored ones are not \
+             read; the runs are now\n{}",
+            hashes.join("\n")
+        );
+        let mut all = HISTORY.to_vec();
+        all.sort_unstable();
+        assert!(all.windows(2).all(|two| two[0] != two[1]), "a version is in the list twice");
+    }
+
+    #[test]
+    fn identity__is_of_all_parameters_the_seed_and_the_networks() {
+        let of = |run: &Run, seed| run.identity(seed).expect("it exists").expect("no command");
+        let burst = |scheme| Run::of("laecn-burst", 10).set("scheme", scheme);
+        let one = of(&burst("laecn"), 1);
+        assert!(one.text.contains("\nhosts=") && one.text.ends_with("\nseed 1\n"), "{}", one.text);
+        assert_eq!((one.files.len(), of(&burst("dcqcn"), 1).files.len()), (1, 0));
+        assert_ne!(one, of(&burst("laecn"), 2));
+        assert_ne!(one, of(&burst("laecn").set("bytes", "1MB"), 1));
+        // The same value in other words, or set to its default, is the same run.
+        let default = Scenario::find("laecn-burst").expect("it exists").params();
+        let hosts = default.word("hosts");
+        assert_eq!(one, of(&burst("laecn").set("hosts", hosts), 1));
+        let megabytes = |text: &str| of(&burst("hpcc").set("bytes", text), 1);
+        assert_eq!(megabytes("1MB"), megabytes("1000kB"));
+        assert_eq!(Run::command(&["echo"]).identity(1), Ok(None));
+        assert!(Run::of("no-such", 1).identity(1).is_err_and(|e| e.contains("no-such")));
+        assert!(burst("laecn").set("no_such", "1").identity(1).is_err());
+    }
+}
