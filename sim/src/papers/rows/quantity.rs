@@ -100,6 +100,23 @@ pub fn spread(all: impl IntoIterator<Item = Quantity>) -> Quantity {
     Quantity { text, ..combined(String::new(), "", [&most, &least], |a, b| (a - b) / b) }
 }
 
+/// How far the first seed of a quantity is from the range of another over all of its seeds, as a
+/// part of the end that is nearer; 0 within. So an experiment at full size, from one seed, is
+/// compared with a smaller one.
+pub(super) fn outside(one: &Quantity, all: &Quantity) -> Quantity {
+    let text = format!("{}, distance from the range of: {}", one.text, all.text);
+    let runs = [&one.runs[..], &all.runs].concat();
+    let (one, all) = (one.clone(), all.clone());
+    let of = move |results: &Results| {
+        let (one, all) = (one.of(results)?, all.of(results)?);
+        let value = *one.first().ok_or("it has no seeds")?;
+        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Ok(vec![(least / value - 1.0).max(value / most - 1.0).max(0.0)])
+    };
+    Quantity { text, unit: "", runs, of: Rc::new(of) }
+}
+
 impl Results {
     /// Those of a run, by seed.
     ///

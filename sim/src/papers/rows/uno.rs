@@ -142,9 +142,9 @@ fn u_13() -> Row {
     let best = least(others.iter().map(of));
     Row {
         quick: Quick::Show,
-        why: "Uno takes half of the others' time, but 1.7 to 2.4 times the ideal: the least is the \
-            ideal and one round trip of 7.1 ms, in which packets that the dead link has taken and \
-            parity does not restore are sent again, 6 % of all. Without coding UnoLB takes as \
+        why: "Uno takes half of the others' time, but 1.7 to 2.4 times the ideal: the least is \
+            the ideal and one round trip of 7.1 ms, in which packets that the dead link has taken \
+            and parity does not restore are sent again, 6 % of all. Without coding UnoLB takes as \
             long.",
         figures: vec![Figure::Violins {
             title: "Time of an Allreduce over the ideal",
