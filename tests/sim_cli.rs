@@ -654,6 +654,10 @@ fn reproduce__shards_fill_one_store() {
     let keys: Vec<&str> =
         plan.as_array().expect("a list").iter().filter_map(|unit| unit["key"].as_str()).collect();
     assert_eq!(keys.len(), 24);
+    let part = sim(&reproduce(&["--plan", "--shard", "1/3"]));
+    let part: Vec<&str> = stdout(&part).lines().collect();
+    assert_eq!(part.len(), 8, "{part:?}");
+    assert!(part.iter().all(|line| keys.contains(&&line[..64])), "{part:?}");
     let file = |i: usize| dir.join(format!("{}.json", keys[i]));
     let whole_file = fs::read(file(0)).expect("it is stored");
     fs::write(file(0), &whole_file[..whole_file.len() / 2]).expect("it can be written");
@@ -673,4 +677,45 @@ fn reproduce__shards_fill_one_store() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("differs: spanwire sim run uno-fig13a"), "{said}");
     fs::remove_dir_all(&dir).expect("it was created");
+}
+
+/// No room for all results: a message, exit code 1, and those that there was room for are whole.
+#[test]
+fn reproduce__a_full_disk_damages_nothing() {
+    let isolated = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--map-root-user"]).args(args).output()
+    };
+    if !isolated(&["true"]).is_ok_and(|output| output.status.success()) {
+        let required = std::env::var_os("SPANWIRE_REQUIRE_E2E").is_some_and(|v| v == "1");
+        assert!(!required, "no mount namespace for a disk that gets full");
+        eprintln!("SKIPPED: no mount namespace for a disk that gets full");
+        return;
+    }
+    let dir = scratch("full-disk");
+    let disk = dir.join("disk");
+    fs::create_dir_all(&disk).expect("it can be created");
+    let spanwire = env!("CARGO_BIN_EXE_spanwire");
+    // Files of less than a page take one.
+    let script = "mount -t tmpfs -o size=32k none disk && code=0 && \
+        { \"$@\" --store disk || code=$?; } && cp -r disk/. kept && exit $code";
+    let script = format!("cd {} && mkdir kept && {script}", dir.display());
+    let args = [&["sh", "-c", &script, "sh", spanwire, "sim"], &reproduce(&[])[..]].concat();
+    let output = isolated(&args).expect("it ran before");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let parts = ["cannot store a result: disk/", "No space left"];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    let kept = dir.join("kept");
+    let names =
+        fs::read_dir(&kept).expect("it was copied").map(|entry| entry.expect("it is").path());
+    let names: Vec<PathBuf> = names.collect();
+    assert!((1..24).contains(&names.len()), "{names:?}");
+    for path in &names {
+        let text = fs::read(path).expect("it can be read");
+        let result: Value = serde_json::from_slice(&text).expect("it is whole");
+        assert_eq!(path.file_stem().and_then(|name| name.to_str()), result["key"].as_str());
+    }
+    let (_, n) = stored(&["--store", kept.to_str().expect("it is UTF-8")]);
+    assert_eq!(usize::try_from(n), Ok(names.len()), "they are used");
 }

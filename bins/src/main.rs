@@ -108,8 +108,11 @@ fn run_command(cli: &Cli) -> Result<Exit, Error> {
         Command::Run(args) => run::run(args),
         // No signal handlers: the default action ends these commands at once.
         Command::Pcap(args) => Ok(pcap::run(args)),
-        // Exit code 1 means that a checker failed, so an error of the run is wrong usage.
-        Command::Sim(args) => sim::run(args).map_err(usage),
+        // Exit code 1 means that a checker failed, so an error of the run is wrong usage, unless it
+        // has an exit code.
+        Command::Sim(args) => {
+            sim::run(args).map_err(|why| if why.is::<Failed>() { why } else { usage(why) })
+        }
         Command::Doctor(args) => doctor::run(args),
         Command::Plot(args) => rates::run(args).map_err(usage),
         Command::Demo(args) => until_signal(|interrupt| demo::run(args, interrupt)),

@@ -133,8 +133,8 @@ pub(super) struct ReproduceArgs {
     /// Print the runs of one seed that the rows need, one a line: key, seconds, command
     #[arg(long)]
     pub(super) plan: bool,
-    /// Run only this part of them, I from 0 to N - 1, and write no page
-    #[arg(long, value_name = "I/N", value_parser = Shard::parse, conflicts_with = "plan")]
+    /// Run, or print, only this part of them, I from 0 to N - 1, and write no page
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     pub(super) shard: Option<Shard>,
     /// Run K of the stored results again, drawn at random, and compare
     #[arg(long, value_name = "K", conflicts_with_all = ["plan", "shard", "no_store"])]

@@ -13,7 +13,7 @@ pub(super) use plan::Shard;
 use super::args::ReproduceArgs;
 use super::prepare::cannot_write;
 use super::report::write_checks;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failed};
 use crate::output::print_error;
 use crate::report::print_report;
 use runner::Outcome;
@@ -49,7 +49,10 @@ struct Reproduction {
 pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
     let papers = selected(args)?;
     let runs = papers.iter().flat_map(|paper| &paper.rows).flat_map(Row::runs).collect();
-    let units = plan::units(&runs, args.quick);
+    let (mut units, is_part) = (plan::units(&runs, args.quick), args.shard.is_some());
+    if let Some(shard) = args.shard {
+        units = shard.part(units);
+    }
     if args.plan {
         print_report(args.json, &plan::lines(&units), |lines| plan::to_text(lines))?;
         return Ok(Exit::Success);
@@ -58,13 +61,11 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
     if let Some(count) = args.verify {
         return verify::run(&units, &store, count, args.json);
     }
-    let (units, is_part) = match args.shard {
-        Some(shard) => (shard.part(units), true),
-        None => (units, false),
-    };
     let started = Instant::now();
-    let outcome = runner::run_all(units, &store, !args.json)
-        .map_err(|e| format!("cannot store a result: {e}"))?;
+    let outcome = runner::run_all(units, &store, !args.json).map_err(|e| {
+        let why = format!("cannot store a result: {e}. Those before it are kept: call again");
+        Failed::new(Exit::Failure, why)
+    })?;
     let wall = started.elapsed().as_secs_f64();
     print_error(&format!(
         "{} runs, {} of them stored, in {wall:.1} s",
@@ -157,12 +158,12 @@ fn shard_report(args: &ReproduceArgs, outcome: &Outcome) -> Result<Exit, Error> 
 fn open_store(args: &ReproduceArgs) -> Result<Store, Error> {
     let dir = args.store.clone().or_else(store::default_dir).filter(|_| !args.no_store);
     let Some(dir) = dir else { return Ok(Store::none()) };
-    match Store::open(&dir) {
-        Ok(store) => Ok(store),
-        // Runs are repeated next time; nothing else is lost.
-        Err(_) if args.store.is_none() => Ok(Store::none()),
-        Err(e) => Err(cannot_write(&dir, &e).into()),
+    let store = Store::open(&dir);
+    if args.store.is_none() {
+        // Without it runs are repeated next time; nothing else is lost.
+        return Ok(store.ok().filter(Store::is_writable).unwrap_or_else(Store::none));
     }
+    store.map_err(|e| cannot_write(&dir, &e).into())
 }
 
 /// The directory of the pages, if they are to be written: a part of a paper's rows, or small runs,

@@ -1,6 +1,6 @@
 //! The page of all papers: Markdown with a line for each row.
 
-use super::page::{shown, wrapped};
+use super::page::{heading, shown, wrapped};
 use spanwire_sim::rows::{Paper, Row, RowReport, Run, Verdict};
 use std::fmt::Write as _;
 use std::fs;
@@ -32,9 +32,9 @@ fn index(papers: &[Paper], rows: &[RowReport]) -> String {
         let _ = writeln!(
             out,
             "\n## {}\n\n| row | paper | claim | first check | ours | 95 % | seeds | verdict | \
-             seconds |\n|{}",
+             seconds | command |\n|{}",
             paper.title,
-            " --- |".repeat(9)
+            " --- |".repeat(10)
         );
         for row in &paper.rows {
             let report = rows.iter().find(|own| own.id == row.id);
@@ -50,20 +50,29 @@ fn line(out: &mut String, paper: &str, row: &Row, report: &RowReport) {
     let check = first.map_or_else(String::new, |check| cell(&check.check));
     let [ours, interval] = first.map_or(["-".to_owned(), "-".to_owned()], |c| shown(&c.ours));
     let seeds = report.ours.map_or(0, |ours| ours.n);
-    let picture = match row.figures.first() {
-        Some(_) if first.is_some() => format!(" [(figure)]({paper}-{}.svg)", row.id),
-        _ => String::new(),
-    };
+    let (mut name, mut picture, mut command) = (row.id.to_owned(), "", "-".to_owned());
+    let figure = format!(" [figure]({paper}-{}.svg)", row.id);
+    if first.is_some() {
+        name = format!("[{}]({paper}.md#{})", row.id, anchor(&heading(report)));
+        command = format!("`spanwire sim reproduce --row {}`", row.id);
+        picture = if row.figures.is_empty() { "" } else { &figure };
+    }
     let scale = if row.scale.is_empty() { String::new() } else { format!(" ({})", row.scale) };
     let _ = writeln!(
         out,
-        "| {}{picture} | {} | {}{scale} | {check} | {ours} | {interval} | {seeds} | {} | {:.0} |",
-        row.id,
+        "| {name}{picture} | {} | {}{scale} | {check} | {ours} | {interval} | {seeds} | {} | {:.0} \
+         | {command} |",
         row.source,
         cell(row.claim),
         report.verdict_text(),
         seconds(row)
     );
+}
+
+/// The anchor of a heading, as renderers of Markdown make it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || "- _".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
 /// Seconds of a row's runs on one core, about.
@@ -76,7 +85,7 @@ const VERDICTS: [Verdict; 5] =
     [Verdict::Met, Verdict::Scaled, Verdict::Missed, Verdict::Refuted, Verdict::NotRun];
 const ABOUT: &str = "Written by `spanwire sim reproduce --all`. A row is a claim of a paper; its \
     page has all of its checks, the reasons of misses, choices of ours, figures and commands. \
-    `spanwire sim reproduce --row ID` repeats one. `met`: all checks hold. `scaled`: they hold, of \
+    The last column repeats it. `met`: all checks hold. `scaled`: they hold, of \
     an experiment smaller than the paper's. `missed`: one does not. `refuted`: one does not, and \
     the result contradicts the claim. Ours is the median over the seeds of the first check, with \
     the 95 % interval. Seconds are of one core; rows that share runs count them each.";
@@ -102,9 +111,10 @@ mod tests {
             let lines: Vec<&str> = page.lines().filter(is_of).collect();
             assert_eq!(lines.len(), 1, "{}", row.id);
             let cells = lines[0].replace("\\|", "").matches('|').count();
-            assert_eq!(cells, 10, "{}", lines[0]);
+            assert_eq!(cells, 11, "{}", lines[0]);
             assert!(lines[0].contains(row.verdict_text()), "{}", lines[0]);
         }
+        assert_eq!(anchor("P-8: Figs. 7, 8"), "p-8-figs-7-8");
         assert!(page.lines().take(10).all(|line| line.len() <= 100), "{page}");
         assert!(page.contains("| [Uno: failures between data centres](uno.md) | 0 |"), "{page}");
     }

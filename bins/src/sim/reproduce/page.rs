@@ -37,7 +37,7 @@ fn page(paper: &Paper, reports: &[&RowReport], figures: &[(&str, String)]) -> St
     if !paper.about.is_empty() {
         let _ = writeln!(out, "{}\n", wrapped(paper.about));
     }
-    let command = format!("spanwire sim reproduce --paper {}", paper.name);
+    let command = format!("spanwire sim reproduce --all --paper {}", paper.name);
     let _ = writeln!(
         out,
         "Written by `{command}`: edit the rows, not this page.\n\n\
@@ -73,7 +73,7 @@ fn page(paper: &Paper, reports: &[&RowReport], figures: &[(&str, String)]) -> St
 }
 
 fn write_row(out: &mut String, r: &RowReport, figures: &[(&str, String)]) {
-    let _ = writeln!(out, "\n## {}: {}\n", r.id, r.source);
+    let _ = writeln!(out, "\n## {}\n", heading(r));
     let _ = writeln!(out, "{}\n", wrapped(&format!("Claim: {}", r.claim)));
     for (name, text) in [("Scale", r.scale), ("Why", r.why), ("Error", r.error.as_deref())] {
         if let Some(text) = text {
@@ -92,6 +92,11 @@ fn write_row(out: &mut String, r: &RowReport, figures: &[(&str, String)]) {
         let _ = writeln!(out, "\n![{}, {}]({file})", r.id, r.source);
     }
     let _ = writeln!(out, "\n```sh\n{}\n```", r.commands.join("\n"));
+}
+
+/// The heading of a row.
+pub(super) fn heading(r: &RowReport) -> String {
+    format!("{}: {}", r.id, r.source)
 }
 
 fn write_checks(out: &mut String, checks: &[CheckReport]) {

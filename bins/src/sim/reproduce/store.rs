@@ -76,6 +76,14 @@ impl Store {
         Ok(Self { dir: Some(dir.to_owned()) })
     }
 
+    /// A result can be stored: tried with a file that is removed.
+    pub(super) fn is_writable(&self) -> bool {
+        let Some(dir) = &self.dir else { return false };
+        let part = dir.join(part_name("writable"));
+        let is_written = fs::write(&part, "x").is_ok();
+        fs::remove_file(&part).is_ok() && is_written
+    }
+
     /// Stores nothing.
     pub(super) fn none() -> Self {
         Self { dir: None }
@@ -91,16 +99,24 @@ impl Store {
     /// Stores a result. A reader never sees a part of it, and of two writers one is the last.
     pub(super) fn save(&self, stored: &Stored) -> io::Result<()> {
         let Some(file) = self.file(&stored.key) else { return Ok(()) };
-        let part = file.with_extension(format!("{}-{}.part", host(), std::process::id()));
+        let part = file.with_file_name(part_name(&stored.key));
         let text = serde_json::to_string(stored)?;
         let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &file));
-        // What there is no room for must not stay there.
-        written.inspect_err(|_| _ = fs::remove_file(&part))
+        written.map_err(|e| {
+            // What there is no room for must not stay there.
+            let _ = fs::remove_file(&part);
+            io::Error::new(e.kind(), format!("{}: {e}", part.display()))
+        })
     }
 
     fn file(&self, key: &str) -> Option<PathBuf> {
         Some(self.dir.as_ref()?.join(format!("{key}.json")))
     }
+}
+
+/// The name of a file that is not yet whole, of no other process.
+fn part_name(key: &str) -> String {
+    format!("{key}.{}-{}.part", host(), std::process::id())
 }
 
 /// The store by default: `$XDG_CACHE_HOME` or `~/.cache`, then `spanwire/results`. `None` without
@@ -146,6 +162,9 @@ mod tests {
         assert_eq!(store.load("a"), Some(of("a")));
         assert_eq!(fs::read_dir(&dir).expect("it exists").count(), 2, "no part is left");
         assert_eq!(Store::none().save(&of("a")).ok(), Some(()));
+        let proc = Store::open(Path::new("/proc")).expect("it exists");
+        assert!(store.is_writable() && !proc.is_writable() && !Store::none().is_writable());
+        assert_eq!(fs::read_dir(&dir).expect("it exists").count(), 2, "nor of a trial");
         fs::remove_dir_all(&dir).expect("it was created");
         let gone = store.save(&of("a")).expect_err("the directory is gone");
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);
